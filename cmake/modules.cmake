@@ -1,0 +1,33 @@
+# ibid_module(NAME DEPENDS a b): the library ibid_NAME from src/NAME/**.cc without tests and fuzz targets.
+# A folder may add its own src/NAME/module.cmake (special compile flags, extra libraries).
+add_library(ibid_flags INTERFACE)
+target_include_directories(ibid_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
+target_compile_options(ibid_flags INTERFACE
+  -Wall -Wextra -Wshadow -Wno-missing-field-initializers -Werror
+  -ffp-contract=off -fno-math-errno -fno-trapping-math)
+target_compile_definitions(ibid_flags INTERFACE IBID_VERSION="${PROJECT_VERSION}")
+if(IBID_SANITIZE)
+  target_compile_options(ibid_flags INTERFACE -fsanitize=${IBID_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(ibid_flags INTERFACE -fsanitize=${IBID_SANITIZE})
+endif()
+
+function(ibid_module name)
+  cmake_parse_arguments(M "" "" "DEPENDS" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS src/${name}/*.cc)
+  list(FILTER sources EXCLUDE REGEX "(_test|_fuzz|/main)\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "/kernels/cuda/")
+  if(sources)
+    add_library(ibid_${name} STATIC ${sources})
+    set(scope PUBLIC)
+  else()
+    add_library(ibid_${name} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  target_link_libraries(ibid_${name} ${scope} ibid_flags)
+  foreach(dep ${M_DEPENDS})
+    target_link_libraries(ibid_${name} ${scope} ibid_${dep})
+  endforeach()
+  if(EXISTS ${CMAKE_SOURCE_DIR}/src/${name}/module.cmake)
+    include(${CMAKE_SOURCE_DIR}/src/${name}/module.cmake)
+  endif()
+endfunction()

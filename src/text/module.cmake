@@ -1,0 +1,1 @@
+target_link_libraries(ibid_text ${scope} ${BOOST_JSON} ${PCRE2_8})
