@@ -1,0 +1,43 @@
+// ThreadTeam: a fixed set of threads that run one parallel loop at a time. Workers spin briefly between loops and then
+// sleep, so that a forward pass of hundreds of short loops pays microseconds each and an idle engine costs nothing.
+//
+// One thread (the caller's) drives a team; parallel_for must not be called from two threads at once, nor nested.
+// Nothing is allocated by a loop. What a task computes may not depend on n_threads or on which thread runs it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+
+namespace ibid {
+
+class ThreadTeam {
+ public:
+  explicit ThreadTeam(int n_threads);  // the caller counts as one; n_threads >= 1
+  ~ThreadTeam();
+  ThreadTeam(const ThreadTeam&) = delete;
+  ThreadTeam& operator=(const ThreadTeam&) = delete;
+
+  int n_threads() const;
+
+  // Calls body(task, thread) once for every task in [0, n_tasks), thread in [0, n_threads); returns when all are done.
+  // Tasks are handed out dynamically in ascending order.
+  template <typename Body>
+  void parallel_for(int64_t n_tasks, Body&& body) {
+    using B = std::remove_reference_t<Body>;
+    run(n_tasks, [](void* b, int64_t task, int thread) { (*static_cast<B*>(b))(task, thread); },
+        const_cast<void*>(static_cast<const void*>(&body)));
+  }
+
+ private:
+  using TaskFn = void (*)(void* body, int64_t task, int thread);
+  void run(int64_t n_tasks, TaskFn fn, void* body);
+
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// The cores that affinity and cgroup quota leave to this process; at least 1.
+int usable_cores();
+
+}  // namespace ibid

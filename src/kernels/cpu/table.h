@@ -1,0 +1,22 @@
+// The seam between ops and CPU kernels: one table of function pointers per instruction set. The bodies are written once
+// (cpu/*.inl over the vector type of cpu/simd.h) or per set where instructions differ; every file that is compiled with
+// an instruction set's flags keeps all it defines in that set's namespace and uses no std:: template (a symbol shared
+// with other files would let the linker pick the wrong code).
+#pragma once
+
+namespace ibid::cpu {
+
+struct LinearTable;  // cpu/linear_table.h
+struct RowTable;     // cpu/row_table.h: norms, activations, rope, softmax, conversions
+struct AttentionTable;  // cpu/attention_table.h
+
+struct Table {
+  const LinearTable* linear;
+  const RowTable* row;
+  const AttentionTable* attention;
+};
+
+// The table of the selected ISA.
+const Table& table();
+
+}  // namespace ibid::cpu

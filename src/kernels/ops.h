@@ -1,0 +1,79 @@
+// Every op of a forward pass, once per device behind one declaration. An op checks shapes, chooses the device and runs;
+// it never allocates and never branches on data. Activations are F32, [rows, columns], rows may be strided.
+// Orders of sums are part of each contract (DESIGN section 5): a row's bits depend on that row alone.
+// Letters: T tokens, C width, F feed-forward width, H query heads, K KV heads, D head size, V vocabulary, R logit rows.
+#pragma once
+
+#include <span>
+
+#include "base/ids.h"
+#include "kernels/forward_batch.h"
+#include "kernels/paged_kv.h"
+#include "kernels/weight.h"
+#include "tensor/stream.h"
+#include "tensor/tensor.h"
+
+namespace ibid::ops {
+
+// out[T, C] = dequantised rows of table[V, C] (its raw bytes), times `scale` (1: exact copy).
+void embed(Stream& s, const TensorView& out, const Weight& table, std::span<const TokenId> tokens, float scale = 1.0f);
+
+// out[i, :] = x[i, :] / sqrt(mean(x[i, :]^2) + eps) * weight. The mean is summed in 16 lanes and one fixed tree.
+// weight[C] is F32. out may be x.
+void rms_norm(Stream& s, const TensorView& out, const TensorView& x, const TensorView& weight, float eps);
+
+// x += y, then out = rms_norm(x). The same bits as the two ops apart.
+void add_rms_norm(Stream& s, const TensorView& out, const TensorView& x, const TensorView& y, const TensorView& weight,
+                  float eps);
+
+// out[j][T, N_j] = x[T, K] * W_j[N_j, K]^T for each j. The order of sums of each weight family stands in
+// kernels/linear.h; it is the same for one row, few and many, for any thread count and any ISA.
+void linear(Stream& s, std::span<const TensorView> out, const TensorView& x, std::span<const Weight* const> weights);
+size_t linear_workspace_bytes(int64_t n_rows, int64_t n_inputs);
+
+// x[T, N] += bias[N].
+void add_bias(Stream& s, const TensorView& x, const TensorView& bias);
+// x += y; x *= scale.
+void add(Stream& s, const TensorView& x, const TensorView& y);
+void scale(Stream& s, const TensorView& x, float factor);
+
+// out = silu(gate) * up and gelu_tanh(gate) * up, element by element. out may be gate or up.
+void silu_mul(Stream& s, const TensorView& out, const TensorView& gate, const TensorView& up);
+void gelu_mul(Stream& s, const TensorView& out, const TensorView& gate, const TensorView& up);
+
+// How pairs of a head are rotated. Pair i turns by position * frequency[i]; cos and sin are multiplied by `magnitude`
+// (yarn, longrope). Only the first 2 * n_pairs values of a head turn.
+struct Rope {
+  bool interleaved = false;            // pairs (2i, 2i + 1) instead of (i, i + n_pairs)
+  int n_pairs = 0;
+  float magnitude = 1.0f;
+  const double* frequency = nullptr;  // [n_pairs], owned by the model
+};
+// cos_sin[T, 2 * n_pairs]: cosines then sines of each token, computed once per step in double precision, rounded once.
+void rope_angles(Stream& s, const TensorView& cos_sin, const Rope& rope, std::span<const int32_t> positions);
+// Rotates x[T, n_heads * D] in place.
+void rope(Stream& s, const TensorView& x, int head_len, const Rope& rope, const TensorView& cos_sin);
+
+// Writes k[T, K * D] and v[T, K * D] to the slots of the batch, rounded to the KV dtype (nearest even).
+void store_kv(Stream& s, const PagedKv& kv, const TensorView& k, const TensorView& v, const ForwardBatch& batch);
+
+struct AttentionParams {
+  float scale = 1.0f;      // of the scores
+  float soft_cap = 0.0f;   // 0: none; else scores = cap * tanh(scores / cap)
+  int32_t window = 0;      // 0: all; else a query at position p sees keys at positions > p - window
+};
+// out[T, H * D] = attention of q[T, H * D] over the cache. Tiles of 64 positions anchored at absolute position 0, merged
+// in ascending order with an online softmax; pieces of a fixed number of tiles (DESIGN section 5, law 1).
+void paged_attention(Stream& s, const TensorView& out, const TensorView& q, const PagedKv& kv, const ForwardBatch& batch,
+                     const AttentionParams& params);
+size_t paged_attention_workspace_bytes(int32_t n_tokens, int32_t n_heads, int32_t head_len, int32_t max_positions);
+
+// out[R, C] = x[rows[i], :].
+void gather_rows(Stream& s, const TensorView& out, const TensorView& x, std::span<const int32_t> rows);
+// logits = cap * tanh(logits / cap).
+void soft_cap(Stream& s, const TensorView& logits, float cap);
+
+// out[R, V] = logits - log(sum(exp(logits))), each row by 16 lanes and one fixed tree. out may be logits.
+void log_softmax(Stream& s, const TensorView& out, const TensorView& logits);
+
+}  // namespace ibid::ops

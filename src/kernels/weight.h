@@ -1,0 +1,27 @@
+// Weight: a matrix W[N, K] (N outputs, K inputs) in the layout that ops::linear wants on one device and instruction
+// set. Made once at load; immutable. May share the file's mapped bytes or own repacked ones.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "tensor/stream.h"
+#include "tensor/tensor.h"
+
+namespace ibid {
+
+struct Weight {
+  DType dtype = DType::kF32;
+  int64_t n_outputs = 0;                 // N
+  int64_t n_inputs = 0;                  // K
+  TensorView raw;                        // the file's own bytes; for embed() and for export
+  const std::byte* packed = nullptr;     // what the kernel reads; points into raw or into `owned`
+  std::shared_ptr<std::byte[]> owned;    // repacked bytes, null where raw is used as it is
+  int64_t owned_bytes = 0;
+};
+
+// Repacks in parallel on the stream's team. `raw` must outlive the weight. K must be a multiple of the dtype's block.
+Weight prepare_weight(Stream& s, const TensorView& raw);
+
+}  // namespace ibid

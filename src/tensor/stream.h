@@ -1,0 +1,39 @@
+// Stream: an ordered queue of work on one device. Ops take it first; nothing else knows the device. On the CPU work is
+// done at the call, by a team of threads; on CUDA it is enqueued.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/thread_team.h"
+
+namespace ibid {
+
+enum class Device : uint8_t { kCpu, kCuda };
+
+class Stream {
+ public:
+  // A CPU stream over `team` (not owned, outlives the stream).
+  explicit Stream(ThreadTeam& team);
+
+  Device device() const { return device_; }
+  ThreadTeam& team() const { return *team_; }
+
+  // Room for what ops need besides their arguments (quantised activations, partial sums). Sized once at start-up, by
+  // the largest of the ops' own `*_workspace_bytes`; ops never allocate. Valid until the next op on this stream.
+  void reserve_workspace(size_t bytes);
+  std::byte* workspace(size_t bytes) const;  // 64-byte aligned; CHECKs that it was reserved
+  size_t workspace_bytes() const { return workspace_bytes_; }
+
+ private:
+  struct FreeAligned {
+    void operator()(std::byte* p) const;
+  };
+  Device device_ = Device::kCpu;
+  ThreadTeam* team_ = nullptr;
+  std::unique_ptr<std::byte[], FreeAligned> workspace_;
+  size_t workspace_bytes_ = 0;
+};
+
+}  // namespace ibid
