@@ -1,0 +1,27 @@
+// Clock: time behind an interface, so that simulations and replays run on their own.
+#pragma once
+
+#include <memory>
+
+namespace ibid {
+
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  virtual double now() const = 0;  // seconds, monotonic, from an arbitrary origin
+};
+
+// The system's steady clock; one for the whole process.
+const Clock& steady_clock();
+
+// A clock that stands still until it is told otherwise.
+class ManualClock final : public Clock {
+ public:
+  double now() const override { return now_; }
+  void advance(double seconds) { now_ += seconds; }
+
+ private:
+  double now_ = 0;
+};
+
+}  // namespace ibid

@@ -1,0 +1,78 @@
+// Request and Output: what goes into the engine and what comes out. Plain data; a request is immutable once submitted.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/result.h"
+#include "sample/sampling_params.h"
+#include "text/finish_reason.h"
+
+namespace ibid {
+
+class StopSet;  // text/stop_matcher.h: compiled stop strings and ids, shared by a request's sequences
+
+enum class RequestId : uint64_t {};
+
+struct Request {
+  RequestId id{};
+  std::vector<TokenId> prompt;  // at least one token, at most the context
+  SamplingParams sampling;
+  int32_t n = 1;               // choices; choice i is this request with seed + i
+  int32_t max_tokens = -1;     // generated per choice; -1: up to the context
+  std::shared_ptr<const StopSet> stops;  // may be null
+  bool show_special = false;   // control tokens appear in the text
+  int32_t prompt_logprobs = -1;  // as SamplingParams::logprobs, for the prompt's own tokens (computes the whole prompt)
+  int32_t priority = 0;        // higher runs earlier
+  std::string tenant_salt;     // blocks are shared only with the same salt
+};
+
+struct TokenLogprob {
+  TokenId token = TokenId::kNone;
+  float raw = 0;        // log-probability by the model, before any processor
+  float processed = 0;  // after the processors; -inf where masked
+};
+
+// One generated (or prompt) token with what was asked about it.
+struct TokenRecord {
+  TokenLogprob chosen;
+  std::vector<TokenLogprob> top;  // by raw, best first, ties to the lower id
+  int32_t support = 0;            // tokens left after truncation
+  int32_t position = 0;           // absolute position of the token in its sequence; with the seed, the draw's counter
+};
+
+struct Usage {
+  int32_t prompt_tokens = 0;
+  int32_t cached_tokens = 0;  // of the prompt, found in the prefix tree
+  int32_t completion_tokens = 0;
+};
+
+// Seconds on the engine's clock.
+struct Timing {
+  double arrived = 0;
+  double admitted = 0;
+  double first_token = 0;
+  double last_token = 0;
+  int32_t n_preemptions = 0;
+};
+
+// A piece of one choice's answer. The last one has `finished`; after it nothing comes for that choice.
+struct Output {
+  RequestId request{};
+  int32_t choice = 0;
+  std::vector<TokenRecord> tokens;  // new tokens, those of a dropped stop included
+  std::string text;                 // new text that is certain: whole code points, nothing that may be a stop
+  std::vector<TokenRecord> prompt;  // once, with the first output, if prompt_logprobs >= 0
+  bool finished = false;
+  FinishReason reason = FinishReason::kStop;
+  std::string stop_text;            // the stop string that ended it, if one did
+  std::string error;                // a sentence, with FinishReason::kError
+  Usage usage;                      // running totals
+  Timing timing;
+};
+
+}  // namespace ibid
