@@ -3,7 +3,7 @@
 add_library(ibid_flags INTERFACE)
 target_include_directories(ibid_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
 target_compile_options(ibid_flags INTERFACE
-  -Wall -Wextra -Wshadow -Wno-missing-field-initializers -Werror
+  -Wall -Wextra -Wshadow -Wno-missing-field-initializers -Wno-restrict -Werror
   -ffp-contract=off -fno-math-errno -fno-trapping-math)
 target_compile_definitions(ibid_flags INTERFACE IBID_VERSION="${PROJECT_VERSION}")
 if(IBID_SANITIZE)
