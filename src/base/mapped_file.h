@@ -1,0 +1,52 @@
+// MappedFile: a whole file mapped read-only. Pages are read when touched, so opening costs nothing per byte.
+//
+// A file that another program cuts short while it is mapped raises SIGBUS on the lost pages: replace model files by
+// renaming a new one over them (as ibid's own downloads do), never by writing into them.
+// Threads: a mapping may be read from any thread; opening and moving belong to one.
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace ibid {
+
+// What tells one state of a file from another without reading it.
+struct FileIdentity {
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  int64_t size_bytes = 0;
+  int64_t modified_ns = 0;  // since 1970
+  auto operator<=>(const FileIdentity&) const = default;
+};
+
+class MappedFile {
+ public:
+  // Only regular files: folders, pipes and devices are refused. An empty file gives an empty span.
+  static Result<MappedFile> open(const std::string& path);
+
+  MappedFile() = default;
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile();
+
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
+  const std::string& path() const { return path_; }
+  const FileIdentity& identity() const { return identity_; }
+
+ private:
+  std::string path_;
+  FileIdentity identity_;
+  const std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace ibid

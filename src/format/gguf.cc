@@ -1,0 +1,396 @@
+#include "format/gguf.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+#include <unordered_set>
+#include <utility>
+
+#include "format/byte_reader.h"
+
+namespace ibid {
+namespace {
+
+// Value types of metadata, as the specification numbers them.
+enum : uint32_t {
+  kUint8,
+  kInt8,
+  kUint16,
+  kInt16,
+  kUint32,
+  kInt32,
+  kFloat32,
+  kBool,
+  kString,
+  kArray,
+  kUint64,
+  kInt64,
+  kFloat64,
+  kValueTypes
+};
+constexpr std::array<uint8_t, kValueTypes> kValueBytes = {1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8};  // at least
+
+struct GgmlType {
+  uint32_t number;
+  std::string_view name;
+};
+constexpr GgmlType kGgmlTypes[] = {
+    {0, "F32"},      {1, "F16"},     {2, "Q4_0"},     {3, "Q4_1"},   {6, "Q5_0"},    {7, "Q5_1"},   {8, "Q8_0"},
+    {9, "Q8_1"},     {10, "Q2_K"},   {11, "Q3_K"},    {12, "Q4_K"},  {13, "Q5_K"},   {14, "Q6_K"},  {15, "Q8_K"},
+    {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"}, {20, "IQ4_NL"}, {21, "IQ3_S"}, {22, "IQ2_S"},
+    {23, "IQ4_XS"},  {24, "I8"},     {25, "I16"},     {26, "I32"},   {27, "I64"},    {28, "F64"},   {29, "IQ1_M"},
+    {30, "BF16"},    {34, "TQ1_0"},  {35, "TQ2_0"},   {39, "MXFP4"}, {40, "NVFP4"},  {41, "Q1_0"}};
+
+constexpr size_t kMaxKeyBytes = 65535;       // the specification's limit
+constexpr size_t kMaxTensorNameBytes = 512;  // the specification says 64; some writers exceed it
+
+// Reads one file. Members hold the place of reading and what was gathered so far.
+class Reader {
+ public:
+  explicit Reader(MappedFile file) : file_(std::move(file)), in_(file_.bytes()) {}
+
+  Result<ModelFile> read() {
+    TRY(read_header());
+    for (uint64_t i = 0; i < n_keys_; ++i) TRY(read_key(i));
+    TRY(check_keys());
+    tensors_.reserve(n_tensors_);
+    for (uint64_t i = 0; i < n_tensors_; ++i) TRY(read_tensor(i));
+    TRY(place_tensors());
+    ModelFile::Parts parts;
+    parts.container = Container::kGguf;
+    parts.path = file_.path();
+    parts.files.push_back(std::move(file_));
+    parts.tensors = std::move(tensors_);
+    parts.metadata = std::move(metadata_);
+    return ModelFile(std::move(parts));
+  }
+
+ private:
+  Error bad(std::string what) const { return invalid(file_.path() + ": " + std::move(what), file_.path()); }
+  Error cut_off(const std::string& inside) const {
+    return bad("the file ends inside " + inside + " (it has " + std::to_string(file_.bytes().size()) +
+               " bytes); it is cut off or damaged, fetch it again");
+  }
+
+  Status read_header() {
+    std::string_view magic;
+    if (!in_.read_view(4, magic)) return cut_off("the first four bytes");
+    if (magic != "GGUF") return bad("this is no GGUF file: it begins with " + quoted(magic) + ", not with \"GGUF\"");
+    uint32_t version = 0;
+    if (!in_.read(version)) return cut_off("the header");
+    if ((version & 0xffff) == 0 && version != 0) {
+      return unsupported(file_.path() + ": a big-endian GGUF file; convert it to little-endian", file_.path());
+    }
+    if (version != 2 && version != 3) {
+      return unsupported(file_.path() + ": GGUF version " + std::to_string(version) +
+                             "; versions 2 and 3 are read, convert the model anew",
+                         file_.path());
+    }
+    if (!in_.read(n_tensors_) || !in_.read(n_keys_)) return cut_off("the header");
+    // The smallest key is 13 bytes long, the smallest tensor entry 33: larger counts cannot be true, and believing
+    // them would reserve memory for them.
+    if (n_keys_ > in_.n_left() / 13) {
+      return bad("the header announces " + std::to_string(n_keys_) + " keys, more than the file has room for");
+    }
+    if (n_tensors_ > in_.n_left() / 33) {
+      return bad("the header announces " + std::to_string(n_tensors_) + " tensors, more than the file has room for");
+    }
+    return {};
+  }
+
+  Status read_key(uint64_t index) {
+    std::string_view key;
+    if (!in_.read_string(key)) return cut_off("the name of key " + std::to_string(index));
+    if (key.empty() || key.size() > kMaxKeyBytes) {
+      return bad("the name of key " + std::to_string(index) + " has " + std::to_string(key.size()) +
+                 " bytes; 1 to 65535 are allowed");
+    }
+    uint32_t type = 0;
+    if (!in_.read(type)) return cut_off("key " + quoted(key));
+    ASSIGN_OR_RETURN(MetaValue value, read_value(key, type));
+    if (!metadata_.emplace(std::string(key), std::move(value)).second)
+      return bad("key " + quoted(key) + " occurs twice");
+    return {};
+  }
+
+  Result<MetaValue> read_value(std::string_view key, uint32_t type) {
+    switch (type) {
+      case kUint8:
+      case kInt8:
+      case kUint16:
+      case kInt16:
+      case kUint32:
+      case kInt32:
+      case kUint64:
+      case kInt64: {
+        int64_t value = 0;
+        bool beyond = false;
+        if (!read_int(type, value, beyond)) return cut_off("key " + quoted(key));
+        if (beyond) return MetaValue(static_cast<uint64_t>(value));
+        return MetaValue(value);
+      }
+      case kFloat32:
+      case kFloat64: {
+        double value = 0;
+        if (!read_float(type, value)) return cut_off("key " + quoted(key));
+        return MetaValue(value);
+      }
+      case kBool: {
+        uint8_t value = 0;
+        if (!in_.read(value)) return cut_off("key " + quoted(key));
+        if (value > 1) return bad_bool(key, value);
+        return MetaValue(value == 1);
+      }
+      case kString: {
+        std::string_view value;
+        if (!in_.read_string(value)) return cut_off("the string of key " + quoted(key));
+        return MetaValue(std::string(value));
+      }
+      case kArray:
+        return read_array(key);
+      default:
+        return bad("key " + quoted(key) + " has the value type " + std::to_string(type) + "; 0 to 12 exist");
+    }
+  }
+
+  Error bad_bool(std::string_view key, uint8_t value) const {
+    return bad("key " + quoted(key) + " holds the byte " + std::to_string(value) + " where a boolean (0 or 1) belongs");
+  }
+
+  template <typename T>
+  bool read_as(int64_t& value, bool& beyond) {
+    T raw = 0;
+    if (!in_.read(raw)) return false;
+    value = static_cast<int64_t>(raw);
+    beyond = std::is_unsigned_v<T> && sizeof(T) == 8 && value < 0;
+    return true;
+  }
+  bool read_int(uint32_t type, int64_t& value, bool& beyond) {
+    switch (type) {
+      case kUint8:
+        return read_as<uint8_t>(value, beyond);
+      case kInt8:
+        return read_as<int8_t>(value, beyond);
+      case kUint16:
+        return read_as<uint16_t>(value, beyond);
+      case kInt16:
+        return read_as<int16_t>(value, beyond);
+      case kUint32:
+        return read_as<uint32_t>(value, beyond);
+      case kInt32:
+        return read_as<int32_t>(value, beyond);
+      case kUint64:
+        return read_as<uint64_t>(value, beyond);
+      default:
+        return read_as<int64_t>(value, beyond);
+    }
+  }
+  bool read_float(uint32_t type, double& value) {
+    if (type == kFloat64) return in_.read(value);
+    float single = 0;
+    if (!in_.read(single)) return false;
+    value = single;
+    return true;
+  }
+
+  Result<MetaValue> read_array(std::string_view key) {
+    uint32_t type = 0;
+    uint64_t n = 0;
+    if (!in_.read(type) || !in_.read(n)) return cut_off("the array of key " + quoted(key));
+    if (type == kArray) {
+      return unsupported(file_.path() + ": key " + quoted(key) + " is an array of arrays, which no known model uses",
+                         std::string(key));
+    }
+    if (type >= kValueTypes) {
+      return bad("the array of key " + quoted(key) + " has the element type " + std::to_string(type) +
+                 "; 0 to 12 exist");
+    }
+    if (n > in_.n_left() / kValueBytes[type]) {
+      return bad("the array of key " + quoted(key) + " announces " + std::to_string(n) +
+                 " elements, more than the file has room for");
+    }
+    if (type == kString) {
+      std::vector<std::string> values;
+      values.reserve(n);
+      for (uint64_t i = 0; i < n; ++i) {
+        std::string_view value;
+        if (!in_.read_string(value)) return cut_off("element " + std::to_string(i) + " of key " + quoted(key));
+        values.emplace_back(value);
+      }
+      return MetaValue(std::move(values));
+    }
+    if (type == kFloat32 || type == kFloat64) {
+      std::vector<double> values(n);
+      for (double& value : values) {
+        if (!read_float(type, value)) return cut_off("the array of key " + quoted(key));
+      }
+      return MetaValue(std::move(values));
+    }
+    std::vector<int64_t> values(n);
+    for (int64_t& value : values) {
+      bool beyond = false;
+      if (!read_int(type == kBool ? uint32_t{kUint8} : type, value, beyond)) {
+        return cut_off("the array of key " + quoted(key));
+      }
+      if (beyond) return bad("the array of key " + quoted(key) + " holds an integer beyond 2^63");
+      if (type == kBool && value > 1) return bad_bool(key, static_cast<uint8_t>(value));
+    }
+    return MetaValue(std::move(values));
+  }
+
+  Status check_keys() {
+    if (auto it = metadata_.find("general.alignment"); it != metadata_.end()) {
+      const int64_t* value = std::get_if<int64_t>(&it->second);
+      if (value == nullptr) return bad("key \"general.alignment\" is no integer, or beyond 2^63");
+      if (*value < 8 || (*value & (*value - 1)) != 0 || *value > (int64_t{1} << 30)) {
+        return bad("key \"general.alignment\" is " + std::to_string(*value) +
+                   "; it must be a power of two and a multiple of 8");
+      }
+      alignment_ = static_cast<uint64_t>(*value);
+    }
+    if (auto it = metadata_.find("split.count"); it != metadata_.end()) {
+      const int64_t* value = std::get_if<int64_t>(&it->second);
+      if (value == nullptr || *value > 1) {
+        return unsupported(file_.path() +
+                               ": one of several files of a split model (split.count); merge them first "
+                               "(llama-gguf-split --merge)",
+                           "split.count");
+      }
+    }
+    return {};
+  }
+
+  Status read_tensor(uint64_t index) {
+    std::string_view name;
+    if (!in_.read_string(name)) return cut_off("the name of tensor " + std::to_string(index));
+    if (name.empty() || name.size() > kMaxTensorNameBytes) {
+      return bad("the name of tensor " + std::to_string(index) + " has " + std::to_string(name.size()) +
+                 " bytes; 1 to " + std::to_string(kMaxTensorNameBytes) + " are allowed");
+    }
+    uint32_t rank = 0;
+    if (!in_.read(rank)) return cut_off("the entry of tensor " + quoted(name));
+    if (rank < 1 || rank > TensorView::kMaxRank) {
+      return bad("tensor " + quoted(name) + " has " + std::to_string(rank) + " dimensions; 1 to 4 are allowed");
+    }
+    TensorInfo info;
+    info.name = name;
+    info.view.rank = static_cast<int>(rank);
+    uint64_t n_elements = 1;
+    for (uint32_t i = 0; i < rank; ++i) {
+      uint64_t dim = 0;
+      if (!in_.read(dim)) return cut_off("the entry of tensor " + quoted(name));
+      if (dim == 0) return bad("tensor " + quoted(name) + " has a dimension of zero");
+      if (!multiply(n_elements, dim, n_elements) || n_elements > std::numeric_limits<int64_t>::max()) {
+        return bad("tensor " + quoted(name) + " has more than 2^63 elements");
+      }
+      info.view.dim[rank - 1 - i] = static_cast<int64_t>(dim);  // the file counts from the innermost one
+    }
+    uint32_t type = 0;
+    uint64_t offset = 0;
+    if (!in_.read(type) || !in_.read(offset)) return cut_off("the entry of tensor " + quoted(name));
+    Result<DType> dtype = dtype_from_ggml_type(type);
+    if (!dtype) {
+      Error error = std::move(dtype).error();
+      error.message = file_.path() + ": tensor " + quoted(name) + ": " + error.message;
+      error.where = name;
+      return error;
+    }
+    info.view.dtype = *dtype;
+    const DTypeTraits& t = traits(*dtype);
+    if (info.view.row_len() % t.block_len != 0) {
+      return bad("tensor " + quoted(name) + " has rows of " + std::to_string(info.view.row_len()) +
+                 " elements, which are no whole blocks of " + std::string(t.name) + " (" + std::to_string(t.block_len) +
+                 " elements)");
+    }
+    uint64_t n_bytes = 0;
+    if (!multiply(n_elements / static_cast<uint64_t>(t.block_len), static_cast<uint64_t>(t.block_bytes), n_bytes) ||
+        n_bytes > file_.bytes().size()) {
+      return bad("tensor " + quoted(name) + " is larger than the file, which is cut off or damaged");
+    }
+    info.view.row_stride_bytes = row_bytes(*dtype, info.view.row_len());
+    if (!names_.insert(std::string(name)).second) return bad("tensor " + quoted(name) + " occurs twice");
+    tensors_.push_back(std::move(info));
+    offsets_.push_back(offset);
+    return {};
+  }
+
+  // Sets the data pointers; data begins at the first aligned place after the header.
+  Status place_tensors() {
+    std::span<const std::byte> bytes = file_.bytes();
+    if (tensors_.empty()) return {};
+    uint64_t data_start = (in_.at() + alignment_ - 1) / alignment_ * alignment_;
+    struct Extent {
+      uint64_t begin, end;
+      size_t tensor;
+    };
+    std::vector<Extent> extents;
+    extents.reserve(tensors_.size());
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      if (offsets_[i] % alignment_ != 0) {
+        return bad("tensor " + quoted(tensors_[i].name) + " begins at offset " + std::to_string(offsets_[i]) +
+                   ", which is not aligned to " + std::to_string(alignment_) + " bytes");
+      }
+      uint64_t begin = 0;
+      uint64_t end = 0;
+      if (!add(data_start, offsets_[i], begin) || !add(begin, tensors_[i].bytes(), end) || end > bytes.size()) {
+        return bad("tensor " + quoted(tensors_[i].name) + " (offset " + std::to_string(offsets_[i]) + ", " +
+                   std::to_string(tensors_[i].bytes()) + " bytes) reaches past the end of the file, which has " +
+                   std::to_string(bytes.size()) + " bytes; it is cut off or damaged, fetch it again");
+      }
+      extents.push_back({begin, end, i});
+      tensors_[i].view.data = const_cast<std::byte*>(bytes.data()) + begin;
+    }
+    std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
+    for (size_t i = 1; i < extents.size(); ++i) {
+      if (extents[i].begin < extents[i - 1].end) {
+        return bad("tensors " + quoted(tensors_[extents[i - 1].tensor].name) + " and " +
+                   quoted(tensors_[extents[i].tensor].name) + " overlap");
+      }
+    }
+    return {};
+  }
+
+  MappedFile file_;
+  ByteReader in_;
+  uint64_t n_tensors_ = 0;
+  uint64_t n_keys_ = 0;
+  uint64_t alignment_ = 32;
+  std::map<std::string, MetaValue, std::less<>> metadata_;
+  std::vector<TensorInfo> tensors_;
+  std::vector<uint64_t> offsets_;
+  std::unordered_set<std::string> names_;
+};
+
+}  // namespace
+
+int ggml_type(DType dtype) {
+  for (const GgmlType& type : kGgmlTypes) {
+    if (type.name == traits(dtype).name) return static_cast<int>(type.number);
+  }
+  return -1;
+}
+
+Result<DType> dtype_from_ggml_type(uint32_t number) {
+  for (const GgmlType& type : kGgmlTypes) {
+    if (type.number != number) continue;
+    if (std::optional<DType> dtype = dtype_from_name(type.name)) return *dtype;
+    return unsupported("its type is " + std::string(type.name) +
+                       ", which is not supported; choose a file in Q4_0 to Q8_0, Q2_K to Q6_K, IQ4_NL, IQ4_XS, MXFP4, "
+                       "F16, BF16 or F32");
+  }
+  return invalid("its type is number " + std::to_string(number) + ", which does not exist or is no longer in use");
+}
+
+bool looks_like_gguf(std::span<const std::byte> bytes) {
+  return bytes.size() >= 4 && std::memcmp(bytes.data(), "GGUF", 4) == 0;
+}
+
+Result<ModelFile> read_gguf(MappedFile file) { return Reader(std::move(file)).read(); }
+
+Result<ModelFile> open_gguf(const std::string& path) {
+  ASSIGN_OR_RETURN(MappedFile file, MappedFile::open(path));
+  return read_gguf(std::move(file));
+}
+
+}  // namespace ibid
