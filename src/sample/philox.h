@@ -1,0 +1,29 @@
+// The only source of randomness: Philox4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011),
+// keyed by the request's seed. The counter is (absolute position, purpose, token id / 4), so a token's noise depends on
+// neither the support nor the token's rank in it, and nothing that a request does shifts another draw.
+#pragma once
+
+#include <Random123/philox.h>
+
+#include <array>
+#include <cstdint>
+
+#include "base/ids.h"
+
+namespace ibid {
+
+enum class NoisePurpose : uint32_t { kDraw = 0, kXtc = 1 };
+
+// Four 32-bit words for tokens 4 * group .. 4 * group + 3.
+inline std::array<uint32_t, 4> noise_words(uint64_t seed, int32_t position, NoisePurpose purpose, uint32_t group) {
+  r123::Philox4x32::ctr_type counter = {
+      {static_cast<uint32_t>(position), static_cast<uint32_t>(purpose), group, 0}};
+  r123::Philox4x32::key_type key = {{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)}};
+  r123::Philox4x32::ctr_type words = r123::Philox4x32()(counter, key);
+  return {words[0], words[1], words[2], words[3]};
+}
+
+// (0, 1): never 0, never 1.
+inline double open_unit(uint32_t word) { return (static_cast<double>(word) + 0.5) * 0x1p-32; }
+
+}  // namespace ibid

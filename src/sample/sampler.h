@@ -1,0 +1,88 @@
+// Sampler: one request's way from a row of logits to a token. Compiled once from validated parameters; immutable, so
+// any thread may use it. A draw is a function of (processed logits, seed, absolute position) and nothing else.
+//
+// Order of stages (policy, DESIGN section 5, law 6): penalties, biases, hard masks, temperature, truncation, draw.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "sample/sampling_params.h"
+
+namespace ibid {
+
+// What the sampler looks at besides the row. Spans must stay valid during the call only.
+struct SampleHistory {
+  std::span<const TokenId> prompt;
+  std::span<const TokenId> answer;
+  // Absolute position of the token to be drawn.
+  int32_t position() const { return static_cast<int32_t>(prompt.size() + answer.size()); }
+};
+
+// What a sequence carries from draw to draw; plain data that survives preemption.
+struct SamplerState {
+  float mirostat_mu = 0;
+};
+
+struct ScoredToken {
+  TokenId token = TokenId::kNone;
+  float raw = 0;        // log-probability by the model
+  float processed = 0;  // after the stages; -inf where masked
+};
+
+struct Sample {
+  ScoredToken chosen;
+  std::vector<ScoredToken> top;  // params.logprobs best by raw log-probability, ties to the lower id
+  int32_t support = 0;           // tokens that could have been drawn
+};
+
+// A token and its logit or weight while truncation works.
+struct Candidate {
+  float logit = 0;
+  int32_t id = 0;
+};
+
+// Buffers of one sampling thread, reused from draw to draw.
+struct SamplerScratch {
+  std::vector<float> logits;          // the processed row
+  std::vector<Candidate> candidates;  // the support, while it is truncated
+  std::vector<int32_t> counts;        // per token; all zero between draws
+  std::vector<int32_t> touched;
+  std::vector<double> weights;
+};
+
+class Sampler {
+ public:
+  // `end_of_generation` are the ids that min_tokens and ignore_eos mask.
+  static Result<std::shared_ptr<const Sampler>> compile(const SamplingParams& params, int32_t vocab_size,
+                                                        std::span<const TokenId> end_of_generation, uint64_t seed);
+
+  // `logits`[V]. An empty support is an error of this request (SPEC L10).
+  Result<Sample> sample(std::span<const float> logits, const SampleHistory& history, SamplerState& state,
+                        SamplerScratch& scratch) const;
+
+  SamplerState initial_state() const;
+  const SamplingParams& params() const { return params_; }
+  uint64_t seed() const { return seed_; }
+
+ private:
+  Sampler(SamplingParams params, int32_t vocab_size, std::vector<TokenId> end_of_generation, uint64_t seed);
+
+  SamplingParams params_;
+  int32_t vocab_size_ = 0;
+  std::vector<TokenId> end_of_generation_;
+  std::vector<uint8_t> allowed_;  // per token, empty when all are
+  uint64_t seed_ = 0;
+};
+
+// The log-probabilities of one row for a given token and the n best (prompt log-probabilities use it too).
+Sample score_row(std::span<const float> logits, TokenId chosen, int32_t n_top);
+
+// The names of the stages in the order in which they run, for `inspect --samplers` and traces.
+std::span<const std::string_view> stage_names();
+
+}  // namespace ibid

@@ -1,0 +1,83 @@
+// The stages of a draw, each a function of the row, the history and the parameters. They run in the order in which they stand here.
+// "Sorted" always means by logit, highest first, ties to the lower id; sums over the support run in that order.
+#pragma once
+
+#include <span>
+
+#include "sample/sampler.h"
+
+namespace ibid::stages {
+
+// 1. Penalties. Each changes logits of tokens in the history only.
+// repetition: logit > 0 ? logit / r : logit * r for every token among the last `last_n` (Keskar et al., CTRL, section 4.1).
+void repetition_penalty(std::span<float> logits, const SampleHistory& history, float penalty, int32_t last_n,
+                        SamplerScratch& scratch);
+// logit -= frequency * count + presence * (count > 0), counted over the answer.
+void presence_frequency_penalty(std::span<float> logits, const SampleHistory& history, float presence, float frequency,
+                                SamplerScratch& scratch);
+// DRY: a token that would extend a repeat of length n >= allowed_len loses multiplier * base^(n - allowed_len).
+void dry_penalty(std::span<float> logits, const SampleHistory& history, const SamplingParams& params,
+                 SamplerScratch& scratch);
+
+// 2. Biases, then hard masks (a masked logit is -inf).
+void logit_bias(std::span<float> logits, const SamplingParams& params);
+void ban_tokens(std::span<float> logits, std::span<const TokenId> banned);
+// Bans the last token of each sequence whose other tokens end the history.
+void ban_sequences(std::span<float> logits, const SampleHistory& history, const SamplingParams& params);
+// Bans every token that would complete an n-gram of the history (n = 1: every token seen).
+void no_repeat_ngram(std::span<float> logits, const SampleHistory& history, int32_t n, SamplerScratch& scratch);
+void allow_only(std::span<float> logits, std::span<const uint8_t> allowed);
+
+// 3. Temperature. Dynamic: temperature -+ range by the normalised entropy of the row.
+float effective_temperature(std::span<const float> logits, const SamplingParams& params, SamplerScratch& scratch);
+
+// 4. Truncation, over scratch.candidates: the support, of which a sorted prefix grows as far as a stage needs it.
+class Support {
+ public:
+  // All finite logits. False when there are none.
+  bool collect(std::span<const float> logits, SamplerScratch& scratch);
+
+  int32_t size() const { return static_cast<int32_t>(candidates_->size()); }
+  float max_logit() const { return max_; }
+  std::span<const Candidate> all() const { return *candidates_; }
+  // The n highest, sorted; n <= size().
+  std::span<const Candidate> sorted(int32_t n);
+  // Keeps the n highest; n >= 1.
+  void keep_first(int32_t n);
+  // Keeps the longest sorted prefix for which `wanted(candidate)` holds, at least one.
+  template <typename Wanted>
+  void keep_while(Wanted&& wanted) {
+    int32_t n = 0;
+    while (n < size() && wanted(sorted(n + 1).back())) ++n;
+    keep_first(n < 1 ? 1 : n);
+  }
+  // Keeps those for which keep[i], i an index into sorted(size()).
+  void keep_if(std::span<const uint8_t> keep);
+  // exp(logit - max).
+  double weight(const Candidate& c) const;
+  // Sum of weights over the support: in order of ids before the first sort, in sorted order after it.
+  double total_weight();
+
+ private:
+  std::vector<Candidate>* candidates_ = nullptr;
+  float max_ = 0;
+  int32_t n_sorted_ = 0;
+  double total_ = -1;  // < 0: to be summed again
+};
+
+void top_n_sigma(Support& support, float n);   // keeps logits >= max - n * standard deviation of the support
+void top_k(Support& support, int32_t k);       // exactly k, ties to the lower id
+void typical(Support& support, float p, SamplerScratch& scratch);  // Meister et al., Locally Typical Sampling, section 3
+void top_p(Support& support, float p);         // the smallest sorted prefix with sum >= p
+void min_p(Support& support, float p);         // probability >= p * the highest
+// Exclude Top Choices: with `probability`, drops all but the least likely of the tokens with probability >= threshold.
+void xtc(Support& support, float probability, float threshold, uint64_t seed, int32_t position);
+// Mirostat version 2 (Basu et al., Mirostat, section 4): keeps tokens with surprise <= mu, at least one.
+void mirostat(Support& support, float mu);
+float mirostat_update(float mu, float surprise, float tau, float eta);
+
+// 5. Draw: an exponential race (DESIGN section 5, law 4): v = (x + 1/2) 2^-32, E = -log1p(-v); the smallest E / weight
+// wins, ties to the lower id.
+TokenId draw(const Support& support, uint64_t seed, int32_t position);
+
+}  // namespace ibid::stages
