@@ -1,0 +1,42 @@
+#include "base/sha256.h"
+
+#include <openssl/evp.h>
+
+#include "base/check.h"
+
+namespace ibid {
+
+struct Sha256::State {
+  EVP_MD_CTX* context = EVP_MD_CTX_new();
+  ~State() { EVP_MD_CTX_free(context); }
+};
+
+Sha256::Sha256() : state_(std::make_unique<State>()) {
+  CHECK(state_->context != nullptr && EVP_DigestInit_ex(state_->context, EVP_sha256(), nullptr) == 1);
+}
+Sha256::~Sha256() = default;
+Sha256::Sha256(Sha256&&) noexcept = default;
+Sha256& Sha256::operator=(Sha256&&) noexcept = default;
+
+void Sha256::add(const void* data, size_t n_bytes) { CHECK(EVP_DigestUpdate(state_->context, data, n_bytes) == 1); }
+
+std::string Sha256::hex() {
+  static constexpr char kHex[] = "0123456789abcdef";
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned int n = 0;
+  CHECK(EVP_DigestFinal_ex(state_->context, digest, &n) == 1);
+  std::string out;
+  for (unsigned int i = 0; i < n; ++i) {
+    out += kHex[digest[i] >> 4];
+    out += kHex[digest[i] & 15];
+  }
+  return out;
+}
+
+std::string sha256_hex(std::string_view bytes) {
+  Sha256 hash;
+  hash.add(bytes.data(), bytes.size());
+  return hash.hex();
+}
+
+}  // namespace ibid
