@@ -1,0 +1,213 @@
+// Against the Python package `gguf`: testdata/quants.txt, made by tools/make_dequant_goldens.py, whose generator of
+// inputs is repeated here.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/sha256.h"
+#include "tensor/dequantise.h"
+#include "tensor/half.h"
+#include "tensor/quantise.h"
+
+namespace ibid {
+namespace {
+
+constexpr int kBlocks = 2048;
+
+uint64_t splitmix64(uint64_t seed, uint64_t index) {
+  uint64_t z = seed + (index + 1) * 0x9E3779B97F4A7C15u;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+
+std::vector<int> half_fields(DType dtype) {
+  switch (dtype) {
+    case DType::kQ4_1:
+    case DType::kQ5_1:
+    case DType::kQ4_K:
+    case DType::kQ5_K:
+      return {0, 2};
+    case DType::kQ2_K:
+      return {80, 82};
+    case DType::kQ3_K:
+      return {108};
+    case DType::kQ6_K:
+      return {208};
+    case DType::kMXFP4:
+      return {};
+    default:
+      return {0};
+  }
+}
+
+std::vector<uint8_t> random_blocks(DType dtype, uint64_t seed) {
+  constexpr uint16_t kSpecial[] = {0x0000, 0x8000, 0x0001, 0x03FF, 0x0400, 0x7BFF, 0xFBFF,
+                                   0x7C00, 0xFC00, 0x7E00, 0xFE01, 0x3C00, 0x8001};
+  constexpr uint8_t kExponents[] = {0, 1, 2, 127, 254, 255};
+  const DTypeTraits& t = traits(dtype);
+  std::vector<uint8_t> out;
+  if (t.block_len == 1) {
+    for (int i = 0; i < 65536; ++i) out.insert(out.end(), {static_cast<uint8_t>(i), static_cast<uint8_t>(i >> 8)});
+    return out;
+  }
+  size_t n = static_cast<size_t>(t.block_bytes);
+  for (size_t i = 0; i < kBlocks * n; ++i) out.push_back(static_cast<uint8_t>(splitmix64(seed, i) >> 56));
+  for (size_t k = 1; k < kBlocks; k += 2) {
+    uint8_t* block = out.data() + k * n;
+    if (k % 8 == 3) std::memset(block, 0, n);
+    if (k % 8 == 7) std::memset(block, 255, n);
+    size_t divisor = 1;
+    for (int at : half_fields(dtype)) {
+      std::memcpy(block + at, &kSpecial[k / 2 / divisor % std::size(kSpecial)], 2);
+      divisor *= std::size(kSpecial);
+    }
+    if (dtype == DType::kMXFP4) block[0] = kExponents[k / 2 % std::size(kExponents)];
+  }
+  return out;
+}
+
+std::vector<float> random_floats(uint64_t seed) {
+  std::vector<float> out;
+  for (uint64_t k = 0; k < kBlocks; ++k) {
+    uint64_t first = splitmix64(seed, 32 * k);
+    for (uint64_t i = 0; i < 32; ++i) {
+      uint64_t r = splitmix64(seed, 32 * k + i);
+      uint64_t kind = k % 8;
+      uint64_t of_sign = kind == 1 || kind == 5 ? first : r;
+      uint64_t of_rest = kind == 1 || kind == 4 ? first : r;
+      uint32_t exponent = (kind == 2 ? 140 : kind == 3 ? 25 : 118) + static_cast<uint32_t>((of_rest >> 32) & 7);
+      uint32_t bits = static_cast<uint32_t>(of_sign >> 63) << 31 | exponent << 23 | (of_rest & 0x7fffff);
+      out.push_back(std::bit_cast<float>(kind == 0 ? 0 : bits));
+    }
+  }
+  return out;
+}
+
+std::vector<uint32_t> dequantised_bits(DType dtype, const std::vector<uint8_t>& blocks) {
+  const DTypeTraits& t = traits(dtype);
+  size_t n = blocks.size() / static_cast<size_t>(t.block_bytes) * static_cast<size_t>(t.block_len);
+  std::vector<float> values(n);
+  dequantise_row(dtype, blocks.data(), values.data(), static_cast<int64_t>(n));
+  std::vector<uint32_t> bits;
+  for (float v : values) bits.push_back(std::isnan(v) ? 0x7fc00000 : std::bit_cast<uint32_t>(v));
+  return bits;
+}
+
+std::string sha256_of(const auto& values) {
+  return sha256_hex({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(values[0])});
+}
+
+template <typename T>
+std::vector<T> from_hex(const std::string& hex) {
+  std::vector<T> out;
+  for (size_t i = 0; i < hex.size(); i += 2 * sizeof(T)) {
+    out.push_back(static_cast<T>(std::stoul(hex.substr(i, 2 * sizeof(T)), nullptr, 16)));
+  }
+  return out;
+}
+
+struct Golden {
+  std::string kind, first, second;
+  DType dtype;
+};
+
+std::vector<Golden> goldens() {
+  std::ifstream in(std::string(IBID_SOURCE_DIR) + "/src/tensor/testdata/quants.txt");
+  std::vector<Golden> out;
+  for (std::string line; std::getline(in, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    std::istringstream words(line);
+    Golden g;
+    std::string type;
+    words >> g.kind >> type >> g.first >> g.second;
+    g.dtype = dtype_from_name(type).value();
+    out.push_back(g);
+  }
+  return out;
+}
+
+TEST(Dequantise, EqualsThePythonPackageOnRandomBlocksWithExtremeCodesAndScales) {
+  std::set<DType> seen;
+  for (const Golden& g : goldens()) {
+    if (g.kind != "dequantise") continue;
+    seen.insert(g.dtype);
+    EXPECT_EQ(sha256_of(dequantised_bits(g.dtype, random_blocks(g.dtype, std::stoull(g.first)))), g.second)
+        << traits(g.dtype).name;
+  }
+  EXPECT_EQ(seen.size(), 15u) << "every format of GGUF files that is not F32";
+}
+
+TEST(Dequantise, EqualsThePythonPackageOnTheBlocksWrittenOut) {
+  int n = 0;
+  for (const Golden& g : goldens()) {
+    if (g.kind != "block") continue;
+    ++n;
+    EXPECT_EQ(dequantised_bits(g.dtype, from_hex<uint8_t>(g.first)), from_hex<uint32_t>(g.second))
+        << traits(g.dtype).name;
+  }
+  EXPECT_EQ(n, 7);
+}
+
+TEST(Quantise, EqualsThePythonPackageOnZeroHugeTinyAndTiedBlocks) {
+  int n = 0;
+  for (const Golden& g : goldens()) {
+    if (g.kind != "quantise") continue;
+    ++n;
+    std::vector<float> values = random_floats(std::stoull(g.first));
+    std::vector<uint8_t> packed(static_cast<size_t>(row_bytes(g.dtype, static_cast<int64_t>(values.size()))));
+    quantise_row(g.dtype, values.data(), packed.data(), static_cast<int64_t>(values.size()));
+    EXPECT_EQ(sha256_of(packed), g.second) << traits(g.dtype).name;
+  }
+  EXPECT_EQ(n, 7);
+}
+
+TEST(Quantise, InfinitiesNansAndSubnormalsGiveSomeCodesAndNoTrap) {
+  std::vector<float> bad(32, 1.0f);
+  for (float value : {INFINITY, -INFINITY, NAN, 1e-45f, 3e38f, -3e38f}) {
+    bad[7] = value;
+    if (value == 1e-45f) bad.assign(32, value);
+    for (DType dtype :
+         {DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0}) {
+      std::vector<uint8_t> packed(static_cast<size_t>(row_bytes(dtype, 32)));
+      quantise_row(dtype, bad.data(), packed.data(), 32);
+    }
+  }
+}
+
+TEST(Half, EveryHalfSurvivesTheWayToFloatAndBack) {
+  for (uint32_t h = 0; h < 65536; ++h) {
+    auto half = static_cast<uint16_t>(h);
+    float value = half_to_float(half);
+    if (std::isnan(value)) {
+      EXPECT_TRUE(std::isnan(half_to_float(float_to_half(value))));
+    } else {
+      ASSERT_EQ(float_to_half(value), half);
+    }
+  }
+}
+
+TEST(Half, RoundsToTheNearestAndTiesToEven) {
+  for (uint32_t h = 0; h + 1 < 0x7c00; ++h) {
+    float low = half_to_float(static_cast<uint16_t>(h));
+    float high = half_to_float(static_cast<uint16_t>(h + 1));
+    float middle = low + (high - low) / 2;  // exact
+    ASSERT_EQ(float_to_half(middle), h % 2 == 0 ? h : h + 1);
+    ASSERT_EQ(float_to_half(std::nextafter(middle, 0.0f)), h);
+    ASSERT_EQ(float_to_half(std::nextafter(middle, INFINITY)), h + 1);
+    ASSERT_EQ(float_to_half(-middle), (h % 2 == 0 ? h : h + 1) | 0x8000);
+  }
+  EXPECT_EQ(float_to_half(65519.996f), 0x7bff);
+  EXPECT_EQ(float_to_half(65520.0f), 0x7c00);
+}
+
+}  // namespace
+}  // namespace ibid
