@@ -1,0 +1,38 @@
+#include "kernels/cpu/table.h"
+
+#include "base/check.h"
+#include "kernels/isa.h"
+
+namespace ibid::cpu {
+
+// Each instruction set's folder defines these in its own namespace.
+#define IBID_DECLARE_TABLES(isa)    \
+  namespace isa {                   \
+  extern const LinearTable kLinear; \
+  }
+#define IBID_TABLE(isa) {&isa::kLinear, nullptr, nullptr}
+
+IBID_DECLARE_TABLES(baseline)
+#if defined(__x86_64__)
+IBID_DECLARE_TABLES(avx2)
+IBID_DECLARE_TABLES(avx512)
+#endif
+
+const Table& table() {
+  static const Table baseline_table = IBID_TABLE(baseline);
+#if defined(__x86_64__)
+  static const Table avx2_table = IBID_TABLE(avx2);
+  static const Table avx512_table = IBID_TABLE(avx512);
+  switch (selected_isa()) {
+    case Isa::kAvx512:
+      return avx512_table;
+    case Isa::kAvx2:
+      return avx2_table;
+    default:
+      break;
+  }
+#endif
+  return baseline_table;
+}
+
+}  // namespace ibid::cpu

@@ -1,0 +1,67 @@
+#include "kernels/isa.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <string>
+
+namespace ibid {
+namespace {
+
+constexpr std::array<std::string_view, 4> kNames = {"baseline", "avx2", "avx512", "neon"};
+
+bool cpu_has(Isa isa) {
+  switch (isa) {
+    case Isa::kBaseline:
+      return true;
+#if defined(__x86_64__)
+    case Isa::kAvx2:
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    case Isa::kAvx512:
+      return cpu_has(Isa::kAvx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+             __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16");
+#endif
+    default:
+      return false;
+  }
+}
+
+std::atomic<Isa>& selection() {
+  static std::atomic<Isa> isa{supported_isas().back()};
+  return isa;
+}
+
+}  // namespace
+
+std::string_view isa_name(Isa isa) { return kNames[static_cast<size_t>(isa)]; }
+
+std::optional<Isa> isa_from_name(std::string_view name) {
+  const auto it = std::find(kNames.begin(), kNames.end(), name);
+  if (it == kNames.end()) return std::nullopt;
+  return static_cast<Isa>(it - kNames.begin());
+}
+
+std::vector<Isa> supported_isas() {
+  std::vector<Isa> isas;
+  for (Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kNeon}) {
+    if (cpu_has(isa)) isas.push_back(isa);
+  }
+  return isas;
+}
+
+Status select_isa(Isa isa) {
+  if (!cpu_has(isa)) {
+    std::string have;
+    for (Isa other : supported_isas()) have += (have.empty() ? "" : ", ") + std::string(isa_name(other));
+    return unsupported("this processor and build cannot run the kernels \"" + std::string(isa_name(isa)) +
+                           "\"; choose one of: " + have,
+                       "cpu-isa");
+  }
+  selection().store(isa, std::memory_order_relaxed);
+  return {};
+}
+
+Isa selected_isa() { return selection().load(std::memory_order_relaxed); }
+
+}  // namespace ibid
