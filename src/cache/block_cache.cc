@@ -1,0 +1,73 @@
+#include "cache/block_cache.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace ibid {
+
+BlockCache::BlockCache(const BlockCacheOptions& options)
+    : options_(options), pool_(options.n_blocks), tree_(pool_, options.block_len, options.hash) {}
+
+BlockId BlockCache::take() {
+  if (pool_.is_marked(pool_.front())) tree_.forget(pool_.front());
+  return pool_.take();
+}
+
+int32_t BlockCache::match(ScopeId scope, std::span<const TokenId> tokens, BlockTable& table) {
+  CHECK(table.empty());
+  if (!options_.prefix_cache) return 0;
+  return tree_.match(scope, tokens, options_.partial_step, table);
+}
+
+void BlockCache::fork(const BlockTable& from, int32_t n_tokens, BlockTable& table) {
+  CHECK(table.empty() && n_blocks_for(n_tokens) <= static_cast<int32_t>(from.size()));
+  table.assign(from.begin(), from.begin() + n_blocks_for(n_tokens));
+  for (const BlockId block : table) pool_.add_reference(block);
+}
+
+bool BlockCache::reserve(BlockTable& table, int32_t n_written, int32_t n_wanted, std::vector<BlockCopy>& copies) {
+  const size_t first = static_cast<size_t>(n_written / options_.block_len);
+  const size_t n_needed = static_cast<size_t>(n_blocks_for(n_wanted));
+  const bool copy = first < table.size() && n_wanted > n_written && !is_writable(table[first]);
+  const size_t n_added = n_needed > table.size() ? n_needed - table.size() : 0;
+  if (n_added + copy > static_cast<size_t>(pool_.n_available())) return false;
+  if (copy) {
+    const BlockId from = table[first];
+    table[first] = take();
+    copies.push_back({from, table[first]});
+    // Released only now, so that it cannot be the block that was taken. Whoever takes it later in this step writes
+    // after this copy.
+    pool_.drop_reference(from);
+  }
+  for (size_t i = 0; i < n_added; ++i) table.push_back(take());
+  return true;
+}
+
+int32_t BlockCache::publish(ScopeId scope, std::span<const TokenId> tokens, int32_t n_written, int32_t n_published,
+                            BlockTable& table) {
+  if (!options_.prefix_cache) return n_published;
+  const int32_t len = options_.block_len;
+  for (; n_published < n_written / len; ++n_published) {
+    const size_t i = static_cast<size_t>(n_published);
+    const BlockId parent = i == 0 ? BlockId::kNone : table[i - 1];
+    table[i] =
+        tree_.publish(scope, parent, tokens.subspan(i * static_cast<size_t>(len), static_cast<size_t>(len)), table[i]);
+  }
+  return n_published;
+}
+
+void BlockCache::truncate(BlockTable& table, int32_t n_tokens) {
+  const size_t n_kept = std::min(table.size(), static_cast<size_t>(n_blocks_for(n_tokens)));
+  while (table.size() > n_kept) {
+    pool_.drop_reference(table.back());
+    table.pop_back();
+  }
+}
+
+void BlockCache::self_check() const {
+  pool_.self_check();
+  tree_.self_check();
+}
+
+}  // namespace ibid

@@ -1,0 +1,79 @@
+// BlockCache: the pool and the tree as one, in the words of those who hold block tables. A table is the list of blocks
+// behind the positions 0, 1, 2 ... of one growing list of tokens: position t lies in table[t / B] at offset t % B.
+//
+// Blocks are shared by reference and copied before the first write (copy-on-write): a table may write only to blocks
+// that it alone refers to and that are not published. reserve() sees to that and says which bytes to copy; the copies
+// must be done in their order, before the writes. Knows token ids and block ids only. One thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cache/block_pool.h"
+#include "cache/prefix_tree.h"
+
+namespace ibid {
+
+using BlockTable = std::vector<BlockId>;
+
+// Copy the whole block; which of its slots hold something is the reader's business.
+struct BlockCopy {
+  BlockId from;
+  BlockId to;
+  bool operator==(const BlockCopy&) const = default;
+};
+
+struct BlockCacheOptions {
+  int32_t n_blocks = 0;
+  int32_t block_len = 16;    // B
+  bool prefix_cache = true;  // off: nothing is published, nothing is found
+  // Partial reuse in multiples of so many tokens (KV dtypes with groups along tokens cannot be cut inside one);
+  // 0: whole blocks only.
+  int32_t partial_step = 1;
+  PrefixHash hash = PrefixHash();
+};
+
+class BlockCache {
+ public:
+  explicit BlockCache(const BlockCacheOptions& options);
+  BlockCache(const BlockCache&) = delete;
+  BlockCache& operator=(const BlockCache&) = delete;
+
+  int32_t block_len() const { return options_.block_len; }
+  int32_t n_blocks_for(int32_t n_tokens) const { return (n_tokens + options_.block_len - 1) / options_.block_len; }
+
+  // Fills the empty `table` with the longest cached beginning of `tokens`; returns how many tokens it holds.
+  int32_t match(ScopeId scope, std::span<const TokenId> tokens, BlockTable& table);
+  // Fills the empty `table` with the blocks that hold the first n_tokens of `from`, an unfinished one included.
+  void fork(const BlockTable& from, int32_t n_tokens, BlockTable& table);
+
+  // Makes positions [n_written, n_wanted) writable: adds blocks, evicting cached ones, and replaces the block that
+  // n_written lies in if others can see it, appending what to copy. False when there is no room: then nothing changed.
+  bool reserve(BlockTable& table, int32_t n_written, int32_t n_wanted, std::vector<BlockCopy>& copies);
+
+  // Publishes the full blocks [n_published, n_written / B) of the table, which holds `tokens`. Blocks that the tree has
+  // already take the place of the table's own. Returns the new n_published.
+  int32_t publish(ScopeId scope, std::span<const TokenId> tokens, int32_t n_written, int32_t n_published,
+                  BlockTable& table);
+
+  // Forgets what lies behind the first n_tokens positions; no bytes move.
+  void truncate(BlockTable& table, int32_t n_tokens);
+  void release(BlockTable& table) { truncate(table, 0); }
+
+  PrefixTree& tree() { return tree_; }
+  const PrefixTree& tree() const { return tree_; }
+  const BlockPool& pool() const { return pool_; }
+  // free + cached + in use == total, the list, the tree and the marks agree. CHECKs.
+  void self_check() const;
+
+ private:
+  BlockId take();
+  bool is_writable(BlockId block) const { return pool_.n_references(block) == 1 && !pool_.is_marked(block); }
+
+  BlockCacheOptions options_;
+  BlockPool pool_;
+  PrefixTree tree_;
+};
+
+}  // namespace ibid

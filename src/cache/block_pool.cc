@@ -1,0 +1,106 @@
+#include "cache/block_pool.h"
+
+#include "base/check.h"
+
+namespace ibid {
+
+BlockPool::BlockPool(int32_t n_blocks) : n_total_(n_blocks), entries_(static_cast<size_t>(n_blocks) + 1) {
+  CHECK(n_blocks > 0);
+  entries_[head()] = {0, false, n_total_, n_total_};
+  for (int32_t i = 0; i < n_blocks; ++i) link_back(i);
+}
+
+const BlockPool::Entry& BlockPool::entry(BlockId block) const {
+  CHECK(raw(block) >= 0 && raw(block) < n_total_, "a block id outside the pool");
+  return entries_[static_cast<size_t>(raw(block))];
+}
+
+void BlockPool::link_between(int32_t block, int32_t previous, int32_t next) {
+  Entry& e = entries_[static_cast<size_t>(block)];
+  e.previous = previous;
+  e.next = next;
+  entries_[static_cast<size_t>(previous)].next = block;
+  entries_[static_cast<size_t>(next)].previous = block;
+}
+void BlockPool::link_front(int32_t block) { link_between(block, n_total_, entries_[head()].next); }
+void BlockPool::link_back(int32_t block) { link_between(block, entries_[head()].previous, n_total_); }
+
+void BlockPool::unlink(int32_t block) {
+  const Entry& e = entries_[static_cast<size_t>(block)];
+  entries_[static_cast<size_t>(e.previous)].next = e.next;
+  entries_[static_cast<size_t>(e.next)].previous = e.previous;
+}
+
+BlockId BlockPool::take() {
+  const BlockId block = front();
+  CHECK(block != BlockId::kNone, "take() from a pool without an available block");
+  CHECK(!entry(block).marked, "take() of a block that the prefix tree still knows");
+  add_reference(block);
+  return block;
+}
+
+void BlockPool::add_reference(BlockId block) {
+  Entry& e = entry(block);
+  if (e.n_references == 0) {
+    unlink(raw(block));
+    ++n_in_use_;
+    if (e.marked) --n_cached_;
+  }
+  if (e.n_references == 1) ++n_shared_;
+  ++e.n_references;
+}
+
+void BlockPool::drop_reference(BlockId block) {
+  Entry& e = entry(block);
+  CHECK(e.n_references > 0, "a block was released twice");
+  --e.n_references;
+  if (e.n_references == 1) --n_shared_;
+  if (e.n_references > 0) return;
+  --n_in_use_;
+  if (e.marked) {
+    ++n_cached_;
+    link_back(raw(block));
+  } else {
+    link_front(raw(block));
+  }
+}
+
+void BlockPool::mark(BlockId block) {
+  Entry& e = entry(block);
+  CHECK(e.n_references > 0 && !e.marked, "only a block in use can be published, and only once");
+  e.marked = true;
+}
+
+void BlockPool::unmark(BlockId block) {
+  Entry& e = entry(block);
+  CHECK(e.marked);
+  e.marked = false;
+  if (e.n_references > 0) return;
+  --n_cached_;
+  unlink(raw(block));
+  link_front(raw(block));
+}
+
+void BlockPool::self_check() const {
+  int32_t cached = 0, in_use = 0, shared = 0, available = 0;
+  for (int32_t i = 0; i < n_total_; ++i) {
+    const Entry& e = entries_[static_cast<size_t>(i)];
+    CHECK(e.n_references >= 0);
+    in_use += e.n_references > 0;
+    shared += e.n_references > 1;
+    cached += e.n_references == 0 && e.marked;
+  }
+  CHECK(cached == n_cached_ && in_use == n_in_use_ && shared == n_shared_, "the pool's counts are wrong");
+  bool seen_cached = false;
+  for (int32_t i = entries_[head()].next; i != n_total_; i = entries_[static_cast<size_t>(i)].next) {
+    const Entry& e = entries_[static_cast<size_t>(i)];
+    CHECK(e.n_references == 0, "a block in use stands in the free list");
+    CHECK(!(seen_cached && !e.marked), "a free block stands behind a cached one");
+    CHECK(entries_[static_cast<size_t>(e.next)].previous == i, "the free list is torn");
+    seen_cached |= e.marked;
+    CHECK(++available <= n_total_);
+  }
+  CHECK(available + n_in_use_ == n_total_, "free + cached + in use != total");
+}
+
+}  // namespace ibid

@@ -1,0 +1,30 @@
+// CacheScope: everything besides the tokens that a block's bytes depend on, and who may share it (DESIGN section 5,
+// law 5). Two sequences can share blocks only if every field is equal.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace ibid {
+
+struct CacheScope {
+  std::string model;    // digest of the weights and the header
+  std::string adapter;  // empty: none
+  std::string kv_dtype;
+  std::string rope;  // base, scaling and factors, as the model spells them
+  std::string salt;  // the tenant's
+
+  // All fields with their lengths, so that no two scopes spell alike.
+  std::string spelled() const {
+    std::string out;
+    for (const std::string* field : {&model, &adapter, &kv_dtype, &rope, &salt}) {
+      out += std::to_string(field->size()) + ':' + *field;
+    }
+    return out;
+  }
+};
+
+// A scope that the prefix tree knows; valid while held.
+enum class ScopeId : int32_t { kNone = -1 };
+
+}  // namespace ibid
