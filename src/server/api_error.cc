@@ -1,0 +1,92 @@
+#include "server/api_error.h"
+
+#include "server/json.h"
+
+namespace ibid {
+
+ApiError ApiError::of(const Error& error) {
+  switch (error.kind) {
+    case ErrorKind::kInvalid:
+      return {400, error.message, error.where, "invalid_value"};
+    case ErrorKind::kUnsupported:
+      return {400, error.message, error.where, "unsupported_value"};
+    case ErrorKind::kNotFound:
+      return {404, error.message, error.where, "not_found"};
+    case ErrorKind::kExhausted:
+      return {429, error.message, error.where, "queue_full", 1};
+    case ErrorKind::kUnavailable:
+      return {503, error.message, error.where, "unavailable", 1};
+  }
+  return {500, "The server failed.", "", "internal"};
+}
+
+namespace {
+
+std::string_view error_type(int status) {
+  switch (status) {
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
+    case 404:
+      return "not_found_error";
+    case 429:
+      return "rate_limit_error";
+    default:
+      return status >= 500 ? "server_error" : "invalid_request_error";
+  }
+}
+
+}  // namespace
+
+std::string error_json(const ApiError& error) {
+  std::string out;
+  JsonWriter json(out);
+  json.begin_object().key("error").begin_object();
+  json.field("message", error.message).field("type", error_type(error.status));
+  json.key("param");
+  error.param.empty() ? json.null() : json.string(error.param);
+  json.key("code");
+  error.code.empty() ? json.null() : json.string(error.code);
+  json.end_object().end_object();
+  return out;
+}
+
+std::string_view error_kind(int status) {
+  switch (status) {
+    case 400:
+      return "bad_request";
+    case 401:
+    case 403:
+      return "forbidden";
+    case 404:
+    case 405:
+      return "not_found";
+    case 408:
+      return "timeout";
+    case 413:
+    case 431:
+      return "too_large";
+    case 429:
+      return "too_many";
+    case 503:
+      return "unavailable";
+    default:
+      return status >= 500 ? "internal" : "bad_request";
+  }
+}
+
+std::string shown(std::string_view text, size_t max_bytes) {
+  std::string out;
+  for (const char c : text) {
+    if (out.size() == max_bytes) {
+      out += "...";
+      break;
+    }
+    const auto byte = static_cast<unsigned char>(c);
+    out += byte < 0x20 || byte >= 0x7f || c == '"' ? '?' : c;
+  }
+  return out;
+}
+
+}  // namespace ibid

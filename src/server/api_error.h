@@ -1,0 +1,31 @@
+// ApiError: what a client is told when a request is refused, in OpenAI's form. The message is a sentence that names the
+// field and what would be right; it never holds addresses, paths, or anything of another request.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace ibid {
+
+struct ApiError {
+  int status = 400;
+  std::string message;
+  std::string param;      // the field at fault; empty: null
+  std::string code;       // one of a fixed set of words; empty: null
+  int retry_after_s = 0;  // > 0: a Retry-After header
+
+  static ApiError of(const Error& error);  // the status follows from the kind
+};
+
+// {"error": {"message", "type", "param", "code"}}; the type follows from the status.
+std::string error_json(const ApiError& error);
+
+// The label under which an error of this status is counted: one of a fixed set.
+std::string_view error_kind(int status);
+
+// A client's own text inside a message: shortened, control characters and quotes replaced.
+std::string shown(std::string_view text, size_t max_bytes = 64);
+
+}  // namespace ibid

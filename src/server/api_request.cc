@@ -1,0 +1,165 @@
+#include "server/api_request.h"
+
+#include <array>
+
+#include "server/parameters.h"
+#include "server/read_fields.h"
+
+namespace ibid {
+namespace {
+
+constexpr std::array kRoles = {"system", "developer", "user", "assistant", "tool"};
+
+bool asks_for_nothing(const UnservedField& field, const Json& value) {
+  if (value.is_null()) return true;
+  Result<Json> allowed = parse_json(field.allowed);
+  CHECK(allowed.ok() && allowed->array() != nullptr, field.name);
+  const std::string text = value.text();
+  for (const Json& item : *allowed->array()) {
+    if (item.text() == text) return true;
+  }
+  return false;
+}
+
+Result<Json> joined_content(const Json& content, const std::string& where) {
+  if (content.is_null() || content.string() != nullptr) return content;
+  const Json::Array* parts = content.array();
+  if (parts == nullptr) return wrong_value(where, "a text or an array of text parts", content);
+  std::string text;
+  for (size_t i = 0; i < parts->size(); ++i) {
+    const Json& part = (*parts)[i];
+    const std::string place = where + "[" + std::to_string(i) + "]";
+    if (const std::string* plain = part.string()) {
+      text += *plain;
+      continue;
+    }
+    const Json* type = part.find("type");
+    if (type == nullptr || type->string() == nullptr)
+      return invalid(place + " must be an object {\"type\": \"text\", \"text\": ...}.", place);
+    if (*type->string() != "text") {
+      return unsupported(place + ".type is \"" + shown(*type->string(), 32) + "\"; only text parts are served.",
+                         place + ".type");
+    }
+    const Json* piece = part.find("text");
+    if (piece == nullptr || piece->string() == nullptr)
+      return invalid(place + ".text must be a text.", place + ".text");
+    text += *piece->string();
+  }
+  return Json(std::move(text));
+}
+
+Result<Json> check_message(const Json& message, const std::string& where) {
+  const Json::Object* members = message.object();
+  if (members == nullptr) return wrong_value(where, "an object with role and content", message);
+  const Json* role = message.find("role");
+  if (role == nullptr || role->string() == nullptr)
+    return invalid(where + ".role is missing; it must be system, developer, user, assistant or tool.", where + ".role");
+  bool known = false;
+  for (const char* name : kRoles) known = known || *role->string() == name;
+  if (!known) return wrong_value(where + ".role", "system, developer, user, assistant or tool", *role);
+  const Json* content = message.find("content");
+  const Json* calls = message.find("tool_calls");
+  const bool has_calls = calls != nullptr && calls->array() != nullptr && !calls->array()->empty();
+  if (calls != nullptr && !calls->is_null() && calls->array() == nullptr)
+    return wrong_value(where + ".tool_calls", "an array", *calls);
+  if ((content == nullptr || content->is_null()) && !(has_calls && *role->string() == "assistant")) {
+    return invalid(where + ".content is missing; it must be a text or an array of text parts.", where + ".content");
+  }
+  Json::Object checked;
+  for (const Json::Member& member : *members) {
+    if (member.first == "role") {
+      checked.emplace_back("role", Json(std::string(*role->string() == "developer" ? "system" : *role->string())));
+    } else if (member.first == "content") {
+      ASSIGN_OR_RETURN(Json text, joined_content(member.second, where + ".content"));
+      checked.emplace_back("content", std::move(text));
+    } else if (member.first == "name" && !member.second.is_null() && member.second.string() == nullptr) {
+      return wrong_value(where + ".name", "a text", member.second);
+    } else if (!member.second.is_null()) {
+      checked.push_back(member);
+    }
+  }
+  return Json(std::move(checked));
+}
+
+}  // namespace
+
+Result<Json> check_messages(const Json& messages, const ApiLimits& limits) {
+  const Json::Array* array = messages.array();
+  if (array == nullptr) return wrong_value("messages", "an array of messages", messages);
+  if (array->empty()) return invalid("messages is empty; it must have at least one message.", "messages");
+  if (array->size() > static_cast<size_t>(limits.max_messages)) {
+    return invalid("messages has " + std::to_string(array->size()) + " messages; at most " +
+                       std::to_string(limits.max_messages) + " are served.",
+                   "messages");
+  }
+  Json::Array checked;
+  for (size_t i = 0; i < array->size(); ++i) {
+    ASSIGN_OR_RETURN(Json message, check_message((*array)[i], "messages[" + std::to_string(i) + "]"));
+    checked.push_back(std::move(message));
+  }
+  return Json(std::move(checked));
+}
+
+Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const ApiLimits& limits) {
+  if (body.object() == nullptr) return invalid(std::string("The body must be a JSON object, not ") + body.kind() + ".");
+  const auto here = static_cast<unsigned>(endpoint);
+  ApiRequest request;
+  request.endpoint = endpoint;
+  // In the table's order, so that which error comes first does not depend on the client's order of keys.
+  for (const Parameter& parameter : parameters()) {
+    if ((parameter.endpoints & here) == 0) continue;
+    const Json* value = body.find(parameter.name);
+    if (value == nullptr || value->is_null()) continue;
+    if (parameter.alias_of != nullptr) {
+      const Json* other = body.find(parameter.alias_of);
+      if (other != nullptr && !other->is_null() && other->text() != value->text()) {
+        return invalid(std::string(parameter.name) + " and " + parameter.alias_of +
+                           " are two names of one field and differ; give one of them.",
+                       parameter.name);
+      }
+    }
+    TRY(read_parameter(parameter, *value, limits, request));
+  }
+  for (const UnservedField& field : unserved_fields()) {
+    if ((field.endpoints & here) == 0) continue;
+    const Json* value = body.find(field.name);
+    if (value == nullptr || asks_for_nothing(field, *value)) continue;
+    return unsupported(std::string(field.name) + " is not served yet" +
+                           (*field.instead != '\0' ? std::string("; ") + field.instead + "." : "."),
+                       field.name);
+  }
+
+  const bool chat = endpoint == Endpoint::kChat;
+  if (chat && request.messages.is_null())
+    return invalid("messages is missing; it must be an array of messages.", "messages");
+  if (!chat && request.prompts.empty())
+    return invalid("prompt is missing; it must be a text, an array of token ids, or an array of either.", "prompt");
+  if (chat && request.top_logprobs > 0 && !request.want_logprobs)
+    return invalid("top_logprobs wants logprobs to be true.", "top_logprobs");
+  if (request.include_usage && !request.stream)
+    return invalid("stream_options wants stream to be true.", "stream_options");
+  if (request.max_tokens == 0 && !request.echo)
+    return invalid("max_tokens must be at least 1 (0 is for completions with echo).", "max_tokens");
+  const auto n_prompts = static_cast<int64_t>(chat ? 1 : request.prompts.size());
+  if (n_prompts * request.n > limits.max_choices) {
+    return invalid("n times the number of prompts is " + std::to_string(n_prompts * request.n) + "; at most " +
+                       std::to_string(limits.max_choices) + " choices fit into one request.",
+                   "n");
+  }
+  if (request.max_tokens >= 0 && request.sampling.min_tokens > request.max_tokens) {
+    return invalid("min_tokens is " + std::to_string(request.sampling.min_tokens) +
+                       "; it must be at most max_tokens, " + std::to_string(request.max_tokens) + ".",
+                   "min_tokens");
+  }
+  if (request.want_logprobs) request.sampling.logprobs = request.top_logprobs;
+  if (request.echo && request.want_logprobs && request.prompt_logprobs < 0)
+    request.prompt_logprobs = request.top_logprobs;
+  // A trace shows both log-probabilities of the chosen token.
+  if (request.trace) {
+    request.sampling.logprobs = std::max(request.sampling.logprobs, 0);
+    request.sampling.processed_logprobs = true;
+  }
+  return request;
+}
+
+}  // namespace ibid

@@ -1,0 +1,87 @@
+// ApiRequest: the body of /v1/chat/completions or /v1/completions, read and checked field by field, but not tokenised
+// yet. The fields and their ranges stand in one table (parameters.h); what is read here is what openapi.json and
+// docs/api.md say.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "sample/sampling_params.h"
+#include "server/api_error.h"
+#include "server/json.h"
+
+namespace ibid {
+
+enum class Endpoint : uint8_t { kChat = 1, kCompletions = 2 };
+
+// Bounds that an operator may change.
+struct ApiLimits {
+  int32_t max_n = 64;             // choices of one prompt
+  int32_t max_prompts = 256;      // in one completions request
+  int32_t max_choices = 256;      // n times prompts
+  int32_t max_logprobs = 20;      // candidates beside the chosen token
+  int32_t max_logit_bias = 1024;  // entries
+  int32_t max_stops = 64;         // stop strings, and stop ids
+  int32_t max_stop_bytes = 4096;  // of all stop strings together
+  int32_t max_messages = 4096;
+  bool allow_priority = false;
+  JsonLimits json;
+};
+
+using Prompt = std::variant<std::string, std::vector<TokenId>>;
+
+// A piece of text whose tokens get a bias (llama.cpp's logit_bias by string), or are banned in a row (bad words).
+struct TextBias {
+  std::string text;
+  float bias = 0;
+  bool ban = false;
+};
+
+struct ApiRequest {
+  Endpoint endpoint = Endpoint::kChat;
+  std::string model;
+  SamplingParams sampling;  // without what has to be tokenised first
+  bool has_seed = false;
+  int32_t n = 1;
+  int32_t max_tokens = -1;
+  std::vector<std::string> stop;
+  std::vector<TokenId> stop_ids;
+  bool include_stop = false;
+  bool skip_special_tokens = true;
+  int32_t prompt_logprobs = -1;
+  int32_t priority = 0;
+  std::string cache_salt;
+  bool stream = false;
+  bool include_usage = false;
+  bool trace = false;
+  bool return_token_ids = false;
+  std::vector<TextBias> text_bias;
+  std::vector<std::string> bad_words;
+  std::vector<std::string> dry_breakers = {"\n", ":", "\"", "*"};
+
+  // Chat.
+  Json messages;  // an array of objects, checked
+  bool want_logprobs = false;
+  int32_t top_logprobs = 0;
+  bool add_generation_prompt = true;
+  Json template_kwargs;
+
+  // Completions.
+  std::vector<Prompt> prompts;
+  bool echo = false;
+  bool add_special_tokens = true;
+};
+
+// The error's param is the field.
+Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const ApiLimits& limits);
+
+// Roles, contents and their parts; text parts are joined, so that `content` is a string or null afterwards, and
+// "developer" becomes "system". For /apply-template too.
+Result<Json> check_messages(const Json& messages, const ApiLimits& limits);
+// One prompt or a list of them, text or ids.
+Result<std::vector<Prompt>> read_prompts(const Json& value, const ApiLimits& limits, const std::string& where);
+
+}  // namespace ibid

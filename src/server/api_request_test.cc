@@ -1,0 +1,183 @@
+#include "server/api_request.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "server/parameters.h"
+
+namespace ibid {
+namespace {
+
+Result<ApiRequest> chat(const std::string& fields, ApiLimits limits = {}) {
+  Result<Json> body =
+      parse_json(R"({"messages":[{"role":"user","content":"hi"}])" + (fields.empty() ? "" : "," + fields) + "}");
+  EXPECT_TRUE(body.ok()) << fields;
+  return parse_api_request(Endpoint::kChat, *body, limits);
+}
+Result<ApiRequest> complete(const std::string& fields, ApiLimits limits = {}) {
+  Result<Json> body = parse_json("{" + fields + "}");
+  EXPECT_TRUE(body.ok()) << fields;
+  return parse_api_request(Endpoint::kCompletions, *body, limits);
+}
+std::string fault(const Result<ApiRequest>& request) { return request.ok() ? "none" : request.error().where; }
+std::string sentence(const Result<ApiRequest>& request) { return request.ok() ? "none" : request.error().message; }
+
+TEST(ApiRequest, ReadsTheNamesOfAllThreeWorlds) {
+  Result<ApiRequest> r =
+      chat(R"("temperature":0.5,"top_p":0.9,"top_k":-1,"min_p":0.1,"repeat_penalty":1.1,"dry_multiplier":0.8,
+    "max_completion_tokens":7,"seed":42,"stop":["a","b"],"stop_token_ids":[3],"logit_bias":{"5":-100},"logprobs":true,"top_logprobs":4)");
+  ASSERT_TRUE(r.ok()) << r.error().message;
+  EXPECT_EQ(r->sampling.temperature, 0.5f);
+  EXPECT_EQ(r->sampling.top_p, 0.9f);
+  EXPECT_EQ(r->sampling.top_k, 0);
+  EXPECT_EQ(r->sampling.repetition_penalty, 1.1f);
+  EXPECT_EQ(r->sampling.dry_multiplier, 0.8f);
+  EXPECT_EQ(r->max_tokens, 7);
+  EXPECT_EQ(r->sampling.seed, 42u);
+  EXPECT_EQ(r->stop, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(r->sampling.logprobs, 4);
+  EXPECT_EQ(r->sampling.logit_bias, (std::vector<std::pair<TokenId, float>>{{TokenId{5}, -100.0f}}));
+}
+
+TEST(ApiRequest, ADefaultBodyAsksForTheDefaults) {
+  Result<ApiRequest> r = chat("");
+  ASSERT_TRUE(r.ok());
+  EXPECT_EQ(r->sampling.temperature, 1.0f);
+  EXPECT_EQ(r->sampling.logprobs, -1);
+  EXPECT_EQ(r->max_tokens, -1);
+  EXPECT_FALSE(r->has_seed);
+  EXPECT_FALSE(r->stream);
+}
+
+TEST(ApiRequest, NullMeansAbsentForEveryField) {
+  for (const Parameter& p : parameters()) {
+    if (std::string(p.default_text) == "required") continue;
+    const std::string field = std::string("\"") + p.name + "\":null";
+    EXPECT_TRUE((p.endpoints & kChatOnly) == 0 || chat(field).ok()) << p.name;
+    EXPECT_TRUE((p.endpoints & kCompletionsOnly) == 0 || complete("\"prompt\":\"x\"," + field).ok()) << p.name;
+  }
+}
+
+TEST(ApiRequest, EveryFieldRefusesAWrongTypeAndIsNamed) {
+  for (const Parameter& p : parameters()) {
+    for (const char* wrong : {R"({"x":{"y":1}})", "[[[1]]]", R"("text")", "-3.5"}) {
+      const bool fits =
+          (std::string(wrong) == R"("text")" &&
+           (p.type == FieldType::kString || p.type == FieldType::kStrings || std::string(p.name) == "prompt")) ||
+          (std::string(wrong) == R"({"x":{"y":1}})" &&
+           (std::string(p.name) == "chat_template_kwargs" || std::string(p.name) == "stream_options")) ||
+          p.type == FieldType::kBoolean;
+      if (fits) continue;
+      const std::string body = std::string("\"") + p.name + "\":" + wrong;
+      const bool is_prompt = std::string(p.name) == "prompt", is_messages = std::string(p.name) == "messages";
+      if (is_messages) continue;
+      const Result<ApiRequest> r =
+          (p.endpoints & kChatOnly) != 0 ? chat(body) : complete((is_prompt ? "" : "\"prompt\":\"x\",") + body);
+      std::string name = p.alias_of != nullptr && std::string(p.name) == "n_probs" ? "logprobs" : p.name;
+      EXPECT_EQ(fault(r).substr(0, name.size()), name) << body;
+    }
+    if (p.type == FieldType::kBoolean) {
+      const std::string body = std::string("\"") + p.name + "\":1";
+      EXPECT_EQ(fault((p.endpoints & kChatOnly) != 0 ? chat(body) : complete("\"prompt\":\"x\"," + body)), p.name);
+    }
+  }
+}
+
+TEST(ApiRequest, RangesOfTheTableAreKeptAtBothEnds) {
+  for (const Parameter& p : parameters()) {
+    if (p.type != FieldType::kInteger && p.type != FieldType::kNumber) continue;
+    if (std::string(p.name) == "mirostat") continue;  // 1 is inside and refused
+    const auto with = [&](double value) {
+      std::string number;
+      p.type == FieldType::kInteger ? JsonWriter(number).integer(static_cast<int64_t>(value))
+                                    : JsonWriter(number).number(value);
+      const std::string body = std::string("\"") + p.name + "\":" + number;
+      return (p.endpoints & kChatOnly) != 0 ? chat(body) : complete("\"prompt\":\"x\"," + body);
+    };
+    const bool zero_length = p.field == std::string("Request::max_tokens") && p.min == 0;
+    EXPECT_TRUE(with(p.max).ok()) << p.name;
+    EXPECT_EQ(with(p.min).ok(), !p.above_min && !zero_length) << p.name;
+    EXPECT_EQ(fault(with(p.min - 1)), p.name);
+    EXPECT_EQ(fault(with(p.max + 1)), p.name);
+  }
+}
+
+TEST(ApiRequest, ErrorsSayWhatWouldBeRight) {
+  EXPECT_EQ(sentence(chat(R"("temperature":"hot")")), "temperature must be a number from 0 to 100, not \"hot\".");
+  EXPECT_EQ(sentence(chat(R"("top_k":2.5)")), "top_k must be a whole number from -1 to 2147483647, not 2.5.");
+  EXPECT_EQ(sentence(chat(R"("repetition_penalty":0)")), "repetition_penalty must be a number above 0 to 100, not 0.");
+  EXPECT_EQ(sentence(chat(R"("max_tokens":5,"max_completion_tokens":6)")),
+            "max_completion_tokens and max_tokens are two names of one field and differ; give one of them.");
+  EXPECT_EQ(fault(chat(R"("top_logprobs":3)")), "top_logprobs");
+  EXPECT_EQ(fault(chat(R"("min_tokens":5,"max_tokens":4)")), "min_tokens");
+  EXPECT_EQ(fault(chat(R"("n":65)")), "n");
+  EXPECT_EQ(fault(complete(R"("prompt":["a","b","c","d","e"],"n":64)")), "n");
+  EXPECT_EQ(fault(complete("")), "prompt");
+}
+
+TEST(ApiRequest, KnownButUnservedFieldsAreNamedUnlessTheyAskForNothing) {
+  for (const UnservedField& field : unserved_fields()) {
+    const bool on_chat = (field.endpoints & kChatOnly) != 0;
+    const auto with = [&](const std::string& value) {
+      const std::string body = std::string("\"") + field.name + "\":" + value;
+      return on_chat ? chat(body) : complete("\"prompt\":\"x\"," + body);
+    };
+    EXPECT_TRUE(with("null").ok()) << field.name;
+    EXPECT_EQ(fault(with(R"({"something":[1,2]})")), field.name);
+    Result<Json> allowed = parse_json(field.allowed);
+    ASSERT_TRUE(allowed.ok() && allowed->array() != nullptr) << field.name;
+    for (const Json& value : *allowed->array()) EXPECT_TRUE(with(value.text()).ok()) << field.name << value.text();
+  }
+  EXPECT_TRUE(chat(R"("something_new":{"a":1},"user":"me","metadata":{"k":"v"})").ok());
+}
+
+TEST(ApiRequest, ContentIsATextOrTextParts) {
+  Result<Json> messages = check_messages(
+      *parse_json(R"([{"role":"developer","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},
+    {"role":"assistant","content":null,"tool_calls":[{"id":"1"}]},{"role":"tool","content":"x","tool_call_id":"1"}])"),
+      {});
+  ASSERT_TRUE(messages.ok()) << messages.error().message;
+  EXPECT_EQ(*(*messages->array())[0].find("content")->string(), "ab");
+  EXPECT_EQ(*(*messages->array())[0].find("role")->string(), "system");
+  const auto where = [](const char* text) {
+    Result<Json> m = check_messages(*parse_json(text), {});
+    return m.ok() ? "none" : m.error().where;
+  };
+  EXPECT_EQ(where(R"([{"role":"user","content":[{"type":"image_url","image_url":{}}]}])"),
+            "messages[0].content[0].type");
+  EXPECT_EQ(where(R"([{"role":"king","content":"x"}])"), "messages[0].role");
+  EXPECT_EQ(where(R"([{"role":"user","content":"x"},{"role":"user"}])"), "messages[1].content");
+  EXPECT_EQ(where(R"([{"role":"user","content":5}])"), "messages[0].content");
+  EXPECT_EQ(where(R"([5])"), "messages[0]");
+  EXPECT_EQ(where(R"([])"), "messages");
+}
+
+TEST(ApiRequest, PromptsAreTextsOrIdsOrListsOfEither) {
+  EXPECT_EQ(complete(R"("prompt":"x")")->prompts.size(), 1u);
+  EXPECT_EQ(std::get<1>(complete(R"("prompt":[1,2,3])")->prompts[0]).size(), 3u);
+  Result<ApiRequest> mixed = complete(R"("prompt":["a",[1,2],"b"])");
+  ASSERT_TRUE(mixed.ok());
+  EXPECT_EQ(mixed->prompts.size(), 3u);
+  EXPECT_EQ(std::get<1>(mixed->prompts[1])[1], TokenId{2});
+  EXPECT_EQ(fault(complete(R"("prompt":[1,"a"])")), "prompt[1]");
+  EXPECT_EQ(fault(complete(R"("prompt":["a",1])")), "prompt[1]");
+  EXPECT_EQ(fault(complete(R"("prompt":[["a"]])")), "prompt[0][0]");
+  EXPECT_EQ(fault(complete(R"("prompt":[])")), "prompt");
+  EXPECT_EQ(fault(complete(R"("prompt":[-1])")), "prompt[0]");
+}
+
+TEST(ApiRequest, LogitBiasTakesIdsAndTextsAndBans) {
+  Result<ApiRequest> r = chat(R"("logit_bias":[[5,1.5],["hello",-2],[7,false]])");
+  ASSERT_TRUE(r.ok()) << r.error().message;
+  EXPECT_EQ(r->sampling.logit_bias.size(), 1u);
+  EXPECT_EQ(r->sampling.banned, (std::vector<TokenId>{TokenId{7}}));
+  ASSERT_EQ(r->text_bias.size(), 1u);
+  EXPECT_EQ(r->text_bias[0].text, "hello");
+  EXPECT_EQ(fault(chat(R"("logit_bias":{"x":1})")), "logit_bias");
+  EXPECT_EQ(fault(chat(R"("logit_bias":{"5":101})")), "logit_bias.5");
+  EXPECT_EQ(fault(chat(R"("logit_bias":[[5]])")), "logit_bias[0]");
+}
+
+}  // namespace
+}  // namespace ibid

@@ -1,0 +1,204 @@
+// The rows. A field that one line can describe is described by it; the others name a function of read_fields.h.
+#include <array>
+
+#include "server/parameters.h"
+#include "server/read_fields.h"
+
+namespace ibid {
+namespace {
+
+using S = SamplingParams;
+using R = ApiRequest;
+using enum FieldType;
+
+constexpr double kMaxInt = 2147483647;
+
+constexpr Parameter kParameters[] = {
+    // What is asked.
+    {"model", kBoth, kString, 0, 512, false, "null", "OpenAI", "", nullptr,
+     "The model's name as /v1/models gives it; absent means the one that is served.", &R::model},
+    {"messages", kChatOnly, kOther, 0, 0, false, "required", "OpenAI", "",
+     R"({"type":"array","minItems":1,"items":{"$ref":"#/components/schemas/Message"}})",
+     "The conversation: objects with `role` (system, developer, user, assistant, tool) and `content` (a string, or an "
+     "array of `{\"type\":\"text\",\"text\":…}`).",
+     &read_messages},
+    {"prompt", kCompletionsOnly, kOther, 0, 0, false, "required", "OpenAI", "",
+     R"({"$ref":"#/components/schemas/Prompt"})", "A text, an array of token ids, or an array of either.",
+     &read_prompt},
+    {"max_tokens", kBoth, kInteger, 0, kMaxInt, false, "null", "OpenAI", "Request::max_tokens", nullptr,
+     "Most tokens to generate for a choice; absent means up to the context.", &R::max_tokens},
+    {"max_completion_tokens", kBoth, kInteger, 0, kMaxInt, false, "null", "OpenAI", "Request::max_tokens", nullptr,
+     "The newer name of max_tokens.", &R::max_tokens, "max_tokens"},
+    {"n_predict", kBoth, kInteger, -1, kMaxInt, false, "-1", "llama.cpp", "Request::max_tokens", nullptr,
+     "llama.cpp's name of max_tokens; -1 means up to the context.", &R::max_tokens, "max_tokens"},
+    {"n", kBoth, kOther, 0, 0, false, "1", "OpenAI", "Request::n", R"({"type":"integer","minimum":1})",
+     "Choices per prompt, bounded by the server; choice i draws with seed + i.", &read_n},
+    {"stream", kBoth, kBoolean, 0, 0, false, "false", "OpenAI", "", nullptr,
+     "Send the answer as server-sent events while it grows.", &R::stream},
+    {"stream_options", kBoth, kOther, 0, 0, false, "null", "OpenAI", "",
+     R"({"type":"object","properties":{"include_usage":{"type":"boolean"}}})",
+     "`{\"include_usage\": true}` sends a last event with the usage.", &read_stream_options},
+    {"echo", kCompletionsOnly, kBoolean, 0, 0, false, "false", "OpenAI", "", nullptr,
+     "Put the prompt before the answer; with logprobs, its tokens are in them too.", &R::echo},
+    {"seed", kBoth, kOther, 0, 0, false, "null", "OpenAI", "SamplingParams::seed",
+     R"({"type":"integer","minimum":-1,"maximum":9223372036854775807})",
+     "The randomness: the same request with the same seed gives the same bytes. Absent or -1: the server chooses one "
+     "and says it in the answer's `seed`.",
+     &read_seed},
+
+    // Where it ends.
+    {"stop", kBoth, kStrings, 0, 0, false, "null", "OpenAI", "Request::stops", nullptr,
+     "A text or several at which the answer ends; the text itself is left out.", &R::stop},
+    {"stop_token_ids", kBoth, kTokenIds, 0, 0, false, "[]", "vLLM", "Request::stops", nullptr,
+     "Token ids at which the answer ends.", &R::stop_ids},
+    {"include_stop_str_in_output", kBoth, kBoolean, 0, 0, false, "false", "vLLM", "Request::stops", nullptr,
+     "Keep the stop text at the end of the answer.", &R::include_stop},
+    {"min_tokens", kBoth, kInteger, 0, kMaxInt, false, "0", "vLLM", "SamplingParams::min_tokens", nullptr,
+     "No end-of-answer token before so many.", &S::min_tokens},
+    {"ignore_eos", kBoth, kBoolean, 0, 0, false, "false", "vLLM, llama.cpp", "SamplingParams::ignore_eos", nullptr,
+     "Go on after the model's end-of-answer token.", &S::ignore_eos},
+
+    // Temperature and truncation.
+    {"temperature", kBoth, kNumber, 0, 100, false, "1", "OpenAI", "SamplingParams::temperature", nullptr,
+     "0 is greedy: always the most likely token.", &S::temperature},
+    {"top_p", kBoth, kNumber, 0, 1, false, "1", "OpenAI", "SamplingParams::top_p", nullptr,
+     "Keep the fewest tokens whose probabilities reach this; 1 keeps all, 0 only the most likely.", &read_top_p},
+    {"top_k", kBoth, kInteger, -1, kMaxInt, false, "0", "vLLM, llama.cpp", "SamplingParams::top_k", nullptr,
+     "Keep the k most likely tokens; 0 or -1 keeps all.", &read_top_k},
+    {"min_p", kBoth, kNumber, 0, 1, false, "0", "vLLM, llama.cpp", "SamplingParams::min_p", nullptr,
+     "Keep tokens at least this likely relative to the most likely one.", &S::min_p},
+    {"typical_p", kBoth, kNumber, 0, 1, true, "1", "llama.cpp", "SamplingParams::typical_p", nullptr,
+     "Keep the tokens whose surprise is nearest to the expected one; 1 is off.", &S::typical_p},
+    {"top_n_sigma", kBoth, kNumber, -1, 1000, false, "0", "llama.cpp", "SamplingParams::top_n_sigma", nullptr,
+     "Keep logits within so many standard deviations of the best; 0 or less is off.", &read_top_n_sigma},
+    {"xtc_probability", kBoth, kNumber, 0, 1, false, "0", "llama.cpp", "SamplingParams::xtc_probability", nullptr,
+     "How often the most likely tokens but the last above xtc_threshold are left out.", &S::xtc_probability},
+    {"xtc_threshold", kBoth, kNumber, 0, 1, false, "0.1", "llama.cpp", "SamplingParams::xtc_threshold", nullptr,
+     "From which probability XTC looks at a token.", &S::xtc_threshold},
+    {"dynatemp_range", kBoth, kNumber, 0, 100, false, "0", "llama.cpp", "SamplingParams::dynatemp_range", nullptr,
+     "Temperature varies by so much with the entropy; 0 is off.", &S::dynatemp_range},
+    {"dynatemp_exponent", kBoth, kNumber, 0, 100, false, "1", "llama.cpp", "SamplingParams::dynatemp_exponent", nullptr,
+     "How entropy maps to that range.", &S::dynatemp_exponent},
+    {"mirostat", kBoth, kInteger, 0, 2, false, "0", "llama.cpp", "SamplingParams::mirostat", nullptr,
+     "0 is off, 2 is version 2.", &read_mirostat},
+    {"mirostat_tau", kBoth, kNumber, 0, 1000, true, "5", "llama.cpp", "SamplingParams::mirostat_tau", nullptr,
+     "Mirostat's target surprise.", &S::mirostat_tau},
+    {"mirostat_eta", kBoth, kNumber, 0, 100, true, "0.1", "llama.cpp", "SamplingParams::mirostat_eta", nullptr,
+     "Mirostat's learning rate.", &S::mirostat_eta},
+
+    // Penalties.
+    {"repetition_penalty", kBoth, kNumber, 0, 100, true, "1", "vLLM", "SamplingParams::repetition_penalty", nullptr,
+     "Above 1 makes tokens of prompt and answer less likely; 1 is off.", &S::repetition_penalty},
+    {"repeat_penalty", kBoth, kNumber, 0, 100, true, "1", "llama.cpp", "SamplingParams::repetition_penalty", nullptr,
+     "llama.cpp's name of repetition_penalty.", &S::repetition_penalty, "repetition_penalty"},
+    {"repeat_last_n", kBoth, kInteger, -1, kMaxInt, false, "-1", "llama.cpp", "SamplingParams::penalty_last_n", nullptr,
+     "How many last tokens repetition_penalty looks at; -1: all.", &S::penalty_last_n},
+    {"presence_penalty", kBoth, kNumber, -2, 2, false, "0", "OpenAI", "SamplingParams::presence_penalty", nullptr,
+     "Taken from the logit of every token that the answer has.", &S::presence_penalty},
+    {"frequency_penalty", kBoth, kNumber, -2, 2, false, "0", "OpenAI", "SamplingParams::frequency_penalty", nullptr,
+     "Taken from a token's logit once for each time the answer has it.", &S::frequency_penalty},
+    {"no_repeat_ngram_size", kBoth, kInteger, 0, kMaxInt, false, "0", "vLLM", "SamplingParams::no_repeat_ngram",
+     nullptr, "No run of so many tokens comes twice; 0 is off.", &S::no_repeat_ngram},
+    {"dry_multiplier", kBoth, kNumber, 0, 100, false, "0", "llama.cpp", "SamplingParams::dry_multiplier", nullptr,
+     "Strength of the DRY penalty on repeated runs; 0 is off.", &S::dry_multiplier},
+    {"dry_base", kBoth, kNumber, 1, 100, false, "1.75", "llama.cpp", "SamplingParams::dry_base", nullptr,
+     "How it grows with the run's length.", &S::dry_base},
+    {"dry_allowed_length", kBoth, kInteger, 0, kMaxInt, false, "2", "llama.cpp", "SamplingParams::dry_allowed_len",
+     nullptr, "Runs up to this length are free.", &S::dry_allowed_len},
+    {"dry_penalty_last_n", kBoth, kInteger, -1, kMaxInt, false, "-1", "llama.cpp", "SamplingParams::dry_last_n",
+     nullptr, "How many last tokens DRY looks at; -1: all.", &S::dry_last_n},
+    {"dry_sequence_breakers", kBoth, kStrings, 0, 0, false, R"(["\n",":","\"","*"])", "llama.cpp",
+     "SamplingParams::dry_breakers", nullptr, "Texts across which no run is counted.", &R::dry_breakers},
+
+    // Biases and masks.
+    {"logit_bias", kBoth, kOther, 0, 0, false, "null", "OpenAI, llama.cpp", "SamplingParams::logit_bias",
+     R"({"oneOf":[{"type":"object","additionalProperties":{"type":"number","minimum":-100,"maximum":100}},{"type":"array","items":{"type":"array","prefixItems":[{"type":["integer","string"]},{"type":["number","boolean"]}]}}]})",
+     "Added to logits: `{\"ID\": BIAS}` from -100 to 100, or pairs `[ID or text, BIAS or false]`, where false bans.",
+     &read_logit_bias},
+    {"bad_words", kBoth, kStrings, 0, 0, false, "[]", "vLLM", "SamplingParams::banned_sequences", nullptr,
+     "Texts that the answer must not have, in their usual tokenisations (with and without a space before).",
+     &R::bad_words},
+    {"allowed_token_ids", kBoth, kOther, 0, 0, false, "null", "vLLM", "SamplingParams::allowed",
+     R"({"type":"array","items":{"type":"integer","minimum":0}})", "Only these tokens.", &read_allowed},
+
+    // What is told about the tokens.
+    {"logprobs", kChatOnly, kBoolean, 0, 0, false, "false", "OpenAI", "SamplingParams::logprobs", nullptr,
+     "Tell each token's log-probability: the model's own, before any processor.", &R::want_logprobs},
+    {"top_logprobs", kChatOnly, kOther, 0, 0, false, "0", "OpenAI", "SamplingParams::logprobs",
+     R"({"type":"integer","minimum":0,"maximum":20})", "And those of so many most likely tokens; wants logprobs.",
+     &read_top_logprobs},
+    {"logprobs", kCompletionsOnly, kOther, 0, 0, false, "null", "OpenAI", "SamplingParams::logprobs",
+     R"({"type":"integer","minimum":0,"maximum":20})",
+     "Tell each token's log-probability, and those of so many most likely tokens.", &read_logprobs},
+    {"n_probs", kCompletionsOnly, kOther, 0, 0, false, "null", "llama.cpp", "SamplingParams::logprobs",
+     R"({"type":"integer","minimum":0,"maximum":20})", "llama.cpp's name of logprobs.", &read_logprobs, "logprobs"},
+    {"processed_logprobs", kBoth, kBoolean, 0, 0, false, "false", "ibid", "SamplingParams::processed_logprobs", nullptr,
+     "Also those after penalties, temperature and truncation; null where a token was ruled out.",
+     &S::processed_logprobs},
+    {"prompt_logprobs", kBoth, kOther, 0, 0, false, "null", "vLLM", "Request::prompt_logprobs",
+     R"({"type":"integer","minimum":0,"maximum":20})", "Also those of the prompt's tokens; computes the whole prompt.",
+     &read_prompt_logprobs},
+    {"return_token_ids", kBoth, kBoolean, 0, 0, false, "false", "vLLM", "", nullptr,
+     "Put the ids of the answer's tokens into each choice.", &R::return_token_ids},
+    {"trace", kBoth, kBoolean, 0, 0, false, "false", "ibid", "", nullptr,
+     "Put a record for each draw into each choice: token, both log-probabilities, support, position, seed.", &R::trace},
+
+    // How text is made and read.
+    {"skip_special_tokens", kBoth, kBoolean, 0, 0, false, "true", "vLLM", "Request::show_special", nullptr,
+     "Leave control tokens out of the text.", &R::skip_special_tokens},
+    {"add_special_tokens", kCompletionsOnly, kBoolean, 0, 0, false, "true", "vLLM", "", nullptr,
+     "Add what the model wants around a text prompt (BOS).", &R::add_special_tokens},
+    {"add_generation_prompt", kChatOnly, kBoolean, 0, 0, false, "true", "vLLM", "", nullptr,
+     "End the conversation with the start of an answer.", &R::add_generation_prompt},
+    {"chat_template_kwargs", kChatOnly, kOther, 0, 0, false, "null", "vLLM", "", R"({"type":"object"})",
+     "More variables for the chat template.", &read_template_kwargs},
+    {"cache_salt", kBoth, kString, 0, 256, false, "\"\"", "vLLM", "Request::tenant_salt", nullptr,
+     "The prefix cache is shared only between requests of the same key and salt.", &R::cache_salt},
+    {"priority", kBoth, kOther, 0, 0, false, "0", "vLLM", "Request::priority",
+     R"({"type":"integer","minimum":-100,"maximum":100})", "Higher runs earlier; only where the server allows it.",
+     &read_priority},
+};
+
+constexpr UnservedField kUnserved[] = {
+    {"tools", kChatOnly, "[[]]", "leave it out"},
+    {"tool_choice", kChatOnly, R"(["none","auto"])", "leave it out"},
+    {"parallel_tool_calls", kChatOnly, "[true,false]", ""},
+    {"functions", kChatOnly, "[[]]", "leave it out"},
+    {"function_call", kChatOnly, R"(["none","auto"])", "leave it out"},
+    {"response_format", kChatOnly, R"([{"type":"text"}])", "use {\"type\": \"text\"}"},
+    {"modalities", kChatOnly, R"([["text"]])", "use [\"text\"]"},
+    {"audio", kChatOnly, "[]", "leave it out"},
+    {"prediction", kChatOnly, "[]", "leave it out"},
+    {"reasoning_effort", kChatOnly, R"(["none"])", "leave it out"},
+    {"verbosity", kChatOnly, R"(["medium"])", "leave it out"},
+    {"web_search_options", kChatOnly, "[]", "leave it out"},
+    {"store", kChatOnly, "[false]", "use false"},
+    {"service_tier", kBoth, R"(["auto","default"])", "use \"auto\""},
+    {"continue_final_message", kChatOnly, "[false]", "use /v1/completions"},
+    {"chat_template", kChatOnly, "[]", "leave it out"},
+    {"documents", kChatOnly, "[[]]", "leave it out"},
+    {"suffix", kCompletionsOnly, R"([""])", "leave it out"},
+    {"best_of", kCompletionsOnly, "[1]", "use n"},
+    {"use_beam_search", kBoth, "[false]", "use false"},
+    {"length_penalty", kBoth, "[1,1.0]", "leave it out"},
+    {"early_stopping", kBoth, "[false]", "leave it out"},
+    {"truncate_prompt_tokens", kBoth, "[]", "shorten the prompt"},
+    {"structured_outputs", kBoth, "[]", "leave it out"},
+    {"guided_json", kBoth, "[]", "leave it out"},
+    {"guided_regex", kBoth, "[]", "leave it out"},
+    {"guided_choice", kBoth, "[]", "leave it out"},
+    {"guided_grammar", kBoth, "[]", "leave it out"},
+    {"grammar", kBoth, R"([""])", "leave it out"},
+    {"json_schema", kBoth, "[{}]", "leave it out"},
+    {"lora", kBoth, "[[]]", "leave it out"},
+    {"samplers", kBoth, "[]", "leave it out: the order of stages is fixed"},
+    {"min_keep", kBoth, "[0,1]", "leave it out"},
+    {"cache_prompt", kBoth, "[true]", "use cache_salt for a cache of your own"},
+};
+
+}  // namespace
+
+std::span<const Parameter> parameters() { return kParameters; }
+std::span<const UnservedField> unserved_fields() { return kUnserved; }
+
+}  // namespace ibid

@@ -1,0 +1,266 @@
+#include "server/read_fields.h"
+
+#include <cfloat>
+#include <charconv>
+#include <cmath>
+
+namespace ibid {
+namespace {
+
+std::string plain(double value) {
+  std::string text;
+  JsonWriter(text).number(value);
+  return text;
+}
+
+std::string found_value(const Json& found) {
+  if (found.is_number()) return found.text();
+  if (const std::string* s = found.string()) return "\"" + shown(*s, 32) + "\"";
+  return found.kind();
+}
+
+std::string at(const std::string& where, size_t i) { return where + "[" + std::to_string(i) + "]"; }
+
+}  // namespace
+
+Error wrong_value(const std::string& where, const std::string& wanted, const Json& found) {
+  return invalid(where + " must be " + wanted + ", not " + found_value(found) + ".", where);
+}
+
+Result<int64_t> read_integer(const Json& value, int64_t min, int64_t max, const std::string& where) {
+  const int64_t* integer = value.integer();
+  int64_t whole = 0;
+  if (integer == nullptr && value.is_number() && value.large_integer() == nullptr) {
+    const double number = value.number();
+    if (std::fabs(number) < 9e15 && std::trunc(number) == number) {
+      whole = static_cast<int64_t>(number);
+      integer = &whole;
+    }
+  }
+  if (integer == nullptr || *integer < min || *integer > max) {
+    return wrong_value(where, "a whole number from " + std::to_string(min) + " to " + std::to_string(max), value);
+  }
+  return *integer;
+}
+
+Result<double> read_number(const Json& value, double min, double max, bool above_min, const std::string& where) {
+  const double number = value.number();
+  if (!value.is_number() || number < min || number > max || (above_min && number == min)) {
+    return wrong_value(
+        where, std::string("a number ") + (above_min ? "above " : "from ") + plain(min) + " to " + plain(max), value);
+  }
+  return number;
+}
+
+Result<std::vector<TokenId>> read_token_ids(const Json& value, const std::string& where) {
+  const Json::Array* array = value.array();
+  if (array == nullptr) return wrong_value(where, "an array of token ids", value);
+  std::vector<TokenId> ids;
+  ids.reserve(array->size());
+  for (size_t i = 0; i < array->size(); ++i) {
+    const int64_t* integer = (*array)[i].integer();
+    if (integer == nullptr || *integer < 0 || *integer > INT32_MAX) {
+      return wrong_value(at(where, i), "a token id (a whole number from 0)", (*array)[i]);
+    }
+    ids.push_back(TokenId{static_cast<int32_t>(*integer)});
+  }
+  return ids;
+}
+
+Result<std::vector<Prompt>> read_prompts(const Json& value, const ApiLimits& limits, const std::string& where) {
+  std::vector<Prompt> prompts;
+  const std::string wanted = "a text, an array of token ids, or an array of either";
+  if (const std::string* text = value.string()) {
+    prompts.emplace_back(*text);
+    return prompts;
+  }
+  const Json::Array* array = value.array();
+  if (array == nullptr) return wrong_value(where, wanted, value);
+  if (array->empty()) return invalid(where + " is an empty array; it must be " + wanted + ".", where);
+  if ((*array)[0].is_number()) {
+    ASSIGN_OR_RETURN(std::vector<TokenId> ids, read_token_ids(value, where));
+    prompts.emplace_back(std::move(ids));
+    return prompts;
+  }
+  if (array->size() > static_cast<size_t>(limits.max_prompts)) {
+    return invalid(where + " has " + std::to_string(array->size()) + " prompts; at most " +
+                       std::to_string(limits.max_prompts) + " fit into one request.",
+                   where);
+  }
+  for (size_t i = 0; i < array->size(); ++i) {
+    const Json& item = (*array)[i];
+    if (const std::string* text = item.string()) {
+      prompts.emplace_back(*text);
+    } else if (item.array() != nullptr) {
+      ASSIGN_OR_RETURN(std::vector<TokenId> ids, read_token_ids(item, at(where, i)));
+      prompts.emplace_back(std::move(ids));
+    } else {
+      return wrong_value(at(where, i), "a text or an array of token ids", item);
+    }
+  }
+  return prompts;
+}
+
+Status read_prompt(ApiRequest& request, const Json& value, const ApiLimits& limits) {
+  ASSIGN_OR_RETURN(request.prompts, read_prompts(value, limits, "prompt"));
+  return {};
+}
+
+Status read_messages(ApiRequest& request, const Json& value, const ApiLimits& limits) {
+  ASSIGN_OR_RETURN(request.messages, check_messages(value, limits));
+  return {};
+}
+
+Status read_n(ApiRequest& request, const Json& value, const ApiLimits& limits) {
+  ASSIGN_OR_RETURN(const int64_t n, read_integer(value, 1, limits.max_n, "n"));
+  request.n = static_cast<int32_t>(n);
+  return {};
+}
+
+Status read_stream_options(ApiRequest& request, const Json& value, const ApiLimits&) {
+  if (value.object() == nullptr)
+    return wrong_value("stream_options", "an object such as {\"include_usage\": true}", value);
+  if (const Json* usage = value.find("include_usage"); usage != nullptr && !usage->is_null()) {
+    if (usage->boolean() == nullptr) return wrong_value("stream_options.include_usage", "true or false", *usage);
+    request.include_usage = *usage->boolean();
+  }
+  return {};
+}
+
+Status read_seed(ApiRequest& request, const Json& value, const ApiLimits&) {
+  ASSIGN_OR_RETURN(const int64_t seed, read_integer(value, -1, INT64_MAX, "seed"));
+  request.has_seed = seed >= 0;
+  request.sampling.seed = seed >= 0 ? static_cast<uint64_t>(seed) : 0;
+  return {};
+}
+
+Status read_top_p(ApiRequest& request, const Json& value, const ApiLimits&) {
+  ASSIGN_OR_RETURN(const double p, read_number(value, 0, 1, false, "top_p"));
+  // OpenAI's range has 0; the fewest tokens that reach "more than nothing" is one.
+  request.sampling.top_p = std::max(static_cast<float>(p), FLT_MIN);
+  return {};
+}
+
+Status read_top_k(ApiRequest& request, const Json& value, const ApiLimits&) {
+  ASSIGN_OR_RETURN(const int64_t k, read_integer(value, -1, INT32_MAX, "top_k"));
+  request.sampling.top_k = static_cast<int32_t>(std::max<int64_t>(k, 0));
+  return {};
+}
+
+Status read_top_n_sigma(ApiRequest& request, const Json& value, const ApiLimits&) {
+  ASSIGN_OR_RETURN(const double sigma, read_number(value, -1, 1000, false, "top_n_sigma"));
+  request.sampling.top_n_sigma = std::max(static_cast<float>(sigma), 0.0f);
+  return {};
+}
+
+Status read_mirostat(ApiRequest& request, const Json& value, const ApiLimits&) {
+  ASSIGN_OR_RETURN(const int64_t version, read_integer(value, 0, 2, "mirostat"));
+  if (version == 1) return unsupported("mirostat must be 0 or 2: version 1 is not served.", "mirostat");
+  request.sampling.mirostat = static_cast<int32_t>(version);
+  return {};
+}
+
+Status read_allowed(ApiRequest& request, const Json& value, const ApiLimits&) {
+  ASSIGN_OR_RETURN(request.sampling.allowed, read_token_ids(value, "allowed_token_ids"));
+  if (request.sampling.allowed.empty()) {
+    return invalid("allowed_token_ids is empty, so that no token could be drawn; leave it out to allow all.",
+                   "allowed_token_ids");
+  }
+  return {};
+}
+
+Status read_logprobs(ApiRequest& request, const Json& value, const ApiLimits& limits) {
+  ASSIGN_OR_RETURN(const int64_t n, read_integer(value, 0, limits.max_logprobs, "logprobs"));
+  request.want_logprobs = true;
+  request.top_logprobs = static_cast<int32_t>(n);
+  return {};
+}
+
+Status read_top_logprobs(ApiRequest& request, const Json& value, const ApiLimits& limits) {
+  ASSIGN_OR_RETURN(const int64_t n, read_integer(value, 0, limits.max_logprobs, "top_logprobs"));
+  request.top_logprobs = static_cast<int32_t>(n);
+  return {};
+}
+
+Status read_prompt_logprobs(ApiRequest& request, const Json& value, const ApiLimits& limits) {
+  ASSIGN_OR_RETURN(const int64_t n, read_integer(value, 0, limits.max_logprobs, "prompt_logprobs"));
+  request.prompt_logprobs = static_cast<int32_t>(n);
+  return {};
+}
+
+Status read_template_kwargs(ApiRequest& request, const Json& value, const ApiLimits&) {
+  if (value.object() == nullptr) return wrong_value("chat_template_kwargs", "an object", value);
+  request.template_kwargs = value;
+  return {};
+}
+
+Status read_priority(ApiRequest& request, const Json& value, const ApiLimits& limits) {
+  ASSIGN_OR_RETURN(const int64_t priority, read_integer(value, -100, 100, "priority"));
+  if (priority != 0 && !limits.allow_priority) {
+    return unsupported("priority is not open to requests on this server; leave it out or use 0.", "priority");
+  }
+  request.priority = static_cast<int32_t>(priority);
+  return {};
+}
+
+namespace {
+
+Status add_bias(ApiRequest& request, const std::string& where, const Json& value, TokenId id, const std::string* text) {
+  const bool ban = value.boolean() != nullptr && !*value.boolean();
+  float bias = 0;
+  if (!ban) {
+    ASSIGN_OR_RETURN(const double number, read_number(value, -100, 100, false, where));
+    bias = static_cast<float>(number);
+  }
+  if (text != nullptr) {
+    request.text_bias.push_back({*text, bias, ban});
+  } else if (ban) {
+    request.sampling.banned.push_back(id);
+  } else {
+    request.sampling.logit_bias.emplace_back(id, bias);
+  }
+  return {};
+}
+
+}  // namespace
+
+Status read_logit_bias(ApiRequest& request, const Json& value, const ApiLimits& limits) {
+  const Json::Object* object = value.object();
+  const Json::Array* array = value.array();
+  if (object == nullptr && array == nullptr)
+    return wrong_value("logit_bias", "an object {\"ID\": BIAS} or an array of pairs [ID or text, BIAS]", value);
+  const size_t n = object != nullptr ? object->size() : array->size();
+  if (n > static_cast<size_t>(limits.max_logit_bias)) {
+    return invalid("logit_bias has " + std::to_string(n) + " entries; at most " +
+                       std::to_string(limits.max_logit_bias) + " are served.",
+                   "logit_bias");
+  }
+  for (size_t i = 0; object != nullptr && i < n; ++i) {
+    const auto& [key, bias] = (*object)[i];
+    int32_t id = -1;
+    const auto parsed = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (parsed.ec != std::errc() || parsed.ptr != key.data() + key.size() || id < 0) {
+      return invalid(
+          "logit_bias has the key \"" + shown(key, 32) + "\"; keys must be token ids (whole numbers from 0).",
+          "logit_bias");
+    }
+    TRY(add_bias(request, "logit_bias." + key, bias, TokenId{id}, nullptr));
+  }
+  for (size_t i = 0; array != nullptr && i < n; ++i) {
+    const Json::Array* pair = (*array)[i].array();
+    const std::string where = at("logit_bias", i);
+    if (pair == nullptr || pair->size() != 2) return wrong_value(where, "a pair [ID or text, BIAS]", (*array)[i]);
+    const std::string* text = (*pair)[0].string();
+    TokenId id = TokenId::kNone;
+    if (text == nullptr) {
+      ASSIGN_OR_RETURN(const int64_t whole, read_integer((*pair)[0], 0, INT32_MAX, where + "[0]"));
+      id = TokenId{static_cast<int32_t>(whole)};
+    } else if (text->empty()) {
+      return invalid(where + "[0] is an empty text; it must be a token id or a text.", where + "[0]");
+    }
+    TRY(add_bias(request, where + "[1]", (*pair)[1], id, text));
+  }
+  return {};
+}
+
+}  // namespace ibid

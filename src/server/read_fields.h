@@ -1,0 +1,32 @@
+// Readers of the fields that a type and a range alone do not describe; rows of the table name them.
+#pragma once
+
+#include "server/api_request.h"
+
+namespace ibid {
+
+Status read_messages(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_prompt(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_n(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_stream_options(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_seed(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_top_p(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_top_k(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_top_n_sigma(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_mirostat(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_logit_bias(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_allowed(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_logprobs(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_top_logprobs(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_prompt_logprobs(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_template_kwargs(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_priority(ApiRequest& request, const Json& value, const ApiLimits& limits);
+
+// "FIELD must be WANTED, not a string": the sentence of every wrong type.
+Error wrong_value(const std::string& where, const std::string& wanted, const Json& found);
+// A whole number in [min, max]; 1.0 counts as 1.
+Result<int64_t> read_integer(const Json& value, int64_t min, int64_t max, const std::string& where);
+Result<double> read_number(const Json& value, double min, double max, bool above_min, const std::string& where);
+Result<std::vector<TokenId>> read_token_ids(const Json& value, const std::string& where);
+
+}  // namespace ibid
