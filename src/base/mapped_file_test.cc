@@ -4,18 +4,17 @@
 #include <sys/stat.h>
 
 #include <filesystem>
-#include <fstream>
+
+#include "temp_folder.h"
 
 namespace ibid {
 namespace {
 
 class MappedFiles : public testing::Test {
  protected:
-  std::string path(const std::string& name) { return testing::TempDir() + "/ibid_mapped_" + name; }
-  std::string write(const std::string& name, std::string_view content) {
-    std::ofstream(path(name), std::ios::binary) << content;
-    return path(name);
-  }
+  std::string path(const std::string& name) { return folder_.path(name); }
+  std::string write(const std::string& name, std::string_view content) { return folder_.write(name, content); }
+  TempFolder folder_;
 };
 
 TEST_F(MappedFiles, ShowTheBytesOfTheFileAndSurviveItsRemovalAndMoves) {
@@ -40,12 +39,10 @@ TEST_F(MappedFiles, AnEmptyFileIsAnEmptySpan) {
 
 TEST_F(MappedFiles, FoldersPipesAndNothingAreRefusedWithASentence) {
   EXPECT_EQ(MappedFile::open(path("none")).error().kind, ErrorKind::kNotFound);
-  EXPECT_NE(MappedFile::open("/tmp").error().message.find("is a folder"), std::string::npos);
+  EXPECT_NE(MappedFile::open(folder_.path()).error().message.find("is a folder"), std::string::npos);
   std::string pipe = path("pipe");
-  std::filesystem::remove(pipe);
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_NE(MappedFile::open(pipe).error().message.find("not a regular file"), std::string::npos);
-  std::filesystem::remove(pipe);
 }
 
 TEST_F(MappedFiles, IdentityChangesWithTheContent) {
