@@ -76,7 +76,7 @@ class Reader {
   Status read_header() {
     std::string_view magic;
     if (!in_.read_view(4, magic)) return cut_off("the first four bytes");
-    if (magic != "GGUF") return bad("this is no GGUF file: it begins with " + quoted(magic) + ", not with \"GGUF\"");
+    if (magic != "GGUF") return bad("this is no GGUF file: it begins with " + in_quotes(magic) + ", not with \"GGUF\"");
     uint32_t version = 0;
     if (!in_.read(version)) return cut_off("the header");
     if ((version & 0xffff) == 0 && version != 0) {
@@ -107,10 +107,10 @@ class Reader {
                  " bytes; 1 to 65535 are allowed");
     }
     uint32_t type = 0;
-    if (!in_.read(type)) return cut_off("key " + quoted(key));
+    if (!in_.read(type)) return cut_off("key " + in_quotes(key));
     ASSIGN_OR_RETURN(MetaValue value, read_value(key, type));
     if (!metadata_.emplace(std::string(key), std::move(value)).second)
-      return bad("key " + quoted(key) + " occurs twice");
+      return bad("key " + in_quotes(key) + " occurs twice");
     return {};
   }
 
@@ -126,36 +126,37 @@ class Reader {
       case kInt64: {
         int64_t value = 0;
         bool beyond = false;
-        if (!read_int(type, value, beyond)) return cut_off("key " + quoted(key));
+        if (!read_int(type, value, beyond)) return cut_off("key " + in_quotes(key));
         if (beyond) return MetaValue(static_cast<uint64_t>(value));
         return MetaValue(value);
       }
       case kFloat32:
       case kFloat64: {
         double value = 0;
-        if (!read_float(type, value)) return cut_off("key " + quoted(key));
+        if (!read_float(type, value)) return cut_off("key " + in_quotes(key));
         return MetaValue(value);
       }
       case kBool: {
         uint8_t value = 0;
-        if (!in_.read(value)) return cut_off("key " + quoted(key));
+        if (!in_.read(value)) return cut_off("key " + in_quotes(key));
         if (value > 1) return bad_bool(key, value);
         return MetaValue(value == 1);
       }
       case kString: {
         std::string_view value;
-        if (!in_.read_string(value)) return cut_off("the string of key " + quoted(key));
+        if (!in_.read_string(value)) return cut_off("the string of key " + in_quotes(key));
         return MetaValue(std::string(value));
       }
       case kArray:
         return read_array(key);
       default:
-        return bad("key " + quoted(key) + " has the value type " + std::to_string(type) + "; 0 to 12 exist");
+        return bad("key " + in_quotes(key) + " has the value type " + std::to_string(type) + "; 0 to 12 exist");
     }
   }
 
   Error bad_bool(std::string_view key, uint8_t value) const {
-    return bad("key " + quoted(key) + " holds the byte " + std::to_string(value) + " where a boolean (0 or 1) belongs");
+    return bad("key " + in_quotes(key) + " holds the byte " + std::to_string(value) +
+               " where a boolean (0 or 1) belongs");
   }
 
   template <typename T>
@@ -197,17 +198,17 @@ class Reader {
   Result<MetaValue> read_array(std::string_view key) {
     uint32_t type = 0;
     uint64_t n = 0;
-    if (!in_.read(type) || !in_.read(n)) return cut_off("the array of key " + quoted(key));
+    if (!in_.read(type) || !in_.read(n)) return cut_off("the array of key " + in_quotes(key));
     if (type == kArray) {
-      return unsupported(file_.path() + ": key " + quoted(key) + " is an array of arrays, which no known model uses",
+      return unsupported(file_.path() + ": key " + in_quotes(key) + " is an array of arrays, which no known model uses",
                          std::string(key));
     }
     if (type >= kValueTypes) {
-      return bad("the array of key " + quoted(key) + " has the element type " + std::to_string(type) +
+      return bad("the array of key " + in_quotes(key) + " has the element type " + std::to_string(type) +
                  "; 0 to 12 exist");
     }
     if (n > in_.n_left() / kValueBytes[type]) {
-      return bad("the array of key " + quoted(key) + " announces " + std::to_string(n) +
+      return bad("the array of key " + in_quotes(key) + " announces " + std::to_string(n) +
                  " elements, more than the file has room for");
     }
     if (type == kString) {
@@ -215,7 +216,7 @@ class Reader {
       values.reserve(n);
       for (uint64_t i = 0; i < n; ++i) {
         std::string_view value;
-        if (!in_.read_string(value)) return cut_off("element " + std::to_string(i) + " of key " + quoted(key));
+        if (!in_.read_string(value)) return cut_off("element " + std::to_string(i) + " of key " + in_quotes(key));
         values.emplace_back(value);
       }
       return MetaValue(std::move(values));
@@ -223,7 +224,7 @@ class Reader {
     if (type == kFloat32 || type == kFloat64) {
       std::vector<double> values(n);
       for (double& value : values) {
-        if (!read_float(type, value)) return cut_off("the array of key " + quoted(key));
+        if (!read_float(type, value)) return cut_off("the array of key " + in_quotes(key));
       }
       return MetaValue(std::move(values));
     }
@@ -231,9 +232,9 @@ class Reader {
     for (int64_t& value : values) {
       bool beyond = false;
       if (!read_int(type == kBool ? uint32_t{kUint8} : type, value, beyond)) {
-        return cut_off("the array of key " + quoted(key));
+        return cut_off("the array of key " + in_quotes(key));
       }
-      if (beyond) return bad("the array of key " + quoted(key) + " holds an integer beyond 2^63");
+      if (beyond) return bad("the array of key " + in_quotes(key) + " holds an integer beyond 2^63");
       if (type == kBool && value > 1) return bad_bool(key, static_cast<uint8_t>(value));
     }
     return MetaValue(std::move(values));
@@ -269,9 +270,9 @@ class Reader {
                  " bytes; 1 to " + std::to_string(kMaxTensorNameBytes) + " are allowed");
     }
     uint32_t rank = 0;
-    if (!in_.read(rank)) return cut_off("the entry of tensor " + quoted(name));
+    if (!in_.read(rank)) return cut_off("the entry of tensor " + in_quotes(name));
     if (rank < 1 || rank > TensorView::kMaxRank) {
-      return bad("tensor " + quoted(name) + " has " + std::to_string(rank) + " dimensions; 1 to 4 are allowed");
+      return bad("tensor " + in_quotes(name) + " has " + std::to_string(rank) + " dimensions; 1 to 4 are allowed");
     }
     TensorInfo info;
     info.name = name;
@@ -279,37 +280,37 @@ class Reader {
     uint64_t n_elements = 1;
     for (uint32_t i = 0; i < rank; ++i) {
       uint64_t dim = 0;
-      if (!in_.read(dim)) return cut_off("the entry of tensor " + quoted(name));
-      if (dim == 0) return bad("tensor " + quoted(name) + " has a dimension of zero");
+      if (!in_.read(dim)) return cut_off("the entry of tensor " + in_quotes(name));
+      if (dim == 0) return bad("tensor " + in_quotes(name) + " has a dimension of zero");
       if (!multiply(n_elements, dim, n_elements) || n_elements > std::numeric_limits<int64_t>::max()) {
-        return bad("tensor " + quoted(name) + " has more than 2^63 elements");
+        return bad("tensor " + in_quotes(name) + " has more than 2^63 elements");
       }
       info.view.dim[rank - 1 - i] = static_cast<int64_t>(dim);  // the file counts from the innermost one
     }
     uint32_t type = 0;
     uint64_t offset = 0;
-    if (!in_.read(type) || !in_.read(offset)) return cut_off("the entry of tensor " + quoted(name));
+    if (!in_.read(type) || !in_.read(offset)) return cut_off("the entry of tensor " + in_quotes(name));
     Result<DType> dtype = dtype_from_ggml_type(type);
     if (!dtype) {
       Error error = std::move(dtype).error();
-      error.message = file_.path() + ": tensor " + quoted(name) + ": " + error.message;
+      error.message = file_.path() + ": tensor " + in_quotes(name) + ": " + error.message;
       error.where = name;
       return error;
     }
     info.view.dtype = *dtype;
     const DTypeTraits& t = traits(*dtype);
     if (info.view.row_len() % t.block_len != 0) {
-      return bad("tensor " + quoted(name) + " has rows of " + std::to_string(info.view.row_len()) +
+      return bad("tensor " + in_quotes(name) + " has rows of " + std::to_string(info.view.row_len()) +
                  " elements, which are no whole blocks of " + std::string(t.name) + " (" + std::to_string(t.block_len) +
                  " elements)");
     }
     uint64_t n_bytes = 0;
     if (!multiply(n_elements / static_cast<uint64_t>(t.block_len), static_cast<uint64_t>(t.block_bytes), n_bytes) ||
         n_bytes > file_.bytes().size()) {
-      return bad("tensor " + quoted(name) + " is larger than the file, which is cut off or damaged");
+      return bad("tensor " + in_quotes(name) + " is larger than the file, which is cut off or damaged");
     }
     info.view.row_stride_bytes = row_bytes(*dtype, info.view.row_len());
-    if (!names_.insert(std::string(name)).second) return bad("tensor " + quoted(name) + " occurs twice");
+    if (!names_.insert(std::string(name)).second) return bad("tensor " + in_quotes(name) + " occurs twice");
     tensors_.push_back(std::move(info));
     offsets_.push_back(offset);
     return {};
@@ -328,13 +329,13 @@ class Reader {
     extents.reserve(tensors_.size());
     for (size_t i = 0; i < tensors_.size(); ++i) {
       if (offsets_[i] % alignment_ != 0) {
-        return bad("tensor " + quoted(tensors_[i].name) + " begins at offset " + std::to_string(offsets_[i]) +
+        return bad("tensor " + in_quotes(tensors_[i].name) + " begins at offset " + std::to_string(offsets_[i]) +
                    ", which is not aligned to " + std::to_string(alignment_) + " bytes");
       }
       uint64_t begin = 0;
       uint64_t end = 0;
       if (!add(data_start, offsets_[i], begin) || !add(begin, tensors_[i].bytes(), end) || end > bytes.size()) {
-        return bad("tensor " + quoted(tensors_[i].name) + " (offset " + std::to_string(offsets_[i]) + ", " +
+        return bad("tensor " + in_quotes(tensors_[i].name) + " (offset " + std::to_string(offsets_[i]) + ", " +
                    std::to_string(tensors_[i].bytes()) + " bytes) reaches past the end of the file, which has " +
                    std::to_string(bytes.size()) + " bytes; it is cut off or damaged, fetch it again");
       }
@@ -344,8 +345,8 @@ class Reader {
     std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
     for (size_t i = 1; i < extents.size(); ++i) {
       if (extents[i].begin < extents[i - 1].end) {
-        return bad("tensors " + quoted(tensors_[extents[i - 1].tensor].name) + " and " +
-                   quoted(tensors_[extents[i].tensor].name) + " overlap");
+        return bad("tensors " + in_quotes(tensors_[extents[i - 1].tensor].name) + " and " +
+                   in_quotes(tensors_[extents[i].tensor].name) + " overlap");
       }
     }
     return {};

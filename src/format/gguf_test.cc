@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 
 #include "format/gguf_vocabulary.h"
+#include "format/gguf_writer.h"
+#include "temp_folder.h"
 
 namespace ibid {
 namespace {
@@ -17,6 +21,177 @@ std::string default_model() {
   const char* home = std::getenv("HOME");
   std::string root = cache != nullptr && *cache != 0 ? cache : std::string(home != nullptr ? home : "") + "/.cache";
   return root + "/ibid/models/SmolLM2-135M-Instruct.Q4_1.gguf";
+}
+
+class Gguf : public testing::Test {
+ protected:
+  // A file of the writer's, read back.
+  ModelFile read() {
+    std::string path = folder_.path("file.gguf");
+    EXPECT_TRUE(writer_.write(path).ok());
+    Result<ModelFile> file = ModelFile::open(path);
+    EXPECT_TRUE(file.ok()) << file.error().message;
+    return *std::move(file);
+  }
+  std::span<const std::byte> data(size_t n) {
+    data_.push_back(std::vector<std::byte>(n));
+    for (size_t i = 0; i < n; ++i) data_.back()[i] = static_cast<std::byte>(i * 7 + data_.size());
+    return data_.back();
+  }
+  TempFolder folder_;
+  GgufWriter writer_;
+  std::vector<std::vector<std::byte>> data_;
+};
+
+TEST_F(Gguf, TensorsComeBackWithDimensionsOutermostFirst) {
+  writer_.add_tensor("a", DType::kQ4_0, {3, 2, 64}, data(3 * 2 * 36));
+  writer_.add_tensor("b", DType::kF32, {5}, data(20));
+  ModelFile file = read();
+  ASSERT_EQ(file.tensors().size(), 2u);
+  const TensorView& a = file.find("a")->view;
+  EXPECT_EQ(a.rank, 3);
+  EXPECT_EQ(a.dim[0], 3);
+  EXPECT_EQ(a.dim[1], 2);
+  EXPECT_EQ(a.dim[2], 64);
+  EXPECT_EQ(a.row_stride_bytes, 36);
+  EXPECT_EQ(std::memcmp(a.data, data_[0].data(), 216), 0);
+  EXPECT_EQ(std::memcmp(file.tensor("b")->data, data_[1].data(), 20), 0);
+  EXPECT_EQ(file.tensor_bytes(), 236u);
+  EXPECT_EQ(file.find("c"), nullptr);
+  EXPECT_NE(file.tensor("c").error().message.find("no tensor \"c\""), std::string::npos);
+}
+
+TEST_F(Gguf, EveryDTypeWithANumberComesBack) {
+  for (int i = 0; i < kDTypeCount; ++i) {
+    auto dtype = static_cast<DType>(i);
+    ASSERT_GE(ggml_type(dtype), 0);
+    EXPECT_EQ(dtype_from_ggml_type(static_cast<uint32_t>(ggml_type(dtype))).value(), dtype);
+    writer_.add_tensor(std::string(traits(dtype).name), dtype, {2, 256},
+                       data(static_cast<size_t>(2 * row_bytes(dtype, 256))));
+  }
+  ModelFile file = read();
+  for (const TensorInfo& info : file.tensors()) EXPECT_EQ(traits(info.view.dtype).name, info.name);
+}
+
+TEST_F(Gguf, MetadataComesBackEqual) {
+  std::map<std::string, MetaValue> values = {{"bool", true},
+                                             {"small", int64_t{7}},
+                                             {"negative", int64_t{-7}},
+                                             {"wide", int64_t{1} << 40},
+                                             {"widest", uint64_t{1} << 63},
+                                             {"half", 0.5},
+                                             {"tenth", 0.1},
+                                             {"text", std::string("a\0b", 3)},
+                                             {"ints", std::vector<int64_t>{1, -2}},
+                                             {"wide ints", std::vector<int64_t>{1, int64_t{1} << 40}},
+                                             {"floats", std::vector<double>{1, 0.1, -INFINITY}},
+                                             {"strings", std::vector<std::string>{"", "x"}},
+                                             {"nothing", std::vector<std::string>{}}};
+  for (const auto& [key, value] : values) writer_.set(key, value);
+  ModelFile file = read();
+  EXPECT_EQ(file.metadata().size(), values.size());
+  for (const auto& [key, value] : values) {
+    ASSERT_TRUE(file.has_meta(key)) << key;
+    EXPECT_EQ(*file.meta(key), value) << key;
+  }
+}
+
+TEST_F(Gguf, GettersConvertWhatLosesNothingAndNameTheKeyOtherwise) {
+  writer_.set("i", 3);
+  writer_.set("s", "text");
+  writer_.set("f", MetaValue(2.5));
+  writer_.set("u", MetaValue(uint64_t{1} << 63));
+  writer_.set("b", MetaValue(false));
+  ModelFile file = read();
+  EXPECT_EQ(file.meta_float("i").value(), 3.0);
+  EXPECT_EQ(file.meta_ints("i").value(), std::vector<int64_t>{3});
+  EXPECT_EQ(file.meta_strings("s").value(), std::vector<std::string>{"text"});
+  EXPECT_EQ(file.meta_int("none", 9).value(), 9);
+  EXPECT_EQ(file.meta_bool("b", true).value(), false);
+  EXPECT_NE(file.meta_int("none").error().message.find("no key \"none\""), std::string::npos);
+  EXPECT_NE(file.meta_int("s").error().message.find("\"s\" is a string where an integer"), std::string::npos);
+  EXPECT_NE(file.meta_int("s", 4).error().message.find("\"s\" is a string"), std::string::npos);
+  EXPECT_NE(file.meta_int("u").error().message.find("beyond 2^63"), std::string::npos);
+  EXPECT_FALSE(file.meta_int("f").ok());
+  EXPECT_FALSE(file.meta_bool("i").ok());
+}
+
+class GgufVocabulary : public Gguf {
+ protected:
+  Result<Vocabulary> vocabulary() { return vocabulary_from_gguf(read()); }
+  void tokens(std::vector<std::string> spellings) {
+    writer_.set("tokenizer.ggml.tokens", MetaValue(std::move(spellings)));
+  }
+};
+
+TEST_F(GgufVocabulary, IsFilledFromTheKeys) {
+  writer_.set("tokenizer.ggml.model", "gpt2");
+  writer_.set("tokenizer.ggml.pre", "llama-bpe");
+  tokens({"a", "b", "ab", "<s>", "</s>"});
+  writer_.set("tokenizer.ggml.merges", MetaValue(std::vector<std::string>{"a b"}));
+  writer_.set("tokenizer.ggml.token_type", MetaValue(std::vector<int64_t>{1, 1, 1, 3, 3}));
+  writer_.set("tokenizer.ggml.bos_token_id", 3);
+  writer_.set("tokenizer.ggml.eos_token_id", 4);
+  writer_.set("tokenizer.chat_template", "{{ messages }}");
+  Vocabulary v = vocabulary().value();
+  EXPECT_EQ(v.model, VocabularyModel::kBpe);
+  EXPECT_EQ(v.tokens[2], "ab");
+  EXPECT_EQ(v.merges, std::vector<std::string>{"a b"});
+  EXPECT_EQ(v.types[3], TokenType::kControl);
+  EXPECT_EQ(v.bos, TokenId{3});
+  EXPECT_EQ(v.end_of_generation, std::vector<TokenId>{TokenId{4}});
+  EXPECT_TRUE(v.add_bos) << "the default of llama-bpe";
+  EXPECT_EQ(v.chat_template, "{{ messages }}");
+}
+
+TEST_F(GgufVocabulary, EndsAreFoundByKeyAndBySpelling) {
+  writer_.set("tokenizer.ggml.model", "gpt2");
+  tokens({"x", "<|im_end|>", "<|endoftext|>", "own end", "<reponame>", "<|im_start|>", "<|end|>"});
+  writer_.set("tokenizer.ggml.eos_token_id", 1);
+  writer_.set("tokenizer.ggml.eot_token_id", 3);
+  std::vector<TokenId> expected = {TokenId{1}, TokenId{2}, TokenId{3}, TokenId{4}, TokenId{6}};
+  EXPECT_EQ(vocabulary()->end_of_generation, expected);
+}
+
+TEST_F(GgufVocabulary, InHarmonyTheEndOfAMessageDoesNotEndTheAnswer) {
+  writer_.set("tokenizer.ggml.model", "gpt2");
+  tokens({"<|end|>", "<|return|>", "<|call|>"});
+  std::vector<TokenId> expected = {TokenId{1}, TokenId{2}};
+  EXPECT_EQ(vocabulary()->end_of_generation, expected);
+}
+
+TEST_F(GgufVocabulary, SentencePieceDefaultsHoldOnlyInsideTheVocabulary) {
+  writer_.set("tokenizer.ggml.model", "llama");
+  tokens({"<unk>", "<s>"});
+  writer_.set("tokenizer.ggml.scores", MetaValue(std::vector<double>{0.5, -1}));
+  Vocabulary v = vocabulary().value();
+  EXPECT_EQ(v.unknown, TokenId{0});
+  EXPECT_EQ(v.bos, TokenId{1});
+  EXPECT_EQ(v.eos, TokenId::kNone);
+  EXPECT_TRUE(v.add_bos);
+  EXPECT_TRUE(v.add_space_prefix);
+  EXPECT_EQ(v.scores, (std::vector<float>{0.5f, -1.0f}));
+}
+
+// Real vocabularies where they lie beside the project.
+TEST(GgufVocabularies, OfTheFieldAreRead) {
+  int n = 0;
+  for (auto [name, model] :
+       {std::pair("gpt-2", VocabularyModel::kBpe), std::pair("llama-spm", VocabularyModel::kSentencePieceBpe),
+        std::pair("bert-bge", VocabularyModel::kWordPiece), std::pair("phi-3", VocabularyModel::kSentencePieceBpe),
+        std::pair("deepseek-coder", VocabularyModel::kBpe)}) {
+    std::string path = std::string(IBID_SOURCE_DIR) + "/../shared/data/tokenizers/" + name + ".gguf";
+    if (!std::filesystem::exists(path)) continue;
+    Result<ModelFile> file = ModelFile::open(path);
+    ASSERT_TRUE(file.ok()) << file.error().message;
+    Result<Vocabulary> v = vocabulary_from_gguf(*file);
+    ASSERT_TRUE(v.ok()) << v.error().message;
+    EXPECT_EQ(v->model, model);
+    EXPECT_GT(v->tokens.size(), 30000u);
+    ++n;
+  }
+  if (n == 0) GTEST_SKIP() << "no vocabularies beside the project";
+  EXPECT_EQ(n, 5);
 }
 
 TEST(SlowDefaultModel, IsReadWithItsTensorsMetadataAndVocabulary) {

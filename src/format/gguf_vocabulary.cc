@@ -21,7 +21,7 @@ Result<VocabularyModel> model_from_name(const std::string& name) {
   if (name == "llama") return VocabularyModel::kSentencePieceBpe;
   if (name == "t5") return VocabularyModel::kUnigram;
   if (name == "bert") return VocabularyModel::kWordPiece;
-  return unsupported("tokenizer.ggml.model is " + quoted(name) + "; gpt2, llama, t5 and bert are supported",
+  return unsupported("tokenizer.ggml.model is " + in_quotes(name) + "; gpt2, llama, t5 and bert are supported",
                      "tokenizer.ggml.model");
 }
 
@@ -32,8 +32,8 @@ Result<TokenId> token_id(const ModelFile& file, std::string_view key, size_t n_t
   // Converters write -1 (also as 2^32-1) for "none".
   if (id == -1 || id == 0xffffffff) return TokenId::kNone;
   if (id < 0 || id >= n) {
-    return invalid(file.path() + ": key " + quoted(key) + " is " + std::to_string(id) + ", outside the vocabulary of " +
-                       std::to_string(n) + " tokens",
+    return invalid(file.path() + ": key " + in_quotes(key) + " is " + std::to_string(id) +
+                       ", outside the vocabulary of " + std::to_string(n) + " tokens",
                    std::string(key));
   }
   return static_cast<TokenId>(id);
@@ -47,7 +47,7 @@ Status read_tokens(const ModelFile& file, Vocabulary& v) {
                    "tokenizer.ggml.tokens");
   }
   auto wrong_length = [&](std::string_view key, size_t n) {
-    return invalid(file.path() + ": key " + quoted(key) + " has " + std::to_string(n) + " elements for " +
+    return invalid(file.path() + ": key " + in_quotes(key) + " has " + std::to_string(n) + " elements for " +
                        std::to_string(v.tokens.size()) + " tokens",
                    std::string(key));
   };

@@ -6,10 +6,11 @@
 #include <utility>
 
 #include "format/gguf.h"
+#include "format/safetensors.h"
 
 namespace ibid {
 
-std::string quoted(std::string_view name) {
+std::string in_quotes(std::string_view name) {
   constexpr size_t kMaxShown = 80;
   static constexpr char kHex[] = "0123456789abcdef";
   std::string out = "\"";
@@ -52,7 +53,7 @@ const TensorInfo* ModelFile::find(std::string_view name) const {
 
 Result<TensorView> ModelFile::tensor(std::string_view name) const {
   if (const TensorInfo* info = find(name)) return info->view;
-  return invalid(path() + " has no tensor " + quoted(name) + "; the file is incomplete or of another architecture",
+  return invalid(path() + " has no tensor " + in_quotes(name) + "; the file is incomplete or of another architecture",
                  std::string(name));
 }
 
@@ -74,12 +75,12 @@ const MetaValue* ModelFile::meta(std::string_view key) const {
 }
 
 Error ModelFile::no_such_key(std::string_view key) const {
-  return invalid(path() + " has no key " + quoted(key) + "; the file is incomplete or of another architecture",
+  return invalid(path() + " has no key " + in_quotes(key) + "; the file is incomplete or of another architecture",
                  std::string(key));
 }
 
 Error ModelFile::wrong_type(std::string_view key, std::string_view wanted, const MetaValue& found) const {
-  return invalid(path() + ": key " + quoted(key) + " is " + std::string(meta_kind(found)) + " where " +
+  return invalid(path() + ": key " + in_quotes(key) + " is " + std::string(meta_kind(found)) + " where " +
                      std::string(wanted) + " was expected",
                  std::string(key));
 }
@@ -96,7 +97,7 @@ Result<int64_t> ModelFile::meta_int(std::string_view key) const {
   if (value == nullptr) return no_such_key(key);
   if (const int64_t* i = std::get_if<int64_t>(value)) return *i;
   if (const uint64_t* u = std::get_if<uint64_t>(value)) {
-    return invalid(path() + ": key " + quoted(key) + " is " + std::to_string(*u) + ", which is beyond 2^63",
+    return invalid(path() + ": key " + in_quotes(key) + " is " + std::to_string(*u) + ", which is beyond 2^63",
                    std::string(key));
   }
   return wrong_type(key, "an integer", *value);
@@ -164,9 +165,7 @@ Result<std::string> ModelFile::meta_string(std::string_view key, std::string mis
 
 Result<ModelFile> ModelFile::open(const std::string& path) {
   std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    return unsupported(path + " is a folder; only .gguf files are read so far", path);
-  }
+  if (std::filesystem::is_directory(path, ignored)) return open_safetensors_folder(path);
   return open_gguf(path);
 }
 

@@ -103,6 +103,6 @@ class ModelFile {
 };
 
 // A name from a file, for a sentence: in quotes, without control bytes, cut to a readable length.
-std::string quoted(std::string_view name);
+std::string in_quotes(std::string_view name);
 
 }  // namespace ibid

@@ -1,0 +1,52 @@
+// GgufWriter: GGUF version 3 files, for tests and for requantised models. What it writes, open_gguf reads back equal.
+//
+// Integers are written as uint32 where they fit, else as int64; numbers as float32 where that is exact, else as float64
+// (arrays alike, integers as int32): the types that readers of the field expect.
+#pragma once
+
+#include <cstddef>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "format/model_file.h"
+
+namespace ibid {
+
+class GgufWriter {
+ public:
+  // Keys keep their order; setting one again replaces its value.
+  void set(std::string key, MetaValue value);
+  void set(std::string key, int value) { set(std::move(key), MetaValue(int64_t{value})); }
+  void set(std::string key, const char* value) { set(std::move(key), MetaValue(std::string(value))); }
+
+  // Dimensions outermost first; `data` is contiguous, has exactly the tensor's bytes, and stays valid until the file is
+  // written. Names are unique and dtypes have a ggml number: CHECKed.
+  void add_tensor(std::string name, DType dtype, std::span<const int64_t> dims, std::span<const std::byte> data);
+  void add_tensor(std::string name, DType dtype, std::initializer_list<int64_t> dims, std::span<const std::byte> data) {
+    add_tensor(std::move(name), dtype, std::span<const int64_t>(dims.begin(), dims.size()), data);
+  }
+  void add_tensor(std::string name, const TensorView& view);
+
+  // The file's bytes; for small files.
+  std::string bytes() const;
+  // Writes beside `path` and renames at the end, so that no half file is ever seen there.
+  Status write(const std::string& path) const;
+
+ private:
+  std::string header() const;  // all before the data, padded to the alignment
+
+  struct Entry {
+    std::string name;
+    DType dtype;
+    std::vector<int64_t> dims;
+    std::span<const std::byte> data;
+  };
+  std::vector<std::pair<std::string, MetaValue>> metadata_;
+  std::vector<Entry> tensors_;
+};
+
+}  // namespace ibid

@@ -1,0 +1,175 @@
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <unordered_set>
+#include <utility>
+
+#include "base/json.h"
+#include "format/safetensors.h"
+
+namespace ibid {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Configurations of real models stay far below; together the limits bound the memory of the flat map.
+constexpr JsonLimits kConfigLimits = {.max_depth = 32, .max_values = 50'000};
+constexpr size_t kMaxNameBytes = 512;
+
+// Scalars and arrays of scalars under dotted names; nulls and empty objects vanish, other arrays get indices.
+// False where a name would be too long.
+bool flatten(const JsonValue& json, const std::string& name, std::map<std::string, MetaValue, std::less<>>& out) {
+  if (name.size() > kMaxNameBytes) return false;
+  auto below = [&](const std::string& key) { return name.empty() ? key : name + "." + key; };
+  if (const JsonValue::Object* object = json.object()) {
+    for (const JsonMember& member : *object) {
+      if (!flatten(member.value, below(member.key), out)) return false;
+    }
+  } else if (const JsonValue::Array* array = json.array()) {
+    auto all = [&](auto predicate) { return std::all_of(array->begin(), array->end(), predicate); };
+    auto is_int = [](const JsonValue& v) { return v.integer() != nullptr; };
+    auto is_number = [&](const JsonValue& v) { return is_int(v) || std::holds_alternative<double>(v.value); };
+    if (all(is_int)) {
+      std::vector<int64_t> values;
+      for (const JsonValue& v : *array) values.push_back(*v.integer());
+      out.insert_or_assign(name, std::move(values));
+    } else if (all([](const JsonValue& v) { return std::holds_alternative<bool>(v.value); })) {
+      std::vector<int64_t> values;
+      for (const JsonValue& v : *array) values.push_back(std::get<bool>(v.value) ? 1 : 0);
+      out.insert_or_assign(name, std::move(values));
+    } else if (all(is_number)) {
+      std::vector<double> values;
+      for (const JsonValue& v : *array) {
+        values.push_back(is_int(v) ? static_cast<double>(*v.integer()) : std::get<double>(v.value));
+      }
+      out.insert_or_assign(name, std::move(values));
+    } else if (all([](const JsonValue& v) { return v.string() != nullptr; })) {
+      std::vector<std::string> values;
+      for (const JsonValue& v : *array) values.push_back(*v.string());
+      out.insert_or_assign(name, std::move(values));
+    } else {
+      for (size_t i = 0; i < array->size(); ++i) {
+        if (!flatten((*array)[i], below(std::to_string(i)), out)) return false;
+      }
+    }
+  } else if (const auto* b = std::get_if<bool>(&json.value)) {
+    out.insert_or_assign(name, *b);
+  } else if (const auto* i = std::get_if<int64_t>(&json.value)) {
+    out.insert_or_assign(name, *i);
+  } else if (const auto* u = std::get_if<uint64_t>(&json.value)) {
+    out.insert_or_assign(name, *u);
+  } else if (const auto* d = std::get_if<double>(&json.value)) {
+    out.insert_or_assign(name, *d);
+  } else if (const auto* s = std::get_if<std::string>(&json.value)) {
+    out.insert_or_assign(name, *s);
+  }
+  return true;
+}
+
+bool exists(const std::string& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+Status flatten_file(const MappedFile& file, const std::string& prefix, ModelFile::Parts& parts) {
+  ASSIGN_OR_RETURN(JsonValue json, parse_json(file.text(), file.path(), kConfigLimits));
+  if (json.object() == nullptr) {
+    return invalid(file.path() + " is " + std::string(json.kind()) + ", not an object", file.path());
+  }
+  if (!flatten(json, prefix, parts.metadata)) {
+    return invalid(file.path() + ": a key with its parents has more than 512 bytes", file.path());
+  }
+  return {};
+}
+
+// The weight files of the folder, by full path.
+Result<std::vector<std::string>> weight_files(const std::string& folder) {
+  std::string index = folder + "/model.safetensors.index.json";
+  std::vector<std::string> names;
+  if (exists(index)) {
+    ASSIGN_OR_RETURN(MappedFile file, MappedFile::open(index));
+    ASSIGN_OR_RETURN(names, shards_of_index(file.text(), index));
+    for (const std::string& name : names) {
+      if (!exists(folder + "/" + name)) {
+        return not_found(folder + " lacks " + in_quotes(name) + ", which its index names; fetch it again", index);
+      }
+    }
+  } else {
+    std::error_code error;
+    for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+      if (it->path().extension() == ".safetensors") names.push_back(it->path().filename());
+    }
+    if (error) return unavailable("cannot list " + folder + ": " + error.message(), folder);
+    std::sort(names.begin(), names.end());
+  }
+  if (names.empty()) {
+    return not_found(folder + " has no .safetensors file; a model folder has config.json, tokenizer.json and weights",
+                     folder);
+  }
+  for (std::string& name : names) name = folder + "/" + name;
+  return names;
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> shards_of_index(std::string_view index_json, std::string_view where) {
+  ASSIGN_OR_RETURN(JsonValue json, parse_json(index_json, where));
+  const JsonValue* map = json.find("weight_map");
+  if (map == nullptr || map->object() == nullptr || map->object()->empty()) {
+    return invalid(std::string(where) + " has no weight_map, or an empty one", std::string(where));
+  }
+  std::set<std::string> names;
+  for (const JsonMember& member : *map->object()) {
+    const std::string* name = member.value.string();
+    if (name == nullptr || name->empty() || *name == "." || *name == ".." ||
+        name->find_first_of(std::string_view("/\\\0", 3)) != std::string::npos) {
+      return invalid(
+          std::string(where) + ": tensor " + in_quotes(member.key) + " does not lie in a file of this folder",
+          std::string(where));
+    }
+    names.insert(*name);
+  }
+  return std::vector<std::string>(names.begin(), names.end());
+}
+
+Result<ModelFile> open_safetensors_folder(const std::string& folder) {
+  ModelFile::Parts parts;
+  parts.container = Container::kSafetensors;
+  parts.path = folder;
+  if (!exists(folder + "/config.json")) {
+    return not_found(folder + " has no config.json; a model folder has config.json, tokenizer.json and *.safetensors",
+                     folder);
+  }
+  ASSIGN_OR_RETURN(MappedFile config, MappedFile::open(folder + "/config.json"));
+  TRY(flatten_file(config, "", parts));
+  std::vector<MappedFile> small;
+  small.push_back(std::move(config));
+  if (std::string path = folder + "/generation_config.json"; exists(path)) {
+    ASSIGN_OR_RETURN(MappedFile file, MappedFile::open(path));
+    TRY(flatten_file(file, "generation_config", parts));
+    small.push_back(std::move(file));
+  }
+  for (auto [name, text] : {std::pair("/tokenizer.json", &parts.tokenizer_json),
+                            std::pair("/tokenizer_config.json", &parts.tokenizer_config_json),
+                            std::pair("/chat_template.jinja", &parts.chat_template)}) {
+    if (!exists(folder + name)) continue;
+    ASSIGN_OR_RETURN(MappedFile file, MappedFile::open(folder + name));
+    *text = file.text();
+  }
+
+  ASSIGN_OR_RETURN(std::vector<std::string> paths, weight_files(folder));
+  for (const std::string& path : paths) {
+    ASSIGN_OR_RETURN(MappedFile file, MappedFile::open(path));
+    TRY(read_safetensors(file, parts.tensors, parts.copies));
+    parts.files.push_back(std::move(file));
+  }
+  std::move(small.begin(), small.end(), std::back_inserter(parts.files));
+  std::unordered_set<std::string_view> names;
+  for (const TensorInfo& info : parts.tensors) {
+    if (names.insert(info.name).second) continue;
+    return invalid(folder + ": tensor " + in_quotes(info.name) + " occurs in two files", folder);
+  }
+  return ModelFile(std::move(parts));
+}
+
+}  // namespace ibid
