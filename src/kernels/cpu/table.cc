@@ -9,8 +9,9 @@ namespace ibid::cpu {
 #define IBID_DECLARE_TABLES(isa)    \
   namespace isa {                   \
   extern const LinearTable kLinear; \
+  extern const NoiseTable kNoise;   \
   }
-#define IBID_TABLE(isa) {&isa::kLinear, nullptr, nullptr}
+#define IBID_TABLE(isa) {&isa::kLinear, nullptr, nullptr, &isa::kNoise}
 
 IBID_DECLARE_TABLES(baseline)
 #if defined(__x86_64__)
