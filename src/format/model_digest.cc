@@ -1,0 +1,78 @@
+#include "format/model_digest.h"
+
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <vector>
+
+#include "base/cache_folder.h"
+
+namespace ibid {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string entry_path(const std::string& cache, const FileIdentity& id) {
+  return cache + "/digests/" + std::to_string(id.device) + "-" + std::to_string(id.inode) + "-" +
+         std::to_string(id.size_bytes) + "-" + std::to_string(id.modified_ns);
+}
+
+std::optional<ModelDigest> look_up(const std::string& path) {
+  std::ifstream in(path);
+  std::string digits;
+  if (!(in >> digits) || digits.size() != 32) return std::nullopt;
+  if (digits.find_first_not_of("0123456789abcdef") != std::string::npos) return std::nullopt;
+  return ModelDigest{std::stoull(digits.substr(0, 16), nullptr, 16), std::stoull(digits.substr(16), nullptr, 16)};
+}
+
+void keep(const std::string& path, const ModelDigest& digest) {
+  std::error_code ignored;
+  fs::create_directories(fs::path(path).parent_path(), ignored);
+  std::string partial = path + "." + std::to_string(::getpid());
+  {
+    std::ofstream out(partial);
+    out << digest.hex() << '\n';
+    if (!out.flush()) return;
+  }
+  fs::rename(partial, path, ignored);
+}
+
+ModelDigest file_digest(const MappedFile& file, const std::string& cache) {
+  std::string path = entry_path(cache, file.identity());
+  if (std::optional<ModelDigest> known = look_up(path)) return *known;
+  XXH128_hash_t hash = XXH3_128bits(file.bytes().data(), file.bytes().size());
+  ModelDigest digest = {hash.high64, hash.low64};
+  auto now = std::chrono::system_clock::now().time_since_epoch();
+  constexpr int64_t kSettledNs = 2'000'000'000;
+  int64_t age_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count() - file.identity().modified_ns;
+  if (age_ns > kSettledNs) keep(path, digest);
+  return digest;
+}
+
+}  // namespace
+
+std::string ModelDigest::hex() const {
+  char digits[33];
+  std::snprintf(digits, sizeof digits, "%016llx%016llx", static_cast<unsigned long long>(high),
+                static_cast<unsigned long long>(low));
+  return digits;
+}
+
+ModelDigest model_digest(const ModelFile& file, const std::string& cache) {
+  std::vector<ModelDigest> digests;
+  for (const MappedFile& part : file.files()) digests.push_back(file_digest(part, cache));
+  if (digests.size() == 1) return digests[0];
+  std::string all;
+  for (const ModelDigest& digest : digests) all += digest.hex();
+  XXH128_hash_t hash = XXH3_128bits(all.data(), all.size());
+  return {hash.high64, hash.low64};
+}
+
+ModelDigest model_digest(const ModelFile& file) { return model_digest(file, cache_folder()); }
+
+}  // namespace ibid
