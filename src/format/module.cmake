@@ -1,0 +1,1 @@
+target_link_libraries(ibid_format ${scope} OpenSSL::SSL)
