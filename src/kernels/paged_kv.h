@@ -1,27 +1,51 @@
-// PagedKv: one layer's keys and values in blocks of B tokens, as plain pointers. The cache owns the memory; a model sees
-// only this. The bytes of a block depend on its tokens and positions alone (DESIGN section 5, law 2).
+// PagedKv: one layer's keys and values in blocks of B tokens, as plain pointers. The cache owns the memory; a model
+// sees only this. The bytes of a slot depend on its token, its position and what comes before it alone (DESIGN section
+// 5, law 2).
 //
-// Keys and values of a block lie as the KV dtype wants them (paged_kv.cc documents each layout).
+// Layout of a block, for every KV dtype (its name is kKvLayout; a snapshot's header carries it with the dtype):
+//
+//   for each KV head: keys[D][B], then values[B][D], each element of the KV dtype
+//
+// A score's lanes are positions, so that 16 scores grow by one multiply-add per head dimension without a sum across
+// lanes: keys lie transposed. A value's lanes are head dimensions: values lie as rows. All of one head's part of a
+// block is one run of 2 * B * D elements, which is what a decode of one head group streams through.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
+#include "base/ids.h"
 #include "tensor/dtype.h"
 
 namespace ibid {
 
 struct PagedKv {
-  std::byte* blocks = nullptr;  // [n_blocks, block_bytes]
-  int64_t block_bytes = 0;      // bytes from one block to the next
+  std::byte* blocks = nullptr;  // [n_blocks, block_bytes], 64-byte aligned
+  int64_t block_bytes = 0;      // bytes from one block to the next, a multiple of 64
   DType dtype = DType::kF16;    // F32, F16 or BF16
   int32_t n_blocks = 0;
   int32_t block_len = 0;   // B: 8, 16 or 32
   int32_t n_kv_heads = 0;  // K
-  int32_t head_len = 0;    // D
+  int32_t head_len = 0;    // D: a multiple of 8, at most kMaxHeadLen
 };
+
+inline constexpr int32_t kMaxHeadLen = 256;
+inline constexpr std::string_view kKvLayout = "K:D.B,B.D";
 
 // Bytes of one layer's part of one block.
 int64_t kv_block_bytes(DType dtype, int32_t block_len, int32_t n_kv_heads, int32_t head_len);
+
+enum class KvPart : uint8_t { kKey, kValue };
+// Bytes from a block's begin to element d of `head` at `offset` (0..B-1) within the block.
+int64_t kv_element_offset(const PagedKv& kv, KvPart part, int32_t offset, int32_t head, int32_t d);
+
+// One element, by slot (block * B + offset). For references, tests and tools; the kernels read whole tiles.
+float kv_read(const PagedKv& kv, KvPart part, int32_t slot, int32_t head, int32_t d);
+void kv_write(const PagedKv& kv, KvPart part, int32_t slot, int32_t head, int32_t d, float value);
+
+// The exchange form of one part of a block: rows[B][K][D] of the KV dtype, token by token; kv_block_bytes / 2 bytes.
+void kv_export(const PagedKv& kv, KvPart part, BlockId block, std::byte* rows);
+void kv_import(const PagedKv& kv, KvPart part, BlockId block, const std::byte* rows);
 
 }  // namespace ibid

@@ -6,12 +6,14 @@
 namespace ibid::cpu {
 
 // Each instruction set's folder defines these in its own namespace.
-#define IBID_DECLARE_TABLES(isa)    \
-  namespace isa {                   \
-  extern const LinearTable kLinear; \
-  extern const NoiseTable kNoise;   \
+#define IBID_DECLARE_TABLES(isa)          \
+  namespace isa {                         \
+  extern const LinearTable kLinear;       \
+  extern const RowTable kRow;             \
+  extern const AttentionTable kAttention; \
+  extern const NoiseTable kNoise;         \
   }
-#define IBID_TABLE(isa) {&isa::kLinear, nullptr, nullptr, &isa::kNoise}
+#define IBID_TABLE(isa) {&isa::kLinear, &isa::kRow, &isa::kAttention, &isa::kNoise}
 
 IBID_DECLARE_TABLES(baseline)
 #if defined(__x86_64__)

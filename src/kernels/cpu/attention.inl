@@ -1,0 +1,467 @@
+// The body of every instruction set's attention.cc. attention_table.h states the arithmetic.
+#include "kernels/cpu/attention_table.h"
+#include "kernels/cpu/simd.h"
+
+#include "kernels/cpu/math.inl"
+
+namespace ibid::cpu::IBID_ISA {
+namespace {
+
+// Rows that share one load of keys or values, and vectors of 16 that a product keeps in registers for each: 24 of 32
+// registers with AVX-512, 12 of 16 with AVX2.
+constexpr int kStripRows = 6;
+#if defined(__AVX512F__)
+constexpr int kVectors = 4;
+#else
+constexpr int kVectors = 1;
+#endif
+// Up to so many rows read keys and values as they lie; more rows share a tile widened to F32.
+constexpr int kDirectRows = 12;
+constexpr int kMaxLen = 256;
+constexpr int kMaxRows = 96;
+constexpr float kMinusInfinity = -__builtin_inff();
+
+struct F32 {
+  using Cell = float;
+  IBID_INLINE f32x16 load16(const Cell* p) { return load(p); }
+};
+struct F16 {
+  using Cell = uint16_t;
+  IBID_INLINE f32x16 load16(const Cell* p) { return load_f16(p); }
+};
+struct BF16 {
+  using Cell = uint16_t;
+  IBID_INLINE f32x16 load16(const Cell* p) { return load_bf16(p); }
+};
+
+struct Range {
+  int begin, end;
+  bool empty() const { return begin >= end; }
+};
+IBID_INLINE int least(int a, int b) { return a < b ? a : b; }
+IBID_INLINE int most(int a, int b) { return a > b ? a : b; }
+
+// What one row carries through a piece, and through all of them.
+struct State {
+  float m[kMaxRows];
+  alignas(64) float l[kMaxRows * 16];
+  alignas(64) float o[kAttentionRowFloats];
+};
+
+// Where the keys of 16 positions and the values of 16 positions lie: the tile's blocks, or its widened copy.
+template <typename Format>
+struct Tile {
+  const typename Format::Cell* key[kTileLen / 16];
+  const typename Format::Cell* value[kTileLen / 16];
+  int64_t key_stride;    // from one d to the next
+  int64_t value_stride;  // from one position to the next
+};
+
+// scores[r][16 v ...] of ROWS rows and VECTORS vectors.
+template <int ROWS, int VECTORS, typename Format>
+IBID_INLINE void score_block(float* scores, const float* q, int row_len, int head_len, const Tile<Format>& tile,
+                             int v) {
+  f32x16 sum[ROWS][VECTORS];
+  for (int r = 0; r < ROWS; ++r) {
+    for (int i = 0; i < VECTORS; ++i) sum[r][i] = zero();
+  }
+  const typename Format::Cell* key[VECTORS];
+  for (int i = 0; i < VECTORS; ++i) key[i] = tile.key[v + i];
+  for (int d = 0; d < head_len; ++d) {
+    f32x16 k[VECTORS];
+    for (int i = 0; i < VECTORS; ++i) {
+      k[i] = Format::load16(key[i]);
+      key[i] += tile.key_stride;
+    }
+    for (int r = 0; r < ROWS; ++r) {
+      const f32x16 x = broadcast(q[r * row_len + d]);
+      for (int i = 0; i < VECTORS; ++i) sum[r][i] = fma(x, k[i], sum[r][i]);
+    }
+  }
+  for (int r = 0; r < ROWS; ++r) {
+    for (int i = 0; i < VECTORS; ++i) store(scores + r * kTileLen + 16 * (v + i), sum[r][i]);
+  }
+}
+
+// o[r][first ... + 16 VECTORS) += p[r][j] * value[j] for j in [j.begin, j.end), ascending.
+template <int ROWS, int VECTORS, typename Format>
+IBID_INLINE void value_block(float* o, int row_len, const float* p, const Tile<Format>& tile, int first, Range j) {
+  f32x16 sum[ROWS][VECTORS];
+  for (int r = 0; r < ROWS; ++r) {
+    for (int i = 0; i < VECTORS; ++i) sum[r][i] = load(o + r * row_len + first + 16 * i);
+  }
+  int at = j.begin;
+  while (at < j.end) {
+    const int end = least(j.end, (at / 16 + 1) * 16);
+    const typename Format::Cell* value = tile.value[at / 16] + (at % 16) * tile.value_stride + first;
+    for (; at < end; ++at, value += tile.value_stride) {
+      f32x16 x[VECTORS];
+      for (int i = 0; i < VECTORS; ++i) x[i] = Format::load16(value + 16 * i);
+      for (int r = 0; r < ROWS; ++r) {
+        const f32x16 weight = broadcast(p[r * kTileLen + at]);
+        for (int i = 0; i < VECTORS; ++i) sum[r][i] = fma(weight, x[i], sum[r][i]);
+      }
+    }
+  }
+  for (int r = 0; r < ROWS; ++r) {
+    for (int i = 0; i < VECTORS; ++i) store(o + r * row_len + first + 16 * i, sum[r][i]);
+  }
+}
+
+template <int ROWS, typename Format>
+void score(float* scores, const float* q, int row_len, int head_len, const Tile<Format>& tile, Range vectors) {
+  int v = vectors.begin;
+  for (; v + kVectors <= vectors.end; v += kVectors) {
+    score_block<ROWS, kVectors>(scores, q, row_len, head_len, tile, v);
+  }
+  for (; v < vectors.end; ++v) score_block<ROWS, 1>(scores, q, row_len, head_len, tile, v);
+}
+template <int ROWS, typename Format>
+void weigh(float* o, int row_len, const float* p, const Tile<Format>& tile, Range j) {
+  int first = 0;
+  for (; first + 16 * kVectors <= row_len; first += 16 * kVectors) {
+    value_block<ROWS, kVectors>(o, row_len, p, tile, first, j);
+  }
+  for (; first < row_len; first += 16) value_block<ROWS, 1>(o, row_len, p, tile, first, j);
+}
+
+#define IBID_BY_ROWS(n_rows, call) \
+  switch (n_rows) {                \
+    case 1:                        \
+      call(1);                     \
+      break;                       \
+    case 2:                        \
+      call(2);                     \
+      break;                       \
+    case 3:                        \
+      call(3);                     \
+      break;                       \
+    case 4:                        \
+      call(4);                     \
+      break;                       \
+    case 5:                        \
+      call(5);                     \
+      break;                       \
+    default:                       \
+      call(6);                     \
+      break;                       \
+  }
+
+// One tile for rows [0, n_rows) of a strip; visible[r] is relative to the tile.
+template <typename Format>
+void strip_tile(const AttentionTask& task, int n_rows, const float* q, const Range* visible, const Tile<Format>& tile,
+                float* m, float* l, float* o) {
+  const int row_len = attention_row_len(task.head_len);
+  alignas(64) float p[kStripRows * kTileLen];
+  alignas(64) float old_m[16] = {};
+  alignas(64) float new_m[16] = {};
+  Range all = {kTileLen, 0};
+  Range common = {0, kTileLen};
+  bool gap = false;
+  for (int r = 0; r < n_rows; ++r) {
+    if (visible[r].empty()) {
+      gap = true;
+      continue;
+    }
+    all = {least(all.begin, visible[r].begin), most(all.end, visible[r].end)};
+    common = {most(common.begin, visible[r].begin), least(common.end, visible[r].end)};
+  }
+  if (all.empty()) return;
+  if (gap || common.empty()) common = {all.end, all.end};
+  const Range vectors = {all.begin / 16, (all.end + 15) / 16};
+#define IBID_CALL(ROWS) score<ROWS>(p, q, row_len, task.head_len, tile, vectors)
+  IBID_BY_ROWS(n_rows, IBID_CALL)
+#undef IBID_CALL
+
+  for (int r = 0; r < n_rows; ++r) {
+    old_m[r] = new_m[r] = m[r];
+    if (visible[r].empty()) {
+      old_m[r] = new_m[r] = 0.0f;
+      continue;
+    }
+    float* row = p + r * kTileLen;
+    if (task.soft_cap > 0.0f) {
+      const f32x16 cap = broadcast(task.soft_cap);
+      for (int v = vectors.begin; v < vectors.end; ++v) {
+        store(row + 16 * v, mul(cap, tanh(div(load(row + 16 * v), cap))));
+      }
+    }
+    for (int j = 16 * vectors.begin; j < visible[r].begin; ++j) row[j] = kMinusInfinity;
+    for (int j = visible[r].end; j < 16 * vectors.end; ++j) row[j] = kMinusInfinity;
+    f32x16 highest = broadcast(m[r]);
+    for (int v = vectors.begin; v < vectors.end; ++v) highest = max(load(row + 16 * v), highest);
+    m[r] = new_m[r] = hmax(highest);
+  }
+  alignas(64) float shrink[16];
+  store(shrink, exp(sub(load(old_m), load(new_m))));
+  for (int r = 0; r < n_rows; ++r) {
+    if (visible[r].empty()) continue;
+    float* row = p + r * kTileLen;
+    const f32x16 by = broadcast(shrink[r]);
+    const f32x16 highest = broadcast(m[r]);
+    f32x16 sum = mul(load(l + 16 * r), by);
+    for (int v = vectors.begin; v < vectors.end; ++v) {
+      const f32x16 weight = exp(sub(load(row + 16 * v), highest));
+      store(row + 16 * v, weight);
+      sum = add(sum, weight);
+    }
+    store(l + 16 * r, sum);
+    if (shrink[r] != 1.0f) {
+      for (int d = 0; d < row_len; d += 16) store(o + r * row_len + d, mul(load(o + r * row_len + d), by));
+    }
+  }
+
+  // Where a strip's rows see different positions, each row takes its own ends alone.
+  for (int r = 0; r < n_rows; ++r) {
+    const Range head = {visible[r].begin, least(visible[r].end, common.begin)};
+    if (!head.empty()) weigh<1>(o + r * row_len, row_len, p + r * kTileLen, tile, head);
+  }
+  if (!common.empty()) {
+#define IBID_CALL(ROWS) weigh<ROWS>(o, row_len, p, tile, common)
+    IBID_BY_ROWS(n_rows, IBID_CALL)
+#undef IBID_CALL
+  }
+  for (int r = 0; r < n_rows; ++r) {
+    const Range tail = {most(visible[r].begin, common.end), visible[r].end};
+    if (!tail.empty()) weigh<1>(o + r * row_len, row_len, p + r * kTileLen, tile, tail);
+  }
+}
+
+// Rows of one task and what they see.
+struct Rows {
+  int n;
+  int row_len;
+  int lowest, highest;  // positions that any row sees
+  int begin[kMaxRows];
+  int end[kMaxRows];
+  alignas(64) float q[kAttentionRowFloats];
+};
+
+void read_rows(const AttentionTask& task, Rows& rows) {
+  rows.n = task.n_queries * task.n_heads;
+  rows.row_len = attention_row_len(task.head_len);
+  rows.lowest = 0x7fffffff;
+  rows.highest = 0;
+  for (int r = 0; r < rows.n; ++r) {
+    const int position = task.positions[r / task.n_heads];
+    rows.end[r] = position + 1;
+    rows.begin[r] = task.window > 0 ? most(0, position + 1 - task.window) : 0;
+    rows.lowest = least(rows.lowest, rows.begin[r]);
+    rows.highest = most(rows.highest, rows.end[r]);
+    const float* q = task.q + (r / task.n_heads) * task.q_stride + (r % task.n_heads) * task.head_len;
+    for (int d = 0; d < task.head_len; ++d) rows.q[r * rows.row_len + d] = q[d] * task.scale;
+  }
+}
+
+template <typename Format>
+void strips(const AttentionTask& task, const Rows& rows, int tile_begin, const Tile<Format>& tile, State& state) {
+  const int n_strips = (rows.n + kStripRows - 1) / kStripRows;
+  const int strip = (rows.n + n_strips - 1) / n_strips;
+  for (int first = 0; first < rows.n; first += strip) {
+    const int n = least(strip, rows.n - first);
+    Range visible[kStripRows];
+    for (int r = 0; r < n; ++r) {
+      visible[r] = {most(rows.begin[first + r] - tile_begin, 0), least(rows.end[first + r] - tile_begin, kTileLen)};
+    }
+    strip_tile(task, n, rows.q + first * rows.row_len, visible, tile, state.m + first, state.l + 16 * first,
+               state.o + first * rows.row_len);
+  }
+}
+
+// The tile's keys and values as F32: keys[d][64], values[64][row_len]. Only positions in `used` are read.
+struct Widened {
+  alignas(64) float keys[kMaxLen * kTileLen];
+  alignas(64) float values[kMaxLen * kTileLen];
+};
+
+template <typename Format>
+void widen(const AttentionTask& task, int tile_begin, Range used, Widened& wide) {
+  using Cell = typename Format::Cell;
+  const int row_len = attention_row_len(task.head_len);
+  const int block_len = task.block_len;
+  for (int j = used.begin; j < used.end;) {
+    const int position = tile_begin + j;
+    const int offset = position % block_len;
+    const int n = least(block_len - offset, used.end - j);
+    const int64_t block = task.blocks[position / block_len] * task.block_bytes;
+    const Cell* keys = reinterpret_cast<const Cell*>(static_cast<const char*>(task.keys) + block);
+    const Cell* values = reinterpret_cast<const Cell*>(static_cast<const char*>(task.values) + block);
+    // A block's keys are widened whole (16 at once where it has them): its other positions are never used.
+    if (block_len >= 16) {
+      const int from = offset / 16 * 16;
+      for (int i = from; i < offset + n; i += 16) {
+        float* to = wide.keys + (j - offset) + i;
+        for (int d = 0; d < task.head_len; ++d) store(to + d * kTileLen, Format::load16(keys + d * block_len + i));
+      }
+    } else {
+      // Two dimensions of 8 positions at once.
+      for (int d = 0; d < task.head_len; d += 2) {
+        alignas(64) float both[16];
+        store(both, Format::load16(keys + d * 8));
+        float* to = wide.keys + d * kTileLen + (j - offset);
+        __builtin_memcpy(to, both, 32);
+        __builtin_memcpy(to + kTileLen, both + 8, 32);
+      }
+    }
+    for (int i = 0; i < n; ++i) {
+      const Cell* from = values + (offset + i) * task.head_len;
+      float* to = wide.values + (j + i) * row_len;
+      int d = 0;
+      for (; d + 16 <= task.head_len; d += 16) store(to + d, Format::load16(from + d));
+      if (d < task.head_len) {
+        alignas(64) Cell half[16] = {};
+        __builtin_memcpy(half, from + d, 8 * sizeof(Cell));
+        store(to + d, Format::load16(half));
+      }
+    }
+    j += n;
+  }
+}
+
+template <typename Format>
+void tile_of_blocks(const AttentionTask& task, int tile_begin, Range used, Tile<Format>& tile) {
+  using Cell = typename Format::Cell;
+  tile.key_stride = task.block_len;
+  tile.value_stride = task.head_len;
+  for (int v = used.begin / 16; v < (used.end + 15) / 16; ++v) {
+    const int position = tile_begin + 16 * v;
+    const int64_t block = task.blocks[position / task.block_len] * task.block_bytes;
+    const int offset = position % task.block_len;
+    tile.key[v] = reinterpret_cast<const Cell*>(static_cast<const char*>(task.keys) + block) + offset;
+    tile.value[v] =
+        reinterpret_cast<const Cell*>(static_cast<const char*>(task.values) + block) + offset * task.head_len;
+  }
+}
+
+void begin_piece(const Rows& rows, State& state) {
+  for (int r = 0; r < rows.n; ++r) {
+    state.m[r] = kMinusInfinity;
+    store(state.l + 16 * r, zero());
+  }
+  for (int i = 0; i < rows.n * rows.row_len; i += 16) store(state.o + i, zero());
+}
+
+// M, L, O of a row, merged with a piece's m, l, o.
+IBID_INLINE void merge_state(float& total_m, float& total_l, float* total_o, float m, float l, const float* o,
+                             int row_len) {
+  if (m == kMinusInfinity) return;
+  if (total_m == kMinusInfinity) {
+    total_m = m;
+    total_l = l;
+    for (int d = 0; d < row_len; d += 16) store(total_o + d, load(o + d));
+    return;
+  }
+  alignas(64) float by[16] = {};
+  const float highest = total_m > m ? total_m : m;
+  by[0] = total_m - highest;
+  by[1] = m - highest;
+  store(by, exp(load(by)));
+  const f32x16 old_by = broadcast(by[0]);
+  const f32x16 new_by = broadcast(by[1]);
+  total_m = highest;
+  total_l = total_l * by[0] + l * by[1];
+  for (int d = 0; d < row_len; d += 16) {
+    store(total_o + d, fma(load(o + d), new_by, mul(load(total_o + d), old_by)));
+  }
+}
+
+IBID_INLINE void finish(float* out, const float* o, float l, int head_len) {
+  const f32x16 sum = broadcast(l);
+  for (int d = 0; d < head_len; d += 16) {
+    const f32x16 x = div(load(o + d), sum);
+    if (d + 16 <= head_len) {
+      store(out + d, x);
+    } else {
+      store_n(out + d, x, head_len - d);
+    }
+  }
+}
+
+template <typename Format>
+void run_piece(const AttentionTask& task, const Rows& rows, int piece, State& state) {
+  begin_piece(rows, state);
+  const bool direct = rows.n <= kDirectRows && task.block_len >= 16 && task.head_len % 16 == 0;
+  for (int t = 0; t < kPieceTiles; ++t) {
+    const int tile_begin = (piece * kPieceTiles + t) * kTileLen;
+    const Range used = {most(rows.lowest - tile_begin, 0), least(rows.highest - tile_begin, kTileLen)};
+    if (used.empty()) continue;
+    if (direct) {
+      Tile<Format> tile;
+      tile_of_blocks(task, tile_begin, used, tile);
+      strips(task, rows, tile_begin, tile, state);
+      continue;
+    }
+    Widened wide;
+    widen<Format>(task, tile_begin, used, wide);
+    Tile<F32> tile;
+    tile.key_stride = kTileLen;
+    tile.value_stride = rows.row_len;
+    for (int v = 0; v < kTileLen / 16; ++v) {
+      tile.key[v] = wide.keys + 16 * v;
+      tile.value[v] = wide.values + 16 * v * rows.row_len;
+    }
+    strips(task, rows, tile_begin, tile, state);
+  }
+}
+
+template <typename Format>
+void run_format(const AttentionTask& task) {
+  Rows rows;
+  read_rows(task, rows);
+  State state;
+  if (task.partial != nullptr) {
+    run_piece<Format>(task, rows, task.piece, state);
+    const int stride = attention_partial_len(task.head_len);
+    for (int r = 0; r < rows.n; ++r) {
+      float* to = task.partial + r * stride;
+      to[0] = state.m[r];
+      to[1] = hsum(load(state.l + 16 * r));
+      for (int d = 0; d < rows.row_len; d += 16) store(to + 16 + d, load(state.o + r * rows.row_len + d));
+    }
+    return;
+  }
+  float total_m[kMaxRows];
+  float total_l[kMaxRows];
+  alignas(64) float total_o[kAttentionRowFloats];
+  for (int r = 0; r < rows.n; ++r) total_m[r] = kMinusInfinity;
+  for (int piece = rows.lowest / kPieceLen; piece * kPieceLen < rows.highest; ++piece) {
+    run_piece<Format>(task, rows, piece, state);
+    for (int r = 0; r < rows.n; ++r) {
+      merge_state(total_m[r], total_l[r], total_o + r * rows.row_len, state.m[r], hsum(load(state.l + 16 * r)),
+                  state.o + r * rows.row_len, rows.row_len);
+    }
+  }
+  for (int r = 0; r < rows.n; ++r) {
+    finish(task.out + (r / task.n_heads) * task.out_stride + (r % task.n_heads) * task.head_len,
+           total_o + r * rows.row_len, total_l[r], task.head_len);
+  }
+}
+
+void run(const AttentionTask& task) {
+  switch (task.format) {
+    case KvFormat::kF32:
+      return run_format<F32>(task);
+    case KvFormat::kF16:
+      return run_format<F16>(task);
+    case KvFormat::kBF16:
+      return run_format<BF16>(task);
+  }
+}
+
+void merge(float* out, const float* partial, int64_t n, int64_t stride, int32_t head_len) {
+  const int row_len = attention_row_len(head_len);
+  float m = kMinusInfinity;
+  float l = 0.0f;
+  alignas(64) float o[kMaxLen];
+  for (int64_t i = 0; i < n; ++i, partial += stride) {
+    merge_state(m, l, o, partial[0], partial[1], partial + 16, row_len);
+  }
+  finish(out, o, l, head_len);
+}
+
+}  // namespace
+
+extern const AttentionTable kAttention;
+const AttentionTable kAttention = {run, merge};
+
+}  // namespace ibid::cpu::IBID_ISA

@@ -1,0 +1,70 @@
+// Attention kernels. Plain structs and pointers, as in row_table.h.
+//
+// The arithmetic (DESIGN section 5, law 1), for one query row (a token and one of its heads) and one KV head:
+//   q' = q * scale, rounded; a score is fma over d ascending, from 0; then cap * tanh(score / cap) where there is a
+//   cap. Tiles of 64 positions from absolute position 0, ascending. In a tile, over its visible positions alone:
+//     m' = max(m, scores), a = exp(m - m'), p = exp(score - m'),
+//     lane (position mod 16): l = l * a, then + p in ascending position; value: o = o * a, then fma(p, v, o) ascending.
+//   Pieces of 4 tiles start with m = -inf, l = 0, o = 0; at the end of one, l is summed over its lanes by the tree.
+//   Pieces merge ascending: m' = max, L = L * exp(M - m') + l * exp(m - m'), O = fma(o, exp(m - m'), O * exp(M - m')).
+//   out = O / L. (Online softmax: Milakov and Gimelshein, 2018; tiles: Dao et al., 2022; pieces: Dao et al., 2023.)
+// A tile or piece without a visible position is passed over. Keys and values are F32, F16 or BF16, widened exactly.
+#pragma once
+
+#include <cstdint>
+
+namespace ibid::cpu {
+
+inline constexpr int kTileLen = 64;
+inline constexpr int kPieceTiles = 4;
+inline constexpr int kPieceLen = kTileLen * kPieceTiles;
+
+enum class KvFormat : int32_t { kF32, kF16, kBF16 };
+
+// Some query tokens of one sequence with some heads of one group: the rows that read the same keys and values.
+struct AttentionTask {
+  const float* q;    // first token, first head; heads are head_len apart
+  int64_t q_stride;  // floats from one token to the next
+  float* out;        // as q
+  int64_t out_stride;
+  const int32_t* positions;  // [n_queries]
+  int32_t n_queries;
+  int32_t n_heads;
+  int32_t head_len;
+
+  const void* keys;  // the KV head's keys in block 0
+  const void* values;
+  int64_t block_bytes;
+  const int32_t* blocks;  // the sequence's row of the block table
+  int32_t block_len;
+  KvFormat format;
+
+  float scale;
+  float soft_cap;  // 0: none
+  int32_t window;  // 0: all
+
+  // Null: all pieces, merged into out. Else piece `piece` alone, its state into partial: for each row (token, then
+  // head) m, l and 14 unused floats, then o[head_len rounded up to 16].
+  float* partial;
+  int32_t piece;
+};
+
+// Inlined even in a debug build: no instruction set's file may leave a shared copy behind.
+#define IBID_CONSTANT inline constexpr __attribute__((always_inline))
+
+// Rows of one task: what a thread holds on its stack.
+inline constexpr int kAttentionRowFloats = 6144;
+IBID_CONSTANT int attention_row_len(int head_len) { return (head_len + 15) / 16 * 16; }
+IBID_CONSTANT int attention_max_rows(int head_len) {
+  return kAttentionRowFloats / attention_row_len(head_len) < 96 ? kAttentionRowFloats / attention_row_len(head_len)
+                                                                : 96;
+}
+IBID_CONSTANT int attention_partial_len(int head_len) { return 16 + attention_row_len(head_len); }
+
+struct AttentionTable {
+  void (*run)(const AttentionTask& task);
+  // out[head_len] from n states, `stride` floats apart; a state whose m is -inf saw no position.
+  void (*merge)(float* out, const float* partial, int64_t n, int64_t stride, int32_t head_len);
+};
+
+}  // namespace ibid::cpu

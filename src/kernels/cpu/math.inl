@@ -1,0 +1,69 @@
+// exp, tanh and the activations over 16 lanes (kernels/math.h states errors and edge cases). Included after simd.h.
+#pragma once
+
+namespace ibid::cpu::IBID_ISA {
+
+// x = n ln 2 + r: n by adding 1.5 * 2^23, which rounds to the nearest integer and leaves it in the low bits.
+struct Reduced {
+  f32x16 r;
+  i32x16 n;
+};
+IBID_INLINE Reduced reduce_by_ln2(f32x16 x) {
+  const f32x16 rounder = broadcast(12582912.0f);
+  const f32x16 shifted = fma(x, broadcast(0x1.715476p+0f), rounder);
+  const f32x16 whole = sub(shifted, rounder);
+  f32x16 r = fma(whole, broadcast(-0x1.63p-1f), x);  // 9 bits of ln 2: the product is exact
+  r = fma(whole, broadcast(0x1.bd0106p-13f), r);     // the rest, -2.1219444e-4
+  return {r, sub(bits(shifted), broadcast_i(0x4b400000))};
+}
+
+// (exp(r) - 1 - r) / r^2 on |r| <= ln(2) / 2, minimax: exp is within 2^-28.2.
+IBID_INLINE f32x16 exp_tail(f32x16 r) {
+  f32x16 p = broadcast(0x1.6a23d0p-10f);
+  p = fma(p, r, broadcast(0x1.123a20p-7f));
+  p = fma(p, r, broadcast(0x1.5558f2p-5f));
+  p = fma(p, r, broadcast(0x1.555492p-3f));
+  return fma(p, r, broadcast(0x1.fffffcp-2f));
+}
+
+IBID_INLINE f32x16 power_of_two(i32x16 n) { return from_bits(shift_left<23>(add(n, broadcast_i(127)))); }
+
+// p * 2^n with one rounding, n in [-252, 254] and p near 1.
+IBID_INLINE f32x16 scale_by_power(f32x16 p, i32x16 n) {
+#if defined(__AVX512F__)
+  return {_mm512_scalef_ps(p.v, from_int(n).v)};
+#else
+  // n + 256 is positive, so that a logical shift halves it.
+  const i32x16 half = sub(shift_right<1>(add(n, broadcast_i(256))), broadcast_i(128));
+  return mul(mul(p, power_of_two(half)), power_of_two(sub(n, half)));
+#endif
+}
+
+IBID_INLINE f32x16 exp(f32x16 x) {
+  // The variable stands second in min and max: a NaN stays.
+  x = max(broadcast(-104.0f), min(broadcast(89.0f), x));
+  const Reduced s = reduce_by_ln2(x);
+  f32x16 p = fma(exp_tail(s.r), s.r, broadcast(1.0f));
+  p = fma(p, s.r, broadcast(1.0f));
+  return scale_by_power(p, s.n);
+}
+
+// e / (e + 2) with e = exp(2x) - 1, which keeps its digits near 0; 1 to rounding from 9.02 on.
+IBID_INLINE f32x16 tanh(f32x16 x) {
+  x = max(broadcast(-9.25f), min(broadcast(9.25f), x));
+  const Reduced s = reduce_by_ln2(add(x, x));
+  const f32x16 minus_one = fma(mul(exp_tail(s.r), s.r), s.r, s.r);
+  const f32x16 power = power_of_two(s.n);
+  const f32x16 e = fma(power, minus_one, sub(power, broadcast(1.0f)));
+  return div(e, add(e, broadcast(2.0f)));
+}
+
+IBID_INLINE f32x16 silu(f32x16 x) { return div(x, add(broadcast(1.0f), exp(neg(x)))); }
+
+// 2u = x (2 sqrt(2 / pi) + 0.044715 * 2 sqrt(2 / pi) x^2)
+IBID_INLINE f32x16 gelu_tanh(f32x16 x) {
+  const f32x16 slope = fma(mul(x, x), broadcast(-0.07135481f), broadcast(-1.5957691f));
+  return div(x, add(broadcast(1.0f), exp(mul(x, slope))));
+}
+
+}  // namespace ibid::cpu::IBID_ISA

@@ -1,0 +1,173 @@
+// The body of every instruction set's row.cc.
+#include "kernels/cpu/row_table.h"
+#include "kernels/cpu/simd.h"
+
+#include "kernels/cpu/math.inl"
+
+#define IBID_LAMBDA __attribute__((always_inline))
+
+namespace ibid::math {
+double log(double x);
+}
+
+namespace ibid::cpu::IBID_ISA {
+namespace {
+
+// body(i, n): lanes of [i, i + n), n = 16 but for the last.
+template <typename Body>
+IBID_INLINE void over(int64_t n, Body body) {
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16) body(i, 16);
+  if (i < n) body(i, static_cast<int>(n - i));
+}
+IBID_INLINE f32x16 get(const float* p, int n, float rest = 0.0f) { return n == 16 ? load(p) : load_n(p, n, rest); }
+IBID_INLINE void put(float* p, f32x16 x, int n) {
+  if (n == 16) {
+    store(p, x);
+  } else {
+    store_n(p, x, n);
+  }
+}
+template <typename F>
+IBID_INLINE void map(float* out, const float* x, int64_t n, F f) {
+  over(n, [=](int64_t i, int len) IBID_LAMBDA { put(out + i, f(get(x + i, len)), len); });
+}
+template <typename F>
+IBID_INLINE void map(float* out, const float* x, const float* y, int64_t n, F f) {
+  over(n, [=](int64_t i, int len) IBID_LAMBDA { put(out + i, f(get(x + i, len), get(y + i, len)), len); });
+}
+
+IBID_INLINE void normalise(float* out, const float* x, const float* weight, int64_t n, float eps, f32x16 squares) {
+  const float mean = hsum(squares) / static_cast<float>(n);
+  const f32x16 r = broadcast(1.0f / __builtin_sqrtf(mean + eps));
+  map(out, x, weight, n, [=](f32x16 a, f32x16 w) IBID_LAMBDA { return mul(mul(a, r), w); });
+}
+
+void rms_norm(float* out, const float* x, const float* weight, int64_t n, float eps) {
+  f32x16 squares = zero();
+  over(n, [&](int64_t i, int len) IBID_LAMBDA {
+    const f32x16 a = get(x + i, len);
+    squares = fma(a, a, squares);
+  });
+  normalise(out, x, weight, n, eps, squares);
+}
+
+void add_rms_norm(float* out, float* x, const float* y, const float* weight, int64_t n, float eps) {
+  f32x16 squares = zero();
+  over(n, [&](int64_t i, int len) IBID_LAMBDA {
+    const f32x16 a = add(get(x + i, len), get(y + i, len));
+    put(x + i, a, len);
+    squares = fma(a, a, squares);
+  });
+  normalise(out, x, weight, n, eps, squares);
+}
+
+void add_rows(float* x, const float* y, int64_t n) {
+  map(x, x, y, n, [](f32x16 a, f32x16 b) IBID_LAMBDA { return add(a, b); });
+}
+void scale_row(float* x, float factor, int64_t n) {
+  const f32x16 f = broadcast(factor);
+  map(x, x, n, [=](f32x16 a) IBID_LAMBDA { return mul(a, f); });
+}
+void silu_mul(float* out, const float* gate, const float* up, int64_t n) {
+  map(out, gate, up, n, [](f32x16 g, f32x16 u) IBID_LAMBDA { return mul(silu(g), u); });
+}
+void gelu_mul(float* out, const float* gate, const float* up, int64_t n) {
+  map(out, gate, up, n, [](f32x16 g, f32x16 u) IBID_LAMBDA { return mul(gelu_tanh(g), u); });
+}
+
+void rotate_halves(float* x, int64_t n_pairs, const float* cos_sin) {
+  over(n_pairs, [=](int64_t i, int len) IBID_LAMBDA {
+    const f32x16 c = get(cos_sin + i, len);
+    const f32x16 s = get(cos_sin + n_pairs + i, len);
+    const f32x16 a = get(x + i, len);
+    const f32x16 b = get(x + n_pairs + i, len);
+    put(x + i, fma(a, c, neg(mul(b, s))), len);
+    put(x + n_pairs + i, fma(b, c, mul(a, s)), len);
+  });
+}
+
+// Pairs lie side by side: the row is parted into its evens and odds, turned and put together again.
+void rotate_neighbours(float* x, int64_t n_pairs, const float* cos_sin) {
+  over(n_pairs, [=](int64_t i, int len) IBID_LAMBDA {
+    alignas(64) float even[16] = {};
+    alignas(64) float odd[16] = {};
+    float* pair = x + 2 * i;
+    for (int j = 0; j < len; ++j) {
+      even[j] = pair[2 * j];
+      odd[j] = pair[2 * j + 1];
+    }
+    const f32x16 c = get(cos_sin + i, len);
+    const f32x16 s = get(cos_sin + n_pairs + i, len);
+    const f32x16 a = load(even);
+    const f32x16 b = load(odd);
+    store(even, fma(a, c, neg(mul(b, s))));
+    store(odd, fma(b, c, mul(a, s)));
+    for (int j = 0; j < len; ++j) {
+      pair[2 * j] = even[j];
+      pair[2 * j + 1] = odd[j];
+    }
+  });
+}
+
+void rope(float* x, int64_t n_heads, int64_t head_len, int64_t n_pairs, bool interleaved, const float* cos_sin) {
+  for (int64_t h = 0; h < n_heads; ++h, x += head_len) {
+    if (interleaved) {
+      rotate_neighbours(x, n_pairs, cos_sin);
+    } else {
+      rotate_halves(x, n_pairs, cos_sin);
+    }
+  }
+}
+
+void soft_cap(float* x, float cap, int64_t n) {
+  const f32x16 c = broadcast(cap);
+  map(x, x, n, [=](f32x16 a) IBID_LAMBDA { return mul(c, tanh(div(a, c))); });
+}
+
+void log_softmax(float* out, const float* x, int64_t n) {
+  if (n == 0) return;
+  f32x16 most = broadcast(x[0]);
+  over(n, [&](int64_t i, int len) IBID_LAMBDA { most = max(get(x + i, len, x[0]), most); });
+  const f32x16 m = broadcast(hmax(most));
+  f32x16 sum = zero();
+  over(n, [&](int64_t i, int len) IBID_LAMBDA { sum = add(sum, exp(sub(get(x + i, len, -__builtin_inff()), m))); });
+  const f32x16 log_sum = broadcast(static_cast<float>(math::log(static_cast<double>(hsum(sum)))));
+  map(out, x, n, [=](f32x16 a) IBID_LAMBDA { return sub(sub(a, m), log_sum); });
+}
+
+void exp_row(float* out, const float* x, int64_t n) {
+  map(out, x, n, [](f32x16 a) IBID_LAMBDA { return exp(a); });
+}
+void tanh_row(float* out, const float* x, int64_t n) {
+  map(out, x, n, [](f32x16 a) IBID_LAMBDA { return tanh(a); });
+}
+void silu_row(float* out, const float* x, int64_t n) {
+  map(out, x, n, [](f32x16 a) IBID_LAMBDA { return silu(a); });
+}
+void gelu_tanh_row(float* out, const float* x, int64_t n) {
+  map(out, x, n, [](f32x16 a) IBID_LAMBDA { return gelu_tanh(a); });
+}
+
+void to_f16(uint16_t* out, const float* x, int64_t n) {
+  over(n, [=](int64_t i, int len) IBID_LAMBDA {
+    alignas(64) uint16_t lane[16];
+    store_f16(lane, get(x + i, len));
+    for (int j = 0; j < len; ++j) out[i + j] = lane[j];
+  });
+}
+void to_bf16(uint16_t* out, const float* x, int64_t n) {
+  over(n, [=](int64_t i, int len) IBID_LAMBDA {
+    alignas(64) uint16_t lane[16];
+    store_bf16(lane, get(x + i, len));
+    for (int j = 0; j < len; ++j) out[i + j] = lane[j];
+  });
+}
+
+}  // namespace
+
+extern const RowTable kRow;
+const RowTable kRow = {rms_norm,    add_rms_norm, add_rows, scale_row, silu_mul,      gelu_mul, rope,   soft_cap,
+                       log_softmax, exp_row,      tanh_row, silu_row,  gelu_tanh_row, to_f16,   to_bf16};
+
+}  // namespace ibid::cpu::IBID_ISA

@@ -1,0 +1,38 @@
+// Row kernels: what ops do to one row. Plain pointers, so that files compiled for an instruction set pull in no inline
+// code. Any n >= 0, any alignment; nothing is read or written outside the rows. Elements of a row go to lane
+// (index mod 16); a sum over a row is 16 ascending lane sums, then the tree of simd.h (DESIGN section 5, law 1).
+#pragma once
+
+#include <cstdint>
+
+namespace ibid::cpu {
+
+struct RowTable {
+  // r = 1 / sqrt(sum(fma(x, x, .)) / n + eps); out = (x * r) * weight. out may be x.
+  void (*rms_norm)(float* out, const float* x, const float* weight, int64_t n, float eps);
+  // x = x + y, then rms_norm.
+  void (*add_rms_norm)(float* out, float* x, const float* y, const float* weight, int64_t n, float eps);
+  void (*add)(float* x, const float* y, int64_t n);
+  void (*scale)(float* x, float factor, int64_t n);
+  void (*silu_mul)(float* out, const float* gate, const float* up, int64_t n);
+  void (*gelu_mul)(float* out, const float* gate, const float* up, int64_t n);
+  // a' = fma(a, cos, -(b * sin)), b' = fma(b, cos, a * sin) for the pairs of each of n_heads heads; cosines, then
+  // sines.
+  void (*rope)(float* x, int64_t n_heads, int64_t head_len, int64_t n_pairs, bool interleaved, const float* cos_sin);
+  // x = cap * tanh(x / cap)
+  void (*soft_cap)(float* x, float cap, int64_t n);
+  // m = max(x), s = sum(exp(x - m)); out = (x - m) - log(s), log in F64 rounded once. out may be x.
+  void (*log_softmax)(float* out, const float* x, int64_t n);
+
+  // The lanes' functions themselves (kernels/math.h, tests).
+  void (*exp)(float* out, const float* x, int64_t n);
+  void (*tanh)(float* out, const float* x, int64_t n);
+  void (*silu)(float* out, const float* x, int64_t n);
+  void (*gelu_tanh)(float* out, const float* x, int64_t n);
+
+  // To F16 and BF16, nearest even, subnormals kept.
+  void (*to_f16)(uint16_t* out, const float* x, int64_t n);
+  void (*to_bf16)(uint16_t* out, const float* x, int64_t n);
+};
+
+}  // namespace ibid::cpu

@@ -1,0 +1,42 @@
+// The reference: every op in double precision, one plain loop per formula, no thread, no vector. It is the
+// specification and the test oracle. Signatures follow kernels/ops.h without the stream; activations may be F32 or F64,
+// so that fused ops are compositions of plain ones without rounding in between.
+//
+// With `select(true)` the ops of kernels/ops.h run on these instead of the CPU tables (each output rounded once to its
+// dtype): slow, and how our numbers are compared with other engines. Not while ops run. linear's part is in linear.h.
+#pragma once
+
+#include <span>
+
+#include "base/ids.h"
+#include "kernels/forward_batch.h"
+#include "kernels/ops.h"
+#include "kernels/paged_kv.h"
+#include "tensor/tensor.h"
+
+namespace ibid::reference {
+
+void select(bool on);
+bool selected();
+
+void rms_norm(const TensorView& out, const TensorView& x, const TensorView& weight, double eps);
+void add_rms_norm(const TensorView& out, const TensorView& x, const TensorView& y, const TensorView& weight,
+                  double eps);
+void add_bias(const TensorView& x, const TensorView& bias);
+void add(const TensorView& x, const TensorView& y);
+void scale(const TensorView& x, double factor);
+void silu(const TensorView& out, const TensorView& x);
+void gelu_tanh(const TensorView& out, const TensorView& x);
+void mul(const TensorView& out, const TensorView& x, const TensorView& y);
+void silu_mul(const TensorView& out, const TensorView& gate, const TensorView& up);
+void gelu_mul(const TensorView& out, const TensorView& gate, const TensorView& up);
+void rope_angles(const TensorView& cos_sin, const ops::Rope& rope, std::span<const int32_t> positions);
+void rope(const TensorView& x, int head_len, const ops::Rope& rope, const TensorView& cos_sin);
+void store_kv(const PagedKv& kv, const TensorView& k, const TensorView& v, const ForwardBatch& batch);
+void paged_attention(const TensorView& out, const TensorView& q, const PagedKv& kv, const ForwardBatch& batch,
+                     const ops::AttentionParams& params);
+void gather_rows(const TensorView& out, const TensorView& x, std::span<const int32_t> rows);
+void soft_cap(const TensorView& logits, double cap);
+void log_softmax(const TensorView& out, const TensorView& logits);
+
+}  // namespace ibid::reference

@@ -1,0 +1,64 @@
+#include <cmath>
+#include <vector>
+
+#include "kernels/paged_kv.h"
+#include "kernels/reference/cells.h"
+#include "kernels/reference/reference.h"
+
+namespace ibid::reference {
+
+void store_kv(const PagedKv& kv, const TensorView& k, const TensorView& v, const ForwardBatch& batch) {
+  for (int32_t t = 0; t < batch.n_tokens; ++t) {
+    for (int32_t head = 0; head < kv.n_kv_heads; ++head) {
+      for (int32_t d = 0; d < kv.head_len; ++d) {
+        const int64_t column = int64_t{head} * kv.head_len + d;
+        kv_write(kv, KvPart::kKey, batch.slots[t], head, d, static_cast<float>(get(k, t, column)));
+        kv_write(kv, KvPart::kValue, batch.slots[t], head, d, static_cast<float>(get(v, t, column)));
+      }
+    }
+  }
+}
+
+void paged_attention(const TensorView& out, const TensorView& q, const PagedKv& kv, const ForwardBatch& batch,
+                     const ops::AttentionParams& params) {
+  const int64_t n_heads = q.row_len() / kv.head_len;
+  const int64_t group = n_heads / kv.n_kv_heads;
+  std::vector<double> weight;
+  std::vector<int32_t> slot;
+  for (int32_t s = 0; s < batch.n_sequences; ++s) {
+    for (int32_t t = batch.query_start[s]; t < batch.query_start[s + 1]; ++t) {
+      const int32_t position = batch.positions[t];
+      const int32_t first = params.window > 0 ? std::max(0, position - params.window + 1) : 0;
+      slot.clear();
+      for (int32_t p = first; p <= position; ++p) {
+        const BlockId block = batch.block_table[int64_t{s} * batch.max_blocks + p / kv.block_len];
+        slot.push_back(raw(block) * kv.block_len + p % kv.block_len);
+      }
+      for (int64_t h = 0; h < n_heads; ++h) {
+        const auto kv_head = static_cast<int32_t>(h / group);
+        weight.assign(slot.size(), 0.0);
+        double most = -INFINITY;
+        for (size_t i = 0; i < slot.size(); ++i) {
+          double score = 0.0;
+          for (int32_t d = 0; d < kv.head_len; ++d) {
+            score += get(q, t, h * kv.head_len + d) * kv_read(kv, KvPart::kKey, slot[i], kv_head, d);
+          }
+          score *= params.scale;
+          if (params.soft_cap > 0.0f) score = params.soft_cap * std::tanh(score / params.soft_cap);
+          weight[i] = score;
+          most = std::max(most, score);
+        }
+        double sum = 0.0;
+        for (double& w : weight) sum += w = std::exp(w - most);
+        for (int32_t d = 0; d < kv.head_len; ++d) {
+          double value = 0.0;
+          for (size_t i = 0; i < slot.size(); ++i)
+            value += weight[i] * kv_read(kv, KvPart::kValue, slot[i], kv_head, d);
+          set(out, t, h * kv.head_len + d, value / sum);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace ibid::reference

@@ -1,0 +1,185 @@
+// Paged attention against the reference in double precision, and the properties that make a row's bits its own.
+#include "kernels/reference/reference.h"
+#include "parity/paged.h"
+
+namespace ibid::parity {
+namespace {
+
+const Shape kShapes[] = {
+    {.heads = 9, .kv_heads = 3, .head_len = 64, .dtype = DType::kF16},
+    {.heads = 3, .kv_heads = 1, .head_len = 64, .dtype = DType::kF32, .block_len = 8},
+    {.heads = 2, .kv_heads = 2, .head_len = 80, .dtype = DType::kBF16, .block_len = 32},
+    {.heads = 7, .kv_heads = 1, .head_len = 128, .dtype = DType::kF16, .block_len = 32},
+    {.heads = 4, .kv_heads = 2, .head_len = 32, .dtype = DType::kF16, .block_len = 8, .window = 70},
+    {.heads = 8, .kv_heads = 2, .head_len = 256, .dtype = DType::kBF16, .soft_cap = 5.0f},
+    {.heads = 4, .kv_heads = 4, .head_len = 40, .dtype = DType::kF32, .window = 17},
+    {.heads = 1, .kv_heads = 1, .head_len = 8, .dtype = DType::kF16},
+    {.heads = 110, .kv_heads = 1, .head_len = 16, .dtype = DType::kF32},
+};
+
+std::string name(const Shape& s) {
+  return std::to_string(s.heads) + "/" + std::to_string(s.kv_heads) + " heads of " + std::to_string(s.head_len) + ", " +
+         std::string(traits(s.dtype).name) + ", blocks of " + std::to_string(s.block_len) + ", window " +
+         std::to_string(s.window);
+}
+
+// A schedule of two sequences of 77 and 301 tokens: prefill pieces beside each other, then decodes.
+std::vector<std::vector<Part>> pieces_and_decodes() {
+  return {{{0, 0, 5}, {1, 0, 130}}, {{1, 130, 297}, {0, 5, 77}}, {{1, 297, 298}}, {{1, 298, 301}}};
+}
+std::vector<std::vector<Part>> at_once() { return {{{0, 0, 77}, {1, 0, 301}}}; }
+std::vector<std::vector<Part>> alone() { return {{{1, 0, 301}}, {{0, 0, 77}}}; }
+std::vector<std::vector<Part>> token_by_token() {
+  std::vector<std::vector<Part>> steps;
+  for (int32_t p = 0; p < 301; ++p) {
+    steps.push_back({{1, p, p + 1}});
+    if (p < 77) steps.back().push_back({0, p, p + 1});
+  }
+  return steps;
+}
+
+Paged::Rows run(const Shape& shape, const std::vector<std::vector<Part>>& steps, ThreadTeam& team, uint64_t seed = 1) {
+  Paged paged(shape, 2, 301, seed);
+  Stream s(team);
+  for (const auto& parts : steps) paged.step(s, parts);
+  return paged.rows();
+}
+
+TEST(AttentionParity, EqualsTheReferenceOnEveryInstructionSetWithTheSameBits) {
+  ThreadTeam team(2);
+  for (const Shape& shape : kShapes) {
+    SCOPED_TRACE(name(shape));
+    reference::select(true);
+    const Paged::Rows want = run(shape, at_once(), team);
+    reference::select(false);
+    Paged::Rows first;
+    for_each_isa([&](Isa) {
+      const Paged::Rows got = run(shape, at_once(), team);
+      for (const auto& [key, row] : got) {
+        for (size_t i = 0; i < row.size(); ++i) {
+          const double b = want.at(key)[i];
+          ASSERT_LE(std::fabs(row[i] - b), kAttention.absolute + kAttention.relative * std::fabs(b))
+              << "sequence " << key.first << ", position " << key.second << ", column " << i;
+        }
+      }
+      if (first.empty()) first = got;
+      ASSERT_EQ(difference(first, got), "");
+    });
+  }
+}
+
+TEST(AttentionParity, BitsDoNotDependOnCompanyChunkingOrThreads) {
+  ThreadTeam one(1), three(3);
+  for (const Shape& shape : kShapes) {
+    SCOPED_TRACE(name(shape));
+    const Paged::Rows whole = run(shape, at_once(), one);
+    ASSERT_EQ(difference(whole, run(shape, alone(), one)), "");
+    ASSERT_EQ(difference(whole, run(shape, pieces_and_decodes(), one)), "");
+    ASSERT_EQ(difference(whole, run(shape, pieces_and_decodes(), three)), "");
+    ASSERT_EQ(difference(whole, run(shape, token_by_token(), three)), "");
+  }
+}
+
+TEST(AttentionParity, BitsDoNotDependOnBlockSizeOrPhysicalBlocks) {
+  ThreadTeam team(2);
+  for (Shape shape : kShapes) {
+    SCOPED_TRACE(name(shape));
+    const Paged::Rows first = run(shape, pieces_and_decodes(), team);
+    ASSERT_EQ(difference(first, run(shape, pieces_and_decodes(), team, 99)), "");
+    for (int32_t block_len : {8, 16, 32}) {
+      shape.block_len = block_len;
+      ASSERT_EQ(difference(first, run(shape, pieces_and_decodes(), team, 7)), "");
+    }
+  }
+}
+
+// Paging costs no bit: the same keys in one run of blocks in order (SPEC P7).
+TEST(AttentionParity, PagedEqualsContiguous) {
+  ThreadTeam team(1);
+  const Shape shape = {.heads = 9, .kv_heads = 3, .head_len = 64, .dtype = DType::kF16, .block_len = 32};
+  Paged contiguous(shape, 1, 301);
+  for (int32_t b = 0; b < 10; ++b) contiguous.block(0, b) = BlockId{b};
+  Paged paged(shape, 1, 301, 5);
+  Stream s(team);
+  contiguous.step(s, {{0, 0, 301}});
+  paged.step(s, {{0, 0, 301}});
+  EXPECT_EQ(difference(contiguous.rows(), paged.rows()), "");
+}
+
+// Every cell that no query may see is NaN, and blocks behind the window are no blocks: Paged does both. Here also what
+// lies after a sequence's end in its last block, and what was overwritten by garbage behind the window.
+TEST(AttentionParity, WhatIsMaskedOrUnwrittenIsNeverMultiplied) {
+  ThreadTeam team(2);
+  Stream s(team);
+  for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (int32_t n : {1, 15, 63, 64, 65, 129, 257}) {
+      const Shape shape = {.heads = 3, .kv_heads = 1, .head_len = 64, .dtype = dtype, .block_len = 16, .window = 40};
+      Paged paged(shape, 1, 320);
+      paged.step(s, {{0, 0, n}});
+      for (int32_t p = 0; p < n + 1 - shape.window; ++p) {  // behind the window of the next query
+        const int32_t slot = raw(paged.block(0, p / 16)) * 16 + p % 16;
+        for (int32_t d = 0; d < shape.head_len; ++d) {
+          kv_write(paged.kv(), KvPart::kKey, slot, 0, d, std::nanf(""));
+          kv_write(paged.kv(), KvPart::kValue, slot, 0, d, INFINITY);
+        }
+      }
+      paged.step(s, {{0, n, n + 1}});
+      for (const auto& [key, row] : paged.rows()) {
+        for (float x : row) ASSERT_TRUE(std::isfinite(x)) << "position " << key.second << " of " << n;
+      }
+    }
+  }
+}
+
+// A later token whose key and value are not finite leaves earlier rows of the same step alone.
+TEST(AttentionParity, ARowNeverFeelsLaterTokens) {
+  ThreadTeam team(1);
+  const Shape shape = {.heads = 3, .kv_heads = 1, .head_len = 64, .dtype = DType::kF16};
+  const Paged::Rows whole = run(shape, {{{1, 0, 40}}}, team);
+  const Paged::Rows longer = run(shape, {{{1, 0, 90}}}, team);
+  for (const auto& [key, row] : whole) {
+    EXPECT_EQ(0, std::memcmp(row.data(), longer.at(key).data(), row.size() * sizeof(float)));
+  }
+}
+
+TEST(AttentionParity, ManySequencesAtOnceEqualEachAlone) {
+  ThreadTeam one(1), two(2);
+  const Shape shape = {.heads = 6, .kv_heads = 2, .head_len = 32, .dtype = DType::kBF16};
+  Paged together(shape, 20, 600), apart(shape, 20, 600, 3);
+  Stream s1(one), s2(two);
+  std::vector<Part> prefill, decode;
+  for (int32_t i = 0; i < 20; ++i) {
+    prefill.push_back({i, 0, 1 + 29 * i});
+    decode.push_back({i, 1 + 29 * i, 2 + 29 * i + i % 3});
+  }
+  together.step(s2, prefill);
+  together.step(s2, decode);
+  for (size_t i = 0; i < prefill.size(); ++i) {
+    apart.step(s1, {prefill[i]});
+    apart.step(s1, {decode[i]});
+  }
+  EXPECT_EQ(difference(together.rows(), apart.rows()), "");
+}
+
+TEST(AttentionParity, ALongDecodeIsSplitOverPiecesWithoutAChangedBit) {
+  ThreadTeam one(1), four(4);
+  const Shape shape = {.heads = 9, .kv_heads = 3, .head_len = 64, .dtype = DType::kF16};
+  Paged a(shape, 1, 2100), b(shape, 1, 2100);
+  Stream s1(one), s4(four);
+  a.step(s1, {{0, 0, 2048}});
+  b.step(s4, {{0, 0, 2048}});
+  for (int32_t p : {2048, 2049}) {
+    a.step(s1, {{0, p, p + 1}});
+    b.step(s4, {{0, p, p + 1}});
+  }
+  EXPECT_EQ(difference(a.rows(), b.rows()), "");
+}
+
+TEST(AttentionParity, PrefillMemoryGrowsWithTheTokensNotTheirSquare) {
+  const auto bytes = [](int32_t n) { return ops::paged_attention_workspace_bytes(n, 9, 64, n); };
+  EXPECT_LE(bytes(65536), 2 * bytes(32768) + 4096);
+  EXPECT_LE(bytes(8192), size_t{8192} * 9 * 64 * sizeof(float)) << "less than the queries themselves";
+}
+
+}  // namespace
+}  // namespace ibid::parity
