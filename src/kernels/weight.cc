@@ -1,17 +1,38 @@
 #include "kernels/weight.h"
 
+#include <new>
+
 #include "base/check.h"
+#include "kernels/linear.h"
 
 namespace ibid {
+namespace {
 
-Weight prepare_weight(Stream&, const TensorView& raw) {
+constexpr std::align_val_t kAlignment{64};
+
+std::shared_ptr<std::byte[]> allocate(int64_t bytes) {
+  auto* p = static_cast<std::byte*>(::operator new[](static_cast<size_t>(bytes), kAlignment));
+  return {p, [](std::byte* q) { ::operator delete[](q, kAlignment); }};
+}
+
+}  // namespace
+
+Weight prepare_weight(Stream& s, const TensorView& raw) {
   CHECK(raw.rank == 2, "a weight is a matrix");
   Weight w;
   w.dtype = raw.dtype;
   w.n_outputs = raw.dim[0];
   w.n_inputs = raw.dim[1];
   w.raw = raw;
-  w.packed = raw.data;
+  CHECK(w.n_inputs % traits(w.dtype).block_len == 0, "a row of a quantised weight is a whole number of blocks");
+  const int64_t n_tiles = (w.n_outputs + cpu::kTileOutputs - 1) / cpu::kTileOutputs;
+  const int64_t tile_bytes = packed_tile_bytes(packed_format(w.dtype), w.n_inputs);
+  w.owned_bytes = n_tiles * tile_bytes;
+  w.owned = allocate(w.owned_bytes);
+  w.packed = w.owned.get();
+  s.team().parallel_for(n_tiles, [&](int64_t tile, int) {
+    pack_tile(w.dtype, raw.data, raw.row_stride_bytes, w.n_outputs, w.n_inputs, tile, w.owned.get() + tile * tile_bytes);
+  });
   return w;
 }
 

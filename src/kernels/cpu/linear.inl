@@ -1,22 +1,43 @@
-// The body of every instruction set's linear.cc.
-#include "kernels/cpu/linear_table.h"
-#include "kernels/cpu/simd.h"
+// The body of every instruction set's linear.cc: which kernel reads which format.
+#include "kernels/cpu/linear_float.inl"
+#include "kernels/cpu/linear_int8.inl"
+#include "kernels/cpu/linear_rows.inl"
 
 namespace ibid::cpu::IBID_ISA {
 namespace {
 
-float dot(const float* a, const float* b, int64_t n) {
-  f32x16 sum = zero();
-  for (int64_t i = 0; i < n; i += 16) {
-    const int rest = static_cast<int>(n - i < 16 ? n - i : 16);
-    sum = fma(load_n(a + i, rest), load_n(b + i, rest), sum);
+void product(const LinearJob& job, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end) {
+  switch (job.format) {
+    case PackedFormat::kF32:
+      return product_packed<StepF32>(job, job.x, job.x_stride, row, row_end, tile, tile_end);
+    case PackedFormat::kF16:
+      return product_f16(job, row, row_end, tile, tile_end);
+    case PackedFormat::kBF16:
+      return product_bf16(job, row, row_end, tile, tile_end);
+    case PackedFormat::kNibble:
+      return product_int8<Format<4, 32, false, false, Codes::kSmallMinus8>>(job, row, row_end, tile, tile_end);
+    case PackedFormat::kNibbleMin:
+      return product_int8<Format<4, 32, false, true, Codes::kSmall>>(job, row, row_end, tile, tile_end);
+    case PackedFormat::kNibbleMinWide:
+      return product_int8<Format<4, 32, true, true, Codes::kSmall>>(job, row, row_end, tile, tile_end);
+    case PackedFormat::kNibbleTable:
+      return product_int8<Format<4, 32, true, false, Codes::kFull, true>>(job, row, row_end, tile, tile_end);
+    case PackedFormat::kByte:
+      return product_int8<Format<8, 32, false, false, Codes::kFull>>(job, row, row_end, tile, tile_end);
+    case PackedFormat::kByteMin:
+      return product_int8<Format<8, 32, false, true, Codes::kSmall>>(job, row, row_end, tile, tile_end);
+    case PackedFormat::kByteMinWide:
+      return product_int8<Format<8, 32, true, true, Codes::kSmall>>(job, row, row_end, tile, tile_end);
+    case PackedFormat::kByte16Wide:
+      return product_int8<Format<8, 16, true, false, Codes::kFull>>(job, row, row_end, tile, tile_end);
+    case PackedFormat::kByteMin16Wide:
+      return product_int8<Format<8, 16, true, true, Codes::kSmall>>(job, row, row_end, tile, tile_end);
   }
-  return hsum(sum);
 }
 
 }  // namespace
 
 extern const LinearTable kLinear;
-const LinearTable kLinear = {dot};
+const LinearTable kLinear = {quantise_rows, round_rows, product};
 
 }  // namespace ibid::cpu::IBID_ISA

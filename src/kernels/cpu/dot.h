@@ -1,0 +1,165 @@
+// Dot products of 4 bytes (and 2 bf16) per lane, for matrix products. Included after simd.h; IBID_ISA as there.
+//
+// Codes8: 64 unsigned codes, 4 per lane. Two ranges, so that every set can choose its instructions:
+//   small   codes below 32                 dot adds sum(code * x) to acc
+//   full    codes 0 to 255 that mean code - 128: start_full(-sum(x)) and then dot_full end at sum((code - 128) * x)
+// x: four signed bytes in [-127, 127], the same for every lane. Sums are exact.
+#pragma once
+
+#include "kernels/cpu/simd.h"
+
+namespace ibid::cpu::IBID_ISA {
+
+IBID_INLINE int32_t load_word(const void* p) {
+  int32_t word;
+  __builtin_memcpy(&word, p, 4);
+  return word;
+}
+
+#if defined(__AVX512F__)
+
+typedef __m512i Codes8;
+typedef __m512i X4;
+typedef __m512i FullCodes8;
+IBID_INLINE Codes8 load_codes(const void* p) { return _mm512_loadu_si512(p); }
+IBID_INLINE void store_codes(void* p, Codes8 c) { _mm512_storeu_si512(p, c); }
+IBID_INLINE Codes8 low_halves(Codes8 c) { return _mm512_and_si512(c, _mm512_set1_epi8(15)); }
+IBID_INLINE Codes8 high_halves(Codes8 c) { return _mm512_and_si512(_mm512_srli_epi16(c, 4), _mm512_set1_epi8(15)); }
+struct CodeTable {
+  __m512i v;
+};
+IBID_INLINE CodeTable load_table(const uint8_t* t) {
+  return {_mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(t)))};
+}
+IBID_INLINE Codes8 look_up(CodeTable t, Codes8 c) { return _mm512_shuffle_epi8(t.v, c); }
+
+IBID_INLINE X4 load_x4(const int8_t* p) { return _mm512_set1_epi32(load_word(p)); }
+IBID_INLINE i32x16 dot_small(i32x16 acc, Codes8 c, X4 x) { return {_mm512_dpbusd_epi32(acc.v, c, x)}; }
+IBID_INLINE FullCodes8 full_codes(Codes8 c) { return c; }
+IBID_INLINE i32x16 start_full(int32_t neg_sum) { return {_mm512_set1_epi32(neg_sum * 128)}; }
+IBID_INLINE i32x16 dot_full(i32x16 acc, FullCodes8 c, X4 x) { return {_mm512_dpbusd_epi32(acc.v, c, x)}; }
+
+#elif defined(__AVX2__)
+
+struct Codes8 {
+  __m256i lo, hi;
+};
+typedef __m256i X4;
+// vpmaddubsw adds two products in 16 bits. Signed codes of up to 8 bits fit as (|code|, sign(code) * x): at most
+// 2 * 128 * 127 = 32,512. Unsigned ones up to 255 would not.
+struct FullCodes8 {
+  Codes8 code, magnitude;
+};
+IBID_INLINE Codes8 load_codes(const void* p) {
+  return {load_i8x32(p), load_i8x32(static_cast<const uint8_t*>(p) + 32)};
+}
+IBID_INLINE void store_codes(void* p, Codes8 c) {
+  _mm256_storeu_si256(static_cast<__m256i*>(p), c.lo);
+  _mm256_storeu_si256(static_cast<__m256i*>(p) + 1, c.hi);
+}
+IBID_INLINE Codes8 low_halves(Codes8 c) {
+  const __m256i mask = _mm256_set1_epi8(15);
+  return {_mm256_and_si256(c.lo, mask), _mm256_and_si256(c.hi, mask)};
+}
+IBID_INLINE Codes8 high_halves(Codes8 c) {
+  return low_halves({_mm256_srli_epi16(c.lo, 4), _mm256_srli_epi16(c.hi, 4)});
+}
+struct CodeTable {
+  __m256i v;
+};
+IBID_INLINE CodeTable load_table(const uint8_t* t) {
+  return {_mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(t)))};
+}
+IBID_INLINE Codes8 look_up(CodeTable t, Codes8 c) {
+  return {_mm256_shuffle_epi8(t.v, c.lo), _mm256_shuffle_epi8(t.v, c.hi)};
+}
+
+IBID_INLINE X4 load_x4(const int8_t* p) { return _mm256_set1_epi32(load_word(p)); }
+IBID_INLINE __m256i dot_half(__m256i acc, __m256i u, __m256i s) {
+  return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(u, s), _mm256_set1_epi16(1)));
+}
+IBID_INLINE i32x16 dot_small(i32x16 acc, Codes8 c, X4 x) {
+  return {dot_half(acc.lo, c.lo, x), dot_half(acc.hi, c.hi, x)};
+}
+IBID_INLINE FullCodes8 full_codes(Codes8 c) {
+  const __m256i flip = _mm256_set1_epi8(-128);
+  const Codes8 s = {_mm256_xor_si256(c.lo, flip), _mm256_xor_si256(c.hi, flip)};
+  return {s, {_mm256_abs_epi8(s.lo), _mm256_abs_epi8(s.hi)}};
+}
+IBID_INLINE i32x16 start_full(int32_t) { return broadcast_i(0); }
+IBID_INLINE i32x16 dot_full(i32x16 acc, FullCodes8 c, X4 x) {
+  return {dot_half(acc.lo, c.magnitude.lo, _mm256_sign_epi8(x, c.code.lo)),
+          dot_half(acc.hi, c.magnitude.hi, _mm256_sign_epi8(x, c.code.hi))};
+}
+
+#else
+
+typedef int16_t i16x8_ __attribute__((vector_size(16)));
+typedef uint8_t u8x16_ __attribute__((vector_size(16)));
+struct Codes8 {
+  u8x16_ v[4];
+};
+typedef Codes8 FullCodes8;
+struct X4 {
+  i16x8_ v;  // the four values, twice
+};
+IBID_INLINE Codes8 load_codes(const void* p) {
+  Codes8 c;
+  __builtin_memcpy(&c, p, sizeof c);
+  return c;
+}
+IBID_INLINE void store_codes(void* p, Codes8 c) { __builtin_memcpy(p, &c, sizeof c); }
+IBID_INLINE Codes8 low_halves(Codes8 c) {
+  for (int q = 0; q < 4; ++q) c.v[q] &= 15;
+  return c;
+}
+IBID_INLINE Codes8 high_halves(Codes8 c) {
+  for (int q = 0; q < 4; ++q) c.v[q] >>= 4;
+  return c;
+}
+struct CodeTable {
+  uint8_t v[16];
+};
+IBID_INLINE CodeTable load_table(const uint8_t* t) {
+  CodeTable table;
+  __builtin_memcpy(&table, t, sizeof table);
+  return table;
+}
+IBID_INLINE Codes8 look_up(CodeTable t, Codes8 c) {
+  for (int i = 0; i < 64; ++i) c.v[i / 16][i % 16] = t.v[c.v[i / 16][i % 16]];
+  return c;
+}
+
+IBID_INLINE X4 load_x4(const int8_t* p) { return {i16x8_{p[0], p[1], p[2], p[3], p[0], p[1], p[2], p[3]}}; }
+// The four lanes of one quarter: sums of 4 products each.
+IBID_INLINE i32x4_ dot_quarter(u8x16_ c, i16x8_ x, int16_t offset) {
+  const u8x16_ none = {};
+  const i16x8_ lo = (i16x8_)__builtin_shuffle(c, none, u8x16_{0, 16, 1, 16, 2, 16, 3, 16, 4, 16, 5, 16, 6, 16, 7, 16});
+  const i16x8_ hi = (i16x8_)__builtin_shuffle(c, none, u8x16_{8, 16, 9, 16, 10, 16, 11, 16, 12, 16, 13, 16, 14, 16, 15, 16});
+  const i16x8_ a = lo - offset, b = hi - offset;
+#if defined(__SSE2__)
+  const f32x4_ pa = (f32x4_)__builtin_ia32_pmaddwd128(a, x), pb = (f32x4_)__builtin_ia32_pmaddwd128(b, x);
+  return (i32x4_)__builtin_shuffle(pa, pb, i32x4_{0, 2, 4, 6}) + (i32x4_)__builtin_shuffle(pa, pb, i32x4_{1, 3, 5, 7});
+#else
+  i32x4_ r;
+  for (int i = 0; i < 2; ++i) {
+    r[i] = a[4 * i] * x[0] + a[4 * i + 1] * x[1] + a[4 * i + 2] * x[2] + a[4 * i + 3] * x[3];
+    r[i + 2] = b[4 * i] * x[0] + b[4 * i + 1] * x[1] + b[4 * i + 2] * x[2] + b[4 * i + 3] * x[3];
+  }
+  return r;
+#endif
+}
+IBID_INLINE i32x16 dot_small(i32x16 acc, Codes8 c, X4 x) {
+  for (int q = 0; q < 4; ++q) acc.v[q] += dot_quarter(c.v[q], x.v, 0);
+  return acc;
+}
+IBID_INLINE FullCodes8 full_codes(Codes8 c) { return c; }
+IBID_INLINE i32x16 start_full(int32_t) { return broadcast_i(0); }
+IBID_INLINE i32x16 dot_full(i32x16 acc, FullCodes8 c, X4 x) {
+  for (int q = 0; q < 4; ++q) acc.v[q] += dot_quarter(c.v[q], x.v, 128);
+  return acc;
+}
+
+#endif
+
+}  // namespace ibid::cpu::IBID_ISA

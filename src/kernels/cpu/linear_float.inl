@@ -1,0 +1,109 @@
+// Products of F32, F16 and BF16 weights; kernels/linear.h says what they compute. K is walked in steps: one input (F32,
+// F16) or one pair of inputs (BF16).
+#pragma once
+
+#include "kernels/cpu/dot_bf16.h"
+#include "kernels/cpu/linear_tile.h"
+
+namespace ibid::cpu::IBID_ISA {
+namespace {
+
+struct StepF32 {
+  typedef float Weight;
+  typedef float X;
+  static constexpr int kWeightsPerStep = 1;
+  IBID_INLINE f32x16 load_w(const Weight* w) { return load(w); }
+  IBID_INLINE f32x16 load_x(const X* x) { return broadcast(*x); }
+  IBID_INLINE f32x16 step(f32x16 acc, f32x16 w, f32x16 x) { return fma(x, w, acc); }
+};
+struct StepF16 : StepF32 {
+  typedef uint16_t Weight;
+  IBID_INLINE f32x16 load_w(const Weight* w) { return load_f16(w); }
+};
+struct StepBf16 {
+  typedef uint16_t Weight;
+  typedef uint16_t X;
+  static constexpr int kWeightsPerStep = 2;
+  IBID_INLINE Bf16Pairs load_w(const Weight* w) { return load_pairs(w); }
+  IBID_INLINE Bf16Pairs load_x(const X* x) { return broadcast_pair(x); }
+  IBID_INLINE f32x16 step(f32x16 acc, Bf16Pairs w, Bf16Pairs x) { return dot_bf16(acc, w, x); }
+};
+
+// kTiles tiles at w and w + w_stride (the last may be absent: then it is the first again, and is not stored).
+template <class S>
+struct FloatRows {
+  template <int M>
+  __attribute__((noinline)) static void run(const typename S::Weight* const& w, const int64_t& w_stride,
+                                            const int64_t& n_steps, const typename S::X* const& x,
+                                            const int64_t& x_stride, const OutTile& out, const bool& first) {
+    f32x16 acc[M][kTiles];
+    for (int m = 0; m < M; ++m) {
+      for (int t = 0; t < kTiles; ++t) acc[m][t] = first ? zero() : load_out(out, m, t);
+    }
+    for (int64_t i = 0; i < n_steps; ++i) {
+      decltype(S::load_w(w)) weight[kTiles];
+      for (int t = 0; t < kTiles; ++t) {
+        weight[t] = S::load_w(w + t * w_stride + i * kTileOutputs * S::kWeightsPerStep);
+      }
+#pragma GCC unroll 12
+      for (int m = 0; m < M; ++m) {
+        const auto xm = S::load_x(x + m * x_stride + i * S::kWeightsPerStep);
+        for (int t = 0; t < kTiles; ++t) acc[m][t] = S::step(acc[m][t], weight[t], xm);
+      }
+    }
+    for (int m = 0; m < M; ++m) {
+      for (int t = 0; t < kTiles; ++t) store_out(out, m, t, acc[m][t]);
+    }
+  }
+};
+
+template <class S>
+void product_packed(const LinearJob& job, const typename S::X* x, int64_t x_stride, int64_t row, int64_t row_end,
+                    int64_t tile, int64_t tile_end) {
+  const int64_t n_steps = (job.n_inputs + S::kWeightsPerStep - 1) / S::kWeightsPerStep;
+  const int64_t tile_len = job.tile_bytes / static_cast<int64_t>(sizeof(typename S::Weight));
+  for (; tile < tile_end; tile += kTiles) {
+    const int n_tiles = static_cast<int>(tile_end - tile < kTiles ? tile_end - tile : kTiles);
+    const auto* w = reinterpret_cast<const typename S::Weight*>(job.packed + tile * job.tile_bytes);
+    const int64_t w_stride = n_tiles == kTiles ? tile_len : 0;
+    for (int64_t r = row; r < row_end; r += kRowsFloat) {
+      with_rows<FloatRows<S>, kRowsFloat>(row_end - r, w, w_stride, n_steps, x + r * x_stride, x_stride,
+                                          out_tile(job, r, tile, n_tiles), true);
+    }
+  }
+}
+
+// Many rows of F16: pieces of the weights become f32 once for all rows, 24 KiB a piece.
+inline constexpr int64_t kFloatPanelInputs = 384 / kTiles;
+
+void product_f16(const LinearJob& job, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end) {
+  if (row_end - row <= kDirectRows) {
+    return product_packed<StepF16>(job, job.x, job.x_stride, row, row_end, tile, tile_end);
+  }
+  alignas(64) float panel[kTiles][kFloatPanelInputs][kTileOutputs];
+  const int64_t panel_stride = kFloatPanelInputs * kTileOutputs;
+  for (; tile < tile_end; tile += kTiles) {
+    const int n_tiles = static_cast<int>(tile_end - tile < kTiles ? tile_end - tile : kTiles);
+    for (int64_t k = 0; k < job.n_inputs; k += kFloatPanelInputs) {
+      const int64_t k_len = job.n_inputs - k < kFloatPanelInputs ? job.n_inputs - k : kFloatPanelInputs;
+      for (int t = 0; t < kTiles; ++t) {
+        const int64_t from = t < n_tiles ? tile + t : tile;
+        const auto* w = reinterpret_cast<const uint16_t*>(job.packed + from * job.tile_bytes) + k * kTileOutputs;
+        for (int64_t i = 0; i < k_len; ++i) store(panel[t][i], load_f16(w + i * kTileOutputs));
+      }
+      const float* w = panel[0][0];
+      for (int64_t r = row; r < row_end; r += kRowsFloat) {
+        with_rows<FloatRows<StepF32>, kRowsFloat>(row_end - r, w, panel_stride, k_len, job.x + r * job.x_stride + k,
+                                                  job.x_stride, out_tile(job, r, tile, n_tiles), k == 0);
+      }
+    }
+  }
+}
+
+void product_bf16(const LinearJob& job, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end) {
+  [[maybe_unused]] const Bf16Mode mode;
+  product_packed<StepBf16>(job, job.x_bf16, job.n_inputs + job.n_inputs % 2, row, row_end, tile, tile_end);
+}
+
+}  // namespace
+}  // namespace ibid::cpu::IBID_ISA

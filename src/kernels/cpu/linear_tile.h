@@ -1,0 +1,70 @@
+// What the int8 and the float kernels share: sizes of register tiles, and one row's piece of a tile of outputs.
+#pragma once
+
+#include "kernels/cpu/linear_table.h"
+#include "kernels/cpu/simd.h"
+
+namespace ibid::cpu::IBID_ISA {
+namespace {
+
+// A register tile is kTiles x 16 outputs by up to kRowsInt8 or kRowsFloat rows. Sums of a block are integers and then go
+// into floats, so the int8 tile needs twice its accumulators: 2 x 6 x 2 of 32 registers on avx512, with two for weights
+// and one for x. Floats: 2 x 12. With 16 registers and two per vector: 6 floats; 4 for int8, the float sums in memory.
+#if defined(__AVX512F__)
+inline constexpr int kTiles = 2, kRowsInt8 = 6, kRowsFloat = 12;
+#elif defined(__AVX2__)
+inline constexpr int kTiles = 1, kRowsInt8 = 4, kRowsFloat = 6;
+#else
+inline constexpr int kTiles = 1, kRowsInt8 = 2, kRowsFloat = 2;
+#endif
+// Up to so many rows take their weights straight from the packed form; more unpack them once for all rows.
+inline constexpr int kDirectRows = 4;
+
+// Outputs of one register tile: where they go, and how many of each 16 exist.
+struct OutTile {
+  float* out;
+  int64_t stride;
+  int n_outputs;  // 1 to 16 * kTiles
+};
+
+IBID_INLINE int lanes_of(const OutTile& o, int tile) {
+  const int n = o.n_outputs - tile * kTileOutputs;
+  return n < 0 ? 0 : n < kTileOutputs ? n : kTileOutputs;
+}
+IBID_INLINE f32x16 load_out(const OutTile& o, int row, int tile) {
+  const int n = lanes_of(o, tile);
+  const float* p = o.out + row * o.stride + tile * kTileOutputs;
+  return n == kTileOutputs ? load(p) : load_n(p, n);
+}
+IBID_INLINE void store_out(const OutTile& o, int row, int tile, f32x16 x) {
+  const int n = lanes_of(o, tile);
+  float* p = o.out + row * o.stride + tile * kTileOutputs;
+  if (n == kTileOutputs) {
+    store(p, x);
+  } else {
+    store_n(p, x, n);
+  }
+}
+IBID_INLINE OutTile out_tile(const LinearJob& job, int64_t row, int64_t tile, int n_tiles) {
+  const int64_t first = tile * kTileOutputs;
+  const int64_t n = job.n_outputs - first;
+  return {job.out + row * job.out_stride + first, job.out_stride,
+          static_cast<int>(n < n_tiles * kTileOutputs ? n : n_tiles * kTileOutputs)};
+}
+
+// Calls F::template run<M>(args...) for M = min(n, Max), n >= 1.
+template <class F, int Max, class... Args>
+IBID_INLINE void with_rows(int64_t n, const Args&... args) {
+  if constexpr (Max == 1) {
+    F::template run<1>(args...);
+  } else {
+    if (n >= Max) {
+      F::template run<Max>(args...);
+    } else {
+      with_rows<F, Max - 1>(n, args...);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ibid::cpu::IBID_ISA
