@@ -64,17 +64,16 @@ IBID_INLINE f32x16 flushed(f32x16 x) {
 // The processors decide about tiny results after rounding to 24 bits with an unbounded exponent: what lies below
 // 2^-126 - 2^-151 is flushed, although rounding to the subnormal grid would carry the last of it up to 2^-126. With
 // round-to-odd doubles the comparison is exact.
+IBID_INLINE f64x2_ flush_tiny(f64x2_ s) {
+  const i64x2_ tiny = (i64x2_)(s < 0x1p-126 - 0x1p-151) & (i64x2_)(s > -(0x1p-126 - 0x1p-151));
+  const i64x2_ sign = {INT64_MIN, INT64_MIN};
+  return (f64x2_)((i64x2_)s & (~tiny | sign));
+}
 IBID_INLINE f32x16 fma_flushed(f32x16 a, f32x16 b, f32x16 c) {
   f32x16 r;
   for (int q = 0; q < 4; ++q) {
-    for (int i = 0; i < 4; i += 2) {
-      const f64x2_ s = fma_to_odd_(widen_(a.v[q], i) * widen_(b.v[q], i), widen_(c.v[q], i));
-      for (int k = 0; k < 2; ++k) {
-        const double magnitude = s[k] < 0 ? -s[k] : s[k];
-        r.v[q][i + k] = magnitude < 0x1p-126 - 0x1p-151 ? (__builtin_signbit(s[k]) ? -0.0f : 0.0f)
-                                                        : static_cast<float>(s[k]);
-      }
-    }
+    r.v[q] = narrow_(flush_tiny(fma_to_odd_(widen_(a.v[q], 0) * widen_(b.v[q], 0), widen_(c.v[q], 0))),
+                     flush_tiny(fma_to_odd_(widen_(a.v[q], 2) * widen_(b.v[q], 2), widen_(c.v[q], 2))));
   }
   return r;
 }

@@ -2,6 +2,10 @@
 // the fallback on new ones. Correct first: fma is emulated, conversions of f16 are done lane by lane. Included by simd.h.
 #pragma once
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 namespace ibid::cpu::IBID_ISA {
 
 typedef float f32x4_ __attribute__((vector_size(16)));
@@ -61,14 +65,28 @@ IBID_INLINE f64x2_ fma_to_odd_(f64x2_ product, f64x2_ c) {
   u += inexact & even & ((away_from_zero & 2) - 1);
   return (f64x2_)u;
 }
-IBID_INLINE f64x2_ widen_(f32x4_ x, int i) { return f64x2_{x[i], x[i + 1]}; }
+// Two floats of x, from lane i, as doubles, and back. The intrinsics are not for speed: g++ 12 at -O3 turns chains of
+// lane-by-lane conversions into vectors and loses the rounding to float between two fmas.
+IBID_INLINE f64x2_ widen_(f32x4_ x, int i) {
+#if defined(__SSE2__)
+  return (f64x2_)_mm_cvtps_pd(i == 0 ? (__m128)x : _mm_movehl_ps((__m128)x, (__m128)x));
+#else
+  return f64x2_{x[i], x[i + 1]};
+#endif
+}
+IBID_INLINE f32x4_ narrow_(f64x2_ lo, f64x2_ hi) {
+#if defined(__SSE2__)
+  return (f32x4_)_mm_movelh_ps(_mm_cvtpd_ps((__m128d)lo), _mm_cvtpd_ps((__m128d)hi));
+#else
+  return f32x4_{static_cast<float>(lo[0]), static_cast<float>(lo[1]), static_cast<float>(hi[0]),
+                static_cast<float>(hi[1])};
+#endif
+}
 IBID_INLINE f32x16 fma(f32x16 a, f32x16 b, f32x16 c) {
   f32x16 r;
   for (int q = 0; q < 4; ++q) {
-    const f64x2_ lo = fma_to_odd_(widen_(a.v[q], 0) * widen_(b.v[q], 0), widen_(c.v[q], 0));
-    const f64x2_ hi = fma_to_odd_(widen_(a.v[q], 2) * widen_(b.v[q], 2), widen_(c.v[q], 2));
-    r.v[q] = f32x4_{static_cast<float>(lo[0]), static_cast<float>(lo[1]), static_cast<float>(hi[0]),
-                    static_cast<float>(hi[1])};
+    r.v[q] = narrow_(fma_to_odd_(widen_(a.v[q], 0) * widen_(b.v[q], 0), widen_(c.v[q], 0)),
+                     fma_to_odd_(widen_(a.v[q], 2) * widen_(b.v[q], 2), widen_(c.v[q], 2)));
   }
   return r;
 }
