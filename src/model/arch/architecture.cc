@@ -1,0 +1,38 @@
+#include "model/arch/architecture.h"
+
+#include <array>
+
+namespace ibid {
+namespace {
+
+using namespace arch;
+
+const std::array<Architecture, 8> kArchitectures = {{
+    {"llama", "llama", llama_from_gguf, llama_from_folder, kLlamaNames},
+    {"", "mistral", llama_from_gguf, mistral_from_folder, kLlamaNames},  // GGUF calls mistral llama
+    {"qwen2", "qwen2", qwen2_from_gguf, qwen2_from_folder, kLlamaNames},
+    {"qwen3", "qwen3", qwen3_from_gguf, qwen3_from_folder, kLlamaNames},
+    {"smollm3", "smollm3", smollm3_from_gguf, smollm3_from_folder, kLlamaNames},
+    {"phi3", "phi3", phi3_from_gguf, phi3_from_folder, kPhi3Names},
+    {"gemma3", "gemma3_text", gemma3_from_gguf, gemma3_from_folder, kGemma3Names},
+    {"", "gemma3", gemma3_from_gguf, gemma3_from_folder, kGemma3Names},  // with a vision tower, which stays unread
+}};
+
+}  // namespace
+
+std::span<const Architecture> architectures() { return kArchitectures; }
+
+Result<const Architecture*> find_architecture(const ModelFile& file) {
+  const bool gguf = file.container() == Container::kGguf;
+  const std::string_view key = gguf ? "general.architecture" : "model_type";
+  ASSIGN_OR_RETURN(std::string name, file.meta_string(key));
+  std::string known;
+  for (const Architecture& a : kArchitectures) {
+    const std::string_view candidate = gguf ? a.gguf_name : a.folder_name;
+    if (!candidate.empty() && candidate == name) return &a;
+    if (!candidate.empty()) known += (known.empty() ? "" : ", ") + std::string(candidate);
+  }
+  return unsupported("the model's architecture is " + in_quotes(name) + "; ibid runs " + known, std::string(key));
+}
+
+}  // namespace ibid

@@ -1,0 +1,55 @@
+// Architecture: one brand of model that runs as one of our shapes: how its hyper-parameters and its weights are named.
+// A new model of known shape is one file here (a mapping for each container and a table of names) and a row in
+// architecture.cc; docs/adding_a_model.md walks through it.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "format/model_file.h"
+#include "model/config.h"
+
+namespace ibid {
+
+// A tensor's canonical name, which is GGUF's, and its name in a Hugging Face folder; {} stands for the layer.
+struct WeightName {
+  std::string_view canonical;  // "blk.{}.attn_q.weight"
+  std::string_view folder;     // "layers.{}.self_attn.q_proj.weight", behind the folder's "model." prefix
+};
+
+struct Architecture {
+  std::string_view gguf_name;    // general.architecture; empty: not found in GGUF files under a name of its own
+  std::string_view folder_name;  // config.json's model_type
+  Result<ModelConfig> (*from_gguf)(const ModelFile& file);
+  Result<ModelConfig> (*from_folder)(const ModelFile& file);
+  std::span<const WeightName> names;
+};
+
+// The architecture that a file names, or a sentence that says which ones there are.
+Result<const Architecture*> find_architecture(const ModelFile& file);
+std::span<const Architecture> architectures();
+
+// The tables that several architectures share.
+extern const std::span<const WeightName> kLlamaNames;  // llama, mistral, qwen, smollm: all but the fused ones
+extern const std::span<const WeightName> kPhi3Names;
+extern const std::span<const WeightName> kGemma3Names;
+
+namespace arch {
+Result<ModelConfig> llama_from_gguf(const ModelFile& file);
+Result<ModelConfig> llama_from_folder(const ModelFile& file);
+Result<ModelConfig> mistral_from_folder(const ModelFile& file);
+Result<ModelConfig> qwen2_from_gguf(const ModelFile& file);
+Result<ModelConfig> qwen2_from_folder(const ModelFile& file);
+Result<ModelConfig> qwen3_from_gguf(const ModelFile& file);
+Result<ModelConfig> qwen3_from_folder(const ModelFile& file);
+Result<ModelConfig> smollm3_from_gguf(const ModelFile& file);
+Result<ModelConfig> smollm3_from_folder(const ModelFile& file);
+Result<ModelConfig> phi3_from_gguf(const ModelFile& file);
+Result<ModelConfig> phi3_from_folder(const ModelFile& file);
+Result<ModelConfig> gemma3_from_gguf(const ModelFile& file);
+Result<ModelConfig> gemma3_from_folder(const ModelFile& file);
+}  // namespace arch
+
+}  // namespace ibid

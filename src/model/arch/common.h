@@ -1,0 +1,45 @@
+// What the architectures' mappings share: the keys that all of them have, under GGUF's names ("llama.block_count") and
+// under those of config.json ("num_hidden_layers", or "text_config.num_hidden_layers").
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "format/model_file.h"
+#include "model/config.h"
+
+namespace ibid::arch {
+
+// Fills sizes, norm, context, scale 1 / sqrt(D), one RoPE and layers that all use it, without windows.
+Result<ModelConfig> common_from_gguf(const ModelFile& file, Shape shape, bool interleaved);
+
+// Values for keys that config.json may leave out; 0: must be given.
+struct FolderDefaults {
+  int64_t n_heads = 0, n_kv_heads = 0, head_len = 0, vocab_size = 0, max_context = 0;
+  double norm_eps = 0.0;
+  bool tied_embedding = false;
+};
+// `prefix` is "" or "text_config.". RoPE is read apart (rope_from_folder).
+Result<ModelConfig> common_from_folder(const ModelFile& file, Shape shape, const std::string& prefix,
+                                       const FolderDefaults& defaults = {});
+
+// RoPE as GGUF describes it: `arch`.rope.*, rope_freqs.weight, rope_factors_{short,long}.weight.
+Result<RopeConfig> rope_from_gguf(const ModelFile& file, const ModelConfig& config, bool interleaved);
+// RoPE as config.json describes it, in the old form (rope_theta, rope_scaling) or the new (rope_parameters).
+// `parameters` is the object's key, e.g. "rope_parameters" or "rope_parameters.full_attention".
+Result<RopeConfig> rope_from_folder(const ModelFile& file, const ModelConfig& config, const std::string& prefix,
+                                    const std::string& parameters, double default_base);
+
+// Windows of layers from `layer_types`, where config.json has them: "sliding_attention" gets `window`.
+Status windows_from_layer_types(const ModelFile& file, const std::string& prefix, int64_t window, ModelConfig& config);
+void set_all_windows(ModelConfig& config, int64_t window);
+// A window as a file gives it: absent, null, 0 or as long as the context: none.
+Result<int64_t> read_window(const ModelFile& file, const std::string& key);
+
+// Refuses a key whose value is anything but the one that our forward pass does.
+Status flag_must_be(const ModelFile& file, const std::string& key, bool value);
+Status must_be(const ModelFile& file, const std::string& key, std::string_view value);
+
+}  // namespace ibid::arch

@@ -1,0 +1,84 @@
+#include <cmath>
+
+#include "model/arch/common.h"
+
+namespace ibid::arch {
+namespace {
+
+// A key that may be left out where the architecture has a default.
+Result<int64_t> number(const ModelFile& file, const std::string& key, int64_t otherwise) {
+  return otherwise == 0 ? file.meta_int(key) : file.meta_int(key, otherwise);
+}
+
+}  // namespace
+
+Result<ModelConfig> common_from_folder(const ModelFile& file, Shape shape, const std::string& prefix,
+                                       const FolderDefaults& defaults) {
+  ModelConfig config;
+  config.shape = shape;
+  ASSIGN_OR_RETURN(config.architecture, file.meta_string("model_type"));
+  for (const char* key : {"num_local_experts", "num_experts", "n_routed_experts"}) {
+    if (file.has_meta(prefix + key)) {
+      return unsupported("the model is a mixture of experts (" + std::string(key) + "), which ibid does not run yet", key);
+    }
+  }
+  if (file.has_meta(prefix + "quantization_config") || file.has_meta("quantization_config.quant_method")) {
+    return unsupported("the folder's weights are quantised (quantization_config); F32, F16 and BF16 folders would do",
+                       "quantization_config");
+  }
+  ASSIGN_OR_RETURN(config.n_layers, file.meta_int(prefix + "num_hidden_layers"));
+  ASSIGN_OR_RETURN(config.width, file.meta_int(prefix + "hidden_size"));
+  ASSIGN_OR_RETURN(config.ffn_len, file.meta_int(prefix + "intermediate_size"));
+  ASSIGN_OR_RETURN(config.n_heads, number(file, prefix + "num_attention_heads", defaults.n_heads));
+  const int64_t n_kv_heads = defaults.n_kv_heads != 0 ? defaults.n_kv_heads : config.n_heads;
+  ASSIGN_OR_RETURN(config.n_kv_heads, file.meta_int(prefix + "num_key_value_heads", n_kv_heads));
+  ASSIGN_OR_RETURN(config.vocab_size, number(file, prefix + "vocab_size", defaults.vocab_size));
+  ASSIGN_OR_RETURN(config.max_context, number(file, prefix + "max_position_embeddings", defaults.max_context));
+  ASSIGN_OR_RETURN(double eps, defaults.norm_eps != 0 ? file.meta_float(prefix + "rms_norm_eps", defaults.norm_eps)
+                                                      : file.meta_float(prefix + "rms_norm_eps"));
+  config.norm_eps = static_cast<float>(eps);
+  if (config.n_heads < 1) return invalid("the model has no query heads", prefix + "num_attention_heads");
+  int64_t head_len = defaults.head_len;
+  if (head_len == 0 && !file.has_meta(prefix + "head_dim")) {
+    if (config.width % config.n_heads != 0) {
+      return invalid("the model's width " + std::to_string(config.width) + " is not a multiple of its " +
+                         std::to_string(config.n_heads) + " heads and it gives no head_dim",
+                     prefix + "head_dim");
+    }
+    head_len = config.width / config.n_heads;
+  }
+  ASSIGN_OR_RETURN(config.head_len, file.meta_int(prefix + "head_dim", head_len));
+  ASSIGN_OR_RETURN(bool tied, file.meta_bool("tie_word_embeddings", defaults.tied_embedding));
+  ASSIGN_OR_RETURN(config.tied_embedding, file.meta_bool(prefix + "tie_word_embeddings", tied));
+  if (config.head_len < 1 || config.n_layers < 1 || config.n_layers > 65536) TRY(validate(config));
+  config.attention_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_len)));
+  config.layers.resize(static_cast<size_t>(config.n_layers));
+  return config;
+}
+
+Status windows_from_layer_types(const ModelFile& file, const std::string& prefix, int64_t window, ModelConfig& config) {
+  const std::string key = prefix + "layer_types";
+  if (!file.has_meta(key)) return {};
+  ASSIGN_OR_RETURN(std::vector<std::string> types, file.meta_strings(key));
+  if (types.size() != config.layers.size()) {
+    return invalid("config.json gives " + std::to_string(types.size()) + " layer types for " +
+                       std::to_string(config.layers.size()) + " layers",
+                   key);
+  }
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (types[i] == "full_attention") {
+      config.layers[i].window = 0;
+    } else if (types[i] != "sliding_attention") {
+      return unsupported("layer " + std::to_string(i) + " is of type " + in_quotes(types[i]) +
+                             "; ibid runs full_attention and sliding_attention",
+                         key);
+    } else if (window == 0) {
+      return invalid("layer " + std::to_string(i) + " slides but config.json gives no sliding_window", key);
+    } else {
+      config.layers[i].window = static_cast<int32_t>(window);
+    }
+  }
+  return {};
+}
+
+}  // namespace ibid::arch

@@ -1,0 +1,105 @@
+#include <cmath>
+
+#include "model/arch/common.h"
+
+namespace ibid::arch {
+namespace {
+
+// Some files give heads and widths for each layer; we run those whose layers are alike.
+Result<int64_t> same_in_all_layers(const ModelFile& file, const std::string& key) {
+  ASSIGN_OR_RETURN(std::vector<int64_t> values, file.meta_ints(key));
+  if (values.empty()) return invalid("key " + in_quotes(key) + " is an empty array; one number would do", key);
+  for (int64_t v : values) {
+    if (v != values.front()) return unsupported("key " + in_quotes(key) + " differs between layers; ibid wants one value", key);
+  }
+  return values.front();
+}
+
+}  // namespace
+
+Result<ModelConfig> common_from_gguf(const ModelFile& file, Shape shape, bool interleaved) {
+  ModelConfig config;
+  config.shape = shape;
+  ASSIGN_OR_RETURN(config.architecture, file.meta_string("general.architecture"));
+  const std::string arch = config.architecture + ".";
+  if (file.has_meta(arch + "expert_count")) {
+    ASSIGN_OR_RETURN(int64_t n_experts, file.meta_int(arch + "expert_count"));
+    if (n_experts != 0) {
+      return unsupported("the model is a mixture of " + std::to_string(n_experts) + " experts, which ibid does not run yet",
+                         arch + "expert_count");
+    }
+  }
+  ASSIGN_OR_RETURN(config.n_layers, file.meta_int(arch + "block_count"));
+  ASSIGN_OR_RETURN(config.width, file.meta_int(arch + "embedding_length"));
+  ASSIGN_OR_RETURN(config.ffn_len, same_in_all_layers(file, arch + "feed_forward_length"));
+  ASSIGN_OR_RETURN(config.n_heads, same_in_all_layers(file, arch + "attention.head_count"));
+  config.n_kv_heads = config.n_heads;
+  if (file.has_meta(arch + "attention.head_count_kv")) {
+    ASSIGN_OR_RETURN(config.n_kv_heads, same_in_all_layers(file, arch + "attention.head_count_kv"));
+  }
+  ASSIGN_OR_RETURN(config.max_context, file.meta_int(arch + "context_length"));
+  ASSIGN_OR_RETURN(double eps, file.meta_float(arch + "attention.layer_norm_rms_epsilon"));
+  config.norm_eps = static_cast<float>(eps);
+  if (config.n_heads < 1) return invalid("the model has no query heads", arch + "attention.head_count");
+  if (!file.has_meta(arch + "attention.key_length") && config.width % config.n_heads != 0) {
+    return invalid("the model's width " + std::to_string(config.width) + " is not a multiple of its " +
+                       std::to_string(config.n_heads) + " heads and it gives no head size",
+                   arch + "attention.key_length");
+  }
+  ASSIGN_OR_RETURN(config.head_len, file.meta_int(arch + "attention.key_length", config.width / config.n_heads));
+  ASSIGN_OR_RETURN(int64_t value_len, file.meta_int(arch + "attention.value_length", config.head_len));
+  if (value_len != config.head_len) {
+    return unsupported("the model's keys and values have different sizes (" + std::to_string(config.head_len) + " and " +
+                           std::to_string(value_len) + "), which ibid does not run yet",
+                       arch + "attention.value_length");
+  }
+  const TensorInfo* embedding = file.find("token_embd.weight");
+  if (embedding == nullptr || embedding->view.rank != 2) {
+    return invalid(file.path() + " has no matrix \"token_embd.weight\"; it is incomplete", "token_embd.weight");
+  }
+  config.vocab_size = embedding->view.dim[0];
+  ASSIGN_OR_RETURN(int64_t said, file.meta_int(arch + "vocab_size", config.vocab_size));
+  if (said != config.vocab_size) {
+    return invalid("the model says that it has " + std::to_string(said) + " tokens but embeds " +
+                       std::to_string(config.vocab_size),
+                   arch + "vocab_size");
+  }
+  config.tied_embedding = file.find("output.weight") == nullptr;
+  config.qkv_bias = file.find("blk.0.attn_q.bias") != nullptr;
+  if (config.head_len < 1 || config.n_layers < 1 || config.n_layers > 65536) TRY(validate(config));
+  config.attention_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_len)));
+  ASSIGN_OR_RETURN(RopeConfig rope, rope_from_gguf(file, config, interleaved));
+  config.ropes.push_back(std::move(rope));
+  config.layers.resize(static_cast<size_t>(config.n_layers));
+  return config;
+}
+
+void set_all_windows(ModelConfig& config, int64_t window) {
+  for (LayerConfig& layer : config.layers) layer.window = static_cast<int32_t>(window);
+}
+
+Result<int64_t> read_window(const ModelFile& file, const std::string& key) {
+  ASSIGN_OR_RETURN(int64_t window, file.meta_int(key, 0));
+  if (window < 0 || window > (int64_t{1} << 30)) {
+    return invalid("the model's sliding window is " + std::to_string(window) + "; 0 (none) to 2^30 would do", key);
+  }
+  return window;
+}
+
+Status flag_must_be(const ModelFile& file, const std::string& key, bool value) {
+  ASSIGN_OR_RETURN(bool found, file.meta_bool(key, value));
+  if (found == value) return {};
+  return unsupported("config.json sets " + in_quotes(key) + " to " + (found ? "true" : "false") +
+                         ", which ibid does not run for this architecture",
+                     key);
+}
+
+Status must_be(const ModelFile& file, const std::string& key, std::string_view value) {
+  ASSIGN_OR_RETURN(std::string found, file.meta_string(key, std::string(value)));
+  if (found == value) return {};
+  return unsupported("config.json sets " + in_quotes(key) + " to " + in_quotes(found) + "; ibid runs this architecture with " +
+                         in_quotes(value) + " only",
+                     key);
+}
+
+}  // namespace ibid::arch

@@ -1,0 +1,69 @@
+// llama and mistral (and what copies them: smollm, smollm2, tinyllama, yi ...).
+//
+// GGUF stores the rows of q and k so that rotated pairs are neighbours; folders keep halves apart. The scores are the
+// same sums in another order.
+#include <array>
+
+#include "model/arch/architecture.h"
+#include "model/arch/common.h"
+
+namespace ibid {
+namespace {
+
+constexpr std::array<WeightName, 17> kNames = {{
+    {"token_embd.weight", "embed_tokens.weight"},
+    {"output_norm.weight", "norm.weight"},
+    {"output.weight", "lm_head.weight"},
+    {"blk.{}.attn_norm.weight", "layers.{}.input_layernorm.weight"},
+    {"blk.{}.attn_q.weight", "layers.{}.self_attn.q_proj.weight"},
+    {"blk.{}.attn_k.weight", "layers.{}.self_attn.k_proj.weight"},
+    {"blk.{}.attn_v.weight", "layers.{}.self_attn.v_proj.weight"},
+    {"blk.{}.attn_q.bias", "layers.{}.self_attn.q_proj.bias"},
+    {"blk.{}.attn_k.bias", "layers.{}.self_attn.k_proj.bias"},
+    {"blk.{}.attn_v.bias", "layers.{}.self_attn.v_proj.bias"},
+    {"blk.{}.attn_q_norm.weight", "layers.{}.self_attn.q_norm.weight"},
+    {"blk.{}.attn_k_norm.weight", "layers.{}.self_attn.k_norm.weight"},
+    {"blk.{}.attn_output.weight", "layers.{}.self_attn.o_proj.weight"},
+    {"blk.{}.ffn_norm.weight", "layers.{}.post_attention_layernorm.weight"},
+    {"blk.{}.ffn_gate.weight", "layers.{}.mlp.gate_proj.weight"},
+    {"blk.{}.ffn_up.weight", "layers.{}.mlp.up_proj.weight"},
+    {"blk.{}.ffn_down.weight", "layers.{}.mlp.down_proj.weight"},
+}};
+
+}  // namespace
+
+constinit const std::span<const WeightName> kLlamaNames = kNames;
+
+namespace arch {
+
+Result<ModelConfig> llama_from_gguf(const ModelFile& file) {
+  ASSIGN_OR_RETURN(ModelConfig config, common_from_gguf(file, Shape::kLlama, /*interleaved=*/true));
+  ASSIGN_OR_RETURN(int64_t window, read_window(file, "llama.attention.sliding_window"));
+  set_all_windows(config, window);
+  return config;
+}
+
+namespace {
+Result<ModelConfig> plain_from_folder(const ModelFile& file) {
+  ASSIGN_OR_RETURN(ModelConfig config, common_from_folder(file, Shape::kLlama, ""));
+  TRY(must_be(file, "hidden_act", "silu"));
+  TRY(flag_must_be(file, "attention_bias", false));
+  TRY(flag_must_be(file, "mlp_bias", false));
+  ASSIGN_OR_RETURN(RopeConfig rope, rope_from_folder(file, config, "", "rope_parameters", 10000.0));
+  config.ropes.push_back(std::move(rope));
+  return config;
+}
+}  // namespace
+
+Result<ModelConfig> llama_from_folder(const ModelFile& file) { return plain_from_folder(file); }
+
+Result<ModelConfig> mistral_from_folder(const ModelFile& file) {
+  ASSIGN_OR_RETURN(ModelConfig config, plain_from_folder(file));
+  ASSIGN_OR_RETURN(int64_t window, read_window(file, "sliding_window"));
+  set_all_windows(config, window);
+  TRY(windows_from_layer_types(file, "", window, config));
+  return config;
+}
+
+}  // namespace arch
+}  // namespace ibid

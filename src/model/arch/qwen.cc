@@ -1,0 +1,55 @@
+// qwen2 (biases of q, k and v) and qwen3 (norms of q's and k's heads instead).
+#include "model/arch/architecture.h"
+#include "model/arch/common.h"
+
+namespace ibid::arch {
+namespace {
+
+Result<ModelConfig> from_gguf(const ModelFile& file) {
+  return common_from_gguf(file, Shape::kLlama, /*interleaved=*/false);
+}
+
+Result<ModelConfig> from_folder(const ModelFile& file, const FolderDefaults& defaults) {
+  ASSIGN_OR_RETURN(ModelConfig config, common_from_folder(file, Shape::kLlama, "", defaults));
+  TRY(must_be(file, "hidden_act", "silu"));
+  ASSIGN_OR_RETURN(RopeConfig rope, rope_from_folder(file, config, "", "rope_parameters", 10000.0));
+  config.ropes.push_back(std::move(rope));
+  ASSIGN_OR_RETURN(bool slides, file.meta_bool("use_sliding_window", false));
+  if (!slides) return config;
+  ASSIGN_OR_RETURN(int64_t window, read_window(file, "sliding_window"));
+  ASSIGN_OR_RETURN(int64_t n_full, file.meta_int("max_window_layers", 28));
+  for (size_t i = 0; i < config.layers.size(); ++i) {
+    if (static_cast<int64_t>(i) >= n_full) config.layers[i].window = static_cast<int32_t>(window);
+  }
+  TRY(windows_from_layer_types(file, "", window, config));
+  return config;
+}
+
+}  // namespace
+
+Result<ModelConfig> qwen2_from_gguf(const ModelFile& file) {
+  ASSIGN_OR_RETURN(ModelConfig config, from_gguf(file));
+  config.qkv_bias = true;
+  return config;
+}
+
+Result<ModelConfig> qwen2_from_folder(const ModelFile& file) {
+  ASSIGN_OR_RETURN(ModelConfig config, from_folder(file, {}));
+  config.qkv_bias = true;
+  return config;
+}
+
+Result<ModelConfig> qwen3_from_gguf(const ModelFile& file) {
+  ASSIGN_OR_RETURN(ModelConfig config, from_gguf(file));
+  config.qk_norm = true;
+  return config;
+}
+
+Result<ModelConfig> qwen3_from_folder(const ModelFile& file) {
+  TRY(flag_must_be(file, "attention_bias", false));
+  ASSIGN_OR_RETURN(ModelConfig config, from_folder(file, {.head_len = 128}));
+  config.qk_norm = true;
+  return config;
+}
+
+}  // namespace ibid::arch

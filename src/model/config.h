@@ -1,0 +1,87 @@
+// ModelConfig: the hyper-parameters of a model in our own words, whatever the container they came from.
+//
+// All of it is bytes from outside. read_config checks every number against what a forward pass needs (no zero, no
+// absurd size, H a multiple of K, windows and RoPE data that fit), so that the rest of model/ may CHECK. What a file
+// says and we do not do (experts, biases we do not add, activations, RoPE kinds) is refused by name, never skipped.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "format/model_file.h"
+
+namespace ibid {
+
+// How a file scales RoPE beyond the context it was trained for (model/rope.h has the formulas).
+enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3, kYarn, kLongrope };
+std::string_view rope_scaling_name(RopeScaling scaling);
+
+struct RopeConfig {
+  RopeScaling scaling = RopeScaling::kNone;
+  bool interleaved = false;      // pairs (2i, 2i + 1), as GGUF stores llama; else (i, i + n_pairs)
+  int n_pairs = 0;               // the first 2 * n_pairs values of a head turn
+  double base = 10000.0;         // theta
+  double factor = 1.0;           // linear, llama3, yarn
+  int64_t original_context = 0;  // llama3, yarn, longrope
+  double magnitude = 0.0;        // of cos and sin; 0: the scaling's own formula
+  double low_freq_factor = 1.0, high_freq_factor = 4.0;           // llama3
+  double beta_fast = 32.0, beta_slow = 1.0;                       // yarn
+  bool truncate = true;                                           // yarn: whole numbers as the ramp's ends
+  std::vector<double> short_factors, long_factors;                // longrope, [n_pairs] each
+  std::vector<double> divisors;                                   // GGUF's rope_freqs.weight, [n_pairs] or empty
+};
+
+inline constexpr int kNoRope = -1;
+
+struct LayerConfig {
+  int32_t window = 0;  // 0: sees everything before it; else the last `window` positions, its own included
+  int rope = 0;        // index into ModelConfig::ropes, or kNoRope
+};
+
+// One forward pass each; model/llama.cc and model/gemma.cc.
+enum class Shape : uint8_t { kLlama, kGemma };
+
+struct ModelConfig {
+  std::string architecture;  // as the file names it: "llama", "qwen2", "gemma3_text" ...
+  Shape shape = Shape::kLlama;
+
+  int64_t n_layers = 0;     // L
+  int64_t width = 0;        // C
+  int64_t ffn_len = 0;      // F
+  int64_t n_heads = 0;      // H
+  int64_t n_kv_heads = 0;   // K, divides H
+  int64_t head_len = 0;     // D
+  int64_t vocab_size = 0;   // V
+  int64_t max_context = 0;  // tokens; the longest the file promises
+
+  float norm_eps = 1e-5f;
+  float attention_scale = 0.0f;     // of the scores
+  float attention_soft_cap = 0.0f;  // 0: none
+  float logit_soft_cap = 0.0f;      // 0: none
+  float embedding_scale = 1.0f;
+  float norm_offset = 0.0f;         // added to every norm weight at load (gemma in safetensors: 1)
+
+  // The switches of the llama shape.
+  bool qkv_bias = false;
+  bool qk_norm = false;
+  bool fused_qkv = false;      // one matrix [(H + 2 K) D, C]
+  bool fused_gate_up = false;  // one matrix [2 F, C]
+  bool tied_embedding = false;
+
+  std::vector<RopeConfig> ropes;
+  std::vector<LayerConfig> layers;  // [L]
+
+  int64_t q_len() const { return n_heads * head_len; }
+  int64_t kv_len() const { return n_kv_heads * head_len; }
+  int64_t n_parameters() const;            // of the forward pass, a tied embedding once
+  int64_t kv_projection_parameters() const;  // of K and V over all layers (SPEC K18)
+};
+
+Result<ModelConfig> read_config(const ModelFile& file);
+
+// The checks that do not depend on the container; part of read_config.
+Status validate(const ModelConfig& config);
+
+}  // namespace ibid
