@@ -1,0 +1,108 @@
+// Model: weights in memory and the forward pass of one step over paged KV. What engine/ sees of a model.
+//
+// Threads: one thread at a time calls forward (the stream's team works for it); const members from any thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "format/model_file.h"
+#include "kernels/forward_batch.h"
+#include "kernels/paged_kv.h"
+#include "kernels/weight.h"
+#include "model/config.h"
+#include "model/rope.h"
+#include "model/scratch.h"
+#include "tensor/stream.h"
+
+namespace ibid {
+
+struct ModelOptions {
+  int64_t max_context = 0;      // longest sequence in tokens; 0: the model's own. Chooses longrope's factors
+  int32_t max_tokens = 512;     // T, the most tokens of one step
+  int32_t max_rows = 64;        // R, the most rows of logits of one step
+  int32_t max_sequences = 64;   // S
+};
+
+// What the cache must hold for one layer.
+struct KvGeometry {
+  int32_t n_kv_heads = 0;  // K
+  int32_t head_len = 0;    // D
+  int32_t window = 0;      // 0: all positions are read for ever; else blocks behind the window may be released
+};
+
+struct MemoryUse {
+  int64_t mapped_bytes = 0;     // weights that are read where they lie in the file
+  int64_t repacked_bytes = 0;   // weights copied into a layout of our own
+  int64_t scratch_bytes = 0;    // intermediates of one step
+  int64_t workspace_bytes = 0;  // what ops need besides (Stream::workspace)
+};
+
+class Model {
+ public:
+  // Called after each intermediate: its name (docs/adding_a_model.md lists them), its layer (-1 outside layers), and
+  // the rows of this step. For golden tests and dumps; the tensor may be read during the call only.
+  using Observer = std::function<void(std::string_view name, int layer, const TensorView& x)>;
+
+  virtual ~Model() = default;
+
+  // logits[R, V] of batch.logit_rows. kv[l] is layer l's part of the cache; this step's keys and values are written to
+  // batch.slots. CHECKs that the batch keeps the limits of ModelOptions and that tokens and positions are in range.
+  // Allocates nothing. A row's bits depend on its own sequence alone (DESIGN section 5).
+  void forward(Stream& s, const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits);
+
+  const ModelConfig& config() const { return config_; }
+  const ModelOptions& options() const { return options_; }
+  int64_t max_context() const { return options_.max_context; }
+  KvGeometry kv_geometry(int layer) const;
+  const MemoryUse& memory() const { return memory_; }
+  // What a KV block depends on besides the model's digest, the KV dtype and its tokens: the RoPE in use.
+  std::string rope_signature() const;
+
+  void set_observer(Observer observer) { observer_ = std::move(observer); }
+
+ protected:
+  struct Parts {
+    std::shared_ptr<const ModelFile> file;
+    ModelConfig config;
+    ModelOptions options;
+  };
+  explicit Model(Parts parts);
+
+  virtual void run(Stream& s, const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits) = 0;
+  // The steps that every shape shares.
+  static void linear(Stream& s, std::initializer_list<TensorView> out, const TensorView& x,
+                     std::initializer_list<const Weight*> weights);
+  void norm_heads(Stream& s, const TensorView& x, const TensorView& weight) const;  // each head of x[T, n D]
+  void turn(Stream& s, const ForwardBatch& batch, const Scratch& step) const;       // cos and sin of all RoPEs
+  void seen(std::string_view name, int layer, const TensorView& x) const {
+    if (observer_) observer_(name, layer, x);
+  }
+
+  std::shared_ptr<const ModelFile> file_;  // keeps the mappings
+  ModelConfig config_;
+  ModelOptions options_;
+  std::vector<RopeTable> rope_tables_;  // as config_.ropes
+  std::vector<std::unique_ptr<float[]>> copies_;
+  Scratch scratch_;
+  MemoryUse memory_;
+
+ private:
+  friend Result<std::unique_ptr<Model>> load_model(std::shared_ptr<const ModelFile>, const ModelOptions&, Stream&,
+                                                   const std::function<void(double)>&);
+  Observer observer_;
+};
+
+// Reads, checks and repacks a model. Everything a step needs is allocated here, the stream's workspace too.
+// progress(share in [0, 1]) is called on the caller's thread. Errors are sentences about the file or the options.
+Result<std::unique_ptr<Model>> load_model(std::shared_ptr<const ModelFile> file, const ModelOptions& options, Stream& s,
+                                          const std::function<void(double share)>& progress = {});
+
+}  // namespace ibid

@@ -1,0 +1,82 @@
+#include "model/one_sequence.h"
+
+#include <algorithm>
+#include <array>
+
+namespace ibid {
+
+OneSequence::OneSequence(Model& model, Stream& stream, const OneSequenceOptions& options)
+    : model_(model), stream_(stream), options_(options) {
+  if (options_.capacity == 0) options_.capacity = model.max_context();
+  CHECK(options_.capacity >= 1 && options_.capacity <= model.max_context());
+  const auto n_blocks = static_cast<int32_t>((options_.capacity + options_.block_len - 1) / options_.block_len);
+  const auto n_layers = static_cast<int>(model.config().n_layers);
+  std::vector<int64_t> offsets;
+  int64_t total = 0;
+  for (int l = 0; l < n_layers; ++l) {
+    const KvGeometry g = model.kv_geometry(l);
+    const int64_t block_bytes = kv_block_bytes(options_.kv_dtype, options_.block_len, g.n_kv_heads, g.head_len);
+    offsets.push_back(total);
+    kv_.push_back({.block_bytes = block_bytes,
+                   .dtype = options_.kv_dtype,
+                   .n_blocks = n_blocks,
+                   .block_len = options_.block_len,
+                   .n_kv_heads = g.n_kv_heads,
+                   .head_len = g.head_len});
+    total += (block_bytes * n_blocks + 63) / 64 * 64;
+  }
+  memory_.resize(static_cast<size_t>(total) + 64);
+  auto start = reinterpret_cast<uintptr_t>(memory_.data());
+  std::byte* aligned = memory_.data() + (64 - start % 64) % 64;
+  for (size_t l = 0; l < kv_.size(); ++l) kv_[l].blocks = aligned + offsets[l];
+  for (int32_t i = 0; i < n_blocks; ++i) table_.push_back(BlockId{options_.backwards ? n_blocks - 1 - i : i});
+}
+
+void OneSequence::append(std::span<const TokenId> tokens, const OnRows& on_rows, int64_t max_step) {
+  CHECK(n_tokens_ + static_cast<int64_t>(tokens.size()) <= options_.capacity, "more tokens than the sequence was made for");
+  const ModelOptions& limits = model_.options();
+  int64_t step = on_rows ? std::min(limits.max_tokens, limits.max_rows) : limits.max_tokens;
+  if (max_step != 0) step = std::min(step, max_step);
+  const int64_t V = model_.config().vocab_size;
+  while (!tokens.empty()) {
+    const auto n = static_cast<int32_t>(std::min<int64_t>(step, static_cast<int64_t>(tokens.size())));
+    positions_.clear();
+    slots_.clear();
+    rows_.clear();
+    for (int32_t i = 0; i < n; ++i) {
+      const auto position = static_cast<int32_t>(n_tokens_) + i;
+      positions_.push_back(position);
+      slots_.push_back(raw(table_[static_cast<size_t>(position / options_.block_len)]) * options_.block_len +
+                       position % options_.block_len);
+      if (on_rows) rows_.push_back(i);
+    }
+    const std::array<int32_t, 2> query_start = {0, n};
+    const auto kv_len = static_cast<int32_t>(n_tokens_) + n;
+    ForwardBatch batch;
+    batch.n_tokens = n;
+    batch.n_sequences = 1;
+    batch.n_rows = static_cast<int32_t>(rows_.size());
+    batch.max_blocks = static_cast<int32_t>(table_.size());
+    batch.block_len = options_.block_len;
+    batch.tokens = tokens.data();
+    batch.positions = positions_.data();
+    batch.slots = slots_.data();
+    batch.query_start = query_start.data();
+    batch.kv_len = &kv_len;
+    batch.block_table = table_.data();
+    batch.logit_rows = rows_.data();
+    logits_.resize(static_cast<size_t>(std::max<int64_t>(1, batch.n_rows) * V));
+    const TensorView logits(logits_.data(), DType::kF32, {std::max<int64_t>(1, batch.n_rows), V});
+    model_.forward(stream_, batch, kv_, logits.first_rows(batch.n_rows));
+    if (on_rows) on_rows(n_tokens_, logits);
+    n_tokens_ += n;
+    tokens = tokens.subspan(static_cast<size_t>(n));
+  }
+}
+
+void OneSequence::truncate(int64_t n) {
+  CHECK(n >= 0 && n <= n_tokens_);
+  n_tokens_ = n;
+}
+
+}  // namespace ibid

@@ -1,0 +1,54 @@
+// OneSequence: one growing list of tokens over blocks of its own, the simplest user of a Model. For scoring a text, for
+// comparing with other engines and for tests; requests go through engine/.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "model/model.h"
+#include "tensor/stream.h"
+
+namespace ibid {
+
+struct OneSequenceOptions {
+  DType kv_dtype = DType::kF16;
+  int32_t block_len = 16;
+  int64_t capacity = 0;       // tokens; 0: the model's context
+  bool backwards = false;     // hands out physical blocks from the last to the first
+};
+
+class OneSequence {
+ public:
+  // Called with rows of log-probabilities or logits, [R, V], of positions first, first + 1, ...
+  using OnRows = std::function<void(int64_t first, const TensorView& rows)>;
+
+  // model and stream outlive it.
+  OneSequence(Model& model, Stream& stream, const OneSequenceOptions& options);
+
+  // Computes `tokens` behind those already there, in steps of at most `max_step` tokens (0: what the model allows), and
+  // gives the logits of every one. CHECKs that they fit; without on_rows no logits are computed.
+  void append(std::span<const TokenId> tokens, const OnRows& on_rows, int64_t max_step = 0);
+
+  int64_t n_tokens() const { return n_tokens_; }
+  int64_t kv_bytes() const { return static_cast<int64_t>(memory_.size()); }
+  const std::vector<PagedKv>& kv() const { return kv_; }
+  // Forgets what lies behind the first n tokens.
+  void truncate(int64_t n);
+
+ private:
+  Model& model_;
+  Stream& stream_;
+  OneSequenceOptions options_;
+  int64_t n_tokens_ = 0;
+  std::vector<std::byte> memory_;
+  std::vector<PagedKv> kv_;
+  std::vector<BlockId> table_;
+  std::vector<float> logits_;
+  std::vector<int32_t> positions_, slots_, rows_;
+};
+
+}  // namespace ibid

@@ -1,0 +1,81 @@
+#include "model/scratch.h"
+
+#include <cstdlib>
+
+namespace ibid {
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+// Hands out aligned pieces of one allocation; with a null start it only counts.
+class Layout {
+ public:
+  explicit Layout(std::byte* start) : start_(start) {}
+  TensorView take(int64_t rows, int64_t columns) {
+    TensorView view(start_ == nullptr ? nullptr : start_ + at_, DType::kF32, {rows, columns});
+    at_ += (static_cast<size_t>(rows * columns) * sizeof(float) + kAlignment - 1) / kAlignment * kAlignment;
+    return view;
+  }
+  size_t bytes() const { return at_; }
+
+ private:
+  std::byte* start_;
+  size_t at_ = 0;
+};
+
+void place(Scratch& s, Layout& layout, const ModelConfig& c, int64_t T, int64_t R) {
+  s.x = layout.take(T, c.width);
+  s.h = layout.take(T, c.width);
+  if (c.fused_qkv) {
+    s.qkv = layout.take(T, c.q_len() + 2 * c.kv_len());
+    s.q = s.qkv.columns(0, c.q_len());
+    s.k = s.qkv.columns(c.q_len(), c.kv_len());
+    s.v = s.qkv.columns(c.q_len() + c.kv_len(), c.kv_len());
+  } else {
+    s.q = layout.take(T, c.q_len());
+    s.k = layout.take(T, c.kv_len());
+    s.v = layout.take(T, c.kv_len());
+  }
+  s.attention = layout.take(T, c.q_len());
+  s.out = layout.take(T, c.width);
+  if (c.fused_gate_up) {
+    s.gate_up = layout.take(T, 2 * c.ffn_len);
+    s.gate = s.gate_up.columns(0, c.ffn_len);
+    s.up = s.gate_up.columns(c.ffn_len, c.ffn_len);
+  } else {
+    s.gate = layout.take(T, c.ffn_len);
+    s.up = layout.take(T, c.ffn_len);
+  }
+  s.rows = layout.take(R, c.width);
+  s.cos_sin.clear();
+  for (const RopeConfig& rope : c.ropes) s.cos_sin.push_back(layout.take(T, 2 * rope.n_pairs));
+}
+
+}  // namespace
+
+Scratch Scratch::allocate(const ModelConfig& config, int64_t max_tokens, int64_t max_rows) {
+  Scratch s;
+  Layout count(nullptr);
+  place(s, count, config, max_tokens, max_rows);
+  s.bytes = static_cast<int64_t>(count.bytes());
+  void* memory = std::aligned_alloc(kAlignment, count.bytes());
+  CHECK(memory != nullptr, "no memory for a model's scratch");
+  s.memory = std::shared_ptr<std::byte>(static_cast<std::byte*>(memory), [](std::byte* p) { std::free(p); });
+  Layout layout(s.memory.get());
+  place(s, layout, config, max_tokens, max_rows);
+  return s;
+}
+
+void Scratch::cut_to(const Scratch& whole, int64_t n_tokens, int64_t n_rows) {
+  for (TensorView Scratch::*member : {&Scratch::x, &Scratch::h, &Scratch::q, &Scratch::k, &Scratch::v, &Scratch::qkv,
+                                      &Scratch::attention, &Scratch::out, &Scratch::gate, &Scratch::up,
+                                      &Scratch::gate_up}) {
+    this->*member = whole.*member;
+    if ((whole.*member).rank == 2) this->*member = (whole.*member).first_rows(n_tokens);
+  }
+  rows = whole.rows.first_rows(n_rows);
+  cos_sin.resize(whole.cos_sin.size());  // allocates in the first step only: load reserves by a first cut
+  for (size_t i = 0; i < cos_sin.size(); ++i) cos_sin[i] = whole.cos_sin[i].first_rows(n_tokens);
+}
+
+}  // namespace ibid

@@ -1,0 +1,220 @@
+#include "model/testing/tiny_model.h"
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "model/testing/config_as_gguf.h"
+#include "tensor/half.h"
+#include "tensor/quantise.h"
+
+namespace ibid::testing {
+namespace {
+
+constexpr std::array<std::string_view, 7> kArchitectures = {"llama",   "mistral", "qwen2", "qwen3",
+                                                            "smollm3", "phi3",    "gemma3"};
+constexpr std::array<DType, 16> kDTypes = {
+    DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0,   DType::kQ5_1,   DType::kQ8_0,
+    DType::kQ2_K, DType::kQ3_K, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS, DType::kMXFP4};
+
+// splitmix64 (Steele et al.): a stream of 64-bit numbers from a seed.
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+  uint64_t next() {
+    uint64_t z = state_ += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+  }
+  // Variance 1, nearly normal: the sum of four uniform numbers.
+  float normal() {
+    const uint64_t bits = next();
+    float sum = 0;
+    for (int i = 0; i < 4; ++i) sum += static_cast<float>((bits >> (16 * i)) & 0xffff) / 65536.0f - 0.5f;
+    return sum * 1.7320508f;
+  }
+
+ private:
+  uint64_t state_;
+};
+
+uint64_t hash_name(std::string_view name, uint64_t seed) {
+  uint64_t h = seed * 0x9e3779b97f4a7c15u + 1469598103934665603u;
+  for (char c : name) h = (h ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  return h;
+}
+
+// Formats that quantise_row cannot write: random codes under small scales. Where the 16-bit scales lie in a block, and
+// what one step of them is worth.
+struct RandomBlock {
+  DType dtype;
+  std::array<int, 2> scales;  // offsets of halves; -1: none
+  float scale, min;
+};
+constexpr std::array<RandomBlock, 7> kRandomBlocks = {{{DType::kQ2_K, {80, 82}, 0.006f, 0.006f},
+                                                       {DType::kQ3_K, {108, -1}, 0.002f, 0},
+                                                       {DType::kQ4_K, {0, 2}, 0.0003f, 0.002f},
+                                                       {DType::kQ5_K, {0, 2}, 0.00015f, 0.002f},
+                                                       {DType::kQ6_K, {208, -1}, 0.00004f, 0},
+                                                       {DType::kIQ4_NL, {0, -1}, 0.001f, 0},
+                                                       {DType::kIQ4_XS, {0, -1}, 0.00005f, 0}}};
+
+void random_row(DType dtype, Random& random, std::byte* row, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; ++i) row[i] = static_cast<std::byte>(random.next() >> 56);
+  const int64_t block = traits(dtype).block_bytes;
+  for (int64_t at = 0; at < bytes; at += block) {
+    if (dtype == DType::kMXFP4) row[at] = std::byte{static_cast<uint8_t>(122 + (random.next() & 1))};
+    for (const RandomBlock& r : kRandomBlocks) {
+      if (r.dtype != dtype) continue;
+      const float wobble = 0.75f + 0.5f * static_cast<float>(random.next() >> 40) / 16777216.0f;
+      for (int i = 0; i < 2; ++i) {
+        const int offset = r.scales[static_cast<size_t>(i)];
+        if (offset < 0) continue;
+        const uint16_t half = float_to_half((i == 0 ? r.scale : r.min) * wobble);
+        std::memcpy(row + at + offset, &half, 2);
+      }
+    }
+  }
+}
+
+void fill(const TensorSpec& spec, DType dtype, Random& random, std::byte* out) {
+  using Kind = TensorSpec::Kind;
+  const int64_t columns = spec.dims.back(), rows = spec.dims.size() == 2 ? spec.dims[0] : 1;
+  std::vector<float> row(static_cast<size_t>(columns));
+  for (int64_t r = 0; r < rows; ++r) {
+    std::byte* to = out + r * row_bytes(dtype, columns);
+    if (!can_quantise(dtype)) {
+      random_row(dtype, random, to, row_bytes(dtype, columns));
+      continue;
+    }
+    const float scale = spec.kind == Kind::kMatrix ? 1.3f / std::sqrt(static_cast<float>(columns))
+                        : spec.kind == Kind::kEmbedding ? 0.6f : 0.2f;
+    for (float& x : row) x = (spec.kind == Kind::kNorm ? 1.0f : 0.0f) + scale * random.normal();
+    quantise_row(dtype, row.data(), to, columns);
+  }
+}
+
+// The printable alphabet of byte-level BPE: visible Latin-1 as itself, the other bytes from U+0100 on.
+std::vector<std::string> byte_tokens() {
+  std::vector<std::string> tokens;
+  int next = 256;
+  for (int b = 0; b < 256; ++b) {
+    const bool visible = (b >= '!' && b <= '~') || (b >= 0xa1 && b <= 0xac) || b >= 0xae;
+    const int code = visible ? b : next++;
+    tokens.push_back(code < 128 ? std::string(1, static_cast<char>(code))
+                                : std::string{static_cast<char>(0xc0 | (code >> 6)), static_cast<char>(0x80 | (code & 63))});
+  }
+  return tokens;
+}
+
+void put_tokenizer(int64_t vocab_size, Metadata& m) {
+  std::vector<std::string> tokens = byte_tokens();
+  std::vector<int64_t> types(tokens.size(), 1);
+  for (const char* special : {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}) {
+    tokens.emplace_back(special);
+    types.push_back(3);
+  }
+  while (static_cast<int64_t>(tokens.size()) < vocab_size) {
+    tokens.push_back("[unused" + std::to_string(tokens.size()) + "]");
+    types.push_back(5);
+  }
+  m["tokenizer.ggml.model"] = std::string("gpt2");
+  m["tokenizer.ggml.pre"] = std::string("gpt-2");
+  m["tokenizer.ggml.tokens"] = tokens;
+  m["tokenizer.ggml.token_type"] = types;
+  m["tokenizer.ggml.merges"] = std::vector<std::string>{"h e", "l l"};
+  m["tokenizer.ggml.bos_token_id"] = int64_t{256};
+  m["tokenizer.ggml.eos_token_id"] = int64_t{258};
+  m["tokenizer.chat_template"] = std::string(
+      "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}"
+      "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}");
+}
+
+RopeConfig tiny_rope(const TinyModelOptions& o, RopeScaling scaling, int n_pairs) {
+  RopeConfig rope;
+  rope.n_pairs = n_pairs;
+  rope.scaling = scaling;
+  if (scaling != RopeScaling::kNone) rope.factor = 4.0;
+  if (scaling != RopeScaling::kNone && scaling != RopeScaling::kLinear) rope.original_context = o.max_context / 4;
+  if (scaling == RopeScaling::kLongrope) {
+    for (int i = 0; i < n_pairs; ++i) {
+      rope.short_factors.push_back(1.0 + i / 16.0);
+      rope.long_factors.push_back(1.5 + i / 2.0);
+    }
+  }
+  return rope;
+}
+
+}  // namespace
+
+std::span<const std::string_view> tiny_architectures() { return kArchitectures; }
+std::span<const DType> tiny_dtypes() { return kDTypes; }
+
+ModelConfig tiny_config(const TinyModelOptions& o) {
+  const std::string_view a = o.architecture;
+  const bool wide = traits(o.dtype).block_len == 256;
+  ModelConfig c;
+  c.architecture = a;
+  c.shape = a == "gemma3" ? Shape::kGemma : Shape::kLlama;
+  c.n_layers = o.n_layers != 0 ? o.n_layers : a == "smollm3" || a == "gemma3" ? 4 : 2;
+  c.width = wide ? 256 : 96;
+  c.ffn_len = wide ? 256 : 160;
+  c.n_heads = wide ? 8 : 6;
+  c.n_kv_heads = 2;
+  c.head_len = wide ? 32 : 16;
+  c.vocab_size = o.tokenizer ? std::max<int64_t>(o.vocab_size, 260) : o.vocab_size;
+  c.max_context = o.max_context;
+  c.norm_eps = 0x1p-16f;
+  c.attention_scale = 1.0f / std::sqrt(static_cast<float>(c.head_len));
+  c.qkv_bias = a == "qwen2";
+  c.qk_norm = a == "qwen3" || a == "gemma3";
+  c.fused_qkv = c.fused_gate_up = a == "phi3";
+  c.tied_embedding = a == "qwen2" || a == "smollm3" || a == "gemma3";
+  c.layers.resize(static_cast<size_t>(c.n_layers));
+  const int n_pairs = static_cast<int>(c.head_len / 2);
+  c.ropes.push_back(tiny_rope(o, a == "phi3" ? RopeScaling::kLongrope : o.scaling, n_pairs));
+  for (size_t l = 0; l < c.layers.size(); ++l) {
+    if (a == "mistral") c.layers[l].window = o.window;
+    if (a == "smollm3" && l % 4 == 3) c.layers[l].rope = kNoRope;
+    if (a == "gemma3" && l % 3 != 2) c.layers[l] = {.window = o.window, .rope = 1};
+  }
+  if (a == "gemma3") {
+    c.ropes.push_back(c.ropes[0]);
+    c.ropes[0].base = 1e6;
+    c.attention_soft_cap = 8.0f;
+    c.logit_soft_cap = 16.0f;
+  }
+  return c;
+}
+
+std::shared_ptr<const ModelFile> tiny_model_file(const TinyModelOptions& o) {
+  const ModelConfig config = tiny_config(o);
+  ModelFile::Parts parts;
+  parts.path = "tiny " + std::string(o.architecture);
+  parts.metadata = metadata_of(config);
+  if (o.tokenizer) put_tokenizer(config.vocab_size, parts.metadata);
+  auto add = [&parts](const std::string& name, DType dtype, const std::vector<int64_t>& dims) {
+    const int64_t rows = dims.size() == 2 ? dims[0] : 1;
+    auto bytes = std::make_unique<std::byte[]>(static_cast<size_t>(rows * row_bytes(dtype, dims.back())));
+    TensorView view = dims.size() == 2 ? TensorView(bytes.get(), dtype, {dims[0], dims[1]})
+                                       : TensorView(bytes.get(), dtype, {dims[0]});
+    parts.tensors.push_back({name, view});
+    parts.copies.push_back(std::move(bytes));
+    return view.data;
+  };
+  for (const TensorSpec& spec : tensors_of(config)) {
+    const DType dtype = spec.dims.size() == 2 ? o.dtype : DType::kF32;
+    Random random(hash_name(spec.name, o.seed));
+    fill(spec, dtype, random, add(spec.name, dtype, spec.dims));
+  }
+  for (const auto& [name, values] : rope_vectors_of(config)) {
+    std::memcpy(add(name, DType::kF32, {static_cast<int64_t>(values.size())}), values.data(), values.size() * 4);
+  }
+  return std::make_shared<ModelFile>(std::move(parts));
+}
+
+std::string tiny_gguf(const TinyModelOptions& options) { return gguf_bytes(*tiny_model_file(options)); }
+
+}  // namespace ibid::testing

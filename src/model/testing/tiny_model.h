@@ -1,0 +1,36 @@
+// Tiny random models of every architecture and weight dtype, in memory or as GGUF bytes: what property tests and
+// schedule tests run instead of real ones. The same options give the same bytes on every machine.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "format/model_file.h"
+#include "model/config.h"
+
+namespace ibid::testing {
+
+struct TinyModelOptions {
+  std::string_view architecture = "llama";  // one of tiny_architectures()
+  DType dtype = DType::kF32;                // of all matrices; norms and biases are F32
+  uint64_t seed = 1;
+  int64_t n_layers = 0;                     // 0: the fewest that show the architecture (2, smollm3 and gemma3: 4)
+  int64_t vocab_size = 96;                  // at least 260 with a tokenizer
+  int64_t max_context = 512;
+  int32_t window = 24;                      // of architectures with windows
+  RopeScaling scaling = RopeScaling::kNone;  // llama and qwen3; phi3 is always longrope (original context: a quarter)
+  bool tokenizer = false;                   // byte-level, 256 bytes and <|endoftext|>, <|im_start|>, <|im_end|>
+};
+
+// llama, mistral, qwen2, qwen3, smollm3, phi3, gemma3.
+std::span<const std::string_view> tiny_architectures();
+// Every dtype that a matrix may have.
+std::span<const DType> tiny_dtypes();
+
+ModelConfig tiny_config(const TinyModelOptions& options);
+std::shared_ptr<const ModelFile> tiny_model_file(const TinyModelOptions& options);
+std::string tiny_gguf(const TinyModelOptions& options);
+
+}  // namespace ibid::testing

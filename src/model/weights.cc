@@ -1,0 +1,140 @@
+#include "model/weights.h"
+
+#include <algorithm>
+#include <array>
+
+#include "tensor/dequantise.h"
+
+namespace ibid {
+namespace {
+
+// Where a folder's text model begins: alone, or beside a vision tower (two generations of names).
+constexpr std::array<std::string_view, 3> kFolderPrefixes = {"model.", "language_model.model.", "model.language_model."};
+
+// Tensors that a forward pass over text has no use for.
+constexpr std::array<std::string_view, 6> kUnused = {
+    "rope_freqs.weight",  // read with the configuration
+    "rope_factors_short.weight", "rope_factors_long.weight", "vision_tower.", "multi_modal_projector.",
+    "model.vision_tower."};
+
+bool may_stay_unread(std::string_view name, const ModelConfig& config) {
+  for (std::string_view prefix : kUnused) {
+    if (name.starts_with(prefix)) return true;
+  }
+  if (name.ends_with(".rotary_emb.inv_freq")) return true;  // old folders keep a copy of the frequencies
+  if (name.starts_with("model.multi_modal_projector.")) return true;
+  return config.tied_embedding && name.ends_with("lm_head.weight");
+}
+
+std::string shape_text(const int64_t* dims, int rank) {
+  std::string text = "[";
+  for (int i = 0; i < rank; ++i) text += (i != 0 ? ", " : "") + std::to_string(dims[i]);
+  return text + "]";
+}
+
+bool is_weight_type(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16 || is_quantised(dtype);
+}
+
+}  // namespace
+
+std::string layer_name(std::string_view pattern, int64_t layer) {
+  const size_t at = pattern.find("{}");
+  if (at == std::string_view::npos) return std::string(pattern);
+  return std::string(pattern.substr(0, at)) + std::to_string(layer) + std::string(pattern.substr(at + 2));
+}
+
+WeightLoader::WeightLoader(const ModelFile& file, const Architecture& architecture, const ModelConfig& config,
+                           Stream& stream, Progress progress)
+    : file_(file), architecture_(architecture), config_(config), stream_(stream), progress_(std::move(progress)) {
+  read_.resize(file.tensors().size());
+  total_bytes_ = std::max<int64_t>(1, static_cast<int64_t>(file.tensor_bytes()));
+  if (file.container() == Container::kGguf) return;
+  prefix_ = kFolderPrefixes[0];
+  for (std::string_view prefix : kFolderPrefixes) {
+    if (file.find(std::string(prefix) + "embed_tokens.weight") != nullptr) prefix_ = prefix;
+  }
+}
+
+std::string WeightLoader::name_in_file(std::string_view canonical, int64_t layer) const {
+  if (file_.container() == Container::kGguf) return layer_name(canonical, layer);
+  for (const WeightName& n : architecture_.names) {
+    if (n.canonical != canonical) continue;
+    const bool outside = n.folder == "lm_head.weight";
+    return (outside ? "" : prefix_) + layer_name(n.folder, layer);
+  }
+  check_failed(__FILE__, __LINE__, "a name of the table", std::string(canonical).c_str());
+}
+
+Result<TensorView> WeightLoader::find(std::string_view name, int64_t layer, std::initializer_list<int64_t> shape) {
+  const std::string in_file = name_in_file(name, layer);
+  const TensorInfo* info = file_.find(in_file);
+  if (info == nullptr) {
+    return invalid(file_.path() + " has no tensor " + in_quotes(in_file) + ", which " + config_.architecture +
+                       " needs; the file is incomplete or its architecture is wrong",
+                   in_file);
+  }
+  const TensorView& view = info->view;
+  if (view.rank != static_cast<int>(shape.size()) || !std::equal(shape.begin(), shape.end(), view.dim.begin())) {
+    return invalid(file_.path() + ": tensor " + in_quotes(in_file) + " has the shape " +
+                       shape_text(view.dim.data(), view.rank) + "; the model's sizes ask for " +
+                       shape_text(shape.begin(), static_cast<int>(shape.size())),
+                   in_file);
+  }
+  read_[static_cast<size_t>(info - file_.tensors().data())] = true;
+  done_bytes_ += static_cast<int64_t>(info->bytes());
+  return view;
+}
+
+Status WeightLoader::matrix(Weight& out, std::string_view name, int64_t layer, int64_t n_outputs, int64_t n_inputs,
+                            bool use_packed) {
+  ASSIGN_OR_RETURN(TensorView view, find(name, layer, {n_outputs, n_inputs}));
+  if (!is_weight_type(view.dtype)) {
+    return invalid(file_.path() + ": tensor " + in_quotes(name_in_file(name, layer)) + " is of type " +
+                       std::string(traits(view.dtype).name) + ", which a weight cannot be",
+                   name_in_file(name, layer));
+  }
+  if (use_packed) {
+    out = prepare_weight(stream_, view);
+  } else {
+    out = Weight{.dtype = view.dtype, .n_outputs = n_outputs, .n_inputs = n_inputs, .raw = view};
+  }
+  repacked_bytes_ += out.owned_bytes;
+  if (out.owned_bytes == 0) mapped_bytes_ += n_outputs * view.row_stride_bytes;
+  if (progress_) progress_(static_cast<double>(done_bytes_) / static_cast<double>(total_bytes_));
+  return {};
+}
+
+Status WeightLoader::vector(TensorView& out, std::string_view name, int64_t layer, int64_t len, float offset) {
+  ASSIGN_OR_RETURN(TensorView view, find(name, layer, {len}));
+  if (view.dtype != DType::kF32 && view.dtype != DType::kF16 && view.dtype != DType::kBF16) {
+    return invalid(file_.path() + ": tensor " + in_quotes(name_in_file(name, layer)) + " is of type " +
+                       std::string(traits(view.dtype).name) + "; F32, F16 or BF16 would do for a norm or a bias",
+                   name_in_file(name, layer));
+  }
+  if (view.dtype == DType::kF32 && offset == 0) {
+    mapped_bytes_ += view.row_stride_bytes;
+    out = view;
+    return {};
+  }
+  auto copy = std::make_unique<float[]>(static_cast<size_t>(len));
+  dequantise_row(view.dtype, view.data, copy.get(), len);
+  for (int64_t i = 0; i < len; ++i) copy[static_cast<size_t>(i)] += offset;
+  out = TensorView(copy.get(), DType::kF32, {len});
+  repacked_bytes_ += len * 4;
+  copies_.push_back(std::move(copy));
+  return {};
+}
+
+Status WeightLoader::expect_all_read() const {
+  for (size_t i = 0; i < read_.size(); ++i) {
+    const std::string& name = file_.tensors()[i].name;
+    if (read_[i] || may_stay_unread(name, config_)) continue;
+    return unsupported(file_.path() + " has a tensor " + in_quotes(name) + " that ibid's " + config_.architecture +
+                           " does not use; leaving it out would change the answers",
+                       name);
+  }
+  return {};
+}
+
+}  // namespace ibid

@@ -1,0 +1,60 @@
+// The weights of a model by their canonical names, checked: each is there, has the shape that the configuration wants
+// and a type that its place allows; and the file holds nothing that the forward pass would leave out.
+#pragma once
+
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "format/model_file.h"
+#include "kernels/weight.h"
+#include "model/arch/architecture.h"
+#include "model/config.h"
+#include "tensor/stream.h"
+
+namespace ibid {
+
+// A canonical name for one layer: layer_name("blk.{}.attn_q.weight", 3) = "blk.3.attn_q.weight".
+std::string layer_name(std::string_view pattern, int64_t layer);
+
+// Finds, checks and prepares. Holds what had to be copied (norms to F32), so it lives as long as the model.
+class WeightLoader {
+ public:
+  using Progress = std::function<void(double share)>;
+
+  WeightLoader(const ModelFile& file, const Architecture& architecture, const ModelConfig& config, Stream& stream,
+               Progress progress);
+
+  // A matrix [n_outputs, n_inputs] of F32, F16, BF16 or a quantised type, repacked for ops::linear. `use_packed` false:
+  // only embed() will read it.
+  Status matrix(Weight& out, std::string_view name, int64_t layer, int64_t n_outputs, int64_t n_inputs,
+                bool use_packed = true);
+  // A vector [len] as F32, plus `offset`. F32 vectors without offset stay in the mapping.
+  Status vector(TensorView& out, std::string_view name, int64_t layer, int64_t len, float offset = 0.0f);
+
+  // After all reads: a tensor that nothing read is an error that names it, except those known to be of no use to us.
+  Status expect_all_read() const;
+
+  int64_t mapped_bytes() const { return mapped_bytes_; }    // read where they lie in the file
+  int64_t repacked_bytes() const { return repacked_bytes_; }  // own copies
+  std::vector<std::unique_ptr<float[]>> take_copies() { return std::move(copies_); }
+
+ private:
+  Result<TensorView> find(std::string_view name, int64_t layer, std::initializer_list<int64_t> shape);
+  std::string name_in_file(std::string_view canonical, int64_t layer) const;
+
+  const ModelFile& file_;
+  const Architecture& architecture_;
+  const ModelConfig& config_;
+  Stream& stream_;
+  Progress progress_;
+  std::string prefix_;  // of a folder's names
+  std::vector<bool> read_;
+  std::vector<std::unique_ptr<float[]>> copies_;
+  int64_t mapped_bytes_ = 0, repacked_bytes_ = 0, done_bytes_ = 0, total_bytes_ = 1;
+};
+
+}  // namespace ibid
