@@ -46,8 +46,9 @@ class Tokenizer {
   virtual std::string_view token_bytes(TokenId id, bool special = false) const = 0;
   // True where the decoder removes one space at the very start of a text (SentencePiece dummy prefix).
   virtual bool strips_leading_space() const = 0;
-  // The text of ids, as the reference's decode(skip_special_tokens = !special) gives it.
-  std::string decode(std::span<const TokenId> ids, bool special = false) const;
+  // The text of ids, as the reference's decode(skip_special_tokens = !special) gives it: the bytes of all tokens, less
+  // one leading space where strips_leading_space(), with U+FFFD once for every maximal part that is no UTF-8.
+  virtual std::string decode(std::span<const TokenId> ids, bool special = false) const;
 
   virtual const Vocabulary& vocabulary() const = 0;
   int vocab_size() const { return static_cast<int>(vocabulary().tokens.size()); }

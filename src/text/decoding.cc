@@ -1,0 +1,97 @@
+#include "text/decoding.h"
+
+#include <utility>
+
+#include "text/byte_alphabet.h"
+
+namespace ibid {
+namespace {
+
+void replace_all(std::string& text, std::string_view what, std::string_view with) {
+  if (what.empty()) return;
+  for (size_t at = text.find(what); at != text.npos; at = text.find(what, at + with.size())) {
+    text.replace(at, what.size(), with);
+  }
+}
+
+// <0x00> to <0xFF>, or -1.
+int fallback_byte(std::string_view token) {
+  if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return -1;
+  int value = 0;
+  for (char c : token.substr(3, 2)) {
+    int digit = c >= '0' && c <= '9'   ? c - '0'
+                : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                       : -1;
+    if (digit < 0) return -1;
+    value = value * 16 + digit;
+  }
+  return value;
+}
+
+void strip(std::string& text, std::string_view content, size_t left, size_t right) {
+  if (content.empty()) return;
+  for (; left > 0 && text.starts_with(content); --left) text.erase(0, content.size());
+  for (; right > 0 && text.ends_with(content); --right) text.erase(text.size() - content.size());
+}
+
+}  // namespace
+
+std::string Decoding::bytes_of(std::string_view token, std::span<const DecoderStep> steps) {
+  std::string text(token);
+  for (const DecoderStep& step : steps) {
+    switch (step.kind) {
+      case DecoderStep::Kind::kByteLevel: {
+        std::string bytes;
+        if (byte_alphabet::append_bytes(text, bytes)) text = std::move(bytes);
+        break;
+      }
+      case DecoderStep::Kind::kByteFallback:
+        if (int byte = fallback_byte(text); byte >= 0) text.assign(1, static_cast<char>(byte));
+        break;
+      case DecoderStep::Kind::kReplace:
+        replace_all(text, step.pattern, step.content);
+        break;
+      case DecoderStep::Kind::kStrip:
+        strip(text, step.content, step.left, step.right);
+        break;
+      case DecoderStep::Kind::kMetaspace:
+        replace_all(text, step.pattern, " ");
+        break;
+      case DecoderStep::Kind::kBpe:
+        replace_all(text, step.pattern, " ");
+        break;
+      case DecoderStep::Kind::kSpaced:
+        text.insert(0, " ");
+        break;
+      case DecoderStep::Kind::kWordPiece:
+        if (!step.pattern.empty() && text.starts_with(step.pattern)) {
+          text.erase(0, step.pattern.size());
+        } else {
+          text.insert(0, " ");
+        }
+        if (step.clean_up) {
+          static constexpr std::pair<std::string_view, std::string_view> kCleanUp[] = {
+              {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
+              {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+          for (auto [what, with] : kCleanUp) replace_all(text, what, with);
+        }
+        break;
+    }
+  }
+  return text;
+}
+
+void Decoding::reserve(size_t n_tokens, size_t n_bytes) {
+  bytes_.reserve(n_bytes);
+  begins_.reserve(n_tokens + 1);
+  hidden_.reserve(n_tokens);
+}
+
+void Decoding::add(std::string_view bytes, bool hidden) {
+  bytes_.append(bytes);
+  begins_.push_back(bytes_.size());
+  hidden_.push_back(hidden);
+}
+
+}  // namespace ibid

@@ -1,0 +1,78 @@
+#include "text/pattern.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include <algorithm>
+
+namespace ibid {
+
+struct Pattern::Code {
+  pcre2_code* code = nullptr;
+  Code() = default;
+  Code(const Code&) = delete;
+  Code& operator=(const Code&) = delete;
+  ~Code() { pcre2_code_free(code); }
+};
+
+namespace {
+
+// The working memory of a thread's matches.
+struct MatchMemory {
+  pcre2_match_data* data = pcre2_match_data_create(1, nullptr);
+  pcre2_match_context* context = pcre2_match_context_create(nullptr);
+  MatchMemory() = default;
+  MatchMemory(const MatchMemory&) = delete;
+  MatchMemory& operator=(const MatchMemory&) = delete;
+  ~MatchMemory() {
+    pcre2_match_data_free(data);
+    pcre2_match_context_free(context);
+  }
+};
+
+constexpr uint32_t kHeapKibibytes = 16 * 1024;
+constexpr uint32_t kDepth = 50'000;
+
+}  // namespace
+
+Result<Pattern> Pattern::compile(std::string_view expression) {
+  if (expression.size() > kMaxBytes) {
+    return unsupported("a regular expression of " + std::to_string(expression.size()) + " bytes; at most " +
+                       std::to_string(kMaxBytes) + " are read");
+  }
+  auto code = std::make_shared<Code>();
+  int number = 0;
+  size_t offset = 0;
+  // The reference's engine lets . match all but \n and $ match before every line end.
+  uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | PCRE2_MATCH_INVALID_UTF;
+  code->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(), options, &number,
+                             &offset, nullptr);
+  if (!code->code) {
+    char text[160] = {};
+    pcre2_get_error_message(number, reinterpret_cast<PCRE2_UCHAR*>(text), sizeof text);
+    return unsupported("a regular expression that does not compile, at its byte " + std::to_string(offset) + ": " +
+                       text);
+  }
+  Pattern pattern;
+  pattern.code_ = std::move(code);
+  return pattern;
+}
+
+bool Pattern::find(std::string_view text, size_t from, uint32_t& budget, Found& found) const {
+  thread_local MatchMemory memory;
+  if (!code_ || budget == 0 || !memory.data || !memory.context) return false;
+  pcre2_set_match_limit(memory.context, budget);
+  pcre2_set_depth_limit(memory.context, kDepth);
+  pcre2_set_heap_limit(memory.context, kHeapKibibytes);
+  int rc = pcre2_match(code_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from, 0, memory.data,
+                       memory.context);
+  if (rc < 0 && rc != PCRE2_ERROR_NOMATCH) budget = 0;
+  if (rc < 0) return false;
+  const size_t* ends = pcre2_get_ovector_pointer(memory.data);
+  // \K may set a begin behind the end; such a match is none.
+  if (ends[0] > ends[1] || ends[0] < from) return budget = 0, false;
+  found = {ends[0], ends[1]};
+  return true;
+}
+
+}  // namespace ibid

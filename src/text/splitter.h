@@ -1,0 +1,67 @@
+// Splitter: cuts a text into the words that a BPE model encodes one by one. The known regular expressions of the field
+// are written by hand over our category tables; each stage cuts every piece of the stage before it, and sees nothing
+// but its piece (a lookahead at a piece's end sees the end of text, as in the reference).
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace ibid {
+
+// Gives the end of the piece that begins at p (p < end), matched or between matches. Invalid bytes read as U+FFFD.
+using NextPiece = const char* (*)(const char* p, const char* end);
+
+namespace split {
+const char* gpt2(const char* p, const char* end);       // 's|'t|... ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+const char* llama3(const char* p, const char* end);     // numbers by three, punctuation takes newlines along
+const char* qwen2(const char* p, const char* end);      // llama3 with single digits
+const char* gpt4o(const char* p, const char* end);      // words by letter case, contractions stay with them
+const char* tekken(const char* p, const char* end);     // gpt4o without contractions, single digits
+const char* deepseek3(const char* p, const char* end);  // its third, large expression
+const char* bloom(const char* p, const char* end);      //  ?[^(\s|.,!?…。，、।۔،)]+
+const char* newline(const char* p, const char* end);    // [\r\n]
+const char* spaced_letters(const char* p, const char* end);      // \s?\p{L}+
+const char* spaced_punctuation(const char* p, const char* end);  // \s?\p{P}+
+const char* cased_letters(const char* p, const char* end);       // deepseek-llm: \s?[A-Za-zµÀ-Ö...]+
+const char* wide_punctuation(const char* p, const char* end);  // deepseek-llm: \s?[!-/:-~！-／：-～‘-‟　-。]+
+const char* trailing_space(const char* p, const char* end);    // \s+$
+const char* cjk_deepseek(const char* p, const char* end);      // [一-龥ࠀ-一가-퟿]+
+const char* cjk_deepseek3(const char* p, const char* end);     // [一-龥぀-ゟ゠-ヿ]+
+const char* digit(const char* p, const char* end);             // \p{N}, one by one
+const char* digits(const char* p, const char* end);            // \p{N}+
+const char* digits_by_three(const char* p, const char* end);   // \p{N}{1,3}
+const char* ascii_digits_by_three(const char* p, const char* end);  // [0-9][0-9][0-9]
+const char* punctuation(const char* p,
+                        const char* end);  // runs of punctuation, as the Punctuation pre-tokenizer has it
+const char* default_punctuation(const char* p, const char* end);  // [\p{P}\$\+<=>\^~\|]+ (llama.cpp's "default")
+}  // namespace split
+
+// How GGUF's tokenizer.ggml.pre names a family.
+struct SplitFamily {
+  std::string_view name;
+  std::vector<NextPiece> stages;
+  bool ignore_merges = false;  // a word that is a token is that token
+  bool nfc = false;            // the family's tokenizer.json normalizes to NFC
+};
+// Null for names we do not know.
+const SplitFamily* find_split_family(std::string_view name);
+
+// A regular expression as tokenizer.json spells it -> the stage that matches the same; null for others.
+NextPiece find_known_pattern(std::string_view pattern);
+
+// Calls sink(word) for every word of [p, end).
+template <typename Sink>
+void split_words(const NextPiece* stage, size_t n_stages, const char* p, const char* end, Sink&& sink) {
+  while (p < end) {
+    const char* next = (*stage)(p, end);
+    if (n_stages == 1) {
+      sink(std::string_view(p, static_cast<size_t>(next - p)));
+    } else {
+      split_words(stage + 1, n_stages - 1, p, next, sink);
+    }
+    p = next;
+  }
+}
+
+}  // namespace ibid

@@ -1,0 +1,71 @@
+// TokenMap: spelling -> id over a list of tokens that outlives it. Hashes are polynomial, so that the hashes of all
+// prefixes and suffixes of a text cost one multiplication a byte.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace ibid {
+
+class TokenMap {
+ public:
+  static constexpr uint64_t kBase = 0x9E3779B97F4A7C15u;
+  static uint64_t hash(std::string_view s) {
+    uint64_t h = 0;
+    for (char c : s) h = extend(h, c);
+    return h;
+  }
+  static uint64_t extend(uint64_t h, char c) { return h * kBase + static_cast<unsigned char>(c) + 1; }
+
+  TokenMap() = default;
+  // Empty tokens are left out. Refuses the same spelling twice.
+  static Result<TokenMap> build(const std::vector<std::string>& tokens);
+
+  int32_t find(std::string_view s) const { return find(s, hash(s)); }
+  int32_t find(std::string_view s, uint64_t h) const {
+    if (slots_.empty()) return -1;
+    uint32_t tag = static_cast<uint32_t>(mix(h));
+    for (size_t i = mix(h) >> shift_;; i = (i + 1) & mask_) {
+      const Slot& slot = slots_[i];
+      if (slot.id < 0) return -1;
+      if (slot.tag != tag) continue;
+      const std::string& token = (*tokens_)[static_cast<size_t>(slot.id)];
+      if (token.size() == s.size() && std::memcmp(token.data(), s.data(), s.size()) == 0) return slot.id;
+    }
+  }
+  // The token that is `left` and `right` together, whose hash is h.
+  int32_t find_joined(std::string_view left, std::string_view right, uint64_t h) const {
+    if (slots_.empty()) return -1;
+    uint32_t tag = static_cast<uint32_t>(mix(h));
+    for (size_t i = mix(h) >> shift_;; i = (i + 1) & mask_) {
+      const Slot& slot = slots_[i];
+      if (slot.id < 0) return -1;
+      if (slot.tag != tag) continue;
+      const std::string& token = (*tokens_)[static_cast<size_t>(slot.id)];
+      if (token.size() == left.size() + right.size() && token.starts_with(left) && token.ends_with(right))
+        return slot.id;
+    }
+  }
+
+ private:
+  struct Slot {
+    uint32_t tag = 0;
+    int32_t id = -1;
+  };
+  static uint64_t mix(uint64_t h) {
+    h ^= h >> 32;
+    h *= 0xD6E8FEB86659FD93u;
+    return h ^ h >> 29;
+  }
+  const std::vector<std::string>* tokens_ = nullptr;
+  std::vector<Slot> slots_;
+  size_t mask_ = 0;
+  int shift_ = 63;
+};
+
+}  // namespace ibid
