@@ -42,7 +42,7 @@ struct JsonMember {
 
 struct JsonLimits {
   size_t max_depth = 64;
-  size_t max_values = 400'000;
+  size_t max_values = 250'000;
 };
 
 // The one value in `text`. Errors say line and column; `where` names the file for them.
