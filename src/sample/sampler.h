@@ -53,6 +53,7 @@ struct SamplerScratch {
   std::vector<int32_t> counts;        // per token; all zero between draws
   std::vector<int32_t> touched;
   std::vector<double> weights;
+  std::vector<uint32_t> noise;
 };
 
 class Sampler {

@@ -1,0 +1,172 @@
+#include "sample/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "sample/philox.h"
+#include "sample/stages.h"
+
+namespace ibid {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+std::vector<TokenId> ids(std::initializer_list<int32_t> list) {
+  std::vector<TokenId> out;
+  for (int32_t i : list) out.push_back(TokenId{i});
+  return out;
+}
+
+// A request over a small row: sampler("top_k") reads as what it does.
+struct Draws {
+  std::vector<float> logits;
+  SamplingParams params;
+  std::vector<TokenId> prompt = ids({0}), answer = {}, ends = {};
+
+  Result<Sample> at(int32_t position, uint64_t seed = 7) const {
+    auto sampler = Sampler::compile(params, static_cast<int32_t>(logits.size()), ends, seed);
+    if (!sampler) return sampler.error();
+    std::vector<TokenId> history = answer;
+    history.resize(static_cast<size_t>(position) - prompt.size(), TokenId{0});
+    SamplerState state = (*sampler)->initial_state();
+    SamplerScratch scratch;
+    return (*sampler)->sample(logits, {prompt, history}, state, scratch);
+  }
+  std::map<int32_t, int> frequencies(int n) const {
+    std::map<int32_t, int> out;
+    for (int i = 1; i <= n; ++i) ++out[raw(at(1 + (i % 64), static_cast<uint64_t>(i)).value().chosen.token)];
+    return out;
+  }
+};
+
+TEST(Sampler, TemperatureZeroTakesTheHighestAndTiesGoToTheLowerId) {
+  Draws d{.logits = {1, 5, 5, 2}, .params = {.temperature = 0}};
+  EXPECT_EQ(d.at(3).value().chosen.token, TokenId{1});
+}
+
+TEST(Sampler, FrequenciesFollowTheProcessedDistribution) {
+  Draws d{.logits = {std::log(0.5f), std::log(0.3f), std::log(0.15f), std::log(0.05f)}, .params = {}};
+  auto f = d.frequencies(20000);
+  double expected[] = {0.5, 0.3, 0.15, 0.05}, chi = 0;
+  for (int i = 0; i < 4; ++i) {
+    double e = expected[i] * 20000;
+    chi += (f[i] - e) * (f[i] - e) / e;
+  }
+  EXPECT_LT(chi, 16.27);  // p = 0.001 at 3 degrees of freedom
+}
+
+TEST(Sampler, ADrawDependsOnSeedAndPositionOnly) {
+  Draws d{.logits = {0, 0.1f, 0.2f, 0.3f, 0.4f}, .params = {}};
+  Draws masked = d;
+  masked.logits[4] = -kInf;
+  std::set<int32_t> seen;
+  for (int position = 1; position < 50; ++position) {
+    TokenId free = d.at(position).value().chosen.token;
+    EXPECT_EQ(free, d.at(position).value().chosen.token);
+    // Removing a token that lost changes nothing: noise does not depend on the support.
+    if (free != TokenId{4}) {
+      EXPECT_EQ(free, masked.at(position).value().chosen.token);
+    }
+    seen.insert(raw(free));
+  }
+  EXPECT_GT(seen.size(), 3u);
+}
+
+TEST(Sampler, TopPKeepsTheSmallestPrefixThatReachesP) {
+  std::vector<float> logits = {std::log(0.125f), std::log(0.5f), std::log(0.25f), std::log(0.125f)};
+  auto support = [&](float p) {
+    Draws d{.logits = logits, .params = {.top_p = p}};
+    return d.at(1).value().support;
+  };
+  EXPECT_EQ(support(0.4f), 1);
+  EXPECT_EQ(support(0.5f), 1);  // >= : a prefix that reaches p exactly is enough
+  EXPECT_EQ(support(0.6f), 2);
+  EXPECT_EQ(support(0.8f), 3);  // of equals the lower id stays
+  EXPECT_EQ(support(0.99f), 4);
+}
+
+TEST(Sampler, TopKKeepsExactlyKWithTiesToTheLowerId) {
+  Draws d{.logits = {1, 2, 2, 2, 0}, .params = {.top_k = 2}};
+  auto f = d.frequencies(400);
+  EXPECT_EQ(f[1] + f[2], 400);
+}
+
+TEST(Sampler, MinPIsRelativeToTheHighest) {
+  Draws d{.logits = {0, std::log(0.5f), std::log(0.2f), std::log(0.05f)}, .params = {.min_p = 0.1f}};
+  EXPECT_EQ(d.at(1).value().support, 3);
+}
+
+TEST(Sampler, RepetitionPenaltyDividesPositiveAndMultipliesNegativeLogits) {
+  std::vector<float> row = {2, -2, 3};
+  SamplerScratch scratch;
+  auto prompt = ids({0, 1});
+  stages::repetition_penalty(row, {prompt, {}}, 2.0f, -1, scratch);
+  EXPECT_EQ(row, (std::vector<float>{1, -4, 3}));
+}
+
+TEST(Sampler, PresenceAndFrequencyCountTheAnswerAlone) {
+  std::vector<float> row = {0, 0, 0};
+  SamplerScratch scratch;
+  auto prompt = ids({0}), answer = ids({1, 1, 2});
+  stages::presence_frequency_penalty(row, {prompt, answer}, 0.5f, 0.25f, scratch);
+  EXPECT_EQ(row, (std::vector<float>{0, -1.0f, -0.75f}));
+}
+
+TEST(Sampler, NoRepeatNgramBansTheWordThatWouldRepeat) {
+  // the cat sat on the cat -> with n = 3, "sat" would repeat "the cat sat".
+  std::vector<float> row(5, 1.0f);
+  SamplerScratch scratch;
+  auto prompt = ids({0, 1, 2, 3, 0, 1});
+  stages::no_repeat_ngram(row, {prompt, {}}, 3, scratch);
+  EXPECT_EQ(row, (std::vector<float>{1, 1, -kInf, 1, 1}));
+  // n = 1 bans every token seen.
+  std::vector<float> all(5, 1.0f);
+  stages::no_repeat_ngram(all, {prompt, {}}, 1, scratch);
+  EXPECT_EQ(all, (std::vector<float>{-kInf, -kInf, -kInf, -kInf, 1}));
+}
+
+TEST(Sampler, EndOfGenerationWaitsForMinTokens) {
+  Draws d{.logits = {0, 9}, .params = {.temperature = 0, .min_tokens = 2}};
+  d.ends = ids({1});
+  EXPECT_EQ(d.at(2).value().chosen.token, TokenId{0});
+  EXPECT_EQ(d.at(3).value().chosen.token, TokenId{1});
+}
+
+TEST(Sampler, AnEmptySupportIsAnErrorOfThisRequest) {
+  Draws d{.logits = {0, 1}, .params = {}};
+  d.params.banned = ids({0, 1});
+  EXPECT_FALSE(d.at(1).ok());
+}
+
+TEST(Sampler, LogProbabilitiesAreThoseOfTheModel) {
+  Draws d{.logits = {std::log(0.5f), std::log(0.3f), std::log(0.2f)}, .params = {.temperature = 0, .logprobs = 2}};
+  d.params.banned = ids({0});
+  Sample s = d.at(1).value();
+  EXPECT_EQ(s.chosen.token, TokenId{1});
+  EXPECT_NEAR(s.chosen.raw, std::log(0.3f), 1e-6);
+  ASSERT_EQ(s.top.size(), 2u);
+  EXPECT_EQ(s.top[0].token, TokenId{0});
+  EXPECT_NEAR(s.top[0].raw, std::log(0.5f), 1e-6);
+}
+
+TEST(Sampler, ParametersOutOfRangeAreNamed) {
+  SamplingParams p;
+  p.top_p = 0;
+  EXPECT_EQ(validate(p, 10).error().where, "top_p");
+  p = {};
+  p.logit_bias = {{TokenId{10}, 1.0f}};
+  EXPECT_EQ(validate(p, 10).error().where, "logit_bias");
+}
+
+TEST(Philox, EqualsThePublishedVectors) {
+  // Random123's known answers: counter and key zero, and all ones.
+  auto zero = noise_words(0, 0, NoisePurpose::kDraw, 0);
+  EXPECT_EQ(zero, (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+}
+
+}  // namespace
+}  // namespace ibid

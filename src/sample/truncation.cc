@@ -1,0 +1,190 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/math.h"
+#include "kernels/noise.h"
+#include "sample/philox.h"
+#include "sample/stages.h"
+
+namespace ibid::stages {
+namespace {
+
+bool before(const Candidate& a, const Candidate& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; }
+
+}  // namespace
+
+bool Support::collect(std::span<const float> logits, SamplerScratch& scratch) {
+  candidates_ = &scratch.candidates;
+  candidates_->clear();
+  max_ = -std::numeric_limits<float>::infinity();
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (!(logits[i] > -std::numeric_limits<float>::infinity())) continue;
+    candidates_->push_back({logits[i], static_cast<int32_t>(i)});
+    max_ = std::max(max_, logits[i]);
+  }
+  n_sorted_ = 0;
+  total_ = -1;
+  return !candidates_->empty();
+}
+
+std::span<const Candidate> Support::sorted(int32_t n) {
+  if (n > n_sorted_) {
+    // A prefix of twice what was asked, so that a stage that feels its way costs O(V) in all.
+    constexpr int32_t kFirst = 256;
+    int32_t m = std::min(size(), std::max(2 * n, kFirst));
+    auto begin = candidates_->begin();
+    if (m < size()) std::nth_element(begin + n_sorted_, begin + m, candidates_->end(), before);
+    std::sort(begin + n_sorted_, begin + m, before);
+    n_sorted_ = m;
+  }
+  return std::span<const Candidate>(*candidates_).first(static_cast<size_t>(n));
+}
+
+void Support::keep_first(int32_t n) {
+  if (n >= size()) return;
+  sorted(n);
+  candidates_->resize(static_cast<size_t>(n));
+  n_sorted_ = std::min(n_sorted_, n);
+  total_ = -1;
+}
+
+void Support::keep_if(std::span<const uint8_t> keep) {
+  size_t kept = 0;
+  for (size_t i = 0; i < candidates_->size(); ++i) {
+    if (keep[i]) (*candidates_)[kept++] = (*candidates_)[i];
+  }
+  if (kept == candidates_->size()) return;
+  candidates_->resize(kept);
+  max_ = kept == 0 ? max_ : sorted(size()).front().logit;
+  n_sorted_ = size();
+  total_ = -1;
+}
+
+double Support::weight(const Candidate& c) const { return static_cast<double>(math::exp(c.logit - max_)); }
+
+double Support::total_weight() {
+  if (total_ < 0) {
+    // Before the first sort the candidates lie in order of ids; after a cut the whole order is fixed by sorting.
+    if (n_sorted_ > 0) sorted(size());
+    total_ = 0;
+    for (const Candidate& c : *candidates_) total_ += weight(c);
+  }
+  return total_;
+}
+
+void top_n_sigma(Support& support, float n) {
+  double sum = 0;
+  for (const Candidate& c : support.all()) sum += static_cast<double>(c.logit);
+  double mean = sum / support.size();
+  double squares = 0;
+  for (const Candidate& c : support.all()) {
+    double d = static_cast<double>(c.logit) - mean;
+    squares += d * d;
+  }
+  double lowest = static_cast<double>(support.max_logit()) - static_cast<double>(n) * std::sqrt(squares / support.size());
+  support.keep_while([&](const Candidate& c) { return static_cast<double>(c.logit) >= lowest; });
+}
+
+void top_k(Support& support, int32_t k) { support.keep_first(k); }
+
+void top_p(Support& support, float p) {
+  if (p >= 1.0f) return;
+  double wanted = static_cast<double>(p) * support.total_weight();
+  double sum = 0;
+  int32_t n = 0;
+  support.keep_while([&](const Candidate& c) {
+    if (n > 0 && sum >= wanted) return false;
+    sum += support.weight(c);
+    ++n;
+    return true;
+  });
+}
+
+void min_p(Support& support, float p) {
+  support.keep_while([&](const Candidate& c) { return support.weight(c) >= static_cast<double>(p); });
+}
+
+void typical(Support& support, float p, SamplerScratch& scratch) {
+  if (p >= 1.0f) return;
+  double total = support.total_weight();
+  std::span<const Candidate> sorted = support.sorted(support.size());
+  double log_total = math::log(total);
+  auto surprise = [&](const Candidate& c) { return log_total - static_cast<double>(c.logit - support.max_logit()); };
+  double entropy = 0;
+  for (const Candidate& c : sorted) entropy += support.weight(c) / total * surprise(c);
+  scratch.weights.resize(sorted.size());
+  std::vector<int32_t> order(sorted.size());
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    scratch.weights[i] = std::fabs(surprise(sorted[i]) - entropy);
+    order[i] = static_cast<int32_t>(i);
+  }
+  std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    double x = scratch.weights[static_cast<size_t>(a)], y = scratch.weights[static_cast<size_t>(b)];
+    return x != y ? x < y : a < b;
+  });
+  std::vector<uint8_t> keep(sorted.size(), 0);
+  double sum = 0, wanted = static_cast<double>(p) * total;
+  for (size_t i = 0; i < order.size() && (i == 0 || sum < wanted); ++i) {
+    auto at = static_cast<size_t>(order[i]);
+    keep[at] = 1;
+    sum += support.weight(sorted[at]);
+  }
+  support.keep_if(keep);
+}
+
+void xtc(Support& support, float probability, float threshold, uint64_t seed, int32_t position) {
+  double v = open_unit(noise_words(seed, position, NoisePurpose::kXtc, 0)[0]);
+  if (v >= static_cast<double>(probability)) return;
+  double wanted = static_cast<double>(threshold) * support.total_weight();
+  int32_t n_top = 0;
+  while (n_top < support.size() && support.weight(support.sorted(n_top + 1).back()) >= wanted) ++n_top;
+  if (n_top < 2) return;
+  std::vector<uint8_t> keep(static_cast<size_t>(support.size()), 1);
+  std::fill_n(keep.begin(), n_top - 1, 0);
+  support.sorted(support.size());
+  support.keep_if(keep);
+}
+
+void mirostat(Support& support, float mu) {
+  double total = support.total_weight();
+  double lowest = total * math::exp(-static_cast<double>(mu) * 0.693147180559945309417);
+  int32_t n = 0;
+  support.keep_while([&](const Candidate& c) { return n++ == 0 || support.weight(c) >= lowest; });
+}
+
+float mirostat_update(float mu, float surprise, float tau, float eta) { return mu - eta * (surprise - tau); }
+
+TokenId draw(const Support& support, uint64_t seed, int32_t position, SamplerScratch& scratch) {
+  // A wide support takes the words of the whole vocabulary at once, a narrow one those of its own groups.
+  constexpr int32_t kWide = 1024;
+  bool wide = support.size() >= kWide;
+  if (wide) {
+    int32_t highest = 0;
+    for (const Candidate& c : support.all()) highest = std::max(highest, c.id);
+    scratch.noise.resize(static_cast<size_t>(highest / 4 + 1) * 4);
+    fill_noise(scratch.noise, seed, position, static_cast<uint32_t>(NoisePurpose::kDraw));
+  }
+  double best = std::numeric_limits<double>::infinity();
+  uint32_t limit = ~0u;  // words above it cannot win
+  int32_t winner = -1;
+  for (const Candidate& c : support.all()) {
+    auto id = static_cast<uint32_t>(c.id);
+    uint32_t word = wide ? scratch.noise[id] : noise_words(seed, position, NoisePurpose::kDraw, id / 4)[id % 4];
+    // time = E / weight >= v / weight >= v, so most tokens lose without a logarithm or an exponential.
+    if (word > limit) continue;
+    double v = open_unit(word);
+    double w = support.weight(c);
+    constexpr double kMargin = 1.0 + 1e-12;  // covers rounding
+    if (v > best * w * kMargin) continue;
+    double time = -math::log1p(-v) / w;
+    if (time < best || (time == best && (winner < 0 || c.id < winner))) {
+      best = time;
+      winner = c.id;
+      limit = static_cast<uint32_t>(std::min(best * kMargin * 0x1p32, 4294967295.0));
+    }
+  }
+  return TokenId{winner};
+}
+
+}  // namespace ibid::stages
