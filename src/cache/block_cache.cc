@@ -26,21 +26,28 @@ void BlockCache::fork(const BlockTable& from, int32_t n_tokens, BlockTable& tabl
   for (const BlockId block : table) pool_.add_reference(block);
 }
 
-bool BlockCache::reserve(BlockTable& table, int32_t n_written, int32_t n_wanted, std::vector<BlockCopy>& copies) {
+bool BlockCache::must_copy(const BlockTable& table, int32_t n_written, int32_t n_wanted) const {
   const size_t first = static_cast<size_t>(n_written / options_.block_len);
-  const size_t n_needed = static_cast<size_t>(n_blocks_for(n_wanted));
-  const bool copy = first < table.size() && n_wanted > n_written && !is_writable(table[first]);
-  const size_t n_added = n_needed > table.size() ? n_needed - table.size() : 0;
-  if (n_added + copy > static_cast<size_t>(pool_.n_available())) return false;
-  if (copy) {
-    const BlockId from = table[first];
-    table[first] = take();
-    copies.push_back({from, table[first]});
+  if (n_wanted <= n_written || first >= table.size()) return false;
+  return pool_.n_references(table[first]) > 1 || pool_.is_marked(table[first]);
+}
+
+int32_t BlockCache::n_blocks_missing(const BlockTable& table, int32_t n_written, int32_t n_wanted) const {
+  const int32_t n_added = std::max(0, n_blocks_for(n_wanted) - static_cast<int32_t>(table.size()));
+  return n_added + must_copy(table, n_written, n_wanted);
+}
+
+bool BlockCache::reserve(BlockTable& table, int32_t n_written, int32_t n_wanted, std::vector<BlockCopy>& copies) {
+  if (n_blocks_missing(table, n_written, n_wanted) > pool_.n_available()) return false;
+  if (must_copy(table, n_written, n_wanted)) {
+    BlockId& block = table[static_cast<size_t>(n_written / options_.block_len)];
+    copies.push_back({block, take()});
     // Released only now, so that it cannot be the block that was taken. Whoever takes it later in this step writes
     // after this copy.
-    pool_.drop_reference(from);
+    pool_.drop_reference(block);
+    block = copies.back().to;
   }
-  for (size_t i = 0; i < n_added; ++i) table.push_back(take());
+  while (static_cast<int32_t>(table.size()) < n_blocks_for(n_wanted)) table.push_back(take());
   return true;
 }
 

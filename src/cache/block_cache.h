@@ -48,6 +48,8 @@ class BlockCache {
   // Fills the empty `table` with the blocks that hold the first n_tokens of `from`, an unfinished one included.
   void fork(const BlockTable& from, int32_t n_tokens, BlockTable& table);
 
+  // How many blocks reserve() would take.
+  int32_t n_blocks_missing(const BlockTable& table, int32_t n_written, int32_t n_wanted) const;
   // Makes positions [n_written, n_wanted) writable: adds blocks, evicting cached ones, and replaces the block that
   // n_written lies in if others can see it, appending what to copy. False when there is no room: then nothing changed.
   bool reserve(BlockTable& table, int32_t n_written, int32_t n_wanted, std::vector<BlockCopy>& copies);
@@ -69,7 +71,7 @@ class BlockCache {
 
  private:
   BlockId take();
-  bool is_writable(BlockId block) const { return pool_.n_references(block) == 1 && !pool_.is_marked(block); }
+  bool must_copy(const BlockTable& table, int32_t n_written, int32_t n_wanted) const;
 
   BlockCacheOptions options_;
   BlockPool pool_;

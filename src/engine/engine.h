@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
@@ -16,20 +17,22 @@ class Stream;
 class Tokenizer;
 
 struct EngineOptions {
-  int32_t block_len = 16;         // B: 8, 16 or 32
-  int64_t kv_bytes = 0;           // memory for KV blocks; 0: enough for max_sequences / 4 full contexts, bounded by RAM
+  int32_t block_len = 16;  // B: 8, 16 or 32
+  int64_t kv_bytes = 0;    // memory for KV blocks; 0: enough for max_sequences / 4 full contexts, bounded by RAM
   DType kv_dtype = DType::kF16;
-  int32_t max_tokens = 512;       // T: token budget of a step
-  int32_t max_sequences = 64;     // S: sequences running at once
-  int32_t max_waiting = 4096;     // requests queued before submit() refuses
+  int32_t max_tokens = 512;    // T: token budget of a step
+  int32_t max_sequences = 64;  // S: sequences running at once
+  int32_t max_waiting = 4096;  // requests queued before submit() refuses
+  int32_t max_rows = 0;        // R: rows of logits of a step, which bound its memory; 0: max_sequences
   bool prefix_cache = true;
+  std::string model_digest;  // of the weights; needed where cached blocks outlive the process
 };
 
 // A snapshot for /metrics, /health and the page; cheap to take.
 struct EngineStats {
   int64_t n_steps = 0;
-  int32_t n_running = 0;   // sequences
-  int32_t n_waiting = 0;   // sequences
+  int32_t n_running = 0;  // sequences
+  int32_t n_waiting = 0;  // sequences
   int32_t blocks_total = 0;
   int32_t blocks_free = 0;    // never used or emptied
   int32_t blocks_cached = 0;  // hold a prefix, evictable
@@ -51,21 +54,36 @@ struct EngineStats {
   double step_settle = 0;
 };
 
+// One sequence's part of a step.
+struct StepShare {
+  RequestId request{};
+  int32_t choice = 0;
+  int32_t n_tokens = 0;
+};
+
 class Engine {
  public:
-  // `model`, `stream`, `clock` outlive the engine. Allocates everything it will ever need for a step.
+  // `model`, `stream`, `clock` outlive the engine. Allocates everything it will ever need for a step. The KV cache must
+  // hold at least one full context, so that any request that is taken can end.
   static Result<std::unique_ptr<Engine>> create(Model& model, std::shared_ptr<const Tokenizer> tokenizer,
                                                 Stream& stream, const EngineOptions& options,
                                                 const Clock& clock = steady_clock());
   virtual ~Engine() = default;
 
-  // Checks the request wholly; an error means that it was not taken: kInvalid names the field, kExhausted means that the queue is full.
+  // What submit() would say of the request's content. Pure: from any thread.
+  virtual Status validate(const Request& request) const = 0;
+  // Checks the request wholly; an error means that it was not taken: kInvalid names the field, kExhausted means that
+  // the queue is full.
   virtual Status submit(Request request) = 0;
-  // Ends a request at the next step boundary; its blocks are free after that. Unknown ids are ignored.
+  // Ends a request at the next step boundary; its blocks are free after that step(). Unknown ids are ignored.
   virtual void cancel(RequestId id) = 0;
   // One turn. Appends what became known to `out`. False when there was nothing to do.
   virtual bool step(std::vector<Output>& out) = 0;
   virtual EngineStats stats() const = 0;
+  // Who was in the last step, in the order of the batch; valid until the next one.
+  virtual const std::vector<StepShare>& last_step() const = 0;
+  // As completed at start-up: kv_bytes and max_rows are what they became.
+  virtual const EngineOptions& options() const = 0;
 };
 
 }  // namespace ibid

@@ -12,8 +12,8 @@ namespace ibid {
 
 class EngineThread {
  public:
-  // `on_output` is called on the engine's thread, once per step with all that the step made known, in order. It must not
-  // block and must not throw: a server posts to its own executor from here.
+  // `on_output` is called on the engine's thread, once per step with all that the step made known, in order. It must
+  // not block and must not throw: a server posts to its own executor from here.
   using OnOutput = std::function<void(std::vector<Output>&)>;
   EngineThread(std::unique_ptr<Engine> engine, OnOutput on_output);
   ~EngineThread();  // cancels what runs, then joins

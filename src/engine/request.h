@@ -22,13 +22,13 @@ struct Request {
   RequestId id{};
   std::vector<TokenId> prompt;  // at least one token, at most the context
   SamplingParams sampling;
-  int32_t n = 1;               // choices; choice i is this request with seed + i
-  int32_t max_tokens = -1;     // generated per choice; -1: up to the context
+  int32_t n = 1;                         // choices; choice i is this request with seed + i
+  int32_t max_tokens = -1;               // generated per choice; -1: up to the context; 0: compute the prompt and end
   std::shared_ptr<const StopSet> stops;  // may be null
-  bool show_special = false;   // control tokens appear in the text
+  bool show_special = false;             // control tokens appear in the text
   int32_t prompt_logprobs = -1;  // as SamplingParams::logprobs, for the prompt's own tokens (computes the whole prompt)
-  int32_t priority = 0;        // higher runs earlier
-  std::string tenant_salt;     // blocks are shared only with the same salt
+  int32_t priority = 0;          // higher runs earlier
+  std::string tenant_salt;       // blocks are shared only with the same salt
 };
 
 struct TokenLogprob {
@@ -45,6 +45,7 @@ struct TokenRecord {
   int32_t position = 0;           // absolute position of the token in its sequence; with the seed, the draw's counter
 };
 
+// The prompt counts once per request, however many choices it has; completion_tokens are this choice's.
 struct Usage {
   int32_t prompt_tokens = 0;
   int32_t cached_tokens = 0;  // of the prompt, found in the prefix tree
@@ -66,12 +67,14 @@ struct Output {
   int32_t choice = 0;
   std::vector<TokenRecord> tokens;  // new tokens, those of a dropped stop included
   std::string text;                 // new text that is certain: whole code points, nothing that may be a stop
-  std::vector<TokenRecord> prompt;  // once, with the first output, if prompt_logprobs >= 0
+  // Once, with the first output of choice 0, if prompt_logprobs >= 0: one record per prompt token. The first token has
+  // no log-probability (nothing is before it).
+  std::vector<TokenRecord> prompt;
   bool finished = false;
   FinishReason reason = FinishReason::kStop;
-  std::string stop_text;            // the stop string that ended it, if one did
-  std::string error;                // a sentence, with FinishReason::kError
-  Usage usage;                      // running totals
+  std::string stop_text;  // the stop string that ended it, if one did
+  std::string error;      // a sentence, with FinishReason::kError
+  Usage usage;            // running totals
   Timing timing;
 };
 

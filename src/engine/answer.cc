@@ -1,0 +1,94 @@
+#include "engine/answer.h"
+
+#include <algorithm>
+
+namespace ibid {
+
+Answer::Answer(std::shared_ptr<const Request> request, int32_t choice, std::shared_ptr<const Tokenizer> tokenizer,
+               std::span<const TokenId> end_of_generation)
+    : request_(std::move(request)), end_of_generation_(end_of_generation) {
+  if (tokenizer) {
+    // The answer goes on from the prompt's text.
+    detokenizer_.emplace(std::move(tokenizer),
+                         DetokenizerOptions{.show_special = request_->show_special, .continues_text = true});
+  }
+  if (request_->stops && !request_->stops->strings().empty()) matcher_.emplace(request_->stops);
+  pending_.request = request_->id;
+  pending_.choice = choice;
+  pending_.reason = FinishReason::kNone;
+  pending_.usage.prompt_tokens = static_cast<int32_t>(request_->prompt.size());
+}
+
+FinishReason Answer::push(TokenRecord record) {
+  const TokenId id = record.chosen.token;
+  pending_.tokens.push_back(std::move(record));
+  ++pending_.usage.completion_tokens;
+  const bool may_end = pending_.usage.completion_tokens >= request_->sampling.min_tokens;
+  const bool is_end =
+      !request_->sampling.ignore_eos && std::ranges::find(end_of_generation_, id) != end_of_generation_.end();
+  const bool is_stop = request_->stops && request_->stops->is_stop(id);
+  if (may_end && is_end) {
+    end(FinishReason::kEos);
+    return pending_.reason;
+  }
+  if (!detokenizer_) {
+    if (may_end && is_stop) end(FinishReason::kStop);
+    return pending_.reason;
+  }
+  if (may_end && is_stop && !request_->stops->include_stop()) {
+    end(FinishReason::kStop);
+    return pending_.reason;
+  }
+  piece_.clear();
+  detokenizer_->push(id, piece_);
+  if (may_end) {
+    add_text(piece_);
+  } else {
+    pending_.text += piece_;
+  }
+  if (may_end && is_stop && !pending_.finished) end(FinishReason::kStop);
+  return pending_.reason;
+}
+
+void Answer::add_text(std::string_view text) {
+  if (!matcher_) {
+    pending_.text += text;
+  } else if (const auto stop = matcher_->push(text, pending_.text)) {
+    pending_.stop_text = request_->stops->strings()[static_cast<size_t>(*stop)];
+    finish_as(FinishReason::kStop);
+  }
+}
+
+void Answer::end(FinishReason reason, std::string error) {
+  if (detokenizer_) {
+    piece_.clear();
+    detokenizer_->finish(piece_);
+    add_text(piece_);
+  }
+  if (pending_.finished) return;  // those last bytes completed a stop string
+  if (matcher_) matcher_->finish(pending_.text);
+  pending_.error = std::move(error);
+  finish_as(reason);
+}
+
+void Answer::finish_as(FinishReason reason) {
+  pending_.finished = true;
+  pending_.reason = reason;
+}
+
+std::optional<Output> Answer::take() {
+  const bool has_news = !pending_.tokens.empty() || !pending_.text.empty() || pending_.finished;
+  if (!has_news || last_taken_) return std::nullopt;
+  last_taken_ = pending_.finished;
+  Output out = std::move(pending_);
+  pending_ = {};
+  pending_.request = out.request;
+  pending_.choice = out.choice;
+  pending_.usage = out.usage;
+  pending_.timing = out.timing;
+  pending_.finished = out.finished;
+  pending_.reason = out.reason;
+  return out;
+}
+
+}  // namespace ibid

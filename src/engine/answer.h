@@ -1,0 +1,51 @@
+// Answer: what one choice tells its client, token by token. Turns drawn tokens into text, finds stops, and keeps what
+// has not been sent yet. Knows nothing of scheduling.
+//
+// What ends an answer, in this order: an end-of-generation id (unless ignore_eos), a stop id, a stop string. Before
+// min_tokens nothing does, and text goes past the stop strings unread.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "engine/request.h"
+#include "text/detokenizer.h"
+#include "text/stop_matcher.h"
+
+namespace ibid {
+
+class Answer {
+ public:
+  // `tokenizer` may be null: then there is no text. `end_of_generation` outlives the answer.
+  Answer(std::shared_ptr<const Request> request, int32_t choice, std::shared_ptr<const Tokenizer> tokenizer,
+         std::span<const TokenId> end_of_generation);
+
+  void add_prompt_record(TokenRecord record) { pending_.prompt.push_back(std::move(record)); }
+  // Takes a drawn token. Returns why it ends the answer, kNone if it does not; after an end only take() is called.
+  FinishReason push(TokenRecord record);
+  // Ends the answer for a reason from outside (length, cancelled, error); text that was held back goes out.
+  void end(FinishReason reason, std::string error = {});
+
+  bool finished() const { return pending_.finished; }
+  FinishReason reason() const { return pending_.reason; }  // kNone while it goes on
+  Usage& usage() { return pending_.usage; }
+  Timing& timing() { return pending_.timing; }
+  // Moves what is new since the last call into an Output; nothing if nothing is. The last one says so, once.
+  std::optional<Output> take();
+
+ private:
+  void add_text(std::string_view text);
+  void finish_as(FinishReason reason);
+
+  std::shared_ptr<const Request> request_;
+  std::span<const TokenId> end_of_generation_;
+  std::optional<Detokenizer> detokenizer_;
+  std::optional<StopMatcher> matcher_;
+  std::string piece_;
+  Output pending_;
+  bool last_taken_ = false;
+};
+
+}  // namespace ibid

@@ -1,0 +1,64 @@
+#include "engine/batch_builder.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace ibid {
+
+BatchBuilder::BatchBuilder(const BatchLimits& limits) : limits_(limits) {
+  const auto n_tokens = static_cast<size_t>(limits.n_tokens), n_sequences = static_cast<size_t>(limits.n_sequences);
+  tokens_.reserve(n_tokens);
+  positions_.reserve(n_tokens);
+  slots_.reserve(n_tokens);
+  query_start_.reserve(n_sequences + 1);
+  kv_len_.reserve(n_sequences);
+  logit_rows_.reserve(static_cast<size_t>(limits.n_rows));
+}
+
+ForwardBatch BatchBuilder::build(const StepPlan& plan) {
+  const auto n_sequences = static_cast<int32_t>(plan.shares.size());
+  CHECK(plan.n_tokens <= limits_.n_tokens && plan.n_rows <= limits_.n_rows && n_sequences <= limits_.n_sequences);
+  tokens_.clear();
+  positions_.clear();
+  slots_.clear();
+  kv_len_.clear();
+  logit_rows_.clear();
+  query_start_.assign(1, 0);
+  int32_t longest = 0;
+  for (const Share& share : plan.shares) longest = std::max(longest, share.sequence->n_computed + share.n_tokens);
+  const int32_t max_blocks = (longest + limits_.block_len - 1) / limits_.block_len;
+  block_table_.assign(static_cast<size_t>(n_sequences) * static_cast<size_t>(max_blocks), BlockId::kNone);
+  batch_ = {.n_sequences = n_sequences, .max_blocks = max_blocks, .block_len = limits_.block_len};
+  for (const Share& share : plan.shares) add(share);
+  CHECK(static_cast<int32_t>(tokens_.size()) == plan.n_tokens &&
+        static_cast<int32_t>(logit_rows_.size()) == plan.n_rows);
+  batch_.n_tokens = plan.n_tokens;
+  batch_.n_rows = plan.n_rows;
+  batch_.tokens = tokens_.data();
+  batch_.positions = positions_.data();
+  batch_.slots = slots_.data();
+  batch_.query_start = query_start_.data();
+  batch_.kv_len = kv_len_.data();
+  batch_.block_table = block_table_.data();
+  batch_.logit_rows = logit_rows_.data();
+  return batch_;
+}
+
+void BatchBuilder::add(const Share& share) {
+  const Sequence& s = *share.sequence;
+  const int32_t len = limits_.block_len, end = s.n_computed + share.n_tokens;
+  for (int32_t t = s.n_computed; t < end; ++t) {
+    tokens_.push_back(s.tokens[static_cast<size_t>(t)]);
+    positions_.push_back(t);
+    slots_.push_back(raw(s.blocks[static_cast<size_t>(t / len)]) * len + t % len);
+  }
+  const auto n_tokens = static_cast<int32_t>(tokens_.size());
+  for (int32_t row = n_tokens - share.n_rows; row < n_tokens; ++row) logit_rows_.push_back(row);
+  const auto table = block_table_.begin() + static_cast<ptrdiff_t>(kv_len_.size()) * batch_.max_blocks;
+  std::copy_n(s.blocks.begin(), (end + len - 1) / len, table);
+  kv_len_.push_back(end);
+  query_start_.push_back(n_tokens);
+}
+
+}  // namespace ibid

@@ -1,0 +1,40 @@
+// BatchBuilder: turns a plan into the flat arrays that a model reads. Arrays are sized once for the largest step; the
+// batch is a view into them, valid until the next build.
+//
+// Position t of a sequence lies in slot blocks[t / B] * B + t % B. kv_len is what the sequence's keys span after this
+// step. block_table has as many columns as the longest sequence of the step needs; what a shorter one has no block for
+// is kNone.
+#pragma once
+
+#include <vector>
+
+#include "engine/sequence.h"
+#include "engine/step_plan.h"
+#include "kernels/forward_batch.h"
+
+namespace ibid {
+
+struct BatchLimits {
+  int32_t n_tokens = 0;     // T
+  int32_t n_sequences = 0;  // S
+  int32_t n_rows = 0;       // R
+  int32_t context_len = 0;
+  int32_t block_len = 0;  // B
+};
+
+class BatchBuilder {
+ public:
+  explicit BatchBuilder(const BatchLimits& limits);
+  ForwardBatch build(const StepPlan& plan);
+
+ private:
+  void add(const Share& share);
+
+  BatchLimits limits_;
+  ForwardBatch batch_;
+  std::vector<TokenId> tokens_;
+  std::vector<int32_t> positions_, slots_, query_start_, kv_len_, logit_rows_;
+  std::vector<BlockId> block_table_;
+};
+
+}  // namespace ibid

@@ -1,0 +1,211 @@
+#include "engine/engine_core.h"
+
+#include <algorithm>
+
+#include "engine/engine_size.h"
+#include "engine/validate_request.h"
+
+namespace ibid {
+
+Result<std::unique_ptr<EngineCore>> EngineCore::create(std::unique_ptr<ForwardPass> model,
+                                                       std::shared_ptr<const Tokenizer> tokenizer, Stream& stream,
+                                                       const EngineOptions& given, const Clock& clock,
+                                                       PrefixHash hash) {
+  ASSIGN_OR_RETURN(const EngineOptions options, size_engine(model->facts(), given));
+  const int64_t n_blocks = options.kv_bytes / KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
+  ASSIGN_OR_RETURN(
+      KvStore kv, KvStore::create(model->facts(), options.kv_dtype, options.block_len, static_cast<int32_t>(n_blocks)));
+  return std::unique_ptr<EngineCore>(
+      new EngineCore(std::move(model), std::move(tokenizer), stream, options, clock, std::move(kv), hash));
+}
+
+EngineCore::EngineCore(std::unique_ptr<ForwardPass> model, std::shared_ptr<const Tokenizer> tokenizer, Stream& stream,
+                       const EngineOptions& options, const Clock& clock, KvStore kv, PrefixHash hash)
+    : model_(std::move(model)),
+      tokenizer_(std::move(tokenizer)),
+      options_(options),
+      clock_(clock),
+      kv_(std::move(kv)),
+      cache_({.n_blocks = kv_.layers().front().n_blocks,
+              .block_len = options.block_len,
+              .prefix_cache = options.prefix_cache,
+              .hash = hash}),
+      scheduler_(cache_, {.max_tokens = options.max_tokens,
+                          .max_rows = options.max_rows,
+                          .max_sequences = options.max_sequences,
+                          .context_len = model_->facts().context_len}),
+      runner_(*model_, kv_, stream,
+              {.n_tokens = options.max_tokens,
+               .n_sequences = options.max_sequences,
+               .n_rows = options.max_rows,
+               .context_len = model_->facts().context_len,
+               .block_len = options.block_len},
+              clock),
+      settler_(cache_, scheduler_, clock, model_->facts().context_len) {}
+
+EngineCore::~EngineCore() = default;
+
+Status EngineCore::validate(const Request& request) const {
+  return validate_request(request, model_->facts(), tokenizer_ != nullptr);
+}
+
+Status EngineCore::submit(Request given) {
+  TRY(validate(given));
+  if (requests_.contains(given.id)) return invalid("A request with this id is still running.", "id");
+  if (n_waiting() > 0 && n_waiting() + given.n > options_.max_waiting) {
+    return exhausted("The queue is full (" + std::to_string(n_waiting()) + " sequences wait); try again later.");
+  }
+  const RequestId id = given.id;
+  ASSIGN_OR_RETURN(Sequences sequences, make_sequences(std::make_shared<const Request>(std::move(given))));
+  Sequence& first = *sequences.front();
+  for (size_t i = 1; i < sequences.size(); ++i) first.followers.push_back(sequences[i].get());
+  n_submitted_ += static_cast<int64_t>(sequences.size());
+  requests_.emplace(id, std::move(sequences));
+  scheduler_.enqueue(first);
+  return {};
+}
+
+Result<EngineCore::Sequences> EngineCore::make_sequences(std::shared_ptr<const Request> request) {
+  const ModelFacts& facts = model_->facts();
+  Sequences out;
+  for (int32_t choice = 0; choice < request->n; ++choice) {
+    auto s = std::make_unique<Sequence>();
+    ASSIGN_OR_RETURN(s->sampler, Sampler::compile(request->sampling, facts.vocab_size, facts.end_of_generation,
+                                                  request->sampling.seed + static_cast<uint64_t>(choice)));
+    s->sampler_state = s->sampler->initial_state();
+    s->request = request;
+    s->choice = choice;
+    s->state = SequenceState::kHeld;
+    s->prompt_len = static_cast<int32_t>(request->prompt.size());
+    const bool scores = request->prompt_logprobs >= 0 && choice == 0;
+    s->n_scored = scores ? 0 : s->prompt_len - 1;
+    s->answer = std::make_unique<Answer>(request, choice, tokenizer_, facts.end_of_generation);
+    s->answer->timing().arrived = clock_.now();
+    if (scores) s->answer->add_prompt_record({.chosen = {.token = request->prompt.front()}});
+    out.push_back(std::move(s));
+  }
+  const CacheScope scope = {.model = facts.digest,
+                            .kv_dtype = std::string(traits(options_.kv_dtype).name),
+                            .rope = facts.rope,
+                            .salt = request->tenant_salt};
+  for (auto& s : out) {
+    s->id = SeqId{next_sequence_++};
+    s->tokens = request->prompt;
+    s->scope = cache_.tree().hold(scope);
+  }
+  return out;
+}
+
+bool EngineCore::step(std::vector<Output>& out) {
+  const size_t n_before = out.size();
+  end_cancelled(out);
+  const double begin = clock_.now();
+  const StepPlan& plan = scheduler_.plan();
+  note(plan);
+  if (plan.empty()) return out.size() > n_before;
+  settler_.admit(plan);
+  const double planned = clock_.now();
+  StepResult& result = runner_.run(plan);
+  const double ran = clock_.now();
+  settler_.settle(plan, result);
+  for (const Share& share : plan.shares) publish(*share.sequence, out);
+  for (size_t i = n_before; i < out.size(); ++i) {
+    if (out[i].finished) forget_if_finished(out[i].request);
+  }
+#ifndef NDEBUG
+  self_check();
+#endif
+  ++timing_.n_steps;
+  timing_.step_plan = planned - begin;
+  timing_.step_forward = result.forward_seconds;
+  timing_.step_sample = result.sample_seconds;
+  timing_.step_settle = clock_.now() - ran;
+  return true;
+}
+
+void EngineCore::note(const StepPlan& plan) {
+  n_last_copies_ = static_cast<int32_t>(plan.copies.size());
+  last_step_.clear();
+  for (const Share& share : plan.shares) {
+    last_step_.push_back({share.sequence->request->id, share.sequence->choice, share.n_tokens});
+  }
+}
+
+void EngineCore::end_cancelled(std::vector<Output>& out) {
+  for (const RequestId id : cancelled_) {
+    const auto it = requests_.find(id);
+    if (it == requests_.end()) continue;
+    for (auto& s : it->second) {
+      settler_.end(*s, FinishReason::kCancelled);
+      publish(*s, out);
+    }
+    forget_if_finished(id);
+  }
+  cancelled_.clear();
+}
+
+void EngineCore::publish(Sequence& s, std::vector<Output>& out) {
+  if (auto output = s.answer->take()) out.push_back(std::move(*output));
+}
+
+void EngineCore::forget_if_finished(RequestId id) {
+  const auto it = requests_.find(id);
+  if (it == requests_.end()) return;
+  const auto finished = [](const auto& s) { return s->state == SequenceState::kFinished; };
+  if (!std::ranges::all_of(it->second, finished)) return;
+  requests_.erase(it);
+}
+
+int32_t EngineCore::n_waiting() const {
+  return static_cast<int32_t>(n_submitted_ - settler_.counts().n_finished) -
+         static_cast<int32_t>(scheduler_.running().size());
+}
+
+bool EngineCore::preempt(RequestId id, int32_t choice) {
+  const auto it = requests_.find(id);
+  if (it == requests_.end()) return false;
+  Sequence& s = *it->second.at(static_cast<size_t>(choice));
+  if (s.state != SequenceState::kRunning) return false;
+  scheduler_.preempt(s);
+  return true;
+}
+
+void EngineCore::self_check() const {
+  cache_.self_check();
+  std::vector<int32_t> n_entries(static_cast<size_t>(cache_.pool().n_total()), 0);
+  for (const auto& [id, sequences] : requests_) {
+    for (const auto& s : sequences) {
+      for (const BlockId block : s->blocks) ++n_entries[static_cast<size_t>(raw(block))];
+      CHECK(s->n_computed <= s->n_wanted() &&
+            cache_.n_blocks_for(s->n_computed) <= static_cast<int32_t>(s->blocks.size()));
+    }
+  }
+  for (size_t i = 0; i < n_entries.size(); ++i) {
+    CHECK(n_entries[i] == cache_.pool().n_references(BlockId{static_cast<int32_t>(i)}),
+          "a block's references are not the tables' entries");
+  }
+}
+
+EngineStats EngineCore::stats() const {
+  EngineStats stats = timing_;
+  const SettleCounts& counts = settler_.counts();
+  stats.n_running = static_cast<int32_t>(scheduler_.running().size());
+  stats.n_waiting = n_waiting();
+  stats.blocks_total = cache_.pool().n_total();
+  stats.blocks_free = cache_.pool().n_free();
+  stats.blocks_cached = cache_.pool().n_cached();
+  stats.blocks_in_use = cache_.pool().n_in_use();
+  stats.blocks_shared = cache_.pool().n_shared();
+  stats.prompt_tokens = counts.prompt_tokens;
+  stats.cached_tokens = counts.cached_tokens;
+  stats.generated_tokens = counts.generated_tokens;
+  stats.n_preemptions = scheduler_.n_preemptions();
+  stats.n_finished = counts.n_finished;
+  stats.n_cancelled = counts.n_cancelled;
+  stats.n_failed = counts.n_failed;
+  stats.step_prefill_tokens = counts.step_prefill_tokens;
+  stats.step_decode_tokens = counts.step_decode_tokens;
+  return stats;
+}
+
+}  // namespace ibid

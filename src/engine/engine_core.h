@@ -1,0 +1,77 @@
+// EngineCore: the step loop over its parts. Each part has its own page; this one only connects them:
+//   scheduler (who runs) -> runner (batch, forward, draw) -> settler (facts) -> answers (what clients hear).
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/forward_pass.h"
+#include "engine/kv_store.h"
+#include "engine/runner.h"
+#include "engine/scheduler.h"
+#include "engine/settle.h"
+
+namespace ibid {
+
+class EngineCore final : public Engine {
+ public:
+  // `stream` and `clock` outlive the engine; so does what `model` refers to. `tokenizer` may be null: then outputs have
+  // no text, and stop strings are refused.
+  static Result<std::unique_ptr<EngineCore>> create(std::unique_ptr<ForwardPass> model,
+                                                    std::shared_ptr<const Tokenizer> tokenizer, Stream& stream,
+                                                    const EngineOptions& options, const Clock& clock,
+                                                    PrefixHash hash = PrefixHash());
+  ~EngineCore() override;
+
+  Status validate(const Request& request) const override;
+  Status submit(Request request) override;
+  void cancel(RequestId id) override { cancelled_.push_back(id); }
+  bool step(std::vector<Output>& out) override;
+  EngineStats stats() const override;
+  const std::vector<StepShare>& last_step() const override { return last_step_; }
+  const EngineOptions& options() const override { return options_; }
+
+  // For tests and debuggers.
+  const BlockCache& cache() const { return cache_; }
+  const KvStore& kv() const { return kv_; }
+  int32_t n_last_copies() const { return n_last_copies_; }  // blocks copied by the last step
+  // Takes its blocks from a running sequence, as if there were no room. False if it does not run.
+  bool preempt(RequestId id, int32_t choice = 0);
+  // Every reference of the pool is an entry of a table; free + cached + in use == total. CHECKs. Debug builds do this
+  // after every step.
+  void self_check() const;
+
+ private:
+  using Sequences = std::vector<std::unique_ptr<Sequence>>;  // one per choice
+
+  EngineCore(std::unique_ptr<ForwardPass> model, std::shared_ptr<const Tokenizer> tokenizer, Stream& stream,
+             const EngineOptions& options, const Clock& clock, KvStore kv, PrefixHash hash);
+  Result<Sequences> make_sequences(std::shared_ptr<const Request> request);
+  void note(const StepPlan& plan);
+  void end_cancelled(std::vector<Output>& out);
+  void publish(Sequence& sequence, std::vector<Output>& out);
+  void forget_if_finished(RequestId id);
+  int32_t n_waiting() const;
+
+  std::unique_ptr<ForwardPass> model_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  EngineOptions options_;
+  const Clock& clock_;
+  KvStore kv_;
+  BlockCache cache_;
+  Scheduler scheduler_;
+  Runner runner_;
+  Settler settler_;
+
+  std::unordered_map<RequestId, Sequences> requests_;
+  std::vector<RequestId> cancelled_;
+  int64_t next_sequence_ = 0;
+  int64_t n_submitted_ = 0;  // sequences
+  std::vector<StepShare> last_step_;
+  int32_t n_last_copies_ = 0;
+  EngineStats timing_;  // the parts of stats() that this class measures
+};
+
+}  // namespace ibid

@@ -1,0 +1,59 @@
+#include "engine/engine_size.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "engine/kv_store.h"
+
+namespace ibid {
+namespace {
+
+constexpr int64_t kMiB = 1 << 20;
+
+int64_t physical_bytes() { return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE); }
+
+}  // namespace
+
+Result<EngineOptions> size_engine(const ModelFacts& model, EngineOptions options) {
+  if (options.block_len < 1 || options.block_len > 1024) {
+    return invalid("A block of " + std::to_string(options.block_len) + " tokens was asked for; 1 to 1024 would do.",
+                   "block_len");
+  }
+  if (options.kv_dtype != DType::kF32 && options.kv_dtype != DType::kF16 && options.kv_dtype != DType::kBF16) {
+    return unsupported("Keys and values cannot be kept as " + std::string(traits(options.kv_dtype).name) +
+                           "; F32, F16 or BF16 would do.",
+                       "kv_dtype");
+  }
+  if (options.max_sequences < 1 || options.max_tokens < options.max_sequences) {
+    return invalid("A step of " + std::to_string(options.max_tokens) + " tokens cannot serve " +
+                       std::to_string(options.max_sequences) +
+                       " running sequences: each needs one, and at least one must run.",
+                   "max_tokens");
+  }
+  if (options.max_rows == 0) options.max_rows = options.max_sequences;
+  if (options.max_rows < options.max_sequences) {
+    return invalid(std::to_string(options.max_rows) + " rows of logits cannot serve " +
+                       std::to_string(options.max_sequences) + " running sequences.",
+                   "max_rows");
+  }
+  const int64_t block_bytes = KvStore::block_bytes(model, options.kv_dtype, options.block_len);
+  const int64_t n_context_blocks = (model.context_len + options.block_len - 1) / options.block_len;
+  if (options.kv_bytes == 0) {
+    const int64_t n_contexts = std::max(1, options.max_sequences / 4);
+    options.kv_bytes = std::max(n_context_blocks * block_bytes,
+                                std::min(n_contexts * n_context_blocks * block_bytes, physical_bytes() / 2));
+  }
+  const int64_t n_blocks = options.kv_bytes / block_bytes;
+  if (n_blocks < n_context_blocks || n_blocks > INT32_MAX / options.block_len) {
+    return invalid("The KV cache of " + std::to_string(options.kv_bytes / kMiB) + " MiB holds " +
+                       std::to_string(n_blocks * options.block_len) + " tokens and the context is " +
+                       std::to_string(model.context_len) + ": " +
+                       std::to_string((n_context_blocks * block_bytes + kMiB - 1) / kMiB) +
+                       " MiB or a smaller context would do.",
+                   "kv_bytes");
+  }
+  return options;
+}
+
+}  // namespace ibid

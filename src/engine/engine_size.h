@@ -1,0 +1,12 @@
+// How big an engine is: options completed and checked once at start-up.
+#pragma once
+
+#include "engine/engine.h"
+#include "engine/forward_pass.h"
+
+namespace ibid {
+
+// Fills in what was left to us (kv_bytes, max_rows) and refuses what cannot work, with the numbers.
+Result<EngineOptions> size_engine(const ModelFacts& model, EngineOptions options);
+
+}  // namespace ibid

@@ -1,0 +1,35 @@
+// ForwardPass: what the engine needs of a model. A real one stands behind model_pass.h; tests put fakes here.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "kernels/forward_batch.h"
+#include "kernels/paged_kv.h"
+#include "tensor/tensor.h"
+
+namespace ibid {
+
+struct ModelFacts {
+  int32_t n_layers = 0;     // L
+  int32_t n_kv_heads = 0;   // K
+  int32_t head_len = 0;     // D
+  int32_t vocab_size = 0;   // V
+  int32_t context_len = 0;  // positions that a sequence may have; fixed at load
+  std::string digest;       // of the header and all weights
+  std::string rope;         // all that positions depend on
+  std::vector<TokenId> end_of_generation;
+};
+
+class ForwardPass {
+ public:
+  virtual ~ForwardPass() = default;
+  virtual const ModelFacts& facts() const = 0;
+  // Computes the batch: writes its keys and values to kv[L] and the wanted rows to logits[R, V]. R may be 0.
+  virtual void run(const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits) = 0;
+};
+
+}  // namespace ibid

@@ -1,0 +1,28 @@
+// ModelPass: a real model as the engine sees it.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "engine/forward_pass.h"
+#include "model/model.h"
+#include "tensor/stream.h"
+
+namespace ibid {
+
+class ModelPass final : public ForwardPass {
+ public:
+  // Both outlive this. `digest` names the weights; empty where nothing outlives the process.
+  ModelPass(Model& model, Stream& stream, std::span<const TokenId> end_of_generation, std::string digest);
+  const ModelFacts& facts() const override { return facts_; }
+  void run(const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits) override {
+    model_.forward(stream_, batch, kv, logits);
+  }
+
+ private:
+  Model& model_;
+  Stream& stream_;
+  ModelFacts facts_;
+};
+
+}  // namespace ibid

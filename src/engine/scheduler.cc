@@ -1,0 +1,143 @@
+#include "engine/scheduler.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace ibid {
+
+Scheduler::Scheduler(BlockCache& cache, const SchedulerOptions& options) : cache_(cache), options_(options) {
+  CHECK(options.max_tokens >= options.max_sequences && options.max_rows >= options.max_sequences);
+  CHECK(options.context_len > 0 && cache.n_blocks_for(options.context_len) <= cache.pool().n_total());
+  running_.reserve(static_cast<size_t>(options.max_sequences));
+}
+
+void Scheduler::enqueue(Sequence& sequence) {
+  sequence.state = SequenceState::kWaiting;
+  n_waiting_holders_ += !sequence.blocks.empty();
+  CHECK(waiting_.insert(&sequence).second, "a sequence was queued twice");
+}
+
+const StepPlan& Scheduler::plan() {
+  plan_.clear();
+  turn_ = running_;
+  const auto needs_one = [](const Sequence* s) { return s->n_wanted() - s->n_computed == 1; };
+  for (Sequence* s : turn_) {
+    if (s->state == SequenceState::kRunning && needs_one(s)) grant(*s);
+  }
+  for (Sequence* s : turn_) {
+    if (s->state == SequenceState::kRunning && !needs_one(s)) grant(*s);
+  }
+  while (Sequence* s = admit_next()) grant(*s);
+  return plan_;
+}
+
+void Scheduler::grant(Sequence& s) {
+  int32_t n = std::min(s.n_wanted() - s.n_computed, options_.max_tokens - plan_.n_tokens);
+  const auto rows_of = [&s](int32_t n_tokens) { return std::max(0, s.n_computed + n_tokens - s.first_row()); };
+  n -= std::max(0, std::min(n, rows_of(n) - (options_.max_rows - plan_.n_rows)));
+  if (n <= 0 || !make_writable(s, s.n_computed + n)) return;
+  plan_.shares.push_back({&s, n, std::min(n, rows_of(n))});
+  plan_.n_tokens += n;
+  plan_.n_rows += plan_.shares.back().n_rows;
+}
+
+bool Scheduler::make_writable(Sequence& s, int32_t n_tokens) {
+  while (!cache_.reserve(s.blocks, s.n_computed, n_tokens, plan_.copies)) {
+    if (reclaim_for(s)) continue;
+    preempt(s);
+    return false;
+  }
+  return true;
+}
+
+// Sequences behind `s` have no share of this plan yet when `s` asks: only decodes grow, and they are granted in order.
+bool Scheduler::reclaim_for(const Sequence& s) {
+  if (strip_waiting(nullptr)) return true;
+  for (auto it = running_.rbegin(); it != running_.rend() && *it != &s; ++it) {
+    if (!(*it)->may_be_preempted()) continue;
+    preempt(**it);
+    return true;
+  }
+  return false;
+}
+
+bool Scheduler::strip_waiting(const Sequence* keep) {
+  if (n_waiting_holders_ == 0) return false;
+  for (auto it = waiting_.rbegin(); it != waiting_.rend() && *it != keep; ++it) {
+    if ((*it)->blocks.empty()) continue;
+    drop_blocks(**it);
+    --n_waiting_holders_;
+    return true;
+  }
+  return false;
+}
+
+void Scheduler::preempt(Sequence& s) {
+  CHECK(s.state == SequenceState::kRunning);
+  std::erase(running_, &s);
+  drop_blocks(s);
+  ++s.n_preemptions;
+  ++n_preemptions_;
+  s.n_tokens_when_preempted = s.n_wanted();
+  enqueue(s);
+}
+
+Sequence* Scheduler::admit_next() {
+  if (waiting_.empty() || static_cast<int32_t>(running_.size()) >= options_.max_sequences) return nullptr;
+  if (plan_.n_tokens >= options_.max_tokens || plan_.n_rows >= options_.max_rows) return nullptr;
+  Sequence& s = **waiting_.begin();
+  const bool held = !s.blocks.empty();
+  const bool placed = place(s);
+  n_waiting_holders_ += (placed ? 0 : !s.blocks.empty()) - held;
+  if (!placed) return nullptr;
+  waiting_.erase(waiting_.begin());
+  s.state = SequenceState::kRunning;
+  running_.insert(std::upper_bound(running_.begin(), running_.end(), &s, RunsBefore()), &s);
+  return &s;
+}
+
+bool Scheduler::place(Sequence& s) {
+  if (s.blocks.empty()) {
+    const auto known = std::span(s.tokens).first(static_cast<size_t>(s.n_reusable()));
+    s.n_computed = cache_.match(s.scope, known, s.blocks);
+    s.n_published = s.n_computed / cache_.block_len();
+  }
+  do {
+    if (admit_blocks(s)) return true;
+  } while (strip_waiting(&s));
+  // A block to copy needs room besides its copy: alone, a sequence of full length fits only without it.
+  s.n_computed = s.n_computed / cache_.block_len() * cache_.block_len();
+  cache_.truncate(s.blocks, s.n_computed);
+  if (admit_blocks(s)) return true;
+  drop_blocks(s);
+  return false;
+}
+
+// What runs will need a block each before long; admitting into that room would only preempt.
+bool Scheduler::admit_blocks(Sequence& s) {
+  const int32_t n_tokens = std::min(s.n_wanted() + 1, std::max(s.n_wanted(), options_.context_len));
+  const int32_t n_kept_free = static_cast<int32_t>(running_.size());
+  if (cache_.n_blocks_missing(s.blocks, s.n_computed, n_tokens) + n_kept_free > cache_.pool().n_available())
+    return false;
+  return cache_.reserve(s.blocks, s.n_computed, n_tokens, plan_.copies);
+}
+
+void Scheduler::remove(Sequence& s) {
+  if (s.state == SequenceState::kWaiting) {
+    n_waiting_holders_ -= !s.blocks.empty();
+    waiting_.erase(&s);
+  } else if (s.state == SequenceState::kRunning) {
+    std::erase(running_, &s);
+  }
+  drop_blocks(s);
+  s.state = SequenceState::kFinished;
+}
+
+void Scheduler::drop_blocks(Sequence& s) {
+  cache_.release(s.blocks);
+  s.n_computed = 0;
+  s.n_published = 0;
+}
+
+}  // namespace ibid

@@ -1,0 +1,112 @@
+#include "engine/settle.h"
+
+#include <utility>
+
+namespace ibid {
+namespace {
+
+TokenRecord record_of(Sample& sample, int32_t position, bool processed) {
+  TokenRecord record;
+  const auto scored = [processed](const ScoredToken& t) {
+    return TokenLogprob{t.token, t.raw, processed ? t.processed : t.raw};
+  };
+  record.chosen = scored(sample.chosen);
+  record.top.reserve(sample.top.size());
+  for (const ScoredToken& t : sample.top) record.top.push_back(scored(t));
+  record.support = sample.support;
+  record.position = position;
+  return record;
+}
+
+}  // namespace
+
+Settler::Settler(BlockCache& cache, Scheduler& scheduler, const Clock& clock, int32_t context_len)
+    : cache_(cache), scheduler_(scheduler), clock_(clock), context_len_(context_len) {}
+
+void Settler::admit(const StepPlan& plan) {
+  for (const Share& share : plan.shares) {
+    Sequence& s = *share.sequence;
+    if (std::exchange(s.was_admitted, true)) continue;
+    s.answer->timing().admitted = clock_.now();
+    if (s.choice > 0) continue;
+    s.answer->usage().cached_tokens = s.n_computed;
+    counts_.prompt_tokens += s.prompt_len;
+    counts_.cached_tokens += s.n_computed;
+  }
+}
+
+void Settler::settle(const StepPlan& plan, StepResult& result) {
+  counts_.step_prefill_tokens = counts_.step_decode_tokens = 0;
+  const double now = clock_.now();
+  for (size_t i = 0; i < plan.shares.size(); ++i) {
+    Sequence& s = *plan.shares[i].sequence;
+    advance(plan.shares[i]);
+    score(s, result.shares[i].scored);
+    if (s.n_computed < s.n_wanted()) continue;
+    let_followers_go(s);
+    if (!s.may_answer()) {
+      end(s, FinishReason::kLength);
+    } else {
+      draw(s, *result.shares[i].drawn, now);
+    }
+  }
+}
+
+void Settler::advance(const Share& share) {
+  Sequence& s = *share.sequence;
+  const bool is_decode = s.n_computed >= s.prompt_len;
+  (is_decode ? counts_.step_decode_tokens : counts_.step_prefill_tokens) += share.n_tokens;
+  s.n_computed += share.n_tokens;
+  s.n_published = cache_.publish(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
+}
+
+void Settler::score(Sequence& s, std::vector<Sample>& scored) {
+  for (Sample& sample : scored) {
+    ++s.n_scored;
+    s.answer->add_prompt_record(record_of(sample, s.n_scored, false));
+  }
+}
+
+void Settler::let_followers_go(Sequence& s) {
+  for (Sequence* follower : std::exchange(s.followers, {})) {
+    // Each computes the prompt's last token itself: it needs that row of logits anyway.
+    cache_.fork(s.blocks, s.prompt_len - 1, follower->blocks);
+    follower->n_computed = s.prompt_len - 1;
+    follower->n_published = std::min(s.n_published, follower->n_computed / cache_.block_len());
+    follower->answer->usage().cached_tokens = s.answer->usage().cached_tokens;
+    scheduler_.enqueue(*follower);
+  }
+}
+
+void Settler::draw(Sequence& s, Result<Sample>& drawn, double now) {
+  if (!drawn) return end(s, FinishReason::kError, drawn.error().message);
+  const int32_t position = s.n_wanted();
+  s.tokens.push_back(drawn->chosen.token);
+  ++counts_.generated_tokens;
+  Timing& timing = s.answer->timing();
+  if (s.n_answered() == 1) timing.first_token = now;
+  timing.last_token = now;
+  const FinishReason reason = s.answer->push(record_of(*drawn, position, s.request->sampling.processed_logprobs));
+  if (reason != FinishReason::kNone) {
+    close(s, reason);
+  } else if (!s.may_answer() || s.n_wanted() >= context_len_) {
+    end(s, FinishReason::kLength);
+  }
+}
+
+void Settler::end(Sequence& s, FinishReason reason, std::string error) {
+  if (s.state == SequenceState::kFinished) return;
+  s.answer->end(reason, std::move(error));
+  close(s, s.answer->reason());
+}
+
+void Settler::close(Sequence& s, FinishReason reason) {
+  s.answer->timing().n_preemptions = s.n_preemptions;
+  scheduler_.remove(s);
+  cache_.tree().let_go(std::exchange(s.scope, ScopeId::kNone));
+  ++counts_.n_finished;
+  counts_.n_cancelled += reason == FinishReason::kCancelled;
+  counts_.n_failed += reason == FinishReason::kError;
+}
+
+}  // namespace ibid

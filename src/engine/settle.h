@@ -1,0 +1,49 @@
+// Settle: turns a step's results into facts. Appends tokens, scores prompts, publishes full blocks, lets further
+// choices go, ends sequences. What a client is told about it collects in each sequence's Answer.
+#pragma once
+
+#include <vector>
+
+#include "base/clock.h"
+#include "cache/block_cache.h"
+#include "engine/runner.h"
+#include "engine/scheduler.h"
+
+namespace ibid {
+
+struct SettleCounts {
+  int64_t prompt_tokens = 0;  // of requests whose prompt has been computed
+  int64_t cached_tokens = 0;  // of those, found in the prefix tree
+  int64_t generated_tokens = 0;
+  int64_t n_finished = 0;  // choices
+  int64_t n_cancelled = 0;
+  int64_t n_failed = 0;
+  int32_t step_prefill_tokens = 0;
+  int32_t step_decode_tokens = 0;
+};
+
+class Settler {
+ public:
+  Settler(BlockCache& cache, Scheduler& scheduler, const Clock& clock, int32_t context_len);
+  // Notes who has a share for the first time; before the plan is run.
+  void admit(const StepPlan& plan);
+  void settle(const StepPlan& plan, StepResult& result);
+  // Ends a sequence in any state; its blocks are free when this returns. Nothing if it has ended.
+  void end(Sequence& sequence, FinishReason reason, std::string error = {});
+  const SettleCounts& counts() const { return counts_; }
+
+ private:
+  void advance(const Share& share);
+  void score(Sequence& sequence, std::vector<Sample>& scored);
+  void draw(Sequence& sequence, Result<Sample>& drawn, double now);
+  void let_followers_go(Sequence& sequence);
+  void close(Sequence& sequence, FinishReason reason);
+
+  BlockCache& cache_;
+  Scheduler& scheduler_;
+  const Clock& clock_;
+  int32_t context_len_;
+  SettleCounts counts_;
+};
+
+}  // namespace ibid

@@ -1,0 +1,45 @@
+#include "engine/validate_request.h"
+
+#include "text/stop_matcher.h"
+
+namespace ibid {
+
+Status validate_request(const Request& request, const ModelFacts& model, bool has_text) {
+  const auto number = [](int64_t n) { return std::to_string(n); };
+  if (request.prompt.empty()) return invalid("The prompt has no tokens; one is the least.", "prompt");
+  if (request.prompt.size() > static_cast<size_t>(model.context_len)) {
+    return invalid("The prompt has " + number(static_cast<int64_t>(request.prompt.size())) +
+                       " tokens and the context is " + number(model.context_len) + "; a shorter prompt would do.",
+                   "prompt");
+  }
+  for (size_t i = 0; i < request.prompt.size(); ++i) {
+    if (raw(request.prompt[i]) >= 0 && raw(request.prompt[i]) < model.vocab_size) continue;
+    return invalid("Token " + number(static_cast<int64_t>(i)) + " of the prompt is " + number(raw(request.prompt[i])) +
+                       "; ids go from 0 to " + number(model.vocab_size - 1) + ".",
+                   "prompt");
+  }
+  if (request.n < 1 || request.n > kMaxChoices) {
+    return invalid("n is " + number(request.n) + "; 1 to " + number(kMaxChoices) + " choices would do.", "n");
+  }
+  if (request.max_tokens < -1) {
+    return invalid(
+        "max_tokens is " + number(request.max_tokens) + "; 0 or more, or -1 for up to the context, would do.",
+        "max_tokens");
+  }
+  if (request.max_tokens >= 0 && request.sampling.min_tokens > request.max_tokens) {
+    return invalid("min_tokens is " + number(request.sampling.min_tokens) + " and max_tokens is " +
+                       number(request.max_tokens) + "; min_tokens must not be more.",
+                   "min_tokens");
+  }
+  if (request.prompt_logprobs < -1 || request.prompt_logprobs > model.vocab_size) {
+    return invalid(
+        "prompt_logprobs is " + number(request.prompt_logprobs) + "; -1 to " + number(model.vocab_size) + " would do.",
+        "prompt_logprobs");
+  }
+  if (!has_text && request.stops && !request.stops->strings().empty()) {
+    return unsupported("Stop strings need a tokenizer, and this model has none; stop ids would do.", "stop");
+  }
+  return validate(request.sampling, model.vocab_size);
+}
+
+}  // namespace ibid

@@ -1,0 +1,157 @@
+// FakeModel: a model whose keys and values are statements. Each slot of the cache holds a cell that says which position
+// and token it belongs to and which tokens came before; the fake's attention checks whatever it reads and remembers
+// what was wrong. Logits are a function of the tokens up to a position, so what a request must answer is known without
+// any engine: expected_answer().
+#pragma once
+
+#include <cstring>
+#include <random>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/forward_pass.h"
+#include "engine/request.h"
+#include "sample/sampler.h"
+
+namespace ibid::testing {
+
+inline constexpr int32_t kFakeVocabSize = 64;
+inline constexpr TokenId kFakeEnd{0};  // ends an answer
+
+inline uint64_t mix(uint64_t a, uint64_t b) {
+  uint64_t x = (a ^ (b + 0x9e3779b97f4a7c15u)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 29)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 32);
+}
+
+// The row of logits after a prefix with this hash. Now and then the end is likely.
+inline void fake_logits(uint64_t prefix_hash, std::span<float> out) {
+  for (size_t v = 0; v < out.size(); ++v) out[v] = static_cast<float>(mix(prefix_hash, v) % 4096) / 512.0f;
+  out[0] = prefix_hash % 29 == 0 ? 12.0f : -4.0f;
+}
+
+class FakeModel final : public ForwardPass {
+ public:
+  explicit FakeModel(int32_t context_len) {
+    facts_ = {.n_layers = 2,
+              .n_kv_heads = 1,
+              .head_len = 8,
+              .vocab_size = kFakeVocabSize,
+              .context_len = context_len,
+              .digest = "fake",
+              .rope = "none",
+              .end_of_generation = {kFakeEnd}};
+  }
+  const ModelFacts& facts() const override { return facts_; }
+  const std::vector<std::string>& faults() const { return faults_; }
+
+  void run(const ForwardBatch& b, std::span<const PagedKv> kv, const TensorView& logits) override {
+    std::set<int32_t> written;
+    for (int32_t s = 0; s < b.n_sequences; ++s) {
+      for (int32_t i = b.query_start[s]; i < b.query_start[s + 1]; ++i) {
+        expect(b.positions[i] == b.kv_len[s] - b.query_start[s + 1] + i, "positions are not the last ones of kv_len");
+        expect(b.slots[i] == slot_of(b, s, b.positions[i]), "a slot disagrees with the block table");
+        expect(written.insert(b.slots[i]).second, "two tokens are written to one slot");
+      }
+    }
+    // In order of the arrays, as keys and values would be stored, then read.
+    for (int32_t s = 0; s < b.n_sequences; ++s) write(b, s, kv);
+    for (int32_t s = 0; s < b.n_sequences; ++s) read_all(b, s, kv);
+    int32_t row = 0;
+    for (int32_t s = 0; s < b.n_sequences; ++s) {
+      for (int32_t i = b.query_start[s]; i < b.query_start[s + 1]; ++i) {
+        if (row == b.n_rows || b.logit_rows[row] != i) continue;
+        fake_logits(cell(kv[0], b.slots[i]).prefix_hash, {logits.row_as<float>(row), kFakeVocabSize});
+        ++row;
+      }
+    }
+    expect(row == b.n_rows, "rows are not ascending indices of tokens");
+  }
+
+ private:
+  struct Cell {
+    uint64_t prefix_hash;
+    int32_t position;
+    int32_t token;
+    int32_t layer;
+    uint32_t magic;
+  };
+  static constexpr uint32_t kMagic = 0x1b1d1b1d;
+  static uint64_t seed_of(size_t layer) { return mix(77, layer); }
+
+  static int32_t slot_of(const ForwardBatch& b, int32_t s, int32_t position) {
+    return raw(b.block_table[s * b.max_blocks + position / b.block_len]) * b.block_len + position % b.block_len;
+  }
+  static Cell& cell(const PagedKv& kv, int32_t slot) {
+    const int64_t cell_bytes = kv.block_bytes / kv.block_len;
+    return *reinterpret_cast<Cell*>(kv.blocks + slot / kv.block_len * kv.block_bytes +
+                                    slot % kv.block_len * cell_bytes);
+  }
+  void expect(bool condition, const char* what) {
+    if (!condition && faults_.size() < 20) faults_.push_back(what);
+  }
+  void write(const ForwardBatch& b, int32_t s, std::span<const PagedKv> kv) {
+    for (size_t layer = 0; layer < kv.size(); ++layer) {
+      for (int32_t i = b.query_start[s]; i < b.query_start[s + 1]; ++i) {
+        const int32_t p = b.positions[i];
+        const uint64_t before = p == 0 ? seed_of(layer) : cell(kv[layer], slot_of(b, s, p - 1)).prefix_hash;
+        cell(kv[layer], b.slots[i]) = {mix(before, static_cast<uint64_t>(raw(b.tokens[i]))), p, raw(b.tokens[i]),
+                                       static_cast<int32_t>(layer), kMagic};
+      }
+    }
+  }
+  void read_all(const ForwardBatch& b, int32_t s, std::span<const PagedKv> kv) {
+    for (size_t layer = 0; layer < kv.size(); ++layer) {
+      uint64_t hash = seed_of(layer);
+      for (int32_t p = 0; p < b.kv_len[s]; ++p) {
+        const Cell& c = cell(kv[layer], slot_of(b, s, p));
+        hash = mix(hash, static_cast<uint64_t>(c.token));
+        expect(c.magic == kMagic, "attention read a slot that was never written or has been freed");
+        expect(c.layer == static_cast<int32_t>(layer), "attention read another layer's slot");
+        expect(c.position == p, "attention read a slot of another position");
+        expect(c.prefix_hash == hash, "attention read a slot of other tokens");
+      }
+    }
+  }
+
+  ModelFacts facts_;
+  std::vector<std::string> faults_;
+};
+
+struct ExpectedAnswer {
+  std::vector<TokenId> tokens;
+  std::vector<float> logprobs;
+  FinishReason reason = FinishReason::kLength;
+};
+
+// What a choice of a request must answer, by the sampler and the tokens alone.
+inline ExpectedAnswer expected_answer(const Request& request, int32_t choice, int32_t context_len) {
+  const TokenId ends[] = {kFakeEnd};
+  const auto sampler =
+      Sampler::compile(request.sampling, kFakeVocabSize, ends, request.sampling.seed + static_cast<uint64_t>(choice))
+          .value();
+  SamplerState state = sampler->initial_state();
+  SamplerScratch scratch;
+  ExpectedAnswer out;
+  std::vector<float> logits(kFakeVocabSize);
+  uint64_t hash = mix(77, 0);
+  for (const TokenId t : request.prompt) hash = mix(hash, static_cast<uint64_t>(raw(t)));
+  const auto total = [&] { return static_cast<int32_t>(request.prompt.size() + out.tokens.size()); };
+  while (request.max_tokens < 0 || static_cast<int32_t>(out.tokens.size()) < request.max_tokens) {
+    fake_logits(hash, logits);
+    const Sample drawn = sampler->sample(logits, {request.prompt, out.tokens}, state, scratch).value();
+    out.tokens.push_back(drawn.chosen.token);
+    out.logprobs.push_back(drawn.chosen.raw);
+    hash = mix(hash, static_cast<uint64_t>(raw(drawn.chosen.token)));
+    if (drawn.chosen.token == kFakeEnd) {
+      out.reason = FinishReason::kEos;
+      break;
+    }
+    if (total() >= context_len) break;
+  }
+  return out;
+}
+
+}  // namespace ibid::testing

@@ -1,0 +1,250 @@
+// Random lives of an engine over the fake model: submits, cancels, forks, stops, preemptions, pressure. After every
+// step the accounting holds, freed blocks are poisoned, and every answer is what its request alone must give.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <memory>
+
+#include "engine/engine_core.h"
+#include "fake_model.h"
+
+namespace ibid {
+namespace {
+
+using testing::ExpectedAnswer;
+using testing::FakeModel;
+
+struct Life {
+  int32_t block_len, n_blocks, context_len, max_tokens, max_sequences, max_rows, hash_bits;
+  bool prefix_cache;
+};
+
+Life random_life(std::mt19937_64& random) {
+  const auto up_to = [&random](int32_t n) { return static_cast<int32_t>(random() % static_cast<uint64_t>(n)); };
+  Life l;
+  l.block_len = 8 << up_to(3);
+  l.context_len = 40 + up_to(60);
+  const int32_t n_context_blocks = (l.context_len + l.block_len - 1) / l.block_len;
+  l.n_blocks = n_context_blocks + up_to(3 * n_context_blocks);
+  l.max_sequences = 1 + up_to(6);
+  l.max_tokens = l.max_sequences + up_to(40);
+  l.max_rows = l.max_sequences + up_to(8);
+  l.hash_bits = up_to(2) == 0 ? 8 : 128;
+  l.prefix_cache = up_to(4) != 0;
+  return l;
+}
+
+class RandomEngine {
+ public:
+  explicit RandomEngine(uint64_t seed) : random_(seed), life_(random_life(random_)) {
+    auto model = std::make_unique<FakeModel>(life_.context_len);
+    model_ = model.get();
+    EngineOptions options;
+    options.block_len = life_.block_len;
+    options.kv_dtype = DType::kF32;
+    options.kv_bytes = life_.n_blocks * KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
+    options.max_tokens = life_.max_tokens;
+    options.max_sequences = life_.max_sequences;
+    options.max_rows = life_.max_rows;
+    options.max_waiting = 64;
+    options.prefix_cache = life_.prefix_cache;
+    core_ = EngineCore::create(std::move(model), nullptr, stream_, options, clock_, PrefixHash(life_.hash_bits, seed))
+                .value();
+    for (std::vector<TokenId>& text : texts_) {
+      for (int i = 0; i < 100; ++i) text.push_back(TokenId{1 + up_to(testing::kFakeVocabSize - 1)});
+    }
+  }
+
+  void live(int n_steps) {
+    for (int i = 0; i < n_steps && !::testing::Test::HasFailure(); ++i) {
+      if (up_to(4) == 0) submit();
+      if (up_to(25) == 0) cancel();
+      if (up_to(12) == 0) preempt();
+      turn();
+    }
+    for (int i = 0; i < 5000 && turn(); ++i) {
+    }
+    EXPECT_TRUE(running_.empty()) << running_.size() << " requests never ended";
+    EXPECT_EQ(core_->cache().pool().n_in_use(), 0);
+    EXPECT_EQ(model_->faults(), std::vector<std::string>());
+    const EngineStats stats = core_->stats();
+    EXPECT_EQ(stats.n_waiting + stats.n_running, 0);
+    EXPECT_EQ(stats.n_finished, n_choices_);
+    EXPECT_EQ(stats.n_failed, 0);
+    EXPECT_EQ(stats.generated_tokens, n_generated_);
+  }
+
+  int64_t n_choices_ = 0;
+  int64_t n_generated_ = 0;
+  int64_t n_preemptions() const { return core_->stats().n_preemptions; }
+  int64_t cached_tokens() const { return core_->stats().cached_tokens; }
+
+ private:
+  struct Heard {  // of one choice
+    std::vector<TokenId> tokens;
+    std::vector<float> logprobs;
+    std::vector<TokenRecord> prompt;
+    bool finished = false;
+  };
+  struct Running {
+    Request request;
+    std::vector<Heard> choices;
+    bool cancelled = false;
+  };
+
+  int32_t up_to(int32_t n) { return static_cast<int32_t>(random_() % static_cast<uint64_t>(n)); }
+
+  void submit() {
+    Request r;
+    r.id = RequestId{next_id_++};
+    // Beginnings of a few texts, so that prefixes meet; now and then a text of its own.
+    const auto& text = texts_[static_cast<size_t>(up_to(4))];
+    const int32_t len = 1 + up_to(up_to(3) == 0 ? life_.context_len : life_.context_len / 2);
+    r.prompt.assign(text.begin(), text.begin() + len);
+    if (up_to(2) == 0) r.prompt[static_cast<size_t>(up_to(len))] = TokenId{1 + up_to(testing::kFakeVocabSize - 1)};
+    r.max_tokens = up_to(3) == 0 ? -1 : up_to(30);
+    r.n = up_to(4) == 0 ? 1 + up_to(4) : 1;
+    r.priority = up_to(3) == 0 ? up_to(3) : 0;
+    r.prompt_logprobs = up_to(6) == 0 ? up_to(3) : -1;
+    r.tenant_salt = up_to(5) == 0 ? "other" : "";
+    r.sampling.seed = random_();
+    r.sampling.temperature = up_to(2) == 0 ? 0.0f : 1.0f;
+    r.sampling.logprobs = 0;
+    r.sampling.ignore_eos = up_to(4) == 0;
+    if (r.max_tokens > 3) r.sampling.min_tokens = up_to(3);
+    const Status taken = core_->submit(r);
+    if (!taken) {
+      EXPECT_EQ(taken.error().kind, ErrorKind::kExhausted) << taken.error().message;
+      return;
+    }
+    n_choices_ += r.n;
+    running_[r.id] = {r, std::vector<Heard>(static_cast<size_t>(r.n)), false};
+  }
+
+  RequestId any_running() {
+    auto it = running_.begin();
+    std::advance(it, up_to(static_cast<int32_t>(running_.size())));
+    return it->first;
+  }
+  void cancel() {
+    if (running_.empty()) return;
+    const RequestId id = any_running();
+    running_.at(id).cancelled = true;
+    core_->cancel(id);
+  }
+  void preempt() {
+    if (running_.empty()) return;
+    const RequestId id = any_running();
+    core_->preempt(id, up_to(running_.at(id).request.n));
+  }
+
+  bool turn() {
+    std::vector<Output> out;
+    const bool busy = core_->step(out);
+    for (Output& o : out) hear(o);
+    core_->self_check();
+    int32_t n_tokens = 0;
+    for (const StepShare& share : core_->last_step()) n_tokens += share.n_tokens;
+    EXPECT_LE(n_tokens, life_.max_tokens);
+    const EngineStats s = core_->stats();
+    EXPECT_EQ(s.blocks_free + s.blocks_cached + s.blocks_in_use, s.blocks_total);
+    poison();
+    return busy;
+  }
+
+  void poison() {
+    const BlockPool& pool = core_->cache().pool();
+    for (int32_t b = 0; b < pool.n_total(); ++b) {
+      if (pool.n_references(BlockId{b}) > 0 || pool.is_marked(BlockId{b})) continue;
+      for (const PagedKv& kv : core_->kv().layers()) {
+        std::memset(kv.blocks + b * kv.block_bytes, 0xee, static_cast<size_t>(kv.block_bytes));
+      }
+    }
+  }
+
+  void hear(Output& o) {
+    const auto it = running_.find(o.request);
+    ASSERT_NE(it, running_.end()) << "an output after the end";
+    Running& r = it->second;
+    Heard& h = r.choices.at(static_cast<size_t>(o.choice));
+    ASSERT_FALSE(h.finished) << "an output after the end";
+    for (const TokenRecord& t : o.tokens) {
+      EXPECT_EQ(t.position, static_cast<int32_t>(r.request.prompt.size() + h.tokens.size()));
+      h.tokens.push_back(t.chosen.token);
+      h.logprobs.push_back(t.chosen.raw);
+    }
+    for (TokenRecord& t : o.prompt) h.prompt.push_back(std::move(t));
+    EXPECT_EQ(o.usage.completion_tokens, static_cast<int32_t>(h.tokens.size()));
+    EXPECT_EQ(o.usage.prompt_tokens, static_cast<int32_t>(r.request.prompt.size()));
+    EXPECT_LT(o.usage.cached_tokens, o.usage.prompt_tokens);
+    if (!o.finished) return;
+    h.finished = true;
+    n_generated_ += static_cast<int64_t>(h.tokens.size());
+    compare(r, o, h);
+    if (std::ranges::all_of(r.choices, &Heard::finished)) running_.erase(it);
+  }
+
+  void compare(const Running& r, const Output& o, const Heard& h) {
+    ExpectedAnswer expected = testing::expected_answer(r.request, o.choice, life_.context_len);
+    if (r.cancelled && o.reason == FinishReason::kCancelled) {
+      ASSERT_LE(h.tokens.size(), expected.tokens.size());
+      expected.tokens.resize(h.tokens.size());
+      expected.logprobs.resize(h.tokens.size());
+    } else {
+      EXPECT_EQ(o.reason, expected.reason);
+      const bool scored = r.request.prompt_logprobs >= 0 && o.choice == 0;
+      EXPECT_EQ(h.prompt.size(), scored ? r.request.prompt.size() : 0);
+    }
+    EXPECT_EQ(h.tokens, expected.tokens);
+    EXPECT_EQ(h.logprobs, expected.logprobs);
+    uint64_t hash = testing::mix(77, 0);
+    std::vector<float> logits(testing::kFakeVocabSize);
+    for (size_t i = 0; i < h.prompt.size(); ++i) {
+      EXPECT_EQ(h.prompt[i].chosen.token, r.request.prompt[i]);
+      EXPECT_EQ(h.prompt[i].position, static_cast<int32_t>(i));
+      if (i > 0) {
+        testing::fake_logits(hash, logits);
+        const Sample s = score_row(logits, r.request.prompt[i], r.request.prompt_logprobs);
+        EXPECT_EQ(h.prompt[i].chosen.raw, s.chosen.raw);
+        EXPECT_EQ(h.prompt[i].top.size(), s.top.size());
+      }
+      hash = testing::mix(hash, static_cast<uint64_t>(raw(r.request.prompt[i])));
+    }
+  }
+
+  std::mt19937_64 random_;
+  Life life_;
+  ThreadTeam team_{1};
+  Stream stream_{team_};
+  ManualClock clock_;
+  FakeModel* model_ = nullptr;
+  std::unique_ptr<EngineCore> core_;
+  std::vector<TokenId> texts_[4];
+  uint64_t next_id_ = 1;
+  std::map<RequestId, Running> running_;
+};
+
+void live_many(uint64_t first_seed, uint64_t n_seeds, int n_steps) {
+  int64_t n_preemptions = 0, cached_tokens = 0, n_choices = 0;
+  for (uint64_t seed = first_seed; seed < first_seed + n_seeds; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RandomEngine engine(seed);
+    engine.live(n_steps);
+    n_preemptions += engine.n_preemptions();
+    cached_tokens += engine.cached_tokens();
+    n_choices += engine.n_choices_;
+    if (::testing::Test::HasFailure()) {
+      FAIL() << "seed " << seed << " of " << n_steps << " steps fails";
+    }
+  }
+  EXPECT_GT(n_preemptions, 0);
+  EXPECT_GT(cached_tokens, 0);
+  EXPECT_GT(n_choices, 0);
+}
+
+TEST(EngineProperty, EveryAnswerIsTheRequestsOwnWhateverHappensAround) { live_many(1, 60, 300); }
+TEST(SlowEngineProperty, EveryAnswerIsTheRequestsOwnWhateverHappensAround) { live_many(1000, 1000, 2000); }
+
+}  // namespace
+}  // namespace ibid
