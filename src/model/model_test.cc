@@ -92,9 +92,18 @@ TEST(Model, CompanyInTheBatchDoesNotMatter) {
     }
     const int32_t query_start[] = {0, 13, 18}, kv_len[] = {13, 5};
     const BlockId table[] = {BlockId{1}, BlockId{0}};
-    ForwardBatch batch{.n_tokens = 18, .n_sequences = 2, .n_rows = 18, .max_blocks = 1, .block_len = 16,
-                       .tokens = tokens.data(), .positions = positions.data(), .slots = slots.data(),
-                       .query_start = query_start, .kv_len = kv_len, .block_table = table, .logit_rows = rows.data()};
+    ForwardBatch batch{.n_tokens = 18,
+                       .n_sequences = 2,
+                       .n_rows = 18,
+                       .max_blocks = 1,
+                       .block_len = 16,
+                       .tokens = tokens.data(),
+                       .positions = positions.data(),
+                       .slots = slots.data(),
+                       .query_start = query_start,
+                       .kv_len = kv_len,
+                       .block_table = table,
+                       .logit_rows = rows.data()};
     std::vector<float> logits(static_cast<size_t>(18 * V));
     m.model->forward(*m.stream, batch, memory.kv(), TensorView(logits.data(), DType::kF32, {18, V}));
     std::vector<float> expected = alone_a;
@@ -132,7 +141,8 @@ TEST(Model, SixteenTokensThenEightDecodesEqualTheFullPass) {
   EXPECT_TRUE(same_bits(out, m.logits(tokens)));
 }
 
-// SPEC C3: a model whose two KV heads are written out once per query head gives the same bits from three times the cache.
+// SPEC C3: a model whose two KV heads are written out once per query head gives the same bits from three times the
+// cache.
 TEST(Model, ReplicatedKeyValueHeadsGiveTheSameBits) {
   const std::shared_ptr<const ModelFile> grouped = tiny_model_file({.architecture = "qwen2"});
   ModelConfig config = testing::tiny_config({.architecture = "qwen2"});
@@ -159,7 +169,8 @@ TEST(Model, ReplicatedKeyValueHeadsGiveTheSameBits) {
   ASSERT_NE(all.model, nullptr);
   const auto tokens = some_tokens(30, config.vocab_size);
   EXPECT_TRUE(same_bits(all.logits(tokens), few.logits(tokens)));
-  OneSequence small(*few.model, *few.stream, {.kv_dtype = DType::kF32}), large(*all.model, *all.stream, {.kv_dtype = DType::kF32});
+  OneSequence small(*few.model, *few.stream, {.kv_dtype = DType::kF32}),
+      large(*all.model, *all.stream, {.kv_dtype = DType::kF32});
   EXPECT_EQ(large.kv()[0].block_bytes, group * small.kv()[0].block_bytes);
 }
 

@@ -47,7 +47,8 @@ std::vector<float> interleave_rows(const std::vector<float>& rows, int64_t n_hea
     for (int64_t i = 0; i < head_len; ++i) {
       const int64_t to = i < n ? 2 * i : 2 * (i - n) + 1;
       std::memcpy(&out[static_cast<size_t>((h * head_len + to) * columns)],
-                  &rows[static_cast<size_t>((h * head_len + i) * columns)], static_cast<size_t>(columns) * sizeof(float));
+                  &rows[static_cast<size_t>((h * head_len + i) * columns)],
+                  static_cast<size_t>(columns) * sizeof(float));
     }
   }
   return out;
@@ -89,7 +90,9 @@ Metadata metadata_of(const ModelConfig& c) {
 std::vector<TensorSpec> tensors_of(const ModelConfig& c) {
   using Kind = TensorSpec::Kind;
   std::vector<TensorSpec> specs;
-  auto matrix = [&specs](std::string name, int64_t n, int64_t k) { specs.push_back({std::move(name), Kind::kMatrix, {n, k}}); };
+  auto matrix = [&specs](std::string name, int64_t n, int64_t k) {
+    specs.push_back({std::move(name), Kind::kMatrix, {n, k}});
+  };
   auto norm = [&specs](std::string name, int64_t n) { specs.push_back({std::move(name), Kind::kNorm, {n}}); };
   auto bias = [&specs](std::string name, int64_t n) { specs.push_back({std::move(name), Kind::kBias, {n}}); };
   specs.push_back({"token_embd.weight", Kind::kEmbedding, {c.vocab_size, c.width}});

@@ -14,8 +14,8 @@
 namespace ibid::testing {
 
 struct LoadedModel {
-  explicit LoadedModel(std::shared_ptr<const ModelFile> file, ModelOptions options = {.max_tokens = 128, .max_rows = 128},
-                       int n_threads = 1)
+  explicit LoadedModel(std::shared_ptr<const ModelFile> file,
+                       ModelOptions options = {.max_tokens = 128, .max_rows = 128}, int n_threads = 1)
       : team(std::make_unique<ThreadTeam>(n_threads)), stream(std::make_unique<Stream>(*team)) {
     Result<std::unique_ptr<Model>> loaded = load_model(std::move(file), options, *stream);
     EXPECT_TRUE(loaded.ok()) << (loaded ? "" : loaded.error().message);
@@ -27,10 +27,13 @@ struct LoadedModel {
   std::vector<float> logits(std::span<const TokenId> tokens, OneSequenceOptions options = {}, int64_t max_step = 0) {
     OneSequence sequence(*model, *stream, options);
     std::vector<float> out;
-    sequence.append(tokens, [&out](int64_t, const TensorView& rows) {
-      const float* begin = rows.row_as<const float>(0);
-      out.insert(out.end(), begin, begin + rows.n_elements());
-    }, max_step);
+    sequence.append(
+        tokens,
+        [&out](int64_t, const TensorView& rows) {
+          const float* begin = rows.row_as<const float>(0);
+          out.insert(out.end(), begin, begin + rows.n_elements());
+        },
+        max_step);
     return out;
   }
 

@@ -14,9 +14,10 @@ namespace {
 
 constexpr std::array<std::string_view, 7> kArchitectures = {"llama",   "mistral", "qwen2", "qwen3",
                                                             "smollm3", "phi3",    "gemma3"};
-constexpr std::array<DType, 16> kDTypes = {
-    DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0,   DType::kQ5_1,   DType::kQ8_0,
-    DType::kQ2_K, DType::kQ3_K, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS, DType::kMXFP4};
+constexpr std::array<DType, 16> kDTypes = {DType::kF32,  DType::kF16,    DType::kBF16,   DType::kQ4_0,
+                                           DType::kQ4_1, DType::kQ5_0,   DType::kQ5_1,   DType::kQ8_0,
+                                           DType::kQ2_K, DType::kQ3_K,   DType::kQ4_K,   DType::kQ5_K,
+                                           DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS, DType::kMXFP4};
 
 // splitmix64 (Steele et al.): a stream of 64-bit numbers from a seed.
 class Random {
@@ -89,8 +90,9 @@ void fill(const TensorSpec& spec, DType dtype, Random& random, std::byte* out) {
       random_row(dtype, random, to, row_bytes(dtype, columns));
       continue;
     }
-    const float scale = spec.kind == Kind::kMatrix ? 1.3f / std::sqrt(static_cast<float>(columns))
-                        : spec.kind == Kind::kEmbedding ? 0.6f : 0.2f;
+    const float scale = spec.kind == Kind::kMatrix      ? 1.3f / std::sqrt(static_cast<float>(columns))
+                        : spec.kind == Kind::kEmbedding ? 0.6f
+                                                        : 0.2f;
     for (float& x : row) x = (spec.kind == Kind::kNorm ? 1.0f : 0.0f) + scale * random.normal();
     quantise_row(dtype, row.data(), to, columns);
   }
@@ -103,8 +105,9 @@ std::vector<std::string> byte_tokens() {
   for (int b = 0; b < 256; ++b) {
     const bool visible = (b >= '!' && b <= '~') || (b >= 0xa1 && b <= 0xac) || b >= 0xae;
     const int code = visible ? b : next++;
-    tokens.push_back(code < 128 ? std::string(1, static_cast<char>(code))
-                                : std::string{static_cast<char>(0xc0 | (code >> 6)), static_cast<char>(0x80 | (code & 63))});
+    tokens.push_back(code < 128
+                         ? std::string(1, static_cast<char>(code))
+                         : std::string{static_cast<char>(0xc0 | (code >> 6)), static_cast<char>(0x80 | (code & 63))});
   }
   return tokens;
 }
@@ -128,7 +131,8 @@ void put_tokenizer(int64_t vocab_size, Metadata& m) {
   m["tokenizer.ggml.bos_token_id"] = int64_t{256};
   m["tokenizer.ggml.eos_token_id"] = int64_t{258};
   m["tokenizer.chat_template"] = std::string(
-      "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}"
+      "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' "
+      "}}"
       "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}");
 }
 

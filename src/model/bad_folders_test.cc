@@ -1,0 +1,257 @@
+// What config.json may say that we refuse: sizes that are absurd or disagree, parts that we do not run, RoPE data that
+// do not fit each other (SPEC C7). Every case has its sentence.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "model/config.h"
+#include "model/testing/parts.h"
+
+namespace ibid {
+namespace {
+
+using namespace testing;
+
+Result<ModelConfig> read(ModelFile::Parts parts) { return read_config(ModelFile(std::move(parts))); }
+
+const std::vector<Bad>& bad_folders() {
+  static const std::vector<Bad> cases = {
+      {"an unknown architecture", [](auto& p) { set(p, "model_type", std::string("mamba")); }, "mamba"},
+      {"no architecture", [](auto& p) { p.metadata.erase("model_type"); }, "model_type"},
+      {"an architecture that is a number", [](auto& p) { set(p, "model_type", int64_t{3}); }, "model_type"},
+      {"no layers key", [](auto& p) { p.metadata.erase("num_hidden_layers"); }, "num_hidden_layers"},
+      {"zero layers", [](auto& p) { set(p, "num_hidden_layers", int64_t{0}); }, "layers"},
+      {"2^40 layers", [](auto& p) { set(p, "num_hidden_layers", int64_t{1} << 40); }, "layers"},
+      {"minus one layer", [](auto& p) { set(p, "num_hidden_layers", int64_t{-1}); }, "layers"},
+      {"layers as text", [](auto& p) { set(p, "num_hidden_layers", std::string("8")); }, "num_hidden_layers"},
+      {"zero width", [](auto& p) { set(p, "hidden_size", int64_t{0}); }, "width"},
+      {"width 2^62", [](auto& p) { set(p, "hidden_size", int64_t{1} << 62); }, "width"},
+      {"negative width", [](auto& p) { set(p, "hidden_size", int64_t{-64}); }, "width"},
+      {"zero heads", [](auto& p) { set(p, "num_attention_heads", int64_t{0}); }, "heads"},
+      {"negative heads", [](auto& p) { set(p, "num_attention_heads", int64_t{-4}); }, "heads"},
+      {"width not a multiple of heads", [](auto& p) { set(p, "num_attention_heads", int64_t{5}); }, "multiple"},
+      {"heads not a multiple of KV heads", [](auto& p) { set(p, "num_key_value_heads", int64_t{3}); }, "multiple"},
+      {"zero KV heads", [](auto& p) { set(p, "num_key_value_heads", int64_t{0}); }, "key/value heads"},
+      {"more KV heads than heads", [](auto& p) { set(p, "num_key_value_heads", int64_t{8}); }, "multiple"},
+      {"2^60 KV heads", [](auto& p) { set(p, "num_key_value_heads", int64_t{1} << 60); }, "key/value heads"},
+      {"an odd head size", [](auto& p) { set(p, "head_dim", int64_t{15}); }, "head size"},
+      {"a head size of 12", [](auto& p) { set(p, "head_dim", int64_t{12}); }, "head size"},
+      {"a head size of zero", [](auto& p) { set(p, "head_dim", int64_t{0}); }, "head size"},
+      {"a head size of 2^50", [](auto& p) { set(p, "head_dim", int64_t{1} << 50); }, "head size"},
+      {"zero feed-forward", [](auto& p) { set(p, "intermediate_size", int64_t{0}); }, "feed-forward"},
+      {"feed-forward of 2^63 - 1", [](auto& p) { set(p, "intermediate_size", INT64_MAX); }, "feed-forward"},
+      {"zero vocabulary", [](auto& p) { set(p, "vocab_size", int64_t{0}); }, "vocabulary"},
+      {"vocabulary of 2^40", [](auto& p) { set(p, "vocab_size", int64_t{1} << 40); }, "vocabulary"},
+      {"zero context", [](auto& p) { set(p, "max_position_embeddings", int64_t{0}); }, "context"},
+      {"context of 2^60", [](auto& p) { set(p, "max_position_embeddings", int64_t{1} << 60); }, "context"},
+      {"epsilon zero", [](auto& p) { set(p, "rms_norm_eps", 0.0); }, "epsilon"},
+      {"epsilon NaN", [](auto& p) { set(p, "rms_norm_eps", std::nan("")); }, "epsilon"},
+      {"epsilon infinite", [](auto& p) { set(p, "rms_norm_eps", INFINITY); }, "epsilon"},
+      {"negative epsilon", [](auto& p) { set(p, "rms_norm_eps", -1e-5); }, "epsilon"},
+      {"another activation", [](auto& p) { set(p, "hidden_act", std::string("relu")); }, "relu"},
+      {"biases of attention", [](auto& p) { set(p, "attention_bias", true); }, "attention_bias"},
+      {"biases of feed-forward", [](auto& p) { set(p, "mlp_bias", true); }, "mlp_bias"},
+      {"experts", [](auto& p) { set(p, "num_local_experts", int64_t{8}); }, "experts"},
+      {"quantised weights", [](auto& p) { set(p, "quantization_config.quant_method", std::string("gptq")); },
+       "quantised"},
+      {"a base of zero", [](auto& p) { set(p, "rope_theta", 0.0); }, "base"},
+      {"a base of one", [](auto& p) { set(p, "rope_theta", 1.0); }, "base"},
+      {"a negative base", [](auto& p) { set(p, "rope_theta", -10000.0); }, "base"},
+      {"a base of NaN", [](auto& p) { set(p, "rope_theta", std::nan("")); }, "base"},
+      {"a rotated part of nothing", [](auto& p) { set(p, "partial_rotary_factor", 0.0); }, "partial_rotary_factor"},
+      {"a rotated part of NaN", [](auto& p) { set(p, "partial_rotary_factor", std::nan("")); },
+       "partial_rotary_factor"},
+      {"a rotated part of two", [](auto& p) { set(p, "partial_rotary_factor", 2.0); }, "partial_rotary_factor"},
+      {"dynamic NTK",
+       [](auto& p) {
+         set(p, "rope_scaling.type", std::string("dynamic"));
+         set(p, "rope_scaling.factor", 2.0);
+       },
+       "dynamic NTK"},
+      {"an unknown scaling", [](auto& p) { set(p, "rope_scaling.type", std::string("spiral")); }, "spiral"},
+      {"two kinds of scaling",
+       [](auto& p) {
+         set(p, "rope_scaling.type", std::string("linear"));
+         set(p, "rope_scaling.rope_type", std::string("yarn"));
+       },
+       "two kinds"},
+      {"a factor without a kind", [](auto& p) { set(p, "rope_scaling.factor", 2.0); }, "no kind"},
+      {"linear without a factor", [](auto& p) { set(p, "rope_scaling.type", std::string("linear")); }, "factor"},
+      {"linear by zero",
+       [](auto& p) {
+         set(p, "rope_scaling.type", std::string("linear"));
+         set(p, "rope_scaling.factor", 0.0);
+       },
+       "factor"},
+      {"linear by infinity",
+       [](auto& p) {
+         set(p, "rope_scaling.type", std::string("linear"));
+         set(p, "rope_scaling.factor", INFINITY);
+       },
+       "factor"},
+      {"llama3 without its original context",
+       [](auto& p) {
+         set(p, "rope_scaling.type", std::string("llama3"));
+         set(p, "rope_scaling.factor", 8.0);
+       },
+       "original_max_position_embeddings"},
+      {"llama3 without its bounds",
+       [](auto& p) {
+         set(p, "rope_scaling.type", std::string("llama3"));
+         set(p, "rope_scaling.factor", 8.0);
+         set(p, "rope_scaling.original_max_position_embeddings", int64_t{1024});
+       },
+       "low_freq_factor"},
+      {"llama3 with bounds the wrong way round",
+       [](auto& p) {
+         set(p, "rope_scaling.type", std::string("llama3"));
+         set(p, "rope_scaling.factor", 8.0);
+         set(p, "rope_scaling.original_max_position_embeddings", int64_t{1024});
+         set(p, "rope_scaling.low_freq_factor", 4.0);
+         set(p, "rope_scaling.high_freq_factor", 1.0);
+       },
+       "high_freq_factor"},
+      {"yarn without its original context",
+       [](auto& p) {
+         set(p, "rope_scaling.type", std::string("yarn"));
+         set(p, "rope_scaling.factor", 4.0);
+       },
+       "original_max_position_embeddings"},
+      {"yarn whose context is not reached",
+       [](auto& p) {
+         set(p, "rope_scaling.type", std::string("yarn"));
+         set(p, "rope_scaling.factor", 2.0);
+         set(p, "rope_scaling.original_max_position_embeddings", int64_t{1024});
+       },
+       "yarn"},
+      {"yarn with mscale",
+       [](auto& p) {
+         set(p, "rope_scaling.type", std::string("yarn"));
+         set(p, "rope_scaling.factor", 4.0);
+         set(p, "rope_scaling.original_max_position_embeddings", int64_t{1024});
+         set(p, "rope_scaling.mscale", 1.0);
+       },
+       "mscale"},
+      {"two original contexts",
+       [](auto& p) {
+         set(p, "rope_scaling.type", std::string("yarn"));
+         set(p, "rope_scaling.factor", 4.0);
+         set(p, "rope_scaling.original_max_position_embeddings", int64_t{1024});
+         set(p, "original_max_position_embeddings", int64_t{2048});
+       },
+       "two different"},
+      {"longrope with too few factors",
+       [](auto& p) {
+         set(p, "rope_scaling.type", std::string("longrope"));
+         set(p, "rope_scaling.original_max_position_embeddings", int64_t{1024});
+         set(p, "rope_scaling.short_factor", std::vector<double>{1, 1});
+         set(p, "rope_scaling.long_factor", std::vector<double>{1, 1});
+       },
+       "longrope short factors"},
+      {"longrope with a negative factor",
+       [](auto& p) {
+         set(p, "rope_scaling.type", std::string("longrope"));
+         set(p, "rope_scaling.original_max_position_embeddings", int64_t{1024});
+         set(p, "rope_scaling.short_factor", std::vector<double>(8, 1.0));
+         set(p, "rope_scaling.long_factor", std::vector<double>{1, 1, 1, 1, 1, 1, 1, -1});
+       },
+       "longrope long factors"},
+      {"longrope from beyond its context",
+       [](auto& p) {
+         set(p, "rope_scaling.type", std::string("longrope"));
+         set(p, "rope_scaling.original_max_position_embeddings", int64_t{8192});
+         set(p, "rope_scaling.short_factor", std::vector<double>(8, 1.0));
+         set(p, "rope_scaling.long_factor", std::vector<double>(8, 1.0));
+       },
+       "longrope"},
+      {"a negative attention factor",
+       [](auto& p) {
+         set(p, "rope_scaling.type", std::string("linear"));
+         set(p, "rope_scaling.factor", 2.0);
+         set(p, "rope_scaling.attention_factor", -1.0);
+       },
+       "attention factor"},
+      {"mistral with a negative window",
+       [](auto& p) {
+         set(p, "model_type", std::string("mistral"));
+         set(p, "sliding_window", int64_t{-1});
+       },
+       "window"},
+      {"mistral with an unknown layer type",
+       [](auto& p) {
+         set(p, "model_type", std::string("mistral"));
+         set(p, "layer_types", std::vector<std::string>(8, "chunked_attention"));
+       },
+       "chunked_attention"},
+      {"mistral with too few layer types",
+       [](auto& p) {
+         set(p, "model_type", std::string("mistral"));
+         set(p, "layer_types", std::vector<std::string>(7, "full_attention"));
+       },
+       "layer types"},
+      {"sliding layers without a window",
+       [](auto& p) {
+         set(p, "model_type", std::string("mistral"));
+         set(p, "layer_types", std::vector<std::string>(8, "sliding_attention"));
+       },
+       "sliding_window"},
+      {"smollm3 with too few entries",
+       [](auto& p) {
+         set(p, "model_type", std::string("smollm3"));
+         set(p, "no_rope_layers", std::vector<int64_t>{1, 0});
+       },
+       "no_rope_layers"},
+      {"smollm3 with interval zero",
+       [](auto& p) {
+         set(p, "model_type", std::string("smollm3"));
+         set(p, "no_rope_layer_interval", int64_t{0});
+       },
+       "no_rope_layer_interval"},
+      {"gemma with pattern zero",
+       [](auto& p) {
+         set(p, "model_type", std::string("gemma3_text"));
+         set(p, "sliding_window_pattern", int64_t{0});
+       },
+       "pattern"},
+      {"gemma with a negative scalar",
+       [](auto& p) {
+         set(p, "model_type", std::string("gemma3_text"));
+         set(p, "query_pre_attn_scalar", int64_t{-1});
+       },
+       "query_pre_attn_scalar"},
+      {"gemma that sees both ways",
+       [](auto& p) {
+         set(p, "model_type", std::string("gemma3_text"));
+         set(p, "use_bidirectional_attention", true);
+       },
+       "use_bidirectional_attention"},
+      {"gemma with an infinite soft cap",
+       [](auto& p) {
+         set(p, "model_type", std::string("gemma3_text"));
+         set(p, "final_logit_softcapping", INFINITY);
+       },
+       "soft cap"},
+      {"qwen3 with biases",
+       [](auto& p) {
+         set(p, "model_type", std::string("qwen3"));
+         set(p, "attention_bias", true);
+       },
+       "attention_bias"},
+  };
+  return cases;
+}
+
+TEST(ModelConfig, EveryBadFolderIsRefusedByASentence) {
+  EXPECT_TRUE(read(folder_parts()).ok());
+  for (const Bad& bad : bad_folders()) {
+    ModelFile::Parts parts = folder_parts();
+    bad.change(parts);
+    const Result<ModelConfig> config = read(std::move(parts));
+    ASSERT_FALSE(config.ok()) << bad.what;
+    EXPECT_NE(config.error().message.find(bad.says), std::string::npos) << bad.what << ": " << config.error().message;
+  }
+}
+
+}  // namespace
+}  // namespace ibid

@@ -1,0 +1,154 @@
+// GGUF files that are well formed and still no model that we run: missing, mis-shaped and mis-typed tensors, tensors
+// that nothing reads, hyper-parameters that disagree. Every case has its sentence.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "model/model.h"
+#include "model/testing/parts.h"
+
+namespace ibid {
+namespace {
+
+using namespace testing;
+
+std::string load_error(ModelFile::Parts parts) {
+  ThreadTeam team(1);
+  Stream stream(team);
+  const auto model =
+      load_model(std::make_shared<ModelFile>(std::move(parts)), {.max_tokens = 8, .max_rows = 8}, stream);
+  return model ? "" : model.error().message;
+}
+
+TensorInfo& tensor(ModelFile::Parts& parts, std::string_view name) {
+  for (TensorInfo& t : parts.tensors) {
+    if (t.name == name) return t;
+  }
+  ADD_FAILURE() << name;
+  return parts.tensors[0];
+}
+void drop(ModelFile::Parts& parts, std::string_view name) {
+  std::erase_if(parts.tensors, [name](const TensorInfo& t) { return t.name == name; });
+}
+void resize_dim(ModelFile::Parts& parts, std::string_view name, size_t dim, int64_t len) {
+  TensorView& view = tensor(parts, name).view;
+  view.dim[dim] = len;
+  view.row_stride_bytes = row_bytes(view.dtype, view.row_len());
+}
+
+const std::vector<Bad>& bad_ggufs() {
+  static const std::vector<Bad> cases = {
+      {"an unknown architecture", [](auto& p) { set(p, "general.architecture", std::string("rwkv7")); }, "rwkv7"},
+      {"no block count", [](auto& p) { p.metadata.erase("llama.block_count"); }, "llama.block_count"},
+      {"more layers than tensors", [](auto& p) { set(p, "llama.block_count", int64_t{3}); }, "blk.2."},
+      {"fewer layers than tensors", [](auto& p) { set(p, "llama.block_count", int64_t{1}); }, "blk.1."},
+      {"2^63 - 1 layers", [](auto& p) { set(p, "llama.block_count", INT64_MAX); }, "layers"},
+      {"heads by layer that differ",
+       [](auto& p) {
+         set(p, "llama.attention.head_count", std::vector<int64_t>{6, 4});
+       },
+       "differs"},
+      {"heads by an empty list", [](auto& p) { set(p, "llama.attention.head_count", std::vector<int64_t>{}); },
+       "empty"},
+      {"values of another size", [](auto& p) { set(p, "llama.attention.value_length", int64_t{32}); },
+       "different sizes"},
+      {"a wrong vocabulary size", [](auto& p) { set(p, "llama.vocab_size", int64_t{97}); }, "97"},
+      {"experts", [](auto& p) { set(p, "llama.expert_count", int64_t{8}); }, "experts"},
+      {"an odd rotated part", [](auto& p) { set(p, "llama.rope.dimension_count", int64_t{7}); }, "rotates"},
+      {"more rotated than there is", [](auto& p) { set(p, "llama.rope.dimension_count", int64_t{32}); }, "rotates"},
+      {"an unknown scaling", [](auto& p) { set(p, "llama.rope.scaling.type", std::string("dynamic")); }, "dynamic"},
+      {"a factor without a type", [](auto& p) { set(p, "llama.rope.scaling.factor", 4.0); }, "scaling.type"},
+      {"a factor with type none",
+       [](auto& p) {
+         set(p, "llama.rope.scaling.type", std::string("none"));
+         set(p, "llama.rope.scaling.factor", 4.0);
+       },
+       "factor"},
+      {"linear without a factor", [](auto& p) { set(p, "llama.rope.scaling.type", std::string("linear")); }, "factor"},
+      {"yarn without its original context",
+       [](auto& p) {
+         set(p, "llama.rope.scaling.type", std::string("yarn"));
+         set(p, "llama.rope.scaling.factor", 4.0);
+       },
+       "original context"},
+      {"longrope without its tensors",
+       [](auto& p) {
+         set(p, "llama.rope.scaling.type", std::string("longrope"));
+         set(p, "llama.rope.scaling.attn_factor", 1.1);
+         set(p, "llama.rope.scaling.original_context_length", int64_t{64});
+       },
+       "rope_factors_short.weight"},
+      {"two descriptions of linear scaling",
+       [](auto& p) {
+         set(p, "llama.rope.scale_linear", 2.0);
+         set(p, "llama.rope.scaling.type", std::string("linear"));
+       },
+       "twice"},
+      {"a negative window", [](auto& p) { set(p, "llama.attention.sliding_window", int64_t{-5}); }, "window"},
+      {"a window of 2^40", [](auto& p) { set(p, "llama.attention.sliding_window", int64_t{1} << 40); }, "window"},
+      {"no embedding", [](auto& p) { drop(p, "token_embd.weight"); }, "token_embd.weight"},
+      {"an embedding that is a vector",
+       [](auto& p) { tensor(p, "token_embd.weight").view = tensor(p, "output_norm.weight").view; },
+       "token_embd.weight"},
+      {"an embedding of another width", [](auto& p) { resize_dim(p, "token_embd.weight", 1, 64); },
+       "token_embd.weight"},
+      {"no output norm", [](auto& p) { drop(p, "output_norm.weight"); }, "output_norm.weight"},
+      {"no attention norm", [](auto& p) { drop(p, "blk.1.attn_norm.weight"); }, "blk.1.attn_norm.weight"},
+      {"no q", [](auto& p) { drop(p, "blk.0.attn_q.weight"); }, "blk.0.attn_q.weight"},
+      {"no down projection", [](auto& p) { drop(p, "blk.1.ffn_down.weight"); }, "blk.1.ffn_down.weight"},
+      {"a k of the shape of q",
+       [](auto& p) { tensor(p, "blk.0.attn_k.weight").view = tensor(p, "blk.0.attn_q.weight").view; }, "[96, 96]"},
+      {"a gate with too few rows", [](auto& p) { resize_dim(p, "blk.0.ffn_gate.weight", 0, 32); }, "[32, 96]"},
+      {"a norm that is a matrix",
+       [](auto& p) { tensor(p, "blk.0.ffn_norm.weight").view = tensor(p, "blk.0.attn_q.weight").view; },
+       "blk.0.ffn_norm.weight"},
+      {"a norm of another length", [](auto& p) { resize_dim(p, "blk.0.ffn_norm.weight", 0, 48); }, "[48]"},
+      {"a norm of integers", [](auto& p) { tensor(p, "blk.0.ffn_norm.weight").view.dtype = DType::kI32; }, "I32"},
+      {"a matrix of integers", [](auto& p) { tensor(p, "blk.0.attn_v.weight").view.dtype = DType::kI32; }, "I32"},
+      {"a matrix of F64", [](auto& p) { tensor(p, "blk.0.attn_v.weight").view.dtype = DType::kF64; }, "F64"},
+      {"a tensor that nothing reads", [](auto& p) { tensor(p, "output_norm.weight").name = "blk.0.attn_sinks.weight"; },
+       "output_norm.weight"},
+      {"a stray tensor",
+       [](auto& p) {
+         TensorInfo extra = tensor(p, "output_norm.weight");
+         extra.name = "blk.0.attn_sinks.weight";
+         p.tensors.push_back(extra);
+       },
+       "attn_sinks"},
+      {"one bias of three",
+       [](auto& p) {
+         TensorInfo extra = tensor(p, "output_norm.weight");
+         extra.name = "blk.0.attn_q.bias";
+         p.tensors.push_back(extra);
+       },
+       "attn_k.bias"},
+      {"frequency factors of another length",
+       [](auto& p) {
+         TensorInfo extra = tensor(p, "output_norm.weight");
+         extra.name = "rope_freqs.weight";
+         p.tensors.push_back(extra);
+       },
+       "frequency factors"},
+      {"frequency factors that are a matrix",
+       [](auto& p) {
+         TensorInfo extra = tensor(p, "blk.0.attn_q.weight");
+         extra.name = "rope_freqs.weight";
+         p.tensors.push_back(extra);
+       },
+       "rope_freqs.weight"},
+  };
+  return cases;
+}
+
+TEST(ModelConfig, EveryBadGgufIsRefusedByASentence) {
+  EXPECT_EQ(load_error(tiny_parts()), "");
+  for (const Bad& bad : bad_ggufs()) {
+    ModelFile::Parts parts = tiny_parts();
+    bad.change(parts);
+    const std::string error = load_error(std::move(parts));
+    EXPECT_NE(error.find(bad.says), std::string::npos) << bad.what << ": " << error;
+  }
+}
+
+}  // namespace
+}  // namespace ibid

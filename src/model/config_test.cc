@@ -1,0 +1,107 @@
+#include "model/config.h"
+
+#include <gtest/gtest.h>
+
+#include "model/rope.h"
+#include "model/testing/config_as_gguf.h"
+#include "model/testing/parts.h"
+
+namespace ibid {
+namespace {
+
+using namespace testing;
+
+ModelConfig good(ModelFile::Parts parts) {
+  Result<ModelConfig> config = read_config(ModelFile(std::move(parts)));
+  EXPECT_TRUE(config.ok()) << (config ? "" : config.error().message);
+  return config ? *config : ModelConfig{};
+}
+
+TEST(ModelConfig, ReadsTheSameFromBothContainers) {
+  for (std::string_view architecture : tiny_architectures()) {
+    const ModelConfig wanted = tiny_config({.architecture = architecture});
+    const ModelConfig found = good(tiny_parts({.architecture = architecture}));
+    EXPECT_EQ(found.n_layers, wanted.n_layers);
+    EXPECT_EQ(found.head_len, wanted.head_len);
+    EXPECT_EQ(found.qk_norm, wanted.qk_norm);
+    EXPECT_EQ(found.qkv_bias, wanted.qkv_bias);
+    EXPECT_EQ(found.tied_embedding, wanted.tied_embedding);
+    EXPECT_EQ(found.attention_scale, wanted.attention_scale);
+    for (size_t l = 0; l < found.layers.size(); ++l) {
+      EXPECT_EQ(found.layers[l].window, wanted.layers[l].window) << architecture << " layer " << l;
+      EXPECT_EQ(found.layers[l].rope, wanted.layers[l].rope) << architecture << " layer " << l;
+    }
+  }
+}
+
+TEST(ModelConfig, Qwen2WindowsBeginBehindMaxWindowLayers) {
+  ModelFile::Parts parts = folder_parts("qwen2");
+  parts.metadata["sliding_window"] = int64_t{32};
+  parts.metadata["max_window_layers"] = int64_t{5};
+  EXPECT_EQ(good(folder_parts("qwen2")).layers[7].window, 0);
+  parts.metadata["use_sliding_window"] = true;
+  const ModelConfig config = good(std::move(parts));
+  EXPECT_EQ(config.layers[4].window, 0);
+  EXPECT_EQ(config.layers[5].window, 32);
+}
+
+TEST(ModelConfig, Smollm3TurnsAllButEveryFourthLayer) {
+  const ModelConfig config = good(folder_parts("smollm3"));
+  for (size_t l = 0; l < 8; ++l) EXPECT_EQ(config.layers[l].rope, l % 4 == 3 ? kNoRope : 0);
+  ModelFile::Parts listed = folder_parts("smollm3");
+  listed.metadata["no_rope_layers"] = std::vector<int64_t>{0, 1, 1, 1, 1, 1, 1, 1};
+  EXPECT_EQ(good(std::move(listed)).layers[0].rope, kNoRope);
+}
+
+TEST(ModelConfig, Gemma3HasFiveLocalLayersToOneGlobal) {
+  ModelFile::Parts parts = folder_parts("gemma3_text");
+  parts.metadata["rope_scaling.factor"] = 8.0;
+  parts.metadata["rope_scaling.rope_type"] = std::string("linear");
+  parts.metadata["sliding_window"] = int64_t{512};
+  const ModelConfig config = good(std::move(parts));
+  EXPECT_EQ(config.head_len, 256);
+  EXPECT_EQ(config.attention_scale, 1.0f / 16);
+  EXPECT_EQ(config.embedding_scale, 8.0f);
+  EXPECT_TRUE(config.tied_embedding);
+  EXPECT_EQ(config.layers[4].window, 512);
+  EXPECT_EQ(config.layers[5].window, 0);
+  EXPECT_EQ(config.ropes[static_cast<size_t>(config.layers[5].rope)].base, 1e6);
+  EXPECT_EQ(config.ropes[static_cast<size_t>(config.layers[5].rope)].factor, 8.0);
+  EXPECT_EQ(config.ropes[static_cast<size_t>(config.layers[4].rope)].base, 1e4);
+  EXPECT_EQ(config.ropes[static_cast<size_t>(config.layers[4].rope)].scaling, RopeScaling::kNone);
+}
+
+TEST(ModelConfig, ReadsTheTextModelBesideAVisionTower) {
+  ModelFile::Parts parts = folder_parts("gemma3");
+  for (const char* key : {"hidden_size", "intermediate_size", "num_hidden_layers"}) {
+    parts.metadata[std::string("text_config.") + key] = parts.metadata.at(key);
+  }
+  ModelFile::Parts text;
+  text.container = Container::kSafetensors;
+  for (auto& [key, value] : parts.metadata) {
+    if (key.starts_with("text_config.") || key == "model_type") text.metadata[key] = value;
+  }
+  const ModelConfig config = good(std::move(text));
+  EXPECT_EQ(config.n_heads, 8) << "config.json leaves out what is the family's default";
+  EXPECT_EQ(config.vocab_size, 262208);
+}
+
+TEST(ModelConfig, OldAndNewRopeKeysMeanTheSame) {
+  ModelFile::Parts old_form = folder_parts(), new_form = folder_parts();
+  old_form.metadata["rope_theta"] = 500000.0;
+  for (const auto& [key, value] : Metadata{{"factor", 8.0},
+                                           {"low_freq_factor", 1.0},
+                                           {"high_freq_factor", 4.0},
+                                           {"original_max_position_embeddings", int64_t{1024}},
+                                           {"rope_type", std::string("llama3")}}) {
+    old_form.metadata["rope_scaling." + key] = value;
+    new_form.metadata["rope_parameters." + key] = value;
+  }
+  new_form.metadata["rope_parameters.rope_theta"] = 500000.0;
+  const ModelConfig a = good(std::move(old_form)), b = good(std::move(new_form));
+  EXPECT_EQ(make_rope_table(a.ropes[0], 4096).frequency, make_rope_table(b.ropes[0], 4096).frequency);
+  EXPECT_EQ(a.ropes[0].scaling, RopeScaling::kLlama3);
+}
+
+}  // namespace
+}  // namespace ibid
