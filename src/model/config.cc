@@ -27,8 +27,8 @@ Status in_range(std::string_view what, int64_t value, int64_t max) {
 
 Status positive(std::string_view what, double value, double max) {
   if (std::isfinite(value) && value > 0 && value <= max) return {};
-  return invalid("the model's " + std::string(what) + " is " + std::to_string(value) +
-                     "; a positive number up to " + std::to_string(max) + " would do",
+  return invalid("the model's " + std::string(what) + " is " + std::to_string(value) + "; a positive number up to " +
+                     std::to_string(max) + " would do",
                  std::string(what));
 }
 
@@ -45,7 +45,8 @@ Status all_positive(std::string_view what, const std::vector<double>& values, in
 Status validate_rope(const RopeConfig& rope, const ModelConfig& config) {
   TRY(in_range("number of rotated pairs of a head", rope.n_pairs, config.head_len / 2));
   TRY(positive("RoPE base", rope.base, 1e12));
-  if (rope.base <= 1) return invalid("the model's RoPE base is " + std::to_string(rope.base) + "; more than 1 would do");
+  if (rope.base <= 1)
+    return invalid("the model's RoPE base is " + std::to_string(rope.base) + "; more than 1 would do");
   TRY(positive("RoPE scaling factor", rope.factor, kMaxFactor));
   if (!std::isfinite(rope.magnitude) || rope.magnitude < 0 || rope.magnitude > 100) {
     return invalid("the model's RoPE attention factor is " + std::to_string(rope.magnitude) +
@@ -94,11 +95,16 @@ Status validate_rope(const RopeConfig& rope, const ModelConfig& config) {
 
 std::string_view rope_scaling_name(RopeScaling scaling) {
   switch (scaling) {
-    case RopeScaling::kNone: return "none";
-    case RopeScaling::kLinear: return "linear";
-    case RopeScaling::kLlama3: return "llama3";
-    case RopeScaling::kYarn: return "yarn";
-    case RopeScaling::kLongrope: return "longrope";
+    case RopeScaling::kNone:
+      return "none";
+    case RopeScaling::kLinear:
+      return "linear";
+    case RopeScaling::kLlama3:
+      return "llama3";
+    case RopeScaling::kYarn:
+      return "yarn";
+    case RopeScaling::kLongrope:
+      return "longrope";
   }
   return "?";
 }

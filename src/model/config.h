@@ -26,11 +26,11 @@ struct RopeConfig {
   double factor = 1.0;           // linear, llama3, yarn
   int64_t original_context = 0;  // llama3, yarn, longrope
   double magnitude = 0.0;        // of cos and sin; 0: the scaling's own formula
-  double low_freq_factor = 1.0, high_freq_factor = 4.0;           // llama3
-  double beta_fast = 32.0, beta_slow = 1.0;                       // yarn
-  bool truncate = true;                                           // yarn: whole numbers as the ramp's ends
-  std::vector<double> short_factors, long_factors;                // longrope, [n_pairs] each
-  std::vector<double> divisors;                                   // GGUF's rope_freqs.weight, [n_pairs] or empty
+  double low_freq_factor = 1.0, high_freq_factor = 4.0;  // llama3
+  double beta_fast = 32.0, beta_slow = 1.0;              // yarn
+  bool truncate = true;                                  // yarn: whole numbers as the ramp's ends
+  std::vector<double> short_factors, long_factors;       // longrope, [n_pairs] each
+  std::vector<double> divisors;                          // GGUF's rope_freqs.weight, [n_pairs] or empty
 };
 
 inline constexpr int kNoRope = -1;
@@ -61,7 +61,7 @@ struct ModelConfig {
   float attention_soft_cap = 0.0f;  // 0: none
   float logit_soft_cap = 0.0f;      // 0: none
   float embedding_scale = 1.0f;
-  float norm_offset = 0.0f;         // added to every norm weight at load (gemma in safetensors: 1)
+  float norm_offset = 0.0f;  // added to every norm weight at load (gemma in safetensors: 1)
 
   // The switches of the llama shape.
   bool qkv_bias = false;
@@ -75,7 +75,7 @@ struct ModelConfig {
 
   int64_t q_len() const { return n_heads * head_len; }
   int64_t kv_len() const { return n_kv_heads * head_len; }
-  int64_t n_parameters() const;            // of the forward pass, a tied embedding once
+  int64_t n_parameters() const;              // of the forward pass, a tied embedding once
   int64_t kv_projection_parameters() const;  // of K and V over all layers (SPEC K18)
 };
 

@@ -12,12 +12,12 @@
 namespace ibid {
 
 struct KvShape {
-  int64_t n_layers = 0;    // L
-  int64_t n_kv_heads = 0;  // K
-  int64_t head_len = 0;    // D
-  int64_t latent_len = 0;  // d_c + d_r; then K and D are not used
-  int64_t bits = 16;       // of one element, before scales
-  int64_t group_len = 0;   // quantised: elements that share a scale (and a zero point); 0: none
+  int64_t n_layers = 0;     // L
+  int64_t n_kv_heads = 0;   // K
+  int64_t head_len = 0;     // D
+  int64_t latent_len = 0;   // d_c + d_r; then K and D are not used
+  int64_t bits = 16;        // of one element, before scales
+  int64_t group_len = 0;    // quantised: elements that share a scale (and a zero point); 0: none
   int64_t group_bytes = 0;  // bytes of a group's scale and zero point
 
   int64_t elements_per_token_layer() const { return latent_len != 0 ? latent_len : 2 * n_kv_heads * head_len; }

@@ -16,8 +16,8 @@ namespace {
 Status resolve(ModelOptions& options, const ModelConfig& config) {
   if (options.max_context == 0) options.max_context = config.max_context;
   if (options.max_context < 1 || options.max_context > config.max_context) {
-    return invalid("a context of " + std::to_string(options.max_context) + " tokens was asked for; this model was made for 1 to " +
-                       std::to_string(config.max_context),
+    return invalid("a context of " + std::to_string(options.max_context) +
+                       " tokens was asked for; this model was made for 1 to " + std::to_string(config.max_context),
                    "ctx");
   }
   CHECK(options.max_tokens >= 1 && options.max_rows >= 1 && options.max_sequences >= 1);
@@ -26,9 +26,9 @@ Status resolve(ModelOptions& options, const ModelConfig& config) {
 
 // The largest product's and the largest attention's needs, for the largest step.
 size_t workspace_bytes(const ModelConfig& c, const ModelOptions& o) {
-  size_t bytes = ops::paged_attention_workspace_bytes(o.max_tokens, static_cast<int32_t>(c.n_heads),
-                                                      static_cast<int32_t>(c.head_len),
-                                                      static_cast<int32_t>(o.max_context));
+  size_t bytes =
+      ops::paged_attention_workspace_bytes(o.max_tokens, static_cast<int32_t>(c.n_heads),
+                                           static_cast<int32_t>(c.head_len), static_cast<int32_t>(o.max_context));
   for (int64_t n_inputs : {c.width, c.q_len(), c.ffn_len}) {
     bytes = std::max(bytes, ops::linear_workspace_bytes(o.max_tokens, n_inputs));
   }
@@ -37,8 +37,7 @@ size_t workspace_bytes(const ModelConfig& c, const ModelOptions& o) {
 
 }  // namespace
 
-Model::Model(Parts parts)
-    : file_(std::move(parts.file)), config_(std::move(parts.config)), options_(parts.options) {
+Model::Model(Parts parts) : file_(std::move(parts.file)), config_(std::move(parts.config)), options_(parts.options) {
   for (const RopeConfig& rope : config_.ropes) rope_tables_.push_back(make_rope_table(rope, options_.max_context));
   scratch_ = Scratch::allocate(config_, options_.max_tokens, options_.max_rows);
   memory_.scratch_bytes = scratch_.bytes;

@@ -25,10 +25,10 @@
 namespace ibid {
 
 struct ModelOptions {
-  int64_t max_context = 0;      // longest sequence in tokens; 0: the model's own. Chooses longrope's factors
-  int32_t max_tokens = 512;     // T, the most tokens of one step
-  int32_t max_rows = 64;        // R, the most rows of logits of one step
-  int32_t max_sequences = 64;   // S
+  int64_t max_context = 0;     // longest sequence in tokens; 0: the model's own. Chooses longrope's factors
+  int32_t max_tokens = 512;    // T, the most tokens of one step
+  int32_t max_rows = 64;       // R, the most rows of logits of one step
+  int32_t max_sequences = 64;  // S
 };
 
 // What the cache must hold for one layer.

@@ -33,7 +33,8 @@ OneSequence::OneSequence(Model& model, Stream& stream, const OneSequenceOptions&
 }
 
 void OneSequence::append(std::span<const TokenId> tokens, const OnRows& on_rows, int64_t max_step) {
-  CHECK(n_tokens_ + static_cast<int64_t>(tokens.size()) <= options_.capacity, "more tokens than the sequence was made for");
+  CHECK(n_tokens_ + static_cast<int64_t>(tokens.size()) <= options_.capacity,
+        "more tokens than the sequence was made for");
   const ModelOptions& limits = model_.options();
   int64_t step = on_rows ? std::min(limits.max_tokens, limits.max_rows) : limits.max_tokens;
   if (max_step != 0) step = std::min(step, max_step);

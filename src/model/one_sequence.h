@@ -17,8 +17,8 @@ namespace ibid {
 struct OneSequenceOptions {
   DType kv_dtype = DType::kF16;
   int32_t block_len = 16;
-  int64_t capacity = 0;       // tokens; 0: the model's context
-  bool backwards = false;     // hands out physical blocks from the last to the first
+  int64_t capacity = 0;    // tokens; 0: the model's context
+  bool backwards = false;  // hands out physical blocks from the last to the first
 };
 
 class OneSequence {

@@ -16,8 +16,9 @@ Result<TextScore> score_text(Model& model, Stream& stream, DType kv_dtype, std::
   const auto n = static_cast<int64_t>(tokens.size());
   if (n < 2) return invalid("the text has " + std::to_string(n) + " tokens; two or more can be scored", "tokens");
   if (n > model.max_context()) {
-    return invalid("the text has " + std::to_string(n) + " tokens; the context holds " + std::to_string(model.max_context()),
-                   "tokens");
+    return invalid(
+        "the text has " + std::to_string(n) + " tokens; the context holds " + std::to_string(model.max_context()),
+        "tokens");
   }
   for (TokenId id : tokens) {
     if (raw(id) < 0 || raw(id) >= model.config().vocab_size) {

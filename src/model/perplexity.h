@@ -12,8 +12,8 @@
 namespace ibid {
 
 struct TextScore {
-  int64_t n_scored = 0;   // predicted tokens: one less than the text's
-  double mean_nll = 0.0;  // natural logarithm
+  int64_t n_scored = 0;         // predicted tokens: one less than the text's
+  double mean_nll = 0.0;        // natural logarithm
   double standard_error = 0.0;  // of the mean
   double perplexity() const;
 };

@@ -65,14 +65,18 @@ RopeTable make_rope_table(const RopeConfig& c, int64_t max_context) {
     for (size_t i = 0; i < by.size(); ++i) table.frequency[i] /= by[i];
   };
   switch (c.scaling) {
-    case RopeScaling::kNone: divide(c.divisors); break;
+    case RopeScaling::kNone:
+      divide(c.divisors);
+      break;
     case RopeScaling::kLinear:
       for (double& f : table.frequency) f /= c.factor;
       break;
     case RopeScaling::kLlama3:
       for (double& f : table.frequency) f = llama3_frequency(f, c);
       break;
-    case RopeScaling::kYarn: scale_by_yarn(c, table.frequency); break;
+    case RopeScaling::kYarn:
+      scale_by_yarn(c, table.frequency);
+      break;
     case RopeScaling::kLongrope:
       table.long_factors = max_context > c.original_context;
       divide(table.long_factors ? c.long_factors : c.short_factors);

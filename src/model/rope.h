@@ -26,9 +26,7 @@ struct RopeTable {
   bool interleaved = false;
   bool long_factors = false;  // longrope's choice
 
-  ops::Rope op() const {
-    return {interleaved, static_cast<int>(frequency.size()), magnitude, frequency.data()};
-  }
+  ops::Rope op() const { return {interleaved, static_cast<int>(frequency.size()), magnitude, frequency.data()}; }
 };
 
 // `config` has passed validate(). max_context: tokens, at least 1.

@@ -67,9 +67,9 @@ Scratch Scratch::allocate(const ModelConfig& config, int64_t max_tokens, int64_t
 }
 
 void Scratch::cut_to(const Scratch& whole, int64_t n_tokens, int64_t n_rows) {
-  for (TensorView Scratch::*member : {&Scratch::x, &Scratch::h, &Scratch::q, &Scratch::k, &Scratch::v, &Scratch::qkv,
-                                      &Scratch::attention, &Scratch::out, &Scratch::gate, &Scratch::up,
-                                      &Scratch::gate_up}) {
+  for (TensorView Scratch::*member :
+       {&Scratch::x, &Scratch::h, &Scratch::q, &Scratch::k, &Scratch::v, &Scratch::qkv, &Scratch::attention,
+        &Scratch::out, &Scratch::gate, &Scratch::up, &Scratch::gate_up}) {
     this->*member = whole.*member;
     if ((whole.*member).rank == 2) this->*member = (whole.*member).first_rows(n_tokens);
   }

@@ -14,7 +14,8 @@ Result<std::shared_ptr<const Tokenizer>> read(const ModelFile& file) {
     return Tokenizer::from_vocabulary(std::move(vocabulary));
   }
   if (file.tokenizer_json().empty()) {
-    return invalid(file.path() + " has no tokenizer.json; a folder with one, or a GGUF file, would do", "tokenizer.json");
+    return invalid(file.path() + " has no tokenizer.json; a folder with one, or a GGUF file, would do",
+                   "tokenizer.json");
   }
   return Tokenizer::from_json(file.tokenizer_json(), file.tokenizer_config_json());
 }
@@ -27,7 +28,8 @@ Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const ModelFile& file) {
   ASSIGN_OR_RETURN(ModelConfig config, read_config(file));
   if (tokenizer->vocab_size() > config.vocab_size) {
     return invalid(file.path() + ": the tokenizer has " + std::to_string(tokenizer->vocab_size()) +
-                       " tokens but the model embeds " + std::to_string(config.vocab_size) + "; they do not belong together",
+                       " tokens but the model embeds " + std::to_string(config.vocab_size) +
+                       "; they do not belong together",
                    "vocabulary");
   }
   return tokenizer;

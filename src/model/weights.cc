@@ -9,13 +9,14 @@ namespace ibid {
 namespace {
 
 // Where a folder's text model begins: alone, or beside a vision tower (two generations of names).
-constexpr std::array<std::string_view, 3> kFolderPrefixes = {"model.", "language_model.model.", "model.language_model."};
+constexpr std::array<std::string_view, 3> kFolderPrefixes = {"model.", "language_model.model.",
+                                                             "model.language_model."};
 
 // Tensors that a forward pass over text has no use for.
 constexpr std::array<std::string_view, 6> kUnused = {
     "rope_freqs.weight",  // read with the configuration
-    "rope_factors_short.weight", "rope_factors_long.weight", "vision_tower.", "multi_modal_projector.",
-    "model.vision_tower."};
+    "rope_factors_short.weight", "rope_factors_long.weight", "vision_tower.",
+    "multi_modal_projector.",    "model.vision_tower."};
 
 bool may_stay_unread(std::string_view name, const ModelConfig& config) {
   for (std::string_view prefix : kUnused) {

@@ -46,7 +46,8 @@ class ModelGolden : public ::testing::TestWithParam<Golden> {
         golden_.expected[t.name] = t.view;
         continue;
       }
-      for (int64_t i = 0; i < t.view.row_len(); ++i) golden_.tokens.push_back(TokenId{t.view.row_as<const int32_t>(0)[i]});
+      for (int64_t i = 0; i < t.view.row_len(); ++i)
+        golden_.tokens.push_back(TokenId{t.view.row_as<const int32_t>(0)[i]});
     }
     ASSERT_GE(golden_.tokens.size(), 24u);
   }
@@ -59,7 +60,8 @@ class ModelGolden : public ::testing::TestWithParam<Golden> {
     const bool interleaved = !config.ropes.empty() && config.ropes[0].interleaved;
     std::set<std::string> seen;
     m.model->set_observer([&](std::string_view name, int layer, const TensorView& x) {
-      const std::string key = layer < 0 ? std::string(name) : "layer." + std::to_string(layer) + "." + std::string(name);
+      const std::string key =
+          layer < 0 ? std::string(name) : "layer." + std::to_string(layer) + "." + std::string(name);
       auto it = golden_.expected.find(key);
       ASSERT_NE(it, golden_.expected.end()) << key;
       EXPECT_TRUE(seen.insert(key).second) << key << " came twice";

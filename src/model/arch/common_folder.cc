@@ -19,7 +19,8 @@ Result<ModelConfig> common_from_folder(const ModelFile& file, Shape shape, const
   ASSIGN_OR_RETURN(config.architecture, file.meta_string("model_type"));
   for (const char* key : {"num_local_experts", "num_experts", "n_routed_experts"}) {
     if (file.has_meta(prefix + key)) {
-      return unsupported("the model is a mixture of experts (" + std::string(key) + "), which ibid does not run yet", key);
+      return unsupported("the model is a mixture of experts (" + std::string(key) + "), which ibid does not run yet",
+                         key);
     }
   }
   if (file.has_meta(prefix + "quantization_config") || file.has_meta("quantization_config.quant_method")) {

@@ -10,7 +10,8 @@ Result<int64_t> same_in_all_layers(const ModelFile& file, const std::string& key
   ASSIGN_OR_RETURN(std::vector<int64_t> values, file.meta_ints(key));
   if (values.empty()) return invalid("key " + in_quotes(key) + " is an empty array; one number would do", key);
   for (int64_t v : values) {
-    if (v != values.front()) return unsupported("key " + in_quotes(key) + " differs between layers; ibid wants one value", key);
+    if (v != values.front())
+      return unsupported("key " + in_quotes(key) + " differs between layers; ibid wants one value", key);
   }
   return values.front();
 }
@@ -25,8 +26,9 @@ Result<ModelConfig> common_from_gguf(const ModelFile& file, Shape shape, bool in
   if (file.has_meta(arch + "expert_count")) {
     ASSIGN_OR_RETURN(int64_t n_experts, file.meta_int(arch + "expert_count"));
     if (n_experts != 0) {
-      return unsupported("the model is a mixture of " + std::to_string(n_experts) + " experts, which ibid does not run yet",
-                         arch + "expert_count");
+      return unsupported(
+          "the model is a mixture of " + std::to_string(n_experts) + " experts, which ibid does not run yet",
+          arch + "expert_count");
     }
   }
   ASSIGN_OR_RETURN(config.n_layers, file.meta_int(arch + "block_count"));
@@ -49,8 +51,8 @@ Result<ModelConfig> common_from_gguf(const ModelFile& file, Shape shape, bool in
   ASSIGN_OR_RETURN(config.head_len, file.meta_int(arch + "attention.key_length", config.width / config.n_heads));
   ASSIGN_OR_RETURN(int64_t value_len, file.meta_int(arch + "attention.value_length", config.head_len));
   if (value_len != config.head_len) {
-    return unsupported("the model's keys and values have different sizes (" + std::to_string(config.head_len) + " and " +
-                           std::to_string(value_len) + "), which ibid does not run yet",
+    return unsupported("the model's keys and values have different sizes (" + std::to_string(config.head_len) +
+                           " and " + std::to_string(value_len) + "), which ibid does not run yet",
                        arch + "attention.value_length");
   }
   const TensorInfo* embedding = file.find("token_embd.weight");
@@ -97,8 +99,8 @@ Status flag_must_be(const ModelFile& file, const std::string& key, bool value) {
 Status must_be(const ModelFile& file, const std::string& key, std::string_view value) {
   ASSIGN_OR_RETURN(std::string found, file.meta_string(key, std::string(value)));
   if (found == value) return {};
-  return unsupported("config.json sets " + in_quotes(key) + " to " + in_quotes(found) + "; ibid runs this architecture with " +
-                         in_quotes(value) + " only",
+  return unsupported("config.json sets " + in_quotes(key) + " to " + in_quotes(found) +
+                         "; ibid runs this architecture with " + in_quotes(value) + " only",
                      key);
 }
 

@@ -1,5 +1,5 @@
-// gemma 3: two RoPEs, one for layers with a window (base 10,000) and one for the full ones (scaled), norms on both sides
-// of attention and feed-forward.
+// gemma 3: two RoPEs, one for layers with a window (base 10,000) and one for the full ones (scaled), norms on both
+// sides of attention and feed-forward.
 #include <array>
 #include <cmath>
 
@@ -38,7 +38,8 @@ void finish(ModelConfig& config) {
 }
 
 Status set_pattern(ModelConfig& config, int64_t pattern, int64_t window) {
-  if (pattern < 1) return invalid("the model's sliding window pattern is " + std::to_string(pattern) + "; 1 or more would do");
+  if (pattern < 1)
+    return invalid("the model's sliding window pattern is " + std::to_string(pattern) + "; 1 or more would do");
   for (size_t i = 0; i < config.layers.size(); ++i) {
     config.layers[i].window = (static_cast<int64_t>(i) + 1) % pattern != 0 ? static_cast<int32_t>(window) : 0;
   }
@@ -93,10 +94,14 @@ Result<ModelConfig> gemma3_from_gguf(const ModelFile& file) {
 
 Result<ModelConfig> gemma3_from_folder(const ModelFile& file) {
   const std::string prefix = file.has_meta("text_config.hidden_size") ? "text_config." : "";
-  ASSIGN_OR_RETURN(ModelConfig config,
-                   common_from_folder(file, Shape::kGemma, prefix,
-                                      {.n_heads = 8, .n_kv_heads = 4, .head_len = 256, .vocab_size = 262208,
-                                       .max_context = 131072, .norm_eps = 1e-6, .tied_embedding = true}));
+  ASSIGN_OR_RETURN(ModelConfig config, common_from_folder(file, Shape::kGemma, prefix,
+                                                          {.n_heads = 8,
+                                                           .n_kv_heads = 4,
+                                                           .head_len = 256,
+                                                           .vocab_size = 262208,
+                                                           .max_context = 131072,
+                                                           .norm_eps = 1e-6,
+                                                           .tied_embedding = true}));
   TRY(must_be(file, prefix + "hidden_activation", "gelu_pytorch_tanh"));
   TRY(flag_must_be(file, prefix + "attention_bias", false));
   TRY(flag_must_be(file, prefix + "use_bidirectional_attention", false));
@@ -110,8 +115,9 @@ Result<ModelConfig> gemma3_from_folder(const ModelFile& file) {
   ASSIGN_OR_RETURN(local.base, file.meta_float(parameters + ".sliding_attention.rope_theta", old_base));
   TRY(must_be(file, parameters + ".sliding_attention.rope_type", "default"));
   config.ropes.push_back(local);
-  ASSIGN_OR_RETURN(int64_t window, file.has_meta(prefix + "sliding_window") ? read_window(file, prefix + "sliding_window")
-                                                                            : Result<int64_t>(4096));
+  ASSIGN_OR_RETURN(int64_t window, file.has_meta(prefix + "sliding_window")
+                                       ? read_window(file, prefix + "sliding_window")
+                                       : Result<int64_t>(4096));
   ASSIGN_OR_RETURN(int64_t pattern, file.meta_int(prefix + "sliding_window_pattern", kDefaultPattern));
   TRY(set_pattern(config, pattern, window));
   TRY(windows_from_layer_types(file, prefix, window, config));

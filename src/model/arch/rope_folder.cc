@@ -10,11 +10,13 @@ Result<RopeScaling> scaling_kind(const std::string& name, const std::string& key
   if (name == "yarn") return RopeScaling::kYarn;
   if (name == "longrope" || name == "su") return RopeScaling::kLongrope;
   if (name == "dynamic") {
-    return unsupported("the model scales RoPE by dynamic NTK: a token's place would depend on the length of the text that "
-                       "follows, so cached answers could not be the same; linear, llama3, yarn and longrope would do",
-                       key);
+    return unsupported(
+        "the model scales RoPE by dynamic NTK: a token's place would depend on the length of the text that "
+        "follows, so cached answers could not be the same; linear, llama3, yarn and longrope would do",
+        key);
   }
-  return unsupported("the model's RoPE scaling is " + in_quotes(name) + "; ibid knows linear, llama3, yarn and longrope", key);
+  return unsupported(
+      "the model's RoPE scaling is " + in_quotes(name) + "; ibid knows linear, llama3, yarn and longrope", key);
 }
 
 Status read_yarn(const ModelFile& file, const std::string& from, RopeConfig& rope) {
@@ -22,7 +24,8 @@ Status read_yarn(const ModelFile& file, const std::string& from, RopeConfig& rop
   ASSIGN_OR_RETURN(rope.beta_slow, file.meta_float(from + "beta_slow", 1.0));
   ASSIGN_OR_RETURN(rope.truncate, file.meta_bool(from + "truncate", true));
   if (file.has_meta(from + "mscale") || file.has_meta(from + "mscale_all_dim")) {
-    return unsupported("the model's yarn scaling has mscale, which ibid knows for latent attention only", from + "mscale");
+    return unsupported("the model's yarn scaling has mscale, which ibid knows for latent attention only",
+                       from + "mscale");
   }
   return {};
 }
@@ -45,7 +48,8 @@ Result<RopeConfig> rope_from_folder(const ModelFile& file, const ModelConfig& co
   ASSIGN_OR_RETURN(std::string old_name, file.meta_string(from + "type", "default"));
   ASSIGN_OR_RETURN(std::string name, file.meta_string(from + "rope_type", old_name));
   if (file.has_meta(from + "type") && name != old_name) {
-    return invalid("config.json names two kinds of RoPE scaling, " + in_quotes(name) + " and " + in_quotes(old_name), from + "type");
+    return invalid("config.json names two kinds of RoPE scaling, " + in_quotes(name) + " and " + in_quotes(old_name),
+                   from + "type");
   }
   ASSIGN_OR_RETURN(rope.scaling, scaling_kind(name, from + "rope_type"));
   if (rope.scaling == RopeScaling::kNone) {
@@ -59,7 +63,8 @@ Result<RopeConfig> rope_from_folder(const ModelFile& file, const ModelConfig& co
   if (rope.scaling == RopeScaling::kLinear) return rope;
 
   // Phi-3 keeps it beside the object; where both are given they must agree.
-  const std::string inner = from + "original_max_position_embeddings", outer = prefix + "original_max_position_embeddings";
+  const std::string inner = from + "original_max_position_embeddings",
+                    outer = prefix + "original_max_position_embeddings";
   ASSIGN_OR_RETURN(int64_t outer_context, file.meta_int(outer, 0));
   ASSIGN_OR_RETURN(rope.original_context, file.meta_int(inner, outer_context));
   if (rope.original_context == 0) {
