@@ -168,6 +168,7 @@ TEST_F(HostileSafetensors, EveryBadFileGetsItsOwnSentenceInTimeAndMemory) {
     expect(bad.name, bad.sentence);
   }
   EXPECT_GE(cases.size(), 60u);
+  RecordProperty("cases", static_cast<int>(cases.size()));
 }
 
 TEST_F(HostileSafetensors, BadConfigurationsAreRefused) {
