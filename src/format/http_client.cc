@@ -70,10 +70,12 @@ class Exchange {
       body.data = piece.data();
       body.size = piece.size();
       auto read = [&](auto& stream) {
-        return await("read from", [&](auto done) { http::async_read(stream, buffer_, parser_, done); });
+        return await("read from", [&](auto done) { http::async_read_some(stream, buffer_, parser_, done); });
       };
-      TRY(tls_ ? read(*tls_) : read(*plain_));
+      Status status = tls_ ? read(*tls_) : read(*plain_);
+      // What came before a connection broke counts.
       if (size_t n = piece.size() - body.size; n > 0) TRY(handler.on_body({piece.data(), n}));
+      if (!status) return status;
     }
     return {};
   }

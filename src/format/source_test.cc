@@ -1,0 +1,419 @@
+#include "format/source.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <sstream>
+#include <thread>
+
+#include "base/sha256.h"
+#include "format/download.h"
+#include "format/hub.h"
+#include "format/model_file.h"
+#include "format/registry.h"
+#include "format/safetensors.h"
+#include "format/test_http_server.h"
+#include "temp_folder.h"
+
+namespace ibid {
+namespace {
+
+namespace fs = std::filesystem;
+using Server = TestHttpServer;
+
+// A body with no regularity, so that a misplaced part shows.
+std::string body(size_t n) {
+  std::string out;
+  uint64_t state = n;
+  while (out.size() < n) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    out += static_cast<char>(state >> 56);
+  }
+  return out;
+}
+
+std::string read(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream out;
+  out << in.rdbuf();
+  return out.str();
+}
+
+class Fetching : public testing::Test {
+ protected:
+  FetchOptions options() {
+    FetchOptions o;
+    o.cache = folder_.path("cache");
+    o.hub_token = token_;
+    o.hub_endpoint = endpoint_;
+    o.timeout_s = 5;
+    o.n_retries = 3;
+    o.first_pause_ms = 1;
+    return o;
+  }
+  Status get(const Server& server, const std::string& target = "/file") {
+    return download({.url = server.address() + target, .path = place(), .authorization = ""}, options());
+  }
+  std::string place() { return folder_.path("file"); }
+  bool nothing_left() { return !fs::exists(place() + ".partial") && !fs::exists(place() + ".partial.etag"); }
+
+  TempFolder folder_;
+  std::string token_ = "none";  // so that the environment is not asked
+  std::string endpoint_ = "http://127.0.0.1:9";
+};
+
+TEST_F(Fetching, AFileComesWholeWithProgress) {
+  std::string content = body(1'000'000);
+  Server server([&](const TestRequest&) { return Server::answer("200 OK", "", content); });
+  FetchOptions o = options();
+  int64_t last = 0;
+  o.progress = [&](const FetchProgress& p) {
+    EXPECT_GE(p.n_done, last);
+    EXPECT_EQ(p.n_total, 1'000'000);
+    last = p.n_done;
+  };
+  Status status = download({.url = server.address() + "/f", .path = place(), .authorization = ""}, o);
+  ASSERT_TRUE(status.ok()) << status.error().message;
+  EXPECT_EQ(read(place()), content);
+  EXPECT_EQ(last, 1'000'000);
+  EXPECT_TRUE(nothing_left());
+}
+
+TEST_F(Fetching, PiecesWithoutALengthComeWholeToo) {
+  Server server([&](const TestRequest&) {
+    return std::string("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n");
+  });
+  ASSERT_TRUE(get(server).ok());
+  EXPECT_EQ(read(place()), "hello world");
+}
+
+// Sends half of what was asked for, `n_breaks` times; then all.
+Server::Handler breaking(const std::string& content, const std::string& etag, int n_breaks) {
+  auto n = std::make_shared<int>(0);
+  return [=](const TestRequest& request) {
+    size_t from = 0;
+    auto range = request.headers.find("range");
+    if (range != request.headers.end() && request.headers.at("if-range") == etag)
+      from = std::stoul(range->second.substr(6));
+    std::string rest = content.substr(from);
+    std::string head = from == 0
+                           ? "200 OK\r\n"
+                           : "206 Partial Content\r\nContent-Range: bytes " + std::to_string(from) + "-" +
+                                 std::to_string(content.size() - 1) + "/" + std::to_string(content.size()) + "\r\n";
+    head = "HTTP/1.1 " + head + "ETag: " + etag + "\r\nContent-Length: " + std::to_string(rest.size()) + "\r\n\r\n";
+    return head + ((*n)++ < n_breaks ? rest.substr(0, rest.size() / 2) : rest);
+  };
+}
+
+TEST_F(Fetching, ABrokenDownloadGoesOnWhereItStopped) {
+  std::string content = body(800'000);
+  Server server(breaking(content, "\"v1\"", 2));
+  ASSERT_TRUE(get(server).ok());
+  EXPECT_EQ(read(place()), content);
+  auto requests = server.requests();
+  ASSERT_EQ(requests.size(), 3u);
+  EXPECT_EQ(requests[0].headers.count("range"), 0u);
+  EXPECT_EQ(requests[1].headers.at("range"), "bytes=400000-");
+  EXPECT_EQ(requests[1].headers.at("if-range"), "\"v1\"");
+  EXPECT_EQ(requests[2].headers.at("range"), "bytes=600000-");
+}
+
+TEST_F(Fetching, ALaterCallGoesOnAndStartsAnewWhereTheFileChanged) {
+  std::string old_content = body(100'000);
+  {
+    Server server(breaking(old_content, "\"v1\"", 1000));
+    Status status = get(server);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().kind, ErrorKind::kUnavailable);
+    EXPECT_FALSE(fs::exists(place())) << "half a file is never at its place";
+    EXPECT_TRUE(fs::exists(place() + ".partial"));
+  }
+  std::string new_content = body(120'000);
+  Server server(breaking(new_content, "\"v2\"", 0));
+  ASSERT_TRUE(get(server).ok());
+  EXPECT_EQ(server.requests()[0].headers.at("if-range"), "\"v1\"");
+  EXPECT_EQ(read(place()), new_content);
+}
+
+TEST_F(Fetching, WithoutAStrongTagItIsFetchedFromTheBeginning) {
+  std::string content = body(1000);
+  folder_.write("file.partial", "old");
+  folder_.write("file.partial.etag", "\n");
+  Server server([&](const TestRequest&) { return Server::answer("200 OK", "ETag: W/\"x\"\r\n", content); });
+  ASSERT_TRUE(get(server).ok());
+  EXPECT_EQ(server.requests()[0].headers.count("range"), 0u);
+  EXPECT_EQ(read(place()), content);
+}
+
+TEST_F(Fetching, AWrongPartIsNotAppended) {
+  std::string content = body(1000);
+  folder_.write("file.partial", content.substr(0, 500));
+  folder_.write("file.partial.etag", "v1\n");
+  Server server([&](const TestRequest& request) {
+    if (request.headers.count("range") == 0) return Server::answer("200 OK", "ETag: \"v1\"\r\n", content);
+    return Server::answer("206 Partial Content", "Content-Range: bytes 400-999/1000\r\n", content.substr(400));
+  });
+  ASSERT_TRUE(get(server).ok());
+  EXPECT_EQ(read(place()), content);
+}
+
+TEST_F(Fetching, TheChecksumOfTheHubIsCompared) {
+  std::string content = body(5000);
+  std::string claimed = sha256_hex(content);
+  Server server([&](const TestRequest& request) {
+    if (request.target == "/bytes") return Server::answer("200 OK", "", content);
+    return Server::answer("302 Found",
+                          "Location: /bytes\r\nX-Linked-Size: 5000\r\nX-Linked-Etag: \"" + claimed + "\"\r\n", "");
+  });
+  ASSERT_TRUE(get(server).ok());
+  fs::remove(place());
+  claimed[0] = claimed[0] == '0' ? '1' : '0';
+  Status status = get(server);
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.error().message.find("SHA-256"), std::string::npos) << status.error().message;
+  EXPECT_FALSE(fs::exists(place()));
+  EXPECT_FALSE(fs::exists(place() + ".partial")) << "damaged bytes are not resumed";
+  claimed = "no checksum";
+  content += "x";
+  status = get(server);
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.error().message.find("announces 5000"), std::string::npos) << status.error().message;
+}
+
+TEST_F(Fetching, RedirectsAreFollowedAndTheTokenStaysAtHome) {
+  Server other([&](const TestRequest& request) {
+    if (request.target == "/cdn?x=1") return Server::answer("302 Found", "Location: /there\r\n", "");
+    return Server::answer("200 OK", "", "content");
+  });
+  Server home([&](const TestRequest& request) {
+    if (request.target == "/a/b/file") return Server::answer("301 Moved", "Location: ../c/file\r\n", "moved");
+    if (request.target == "/a/b/../c/file") return Server::answer("307 Moved", "Location: /d\r\n", "");
+    return Server::answer("302 Found", "Location: " + other.address() + "/cdn?x=1\r\n", "");
+  });
+  Status status =
+      download({.url = home.address() + "/a/b/file", .path = place(), .authorization = "Bearer secret"}, options());
+  ASSERT_TRUE(status.ok()) << status.error().message;
+  EXPECT_EQ(read(place()), "content");
+  ASSERT_EQ(home.requests().size(), 3u);
+  for (const TestRequest& request : home.requests()) EXPECT_EQ(request.headers.at("authorization"), "Bearer secret");
+  ASSERT_EQ(other.requests().size(), 2u);
+  for (const TestRequest& request : other.requests()) EXPECT_EQ(request.headers.count("authorization"), 0u);
+}
+
+TEST_F(Fetching, EndlessRedirectsEnd) {
+  Server server([&](const TestRequest&) { return Server::answer("302 Found", "Location: /again\r\n", ""); });
+  EXPECT_NE(get(server).error().message.find("more than 10 times"), std::string::npos);
+}
+
+TEST_F(Fetching, EachStatusHasItsSentence) {
+  std::string status_line;
+  Server server([&](const TestRequest&) { return Server::answer(status_line, "", ""); });
+  const std::tuple<const char*, ErrorKind, const char*> cases[] = {
+      {"404 Not Found", ErrorKind::kNotFound, "no such file"},
+      {"401 Unauthorized", ErrorKind::kInvalid, "HF_TOKEN"},
+      {"403 Forbidden", ErrorKind::kInvalid, "HF_TOKEN"},
+      {"503 Busy", ErrorKind::kUnavailable, "try again later"},
+      {"429 Slow", ErrorKind::kUnavailable, "try again later"},
+      {"204 Nothing", ErrorKind::kInvalid, "answered 204"}};
+  for (auto [line, kind, sentence] : cases) {
+    status_line = line;
+    Status status = get(server);
+    ASSERT_FALSE(status.ok()) << line;
+    EXPECT_EQ(status.error().kind, kind) << line;
+    EXPECT_NE(status.error().message.find(sentence), std::string::npos) << status.error().message;
+  }
+}
+
+TEST_F(Fetching, WhatPassesIsTriedAgain) {
+  std::atomic<int> n = 0;
+  Server server([&](const TestRequest&) {
+    return n++ < 2 ? Server::answer("503 Busy", "", "") : Server::answer("200 OK", "", "content");
+  });
+  ASSERT_TRUE(get(server).ok());
+  EXPECT_EQ(read(place()), "content");
+}
+
+TEST_F(Fetching, BadAnswersGiveSentences) {
+  std::string bytes;
+  Server server([&](const TestRequest&) { return bytes; });
+  for (std::string text : {std::string("hello\r\n\r\n"), std::string("HTTP/9.9 200 OK\r\n\r\n"),
+                           std::string("HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"),
+                           std::string("HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551616\r\n\r\n"),
+                           "HTTP/1.1 200 OK\r\nX: " + std::string(100'000, 'x') + "\r\n\r\n",
+                           std::string("HTTP/1.1 302 Found\r\nLocation: ftp://x/\r\n\r\n"),
+                           std::string("HTTP/1.1 302 Found\r\nLocation: http://a b/\r\n\r\n"),
+                           std::string("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"), std::string()}) {
+    bytes = text;
+    Status status = get(server);
+    ASSERT_FALSE(status.ok()) << text.substr(0, 60);
+    EXPECT_FALSE(status.error().message.empty());
+    EXPECT_FALSE(fs::exists(place()));
+  }
+}
+
+TEST_F(Fetching, SilenceEndsWithASentence) {
+  std::atomic<bool> over = false;
+  Server server([&](const TestRequest&) {
+    while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return std::string();
+  });
+  FetchOptions o = options();
+  o.timeout_s = 1;
+  o.n_retries = 0;
+  Status status = download({.url = server.address() + "/f", .path = place(), .authorization = ""}, o);
+  over = true;
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.error().message.find("nothing came for 1 s"), std::string::npos) << status.error().message;
+}
+
+TEST_F(Fetching, CancellingEndsAWaitingDownload) {
+  std::atomic<bool> over = false;
+  Server server([&](const TestRequest&) {
+    while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return std::string();
+  });
+  FetchOptions o = options();
+  auto start = std::chrono::steady_clock::now();
+  o.cancelled = [&] { return std::chrono::steady_clock::now() - start > std::chrono::milliseconds(200); };
+  Status status = download({.url = server.address() + "/f", .path = place(), .authorization = ""}, o);
+  over = true;
+  EXPECT_EQ(status.error().message, "cancelled");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(3));
+}
+
+TEST_F(Fetching, AFullDiskIsSaidAsSuch) {
+  fs::create_symlink("/dev/full", place() + ".partial");
+  Server server([&](const TestRequest&) { return Server::answer("200 OK", "", body(100'000)); });
+  Status status = get(server);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().kind, ErrorKind::kExhausted) << status.error().message;
+  EXPECT_NE(status.error().message.find("free some space"), std::string::npos) << status.error().message;
+}
+
+TEST_F(Fetching, MoreThanTheDiskHasIsRefusedBeforeItComes) {
+  Server server([&](const TestRequest&) {
+    return std::string("HTTP/1.1 200 OK\r\nContent-Length: 9000000000000000\r\n\r\nabc");
+  });
+  EXPECT_EQ(get(server).error().kind, ErrorKind::kExhausted);
+}
+
+// A hub of one repository, by path.
+class Hub : public Fetching {
+ protected:
+  Hub() : server_([this](const TestRequest& request) { return serve(request); }) { endpoint_ = server_.address(); }
+  std::string serve(const TestRequest& request) {
+    const std::string prefix = "/user/repo/resolve/main/";
+    auto file = request.target.starts_with(prefix) ? files_.find(request.target.substr(prefix.size())) : files_.end();
+    if (file == files_.end()) return Server::answer("404 Not Found", "", "Entry not found");
+    return Server::answer("200 OK", "ETag: \"" + sha256_hex(file->second) + "\"\r\n", file->second);
+  }
+  std::string weights(const std::string& name) {
+    std::vector<std::byte> data(16);
+    std::vector<TensorInfo> tensors = {{name, TensorView(data.data(), DType::kF32, {4})}};
+    return safetensors_bytes(tensors);
+  }
+  std::map<std::string, std::string> files_;
+  Server server_;
+};
+
+TEST_F(Hub, AShardedRepositoryBecomesAFolderThatOpens) {
+  files_ = {{"config.json", "{\"model_type\": \"llama\"}"},
+            {"tokenizer.json", "{}"},
+            {"model.safetensors.index.json",
+             R"({"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}})"},
+            {"model-00001-of-00002.safetensors", weights("a")},
+            {"model-00002-of-00002.safetensors", weights("b")}};
+  EXPECT_EQ(locate_model("hf:user/repo", options().cache).error().kind, ErrorKind::kNotFound);
+  Result<std::string> path = fetch_model("hf:user/repo", options());
+  ASSERT_TRUE(path.ok()) << path.error().message;
+  Result<ModelFile> model = ModelFile::open(*path);
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  EXPECT_EQ(model->tensors().size(), 2u);
+  EXPECT_EQ(server_.requests()[0].headers.at("authorization"), "Bearer none");
+
+  size_t n = server_.requests().size();
+  EXPECT_EQ(fetch_model("hf:user/repo", options()).value(), *path);
+  EXPECT_EQ(locate_model("hf:user/repo", options().cache).value(), *path);
+  EXPECT_EQ(server_.requests().size(), n) << "what is there is not asked for";
+  auto listed = list_models(options().cache);
+  EXPECT_EQ(listed.back().name, "hf:user/repo");
+  EXPECT_TRUE(listed.back().present);
+}
+
+TEST_F(Hub, OneFileOfARepository) {
+  files_ = {{"dir/model.gguf", "GGUF..."}};
+  Result<std::string> path = fetch_model("hf:user/repo:dir/model.gguf", options());
+  ASSERT_TRUE(path.ok()) << path.error().message;
+  EXPECT_EQ(read(*path), "GGUF...");
+  EXPECT_EQ(list_models(options().cache).back().name, "hf:user/repo:dir/model.gguf");
+}
+
+TEST_F(Hub, AMissingShardLeavesTheModelAbsent) {
+  files_ = {{"config.json", "{}"},
+            {"model.safetensors.index.json", R"({"weight_map": {"a": "1.safetensors", "b": "2.safetensors"}})"},
+            {"1.safetensors", weights("a")}};
+  Result<std::string> path = fetch_model("hf:user/repo", options());
+  ASSERT_FALSE(path.ok());
+  EXPECT_NE(path.error().message.find("has no 2.safetensors"), std::string::npos) << path.error().message;
+  EXPECT_FALSE(locate_model("hf:user/repo", options().cache).ok());
+  files_["2.safetensors"] = weights("b");
+  EXPECT_TRUE(fetch_model("hf:user/repo", options()).ok());
+  int n_first_shard = 0;
+  for (const TestRequest& request : server_.requests()) n_first_shard += request.target.ends_with("/1.safetensors");
+  EXPECT_EQ(n_first_shard, 1) << "what came stays";
+}
+
+TEST_F(Hub, ARepositoryOfGgufFilesAsksForAName) {
+  Result<std::string> path = fetch_model("hf:user/repo", options());
+  ASSERT_FALSE(path.ok());
+  EXPECT_NE(path.error().message.find("hf:user/repo:model-Q4_K_M.gguf"), std::string::npos) << path.error().message;
+}
+
+TEST_F(Hub, ManyProcessesFetchOnce) {
+  files_ = {{"model.gguf", body(300'000)}};
+  std::vector<std::thread> threads;
+  std::atomic<int> n_good = 0;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] { n_good += fetch_model("hf:user/repo:model.gguf", options()).ok(); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(n_good, 8);
+  EXPECT_EQ(server_.requests().size(), 1u);
+}
+
+TEST(Sources, NamesAreReadAndBadOnesRefused) {
+  HubModel model = parse_hub("user/re.po-1@v1.0:dir/file.gguf").value();
+  EXPECT_EQ(model.repository, "user/re.po-1");
+  EXPECT_EQ(model.revision, "v1.0");
+  EXPECT_EQ(model.file, "dir/file.gguf");
+  EXPECT_EQ(model.text(), "hf:user/re.po-1@v1.0:dir/file.gguf");
+  for (const char* bad : {"", "user", "user/", "/repo", "a/b/c", "../repo", "a/..", "a/b:", "a/b:../x", "a/b:/x",
+                          "a/b:x//y", "a/b@", "a/b@..", "a b/c", "a/b?x", "a/b:x\ny", "a/%2e%2e"}) {
+    EXPECT_FALSE(parse_hub(bad).ok()) << bad;
+  }
+}
+
+TEST(Sources, PathsAreThemselvesAndUnknownNamesSayWhatExists) {
+  TempFolder folder;
+  std::string path = folder.write("x.gguf", "x");
+  EXPECT_EQ(locate_model(path).value(), path);
+  EXPECT_EQ(locate_model(folder.path()).value(), folder.path());
+  Error error = locate_model("no-such-model").error();
+  EXPECT_EQ(error.kind, ErrorKind::kNotFound);
+  EXPECT_NE(error.message.find("smollm2"), std::string::npos);
+  error = locate_model("default", folder.path()).error();
+  EXPECT_NE(error.message.find("ibid pull default"), std::string::npos) << error.message;
+}
+
+TEST(Sources, TheListNamesPackagedModelsWhetherThereOrNot) {
+  TempFolder folder;
+  auto listed = list_models(folder.path());
+  ASSERT_EQ(listed.size(), packaged_models().size());
+  EXPECT_EQ(listed[0].name, "smollm2");
+  EXPECT_EQ(listed[0].size_bytes, 98'362'432);
+  EXPECT_FALSE(listed[0].present);
+}
+
+}  // namespace
+}  // namespace ibid
