@@ -23,15 +23,21 @@ constexpr float kMinusInfinity = -__builtin_inff();
 
 struct F32 {
   using Cell = float;
+  static constexpr bool kFetchAhead = true;
   IBID_INLINE f32x16 load16(const Cell* p) { return load(p); }
 };
 struct F16 {
   using Cell = uint16_t;
+  static constexpr bool kFetchAhead = true;
   IBID_INLINE f32x16 load16(const Cell* p) { return load_f16(p); }
 };
 struct BF16 {
   using Cell = uint16_t;
+  static constexpr bool kFetchAhead = true;
   IBID_INLINE f32x16 load16(const Cell* p) { return load_bf16(p); }
+};
+struct InCache : F32 {  // a widened tile
+  static constexpr bool kFetchAhead = false;
 };
 
 struct Range {
@@ -55,6 +61,9 @@ struct Tile {
   const typename Format::Cell* value[kTileLen / 16];
   int64_t key_stride;    // from one d to the next
   int64_t value_stride;  // from one position to the next
+  // The tile after this one, to be fetched while this one is used.
+  const typename Format::Cell* next_key[kTileLen / 16];
+  const typename Format::Cell* next_value[kTileLen / 16];
 };
 
 // scores[r][16 v ...] of ROWS rows and VECTORS vectors.
@@ -71,6 +80,7 @@ IBID_INLINE void score_block(float* scores, const float* q, int row_len, int hea
     f32x16 k[VECTORS];
     for (int i = 0; i < VECTORS; ++i) {
       k[i] = Format::load16(key[i]);
+      if (Format::kFetchAhead) __builtin_prefetch(tile.next_key[v + i] + d * tile.key_stride);
       key[i] += tile.key_stride;
     }
     for (int r = 0; r < ROWS; ++r) {
@@ -93,10 +103,15 @@ IBID_INLINE void value_block(float* o, int row_len, const float* p, const Tile<F
   int at = j.begin;
   while (at < j.end) {
     const int end = least(j.end, (at / 16 + 1) * 16);
-    const typename Format::Cell* value = tile.value[at / 16] + (at % 16) * tile.value_stride + first;
+    const typename Format::Cell* begin = tile.value[at / 16];
+    const typename Format::Cell* next = Format::kFetchAhead ? tile.next_value[at / 16] : begin;
+    const typename Format::Cell* value = begin + (at % 16) * tile.value_stride + first;
     for (; at < end; ++at, value += tile.value_stride) {
       f32x16 x[VECTORS];
-      for (int i = 0; i < VECTORS; ++i) x[i] = Format::load16(value + 16 * i);
+      for (int i = 0; i < VECTORS; ++i) {
+        x[i] = Format::load16(value + 16 * i);
+        if (Format::kFetchAhead) __builtin_prefetch(next + (value - begin) + 16 * i);
+      }
       for (int r = 0; r < ROWS; ++r) {
         const f32x16 weight = broadcast(p[r * kTileLen + at]);
         for (int i = 0; i < VECTORS; ++i) sum[r][i] = fma(weight, x[i], sum[r][i]);
@@ -319,18 +334,29 @@ void widen(const AttentionTask& task, int tile_begin, Range used, Widened& wide)
 }
 
 template <typename Format>
-void tile_of_blocks(const AttentionTask& task, int tile_begin, Range used, Tile<Format>& tile) {
+void find_blocks(const AttentionTask& task, int tile_begin, Range used, const typename Format::Cell** key,
+                 const typename Format::Cell** value) {
   using Cell = typename Format::Cell;
-  tile.key_stride = task.block_len;
-  tile.value_stride = task.head_len;
   for (int v = used.begin / 16; v < (used.end + 15) / 16; ++v) {
     const int position = tile_begin + 16 * v;
     const int64_t block = task.blocks[position / task.block_len] * task.block_bytes;
     const int offset = position % task.block_len;
-    tile.key[v] = reinterpret_cast<const Cell*>(static_cast<const char*>(task.keys) + block) + offset;
-    tile.value[v] =
-        reinterpret_cast<const Cell*>(static_cast<const char*>(task.values) + block) + offset * task.head_len;
+    key[v] = reinterpret_cast<const Cell*>(static_cast<const char*>(task.keys) + block) + offset;
+    value[v] = reinterpret_cast<const Cell*>(static_cast<const char*>(task.values) + block) + offset * task.head_len;
   }
+}
+
+template <typename Format>
+void tile_of_blocks(const AttentionTask& task, int tile_begin, Range used, Range used_next, Tile<Format>& tile) {
+  tile.key_stride = task.block_len;
+  tile.value_stride = task.head_len;
+  find_blocks<Format>(task, tile_begin, used, tile.key, tile.value);
+  // Where nothing follows, this tile is fetched again, which costs next to nothing.
+  for (int v = 0; v < kTileLen / 16; ++v) {
+    tile.next_key[v] = tile.key[used.begin / 16];
+    tile.next_value[v] = tile.value[used.begin / 16];
+  }
+  find_blocks<Format>(task, tile_begin + kTileLen, used_next, tile.next_key, tile.next_value);
 }
 
 void begin_piece(const Rows& rows, State& state) {
@@ -387,13 +413,14 @@ void run_piece(const AttentionTask& task, const Rows& rows, int piece, State& st
     if (used.empty()) continue;
     if (direct) {
       Tile<Format> tile;
-      tile_of_blocks(task, tile_begin, used, tile);
+      const Range next = {0, least(rows.highest - tile_begin - kTileLen, kTileLen)};
+      tile_of_blocks(task, tile_begin, used, next, tile);
       strips(task, rows, tile_begin, tile, state);
       continue;
     }
     Widened wide;
     widen<Format>(task, tile_begin, used, wide);
-    Tile<F32> tile;
+    Tile<InCache> tile;
     tile.key_stride = kTileLen;
     tile.value_stride = rows.row_len;
     for (int v = 0; v < kTileLen / 16; ++v) {

@@ -1,0 +1,130 @@
+// Paged attention against the machine's limits, both measured in this run.
+//   attention_bench [THREADS [ISA]]
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <string>
+
+#include "bench/limits.h"
+#include "kernels/isa.h"
+#include "kernels/ops.h"
+
+namespace ibid::bench {
+namespace {
+
+struct Shape {
+  const char* name;
+  int32_t heads, kv_heads, head_len, layers;
+};
+constexpr Shape kShapes[] = {
+    {"135M 9/3x64", 9, 3, 64, 30}, {"1B 32/8x64", 32, 8, 64, 8}, {"8B 32/8x128", 32, 8, 128, 4}};
+
+// All layers of a model's cache for one sequence, filled with small numbers.
+struct Cache {
+  PagedKv kv;  // of layer 0
+  int64_t layer_bytes;
+  std::vector<std::byte> cells;
+  std::vector<BlockId> table;
+
+  Cache(const Shape& shape, DType dtype, int32_t block_len, int32_t len) {
+    kv.dtype = dtype;
+    kv.block_len = block_len;
+    kv.n_kv_heads = shape.kv_heads;
+    kv.head_len = shape.head_len;
+    kv.n_blocks = (len + block_len - 1) / block_len;
+    kv.block_bytes = kv_block_bytes(dtype, block_len, shape.kv_heads, shape.head_len);
+    layer_bytes = kv.n_blocks * kv.block_bytes;
+    cells.resize(static_cast<size_t>(layer_bytes * shape.layers) + 64);
+    kv.blocks = cells.data() + (64 - reinterpret_cast<uintptr_t>(cells.data()) % 64) % 64;
+    std::mt19937 random(1);
+    for (int32_t b = 0; b < kv.n_blocks; ++b) table.push_back(BlockId{b});
+    std::shuffle(table.begin(), table.end(), random);
+    const int64_t size = traits(dtype).block_bytes;
+    for (int64_t i = 0; i < layer_bytes * shape.layers / size; ++i) {
+      const float value = static_cast<float>(random() % 1024) / 1024.0f - 0.5f;
+      uint32_t bits;
+      std::memcpy(&bits, &value, 4);
+      if (dtype == DType::kF32) {
+        reinterpret_cast<float*>(kv.blocks)[i] = value;
+      } else {
+        // The sign and a small exponent of either format.
+        const uint32_t half = dtype == DType::kBF16 ? bits >> 16 : (bits >> 16 & 0x8000) | 0x3000 | (random() & 0x7ff);
+        reinterpret_cast<uint16_t*>(kv.blocks)[i] = static_cast<uint16_t>(half);
+      }
+    }
+  }
+};
+
+void run(Stream& s, const Shape& shape, DType dtype, int32_t block_len, int32_t begin, int32_t n, double bandwidth,
+         double rate) {
+  const int32_t len = begin + n;
+  Cache cache(shape, dtype, block_len, len);
+  std::vector<float> q(static_cast<size_t>(n) * shape.heads * shape.head_len, 0.25f), out(q.size());
+  const TensorView q_view(q.data(), DType::kF32, {n, shape.heads * shape.head_len});
+  const TensorView out_view(out.data(), DType::kF32, {n, shape.heads * shape.head_len});
+  std::vector<int32_t> positions;
+  for (int32_t p = begin; p < len; ++p) positions.push_back(p);
+  const int32_t query_start[] = {0, n};
+  ForwardBatch batch;
+  batch.n_tokens = n;
+  batch.n_sequences = 1;
+  batch.max_blocks = cache.kv.n_blocks;
+  batch.block_len = block_len;
+  batch.positions = positions.data();
+  batch.query_start = query_start;
+  batch.kv_len = &len;
+  batch.block_table = cache.table.data();
+  s.reserve_workspace(ops::paged_attention_workspace_bytes(n, shape.heads, shape.head_len, len));
+  const ops::AttentionParams params = {1.0f / std::sqrt(static_cast<float>(shape.head_len))};
+  // A decode reads each layer's cache once and finds none of it in the processor's; a prefill is bound by arithmetic.
+  const int32_t layers = n == 1 ? shape.layers : 1;
+  const double time = best_seconds(n == 1 ? 15 : 10, [&] {
+    for (int32_t layer = 0; layer < layers; ++layer) {
+      PagedKv kv = cache.kv;
+      kv.blocks += layer * cache.layer_bytes;
+      ops::paged_attention(s, out_view, q_view, kv, batch, params);
+    }
+  });
+  double pairs = 0.0;
+  for (int32_t p : positions) pairs += p + 1;
+  const double operations = pairs * 4.0 * shape.heads * shape.head_len * layers;
+  const double bytes = static_cast<double>(cache.layer_bytes) * layers;
+  std::printf("%-12s %-5s B%-3d %-8s %6d  %9.3f ms  %7.1f GFLOP/s %5.1f %%  %7.1f GB/s %5.1f %%\n", shape.name,
+              std::string(traits(dtype).name).c_str(), block_len, n == 1 ? "decode" : "prefill", len, time * 1e3,
+              operations / time * 1e-9, operations / time / rate * 100.0, bytes / time * 1e-9,
+              bytes / time / bandwidth * 100.0);
+}
+
+}  // namespace
+}  // namespace ibid::bench
+
+int main(int argc, char** argv) {
+  using namespace ibid;
+  using namespace ibid::bench;
+  ThreadTeam team(argc > 1 ? std::max(1, std::atoi(argv[1])) : usable_cores());
+  if (argc > 2) {
+    const auto isa = isa_from_name(argv[2]);
+    if (!isa || !select_isa(*isa).ok()) {
+      std::fprintf(stderr, "unknown or unsupported instruction set \"%s\"\n", argv[2]);
+      return 2;
+    }
+  }
+  Stream s(team);
+  const double bandwidth = read_bandwidth(team);
+  const double rate = f32_rate(team);
+  std::printf("%d threads, %s; limits: %.1f GB/s read, %.1f F32 GFLOP/s\n", team.n_threads(),
+              std::string(isa_name(selected_isa())).c_str(), bandwidth * 1e-9, rate * 1e-9);
+  for (const Shape& shape : kShapes) {
+    for (int32_t len : {1024, 4096, 16384}) run(s, shape, DType::kF16, 16, len - 1, 1, bandwidth, rate);
+    for (int32_t len : {512, 2048}) run(s, shape, DType::kF16, 16, 0, len, bandwidth, rate);
+  }
+  for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    for (int32_t block_len : {8, 32}) {
+      run(s, kShapes[0], dtype, block_len, 4095, 1, bandwidth, rate);
+      run(s, kShapes[0], dtype, block_len, 0, 512, bandwidth, rate);
+    }
+  }
+  return 0;
+}

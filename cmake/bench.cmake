@@ -1,0 +1,10 @@
+# One program per bench/*_bench.cc. `ninja bench` builds them all; none is part of the default build.
+add_custom_target(bench)
+file(GLOB sources CONFIGURE_DEPENDS bench/*_bench.cc)
+foreach(source ${sources})
+  get_filename_component(name ${source} NAME_WE)
+  add_executable(${name} EXCLUDE_FROM_ALL ${source})
+  target_link_libraries(${name} PRIVATE ibid_cli)
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
+  add_dependencies(bench ${name})
+endforeach()
