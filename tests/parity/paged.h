@@ -51,8 +51,9 @@ class Paged {
     return table_[static_cast<size_t>(sequence * max_blocks_ + index)];
   }
 
-  // One step: stores keys and values of the parts' tokens, then attends. Rows are kept by (sequence, position).
-  void step(Stream& s, const std::vector<Part>& parts) {
+  // One step: stores keys and values of the parts' tokens, then attends (or not). Rows are kept by (sequence,
+  // position).
+  void step(Stream& s, const std::vector<Part>& parts, bool attend = true) {
     std::vector<int32_t> positions, slots, query_start = {0}, kv_len;
     std::vector<BlockId> table;
     for (const Part& part : parts) {
@@ -97,6 +98,7 @@ class Paged {
     s.reserve_workspace(ops::paged_attention_workspace_bytes(batch.n_tokens, shape_.heads, shape_.head_len,
                                                              max_blocks_ * shape_.block_len));
     ops::store_kv(s, kv_, k.view(), v.view(), batch);
+    if (!attend) return;
     const ops::AttentionParams params = {1.0f / std::sqrt(static_cast<float>(shape_.head_len)), shape_.soft_cap,
                                          shape_.window};
     ops::paged_attention(s, out.view(), q.view(), kv_, batch, params);
