@@ -36,7 +36,7 @@ Status GemmaModel::load_weights(WeightLoader& w) {
   return {};
 }
 
-// h -> out
+// h -> attention
 void GemmaModel::attend(Stream& s, const ForwardBatch& b, const PagedKv& kv, int l) {
   const ModelConfig& c = config_;
   const Layer& w = layers_[static_cast<size_t>(l)];
@@ -55,8 +55,6 @@ void GemmaModel::attend(Stream& s, const ForwardBatch& b, const PagedKv& kv, int
   ops::paged_attention(s, t_.attention, t_.q, kv, b,
                        {.scale = c.attention_scale, .soft_cap = c.attention_soft_cap, .window = kind.window});
   seen("attention", l, t_.attention);
-  linear(s, {t_.out}, t_.attention, {&w.wo});
-  seen("attn_out", l, t_.out);
 }
 
 void GemmaModel::run(Stream& s, const ForwardBatch& b, std::span<const PagedKv> kv, const TensorView& logits) {
@@ -70,6 +68,9 @@ void GemmaModel::run(Stream& s, const ForwardBatch& b, std::span<const PagedKv> 
     ops::rms_norm(s, t_.h, t_.x, w.attn_norm, c.norm_eps);
     seen("attn_norm", l, t_.h);
     attend(s, b, kv[static_cast<size_t>(l)], l);
+    if (l + 1 == static_cast<int>(c.n_layers) && !keep_wanted_rows(s, b, t_)) return;
+    linear(s, {t_.out}, t_.attention, {&w.wo});
+    seen("attn_out", l, t_.out);
     ops::rms_norm(s, t_.out, t_.out, w.post_attn_norm, c.norm_eps);
     seen("post_attn_norm", l, t_.out);
     ops::add_rms_norm(s, t_.h, t_.x, t_.out, w.ffn_norm, c.norm_eps);
@@ -86,11 +87,9 @@ void GemmaModel::run(Stream& s, const ForwardBatch& b, std::span<const PagedKv> 
     ops::add(s, t_.x, t_.out);
     seen("output", l, t_.x);
   }
-  if (b.n_rows == 0) return;
-  ops::gather_rows(s, t_.rows, t_.x, {b.logit_rows, static_cast<size_t>(b.n_rows)});
-  ops::rms_norm(s, t_.rows, t_.rows, output_norm_, c.norm_eps);
-  seen("final_norm", -1, t_.rows);
-  linear(s, {logits}, t_.rows, {c.tied_embedding ? &embedding_ : &output_});
+  ops::rms_norm(s, t_.h, t_.x, output_norm_, c.norm_eps);
+  seen("final_norm", -1, t_.h);
+  linear(s, {logits}, t_.h, {c.tied_embedding ? &embedding_ : &output_});
   if (c.logit_soft_cap != 0) ops::soft_cap(s, logits, c.logit_soft_cap);
   seen("logits", -1, logits);
 }

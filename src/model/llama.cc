@@ -51,7 +51,7 @@ Status LlamaModel::load_layer(WeightLoader& w, int64_t l, Layer& layer) {
   return w.matrix(layer.w_down, "blk.{}.ffn_down.weight", l, c.width, c.ffn_len);
 }
 
-// h -> out
+// h -> attention
 void LlamaModel::attend(Stream& s, const ForwardBatch& b, const PagedKv& kv, int l) {
   const ModelConfig& c = config_;
   const Layer& w = layers_[static_cast<size_t>(l)];
@@ -82,8 +82,6 @@ void LlamaModel::attend(Stream& s, const ForwardBatch& b, const PagedKv& kv, int
   ops::store_kv(s, kv, t_.k, t_.v, b);
   ops::paged_attention(s, t_.attention, t_.q, kv, b, {.scale = c.attention_scale, .window = kind.window});
   seen("attention", l, t_.attention);
-  linear(s, {t_.out}, t_.attention, {&w.wo});
-  seen("attn_out", l, t_.out);
 }
 
 void LlamaModel::run(Stream& s, const ForwardBatch& b, std::span<const PagedKv> kv, const TensorView& logits) {
@@ -102,6 +100,9 @@ void LlamaModel::run(Stream& s, const ForwardBatch& b, std::span<const PagedKv> 
     }
     seen("attn_norm", l, t_.h);
     attend(s, b, kv[static_cast<size_t>(l)], l);
+    if (l + 1 == static_cast<int>(c.n_layers) && !keep_wanted_rows(s, b, t_)) return;
+    linear(s, {t_.out}, t_.attention, {&w.wo});
+    seen("attn_out", l, t_.out);
     ops::add_rms_norm(s, t_.h, t_.x, t_.out, w.ffn_norm, c.norm_eps);
     seen("ffn_norm", l, t_.h);
     if (c.fused_gate_up) {
@@ -116,13 +117,10 @@ void LlamaModel::run(Stream& s, const ForwardBatch& b, std::span<const PagedKv> 
     linear(s, {t_.out}, t_.gate, {&w.w_down});
     seen("ffn_out", l, t_.out);
   }
-  ops::add(s, t_.x, t_.out);
+  ops::add_rms_norm(s, t_.h, t_.x, t_.out, output_norm_, c.norm_eps);
   seen("output", static_cast<int>(c.n_layers) - 1, t_.x);
-  if (b.n_rows == 0) return;
-  ops::gather_rows(s, t_.rows, t_.x, {b.logit_rows, static_cast<size_t>(b.n_rows)});
-  ops::rms_norm(s, t_.rows, t_.rows, output_norm_, c.norm_eps);
-  seen("final_norm", -1, t_.rows);
-  linear(s, {logits}, t_.rows, {c.tied_embedding ? &embedding_ : &output_});
+  seen("final_norm", -1, t_.h);
+  linear(s, {logits}, t_.h, {c.tied_embedding ? &embedding_ : &output_});
   if (c.logit_soft_cap != 0) ops::soft_cap(s, logits, c.logit_soft_cap);
   seen("logits", -1, logits);
 }

@@ -74,6 +74,15 @@ void Model::turn(Stream& s, const ForwardBatch& b, const Scratch& step) const {
   }
 }
 
+bool Model::keep_wanted_rows(Stream& s, const ForwardBatch& b, Scratch& step) {
+  if (b.n_rows == 0) return false;
+  const std::span<const int32_t> rows(b.logit_rows, static_cast<size_t>(b.n_rows));
+  ops::gather_rows(s, step.x_rows, step.x, rows);
+  ops::gather_rows(s, step.attention_rows, step.attention, rows);
+  step.go_on_with_rows(b.n_rows);
+  return true;
+}
+
 KvGeometry Model::kv_geometry(int layer) const {
   return {static_cast<int32_t>(config_.n_kv_heads), static_cast<int32_t>(config_.head_len),
           config_.layers[static_cast<size_t>(layer)].window};

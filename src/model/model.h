@@ -82,6 +82,9 @@ class Model {
                      std::initializer_list<const Weight*> weights);
   void norm_heads(Stream& s, const TensorView& x, const TensorView& weight) const;  // each head of x[T, n D]
   void turn(Stream& s, const ForwardBatch& batch, const Scratch& step) const;       // cos and sin of all RoPEs
+  // Behind the last layer's attention only the rows whose logits are wanted go on; false where none is. A row's bits do
+  // not depend on the others.
+  static bool keep_wanted_rows(Stream& s, const ForwardBatch& batch, Scratch& step);
   void seen(std::string_view name, int layer, const TensorView& x) const {
     if (observer_) observer_(name, layer, x);
   }

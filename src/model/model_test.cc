@@ -112,6 +112,22 @@ TEST(Model, CompanyInTheBatchDoesNotMatter) {
   }
 }
 
+// The last layer computes only the rows whose logits are wanted; asking for fewer changes none of them.
+TEST(Model, AskingForFewerRowsDoesNotMatter) {
+  for (std::string_view architecture : tiny_architectures()) {
+    LoadedModel m(TinyModelOptions{.architecture = architecture});
+    const auto V = static_cast<size_t>(m.model->config().vocab_size);
+    const auto tokens = some_tokens(20, static_cast<int64_t>(V));
+    const std::vector<float> all = m.logits(tokens);
+    OneSequence sequence(*m.model, *m.stream, {.capacity = 32});
+    sequence.append(std::span(tokens).first(11), nullptr);
+    sequence.append(std::span(tokens).subspan(11), [&](int64_t first, const TensorView& rows) {
+      ASSERT_EQ(first, 11);
+      EXPECT_EQ(std::memcmp(rows.data, &all[11 * V], 9 * V * sizeof(float)), 0) << architecture;
+    });
+  }
+}
+
 TEST(Model, TheNumberOfThreadsDoesNotMatter) {
   for (std::string_view architecture : tiny_architectures()) {
     const TinyModelOptions options{.architecture = architecture, .dtype = DType::kQ4_0};

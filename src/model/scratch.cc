@@ -7,12 +7,12 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
-// Hands out aligned pieces of one allocation; with a null start it only counts.
+// Hands out aligned pieces of one allocation; counting starts from an address that is never read.
 class Layout {
  public:
   explicit Layout(std::byte* start) : start_(start) {}
   TensorView take(int64_t rows, int64_t columns) {
-    TensorView view(start_ == nullptr ? nullptr : start_ + at_, DType::kF32, {rows, columns});
+    TensorView view(start_ + at_, DType::kF32, {rows, columns});
     at_ += (static_cast<size_t>(rows * columns) * sizeof(float) + kAlignment - 1) / kAlignment * kAlignment;
     return view;
   }
@@ -46,7 +46,8 @@ void place(Scratch& s, Layout& layout, const ModelConfig& c, int64_t T, int64_t 
     s.gate = layout.take(T, c.ffn_len);
     s.up = layout.take(T, c.ffn_len);
   }
-  s.rows = layout.take(R, c.width);
+  s.x_rows = layout.take(R, c.width);
+  s.attention_rows = layout.take(R, c.q_len());
   s.cos_sin.clear();
   for (const RopeConfig& rope : c.ropes) s.cos_sin.push_back(layout.take(T, 2 * rope.n_pairs));
 }
@@ -55,7 +56,7 @@ void place(Scratch& s, Layout& layout, const ModelConfig& c, int64_t T, int64_t 
 
 Scratch Scratch::allocate(const ModelConfig& config, int64_t max_tokens, int64_t max_rows) {
   Scratch s;
-  Layout count(nullptr);
+  Layout count(reinterpret_cast<std::byte*>(kAlignment));
   place(s, count, config, max_tokens, max_rows);
   s.bytes = static_cast<int64_t>(count.bytes());
   void* memory = std::aligned_alloc(kAlignment, count.bytes());
@@ -73,9 +74,18 @@ void Scratch::cut_to(const Scratch& whole, int64_t n_tokens, int64_t n_rows) {
     this->*member = whole.*member;
     if ((whole.*member).rank == 2) this->*member = (whole.*member).first_rows(n_tokens);
   }
-  rows = whole.rows.first_rows(n_rows);
+  x_rows = whole.x_rows.first_rows(n_rows);
+  attention_rows = whole.attention_rows.first_rows(n_rows);
   cos_sin.resize(whole.cos_sin.size());  // allocates in the first step only: load reserves by a first cut
   for (size_t i = 0; i < cos_sin.size(); ++i) cos_sin[i] = whole.cos_sin[i].first_rows(n_tokens);
+}
+
+void Scratch::go_on_with_rows(int64_t n_rows) {
+  x = x_rows;
+  attention = attention_rows;
+  for (TensorView Scratch::*member : {&Scratch::h, &Scratch::out, &Scratch::gate, &Scratch::up, &Scratch::gate_up}) {
+    if ((this->*member).rank == 2) this->*member = (this->*member).first_rows(n_rows);
+  }
 }
 
 }  // namespace ibid
