@@ -15,6 +15,10 @@
 
 namespace ibid {
 
+namespace stages {
+class Support;
+}
+
 // What the sampler looks at besides the row. Spans must stay valid during the call only.
 struct SampleHistory {
   std::span<const TokenId> prompt;
@@ -40,19 +44,21 @@ struct Sample {
   int32_t support = 0;           // tokens that could have been drawn
 };
 
-// A token and its logit or weight while truncation works.
+// A token while truncation works; weight = exp(logit - the row's highest).
 struct Candidate {
   float logit = 0;
+  float weight = 0;
   int32_t id = 0;
 };
 
 // Buffers of one sampling thread, reused from draw to draw.
 struct SamplerScratch {
   std::vector<float> logits;          // the processed row
+  std::vector<float> log_probs;       // of the row as the model gave it, or exponentials on the way
   std::vector<Candidate> candidates;  // the support, while it is truncated
   std::vector<int32_t> counts;        // per token; all zero between draws
   std::vector<int32_t> touched;
-  std::vector<double> weights;
+  std::vector<double> distances;
   std::vector<uint32_t> noise;
 };
 
@@ -72,6 +78,11 @@ class Sampler {
 
  private:
   Sampler(SamplingParams params, int32_t vocab_size, std::vector<TokenId> end_of_generation, uint64_t seed);
+  bool changes_logits(const SampleHistory& history) const;
+  bool bans_the_end(const SampleHistory& history) const;
+  void process(std::span<float> row, const SampleHistory& history, SamplerScratch& scratch) const;
+  void truncate(stages::Support& support, const SampleHistory& history, const SamplerState& state,
+                SamplerScratch& scratch) const;
 
   SamplingParams params_;
   int32_t vocab_size_ = 0;
@@ -81,7 +92,7 @@ class Sampler {
 };
 
 // The log-probabilities of one row for a given token and the n best (prompt log-probabilities use it too).
-Sample score_row(std::span<const float> logits, TokenId chosen, int32_t n_top);
+Sample score_row(std::span<const float> logits, TokenId chosen, int32_t n_top, SamplerScratch& scratch);
 
 // The names of the stages in the order in which they run, for `inspect --samplers` and traces.
 std::span<const std::string_view> stage_names();

@@ -51,10 +51,9 @@ class Support {
     while (n < size() && wanted(sorted(n + 1).back())) ++n;
     keep_first(n < 1 ? 1 : n);
   }
-  // Keeps those for which keep[i], i an index into sorted(size()).
+  // Keeps those for which keep[i], i an index into sorted(size()). At least one must be kept.
   void keep_if(std::span<const uint8_t> keep);
-  // exp(logit - max).
-  double weight(const Candidate& c) const;
+  static double weight(const Candidate& c) { return static_cast<double>(c.weight); }
   // Sum of weights over the support: in order of ids before the first sort, in sorted order after it.
   double total_weight();
 

@@ -4,6 +4,7 @@
 
 #include "kernels/math.h"
 #include "kernels/noise.h"
+#include "sample/row_functions.h"
 #include "sample/philox.h"
 #include "sample/stages.h"
 
@@ -17,15 +18,21 @@ bool before(const Candidate& a, const Candidate& b) { return a.logit != b.logit 
 bool Support::collect(std::span<const float> logits, SamplerScratch& scratch) {
   candidates_ = &scratch.candidates;
   candidates_->clear();
-  max_ = -std::numeric_limits<float>::infinity();
-  for (size_t i = 0; i < logits.size(); ++i) {
-    if (!(logits[i] > -std::numeric_limits<float>::infinity())) continue;
-    candidates_->push_back({logits[i], static_cast<int32_t>(i)});
-    max_ = std::max(max_, logits[i]);
-  }
   n_sorted_ = 0;
   total_ = -1;
-  return !candidates_->empty();
+  max_ = row_max(logits);
+  if (!(max_ > -std::numeric_limits<float>::infinity())) return false;
+  scratch.log_probs.resize(logits.size());
+  float max = max_;
+  for (size_t i = 0; i < logits.size(); ++i) scratch.log_probs[i] = logits[i] - max;
+  row_exp(scratch.log_probs, scratch.log_probs);
+  candidates_->reserve(logits.size());
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (logits[i] > -std::numeric_limits<float>::infinity()) {
+      candidates_->push_back({logits[i], scratch.log_probs[i], static_cast<int32_t>(i)});
+    }
+  }
+  return true;
 }
 
 std::span<const Candidate> Support::sorted(int32_t n) {
@@ -55,13 +62,11 @@ void Support::keep_if(std::span<const uint8_t> keep) {
     if (keep[i]) (*candidates_)[kept++] = (*candidates_)[i];
   }
   if (kept == candidates_->size()) return;
+  CHECK(kept > 0);
   candidates_->resize(kept);
-  max_ = kept == 0 ? max_ : sorted(size()).front().logit;
   n_sorted_ = size();
   total_ = -1;
 }
-
-double Support::weight(const Candidate& c) const { return static_cast<double>(math::exp(c.logit - max_)); }
 
 double Support::total_weight() {
   if (total_ < 0) {
@@ -113,14 +118,14 @@ void typical(Support& support, float p, SamplerScratch& scratch) {
   auto surprise = [&](const Candidate& c) { return log_total - static_cast<double>(c.logit - support.max_logit()); };
   double entropy = 0;
   for (const Candidate& c : sorted) entropy += support.weight(c) / total * surprise(c);
-  scratch.weights.resize(sorted.size());
+  scratch.distances.resize(sorted.size());
   std::vector<int32_t> order(sorted.size());
   for (size_t i = 0; i < sorted.size(); ++i) {
-    scratch.weights[i] = std::fabs(surprise(sorted[i]) - entropy);
+    scratch.distances[i] = std::fabs(surprise(sorted[i]) - entropy);
     order[i] = static_cast<int32_t>(i);
   }
   std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-    double x = scratch.weights[static_cast<size_t>(a)], y = scratch.weights[static_cast<size_t>(b)];
+    double x = scratch.distances[static_cast<size_t>(a)], y = scratch.distances[static_cast<size_t>(b)];
     return x != y ? x < y : a < b;
   });
   std::vector<uint8_t> keep(sorted.size(), 0);
@@ -140,9 +145,9 @@ void xtc(Support& support, float probability, float threshold, uint64_t seed, in
   int32_t n_top = 0;
   while (n_top < support.size() && support.weight(support.sorted(n_top + 1).back()) >= wanted) ++n_top;
   if (n_top < 2) return;
+  support.sorted(support.size());
   std::vector<uint8_t> keep(static_cast<size_t>(support.size()), 1);
   std::fill_n(keep.begin(), n_top - 1, 0);
-  support.sorted(support.size());
   support.keep_if(keep);
 }
 
