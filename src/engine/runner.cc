@@ -55,7 +55,7 @@ void Runner::do_task(const StepPlan& plan, const RowTask& task, SamplerScratch& 
   const auto vocab_size = static_cast<size_t>(model_.facts().vocab_size);
   const std::span<const float> logits(logits_.data() + static_cast<size_t>(task.row) * vocab_size, vocab_size);
   if (task.next != TokenId::kNone) {
-    result.scored[task.scored] = score_row(logits, task.next, s.request->prompt_logprobs);
+    result.scored[task.scored] = score_row(logits, task.next, s.request->prompt_logprobs, scratch);
     return;
   }
   const auto tokens = std::span<const TokenId>(s.tokens);

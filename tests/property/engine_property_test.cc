@@ -200,12 +200,13 @@ class RandomEngine {
     EXPECT_EQ(h.logprobs, expected.logprobs);
     uint64_t hash = testing::mix(77, 0);
     std::vector<float> logits(testing::kFakeVocabSize);
+    SamplerScratch scratch;
     for (size_t i = 0; i < h.prompt.size(); ++i) {
       EXPECT_EQ(h.prompt[i].chosen.token, r.request.prompt[i]);
       EXPECT_EQ(h.prompt[i].position, static_cast<int32_t>(i));
       if (i > 0) {
         testing::fake_logits(hash, logits);
-        const Sample s = score_row(logits, r.request.prompt[i], r.request.prompt_logprobs);
+        const Sample s = score_row(logits, r.request.prompt[i], r.request.prompt_logprobs, scratch);
         EXPECT_EQ(h.prompt[i].chosen.raw, s.chosen.raw);
         EXPECT_EQ(h.prompt[i].top.size(), s.top.size());
       }
