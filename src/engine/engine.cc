@@ -21,8 +21,8 @@ Result<std::unique_ptr<Engine>> Engine::create(Model& model, std::shared_ptr<con
                    std::to_string(limits.max_sequences) + " sequences and " + std::to_string(limits.max_rows) +
                    " rows; the engine asks for more.");
   }
-  std::vector<TokenId> end_of_generation;
-  if (tokenizer) end_of_generation = tokenizer->vocabulary().end_of_generation;
+  std::vector<TokenId> end_of_generation = options.end_of_generation;
+  if (end_of_generation.empty() && tokenizer) end_of_generation = tokenizer->vocabulary().end_of_generation;
   auto pass = std::make_unique<ModelPass>(model, stream, end_of_generation, options.model_digest);
   ASSIGN_OR_RETURN(std::unique_ptr<EngineCore> core,
                    EngineCore::create(std::move(pass), std::move(tokenizer), stream, options, clock));

@@ -25,7 +25,8 @@ struct EngineOptions {
   int32_t max_waiting = 4096;  // requests queued before submit() refuses
   int32_t max_rows = 0;        // R: rows of logits of a step, which bound its memory; 0: max_sequences
   bool prefix_cache = true;
-  std::string model_digest;  // of the weights; needed where cached blocks outlive the process
+  std::string model_digest;                // of the weights; needed where cached blocks outlive the process
+  std::vector<TokenId> end_of_generation;  // ids that end an answer; empty: the tokenizer's
 };
 
 // A snapshot for /metrics, /health and the page; cheap to take.

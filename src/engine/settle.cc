@@ -5,14 +5,13 @@
 namespace ibid {
 namespace {
 
-TokenRecord record_of(Sample& sample, int32_t position, bool processed) {
+TokenLogprob logprob_of(const ScoredToken& t) { return {t.token, t.raw, t.processed}; }
+
+TokenRecord record_of(const Sample& sample, int32_t position) {
   TokenRecord record;
-  const auto scored = [processed](const ScoredToken& t) {
-    return TokenLogprob{t.token, t.raw, processed ? t.processed : t.raw};
-  };
-  record.chosen = scored(sample.chosen);
+  record.chosen = logprob_of(sample.chosen);
   record.top.reserve(sample.top.size());
-  for (const ScoredToken& t : sample.top) record.top.push_back(scored(t));
+  for (const ScoredToken& t : sample.top) record.top.push_back(logprob_of(t));
   record.support = sample.support;
   record.position = position;
   return record;
@@ -35,7 +34,7 @@ void Settler::admit(const StepPlan& plan) {
   }
 }
 
-void Settler::settle(const StepPlan& plan, StepResult& result) {
+void Settler::settle(const StepPlan& plan, const StepResult& result) {
   counts_.step_prefill_tokens = counts_.step_decode_tokens = 0;
   const double now = clock_.now();
   for (size_t i = 0; i < plan.shares.size(); ++i) {
@@ -60,10 +59,10 @@ void Settler::advance(const Share& share) {
   s.n_published = cache_.publish(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
 }
 
-void Settler::score(Sequence& s, std::vector<Sample>& scored) {
-  for (Sample& sample : scored) {
+void Settler::score(Sequence& s, const std::vector<Sample>& scored) {
+  for (const Sample& sample : scored) {
     ++s.n_scored;
-    s.answer->add_prompt_record(record_of(sample, s.n_scored, false));
+    s.answer->add_prompt_record(record_of(sample, s.n_scored));
   }
 }
 
@@ -78,7 +77,7 @@ void Settler::let_followers_go(Sequence& s) {
   }
 }
 
-void Settler::draw(Sequence& s, Result<Sample>& drawn, double now) {
+void Settler::draw(Sequence& s, const Result<Sample>& drawn, double now) {
   if (!drawn) return end(s, FinishReason::kError, drawn.error().message);
   const int32_t position = s.n_wanted();
   s.tokens.push_back(drawn->chosen.token);
@@ -86,7 +85,7 @@ void Settler::draw(Sequence& s, Result<Sample>& drawn, double now) {
   Timing& timing = s.answer->timing();
   if (s.n_answered() == 1) timing.first_token = now;
   timing.last_token = now;
-  const FinishReason reason = s.answer->push(record_of(*drawn, position, s.request->sampling.processed_logprobs));
+  const FinishReason reason = s.answer->push(record_of(*drawn, position));
   if (reason != FinishReason::kNone) {
     close(s, reason);
   } else if (!s.may_answer() || s.n_wanted() >= context_len_) {

@@ -27,15 +27,15 @@ class Settler {
   Settler(BlockCache& cache, Scheduler& scheduler, const Clock& clock, int32_t context_len);
   // Notes who has a share for the first time; before the plan is run.
   void admit(const StepPlan& plan);
-  void settle(const StepPlan& plan, StepResult& result);
+  void settle(const StepPlan& plan, const StepResult& result);
   // Ends a sequence in any state; its blocks are free when this returns. Nothing if it has ended.
   void end(Sequence& sequence, FinishReason reason, std::string error = {});
   const SettleCounts& counts() const { return counts_; }
 
  private:
   void advance(const Share& share);
-  void score(Sequence& sequence, std::vector<Sample>& scored);
-  void draw(Sequence& sequence, Result<Sample>& drawn, double now);
+  void score(Sequence& sequence, const std::vector<Sample>& scored);
+  void draw(Sequence& sequence, const Result<Sample>& drawn, double now);
   void let_followers_go(Sequence& sequence);
   void close(Sequence& sequence, FinishReason reason);
 

@@ -1,0 +1,145 @@
+// The promise (DESIGN section 5): a request's tokens and log-probabilities are the same bytes whatever the schedule.
+// Tiny random models of every architecture here; the default model in default_model_test.cc.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "kernels/isa.h"
+#include "model/testing/loaded_model.h"
+#include "schedules.h"
+
+namespace ibid {
+namespace {
+
+using testing::Digests;
+using testing::LoadedModel;
+using testing::Schedule;
+using testing::ScheduleRun;
+
+constexpr int32_t kContext = 336;  // more than one piece of attention (256 positions)
+constexpr int32_t kMaxTokens = 320;
+constexpr int32_t kMaxSequences = 8;
+constexpr DType kKvDtypes[] = {DType::kF32, DType::kF16, DType::kBF16};
+
+std::vector<Request> tiny_requests(int32_t vocab_size) {
+  const auto text = testing::some_tokens(kContext, vocab_size, 3);
+  const auto other = testing::some_tokens(kContext, vocab_size, 4);
+  std::vector<Request> out(6);
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i].id = RequestId{i + 1};
+    out[i].max_tokens = 8;
+    out[i].sampling.seed = 100 * i;
+    out[i].sampling.logprobs = 2;
+    out[i].sampling.ignore_eos = true;
+  }
+  const auto first = [](const std::vector<TokenId>& from, int n) {
+    return std::vector(from.begin(), from.begin() + n);
+  };
+  out[0].prompt = first(text, 37);
+  out[0].sampling.temperature = 0;
+  out[1].prompt = first(text, 48);  // three blocks of 16
+  out[1].n = 2;
+  out[2].prompt = first(text, 29);
+  out[2].prompt.insert(out[2].prompt.end(), other.begin(), other.begin() + 30);
+  out[2].sampling.top_p = 0.8f;
+  out[2].sampling.repetition_penalty = 1.2f;
+  out[3].prompt = first(other, 250);  // the answer crosses into the second piece of attention
+  out[3].max_tokens = 10;
+  out[4].prompt = first(other, 21);
+  out[4].prompt_logprobs = 2;
+  out[4].sampling.min_p = 0.02f;
+  out[5].prompt = first(other, 1);
+  out[5].max_tokens = 20;
+  out[5].sampling.top_k = 20;
+  return out;
+}
+
+// One architecture and weight dtype: models for each ISA, one stream for each number of threads.
+class TinyModels {
+ public:
+  TinyModels(std::string_view architecture, DType dtype) {
+    const testing::TinyModelOptions tiny = {
+        .architecture = architecture, .dtype = dtype, .max_context = kContext, .window = 24};
+    file_ = testing::tiny_model_file(tiny);
+  }
+  ~TinyModels() { EXPECT_TRUE(select_isa(best()).ok()); }
+  static Isa best() { return supported_isas().back(); }
+
+  LoadedModel& load(Isa isa, int n_threads) {
+    EXPECT_TRUE(select_isa(isa).ok());
+    auto& slot = models_[{isa, n_threads}];
+    if (!slot) {
+      const ModelOptions options = {
+          .max_context = kContext, .max_tokens = kMaxTokens, .max_rows = kMaxSequences, .max_sequences = kMaxSequences};
+      slot = std::make_unique<LoadedModel>(file_, options, n_threads);
+    }
+    return *slot;
+  }
+
+ private:
+  std::shared_ptr<const ModelFile> file_;
+  std::map<std::pair<Isa, int>, std::unique_ptr<LoadedModel>> models_;
+};
+
+void hold_to_schedules(std::string_view architecture, DType dtype, DType kv_dtype, uint64_t first_seed,
+                       uint64_t n_schedules, uint64_t baseline_one_in, testing::Totals& totals) {
+  SCOPED_TRACE(std::string(architecture) + ", weights " + std::string(traits(dtype).name) + ", KV " +
+               std::string(traits(kv_dtype).name));
+  TinyModels models(architecture, dtype);
+  LoadedModel& best = models.load(TinyModels::best(), 1);
+  const auto requests = tiny_requests(static_cast<int32_t>(best.model->config().vocab_size));
+  const Digests expected = testing::alone(*best.model, *best.stream, nullptr, kv_dtype, kMaxTokens, requests);
+  EXPECT_GE(std::set<std::string>(expected.begin(), expected.end()).size(), requests.size());
+  const std::vector<Isa> isas = supported_isas();
+  for (uint64_t seed = first_seed; seed < first_seed + n_schedules; ++seed) {
+    const Schedule schedule = testing::random_schedule(seed, kMaxTokens, kMaxSequences);
+    // Pairs of ISA and threads come round in turn, the slow baseline less often; the other choices are drawn.
+    const bool baseline = isas.size() == 1 || seed % baseline_one_in == 0;
+    const Isa isa = baseline ? isas.front() : isas[1 + seed % (isas.size() - 1)];
+    const int n_threads = 1 + static_cast<int>(seed / 2 % 2);
+    LoadedModel& m = models.load(isa, n_threads);
+    const Digests actual = ScheduleRun(*m.model, *m.stream, nullptr, kv_dtype, schedule, requests).run(&totals);
+    EXPECT_EQ(actual, expected) << spelled(schedule) << ", " << isa_name(isa) << ", threads " << n_threads;
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+class TinyModel : public ::testing::TestWithParam<std::string_view> {};
+
+// Eight schedules for each of four weight dtypes; all dtypes come up among the architectures.
+TEST_P(TinyModel, SaysTheSameUnderThirtyTwoSchedules) {
+  const auto architectures = testing::tiny_architectures();
+  const auto dtypes = testing::tiny_dtypes();
+  const size_t index = static_cast<size_t>(std::ranges::find(architectures, GetParam()) - architectures.begin());
+  testing::Totals totals;
+  for (size_t i = 0; i < 4; ++i) {
+    const size_t turn = index * 4 + i;
+    hold_to_schedules(GetParam(), dtypes[turn % dtypes.size()], kKvDtypes[turn % 3], 1 + turn * 8, 8, 32, totals);
+  }
+  EXPECT_EQ(totals.n_schedules, 32);
+  EXPECT_GT(totals.n_preemptions, 0);
+  EXPECT_GT(totals.cached_tokens, 0);
+}
+INSTANTIATE_TEST_SUITE_P(Architectures, TinyModel, ::testing::ValuesIn(testing::tiny_architectures()),
+                         [](const auto& param_info) { return std::string(param_info.param); });
+
+TEST(SlowTinyModels, SayTheSameForEveryArchitectureWeightAndKvDtype) {
+  testing::Totals totals;
+  uint64_t seed = 10000;
+  for (const std::string_view architecture : testing::tiny_architectures()) {
+    for (const DType dtype : testing::tiny_dtypes()) {
+      for (const DType kv_dtype : kKvDtypes) {
+        hold_to_schedules(architecture, dtype, kv_dtype, seed, 12, 6, totals);
+        seed += 12;
+        if (HasFailure()) return;
+      }
+    }
+  }
+  printf("%lld schedules, %lld steps, %lld preemptions, %lld tokens from the cache\n",
+         static_cast<long long>(totals.n_schedules), static_cast<long long>(totals.n_steps),
+         static_cast<long long>(totals.n_preemptions), static_cast<long long>(totals.cached_tokens));
+}
+
+}  // namespace
+}  // namespace ibid

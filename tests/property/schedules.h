@@ -1,0 +1,235 @@
+// Requests under random schedules over a real model: what each choice says, as one SHA-256 of its tokens and the bits
+// of its log-probabilities, and how a schedule is drawn from a seed.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/sha256.h"
+#include "engine/engine_core.h"
+#include "engine/model_pass.h"
+#include "model/model.h"
+
+namespace ibid::testing {
+
+// A schedule, as data; printed where a digest differs.
+struct Schedule {
+  uint64_t seed = 0;
+  int32_t block_len = 16;
+  int32_t n_contexts = 1;  // size of the pool, in full contexts
+  int32_t max_tokens = 512;
+  int32_t max_sequences = 8;
+  bool prefix_cache = true;
+  int32_t hash_bits = 128;
+  int32_t warmth = 0;          // 0 cold, 1 partly warm (beginnings of the prompts), 2 warm (all was asked before)
+  int32_t steps_between = 0;   // submits come up to so many steps apart
+  int32_t preempt_one_in = 0;  // steps; 0: never by hand
+  int32_t n_strangers = 0;     // other requests in between, cancelled at random
+};
+
+inline Schedule random_schedule(uint64_t seed, int32_t max_tokens, int32_t max_sequences) {
+  std::mt19937_64 random(seed * 77 + 5);
+  const auto up_to = [&random](int32_t n) { return static_cast<int32_t>(random() % static_cast<uint64_t>(n)); };
+  Schedule s;
+  s.seed = seed;
+  s.block_len = 8 << up_to(3);
+  s.n_contexts = 1 + up_to(4);
+  s.max_sequences = 1 + up_to(max_sequences);
+  s.max_tokens = up_to(3) == 0 ? max_tokens : s.max_sequences + up_to(std::min(max_tokens - s.max_sequences, 48));
+  s.prefix_cache = up_to(5) != 0;
+  s.hash_bits = up_to(4) == 0 ? 8 : 128;
+  s.warmth = up_to(3);
+  s.steps_between = up_to(4);
+  s.preempt_one_in = up_to(3) == 0 ? 0 : 2 + up_to(12);
+  s.n_strangers = up_to(4);
+  return s;
+}
+
+inline std::string spelled(const Schedule& s) {
+  std::ostringstream out;
+  out << "seed " << s.seed << ": block_len " << s.block_len << ", contexts " << s.n_contexts << ", max_tokens "
+      << s.max_tokens << ", max_sequences " << s.max_sequences << ", prefix_cache " << s.prefix_cache << ", hash_bits "
+      << s.hash_bits << ", warmth " << s.warmth << ", steps_between " << s.steps_between << ", preempt_one_in "
+      << s.preempt_one_in << ", strangers " << s.n_strangers;
+  return out.str();
+}
+
+// One choice's answer as it is heard.
+class Transcript {
+ public:
+  void hear(const Output& o) {
+    for (const TokenRecord& t : o.prompt) add(t);
+    for (const TokenRecord& t : o.tokens) add(t);
+    text_ += o.text;
+    if (o.finished) {
+      finished_ = true;
+      sha_.add(text_.data(), text_.size());
+      sha_.add(&o.reason, sizeof o.reason);
+      digest_ = sha_.hex();
+    }
+  }
+  bool finished() const { return finished_; }
+  const std::string& digest() const { return digest_; }
+  const std::string& text() const { return text_; }
+  int64_t n_records() const { return n_records_; }
+
+ private:
+  void add(const TokenLogprob& t) {
+    sha_.add(&t.token, sizeof t.token);
+    sha_.add(&t.raw, sizeof t.raw);
+    sha_.add(&t.processed, sizeof t.processed);
+  }
+  void add(const TokenRecord& t) {
+    ++n_records_;
+    add(t.chosen);
+    for (const TokenLogprob& u : t.top) add(u);
+    sha_.add(&t.support, sizeof t.support);
+  }
+  Sha256 sha_;
+  std::string text_, digest_;
+  bool finished_ = false;
+  int64_t n_records_ = 0;
+};
+
+using Digests = std::vector<std::string>;  // of all choices of all requests, in order
+
+struct Totals {
+  int64_t n_schedules = 0, n_preemptions = 0, cached_tokens = 0, n_steps = 0;
+};
+
+// Runs `requests` (ids 1, 2, ...) under a schedule and returns their digests.
+class ScheduleRun {
+ public:
+  ScheduleRun(Model& model, Stream& stream, std::shared_ptr<const Tokenizer> tokenizer, DType kv_dtype,
+              const Schedule& schedule, const std::vector<Request>& requests)
+      : random_(schedule.seed), schedule_(schedule), requests_(requests) {
+    std::vector<TokenId> ends;
+    if (tokenizer) ends = tokenizer->vocabulary().end_of_generation;
+    auto pass = std::make_unique<ModelPass>(model, stream, ends, "");
+    EngineOptions options;
+    options.block_len = schedule.block_len;
+    options.kv_dtype = kv_dtype;
+    const int32_t n_blocks = (pass->facts().context_len + schedule.block_len - 1) / schedule.block_len;
+    options.kv_bytes =
+        KvStore::block_bytes(pass->facts(), kv_dtype, schedule.block_len) * n_blocks * schedule.n_contexts;
+    options.max_tokens = schedule.max_tokens;
+    options.max_sequences = schedule.max_sequences;
+    options.prefix_cache = schedule.prefix_cache;
+    vocab_size_ = pass->facts().vocab_size;
+    core_ = EngineCore::create(std::move(pass), std::move(tokenizer), stream, options, steady_clock(),
+                               PrefixHash(schedule.hash_bits, 9))
+                .value();
+  }
+
+  Digests run(Totals* totals = nullptr) {
+    warm_up();
+    for (const Request& r : requests_) transcripts_[r.id].resize(static_cast<size_t>(r.n));
+    std::vector<Request> arrivals = requests_;
+    for (int32_t i = 0; i < schedule_.n_strangers; ++i) arrivals.push_back(stranger(i));
+    std::ranges::shuffle(arrivals, random_);
+    for (Request& r : arrivals) {
+      const bool is_stranger = !transcripts_.contains(r.id);
+      const RequestId id = r.id;
+      CHECK(core_->submit(std::move(r)).ok());
+      for (int32_t i = up_to(schedule_.steps_between + 1); i > 0; --i) turn();
+      if (is_stranger && up_to(2) == 0) core_->cancel(id);
+    }
+    while (turn()) {
+    }
+    core_->self_check();
+    CHECK(core_->cache().pool().n_in_use() == 0, "blocks outlive their requests");
+    if (totals != nullptr) {
+      ++totals->n_schedules;
+      totals->n_preemptions += core_->stats().n_preemptions;
+      totals->cached_tokens += core_->stats().cached_tokens;
+      totals->n_steps += core_->stats().n_steps;
+    }
+    Digests out;
+    for (const Request& r : requests_) {
+      for (const Transcript& t : transcripts_[r.id]) out.push_back(t.digest());
+    }
+    return out;
+  }
+  const Transcript& transcript(RequestId id, int32_t choice = 0) {
+    return transcripts_[id].at(static_cast<size_t>(choice));
+  }
+
+ private:
+  static constexpr uint64_t kWarmUp = 1000, kStranger = 2000;
+
+  int32_t up_to(int32_t n) { return static_cast<int32_t>(random_() % static_cast<uint64_t>(n)); }
+
+  void warm_up() {
+    uint64_t id = kWarmUp;
+    for (Request r : requests_) {
+      if (schedule_.warmth == 0) return;
+      r.id = RequestId{id++};
+      if (schedule_.warmth == 1) r.prompt.resize(1 + r.prompt.size() / 2);
+      CHECK(core_->submit(std::move(r)).ok());
+    }
+    while (turn()) {
+    }
+  }
+
+  Request stranger(int32_t i) {
+    Request r;
+    r.id = RequestId{kStranger + static_cast<uint64_t>(i)};
+    r.prompt = requests_[static_cast<size_t>(up_to(static_cast<int32_t>(requests_.size())))].prompt;
+    r.prompt.resize(1 + r.prompt.size() / 2);
+    for (int32_t n = 1 + up_to(20); n > 0; --n) r.prompt.push_back(TokenId{up_to(vocab_size_)});
+    r.prompt.resize(std::min(r.prompt.size(), requests_.front().prompt.size() + 40));
+    r.max_tokens = 1 + up_to(10);
+    r.n = 1 + up_to(2);
+    r.sampling.seed = random_();
+    return r;
+  }
+
+  bool turn() {
+    out_.clear();
+    const bool busy = core_->step(out_);
+    for (const Output& o : out_) {
+      CHECK(o.reason != FinishReason::kError, o.error.c_str());
+      if (const auto it = transcripts_.find(o.request); it != transcripts_.end()) {
+        it->second.at(static_cast<size_t>(o.choice)).hear(o);
+      }
+    }
+    if (schedule_.preempt_one_in > 0 && up_to(schedule_.preempt_one_in) == 0) {
+      const Request& r = requests_[static_cast<size_t>(up_to(static_cast<int32_t>(requests_.size())))];
+      core_->preempt(r.id, up_to(r.n));
+    }
+    return busy;
+  }
+
+  std::mt19937_64 random_;
+  Schedule schedule_;
+  std::vector<Request> requests_;
+  std::unique_ptr<EngineCore> core_;
+  int32_t vocab_size_ = 0;
+  std::map<RequestId, std::vector<Transcript>> transcripts_;
+  std::vector<Output> out_;
+};
+
+// Each choice of each request in an engine of its own: cold, whole prompt at once, no company, no choices beside it.
+inline Digests alone(Model& model, Stream& stream, const std::shared_ptr<const Tokenizer>& tokenizer, DType kv_dtype,
+                     int32_t max_tokens, const std::vector<Request>& requests) {
+  Digests out;
+  for (const Request& r : requests) {
+    for (int32_t choice = 0; choice < r.n; ++choice) {
+      Request one = r;
+      one.n = 1;
+      one.sampling.seed += static_cast<uint64_t>(choice);
+      if (choice > 0) one.prompt_logprobs = -1;
+      ScheduleRun run(model, stream, tokenizer, kv_dtype, {.max_tokens = max_tokens, .prefix_cache = false}, {one});
+      out.push_back(run.run().front());
+    }
+  }
+  return out;
+}
+
+}  // namespace ibid::testing
