@@ -1,0 +1,127 @@
+#include "engine/engine_thread.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "engine/engine_core.h"
+#include "fake_model.h"
+
+namespace ibid {
+namespace {
+
+struct Service {
+  explicit Service(int32_t max_waiting = 100) {
+    auto fake = std::make_unique<testing::FakeModel>(64);
+    EngineOptions options{.max_tokens = 16, .max_sequences = 4, .max_waiting = max_waiting};
+    options.kv_dtype = DType::kF32;
+    options.kv_bytes = 32 * KvStore::block_bytes(fake->facts(), options.kv_dtype, options.block_len);
+    auto core = EngineCore::create(std::move(fake), nullptr, stream, options, steady_clock()).value();
+    thread = std::make_unique<EngineThread>(std::move(core), [this](std::vector<Output>& outputs) {
+      const std::lock_guard lock(mutex);
+      for (const Output& o : outputs) {
+        n_tokens[o.request] += o.tokens.size();
+        if (o.finished) ++n_ended[o.request], reasons[o.request] = o.reason;
+      }
+      changed.notify_all();
+    });
+  }
+  Request request(int32_t max_tokens) {
+    Request r;
+    r.id = thread->next_id();
+    r.prompt = {TokenId{1}, TokenId{2}, TokenId{static_cast<int32_t>(3 + raw(r.id) % 50)}};
+    r.max_tokens = max_tokens;
+    r.sampling.ignore_eos = true;
+    return r;
+  }
+  bool wait_for(auto&& condition) {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, std::chrono::seconds(20), condition);
+  }
+
+  ThreadTeam team{1};
+  Stream stream{team};
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::map<RequestId, size_t> n_tokens;
+  std::map<RequestId, int> n_ended;
+  std::map<RequestId, FinishReason> reasons;
+  std::unique_ptr<EngineThread> thread;
+};
+
+TEST(EngineThread, RequestsFromManyThreadsAllEndOnce) {
+  Service s;
+  std::vector<std::thread> clients;
+  std::atomic<int> n_taken{0};
+  for (int c = 0; c < 4; ++c) {
+    clients.emplace_back([&] {
+      for (int i = 0; i < 20; ++i) n_taken += s.thread->submit(s.request(5)).ok();
+    });
+  }
+  for (std::thread& c : clients) c.join();
+  EXPECT_EQ(n_taken, 80);
+  ASSERT_TRUE(s.wait_for([&] { return s.n_ended.size() == 80; }));
+  for (const auto& [id, n] : s.n_ended) EXPECT_EQ(n, 1);
+  for (const auto& [id, n] : s.n_tokens) EXPECT_EQ(n, 5u);
+}
+
+TEST(EngineThread, AWrongRequestIsRefusedAtTheDoor) {
+  Service s;
+  Request r = s.request(5);
+  r.prompt.clear();
+  const Status status = s.thread->submit(std::move(r));
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().where, "prompt");
+}
+
+TEST(EngineThread, AFullQueueRefusesAndTakesAgainLater) {
+  Service s(3);
+  int n_taken = 0, n_refused = 0;
+  for (int i = 0; i < 400; ++i) {
+    const Status status = s.thread->submit(s.request(60));
+    n_taken += status.ok();
+    if (status) continue;
+    ++n_refused;
+    EXPECT_EQ(status.error().kind, ErrorKind::kExhausted);
+  }
+  EXPECT_GT(n_refused, 0);
+  ASSERT_TRUE(s.wait_for([&] { return static_cast<int>(s.n_ended.size()) >= n_taken; }));
+  EXPECT_TRUE(s.thread->submit(s.request(1)).ok());
+}
+
+TEST(EngineThread, ACancelledRequestEndsSoon) {
+  Service s;
+  const Request r = s.request(-1);
+  const RequestId id = r.id;
+  ASSERT_TRUE(s.thread->submit(r).ok());
+  s.thread->cancel(id);
+  ASSERT_TRUE(s.wait_for([&] { return s.n_ended.contains(id); }));
+}
+
+TEST(EngineThread, ItsEndCancelsWhatRunsAndWaits) {
+  Service s;
+  std::vector<RequestId> ids;
+  for (int i = 0; i < 12; ++i) {
+    Request r = s.request(-1);
+    ids.push_back(r.id);
+    ASSERT_TRUE(s.thread->submit(std::move(r)).ok());
+  }
+  s.thread.reset();
+  for (const RequestId id : ids) EXPECT_EQ(s.n_ended[id], 1);
+}
+
+TEST(EngineThread, TheHeartBeatsWhenNothingIsToDo) {
+  Service s;
+  const double before = s.thread->heartbeat();
+  std::this_thread::sleep_for(std::chrono::milliseconds(350));
+  EXPECT_GT(s.thread->heartbeat(), before);
+  EXPECT_LT(steady_clock().now() - s.thread->heartbeat(), 5.0);
+  EXPECT_EQ(s.thread->stats().n_running, 0);
+}
+
+}  // namespace
+}  // namespace ibid
