@@ -5,6 +5,8 @@
 
 #include "kernels/cpu/table.h"
 #include "kernels/ops.h"
+#include "kernels/reference/linear.h"
+#include "kernels/reference/reference.h"
 
 namespace ibid::ops {
 namespace {
@@ -128,6 +130,14 @@ void linear(Stream& s, std::span<const TensorView> out, const TensorView& x, std
     Dim N{weights[j]->n_outputs};
     expect(out[j], {&T, &N});
     CHECK(out[j].dtype == DType::kF32 && weights[j]->n_inputs == K.value, "shapes disagree");
+  }
+  if (reference::selected()) {
+    for (size_t j = 0; j < out.size(); ++j) {
+      s.team().parallel_for((weights[j]->n_outputs + 15) / 16, [&](int64_t i, int) {
+        reference::linear(out[j], x, *weights[j], i * 16, std::min(weights[j]->n_outputs, i * 16 + 16));
+      });
+    }
+    return;
   }
   run_on_cpu(s, out, x, weights);
 }

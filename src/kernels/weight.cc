@@ -1,5 +1,7 @@
 #include "kernels/weight.h"
 
+#include <sys/mman.h>
+
 #include <new>
 
 #include "base/check.h"
@@ -8,11 +10,14 @@
 namespace ibid {
 namespace {
 
-constexpr std::align_val_t kAlignment{64};
+// Large weights lie in large memory pages where the system has them: fewer look-ups of addresses while streaming.
+constexpr size_t kLargePage = size_t{2} << 20;
 
-std::shared_ptr<std::byte[]> allocate(int64_t bytes) {
-  auto* p = static_cast<std::byte*>(::operator new[](static_cast<size_t>(bytes), kAlignment));
-  return {p, [](std::byte* q) { ::operator delete[](q, kAlignment); }};
+std::shared_ptr<std::byte[]> allocate(size_t bytes) {
+  const std::align_val_t alignment{bytes >= kLargePage ? kLargePage : 64};
+  auto* p = static_cast<std::byte*>(::operator new[](bytes, alignment));
+  if (bytes >= kLargePage) madvise(p, bytes / kLargePage * kLargePage, MADV_HUGEPAGE);  // a wish: failure is harmless
+  return {p, [alignment](std::byte* q) { ::operator delete[](q, alignment); }};
 }
 
 }  // namespace
@@ -28,7 +33,7 @@ Weight prepare_weight(Stream& s, const TensorView& raw) {
   const int64_t n_tiles = (w.n_outputs + cpu::kTileOutputs - 1) / cpu::kTileOutputs;
   const int64_t tile_bytes = packed_tile_bytes(packed_format(w.dtype), w.n_inputs);
   w.owned_bytes = n_tiles * tile_bytes;
-  w.owned = allocate(w.owned_bytes);
+  w.owned = allocate(static_cast<size_t>(w.owned_bytes));
   w.packed = w.owned.get();
   s.team().parallel_for(n_tiles, [&](int64_t tile, int) {
     pack_tile(w.dtype, raw.data, raw.row_stride_bytes, w.n_outputs, w.n_inputs, tile, w.owned.get() + tile * tile_bytes);

@@ -11,7 +11,7 @@ void product(const LinearJob& job, int64_t row, int64_t row_end, int64_t tile, i
     case PackedFormat::kF32:
       return product_packed<StepF32>(job, job.x, job.x_stride, row, row_end, tile, tile_end);
     case PackedFormat::kF16:
-      return product_f16(job, row, row_end, tile, tile_end);
+      return product_packed<StepF16>(job, job.x, job.x_stride, row, row_end, tile, tile_end);
     case PackedFormat::kBF16:
       return product_bf16(job, row, row_end, tile, tile_end);
     case PackedFormat::kNibble:

@@ -40,10 +40,14 @@ struct FloatRows {
     for (int m = 0; m < M; ++m) {
       for (int t = 0; t < kTiles; ++t) acc[m][t] = first ? zero() : load_out(out, m, t);
     }
+    // A memory page ahead, where the processor's own prefetching stops (measured: 512 bytes to 8 KiB; +15 to +30 %).
+    constexpr int kAhead = 4096 / static_cast<int>(sizeof(typename S::Weight));
     for (int64_t i = 0; i < n_steps; ++i) {
       decltype(S::load_w(w)) weight[kTiles];
       for (int t = 0; t < kTiles; ++t) {
-        weight[t] = S::load_w(w + t * w_stride + i * kTileOutputs * S::kWeightsPerStep);
+        const typename S::Weight* at = w + t * w_stride + i * kTileOutputs * S::kWeightsPerStep;
+        weight[t] = S::load_w(at);
+        __builtin_prefetch(at + kAhead);
       }
 #pragma GCC unroll 12
       for (int m = 0; m < M; ++m) {
@@ -69,33 +73,6 @@ void product_packed(const LinearJob& job, const typename S::X* x, int64_t x_stri
     for (int64_t r = row; r < row_end; r += kRowsFloat) {
       with_rows<FloatRows<S>, kRowsFloat>(row_end - r, w, w_stride, n_steps, x + r * x_stride, x_stride,
                                           out_tile(job, r, tile, n_tiles), true);
-    }
-  }
-}
-
-// Many rows of F16: pieces of the weights become f32 once for all rows, 24 KiB a piece.
-inline constexpr int64_t kFloatPanelInputs = 384 / kTiles;
-
-void product_f16(const LinearJob& job, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end) {
-  if (row_end - row <= kDirectRows) {
-    return product_packed<StepF16>(job, job.x, job.x_stride, row, row_end, tile, tile_end);
-  }
-  alignas(64) float panel[kTiles][kFloatPanelInputs][kTileOutputs];
-  const int64_t panel_stride = kFloatPanelInputs * kTileOutputs;
-  for (; tile < tile_end; tile += kTiles) {
-    const int n_tiles = static_cast<int>(tile_end - tile < kTiles ? tile_end - tile : kTiles);
-    for (int64_t k = 0; k < job.n_inputs; k += kFloatPanelInputs) {
-      const int64_t k_len = job.n_inputs - k < kFloatPanelInputs ? job.n_inputs - k : kFloatPanelInputs;
-      for (int t = 0; t < kTiles; ++t) {
-        const int64_t from = t < n_tiles ? tile + t : tile;
-        const auto* w = reinterpret_cast<const uint16_t*>(job.packed + from * job.tile_bytes) + k * kTileOutputs;
-        for (int64_t i = 0; i < k_len; ++i) store(panel[t][i], load_f16(w + i * kTileOutputs));
-      }
-      const float* w = panel[0][0];
-      for (int64_t r = row; r < row_end; r += kRowsFloat) {
-        with_rows<FloatRows<StepF32>, kRowsFloat>(row_end - r, w, panel_stride, k_len, job.x + r * job.x_stride + k,
-                                                  job.x_stride, out_tile(job, r, tile, n_tiles), k == 0);
-      }
     }
   }
 }

@@ -61,6 +61,16 @@ struct Format {
       }
     }
   }
+  // What block b is in the next tile: a tile's codes, scales and mins are streams of a few KiB, too short for the
+  // processor's own prefetching to get going.
+  IBID_INLINE void prefetch(const Format& f, int64_t b, int64_t tile_bytes) {
+    for (int i = 0; i < kBits; ++i) __builtin_prefetch(f.codes + tile_bytes + (b * kBits + i) * 64);
+    constexpr int kFactorBytes = 32 / kGroupLen * kTileOutputs * (kWide ? 4 : 2);
+    for (int i = 0; i < kFactorBytes; i += 64) {
+      __builtin_prefetch(f.scales + tile_bytes + b * kFactorBytes + i);
+      if (kHasMin) __builtin_prefetch(f.mins + tile_bytes + b * kFactorBytes + i);
+    }
+  }
   IBID_INLINE f32x16 load_factor(const uint8_t* from, int64_t group) {
     if constexpr (kWide) return load(reinterpret_cast<const float*>(from) + group * kTileOutputs);
     return load_f16(reinterpret_cast<const uint16_t*>(from) + group * kTileOutputs);
@@ -107,6 +117,7 @@ struct Direct {
     f32x16 acc[M];
     for (int m = 0; m < M; ++m) acc[m] = zero();
     for (int64_t b = 0; b < n_blocks; ++b) {
+      F::prefetch(f, b, job.tile_bytes);
       Codes8 c[8];
       F::load_steps(f, b, c);
       typename D::Step w[8];
@@ -147,6 +158,7 @@ void unpack(const LinearJob& job, int64_t tile, int n_tiles, int64_t k, int64_t 
   for (int t = 0; t < kTiles; ++t) {  // an absent tile is the first again, and is not stored
     const F f = F::tile_of(job, t < n_tiles ? tile + t : tile);
     for (int64_t b = 0; b < k_len / 32; ++b) {
+      F::prefetch(f, k / 32 + b, kTiles * job.tile_bytes);
       Codes8 c[8];
       F::load_steps(f, k / 32 + b, c);
       for (int i = 0; i < 8; ++i) store_codes(panel.codes[t][b * 8 + i], c[i]);
@@ -202,7 +214,11 @@ struct PanelRows {
 template <class F>
 void product_int8(const LinearJob& job, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end) {
   if (row_end - row <= kDirectRows) {
-    for (; tile < tile_end; ++tile) with_rows<Direct<F>, kDirectRows>(row_end - row, job, row, tile);
+    for (; tile < tile_end; ++tile) {
+      for (int64_t r = row; r < row_end; r += kRowsDirect) {
+        with_rows<Direct<F>, kRowsDirect>(row_end - r, job, r, tile);
+      }
+    }
     return;
   }
   Panel<F::kGroup> panel;
