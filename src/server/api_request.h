@@ -28,7 +28,7 @@ struct ApiLimits {
   int32_t max_stop_bytes = 4096;  // of all stop strings together
   int32_t max_messages = 4096;
   bool allow_priority = false;
-  JsonLimits json;
+  BodyLimits json;
 };
 
 using Prompt = std::variant<std::string, std::vector<TokenId>>;

@@ -46,7 +46,7 @@ class Builder {
   static constexpr std::size_t max_key_size = static_cast<std::size_t>(-1);
   static constexpr std::size_t max_string_size = static_cast<std::size_t>(-1);
 
-  explicit Builder(const JsonLimits& limits) : limits_(limits) {}
+  explicit Builder(const BodyLimits& limits) : limits_(limits) {}
 
   bool on_document_begin(error_code&) { return true; }
   bool on_document_end(error_code&) { return true; }
@@ -147,7 +147,7 @@ class Builder {
     }
   }
 
-  const JsonLimits& limits_;
+  const BodyLimits& limits_;
   Json root_;
   std::vector<Json> stack_;
   std::vector<std::string> keys_;  // one per open container; used where it is an object
@@ -158,7 +158,7 @@ class Builder {
 
 }  // namespace
 
-Result<Json> parse_json(std::string_view text, const JsonLimits& limits) {
+Result<Json> parse_json(std::string_view text, const BodyLimits& limits) {
   boost::json::parse_options options;
   options.max_depth = static_cast<std::size_t>(limits.max_depth) + 1;  // our own message comes first
   boost::json::basic_parser<Builder> parser(options, limits);

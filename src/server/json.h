@@ -48,13 +48,13 @@ class Json {
   std::variant<std::monostate, bool, int64_t, uint64_t, double, std::string, Array, Object> value_;
 };
 
-struct JsonLimits {
+struct BodyLimits {
   int max_depth = 32;
   size_t max_values = 400'000;
 };
 
 // `where` of the error is the place in the text.
-Result<Json> parse_json(std::string_view text, const JsonLimits& limits = {});
+Result<Json> parse_json(std::string_view text, const BodyLimits& limits = {});
 
 // Appends JSON to a string; commas are its business. Strings must be UTF-8.
 class JsonWriter {

@@ -5,11 +5,11 @@
 namespace ibid {
 namespace {
 
-std::string place_of_error(std::string_view text, JsonLimits limits = {}) {
+std::string place_of_error(std::string_view text, BodyLimits limits = {}) {
   Result<Json> json = parse_json(text, limits);
   return json.ok() ? "no error" : json.error().where;
 }
-std::string message_of_error(std::string_view text, JsonLimits limits = {}) {
+std::string message_of_error(std::string_view text, BodyLimits limits = {}) {
   Result<Json> json = parse_json(text, limits);
   return json.ok() ? "no error" : json.error().message;
 }

@@ -13,6 +13,7 @@ using enum FieldType;
 
 constexpr double kMaxInt = 2147483647;
 
+// clang-format off: one row a field
 constexpr Parameter kParameters[] = {
     // What is asked.
     {"model", kBoth, kString, 0, 512, false, "null", "OpenAI", "", nullptr,
@@ -195,6 +196,8 @@ constexpr UnservedField kUnserved[] = {
     {"min_keep", kBoth, "[0,1]", "leave it out"},
     {"cache_prompt", kBoth, "[true]", "use cache_salt for a cache of your own"},
 };
+
+// clang-format on
 
 }  // namespace
 

@@ -1,0 +1,56 @@
+// Backend: what the server needs of an engine and its model. EngineBackend (engine_backend.h) is the real one; tests
+// use a scripted one. All members may be called from any thread unless said otherwise.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/engine.h"
+#include "engine/request.h"
+#include "server/json.h"
+#include "text/tokenizer.h"
+
+namespace ibid {
+
+struct ModelInfo {
+  std::string name;  // as /v1/models gives it
+  std::string architecture;
+  std::string digest;   // hex; short forms of it name the model in answers
+  int32_t context = 0;  // tokens
+  int64_t created = 0;  // seconds since 1970
+};
+
+// A conversation as the model's template writes it. What users wrote is plain text, whatever it looks like.
+struct ChatPrompt {
+  std::string text;
+  std::vector<TextRange> plain_ranges;
+};
+
+class Backend {
+ public:
+  // Called on the engine's thread, once per step, in order; must not block.
+  using OnOutput = std::function<void(std::vector<Output>&)>;
+
+  virtual ~Backend() = default;
+  // Once, before submit. After stop() returns, `on_output` is not called any more.
+  virtual void start(OnOutput on_output) = 0;
+  virtual void stop() = 0;
+
+  virtual RequestId next_id() = 0;
+  // kInvalid names the field; kExhausted: the queue is full.
+  virtual Status submit(Request request) = 0;
+  virtual void cancel(RequestId id) = 0;
+  virtual EngineStats stats() const = 0;
+  virtual double heartbeat() const = 0;  // when the engine's thread last turned, on clock()
+  virtual const Clock& clock() const = 0;
+
+  virtual const ModelInfo& model() const = 0;
+  virtual const Tokenizer& tokenizer() const = 0;
+  // `messages`: as check_messages leaves them. `kwargs`: an object of more variables, or null.
+  virtual Result<ChatPrompt> render_chat(const Json& messages, bool add_generation_prompt,
+                                         const Json& kwargs) const = 0;
+};
+
+}  // namespace ibid

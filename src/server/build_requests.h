@@ -1,0 +1,25 @@
+// From an ApiRequest to engine requests, one per prompt: chat template, tokens, stops, biases by text.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/request.h"
+#include "server/api_request.h"
+#include "server/backend.h"
+
+namespace ibid {
+
+struct BuiltRequests {
+  std::vector<Request> requests;          // without ids
+  std::vector<std::string> prompt_texts;  // with echo: what to put before the answer
+};
+
+// `tenant` and the request's cache_salt make the salt of its blocks.
+Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backend, const std::string& tenant);
+
+// The tokens of a rendered conversation.
+std::vector<TokenId> encode_chat(const ChatPrompt& prompt, const Tokenizer& tokenizer);
+std::string decode(const Tokenizer& tokenizer, std::span<const TokenId> ids, bool special);
+
+}  // namespace ibid

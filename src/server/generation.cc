@@ -1,0 +1,264 @@
+#include "server/generation.h"
+
+#include <algorithm>
+
+#include "server/api_error.h"
+#include "server/json.h"
+#include "server/logprobs_json.h"
+#include "text/tokenizer.h"
+
+namespace ibid {
+
+Generation::Generation(GenerationInfo info, const Tokenizer& tokenizer, Metrics& metrics)
+    : info_(std::move(info)), tokenizer_(tokenizer), metrics_(metrics) {
+  choices_.resize(info_.requests.size() * static_cast<size_t>(info_.n));
+  prompts_.resize(info_.requests.size());
+}
+
+void Generation::take(std::vector<Output> outputs) {
+  for (Output& output : outputs) {
+    const auto found = std::find(info_.requests.begin(), info_.requests.end(), output.request);
+    if (found == info_.requests.end() || output.choice < 0 || output.choice >= info_.n) continue;
+    const auto prompt_index = static_cast<size_t>(found - info_.requests.begin());
+    PromptFacts& prompt = prompts_[prompt_index];
+    Choice& choice = choices_[prompt_index * static_cast<size_t>(info_.n) + static_cast<size_t>(output.choice)];
+    if (choice.finished) continue;
+
+    if (!output.prompt.empty()) prompt.records = std::move(output.prompt);
+    prompt.usage.cached_tokens = std::max(prompt.usage.cached_tokens, output.usage.cached_tokens);
+    if (!prompt.seen || output.timing.first_token < prompt.timing.first_token) prompt.timing = output.timing;
+    prompt.timing.n_preemptions = std::max(prompt.timing.n_preemptions, output.timing.n_preemptions);
+    prompt.seen = true;
+
+    const auto n_new = static_cast<int32_t>(output.tokens.size());
+    if (n_new > 0) {
+      if (choice.n_tokens > 0) {
+        const double gap = (output.timing.last_token - choice.last_time) / n_new;
+        metrics_.add_gap(gap, n_new);
+        itl_sum_ += gap * n_new;
+        itl_count_ += n_new;
+      }
+      choice.last_time = output.timing.last_token;
+      choice.last_token = output.tokens.back().chosen.token;
+      choice.n_tokens += n_new;
+    }
+    gathered_ += output.text.size();
+    choice.text += output.text;
+    if (keeps_records()) {
+      for (TokenRecord& record : output.tokens) {
+        gathered_ += sizeof record + record.top.size() * sizeof(TokenLogprob);
+        choice.records.push_back(std::move(record));
+      }
+    }
+    if (output.finished) {
+      choice.finished = true;
+      choice.reason = output.reason;
+      choice.stop_text = std::move(output.stop_text);
+      choice.error = std::move(output.error);
+      choice.n_tokens = std::max(choice.n_tokens, output.usage.completion_tokens);
+      metrics_.add_finish(finish_reason_name(choice.reason));
+      ++n_finished_;
+    }
+  }
+}
+
+void Generation::write_head(JsonWriter& json, const char* object) const {
+  json.field("id", info_.id).field("object", object).field("created", info_.created).field("model", info_.model);
+  json.field("system_fingerprint", info_.fingerprint).key("seed").large_integer(info_.seed);
+}
+
+void Generation::write_usage(JsonWriter& json) const {
+  const int64_t prompt = prompt_tokens(), completion = completion_tokens();
+  json.begin_object().field("prompt_tokens", prompt).field("completion_tokens", completion);
+  json.field("total_tokens", prompt + completion);
+  json.key("prompt_tokens_details")
+      .begin_object()
+      .field("cached_tokens", int64_t{cached_tokens()})
+      .end_object()
+      .end_object();
+}
+
+void Generation::write_extras(JsonWriter& json, size_t index, const Choice& choice) const {
+  if (info_.return_token_ids) {
+    json.key("token_ids").begin_array();
+    for (const TokenRecord& record : choice.records) json.integer(raw(record.chosen.token));
+    json.end_array();
+  }
+  if (info_.trace) {
+    json.key("trace");
+    write_trace(json, choice.records, info_.seed + index % static_cast<size_t>(info_.n));
+  }
+  const bool first = !choice.started && index % static_cast<size_t>(info_.n) == 0;
+  if (info_.prompt_logprobs && first) {
+    json.key("prompt_logprobs");
+    write_prompt_logprobs(json, tokenizer_, info_.prompt_lens[index / static_cast<size_t>(info_.n)],
+                          prompt_of(index).records);
+  }
+}
+
+void Generation::write_choice(JsonWriter& json, size_t index, bool event, const Choice& choice,
+                              size_t& n_code_points) const {
+  const bool chat = info_.endpoint == Endpoint::kChat;
+  const size_t prompt = index / static_cast<size_t>(info_.n);
+  json.begin_object().field("index", static_cast<int64_t>(index));
+  if (chat) {
+    json.key(event ? "delta" : "message").begin_object();
+    if (!event || !choice.started) json.field("role", "assistant");
+    if (!event || !choice.text.empty() || !choice.started) json.field("content", choice.text);
+    if (!event) json.key("refusal").null();
+    json.end_object();
+  } else {
+    const bool echo = info_.echo && !choice.started;
+    json.field("text", echo ? info_.prompt_texts[prompt] + choice.text : choice.text);
+  }
+  json.key("logprobs");
+  if (!info_.want_logprobs) {
+    json.null();
+  } else if (chat) {
+    write_chat_logprobs(json, tokenizer_, choice.records, info_.processed_logprobs);
+  } else {
+    std::span<const TokenId> ids;
+    if (info_.echo && !choice.started) ids = info_.prompt_ids[prompt];
+    write_completion_logprobs(json, tokenizer_, ids, prompts_[prompt].records, choice.records, info_.processed_logprobs,
+                              n_code_points);
+  }
+  json.key("finish_reason");
+  const bool ended = choice.finished;
+  ended ? json.string(openai_finish_reason(choice.reason)) : json.null();
+  if (ended) {
+    json.key("stop_reason");
+    if (choice.reason == FinishReason::kStop && !choice.stop_text.empty()) {
+      json.string(choice.stop_text);
+    } else if (choice.reason == FinishReason::kStop && choice.last_token != TokenId::kNone) {
+      json.integer(raw(choice.last_token));
+    } else {
+      json.null();
+    }
+  }
+  write_extras(json, index, choice);
+  json.end_object();
+}
+
+void Generation::write_event(size_t index, std::string& out) {
+  Choice& choice = choices_[index];
+  out += "data: ";
+  JsonWriter json(out);
+  if (choice.finished && choice.reason == FinishReason::kError) {
+    out += error_json({400, choice.error, "", "generation_failed"});
+  } else {
+    json.begin_object();
+    write_head(json, info_.endpoint == Endpoint::kChat ? "chat.completion.chunk" : "text_completion");
+    json.key("choices").begin_array();
+    write_choice(json, index, true, choice, choice.n_code_points);
+    json.end_array();
+    if (info_.include_usage) json.key("usage").null();
+    json.end_object();
+  }
+  out += "\n\n";
+  choice.started = true;
+  choice.end_written = choice.finished;
+  choice.text.clear();
+  choice.records.clear();
+}
+
+void Generation::write_events(std::string& out) {
+  if (done_written_) return;
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    const Choice& choice = choices_[i];
+    // Text that may be part of a stop is held back by the engine; its tokens' records go with the next text.
+    if (!choice.text.empty() || (choice.finished && !choice.end_written)) write_event(i, out);
+  }
+  gathered_ = 0;
+  if (!finished()) return;
+  if (info_.include_usage) {
+    out += "data: ";
+    JsonWriter json(out);
+    json.begin_object();
+    write_head(json, info_.endpoint == Endpoint::kChat ? "chat.completion.chunk" : "text_completion");
+    json.key("choices").begin_array().end_array().key("usage");
+    write_usage(json);
+    json.end_object();
+    out += "\n\n";
+  }
+  out += "data: [DONE]\n\n";
+  done_written_ = true;
+}
+
+WebResponse Generation::response() const {
+  WebResponse response;
+  for (const Choice& choice : choices_) {
+    if (choice.reason == FinishReason::kError) {
+      response.status = 400;
+      response.body = error_json({400, choice.error, "", "generation_failed"});
+      return response;
+    }
+    if (choice.reason == FinishReason::kCancelled) {
+      response.status = 503;
+      response.body =
+          error_json({503, "The server ended this request because it is shutting down.", "", "shutting_down"});
+      return response;
+    }
+  }
+  JsonWriter json(response.body);
+  json.begin_object();
+  write_head(json, info_.endpoint == Endpoint::kChat ? "chat.completion" : "text_completion");
+  json.key("choices").begin_array();
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    size_t n_code_points = 0;
+    write_choice(json, i, false, choices_[i], n_code_points);
+  }
+  json.end_array().key("usage");
+  write_usage(json);
+  json.end_object();
+  return response;
+}
+
+int32_t Generation::completion_tokens() const {
+  int32_t n = 0;
+  for (const Choice& choice : choices_) n += choice.n_tokens;
+  return n;
+}
+
+int32_t Generation::prompt_tokens() const {
+  int32_t n = 0;
+  for (const int32_t len : info_.prompt_lens) n += len;
+  return n;
+}
+
+int32_t Generation::cached_tokens() const {
+  int32_t n = 0;
+  for (const PromptFacts& prompt : prompts_) n += prompt.usage.cached_tokens;
+  return n;
+}
+
+int32_t Generation::n_preemptions() const {
+  int32_t n = 0;
+  for (const PromptFacts& prompt : prompts_) n += prompt.timing.n_preemptions;
+  return n;
+}
+
+const char* Generation::finish_word() const {
+  for (const Choice& choice : choices_) {
+    if (choice.reason == FinishReason::kError) return finish_reason_name(choice.reason);
+  }
+  return choices_.empty() ? "none" : finish_reason_name(choices_[0].reason);
+}
+
+RequestTimes Generation::times(double now) const {
+  RequestTimes times;
+  times.total = now - info_.arrived;
+  times.itl_sum = itl_sum_;
+  times.itl_count = itl_count_;
+  for (const PromptFacts& prompt : prompts_) {
+    if (!prompt.seen || prompt.timing.first_token <= 0) continue;
+    const double first = prompt.timing.first_token - info_.arrived;
+    if (!times.has_first_token || first < times.first_token) {
+      times.first_token = first;
+      times.queue = prompt.timing.admitted - prompt.timing.arrived;
+    }
+    times.has_first_token = true;
+  }
+  return times;
+}
+
+}  // namespace ibid

@@ -1,0 +1,106 @@
+// Generation: one HTTP request that the engine answers over time. It gathers outputs and writes them as server-sent
+// events or as one JSON answer. What is gathered while a client does not read is merged: one event per choice then
+// holds all that came meanwhile. Belongs to its connection's strand; not for two threads at once.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/request.h"
+#include "server/api_request.h"
+#include "server/metrics.h"
+#include "server/web_message.h"
+
+namespace ibid {
+
+class JsonWriter;
+class Tokenizer;
+
+// What the answer has to repeat or to know of the request.
+struct GenerationInfo {
+  Endpoint endpoint = Endpoint::kChat;
+  std::string id;  // "chatcmpl-..." or "cmpl-..."
+  std::string model;
+  std::string fingerprint;
+  int64_t created = 0;
+  uint64_t seed = 0;  // of choice 0 of each prompt
+  int32_t n = 1;
+  bool stream = false;
+  bool include_usage = false;
+  bool echo = false;
+  bool want_logprobs = false;
+  bool processed_logprobs = false;
+  bool prompt_logprobs = false;
+  bool trace = false;
+  bool return_token_ids = false;
+  std::vector<int32_t> prompt_lens;              // tokens of each prompt
+  std::vector<std::string> prompt_texts;         // with echo
+  std::vector<std::vector<TokenId>> prompt_ids;  // with echo and logprobs
+  std::vector<RequestId> requests;               // one per prompt
+  double arrived = 0;                            // of the HTTP request, on the engine's clock
+};
+
+class Generation {
+ public:
+  Generation(GenerationInfo info, const Tokenizer& tokenizer, Metrics& metrics);
+
+  void take(std::vector<Output> outputs);
+  // Appends the events that are due; with the last of them "[DONE]".
+  void write_events(std::string& out);
+  // The whole answer, once finished().
+  WebResponse response() const;
+
+  bool finished() const { return n_finished_ == choices_.size(); }
+  bool done() const { return done_written_; }          // "[DONE]" is written
+  size_t gathered_bytes() const { return gathered_; }  // not yet written
+  const GenerationInfo& info() const { return info_; }
+  RequestTimes times(double now) const;
+  int32_t completion_tokens() const;
+  int32_t cached_tokens() const;
+  int32_t prompt_tokens() const;
+  int32_t n_preemptions() const;
+  const char* finish_word() const;  // of the first choice, or of one that failed
+
+ private:
+  struct Choice {
+    std::string text;
+    std::vector<TokenRecord> records;
+    bool started = false;  // an event went out
+    bool finished = false;
+    bool end_written = false;
+    FinishReason reason = FinishReason::kNone;
+    std::string stop_text;
+    std::string error;
+    TokenId last_token = TokenId::kNone;
+    int32_t n_tokens = 0;
+    size_t n_code_points = 0;  // of the token texts told so far, for text_offset
+    double last_time = 0;
+  };
+  struct PromptFacts {
+    std::vector<TokenRecord> records;
+    Usage usage;
+    Timing timing;
+    bool seen = false;
+  };
+
+  bool keeps_records() const { return info_.want_logprobs || info_.trace || info_.return_token_ids; }
+  void write_event(size_t index, std::string& out);
+  void write_choice(JsonWriter& json, size_t index, bool event, const Choice& choice, size_t& n_code_points) const;
+  void write_extras(JsonWriter& json, size_t index, const Choice& choice) const;
+  void write_head(JsonWriter& json, const char* object) const;
+  void write_usage(JsonWriter& json) const;
+  const PromptFacts& prompt_of(size_t index) const { return prompts_[index / static_cast<size_t>(info_.n)]; }
+
+  GenerationInfo info_;
+  const Tokenizer& tokenizer_;
+  Metrics& metrics_;
+  std::vector<Choice> choices_;  // prompt 0's, then prompt 1's, ...
+  std::vector<PromptFacts> prompts_;
+  size_t n_finished_ = 0;
+  size_t gathered_ = 0;
+  bool done_written_ = false;
+  double itl_sum_ = 0;
+  int64_t itl_count_ = 0;
+};
+
+}  // namespace ibid

@@ -1,0 +1,180 @@
+#include "server/generation.h"
+
+#include <gtest/gtest.h>
+
+#include "conformance/fake_backend.h"
+#include "server/request_log.h"
+
+namespace ibid {
+namespace {
+
+GenerationInfo info(bool stream, int n = 1) {
+  GenerationInfo i;
+  i.id = "chatcmpl-1";
+  i.model = "m";
+  i.fingerprint = "f";
+  i.seed = 9;
+  i.n = n;
+  i.stream = stream;
+  i.prompt_lens = {4};
+  i.requests = {RequestId{1}};
+  i.arrived = 10;
+  return i;
+}
+
+Output output(const std::string& text, int n_tokens, double at, bool finished = false, int choice = 0) {
+  Output o;
+  o.request = RequestId{1};
+  o.choice = choice;
+  o.text = text;
+  for (int i = 0; i < n_tokens; ++i) o.tokens.push_back({{TokenId{97}, -0.5f, -0.25f}, {}, 3, 4 + i});
+  o.timing = {10.25, 10.5, 11, at};
+  o.finished = finished;
+  o.reason = FinishReason::kEos;
+  return o;
+}
+
+std::vector<Output> one(Output o) {
+  std::vector<Output> list;
+  list.push_back(std::move(o));
+  return list;
+}
+
+TEST(Generation, WhatComesWhileAClientDoesNotReadIsOneEvent) {
+  Metrics metrics;
+  const ByteTokenizer tokenizer;
+  Generation generation(info(true), tokenizer, metrics);
+  std::string out;
+  generation.take(one(output("a", 1, 11)));
+  generation.write_events(out);
+  EXPECT_EQ(out,
+            "data: "
+            "{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":0,\"model\":\"m\",\"system_"
+            "fingerprint\":\"f\",\"seed\":9,"
+            "\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"a\"},\"logprobs\":null,\"finish_"
+            "reason\":null}]}\n\n");
+  generation.take(one(output("b", 1, 11.5)));
+  generation.take(one(output("c", 1, 12)));
+  EXPECT_EQ(generation.gathered_bytes(), 2u);
+  out.clear();
+  generation.write_events(out);
+  EXPECT_NE(out.find("\"delta\":{\"content\":\"bc\"}"), std::string::npos);
+  EXPECT_EQ(out.find("\n\n"), out.size() - 2);
+  EXPECT_EQ(generation.gathered_bytes(), 0u);
+  generation.take(one(output("", 1, 12.5, true)));
+  out.clear();
+  generation.write_events(out);
+  EXPECT_NE(out.find("\"delta\":{},\"logprobs\":null,\"finish_reason\":\"stop\",\"stop_reason\":null"),
+            std::string::npos)
+      << out;
+  EXPECT_TRUE(out.ends_with("data: [DONE]\n\n"));
+  EXPECT_TRUE(generation.done());
+}
+
+TEST(Generation, TextThatIsHeldBackMakesNoEvent) {
+  Metrics metrics;
+  const ByteTokenizer tokenizer;
+  Generation generation(info(true), tokenizer, metrics);
+  std::string out;
+  generation.take(one(output("", 1, 11)));
+  generation.write_events(out);
+  EXPECT_EQ(out, "");
+}
+
+TEST(Generation, TimesAreThoseOfTheEnginesClock) {
+  Metrics metrics;
+  const ByteTokenizer tokenizer;
+  Generation generation(info(false), tokenizer, metrics);
+  generation.take(one(output("a", 1, 11)));
+  generation.take(one(output("bc", 2, 13, true)));
+  const RequestTimes times = generation.times(14);
+  EXPECT_EQ(times.first_token, 1);
+  EXPECT_EQ(times.queue, 0.25);
+  EXPECT_EQ(times.total, 4);
+  EXPECT_EQ(times.itl_count, 2);
+  EXPECT_EQ(times.itl_sum, 2);
+  EXPECT_EQ(generation.completion_tokens(), 3);
+  EXPECT_EQ(generation.prompt_tokens(), 4);
+}
+
+TEST(Generation, OutputsOfOthersAndOfUnknownChoicesAreDropped) {
+  Metrics metrics;
+  const ByteTokenizer tokenizer;
+  Generation generation(info(false, 2), tokenizer, metrics);
+  Output stranger = output("x", 1, 11);
+  stranger.request = RequestId{2};
+  generation.take(one(stranger));
+  generation.take(one(output("x", 1, 11, false, 2)));
+  generation.take(one(output("x", 1, 11, false, -1)));
+  generation.take(one(output("a", 1, 11, true, 0)));
+  generation.take(one(output("after the end", 1, 11, true, 0)));
+  EXPECT_FALSE(generation.finished());
+  generation.take(one(output("b", 1, 11, true, 1)));
+  EXPECT_TRUE(generation.finished());
+  const std::string body = generation.response().body;
+  EXPECT_EQ(body.find("\"x\""), std::string::npos);
+  EXPECT_EQ(body.find("after"), std::string::npos);
+}
+
+TEST(Generation, AFailedChoiceIsAnErrorThatSaysWhy) {
+  Metrics metrics;
+  const ByteTokenizer tokenizer;
+  Output failed = output("", 0, 11, true);
+  failed.reason = FinishReason::kError;
+  failed.error = "No token is left.";
+  Generation whole(info(false), tokenizer, metrics), stream(info(true), tokenizer, metrics);
+  whole.take(one(failed));
+  EXPECT_EQ(whole.response().status, 400);
+  stream.take(one(failed));
+  std::string out;
+  stream.write_events(out);
+  EXPECT_TRUE(out.starts_with("data: {\"error\":{\"message\":\"No token is left.\"")) << out;
+}
+
+TEST(Histogram, CountsUpToAndIncludingItsBounds) {
+  const double bounds[] = {1, 2};
+  Histogram histogram(bounds);
+  for (const double value : {0.5, 1.0, 1.5, 2.0, 7.0}) histogram.observe(value);
+  std::string text;
+  histogram.append_text(text, "x_seconds", "Help.");
+  EXPECT_EQ(text,
+            "# HELP ibid_x_seconds Help.\n# TYPE ibid_x_seconds histogram\nibid_x_seconds_bucket{le=\"1\"} 2\n"
+            "ibid_x_seconds_bucket{le=\"2\"} 4\nibid_x_seconds_bucket{le=\"+Inf\"} 5\nibid_x_seconds_sum "
+            "12\nibid_x_seconds_count 5\n");
+}
+
+TEST(RequestLog, WritesOneLineWithTheTimesOfTheMetrics) {
+  RequestLine line;
+  line.request_id = "req-1";
+  line.tenant = "a b\n";
+  line.method = "POST";
+  line.route = "chat";
+  line.seconds = 1.5;
+  line.has_times = true;
+  line.times = {0.25, 0.5, 1.5, 0.2, 4, true};
+  line.prompt_tokens = 7;
+  line.completion_tokens = 5;
+  line.finish = "eos";
+  EXPECT_EQ(format_request_line(line, false, 1700000000.25),
+            "2023-11-14T22:13:20.250Z id=req-1 tenant=a b? method=POST route=chat status=200 total_ms=1500.000 "
+            "queue_ms=250.000 ttft_ms=500.000 "
+            "itl_ms=50.000 prompt_tokens=7 cached_tokens=0 completion_tokens=5 preemptions=0 finish=eos stream=false");
+  const std::string json = format_request_line(line, true, 1700000000.25);
+  Result<Json> parsed = parse_json(json);
+  ASSERT_TRUE(parsed.ok()) << json;
+  EXPECT_EQ(parsed->find("ttft_ms")->number(), 500);
+  EXPECT_EQ(*parsed->find("tenant")->string(), "a b\n");
+}
+
+TEST(RequestLog, AFullDiskLosesLinesAndSaysSo) {
+  Result<std::unique_ptr<RequestLog>> log = RequestLog::open("/dev/full", false, true);
+  ASSERT_TRUE(log.ok());
+  int n_lost = 0;
+  (*log)->on_lost([&] { ++n_lost; });
+  EXPECT_FALSE((*log)->say("x"));
+  EXPECT_FALSE((*log)->add({}));
+  EXPECT_EQ(n_lost, 2);
+}
+
+}  // namespace
+}  // namespace ibid

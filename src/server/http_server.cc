@@ -1,0 +1,213 @@
+#include "server/http_server.h"
+
+#include <sys/resource.h>
+
+#include <thread>
+
+#include "server/http_session.h"
+
+namespace ibid {
+
+namespace net = boost::asio;
+using tcp = net::ip::tcp;
+using boost::system::error_code;
+
+struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
+  State(const ServerOptions& options, Service& service, RequestLog& log)
+      : shared(std::make_shared<HttpShared>(options, service, log)),
+        acceptor(net::make_strand(io)),
+        backoff(acceptor.get_executor()) {}
+
+  void accept();
+  void on_accept(error_code ec, tcp::socket socket);
+  bool take_place(const net::ip::address& address);
+  void run();
+  template <typename Action>
+  void each(Action action);
+
+  net::io_context io;
+  std::shared_ptr<HttpShared> shared;
+  tcp::acceptor acceptor;
+  net::steady_timer backoff;
+  std::vector<std::thread> threads;
+  int port = 0;
+  bool said_exhausted = false;
+};
+
+namespace {
+
+// Each connection is a descriptor.
+void raise_descriptor_limit(int64_t wanted) {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const auto target = std::min<rlim_t>(limit.rlim_max, static_cast<rlim_t>(wanted));
+  if (limit.rlim_cur >= target) return;
+  limit.rlim_cur = target;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+}  // namespace
+
+HttpServer::HttpServer(const ServerOptions& options, Service& service, RequestLog& log)
+    : state_(std::make_shared<State>(options, service, log)) {}
+
+HttpServer::~HttpServer() { stop(); }
+
+Status HttpServer::listen() {
+  const ServerOptions& options = state_->shared->options;
+  const std::string host = options.host == "localhost" ? "127.0.0.1" : options.host;
+  error_code ec;
+  const net::ip::address address = net::ip::make_address(host, ec);
+  if (ec)
+    return invalid("The host \"" + options.host + "\" is no address; give one such as 127.0.0.1, 0.0.0.0 or ::1.",
+                   "host");
+  if (options.port < 0 || options.port > 65535)
+    return invalid("The port " + std::to_string(options.port) + " must be from 0 to 65535.", "port");
+  const tcp::endpoint endpoint(address, static_cast<uint16_t>(options.port));
+  raise_descriptor_limit(options.max_connections + 256);
+  tcp::acceptor& acceptor = state_->acceptor;
+  acceptor.open(endpoint.protocol(), ec);
+  if (!ec) acceptor.set_option(net::socket_base::reuse_address(true), ec);
+  if (!ec) acceptor.bind(endpoint, ec);
+  if (!ec) acceptor.listen(1024, ec);
+  if (ec == net::error::address_in_use) {
+    return exhausted("Port " + std::to_string(options.port) +
+                         " is in use by another program; stop it, or choose another with --port.",
+                     "port");
+  }
+  if (ec)
+    return unavailable(
+        "Port " + std::to_string(options.port) + " on " + options.host + " cannot be served: " + ec.message() + ".",
+        "port");
+  state_->port = acceptor.local_endpoint(ec).port();
+  return {};
+}
+
+int HttpServer::port() const { return state_->port; }
+int64_t HttpServer::n_connections() const { return state_->shared->n_connections; }
+
+void HttpServer::start() {
+  net::post(state_->acceptor.get_executor(), [state = state_] { state->accept(); });
+  for (int i = 0; i < std::max(1, state_->shared->options.io_threads); ++i) {
+    state_->threads.emplace_back([state = state_.get()] { state->run(); });
+  }
+}
+
+void HttpServer::State::run() {
+  const auto guard = net::make_work_guard(io);
+  while (!io.stopped()) {
+    try {
+      io.run();
+    } catch (const std::exception&) {
+      // A failed allocation in one handler: its connection has gone with it, the others go on.
+    }
+  }
+}
+
+void HttpServer::State::accept() {
+  acceptor.async_accept(net::make_strand(io), [self = shared_from_this()](error_code ec, tcp::socket socket) {
+    try {
+      self->on_accept(ec, std::move(socket));
+    } catch (const std::exception&) {  // no memory for this connection; it is closed
+    }
+    if (ec != net::error::operation_aborted && ec != net::error::no_descriptors && ec != net::error::no_memory &&
+        ec != net::error::no_buffer_space && ec != boost::system::errc::too_many_files_open_in_system) {
+      if (self->acceptor.is_open()) self->accept();
+    }
+  });
+}
+
+bool HttpServer::State::take_place(const net::ip::address& address) {
+  const std::lock_guard lock(shared->mutex);
+  int& count = shared->per_address[address];
+  if (shared->n_connections >= shared->options.max_connections ||
+      count >= shared->options.max_connections_per_address) {
+    if (count == 0) shared->per_address.erase(address);
+    return false;
+  }
+  ++count;
+  shared->service.on_connections(++shared->n_connections);
+  return true;
+}
+
+void HttpServer::State::on_accept(error_code ec, tcp::socket socket) {
+  if (ec == net::error::operation_aborted) return;
+  if (ec == net::error::no_descriptors || ec == net::error::no_memory || ec == net::error::no_buffer_space ||
+      ec == boost::system::errc::too_many_files_open_in_system) {
+    if (!said_exhausted)
+      shared->log.say("No more connections for now: the system has no descriptor or memory left (raise `ulimit -n`).");
+    said_exhausted = true;
+    backoff.expires_after(std::chrono::milliseconds(100));
+    backoff.async_wait([self = shared_from_this()](error_code e) {
+      if (!e && self->acceptor.is_open()) self->accept();
+    });
+    return;
+  }
+  if (ec) return;
+  said_exhausted = false;
+  error_code ignored;
+  const net::ip::address address = socket.remote_endpoint(ignored).address();
+  if (!take_place(address)) {
+    shared->service.metrics().add_connection_refused();
+    static constexpr std::string_view kFull =
+        "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Type: "
+        "application/json\r\nContent-Length: 120\r\n\r\n"
+        R"({"error":{"message":"There are too many connections.","type":"server_error","param":null,"code":"too_many_connections"}})";
+    socket.non_blocking(true, ignored);
+    socket.write_some(net::buffer(kFull), ignored);
+    socket.shutdown(tcp::socket::shutdown_send, ignored);
+    return;
+  }
+  socket.set_option(tcp::no_delay(true), ignored);
+  if (shared->options.send_buffer_bytes > 0)
+    socket.set_option(net::socket_base::send_buffer_size(shared->options.send_buffer_bytes), ignored);
+  std::shared_ptr<HttpSession> session;
+  try {
+    session = std::make_shared<HttpSession>(shared, std::move(socket), address);
+  } catch (const std::exception&) {  // no memory: its place goes back
+    const std::lock_guard lock(shared->mutex);
+    if (--shared->per_address[address] <= 0) shared->per_address.erase(address);
+    shared->service.on_connections(--shared->n_connections);
+    return;
+  }
+  session->start();
+}
+
+template <typename Action>
+void HttpServer::State::each(Action action) {
+  std::vector<std::shared_ptr<HttpSession>> sessions;
+  {
+    const std::lock_guard lock(shared->mutex);
+    for (HttpSession* session : shared->sessions) {
+      if (auto alive = session->weak_from_this().lock()) sessions.push_back(std::move(alive));
+    }
+  }
+  for (const auto& session : sessions) action(*session);
+}
+
+void HttpServer::drain() {
+  state_->shared->draining = true;
+  net::post(state_->acceptor.get_executor(), [state = state_] {
+    error_code ec;
+    state->acceptor.close(ec);
+    state->backoff.cancel();
+  });
+  state_->each([](HttpSession& session) { session.drain(); });
+}
+
+void HttpServer::cancel_all() {
+  state_->each([](HttpSession& session) { session.cancel(); });
+}
+
+void HttpServer::stop() {
+  if (state_->threads.empty()) return;
+  drain();
+  state_->each([](HttpSession& session) { session.kill(); });
+  // Let the sessions write their log lines and cancel; then whatever is left goes with the context.
+  for (int i = 0; i < 200 && n_connections() > 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  state_->io.stop();
+  for (std::thread& thread : state_->threads) thread.join();
+  state_->threads.clear();
+}
+
+}  // namespace ibid

@@ -1,0 +1,156 @@
+#include "server/logprobs_json.h"
+
+#include <cmath>
+
+#include "text/detokenizer_utf8.h"
+#include "text/tokenizer.h"
+
+namespace ibid {
+namespace {
+
+// JSON has no minus infinity; this is the number that clients know for it.
+void write_logprob(JsonWriter& json, float value) { std::isfinite(value) ? json.single(value) : json.raw("-9999.0"); }
+
+void write_entry(JsonWriter& json, const Tokenizer& tokenizer, const TokenLogprob& token, bool processed) {
+  json.key("token").string(token_text(tokenizer, token.token));
+  json.key("logprob");
+  write_logprob(json, token.raw);
+  if (processed) json.key("processed_logprob").single(token.processed);
+  json.key("bytes").begin_array();
+  for (const char c : tokenizer.token_bytes(token.token, true)) json.integer(static_cast<unsigned char>(c));
+  json.end_array();
+}
+
+size_t count_code_points(std::string_view text) {
+  size_t n = 0;
+  for (const char c : text) n += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  return n;
+}
+
+// The record of a prompt's position, or null; positions are asked for in ascending order. The first token has none:
+// nothing came before it.
+class PromptCursor {
+ public:
+  explicit PromptCursor(std::span<const TokenRecord> records) : records_(records) {}
+  const TokenRecord* at(size_t position) {
+    while (next_ < records_.size() && records_[next_].position < static_cast<int32_t>(position)) ++next_;
+    const bool here = next_ < records_.size() && records_[next_].position == static_cast<int32_t>(position);
+    return here && position > 0 ? &records_[next_] : nullptr;
+  }
+
+ private:
+  std::span<const TokenRecord> records_;
+  size_t next_ = 0;
+};
+
+}  // namespace
+
+std::string token_text(const Tokenizer& tokenizer, TokenId id) {
+  std::string text;
+  Utf8Mender mender;
+  mender.push(tokenizer.token_bytes(id, true), text);
+  mender.finish(text);
+  return text;
+}
+
+void write_chat_logprobs(JsonWriter& json, const Tokenizer& tokenizer, std::span<const TokenRecord> records,
+                         bool processed) {
+  json.begin_object().key("content").begin_array();
+  for (const TokenRecord& record : records) {
+    json.begin_object();
+    write_entry(json, tokenizer, record.chosen, processed);
+    json.key("top_logprobs").begin_array();
+    for (const TokenLogprob& other : record.top) {
+      json.begin_object();
+      write_entry(json, tokenizer, other, processed);
+      json.end_object();
+    }
+    json.end_array().end_object();
+  }
+  json.end_array().key("refusal").null().end_object();
+}
+
+void write_completion_logprobs(JsonWriter& json, const Tokenizer& tokenizer, std::span<const TokenId> prompt,
+                               std::span<const TokenRecord> prompt_records, std::span<const TokenRecord> records,
+                               bool processed, size_t& n_code_points) {
+  // The columns of one table; gathered first because JSON wants them one after the other.
+  std::vector<std::pair<TokenId, const TokenRecord*>> rows;
+  PromptCursor cursor(prompt_records);
+  for (size_t i = 0; i < prompt.size(); ++i) rows.emplace_back(prompt[i], cursor.at(i));
+  for (const TokenRecord& record : records) rows.emplace_back(record.chosen.token, &record);
+
+  json.begin_object().key("tokens").begin_array();
+  for (const auto& [id, record] : rows) json.string(token_text(tokenizer, id));
+  json.end_array().key("token_logprobs").begin_array();
+  for (const auto& [id, record] : rows)
+    record == nullptr ? static_cast<void>(json.null()) : write_logprob(json, record->chosen.raw);
+  if (processed) {
+    json.end_array().key("processed_logprobs").begin_array();
+    for (const auto& [id, record] : rows) record == nullptr ? json.null() : json.single(record->chosen.processed);
+  }
+  json.end_array().key("top_logprobs").begin_array();
+  for (const auto& [id, record] : rows) {
+    if (record == nullptr) {
+      json.null();
+      continue;
+    }
+    json.begin_object();
+    std::vector<std::string> keys;  // two ids may look alike; an object holds the first, which is the likelier one
+    for (const TokenLogprob& other : record->top) {
+      std::string key = token_text(tokenizer, other.token);
+      bool known = false;
+      for (const std::string& k : keys) known = known || k == key;
+      if (known) continue;
+      json.key(key);
+      write_logprob(json, other.raw);
+      keys.push_back(std::move(key));
+    }
+    json.end_object();
+  }
+  json.end_array().key("text_offset").begin_array();
+  for (const auto& [id, record] : rows) {
+    json.integer(static_cast<int64_t>(n_code_points));
+    n_code_points += count_code_points(token_text(tokenizer, id));
+  }
+  json.end_array().end_object();
+}
+
+void write_prompt_logprobs(JsonWriter& json, const Tokenizer& tokenizer, int32_t prompt_len,
+                           std::span<const TokenRecord> records) {
+  PromptCursor cursor(records);
+  json.begin_array();
+  for (int32_t i = 0; i < prompt_len; ++i) {
+    const TokenRecord* record = cursor.at(static_cast<size_t>(i));
+    if (record == nullptr) {
+      json.null();
+      continue;
+    }
+    json.begin_object();
+    const auto write = [&](const TokenLogprob& token) {
+      json.key(std::to_string(raw(token.token))).begin_object().key("logprob");
+      write_logprob(json, token.raw);
+      json.field("decoded_token", token_text(tokenizer, token.token)).end_object();
+    };
+    write(record->chosen);
+    for (const TokenLogprob& other : record->top) {
+      if (other.token != record->chosen.token) write(other);
+    }
+    json.end_object();
+  }
+  json.end_array();
+}
+
+void write_trace(JsonWriter& json, std::span<const TokenRecord> records, uint64_t seed) {
+  json.begin_array();
+  for (const TokenRecord& record : records) {
+    json.begin_object().field("token", int64_t{raw(record.chosen.token)});
+    json.key("logprob");
+    write_logprob(json, record.chosen.raw);
+    json.key("processed_logprob").single(record.chosen.processed);
+    json.field("support", int64_t{record.support}).field("position", int64_t{record.position});
+    json.key("seed").large_integer(seed).end_object();
+  }
+  json.end_array();
+}
+
+}  // namespace ibid

@@ -1,0 +1,120 @@
+#include "server/request_log.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <ctime>
+
+#include "server/api_error.h"
+#include "server/json.h"
+
+namespace ibid {
+namespace {
+
+double unix_now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+
+std::string timestamp(double unix_time) {
+  const auto seconds = static_cast<time_t>(unix_time);
+  tm parts = {};
+  gmtime_r(&seconds, &parts);
+  char text[40];
+  const size_t n = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts);
+  const int millis = static_cast<int>((unix_time - static_cast<double>(seconds)) * 1000);
+  return std::string(text, n) + "." + std::to_string(1000 + millis).substr(1) + "Z";
+}
+
+std::string in_ms(double seconds) {
+  std::string text;
+  JsonWriter(text).number(seconds * 1000, 3);
+  return text;
+}
+
+}  // namespace
+
+std::string format_request_line(const RequestLine& line, bool json, double unix_time) {
+  std::string out;
+  JsonWriter writer(out);
+  if (json) {
+    writer.begin_object().field("time", timestamp(unix_time)).field("event", "request");
+  } else {
+    out = timestamp(unix_time);
+  }
+  const auto text = [&](std::string_view name, std::string_view value) {
+    json ? static_cast<void>(writer.field(name, value))
+         : static_cast<void>(out.append(" ").append(name).append("=").append(value.empty() ? "-" : shown(value, 128)));
+  };
+  const auto number = [&](std::string_view name, const std::string& value) {
+    json ? static_cast<void>(writer.key(name).raw(value))
+         : static_cast<void>(out.append(" ").append(name).append("=").append(value));
+  };
+  text("id", line.request_id);
+  text("tenant", line.tenant);
+  text("method", line.method);
+  text("route", line.route);
+  number("status", std::to_string(line.status));
+  number("total_ms", in_ms(line.seconds));
+  if (line.has_times) {
+    if (line.times.has_first_token) {
+      number("queue_ms", in_ms(line.times.queue));
+      number("ttft_ms", in_ms(line.times.first_token));
+    }
+    if (line.times.itl_count > 0)
+      number("itl_ms", in_ms(line.times.itl_sum / static_cast<double>(line.times.itl_count)));
+    number("prompt_tokens", std::to_string(line.prompt_tokens));
+    number("cached_tokens", std::to_string(line.cached_tokens));
+    number("completion_tokens", std::to_string(line.completion_tokens));
+    number("preemptions", std::to_string(line.n_preemptions));
+    text("finish", line.finish);
+    number("stream", line.stream ? "true" : "false");
+  }
+  if (json) writer.end_object();
+  return out;
+}
+
+Result<std::unique_ptr<RequestLog>> RequestLog::open(const std::string& path, bool json, bool requests) {
+  if (path.empty()) return std::unique_ptr<RequestLog>(new RequestLog(STDERR_FILENO, false, json, requests));
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+  if (fd < 0) return unavailable("The log file " + path + " cannot be opened: " + std::strerror(errno) + ".", path);
+  return std::unique_ptr<RequestLog>(new RequestLog(fd, true, json, requests));
+}
+
+RequestLog::~RequestLog() {
+  if (owned_) ::close(fd_);
+}
+
+bool RequestLog::write_line(std::string line) {
+  line += '\n';
+  const std::lock_guard lock(mutex_);
+  size_t done = 0;
+  while (done < line.size()) {
+    const ssize_t n = ::write(fd_, line.data() + done, line.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      if (lost_) lost_();
+      return false;
+    }
+    done += static_cast<size_t>(n);
+  }
+  return true;
+}
+
+bool RequestLog::add(const RequestLine& line) {
+  return !requests_ || write_line(format_request_line(line, json_, unix_now()));
+}
+
+bool RequestLog::say(std::string_view sentence) {
+  if (!json_) return write_line(std::string(sentence));
+  std::string out;
+  JsonWriter(out)
+      .begin_object()
+      .field("time", timestamp(unix_now()))
+      .field("event", "server")
+      .field("message", sentence)
+      .end_object();
+  return write_line(std::move(out));
+}
+
+}  // namespace ibid

@@ -1,0 +1,53 @@
+// RequestLog: one line for each request and each event in the server's life, as text or JSON, to standard error or a
+// file. A line that cannot be written is lost and counted; serving goes on.
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "server/metrics.h"
+
+namespace ibid {
+
+struct RequestLine {
+  std::string_view request_id;
+  std::string_view tenant;
+  std::string_view method;
+  std::string_view route;  // from a fixed set
+  int status = 200;
+  double seconds = 0;
+  // Of a generation; has_times false otherwise.
+  bool has_times = false;
+  RequestTimes times;
+  int32_t prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0, n_preemptions = 0;
+  std::string_view finish;  // finish_reason_name, or the cause of an abort
+  bool stream = false;
+};
+
+std::string format_request_line(const RequestLine& line, bool json, double unix_time);
+
+class RequestLog {
+ public:
+  // Opens `path` for appending (empty: standard error) and writes nothing yet.
+  static Result<std::unique_ptr<RequestLog>> open(const std::string& path, bool json, bool requests);
+  ~RequestLog();
+
+  void on_lost(std::function<void()> callback) { lost_ = std::move(callback); }
+  bool add(const RequestLine& line);
+  // A sentence about the server itself. False where it could not be written.
+  bool say(std::string_view sentence);
+
+ private:
+  RequestLog(int fd, bool owned, bool json, bool requests) : fd_(fd), owned_(owned), json_(json), requests_(requests) {}
+  bool write_line(std::string line);
+
+  std::mutex mutex_;
+  int fd_;
+  bool owned_, json_, requests_;
+  std::function<void()> lost_;
+};
+
+}  // namespace ibid

@@ -1,0 +1,232 @@
+// The routes that answer at once.
+#include <charconv>
+
+#include "server/build_requests.h"
+#include "server/json.h"
+#include "server/logprobs_json.h"
+#include "server/openapi.h"
+#include "server/page_files.h"
+#include "server/read_fields.h"
+#include "server/service.h"
+#include "text/detokenizer_utf8.h"
+
+namespace ibid {
+namespace {
+
+WebResponse json_response(std::string body) {
+  WebResponse response;
+  response.body = std::move(body);
+  return response;
+}
+
+Result<bool> read_flag(const Json& body, const char* name, bool otherwise) {
+  const Json* value = body.find(name);
+  if (value == nullptr || value->is_null()) return otherwise;
+  if (value->boolean() == nullptr) return wrong_value(name, "true or false", *value);
+  return *value->boolean();
+}
+
+void write_model(JsonWriter& json, const ModelInfo& model) {
+  json.begin_object()
+      .field("id", model.name)
+      .field("object", "model")
+      .field("created", model.created)
+      .field("owned_by", "ibid");
+  json.field("max_model_len", int64_t{model.context});
+  json.key("meta")
+      .begin_object()
+      .field("architecture", model.architecture)
+      .field("digest", model.digest)
+      .end_object()
+      .end_object();
+}
+
+}  // namespace
+
+std::string_view Service::health_word() const {
+  if (draining_) return "draining";
+  const Backend* backend = backend_;
+  if (backend == nullptr) return "loading";
+  const EngineStats stats = backend->stats();
+  const bool work_waits = stats.n_running + stats.n_waiting > 0 || router_.size() > 0;
+  return work_waits && backend->clock().now() - backend->heartbeat() > options_.stall_timeout ? "stalled" : "ready";
+}
+
+WebResponse Service::health(const WebRequest&, WebExchange&) {
+  const std::string_view word = health_word();
+  WebResponse response;
+  response.status = word == "ready" ? 200 : 503;
+  JsonWriter json(response.body);
+  json.begin_object().field("status", word);
+  if (const Backend* backend = backend_) {
+    const EngineStats stats = backend->stats();
+    json.field("running", int64_t{stats.n_running}).field("waiting", int64_t{stats.n_waiting});
+    json.key("heartbeat_age").number(std::max(0.0, backend->clock().now() - backend->heartbeat()), 3);
+  }
+  json.end_object();
+  return response;
+}
+
+WebResponse Service::version(const WebRequest&, WebExchange&) {
+  return json_response("{\"version\":\"" IBID_VERSION "\"}");
+}
+
+WebResponse Service::models(const WebRequest& request, WebExchange&) {
+  const ModelInfo& model = backend_.load()->model();
+  WebResponse response;
+  JsonWriter json(response.body);
+  constexpr std::string_view kPrefix = "/v1/models/";
+  if (request.path().starts_with(kPrefix)) {
+    const std::string_view name = request.path().substr(kPrefix.size());
+    if (name != model.name)
+      return error({404, "The model \"" + shown(name) + "\" is not served here; \"" + model.name + "\" is.", "model",
+                    "model_not_found"});
+    write_model(json, model);
+    return response;
+  }
+  json.begin_object().field("object", "list").key("data").begin_array();
+  write_model(json, model);
+  json.end_array().end_object();
+  return response;
+}
+
+WebResponse Service::tokenize(const WebRequest& request, WebExchange&) {
+  Backend& backend = *backend_.load();
+  const Tokenizer& tokenizer = backend.tokenizer();
+  const auto tokens = [&]() -> Result<std::pair<std::vector<TokenId>, bool>> {
+    ASSIGN_OR_RETURN(const Json body, parse_json(request.body, options_.api.json));
+    if (body.object() == nullptr)
+      return invalid(std::string("The body must be a JSON object, not ") + body.kind() + ".");
+    ASSIGN_OR_RETURN(const bool with_pieces, read_flag(body, "with_pieces", false));
+    ASSIGN_OR_RETURN(const bool parse_special, read_flag(body, "parse_special", true));
+    if (const Json* messages = body.find("messages"); messages != nullptr && !messages->is_null()) {
+      ASSIGN_OR_RETURN(const Json checked, check_messages(*messages, options_.api));
+      ASSIGN_OR_RETURN(const bool add_prompt, read_flag(body, "add_generation_prompt", true));
+      ASSIGN_OR_RETURN(const ChatPrompt prompt, backend.render_chat(checked, add_prompt, Json()));
+      return std::pair(encode_chat(prompt, tokenizer), with_pieces);
+    }
+    // llama.cpp says "content" and adds nothing by itself; vLLM says "prompt" and adds what the model wants.
+    const Json* content = body.find("content");
+    const bool by_prompt = content == nullptr;
+    if (by_prompt) content = body.find("prompt");
+    const std::string field = by_prompt ? "prompt" : "content";
+    if (content == nullptr) return invalid("content is missing; it must be a text (or give messages).", "content");
+    if (content->string() == nullptr) return wrong_value(field, "a text", *content);
+    ASSIGN_OR_RETURN(const bool add, read_flag(body, by_prompt ? "add_special_tokens" : "add_special", by_prompt));
+    std::vector<TokenId> ids;
+    tokenizer.encode(*content->string(), {.add_special = add, .parse_special = parse_special}, ids);
+    return std::pair(std::move(ids), with_pieces);
+  }();
+  if (!tokens) return error(ApiError::of(tokens.error()));
+  WebResponse response;
+  JsonWriter json(response.body);
+  json.begin_object().key("tokens").begin_array();
+  for (const TokenId id : tokens->first) {
+    if (!tokens->second) {
+      json.integer(raw(id));
+      continue;
+    }
+    json.begin_object().field("id", int64_t{raw(id)}).key("piece");
+    const std::string_view bytes = tokenizer.token_bytes(id, true);
+    if (is_valid_utf8(bytes)) {
+      json.string(bytes);
+    } else {
+      json.begin_array();
+      for (const char c : bytes) json.integer(static_cast<unsigned char>(c));
+      json.end_array();
+    }
+    json.end_object();
+  }
+  json.end_array().field("count", static_cast<int64_t>(tokens->first.size()));
+  json.field("max_model_len", int64_t{backend.model().context}).end_object();
+  return response;
+}
+
+WebResponse Service::detokenize(const WebRequest& request, WebExchange&) {
+  const Tokenizer& tokenizer = backend_.load()->tokenizer();
+  const auto text = [&]() -> Result<std::string> {
+    ASSIGN_OR_RETURN(const Json body, parse_json(request.body, options_.api.json));
+    if (body.object() == nullptr)
+      return invalid(std::string("The body must be a JSON object, not ") + body.kind() + ".");
+    const Json* tokens = body.find("tokens");
+    if (tokens == nullptr) return invalid("tokens is missing; it must be an array of token ids.", "tokens");
+    ASSIGN_OR_RETURN(const std::vector<TokenId> ids, read_token_ids(*tokens, "tokens"));
+    for (const TokenId id : ids) {
+      if (raw(id) >= tokenizer.vocab_size()) {
+        return invalid("tokens has the id " + std::to_string(raw(id)) + "; the model's ids go from 0 to " +
+                           std::to_string(tokenizer.vocab_size() - 1) + ".",
+                       "tokens");
+      }
+    }
+    return decode(tokenizer, ids, true);
+  }();
+  if (!text) return error(ApiError::of(text.error()));
+  WebResponse response;
+  JsonWriter(response.body).begin_object().field("content", *text).field("prompt", *text).end_object();
+  return response;
+}
+
+WebResponse Service::apply_template(const WebRequest& request, WebExchange&) {
+  Backend& backend = *backend_.load();
+  const auto prompt = [&]() -> Result<ChatPrompt> {
+    ASSIGN_OR_RETURN(const Json body, parse_json(request.body, options_.api.json));
+    const Json* messages = body.find("messages");
+    if (messages == nullptr) return invalid("messages is missing; it must be an array of messages.", "messages");
+    ASSIGN_OR_RETURN(const Json checked, check_messages(*messages, options_.api));
+    ASSIGN_OR_RETURN(const bool add_prompt, read_flag(body, "add_generation_prompt", true));
+    const Json* kwargs = body.find("chat_template_kwargs");
+    if (kwargs != nullptr && !kwargs->is_null() && kwargs->object() == nullptr)
+      return wrong_value("chat_template_kwargs", "an object", *kwargs);
+    return backend.render_chat(checked, add_prompt, kwargs != nullptr ? *kwargs : Json());
+  }();
+  if (!prompt) return error(ApiError::of(prompt.error()));
+  WebResponse response;
+  JsonWriter(response.body).begin_object().field("prompt", prompt->text).end_object();
+  return response;
+}
+
+WebResponse Service::metrics_text(const WebRequest&, WebExchange&) {
+  const Backend* backend = backend_;
+  WebResponse response;
+  response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  const ServerGauges gauges = {connections_, static_cast<int64_t>(router_.size()), steady_clock().now() - started_,
+                               ready()};
+  response.body = metrics_.text(backend != nullptr ? backend->stats() : EngineStats(), gauges);
+  return response;
+}
+
+WebResponse Service::engine_view(const WebRequest& request, WebExchange&) {
+  const Backend& backend = *backend_.load();
+  int64_t since = -1;
+  const std::string_view query = request.query();
+  if (query.starts_with("since=")) std::from_chars(query.data() + 6, query.data() + query.size(), since);
+  WebResponse response = json_response(live_.json(backend.stats(), since, backend.clock().now()));
+  response.headers.emplace_back("Cache-Control", "no-store");
+  return response;
+}
+
+WebResponse Service::openapi(const WebRequest&, WebExchange&) {
+  static const std::string text = openapi_json();
+  return json_response(text);
+}
+
+WebResponse Service::page(const WebRequest& request, WebExchange&) {
+  WebResponse response;
+  for (const PageFile& file : page_files()) {
+    if (file.path != request.path() || !options_.page) continue;
+    response.content_type =
+        std::string(file.content_type) + (file.content_type.starts_with("text/") ? "; charset=utf-8" : "");
+    response.body = file.content;
+    response.headers = {{"Content-Security-Policy",
+                         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+                         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
+                        {"X-Frame-Options", "DENY"},
+                        {"Cross-Origin-Resource-Policy", "same-origin"},
+                        {"Referrer-Policy", "no-referrer"},
+                        {"Cache-Control", "no-cache"}};
+    return response;
+  }
+  return error({404, "The page is switched off on this server.", "", "no_such_path"});
+}
+
+}  // namespace ibid

@@ -1,0 +1,139 @@
+#include "server/server.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "server/backend.h"
+#include "server/http_server.h"
+
+namespace ibid {
+namespace {
+
+int fail(const std::string& sentence, int code) {
+  std::fprintf(stderr, "ibid: %s\n", sentence.c_str());
+  return code;
+}
+
+Result<ApiKeys> read_keys(const ServerOptions& options) {
+  std::string text;
+  for (const std::string& key : options.api_keys) text += key + "\n";
+  if (!options.api_key_file.empty()) {
+    std::ifstream file(options.api_key_file, std::ios::binary);
+    std::stringstream content;
+    content << file.rdbuf();
+    if (!file) return invalid("The file of API keys, " + options.api_key_file + ", cannot be read.", "api-key-file");
+    text += content.str();
+  }
+  if (options.api_keys.empty() && options.api_key_file.empty()) return ApiKeys();
+  return ApiKeys::parse(text);
+}
+
+bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
+
+// SIGTERM and SIGINT, taken by the thread that asks; all others have them blocked.
+class Signals {
+ public:
+  Signals() {
+    signal(SIGPIPE, SIG_IGN);
+    sigemptyset(&set_);
+    sigaddset(&set_, SIGTERM);
+    sigaddset(&set_, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &set_, &old_);
+  }
+  ~Signals() { pthread_sigmask(SIG_SETMASK, &old_, nullptr); }
+  bool came_within(int milliseconds) {
+    const timespec time = {milliseconds / 1000, milliseconds % 1000 * 1'000'000L};
+    return sigtimedwait(&set_, nullptr, &time) > 0;
+  }
+
+ private:
+  sigset_t set_, old_;
+};
+
+[[noreturn]] void end_at_once(RequestLog& log) {
+  log.say("Ended at once by a second signal.");
+  std::_Exit(kServeForced);
+}
+
+}  // namespace
+
+int run_server(const ServerOptions& options, const LoadBackend& load) {
+  Signals signals;
+  Result<std::unique_ptr<RequestLog>> log = RequestLog::open(options.log_file, options.log_json, options.log_requests);
+  if (!log) return fail(log.error().message, kServeBadOptions);
+  Result<ApiKeys> keys = read_keys(options);
+  if (!keys) return fail(keys.error().message, kServeBadOptions);
+  const bool has_keys = !keys->empty();
+
+  Service service(options, *std::move(keys), **log);
+  (*log)->on_lost([&service] { service.metrics().add_log_line_lost(); });
+  HttpServer http(options, service, **log);
+  if (Status status = http.listen(); !status) {
+    const ErrorKind kind = status.error().kind;
+    return fail(status.error().message, kind == ErrorKind::kExhausted ? kServePortInUse
+                                        : kind == ErrorKind::kInvalid ? kServeBadOptions
+                                                                      : kServeFailed);
+  }
+  const std::string host = options.host.find(':') != std::string::npos ? "[" + options.host + "]" : options.host;
+  const std::string url = "http://" + host + ":" + std::to_string(http.port());
+  if (!(*log)->say("Loading the model; " + url + "/health says when it is ready.")) {
+    return fail("The log cannot be written (is the disk full?); free some space or choose another --log-file.",
+                kServeFailed);
+  }
+  http.start();
+
+  std::atomic<bool> loaded = false;
+  Result<std::unique_ptr<Backend>> backend = Error{};
+  std::thread loader([&] {
+    backend = load();
+    loaded = true;
+  });
+  while (!loaded) {
+    if (!signals.came_within(20)) continue;
+    (*log)->say("Ended while the model was loading.");
+    std::_Exit(kServeOk);
+  }
+  loader.join();
+  if (!backend) {
+    http.stop();
+    return fail(backend.error().message, kServeModelFailed);
+  }
+  service.set_backend(backend->get());
+  const std::string model = (*backend)->model().name;
+  (*log)->say("Serving " + model + " on " + url + (options.page ? " (page and API)" : " (API)") +
+              (has_keys ? ", with API keys." : "."));
+  if (!is_loopback(options.host)) {
+    (*log)->say(has_keys ? "Other machines can reach this server."
+                         : "Other machines can reach this server, and it asks for no key: see --api-key-file.");
+  }
+
+  while (!signals.came_within(1000)) {
+  }
+  (*log)->say("Draining: no new requests; what runs has " + std::to_string(static_cast<int>(options.drain_timeout)) +
+              " s to end.");
+  service.set_draining();
+  http.drain();
+  const double deadline = steady_clock().now() + options.drain_timeout;
+  while (http.n_connections() > 0 && steady_clock().now() < deadline) {
+    if (signals.came_within(20)) end_at_once(**log);
+  }
+  if (http.n_connections() > 0) {
+    http.cancel_all();
+    for (int i = 0; i < 100 && http.n_connections() > 0; ++i) {
+      if (signals.came_within(20)) end_at_once(**log);
+    }
+  }
+  http.stop();
+  (*backend)->stop();
+  (*log)->say("Ended.");
+  return kServeOk;
+}
+
+}  // namespace ibid

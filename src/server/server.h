@@ -1,0 +1,65 @@
+// The server: an OpenAI-compatible HTTP API over one engine. run_server is what `ibid serve` calls; ServerOptions is
+// plain data that a command line fills.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "server/api_request.h"
+
+namespace ibid {
+
+class Backend;
+
+struct ServerOptions {
+  std::string host = "127.0.0.1";  // an address or "localhost"; anything but loopback is said at start
+  int port = 8080;                 // 0: any free one
+  int io_threads = 2;
+
+  std::vector<std::string> api_keys;       // KEY or TENANT:KEY
+  std::string api_key_file;                // the same, one a line
+  std::string cors_origin;                 // an origin, or "*"; empty: other sites' pages may not ask
+  std::vector<std::string> allowed_hosts;  // more names for the Host header, where loopback serves without keys
+  bool page = true;
+
+  std::string log_file;  // empty: standard error
+  bool log_json = false;
+  bool log_requests = true;
+
+  int64_t max_header_bytes = 16 << 10;
+  int64_t max_body_bytes = 8 << 20;
+  int64_t max_bodies_bytes = 256 << 20;  // of all connections together, while they arrive
+  int max_connections = 8192;
+  int max_connections_per_address = 4096;
+  double header_timeout = 10;              // seconds, from the first byte to the last of a header
+  double body_timeout = 30;                // for the whole body
+  double idle_timeout = 75;                // between requests of a connection
+  double write_timeout = 30;               // a write that takes longer ends the connection: its reader does not read
+  int64_t max_stream_backlog = 256 << 10;  // bytes gathered for a reader that does not read; more ends its stream
+  int send_buffer_bytes = 0;               // of the socket; 0: the system's choice
+  double drain_timeout = 30;               // after SIGTERM, until what still runs is cancelled
+  double stall_timeout = 30;               // /health says so when work waits and the engine has not turned for so long
+  ApiLimits api;
+};
+
+// Exit codes of run_server.
+enum ServeExit : int {
+  kServeOk = 0,
+  kServeFailed = 1,
+  kServeBadOptions = 2,
+  kServePortInUse = 3,
+  kServeModelFailed = 4,
+  kServeForced = 5
+};
+
+// Makes the backend; called once on a thread of its own while /health already says "loading".
+using LoadBackend = std::function<Result<std::unique_ptr<Backend>>()>;
+
+// Serves until SIGTERM or SIGINT: then takes no more requests, lets what runs end within drain_timeout, and returns. A
+// second signal ends at once. Says in one sentence on standard error why it ended where that was not asked for.
+int run_server(const ServerOptions& options, const LoadBackend& load);
+
+}  // namespace ibid

@@ -1,0 +1,312 @@
+#include "server/service.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <random>
+
+#include "server/build_requests.h"
+#include "server/json.h"
+
+namespace ibid {
+namespace {
+
+uint64_t random_bits() {
+  std::random_device device;
+  return static_cast<uint64_t>(device()) << 32 | device();
+}
+
+std::string hex(uint64_t value) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+// A client's own X-Request-Id, if it is one that may stand in a header and a log.
+bool is_request_id(std::string_view id) {
+  if (id.empty() || id.size() > 128) return false;
+  return std::ranges::all_of(id, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
+           c == '.';
+  });
+}
+
+int64_t unix_seconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+struct Service::Route {
+  const char* method;
+  const char* path;
+  const char* name;  // label in metrics and log
+  Handler handler;   // null: a generation
+  Endpoint endpoint = Endpoint::kChat;
+  bool needs_model = true;
+};
+
+Service::Service(const ServerOptions& options, ApiKeys keys, RequestLog& log)
+    : options_(options), keys_(std::move(keys)), log_(log), id_prefix_(random_bits()), started_(steady_clock().now()) {}
+
+void Service::set_backend(Backend* backend) {
+  backend->start([this, backend](std::vector<Output>& outputs) {
+    router_.deliver(outputs);
+    const EngineStats stats = backend->stats();
+    metrics_.add_step(stats);
+    live_.add_step(stats, backend->clock().now());
+  });
+  backend_ = backend;
+}
+
+double Service::now() const {
+  const Backend* backend = backend_;
+  return backend != nullptr ? backend->clock().now() : steady_clock().now();
+}
+
+WebResponse Service::error(const ApiError& error) {
+  WebResponse response;
+  response.status = error.status;
+  response.body = error_json(error);
+  if (error.retry_after_s > 0) response.headers.emplace_back("Retry-After", std::to_string(error.retry_after_s));
+  if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return response;
+}
+
+WebResponse Service::refuse(int status, std::string message, std::string code) {
+  metrics_.add_response("other", status);
+  WebResponse response =
+      error({status, std::move(message), "", std::move(code), status == 429 || status == 503 ? 1 : 0});
+  response.close = true;
+  return response;
+}
+
+bool Service::allowed_origin(const WebRequest& request) const {
+  const std::string_view origin = request.header("origin");
+  if (origin.empty() || options_.cors_origin == "*" || origin == options_.cors_origin) return true;
+  const size_t scheme = origin.find("://");
+  return scheme != std::string_view::npos && origin.substr(scheme + 3) == request.header("host");
+}
+
+void Service::add_cors(const WebRequest& request, WebResponse& response) const {
+  if (options_.cors_origin.empty() || request.header("origin").empty() || !allowed_origin(request)) return;
+  response.headers.emplace_back("Access-Control-Allow-Origin", options_.cors_origin);
+  response.headers.emplace_back("Access-Control-Expose-Headers", "X-Request-Id, Retry-After");
+  if (options_.cors_origin != "*") response.headers.emplace_back("Vary", "Origin");
+}
+
+WebExchange Service::handle(const WebRequest& request, std::function<void()> wake) {
+  WebExchange exchange;
+  exchange.arrived = request.arrived;
+  exchange.method = request.method;
+  const std::string_view given = request.header("x-request-id");
+  exchange.request_id = is_request_id(given) ? std::string(given) : "req-" + hex(id_prefix_ + ++n_requests_);
+  WebResponse response = dispatch(request, exchange, std::move(wake));
+  response.headers.emplace_back("X-Request-Id", exchange.request_id);
+  add_cors(request, response);
+  exchange.response = std::move(response);
+  return exchange;
+}
+
+WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, std::function<void()> wake) {
+  static constexpr Route kRoutes[] = {
+      {"GET", "/health", "health", &Service::health, Endpoint::kChat, false},
+      {"POST", "/v1/chat/completions", "chat", nullptr, Endpoint::kChat},
+      {"POST", "/v1/completions", "completions", nullptr, Endpoint::kCompletions},
+      {"GET", "/v1/models", "models", &Service::models},
+      {"POST", "/tokenize", "text", &Service::tokenize},
+      {"POST", "/detokenize", "text", &Service::detokenize},
+      {"POST", "/apply-template", "text", &Service::apply_template},
+      {"GET", "/metrics", "metrics", &Service::metrics_text, Endpoint::kChat, false},
+      {"GET", "/engine", "engine", &Service::engine_view},
+      {"GET", "/version", "other", &Service::version, Endpoint::kChat, false},
+      {"GET", "/openapi.json", "other", &Service::openapi, Endpoint::kChat, false},
+      {"GET", "/", "page", &Service::page, Endpoint::kChat, false},
+      {"GET", "/app.js", "page", &Service::page, Endpoint::kChat, false},
+      {"GET", "/markdown.js", "page", &Service::page, Endpoint::kChat, false},
+      {"GET", "/app.css", "page", &Service::page, Endpoint::kChat, false},
+      {"GET", "/icon.svg", "page", &Service::page, Endpoint::kChat, false},
+  };
+  const std::string_view path = request.path();
+  const Route* route = nullptr;
+  for (const Route& candidate : kRoutes) {
+    const bool one_model = std::string_view(candidate.path) == "/v1/models" && path.starts_with("/v1/models/");
+    if (path == candidate.path || one_model) route = &candidate;
+  }
+  if (route != nullptr) exchange.route = route->name;
+  const bool is_health = path == "/health";
+
+  // A page of another site must not use a server that trusts its network.
+  if (!allowed_origin(request))
+    return error(
+        {403, "This server does not answer pages of other sites; --cors-origin allows one.", "", "origin_refused"});
+  if (request.method == "OPTIONS" && !options_.cors_origin.empty()) {
+    WebResponse response;
+    response.status = 204;
+    response.headers = {{"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},
+                        {"Access-Control-Allow-Headers", "Authorization, Content-Type, X-Api-Key, X-Request-Id"},
+                        {"Access-Control-Max-Age", "600"}};
+    return response;
+  }
+  if (!keys_.empty() && !is_health) {
+    std::optional<std::string> tenant = keys_.tenant_of(ApiKeys::key_in(request));
+    if (!tenant) {
+      WebResponse response =
+          error({401, "This server wants an API key, as \"Authorization: Bearer KEY\".", "", "invalid_api_key"});
+      // A browser asks its user for the key (as password) and then sends it by itself.
+      if (exchange.route == std::string_view("page"))
+        response.headers.back().second = "Basic realm=\"ibid: the API key is the password\"";
+      return response;
+    }
+    exchange.tenant = *std::move(tenant);
+  }
+  if (route == nullptr)
+    return error({404, "There is no such path here; /openapi.json lists those that there are.", "", "no_such_path"});
+  const bool is_read = request.method == "GET" || request.method == "HEAD";
+  if (std::string_view(route->method) == "GET" ? !is_read : request.method != route->method) {
+    WebResponse response =
+        error({405, std::string("This path takes ") + route->method + " alone.", "", "method_not_allowed"});
+    response.headers.emplace_back("Allow", route->method);
+    return response;
+  }
+  if (route->needs_model && backend_ == nullptr) return error({503, "The model is still loading.", "", "loading", 1});
+  if (route->handler == nullptr) return generate(route->endpoint, request, exchange, std::move(wake));
+  return (this->*route->handler)(request, exchange);
+}
+
+WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebExchange& exchange,
+                              std::function<void()> wake) {
+  if (draining_) return error({503, "The server is shutting down.", "", "shutting_down", 5});
+  Backend& backend = *backend_.load();
+  Result<Json> body = parse_json(request.body, options_.api.json);
+  if (!body) return error(ApiError::of(body.error()));
+  Result<ApiRequest> api = parse_api_request(endpoint, *body, options_.api);
+  if (!api) return error(ApiError::of(api.error()));
+  const ModelInfo& model = backend.model();
+  if (!api->model.empty() && api->model != model.name && api->model != "default") {
+    return error({404, "The model \"" + shown(api->model) + "\" is not served here; \"" + model.name + "\" is.",
+                  "model", "model_not_found"});
+  }
+  *body = Json();
+  if (!api->has_seed) api->sampling.seed = random_bits() >> 11;  // a number that every JSON reader gives back
+  Result<BuiltRequests> built = build_requests(*api, backend, exchange.tenant);
+  if (!built) return error(ApiError::of(built.error()));
+
+  GenerationInfo info;
+  for (Request& r : built->requests) {
+    const auto len = static_cast<int64_t>(r.prompt.size());
+    if (len >= model.context && !(len == model.context && r.max_tokens == 0)) {
+      return error({400,
+                    "The prompt has " + std::to_string(len) +
+                        " tokens; with at least one for the answer, the model's context of " +
+                        std::to_string(model.context) + " has no room for it.",
+                    endpoint == Endpoint::kChat ? "messages" : "prompt", "context_length_exceeded"});
+    }
+    r.id = backend.next_id();
+    info.requests.push_back(r.id);
+    info.prompt_lens.push_back(static_cast<int32_t>(len));
+    if (api->echo && api->want_logprobs) info.prompt_ids.push_back(r.prompt);
+  }
+  info.endpoint = endpoint;
+  info.id =
+      (endpoint == Endpoint::kChat ? "chatcmpl-" : "cmpl-") + hex(id_prefix_ ^ static_cast<uint64_t>(info.requests[0]));
+  info.model = model.name;
+  const size_t n_prompts = info.requests.size();
+  info.fingerprint = "ibid-" IBID_VERSION "-" + model.digest.substr(0, 12);
+  info.created = unix_seconds();
+  info.seed = api->sampling.seed;
+  info.n = api->n;
+  info.stream = api->stream;
+  info.include_usage = api->include_usage;
+  info.echo = api->echo;
+  info.want_logprobs = api->want_logprobs;
+  info.processed_logprobs = api->sampling.processed_logprobs;
+  info.prompt_logprobs = api->prompt_logprobs >= 0;
+  info.trace = api->trace;
+  info.return_token_ids = api->return_token_ids;
+  info.prompt_texts = std::move(built->prompt_texts);
+  info.arrived = request.arrived;
+
+  exchange.mailbox = std::make_shared<Mailbox>(std::move(wake));
+  exchange.row = live_.add_row();
+  exchange.row->route = exchange.route;
+  exchange.row->n_choices = info.n * static_cast<int32_t>(n_prompts);
+  exchange.row->stream = info.stream;
+  exchange.row->arrived = request.arrived;
+  for (const int32_t len : info.prompt_lens) exchange.row->prompt_tokens += len;
+  exchange.generation = std::make_unique<Generation>(std::move(info), backend.tokenizer(), metrics_);
+  if (Status status = submit(built->requests, exchange.mailbox); !status) {
+    exchange.generation = nullptr;
+    return error(ApiError::of(status.error()));
+  }
+  WebResponse head;
+  if (api->stream) {
+    head.content_type = "text/event-stream; charset=utf-8";
+    head.headers.emplace_back("Cache-Control", "no-cache");
+    head.headers.emplace_back("X-Accel-Buffering", "no");
+  }
+  return head;
+}
+
+// All or none, also where memory runs out in between.
+Status Service::submit(std::vector<Request>& requests, const std::shared_ptr<Mailbox>& mailbox) {
+  struct Undo {
+    Service& service;
+    std::vector<RequestId> ids;
+    ~Undo() {
+      for (const RequestId id : ids) {
+        service.router_.remove(id);
+        service.backend_.load()->cancel(id);
+      }
+    }
+  } undo = {*this, {}};
+  undo.ids.reserve(requests.size());
+  for (Request& request : requests) {
+    undo.ids.push_back(request.id);
+    router_.add(request.id, mailbox);  // before submit: the answer may come while submit returns
+    TRY(backend_.load()->submit(std::move(request)));
+  }
+  undo.ids.clear();
+  return {};
+}
+
+void Service::collect(WebExchange& exchange) {
+  exchange.generation->take(exchange.mailbox->take());
+  exchange.row->generated = exchange.generation->completion_tokens();
+}
+
+void Service::cancel(WebExchange& exchange) {
+  for (const RequestId id : exchange.generation->info().requests) backend_.load()->cancel(id);
+}
+
+void Service::finish(WebExchange& exchange, const Abort* cut) {
+  const double end = now();
+  RequestLine line;
+  line.request_id = exchange.request_id;
+  line.tenant = exchange.tenant;
+  line.method = exchange.method;
+  line.route = exchange.route;
+  line.status = exchange.response.status;
+  line.seconds = end - exchange.arrived;
+  if (cut != nullptr) metrics_.add_abort(*cut);
+  if (Generation* generation = exchange.generation.get()) {
+    Backend& backend = *backend_.load();
+    for (const RequestId id : generation->info().requests) {
+      router_.remove(id);
+      if (!generation->finished()) backend.cancel(id);
+    }
+    line.has_times = true;
+    line.times = generation->times(end);
+    line.prompt_tokens = generation->prompt_tokens();
+    line.cached_tokens = generation->cached_tokens();
+    line.completion_tokens = generation->completion_tokens();
+    line.n_preemptions = generation->n_preemptions();
+    line.finish = cut != nullptr ? kAbortNames[static_cast<size_t>(*cut)] : generation->finish_word();
+    line.stream = generation->info().stream;
+    metrics_.add_times(line.times);
+  }
+  metrics_.add_response(exchange.route, exchange.response.status);
+  log_.add(line);
+}
+
+}  // namespace ibid

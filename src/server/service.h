@@ -1,0 +1,100 @@
+// Service: every route, as functions from a request to an answer; knows no sockets. A route that needs the engine hands
+// back a Generation, which its connection feeds from the mailbox. Safe from any thread; a Generation belongs to one.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "server/api_keys.h"
+#include "server/backend.h"
+#include "server/generation.h"
+#include "server/live_view.h"
+#include "server/mailbox.h"
+#include "server/metrics.h"
+#include "server/request_log.h"
+#include "server/server.h"
+#include "server/web_message.h"
+
+namespace ibid {
+
+// An HTTP request under way.
+struct WebExchange {
+  WebResponse response;                    // complete, unless there is a generation
+  std::unique_ptr<Generation> generation;  // null: the response is complete
+  std::shared_ptr<Mailbox> mailbox;
+  std::shared_ptr<ActiveRow> row;
+  std::string request_id;
+  std::string tenant;
+  std::string method;
+  const char* route = "other";
+  double arrived = 0;
+};
+
+class Service {
+ public:
+  Service(const ServerOptions& options, ApiKeys keys, RequestLog& log);
+
+  // The model is there. `backend` outlives the service's use of it; start()s it.
+  void set_backend(Backend* backend);
+  void set_draining() { draining_ = true; }
+  bool draining() const { return draining_; }
+  bool ready() const { return health_word() == std::string_view("ready"); }
+
+  // `wake` is called on the engine's thread when the mailbox has something.
+  WebExchange handle(const WebRequest& request, std::function<void()> wake);
+  // A request that HTTP itself refused (too large, malformed, too slow).
+  WebResponse refuse(int status, std::string message, std::string code);
+  // Moves what the mailbox has into the generation.
+  void collect(WebExchange& exchange);
+  // Asks the engine to end it; the answer then ends by itself.
+  void cancel(WebExchange& exchange);
+  // The end of an exchange, whatever it was: logs, counts, forgets. `cut` where our side or the client ended it early:
+  // cancels.
+  void finish(WebExchange& exchange, const Abort* cut);
+
+  size_t n_active() const { return router_.size(); }
+  double now() const;
+  Metrics& metrics() { return metrics_; }
+  void on_connections(int64_t n) { connections_ = n; }
+
+ private:
+  struct Route;
+  using Handler = WebResponse (Service::*)(const WebRequest&, WebExchange&);
+
+  WebResponse error(const ApiError& error);
+  std::string_view health_word() const;
+  WebResponse dispatch(const WebRequest& request, WebExchange& exchange, std::function<void()> wake);
+  bool allowed_origin(const WebRequest& request) const;
+  void add_cors(const WebRequest& request, WebResponse& response) const;
+  WebResponse generate(Endpoint endpoint, const WebRequest& request, WebExchange& exchange, std::function<void()> wake);
+
+  Status submit(std::vector<Request>& requests, const std::shared_ptr<Mailbox>& mailbox);
+
+  WebResponse health(const WebRequest& request, WebExchange& exchange);
+  WebResponse version(const WebRequest& request, WebExchange& exchange);
+  WebResponse models(const WebRequest& request, WebExchange& exchange);
+  WebResponse tokenize(const WebRequest& request, WebExchange& exchange);
+  WebResponse detokenize(const WebRequest& request, WebExchange& exchange);
+  WebResponse apply_template(const WebRequest& request, WebExchange& exchange);
+  WebResponse metrics_text(const WebRequest& request, WebExchange& exchange);
+  WebResponse engine_view(const WebRequest& request, WebExchange& exchange);
+  WebResponse openapi(const WebRequest& request, WebExchange& exchange);
+  WebResponse page(const WebRequest& request, WebExchange& exchange);
+
+  ServerOptions options_;
+  ApiKeys keys_;
+  RequestLog& log_;
+  Metrics metrics_;
+  OutputRouter router_;
+  LiveView live_;
+  std::atomic<Backend*> backend_ = nullptr;
+  std::atomic<bool> draining_ = false;
+  std::atomic<int64_t> connections_ = 0;
+  std::atomic<uint64_t> n_requests_ = 0;
+  uint64_t id_prefix_;
+  double started_;
+};
+
+}  // namespace ibid

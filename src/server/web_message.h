@@ -1,0 +1,39 @@
+// One HTTP request and its answer as plain data; the only form in which the rest of the server sees HTTP.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace ibid {
+
+struct WebRequest {
+  std::string method;
+  std::string target;
+  std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
+  std::string body;
+  double arrived = 0;  // when its header was complete, on the backend's clock
+
+  std::string_view header(std::string_view name) const {
+    for (const auto& [key, value] : headers) {
+      if (key == name) return value;
+    }
+    return {};
+  }
+  std::string_view path() const { return std::string_view(target).substr(0, target.find('?')); }
+  std::string_view query() const {
+    const size_t mark = target.find('?');
+    return mark == std::string::npos ? std::string_view() : std::string_view(target).substr(mark + 1);
+  }
+};
+
+struct WebResponse {
+  int status = 200;
+  std::string content_type = "application/json";
+  std::string body;
+  std::vector<std::pair<std::string, std::string>> headers;
+  bool close = false;  // end the connection after this
+};
+
+}  // namespace ibid

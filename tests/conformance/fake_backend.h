@@ -1,0 +1,271 @@
+// FakeBackend: a scripted engine on a thread of its own, with a vocabulary of the 256 bytes. What it says is a function
+// of prompt, seed and choice alone, so that a test knows every answer; its speed, queue and faults are the test's.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "server/backend.h"
+#include "text/stop_matcher.h"
+
+namespace ibid {
+
+class ByteTokenizer final : public Tokenizer {
+ public:
+  static constexpr TokenId kEnd{256};
+  ByteTokenizer() {
+    for (int b = 0; b < 256; ++b) bytes_.push_back(std::string(1, static_cast<char>(b)));
+    vocabulary_.tokens = bytes_;
+    vocabulary_.tokens.emplace_back("<|end|>");
+  }
+  void encode(std::string_view text, const EncodeOptions& options, std::vector<TokenId>& out) const override {
+    for (size_t i = 0; i < text.size(); ++i) {
+      bool plain = !options.parse_special;
+      for (const TextRange& range : options.plain_ranges) plain = plain || (i >= range.begin && i < range.end);
+      if (!plain && text.substr(i).starts_with("<|end|>")) {
+        out.push_back(kEnd);
+        i += 6;
+        continue;
+      }
+      out.push_back(TokenId{static_cast<unsigned char>(text[i])});
+    }
+  }
+  std::string_view token_bytes(TokenId id, bool special) const override {
+    if (id == kEnd) return special ? "<|end|>" : "";
+    return raw(id) >= 0 && raw(id) < 256 ? std::string_view(bytes_[static_cast<size_t>(raw(id))]) : "";
+  }
+  bool strips_leading_space() const override { return false; }
+  const Vocabulary& vocabulary() const override { return vocabulary_; }
+
+ private:
+  std::vector<std::string> bytes_;
+  Vocabulary vocabulary_;
+};
+
+class FakeBackend final : public Backend {
+ public:
+  struct Options {
+    double step_seconds = 0.0005;
+    int max_running = 64;
+    int max_waiting = 256;
+    int context = 2048;
+    int answer_len = 20;  // where max_tokens says nothing
+  };
+  explicit FakeBackend(Options options) : options_(options) {
+    info_ = {"fake-1", "fake", "0123456789abcdef0123", options.context, 1700000000};
+  }
+  FakeBackend() : FakeBackend(Options()) {}
+  ~FakeBackend() override { stop(); }
+
+  // What choice `choice` of a prompt answers: letters and blanks.
+  static std::string answer(std::string_view prompt, uint64_t seed, int n_tokens) {
+    std::string text;
+    uint64_t state = seed * 0x9E3779B97F4A7C15ull + 1;
+    for (const char c : prompt) state = (state ^ static_cast<unsigned char>(c)) * 0x100000001B3ull;
+    for (int i = 0; i < n_tokens; ++i) {
+      state = state * 6364136223846793005ull + 1442695040888963407ull;
+      text += "abcdefghijklmnopqrstuvwxyz      "[state >> 59];
+    }
+    return text;
+  }
+  static std::string chat_prompt(std::string_view user) { return "<user>" + std::string(user) + "<|end|><assistant>"; }
+
+  void start(OnOutput on_output) override {
+    on_output_ = std::move(on_output);
+    thread_ = std::thread([this] { loop(); });
+  }
+  void stop() override {
+    stopping_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  RequestId next_id() override { return RequestId{++last_id_}; }
+  Status submit(Request request) override {
+    const std::lock_guard lock(mutex_);
+    if (static_cast<int>(waiting_.size()) >= options_.max_waiting) return exhausted("The queue is full; try again.");
+    ++n_submitted;
+    auto shared = std::make_shared<const Request>(std::move(request));
+    for (int choice = 0; choice < shared->n; ++choice) waiting_.push_back(make_sequence(shared, choice));
+    return {};
+  }
+  void cancel(RequestId id) override {
+    const std::lock_guard lock(mutex_);
+    cancels_.push_back(id);
+  }
+  EngineStats stats() const override {
+    const std::lock_guard lock(mutex_);
+    EngineStats stats = stats_;
+    stats.n_running = static_cast<int>(running_.size());
+    stats.n_waiting = static_cast<int>(waiting_.size());
+    stats.blocks_total = 1000;
+    stats.blocks_in_use = std::min(1000, stats.n_running * 3);
+    stats.blocks_cached = 100;
+    stats.blocks_free = 1000 - stats.blocks_in_use - stats.blocks_cached;
+    return stats;
+  }
+  double heartbeat() const override { return heartbeat_; }
+  const Clock& clock() const override { return steady_clock(); }
+  const ModelInfo& model() const override { return info_; }
+  const Tokenizer& tokenizer() const override { return tokenizer_; }
+  Result<ChatPrompt> render_chat(const Json& messages, bool add_generation_prompt, const Json&) const override {
+    ChatPrompt prompt;
+    for (const Json& message : *messages.array()) {
+      prompt.text += "<" + *message.find("role")->string() + ">";
+      const std::string* content = message.find("content")->string();
+      const size_t begin = prompt.text.size();
+      if (content != nullptr) prompt.text += *content;
+      prompt.plain_ranges.push_back({begin, prompt.text.size()});
+      prompt.text += "<|end|>";
+    }
+    if (add_generation_prompt) prompt.text += "<assistant>";
+    return prompt;
+  }
+
+  // Faults and facts for tests.
+  std::atomic<bool> frozen = false;  // the engine's thread stands still
+  std::atomic<int> n_submitted = 0, n_cancelled = 0, n_finished = 0;
+  std::string error_for = "\x01";  // prompts that have this end with an error
+  int n_live() const {
+    const std::lock_guard lock(mutex_);
+    return static_cast<int>(running_.size() + waiting_.size());
+  }
+
+ private:
+  struct Sequence {
+    std::shared_ptr<const Request> request;
+    int choice = 0;
+    std::string answer;
+    size_t n_done = 0;
+    std::optional<StopMatcher> matcher;
+    Timing timing;
+  };
+
+  Sequence make_sequence(const std::shared_ptr<const Request>& request, int choice) {
+    Sequence sequence;
+    sequence.request = request;
+    sequence.choice = choice;
+    std::string prompt;
+    for (const TokenId id : request->prompt) prompt += tokenizer_.token_bytes(id, true);
+    const int n = request->max_tokens >= 0 ? request->max_tokens : options_.answer_len;
+    sequence.answer = answer(prompt, request->sampling.seed + static_cast<uint64_t>(choice), n);
+    if (prompt.find(error_for) != std::string::npos) sequence.answer = "\x01";
+    if (request->stops) sequence.matcher.emplace(request->stops);
+    sequence.timing.arrived = steady_clock().now();
+    return sequence;
+  }
+
+  TokenRecord record(TokenId id, size_t position, int n_top, size_t i) const {
+    TokenRecord r;
+    r.chosen = {id, -0.25f * static_cast<float>(1 + i % 5), -0.125f};
+    for (int k = 0; k < n_top; ++k) r.top.push_back({TokenId{97 + k}, -0.5f * static_cast<float>(k + 1), -0.5f});
+    r.support = 32;
+    r.position = static_cast<int>(position);
+    return r;
+  }
+
+  // One token; true when the sequence has ended.
+  bool advance(Sequence& s, std::vector<Output>& out) {
+    const double now = steady_clock().now();
+    if (s.timing.admitted == 0) s.timing.admitted = now;
+    Output o;
+    o.request = s.request->id;
+    o.choice = s.choice;
+    const int n_top = std::max(0, s.request->sampling.logprobs);
+    if (s.n_done == 0 && s.choice == 0 && s.request->prompt_logprobs >= 0) {
+      for (size_t i = 1; i < s.request->prompt.size(); ++i)
+        o.prompt.push_back(record(s.request->prompt[i], i, s.request->prompt_logprobs, i));
+    }
+    if (s.answer == "\x01") {
+      o.finished = true;
+      o.reason = FinishReason::kError;
+      o.error = "No token is left to draw from.";
+    } else if (s.n_done < s.answer.size()) {
+      const std::string piece(1, s.answer[s.n_done]);
+      o.tokens.push_back(
+          record(TokenId{static_cast<unsigned char>(piece[0])}, s.request->prompt.size() + s.n_done, n_top, s.n_done));
+      ++s.n_done;
+      ++stats_.generated_tokens;
+      ++stats_.step_decode_tokens;
+      if (s.timing.first_token == 0) s.timing.first_token = now;
+      s.timing.last_token = now;
+      std::optional<int> stop;
+      if (s.matcher) {
+        stop = s.matcher->push(piece, o.text);
+      } else {
+        o.text = piece;
+      }
+      if (stop) {
+        o.finished = true;
+        o.reason = FinishReason::kStop;
+        o.stop_text = s.request->stops->strings()[static_cast<size_t>(*stop)];
+      }
+    }
+    if (!o.finished && s.n_done == s.answer.size()) {
+      if (s.matcher) s.matcher->finish(o.text);
+      o.finished = true;
+      o.reason = s.request->max_tokens >= 0 ? FinishReason::kLength : FinishReason::kEos;
+    }
+    o.usage = {static_cast<int>(s.request->prompt.size()), 0, static_cast<int>(s.n_done)};
+    o.timing = s.timing;
+    if (o.finished) ++n_finished;
+    const bool finished = o.finished;
+    out.push_back(std::move(o));
+    return finished;
+  }
+
+  void loop() {
+    while (!stopping_) {
+      if (!frozen) {
+        heartbeat_ = steady_clock().now();
+        std::vector<Output> out;
+        {
+          const std::lock_guard lock(mutex_);
+          for (const RequestId id : std::exchange(cancels_, {})) {
+            const auto is_it = [&](const Sequence& s) {
+              if (s.request->id != id) return false;
+              ++n_cancelled;
+              Output o;
+              o.request = id;
+              o.choice = s.choice;
+              o.finished = true;
+              o.reason = FinishReason::kCancelled;
+              o.timing = s.timing;
+              out.push_back(std::move(o));
+              return true;
+            };
+            std::erase_if(running_, is_it);
+            std::erase_if(waiting_, is_it);
+          }
+          while (!waiting_.empty() && static_cast<int>(running_.size()) < options_.max_running) {
+            running_.push_back(std::move(waiting_.front()));
+            waiting_.erase(waiting_.begin());
+          }
+          stats_.step_decode_tokens = 0;
+          if (!running_.empty()) ++stats_.n_steps;
+          std::erase_if(running_, [&](Sequence& s) { return advance(s, out); });
+        }
+        if (!out.empty()) on_output_(out);
+      }
+      std::this_thread::sleep_for(std::chrono::duration<double>(options_.step_seconds));
+    }
+  }
+
+  Options options_;
+  ModelInfo info_;
+  ByteTokenizer tokenizer_;
+  OnOutput on_output_;
+  std::thread thread_;
+  std::atomic<bool> stopping_ = false;
+  std::atomic<uint64_t> last_id_ = 0;
+  std::atomic<double> heartbeat_ = 0;
+  mutable std::mutex mutex_;
+  std::vector<Sequence> waiting_, running_;
+  std::vector<RequestId> cancels_;
+  EngineStats stats_;
+};
+
+}  // namespace ibid

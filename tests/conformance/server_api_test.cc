@@ -1,0 +1,239 @@
+// The API through sockets, with a scripted engine.
+#include "conformance/server_fixture.h"
+
+namespace ibid {
+namespace {
+
+TEST(ServerApi, AnswersAConversationAtOnceOrAsAStreamWithTheSameBytes) {
+  TestServer server;
+  RawClient client(server.port());
+  const std::string expected = FakeBackend::answer(FakeBackend::chat_prompt("hi"), 7, 12);
+  HttpAnswer whole = client.post("/v1/chat/completions", chat_body("hi", R"("seed":7,"max_tokens":12)"));
+  EXPECT_EQ(whole.status, 200);
+  EXPECT_EQ(content_of(whole), expected);
+  HttpAnswer stream = client.post("/v1/chat/completions", chat_body("hi", R"("seed":7,"max_tokens":12,"stream":true)"));
+  EXPECT_NE(stream.head.find("text/event-stream"), std::string::npos);
+  const SseText events = read_events(stream.body);
+  EXPECT_EQ(events.text, expected);
+  EXPECT_EQ(events.finish, "length");
+  EXPECT_TRUE(events.done);
+}
+
+TEST(ServerApi, UsageAddsUpAndComesLastInAStreamThatAsksForIt) {
+  TestServer server;
+  RawClient client(server.port());
+  const HttpAnswer a = client.post(
+      "/v1/completions",
+      R"({"prompt":["abc",[97,98]],"n":2,"seed":1,"max_tokens":5,"stream":true,"stream_options":{"include_usage":true}})");
+  const size_t usage = a.body.rfind("\"usage\":{");
+  ASSERT_NE(usage, std::string::npos);
+  EXPECT_TRUE(
+      a.body.substr(usage).starts_with("\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":20,\"total_tokens\":25,"
+                                       "\"prompt_tokens_details\":{\"cached_tokens\":0}}"))
+      << a.body;
+  EXPECT_EQ(read_events(a.body, 3).text, FakeBackend::answer("ab", 2, 5));
+  EXPECT_EQ(read_events(a.body, 1).text, FakeBackend::answer("abc", 2, 5));
+}
+
+TEST(ServerApi, ARequestWithoutASeedIsToldOneThatGivesItsBytesAgain) {
+  TestServer server;
+  RawClient client(server.port());
+  const HttpAnswer first = client.post("/v1/chat/completions", chat_body("hi", "\"max_tokens\":9"));
+  const int64_t seed = *parse_json(first.body)->find("seed")->integer();
+  const HttpAnswer again =
+      client.post("/v1/chat/completions", chat_body("hi", "\"max_tokens\":9,\"seed\":" + std::to_string(seed)));
+  EXPECT_EQ(content_of(first), content_of(again));
+  const HttpAnswer other = client.post("/v1/chat/completions", chat_body("hi", "\"max_tokens\":9"));
+  EXPECT_NE(*parse_json(other.body)->find("seed")->integer(), seed);
+}
+
+TEST(ServerApi, ChoicesDrawWithSeedPlusTheirIndex) {
+  TestServer server;
+  RawClient client(server.port());
+  const HttpAnswer a = client.post("/v1/chat/completions", chat_body("x", R"("n":3,"seed":10,"max_tokens":6)"));
+  for (size_t i = 0; i < 3; ++i)
+    EXPECT_EQ(content_of(a, i), FakeBackend::answer(FakeBackend::chat_prompt("x"), 10 + i, 6));
+}
+
+TEST(ServerApi, StopsAndEchoesAndSaysWhich) {
+  TestServer server;
+  RawClient client(server.port());
+  const std::string all = FakeBackend::answer("abc", 3, 40);
+  const std::string stop = all.substr(10, 2);
+  const HttpAnswer a = client.post(
+      "/v1/completions", "{\"prompt\":\"abc\",\"seed\":3,\"max_tokens\":40,\"echo\":true,\"stop\":[\"" + stop + "\"]}");
+  EXPECT_EQ(content_of(a), "abc" + all.substr(0, all.find(stop)));
+  EXPECT_NE(a.body.find("\"finish_reason\":\"stop\",\"stop_reason\":\"" + stop + "\""), std::string::npos) << a.body;
+}
+
+TEST(ServerApi, LogprobsHaveTheShapeOfTheirEndpoint) {
+  TestServer server;
+  RawClient client(server.port());
+  const HttpAnswer chat = client.post(
+      "/v1/chat/completions",
+      chat_body("x", R"("logprobs":true,"top_logprobs":2,"max_tokens":3,"seed":1,"processed_logprobs":true)"));
+  Result<Json> json = parse_json(chat.body);
+  const Json* content = (*json->find("choices")->array())[0].find("logprobs")->find("content");
+  ASSERT_EQ(content->array()->size(), 3u);
+  EXPECT_EQ((*content->array())[1].find("logprob")->number(), -0.5);
+  EXPECT_EQ((*content->array())[1].find("processed_logprob")->number(), -0.125);
+  EXPECT_EQ((*content->array())[1].find("top_logprobs")->array()->size(), 2u);
+  EXPECT_EQ((*content->array())[1].find("bytes")->array()->size(), 1u);
+
+  const HttpAnswer text =
+      client.post("/v1/completions", R"({"prompt":"héy","logprobs":1,"echo":true,"max_tokens":2,"seed":1})");
+  json = parse_json(text.body);
+  const Json& logprobs = *(*json->find("choices")->array())[0].find("logprobs");
+  ASSERT_EQ(logprobs.find("tokens")->array()->size(), 6u);  // four bytes of prompt, two of answer
+  EXPECT_TRUE((*logprobs.find("token_logprobs")->array())[0].is_null());
+  EXPECT_EQ((*logprobs.find("token_logprobs")->array())[1].number(), -0.5);
+  EXPECT_EQ((*logprobs.find("token_logprobs")->array())[4].number(), -0.25);
+  EXPECT_EQ(*(*logprobs.find("text_offset")->array())[5].integer(), 5);
+}
+
+TEST(ServerApi, TracesAndTokenIdsComeOnRequest) {
+  TestServer server;
+  RawClient client(server.port());
+  const HttpAnswer a = client.post("/v1/chat/completions",
+                                   chat_body("x", R"("trace":true,"return_token_ids":true,"max_tokens":2,"seed":5)"));
+  const Result<Json> json = parse_json(a.body);
+  const Json& choice = (*json->find("choices")->array())[0];
+  EXPECT_EQ(choice.find("token_ids")->array()->size(), 2u);
+  const Json& record = (*choice.find("trace")->array())[1];
+  EXPECT_EQ(*record.find("seed")->integer(), 5);
+  EXPECT_EQ(*record.find("support")->integer(), 32);
+  EXPECT_EQ(*record.find("position")->integer(), static_cast<int64_t>(FakeBackend::chat_prompt("x").size() - 6 + 1));
+}
+
+TEST(ServerApi, SmallRoutesAnswer) {
+  TestServer server;
+  RawClient client(server.port());
+  EXPECT_NE(client.get("/v1/models").body.find("\"id\":\"fake-1\""), std::string::npos);
+  EXPECT_EQ(client.get("/v1/models/fake-1").status, 200);
+  EXPECT_EQ(client.get("/v1/models/other").status, 404);
+  EXPECT_EQ(client.post("/tokenize", R"({"content":"ab<|end|>"})").body,
+            R"({"tokens":[97,98,256],"count":3,"max_model_len":2048})");
+  EXPECT_EQ(client.post("/tokenize", R"({"content":"é","with_pieces":true})").body,
+            R"({"tokens":[{"id":195,"piece":[195]},{"id":169,"piece":[169]}],"count":2,"max_model_len":2048})");
+  EXPECT_EQ(client.post("/detokenize", R"({"tokens":[104,105]})").body, R"({"content":"hi","prompt":"hi"})");
+  EXPECT_EQ(client.post("/apply-template", chat_body("x")).body, R"({"prompt":"<user>x<|end|><assistant>"})");
+  EXPECT_EQ(client.get("/version").status, 200);
+  EXPECT_EQ(client.get("/health").status, 200);
+  EXPECT_TRUE(parse_json(client.get("/openapi.json").body).ok());
+  EXPECT_TRUE(parse_json(client.get("/engine?since=3").body).ok());
+  EXPECT_NE(client.get("/").head.find("content-security-policy: default-src 'none'"), std::string::npos);
+  EXPECT_EQ(client.get("/nothing").status, 404);
+  const HttpAnswer wrong = client.get("/v1/completions");
+  EXPECT_EQ(wrong.status, 405);
+  EXPECT_NE(wrong.head.find("allow: post"), std::string::npos);
+}
+
+TEST(ServerApi, SpecialTokensSpelledByAUserAreText) {
+  TestServer server;
+  RawClient client(server.port());
+  EXPECT_NE(client.post("/tokenize", R"({"messages":[{"role":"user","content":"<|end|>"}]})")
+                .body.find("60,124,101,110,100,124,62,256"),
+            std::string::npos);
+}
+
+TEST(ServerApi, ErrorsNameTheFieldAndTheModel) {
+  TestServer server;
+  RawClient client(server.port());
+  EXPECT_EQ(error_param(client.post("/v1/chat/completions", chat_body("x", "\"temperature\":-1"))), "temperature");
+  EXPECT_EQ(
+      error_param(client.post("/v1/chat/completions", chat_body("x", R"("response_format":{"type":"json_object"})"))),
+      "response_format");
+  EXPECT_EQ(error_param(client.post("/v1/completions", R"({"prompt":[5,300]})")), "prompt");
+  const HttpAnswer model = client.post("/v1/chat/completions", chat_body("x", R"("model":"gpt-9")"));
+  EXPECT_EQ(model.status, 404);
+  EXPECT_NE(model.body.find("\"code\":\"model_not_found\""), std::string::npos);
+  const HttpAnswer length = client.post("/v1/completions", "{\"prompt\":\"" + std::string(3000, 'x') + "\"}");
+  EXPECT_EQ(length.status, 400);
+  EXPECT_NE(length.body.find("context_length_exceeded"), std::string::npos);
+  const HttpAnswer failed = client.post("/v1/completions", R"({"prompt":"\u0001"})");
+  EXPECT_EQ(failed.status, 400);
+  EXPECT_NE(failed.body.find("No token is left"), std::string::npos);
+}
+
+TEST(ServerApi, RequestIdsAreGivenBackOrMade) {
+  TestServer server;
+  RawClient client(server.port());
+  EXPECT_NE(client.get("/health", "X-Request-Id: my-id.1\r\n").head.find("x-request-id: my-id.1\r\n"),
+            std::string::npos);
+  EXPECT_NE(client.get("/health", "X-Request-Id: bad id\r\n").head.find("x-request-id: req-"), std::string::npos);
+}
+
+TEST(ServerKeys, EverythingButHealthWantsOne) {
+  TestServer server({}, {}, "alice:secret-key-1\nsecret-key-2\n");
+  RawClient client(server.port());
+  EXPECT_EQ(client.get("/health").status, 200);
+  for (const char* path : {"/v1/models", "/metrics", "/engine", "/", "/version", "/openapi.json", "/nothing"})
+    EXPECT_EQ(client.get(path).status, 401) << path;
+  EXPECT_EQ(client.post("/v1/chat/completions", chat_body("x")).status, 401);
+  EXPECT_EQ(client.get("/v1/models", "Authorization: Bearer secret-key-1\r\n").status, 200);
+  EXPECT_EQ(client.get("/v1/models", "Authorization: bearer secret-key-2\r\n").status, 200);
+  EXPECT_EQ(client.get("/v1/models", "X-Api-Key: secret-key-2\r\n").status, 200);
+  EXPECT_EQ(client.get("/v1/models", "Authorization: Bearer secret-key-\r\n").status, 401);
+  EXPECT_EQ(client.get("/v1/models", "Authorization: Bearer alice:secret-key-1\r\n").status, 401);
+  // A browser: any user, the key as password.
+  EXPECT_EQ(client.get("/", "Authorization: Basic bWU6c2VjcmV0LWtleS0x\r\n").status, 200);
+  EXPECT_NE(client.get("/").head.find("www-authenticate: basic"), std::string::npos);
+}
+
+TEST(ServerOrigin, PagesOfOtherSitesAreRefusedUnlessAllowed) {
+  TestServer closed;
+  RawClient client(closed.port());
+  EXPECT_EQ(
+      client.post("/v1/chat/completions", chat_body("x", "\"max_tokens\":1"), "Origin: http://evil.example\r\n").status,
+      403);
+  EXPECT_EQ(client.post("/v1/chat/completions", chat_body("x", "\"max_tokens\":1"), "Origin: http://x\r\n").status,
+            200);
+  ServerOptions options;
+  options.cors_origin = "http://good.example";
+  TestServer open(options);
+  RawClient other(open.port());
+  const HttpAnswer a = other.get("/v1/models", "Origin: http://good.example\r\n");
+  EXPECT_EQ(a.status, 200);
+  EXPECT_NE(a.head.find("access-control-allow-origin: http://good.example"), std::string::npos);
+  other.send("OPTIONS /v1/models HTTP/1.1\r\nHost: x\r\nOrigin: http://good.example\r\n\r\n");
+  EXPECT_EQ(other.answer().status, 204);
+}
+
+TEST(ServerHealth, SaysLoadingReadyStalledAndDraining) {
+  ServerOptions options;
+  options.stall_timeout = 0.05;
+  TestServer server(options, {}, "", false);
+  RawClient client(server.port());
+  EXPECT_NE(client.get("/health").body.find("loading"), std::string::npos);
+  EXPECT_EQ(client.post("/v1/completions", R"({"prompt":"x"})").status, 503);
+  server.service->set_backend(&server.backend);
+  EXPECT_TRUE(eventually([&] { return client.get("/health").status == 200; }));
+  server.backend.frozen = true;
+  RawClient waits(server.port());
+  waits.send(RawClient::post_text("/v1/completions", R"({"prompt":"x","max_tokens":3})"));
+  EXPECT_TRUE(eventually([&] { return client.get("/health").body.find("stalled") != std::string::npos; }));
+  EXPECT_EQ(client.get("/health").status, 503);
+  server.backend.frozen = false;
+  EXPECT_EQ(waits.answer().status, 200);
+  EXPECT_EQ(client.get("/health").status, 200);
+  server.service->set_draining();
+  EXPECT_NE(client.get("/health").body.find("draining"), std::string::npos);
+}
+
+TEST(ServerMetrics, CountWhatHappened) {
+  TestServer server;
+  RawClient client(server.port());
+  client.post("/v1/chat/completions", chat_body("x", "\"max_tokens\":5"));
+  client.post("/v1/chat/completions", chat_body("x", "\"max_tokens\":-5"));
+  const std::string text = client.get("/metrics").body;
+  EXPECT_NE(text.find("ibid_time_to_first_token_seconds_count 1\n"), std::string::npos);
+  EXPECT_NE(text.find("ibid_inter_token_latency_seconds_count 4\n"), std::string::npos);
+  EXPECT_NE(text.find("ibid_request_seconds_count 1\n"), std::string::npos);
+  EXPECT_NE(text.find("ibid_generated_tokens_total 5\n"), std::string::npos);
+  EXPECT_NE(text.find("ibid_errors_total{kind=\"bad_request\"} 1\n"), std::string::npos);
+  EXPECT_NE(text.find("ibid_responses_total{route=\"chat\",status=\"2xx\"} 1\n"), std::string::npos);
+  EXPECT_NE(text.find("ibid_choices_finished_total{reason=\"length\"} 1\n"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ibid

@@ -1,0 +1,111 @@
+// A server with a FakeBackend in this process.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "conformance/fake_backend.h"
+#include "conformance/raw_client.h"
+#include "server/http_server.h"
+#include "server/json.h"
+
+namespace ibid {
+
+class TestServer {
+ public:
+  explicit TestServer(ServerOptions options = {}, FakeBackend::Options engine = {}, const std::string& keys = "",
+                      bool ready = true)
+      : backend(engine) {
+    options.port = 0;
+    options.log_file = "/dev/null";
+    log = *RequestLog::open(options.log_file, true, true);
+    service = std::make_unique<Service>(options, keys.empty() ? ApiKeys() : *ApiKeys::parse(keys), *log);
+    http = std::make_unique<HttpServer>(options, *service, *log);
+    const Status status = http->listen();
+    EXPECT_TRUE(status.ok()) << (status.ok() ? "" : status.error().message);
+    http->start();
+    if (ready) service->set_backend(&backend);
+  }
+  ~TestServer() {
+    backend.frozen = false;
+    http->stop();
+    backend.stop();
+  }
+  int port() const { return http->port(); }
+
+  FakeBackend backend;
+  std::unique_ptr<RequestLog> log;
+  std::unique_ptr<Service> service;
+  std::unique_ptr<HttpServer> http;
+};
+
+inline bool eventually(const std::function<bool()>& holds, double seconds = 3) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (std::chrono::steady_clock::now() < end) {
+    if (holds()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return holds();
+}
+
+// A 4xx, or the connection closed without one.
+inline bool refused_or_closed(RawClient& client) {
+  const HttpAnswer a = client.answer(3);
+  return (a.status >= 400 && a.status < 500) || (a.status == 0 && !client.timed_out);
+}
+
+inline std::string chat_body(std::string_view user, std::string_view more = "") {
+  std::string body = R"({"messages":[{"role":"user","content":)";
+  JsonWriter(body).string(user);
+  body += "}]";
+  if (!more.empty()) body.append(",").append(more);
+  return body + "}";
+}
+
+// Joins a stream's events for choice `choice`.
+inline SseText read_events(const std::string& body, int64_t choice = 0) {
+  SseText out;
+  size_t at = 0;
+  while (at < body.size()) {
+    const size_t end = body.find("\n\n", at);
+    if (end == std::string::npos) break;
+    const std::string event = body.substr(at, end - at);
+    at = end + 2;
+    if (!event.starts_with("data: ")) continue;
+    if (event == "data: [DONE]") {
+      out.done = true;
+      continue;
+    }
+    ++out.n_events;
+    Result<Json> json = parse_json(event.substr(6));
+    EXPECT_TRUE(json.ok()) << event;
+    const Json* choices = json.ok() ? json->find("choices") : nullptr;
+    if (choices == nullptr || choices->array()->empty()) continue;
+    const Json& first = (*choices->array())[0];
+    if (*first.find("index")->integer() != choice) continue;
+    const Json* delta = first.find("delta");
+    const Json* text = delta != nullptr ? delta->find("content") : first.find("text");
+    if (text != nullptr && text->string() != nullptr) out.text += *text->string();
+    if (const Json* reason = first.find("finish_reason"); reason != nullptr && reason->string() != nullptr)
+      out.finish = *reason->string();
+  }
+  return out;
+}
+
+inline std::string content_of(const HttpAnswer& answer, size_t choice = 0) {
+  Result<Json> json = parse_json(answer.body);
+  if (!json.ok() || json->find("choices") == nullptr) return "no choices in: " + answer.body;
+  const Json& c = (*json->find("choices")->array())[choice];
+  const Json* text = c.find("message") != nullptr ? c.find("message")->find("content") : c.find("text");
+  return *text->string();
+}
+
+inline std::string error_param(const HttpAnswer& answer) {
+  Result<Json> json = parse_json(answer.body);
+  if (!json.ok() || json->find("error") == nullptr) return "no error in: " + answer.body;
+  const Json* param = json->find("error")->find("param");
+  return param->string() != nullptr ? *param->string() : "null";
+}
+
+}  // namespace ibid
