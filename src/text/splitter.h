@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -28,13 +29,17 @@ const char* wide_punctuation(const char* p, const char* end);  // deepseek-llm: 
 const char* trailing_space(const char* p, const char* end);    // \s+$
 const char* cjk_deepseek(const char* p, const char* end);      // [一-龥ࠀ-一가-퟿]+
 const char* cjk_deepseek3(const char* p, const char* end);     // [一-龥぀-ゟ゠-ヿ]+
-const char* digit(const char* p, const char* end);             // \p{N}, one by one
+const char* digit(const char* p, const char* end);             // one by one, as the Digits pre-tokenizer has them
+const char* number(const char* p, const char* end);            // \p{N}, one by one
 const char* digits(const char* p, const char* end);            // \p{N}+
 const char* digits_by_three(const char* p, const char* end);   // \p{N}{1,3}
 const char* ascii_digits_by_three(const char* p, const char* end);  // [0-9][0-9][0-9]
 const char* punctuation(const char* p,
                         const char* end);  // runs of punctuation, as the Punctuation pre-tokenizer has it
 const char* default_punctuation(const char* p, const char* end);  // [\p{P}\$\+<=>\^~\|]+ (llama.cpp's "default")
+
+// deepseek-llm's expression for cased_letters; built, as some of its characters are not in normal form C.
+std::string cased_letters_pattern();
 }  // namespace split
 
 // How GGUF's tokenizer.ggml.pre names a family.

@@ -66,13 +66,11 @@ constexpr KnownPattern kPatterns[] = {
     {R"([\r\n])", newline},
     {R"(\s?\p{L}+)", spaced_letters},
     {R"(\s?\p{P}+)", spaced_punctuation},
-    {R"(\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+)",
-     cased_letters},
     {"\\s?[!-/:-~！-／：-～‘-‟\u3000-。]+", wide_punctuation},
     {R"(\s+$)", trailing_space},
     {"[一-龥\u0800-一가-\uD7FF]+", cjk_deepseek},
     {"[一-龥\u3040-ゟ゠-ヿ]+", cjk_deepseek3},
-    {R"(\p{N})", digit},
+    {R"(\p{N})", number},
     {R"(\p{N}+)", digits},
     {R"(\p{N}{1,3})", digits_by_three},
     {R"([0-9][0-9][0-9])", ascii_digits_by_three},
@@ -90,7 +88,8 @@ NextPiece find_known_pattern(std::string_view pattern) {
   for (const KnownPattern& known : kPatterns) {
     if (known.text == pattern) return known.stage;
   }
-  return nullptr;
+  static const std::string kCasedLetters = cased_letters_pattern();
+  return pattern == kCasedLetters ? cased_letters : nullptr;
 }
 
 }  // namespace ibid

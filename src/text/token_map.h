@@ -25,6 +25,8 @@ class TokenMap {
   TokenMap() = default;
   // Empty tokens are left out. Refuses the same spelling twice.
   static Result<TokenMap> build(const std::vector<std::string>& tokens);
+  // Adds the token with this id, which came to the list after build().
+  Status insert(int32_t id);
 
   int32_t find(std::string_view s) const { return find(s, hash(s)); }
   int32_t find(std::string_view s, uint64_t h) const {
@@ -64,6 +66,8 @@ class TokenMap {
   }
   const std::vector<std::string>* tokens_ = nullptr;
   std::vector<Slot> slots_;
+  Status rebuild(size_t n_slots);
+  size_t n_used_ = 0;
   size_t mask_ = 0;
   int shift_ = 63;
 };

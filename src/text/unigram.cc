@@ -40,13 +40,14 @@ Result<std::unique_ptr<UnigramModel>> UnigramModel::build(const std::vector<std:
     }
   }
   model->unknown_score_ = worst - 10.0;
+  if (options.unknown >= 0) model->unknown_spelling_ = tokens[static_cast<size_t>(options.unknown)];
   return model;
 }
 
 void UnigramModel::append_unknown(std::string_view piece, std::vector<TokenId>& out) const {
-  bool bytes = options_.byte_fallback && std::all_of(piece.begin(), piece.end(), [this](char c) {
-                 return byte_ids_[static_cast<unsigned char>(c)] >= 0;
-               });
+  bool bytes =
+      options_.byte_fallback && piece != unknown_spelling_ &&
+      std::all_of(piece.begin(), piece.end(), [this](char c) { return byte_ids_[static_cast<unsigned char>(c)] >= 0; });
   if (bytes) {
     for (char c : piece) out.push_back(static_cast<TokenId>(byte_ids_[static_cast<unsigned char>(c)]));
   } else if (options_.unknown >= 0) {
@@ -105,7 +106,7 @@ void UnigramModel::encode_uncached(std::string_view word, EncodeScratch& s, std:
   for (size_t k = ends.size(); k-- > 0;) {
     auto end = static_cast<size_t>(ends[k]);
     auto begin = static_cast<size_t>(s.best_begin[end]);
-    if (s.best_id[end] < 0) {
+    if (s.best_id[end] < 0 || s.best_id[end] == options_.unknown) {  // spelled or not
       unknown_begin = std::min(unknown_begin, begin);
       continue;
     }

@@ -6,6 +6,7 @@
 #include <array>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "base/result.h"
 #include "text/byte_trie.h"
@@ -35,6 +36,7 @@ class UnigramModel final : public WordModel {
   std::vector<double> scores_;
   UnigramOptions options_;
   double unknown_score_ = 0;
+  std::string unknown_spelling_;
   std::array<int32_t, 256> byte_ids_ = {};
 };
 
