@@ -114,7 +114,7 @@ function draw() {
     const head = document.createElement("h1");
     head.textContent = "The same request gives the same bytes.";
     const line = document.createElement("p");
-    line.textContent = "Set a seed and ask twice.";
+    line.textContent = "Set a seed and ask twice. Enter sends, Shift+Enter starts a line, Esc stops.";
     welcome.append(head, line);
     $("messages").append(welcome);
   }
@@ -270,8 +270,8 @@ function card(name, value) {
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
 function surface(canvas) {
   const scale = window.devicePixelRatio || 1;
-  const width = canvas.clientWidth, height = canvas.getAttribute("height") / (canvas.dataset.scale || 1);
-  if (!canvas.dataset.scale) { canvas.dataset.scale = 1; canvas.dataset.height = height; }
+  const width = canvas.clientWidth;
+  canvas.dataset.height ??= canvas.getAttribute("height");
   const h = Number(canvas.dataset.height);
   canvas.style.height = h + "px";
   canvas.width = width * scale;

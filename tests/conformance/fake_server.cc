@@ -1,0 +1,22 @@
+// A server whose engine is scripted (fake_backend.h), as a program: for the tests of signals and exit codes, for clients in other
+// languages, and for looking at the page. fake_server PORT [STEP_MS] [LOAD_MS] [KEY]
+#include <cstdlib>
+
+#include "conformance/fake_backend.h"
+#include "server/server.h"
+
+int main(int argc, char** argv) {
+  ibid::ServerOptions options;
+  options.port = argc > 1 ? std::atoi(argv[1]) : 0;
+  options.drain_timeout = 1.5;
+  if (argc > 4) options.api_keys = {argv[4]};
+  ibid::FakeBackend::Options engine;
+  engine.step_seconds = (argc > 2 ? std::atof(argv[2]) : 1.0) / 1000;
+  engine.answer_len = 200;
+  const int load_ms = argc > 3 ? std::atoi(argv[3]) : 0;
+  return ibid::run_server(options, [&]() -> ibid::Result<std::unique_ptr<ibid::Backend>> {
+    if (load_ms < 0) return ibid::invalid("The model is no model; give another.");
+    std::this_thread::sleep_for(std::chrono::milliseconds(load_ms));
+    return std::unique_ptr<ibid::Backend>(std::make_unique<ibid::FakeBackend>(engine));
+  });
+}

@@ -1,0 +1,160 @@
+"""The official OpenAI client against a running server: openai_client_test.py URL. Says nothing about what the model says; only
+that each call means what OpenAI's API says it means, and that ibid keeps its promises over it. Prints one line a test."""
+import json
+import sys
+import time
+import urllib.request
+
+import openai
+from openai import OpenAI
+from openapi_spec_validator import validate
+
+URL = sys.argv[1].rstrip("/")
+client = OpenAI(base_url=URL + "/v1", api_key="none", max_retries=0, timeout=120)
+MODEL = client.models.list().data[0].id
+ASK = [{"role": "system", "content": "Answer shortly."}, {"role": "user", "content": "Say something about the sea."}]
+
+
+def get(path):
+    with urllib.request.urlopen(URL + path, timeout=30) as answer:
+        return json.load(answer)
+
+
+def chat(**more):
+    return client.chat.completions.create(**{"model": MODEL, "messages": ASK, "max_tokens": 24, **more})
+
+
+def complete(prompt, **more):
+    return client.completions.create(**{"model": MODEL, "prompt": prompt, "max_tokens": 16, **more})
+
+
+def joined(stream):
+    texts, last, usage = {}, {}, None
+    for event in stream:
+        usage = event.usage or usage
+        for choice in event.choices:
+            piece = choice.delta.content if hasattr(choice, "delta") else choice.text
+            texts[choice.index] = texts.get(choice.index, "") + (piece or "")
+            last[choice.index] = choice.finish_reason or last.get(choice.index)
+    return texts, last, usage
+
+
+def test_models():
+    model = client.models.retrieve(MODEL)
+    assert model.id == MODEL and model.object == "model" and model.max_model_len > 0
+
+
+def test_the_same_request_gives_the_same_bytes_streamed_or_not():
+    whole = chat(seed=5)
+    texts, last, usage = joined(chat(seed=5, stream=True, stream_options={"include_usage": True}))
+    assert texts[0] == whole.choices[0].message.content, (texts, whole)
+    assert last[0] == whole.choices[0].finish_reason
+    assert usage.completion_tokens == whole.usage.completion_tokens
+    assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
+
+
+def test_a_seed_that_the_server_chose_gives_its_answer_again():
+    first = chat()
+    assert chat(seed=first.seed).choices[0].message.content == first.choices[0].message.content
+
+
+def test_choices_are_the_request_with_the_next_seeds():
+    many = chat(n=3, seed=11)
+    for choice in many.choices:
+        assert choice.message.content == chat(seed=11 + choice.index).choices[0].message.content
+    texts, _, _ = joined(chat(n=3, seed=11, stream=True))
+    assert [texts[i] for i in range(3)] == [c.message.content for c in many.choices]
+
+
+def test_completions_take_texts_ids_and_lists_of_either():
+    ids = json.load(urllib.request.urlopen(urllib.request.Request(URL + "/tokenize", json.dumps({"prompt": "The sea"}).encode()), timeout=30))["tokens"]
+    by_text, by_ids = complete("The sea", seed=3), complete(ids, seed=3)
+    assert by_text.choices[0].text == by_ids.choices[0].text
+    both = complete(["The sea", "A hill"], seed=3)
+    assert both.choices[0].text == by_text.choices[0].text and len(both.choices) == 2
+    assert both.usage.prompt_tokens > by_text.usage.prompt_tokens
+    assert complete("The sea", seed=3, echo=True).choices[0].text == "The sea" + by_text.choices[0].text
+
+
+def test_stop_ends_before_its_text():
+    text = chat(seed=5).choices[0].message.content
+    stop = text[len(text) // 2 : len(text) // 2 + 3]
+    cut = chat(seed=5, stop=[stop])
+    assert cut.choices[0].message.content == text[: text.index(stop)] and cut.choices[0].finish_reason == "stop"
+
+
+def test_logprobs_of_chat_and_completions():
+    choice = chat(seed=5, logprobs=True, top_logprobs=3, max_tokens=6).choices[0]
+    content = choice.logprobs.content
+    assert 0 < len(content) <= 6
+    for entry in content:
+        assert entry.logprob <= 0 and len(entry.top_logprobs) == 3
+        assert entry.top_logprobs[0].logprob >= entry.top_logprobs[-1].logprob
+    told = bytes(b for entry in content for b in entry.bytes or []).decode("utf-8", "replace")
+    assert told.startswith(choice.message.content), (told, choice.message.content)
+    scored = complete("The sea is", logprobs=2, echo=True, max_tokens=2, seed=1).choices[0].logprobs
+    assert scored.token_logprobs[0] is None and all(lp <= 0 for lp in scored.token_logprobs[1:])
+    assert len(scored.tokens) == len(scored.token_logprobs) == len(scored.top_logprobs) == len(scored.text_offset)
+
+
+def test_max_completion_tokens_and_finish_reason():
+    short = client.chat.completions.create(model=MODEL, messages=ASK, max_completion_tokens=3, extra_body={"ignore_eos": True})
+    assert short.usage.completion_tokens == 3 and short.choices[0].finish_reason == "length"
+
+
+def test_content_in_parts():
+    parts = [{"role": "user", "content": [{"type": "text", "text": "Say something "}, {"type": "text", "text": "about the sea."}]}]
+    plain = [{"role": "user", "content": "Say something about the sea."}]
+    assert chat(messages=parts, seed=2).choices[0].message.content == chat(messages=plain, seed=2).choices[0].message.content
+
+
+def test_errors_are_those_of_the_client():
+    for error, param, call in [
+        (openai.BadRequestError, "temperature", lambda: chat(temperature=-1)),
+        (openai.BadRequestError, "tools", lambda: chat(tools=[{"type": "function", "function": {"name": "f", "parameters": {}}}])),
+        (openai.BadRequestError, "messages", lambda: chat(messages=[])),
+        (openai.BadRequestError, "prompt", lambda: complete([10**9])),
+        (openai.NotFoundError, "model", lambda: chat(model="gpt-9")),
+        (openai.BadRequestError, "top_logprobs", lambda: chat(logprobs=True, top_logprobs=21)),
+    ]:
+        try:
+            call()
+        except error as e:
+            assert e.param == param, (e.param, param)
+            assert e.response.headers["x-request-id"]
+        else:
+            raise AssertionError(f"no error for {param}")
+
+
+def test_a_client_that_goes_away_leaves_nothing_behind():
+    stream = chat(stream=True, max_tokens=1000, extra_body={"ignore_eos": True})
+    next(iter(stream))
+    stream.close()
+    impatient = OpenAI(base_url=URL + "/v1", api_key="none", max_retries=0, timeout=0.3)
+    try:
+        impatient.chat.completions.create(model=MODEL, messages=ASK, max_tokens=1000, extra_body={"ignore_eos": True})
+    except openai.APITimeoutError:
+        pass
+    for _ in range(300):
+        engine = get("/engine")
+        if engine["running"] == 0 and engine["waiting"] == 0 and engine["requests_total"] == 0:
+            return
+        time.sleep(0.02)
+    raise AssertionError(engine)
+
+
+def test_openapi_is_valid():
+    validate(get("/openapi.json"))
+
+
+failures = 0
+for name, test in list(globals().items()):
+    if not name.startswith("test_"):
+        continue
+    try:
+        test()
+        print("ok    ", name[5:].replace("_", " "))
+    except Exception as error:  # a test that fails must not hide the others
+        failures += 1
+        print("FAILED", name[5:].replace("_", " "), "--", type(error).__name__, str(error)[:600])
+sys.exit(1 if failures else 0)
