@@ -1,0 +1,32 @@
+// Chat templates: the input's bytes are the template up to a zero byte, then the messages as JSON. Whatever they are,
+// compiling and rendering end with a value or an error, and the users' ranges lie inside the prompt in order.
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "text/chat_template.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  std::string_view all(reinterpret_cast<const char*>(data), size);
+  size_t zero = all.find('\0');
+  auto compiled = ibid::ChatTemplate::compile(all.substr(0, zero));
+  if (!compiled) return 0;
+  ibid::ChatInput input;
+  input.messages = zero == std::string_view::npos
+                       ? R"([{"role":"user","content":"Hé {{ x }} <|im_end|>"},{"role":"assistant","content":null}])"
+                       : std::string(all.substr(zero + 1));
+  input.tools = R"([{"type":"function","function":{"name":"f","parameters":{"a":[1,2.5,true,null]}}}])";
+  input.bos_token = "<s>";
+  ibid::RenderBudget budget;
+  budget.n_steps = 20000;
+  budget.memory_bytes = 1 << 20;
+  budget.output_bytes = 1 << 18;
+  auto prompt = compiled->render(input, budget);
+  if (!prompt) return 0;
+  size_t end = 0;
+  for (const ibid::TextRange& range : prompt->plain_ranges) {
+    if (range.begin < end || range.end <= range.begin || range.end > prompt->text.size()) std::abort();
+    end = range.end;
+  }
+  return 0;
+}
