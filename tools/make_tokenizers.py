@@ -4,9 +4,10 @@
   make_tokenizers.py write             train and write tests/conformance/tokenizers/ (models, kinds, digests)
   make_tokenizers.py digest            only the digests, for the kinds as they are
   make_tokenizers.py show KIND I       string I of the corpus, its ids and tokens by the reference
-  make_tokenizers.py compare PROGRAM TOKENIZER [-n 20000] [--gguf FILE]
-                                       run PROGRAM (build/tokenizer_ids) beside the reference on any tokenizer.json or
-                                       on a GGUF file, and print the first differences
+  make_tokenizers.py compare PROGRAM [TOKENIZER] [--gguf FILE] [-n 20000]
+                                       run PROGRAM (build/tokenizer_bench) beside the reference and print the first
+                                       differences: both on a tokenizer.json, both on a GGUF file, or ours on the GGUF
+                                       file and the reference on the tokenizer.json
 
 Needs `tokenizers`; sentencepiece and gguf for their kinds.
 
@@ -338,7 +339,7 @@ def show(args):
 
 
 def reference_of(args):
-    if not args.gguf:
+    if args.tokenizer:
         from tokenizers import Tokenizer
         return Tokenizer.from_file(args.tokenizer)
     # The vocabulary of a GGUF file in the pipeline that its pre-tokenizer's name stands for (smollm's or gpt-2's).
@@ -364,7 +365,7 @@ def compare(args):
             for text in texts:
                 data = text.encode()
                 f.write(len(data).to_bytes(4, "little") + data)
-        result = subprocess.run([args.program, args.gguf or args.tokenizer, path], capture_output=True, check=True)
+        result = subprocess.run([args.program, "ids", args.gguf or args.tokenizer, path], capture_output=True, check=True)
     lines = result.stdout.decode().split("\n")
     wrong = 0
     for i, text in enumerate(texts):

@@ -17,11 +17,11 @@ enum class TokenType : int8_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDe
 
 struct Vocabulary {
   VocabularyModel model = VocabularyModel::kBpe;
-  std::string pre_tokenizer;         // GGUF's tokenizer.ggml.pre ("smollm", "llama-bpe", ...); BPE only
-  std::vector<std::string> tokens;   // as spelled in the file (byte-level BPE: in the printable alphabet)
-  std::vector<float> scores;         // empty or one per token (SentencePiece)
-  std::vector<TokenType> types;      // empty or one per token
-  std::vector<std::string> merges;   // "left right", in order of rank (BPE)
+  std::string pre_tokenizer;        // GGUF's tokenizer.ggml.pre ("smollm", "llama-bpe", ...); BPE only
+  std::vector<std::string> tokens;  // as spelled in the file (byte-level BPE: in the printable alphabet)
+  std::vector<float> scores;        // empty or one per token (SentencePiece)
+  std::vector<TokenType> types;     // empty or one per token
+  std::vector<std::string> merges;  // "left right", in order of rank (BPE)
 
   TokenId bos = TokenId::kNone;
   TokenId eos = TokenId::kNone;
@@ -31,9 +31,9 @@ struct Vocabulary {
   std::vector<TokenId> end_of_generation;  // every id that ends an answer (eos, <|eot_id|>, <|im_end|> ...)
   bool add_bos = false;
   bool add_eos = false;
-  bool add_space_prefix = true;       // SentencePiece's dummy prefix
+  bool add_space_prefix = true;  // SentencePiece's dummy prefix
   bool remove_extra_whitespaces = false;
-  std::string chat_template;          // Jinja source; empty where the file has none
+  std::string chat_template;  // Jinja source; empty where the file has none
 };
 
 }  // namespace ibid

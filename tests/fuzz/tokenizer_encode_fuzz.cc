@@ -62,8 +62,8 @@ struct Family {
 
 std::vector<Family> make_families() {
   std::vector<Family> all;
-  for (const char* pre : {"gpt-2", "smollm", "falcon", "llama-bpe", "deepseek-llm", "deepseek-coder", "deepseek-v3", "gpt-4o",
-                          "tekken", "bloom", "viking", "default"}) {
+  for (const char* pre : {"gpt-2", "smollm", "falcon", "llama-bpe", "deepseek-llm", "deepseek-coder", "deepseek-v3",
+                          "gpt-4o", "tekken", "bloom", "viking", "default"}) {
     all.push_back({*Tokenizer::from_vocabulary(byte_vocabulary(pre)), true});
   }
   all.push_back({*Tokenizer::from_vocabulary(byte_vocabulary("qwen2")), false});  // to normal form C
