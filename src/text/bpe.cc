@@ -4,6 +4,7 @@
 #include <bit>
 #include <functional>
 #include <limits>
+#include <utility>
 
 namespace ibid {
 namespace {
@@ -20,7 +21,7 @@ void BpeScratch::trim(size_t n_symbols) {
     v.clear();
     v.shrink_to_fit();
   };
-  cut(symbols), cut(ranks), cut(results), cut(next), cut(previous), cut(entries), cut(rank_queue), cut(positions);
+  cut(symbols), cut(ranks), cut(results), cut(links), cut(entries), cut(rank_queue), cut(positions);
   cut(urgent);
 }
 
@@ -80,106 +81,150 @@ void BpeMerger::merge_short(BpeScratch& s) const {
   s.symbols.resize(n);
 }
 
+namespace {
+
+// Positions that wait to be merged: a list per rank, the lowest rank first. What comes in at a rank that is already
+// being merged goes through a heap of its own, so that the order is exact whatever the ranks are.
+class Waiting {
+ public:
+  Waiting(BpeScratch& scratch, int32_t n_ranks) : s_(scratch) {
+    if (s_.heads.size() < static_cast<size_t>(n_ranks)) s_.heads.resize(static_cast<size_t>(n_ranks), kNoEntry);
+    s_.entries.clear();
+    s_.rank_queue.clear();
+    s_.urgent.clear();
+  }
+
+  void add(int32_t rank, int32_t position) {
+    if (rank <= rank_) {
+      s_.urgent.push_back(static_cast<int64_t>(rank) << 32 | position);
+      std::push_heap(s_.urgent.begin(), s_.urgent.end(), std::greater<>());
+      return;
+    }
+    uint32_t& head = s_.heads[static_cast<size_t>(rank)];
+    if (head == kNoEntry) {
+      s_.rank_queue.push_back(rank);
+      std::push_heap(s_.rank_queue.begin(), s_.rank_queue.end(), std::greater<>());
+    } else {
+      BpeScratch::Entry& e = s_.entries[head];
+      if (e.count == 1) e.stride = position - e.first;
+      if (position == e.first + e.stride * e.count) {
+        ++e.count;
+        return;
+      }
+    }
+    uint32_t entry = free_;
+    if (entry == kNoEntry) {
+      entry = static_cast<uint32_t>(s_.entries.size());
+      s_.entries.push_back({});
+    } else {
+      free_ = s_.entries[entry].next;
+    }
+    s_.entries[entry] = {position, 0, 1, head};
+    head = entry;
+  }
+
+  // Calls merge(position, rank) for every waiting position, in order; it may add more.
+  template <typename Merge>
+  void drain(Merge&& merge) {
+    while (!s_.rank_queue.empty()) {
+      std::pop_heap(s_.rank_queue.begin(), s_.rank_queue.end(), std::greater<>());
+      rank_ = s_.rank_queue.back();
+      s_.rank_queue.pop_back();
+      BpeScratch::Entry run = take_list();
+      for (int32_t k = 0; k < run.count || !s_.urgent.empty();) {
+        int32_t position = run.stride != 0 ? run.first + k * run.stride
+                           : k < run.count ? s_.positions[static_cast<size_t>(k)]
+                                           : 0;
+        int64_t next =
+            k < run.count ? static_cast<int64_t>(rank_) << 32 | position : std::numeric_limits<int64_t>::max();
+        if (!s_.urgent.empty() && s_.urgent.front() < next) {
+          std::pop_heap(s_.urgent.begin(), s_.urgent.end(), std::greater<>());
+          int64_t first = s_.urgent.back();
+          s_.urgent.pop_back();
+          merge(static_cast<int32_t>(first & 0xFFFFFFFF), static_cast<int32_t>(first >> 32));
+        } else {
+          merge(position, rank_);
+          ++k;
+        }
+      }
+    }
+  }
+
+ private:
+  // The positions of rank_, ascending: one run with a stride, or (stride 0) s_.positions.
+  BpeScratch::Entry take_list() {
+    uint32_t head = std::exchange(s_.heads[static_cast<size_t>(rank_)], kNoEntry);
+    BpeScratch::Entry first = s_.entries[head];
+    if (first.next == kNoEntry && first.stride != 0) {
+      s_.entries[head].next = std::exchange(free_, head);
+      if (first.stride < 0) {
+        first.first += (first.count - 1) * first.stride;
+        first.stride = -first.stride;
+      }
+      return first;
+    }
+    s_.positions.clear();
+    for (uint32_t e = head; e != kNoEntry;) {
+      BpeScratch::Entry& entry = s_.entries[e];
+      for (int32_t k = 0; k < entry.count; ++k) s_.positions.push_back(entry.first + k * entry.stride);
+      e = std::exchange(entry.next, std::exchange(free_, e));
+    }
+    if (!std::is_sorted(s_.positions.begin(), s_.positions.end())) std::sort(s_.positions.begin(), s_.positions.end());
+    return {0, 0, static_cast<int32_t>(s_.positions.size()), kNoEntry};
+  }
+
+  BpeScratch& s_;
+  int32_t rank_ = -1;  // being merged
+  uint32_t free_ = kNoEntry;
+};
+
+}  // namespace
+
 void BpeMerger::merge_long(BpeScratch& s) const {
   const int32_t n = static_cast<int32_t>(s.symbols.size());
   if (n < 2) return;
   int32_t* symbols = s.symbols.data();
-  s.ranks.assign(static_cast<size_t>(n), kNoRank);
-  s.next.resize(static_cast<size_t>(n));
-  s.previous.resize(static_cast<size_t>(n));
-  if (s.heads.size() < static_cast<size_t>(n_ranks_)) s.heads.resize(static_cast<size_t>(n_ranks_), kNoEntry);
-  s.entries.clear();
-  s.rank_queue.clear();
-  s.urgent.clear();
-  int32_t* ranks = s.ranks.data();
-  int32_t* next = s.next.data();
-  int32_t* previous = s.previous.data();
-  uint32_t free_entry = kNoEntry;
-  int32_t rank = -1;  // being merged
+  s.links.resize(static_cast<size_t>(n));
+  int32_t* links = s.links.data();
+  Waiting waiting(s, n_ranks_);
 
-  auto wait = [&](int32_t r, int32_t position) {
-    if (r <= rank) {
-      s.urgent.push_back(static_cast<int64_t>(r) << 32 | position);
-      std::push_heap(s.urgent.begin(), s.urgent.end(), std::greater<>());
-      return;
-    }
-    uint32_t& head = s.heads[static_cast<size_t>(r)];
-    if (head == kNoEntry) {
-      s.rank_queue.push_back(r);
-      std::push_heap(s.rank_queue.begin(), s.rank_queue.end(), std::greater<>());
-    }
-    uint32_t entry = free_entry;
-    if (entry == kNoEntry) {
-      entry = static_cast<uint32_t>(s.entries.size());
-      s.entries.push_back({});
-    } else {
-      free_entry = s.entries[entry].next;
-    }
-    s.entries[entry] = {position, head};
-    head = entry;
+  // In a run the same pair comes again and again, at each of these three places.
+  struct Last {
+    int32_t left = -1, right = -1;
+    const Merge* merge = nullptr;
   };
-  auto set_pair = [&](int32_t i, int32_t j) {
-    const Merge* m = find(symbols[i], symbols[j]);
-    ranks[i] = m ? m->rank : kNoRank;
-    if (m) wait(m->rank, i);
+  Last merged, behind, before;
+  auto find_again = [&](Last& last, int32_t left, int32_t right) {
+    if (last.left != left || last.right != right) last = {left, right, find(left, right)};
+    return last.merge;
   };
-  // Merges the pair at i if it still has rank r.
-  auto merge_at = [&](int32_t i, int32_t r) {
-    if (ranks[i] != r) return;
-    int32_t j = next[i];
-    symbols[i] = find(symbols[i], symbols[j])->result;
+  auto wait = [&](Last& last, int32_t i, int32_t j) {
+    if (const Merge* m = find_again(last, symbols[i], symbols[j])) waiting.add(m->rank, i);
+  };
+  for (int32_t i = 0; i < n; ++i) links[i] = i + 1;
+  for (int32_t i = 0; i + 1 < n; ++i) wait(behind, i, i + 1);
+  // A position may have changed since it came: it counts only if its pair still has this rank. The last slot of a
+  // symbol of several slots says where the symbol begins, so that links lead both ways.
+  waiting.drain([&](int32_t i, int32_t rank) {
+    if (symbols[i] < 0) return;
+    int32_t j = links[i];
+    if (j == n) return;
+    const Merge* m = find_again(merged, symbols[i], symbols[j]);
+    if (!m || m->rank != rank) return;
+    int32_t end = links[j];
+    symbols[i] = m->result;
     symbols[j] = -1;
-    ranks[j] = kNoRank;
-    next[i] = next[j];
-    ranks[i] = kNoRank;
-    if (next[i] < n) {
-      previous[next[i]] = i;
-      set_pair(i, next[i]);
-    }
-    if (previous[i] >= 0) set_pair(previous[i], i);
-  };
-
-  for (int32_t i = 0; i < n; ++i) {
-    next[i] = i + 1;
-    previous[i] = i - 1;
-  }
-  for (int32_t i = n - 2; i >= 0; --i) set_pair(i, i + 1);
-  while (!s.rank_queue.empty()) {
-    std::pop_heap(s.rank_queue.begin(), s.rank_queue.end(), std::greater<>());
-    rank = s.rank_queue.back();
-    s.rank_queue.pop_back();
-    s.positions.clear();
-    uint32_t& head = s.heads[static_cast<size_t>(rank)];
-    for (uint32_t e = head; e != kNoEntry;) {
-      s.positions.push_back(s.entries[e].position);
-      uint32_t after = s.entries[e].next;
-      s.entries[e].next = free_entry;
-      free_entry = e;
-      e = after;
-    }
-    head = kNoEntry;
-    if (!std::is_sorted(s.positions.begin(), s.positions.end())) {
-      if (std::is_sorted(s.positions.rbegin(), s.positions.rend())) {
-        std::reverse(s.positions.begin(), s.positions.end());
-      } else {
-        std::sort(s.positions.begin(), s.positions.end());
-      }
-    }
-    for (size_t k = 0; k < s.positions.size() || !s.urgent.empty();) {
-      int64_t waiting = k < s.positions.size() ? static_cast<int64_t>(rank) << 32 | s.positions[k]
-                                               : std::numeric_limits<int64_t>::max();
-      if (!s.urgent.empty() && s.urgent.front() < waiting) {
-        std::pop_heap(s.urgent.begin(), s.urgent.end(), std::greater<>());
-        int64_t first = s.urgent.back();
-        s.urgent.pop_back();
-        merge_at(static_cast<int32_t>(first & 0xFFFFFFFF), static_cast<int32_t>(first >> 32));
-      } else {
-        merge_at(s.positions[k++], rank);
-      }
-    }
-  }
+    links[end - 1] = i;
+    links[i] = end;
+    if (end < n) wait(behind, i, end);
+    if (i > 0) wait(before, symbols[i - 1] >= 0 ? i - 1 : links[i - 1], i);
+  });
   int32_t n_left = 0;
-  for (int32_t i = 0; i < n; i = next[i]) symbols[n_left++] = symbols[i];
+  for (int32_t i = 0; i < n;) {
+    int32_t next = links[i];
+    symbols[n_left++] = symbols[i];
+    i = next;
+  }
   s.symbols.resize(static_cast<size_t>(n_left));
 }
 

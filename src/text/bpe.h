@@ -21,10 +21,14 @@ struct Merge {
 // Working memory of one thread, reused from word to word; grows to the longest word seen and is cut back by trim().
 struct BpeScratch {
   std::vector<int32_t> symbols;
-  std::vector<int32_t> ranks, results, next, previous;
-  std::vector<uint32_t> heads;  // first waiting entry of each rank, or kNoEntry
+  std::vector<int32_t> ranks, results;  // short words: of each pair
+  std::vector<int32_t> links;           // long words: where each symbol ends, and behind it where it begins
+  std::vector<uint32_t> heads;          // first waiting entry of each rank, or kNoEntry
+  // Waiting positions first, first + stride, ...: a run of one letter is one entry.
   struct Entry {
-    int32_t position;
+    int32_t first;
+    int32_t stride;
+    int32_t count;
     uint32_t next;
   };
   std::vector<Entry> entries;
