@@ -64,8 +64,42 @@ struct Widened {
   alignas(64) float values[kMaxLen * kTileLen];
 };
 
+// Eight or sixteen positions' keys at once, whole: those that are not used lie in lanes that are never looked at. What
+// the next tile needs of the same place is fetched ahead (`next`; the same address where nothing follows).
 template <typename Format>
-void widen(const AttentionTask& task, int tile_begin, Range used, Widened& wide) {
+IBID_INLINE void widen_keys(float* to, const typename Format::Cell* keys, int64_t next, int block_len, int head_len) {
+  if (block_len >= 16) {
+    for (int d = 0; d < head_len; ++d) {
+      store(to + d * kTileLen, Format::load16(keys + d * block_len));
+      __builtin_prefetch(reinterpret_cast<const char*>(keys + d * block_len) + next);
+    }
+    return;
+  }
+  for (int d = 0; d < head_len; d += 2) {  // two dimensions of 8 positions
+    alignas(64) float both[16];
+    store(both, Format::load16(keys + d * 8));
+    __builtin_prefetch(reinterpret_cast<const char*>(keys + d * 8) + next);
+    __builtin_memcpy(to + d * kTileLen, both, 32);
+    __builtin_memcpy(to + (d + 1) * kTileLen, both + 8, 32);
+  }
+}
+
+template <typename Format>
+IBID_INLINE void widen_value(float* to, const typename Format::Cell* value, int64_t next, int head_len) {
+  int d = 0;
+  for (; d + 16 <= head_len; d += 16) {
+    store(to + d, Format::load16(value + d));
+    __builtin_prefetch(reinterpret_cast<const char*>(value + d) + next);
+  }
+  if (d < head_len) {
+    alignas(64) typename Format::Cell half[16] = {};
+    __builtin_memcpy(half, value + d, 8 * sizeof(half[0]));
+    store(to + d, Format::load16(half));
+  }
+}
+
+template <typename Format>
+void widen(const AttentionTask& task, int tile_begin, Range used, int highest, Widened& wide) {
   using Cell = typename Format::Cell;
   const int row_len = attention_row_len(task.head_len);
   const int block_len = task.block_len;
@@ -74,35 +108,16 @@ void widen(const AttentionTask& task, int tile_begin, Range used, Widened& wide)
     const int offset = position % block_len;
     const int n = least(block_len - offset, used.end - j);
     const int64_t block = task.blocks[position / block_len] * task.block_bytes;
+    const bool follows = position - offset + kTileLen < highest;
+    const int64_t next =
+        follows ? task.blocks[(position + kTileLen) / block_len] * task.block_bytes - block : int64_t{0};
     const Cell* keys = reinterpret_cast<const Cell*>(static_cast<const char*>(task.keys) + block);
     const Cell* values = reinterpret_cast<const Cell*>(static_cast<const char*>(task.values) + block);
-    // A block's keys are widened whole (16 at once where it has them): its other positions are never used.
-    if (block_len >= 16) {
-      const int from = offset / 16 * 16;
-      for (int i = from; i < offset + n; i += 16) {
-        float* to = wide.keys + (j - offset) + i;
-        for (int d = 0; d < task.head_len; ++d) store(to + d * kTileLen, Format::load16(keys + d * block_len + i));
-      }
-    } else {
-      // Two dimensions of 8 positions at once.
-      for (int d = 0; d < task.head_len; d += 2) {
-        alignas(64) float both[16];
-        store(both, Format::load16(keys + d * 8));
-        float* to = wide.keys + d * kTileLen + (j - offset);
-        __builtin_memcpy(to, both, 32);
-        __builtin_memcpy(to + kTileLen, both + 8, 32);
-      }
+    for (int i = block_len >= 16 ? offset / 16 * 16 : 0; i < offset + n; i += 16) {
+      widen_keys<Format>(wide.keys + (j - offset) + i, keys + i, next, block_len, task.head_len);
     }
     for (int i = 0; i < n; ++i) {
-      const Cell* from = values + (offset + i) * task.head_len;
-      float* to = wide.values + (j + i) * row_len;
-      int d = 0;
-      for (; d + 16 <= task.head_len; d += 16) store(to + d, Format::load16(from + d));
-      if (d < task.head_len) {
-        alignas(64) Cell half[16] = {};
-        __builtin_memcpy(half, from + d, 8 * sizeof(Cell));
-        store(to + d, Format::load16(half));
-      }
+      widen_value<Format>(wide.values + (j + i) * row_len, values + (offset + i) * task.head_len, next, task.head_len);
     }
     j += n;
   }
@@ -194,7 +209,7 @@ void run_piece(const AttentionTask& task, const Rows& rows, int piece, State& st
       continue;
     }
     Widened wide;
-    widen<Format>(task, tile_begin, used, wide);
+    widen<Format>(task, tile_begin, used, rows.highest, wide);
     Tile<InCache> tile;
     tile.key_stride = kTileLen;
     tile.value_stride = rows.row_len;
