@@ -136,6 +136,11 @@ std::string_view JsonValue::kind() const {
 }
 
 Result<JsonValue> parse_json(std::string_view text, std::string_view where, const JsonLimits& limits) {
+  if (text.size() > limits.max_bytes) {
+    return invalid(std::string(where) + " has " + std::to_string(text.size()) + " bytes of JSON; " +
+                       std::to_string(limits.max_bytes) + " are the most",
+                   std::string(where));
+  }
   boost::json::parse_options options;
   options.max_depth = limits.max_depth;
   boost::json::basic_parser<TreeBuilder> parser(options);

@@ -1,8 +1,8 @@
 // JSON as a plain tree, for the small files beside weights (headers, configurations, indices). Strict RFC 8259, UTF-8
 // checked, keys unique in their object; doubles are correctly rounded.
 //
-// Bounded, because such files are bytes from outside: depth, number of values and thereby memory (under 100 bytes a
-// value besides the strings) have limits, and time is linear.
+// Bounded, because such files are bytes from outside: size, depth, number of values and thereby memory (under 100
+// bytes a value besides the strings) have limits, and time is linear.
 #pragma once
 
 #include <cstddef>
@@ -41,6 +41,7 @@ struct JsonMember {
 };
 
 struct JsonLimits {
+  size_t max_bytes = 16 << 20;  // of the text
   size_t max_depth = 64;
   size_t max_values = 250'000;
 };

@@ -31,8 +31,13 @@ enum : uint32_t {
 };
 constexpr std::array<uint8_t, kValueTypes> kValueBytes = {1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8};  // at least
 
-constexpr size_t kMaxKeyBytes = 65535;       // the specification's limit
-constexpr size_t kMaxTensorNameBytes = 512;  // the specification says 64; some writers exceed it
+// Far beyond real models, and low enough that no file makes reading it take memory or time: a sparse file of terabytes
+// has room for any count.
+constexpr uint64_t kMaxKeys = 1 << 16;
+constexpr uint64_t kMaxTensors = 1 << 17;
+constexpr size_t kMaxMetadataBytes = 56 << 20;  // of memory, for all values together
+constexpr size_t kMaxKeyBytes = 65535;          // the specification's limit
+constexpr size_t kMaxTensorNameBytes = 512;     // the specification says 64; some writers exceed it
 
 // Reads one file. Members hold the place of reading and what was gathered so far.
 class Reader {
@@ -81,11 +86,13 @@ class Reader {
     if (!in_.read(n_tensors_) || !in_.read(n_keys_)) return cut_off("the header");
     // The smallest key is 13 bytes long, the smallest tensor entry 33: larger counts cannot be true, and believing
     // them would reserve memory for them.
-    if (n_keys_ > in_.n_left() / 13) {
-      return bad("the header announces " + std::to_string(n_keys_) + " keys, more than the file has room for");
+    if (n_keys_ > in_.n_left() / 13 || n_keys_ > kMaxKeys) {
+      return bad("the header announces " + std::to_string(n_keys_) +
+                 " keys, more than the file has room for or than 65,536");
     }
-    if (n_tensors_ > in_.n_left() / 33) {
-      return bad("the header announces " + std::to_string(n_tensors_) + " tensors, more than the file has room for");
+    if (n_tensors_ > in_.n_left() / 33 || n_tensors_ > kMaxTensors) {
+      return bad("the header announces " + std::to_string(n_tensors_) +
+                 " tensors, more than the file has room for or than 131,072");
     }
     return {};
   }
@@ -136,6 +143,7 @@ class Reader {
       case kString: {
         std::string_view value;
         if (!in_.read_string(value)) return cut_off("the string of key " + in_quotes(key));
+        TRY(spend(key, value.size(), 1));
         return MetaValue(std::string(value));
       }
       case kArray:
@@ -143,6 +151,16 @@ class Reader {
       default:
         return bad("key " + in_quotes(key) + " has the value type " + std::to_string(type) + "; 0 to 12 exist");
     }
+  }
+
+  // Accounts for memory that values take; an error where it is too much.
+  Status spend(std::string_view key, uint64_t n, size_t each_bytes) {
+    uint64_t n_bytes = 0;
+    if (!multiply(n, each_bytes, n_bytes) || n_bytes > kMaxMetadataBytes - spent_bytes_) {
+      return bad("with key " + in_quotes(key) + " the metadata would take more than 56 MiB, which no known model does");
+    }
+    spent_bytes_ += static_cast<size_t>(n_bytes);
+    return {};
   }
 
   Error bad_bool(std::string_view key, uint8_t value) const {
@@ -202,12 +220,14 @@ class Reader {
       return bad("the array of key " + in_quotes(key) + " announces " + std::to_string(n) +
                  " elements, more than the file has room for");
     }
+    TRY(spend(key, n, type == kString ? sizeof(std::string) : sizeof(int64_t)));
     if (type == kString) {
       std::vector<std::string> values;
       values.reserve(n);
       for (uint64_t i = 0; i < n; ++i) {
         std::string_view value;
         if (!in_.read_string(value)) return cut_off("element " + std::to_string(i) + " of key " + in_quotes(key));
+        TRY(spend(key, value.size(), 1));
         values.emplace_back(value);
       }
       return MetaValue(std::move(values));
@@ -348,6 +368,7 @@ class Reader {
   uint64_t n_tensors_ = 0;
   uint64_t n_keys_ = 0;
   uint64_t alignment_ = 32;
+  size_t spent_bytes_ = 0;
   std::map<std::string, MetaValue, std::less<>> metadata_;
   std::vector<TensorInfo> tensors_;
   std::vector<uint64_t> offsets_;

@@ -13,8 +13,9 @@ namespace {
 namespace fs = std::filesystem;
 
 // Configurations of real models stay far below; together the limits bound the memory of the flat map.
-constexpr JsonLimits kConfigLimits = {.max_depth = 32, .max_values = 50'000};
+constexpr JsonLimits kConfigLimits = {.max_bytes = 4 << 20, .max_depth = 32, .max_values = 50'000};
 constexpr size_t kMaxNameBytes = 512;
+constexpr size_t kMaxTextBytes = 64 << 20;  // of tokenizer.json and its like
 
 // Scalars and arrays of scalars under dotted names; nulls and empty objects vanish, other arrays get indices.
 // False where a name would be too long.
@@ -154,6 +155,10 @@ Result<ModelFile> open_safetensors_folder(const std::string& folder) {
                             std::pair("/chat_template.jinja", &parts.chat_template)}) {
     if (!exists(folder + name)) continue;
     ASSIGN_OR_RETURN(MappedFile file, MappedFile::open(folder + name));
+    if (file.text().size() > kMaxTextBytes) {
+      return invalid(file.path() + " has " + std::to_string(file.text().size()) + " bytes; 67,108,864 are the most",
+                     file.path());
+    }
     *text = file.text();
   }
 

@@ -296,6 +296,38 @@ std::string four_kilobytes() {
   return writer.bytes();
 }
 
+TEST_F(HostileGguf, ASparseFileOfATerabyteHasRoomForAnyCountAndCostsNothing) {
+  struct Case {
+    std::string name, bytes, sentence;
+  };
+  RawGguf file;
+  std::vector<Case> cases;
+  file.n_tensors = 1 << 20;
+  cases.push_back({"a million tensors", file.bytes(), "or than 131,072"});
+  file = {};
+  file.n_keys = 1 << 20;
+  cases.push_back({"a million keys", file.bytes(), "or than 65,536"});
+  for (uint32_t type : {kRawU8, kRawF64, kRawBool, kRawString}) {
+    file = {};
+    file.keys.push_back(raw_array_key("k", type, uint64_t{1} << 33, ""));
+    cases.push_back({"an array of 2^33 of type " + std::to_string(type), file.header(), "more than 56 MiB"});
+  }
+  file.keys.back() = RawBytes().string("k").u32(kRawString).u64(uint64_t{1} << 33).text;
+  cases.push_back({"a string of 2^33 bytes", file.header(), "more than 56 MiB"});
+  file.keys = std::vector<std::string>(1, raw_array_key("k", kRawString, 1 << 20, ""));
+  file.keys.push_back(raw_u32_key("l", 1));
+  cases.push_back({"a million empty strings, then zeros", file.header().substr(0, file.header().size() - 64), ""});
+  for (const Case& bad : cases) {
+    std::string path = folder_.write("bad.gguf", bad.bytes);
+    ASSERT_EQ(::truncate(path.c_str(), off_t{1} << 40), 0);
+    Cost cost;
+    Result<ModelFile> model = ModelFile::open(path);
+    cost.expect_small(bad.name);
+    ASSERT_FALSE(model.ok()) << bad.name;
+    EXPECT_NE(model.error().message.find(bad.sentence), std::string::npos) << bad.name << ": " << model.error().message;
+  }
+}
+
 TEST_F(HostileGguf, CutAtEveryByteGivesASentence) {
   std::string bytes = four_kilobytes();
   ASSERT_GE(bytes.size(), 4096u);

@@ -42,16 +42,16 @@ std::string good() { return with_header(entry("\"F32\"", "[4]", "[0,16]")); }
 
 void lengths(BadFiles& out) {
   for (size_t n = 0; n < 8; ++n) out.push_back({std::to_string(n) + " bytes", good().substr(0, n), "too short"});
-  for (uint64_t n : {UINT64_MAX, uint64_t{1} << 63, uint64_t{100'000'001}}) {
-    out.push_back({"header of " + std::to_string(n) + " bytes", with_header("{}", 0, n), "100,000,000 are the most"});
+  for (uint64_t n : {UINT64_MAX, uint64_t{1} << 63, (uint64_t{16} << 20) + 1}) {
+    out.push_back({"header of " + std::to_string(n) + " bytes", with_header("{}", 0, n), "16,777,216 are the most"});
   }
-  for (uint64_t n : {uint64_t{3}, uint64_t{100'000'000}}) {
+  for (uint64_t n : {uint64_t{3}, uint64_t{16} << 20}) {
     out.push_back({"header of " + std::to_string(n) + " bytes", with_header("{}", 0, n), "ends inside its header"});
   }
   out.push_back({"header of 0 bytes", with_header("", 16), "no valid JSON"});
   out.push_back({"length one too small", with_header("{}", 0, 1), "no valid JSON"});
-  out.push_back({"a GGUF file", RawGguf().bytes(), "100,000,000 are the most"});
-  out.push_back({"a pickle", "PK\x03\x04" + std::string(200, 'p'), "100,000,000 are the most"});
+  out.push_back({"a GGUF file", RawGguf().bytes(), "16,777,216 are the most"});
+  out.push_back({"a pickle", "PK\x03\x04" + std::string(200, 'p'), "16,777,216 are the most"});
 }
 
 void json(BadFiles& out) {
@@ -240,6 +240,17 @@ TEST_F(HostileSafetensors, FoldersPipesAndLoopsInPlaceOfFilesAreRefused) {
   fs::remove(folder_.path("config.json"));
   fs::create_directory(folder_.path("config.json"));
   expect("config.json is a folder", "is a folder");
+}
+
+TEST_F(HostileSafetensors, SparseFilesOfManyGigabytesCostNothing) {
+  for (const char* name : {"config.json", "tokenizer.json", "model.safetensors.index.json", "model.safetensors"}) {
+    for (const auto& entry : fs::directory_iterator(folder_.path())) fs::remove(entry);
+    folder_.write("config.json", "{}");
+    folder_.write("model.safetensors", good());
+    std::string path = folder_.write(name, std::string_view("\x08\0\0\0\0\0\0\0", 8));
+    ASSERT_EQ(::truncate(path.c_str(), off_t{1} << 40), 0);
+    expect(name, name == std::string("model.safetensors") ? "no valid JSON" : "are the most");
+  }
 }
 
 TEST_F(HostileSafetensors, CutAtEveryByteGivesASentence) {
