@@ -40,6 +40,13 @@ TEST_F(Fetching, PiecesWithoutALengthComeWholeToo) {
   EXPECT_EQ(read(place()), "hello world");
 }
 
+TEST_F(Fetching, ABodyMayEndWithTheConnection) {
+  Server server([&](const TestRequest&) { return std::string("HTTP/1.1 200 OK\r\n\r\nhello"); });
+  Status status = get(server);
+  ASSERT_TRUE(status.ok()) << status.error().message;
+  EXPECT_EQ(read(place()), "hello");
+}
+
 // Sends half of what was asked for, `n_breaks` times; then all.
 Server::Handler breaking(const std::string& content, const std::string& etag, int n_breaks) {
   auto n = std::make_shared<int>(0);

@@ -96,11 +96,14 @@ class Exchange {
         plain_->async_connect(addresses, [done](Code code, const auto&) { done(code, 0); });
       });
     }
+    // Nothing is sent unless every step of the verification is in place.
     Code code;
-    context_.set_default_verify_paths(code);
-    context_.set_verify_mode(asio::ssl::verify_peer, code);
+    if (context_.set_default_verify_paths(code); code) return failure("verify", code);
+    if (context_.set_verify_mode(asio::ssl::verify_peer, code); code) return failure("verify", code);
     tls_.emplace(io_, context_);
-    tls_->set_verify_callback(asio::ssl::host_name_verification(url_.host), code);
+    if (tls_->set_verify_callback(asio::ssl::host_name_verification(url_.host), code); code) {
+      return failure("verify", code);
+    }
     if (SSL_set_tlsext_host_name(tls_->native_handle(), url_.host.c_str()) != 1) {
       return invalid("the host name " + url_.host + " cannot be used with TLS", url_.host);
     }
