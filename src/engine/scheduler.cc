@@ -87,18 +87,27 @@ Sequence* Scheduler::admit_next() {
   if (waiting_.empty() || static_cast<int32_t>(running_.size()) >= options_.max_sequences) return nullptr;
   if (plan_.n_tokens >= options_.max_tokens || plan_.n_rows >= options_.max_rows) return nullptr;
   Sequence& s = **waiting_.begin();
-  const bool held = !s.blocks.empty();
-  const bool placed = place(s);
-  n_waiting_holders_ += (placed ? 0 : !s.blocks.empty()) - held;
-  if (!placed) return nullptr;
+  if (is_known_not_to_fit(s)) return nullptr;
+  n_waiting_holders_ -= !s.blocks.empty();
+  if (!place(s)) {
+    n_waiting_holders_ += !s.blocks.empty();
+    refusal_ = {s.id, cache_.pool().n_available(), running_.size()};
+    return nullptr;
+  }
   waiting_.erase(waiting_.begin());
   s.state = SequenceState::kRunning;
   running_.insert(std::upper_bound(running_.begin(), running_.end(), &s, RunsBefore()), &s);
   return &s;
 }
 
+bool Scheduler::is_known_not_to_fit(const Sequence& s) const {
+  return refusal_.sequence == s.id && !running_.empty() && running_.size() >= refusal_.n_running &&
+         cache_.pool().n_available() <= refusal_.n_available;
+}
+
 bool Scheduler::place(Sequence& s) {
-  if (s.blocks.empty()) {
+  const bool held = !s.blocks.empty();
+  if (!held) {
     const auto known = std::span(s.tokens).first(static_cast<size_t>(s.n_reusable()));
     s.n_computed = cache_.match(s.scope, known, s.blocks);
     s.n_published = s.n_computed / cache_.block_len();
@@ -110,7 +119,7 @@ bool Scheduler::place(Sequence& s) {
   s.n_computed = s.n_computed / cache_.block_len() * cache_.block_len();
   cache_.truncate(s.blocks, s.n_computed);
   if (admit_blocks(s)) return true;
-  drop_blocks(s);
+  if (!held) drop_blocks(s);
   return false;
 }
 

@@ -49,6 +49,7 @@ class Scheduler {
   bool reclaim_for(const Sequence& sequence);
   bool strip_waiting(const Sequence* keep);
   Sequence* admit_next();
+  bool is_known_not_to_fit(const Sequence& sequence) const;
   bool place(Sequence& sequence);
   bool admit_blocks(Sequence& sequence);
   void drop_blocks(Sequence& sequence);
@@ -58,6 +59,13 @@ class Scheduler {
   std::vector<Sequence*> running_;  // in the order of RunsBefore
   std::set<Sequence*, RunsBefore> waiting_;
   int32_t n_waiting_holders_ = 0;  // of waiting_, those with blocks
+  // The first of the queue that did not fit, and how things were then: looking up a long prompt costs something.
+  struct Refusal {
+    SeqId sequence = SeqId::kNone;
+    int32_t n_available = 0;
+    size_t n_running = 0;
+  };
+  Refusal refusal_;
   StepPlan plan_;
   std::vector<Sequence*> turn_;  // running_ as it was when the plan began; preempted ones are skipped
   int64_t n_preemptions_ = 0;
