@@ -10,7 +10,10 @@
 #include <map>
 #include <sstream>
 
+#include "base/cache_folder.h"
 #include "base/sha256.h"
+#include "format/gguf.h"
+#include "format/gguf_vocabulary.h"
 #include "text/chat_template.h"
 
 namespace ibid {
@@ -147,12 +150,25 @@ TEST_F(TemplateGoldens, TemplatesOfTheFieldRenderAsInPython) {
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no ../shared/data/templates beside the project";
   std::map<std::string, std::string> sources;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() != ".jinja") continue;
     std::ifstream file(entry.path(), std::ios::binary);
     std::stringstream all;
     all << file.rdbuf();
-    if (entry.path().extension() == ".jinja") sources[entry.path().filename().string()] = all.str();
+    sources[entry.path().filename().string()] = all.str();
   }
   compare_by_digest("template_shared_goldens.jsonl", sources);
+}
+
+TEST_F(TemplateGoldens, TheDefaultModelsTemplateRendersAsInPython) {
+  std::string path = cache_folder() + "/models/SmolLM2-135M-Instruct.Q4_1.gguf";
+  if (const char* given = std::getenv("IBID_MODEL")) path = given;
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << "no model at " << path << "; IBID_MODEL names another";
+  auto file = open_gguf(path);
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  auto vocabulary = vocabulary_from_gguf(*file);
+  ASSERT_TRUE(vocabulary.ok()) << vocabulary.error().message;
+  if (vocabulary->chat_template.find("named SmolLM") == std::string::npos) GTEST_SKIP() << path << " is another model";
+  compare_by_digest("template_shared_goldens.jsonl", {{"SmolLM2-135M-Instruct.jinja", vocabulary->chat_template}});
 }
 
 }  // namespace
