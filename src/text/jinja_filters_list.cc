@@ -9,38 +9,6 @@ namespace {
 
 using Values = std::vector<Value>;
 
-// "a.0.b" as Jinja's filters read it: the elements "a", 0, "b".
-class Path {
- public:
-  Path() = default;
-  Path(Machine& m, const Value& attribute) {
-    if (attribute.is_none()) return;
-    if (!attribute.is_string()) {
-      parts_.push_back(attribute);
-      return;
-    }
-    std::string_view s = attribute.str();
-    for (size_t begin = 0; begin <= s.size() && !m.failed();) {
-      size_t end = std::min(s.find('.', begin), s.size());
-      std::string_view part = s.substr(begin, end - begin);
-      bool index = !part.empty() && part.size() < 18 && part.find_first_not_of("0123456789") == std::string_view::npos;
-      parts_.push_back(index ? Value::integer(std::stoll(std::string(part))) : m.string(part));
-      begin = end + 1;
-    }
-  }
-  Value get(Machine& m, Value item, const Value* otherwise = nullptr) const {
-    for (const Value& part : parts_) {
-      if (m.failed()) return {};
-      item = m.item(item, part);
-      if (otherwise != nullptr && !otherwise->is_none() && item.is_undefined()) item = *otherwise;
-    }
-    return item;
-  }
-
- private:
-  Values parts_;
-};
-
 Value fold(Machine& m, const Value& v, bool case_sensitive) {
   return v.is_string() && !case_sensitive ? m.string(change_case(m, v.text(), Case::kLower)) : v;
 }
@@ -324,79 +292,10 @@ Value slice(Machine& m, const Value& subject, Args& args) {
   return m.iterator(std::move(pieces));
 }
 
-// --- Applying filters and tests ---
-
-Value map(Machine& m, const Value& subject, Args& args) {
-  Values out;
-  if (m.is_iterable(subject) && !truth(subject)) return m.iterator({});
-  Values items;
-  if (!all(m, subject, items)) return {};
-  if (args.positional.empty()) {
-    Params p(m, args, "map", {"", "attribute", "default"});
-    if (!p) return {};
-    if (!p.has(1)) return m.fail("map needs the name of a filter, or attribute=.");
-    Path path(m, p[1]);
-    for (const Value& item : items) {
-      out.push_back(path.get(m, item, p.has(2) ? &p[2] : nullptr));
-      if (m.failed()) return {};
-    }
-    return m.iterator(std::move(out));
-  }
-  FilterFn fn = args.positional[0].is_string() ? find_filter(args.positional[0].str()) : nullptr;
-  if (fn == nullptr) return m.fail("map names an unknown filter.");
-  args.positional.erase(args.positional.begin());
-  for (const Value& item : items) {
-    Args copy = args;
-    out.push_back(m.spend(1 + args.positional.size()) ? fn(m, item, copy) : Value());
-    if (m.failed()) return {};
-  }
-  return m.iterator(std::move(out));
-}
-
-template <bool keep, bool by_attribute>
-Value choose(Machine& m, const Value& subject, Args& args) {
-  if (m.is_iterable(subject) && !truth(subject)) return m.iterator({});
-  Values items, out;
-  if (!all(m, subject, items)) return {};
-  Path path;
-  if (by_attribute) {
-    if (args.positional.empty()) return m.fail("selectattr and rejectattr need the name of an attribute.");
-    path = Path(m, args.positional[0]);
-    args.positional.erase(args.positional.begin());
-  }
-  FilterFn test = nullptr;
-  if (!args.positional.empty()) {
-    test = args.positional[0].is_string() ? find_test(args.positional[0].str()) : nullptr;
-    if (test == nullptr) return m.fail("an unknown test is named.");
-    args.positional.erase(args.positional.begin());
-  }
-  for (const Value& item : items) {
-    if (!m.spend(1 + args.positional.size())) return {};
-    Value v = by_attribute ? path.get(m, item) : item;
-    Args copy = args;
-    if (test != nullptr && !m.failed()) v = test(m, v, copy);
-    if (m.failed()) return {};
-    if (truth(v) == keep) out.push_back(item);
-  }
-  return m.iterator(std::move(out));
-}
-
-Value attr(Machine& m, const Value& subject, Args& args) {
-  Params p(m, args, "attr", {"name"}, 1);
-  if (!p) return {};
-  Value name = m.string(p.text(0));
-  if (m.failed() || subject.is_undefined()) return m.failed() ? Value() : m.missing(subject, name);
-  if (subject.is(Kind::kDict)) {  // attributes only, no elements
-    MethodFn fn = find_container_method(Kind::kDict, name.str());
-    return fn != nullptr ? m.method(subject, name.str(), fn) : m.missing(subject, name);
-  }
-  return m.attribute(subject, name);
-}
-
 }  // namespace
 
 const FilterEntry kListFilters[] = {
-    {"attr", attr},
+
     {"batch", batch},
     {"count", length_filter},
     {"d", default_filter},
@@ -409,14 +308,12 @@ const FilterEntry kListFilters[] = {
     {"last", last},
     {"length", length_filter},
     {"list", list_filter},
-    {"map", map},
+
     {"max", extreme<true>},
     {"min", extreme<false>},
-    {"reject", choose<false, false>},
-    {"rejectattr", choose<false, true>},
+
     {"reverse", reverse},
-    {"select", choose<true, false>},
-    {"selectattr", choose<true, true>},
+
     {"slice", slice},
     {"sort", sort},
     {"sum", sum},
@@ -425,7 +322,7 @@ const FilterEntry kListFilters[] = {
 };
 
 FilterFn find_filter(std::string_view name) {
-  for (const FilterEntry* table : {kTextFilters, kListFilters}) {
+  for (const FilterEntry* table : {kTextFilters, kListFilters, kApplyingFilters}) {
     for (const FilterEntry* entry = table; !entry->name.empty(); ++entry) {
       if (entry->name == name) return entry->fn;
     }

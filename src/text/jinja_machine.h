@@ -203,6 +203,18 @@ class Machine {
   Text* out_ = nullptr;
 };
 
+// Counts the nesting of evaluations while it lives.
+struct Deeper {
+  explicit Deeper(Machine& m) : machine(m) {
+    if (++machine.depth_ > machine.limits_.depth) {
+      machine.fail("the template calls itself too deeply, beyond " + std::to_string(machine.limits_.depth) +
+                   " levels.");
+    }
+  }
+  ~Deeper() { --machine.depth_; }
+  Machine& machine;
+};
+
 // JSON text as Python's json.dumps writes it. Fails the machine for what JSON has no word for.
 struct JsonStyle {
   bool ensure_ascii = false;

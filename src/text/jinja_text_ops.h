@@ -11,6 +11,8 @@ inline constexpr size_t kNotFound = static_cast<size_t>(-1);
 size_t find_bytes(std::string_view text, std::string_view what, size_t from = 0);  // linear; kNotFound
 size_t rfind_bytes(std::string_view text, std::string_view what);                  // linear; kNotFound
 
+MethodFn find_classifier(std::string_view name);  // isdigit() and its kin; null: none of them
+
 Text change_case(Machine& m, const Text& text, Case to);
 Text capitalize(Machine& m, const Text& text);
 // Strips from both, the left or the right end; `chars` null: white space.
