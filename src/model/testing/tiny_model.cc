@@ -127,7 +127,7 @@ void put_tokenizer(int64_t vocab_size, Metadata& m) {
   m["tokenizer.ggml.pre"] = std::string("gpt-2");
   m["tokenizer.ggml.tokens"] = tokens;
   m["tokenizer.ggml.token_type"] = types;
-  m["tokenizer.ggml.merges"] = std::vector<std::string>{"h e", "l l"};
+  m["tokenizer.ggml.merges"] = std::vector<std::string>{};  // bytes stay bytes
   m["tokenizer.ggml.bos_token_id"] = int64_t{256};
   m["tokenizer.ggml.eos_token_id"] = int64_t{258};
   m["tokenizer.chat_template"] = std::string(

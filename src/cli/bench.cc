@@ -1,0 +1,188 @@
+// Tokens per second of prefill and of decode through the engine itself, so that what is measured is what users get:
+// scheduling, sampling (greedy) and detokenising included. Flags and JSON keys as llama-bench has them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "cli/loading.h"
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "engine/engine.h"
+
+namespace ibid::cli {
+namespace {
+
+struct Case {
+  int32_t n_prompt = 0;
+  int32_t n_gen = 0;
+  int32_t n_streams = 1;
+  int32_t depth = 0;
+  std::string name() const {
+    std::string s = n_gen == 0 ? fmt::format("pp{}", n_prompt) : fmt::format("tg{}", n_gen);
+    if (n_streams > 1) s += fmt::format(" x{}", n_streams);
+    if (depth > 0) s += fmt::format(" @ d{}", depth);
+    return s;
+  }
+  int32_t tokens() const { return n_streams * (n_gen == 0 ? n_prompt : n_gen); }
+  int32_t longest() const { return std::max(depth, 1) + (n_gen == 0 ? n_prompt : n_gen) + 1; }
+};
+
+struct Measured {
+  Case test;
+  std::vector<double> seconds;
+};
+
+double mean(const std::vector<double>& v) {
+  double sum = 0;
+  for (double x : v) sum += x;
+  return sum / static_cast<double>(v.size());
+}
+
+double deviation(const std::vector<double>& v) {
+  if (v.size() < 2) return 0;
+  double m = mean(v), sum = 0;
+  for (double x : v) sum += (x - m) * (x - m);
+  return std::sqrt(sum / static_cast<double>(v.size() - 1));
+}
+
+// Tokens without a pattern, the same in every run.
+std::vector<TokenId> some_tokens(int32_t n, int32_t vocab_size, uint32_t salt) {
+  std::vector<TokenId> out;
+  uint32_t x = 12345 + salt * 7919;
+  for (int32_t i = 0; i < n; ++i) {
+    x = x * 1664525u + 1013904223u;
+    out.push_back(TokenId{static_cast<int32_t>((x >> 8) % static_cast<uint32_t>(vocab_size))});
+  }
+  return out;
+}
+
+// Seconds from the first to the last token that counts: prefill from submission to the first token, decode from the
+// moment when every stream has its first token.
+Result<double> run_once(Engine& engine, const Case& test, int32_t vocab_size) {
+  int32_t prompt_len = test.depth + (test.n_gen == 0 ? test.n_prompt : (test.depth == 0 ? 1 : 0));
+  double started = steady_clock().now();
+  for (int32_t i = 0; i < test.n_streams; ++i) {
+    Request r;
+    r.id = RequestId{static_cast<uint64_t>(i + 1)};
+    r.prompt = some_tokens(prompt_len, vocab_size, static_cast<uint32_t>(i));
+    r.sampling.temperature = 0;
+    r.sampling.ignore_eos = true;
+    r.max_tokens = test.n_gen + 1;
+    TRY(engine.submit(std::move(r)));
+  }
+  int32_t n_started = 0, n_finished = 0;
+  std::vector<uint8_t> has_token(static_cast<size_t>(test.n_streams) + 1, 0);
+  std::vector<Output> outputs;
+  while (n_finished < test.n_streams) {
+    outputs.clear();
+    if (!engine.step(outputs)) return unavailable("the engine stopped before the benchmark was over");
+    for (const Output& o : outputs) {
+      auto& seen = has_token[static_cast<size_t>(o.request)];
+      if (!o.tokens.empty() && !seen) seen = 1, ++n_started;
+      if (o.finished) ++n_finished;
+      if (o.finished && o.reason == FinishReason::kError) return invalid(o.error);
+    }
+    if (test.n_gen > 0 && n_started == test.n_streams && n_finished == 0 && has_token[0] == 0) {
+      has_token[0] = 1;
+      started = steady_clock().now();
+    }
+  }
+  return steady_clock().now() - started;
+}
+
+std::vector<Case> cases(const BenchOptions& o) {
+  std::vector<Case> out;
+  for (int32_t n : o.n_prompt) {
+    if (n > 0) out.push_back({.n_prompt = n, .depth = o.depth});
+  }
+  std::vector<int32_t> streams = o.streams.empty() ? std::vector<int32_t>{1} : o.streams;
+  for (int32_t n : o.n_gen) {
+    for (int32_t s : streams) {
+      if (n > 0) out.push_back({.n_gen = n, .n_streams = s, .depth = o.depth});
+    }
+  }
+  return out;
+}
+
+void print_json(const Loaded& loaded, const std::vector<Measured>& all) {
+  std::printf("[\n");
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Measured& m = all[i];
+    std::vector<double> ts, ns;
+    for (double s : m.seconds) ts.push_back(m.test.tokens() / s), ns.push_back(s * 1e9);
+    auto list = [](const std::vector<double>& v, int digits) {
+      std::string s;
+      for (double x : v) s += fmt::format("{}{:.{}f}", s.empty() ? "" : ", ", x, digits);
+      return s;
+    };
+    std::printf("%s", fmt::format(
+                          "  {{\"build_number\": 0, \"build_commit\": \"ibid {}\", \"backends\": \"CPU\", \"cpu_isa\": \"{}\", "
+                          "\"model_filename\": {}, \"model_type\": \"{}\", \"model_size\": {}, \"model_n_params\": {}, "
+                          "\"n_threads\": {}, \"type_k\": \"{}\", \"type_v\": \"{}\", \"n_prompt\": {}, \"n_gen\": {}, "
+                          "\"n_depth\": {}, \"n_streams\": {}, \"avg_ns\": {:.0f}, \"stddev_ns\": {:.0f}, \"avg_ts\": {:.4f}, "
+                          "\"stddev_ts\": {:.4f}, \"samples_ns\": [{}], \"samples_ts\": [{}]}}{}\n",
+                          IBID_VERSION, isa_name(selected_isa()), json_string(loaded.path), loaded.description(),
+                          loaded.file->tensor_bytes(), loaded.model->config().n_parameters(), loaded.team->n_threads(),
+                          loaded.kv_name(), loaded.kv_name(), m.test.n_prompt, m.test.n_gen, m.test.depth,
+                          m.test.n_streams, mean(ns), deviation(ns), mean(ts), deviation(ts), list(ns, 0), list(ts, 3),
+                          i + 1 < all.size() ? "," : "")
+                          .c_str());
+  }
+  std::printf("]\n");
+}
+
+void print_rows(const Loaded& loaded, const std::vector<Measured>& all, bool csv) {
+  if (csv) std::printf("model,threads,kv,test,avg_ts,stddev_ts\n");
+  if (!csv) std::printf("| model | threads | kv | test | tokens/s |\n|---|--:|---|---|--:|\n");
+  for (const Measured& m : all) {
+    std::vector<double> ts;
+    for (double s : m.seconds) ts.push_back(m.test.tokens() / s);
+    const char* form = csv ? "{},{},{},{},{:.2f},{:.2f}\n" : "| {} | {} | {} | {} | {:.2f} \u00b1 {:.2f} |\n";
+    std::printf("%s", fmt::format(fmt::runtime(form), loaded.description(), loaded.team->n_threads(), loaded.kv_name(),
+                                  m.test.name(), mean(ts), deviation(ts))
+                          .c_str());
+  }
+}
+
+}  // namespace
+
+int bench(const BenchOptions& options) {
+  std::vector<Case> tests = cases(options);
+  if (tests.empty()) return fail(invalid("nothing to measure: both -p and -n are 0"), kUsage);
+  int32_t longest = 0, n_streams = 1, budget = 512;
+  for (const Case& c : tests) {
+    longest = std::max(longest, c.longest());
+    n_streams = std::max(n_streams, c.n_streams);
+  }
+  ModelArgs args = options.model;
+  args.context = std::max(args.context, longest);
+  StepLimits limits{.max_tokens = std::max(budget, n_streams), .max_sequences = n_streams};
+  auto loaded = load(args, limits);
+  if (!loaded) return fail(loaded.error());
+  EngineOptions engine_options = loaded->engine_options(limits);
+  engine_options.prefix_cache = false;
+  engine_options.kv_bytes = loaded->kv_bytes_for(n_streams, longest, engine_options.block_len);
+  auto engine = Engine::create(*loaded->model, loaded->tokenizer, *loaded->stream, engine_options);
+  if (!engine) return fail(engine.error());
+
+  std::vector<Measured> all;
+  Progress progress("measuring");
+  uint64_t done = 0, total = tests.size() * static_cast<uint64_t>(options.repeats + 1);
+  for (const Case& test : tests) {
+    Measured m{test, {}};
+    for (int32_t r = -1; r < options.repeats; ++r) {  // one run to warm up
+      auto seconds = run_once(**engine, test, loaded->tokenizer->vocab_size());
+      if (!seconds) return fail(seconds.error());
+      if (r >= 0) m.seconds.push_back(*seconds);
+      progress.update(++done, total);
+    }
+    all.push_back(std::move(m));
+  }
+  if (options.output == "json") print_json(*loaded, all);
+  else print_rows(*loaded, all, options.output == "csv");
+  return kOk;
+}
+
+}  // namespace ibid::cli

@@ -1,0 +1,25 @@
+#include "cli/chat.h"
+
+#include "cli/loading.h"
+
+namespace ibid::cli {
+
+Result<std::vector<TokenId>> chat_prompt(const ChatTemplate& chat, const Tokenizer& tokenizer, const std::string& system,
+                                         const std::vector<ChatMessage>& messages) {
+  ChatInput input;
+  add_token_names(tokenizer, input);
+  input.messages = "[";
+  auto add = [&input](const std::string& role, const std::string& content) {
+    if (input.messages.size() > 1) input.messages += ",";
+    input.messages += "{\"role\":" + json_string(role) + ",\"content\":" + json_string(content) + "}";
+  };
+  if (!system.empty()) add("system", system);
+  for (const ChatMessage& m : messages) add(m.role, m.content);
+  input.messages += "]";
+  ASSIGN_OR_RETURN(RenderedPrompt prompt, chat.render(input));
+  std::vector<TokenId> tokens;
+  tokenizer.encode(prompt.text, {.parse_special = true, .plain_ranges = prompt.plain_ranges}, tokens);
+  return tokens;
+}
+
+}  // namespace ibid::cli

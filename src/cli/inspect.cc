@@ -1,0 +1,95 @@
+// What a model file holds, for people.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <map>
+
+#include "cli/loading.h"
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "model/config.h"
+#include "sample/sampler.h"
+
+namespace ibid::cli {
+namespace {
+
+template <typename... Args>
+void line(const char* name, fmt::format_string<Args...> form, Args&&... args) {
+  std::printf("%-14s %s\n", name, fmt::format(form, std::forward<Args>(args)...).c_str());
+}
+
+std::string shape_text(const TensorView& v) {
+  std::string s;
+  for (int i = 0; i < v.rank; ++i) s += fmt::format("{}{}", i ? " x " : "", v.dim[static_cast<size_t>(i)]);
+  return s;
+}
+
+void print_tensors_by_type(const ModelFile& file) {
+  std::map<std::string_view, std::pair<int, uint64_t>> by_type;
+  for (const TensorInfo& t : file.tensors()) {
+    auto& [n, bytes] = by_type[traits(t.view.dtype).name];
+    ++n;
+    bytes += t.bytes();
+  }
+  for (const auto& [name, counted] : by_type) {
+    line("", "{:>5} {:<7} {:>10}", counted.first, name, bytes_text(counted.second));
+  }
+}
+
+void print_config(const ModelConfig& c) {
+  line("architecture", "{}", c.architecture);
+  line("layers", "{}, {} wide, feed-forward {}", c.n_layers, c.width, c.ffn_len);
+  line("attention", "{} query and {} key/value heads of {}", c.n_heads, c.n_kv_heads, c.head_len);
+  int windows = 0, nope = 0;
+  for (const LayerConfig& l : c.layers) windows += l.window > 0, nope += l.rope == kNoRope;
+  if (windows > 0) line("", "{} layers see a sliding window", windows);
+  if (nope > 0) line("", "{} layers without positions", nope);
+  for (const RopeConfig& r : c.ropes) {
+    line("rope", "base {}, {} pairs, {}{}", r.base, r.n_pairs, r.interleaved ? "interleaved" : "halves",
+         r.scaling == RopeScaling::kNone ? "" : fmt::format(", {} scaling", rope_scaling_name(r.scaling)));
+  }
+  line("context", "{} tokens", c.max_context);
+  line("parameters", "{:.1f} million", static_cast<double>(c.n_parameters()) / 1e6);
+}
+
+}  // namespace
+
+int inspect(const InspectOptions& options) {
+  if (options.samplers) {
+    for (std::string_view name : stage_names()) std::printf("%.*s\n", static_cast<int>(name.size()), name.data());
+    return kOk;
+  }
+  auto path = resolve(options.model);
+  if (!path) return fail(path.error());
+  auto file = ModelFile::open(*path);
+  if (!file) return fail(file.error());
+  line("file", "{}", *path);
+  line("container", "{}, {}", file->container() == Container::kGguf ? "GGUF" : "safetensors", bytes_text(file->file_bytes()));
+  auto config = read_config(*file);
+  if (config) print_config(*config);
+  else line("not served", "{}", config.error().message);
+  line("tensors", "{}, {}", file->tensors().size(), bytes_text(file->tensor_bytes()));
+  print_tensors_by_type(*file);
+  auto text = load_text(options.model);
+  if (!text) {
+    line("not served", "{}", text.error().message);
+  } else {
+    const Vocabulary& v = text->tokenizer->vocabulary();
+    line("vocabulary", "{} tokens, {}", v.tokens.size(), v.pre_tokenizer.empty() ? "no named pre-tokenizer" : v.pre_tokenizer);
+    std::string ends;
+    for (TokenId t : v.end_of_generation) ends += fmt::format("{}{} {}", ends.empty() ? "" : ", ", raw(t), v.tokens[static_cast<size_t>(raw(t))]);
+    line("answers end", "{}", ends.empty() ? "at no token of their own" : ends);
+    auto chat = load_template(*text->file, *text->tokenizer);
+    line("template", "{}", chat ? "chat template compiles" : chat.error().message);
+  }
+  if (options.tensors) {
+    std::printf("\n");
+    for (const TensorInfo& t : file->tensors()) {
+      std::printf("%-48s %-7s %20s %10s\n", t.name.c_str(), std::string(traits(t.view.dtype).name).c_str(),
+                  shape_text(t.view).c_str(), bytes_text(t.bytes()).c_str());
+    }
+  }
+  return kOk;
+}
+
+}  // namespace ibid::cli

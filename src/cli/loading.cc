@@ -1,0 +1,139 @@
+#include "cli/loading.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+
+#include "base/log.h"
+#include "cli/progress.h"
+#include "format/source.h"
+#include "kernels/isa.h"
+#include "kernels/reference/reference.h"
+#include "model/tokenizer_of_model.h"
+
+namespace ibid::cli {
+namespace {
+
+constexpr int32_t kDefaultContext = 8192;
+
+// The type that most of the weights' bytes have.
+std::string_view main_dtype(const ModelFile& file) {
+  std::map<std::string_view, uint64_t> bytes;
+  for (const TensorInfo& t : file.tensors()) bytes[traits(t.view.dtype).name] += t.bytes();
+  auto most = std::max_element(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most == bytes.end() ? "?" : most->first;
+}
+
+}  // namespace
+
+std::string Loaded::description() const {
+  double n = static_cast<double>(model->config().n_parameters());
+  std::string size = n < 1e9 ? fmt::format("{:.0f}M", n / 1e6) : fmt::format("{:.1f}B", n / 1e9);
+  return fmt::format("{} {} {}", model->config().architecture, size, main_dtype(*file));
+}
+
+std::string Loaded::kv_name() const {
+  std::string name(traits(kv_dtype).name);
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return name;
+}
+
+EngineOptions Loaded::engine_options(const StepLimits& limits) const {
+  EngineOptions o;
+  o.kv_dtype = kv_dtype;
+  o.max_tokens = limits.max_tokens;
+  o.max_sequences = limits.max_sequences;
+  return o;
+}
+
+int64_t Loaded::kv_bytes_for(int64_t n_sequences, int64_t n_tokens, int32_t block_len) const {
+  int64_t block_bytes = 0;
+  for (int layer = 0; layer < model->config().n_layers; ++layer) {
+    KvGeometry g = model->kv_geometry(layer);
+    block_bytes += kv_block_bytes(kv_dtype, block_len, g.n_kv_heads, g.head_len);
+  }
+  int64_t blocks = n_sequences * ((n_tokens + block_len - 1) / block_len + 1) + 1;
+  return blocks * block_bytes;
+}
+
+Result<std::string> resolve(const std::string& model) {
+  std::unique_ptr<Progress> progress;
+  FetchOptions options;
+  std::string current;
+  options.progress = [&](const FetchProgress& p) {
+    if (p.waiting) return;
+    if (!progress || current != p.file) {
+      current = p.file;
+      progress = std::make_unique<Progress>("fetching " + p.file, true);
+    }
+    progress->update(static_cast<uint64_t>(std::max<int64_t>(0, p.n_done)), static_cast<uint64_t>(std::max<int64_t>(0, p.n_total)));
+  };
+  return fetch_model(model, options);
+}
+
+Result<LoadedText> load_text(const std::string& model) {
+  LoadedText out;
+  ASSIGN_OR_RETURN(out.path, resolve(model));
+  ASSIGN_OR_RETURN(ModelFile file, ModelFile::open(out.path));
+  out.file = std::make_shared<const ModelFile>(std::move(file));
+  ASSIGN_OR_RETURN(out.tokenizer, load_tokenizer(*out.file));
+  return out;
+}
+
+Result<ChatTemplate> load_template(const ModelFile& file, const Tokenizer& tokenizer) {
+  std::string warning;
+  auto chat = ChatTemplate::for_model(chat_template_of(file, tokenizer), &warning);
+  if (!warning.empty()) log_warn(warning);
+  return chat;
+}
+
+Result<Loaded> load(const ModelArgs& args, const StepLimits& limits) {
+  if (args.isa) TRY(select_isa(*args.isa));
+  reference::select(args.reference_kernels);
+  ASSIGN_OR_RETURN(LoadedText text, load_text(args.model));
+  Loaded out;
+  out.path = text.path;
+  out.file = text.file;
+  out.tokenizer = text.tokenizer;
+  out.kv_dtype = args.kv_dtype;
+  out.team = std::make_unique<ThreadTeam>(args.threads > 0 ? args.threads : usable_cores());
+  out.stream = std::make_unique<Stream>(*out.team);
+
+  ASSIGN_OR_RETURN(ModelConfig config, read_config(*out.file));
+  out.context = args.context > 0 ? args.context : static_cast<int32_t>(std::min<int64_t>(config.max_context, kDefaultContext));
+  ModelOptions options{.max_context = out.context,
+                       .max_tokens = std::max(limits.max_tokens, limits.max_sequences),
+                       .max_rows = std::max(limits.max_sequences, 64),
+                       .max_sequences = limits.max_sequences};
+  Progress progress("loading");
+  ASSIGN_OR_RETURN(out.model, load_model(out.file, options, *out.stream, [&progress](double share) {
+                     if (share < 1) progress.update(static_cast<uint64_t>(share * 100), 100);
+                   }));
+  return out;
+}
+
+void add_token_names(const Tokenizer& tokenizer, ChatInput& input) {
+  const Vocabulary& v = tokenizer.vocabulary();
+  auto spelled = [&v](TokenId id) { return id == TokenId::kNone ? std::string() : v.tokens[static_cast<size_t>(raw(id))]; };
+  input.bos_token = spelled(v.bos);
+  input.eos_token = spelled(v.eos);
+}
+
+int fail(const Error& error, int exit_code) {
+  std::fprintf(stderr, "error: %s\n", error.message.c_str());
+  return exit_code;
+}
+
+std::string json_string(std::string_view text) {
+  std::string out = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\') out += {'\\', c};
+    else if (static_cast<unsigned char>(c) < 0x20) out += fmt::format("\\u{:04x}", static_cast<unsigned>(static_cast<unsigned char>(c)));
+    else out += c;
+  }
+  return out + "\"";
+}
+
+}  // namespace ibid::cli

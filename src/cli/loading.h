@@ -1,0 +1,65 @@
+// From what a person typed to a model that can run. Owns everything that a command's engine borrows.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "cli/options.h"
+#include "engine/engine.h"
+#include "format/model_file.h"
+#include "model/model.h"
+#include "tensor/stream.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace ibid::cli {
+
+// What one step may hold; sizes the scratch arrays.
+struct StepLimits {
+  int32_t max_tokens = 512;
+  int32_t max_sequences = 1;
+};
+
+struct Loaded {
+  std::string path;
+  std::shared_ptr<const ModelFile> file;
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::unique_ptr<ThreadTeam> team;
+  std::unique_ptr<Stream> stream;
+  std::unique_ptr<Model> model;
+  int32_t context = 0;
+  DType kv_dtype = DType::kF16;
+
+  std::string description() const;  // "llama 135M Q4_1"
+  std::string kv_name() const;      // "f16"
+  EngineOptions engine_options(const StepLimits& limits) const;
+  // Bytes of KV that hold `n_sequences` of `n_tokens` each.
+  int64_t kv_bytes_for(int64_t n_sequences, int64_t n_tokens, int32_t block_len) const;
+};
+
+// Fetches (aliases and hf: sources), maps, checks and prepares, with progress on standard error.
+Result<Loaded> load(const ModelArgs& args, const StepLimits& limits);
+
+// The path of a model's file or folder, fetched where that is needed.
+Result<std::string> resolve(const std::string& model);
+// A file and its tokenizer alone: a GGUF with a vocabulary and no weights is enough.
+struct LoadedText {
+  std::string path;
+  std::shared_ptr<const ModelFile> file;
+  std::shared_ptr<const Tokenizer> tokenizer;
+};
+Result<LoadedText> load_text(const std::string& model);
+// The file's chat template, or the named default with a warning in the log.
+Result<ChatTemplate> load_template(const ModelFile& file, const Tokenizer& tokenizer);
+
+// The template's variables bos_token and eos_token.
+void add_token_names(const Tokenizer& tokenizer, ChatInput& input);
+
+// Prints "error: ..." and returns the exit code.
+int fail(const Error& error, int exit_code = kFailed);
+// A string as a JSON literal, quotes included.
+std::string json_string(std::string_view text);
+
+}  // namespace ibid::cli

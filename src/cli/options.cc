@@ -1,0 +1,190 @@
+#include "cli/options.h"
+
+#include <CLI/CLI.hpp>
+
+#include "base/log.h"
+
+namespace ibid::cli {
+namespace {
+
+constexpr const char* kModelHelp = "an alias (ibid models), a .gguf file, a folder with *.safetensors, or hf:user/repo[:file]";
+
+std::string check_dtype(const std::string& name) {
+  auto dtype = dtype_from_name(name);
+  bool known = dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+  return known ? "" : "'" + name + "' is no KV dtype: use f32, f16 or bf16";
+}
+
+std::string check_isa(const std::string& name) {
+  return isa_from_name(name) ? "" : "'" + name + "' is no instruction set: use baseline, avx2, avx512 or neon";
+}
+
+void add_model(CLI::App* command, std::string& model) {
+  command->add_option("MODEL", model, kModelHelp)->capture_default_str();
+}
+
+void add_model_options(CLI::App* command, ModelArgs& o) {
+  add_model(command, o.model);
+  command->add_option("-c,--ctx", o.context, "tokens that one sequence may hold (0: the model's own, at most 8192)")
+      ->check(CLI::Range(0, 1 << 24));
+  command->add_option("-t,--threads", o.threads, "threads (0: the cores that affinity and cgroup leave)")
+      ->check(CLI::Range(0, 4096));
+  command->add_option_function<std::string>(
+             "--kv-dtype", [&o](const std::string& name) { o.kv_dtype = *dtype_from_name(name); },
+             "type of keys and values in the cache: f32, f16 or bf16 (f16)")
+      ->check(CLI::Validator(check_dtype, "DTYPE"));
+  command->add_option_function<std::string>(
+             "--cpu-isa", [&o](const std::string& name) { o.isa = isa_from_name(name); },
+             "baseline, avx2, avx512 or neon (the best of this CPU); the answer is the same")
+      ->check(CLI::Validator(check_isa, "ISA"));
+}
+
+template <typename Options>
+void on_parse(CLI::App* command, int& exit_code, Options& options, int (*body)(const Options&)) {
+  command->callback([&exit_code, &options, body] { exit_code = body(options); });
+}
+
+struct All {
+  RunOptions run;
+  ServeOptions serve;
+  InspectOptions inspect;
+  PullOptions pull;
+  PerplexityOptions perplexity;
+  BenchOptions bench;
+  TokenizeOptions tokenize;
+  DetokenizeOptions detokenize;
+  TemplateOptions apply_template;
+};
+
+void add_run(CLI::App& app, RunOptions& o, int& exit_code) {
+  CLI::App* c = app.add_subcommand("run", "chat with a model in the terminal, or answer once");
+  add_model_options(c, o.model);
+  c->add_option("-p,--prompt", o.prompt, "answer this once and exit");
+  c->add_option("-s,--system", o.system, "system message");
+  c->add_option("-n,--max-tokens", o.max_tokens, "most tokens of an answer (-1: up to the context)");
+  c->add_option("--temp,--temperature", o.temperature, "0: always the likeliest token")->capture_default_str();
+  c->add_option("--top-p", o.top_p, "draw from the smallest set with this probability")->capture_default_str();
+  c->add_option("--seed", o.seed, "the same seed gives the same answer (random, and told with --stats)");
+  c->add_flag("--raw", o.raw, "continue the text of -p without a chat template");
+  c->add_flag("--stats", o.stats, "time to first token and tokens per second at the end");
+  c->footer("Examples:\n  ibid run\n  ibid run -p \"Why is the sky blue?\" --temp 0 -n 100\n"
+            "  ibid run model.gguf --raw -p \"Once upon a time\"");
+  on_parse(c, exit_code, o, run);
+}
+
+void add_serve(CLI::App& app, ServeOptions& o, int& exit_code) {
+  CLI::App* c = app.add_subcommand("serve", "serve a model over an OpenAI-compatible HTTP API, with a web page");
+  add_model_options(c, o.model);
+  c->add_option("--host", o.host, "address to listen on")->capture_default_str();
+  c->add_option("--port", o.port, "port to listen on (0: any free one)")->capture_default_str();
+  c->add_option("--api-key", o.api_keys, "key that clients must send, KEY or TENANT:KEY; may be repeated");
+  c->add_option("--api-key-file", o.api_key_file, "file with one such key a line");
+  c->add_option("--cors-origin", o.cors_origin, "origin of web pages that may call (* for any)");
+  c->add_option("--max-sequences", o.max_sequences, "sequences that run at once")->capture_default_str()->check(CLI::Range(1, 4096));
+  c->add_option("--max-tokens-per-step", o.max_tokens_per_step, "token budget of a step")
+      ->capture_default_str()->check(CLI::Range(1, 65536));
+  c->add_option("--max-waiting", o.max_waiting, "requests that may wait before 429")->capture_default_str()->check(CLI::Range(0, 1000000));
+  c->add_option("--kv-memory", o.kv_bytes, "bytes for keys and values, as 2G or 512M (0: chosen)")
+      ->transform(CLI::AsSizeValue(false));
+  c->add_option("--drain-seconds", o.drain_seconds, "how long running requests may take after SIGTERM")->capture_default_str();
+  c->add_flag("--log-json", o.json_log, "one JSON object a line instead of text");
+  c->footer("Examples:\n  ibid serve\n  ibid serve model.gguf --port 9000 --ctx 8192 --api-key-file keys.txt");
+  on_parse(c, exit_code, o, serve);
+}
+
+void add_files(CLI::App& app, All& all, int& exit_code) {
+  CLI::App* c = app.add_subcommand("inspect", "what a model file holds: architecture, tensors, vocabulary, template");
+  add_model(c, all.inspect.model);
+  c->add_flag("--tensors", all.inspect.tensors, "every tensor with its type, shape and bytes");
+  c->add_flag("--samplers", all.inspect.samplers, "the sampling stages in the order in which they run");
+  on_parse(c, exit_code, all.inspect, inspect);
+
+  c = app.add_subcommand("pull", "fetch a model into the cache");
+  add_model(c, all.pull.model);
+  on_parse(c, exit_code, all.pull, pull);
+
+  c = app.add_subcommand("models", "the models that have a name here");
+  c->callback([&exit_code] { exit_code = list_models(); });
+}
+
+void add_text(CLI::App& app, All& all, int& exit_code) {
+  CLI::App* c = app.add_subcommand("tokenize", "token ids of the text on standard input, on one line");
+  add_model(c, all.tokenize.model);
+  c->add_flag("--special", all.tokenize.special, "read special tokens spelled in the text");
+  c->add_flag("--bos", all.tokenize.bos, "add what the model wants around a text");
+  c->add_flag("--pieces", all.tokenize.pieces, "show the pieces, in colour on a terminal");
+  c->footer("Example:\n  echo 'Hello world' | ibid tokenize");
+  on_parse(c, exit_code, all.tokenize, tokenize);
+
+  c = app.add_subcommand("detokenize", "the text of the token ids on standard input");
+  add_model(c, all.detokenize.model);
+  c->add_flag("--special", all.detokenize.special, "show control tokens");
+  on_parse(c, exit_code, all.detokenize, detokenize);
+
+  c = app.add_subcommand("template", "the prompt that the model's chat template makes of messages");
+  add_model(c, all.apply_template.model);
+  c->add_option("MESSAGES", all.apply_template.messages_file, "JSON file: a list of messages, or an object with messages and tools");
+  c->add_flag("!--no-generation-prompt", all.apply_template.generation_prompt, "do not open the assistant's turn");
+  on_parse(c, exit_code, all.apply_template, apply_template);
+}
+
+void add_measures(CLI::App& app, All& all, int& exit_code) {
+  PerplexityOptions& p = all.perplexity;
+  CLI::App* c = app.add_subcommand("perplexity", "how well a model predicts a text, in one context");
+  add_model_options(c, p.model);
+  c->add_option("-f,--file", p.file, "the text ('-': standard input)")->required();
+  c->add_option("-n,--tokens", p.n_tokens, "only the first so many tokens (0: what fits the context)")->check(CLI::Range(0, 1 << 24));
+  c->add_option("--dump", p.dump_file, "write the log-probabilities, fp32 [positions, vocabulary]");
+  c->add_option_function<std::string>(
+       "--kernels", [&p](const std::string& name) { p.model.reference_kernels = name == "reference"; },
+       "fast, or reference: every op in double precision, slowly")
+      ->check(CLI::IsMember({"fast", "reference"}));
+  on_parse(c, exit_code, p, perplexity);
+
+  BenchOptions& b = all.bench;
+  c = app.add_subcommand("bench", "tokens per second of prefill and decode; flags and JSON keys as in llama-bench");
+  add_model_options(c, b.model);
+  c->add_option("-p,--n-prompt", b.n_prompt, "tokens of prefill, comma-separated (0: none)")->delimiter(',')->capture_default_str();
+  c->add_option("-n,--n-gen", b.n_gen, "tokens of decode, comma-separated (0: none)")->delimiter(',')->capture_default_str();
+  c->add_option("--streams", b.streams, "batched decode with so many sequences, comma-separated")->delimiter(',')->check(CLI::Range(1, 4096));
+  c->add_option("-d,--n-depth", b.depth, "tokens in the cache before each test")->check(CLI::Range(0, 1 << 24));
+  c->add_option("-r,--repetitions", b.repeats, "measured runs of each test")->capture_default_str()->check(CLI::Range(1, 1000));
+  c->add_option("-o,--output", b.output, "md, json or csv")->capture_default_str()->check(CLI::IsMember({"md", "json", "csv"}));
+  c->footer("Examples:\n  ibid bench\n  ibid bench model.gguf -p 512 -n 128 -t 2 -r 5 -o json\n  ibid bench --streams 1,8,32");
+  on_parse(c, exit_code, b, bench);
+
+  c = app.add_subcommand("selftest", "checks the numbers that the field's texts state, each as pass or fail");
+  c->callback([&exit_code] { exit_code = selftest(); });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"ibid: an inference and serving engine for large language models.\n"
+               "The same request gives the same bytes, whatever runs beside it."};
+  app.set_version_flag("--version", "ibid " IBID_VERSION);
+  app.require_subcommand(1);
+  app.fallthrough();
+  app.option_defaults()->always_capture_default(false);
+  std::string log_level = "warn";
+  app.add_option("--log-level", log_level, "trace, debug, info, warn, error or off")
+      ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))
+      ->each([](const std::string& level) { set_log_level(level); });
+  app.footer("MODEL is " + std::string(kModelHelp) + ";\nwithout it the default model is meant. 'ibid COMMAND --help' says more.");
+
+  All all;
+  int exit_code = kOk;
+  add_run(app, all.run, exit_code);
+  add_serve(app, all.serve, exit_code);
+  add_files(app, all, exit_code);
+  add_text(app, all, exit_code);
+  add_measures(app, all, exit_code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? kOk : kUsage;
+  }
+  return exit_code;
+}
+
+}  // namespace ibid::cli

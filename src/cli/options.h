@@ -1,0 +1,120 @@
+// What a person may type, as plain data: one struct per command. cli/options.cc alone knows the parser.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/isa.h"
+#include "tensor/dtype.h"
+
+namespace ibid::cli {
+
+// Exit codes that scripts can use.
+enum ExitCode : int {
+  kOk = 0,
+  kFailed = 1,       // the world is wrong: a file, a model, the network; one sentence on stderr says what
+  kUsage = 2,        // the command line is wrong
+  kTestFailed = 3,   // selftest found a wrong number
+  kInterrupted = 130,
+};
+
+// What every command that runs a model takes.
+struct ModelArgs {
+  std::string model = "default";
+  int32_t context = 0;  // 0: what the model promises, at most 8192
+  int threads = 0;      // 0: the cores that affinity and cgroup leave
+  DType kv_dtype = DType::kF16;
+  std::optional<Isa> isa;  // none: the best of this CPU
+  bool reference_kernels = false;
+};
+
+struct RunOptions {
+  ModelArgs model;
+  std::optional<std::string> prompt;  // none: chat in the terminal
+  std::string system;
+  int32_t max_tokens = -1;
+  float temperature = 0.7f;
+  float top_p = 0.95f;
+  std::optional<uint64_t> seed;
+  bool raw = false;    // continue the prompt's text without a template
+  bool stats = false;  // time to first token and tokens per second at the end
+};
+
+struct ServeOptions {
+  ModelArgs model;
+  std::string host = "127.0.0.1";
+  uint16_t port = 8080;
+  std::vector<std::string> api_keys;
+  std::string api_key_file;
+  std::string cors_origin;
+  int32_t max_sequences = 64;
+  int32_t max_tokens_per_step = 512;
+  int32_t max_waiting = 512;
+  int64_t kv_bytes = 0;
+  double drain_seconds = 30;
+  bool json_log = false;
+};
+
+struct InspectOptions {
+  std::string model = "default";
+  bool tensors = false;
+  bool samplers = false;
+};
+
+struct PullOptions {
+  std::string model = "default";
+};
+
+struct PerplexityOptions {
+  ModelArgs model;
+  std::string file;         // text; "-": standard input
+  int32_t n_tokens = 0;     // the first so many; 0: as many as fit the context
+  std::string dump_file;    // raw fp32 log-probabilities [positions, V] for comparisons
+};
+
+struct BenchOptions {
+  ModelArgs model;
+  std::vector<int32_t> n_prompt = {512};
+  std::vector<int32_t> n_gen = {128};
+  std::vector<int32_t> streams;  // batched decode with so many sequences
+  int32_t repeats = 5;
+  std::string output = "md";  // md, json, csv
+  int32_t depth = 0;          // tokens already in the cache
+};
+
+struct TokenizeOptions {
+  std::string model = "default";
+  bool special = false;
+  bool bos = false;
+  bool pieces = false;
+};
+
+struct DetokenizeOptions {
+  std::string model = "default";
+  bool special = false;
+};
+
+struct TemplateOptions {
+  std::string model = "default";
+  std::string messages_file = "-";
+  bool generation_prompt = true;
+};
+
+int run(const RunOptions& options);
+int serve(const ServeOptions& options);
+int inspect(const InspectOptions& options);
+int pull(const PullOptions& options);
+int list_models();
+int perplexity(const PerplexityOptions& options);
+int bench(const BenchOptions& options);
+int selftest();
+int tokenize(const TokenizeOptions& options);
+int detokenize(const DetokenizeOptions& options);
+int apply_template(const TemplateOptions& options);
+
+// Parses and runs one command; returns the process's exit code.
+int main(int argc, char** argv);
+
+}  // namespace ibid::cli
