@@ -1,0 +1,61 @@
+#include "server/engine_backend.h"
+
+#include "engine/engine_thread.h"
+
+namespace ibid {
+namespace {
+
+std::string spelling(const Tokenizer& tokenizer, TokenId id) {
+  return id == TokenId::kNone ? std::string() : std::string(tokenizer.token_bytes(id, true));
+}
+
+class EngineBackend final : public Backend {
+ public:
+  explicit EngineBackend(EngineParts parts) : parts_(std::move(parts)) {}
+  ~EngineBackend() override {
+    stop();
+    parts_.engine = nullptr;  // before what it refers to
+  }
+
+  void start(OnOutput on_output) override {
+    thread_ = std::make_unique<EngineThread>(std::move(parts_.engine), std::move(on_output));
+  }
+  void stop() override { thread_ = nullptr; }
+  RequestId next_id() override { return thread_->next_id(); }
+  Status submit(Request request) override { return thread_->submit(std::move(request)); }
+  void cancel(RequestId id) override { thread_->cancel(id); }
+  EngineStats stats() const override { return thread_->stats(); }
+  double heartbeat() const override { return thread_->heartbeat(); }
+  const Clock& clock() const override { return steady_clock(); }
+  const ModelInfo& model() const override { return parts_.info; }
+  const Tokenizer& tokenizer() const override { return *parts_.tokenizer; }
+
+  Result<ChatPrompt> render_chat(const Json& messages, bool add_generation_prompt, const Json& kwargs) const override {
+    const Vocabulary& vocabulary = parts_.tokenizer->vocabulary();
+    ChatInput input;
+    input.messages = messages.text();
+    input.add_generation_prompt = add_generation_prompt;
+    input.bos_token = spelling(*parts_.tokenizer, vocabulary.bos);
+    input.eos_token = spelling(*parts_.tokenizer, vocabulary.eos);
+    if (const Json::Object* members = kwargs.object()) {
+      for (const Json::Member& member : *members) input.extra.emplace_back(member.first, member.second.text());
+    }
+    Result<RenderedPrompt> prompt = parts_.chat_template.render(input);
+    // A template that runs out of its budget is no full queue: trying again would not help.
+    if (!prompt)
+      return invalid("The model's chat template refuses these messages: " + prompt.error().message, "messages");
+    return ChatPrompt{std::move(prompt->text), std::move(prompt->plain_ranges)};
+  }
+
+ private:
+  EngineParts parts_;
+  std::unique_ptr<EngineThread> thread_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_engine_backend(EngineParts parts) {
+  return std::make_unique<EngineBackend>(std::move(parts));
+}
+
+}  // namespace ibid

@@ -1,0 +1,21 @@
+// EngineBackend: an engine of this process behind the Backend seam.
+#pragma once
+
+#include <memory>
+
+#include "server/backend.h"
+#include "text/chat_template.h"
+
+namespace ibid {
+
+struct EngineParts {
+  ModelInfo info;
+  std::shared_ptr<const Tokenizer> tokenizer;
+  ChatTemplate chat_template;
+  std::unique_ptr<Engine> engine;
+  std::shared_ptr<void> keep;  // what the engine refers to (model, stream, weights); let go after it
+};
+
+std::unique_ptr<Backend> make_engine_backend(EngineParts parts);
+
+}  // namespace ibid
