@@ -42,7 +42,7 @@ MODELS = {
         original_max_position_embeddings=32))), LlamaForCausalLM, {"": 40}),
     "linear_rope": (LlamaConfig(**base(rope_parameters=dict(rope_type="linear", rope_theta=10000.0, factor=2.5))),
                     LlamaForCausalLM, {"": 24}),
-    "mistral": (MistralConfig(**base(sliding_window=8, head_dim=8)), MistralForCausalLM, {"": 24}),
+    "mistral": (MistralConfig(**base(sliding_window=8, head_dim=8)), MistralForCausalLM, {"": 100}),
     "qwen2": (Qwen2Config(**base(tie_word_embeddings=True)), Qwen2ForCausalLM, {"": 24}),
     "qwen3": (Qwen3Config(**base(head_dim=16)), Qwen3ForCausalLM, {"": 24}),
     "yarn": (Qwen3Config(**base(head_dim=16, rope_parameters=dict(

@@ -1,0 +1,71 @@
+#include "model/tokenizer_of_model.h"
+
+#include <gtest/gtest.h>
+
+#include "model/testing/parts.h"
+
+namespace ibid {
+namespace {
+
+using namespace testing;
+
+constexpr const char* kTokenizerJson = R"({
+  "version": "1.0", "truncation": null, "padding": null,
+  "added_tokens": [{"id": 3, "content": "<end>", "single_word": false, "lstrip": false, "rstrip": false,
+                    "normalized": false, "special": true}],
+  "normalizer": null,
+  "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+  "post_processor": null,
+  "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
+  "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+            "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "ignore_merges": false,
+            "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": [["a", "b"]]}})";
+
+TEST(TokenizerOfModel, ComesFromAGguf) {
+  const auto tokenizer = load_tokenizer(ModelFile(tiny_parts({.tokenizer = true})));
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
+  const std::vector<TokenId> ids = (*tokenizer)->encode("hello");
+  EXPECT_EQ((*tokenizer)->decode(ids), "hello");
+  EXPECT_EQ(ids.size(), 3u) << "h e and l l are merges";
+}
+
+TEST(TokenizerOfModel, ComesFromAFoldersTokenizerJson) {
+  ModelFile::Parts parts = folder_parts();
+  parts.tokenizer_json = kTokenizerJson;
+  const auto tokenizer = load_tokenizer(ModelFile(std::move(parts)));
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
+  EXPECT_EQ((*tokenizer)->encode("abb"), (std::vector<TokenId>{TokenId{2}, TokenId{1}}));
+}
+
+TEST(TokenizerOfModel, AFolderWithoutOneIsRefused) {
+  const auto tokenizer = load_tokenizer(ModelFile(folder_parts()));
+  ASSERT_FALSE(tokenizer.ok());
+  EXPECT_NE(tokenizer.error().message.find("tokenizer.json"), std::string::npos);
+}
+
+TEST(TokenizerOfModel, MoreTokensThanTheModelEmbedsAreRefused) {
+  ModelFile::Parts parts = tiny_parts({.tokenizer = true});
+  auto& tokens = std::get<std::vector<std::string>>(parts.metadata.at("tokenizer.ggml.tokens"));
+  auto& types = std::get<std::vector<int64_t>>(parts.metadata.at("tokenizer.ggml.token_type"));
+  tokens.emplace_back("one too many");
+  types.push_back(1);
+  const auto tokenizer = load_tokenizer(ModelFile(std::move(parts)));
+  ASSERT_FALSE(tokenizer.ok());
+  EXPECT_NE(tokenizer.error().message.find("do not belong together"), std::string::npos) << tokenizer.error().message;
+}
+
+TEST(TokenizerOfModel, AFoldersEndTokensAreThoseOfAllItsFiles) {
+  ModelFile::Parts parts = folder_parts();
+  parts.tokenizer_json = kTokenizerJson;
+  parts.chat_template = "{{ messages }}";
+  parts.metadata["eos_token_id"] = int64_t{3};
+  parts.metadata["generation_config.eos_token_id"] = std::vector<int64_t>{3, 1, 99, -1};
+  const ModelFile file(std::move(parts));
+  const auto tokenizer = load_tokenizer(file);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
+  EXPECT_EQ(end_of_generation_of(file, **tokenizer), (std::vector<TokenId>{TokenId{1}, TokenId{3}}));
+  EXPECT_EQ(chat_template_of(file, **tokenizer), "{{ messages }}");
+}
+
+}  // namespace
+}  // namespace ibid
