@@ -4,6 +4,7 @@
 #include <array>
 
 #include "kernels/cpu/table.h"
+#include "kernels/cuda/cuda_ops.h"
 #include "kernels/ops.h"
 #include "kernels/reference/linear.h"
 #include "kernels/reference/reference.h"
@@ -130,6 +131,10 @@ void linear(Stream& s, std::span<const TensorView> out, const TensorView& x, std
     Dim N{weights[j]->n_outputs};
     expect(out[j], {&T, &N});
     CHECK(out[j].dtype == DType::kF32 && weights[j]->n_inputs == K.value, "shapes disagree");
+  }
+  if (s.device() == Device::kCuda) {
+    for (size_t j = 0; j < out.size(); ++j) cuda::linear(s, out[j], x, weights[j]->raw);
+    return;
   }
   if (reference::selected()) {
     for (size_t j = 0; j < out.size(); ++j) {

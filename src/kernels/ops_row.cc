@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/row_table.h"
 #include "kernels/cpu/table.h"
+#include "kernels/cuda/cuda_ops.h"
 #include "kernels/for_rows.h"
 #include "kernels/ops.h"
 #include "kernels/reference/reference.h"
@@ -37,6 +38,7 @@ void rms_norm(Stream& s, const TensorView& out, const TensorView& x, const Tenso
   expect(x, {&T, &C});
   expect(weight, {&C});
   expect_f32({&out, &x, &weight});
+  if (s.device() == Device::kCuda) return cuda::rms_norm(s, out, x, weight, eps);
   if (reference::selected()) return reference::rms_norm(out, x, weight, eps);
   const auto* w = reinterpret_cast<const float*>(weight.data);
   const auto row = cpu::table().row->rms_norm;

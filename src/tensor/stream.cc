@@ -6,16 +6,26 @@
 
 namespace ibid {
 namespace {
+
 constexpr std::align_val_t kAlignment{64};
+
+std::byte* allocate_aligned(size_t bytes) { return static_cast<std::byte*>(::operator new[](bytes, kAlignment)); }
+void release_aligned(std::byte* p) { ::operator delete[](p, kAlignment); }
+
+}  // namespace
+
+Stream::Stream(ThreadTeam& team)
+    : team_(&team), memory_{allocate_aligned, release_aligned}, workspace_(nullptr, release_aligned) {}
+
+Stream::Stream(Device device, void* native, DeviceMemory memory)
+    : device_(device), native_(native), memory_(memory), workspace_(nullptr, memory.release) {
+  CHECK(device != Device::kCpu, "a CPU stream is made over a thread team");
 }
-
-Stream::Stream(ThreadTeam& team) : team_(&team) {}
-
-void Stream::FreeAligned::operator()(std::byte* p) const { ::operator delete[](p, kAlignment); }
 
 void Stream::reserve_workspace(size_t bytes) {
   if (bytes <= workspace_bytes_) return;
-  workspace_.reset(static_cast<std::byte*>(::operator new[](bytes, kAlignment)));
+  workspace_.reset(memory_.allocate(bytes));
+  CHECK(workspace_ != nullptr, "no memory is left for the ops' workspace");
   workspace_bytes_ = bytes;
 }
 

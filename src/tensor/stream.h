@@ -14,11 +14,20 @@ enum class Device : uint8_t { kCpu, kCuda };
 
 class Stream {
  public:
+  // How another device gives and takes back memory; kernels/cuda has CUDA's.
+  struct DeviceMemory {
+    std::byte* (*allocate)(size_t bytes) = nullptr;  // null where there is none left
+    void (*release)(std::byte* p) = nullptr;
+  };
+
   // A CPU stream over `team` (not owned, outlives the stream).
   explicit Stream(ThreadTeam& team);
+  // A queue of another device; `native` is its handle (a cudaStream_t), not owned.
+  Stream(Device device, void* native, DeviceMemory memory);
 
   Device device() const { return device_; }
-  ThreadTeam& team() const { return *team_; }
+  ThreadTeam& team() const { return *team_; }  // CPU only
+  void* native() const { return native_; }     // null on the CPU
 
   // Room for what ops need besides their arguments (quantised activations, partial sums). Sized once at start-up, by
   // the largest of the ops' own `*_workspace_bytes`; ops never allocate. Valid until the next op on this stream.
@@ -27,12 +36,11 @@ class Stream {
   size_t workspace_bytes() const { return workspace_bytes_; }
 
  private:
-  struct FreeAligned {
-    void operator()(std::byte* p) const;
-  };
   Device device_ = Device::kCpu;
   ThreadTeam* team_ = nullptr;
-  std::unique_ptr<std::byte[], FreeAligned> workspace_;
+  void* native_ = nullptr;
+  DeviceMemory memory_;
+  std::unique_ptr<std::byte[], void (*)(std::byte*)> workspace_;
   size_t workspace_bytes_ = 0;
 };
 
