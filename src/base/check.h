@@ -7,9 +7,9 @@ namespace ibid {
 }  // namespace ibid
 
 #define IBID_CHECK_MESSAGE(first, ...) (first)
-#define CHECK(condition, ...)                                                                        \
-  do {                                                                                               \
-    if (!(condition)) [[unlikely]]                                                                   \
+#define CHECK(condition, ...)                                                                                  \
+  do {                                                                                                         \
+    if (!(condition)) [[unlikely]]                                                                             \
       ::ibid::check_failed(__FILE__, __LINE__, #condition, IBID_CHECK_MESSAGE(__VA_ARGS__ __VA_OPT__(, ) "")); \
   } while (false)
 

@@ -12,9 +12,7 @@ enum class SeqId : int64_t { kNone = -1 };
 
 // The integer behind an id, for indexing and printing.
 template <typename Id>
-  requires std::is_enum_v<Id>
-constexpr auto raw(Id id) {
-  return static_cast<std::underlying_type_t<Id>>(id);
-}
+requires std::is_enum_v<Id>
+constexpr auto raw(Id id) { return static_cast<std::underlying_type_t<Id>>(id); }
 
 }  // namespace ibid

@@ -110,8 +110,8 @@ using Status = Result<void>;
 
 // TRY(expression): leaves the function with the error of a Status; ASSIGN_OR_RETURN(auto x, expression) takes the
 // value of a Result or leaves with its error.
-#define TRY(expression)                                                        \
-  do {                                                                         \
+#define TRY(expression)                                                           \
+  do {                                                                            \
     if (auto status_ = (expression); !status_) return std::move(status_).error(); \
   } while (false)
 #define ASSIGN_OR_RETURN(declaration, expression) \

@@ -25,7 +25,8 @@ class ThreadTeam {
   template <typename Body>
   void parallel_for(int64_t n_tasks, Body&& body) {
     using B = std::remove_reference_t<Body>;
-    run(n_tasks, [](void* b, int64_t task, int thread) { (*static_cast<B*>(b))(task, thread); },
+    run(
+        n_tasks, [](void* b, int64_t task, int thread) { (*static_cast<B*>(b))(task, thread); },
         const_cast<void*>(static_cast<const void*>(&body)));
   }
 

@@ -117,18 +117,19 @@ void print_json(const Loaded& loaded, const std::vector<Measured>& all) {
       for (double x : v) s += fmt::format("{}{:.{}f}", s.empty() ? "" : ", ", x, digits);
       return s;
     };
-    std::printf("%s", fmt::format(
-                          "  {{\"build_number\": 0, \"build_commit\": \"ibid {}\", \"backends\": \"CPU\", \"cpu_isa\": \"{}\", "
-                          "\"model_filename\": {}, \"model_type\": \"{}\", \"model_size\": {}, \"model_n_params\": {}, "
-                          "\"n_threads\": {}, \"type_k\": \"{}\", \"type_v\": \"{}\", \"n_prompt\": {}, \"n_gen\": {}, "
-                          "\"n_depth\": {}, \"n_streams\": {}, \"avg_ns\": {:.0f}, \"stddev_ns\": {:.0f}, \"avg_ts\": {:.4f}, "
-                          "\"stddev_ts\": {:.4f}, \"samples_ns\": [{}], \"samples_ts\": [{}]}}{}\n",
-                          IBID_VERSION, isa_name(selected_isa()), json_string(loaded.path), loaded.description(),
-                          loaded.file->tensor_bytes(), loaded.model->config().n_parameters(), loaded.team->n_threads(),
-                          loaded.kv_name(), loaded.kv_name(), m.test.n_prompt, m.test.n_gen, m.test.depth,
-                          m.test.n_streams, mean(ns), deviation(ns), mean(ts), deviation(ts), list(ns, 0), list(ts, 3),
-                          i + 1 < all.size() ? "," : "")
-                          .c_str());
+    std::printf(
+        "%s",
+        fmt::format(
+            "  {{\"build_number\": 0, \"build_commit\": \"ibid {}\", \"backends\": \"CPU\", \"cpu_isa\": \"{}\", "
+            "\"model_filename\": {}, \"model_type\": \"{}\", \"model_size\": {}, \"model_n_params\": {}, "
+            "\"n_threads\": {}, \"type_k\": \"{}\", \"type_v\": \"{}\", \"n_prompt\": {}, \"n_gen\": {}, "
+            "\"n_depth\": {}, \"n_streams\": {}, \"avg_ns\": {:.0f}, \"stddev_ns\": {:.0f}, \"avg_ts\": {:.4f}, "
+            "\"stddev_ts\": {:.4f}, \"samples_ns\": [{}], \"samples_ts\": [{}]}}{}\n",
+            IBID_VERSION, isa_name(selected_isa()), json_string(loaded.path), loaded.description(),
+            loaded.file->tensor_bytes(), loaded.model->config().n_parameters(), loaded.team->n_threads(),
+            loaded.kv_name(), loaded.kv_name(), m.test.n_prompt, m.test.n_gen, m.test.depth, m.test.n_streams, mean(ns),
+            deviation(ns), mean(ts), deviation(ts), list(ns, 0), list(ts, 3), i + 1 < all.size() ? "," : "")
+            .c_str());
   }
   std::printf("]\n");
 }
@@ -180,8 +181,10 @@ int bench(const BenchOptions& options) {
     }
     all.push_back(std::move(m));
   }
-  if (options.output == "json") print_json(*loaded, all);
-  else print_rows(*loaded, all, options.output == "csv");
+  if (options.output == "json")
+    print_json(*loaded, all);
+  else
+    print_rows(*loaded, all, options.output == "csv");
   return kOk;
 }
 

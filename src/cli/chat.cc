@@ -4,8 +4,8 @@
 
 namespace ibid::cli {
 
-Result<std::vector<TokenId>> chat_prompt(const ChatTemplate& chat, const Tokenizer& tokenizer, const std::string& system,
-                                         const std::vector<ChatMessage>& messages) {
+Result<std::vector<TokenId>> chat_prompt(const ChatTemplate& chat, const Tokenizer& tokenizer,
+                                         const std::string& system, const std::vector<ChatMessage>& messages) {
   ChatInput input;
   add_token_names(tokenizer, input);
   input.messages = "[";

@@ -16,7 +16,7 @@ struct ChatMessage {
 };
 
 // Special tokens spelled in the messages are plain text. An empty `system` adds no system message.
-Result<std::vector<TokenId>> chat_prompt(const ChatTemplate& chat, const Tokenizer& tokenizer, const std::string& system,
-                                         const std::vector<ChatMessage>& messages);
+Result<std::vector<TokenId>> chat_prompt(const ChatTemplate& chat, const Tokenizer& tokenizer,
+                                         const std::string& system, const std::vector<ChatMessage>& messages);
 
 }  // namespace ibid::cli

@@ -64,10 +64,13 @@ int inspect(const InspectOptions& options) {
   auto file = ModelFile::open(*path);
   if (!file) return fail(file.error());
   line("file", "{}", *path);
-  line("container", "{}, {}", file->container() == Container::kGguf ? "GGUF" : "safetensors", bytes_text(file->file_bytes()));
+  line("container", "{}, {}", file->container() == Container::kGguf ? "GGUF" : "safetensors",
+       bytes_text(file->file_bytes()));
   auto config = read_config(*file);
-  if (config) print_config(*config);
-  else line("not served", "{}", config.error().message);
+  if (config)
+    print_config(*config);
+  else
+    line("not served", "{}", config.error().message);
   line("tensors", "{}, {}", file->tensors().size(), bytes_text(file->tensor_bytes()));
   print_tensors_by_type(*file);
   auto text = load_text(options.model);
@@ -75,9 +78,11 @@ int inspect(const InspectOptions& options) {
     line("not served", "{}", text.error().message);
   } else {
     const Vocabulary& v = text->tokenizer->vocabulary();
-    line("vocabulary", "{} tokens, {}", v.tokens.size(), v.pre_tokenizer.empty() ? "no named pre-tokenizer" : v.pre_tokenizer);
+    line("vocabulary", "{} tokens, {}", v.tokens.size(),
+         v.pre_tokenizer.empty() ? "no named pre-tokenizer" : v.pre_tokenizer);
     std::string ends;
-    for (TokenId t : v.end_of_generation) ends += fmt::format("{}{} {}", ends.empty() ? "" : ", ", raw(t), v.tokens[static_cast<size_t>(raw(t))]);
+    for (TokenId t : v.end_of_generation)
+      ends += fmt::format("{}{} {}", ends.empty() ? "" : ", ", raw(t), v.tokens[static_cast<size_t>(raw(t))]);
     line("answers end", "{}", ends.empty() ? "at no token of their own" : ends);
     auto chat = load_template(*text->file, *text->tokenizer);
     line("template", "{}", chat ? "chat template compiles" : chat.error().message);

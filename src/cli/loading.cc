@@ -22,7 +22,8 @@ constexpr int32_t kDefaultContext = 8192;
 std::string_view main_dtype(const ModelFile& file) {
   std::map<std::string_view, uint64_t> bytes;
   for (const TensorInfo& t : file.tensors()) bytes[traits(t.view.dtype).name] += t.bytes();
-  auto most = std::max_element(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  auto most =
+      std::max_element(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   return most == bytes.end() ? "?" : most->first;
 }
 
@@ -36,7 +37,8 @@ std::string Loaded::description() const {
 
 std::string Loaded::kv_name() const {
   std::string name(traits(kv_dtype).name);
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return name;
 }
 
@@ -68,7 +70,8 @@ Result<std::string> resolve(const std::string& model) {
       current = p.file;
       progress = std::make_unique<Progress>("fetching " + p.file, true);
     }
-    progress->update(static_cast<uint64_t>(std::max<int64_t>(0, p.n_done)), static_cast<uint64_t>(std::max<int64_t>(0, p.n_total)));
+    progress->update(static_cast<uint64_t>(std::max<int64_t>(0, p.n_done)),
+                     static_cast<uint64_t>(std::max<int64_t>(0, p.n_total)));
   };
   return fetch_model(model, options);
 }
@@ -102,7 +105,8 @@ Result<Loaded> load(const ModelArgs& args, const StepLimits& limits) {
   out.stream = std::make_unique<Stream>(*out.team);
 
   ASSIGN_OR_RETURN(ModelConfig config, read_config(*out.file));
-  out.context = args.context > 0 ? args.context : static_cast<int32_t>(std::min<int64_t>(config.max_context, kDefaultContext));
+  out.context =
+      args.context > 0 ? args.context : static_cast<int32_t>(std::min<int64_t>(config.max_context, kDefaultContext));
   ModelOptions options{.max_context = out.context,
                        .max_tokens = std::max(limits.max_tokens, limits.max_sequences),
                        .max_rows = std::max(limits.max_sequences, 64),
@@ -116,7 +120,9 @@ Result<Loaded> load(const ModelArgs& args, const StepLimits& limits) {
 
 void add_token_names(const Tokenizer& tokenizer, ChatInput& input) {
   const Vocabulary& v = tokenizer.vocabulary();
-  auto spelled = [&v](TokenId id) { return id == TokenId::kNone ? std::string() : v.tokens[static_cast<size_t>(raw(id))]; };
+  auto spelled = [&v](TokenId id) {
+    return id == TokenId::kNone ? std::string() : v.tokens[static_cast<size_t>(raw(id))];
+  };
   input.bos_token = spelled(v.bos);
   input.eos_token = spelled(v.eos);
 }
@@ -129,9 +135,12 @@ int fail(const Error& error, int exit_code) {
 std::string json_string(std::string_view text) {
   std::string out = "\"";
   for (char c : text) {
-    if (c == '"' || c == '\\') out += {'\\', c};
-    else if (static_cast<unsigned char>(c) < 0x20) out += fmt::format("\\u{:04x}", static_cast<unsigned>(static_cast<unsigned char>(c)));
-    else out += c;
+    if (c == '"' || c == '\\')
+      out += {'\\', c};
+    else if (static_cast<unsigned char>(c) < 0x20)
+      out += fmt::format("\\u{:04x}", static_cast<unsigned>(static_cast<unsigned char>(c)));
+    else
+      out += c;
   }
   return out + "\"";
 }

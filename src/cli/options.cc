@@ -7,7 +7,8 @@
 namespace ibid::cli {
 namespace {
 
-constexpr const char* kModelHelp = "an alias (ibid models), a .gguf file, a folder with *.safetensors, or hf:user/repo[:file]";
+constexpr const char* kModelHelp =
+    "an alias (ibid models), a .gguf file, a folder with *.safetensors, or hf:user/repo[:file]";
 
 std::string check_dtype(const std::string& name) {
   auto dtype = dtype_from_name(name);
@@ -29,13 +30,15 @@ void add_model_options(CLI::App* command, ModelArgs& o) {
       ->check(CLI::Range(0, 1 << 24));
   command->add_option("-t,--threads", o.threads, "threads (0: the cores that affinity and cgroup leave)")
       ->check(CLI::Range(0, 4096));
-  command->add_option_function<std::string>(
-             "--kv-dtype", [&o](const std::string& name) { o.kv_dtype = *dtype_from_name(name); },
-             "type of keys and values in the cache: f32, f16 or bf16 (f16)")
+  command
+      ->add_option_function<std::string>(
+          "--kv-dtype", [&o](const std::string& name) { o.kv_dtype = *dtype_from_name(name); },
+          "type of keys and values in the cache: f32, f16 or bf16 (f16)")
       ->check(CLI::Validator(check_dtype, "DTYPE"));
-  command->add_option_function<std::string>(
-             "--cpu-isa", [&o](const std::string& name) { o.isa = isa_from_name(name); },
-             "baseline, avx2, avx512 or neon (the best of this CPU); the answer is the same")
+  command
+      ->add_option_function<std::string>(
+          "--cpu-isa", [&o](const std::string& name) { o.isa = isa_from_name(name); },
+          "baseline, avx2, avx512 or neon (the best of this CPU); the answer is the same")
       ->check(CLI::Validator(check_isa, "ISA"));
 }
 
@@ -67,8 +70,9 @@ void add_run(CLI::App& app, RunOptions& o, int& exit_code) {
   c->add_option("--seed", o.seed, "the same seed gives the same answer (random, and told with --stats)");
   c->add_flag("--raw", o.raw, "continue the text of -p without a chat template");
   c->add_flag("--stats", o.stats, "time to first token and tokens per second at the end");
-  c->footer("Examples:\n  ibid run\n  ibid run -p \"Why is the sky blue?\" --temp 0 -n 100\n"
-            "  ibid run model.gguf --raw -p \"Once upon a time\"");
+  c->footer(
+      "Examples:\n  ibid run\n  ibid run -p \"Why is the sky blue?\" --temp 0 -n 100\n"
+      "  ibid run model.gguf --raw -p \"Once upon a time\"");
   on_parse(c, exit_code, o, run);
 }
 
@@ -80,13 +84,19 @@ void add_serve(CLI::App& app, ServeOptions& o, int& exit_code) {
   c->add_option("--api-key", o.api_keys, "key that clients must send, KEY or TENANT:KEY; may be repeated");
   c->add_option("--api-key-file", o.api_key_file, "file with one such key a line");
   c->add_option("--cors-origin", o.cors_origin, "origin of web pages that may call (* for any)");
-  c->add_option("--max-sequences", o.max_sequences, "sequences that run at once")->capture_default_str()->check(CLI::Range(1, 4096));
+  c->add_option("--max-sequences", o.max_sequences, "sequences that run at once")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 4096));
   c->add_option("--max-tokens-per-step", o.max_tokens_per_step, "token budget of a step")
-      ->capture_default_str()->check(CLI::Range(1, 65536));
-  c->add_option("--max-waiting", o.max_waiting, "requests that may wait before 429")->capture_default_str()->check(CLI::Range(0, 1000000));
+      ->capture_default_str()
+      ->check(CLI::Range(1, 65536));
+  c->add_option("--max-waiting", o.max_waiting, "requests that may wait before 429")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1000000));
   c->add_option("--kv-memory", o.kv_bytes, "bytes for keys and values, as 2G or 512M (0: chosen)")
       ->transform(CLI::AsSizeValue(false));
-  c->add_option("--drain-seconds", o.drain_seconds, "how long running requests may take after SIGTERM")->capture_default_str();
+  c->add_option("--drain-seconds", o.drain_seconds, "how long running requests may take after SIGTERM")
+      ->capture_default_str();
   c->add_flag("--log-json", o.json_log, "one JSON object a line instead of text");
   c->footer("Examples:\n  ibid serve\n  ibid serve model.gguf --port 9000 --ctx 8192 --api-key-file keys.txt");
   on_parse(c, exit_code, o, serve);
@@ -123,7 +133,8 @@ void add_text(CLI::App& app, All& all, int& exit_code) {
 
   c = app.add_subcommand("template", "the prompt that the model's chat template makes of messages");
   add_model(c, all.apply_template.model);
-  c->add_option("MESSAGES", all.apply_template.messages_file, "JSON file: a list of messages, or an object with messages and tools");
+  c->add_option("MESSAGES", all.apply_template.messages_file,
+                "JSON file: a list of messages, or an object with messages and tools");
   c->add_flag("!--no-generation-prompt", all.apply_template.generation_prompt, "do not open the assistant's turn");
   on_parse(c, exit_code, all.apply_template, apply_template);
 }
@@ -133,7 +144,8 @@ void add_measures(CLI::App& app, All& all, int& exit_code) {
   CLI::App* c = app.add_subcommand("perplexity", "how well a model predicts a text, in one context");
   add_model_options(c, p.model);
   c->add_option("-f,--file", p.file, "the text ('-': standard input)")->required();
-  c->add_option("-n,--tokens", p.n_tokens, "only the first so many tokens (0: what fits the context)")->check(CLI::Range(0, 1 << 24));
+  c->add_option("-n,--tokens", p.n_tokens, "only the first so many tokens (0: what fits the context)")
+      ->check(CLI::Range(0, 1 << 24));
   c->add_option("--dump", p.dump_file, "write the log-probabilities, fp32 [positions, vocabulary]");
   c->add_option_function<std::string>(
        "--kernels", [&p](const std::string& name) { p.model.reference_kernels = name == "reference"; },
@@ -144,13 +156,25 @@ void add_measures(CLI::App& app, All& all, int& exit_code) {
   BenchOptions& b = all.bench;
   c = app.add_subcommand("bench", "tokens per second of prefill and decode; flags and JSON keys as in llama-bench");
   add_model_options(c, b.model);
-  c->add_option("-p,--n-prompt", b.n_prompt, "tokens of prefill, comma-separated (0: none)")->delimiter(',')->capture_default_str();
-  c->add_option("-n,--n-gen", b.n_gen, "tokens of decode, comma-separated (0: none)")->delimiter(',')->capture_default_str();
-  c->add_option("--streams", b.streams, "batched decode with so many sequences, comma-separated")->delimiter(',')->check(CLI::Range(1, 4096));
+  c->add_option("-p,--n-prompt", b.n_prompt, "tokens of prefill, comma-separated (0: none)")
+      ->delimiter(',')
+      ->capture_default_str();
+  c->add_option("-n,--n-gen", b.n_gen, "tokens of decode, comma-separated (0: none)")
+      ->delimiter(',')
+      ->capture_default_str();
+  c->add_option("--streams", b.streams, "batched decode with so many sequences, comma-separated")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 4096));
   c->add_option("-d,--n-depth", b.depth, "tokens in the cache before each test")->check(CLI::Range(0, 1 << 24));
-  c->add_option("-r,--repetitions", b.repeats, "measured runs of each test")->capture_default_str()->check(CLI::Range(1, 1000));
-  c->add_option("-o,--output", b.output, "md, json or csv")->capture_default_str()->check(CLI::IsMember({"md", "json", "csv"}));
-  c->footer("Examples:\n  ibid bench\n  ibid bench model.gguf -p 512 -n 128 -t 2 -r 5 -o json\n  ibid bench --streams 1,8,32");
+  c->add_option("-r,--repetitions", b.repeats, "measured runs of each test")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+  c->add_option("-o,--output", b.output, "md, json or csv")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"md", "json", "csv"}));
+  c->footer(
+      "Examples:\n  ibid bench\n  ibid bench model.gguf -p 512 -n 128 -t 2 -r 5 -o json\n  ibid bench --streams "
+      "1,8,32");
   on_parse(c, exit_code, b, bench);
 
   c = app.add_subcommand("selftest", "checks the numbers that the field's texts state, each as pass or fail");
@@ -160,8 +184,9 @@ void add_measures(CLI::App& app, All& all, int& exit_code) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"ibid: an inference and serving engine for large language models.\n"
-               "The same request gives the same bytes, whatever runs beside it."};
+  CLI::App app{
+      "ibid: an inference and serving engine for large language models.\n"
+      "The same request gives the same bytes, whatever runs beside it."};
   app.set_version_flag("--version", "ibid " IBID_VERSION);
   app.require_subcommand(1);
   app.fallthrough();
@@ -170,7 +195,8 @@ int main(int argc, char** argv) {
   app.add_option("--log-level", log_level, "trace, debug, info, warn, error or off")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))
       ->each([](const std::string& level) { set_log_level(level); });
-  app.footer("MODEL is " + std::string(kModelHelp) + ";\nwithout it the default model is meant. 'ibid COMMAND --help' says more.");
+  app.footer("MODEL is " + std::string(kModelHelp) +
+             ";\nwithout it the default model is meant. 'ibid COMMAND --help' says more.");
 
   All all;
   int exit_code = kOk;

@@ -14,9 +14,9 @@ namespace ibid::cli {
 // Exit codes that scripts can use.
 enum ExitCode : int {
   kOk = 0,
-  kFailed = 1,       // the world is wrong: a file, a model, the network; one sentence on stderr says what
-  kUsage = 2,        // the command line is wrong
-  kTestFailed = 3,   // selftest found a wrong number
+  kFailed = 1,      // the world is wrong: a file, a model, the network; one sentence on stderr says what
+  kUsage = 2,       // the command line is wrong
+  kTestFailed = 3,  // selftest found a wrong number
   kInterrupted = 130,
 };
 
@@ -69,9 +69,9 @@ struct PullOptions {
 
 struct PerplexityOptions {
   ModelArgs model;
-  std::string file;         // text; "-": standard input
-  int32_t n_tokens = 0;     // the first so many; 0: as many as fit the context
-  std::string dump_file;    // raw fp32 log-probabilities [positions, V] for comparisons
+  std::string file;       // text; "-": standard input
+  int32_t n_tokens = 0;   // the first so many; 0: as many as fit the context
+  std::string dump_file;  // raw fp32 log-probabilities [positions, V] for comparisons
 };
 
 struct BenchOptions {

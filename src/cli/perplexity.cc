@@ -36,7 +36,8 @@ int perplexity(const PerplexityOptions& options) {
   if (!file) return fail(file.error());
   std::vector<TokenId> tokens = file->tokenizer->encode(*text, {.add_special = true});
   ModelArgs args = options.model;
-  if (options.n_tokens > 0 && static_cast<size_t>(options.n_tokens) < tokens.size()) tokens.resize(static_cast<size_t>(options.n_tokens));
+  if (options.n_tokens > 0 && static_cast<size_t>(options.n_tokens) < tokens.size())
+    tokens.resize(static_cast<size_t>(options.n_tokens));
   auto loaded = load(args, {.max_tokens = 512, .max_sequences = 64});
   if (!loaded) return fail(loaded.error());
   if (static_cast<int64_t>(tokens.size()) > loaded->context) tokens.resize(static_cast<size_t>(loaded->context));
@@ -48,15 +49,18 @@ int perplexity(const PerplexityOptions& options) {
   }
   Progress progress("scoring");
   double started = steady_clock().now();
-  auto score = score_text(*loaded->model, *loaded->stream, args.kv_dtype, tokens, [&](int64_t position, std::span<const float> row) {
-    if (dump.is_open()) dump.write(reinterpret_cast<const char*>(row.data()), static_cast<std::streamsize>(row.size_bytes()));
-    progress.update(static_cast<uint64_t>(position + 1), tokens.size());
-  });
+  auto score = score_text(
+      *loaded->model, *loaded->stream, args.kv_dtype, tokens, [&](int64_t position, std::span<const float> row) {
+        if (dump.is_open())
+          dump.write(reinterpret_cast<const char*>(row.data()), static_cast<std::streamsize>(row.size_bytes()));
+        progress.update(static_cast<uint64_t>(position + 1), tokens.size());
+      });
   if (!score) return fail(score.error());
-  if (dump.is_open() && !dump.flush()) return fail(unavailable("writing " + options.dump_file + " failed; is the disk full?"));
+  if (dump.is_open() && !dump.flush())
+    return fail(unavailable("writing " + options.dump_file + " failed; is the disk full?"));
   double seconds = steady_clock().now() - started;
-  std::printf("%s\n", fmt::format("tokens {}  perplexity {:.4f}  nll {:.6f} +- {:.6f}  {:.1f} tokens/s", score->n_scored,
-                                  score->perplexity(), score->mean_nll, score->standard_error,
+  std::printf("%s\n", fmt::format("tokens {}  perplexity {:.4f}  nll {:.6f} +- {:.6f}  {:.1f} tokens/s",
+                                  score->n_scored, score->perplexity(), score->mean_nll, score->standard_error,
                                   static_cast<double>(tokens.size()) / seconds)
                           .c_str());
   return kOk;

@@ -52,13 +52,16 @@ void Progress::print(uint64_t done, uint64_t total) {
   double seconds = std::max(1e-3, steady_clock().now() - started_);
   std::string amount = in_bytes_ ? bytes_text(done) : fmt::format("{}", done);
   if (total > 0) amount += in_bytes_ ? " of " + bytes_text(total) : fmt::format(" of {}", total);
-  if (in_bytes_ && seconds > 0.5) amount += fmt::format(", {}/s", bytes_text(static_cast<uint64_t>(static_cast<double>(done) / seconds)));
+  if (in_bytes_ && seconds > 0.5)
+    amount += fmt::format(", {}/s", bytes_text(static_cast<uint64_t>(static_cast<double>(done) / seconds)));
   if (!terminal_) {
     std::fprintf(stderr, "%s: %s\n", label_.c_str(), amount.c_str());
     return;
   }
   constexpr int kWidth = 30;
-  int filled = total > 0 ? static_cast<int>(static_cast<double>(kWidth) * static_cast<double>(done) / static_cast<double>(total)) : 0;
+  int filled =
+      total > 0 ? static_cast<int>(static_cast<double>(kWidth) * static_cast<double>(done) / static_cast<double>(total))
+                : 0;
   std::string bar;
   for (int i = 0; i < kWidth; ++i) bar += i < filled ? "\u2588" : "\u2591";
   std::fprintf(stderr, "\r\033[K%s %s %s", label_.c_str(), total > 0 ? bar.c_str() : "", amount.c_str());

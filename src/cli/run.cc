@@ -64,11 +64,13 @@ Result<Answer> answer(Engine& engine, Request request) {
 void print_stats(const Answer& a, uint64_t seed) {
   double to_first = a.timing.first_token - a.timing.arrived;
   double decoding = a.timing.last_token - a.timing.first_token;
-  std::fprintf(stderr, "%s\n",
-               fmt::format("first token after {:.0f} ms ({} prompt tokens, {} of them cached); {} tokens, {:.1f} tokens/s; seed {}",
-                           to_first * 1e3, a.usage.prompt_tokens, a.usage.cached_tokens, a.usage.completion_tokens,
-                           decoding > 0 ? (a.usage.completion_tokens - 1) / decoding : 0.0, seed)
-                   .c_str());
+  std::fprintf(
+      stderr, "%s\n",
+      fmt::format(
+          "first token after {:.0f} ms ({} prompt tokens, {} of them cached); {} tokens, {:.1f} tokens/s; seed {}",
+          to_first * 1e3, a.usage.prompt_tokens, a.usage.cached_tokens, a.usage.completion_tokens,
+          decoding > 0 ? (a.usage.completion_tokens - 1) / decoding : 0.0, seed)
+          .c_str());
 }
 
 class Chat {
@@ -99,12 +101,18 @@ class Chat {
     std::string word = line.substr(0, line.find(' '));
     std::string rest = line.size() > word.size() ? line.substr(word.size() + 1) : "";
     if (word == "/quit" || word == "/exit") return false;
-    if (word == "/clear") messages_.clear();
-    else if (word == "/system") system_ = rest, messages_.clear();
-    else if (word == "/stats") options_.stats = !options_.stats;
-    else if (word == "/temp") options_.temperature = std::strtof(rest.c_str(), nullptr);
-    else if (word == "/seed") seed_ = std::strtoull(rest.c_str(), nullptr, 10);
-    else std::fputs(kHelp, stdout);
+    if (word == "/clear")
+      messages_.clear();
+    else if (word == "/system")
+      system_ = rest, messages_.clear();
+    else if (word == "/stats")
+      options_.stats = !options_.stats;
+    else if (word == "/temp")
+      options_.temperature = std::strtof(rest.c_str(), nullptr);
+    else if (word == "/seed")
+      seed_ = std::strtoull(rest.c_str(), nullptr, 10);
+    else
+      std::fputs(kHelp, stdout);
     return true;
   }
 
@@ -135,7 +143,9 @@ class Chat {
 
 int converse(Chat& chat, const Loaded& loaded) {
   bool terminal = isatty(STDIN_FILENO) != 0;
-  if (terminal) std::fprintf(stderr, "%s, %d tokens of context. /help says what else can be typed.\n", loaded.description().c_str(), loaded.context);
+  if (terminal)
+    std::fprintf(stderr, "%s, %d tokens of context. /help says what else can be typed.\n", loaded.description().c_str(),
+                 loaded.context);
   std::string line;
   while (true) {
     if (terminal) std::fputs("\n> ", stdout), std::fflush(stdout);

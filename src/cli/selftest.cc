@@ -36,7 +36,8 @@ std::vector<float> logits_of(TinyEngine& tiny, std::span<const TokenId> tokens, 
     out.insert(out.end(), begin, begin + rows.n_elements());
   };
   sequence.append(tokens.first(static_cast<size_t>(first)), keep);
-  if (static_cast<size_t>(first) < tokens.size()) sequence.append(tokens.subspan(static_cast<size_t>(first)), keep, max_step);
+  if (static_cast<size_t>(first) < tokens.size())
+    sequence.append(tokens.subspan(static_cast<size_t>(first)), keep, max_step);
   return out;
 }
 
@@ -51,7 +52,8 @@ Verdict head_sharing_shrinks_the_cache() {
   KvShape mha{.n_layers = 80, .n_kv_heads = 64, .head_len = 128}, gqa = mha, mqa = mha;
   gqa.n_kv_heads = 8;
   mqa.n_kv_heads = 1;
-  return verdict(mha.bytes(4096) == 10'737'418'240 && gqa.bytes(4096) == 1'342'177'280 && mqa.bytes(4096) == 167'772'160);
+  return verdict(mha.bytes(4096) == 10'737'418'240 && gqa.bytes(4096) == 1'342'177'280 &&
+                 mqa.bytes(4096) == 167'772'160);
 }
 
 Verdict latent_cache_is_one_vector_a_token() {
@@ -75,7 +77,8 @@ Verdict forks_share_and_part() {
 Verdict company_changes_nothing() {
   TinyEngine tiny("llama");
   std::vector<Request> many;
-  for (int i = 0; i < 6; ++i) many.push_back(tiny.request(tiny.tokens(10 + 7 * i, static_cast<uint32_t>(i)), 16, 100 + static_cast<uint64_t>(i)));
+  for (int i = 0; i < 6; ++i)
+    many.push_back(tiny.request(tiny.tokens(10 + 7 * i, static_cast<uint32_t>(i)), 16, 100 + static_cast<uint64_t>(i)));
   auto together = tiny.run(many);
   for (size_t i = 0; i < many.size(); ++i) {
     TinyEngine alone("llama");
@@ -90,9 +93,13 @@ Verdict positions_do_not_depend_on_where_blocks_lie() {
   std::vector<float> rows[2];
   for (int backwards = 0; backwards < 2; ++backwards) {
     OneSequence sequence(*tiny.model, *tiny.stream, {.kv_dtype = DType::kF16, .backwards = backwards == 1});
-    sequence.append(tokens, [&](int64_t, const TensorView& r) {
-      rows[backwards].insert(rows[backwards].end(), r.row_as<const float>(0), r.row_as<const float>(0) + r.n_elements());
-    }, 7);
+    sequence.append(
+        tokens,
+        [&](int64_t, const TensorView& r) {
+          rows[backwards].insert(rows[backwards].end(), r.row_as<const float>(0),
+                                 r.row_as<const float>(0) + r.n_elements());
+        },
+        7);
   }
   return verdict(rows[0] == rows[1]);
 }
@@ -140,7 +147,8 @@ Verdict stage_order_is_stated() {
 
 Verdict finished_requests_release_blocks() {
   TinyEngine tiny("llama");
-  for (int round = 0; round < 3; ++round) tiny.run({tiny.request(tiny.tokens(60, static_cast<uint32_t>(round)), 20, 1)});
+  for (int round = 0; round < 3; ++round)
+    tiny.run({tiny.request(tiny.tokens(60, static_cast<uint32_t>(round)), 20, 1)});
   return verdict(tiny.blocks_leaked() == 0);
 }
 
@@ -157,7 +165,8 @@ Verdict prefixes_are_shared_only_within_a_tenant() {
 Verdict preemption_keeps_the_draws() {
   TinyEngine tiny("llama", 14);
   std::vector<Request> many;
-  for (int i = 0; i < 4; ++i) many.push_back(tiny.request(tiny.tokens(40, static_cast<uint32_t>(i)), 60, 7 + static_cast<uint64_t>(i)));
+  for (int i = 0; i < 4; ++i)
+    many.push_back(tiny.request(tiny.tokens(40, static_cast<uint32_t>(i)), 60, 7 + static_cast<uint64_t>(i)));
   auto together = tiny.run(many);
   if (tiny.engine->stats().n_preemptions == 0) return Verdict::kFail;
   for (size_t i = 0; i < many.size(); ++i) {
@@ -175,16 +184,20 @@ Verdict first_token_and_rest_are_timed_apart() {
 
 const std::vector<Point>& points() {
   static const std::vector<Point> all = {
-      {"[a]", "cache append: 16 tokens of prefill and 8 decodes equal one pass, bit for bit", cached_decode_equals_recompute},
-      {"[b]", "MHA, GQA and MQA cache sizes (10, 1.25 and 0.16 GiB for the 70B shape at 4K)", head_sharing_shrinks_the_cache},
+      {"[a]", "cache append: 16 tokens of prefill and 8 decodes equal one pass, bit for bit",
+       cached_decode_equals_recompute},
+      {"[b]", "MHA, GQA and MQA cache sizes (10, 1.25 and 0.16 GiB for the 70B shape at 4K)",
+       head_sharing_shrinks_the_cache},
       {"[c]", "latent attention caches d_c + d_r elements a token and layer", latent_cache_is_one_vector_a_token},
       {"[d]", "speculative acceptance rate within 1 %", not_built},
       {"[e]", "speculative output against the target's distribution", not_built},
       {"[f]", "forks share blocks and copy them on write", forks_share_and_part},
       {" 1.", "prefill and decode are the same arithmetic over the same tokens", tables_agree_for_every_head_layout},
-      {" 2.", "positions do not depend on where blocks lie or how a prompt is cut", positions_do_not_depend_on_where_blocks_lie},
+      {" 2.", "positions do not depend on where blocks lie or how a prompt is cut",
+       positions_do_not_depend_on_where_blocks_lie},
       {" 3.", "the cache's shape follows the model's attention", cache_shape_follows_attention},
-      {" 4.", "grouped heads: one pass and token by token agree for every architecture", tables_agree_for_every_head_layout},
+      {" 4.", "grouped heads: one pass and token by token agree for every architecture",
+       tables_agree_for_every_head_layout},
       {" 5.", "stop strings are found across token boundaries", stops_cross_token_boundaries},
       {" 6.", "the order of the sampling stages is stated", stage_order_is_stated},
       {" 7.", "a request's answer does not depend on its company", company_changes_nothing},

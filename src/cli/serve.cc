@@ -28,11 +28,13 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options) {
   engine_options.kv_bytes = options.kv_bytes;
   engine_options.model_digest = digest;
   ASSIGN_OR_RETURN(auto engine, Engine::create(*loaded.model, loaded.tokenizer, *loaded.stream, engine_options));
-  ModelInfo info{.name = served_name(options.model.model, loaded.path),
-                 .architecture = loaded.model->config().architecture,
-                 .digest = digest,
-                 .context = loaded.context,
-                 .created = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count()};
+  ModelInfo info{
+      .name = served_name(options.model.model, loaded.path),
+      .architecture = loaded.model->config().architecture,
+      .digest = digest,
+      .context = loaded.context,
+      .created = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
+                     .count()};
   auto tokenizer = loaded.tokenizer;
   return make_engine_backend({.info = std::move(info),
                               .tokenizer = std::move(tokenizer),

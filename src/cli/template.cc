@@ -33,10 +33,14 @@ Result<ChatInput> read_messages(const std::string& path) {
   }
   for (const auto& [key, item] : value.as_object()) {
     std::string name(key);
-    if (name == "messages") input.messages = boost::json::serialize(item);
-    else if (name == "tools") input.tools = boost::json::serialize(item);
-    else if (name == "documents") input.documents = boost::json::serialize(item);
-    else input.extra.emplace_back(name, boost::json::serialize(item));
+    if (name == "messages")
+      input.messages = boost::json::serialize(item);
+    else if (name == "tools")
+      input.tools = boost::json::serialize(item);
+    else if (name == "documents")
+      input.documents = boost::json::serialize(item);
+    else
+      input.extra.emplace_back(name, boost::json::serialize(item));
   }
   return input;
 }

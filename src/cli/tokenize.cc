@@ -18,11 +18,16 @@ std::string all_of_stdin() { return {std::istreambuf_iterator<char>(std::cin), s
 std::string printable(std::string_view bytes) {
   std::string out;
   for (char c : bytes) {
-    if (c == '\n') out += "\\n";
-    else if (c == '\t') out += "\\t";
-    else if (c == '\\') out += "\\\\";
-    else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) out += fmt::format("\\x{:02x}", static_cast<unsigned>(static_cast<unsigned char>(c)));
-    else out += c;
+    if (c == '\n')
+      out += "\\n";
+    else if (c == '\t')
+      out += "\\t";
+    else if (c == '\\')
+      out += "\\\\";
+    else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+      out += fmt::format("\\x{:02x}", static_cast<unsigned>(static_cast<unsigned char>(c)));
+    else
+      out += c;
   }
   return out;
 }
@@ -33,8 +38,10 @@ void print_pieces(const Tokenizer& tokenizer, const std::vector<TokenId>& ids) {
   constexpr int kColours[] = {44, 45, 46, 42, 43};
   for (size_t i = 0; i < ids.size(); ++i) {
     std::string piece = printable(tokenizer.token_bytes(ids[i], true));
-    if (colour) std::printf("\033[30;%dm%s\033[0m", kColours[i % 5], piece.c_str());
-    else std::printf("%s%s", i == 0 ? "" : "|", piece.c_str());
+    if (colour)
+      std::printf("\033[30;%dm%s\033[0m", kColours[i % 5], piece.c_str());
+    else
+      std::printf("%s%s", i == 0 ? "" : "|", piece.c_str());
   }
   std::printf("\n");
 }
@@ -48,8 +55,10 @@ int tokenize(const TokenizeOptions& options) {
   text->tokenizer->encode(all_of_stdin(), {.add_special = options.bos, .parse_special = options.special}, ids);
   std::string line;
   for (TokenId id : ids) line += fmt::format("{}{}", line.empty() ? "" : " ", raw(id));
-  if (options.pieces) print_pieces(*text->tokenizer, ids);
-  else std::printf("%s\n", line.c_str());
+  if (options.pieces)
+    print_pieces(*text->tokenizer, ids);
+  else
+    std::printf("%s\n", line.c_str());
   return kOk;
 }
 

@@ -1,4 +1,5 @@
-// Draws at full vocabulary size follow their distribution: 10^7 of them, enough to catch one wrong winner in a thousand.
+// Draws at full vocabulary size follow their distribution: 10^7 of them, enough to catch one wrong winner in a
+// thousand.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -15,7 +16,8 @@ constexpr int kVocab = 49152, kHeavy = 1000, kTailBins = 100;
 constexpr double kTailMass = 1e-4;
 
 std::vector<float> logits() {
-  std::vector<float> row(kVocab, static_cast<float>(std::log(kTailMass / (1 - kTailMass) * kHeavy / (kVocab - kHeavy))));
+  std::vector<float> row(kVocab,
+                         static_cast<float>(std::log(kTailMass / (1 - kTailMass) * kHeavy / (kVocab - kHeavy))));
   for (int i = 0; i < kHeavy; ++i) row[static_cast<size_t>(i * 49)] = 0.0f;  // spread over the vocabulary
   return row;
 }

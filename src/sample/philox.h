@@ -16,8 +16,7 @@ enum class NoisePurpose : uint32_t { kDraw = 0, kXtc = 1 };
 
 // Four 32-bit words for tokens 4 * group .. 4 * group + 3.
 inline std::array<uint32_t, 4> noise_words(uint64_t seed, int32_t position, NoisePurpose purpose, uint32_t group) {
-  r123::Philox4x32::ctr_type counter = {
-      {static_cast<uint32_t>(position), static_cast<uint32_t>(purpose), group, 0}};
+  r123::Philox4x32::ctr_type counter = {{static_cast<uint32_t>(position), static_cast<uint32_t>(purpose), group, 0}};
   r123::Philox4x32::key_type key = {{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)}};
   r123::Philox4x32::ctr_type words = r123::Philox4x32()(counter, key);
   return {words[0], words[1], words[2], words[3]};

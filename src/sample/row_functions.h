@@ -6,7 +6,7 @@
 
 namespace ibid {
 
-float row_max(std::span<const float> row);      // -inf for an empty row; NaNs are passed over
+float row_max(std::span<const float> row);  // -inf for an empty row; NaNs are passed over
 bool row_has_nan(std::span<const float> row);
 int32_t row_argmax(std::span<const float> row);  // ties to the lower index
 // out[i] = exp(in[i]), ops' own exp; out may be in.

@@ -13,13 +13,28 @@
 namespace ibid {
 namespace {
 
-constexpr std::array<std::string_view, 18> kStageNames = {
-    "repetition_penalty", "presence_frequency_penalty", "dry",        "logit_bias", "banned",   "banned_sequences",
-    "no_repeat_ngram",    "allowed",                    "min_tokens", "temperature", "top_n_sigma", "top_k",
-    "typical_p",          "top_p",                      "min_p",      "xtc",         "mirostat",    "draw"};
+constexpr std::array<std::string_view, 18> kStageNames = {"repetition_penalty",
+                                                          "presence_frequency_penalty",
+                                                          "dry",
+                                                          "logit_bias",
+                                                          "banned",
+                                                          "banned_sequences",
+                                                          "no_repeat_ngram",
+                                                          "allowed",
+                                                          "min_tokens",
+                                                          "temperature",
+                                                          "top_n_sigma",
+                                                          "top_k",
+                                                          "typical_p",
+                                                          "top_p",
+                                                          "min_p",
+                                                          "xtc",
+                                                          "mirostat",
+                                                          "draw"};
 
 Error nothing_left() {
-  return invalid("no token is left to choose from: the bans, the allowed ids and logit_bias together exclude all of them");
+  return invalid(
+      "no token is left to choose from: the bans, the allowed ids and logit_bias together exclude all of them");
 }
 
 }  // namespace
@@ -53,7 +68,8 @@ bool Sampler::changes_logits(const SampleHistory& history) const {
   const SamplingParams& p = params_;
   return p.repetition_penalty != 1.0f || p.presence_penalty != 0 || p.frequency_penalty != 0 || p.dry_multiplier > 0 ||
          !p.logit_bias.empty() || !p.banned.empty() || !p.banned_sequences.empty() || p.no_repeat_ngram > 0 ||
-         !allowed_.empty() || bans_the_end(history) || (p.temperature > 0 && (p.temperature != 1.0f || p.dynatemp_range > 0));
+         !allowed_.empty() || bans_the_end(history) ||
+         (p.temperature > 0 && (p.temperature != 1.0f || p.dynatemp_range > 0));
 }
 
 bool Sampler::bans_the_end(const SampleHistory& history) const {
@@ -62,7 +78,8 @@ bool Sampler::bans_the_end(const SampleHistory& history) const {
 
 void Sampler::process(std::span<float> row, const SampleHistory& history, SamplerScratch& scratch) const {
   const SamplingParams& p = params_;
-  if (p.repetition_penalty != 1.0f) stages::repetition_penalty(row, history, p.repetition_penalty, p.penalty_last_n, scratch);
+  if (p.repetition_penalty != 1.0f)
+    stages::repetition_penalty(row, history, p.repetition_penalty, p.penalty_last_n, scratch);
   if (p.presence_penalty != 0 || p.frequency_penalty != 0) {
     stages::presence_frequency_penalty(row, history, p.presence_penalty, p.frequency_penalty, scratch);
   }
@@ -98,7 +115,8 @@ Result<Sample> Sampler::sample(std::span<const float> logits, const SampleHistor
   CHECK(static_cast<int32_t>(logits.size()) == vocab_size_);
   const SamplingParams& p = params_;
   // A model that computes NaN must not choose at random.
-  if (row_has_nan(logits)) return invalid("the model computed a logit that is not a number; its weights may be damaged");
+  if (row_has_nan(logits))
+    return invalid("the model computed a logit that is not a number; its weights may be damaged");
   std::span<const float> row = logits;
   if (changes_logits(history)) {
     scratch.logits.assign(logits.begin(), logits.end());
@@ -116,7 +134,8 @@ Result<Sample> Sampler::sample(std::span<const float> logits, const SampleHistor
   };
   if (p.temperature <= 0) {
     out.chosen.token = TokenId{row_argmax(row)};
-    if (raw(out.chosen.token) >= vocab_size_ || !(row[static_cast<size_t>(raw(out.chosen.token))] > kMasked)) return nothing_left();
+    if (raw(out.chosen.token) >= vocab_size_ || !(row[static_cast<size_t>(raw(out.chosen.token))] > kMasked))
+      return nothing_left();
     out.support = 1;
   } else {
     if (!support.collect(row, scratch)) return nothing_left();

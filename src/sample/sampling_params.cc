@@ -15,8 +15,8 @@ Status in_range(const char* name, double value, double low, double high, const c
 Status check_ids(const char* name, const std::vector<TokenId>& ids, int32_t vocab_size) {
   for (TokenId id : ids) {
     if (raw(id) < 0 || raw(id) >= vocab_size) {
-      return invalid(fmt::format("{} names token {}, but the vocabulary has ids 0 to {}", name, raw(id), vocab_size - 1),
-                     name);
+      return invalid(
+          fmt::format("{} names token {}, but the vocabulary has ids 0 to {}", name, raw(id), vocab_size - 1), name);
     }
   }
   return {};
@@ -38,7 +38,8 @@ Status validate(const SamplingParams& p, int32_t vocab_size) {
   TRY(in_range("dynatemp_range", p.dynatemp_range, 0, 100, "between 0 (off) and 100"));
   TRY(in_range("dynatemp_exponent", p.dynatemp_exponent, 1e-3, 100, "above 0 and at most 100"));
   TRY(in_range("top_k", p.top_k, 0, 1 << 30, "0 (off) or a number of tokens"));
-  if (!(p.top_p > 0 && p.top_p <= 1)) return invalid(fmt::format("top_p is {}, but must be above 0 and at most 1", p.top_p), "top_p");
+  if (!(p.top_p > 0 && p.top_p <= 1))
+    return invalid(fmt::format("top_p is {}, but must be above 0 and at most 1", p.top_p), "top_p");
   TRY(in_range("min_p", p.min_p, 0, 1, "between 0 (off) and 1"));
   if (!(p.typical_p > 0 && p.typical_p <= 1)) {
     return invalid(fmt::format("typical_p is {}, but must be above 0 and at most 1", p.typical_p), "typical_p");
@@ -46,7 +47,8 @@ Status validate(const SamplingParams& p, int32_t vocab_size) {
   TRY(in_range("top_n_sigma", p.top_n_sigma, 0, 1000, "0 (off) or a number of standard deviations"));
   TRY(in_range("xtc_probability", p.xtc_probability, 0, 1, "between 0 (off) and 1"));
   TRY(in_range("xtc_threshold", p.xtc_threshold, 0, 1, "between 0 and 1"));
-  if (p.mirostat != 0 && p.mirostat != 2) return invalid(fmt::format("mirostat is {}, but only 0 (off) and 2 are served", p.mirostat), "mirostat");
+  if (p.mirostat != 0 && p.mirostat != 2)
+    return invalid(fmt::format("mirostat is {}, but only 0 (off) and 2 are served", p.mirostat), "mirostat");
   TRY(in_range("mirostat_tau", p.mirostat_tau, 0, 100, "between 0 and 100"));
   TRY(in_range("mirostat_eta", p.mirostat_eta, 0, 1, "between 0 and 1"));
   TRY(in_range("logprobs", p.logprobs, -1, vocab_size, "at most the size of the vocabulary"));

@@ -1,8 +1,8 @@
 // SamplingParams: everything a request may say about how its tokens are chosen. Plain data, validated by
 // validate() before admission. Defaults mean "off", so that a default request samples the model's own distribution.
 //
-// The order of stages is policy (DESIGN section 5, law 6) and stands in sample/stages.h: penalties, hard masks, temperature,
-// truncation, draw.
+// The order of stages is policy (DESIGN section 5, law 6) and stands in sample/stages.h: penalties, hard masks,
+// temperature, truncation, draw.
 #pragma once
 
 #include <cstdint>
@@ -52,8 +52,8 @@ struct SamplingParams {
   float mirostat_tau = 5.0f;
   float mirostat_eta = 0.1f;
 
-  uint64_t seed = 0;          // choice i of n uses seed + i
-  int32_t logprobs = -1;      // -1: none; 0: the chosen token's; N: and the N best
+  uint64_t seed = 0;                // choice i of n uses seed + i
+  int32_t logprobs = -1;            // -1: none; 0: the chosen token's; N: and the N best
   bool processed_logprobs = false;  // also those after the processors
 
   int32_t min_tokens = 0;  // no end-of-generation token before so many

@@ -12,7 +12,9 @@ Sample score_row(std::span<const float> logits, TokenId chosen, int32_t n_top, S
   out.chosen = {.token = chosen, .raw = scratch.log_probs[static_cast<size_t>(raw(chosen))]};
   if (n_top <= 0) return out;
   // A short sorted list: n_top is small beside the vocabulary, and few tokens get into it.
-  auto before = [](const ScoredToken& a, const ScoredToken& b) { return a.raw != b.raw ? a.raw > b.raw : a.token < b.token; };
+  auto before = [](const ScoredToken& a, const ScoredToken& b) {
+    return a.raw != b.raw ? a.raw > b.raw : a.token < b.token;
+  };
   for (size_t i = 0; i < logits.size(); ++i) {
     ScoredToken t{.token = TokenId{static_cast<int32_t>(i)}, .raw = scratch.log_probs[i]};
     bool full = static_cast<int32_t>(out.top.size()) == n_top;

@@ -1,5 +1,6 @@
-// The stages of a draw, each a function of the row, the history and the parameters. They run in the order in which they stand here.
-// "Sorted" always means by logit, highest first, ties to the lower id; sums over the support run in that order.
+// The stages of a draw, each a function of the row, the history and the parameters. They run in the order in which they
+// stand here. "Sorted" always means by logit, highest first, ties to the lower id; sums over the support run in that
+// order.
 #pragma once
 
 #include <span>
@@ -9,7 +10,8 @@
 namespace ibid::stages {
 
 // 1. Penalties. Each changes logits of tokens in the history only.
-// repetition: logit > 0 ? logit / r : logit * r for every token among the last `last_n` (Keskar et al., CTRL, section 4.1).
+// repetition: logit > 0 ? logit / r : logit * r for every token among the last `last_n` (Keskar et al., CTRL,
+// section 4.1).
 void repetition_penalty(std::span<float> logits, const SampleHistory& history, float penalty, int32_t last_n,
                         SamplerScratch& scratch);
 // logit -= frequency * count + presence * (count > 0), counted over the answer.
@@ -64,11 +66,12 @@ class Support {
   double total_ = -1;  // < 0: to be summed again
 };
 
-void top_n_sigma(Support& support, float n);   // keeps logits >= max - n * standard deviation of the support
-void top_k(Support& support, int32_t k);       // exactly k, ties to the lower id
-void typical(Support& support, float p, SamplerScratch& scratch);  // Meister et al., Locally Typical Sampling, section 3
-void top_p(Support& support, float p);         // the smallest sorted prefix with sum >= p
-void min_p(Support& support, float p);         // probability >= p * the highest
+void top_n_sigma(Support& support, float n);  // keeps logits >= max - n * standard deviation of the support
+void top_k(Support& support, int32_t k);      // exactly k, ties to the lower id
+void typical(Support& support, float p,
+             SamplerScratch& scratch);  // Meister et al., Locally Typical Sampling, section 3
+void top_p(Support& support, float p);  // the smallest sorted prefix with sum >= p
+void min_p(Support& support, float p);  // probability >= p * the highest
 // Exclude Top Choices: with `probability`, drops all but the least likely of the tokens with probability >= threshold.
 void xtc(Support& support, float probability, float threshold, uint64_t seed, int32_t position);
 // Mirostat version 2 (Basu et al., Mirostat, section 4): keeps tokens with surprise <= mu, at least one.

@@ -68,7 +68,8 @@ std::set<int32_t> kept(const stages::Support& s) {
 }
 std::set<int32_t> first(const Ids& ids, size_t n) { return {ids.begin(), ids.begin() + static_cast<long>(n)}; }
 
-void for_random_rows(int n, const std::function<void(const Row&, stages::Support&, SamplerScratch&, std::mt19937&)>& body) {
+void for_random_rows(int n,
+                     const std::function<void(const Row&, stages::Support&, SamplerScratch&, std::mt19937&)>& body) {
   std::mt19937 rng(1);
   SamplerScratch scratch;
   for (int i = 0; i < n; ++i) {
@@ -128,7 +129,8 @@ TEST(Stages, TypicalKeepsTheLeastSurprisinglySurprising) {
       return std::fabs(surprise(a) - entropy) < std::fabs(surprise(b) - entropy);
     });
     size_t n = 0;
-    for (double sum = 0; n < order.size() && (n == 0 || sum < static_cast<double>(p) * z); ++n) sum += weight(row, sorted, order[n]);
+    for (double sum = 0; n < order.size() && (n == 0 || sum < static_cast<double>(p) * z); ++n)
+      sum += weight(row, sorted, order[n]);
     stages::typical(s, p, scratch);
     EXPECT_EQ(kept(s), first(order, n));
   });
@@ -145,7 +147,8 @@ TEST(Stages, TopNSigmaCutsAtStandardDeviationsBelowTheBest) {
     for (float z : row) {
       if (z != kMasked) squares += (static_cast<double>(z) - mean) * (static_cast<double>(z) - mean);
     }
-    double lowest = static_cast<double>(*std::max_element(row.begin(), row.end())) - static_cast<double>(n) * std::sqrt(squares / count);
+    double lowest = static_cast<double>(*std::max_element(row.begin(), row.end())) -
+                    static_cast<double>(n) * std::sqrt(squares / count);
     std::set<int32_t> expected;
     for (size_t i = 0; i < row.size(); ++i) {
       if (row[i] != kMasked && static_cast<double>(row[i]) >= lowest) expected.insert(static_cast<int32_t>(i));
@@ -267,7 +270,8 @@ TEST(Stages, NoRepeatNgramAndBadWordsEqualSearchingByHand) {
       next.push_back(TokenId{t});
       if (next.size() <= static_cast<size_t>(n)) continue;
       auto tail = next.end() - n;
-      if (std::search(next.begin(), next.end() - 1, tail, next.end()) != next.end() - 1) expected[static_cast<size_t>(t)] = kMasked;
+      if (std::search(next.begin(), next.end() - 1, tail, next.end()) != next.end() - 1)
+        expected[static_cast<size_t>(t)] = kMasked;
     }
     stages::no_repeat_ngram(row, {prompt, answer}, n, scratch);
     ASSERT_EQ(row, expected) << i;

@@ -4,8 +4,8 @@
 
 #include "kernels/math.h"
 #include "kernels/noise.h"
-#include "sample/row_functions.h"
 #include "sample/philox.h"
+#include "sample/row_functions.h"
 #include "sample/stages.h"
 
 namespace ibid::stages {
@@ -87,7 +87,8 @@ void top_n_sigma(Support& support, float n) {
     double d = static_cast<double>(c.logit) - mean;
     squares += d * d;
   }
-  double lowest = static_cast<double>(support.max_logit()) - static_cast<double>(n) * std::sqrt(squares / support.size());
+  double lowest =
+      static_cast<double>(support.max_logit()) - static_cast<double>(n) * std::sqrt(squares / support.size());
   support.keep_while([&](const Candidate& c) { return static_cast<double>(c.logit) >= lowest; });
 }
 

@@ -1,7 +1,7 @@
 // Element types: plain numbers and the block-quantised formats of the ggml family.
 //
-// A quantised tensor is a row-major array of blocks along its innermost dimension; block_len elements share one block of
-// block_bytes bytes. The bit layouts are those of GGUF files; tensor/block_formats.h declares the structs.
+// A quantised tensor is a row-major array of blocks along its innermost dimension; block_len elements share one block
+// of block_bytes bytes. The bit layouts are those of GGUF files; tensor/block_formats.h declares the structs.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,9 @@ namespace {
 using u64s = __m512i;
 constexpr int kCounters = 8;
 inline u64s set1(uint64_t v) { return _mm512_set1_epi64(static_cast<long long>(v)); }
-inline u64s counters(int64_t g) { return _mm512_add_epi64(_mm512_set1_epi64(g), _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0)); }
+inline u64s counters(int64_t g) {
+  return _mm512_add_epi64(_mm512_set1_epi64(g), _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0));
+}
 inline u64s mul_wide(u64s a, u64s b) { return _mm512_mul_epu32(a, b); }
 inline u64s high(u64s a) { return _mm512_srli_epi64(a, 32); }
 inline u64s xor3(u64s a, u64s b, u64s c) { return _mm512_ternarylogic_epi64(a, b, c, 0x96); }
