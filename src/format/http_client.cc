@@ -32,7 +32,9 @@ class Exchange {
   Status send(bool with_authorization) {
     Status connected = connect();
     if (!connected) return connected;
-    http::request<http::empty_body> message(http::verb::get, url_.target, 11);
+    // A proxy wants the whole address, unless a tunnel goes through it.
+    bool whole = proxy_ && !url_.tls;
+    http::request<http::empty_body> message(http::verb::get, whole ? url_.text() : url_.target, 11);
     bool standard = url_.port == (url_.tls ? "443" : "80");
     message.set(http::field::host, standard ? url_.host : url_.host + ":" + url_.port);
     message.set(http::field::user_agent, "ibid/" IBID_VERSION);
@@ -46,8 +48,9 @@ class Exchange {
     parser_.body_limit(boost::none);
     parser_.header_limit(kMaxHeadBytes);
     auto talk = [&](auto& stream) -> Status {
-      TRY(await("send the request to", [&](auto done) { http::async_write(stream, message, done); }));
-      return await("read the answer of", [&](auto done) { http::async_read_header(stream, buffer_, parser_, done); });
+      TRY(await("send the request to", url_, [&](auto done) { http::async_write(stream, message, done); }));
+      return await("read the answer of", url_,
+                   [&](auto done) { http::async_read_header(stream, buffer_, parser_, done); });
     };
     return tls_ ? talk(*tls_) : talk(*plain_);
   }
@@ -70,7 +73,7 @@ class Exchange {
       body.data = piece.data();
       body.size = piece.size();
       auto read = [&](auto& stream) {
-        return await("read from", [&](auto done) { http::async_read_some(stream, buffer_, parser_, done); });
+        return await("read from", url_, [&](auto done) { http::async_read_some(stream, buffer_, parser_, done); });
       };
       Status status = tls_ ? read(*tls_) : read(*plain_);
       // What came before a connection broke counts.
@@ -82,43 +85,69 @@ class Exchange {
 
  private:
   Status connect() {
+    std::string proxy = request_.proxy.empty() ? proxy_of_environment(url_) : request_.proxy;
+    if (!proxy.empty()) {
+      ASSIGN_OR_RETURN(proxy_, parse_url(proxy.find("://") == std::string::npos ? "http://" + proxy : proxy));
+      if (proxy_->tls)
+        return unsupported("the proxy " + proxy + " is reached by https; only http:// is supported", proxy);
+    }
+    const Url& peer = proxy_ ? *proxy_ : url_;
     asio::ip::tcp::resolver resolver(io_);
     asio::ip::tcp::resolver::results_type addresses;
-    TRY(await("find the address of", [&](auto done) {
-      resolver.async_resolve(url_.host, url_.port, [&addresses, done](Code code, auto found) {
+    TRY(await("find the address of", peer, [&](auto done) {
+      resolver.async_resolve(peer.host, peer.port, [&addresses, done](Code code, auto found) {
         addresses = std::move(found);
         done(code, 0);
       });
     }));
+    auto open = [&] {
+      return await("connect to", peer,
+                   [&](auto done) { lowest().async_connect(addresses, [done](Code c, const auto&) { done(c, 0); }); });
+    };
     if (!url_.tls) {
       plain_.emplace(io_);
-      return await("connect to", [&](auto done) {
-        plain_->async_connect(addresses, [done](Code code, const auto&) { done(code, 0); });
-      });
+      return open();
     }
     // Nothing is sent unless every step of the verification is in place.
     Code code;
-    if (context_.set_default_verify_paths(code); code) return failure("verify", code);
-    if (context_.set_verify_mode(asio::ssl::verify_peer, code); code) return failure("verify", code);
+    if (context_.set_default_verify_paths(code); code) return failure("verify", url_, code);
+    if (context_.set_verify_mode(asio::ssl::verify_peer, code); code) return failure("verify", url_, code);
     tls_.emplace(io_, context_);
     if (tls_->set_verify_callback(asio::ssl::host_name_verification(url_.host), code); code) {
-      return failure("verify", code);
+      return failure("verify", url_, code);
     }
     if (SSL_set_tlsext_host_name(tls_->native_handle(), url_.host.c_str()) != 1) {
       return invalid("the host name " + url_.host + " cannot be used with TLS", url_.host);
     }
-    TRY(await("connect to",
-              [&](auto done) { lowest().async_connect(addresses, [done](Code c, const auto&) { done(c, 0); }); }));
-    return await("agree on TLS with", [&](auto done) {
+    TRY(open());
+    if (proxy_) TRY(tunnel());
+    return await("agree on TLS with", url_, [&](auto done) {
       tls_->async_handshake(asio::ssl::stream_base::client, [done](Code c) { done(c, 0); });
     });
+  }
+
+  Status tunnel() {
+    std::string target =
+        (url_.host.find(':') == std::string::npos ? url_.host : "[" + url_.host + "]") + ":" + url_.port;
+    http::request<http::empty_body> message(http::verb::connect, target, 11);
+    message.set(http::field::host, target);
+    http::response_parser<http::empty_body> answer;
+    answer.skip(true);  // what follows the head is the tunnel
+    beast::flat_buffer buffer;
+    TRY(await("ask", *proxy_, [&](auto done) { http::async_write(lowest(), message, done); }));
+    TRY(await("read the answer of", *proxy_,
+              [&](auto done) { http::async_read_header(lowest(), buffer, answer, done); }));
+    if (answer.get().result_int() / 100 == 2) return {};
+    return invalid("the proxy " + proxy_->text() + " does not connect to " + target + ": it answered " +
+                       std::to_string(answer.get().result_int()),
+                   proxy_->text());
   }
 
   beast::tcp_stream& lowest() { return tls_ ? beast::get_lowest_layer(*tls_) : *plain_; }
 
   // Starts an operation and runs until it is done, watching for cancellation.
   template <typename Start>
-  Status await(const char* what, Start start) {
+  Status await(const char* what, const Url& peer, Start start) {
     Code code;
     bool done = false;
     bool cancelled = false;
@@ -139,11 +168,11 @@ class Exchange {
     }
     if (cancelled) return unavailable("cancelled", url_.text());
     if (!code || code == http::error::need_buffer) return {};
-    return failure(what, code);
+    return failure(what, peer, code);
   }
 
-  Error failure(const char* what, const Code& code) const {
-    std::string text = "cannot " + std::string(what) + " " + url_.host + ": ";
+  Error failure(const char* what, const Url& peer, const Code& code) const {
+    std::string text = "cannot " + std::string(what) + " " + peer.host + ": ";
     if (code == beast::error::timeout) {
       return unavailable(text + "nothing came for " + std::to_string(request_.timeout_s) + " s", url_.text());
     }
@@ -167,6 +196,7 @@ class Exchange {
 
   const HttpRequest& request_;
   const Url url_;
+  std::optional<Url> proxy_;
   asio::io_context io_{1};
   asio::ssl::context context_{asio::ssl::context::tls_client};
   std::optional<beast::tcp_stream> plain_;

@@ -2,7 +2,8 @@
 //
 // Certificates are verified against the system's store (SSL_CERT_FILE and SSL_CERT_DIR are honoured by OpenSSL), host
 // names too. Redirects are followed, relative and across hosts; the Authorization header goes to the first host only
-// (scheme, name and port), and never from https to http. Blocking; each call has its own connection; any thread.
+// (scheme, name and port), and never from https to http. Proxies are used as the environment says. Blocking; each call
+// has its own connection; any thread.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +32,11 @@ Result<Url> parse_url(std::string_view text);
 // What a Location header of `base` means.
 Result<Url> resolve_url(const Url& base, std::string_view location);
 
+// The proxy for an address as the environment names it: https_proxy (HTTPS_PROXY) or http_proxy, else all_proxy
+// (ALL_PROXY); empty where there is none, where no_proxy (NO_PROXY) lists the host or a domain above it, and for this
+// machine itself.
+std::string proxy_of_environment(const Url& url);
+
 struct HttpHead {
   std::string url;
   int status = 0;
@@ -44,6 +50,7 @@ struct HttpRequest {
   std::string authorization = {};  // the value of that header
   int timeout_s = 60;              // without progress
   int max_redirects = 10;
+  std::string proxy = {};  // http://host:port; empty: proxy_of_environment
   std::function<bool()> cancelled = {};
 };
 

@@ -131,4 +131,69 @@ class TestHttpServer {
   std::thread thread_;
 };
 
+// A proxy that tunnels one connection: CONNECT anything:PORT leads to 127.0.0.1:PORT.
+class TestTunnel {
+ public:
+  TestTunnel() {
+    listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t len = sizeof address;
+    CHECK(::bind(listener_, reinterpret_cast<sockaddr*>(&address), len) == 0 && ::listen(listener_, 1) == 0);
+    CHECK(::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &len) == 0);
+    address_ = "http://127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+    thread_ = std::thread([this] { tunnel(); });
+  }
+  ~TestTunnel() {
+    ::shutdown(listener_, SHUT_RDWR);
+    thread_.join();
+    ::close(listener_);
+  }
+  const std::string& address() const { return address_; }
+  // Whom the client wanted; after the connection has ended.
+  std::string target() {
+    std::lock_guard lock(mutex_);
+    return target_;
+  }
+
+ private:
+  void tunnel() {
+    int client = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+    if (client < 0) return;
+    std::string head;
+    char piece[16384];
+    while (head.find("\r\n\r\n") == std::string::npos && ::recv(client, piece, 1, 0) == 1) head += piece[0];
+    std::string target = head.substr(8, head.find(' ', 8) - 8);
+    {
+      std::lock_guard lock(mutex_);
+      target_ = target;
+    }
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<uint16_t>(std::stoi(target.substr(target.rfind(':') + 1))));
+    int upstream = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(::connect(upstream, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+    const std::string yes = "HTTP/1.1 200 Connection established\r\n\r\n";
+    CHECK(::send(client, yes.data(), yes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(yes.size()));
+    pollfd ends[2] = {{client, POLLIN, 0}, {upstream, POLLIN, 0}};
+    for (bool open = true; open && ::poll(ends, 2, 5000) > 0;) {
+      for (int i = 0; i < 2 && open; ++i) {
+        if (ends[i].revents == 0) continue;
+        ssize_t n = ::recv(ends[i].fd, piece, sizeof piece, 0);
+        open = n > 0 && ::send(ends[1 - i].fd, piece, static_cast<size_t>(n), MSG_NOSIGNAL) == n;
+      }
+    }
+    ::close(client);
+    ::close(upstream);
+  }
+
+  int listener_ = -1;
+  std::string address_;
+  std::mutex mutex_;
+  std::string target_;
+  std::thread thread_;
+};
+
 }  // namespace ibid

@@ -43,14 +43,15 @@ class Tls : public testing::Test {
   ~Tls() override { ::unsetenv("SSL_CERT_FILE"); }
   void trust() { ::setenv("SSL_CERT_FILE", folder_.path("trusted.pem").c_str(), 1); }
 
-  Status get(const std::string& url) {
+  Status get(const std::string& url, const std::string& proxy = "") {
     body_.clear();
-    return http_get({.url = url, .timeout_s = 5}, {.on_head = [](const std::vector<HttpHead>&) { return Status(); },
-                                                   .on_body =
-                                                       [this](std::string_view bytes) {
-                                                         body_ += bytes;
-                                                         return Status();
-                                                       }});
+    return http_get({.url = url, .timeout_s = 5, .proxy = proxy},
+                    {.on_head = [](const std::vector<HttpHead>&) { return Status(); },
+                     .on_body =
+                         [this](std::string_view bytes) {
+                           body_ += bytes;
+                           return Status();
+                         }});
   }
   TempFolder folder_;
   std::unique_ptr<SSL_CTX, void (*)(SSL_CTX*)> context_;
@@ -93,6 +94,62 @@ TEST_F(Tls, ARedirectFromHttpsToHttpIsRefused) {
   Status status = get(server.address("localhost"));
   ASSERT_FALSE(status.ok());
   EXPECT_NE(status.error().message.find("from https to http"), std::string::npos) << status.error().message;
+}
+
+TEST_F(Tls, AProxyTunnelsWithoutSeeingMoreThanTheName) {
+  trust();
+  TestHttpServer server([](const TestRequest&) { return TestHttpServer::answer("200 OK", "", "secret"); },
+                        context_.get());
+  TestTunnel proxy;
+  Status status = get(server.address("localhost"), proxy.address());
+  ASSERT_TRUE(status.ok()) << status.error().message;
+  EXPECT_EQ(body_, "secret");
+  EXPECT_EQ("https://" + proxy.target(), server.address("localhost"));
+}
+
+TEST_F(Tls, AProxyThatRefusesIsNamed) {
+  TestHttpServer proxy([](const TestRequest&) { return TestHttpServer::answer("407 Who are you", "", ""); });
+  Status status = get("https://example.org/", proxy.address());
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.error().message.find("does not connect to example.org:443: it answered 407"), std::string::npos)
+      << status.error().message;
+}
+
+TEST_F(Tls, WithoutTlsAProxyGetsTheWholeAddress) {
+  TestHttpServer proxy([](const TestRequest&) { return TestHttpServer::answer("200 OK", "", "by proxy"); });
+  ASSERT_TRUE(get("http://example.org/a?b", proxy.address()).ok());
+  EXPECT_EQ(proxy.requests()[0].target, "http://example.org/a?b");
+  EXPECT_EQ(proxy.requests()[0].headers.at("host"), "example.org");
+  EXPECT_EQ(body_, "by proxy");
+}
+
+TEST(Proxies, AreTakenFromTheEnvironment) {
+  const char* names[] = {"https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY",
+                         "all_proxy",   "ALL_PROXY",   "no_proxy",   "NO_PROXY"};
+  std::map<std::string, std::string> before;
+  for (const char* name : names) {
+    if (const char* value = std::getenv(name)) before[name] = value;
+    ::unsetenv(name);
+  }
+  auto proxy = [](const char* url) { return proxy_of_environment(parse_url(url).value()); };
+  EXPECT_EQ(proxy("https://a.org"), "");
+  ::setenv("HTTP_PROXY", "http://evil:1", 1);
+  EXPECT_EQ(proxy("http://a.org"), "");
+  ::setenv("https_proxy", "http://p:1", 1);
+  ::setenv("all_proxy", "http://q:2", 1);
+  EXPECT_EQ(proxy("https://a.org"), "http://p:1");
+  EXPECT_EQ(proxy("http://a.org"), "http://q:2");
+  ::setenv("no_proxy", "b.org, .c.org", 1);
+  EXPECT_EQ(proxy("https://b.org"), "");
+  EXPECT_EQ(proxy("https://x.c.org"), "");
+  EXPECT_EQ(proxy("https://xb.org"), "http://p:1");
+  EXPECT_EQ(proxy("https://127.0.0.1"), "");
+  ::setenv("no_proxy", "*", 1);
+  EXPECT_EQ(proxy("https://a.org"), "");
+  for (const char* name : names) {
+    ::unsetenv(name);
+    if (before.count(name) > 0) ::setenv(name, before[name].c_str(), 1);
+  }
 }
 
 TEST(Urls, AreTakenApart) {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 
 #include "format/http_client.h"
 #include "format/model_file.h"
@@ -76,6 +77,28 @@ Result<Url> resolve_url(const Url& base, std::string_view location) {
   if (location.starts_with("/")) return parse_url(origin.text() + std::string(location));
   if (location.starts_with("?")) return parse_url(origin.text() + path + std::string(location));
   return parse_url(origin.text() + path.substr(0, path.rfind('/') + 1) + std::string(location));
+}
+
+std::string proxy_of_environment(const Url& url) {
+  auto first_of = [](std::initializer_list<const char*> names) -> std::string {
+    for (const char* name : names) {
+      if (const char* value = std::getenv(name); value != nullptr && *value != 0) return value;
+    }
+    return "";
+  };
+  if (url.host == "localhost" || url.host == "::1" || url.host.starts_with("127.")) return "";
+  std::string without = first_of({"no_proxy", "NO_PROXY"});
+  for (size_t start = 0; start < without.size();) {
+    size_t end = std::min(without.find_first_of(", ", start), without.size());
+    std::string_view name = std::string_view(without).substr(start, end - start);
+    if (name == "*") return "";
+    while (name.starts_with('.')) name.remove_prefix(1);
+    if (!name.empty() && (url.host == name || url.host.ends_with("." + std::string(name)))) return "";
+    start = end + 1;
+  }
+  // HTTP_PROXY in capitals can be set by a request's header in CGI programs, so the field does not read it.
+  return url.tls ? first_of({"https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"})
+                 : first_of({"http_proxy", "all_proxy", "ALL_PROXY"});
 }
 
 std::string_view HttpHead::header(const std::string& name) const {
