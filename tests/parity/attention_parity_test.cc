@@ -187,6 +187,28 @@ TEST(AttentionParity, ALongDecodeIsSplitOverPiecesWithoutAChangedBit) {
   EXPECT_EQ(difference(a.rows(), b.rows()), "");
 }
 
+// 33 pieces merged, against one softmax over all in double precision.
+TEST(AttentionParity, ALongContextEqualsTheReference) {
+  ThreadTeam team(2);
+  const Shape shape = {.heads = 3, .kv_heads = 1, .head_len = 64, .dtype = DType::kBF16, .block_len = 32};
+  const auto rows = [&] {
+    Paged paged(shape, 1, 8300);
+    Stream s(team);
+    paged.step(s, {{0, 0, 8250}}, false);
+    paged.step(s, {{0, 8250, 8252}});
+    return paged.rows();
+  };
+  reference::select(true);
+  const Paged::Rows want = rows();
+  reference::select(false);
+  for (const auto& [key, row] : rows()) {
+    for (size_t i = 0; i < row.size(); ++i) {
+      const double b = want.at(key)[i];
+      ASSERT_LE(std::fabs(row[i] - b), kAttention.absolute + kAttention.relative * std::fabs(b)) << "column " << i;
+    }
+  }
+}
+
 TEST(PagedKv, ABlockIsExchangedTokenByToken) {
   for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
     const Shape shape = {.heads = 2, .kv_heads = 2, .head_len = 24, .dtype = dtype, .block_len = 8};
