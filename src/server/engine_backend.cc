@@ -18,9 +18,13 @@ class EngineBackend final : public Backend {
   }
 
   void start(OnOutput on_output) override {
-    thread_ = std::make_unique<EngineThread>(std::move(parts_.engine), std::move(on_output));
+    thread_ = new EngineThread(std::move(parts_.engine), std::move(on_output));
   }
-  void stop() override { thread_ = nullptr; }
+  void stop() override {
+    // Not a unique_ptr's reset: while the thread ends, its last outputs still ask for stats().
+    delete thread_;
+    thread_ = nullptr;
+  }
   RequestId next_id() override { return thread_->next_id(); }
   Status submit(Request request) override { return thread_->submit(std::move(request)); }
   void cancel(RequestId id) override { thread_->cancel(id); }
@@ -49,7 +53,7 @@ class EngineBackend final : public Backend {
 
  private:
   EngineParts parts_;
-  std::unique_ptr<EngineThread> thread_;
+  EngineThread* thread_ = nullptr;  // owned
 };
 
 }  // namespace

@@ -3,6 +3,7 @@ client_tests.py BUILD_DIR. Makes its own venv under BUILD_DIR (exit code 77: the
 import json
 import os
 import pathlib
+import resource
 import signal
 import socket
 import subprocess
@@ -111,6 +112,46 @@ def test_life():
     print("ok     exit codes and signals")
 
 
+def resident(pid):
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def test_many():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(8192, hard), hard))
+    server = fake(step_ms=5)
+    get = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+    warm = [begin_stream(server, 10**6) for _ in range(10)]
+    before = resident(server.process.pid)
+    idle = []
+    for _ in range(2000):
+        s = socket.create_connection(("127.0.0.1", server.port))
+        s.sendall(get)
+        assert s.recv(4096).startswith(b"HTTP/1.1 200")
+        idle.append(s)
+    with_idle = resident(server.process.pid)
+    streams = [begin_stream(server, 10**6) for _ in range(200)]
+    with_streams = resident(server.process.pid)
+    for s in idle[::100]:
+        s.sendall(get)
+        assert s.recv(4096).startswith(b"HTTP/1.1 200")
+    per_idle, per_stream = (with_idle - before) / 2000 / 1024, (with_streams - with_idle) / 200 / 1024
+    print(f"ok     2000 idle connections at {per_idle:.1f} KiB each, 200 streams at {per_stream:.1f} KiB each")
+    assert per_idle <= 24 and per_stream <= 24
+    for s in [*idle, *streams, *warm]:
+        s.close()
+    for _ in range(200):
+        engine = json.load(urllib.request.urlopen(server.url + "/engine"))
+        if engine["running"] + engine["waiting"] == 0:
+            break
+        time.sleep(0.02)
+    assert engine["running"] + engine["waiting"] == 0
+    assert server.end(signal.SIGTERM)[0] == 0
+
+
 def test_clients(server):
     result = subprocess.run([python(), str(HERE / "openai_client_test.py"), server.url], timeout=600)
     code, errors = server.end(signal.SIGTERM)
@@ -119,6 +160,7 @@ def test_clients(server):
 
 
 test_life()
+test_many()
 test_clients(fake())
 ibid, model = BUILD / "ibid", os.environ.get("IBID_MODEL")
 cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "ibid/models"

@@ -150,7 +150,8 @@ class FakeBackend final : public Backend {
     sequence.choice = choice;
     std::string prompt;
     for (const TokenId id : request->prompt) prompt += tokenizer_.token_bytes(id, true);
-    const int n = request->max_tokens >= 0 ? request->max_tokens : options_.answer_len;
+    const int room = options_.context - static_cast<int>(request->prompt.size());
+    const int n = std::min(room, request->max_tokens >= 0 ? request->max_tokens : options_.answer_len);
     sequence.answer = answer(prompt, request->sampling.seed + static_cast<uint64_t>(choice), n);
     if (prompt.find(error_for) != std::string::npos) sequence.answer = "\x01";
     if (request->stops) sequence.matcher.emplace(request->stops);

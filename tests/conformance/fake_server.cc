@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
   ibid::FakeBackend::Options engine;
   engine.step_seconds = (argc > 2 ? std::atof(argv[2]) : 1.0) / 1000;
   engine.answer_len = 200;
+  engine.max_running = 1024;
   const int load_ms = argc > 3 ? std::atoi(argv[3]) : 0;
   return ibid::run_server(options, [&]() -> ibid::Result<std::unique_ptr<ibid::Backend>> {
     if (load_ms < 0) return ibid::invalid("The model is no model; give another.");

@@ -1,0 +1,222 @@
+// The server over the real engine, with a model whose answers are known without any engine.
+#include "conformance/raw_client.h"
+#include "conformance/server_fixture.h"
+#include "engine/engine_core.h"
+#include "fake_model.h"
+#include "server/engine_backend.h"
+
+namespace ibid {
+namespace {
+
+// 64 tokens: the end, and 63 letters.
+class LetterTokenizer final : public Tokenizer {
+ public:
+  LetterTokenizer() {
+    vocabulary_.tokens.emplace_back("<|end|>");
+    for (int i = 1; i < testing::kFakeVocabSize; ++i)
+      vocabulary_.tokens.push_back(std::string(1, static_cast<char>('@' + i - 1)));
+    vocabulary_.eos = testing::kFakeEnd;
+    vocabulary_.end_of_generation = {testing::kFakeEnd};
+  }
+  void encode(std::string_view text, const EncodeOptions&, std::vector<TokenId>& out) const override {
+    for (const char c : text) {
+      if (c >= '@' && c < '@' + 63) out.push_back(TokenId{c - '@' + 1});
+    }
+  }
+  std::string_view token_bytes(TokenId id, bool special) const override {
+    const bool known = raw(id) > 0 && raw(id) < testing::kFakeVocabSize;
+    return known || (special && raw(id) == 0) ? std::string_view(vocabulary_.tokens[static_cast<size_t>(raw(id))]) : "";
+  }
+  bool strips_leading_space() const override { return false; }
+  const Vocabulary& vocabulary() const override { return vocabulary_; }
+
+ private:
+  Vocabulary vocabulary_;
+};
+
+// The fake model at a pace that sockets can follow.
+class SlowModel final : public ForwardPass {
+ public:
+  SlowModel(int32_t context_len, double seconds) : model_(context_len), seconds_(seconds) {}
+  const ModelFacts& facts() const override { return model_.facts(); }
+  void run(const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits) override {
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds_));
+    model_.run(batch, kv, logits);
+  }
+
+ private:
+  testing::FakeModel model_;
+  double seconds_;
+};
+
+class EngineServer {
+ public:
+  explicit EngineServer(EngineOptions options, double step_seconds, int n_blocks = 2000) {
+    auto model = std::make_unique<SlowModel>(kContext, step_seconds);
+    options.kv_dtype = DType::kF32;
+    options.kv_bytes = n_blocks * KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
+    auto tokenizer = std::make_shared<const LetterTokenizer>();
+    std::unique_ptr<Engine> engine =
+        EngineCore::create(std::move(model), tokenizer, stream_, options, steady_clock()).value();
+    ChatTemplate chat =
+        ChatTemplate::compile("{% for m in messages %}{{ m.role|upper }}{{ m.content }}{% endfor %}").value();
+    EngineParts parts{ModelInfo(), tokenizer, std::move(chat), nullptr, nullptr};
+    parts.info.name = "letters";
+    parts.info.digest = "00ff";
+    parts.info.context = kContext;
+    parts.engine = std::move(engine);
+    backend_ = make_engine_backend(std::move(parts));
+    ServerOptions server;
+    server.port = 0;
+    log_ = *RequestLog::open("/dev/null", false, true);
+    service_ = std::make_unique<Service>(server, ApiKeys(), *log_);
+    http_ = std::make_unique<HttpServer>(server, *service_, *log_);
+    EXPECT_TRUE(http_->listen().ok());
+    http_->start();
+    service_->set_backend(backend_.get());
+  }
+  ~EngineServer() {
+    http_->stop();
+    backend_->stop();
+  }
+  int port() const { return http_->port(); }
+  EngineStats stats() const { return backend_->stats(); }
+  const Service& service() const { return *service_; }
+
+  static constexpr int32_t kContext = 512;
+
+ private:
+  ThreadTeam team_{1};
+  Stream stream_{team_};
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<RequestLog> log_;
+  std::unique_ptr<Service> service_;
+  std::unique_ptr<HttpServer> http_;
+};
+
+std::string prompt_json(const std::vector<TokenId>& prompt) {
+  std::string out;
+  JsonWriter json(out);
+  json.begin_array();
+  for (const TokenId id : prompt) json.integer(raw(id));
+  json.end_array();
+  return out;
+}
+
+std::vector<int64_t> token_ids(const std::string& events) {
+  std::vector<int64_t> ids;
+  size_t at = 0;
+  while ((at = events.find("\"token_ids\":[", at)) != std::string::npos) {
+    at += 13;
+    while (events[at] != ']') {
+      ids.push_back(std::strtoll(events.c_str() + at, nullptr, 10));
+      at = events.find_first_of(",]", at);
+      if (events[at] == ',') ++at;
+    }
+  }
+  return ids;
+}
+
+TEST(ServerEngine, EveryStreamAmongManyIsWhatTheSamplerAloneSays) {
+  EngineOptions options;
+  options.max_sequences = 8;
+  options.max_tokens = 48;
+  EngineServer server(options, 0.0002);
+  std::vector<std::thread> clients;
+  std::atomic<int> n_right = 0;
+  for (uint64_t i = 0; i < 24; ++i) {
+    clients.emplace_back([&, i] {
+      Request request;
+      for (uint64_t k = 0; k < 20 + i; ++k)
+        request.prompt.push_back(TokenId{1 + static_cast<int32_t>(testing::mix(i / 4, k) % 63)});
+      request.max_tokens = 40;
+      request.sampling.seed = i;
+      request.sampling.temperature = 0.8f;
+      const testing::ExpectedAnswer expected = testing::expected_answer(request, 0, EngineServer::kContext);
+      RawClient client(server.port());
+      const HttpAnswer a = client.post("/v1/completions",
+                                       "{\"prompt\":" + prompt_json(request.prompt) +
+                                           ",\"max_tokens\":40,\"temperature\":0.8,\"seed\":" + std::to_string(i) +
+                                           ",\"stream\":true,\"return_token_ids\":true}",
+                                       "", 20);
+      std::vector<int64_t> wanted;
+      for (const TokenId id : expected.tokens) wanted.push_back(raw(id));
+      n_right += token_ids(a.body) == wanted && read_events(a.body).done;
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(n_right, 24);
+  const HttpAnswer metrics = RawClient(server.port()).get("/metrics");
+  EXPECT_NE(metrics.body.find("ibid_time_to_first_token_seconds_count 24\n"), std::string::npos);
+}
+
+TEST(ServerEngine, ChatGoesThroughTheTemplateAndFindsItsPrefixAgain) {
+  EngineServer server({}, 0);
+  RawClient client(server.port());
+  EXPECT_EQ(client.post("/apply-template", chat_body("HI")).body, R"({"prompt":"USERHI"})");
+  const std::string body = chat_body(std::string(100, 'X'), R"("max_tokens":3,"seed":1)");
+  const HttpAnswer cold = client.post("/v1/chat/completions", body), warm = client.post("/v1/chat/completions", body);
+  EXPECT_EQ(content_of(cold), content_of(warm));
+  EXPECT_NE(cold.body.find("\"cached_tokens\":0"), std::string::npos);
+  const Result<Json> json = parse_json(warm.body);
+  EXPECT_GE(*json->find("usage")->find("prompt_tokens_details")->find("cached_tokens")->integer(),
+            96);  // six whole blocks
+}
+
+// Steps that begin after the client has gone and before nothing of it is left.
+int64_t steps_until_free(const EngineServer& server, RawClient& client) {
+  const int64_t before = server.stats().n_steps;
+  client.close();
+  EXPECT_TRUE(eventually(
+      [&] { return server.stats().blocks_in_use == 0 && server.stats().n_waiting + server.stats().n_running == 0; }));
+  return server.stats().n_steps - before;
+}
+
+TEST(ServerEngine, AClientThatGoesFreesItsBlocksWithinTwoStepsInPrefillAndInDecode) {
+  EngineOptions options;
+  options.max_sequences = 4;
+  options.max_tokens = 8;
+  options.max_rows = 4;
+  EngineServer server(options, 0.02);
+  RawClient decode(server.port());
+  decode.send(
+      RawClient::post_text("/v1/completions", R"({"prompt":"ABC","max_tokens":400,"ignore_eos":true,"stream":true})"));
+  ASSERT_TRUE(decode.receive_until("data: "));
+  EXPECT_LE(steps_until_free(server, decode), 2);
+  RawClient prefill(server.port());
+  prefill.send(
+      RawClient::post_text("/v1/completions", "{\"prompt\":\"" + std::string(400, 'A') + "\",\"max_tokens\":4}"));
+  ASSERT_TRUE(eventually([&] { return server.stats().blocks_in_use > 0; }));
+  EXPECT_LE(steps_until_free(server, prefill), 2);
+  EXPECT_TRUE(eventually([&] { return server.service().n_active() == 0; }));
+}
+
+TEST(ServerEngine, AClientThatGoesFromTheQueueIsForgottenWithinTwoSteps) {
+  EngineOptions options;
+  options.max_sequences = 1;
+  options.max_rows = 1;
+  EngineServer server(options, 0.02);
+  RawClient running(server.port()), queued(server.port());
+  running.send(
+      RawClient::post_text("/v1/completions", R"({"prompt":"ABC","max_tokens":400,"ignore_eos":true,"stream":true})"));
+  ASSERT_TRUE(running.receive_until("data: "));
+  queued.send(RawClient::post_text("/v1/completions", R"({"prompt":"ABC","max_tokens":400})"));
+  ASSERT_TRUE(eventually([&] { return server.stats().n_waiting == 1; }));
+  const int64_t before = server.stats().n_steps;
+  queued.close();
+  ASSERT_TRUE(eventually([&] { return server.stats().n_waiting == 0; }));
+  EXPECT_LE(server.stats().n_steps - before, 2);
+}
+
+TEST(ServerEngine, WhatTheEngineRefusesIsA400ThatNamesTheField) {
+  EngineServer server({}, 0);
+  RawClient client(server.port());
+  EXPECT_EQ(error_param(client.post("/v1/completions", R"({"prompt":"A","mirostat":2,"mirostat_tau":0})")),
+            "mirostat_tau");
+  const HttpAnswer empty = client.post(
+      "/v1/completions", R"({"prompt":"A","allowed_token_ids":[5],"logit_bias":[[5,false]],"max_tokens":2})");
+  EXPECT_EQ(empty.status, 400) << empty.body;
+}
+
+}  // namespace
+}  // namespace ibid
