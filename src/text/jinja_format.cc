@@ -9,9 +9,10 @@
 namespace ibid::jinja {
 
 std::string digits_of(uint64_t n, unsigned base, bool upper) {
+  const char* digits = upper ? "0123456789ABCDEF" : "0123456789abcdef";
   std::string s;
   do {
-    s.insert(s.begin(), (upper ? "0123456789ABCDEF" : "0123456789abcdef")[n % base]);
+    s.insert(s.begin(), digits[n % base]);
     n /= base;
   } while (n != 0);
   return s;
