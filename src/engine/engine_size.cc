@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 
 #include "engine/kv_store.h"
 
@@ -11,7 +12,15 @@ namespace {
 
 constexpr int64_t kMiB = 1 << 20;
 
-int64_t physical_bytes() { return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE); }
+// What the machine has, or the control group leaves (version 2, then 1) where that is less.
+int64_t usable_bytes() {
+  int64_t bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  for (const char* file : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+    int64_t limit = 0;  // "max" is no number and leaves it alone
+    if (std::ifstream(file) >> limit && limit > 0) bytes = std::min(bytes, limit);
+  }
+  return bytes;
+}
 
 }  // namespace
 
@@ -42,7 +51,7 @@ Result<EngineOptions> size_engine(const ModelFacts& model, EngineOptions options
   if (options.kv_bytes == 0) {
     const int64_t n_contexts = std::max(1, options.max_sequences / 4);
     options.kv_bytes = std::max(n_context_blocks * block_bytes,
-                                std::min(n_contexts * n_context_blocks * block_bytes, physical_bytes() / 2));
+                                std::min(n_contexts * n_context_blocks * block_bytes, usable_bytes() / 2));
   }
   const int64_t n_blocks = options.kv_bytes / block_bytes;
   if (n_blocks < n_context_blocks || n_blocks > INT32_MAX / options.block_len) {

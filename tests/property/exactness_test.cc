@@ -124,6 +124,59 @@ TEST_P(TinyModel, SaysTheSameUnderThirtyTwoSchedules) {
 INSTANTIATE_TEST_SUITE_P(Architectures, TinyModel, ::testing::ValuesIn(testing::tiny_architectures()),
                          [](const auto& param_info) { return std::string(param_info.param); });
 
+// Remembers where the blocks of the first sequence of the last batch lay.
+class Watched final : public ForwardPass {
+ public:
+  Watched(Model& model, Stream& stream, std::vector<BlockId>& table) : pass_(model, stream, {}, ""), table_(table) {}
+  const ModelFacts& facts() const override { return pass_.facts(); }
+  void run(const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits) override {
+    table_.assign(batch.block_table, batch.block_table + batch.max_blocks);
+    pass_.run(batch, kv, logits);
+  }
+
+ private:
+  ModelPass pass_;
+  std::vector<BlockId>& table_;
+};
+
+// SPEC C6: a position is where it is in its sequence, whatever slot it has.
+TEST(TinyModels, PhysicalBlocksDoNotShowInTheBits) {
+  TinyModels models("llama", DType::kQ8_0);
+  LoadedModel& m = models.load(TinyModels::best(), 1);
+  Request r = tiny_requests(static_cast<int32_t>(m.model->config().vocab_size))[3];
+  std::set<std::vector<BlockId>> tables;
+  std::set<std::string> digests;
+  for (int n_before = 0; n_before < 6; ++n_before) {
+    std::vector<BlockId> table;
+    EngineOptions options{.max_tokens = 64, .max_sequences = 8, .prefix_cache = false};
+    auto core = EngineCore::create(std::make_unique<Watched>(*m.model, *m.stream, table), nullptr, *m.stream, options,
+                                   steady_clock())
+                    .value();
+    // Others come and go in an order that leaves the free list shuffled.
+    std::vector<Output> out;
+    for (int i = 0; i < n_before; ++i) {
+      Request other = r;
+      other.id = RequestId{100 + static_cast<uint64_t>(i)};
+      other.prompt.resize(static_cast<size_t>(30 + 17 * i));
+      other.max_tokens = 1 + 3 * (i % 3);
+      ASSERT_TRUE(core->submit(std::move(other)).ok());
+    }
+    while (core->step(out)) {
+    }
+    out.clear();
+    ASSERT_TRUE(core->submit(r).ok());
+    testing::Transcript transcript;
+    while (core->step(out)) {
+      for (const Output& o : out) transcript.hear(o);
+      out.clear();
+    }
+    tables.insert(table);
+    digests.insert(transcript.digest());
+  }
+  EXPECT_GE(tables.size(), 3u);
+  EXPECT_EQ(digests.size(), 1u);
+}
+
 TEST(SlowTinyModels, SayTheSameForEveryArchitectureWeightAndKvDtype) {
   testing::Totals totals;
   uint64_t seed = 10000;
