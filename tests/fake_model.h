@@ -4,6 +4,7 @@
 // any engine: expected_answer().
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 #include <set>
@@ -34,11 +35,12 @@ inline void fake_logits(uint64_t prefix_hash, std::span<float> out) {
 
 class FakeModel final : public ForwardPass {
  public:
-  explicit FakeModel(int32_t context_len) {
+  explicit FakeModel(int32_t context_len, int32_t window = 0) {
     facts_ = {.n_layers = 2,
               .n_kv_heads = 1,
               .head_len = 8,
               .vocab_size = kFakeVocabSize,
+              .window = window,
               .context_len = context_len,
               .digest = "fake",
               .rope = "none",
@@ -104,10 +106,16 @@ class FakeModel final : public ForwardPass {
   }
   void read_all(const ForwardBatch& b, int32_t s, std::span<const PagedKv> kv) {
     for (size_t layer = 0; layer < kv.size(); ++layer) {
+      const int32_t first_query = b.kv_len[s] - (b.query_start[s + 1] - b.query_start[s]);
+      const int32_t begin = facts_.window == 0 ? 0 : std::max(0, first_query - facts_.window + 1);
       uint64_t hash = seed_of(layer);
-      for (int32_t p = 0; p < b.kv_len[s]; ++p) {
-        const Cell& c = cell(kv[layer], slot_of(b, s, p));
-        hash = mix(hash, static_cast<uint64_t>(c.token));
+      for (int32_t p = begin; p < b.kv_len[s]; ++p) {
+        const int32_t slot = slot_of(b, s, p);
+        expect(slot >= 0, "attention wants a block that was released");
+        if (slot < 0) return;
+        const Cell& c = cell(kv[layer], slot);
+        if (p == begin && begin > 0) hash = c.prefix_hash;
+        if (p > begin || begin == 0) hash = mix(hash, static_cast<uint64_t>(c.token));
         expect(c.magic == kMagic, "attention read a slot that was never written or has been freed");
         expect(c.layer == static_cast<int32_t>(layer), "attention read another layer's slot");
         expect(c.position == p, "attention read a slot of another position");

@@ -23,7 +23,9 @@ int32_t BlockCache::match(ScopeId scope, std::span<const TokenId> tokens, BlockT
 void BlockCache::fork(const BlockTable& from, int32_t n_tokens, BlockTable& table) {
   CHECK(table.empty() && n_blocks_for(n_tokens) <= static_cast<int32_t>(from.size()));
   table.assign(from.begin(), from.begin() + n_blocks_for(n_tokens));
-  for (const BlockId block : table) pool_.add_reference(block);
+  for (const BlockId block : table) {
+    if (block != BlockId::kNone) pool_.add_reference(block);
+  }
 }
 
 bool BlockCache::must_copy(const BlockTable& table, int32_t n_written, int32_t n_wanted) const {
@@ -67,8 +69,18 @@ int32_t BlockCache::publish(ScopeId scope, std::span<const TokenId> tokens, int3
 void BlockCache::truncate(BlockTable& table, int32_t n_tokens) {
   const size_t n_kept = std::min(table.size(), static_cast<size_t>(n_blocks_for(n_tokens)));
   while (table.size() > n_kept) {
-    pool_.drop_reference(table.back());
+    if (table.back() != BlockId::kNone) pool_.drop_reference(table.back());
     table.pop_back();
+  }
+}
+
+void BlockCache::release_before(int32_t n_tokens, int32_t n_published, BlockTable& table) {
+  int32_t n_blocks = n_tokens / options_.block_len - 1;
+  if (options_.prefix_cache) n_blocks = std::min(n_blocks, n_published - 1);
+  // From the back, so that a tree's children are released before their parents, up to what is gone already.
+  for (int32_t i = n_blocks - 1; i >= 0 && table[static_cast<size_t>(i)] != BlockId::kNone; --i) {
+    pool_.drop_reference(table[static_cast<size_t>(i)]);
+    table[static_cast<size_t>(i)] = BlockId::kNone;
   }
 }
 

@@ -3,7 +3,8 @@
 //
 // Blocks are shared by reference and copied before the first write (copy-on-write): a table may write only to blocks
 // that it alone refers to and that are not published. reserve() sees to that and says which bytes to copy; the copies
-// must be done in their order, before the writes. Knows token ids and block ids only. One thread.
+// must be done in their order, before the writes. Blocks behind a sliding window may be given back early: kNone stands
+// in their place. Knows token ids and block ids only. One thread.
 #pragma once
 
 #include <cstdint>
@@ -62,6 +63,9 @@ class BlockCache {
   // Forgets what lies behind the first n_tokens positions; no bytes move.
   void truncate(BlockTable& table, int32_t n_tokens);
   void release(BlockTable& table) { truncate(table, 0); }
+  // Gives back the blocks that hold positions before n_tokens only, less one for safety's sake when a fork steps back;
+  // their entries become kNone. The last published block stays: what follows it is published behind it.
+  void release_before(int32_t n_tokens, int32_t n_published, BlockTable& table);
 
   PrefixTree& tree() { return tree_; }
   const PrefixTree& tree() const { return tree_; }

@@ -127,6 +127,45 @@ TEST(BlockCache, TruncationFreesWholeBlocksAndCopiesNothing) {
   EXPECT_EQ(a.size(), 2u);
 }
 
+TEST(BlockCache, BlocksBehindAWindowAreGivenBackOnceAndTheTableKeepsItsPlaces) {
+  BlockCache cache({.n_blocks = 8, .block_len = 4, .prefix_cache = false});
+  BlockTable a, b;
+  std::vector<BlockCopy> copies;
+  ASSERT_TRUE(cache.reserve(a, 0, 24, copies));
+  const BlockTable before = a;
+  cache.release_before(15, 0, a);  // positions 0..14 are behind; block 2 is kept for safety
+  EXPECT_EQ(a, (BlockTable{BlockId::kNone, BlockId::kNone, before[2], before[3], before[4], before[5]}));
+  EXPECT_EQ(cache.pool().n_free(), 4);
+  cache.release_before(16, 0, a);
+  EXPECT_EQ(cache.pool().n_free(), 5);
+  cache.release_before(-3, 0, a);
+  cache.fork(a, 22, b);
+  EXPECT_EQ(b[0], BlockId::kNone);
+  EXPECT_EQ(cache.pool().n_shared(), 3);
+  cache.release(a);
+  cache.release(b);
+  EXPECT_EQ(cache.pool().n_free(), 8);
+}
+
+TEST(BlockCache, TheLastPublishedBlockStaysBehindAWindow) {
+  BlockCache cache({.n_blocks = 8, .block_len = 4});
+  const ScopeId scope = cache.tree().hold({});
+  BlockTable a;
+  std::vector<BlockCopy> copies;
+  const auto tokens = counting(24);
+  ASSERT_TRUE(cache.reserve(a, 0, 24, copies));
+  int32_t n_published = cache.publish(scope, tokens, 12, 0, a);
+  cache.release_before(24, n_published, a);
+  EXPECT_EQ(a[1], BlockId::kNone);
+  EXPECT_NE(a[2], BlockId::kNone);
+  n_published = cache.publish(scope, tokens, 24, n_published, a);
+  EXPECT_EQ(cache.tree().n_nodes(), 6);
+  cache.release(a);
+  EXPECT_EQ(cache.match(scope, tokens, a), 24);
+  cache.release(a);
+  cache.self_check();
+}
+
 TEST(BlockCache, PartialReuseStopsAtTheEdgeOfAGroup) {
   BlockCache cache({.n_blocks = 8, .block_len = 16, .partial_step = 4});
   const ScopeId scope = cache.tree().hold({});

@@ -41,7 +41,7 @@ EngineCore::EngineCore(std::unique_ptr<ForwardPass> model, std::shared_ptr<const
                .context_len = model_->facts().context_len,
                .block_len = options.block_len},
               clock),
-      settler_(cache_, scheduler_, clock, model_->facts().context_len) {}
+      settler_(cache_, scheduler_, clock, model_->facts().context_len, model_->facts().window) {}
 
 EngineCore::~EngineCore() = default;
 
@@ -175,7 +175,9 @@ void EngineCore::self_check() const {
   std::vector<int32_t> n_entries(static_cast<size_t>(cache_.pool().n_total()), 0);
   for (const auto& [id, sequences] : requests_) {
     for (const auto& s : sequences) {
-      for (const BlockId block : s->blocks) ++n_entries[static_cast<size_t>(raw(block))];
+      for (const BlockId block : s->blocks) {
+        if (block != BlockId::kNone) ++n_entries[static_cast<size_t>(raw(block))];
+      }
       CHECK(s->n_computed <= s->n_wanted() &&
             cache_.n_blocks_for(s->n_computed) <= static_cast<int32_t>(s->blocks.size()));
     }

@@ -18,6 +18,7 @@ struct ModelFacts {
   int32_t n_kv_heads = 0;   // K
   int32_t head_len = 0;     // D
   int32_t vocab_size = 0;   // V
+  int32_t window = 0;       // no layer reads further back than so many positions; 0: some layer reads all
   int32_t context_len = 0;  // positions that a sequence may have; fixed at load
   std::string digest;       // of the header and all weights
   std::string rope;         // all that positions depend on

@@ -19,8 +19,8 @@ TokenRecord record_of(const Sample& sample, int32_t position) {
 
 }  // namespace
 
-Settler::Settler(BlockCache& cache, Scheduler& scheduler, const Clock& clock, int32_t context_len)
-    : cache_(cache), scheduler_(scheduler), clock_(clock), context_len_(context_len) {}
+Settler::Settler(BlockCache& cache, Scheduler& scheduler, const Clock& clock, int32_t context_len, int32_t window)
+    : cache_(cache), scheduler_(scheduler), clock_(clock), context_len_(context_len), window_(window) {}
 
 void Settler::admit(const StepPlan& plan) {
   for (const Share& share : plan.shares) {
@@ -41,8 +41,9 @@ void Settler::settle(const StepPlan& plan, const StepResult& result) {
     Sequence& s = *plan.shares[i].sequence;
     advance(plan.shares[i]);
     score(s, result.shares[i].scored);
+    if (s.n_computed == s.n_wanted()) let_followers_go(s);
+    forget_behind_window(s);
     if (s.n_computed < s.n_wanted()) continue;
-    let_followers_go(s);
     if (!s.may_answer()) {
       end(s, FinishReason::kLength);
     } else {
@@ -64,6 +65,10 @@ void Settler::score(Sequence& s, const std::vector<Sample>& scored) {
     ++s.n_scored;
     s.answer->add_prompt_record(record_of(sample, s.n_scored));
   }
+}
+
+void Settler::forget_behind_window(Sequence& s) {
+  if (window_ > 0) cache_.release_before(s.n_computed - window_ + 1, s.n_published, s.blocks);
 }
 
 void Settler::let_followers_go(Sequence& s) {

@@ -24,7 +24,7 @@ struct SettleCounts {
 
 class Settler {
  public:
-  Settler(BlockCache& cache, Scheduler& scheduler, const Clock& clock, int32_t context_len);
+  Settler(BlockCache& cache, Scheduler& scheduler, const Clock& clock, int32_t context_len, int32_t window);
   // Notes who has a share for the first time; before the plan is run.
   void admit(const StepPlan& plan);
   void settle(const StepPlan& plan, const StepResult& result);
@@ -36,6 +36,7 @@ class Settler {
   void advance(const Share& share);
   void score(Sequence& sequence, const std::vector<Sample>& scored);
   void draw(Sequence& sequence, const Result<Sample>& drawn, double now);
+  void forget_behind_window(Sequence& sequence);
   void let_followers_go(Sequence& sequence);
   void close(Sequence& sequence, FinishReason reason);
 
@@ -43,6 +44,7 @@ class Settler {
   Scheduler& scheduler_;
   const Clock& clock_;
   int32_t context_len_;
+  int32_t window_;
   SettleCounts counts_;
 };
 

@@ -16,7 +16,7 @@ using testing::ExpectedAnswer;
 using testing::FakeModel;
 
 struct Life {
-  int32_t block_len, n_blocks, context_len, max_tokens, max_sequences, max_rows, hash_bits;
+  int32_t block_len, n_blocks, context_len, max_tokens, max_sequences, max_rows, hash_bits, window;
   bool prefix_cache;
 };
 
@@ -30,6 +30,7 @@ Life random_life(std::mt19937_64& random) {
   l.max_sequences = 1 + up_to(6);
   l.max_tokens = l.max_sequences + up_to(40);
   l.max_rows = l.max_sequences + up_to(8);
+  l.window = up_to(3) == 0 ? 2 + up_to(30) : 0;
   l.hash_bits = up_to(2) == 0 ? 8 : 128;
   l.prefix_cache = up_to(4) != 0;
   return l;
@@ -38,7 +39,7 @@ Life random_life(std::mt19937_64& random) {
 class RandomEngine {
  public:
   explicit RandomEngine(uint64_t seed) : random_(seed), life_(random_life(random_)) {
-    auto model = std::make_unique<FakeModel>(life_.context_len);
+    auto model = std::make_unique<FakeModel>(life_.context_len, life_.window);
     model_ = model.get();
     EngineOptions options;
     options.block_len = life_.block_len;

@@ -1,6 +1,6 @@
 // Runs tests/scenario/*.txt: the scheduler's life as text, one line an event, over the fake model.
 //
-//   engine blocks=8 block=4 tokens=8 sequences=4 context=32 [prefix_cache=0]
+//   engine blocks=8 block=4 tokens=8 sequences=4 context=32 [prefix_cache=0] [window=8]
 //   submit A prompt=12 max=3 [n=2] [like=B:8] [priority=1] [salt=t] [score=1]   like: the first 8 tokens are B's
 //   step A:8 B:1 [-> A length, B.1 cancelled]   one step, whose plan is exactly these shares (B.1: the choice 1 of B),
 //                                       after which exactly these choices have ended
@@ -105,7 +105,7 @@ class Scenario {
   }
 
   void start(const Fields& f) {
-    auto model = std::make_unique<testing::FakeModel>(number(f, "context", 64));
+    auto model = std::make_unique<testing::FakeModel>(number(f, "context", 64), number(f, "window", 0));
     model_ = model.get();
     EngineOptions options;
     options.block_len = number(f, "block", 8);
