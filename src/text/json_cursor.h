@@ -20,7 +20,7 @@ class JsonCursor {
   char peek();  // first character of the next value, '\0' at the end
   // Objects: begin_object(), then next_key() until it gives false. Arrays: begin_array(), then next_element().
   bool begin_object() { return expect('{'); }
-  bool next_key(std::string& key);
+  bool next_key(std::string& key) { return next_key(&key); }
   bool begin_array() { return expect('['); }
   bool next_element();
   bool read_string(std::string& out);  // unescaped, valid UTF-8
@@ -30,7 +30,7 @@ class JsonCursor {
   bool read_score(double& out);
   bool read_int(int64_t& out);  // refuses fractions, exponents and what does not fit
   bool read_bool(bool& out);
-  bool skip(std::string_view* slice = nullptr);  // any value, checked
+  bool skip(std::string_view* slice = nullptr);  // any value; strings are looked at only for their end
   bool at_end();                                 // nothing but white space is left
 
   bool failed() const { return failed_; }
@@ -47,6 +47,8 @@ class JsonCursor {
   bool read_escape(std::string& out);
   bool read_hex4(uint32_t& value);
   bool number_end(size_t& end);
+  bool next_key(std::string* key);
+  bool skip_string();
   bool skip_nested(int depth);
 
   std::string_view text_;

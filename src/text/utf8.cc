@@ -56,9 +56,19 @@ const char* find_invalid(const char* p, const char* end) {
       p += 8;
       continue;
     }
-    CodePoint c = decode(p, end);
-    if (!c.valid) return p;
-    p += c.len;
+    // Most of what is not ASCII has two or three bytes and no special case.
+    auto byte = [p](int i) { return static_cast<unsigned char>(p[i]); };
+    auto goes_on = [&](int i) { return (byte(i) & 0xC0) == 0x80; };
+    unsigned char first = byte(0);
+    if (first >= 0xC2 && first <= 0xDF && end - p >= 2 && goes_on(1)) {
+      p += 2;
+    } else if (first >= 0xE1 && first <= 0xEF && first != 0xED && end - p >= 3 && goes_on(1) && goes_on(2)) {
+      p += 3;
+    } else {
+      CodePoint c = decode(p, end);
+      if (!c.valid) return p;
+      p += c.len;
+    }
   }
   return end;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct Vocabulary {
   std::vector<std::string> tokens;  // as spelled in the file (byte-level BPE: in the printable alphabet)
   std::vector<float> scores;        // empty or one per token (SentencePiece)
   std::vector<TokenType> types;     // empty or one per token
+  // Empty in a vocabulary that came from a tokenizer.json.
   std::vector<std::string> merges;  // "left right", in order of rank (BPE)
 
   TokenId bos = TokenId::kNone;
@@ -35,5 +37,10 @@ struct Vocabulary {
   bool remove_extra_whitespaces = false;
   std::string chat_template;  // Jinja source; empty where the file has none
 };
+
+// Nothing where the two give every id the same spelling and end an answer with the same ids: what sharing of token ids
+// between two models needs (a draft model and its target, a recorded answer and its replay). Else one sentence about
+// the first difference. Merges, scores, types and chat templates may differ.
+std::optional<std::string> first_difference(const Vocabulary& a, const Vocabulary& b);
 
 }  // namespace ibid
