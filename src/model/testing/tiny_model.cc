@@ -119,10 +119,6 @@ void put_tokenizer(int64_t vocab_size, Metadata& m) {
     tokens.emplace_back(special);
     types.push_back(3);
   }
-  for (const char* merged : {"he", "ll"}) {
-    tokens.emplace_back(merged);
-    types.push_back(1);
-  }
   while (static_cast<int64_t>(tokens.size()) < vocab_size) {
     tokens.push_back("[unused" + std::to_string(tokens.size()) + "]");
     types.push_back(5);
@@ -172,7 +168,7 @@ ModelConfig tiny_config(const TinyModelOptions& o) {
   c.n_heads = wide ? 8 : 6;
   c.n_kv_heads = 2;
   c.head_len = wide ? 32 : 16;
-  c.vocab_size = o.tokenizer ? std::max<int64_t>(o.vocab_size, 264) : o.vocab_size;
+  c.vocab_size = o.tokenizer ? std::max<int64_t>(o.vocab_size, 260) : o.vocab_size;
   c.max_context = o.max_context;
   c.norm_eps = 0x1p-16f;
   c.attention_scale = 1.0f / std::sqrt(static_cast<float>(c.head_len));

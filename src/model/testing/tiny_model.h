@@ -17,11 +17,11 @@ struct TinyModelOptions {
   DType dtype = DType::kF32;                // of all matrices; norms and biases are F32
   uint64_t seed = 1;
   int64_t n_layers = 0;     // 0: the fewest that show the architecture (2, smollm3 and gemma3: 4)
-  int64_t vocab_size = 96;  // at least 264 with a tokenizer
+  int64_t vocab_size = 96;  // at least 260 with a tokenizer
   int64_t max_context = 512;
   int32_t window = 24;                       // of architectures with windows
   RopeScaling scaling = RopeScaling::kNone;  // llama and qwen3; phi3 is always longrope (original context: a quarter)
-  bool tokenizer = false;                    // byte-level, 256 bytes, <|endoftext|>, <|im_start|>, <|im_end|>, he, ll
+  bool tokenizer = false;                    // byte-level, 256 bytes, <|endoftext|>, <|im_start|>, <|im_end|>
 };
 
 // llama, mistral, qwen2, qwen3, smollm3, phi3, gemma3.
