@@ -172,6 +172,14 @@ const std::vector<Bad>& bad_folders() {
          set(p, "rope_scaling.attention_factor", -1.0);
        },
        "attention factor"},
+      {"an attention factor of zero",
+       [](auto& p) {
+         set(p, "rope_scaling.type", std::string("linear"));
+         set(p, "rope_scaling.factor", 2.0);
+         set(p, "rope_scaling.attention_factor", 0.0);
+       },
+       "attention factor"},
+      {"llama with neighbours as pairs", [](auto& p) { set(p, "rope_interleaved", true); }, "rope_interleaved"},
       {"mistral with a negative window",
        [](auto& p) {
          set(p, "model_type", std::string("mistral"));

@@ -78,6 +78,16 @@ const std::vector<Bad>& bad_ggufs() {
          set(p, "llama.rope.scaling.original_context_length", int64_t{64});
        },
        "rope_factors_short.weight"},
+      {"yarn with a log multiplier",
+       [](auto& p) {
+         set(p, "llama.rope.scaling.type", std::string("yarn"));
+         set(p, "llama.rope.scaling.factor", 4.0);
+         set(p, "llama.rope.scaling.original_context_length", int64_t{128});
+         set(p, "llama.rope.scaling.yarn_log_multiplier", 0.1);
+       },
+       "log multiplier"},
+      {"an attention factor of zero", [](auto& p) { set(p, "llama.rope.scaling.attn_factor", 0.0); },
+       "attention factor"},
       {"two descriptions of linear scaling",
        [](auto& p) {
          set(p, "llama.rope.scale_linear", 2.0);

@@ -82,4 +82,20 @@ Status windows_from_layer_types(const ModelFile& file, const std::string& prefix
   return {};
 }
 
+Status flag_must_be(const ModelFile& file, const std::string& key, bool value) {
+  ASSIGN_OR_RETURN(bool found, file.meta_bool(key, value));
+  if (found == value) return {};
+  return unsupported("config.json sets " + in_quotes(key) + " to " + (found ? "true" : "false") +
+                         ", which ibid does not run for this architecture",
+                     key);
+}
+
+Status must_be(const ModelFile& file, const std::string& key, std::string_view value) {
+  ASSIGN_OR_RETURN(std::string found, file.meta_string(key, std::string(value)));
+  if (found == value) return {};
+  return unsupported("config.json sets " + in_quotes(key) + " to " + in_quotes(found) +
+                         "; ibid runs this architecture with " + in_quotes(value) + " only",
+                     key);
+}
+
 }  // namespace ibid::arch

@@ -49,6 +49,7 @@ Result<ModelConfig> plain_from_folder(const ModelFile& file) {
   TRY(must_be(file, "hidden_act", "silu"));
   TRY(flag_must_be(file, "attention_bias", false));
   TRY(flag_must_be(file, "mlp_bias", false));
+  TRY(flag_must_be(file, "rope_interleaved", false));
   ASSIGN_OR_RETURN(RopeConfig rope, rope_from_folder(file, config, "", "rope_parameters", 10000.0));
   config.ropes.push_back(std::move(rope));
   return config;

@@ -60,6 +60,9 @@ Result<RopeConfig> rope_from_folder(const ModelFile& file, const ModelConfig& co
     ASSIGN_OR_RETURN(rope.factor, file.meta_float(from + "factor"));
   }
   ASSIGN_OR_RETURN(rope.magnitude, file.meta_float(from + "attention_factor", 0.0));
+  if (file.has_meta(from + "attention_factor") && !(rope.magnitude > 0)) {
+    return invalid("the model's RoPE attention factor is not positive", from + "attention_factor");
+  }
   if (rope.scaling == RopeScaling::kLinear) return rope;
 
   // Phi-3 keeps it beside the object; where both are given they must agree.

@@ -31,41 +31,78 @@ Result<RopeScaling> scaling_kind(const ModelFile& file, const std::string& key, 
                      key);
 }
 
+// The kind of scaling and its factor.
+Status read_kind(const ModelFile& file, const std::string& keys, RopeConfig& rope) {
+  const std::string old_key = keys + "scale_linear";  // what files before 2023-11 used
+  if (file.has_meta(old_key)) {
+    rope.scaling = RopeScaling::kLinear;
+    ASSIGN_OR_RETURN(rope.factor, file.meta_float(old_key));
+    if (!file.has_meta(keys + "scaling.type")) return {};
+    return invalid("the model describes its RoPE scaling twice, by scale_linear and scaling.type", old_key);
+  }
+  const std::string factor_key = keys + "scaling.factor";
+  ASSIGN_OR_RETURN(rope.factor, file.meta_float(factor_key, 1.0));
+  ASSIGN_OR_RETURN(rope.scaling, scaling_kind(file, keys + "scaling.type", rope.factor != 1.0));
+  if (rope.scaling == RopeScaling::kNone && rope.factor != 1.0) {
+    return invalid("the model says that it does not scale RoPE but gives a factor of " + std::to_string(rope.factor),
+                   factor_key);
+  }
+  const bool needs_factor = rope.scaling == RopeScaling::kLinear || rope.scaling == RopeScaling::kYarn;
+  if (!needs_factor || file.has_meta(factor_key)) return {};
+  return invalid("the model scales RoPE by " + std::string(rope_scaling_name(rope.scaling)) + " but gives no factor",
+                 factor_key);
+}
+
+Status read_yarn(const ModelFile& file, const std::string& keys, double attention_factor, RopeConfig& rope) {
+  if (rope.original_context == 0) {
+    return invalid("the model scales RoPE by yarn but lacks its original context length",
+                   keys + "original_context_length");
+  }
+  ASSIGN_OR_RETURN(double extrapolation, file.meta_float(keys + "yarn_ext_factor", 1.0));
+  if (extrapolation != 1.0) return unsupported("a yarn extrapolation factor other than 1", keys + "yarn_ext_factor");
+  ASSIGN_OR_RETURN(double log_multiplier, file.meta_float(keys + "yarn_log_multiplier", 0.0));
+  if (log_multiplier != 0) {
+    return unsupported("the model's yarn scaling has a log multiplier, which ibid knows for no architecture",
+                       keys + "yarn_log_multiplier");
+  }
+  ASSIGN_OR_RETURN(rope.beta_fast, file.meta_float(keys + "yarn_beta_fast", 32.0));
+  ASSIGN_OR_RETURN(rope.beta_slow, file.meta_float(keys + "yarn_beta_slow", 1.0));
+  ASSIGN_OR_RETURN(attention_factor, file.meta_float(keys + "yarn_attn_factor", attention_factor));
+  // A file's factor multiplies yarn's own magnitude (model/rope.h).
+  rope.magnitude = attention_factor * (1.0 + 0.1 * math::log(std::fmax(rope.factor, 1.0)));
+  return {};
+}
+
+Status read_longrope(const ModelFile& file, const std::string& keys, double attention_factor, RopeConfig& rope) {
+  if (!file.has_meta(keys + "attn_factor") || rope.original_context == 0) {
+    return invalid("the model scales RoPE by longrope but lacks its attention factor or its original context length",
+                   keys + "attn_factor");
+  }
+  rope.magnitude = attention_factor;
+  ASSIGN_OR_RETURN(rope.short_factors, factors(file, "rope_factors_short.weight"));
+  ASSIGN_OR_RETURN(rope.long_factors, factors(file, "rope_factors_long.weight"));
+  return {};
+}
+
 }  // namespace
 
 Result<RopeConfig> rope_from_gguf(const ModelFile& file, const ModelConfig& config, bool interleaved) {
-  const std::string rope_key = config.architecture + ".rope.";
+  const std::string keys = config.architecture + ".rope.", scaling_keys = keys + "scaling.";
   RopeConfig rope;
   rope.interleaved = interleaved;
-  ASSIGN_OR_RETURN(int64_t n_rotated, file.meta_int(rope_key + "dimension_count", config.head_len));
+  ASSIGN_OR_RETURN(int64_t n_rotated, file.meta_int(keys + "dimension_count", config.head_len));
   if (n_rotated < 2 || n_rotated % 2 != 0 || n_rotated > config.head_len) {
     return invalid("the model rotates " + std::to_string(n_rotated) + " of its heads' " +
                        std::to_string(config.head_len) + " values; an even number from 2 to that would do",
-                   rope_key + "dimension_count");
+                   keys + "dimension_count");
   }
   rope.n_pairs = static_cast<int>(n_rotated / 2);
-  ASSIGN_OR_RETURN(rope.base, file.meta_float(rope_key + "freq_base", 10000.0));
-
-  const std::string scaling_key = rope_key + "scaling.";
-  // The name that files before 2023-11 used for a linear factor.
-  if (file.has_meta(rope_key + "scale_linear")) {
-    rope.scaling = RopeScaling::kLinear;
-    ASSIGN_OR_RETURN(rope.factor, file.meta_float(rope_key + "scale_linear"));
-    if (file.has_meta(scaling_key + "type")) {
-      return invalid("the model describes its RoPE scaling twice, by scale_linear and scaling.type",
-                     rope_key + "scale_linear");
-    }
-  } else {
-    ASSIGN_OR_RETURN(rope.factor, file.meta_float(scaling_key + "factor", 1.0));
-    ASSIGN_OR_RETURN(rope.scaling, scaling_kind(file, scaling_key + "type", rope.factor != 1.0));
-  }
-  ASSIGN_OR_RETURN(rope.original_context, file.meta_int(scaling_key + "original_context_length", 0));
-  ASSIGN_OR_RETURN(double attention_factor, file.meta_float(scaling_key + "attn_factor", 1.0));
-  ASSIGN_OR_RETURN(double log_multiplier, file.meta_float(scaling_key + "yarn_log_multiplier", 0.0));
-  if (log_multiplier != 0) {
-    return unsupported(
-        "the model's yarn scaling has a log multiplier, which ibid does not know for " + in_quotes(config.architecture),
-        scaling_key + "yarn_log_multiplier");
+  ASSIGN_OR_RETURN(rope.base, file.meta_float(keys + "freq_base", 10000.0));
+  TRY(read_kind(file, keys, rope));
+  ASSIGN_OR_RETURN(rope.original_context, file.meta_int(scaling_keys + "original_context_length", 0));
+  ASSIGN_OR_RETURN(double attention_factor, file.meta_float(scaling_keys + "attn_factor", 1.0));
+  if (!(attention_factor > 0)) {
+    return invalid("the model's RoPE attention factor is not positive", scaling_keys + "attn_factor");
   }
   if (file.find("rope_freqs.weight") != nullptr) {
     ASSIGN_OR_RETURN(rope.divisors, factors(file, "rope_freqs.weight"));
@@ -77,51 +114,10 @@ Result<RopeConfig> rope_from_gguf(const ModelFile& file, const ModelConfig& conf
   if (has_longrope && rope.scaling != RopeScaling::kLongrope) {
     return invalid("the model has longrope factors but says that its RoPE scaling is " +
                        std::string(rope_scaling_name(rope.scaling)),
-                   scaling_key + "type");
+                   scaling_keys + "type");
   }
-  switch (rope.scaling) {
-    case RopeScaling::kNone:
-      if (rope.factor != 1.0) {
-        return invalid(
-            "the model says that it does not scale RoPE but gives a factor of " + std::to_string(rope.factor),
-            scaling_key + "factor");
-      }
-      break;
-    case RopeScaling::kLinear:
-      if (!file.has_meta(scaling_key + "factor") && !file.has_meta(rope_key + "scale_linear")) {
-        return invalid("the model scales RoPE linearly but gives no factor", scaling_key + "factor");
-      }
-      break;
-    case RopeScaling::kYarn: {
-      if (!file.has_meta(scaling_key + "factor") || rope.original_context == 0) {
-        return invalid("the model scales RoPE by yarn but lacks the factor or the original context length",
-                       scaling_key + "original_context_length");
-      }
-      ASSIGN_OR_RETURN(double extrapolation, file.meta_float(scaling_key + "yarn_ext_factor", 1.0));
-      if (extrapolation != 1.0)
-        return unsupported("a yarn extrapolation factor other than 1", scaling_key + "yarn_ext_factor");
-      ASSIGN_OR_RETURN(rope.beta_fast, file.meta_float(scaling_key + "yarn_beta_fast", 32.0));
-      ASSIGN_OR_RETURN(rope.beta_slow, file.meta_float(scaling_key + "yarn_beta_slow", 1.0));
-      ASSIGN_OR_RETURN(attention_factor, file.meta_float(scaling_key + "yarn_attn_factor", attention_factor));
-      // A file's factor multiplies yarn's own magnitude (model/rope.h).
-      if (attention_factor != 1.0)
-        rope.magnitude = attention_factor * (1.0 + 0.1 * math::log(std::fmax(rope.factor, 1.0)));
-      break;
-    }
-    case RopeScaling::kLongrope: {
-      if (!file.has_meta(scaling_key + "attn_factor") || rope.original_context == 0) {
-        return invalid(
-            "the model scales RoPE by longrope but lacks the attention factor or the original context length",
-            scaling_key + "attn_factor");
-      }
-      rope.magnitude = attention_factor;
-      ASSIGN_OR_RETURN(rope.short_factors, factors(file, "rope_factors_short.weight"));
-      ASSIGN_OR_RETURN(rope.long_factors, factors(file, "rope_factors_long.weight"));
-      break;
-    }
-    case RopeScaling::kLlama3:
-      break;  // GGUF has the divisors instead
-  }
+  if (rope.scaling == RopeScaling::kYarn) TRY(read_yarn(file, scaling_keys, attention_factor, rope));
+  if (rope.scaling == RopeScaling::kLongrope) TRY(read_longrope(file, scaling_keys, attention_factor, rope));
   return rope;
 }
 
