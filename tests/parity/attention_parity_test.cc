@@ -146,11 +146,19 @@ TEST(AttentionParity, WhatIsMaskedOrUnwrittenIsNeverMultiplied) {
 // A later token whose key and value are not finite leaves earlier rows of the same step alone.
 TEST(AttentionParity, ARowNeverFeelsLaterTokens) {
   ThreadTeam team(1);
-  const Shape shape = {.heads = 3, .kv_heads = 1, .head_len = 64, .dtype = DType::kF16};
-  const Paged::Rows whole = run(shape, {{{1, 0, 40}}}, team);
-  const Paged::Rows longer = run(shape, {{{1, 0, 90}}}, team);
-  for (const auto& [key, row] : whole) {
-    EXPECT_EQ(0, std::memcmp(row.data(), longer.at(key).data(), row.size() * sizeof(float)));
+  Stream s(team);
+  for (int32_t heads : {1, 3, 24}) {
+    const Shape shape = {.heads = heads, .kv_heads = 1, .head_len = 64, .dtype = DType::kF16};
+    for (int32_t n : {37, 40, 64}) {
+      Paged shorter(shape, 1, 96), longer(shape, 1, 96);
+      shorter.step(s, {{0, 0, n}});
+      longer.not_finite_from = n;
+      longer.step(s, {{0, 0, 90}});
+      for (const auto& [key, row] : shorter.rows()) {
+        ASSERT_EQ(0, std::memcmp(row.data(), longer.rows().at(key).data(), row.size() * sizeof(float)))
+            << "position " << key.second << " of " << n;
+      }
+    }
   }
 }
 

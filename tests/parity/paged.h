@@ -83,6 +83,10 @@ class Paged {
         draw(q.row(row), shape_.heads * shape_.head_len, 3 * seed);
         draw(k.row(row), shape_.kv_heads * shape_.head_len, 3 * seed + 1);
         draw(v.row(row), shape_.kv_heads * shape_.head_len, 3 * seed + 2);
+        if (p >= not_finite_from) {
+          std::fill_n(k.row(row), shape_.kv_heads * shape_.head_len, std::nanf(""));
+          std::fill_n(v.row(row), shape_.kv_heads * shape_.head_len, INFINITY);
+        }
       }
     }
     ForwardBatch batch;
@@ -110,6 +114,9 @@ class Paged {
       }
     }
   }
+
+  // From this position on keys are NaN and values infinite.
+  int32_t not_finite_from = 1 << 30;
 
   using Rows = std::map<std::pair<int32_t, int32_t>, std::vector<float>>;
   const Rows& rows() const { return rows_; }
