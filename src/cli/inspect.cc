@@ -8,6 +8,7 @@
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "model/config.h"
+#include "model/tokenizer_of_model.h"
 #include "sample/sampler.h"
 
 namespace ibid::cli {
@@ -81,7 +82,7 @@ int inspect(const InspectOptions& options) {
     line("vocabulary", "{} tokens, {}", v.tokens.size(),
          v.pre_tokenizer.empty() ? "no named pre-tokenizer" : v.pre_tokenizer);
     std::string ends;
-    for (TokenId t : v.end_of_generation)
+    for (TokenId t : end_of_generation_of(*text->file, *text->tokenizer))
       ends += fmt::format("{}{} {}", ends.empty() ? "" : ", ", raw(t), v.tokens[static_cast<size_t>(raw(t))]);
     line("answers end", "{}", ends.empty() ? "at no token of their own" : ends);
     auto chat = load_template(*text->file, *text->tokenizer);

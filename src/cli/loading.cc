@@ -47,6 +47,7 @@ EngineOptions Loaded::engine_options(const StepLimits& limits) const {
   o.kv_dtype = kv_dtype;
   o.max_tokens = limits.max_tokens;
   o.max_sequences = limits.max_sequences;
+  o.end_of_generation = end_of_generation_of(*file, *tokenizer);
   return o;
 }
 
