@@ -1,5 +1,5 @@
 # Every tests/fuzz/X_fuzz.cc is replayed over tests/fuzz/corpus/X in the quick suite; cmake/fuzz.cmake builds the real
-# fuzzers with clang.
+# fuzzers with clang. What they fuzz lies in format/ and below; a target for a higher floor links it here and there.
 file(GLOB fuzz_targets CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/*_fuzz.cc)
 foreach(source ${fuzz_targets})
   get_filename_component(target ${source} NAME_WE)
