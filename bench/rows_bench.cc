@@ -24,9 +24,10 @@ struct Floats {
 
 void report(const char* name, int64_t rows, int64_t columns, const std::function<void()>& op) {
   const int repeats = rows == 1 ? 200 : 20;
-  const double time = best_seconds(20, [&] {
-                        for (int i = 0; i < repeats; ++i) op();
-                      }) /
+  const double time = best_seconds(20,
+                                   [&] {
+                                     for (int i = 0; i < repeats; ++i) op();
+                                   }) /
                       repeats;
   std::printf("  %-24s %4lld x %-6lld %10.2f us %8.3f ns/element\n", name, static_cast<long long>(rows),
               static_cast<long long>(columns), time * 1e6, time * 1e9 / static_cast<double>(rows * columns));
