@@ -78,7 +78,7 @@ int run(int argc, char** argv) {
     const Measured one = measure(s, dtype, 1);
     std::printf("%-8s %10.1f %7.0f%%", std::string(traits(dtype).name).c_str(), one.seconds * 1e6,
                 100.0 * static_cast<double>(one.bytes) / one.seconds / limits.read_bytes_per_s);
-    const double bound = is_quantised(dtype)       ? limits.int8_macs_per_s
+    const double bound = is_quantised(dtype)     ? limits.int8_macs_per_s
                          : dtype == DType::kBF16 ? limits.bf16_macs_per_s
                                                  : limits.fp32_macs_per_s;
     for (int T : {2, 4, 8, 32, 512}) {

@@ -40,20 +40,20 @@ inline constexpr int kChains = 12;  // enough independent sums to hide any laten
 
 #if defined(__x86_64__)
 // Chains in named registers: an array of them would go through memory.
-#define IBID_PEAK(name, features, Vector, init, step)                                                              \
-  __attribute__((target(features), noinline)) inline int name() {                                                         \
-    Vector x = init, y = init;                                                                                     \
-    asm volatile("" : "+v"(x), "+v"(y));                                                                           \
-    Vector a0 = x, a1 = x, a2 = x, a3 = x, a4 = x, a5 = x, a6 = x, a7 = x, a8 = x, a9 = x, a10 = x, a11 = x;       \
-    for (int64_t i = 0; i < kLoops; ++i) {                                                                         \
-      a0 = step(a0), a1 = step(a1), a2 = step(a2), a3 = step(a3), a4 = step(a4), a5 = step(a5);                    \
-      a6 = step(a6), a7 = step(a7), a8 = step(a8), a9 = step(a9), a10 = step(a10), a11 = step(a11);                \
-      asm volatile("" : "+v"(a0), "+v"(a1), "+v"(a2), "+v"(a3), "+v"(a4), "+v"(a5));                               \
-      asm volatile("" : "+v"(a6), "+v"(a7), "+v"(a8), "+v"(a9), "+v"(a10), "+v"(a11));                             \
-    }                                                                                                              \
-    asm volatile("" ::"v"(a0), "v"(a1), "v"(a2), "v"(a3), "v"(a4), "v"(a5));                                       \
-    asm volatile("" ::"v"(a6), "v"(a7), "v"(a8), "v"(a9), "v"(a10), "v"(a11));                                     \
-    return 0;                                                                                                      \
+#define IBID_PEAK(name, features, Vector, init, step)                                                        \
+  __attribute__((target(features), noinline)) inline int name() {                                            \
+    Vector x = init, y = init;                                                                               \
+    asm volatile("" : "+v"(x), "+v"(y));                                                                     \
+    Vector a0 = x, a1 = x, a2 = x, a3 = x, a4 = x, a5 = x, a6 = x, a7 = x, a8 = x, a9 = x, a10 = x, a11 = x; \
+    for (int64_t i = 0; i < kLoops; ++i) {                                                                   \
+      a0 = step(a0), a1 = step(a1), a2 = step(a2), a3 = step(a3), a4 = step(a4), a5 = step(a5);              \
+      a6 = step(a6), a7 = step(a7), a8 = step(a8), a9 = step(a9), a10 = step(a10), a11 = step(a11);          \
+      asm volatile("" : "+v"(a0), "+v"(a1), "+v"(a2), "+v"(a3), "+v"(a4), "+v"(a5));                         \
+      asm volatile("" : "+v"(a6), "+v"(a7), "+v"(a8), "+v"(a9), "+v"(a10), "+v"(a11));                       \
+    }                                                                                                        \
+    asm volatile("" ::"v"(a0), "v"(a1), "v"(a2), "v"(a3), "v"(a4), "v"(a5));                                 \
+    asm volatile("" ::"v"(a6), "v"(a7), "v"(a8), "v"(a9), "v"(a10), "v"(a11));                               \
+    return 0;                                                                                                \
   }
 #define STEP_INT8(a) _mm512_dpbusd_epi32(a, x, y)
 #define STEP_BF16(a) _mm512_dpbf16_ps(a, (__m512bh)x, (__m512bh)y)

@@ -12,11 +12,11 @@
 namespace ibid::ops {
 namespace {
 
-constexpr size_t kMaxWeights = 8;          // of one call
-constexpr int64_t kRowsPerTask = 96;       // a multiple of every register tile's rows
-constexpr int64_t kTasksPerThread = 4;     // enough to even out, few enough to cost nothing
-constexpr int64_t kSerialRows = 4;         // up to so many rows one thread quantises: a loop would cost more
-constexpr int64_t kTilesPerPanel = 2;      // tasks start at even tiles, so that kernels of two tiles stay whole
+constexpr size_t kMaxWeights = 8;       // of one call
+constexpr int64_t kRowsPerTask = 96;    // a multiple of every register tile's rows
+constexpr int64_t kTasksPerThread = 4;  // enough to even out, few enough to cost nothing
+constexpr int64_t kSerialRows = 4;      // up to so many rows one thread quantises: a loop would cost more
+constexpr int64_t kTilesPerPanel = 2;   // tasks start at even tiles, so that kernels of two tiles stay whole
 
 enum class XForm { kFloat, kBf16, kInt8 };
 

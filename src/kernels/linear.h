@@ -13,9 +13,9 @@
 //
 // Block-quantised. x is quantised once per row in groups of 32, whatever the weight's format:
 //     scale = amax / 127, code[k] = to_nearest_even(x[k] * (127 / amax))      (amax < 2^-96: zeros; not finite: NaN)
-//   A weight is W[n, k] = d * (code - offset) or d * code + m, where d and m are f32 that belong to a block of 32 weights
-//   (16 in Q2_K, Q3_K, Q6_K) and are exact products of what the file stores. One accumulator per output, from 0, over
-//   ascending blocks b:
+//   A weight is W[n, k] = d * (code - offset) or d * code + m, where d and m are f32 that belong to a block of 32
+//   weights (16 in Q2_K, Q3_K, Q6_K) and are exact products of what the file stores. One accumulator per output, from
+//   0, over ascending blocks b:
 //     acc = fma(float(sum of (code - offset) * x_code, exact), d * scale, acc)
 //     acc = fma(m, scale * float(sum of x_code), acc)                           (only formats with a min)
 //

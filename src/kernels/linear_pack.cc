@@ -13,7 +13,7 @@ using cpu::kTileOutputs;
 using cpu::PackedFormat;
 
 struct FormatTraits {
-  int code_bits;    // 0: not a block format
+  int code_bits;  // 0: not a block format
   int group_len;
   int scale_bytes;  // 2: f16, 4: f32
   bool has_min;
@@ -44,7 +44,8 @@ FormatTraits format_traits(PackedFormat format) {
   }
 }
 
-// One row's block of 32 weights, spread out: codes as they are packed, and two groups' scales and mins (one group: [0]).
+// One row's block of 32 weights, spread out: codes as they are packed, and two groups' scales and mins (one group:
+// [0]).
 struct Spread {
   uint8_t codes[32];
   float scale[2] = {0, 0};
@@ -175,8 +176,8 @@ void pack_halves(const std::byte* raw, int64_t raw_row_bytes, int n, int64_t n_b
   }
 }
 
-void pack_spread(DType dtype, const FormatTraits& f, const std::byte* raw, int64_t raw_row_bytes, int n, int64_t n_blocks,
-                 std::byte* codes, std::byte* scales, std::byte* mins) {
+void pack_spread(DType dtype, const FormatTraits& f, const std::byte* raw, int64_t raw_row_bytes, int n,
+                 int64_t n_blocks, std::byte* codes, std::byte* scales, std::byte* mins) {
   const int n_groups = 32 / f.group_len;
   for (int64_t b = 0; b < n_blocks; ++b) {
     for (int o = 0; o < n; ++o) {

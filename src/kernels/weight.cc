@@ -36,7 +36,8 @@ Weight prepare_weight(Stream& s, const TensorView& raw) {
   w.owned = allocate(static_cast<size_t>(w.owned_bytes));
   w.packed = w.owned.get();
   s.team().parallel_for(n_tiles, [&](int64_t tile, int) {
-    pack_tile(w.dtype, raw.data, raw.row_stride_bytes, w.n_outputs, w.n_inputs, tile, w.owned.get() + tile * tile_bytes);
+    pack_tile(w.dtype, raw.data, raw.row_stride_bytes, w.n_outputs, w.n_inputs, tile,
+              w.owned.get() + tile * tile_bytes);
   });
   return w;
 }

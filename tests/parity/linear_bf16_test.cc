@@ -8,8 +8,8 @@
 namespace ibid {
 namespace {
 
-// The law in plain arithmetic. Double precision holds the product exactly; long double (64 bits) the sum's rounding well
-// enough to see whether it is tiny, which is decided after rounding to 24 bits with an unbounded exponent.
+// The law in plain arithmetic. Double precision holds the product exactly; long double (64 bits) the sum's rounding
+// well enough to see whether it is tiny, which is decided after rounding to 24 bits with an unbounded exponent.
 float flushed(float x) { return std::fabs(x) < std::numeric_limits<float>::min() ? std::copysign(0.0f, x) : x; }
 float fma_flushed(float a, float b, float c) {
   a = flushed(a), b = flushed(b), c = flushed(c);

@@ -15,7 +15,8 @@ struct Shape {
 std::vector<Shape> shapes(DType dtype) {
   const int64_t block = traits(dtype).block_len;
   if (block == 256) return {{1, 1, 256}, {3, 17, 512}, {0, 16, 256}, {7, 33, 1024}, {13, 48, 768}};
-  if (block == 32) return {{1, 1, 32}, {0, 5, 64}, {1, 49, 576}, {5, 31, 96}, {6, 32, 608}, {100, 40, 32}, {29, 80, 1184}};
+  if (block == 32)
+    return {{1, 1, 32}, {0, 5, 64}, {1, 49, 576}, {5, 31, 96}, {6, 32, 608}, {100, 40, 32}, {29, 80, 1184}};
   return {{1, 1, 1}, {0, 3, 7}, {1, 65, 33}, {2, 16, 64}, {5, 33, 129}, {13, 47, 200}, {99, 20, 391}};
 }
 
@@ -58,14 +59,16 @@ TEST_P(Linear, IsTheReferenceUpToRounding) {
     auto seen = as_seen_by(dtype, x, K);
     std::vector<double> want(static_cast<size_t>(T * N));
     std::vector<float> row(static_cast<size_t>(K));
-    reference::linear(TensorView(want.data(), DType::kF64, {T, N}), TensorView(seen.data(), DType::kF32, {T, K}), w, 0, N);
+    reference::linear(TensorView(want.data(), DType::kF64, {T, N}), TensorView(seen.data(), DType::kF32, {T, K}), w, 0,
+                      N);
     GuardedOutput out(T, N);
     run_linear(s, out.view, TensorView(x.data(), DType::kF32, {T, K}), w);
     for (int64_t n = 0; n < N; ++n) {
       dequantise_row(dtype, w.raw.row(n), row.data(), K);
       for (int64_t t = 0; t < T; ++t) {
         double magnitude = 0;
-        for (int64_t k = 0; k < K; ++k) magnitude += std::fabs(double{seen[static_cast<size_t>(t * K + k)]} * row[static_cast<size_t>(k)]);
+        for (int64_t k = 0; k < K; ++k)
+          magnitude += std::fabs(double{seen[static_cast<size_t>(t * K + k)]} * row[static_cast<size_t>(k)]);
         ASSERT_NEAR(out.view.row_as<float>(t)[n], want[static_cast<size_t>(t * N + n)], tolerance(magnitude, K))
             << "t " << t << " n " << n;
       }
@@ -114,6 +117,41 @@ TEST_P(Linear, GivesTheSameBitsForEveryIsaThreadCountAndRowCount) {
 INSTANTIATE_TEST_SUITE_P(EveryDType, Linear, testing::ValuesIn(kMatrixDTypes),
                          [](const auto& i) { return std::string(traits(i.param).name); });
 
+// Sums that cancel, overflow, and end in subnormals, through every set's fma: the emulated one too.
+TEST(LinearInputs, AnyFiniteFloatsGiveTheSameBitsOnEveryIsa) {
+  std::mt19937 random(13);
+  ThreadTeam team(1);
+  Stream s(team);
+  constexpr int64_t T = 40, N = 64, K = 5;
+  for (uint32_t exponents : {0xffu, 0x0fu, 0x1fu, 0x3fu}) {  // any, near the smallest, ..., up to 1
+    auto number = [&] {
+      const uint32_t bits = (random() & 0x807fffff) | (random() & exponents) << 23;
+      return std::bit_cast<float>((bits & 0x7f800000) == 0x7f800000 ? bits & 0xbfffffff : bits);
+    };
+    std::vector<float> w(N * K), x(T * K);
+    for (float& v : w) v = number();
+    for (float& v : x) v = exponents == 0xff ? number() : std::ldexp(static_cast<float>(random() % 4096) - 2048, -11);
+    const Weight weight = prepare_weight(s, TensorView(w.data(), DType::kF32, {N, K}));
+    for (Isa isa : supported_isas()) {
+      ASSERT_TRUE(select_isa(isa).ok());
+      GuardedOutput out(T, N);
+      run_linear(s, out.view, TensorView(x.data(), DType::kF32, {T, K}), weight);
+      for (int64_t t = 0; t < T; ++t) {
+        for (int64_t n = 0; n < N; ++n) {
+          float want = 0;
+          for (int64_t k = 0; k < K; ++k) {
+            want = std::fma(x[static_cast<size_t>(t * K + k)], w[static_cast<size_t>(n * K + k)], want);
+          }
+          const float got = out.view.row_as<float>(t)[n];
+          if (std::isnan(want) && std::isnan(got)) continue;
+          ASSERT_EQ(std::bit_cast<uint32_t>(got), std::bit_cast<uint32_t>(want)) << isa_name(isa) << " " << exponents;
+        }
+      }
+    }
+  }
+  ASSERT_TRUE(select_isa(supported_isas().back()).ok());
+}
+
 TEST(LinearOfMany, WeightsOfDifferentDTypesShareOneInput) {
   std::mt19937 random(3);
   ThreadTeam team(2);
@@ -152,7 +190,7 @@ TEST(LinearInputs, ZerosTinyAndHugeRowsStayWithThemselves) {
   const Weight w = prepare_weight(s, TensorView(bytes.data(), DType::kQ8_0, {N, K}));
   std::vector<float> x(T * K, 0.0f);
   for (size_t k = 0; k < K; ++k) {
-    x[1 * K + k] = 1e-38f;                                 // below what is quantised: zeros
+    x[1 * K + k] = 1e-38f;  // below what is quantised: zeros
     x[2 * K + k] = 1e30f;
     x[4 * K + k] = 0.5f;
   }

@@ -81,7 +81,7 @@ struct Format {
 struct XRows {
   const int8_t* codes;
   const float* scales;
-  const int32_t* neg_sums;   // per group of the format
+  const int32_t* neg_sums;  // per group of the format
   const float* scaled_sums;
   int64_t codes_stride, scales_stride, sums_stride;
 };
@@ -93,7 +93,9 @@ IBID_INLINE XRows x_rows(const QuantisedRows& x, int64_t row, int64_t k) {
           x.scales + row * (n / 32) + k / 32,
           (kGroup == 16 ? x.neg_sums16 : x.neg_sums) + sums_at,
           (kGroup == 16 ? x.scaled_sums16 : x.scaled_sums) + sums_at,
-          n, n / 32, n / kGroup};
+          n,
+          n / 32,
+          n / kGroup};
 }
 
 // acc += one group's share, in the order of the contract.

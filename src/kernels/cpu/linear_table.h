@@ -6,7 +6,8 @@
 //   F32, F16   [K][16 outputs]
 //   BF16       [(K + 1) / 2][16 outputs][2 inputs]
 //   bytes      [K / 4][16 outputs][4 inputs], unsigned; then scales [K / group][16], then mins [K / group][16]
-//   nibbles    [K / 32][4][16 outputs][4]: vector v of a block holds k4 = v in its low halves, k4 = v + 4 in its high ones
+//   nibbles    [K / 32][4][16 outputs][4]: vector v of a block holds k4 = v in its low halves, k4 = v + 4 in its high
+//   ones
 #pragma once
 
 #include <cstddef>
@@ -20,15 +21,15 @@ enum class PackedFormat : uint8_t {
   kF32,
   kF16,
   kBF16,
-  kNibble,          // f16 scale, code - 8                    Q4_0
-  kNibbleMin,       // f16 scale, f16 min                     Q4_1
-  kNibbleMinWide,   // f32 scale, f32 min                     Q4_K
-  kNibbleTable,     // f32 scale, table of 16 values          IQ4_NL, IQ4_XS, MXFP4
-  kByte,            // f16 scale, code - 128                  Q5_0, Q8_0
-  kByteMin,         // f16 scale, f16 min, codes below 32     Q5_1
-  kByteMinWide,     // f32 scale, f32 min, codes below 32     Q5_K
-  kByte16Wide,      // f32 scale per 16, code - 128           Q3_K, Q6_K
-  kByteMin16Wide,   // f32 scale, f32 min per 16              Q2_K
+  kNibble,         // f16 scale, code - 8                    Q4_0
+  kNibbleMin,      // f16 scale, f16 min                     Q4_1
+  kNibbleMinWide,  // f32 scale, f32 min                     Q4_K
+  kNibbleTable,    // f32 scale, table of 16 values          IQ4_NL, IQ4_XS, MXFP4
+  kByte,           // f16 scale, code - 128                  Q5_0, Q8_0
+  kByteMin,        // f16 scale, f16 min, codes below 32     Q5_1
+  kByteMinWide,    // f32 scale, f32 min, codes below 32     Q5_K
+  kByte16Wide,     // f32 scale per 16, code - 128           Q3_K, Q6_K
+  kByteMin16Wide,  // f32 scale, f32 min per 16              Q2_K
 };
 
 // Rows of activations quantised in groups of 32 inputs. Sums are of the codes.

@@ -7,9 +7,10 @@
 namespace ibid::cpu::IBID_ISA {
 namespace {
 
-// A register tile is kTiles x 16 outputs by up to kRowsInt8 or kRowsFloat rows. Sums of a block are integers and then go
-// into floats, so the int8 tile needs twice its accumulators: 2 x 6 x 2 of 32 registers on avx512, with two for weights
-// and one for x. Floats: 2 x 12. With 16 registers and two per vector: 6 floats; 4 for int8, the float sums in memory.
+// A register tile is kTiles x 16 outputs by up to kRowsInt8 or kRowsFloat rows. Sums of a block are integers and then
+// go into floats, so the int8 tile needs twice its accumulators: 2 x 6 x 2 of 32 registers on avx512, with two for
+// weights and one for x. Floats: 2 x 12. With 16 registers and two per vector: 6 floats; 4 for int8, the float sums in
+// memory.
 #if defined(__AVX512F__)
 inline constexpr int kTiles = 2, kRowsInt8 = 6, kRowsFloat = 12;
 #elif defined(__AVX2__)

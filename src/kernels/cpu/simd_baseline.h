@@ -1,5 +1,6 @@
 // 16 lanes as four vectors of 4 in the compiler's own vector extension: what every machine of the architecture has, and
-// the fallback on new ones. Correct first: fma is emulated, conversions of f16 are done lane by lane. Included by simd.h.
+// the fallback on new ones. Correct first: fma is emulated, conversions of f16 are done lane by lane. Included by
+// simd.h.
 #pragma once
 
 #if defined(__SSE2__)
@@ -24,8 +25,8 @@ struct mask16 {
   i32x4_ v[4];  // all ones where true
 };
 
-#define IBID_EACH_QUARTER(type, expression)   \
-  type r;                                     \
+#define IBID_EACH_QUARTER(type, expression)        \
+  type r;                                          \
   for (int q = 0; q < 4; ++q) r.v[q] = expression; \
   return r
 
@@ -52,15 +53,15 @@ IBID_INLINE f32x16 min(f32x16 a, f32x16 b) { IBID_EACH_QUARTER(f32x16, a.v[q] < 
 IBID_INLINE f32x16 max(f32x16 a, f32x16 b) { IBID_EACH_QUARTER(f32x16, a.v[q] > b.v[q] ? a.v[q] : b.v[q]); }
 
 // A product of floats is exact in double. The sum with c is rounded to odd: to nearest, then, where inexact (the error
-// of Knuth's two-sum is not zero) and the last bit even, one step towards the error, which is the odd neighbour. 53 bits
-// rounded to odd and then to 24 to nearest is the sum rounded once (Boldo and Melquiond, 2008).
+// of Knuth's two-sum is not zero) and the last bit even, one step towards the error, which is the odd neighbour. 53
+// bits rounded to odd and then to 24 to nearest is the sum rounded once (Boldo and Melquiond, 2008).
 IBID_INLINE f64x2_ fma_to_odd_(f64x2_ product, f64x2_ c) {
   const f64x2_ s = product + c;
   const f64x2_ c_part = s - product;
   const f64x2_ error = (product - (s - c_part)) + (c - c_part);
   i64x2_ u = (i64x2_)s;
   const i64x2_ inexact = (i64x2_)(error < 0.0) | (i64x2_)(error > 0.0);  // none where s is infinite or NaN: so is error
-  const i64x2_ even = (u & 1) - 1;                                         // all ones where even
+  const i64x2_ even = (u & 1) - 1;                                       // all ones where even
   const i64x2_ away_from_zero = ~((i64x2_)(error < 0.0) ^ (i64x2_)(s < 0.0));
   u += inexact & even & ((away_from_zero & 2) - 1);
   return (f64x2_)u;

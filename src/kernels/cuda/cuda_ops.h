@@ -1,5 +1,5 @@
-// The ops that have a CUDA form. The rest of kernels/ calls these on streams of Device::kCuda; a build without nvcc links
-// cuda_absent.cc, which has none. All pointers are device memory; work is enqueued on `stream` (a cudaStream_t).
+// The ops that have a CUDA form. The rest of kernels/ calls these on streams of Device::kCuda; a build without nvcc
+// links cuda_absent.cc, which has none. All pointers are device memory; work is enqueued on `stream` (a cudaStream_t).
 //
 // State: compiled and linked, never run (no GPU was at hand). rms_norm follows the CPU's order of sums to the bit by
 // construction. linear asks cuBLASLt once per (N, K, dtype) for an algorithm without split-K and keeps it for every
