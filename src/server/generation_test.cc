@@ -1,6 +1,9 @@
 #include "server/generation.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "conformance/fake_backend.h"
 #include "server/request_log.h"
@@ -164,6 +167,20 @@ TEST(RequestLog, WritesOneLineWithTheTimesOfTheMetrics) {
   ASSERT_TRUE(parsed.ok()) << json;
   EXPECT_EQ(parsed->find("ttft_ms")->number(), 500);
   EXPECT_EQ(*parsed->find("tenant")->string(), "a b\n");
+}
+
+TEST(RequestLog, AReaderThatStandsStillStopsNobody) {
+  const std::string path = ::testing::TempDir() + "ibid_log_fifo_" + std::to_string(getpid());
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const int reader = open(path.c_str(), O_RDONLY | O_NONBLOCK);
+  Result<std::unique_ptr<RequestLog>> log = RequestLog::open(path, false, true);
+  ASSERT_TRUE(log.ok());
+  int n_written = 0;
+  for (int i = 0; i < 5000; ++i) n_written += (*log)->add({});
+  EXPECT_GT(n_written, 100);
+  EXPECT_LT(n_written, 5000);
+  close(reader);
+  unlink(path.c_str());
 }
 
 TEST(RequestLog, AFullDiskLosesLinesAndSaysSo) {

@@ -19,7 +19,7 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
         backoff(acceptor.get_executor()) {}
 
   void accept();
-  void on_accept(error_code ec, tcp::socket socket);
+  bool on_accept(error_code ec, tcp::socket socket);
   bool take_place(const net::ip::address& address);
   void run();
   template <typename Action>
@@ -32,6 +32,7 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   std::vector<std::thread> threads;
   int port = 0;
   bool said_exhausted = false;
+  std::atomic<bool> accept_lost = false;
 };
 
 namespace {
@@ -97,6 +98,7 @@ void HttpServer::State::run() {
   const auto guard = net::make_work_guard(io);
   while (!io.stopped()) {
     try {
+      if (accept_lost.exchange(false) && acceptor.is_open()) accept();
       io.run();
     } catch (const std::exception&) {
       // A failed allocation in one handler: its connection has gone with it, the others go on.
@@ -105,16 +107,19 @@ void HttpServer::State::run() {
 }
 
 void HttpServer::State::accept() {
-  acceptor.async_accept(net::make_strand(io), [self = shared_from_this()](error_code ec, tcp::socket socket) {
-    try {
-      self->on_accept(ec, std::move(socket));
-    } catch (const std::exception&) {  // no memory for this connection; it is closed
-    }
-    if (ec != net::error::operation_aborted && ec != net::error::no_descriptors && ec != net::error::no_memory &&
-        ec != net::error::no_buffer_space && ec != boost::system::errc::too_many_files_open_in_system) {
-      if (self->acceptor.is_open()) self->accept();
-    }
-  });
+  try {
+    acceptor.async_accept(net::make_strand(io), [self = shared_from_this()](error_code ec, tcp::socket socket) {
+      bool again = true;
+      try {
+        again = self->on_accept(ec, std::move(socket));
+      } catch (const std::exception&) {  // no memory for this connection; it is closed
+      }
+      if (again && self->acceptor.is_open()) self->accept();
+    });
+  } catch (const std::exception&) {
+    accept_lost = true;  // run() takes it up again
+    throw;
+  }
 }
 
 bool HttpServer::State::take_place(const net::ip::address& address) {
@@ -130,8 +135,9 @@ bool HttpServer::State::take_place(const net::ip::address& address) {
   return true;
 }
 
-void HttpServer::State::on_accept(error_code ec, tcp::socket socket) {
-  if (ec == net::error::operation_aborted) return;
+// True: accept the next one now.
+bool HttpServer::State::on_accept(error_code ec, tcp::socket socket) {
+  if (ec == net::error::operation_aborted) return false;
   if (ec == net::error::no_descriptors || ec == net::error::no_memory || ec == net::error::no_buffer_space ||
       ec == boost::system::errc::too_many_files_open_in_system) {
     if (!said_exhausted)
@@ -141,9 +147,9 @@ void HttpServer::State::on_accept(error_code ec, tcp::socket socket) {
     backoff.async_wait([self = shared_from_this()](error_code e) {
       if (!e && self->acceptor.is_open()) self->accept();
     });
-    return;
+    return false;
   }
-  if (ec) return;
+  if (ec) return true;
   said_exhausted = false;
   error_code ignored;
   const net::ip::address address = socket.remote_endpoint(ignored).address();
@@ -156,7 +162,7 @@ void HttpServer::State::on_accept(error_code ec, tcp::socket socket) {
     socket.non_blocking(true, ignored);
     socket.write_some(net::buffer(kFull), ignored);
     socket.shutdown(tcp::socket::shutdown_send, ignored);
-    return;
+    return true;
   }
   socket.set_option(tcp::no_delay(true), ignored);
   if (shared->options.send_buffer_bytes > 0)
@@ -168,9 +174,10 @@ void HttpServer::State::on_accept(error_code ec, tcp::socket socket) {
     const std::lock_guard lock(shared->mutex);
     if (--shared->per_address[address] <= 0) shared->per_address.erase(address);
     shared->service.on_connections(--shared->n_connections);
-    return;
+    return true;
   }
   session->start();
+  return true;
 }
 
 template <typename Action>

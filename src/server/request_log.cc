@@ -1,6 +1,7 @@
 #include "server/request_log.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -85,12 +86,15 @@ RequestLog::~RequestLog() {
   if (owned_) ::close(fd_);
 }
 
-bool RequestLog::write_line(std::string line) {
+bool RequestLog::write_line(std::string line, int patience_ms) {
   line += '\n';
   const std::lock_guard lock(mutex_);
   size_t done = 0;
   while (done < line.size()) {
-    const ssize_t n = ::write(fd_, line.data() + done, line.size() - done);
+    // A pipe whose reader stands still must not stop the server.
+    pollfd ready = {fd_, POLLOUT, 0};
+    const bool takes = ::poll(&ready, 1, patience_ms) > 0;
+    const ssize_t n = takes ? ::write(fd_, line.data() + done, line.size() - done) : 0;
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) {
       if (lost_) lost_();
@@ -102,11 +106,11 @@ bool RequestLog::write_line(std::string line) {
 }
 
 bool RequestLog::add(const RequestLine& line) {
-  return !requests_ || write_line(format_request_line(line, json_, unix_now()));
+  return !requests_ || write_line(format_request_line(line, json_, unix_now()), 0);
 }
 
 bool RequestLog::say(std::string_view sentence) {
-  if (!json_) return write_line(std::string(sentence));
+  if (!json_) return write_line(std::string(sentence), 1000);
   std::string out;
   JsonWriter(out)
       .begin_object()
@@ -114,7 +118,7 @@ bool RequestLog::say(std::string_view sentence) {
       .field("event", "server")
       .field("message", sentence)
       .end_object();
-  return write_line(std::move(out));
+  return write_line(std::move(out), 1000);
 }
 
 }  // namespace ibid

@@ -1,5 +1,6 @@
 // RequestLog: one line for each request and each event in the server's life, as text or JSON, to standard error or a
-// file. A line that cannot be written is lost and counted; serving goes on.
+// file. A line that cannot be written is lost and counted; serving goes on, and waits
+// for no reader of its log.
 #pragma once
 
 #include <functional>
@@ -42,7 +43,7 @@ class RequestLog {
 
  private:
   RequestLog(int fd, bool owned, bool json, bool requests) : fd_(fd), owned_(owned), json_(json), requests_(requests) {}
-  bool write_line(std::string line);
+  bool write_line(std::string line, int patience_ms);
 
   std::mutex mutex_;
   int fd_;

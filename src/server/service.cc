@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <new>
 #include <random>
+#include <thread>
 
 #include "server/build_requests.h"
 #include "server/json.h"
@@ -101,10 +103,15 @@ WebExchange Service::handle(const WebRequest& request, std::function<void()> wak
   exchange.method = request.method;
   const std::string_view given = request.header("x-request-id");
   exchange.request_id = is_request_id(given) ? std::string(given) : "req-" + hex(id_prefix_ + ++n_requests_);
-  WebResponse response = dispatch(request, exchange, std::move(wake));
-  response.headers.emplace_back("X-Request-Id", exchange.request_id);
-  add_cors(request, response);
-  exchange.response = std::move(response);
+  try {
+    WebResponse response = dispatch(request, exchange, std::move(wake));
+    response.headers.emplace_back("X-Request-Id", exchange.request_id);
+    add_cors(request, response);
+    exchange.response = std::move(response);
+  } catch (const std::bad_alloc&) {  // the engine has it, and nobody will ask for its answer
+    if (exchange.generation) abandon(*exchange.generation);
+    throw;
+  }
   return exchange;
 }
 
@@ -256,7 +263,7 @@ Status Service::submit(std::vector<Request>& requests, const std::shared_ptr<Mai
     ~Undo() {
       for (const RequestId id : ids) {
         service.router_.remove(id);
-        service.backend_.load()->cancel(id);
+        service.cancel(id);
       }
     }
   } undo = {*this, {}};
@@ -275,8 +282,26 @@ void Service::collect(WebExchange& exchange) {
   exchange.row->generated = exchange.generation->completion_tokens();
 }
 
+void Service::abandon(const Generation& generation) {
+  for (const RequestId id : generation.info().requests) {
+    router_.remove(id);
+    if (!generation.finished()) cancel(id);
+  }
+}
+
 void Service::cancel(WebExchange& exchange) {
-  for (const RequestId id : exchange.generation->info().requests) backend_.load()->cancel(id);
+  for (const RequestId id : exchange.generation->info().requests) cancel(id);
+}
+
+// Giving up must not fail for want of memory: nobody else would free these blocks.
+void Service::cancel(RequestId id) {
+  for (int i = 0; i < 1000; ++i) {
+    try {
+      return backend_.load()->cancel(id);
+    } catch (const std::bad_alloc&) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
 }
 
 void Service::finish(WebExchange& exchange, const Abort* cut) {
@@ -290,11 +315,7 @@ void Service::finish(WebExchange& exchange, const Abort* cut) {
   line.seconds = end - exchange.arrived;
   if (cut != nullptr) metrics_.add_abort(*cut);
   if (Generation* generation = exchange.generation.get()) {
-    Backend& backend = *backend_.load();
-    for (const RequestId id : generation->info().requests) {
-      router_.remove(id);
-      if (!generation->finished()) backend.cancel(id);
-    }
+    abandon(*generation);
     line.has_times = true;
     line.times = generation->times(end);
     line.prompt_tokens = generation->prompt_tokens();
@@ -306,7 +327,11 @@ void Service::finish(WebExchange& exchange, const Abort* cut) {
     metrics_.add_times(line.times);
   }
   metrics_.add_response(exchange.route, exchange.response.status);
-  log_.add(line);
+  try {
+    log_.add(line);
+  } catch (const std::bad_alloc&) {
+    metrics_.add_log_line_lost();
+  }
 }
 
 }  // namespace ibid

@@ -70,6 +70,8 @@ class Service {
   void add_cors(const WebRequest& request, WebResponse& response) const;
   WebResponse generate(Endpoint endpoint, const WebRequest& request, WebExchange& exchange, std::function<void()> wake);
 
+  void cancel(RequestId id);
+  void abandon(const Generation& generation);
   Status submit(std::vector<Request>& requests, const std::shared_ptr<Mailbox>& mailbox);
 
   WebResponse health(const WebRequest& request, WebExchange& exchange);

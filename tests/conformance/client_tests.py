@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 
@@ -40,7 +41,8 @@ def free_port():
 class Server:
     def __init__(self, command, port, seconds=60):
         self.port, self.url = port, f"http://127.0.0.1:{port}"
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self.log = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(command, stderr=self.log)
         for _ in range(int(seconds / 0.05)):
             try:
                 urllib.request.urlopen(self.url + "/health", timeout=5)
@@ -53,8 +55,9 @@ class Server:
         for s in signals:
             self.process.send_signal(s)
             time.sleep(0.2)
-        _, errors = self.process.communicate(timeout=20)
-        return self.process.returncode, errors
+        code = self.process.wait(timeout=20)
+        self.log.seek(0)
+        return code, self.log.read()
 
 
 def fake(step_ms=1, load_ms=0):
