@@ -215,6 +215,9 @@ void HttpServer::stop() {
   state_->io.stop();
   for (std::thread& thread : state_->threads) thread.join();
   state_->threads.clear();
+  // A connection that is still there goes with the process: handlers that die inside the io_context's own end would use
+  // strands that have gone before them.
+  if (n_connections() > 0) new std::shared_ptr<State>(state_);
 }
 
 }  // namespace ibid
