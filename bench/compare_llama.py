@@ -67,7 +67,7 @@ def peer(model: Path, args: argparse.Namespace) -> dict:
 
 def ours(model: Path, args: argparse.Namespace) -> dict:
     command = [args.ibid, "bench", str(model), "-p", str(args.p), "-n", str(args.n), "-t", str(args.t), "-r", "1", "-o", "json"]
-    rows = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    rows = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout)
     return {
         "prefill": next(r["avg_ts"] for r in rows if r["n_prompt"] == args.p and r["n_gen"] == 0),
         "decode": next(r["avg_ts"] for r in rows if r["n_prompt"] == 0 and r["n_gen"] == args.n),
@@ -79,8 +79,7 @@ def compare(model: Path, args: argparse.Namespace) -> list[dict]:
     for repeat in range(args.r):
         for name, run in (("ours", ours), ("peer", peer)):
             samples[name].append(run(model, args))
-            print(f"\r{model.name}: repeat {repeat + 1} of {args.r}", end="", file=sys.stderr)
-    print(file=sys.stderr)
+        print(f"{model.name}: repeat {repeat + 1} of {args.r}", file=sys.stderr)
     rows = []
     for test in ("prefill", "decode"):
         row = {"model": model.name, "test": f"{test} {args.p if test == 'prefill' else args.n}", "n_threads": args.t}
@@ -120,11 +119,13 @@ def main() -> int:
             print(f"{default_model()} is not there; run ./quickstart once or set IBID_MODEL", file=sys.stderr)
             return 2
         models = [default_model()] + [variant(default_model(), d) for d in ("Q4_0", "Q8_0", "F16")]
-    rows = [row for model in models for row in compare(model, args)]
     print(f"{'model':44} {'test':12} {'ours t/s':>9} {'llama.cpp':>9} {'ratio':>6}  spread of ours, peer")
-    for r in rows:
-        print(f"{r['model']:44} {r['test']:12} {r['ours']:9.1f} {r['peer']:9.1f} {r['ratio']:5.2f}x"
-              f"  {r['ours_spread']:.2f} {r['peer_spread']:.2f}")
+    rows = []
+    for model in models:
+        for r in compare(model, args):
+            rows.append(r)
+            print(f"{r['model']:44} {r['test']:12} {r['ours']:9.1f} {r['peer']:9.1f} {r['ratio']:5.2f}x"
+                  f"  {r['ours_spread']:.2f} {r['peer_spread']:.2f}", flush=True)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1) + "\n")
     return 0 if all(r["ratio"] >= args.at_least for r in rows) else 1
