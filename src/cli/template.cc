@@ -39,6 +39,9 @@ Result<ChatInput> read_messages(const std::string& path) {
       input.tools = boost::json::serialize(item);
     else if (name == "documents")
       input.documents = boost::json::serialize(item);
+    else if (name == "chat_template_kwargs" && item.is_object())
+      for (const auto& [variable, given] : item.as_object())
+        input.extra.emplace_back(std::string(variable), boost::json::serialize(given));
     else
       input.extra.emplace_back(name, boost::json::serialize(item));
   }
