@@ -44,7 +44,7 @@ void gelu_mul(Stream& s, const TensorView& out, const TensorView& gate, const Te
 // How pairs of a head are rotated. Pair i turns by position * frequency[i]; cos and sin are multiplied by `magnitude`
 // (yarn, longrope). Only the first 2 * n_pairs values of a head turn.
 struct Rope {
-  bool interleaved = false;            // pairs (2i, 2i + 1) instead of (i, i + n_pairs)
+  bool interleaved = false;  // pairs (2i, 2i + 1) instead of (i, i + n_pairs)
   int n_pairs = 0;
   float magnitude = 1.0f;
   const double* frequency = nullptr;  // [n_pairs], owned by the model
@@ -58,14 +58,14 @@ void rope(Stream& s, const TensorView& x, int head_len, const Rope& rope, const 
 void store_kv(Stream& s, const PagedKv& kv, const TensorView& k, const TensorView& v, const ForwardBatch& batch);
 
 struct AttentionParams {
-  float scale = 1.0f;      // of the scores
-  float soft_cap = 0.0f;   // 0: none; else scores = cap * tanh(scores / cap)
-  int32_t window = 0;      // 0: all; else a query at position p sees keys at positions > p - window
+  float scale = 1.0f;     // of the scores
+  float soft_cap = 0.0f;  // 0: none; else scores = cap * tanh(scores / cap)
+  int32_t window = 0;     // 0: all; else a query at position p sees keys at positions > p - window
 };
-// out[T, H * D] = attention of q[T, H * D] over the cache. Tiles of 64 positions anchored at absolute position 0, merged
-// in ascending order with an online softmax; pieces of a fixed number of tiles (DESIGN section 5, law 1).
-void paged_attention(Stream& s, const TensorView& out, const TensorView& q, const PagedKv& kv, const ForwardBatch& batch,
-                     const AttentionParams& params);
+// out[T, H * D] = attention of q[T, H * D] over the cache. Tiles of 64 positions anchored at absolute position 0,
+// merged in ascending order with an online softmax; pieces of a fixed number of tiles (DESIGN section 5, law 1).
+void paged_attention(Stream& s, const TensorView& out, const TensorView& q, const PagedKv& kv,
+                     const ForwardBatch& batch, const AttentionParams& params);
 size_t paged_attention_workspace_bytes(int32_t n_tokens, int32_t n_heads, int32_t head_len, int32_t max_positions);
 
 // out[R, C] = x[rows[i], :].

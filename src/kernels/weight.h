@@ -13,11 +13,11 @@ namespace ibid {
 
 struct Weight {
   DType dtype = DType::kF32;
-  int64_t n_outputs = 0;                 // N
-  int64_t n_inputs = 0;                  // K
-  TensorView raw;                        // the file's own bytes; for embed() and for export
-  const std::byte* packed = nullptr;     // what the kernel reads; points into raw or into `owned`
-  std::shared_ptr<std::byte[]> owned;    // repacked bytes, null where raw is used as it is
+  int64_t n_outputs = 0;               // N
+  int64_t n_inputs = 0;                // K
+  TensorView raw;                      // the file's own bytes; for embed() and for export
+  const std::byte* packed = nullptr;   // what the kernel reads; points into raw or into `owned`
+  std::shared_ptr<std::byte[]> owned;  // repacked bytes, null where raw is used as it is
   int64_t owned_bytes = 0;
 };
 

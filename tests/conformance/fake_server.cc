@@ -1,5 +1,5 @@
-// A server whose engine is scripted (fake_backend.h), as a program: for the tests of signals and exit codes, for clients in other
-// languages, and for looking at the page. fake_server PORT [STEP_MS] [LOAD_MS] [KEY]
+// A server whose engine is scripted (fake_backend.h), as a program: for the tests of signals and exit codes, for
+// clients in other languages, and for looking at the page. fake_server PORT [STEP_MS] [LOAD_MS] [KEY]
 #include <cstdlib>
 
 #include "conformance/fake_backend.h"

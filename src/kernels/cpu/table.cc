@@ -13,7 +13,8 @@ namespace ibid::cpu {
   extern const AttentionTable kAttention; \
   extern const NoiseTable kNoise;         \
   }
-#define IBID_TABLE(isa) {&isa::kLinear, &isa::kRow, &isa::kAttention, &isa::kNoise}
+#define IBID_TABLE(isa) \
+  { &isa::kLinear, &isa::kRow, &isa::kAttention, &isa::kNoise }
 
 IBID_DECLARE_TABLES(baseline)
 #if defined(__x86_64__)

@@ -6,8 +6,8 @@
 
 namespace ibid::cpu {
 
-struct LinearTable;  // cpu/linear_table.h
-struct RowTable;     // cpu/row_table.h: norms, activations, rope, softmax, conversions
+struct LinearTable;     // cpu/linear_table.h
+struct RowTable;        // cpu/row_table.h: norms, activations, rope, softmax, conversions
 struct AttentionTable;  // cpu/attention_table.h
 struct NoiseTable;      // cpu/noise_table.h
 
