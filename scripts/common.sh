@@ -18,7 +18,7 @@ fail() {
 packages="g++ cmake ninja-build ccache pkg-config ca-certificates python3 python3-pip python3-venv unzip
   libboost1.81-dev libboost-json1.81-dev libcli11-dev libspdlog-dev libfmt-dev libpcre2-dev libssl-dev libxxhash-dev
   librandom123-dev"
-test_packages="libgtest-dev librapidcheck-dev"
+test_packages="libgtest-dev librapidcheck-dev clang-format"
 
 # install_packages NAME...: those of the distribution's packages that are missing.
 install_packages() {

@@ -28,7 +28,8 @@ Progress::Progress(std::string label, bool in_bytes)
       printed_(started_) {}
 
 Progress::~Progress() {
-  if (open_ && terminal_) std::fprintf(stderr, "\n");
+  if (open_ && terminal_) std::fputs(in_bytes_ ? "
+" : "[K", stderr);
 }
 
 void Progress::update(uint64_t done, uint64_t total) {

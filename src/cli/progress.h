@@ -1,4 +1,5 @@
 // A progress bar on a terminal, plain lines in a pipe; both on standard error. One thread.
+// What was fetched stays on the screen; a bar of anything else goes away with its work.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@ class Progress {
  public:
   // `label` begins the line; `in_bytes` prints counts as MB and a rate.
   explicit Progress(std::string label, bool in_bytes = false);
-  ~Progress();  // ends the line
+  ~Progress();  // ends the line or clears it
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
