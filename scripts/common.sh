@@ -61,6 +61,9 @@ run_logged() {
   fail "$name failed; the whole log is build/log/$name.txt"
 }
 
+# Clones of the project share what ccache has compiled.
+export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
+
 jobs=$(nproc)
 mem_jobs=$(awk '/MemAvailable/ {n = int($2 / 1500000); print n < 1 ? 1 : n}' /proc/meminfo)
 [ "$mem_jobs" -lt "$jobs" ] && jobs=$mem_jobs
