@@ -30,7 +30,13 @@ Result<BpeMerger> BpeMerger::build(std::span<const Merge> merges) {
   BpeMerger merger;
   merger.slots_.assign(std::bit_ceil(std::max<size_t>(16, merges.size() * 2)), Merge{-1, -1, 0, 0});
   merger.mask_ = merger.slots_.size() - 1;
-  for (const Merge& m : merges) {
+  constexpr size_t kAhead = 16;
+  for (size_t k = 0; k < merges.size(); ++k) {
+    const Merge& m = merges[k];
+    if (k + kAhead < merges.size()) {
+      const Merge& later = merges[k + kAhead];
+      __builtin_prefetch(&merger.slots_[hash(later.left, later.right) & merger.mask_], 1);
+    }
     size_t i = hash(m.left, m.right) & merger.mask_;
     for (size_t probes = 0;; i = (i + 1) & merger.mask_) {
       const Merge& slot = merger.slots_[i];

@@ -83,7 +83,10 @@ Result<std::unique_ptr<BpeModel>> BpeModel::build_from_scores(const std::vector<
   std::vector<int32_t> by_score(tokens.size());
   std::iota(by_score.begin(), by_score.end(), 0);
   auto score = [&](int32_t id) { return scores.empty() ? 0.0f : scores[static_cast<size_t>(id)]; };
-  std::stable_sort(by_score.begin(), by_score.end(), [&](int32_t a, int32_t b) { return score(a) > score(b); });
+  auto better = [&](int32_t a, int32_t b) { return score(a) > score(b); };
+  if (!std::is_sorted(by_score.begin(), by_score.end(), better)) {
+    std::stable_sort(by_score.begin(), by_score.end(), better);
+  }
   std::vector<int32_t> rank_of(tokens.size());
   int32_t rank = 0;
   for (size_t i = 0; i < by_score.size(); ++i) {
@@ -109,29 +112,49 @@ Result<std::unique_ptr<BpeModel>> BpeModel::build_from_scores(const std::vector<
 
   std::vector<Merge> merges;
   merges.reserve(tokens.size() * 2);
-  std::vector<size_t> bounds;
+  // All ways to cut a token in two; look-ups of many wait for memory together.
+  struct Cut {
+    int32_t id;
+    uint32_t at;
+    bool first, last;  // behind the first character, before the last one
+    uint64_t left, right;
+  };
+  std::vector<Cut> cuts;
+  auto find_merges = [&] {
+    for (const Cut& cut : cuts) {
+      std::string_view token = tokens[static_cast<size_t>(cut.id)];
+      std::string_view head = token.substr(0, cut.at), tail = token.substr(cut.at);
+      int32_t left = cut.first ? edge_symbol(head) : map.find(head, cut.left);
+      if (left < 0 || (!cut.first && !usable[static_cast<size_t>(left)])) continue;
+      int32_t right = cut.last ? edge_symbol(tail) : map.find(tail, cut.right);
+      if (right < 0 || (!cut.last && !usable[static_cast<size_t>(right)])) continue;
+      merges.push_back({left, right, rank_of[static_cast<size_t>(cut.id)], cut.id});
+    }
+    cuts.clear();
+  };
+  constexpr size_t kAtOnce = 128;
   std::vector<uint64_t> prefix, power = {1};
   for (size_t id = 0; id < tokens.size(); ++id) {
     std::string_view token = tokens[id];
     if (!usable[id] || token.size() < 2 || token.size() > kMaxMergedBytes || !utf8::is_valid(token)) continue;
-    bounds.clear();
-    for (size_t i = 0; i < token.size(); i += utf8::len_of(token[i])) bounds.push_back(i);
-    if (bounds.size() < 2) continue;
+    size_t first = utf8::len_of(token[0]);
+    if (first == token.size()) continue;
     model->allow_join(token);
     prefix.assign(1, 0);
     for (char c : token) prefix.push_back(TokenMap::extend(prefix.back(), c));
     while (power.size() <= token.size()) power.push_back(power.back() * TokenMap::kBase);
-    for (size_t k = 1; k < bounds.size(); ++k) {
-      size_t at = bounds[k];
-      int32_t left = k == 1 ? edge_symbol(token.substr(0, at)) : map.find(token.substr(0, at), prefix[at]);
-      if (left < 0 || (k > 1 && !usable[static_cast<size_t>(left)])) continue;
-      bool last = k + 1 == bounds.size();
-      uint64_t tail = prefix[token.size()] - prefix[at] * power[token.size() - at];
-      int32_t right = last ? edge_symbol(token.substr(at)) : map.find(token.substr(at), tail);
-      if (right < 0 || (!last && !usable[static_cast<size_t>(right)])) continue;
-      merges.push_back({left, right, rank_of[id], static_cast<int32_t>(id)});
+    for (size_t at = first; at < token.size();) {
+      size_t next = at + utf8::len_of(token[at]);
+      uint64_t tail = prefix.back() - prefix[at] * power[token.size() - at];
+      cuts.push_back(
+          {static_cast<int32_t>(id), static_cast<uint32_t>(at), at == first, next == token.size(), prefix[at], tail});
+      map.prefetch_slot(prefix[at]);
+      map.prefetch_slot(tail);
+      at = next;
     }
+    if (cuts.size() >= kAtOnce) find_merges();
   }
+  find_merges();
   ASSIGN_OR_RETURN(model->merger_, BpeMerger::build(merges));
   return model;
 }

@@ -49,14 +49,21 @@ void append_spelled(std::string_view bytes, std::string& out) {
 bool append_bytes(std::string_view token, std::string& out) {
   size_t before = out.size();
   for (const char *p = token.data(), *end = p + token.size(); p < end;) {
-    utf8::CodePoint c = utf8::decode(p, end);
-    std::optional<unsigned char> byte = c.valid ? byte_of(c.value) : std::nullopt;
+    if (*p >= '!' && *p <= '~') {
+      out.push_back(*p++);
+      continue;
+    }
+    // All other letters of the alphabet have two bytes.
+    auto first = static_cast<unsigned char>(*p);
+    auto second = static_cast<unsigned char>(end - p >= 2 ? p[1] : 0);
+    bool two = first >= 0xC2 && first <= 0xDF && (second & 0xC0) == 0x80;
+    std::optional<unsigned char> byte = two ? byte_of((first & 0x1Fu) << 6 | (second & 0x3Fu)) : std::nullopt;
     if (!byte) {
       out.resize(before);
       return false;
     }
     out.push_back(static_cast<char>(*byte));
-    p += c.len;
+    p += 2;
   }
   return true;
 }

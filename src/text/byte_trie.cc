@@ -1,13 +1,14 @@
 #include "text/byte_trie.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 namespace ibid {
 
-void ByteTrie::grow() {
-  std::vector<Slot> old = std::exchange(slots_, std::vector<Slot>(std::max<size_t>(256, slots_.size() * 2)));
-  mask_ = slots_.size() - 1;
+void ByteTrie::grow(size_t n_slots) {
+  std::vector<Slot> old = std::exchange(slots_, std::vector<Slot>(n_slots));
+  mask_ = n_slots - 1;
   for (const Slot& slot : old) {
     if (slot.child == 0) continue;
     size_t i = hash(slot.key) & mask_;
@@ -16,24 +17,71 @@ void ByteTrie::grow() {
   }
 }
 
+uint32_t ByteTrie::child_made(uint32_t node, unsigned char byte) {
+  if (values_.size() * 2 >= slots_.size()) grow(std::max<size_t>(256, slots_.size() * 2));
+  uint32_t key = node << 8 | byte;
+  size_t i = hash(key) & mask_;
+  for (; slots_[i].child != 0; i = (i + 1) & mask_) {
+    if (slots_[i].key == key) return slots_[i].child;
+  }
+  if (values_.size() == kMaxNodes) return 0;
+  slots_[i] = {key, static_cast<uint32_t>(values_.size())};
+  values_.push_back(-1);
+  return slots_[i].child;
+}
+
 bool ByteTrie::insert(std::string_view text, int32_t value) {
   uint32_t node = 0;
   for (char c : text) {
-    auto byte = static_cast<unsigned char>(c);
-    uint32_t next = child(node, byte);
-    if (next == 0) {
-      if (values_.size() == kMaxNodes) return false;
-      if (values_.size() * 2 >= slots_.size()) grow();
-      next = static_cast<uint32_t>(values_.size());
-      values_.push_back(-1);
-      uint32_t key = node << 8 | byte;
-      size_t i = hash(key) & mask_;
-      while (slots_[i].child != 0) i = (i + 1) & mask_;
-      slots_[i] = {key, next};
-    }
-    node = next;
+    node = child_made(node, static_cast<unsigned char>(c));
+    if (node == 0) return false;
   }
   values_[node] = value;
+  return true;
+}
+
+bool ByteTrie::insert_all(std::span<const Entry> entries) {
+  // The first eight bytes as a number, and where equal texts stand in `entries`.
+  std::vector<std::pair<uint64_t, uint32_t>> order;
+  order.reserve(entries.size());
+  for (size_t k = 0; k < entries.size(); ++k) {
+    uint64_t head = 0;
+    for (size_t i = 0; i < 8; ++i) {
+      head = head << 8 | (i < entries[k].text.size() ? static_cast<unsigned char>(entries[k].text[i]) : 0);
+    }
+    order.emplace_back(head, static_cast<uint32_t>(k));
+  }
+  std::sort(order.begin(), order.end(), [&](const auto& a, const auto& b) {
+    if (a.first != b.first) return a.first < b.first;
+    int texts = entries[a.second].text.compare(entries[b.second].text);
+    return texts != 0 ? texts < 0 : a.second < b.second;
+  });
+  constexpr size_t kAhead = 16;
+  auto text_at = [&](size_t k) { return entries[order[k].second].text; };
+  std::vector<uint32_t> shared(order.size());  // bytes in common with the text before
+  size_t n_nodes = values_.size();
+  for (size_t k = 0; k < order.size(); ++k) {
+    if (k + kAhead < order.size()) __builtin_prefetch(text_at(k + kAhead).data());
+    std::string_view text = text_at(k), before = k > 0 ? text_at(k - 1) : std::string_view();
+    auto end = std::mismatch(text.begin(), text.end(), before.begin(), before.end()).first;
+    shared[k] = static_cast<uint32_t>(end - text.begin());
+    n_nodes += text.size() - shared[k];
+  }
+  size_t n_slots = std::bit_ceil(std::max<size_t>(256, std::min<size_t>(n_nodes, kMaxNodes) * 2 + 2));
+  if (n_slots > slots_.size()) grow(n_slots);
+  values_.reserve(std::min<size_t>(n_nodes, kMaxNodes));
+
+  std::vector<uint32_t> path = {0};  // the nodes of the text before
+  for (size_t k = 0; k < order.size(); ++k) {
+    if (k + kAhead < order.size()) __builtin_prefetch(text_at(k + kAhead).data());
+    path.resize(shared[k] + 1);
+    for (char c : text_at(k).substr(shared[k])) {
+      uint32_t node = child_made(path.back(), static_cast<unsigned char>(c));
+      if (node == 0) return false;
+      path.push_back(node);
+    }
+    values_[path.back()] = entries[order[k].second].value;
+  }
   return true;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -11,6 +12,12 @@ class ByteTrie {
  public:
   // Inserting the same text again replaces its value; value >= 0. At most 2^24 nodes; false where they are used up.
   bool insert(std::string_view text, int32_t value);
+  // The same for many texts at once, in their order as bytes, which walks no common beginning twice.
+  struct Entry {
+    std::string_view text;
+    int32_t value;
+  };
+  bool insert_all(std::span<const Entry> entries);
 
   // Calls f(value, length) for every inserted text that `text` begins with, shortest first.
   template <typename Function>
@@ -37,7 +44,8 @@ class ByteTrie {
       if (slots_[i].child == 0 || slots_[i].key == key) return slots_[i].child;
     }
   }
-  void grow();
+  void grow(size_t n_slots);
+  uint32_t child_made(uint32_t node, unsigned char byte);  // 0 where the nodes are used up
 
   std::vector<Slot> slots_;
   std::vector<int32_t> values_ = {-1};  // of each node, or -1

@@ -88,8 +88,13 @@ void Decoding::reserve(size_t n_tokens, size_t n_bytes) {
   hidden_.reserve(n_tokens);
 }
 
-void Decoding::add(std::string_view bytes, bool hidden) {
-  bytes_.append(bytes);
+void Decoding::add(std::string_view token, std::span<const DecoderStep> steps, bool hidden) {
+  bool spelled = steps.size() == 1 && steps[0].kind == DecoderStep::Kind::kByteLevel;
+  if (steps.empty()) {
+    bytes_.append(token);
+  } else if (!spelled || !byte_alphabet::append_bytes(token, bytes_)) {
+    spelled ? bytes_.append(token) : bytes_.append(bytes_of(token, steps));
+  }
   begins_.push_back(bytes_.size());
   hidden_.push_back(hidden);
 }

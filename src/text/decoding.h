@@ -29,8 +29,9 @@ class Decoding {
   static std::string bytes_of(std::string_view token, std::span<const DecoderStep> steps);
 
   void reserve(size_t n_tokens, size_t n_bytes);
-  // Tokens in the order of their ids. Hidden ones are shown only where special tokens are.
-  void add(std::string_view bytes, bool hidden);
+  // Tokens in the order of their ids, each with what bytes_of makes of it. Hidden ones are shown only where special
+  // tokens are.
+  void add(std::string_view token, std::span<const DecoderStep> steps, bool hidden);
   void set_strips_leading_space(bool strips) { strips_leading_space_ = strips; }
   // A BPEDecoder's last word ends without the space that stands for its suffix (not so in a stream, which cannot know).
   void set_strips_trailing_space(bool strips) { strips_trailing_space_ = strips; }

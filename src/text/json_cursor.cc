@@ -1,7 +1,10 @@
 #include "text/json_cursor.h"
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
+#include <cstring>
 
 #include "text/utf8.h"
 
@@ -22,6 +25,9 @@ const std::array<double, 309>& powers_of_ten() {
   return kPowers;
 }
 
+constexpr uint64_t kOnes = 0x0101010101010101u;
+constexpr uint64_t kHighs = 0x8080808080808080u;
+
 }  // namespace
 
 Error JsonCursor::error() const {
@@ -38,6 +44,44 @@ bool JsonCursor::fail(std::string_view expected) {
   return false;
 }
 
+void JsonCursor::skip_more_space() {
+  const char* p = text_.data() + at_;
+  const char* end = text_.data() + text_.size();
+  while (p < end && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t')) {
+    // Files are indented with spaces.
+    for (uint64_t eight; ++p, end - p >= 8 && (std::memcpy(&eight, p, 8), eight == kOnes * ' '); p += 7) {
+    }
+  }
+  at_ = static_cast<size_t>(p - text_.data());
+}
+
+// The first quote, backslash or control character at or after `from`; ascii becomes false where another byte came
+// first.
+size_t JsonCursor::plain_end(size_t from, bool& ascii) const {
+  const char* p = text_.data() + from;
+  const char* end = text_.data() + text_.size();
+  uint64_t seen = 0;
+  if constexpr (std::endian::native == std::endian::little) {
+    for (uint64_t eight; end - p >= 8; p += 8) {
+      std::memcpy(&eight, p, 8);
+      uint64_t quote = eight ^ kOnes * '"', backslash = eight ^ kOnes * '\\';
+      // The lowest bit set in each is exact; those above it need not be.
+      uint64_t stop =
+          ((quote - kOnes) & ~quote) | ((backslash - kOnes) & ~backslash) | ((eight - kOnes * ' ') & ~eight);
+      if (stop &= kHighs; stop != 0) {
+        ascii = ((seen | (eight & ((stop & -stop) - 1))) & kHighs) == 0;
+        return static_cast<size_t>(p - text_.data()) + static_cast<size_t>(std::countr_zero(stop) / 8);
+      }
+      seen |= eight;
+    }
+  }
+  for (; p < end && *p != '"' && *p != '\\' && static_cast<unsigned char>(*p) >= ' '; ++p) {
+    seen |= static_cast<unsigned char>(*p);
+  }
+  ascii = (seen & kHighs) == 0;
+  return static_cast<size_t>(p - text_.data());
+}
+
 char JsonCursor::peek() {
   skip_space();
   return at_ < text_.size() ? text_[at_] : '\0';
@@ -51,7 +95,7 @@ bool JsonCursor::expect(char c) {
   return true;
 }
 
-bool JsonCursor::next_key(std::string* key) {
+bool JsonCursor::begin_key() {
   if (failed_) return false;
   char c = peek();
   if (c == '}') {
@@ -64,8 +108,10 @@ bool JsonCursor::next_key(std::string* key) {
     ++at_;
   }
   first_ = false;
-  if (peek() != '"') return fail("a key");
-  if (key ? !read_string(*key) : !skip_string()) return false;
+  return peek() == '"' || fail("a key");
+}
+
+bool JsonCursor::end_key() {
   if (peek() != ':') return fail("':'");
   ++at_;
   return true;
@@ -149,16 +195,37 @@ bool JsonCursor::read_string(std::string& out) {
   if (peek() != '"') return fail("a string");
   ++at_;
   out.clear();
+  return read_rest(out, true);
+}
+
+bool JsonCursor::read_view(std::string_view& out, std::string& storage) {
+  if (!read_bytes(out, storage)) return false;
+  if (!utf8::is_valid(out)) return fail("valid UTF-8 in the string that ends here");
+  return true;
+}
+
+bool JsonCursor::read_bytes(std::string_view& out, std::string& storage) {
+  if (failed_) return false;
+  if (peek() != '"') return fail("a string");
+  bool ascii = true;
+  size_t from = ++at_;
+  at_ = plain_end(from, ascii);
+  out = text_.substr(from, at_ - from);
+  if (at_ < text_.size() && text_[at_] == '"') return ++at_, true;
+  storage.assign(out);
+  if (!read_rest(storage, false)) return false;
+  out = storage;
+  return true;
+}
+
+// A string from behind its quote, or from anywhere in it, appended to out.
+bool JsonCursor::read_rest(std::string& out, bool check) {
   while (true) {
-    size_t from = at_;
     bool ascii = true;
-    while (at_ < text_.size() && text_[at_] != '"' && text_[at_] != '\\' &&
-           static_cast<unsigned char>(text_[at_]) >= ' ') {
-      ascii &= static_cast<unsigned char>(text_[at_]) < 0x80;
-      ++at_;
-    }
+    size_t from = at_;
+    at_ = plain_end(from, ascii);
     std::string_view part = text_.substr(from, at_ - from);
-    if (!ascii && !utf8::is_valid(part)) return fail("valid UTF-8 in the string that ends here");
+    if (check && !ascii && !utf8::is_valid(part)) return fail("valid UTF-8 in the string that ends here");
     out.append(part);
     if (at_ == text_.size()) return fail("the end of a string");
     char c = text_[at_];
@@ -275,11 +342,10 @@ bool JsonCursor::skip(std::string_view* slice) {
 
 // Only to its end: what is wrong inside shows when the slice is read.
 bool JsonCursor::skip_string() {
-  for (++at_; at_ < text_.size(); ++at_) {
-    unsigned char c = static_cast<unsigned char>(text_[at_]);
-    if (c == '"') return ++at_, true;
-    if (c < ' ') return fail("an escaped control character");
-    if (c == '\\') ++at_;
+  bool ascii = true;
+  for (++at_; (at_ = plain_end(at_, ascii)) < text_.size(); at_ = std::min(at_ + 2, text_.size())) {
+    if (text_[at_] == '"') return ++at_, true;
+    if (text_[at_] != '\\') return fail("an escaped control character");
   }
   at_ = text_.size();
   return fail("the end of a string");
@@ -293,8 +359,8 @@ bool JsonCursor::skip_nested(int depth) {
   switch (peek()) {
     case '{':
       begin_object();
-      while (next_key(nullptr)) {
-        if (!skip_nested(depth + 1)) return false;
+      while (begin_key()) {
+        if (!skip_string() || !end_key() || !skip_nested(depth + 1)) return false;
       }
       return !failed_;
     case '[':

@@ -20,10 +20,17 @@ class JsonCursor {
   char peek();  // first character of the next value, '\0' at the end
   // Objects: begin_object(), then next_key() until it gives false. Arrays: begin_array(), then next_element().
   bool begin_object() { return expect('{'); }
-  bool next_key(std::string& key) { return next_key(&key); }
+  bool next_key(std::string& key) { return begin_key() && read_string(key) && end_key(); }
+  bool next_key(std::string_view& key, std::string& storage) {  // as read_view
+    return begin_key() && read_view(key, storage) && end_key();
+  }
   bool begin_array() { return expect('['); }
   bool next_element();
   bool read_string(std::string& out);  // unescaped, valid UTF-8
+  // The same without a copy: out points into the text, or into storage where there are escapes.
+  bool read_view(std::string_view& out, std::string& storage);
+  // As read_view, but UTF-8 is left to the caller to check.
+  bool read_bytes(std::string_view& out, std::string& storage);
   bool read_number(double& out);
   // As the reference reads a score: the digits as a 64-bit integer, rounded to double, times or over a power of ten. In
   // the last bit that is often not the nearest double, and ties between two spellings of a text hang on it.
@@ -40,14 +47,17 @@ class JsonCursor {
 
  private:
   void skip_space() {
-    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\r' || text_[at_] == '\t'))
-      ++at_;
+    if (at_ < text_.size() && static_cast<unsigned char>(text_[at_]) <= ' ') skip_more_space();
   }
+  void skip_more_space();
   bool expect(char c);
   bool read_escape(std::string& out);
   bool read_hex4(uint32_t& value);
   bool number_end(size_t& end);
-  bool next_key(std::string* key);
+  bool begin_key();
+  bool end_key();
+  size_t plain_end(size_t from, bool& ascii) const;
+  bool read_rest(std::string& out, bool check);
   bool skip_string();
   bool skip_nested(int depth);
 

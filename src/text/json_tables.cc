@@ -1,8 +1,11 @@
 #include "text/json_tables.h"
 
 #include <algorithm>
+#include <array>
 
 #include "text/json_cursor.h"
+#include "text/merge_table.h"
+#include "text/utf8.h"
 
 namespace ibid::json_tables {
 
@@ -99,7 +102,7 @@ Result<Slices> read_top(std::string_view json) {
   return s;
 }
 
-Status place(std::vector<std::string>& tokens, std::string token, int64_t id, size_t n_json_bytes) {
+Status place(std::vector<std::string>& tokens, std::string_view token, int64_t id, size_t n_json_bytes) {
   if (id < 0 || id > static_cast<int64_t>(n_json_bytes / 4 + 1024)) {
     return invalid("the token " + shown(token) + " has the id " + std::to_string(id) +
                        ", which is negative or far beyond what the file can hold",
@@ -115,17 +118,18 @@ Status place(std::vector<std::string>& tokens, std::string token, int64_t id, si
         "the tokens " + shown(tokens[i]) + " and " + shown(token) + " have the same id " + std::to_string(id),
         "model.vocab");
   }
-  tokens[i] = std::move(token);
+  tokens[i].assign(token);
   return {};
 }
 
 Status read_vocab(std::string_view json, std::vector<std::string>& tokens) {
   JsonCursor c(json);
-  std::string key;
+  std::string_view key;
+  std::string storage;
   int64_t id = 0;
-  tokens.reserve(json.size() / 20);
+  tokens.reserve(json.size() / 14);
   c.begin_object();
-  while (c.next_key(key)) {
+  while (c.next_key(key, storage)) {
     if (!c.read_int(id)) break;
     TRY(place(tokens, key, id, json.size()));
   }
@@ -151,46 +155,47 @@ Status read_scored_vocab(std::string_view json, std::vector<std::string>& tokens
   return {};
 }
 
-Status read_merges(std::string_view json, const TokenMap& map, const std::string& prefix, std::vector<Merge>& merges) {
+Result<std::vector<Merge>> read_merges(std::string_view json, const TokenMap& map, const std::string& prefix) {
   JsonCursor c(json);
-  std::string left, right, line;
-  merges.reserve(json.size() / 16);
+  MergeTable table(map, prefix, json.size() / 16);
+  auto bad = [](const MergeTable::Fault& f) {
+    if (!utf8::is_valid(f.left) || !utf8::is_valid(f.right)) {
+      return invalid("merge " + std::to_string(f.rank) + " of tokenizer.json is no valid UTF-8", "model.merges");
+    }
+    return invalid("merge " + std::to_string(f.rank) + " of tokenizer.json " + f.why + ": " + shown(f.left) + " and " +
+                       shown(f.right),
+                   "model.merges");
+  };
+  // Texts with escapes, which live as long as the table's block. What equals a token is valid UTF-8.
+  std::array<std::array<std::string, 2>, MergeTable::kBlock> storage;
   c.begin_array();
   while (c.next_element()) {
-    size_t rank = merges.size();
-    auto bad = [&](const char* why) {
-      return invalid(
-          "merge " + std::to_string(rank) + " of tokenizer.json " + why + ": " + shown(left) + " and " + shown(right),
-          "model.merges");
-    };
+    std::string_view left, right;
+    size_t rank = table.n_added();
+    std::array<std::string, 2>& store = storage[rank % MergeTable::kBlock];
     if (c.peek() == '[') {
       c.begin_array();
-      if (!c.next_element() || !c.read_string(left) || !c.next_element() || !c.read_string(right)) {
+      if (!c.next_element() || !c.read_bytes(left, store[0]) || !c.next_element() || !c.read_bytes(right, store[1])) {
         c.fail("two tokens");
         break;
       }
       if (c.next_element()) c.fail("']' behind two tokens");
     } else {
-      if (!c.read_string(line)) break;
+      std::string_view line;
+      if (!c.read_bytes(line, store[0])) break;
       size_t space = line.find(' ');
       left = line.substr(0, space);
       right = space == line.npos ? "" : line.substr(space + 1);
-      if (right.empty() || left.empty() || right.find(' ') != right.npos)
-        return bad("is not two tokens with a space between");
+      if (right.empty() || left.empty() || right.find(' ') != right.npos) {
+        return bad({rank, left, right, "is not two tokens with a space between"});
+      }
     }
     if (c.failed()) break;
-    std::string_view tail = right;
-    if (!prefix.empty() && tail.starts_with(prefix)) tail.remove_prefix(prefix.size());
-    uint64_t left_hash = TokenMap::hash(left), both_hash = left_hash;
-    for (char ch : tail) both_hash = TokenMap::extend(both_hash, ch);
-    int32_t left_id = map.find(left, left_hash), right_id = map.find(right);
-    if (left_id < 0 || right_id < 0) return bad("names a token that is not in the vocabulary");
-    int32_t both = map.find_joined(left, tail, both_hash);
-    if (both < 0) return bad("makes a token that is not in the vocabulary");
-    merges.push_back({left_id, right_id, static_cast<int32_t>(rank), both});
+    if (auto fault = table.add(left, right)) return bad(*fault);
   }
   if (c.failed()) return syntax(c, "model.merges");
-  return {};
+  if (auto fault = table.finish()) return bad(*fault);
+  return table.take();
 }
 
 Status read_added(std::string_view json, size_t n_json_bytes, std::vector<AddedToken>& added) {

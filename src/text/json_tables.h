@@ -29,11 +29,11 @@ std::string shown(std::string_view s);
 
 Result<Slices> read_top(std::string_view json);
 // Puts a token at its id. Ids may leave holes, but not make a table that is mostly holes.
-Status place(std::vector<std::string>& tokens, std::string token, int64_t id, size_t n_json_bytes);
+Status place(std::vector<std::string>& tokens, std::string_view token, int64_t id, size_t n_json_bytes);
 Status read_vocab(std::string_view json, std::vector<std::string>& tokens);
 Status read_scored_vocab(std::string_view json, std::vector<std::string>& tokens, std::vector<double>& scores);
 // prefix: what continuing pieces are spelled with, left out where two are joined.
-Status read_merges(std::string_view json, const TokenMap& map, const std::string& prefix, std::vector<Merge>& merges);
+Result<std::vector<Merge>> read_merges(std::string_view json, const TokenMap& map, const std::string& prefix);
 Status read_added(std::string_view json, size_t n_json_bytes, std::vector<AddedToken>& added);
 
 }  // namespace ibid::json_tables

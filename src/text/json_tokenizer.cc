@@ -42,7 +42,9 @@ Result<std::unique_ptr<WordModel>> build_model(Pipeline& p, const ModelSlices& m
       options.byte_level = false;
     }
     std::vector<Merge> merges;
-    if (!m.merges.empty()) TRY(read_merges(m.merges, p.map, m.prefix, merges));
+    if (!m.merges.empty()) {
+      ASSIGN_OR_RETURN(merges, read_merges(m.merges, p.map, m.prefix));
+    }
     ASSIGN_OR_RETURN(std::unique_ptr<WordModel> model, BpeModel::build(tokens, p.map, merges, options));
     return model;
   }
@@ -177,14 +179,15 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_json(std::string_view j
 
   ASSIGN_OR_RETURN(json_parts::DecoderParts decoder,
                    json_parts::read_decoder(slices.decoder.empty() ? "null" : slices.decoder));
+  bool words = std::any_of(decoder.steps.begin(), decoder.steps.end(), [](const DecoderStep& s) {
+    return s.kind == DecoderStep::Kind::kWordPiece || s.kind == DecoderStep::Kind::kSpaced;
+  });
   p->decoding.reserve(v.tokens.size(), json.size() / 4);
   for (size_t i = 0; i < v.tokens.size(); ++i) {
     bool hidden = v.types[i] == TokenType::kControl;
     bool literal = hidden || v.types[i] == TokenType::kUserDefined;
-    bool words = std::any_of(decoder.steps.begin(), decoder.steps.end(), [](const DecoderStep& s) {
-      return s.kind == DecoderStep::Kind::kWordPiece || s.kind == DecoderStep::Kind::kSpaced;
-    });
-    p->decoding.add(literal && !words ? v.tokens[i] : Decoding::bytes_of(v.tokens[i], decoder.steps), hidden);
+    std::span<const DecoderStep> steps = decoder.steps;
+    p->decoding.add(v.tokens[i], literal && !words ? steps.first(0) : steps, hidden);
   }
   p->decoding.set_strips_leading_space(decoder.strips_leading_space);
   p->decoding.set_strips_trailing_space(decoder.strips_trailing_space);

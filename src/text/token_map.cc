@@ -1,6 +1,7 @@
 #include "text/token_map.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 
 namespace ibid {
@@ -17,16 +18,24 @@ Status TokenMap::rebuild(size_t n_slots) {
   mask_ = n_slots - 1;
   shift_ = 64 - std::countr_zero(n_slots);
   n_used_ = 0;
-  for (size_t id = 0; id < tokens_->size(); ++id) TRY(insert(static_cast<int32_t>(id)));
+  constexpr size_t kAtOnce = 32;
+  std::array<uint64_t, kAtOnce> hashes;
+  for (size_t first = 0; first < tokens_->size(); first += kAtOnce) {
+    size_t n = std::min(kAtOnce, tokens_->size() - first);
+    for (size_t k = 0; k < n; ++k) prefetch_slot(hashes[k] = hash((*tokens_)[first + k]));
+    for (size_t k = 0; k < n; ++k) TRY(insert(static_cast<int32_t>(first + k), hashes[k]));
+  }
   return {};
 }
 
-Status TokenMap::insert(int32_t id) {
+Status TokenMap::insert(int32_t id) { return insert(id, hash((*tokens_)[static_cast<size_t>(id)])); }
+
+Status TokenMap::insert(int32_t id, uint64_t token_hash) {
   constexpr size_t kMaxProbes = 1024;  // a file made to collide must not cost its square
   const std::string& token = (*tokens_)[static_cast<size_t>(id)];
   if (token.empty()) return {};
   if (++n_used_ * 4 > slots_.size() * 3) return rebuild(slots_.size() * 2);
-  uint64_t h = mix(hash(token));
+  uint64_t h = mix(token_hash);
   size_t i = static_cast<size_t>(h >> shift_);
   for (size_t probes = 0; slots_[i].id >= 0; i = (i + 1) & mask_) {
     const Slot& slot = slots_[i];

@@ -21,6 +21,14 @@ class TokenMap {
     return h;
   }
   static uint64_t extend(uint64_t h, char c) { return h * kBase + static_cast<unsigned char>(c) + 1; }
+  // The hash of two texts in one, the second of them right_bytes long.
+  static uint64_t join(uint64_t left, uint64_t right, size_t right_bytes) {
+    uint64_t power = 1;
+    for (uint64_t square = kBase; right_bytes > 0; right_bytes >>= 1, square *= square) {
+      if (right_bytes & 1) power *= square;
+    }
+    return left * power + right;
+  }
 
   TokenMap() = default;
   // Empty tokens are left out. Refuses the same spelling twice.
@@ -39,6 +47,15 @@ class TokenMap {
       const std::string& token = (*tokens_)[static_cast<size_t>(slot.id)];
       if (token.size() == s.size() && std::memcmp(token.data(), s.data(), s.size()) == 0) return slot.id;
     }
+  }
+  // Many look-ups one after another wait for memory together, where each is announced in two passes before.
+  void prefetch_slot(uint64_t h) const {
+    if (!slots_.empty()) __builtin_prefetch(&slots_[mix(h) >> shift_]);
+  }
+  void prefetch_token(uint64_t h) const {
+    if (slots_.empty()) return;
+    const Slot& slot = slots_[mix(h) >> shift_];
+    if (slot.id >= 0) __builtin_prefetch(&(*tokens_)[static_cast<size_t>(slot.id)]);
   }
   // The token that is `left` and `right` together, whose hash is h.
   int32_t find_joined(std::string_view left, std::string_view right, uint64_t h) const {
@@ -67,6 +84,7 @@ class TokenMap {
   const std::vector<std::string>* tokens_ = nullptr;
   std::vector<Slot> slots_;
   Status rebuild(size_t n_slots);
+  Status insert(int32_t id, uint64_t h);
   size_t n_used_ = 0;
   size_t mask_ = 0;
   int shift_ = 63;

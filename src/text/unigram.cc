@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <string>
 
@@ -19,6 +18,8 @@ Result<std::unique_ptr<UnigramModel>> UnigramModel::build(const std::vector<std:
   model->scores_.assign(scores.begin(), scores.end());
   model->scores_.resize(tokens.size(), 0.0);
   model->byte_ids_.fill(-1);
+  std::vector<ByteTrie::Entry> searched;
+  searched.reserve(tokens.size());
   double worst = std::numeric_limits<double>::infinity();
   for (size_t id = 0; id < tokens.size(); ++id) {
     double score = model->scores_[id];
@@ -28,16 +29,15 @@ Result<std::unique_ptr<UnigramModel>> UnigramModel::build(const std::vector<std:
     const std::string& token = tokens[id];
     worst = std::min(worst, score);
     if (token.size() == 6 && token.starts_with("<0x") && token[5] == '>') {
-      for (size_t b = 0; b < 256; ++b) {
-        char spelled[8];
-        std::snprintf(spelled, sizeof spelled, "<0x%02X>", static_cast<unsigned>(b));
-        if (token == spelled) model->byte_ids_[b] = static_cast<int32_t>(id);
-      }
+      constexpr std::string_view kDigits = "0123456789ABCDEF";
+      size_t high = kDigits.find(token[3]), low = kDigits.find(token[4]);
+      if (high != kDigits.npos && low != kDigits.npos) model->byte_ids_[high * 16 + low] = static_cast<int32_t>(id);
     }
     if (!usable[id] || token.empty() || token.size() > kMaxTokenBytes) continue;
-    if (!model->trie_.insert(token, static_cast<int32_t>(id))) {
-      return unsupported("the vocabulary's tokens are too many bytes together to be searched");
-    }
+    searched.push_back({token, static_cast<int32_t>(id)});
+  }
+  if (!model->trie_.insert_all(searched)) {
+    return unsupported("the vocabulary's tokens are too many bytes together to be searched");
   }
   model->unknown_score_ = worst - 10.0;
   if (options.unknown >= 0) model->unknown_spelling_ = tokens[static_cast<size_t>(options.unknown)];

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "text/bpe_model.h"
+#include "text/merge_table.h"
 #include "text/pipeline.h"
 #include "text/unigram.h"
 #include "text/word_piece.h"
@@ -101,11 +102,8 @@ void build_decoding(Pipeline& p, std::span<const DecoderStep> steps) {
   for (size_t i = 0; i < v.tokens.size(); ++i) {
     TokenType type = type_of(v, i);
     bool hidden = type == TokenType::kControl || type == TokenType::kUnknown;
-    if (hidden || type == TokenType::kUserDefined) {
-      p.decoding.add(v.tokens[i], hidden);
-    } else {
-      p.decoding.add(Decoding::bytes_of(v.tokens[i], steps), false);
-    }
+    bool literal = hidden || type == TokenType::kUserDefined;
+    p.decoding.add(v.tokens[i], literal ? steps.first(0) : steps, hidden);
   }
 }
 
@@ -117,24 +115,19 @@ Status build_bpe(Pipeline& p) {
                            " is not known; convert the model again with a name that is, or load its tokenizer.json",
                        "tokenizer.ggml.pre");
   }
-  std::vector<Merge> merges;
-  merges.reserve(v.merges.size());
+  MergeTable table(p.map, {}, v.merges.size());
+  auto bad = [&v](size_t rank, const char* why) {
+    return invalid("merge " + std::to_string(rank) + ", " + shown(v.merges[rank]) + ", " + why,
+                   "tokenizer.ggml.merges");
+  };
   for (size_t rank = 0; rank < v.merges.size(); ++rank) {
     std::string_view merge = v.merges[rank];
     size_t space = merge.find(' ', 1);
-    auto bad = [&](const std::string& why) {
-      return invalid("merge " + std::to_string(rank) + ", " + shown(merge) + ", " + why, "tokenizer.ggml.merges");
-    };
-    if (space == merge.npos || space + 1 == merge.size()) return bad("is not two tokens with a space between");
-    std::string_view left = merge.substr(0, space), right = merge.substr(space + 1);
-    uint64_t left_hash = TokenMap::hash(left), both_hash = left_hash;
-    for (char c : right) both_hash = TokenMap::extend(both_hash, c);
-    int32_t left_id = p.map.find(left, left_hash), right_id = p.map.find(right);
-    if (left_id < 0 || right_id < 0) return bad("names a token that is not in the vocabulary");
-    int32_t both = p.map.find_joined(left, right, both_hash);
-    if (both < 0) return bad("makes a token that is not in the vocabulary");
-    merges.push_back({left_id, right_id, static_cast<int32_t>(rank), both});
+    if (space == merge.npos || space + 1 == merge.size()) return bad(rank, "is not two tokens with a space between");
+    if (auto fault = table.add(merge.substr(0, space), merge.substr(space + 1))) return bad(fault->rank, fault->why);
   }
+  if (auto fault = table.finish()) return bad(fault->rank, fault->why);
+  std::vector<Merge> merges = table.take();
   BpeOptions options;
   options.ignore_merges = family->ignore_merges;
   ASSIGN_OR_RETURN(p.model, BpeModel::build(v.tokens, p.map, merges, options));
