@@ -28,8 +28,7 @@ Progress::Progress(std::string label, bool in_bytes)
       printed_(started_) {}
 
 Progress::~Progress() {
-  if (open_ && terminal_) std::fputs(in_bytes_ ? "
-" : "[K", stderr);
+  if (open_ && terminal_) std::fputs(in_bytes_ ? "\n" : "\r\x1b[K", stderr);
 }
 
 void Progress::update(uint64_t done, uint64_t total) {
