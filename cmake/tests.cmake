@@ -31,6 +31,7 @@ foreach(module base tensor text kernels format model cache sample spec engine se
 endforeach()
 file(GLOB suites CONFIGURE_DEPENDS LIST_DIRECTORIES true tests/*)
 # What a suite is about; a suite links no more, so that a build of it alone (under sanitizers, say) stays short.
+set(suite_module_allocation ibid_text)
 set(suite_module_batch ibid_engine)
 set(suite_module_golden ibid_model)
 set(suite_module_hostile ibid_format)

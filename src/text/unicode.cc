@@ -41,7 +41,9 @@ struct Element {
 // A starter with the marks after it, decomposed; written out when the next starter comes that cannot compose with it.
 class Run {
  public:
-  Run(bool compat, bool compose, std::string& out) : compat_(compat), compose_(compose), out_(out) {}
+  // marks: empty working memory.
+  Run(bool compat, bool compose, std::string& out, std::vector<Element>& marks)
+      : compat_(compat), compose_(compose), out_(out), marks_(marks) {}
 
   void add(char32_t c) {
     uint32_t r = record(c);
@@ -88,8 +90,16 @@ class Run {
 
   void order_and_compose() {
     if (marks_.empty()) return;
-    std::stable_sort(marks_.begin(), marks_.end(),
-                     [](const Element& a, const Element& b) { return a.combining < b.combining; });
+    auto lower = [](const Element& a, const Element& b) { return a.combining < b.combining; };
+    // The library's stable sort allocates; few marks are sorted by insertion.
+    constexpr size_t kFew = 32;
+    if (marks_.size() > kFew) {
+      std::stable_sort(marks_.begin(), marks_.end(), lower);
+    } else {
+      for (auto m = marks_.begin(); m != marks_.end(); ++m) {
+        std::rotate(std::upper_bound(marks_.begin(), m, *m, lower), m, m + 1);
+      }
+    }
     if (!compose_ || !has_starter_) return;
     int blocked_by = -1;  // class of the last mark that stays between the starter and here
     size_t kept = 0;
@@ -110,7 +120,7 @@ class Run {
   std::string& out_;
   bool has_starter_ = false;
   char32_t starter_ = 0;
-  std::vector<Element> marks_;
+  std::vector<Element>& marks_;
 };
 
 }  // namespace
@@ -118,7 +128,11 @@ class Run {
 void append_normalized(std::string_view text, Form form, std::string& out) {
   bool compat = form == Form::kNfkc || form == Form::kNfkd;
   bool compose = form == Form::kNfc || form == Form::kNfkc;
-  Run run(compat, compose, out);
+  constexpr size_t kKeptMarks = 4096;
+  thread_local std::vector<Element> marks;
+  marks.clear();
+  if (marks.capacity() > kKeptMarks) marks.shrink_to_fit();
+  Run run(compat, compose, out, marks);
   for (const char *p = text.data(), *end = p + text.size(); p < end;) {
     utf8::CodePoint c = utf8::decode(p, end);
     if (c.valid) {

@@ -3,36 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <sstream>
 
 #include "conformance/tokenizer_corpus.h"
+#include "conformance/tokenizer_kinds.h"
 #include "text/tokenizer.h"
 
 namespace ibid {
 namespace {
 
-namespace fs = std::filesystem;
-const fs::path kFolder = fs::path(IBID_SOURCE_DIR) / "tests/conformance/tokenizers";
 constexpr size_t kQuickStrings = 1500;
-
-std::string read(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream all;
-  all << file.rdbuf();
-  return all.str();
-}
-
-// A kind with its models in place of their names.
-std::string compose(const std::string& kind) {
-  std::string text = read(kFolder / "kinds" / (kind + ".json"));
-  for (const fs::directory_entry& model : fs::directory_iterator(kFolder / "models")) {
-    std::string name = "\"@" + model.path().stem().string() + "\"";
-    if (size_t at = text.find(name); at != text.npos) text.replace(at, name.size(), read(model.path()));
-  }
-  return text;
-}
 
 uint64_t hash_ids(const std::vector<TokenId>& ids, uint64_t h = 0xCBF29CE484222325u) {
   for (TokenId id : ids) {
@@ -49,7 +29,7 @@ struct Digest {
 };
 
 Digest read_digest(const std::string& kind) {
-  std::istringstream text(read(kFolder / "digests" / (kind + ".txt")));
+  std::istringstream text(read_file(kinds_folder() / "digests" / (kind + ".txt")));
   Digest d;
   text >> std::hex >> d.all >> std::dec >> d.n_strings >> d.seed;
   for (std::string line; text >> line;) d.characters += line;
@@ -63,15 +43,8 @@ std::string short_hash(const std::vector<TokenId>& ids) {
   return {kAlphabet[h >> 6 & 63], kAlphabet[h & 63]};
 }
 
-std::vector<std::string> kinds() {
-  std::vector<std::string> names;
-  for (const fs::directory_entry& kind : fs::directory_iterator(kFolder / "kinds")) names.push_back(kind.path().stem());
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 void compare(const std::string& kind, size_t n_strings) {
-  auto made = Tokenizer::from_json(compose(kind));
+  auto made = Tokenizer::from_json(compose_kind(kind));
   ASSERT_TRUE(made.ok()) << kind << ": " << made.error().message;
   const Tokenizer& tokenizer = **made;
   Digest digest = read_digest(kind);
@@ -98,10 +71,10 @@ void compare(const std::string& kind, size_t n_strings) {
 
 class TokenizerKinds : public testing::TestWithParam<std::string> {};
 TEST_P(TokenizerKinds, GiveTheReferencesIds) { compare(GetParam(), kQuickStrings); }
-INSTANTIATE_TEST_SUITE_P(All, TokenizerKinds, testing::ValuesIn(kinds()));
+INSTANTIATE_TEST_SUITE_P(All, TokenizerKinds, testing::ValuesIn(tokenizer_kinds()));
 
 TEST(SlowTokenizerKinds, GiveTheReferencesIdsOnTwentyThousandStrings) {
-  for (const std::string& kind : kinds()) compare(kind, SIZE_MAX);
+  for (const std::string& kind : tokenizer_kinds()) compare(kind, SIZE_MAX);
 }
 
 }  // namespace
