@@ -62,8 +62,9 @@ void replace_all(std::string_view text, std::string_view what, std::string_view 
 void replace_pattern(std::string_view text, const Pattern& pattern, std::string_view with, std::string& out) {
   auto budget = static_cast<uint32_t>(std::min<size_t>(20'000'000, 100'000 + 100 * text.size()));
   size_t at = 0;
+  const bool valid = utf8::is_valid(text);
   Pattern::Found found;
-  for (size_t from = 0; from <= text.size() && pattern.find(text, from, budget, found);) {
+  for (size_t from = 0; from <= text.size() && pattern.find(text, valid, from, budget, found);) {
     out.append(text.substr(at, found.begin - at)).append(with);
     at = found.end;
     from = found.end;

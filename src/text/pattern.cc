@@ -9,10 +9,14 @@ namespace ibid {
 
 struct Pattern::Code {
   pcre2_code* code = nullptr;
+  pcre2_code* of_valid = nullptr;  // the same for valid UTF-8 only, which need not be checked at every match
   Code() = default;
   Code(const Code&) = delete;
   Code& operator=(const Code&) = delete;
-  ~Code() { pcre2_code_free(code); }
+  ~Code() {
+    pcre2_code_free(code);
+    pcre2_code_free(of_valid);
+  }
 };
 
 namespace {
@@ -44,28 +48,31 @@ Result<Pattern> Pattern::compile(std::string_view expression) {
   int number = 0;
   size_t offset = 0;
   // The reference's engine lets . match all but \n and $ match before every line end.
-  uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | PCRE2_MATCH_INVALID_UTF;
-  code->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(), options, &number,
-                             &offset, nullptr);
+  uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
+  code->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(),
+                             options | PCRE2_MATCH_INVALID_UTF, &number, &offset, nullptr);
   if (!code->code) {
     char text[160] = {};
     pcre2_get_error_message(number, reinterpret_cast<PCRE2_UCHAR*>(text), sizeof text);
     return unsupported("a regular expression that does not compile, at its byte " + std::to_string(offset) + ": " +
                        text);
   }
+  code->of_valid = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(), options, &number,
+                                 &offset, nullptr);
   Pattern pattern;
   pattern.code_ = std::move(code);
   return pattern;
 }
 
-bool Pattern::find(std::string_view text, size_t from, uint32_t& budget, Found& found) const {
+bool Pattern::find(std::string_view text, bool valid, size_t from, uint32_t& budget, Found& found) const {
   thread_local MatchMemory memory;
   if (!code_ || budget == 0 || !memory.data || !memory.context) return false;
   pcre2_set_match_limit(memory.context, budget);
   pcre2_set_depth_limit(memory.context, kDepth);
   pcre2_set_heap_limit(memory.context, kHeapKibibytes);
-  int rc = pcre2_match(code_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from, 0, memory.data,
-                       memory.context);
+  bool trusted = valid && code_->of_valid;
+  int rc = pcre2_match(trusted ? code_->of_valid : code_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+                       from, trusted ? PCRE2_NO_UTF_CHECK : 0, memory.data, memory.context);
   if (rc < 0 && rc != PCRE2_ERROR_NOMATCH) budget = 0;
   if (rc < 0) return false;
   const size_t* ends = pcre2_get_ovector_pointer(memory.data);

@@ -20,12 +20,12 @@ class Pattern {
   Pattern() = default;
 
   // Finds the first match at or after `from`; an empty match counts. Steps are taken from `budget`; none are left after
-  // an expression has exploded.
+  // an expression has exploded. valid: the text is UTF-8, which saves a look at all of it at every call.
   struct Found {
     size_t begin;
     size_t end;
   };
-  bool find(std::string_view text, size_t from, uint32_t& budget, Found& found) const;
+  bool find(std::string_view text, bool valid, size_t from, uint32_t& budget, Found& found) const;
 
  private:
   struct Code;

@@ -24,6 +24,7 @@ class Spans {
   Spans(const Step& step, std::string_view text)
       : step_(step),
         text_(text),
+        valid_(step.kind == Kind::kPattern && utf8::is_valid(text)),
         budget_(static_cast<uint32_t>(std::min<size_t>(20'000'000, 100'000 + 100 * text.size()))) {}
 
   bool next(Span& span) {
@@ -70,7 +71,7 @@ class Spans {
     return true;
   }
   bool next_of_pattern(Span& span) {
-    while (from_ <= text_.size() && step_.pattern.find(text_, from_, budget_, found_)) {
+    while (from_ <= text_.size() && step_.pattern.find(text_, valid_, from_, budget_, found_)) {
       bool empty = found_.begin == found_.end;
       bool after_match = matched_ && found_.end == last_end_;
       from_ = found_.end;
@@ -118,6 +119,7 @@ class Spans {
 
   const Step& step_;
   std::string_view text_;
+  bool valid_;  // UTF-8
   uint32_t budget_;
   size_t at_ = 0;    // end of the last span
   size_t from_ = 0;  // where the expression searches next
