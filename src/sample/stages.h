@@ -42,6 +42,8 @@ class Support {
   int32_t size() const { return static_cast<int32_t>(candidates_->size()); }
   float max_logit() const { return max_; }
   std::span<const Candidate> all() const { return *candidates_; }
+  // True where all()[i] is token i: nothing was masked, cut or sorted.
+  bool is_every_token() const { return n_sorted_ == 0 && candidates_->back().id + 1 == size(); }
   // The n highest, sorted; n <= size().
   std::span<const Candidate> sorted(int32_t n);
   // Keeps the n highest; n >= 1.

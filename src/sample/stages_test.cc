@@ -22,7 +22,8 @@ constexpr float kMasked = -std::numeric_limits<float>::infinity();
 
 // Rows of many sizes: continuous, heavily tied (few distinct values) and partly masked.
 Row random_row(std::mt19937& rng) {
-  int n = std::uniform_int_distribution<int>(1, 600)(rng);
+  // Some are as wide as a vocabulary, so that whole rows of noise are drawn.
+  int n = std::uniform_int_distribution<int>(1, rng() % 8 == 0 ? 5000 : 600)(rng);
   int kind = std::uniform_int_distribution<int>(0, 2)(rng);
   Row row;
   std::normal_distribution<float> normal(0, 3);

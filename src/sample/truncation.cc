@@ -161,36 +161,62 @@ void mirostat(Support& support, float mu) {
 
 float mirostat_update(float mu, float surprise, float tau, float eta) { return mu - eta * (surprise - tau); }
 
-TokenId draw(const Support& support, uint64_t seed, int32_t position, SamplerScratch& scratch) {
-  // A wide support takes the words of the whole vocabulary at once, a narrow one those of its own groups.
-  constexpr int32_t kWide = 1024;
-  bool wide = support.size() >= kWide;
-  if (wide) {
-    int32_t highest = 0;
-    for (const Candidate& c : support.all()) highest = std::max(highest, c.id);
-    scratch.noise.resize(static_cast<size_t>(highest / 4 + 1) * 4);
-    fill_noise(scratch.noise, seed, position, static_cast<uint32_t>(NoisePurpose::kDraw));
-  }
+namespace {
+
+// The race's state: who leads, and above which word nobody can overtake.
+struct Race {
   double best = std::numeric_limits<double>::infinity();
-  uint32_t limit = ~0u;  // words above it cannot win
+  uint32_t limit = ~0u;
   int32_t winner = -1;
-  for (const Candidate& c : support.all()) {
-    auto id = static_cast<uint32_t>(c.id);
-    uint32_t word = wide ? scratch.noise[id] : noise_words(seed, position, NoisePurpose::kDraw, id / 4)[id % 4];
-    // time = E / weight >= v / weight >= v, so most tokens lose without a logarithm or an exponential.
-    if (word > limit) continue;
-    double v = open_unit(word);
-    double w = support.weight(c);
+
+  // time = E / weight >= v / weight >= v, so most tokens lose without a logarithm or an exponential.
+  void enter(const Candidate& c, uint32_t word) {
+    if (word > limit) return;
     constexpr double kMargin = 1.0 + 1e-12;  // covers rounding
-    if (v > best * w * kMargin) continue;
-    double time = -math::log1p(-v) / w;
-    if (time < best || (time == best && (winner < 0 || c.id < winner))) {
-      best = time;
-      winner = c.id;
-      limit = static_cast<uint32_t>(std::min(best * kMargin * 0x1p32, 4294967295.0));
-    }
+    const double v = open_unit(word), w = Support::weight(c);
+    if (v > best * w * kMargin) return;
+    const double time = -math::log1p(-v) / w;
+    if (time > best || (time == best && winner >= 0 && c.id > winner)) return;
+    best = time;
+    winner = c.id;
+    limit = static_cast<uint32_t>(std::min(best * kMargin * 0x1p32, 4294967295.0));
   }
-  return TokenId{winner};
+};
+
+}  // namespace
+
+TokenId draw(const Support& support, uint64_t seed, int32_t position, SamplerScratch& scratch) {
+  const std::span<const Candidate> all = support.all();
+  Race race;
+  // A narrow support takes the words of its own groups, a wide one those of the whole vocabulary at once.
+  constexpr size_t kWide = 1024;
+  if (all.size() < kWide) {
+    for (const Candidate& c : all) {
+      auto id = static_cast<uint32_t>(c.id);
+      race.enter(c, noise_words(seed, position, NoisePurpose::kDraw, id / 4)[id % 4]);
+    }
+    return TokenId{race.winner};
+  }
+  int32_t highest = 0;
+  for (const Candidate& c : all) highest = std::max(highest, c.id);
+  scratch.noise.resize(static_cast<size_t>(highest / 4 + 1) * 4);
+  fill_noise(scratch.noise, seed, position, static_cast<uint32_t>(NoisePurpose::kDraw));
+  if (!support.is_every_token()) {
+    for (const Candidate& c : all) race.enter(c, scratch.noise[static_cast<size_t>(c.id)]);
+    return TokenId{race.winner};
+  }
+  // Candidate i is token i: whole runs lose by their least word.
+  constexpr size_t kRun = 16;
+  size_t i = 0;
+  for (; i + kRun <= all.size(); i += kRun) {
+    const uint32_t* words = scratch.noise.data() + i;
+    uint32_t least = words[0];
+    for (size_t j = 1; j < kRun; ++j) least = std::min(least, words[j]);
+    if (least > race.limit) continue;
+    for (size_t j = 0; j < kRun; ++j) race.enter(all[i + j], words[j]);
+  }
+  for (; i < all.size(); ++i) race.enter(all[i], scratch.noise[i]);
+  return TokenId{race.winner};
 }
 
 }  // namespace ibid::stages
