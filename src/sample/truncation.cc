@@ -197,22 +197,24 @@ TokenId draw(const Support& support, uint64_t seed, int32_t position, SamplerScr
     }
     return TokenId{race.winner};
   }
-  int32_t highest = 0;
-  for (const Candidate& c : all) highest = std::max(highest, c.id);
+  int32_t highest = all.back().id;
+  if (!support.is_every_token()) {
+    for (const Candidate& c : all) highest = std::max(highest, c.id);
+  }
   scratch.noise.resize(static_cast<size_t>(highest / 4 + 1) * 4);
   fill_noise(scratch.noise, seed, position, static_cast<uint32_t>(NoisePurpose::kDraw));
   if (!support.is_every_token()) {
     for (const Candidate& c : all) race.enter(c, scratch.noise[static_cast<size_t>(c.id)]);
     return TokenId{race.winner};
   }
-  // Candidate i is token i: whole runs lose by their least word.
+  // Candidate i is token i: whole runs lose at a glance at their words.
   constexpr size_t kRun = 16;
   size_t i = 0;
   for (; i + kRun <= all.size(); i += kRun) {
     const uint32_t* words = scratch.noise.data() + i;
-    uint32_t least = words[0];
-    for (size_t j = 1; j < kRun; ++j) least = std::min(least, words[j]);
-    if (least > race.limit) continue;
+    uint32_t n_near = 0;
+    for (size_t j = 0; j < kRun; ++j) n_near += words[j] <= race.limit;
+    if (n_near == 0) continue;
     for (size_t j = 0; j < kRun; ++j) race.enter(all[i + j], words[j]);
   }
   for (; i < all.size(); ++i) race.enter(all[i], scratch.noise[i]);
