@@ -74,18 +74,18 @@ int inspect(const InspectOptions& options) {
     line("not served", "{}", config.error().message);
   line("tensors", "{}, {}", file->tensors().size(), bytes_text(file->tensor_bytes()));
   print_tensors_by_type(*file);
-  auto text = load_text(options.model);
-  if (!text) {
-    line("not served", "{}", text.error().message);
+  auto tokenizer = load_tokenizer(*file);
+  if (!tokenizer) {
+    line("not served", "{}", tokenizer.error().message);
   } else {
-    const Vocabulary& v = text->tokenizer->vocabulary();
+    const Vocabulary& v = (*tokenizer)->vocabulary();
     line("vocabulary", "{} tokens, {}", v.tokens.size(),
          v.pre_tokenizer.empty() ? "no named pre-tokenizer" : v.pre_tokenizer);
     std::string ends;
-    for (TokenId t : end_of_generation_of(*text->file, *text->tokenizer))
+    for (TokenId t : end_of_generation_of(*file, **tokenizer))
       ends += fmt::format("{}{} {}", ends.empty() ? "" : ", ", raw(t), v.tokens[static_cast<size_t>(raw(t))]);
     line("answers end", "{}", ends.empty() ? "at no token of their own" : ends);
-    auto chat = load_template(*text->file, *text->tokenizer);
+    auto chat = load_template(*file, **tokenizer);
     line("template", "{}", chat ? "chat template compiles" : chat.error().message);
   }
   if (options.tensors) {

@@ -16,6 +16,9 @@
 
 namespace ibid::cli {
 
+// Bytes of one block over all layers.
+int64_t kv_bytes_of_block(const Model& model, DType kv_dtype, int32_t block_len);
+
 // What one step may hold; sizes the scratch arrays.
 struct StepLimits {
   int32_t max_tokens = 512;

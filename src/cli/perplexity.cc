@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -32,15 +33,13 @@ Result<std::string> read_text(const std::string& file) {
 int perplexity(const PerplexityOptions& options) {
   auto text = read_text(options.file);
   if (!text) return fail(text.error());
-  auto file = load_text(options.model.model);
-  if (!file) return fail(file.error());
-  std::vector<TokenId> tokens = file->tokenizer->encode(*text, {.add_special = true});
-  ModelArgs args = options.model;
-  if (options.n_tokens > 0 && static_cast<size_t>(options.n_tokens) < tokens.size())
-    tokens.resize(static_cast<size_t>(options.n_tokens));
+  const ModelArgs& args = options.model;
   auto loaded = load(args, {.max_tokens = 512, .max_sequences = 64});
   if (!loaded) return fail(loaded.error());
-  if (static_cast<int64_t>(tokens.size()) > loaded->context) tokens.resize(static_cast<size_t>(loaded->context));
+  std::vector<TokenId> tokens = loaded->tokenizer->encode(*text, {.add_special = true});
+  size_t most = static_cast<size_t>(loaded->context);
+  if (options.n_tokens > 0) most = std::min(most, static_cast<size_t>(options.n_tokens));
+  if (tokens.size() > most) tokens.resize(most);
 
   std::ofstream dump;
   if (!options.dump_file.empty()) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/paged_kv.h"
+#include "cli/loading.h"
 #include "model/tokenizer_of_model.h"
 
 namespace ibid::cli {
@@ -19,12 +19,7 @@ TinyEngine::TinyEngine(std::string_view architecture, int32_t n_blocks)
   auto tokenizer = load_tokenizer(*file);
   CHECK(tokenizer.ok(), tokenizer.ok() ? "" : tokenizer.error().message.c_str());
   EngineOptions options{.max_tokens = 64, .max_sequences = 16};
-  int64_t block_bytes = 0;
-  for (int l = 0; l < model->config().n_layers; ++l) {
-    KvGeometry g = model->kv_geometry(l);
-    block_bytes += kv_block_bytes(options.kv_dtype, options.block_len, g.n_kv_heads, g.head_len);
-  }
-  options.kv_bytes = block_bytes * (n_blocks > 0 ? n_blocks : 256);
+  options.kv_bytes = kv_bytes_of_block(*model, options.kv_dtype, options.block_len) * (n_blocks > 0 ? n_blocks : 256);
   auto made = Engine::create(*model, *tokenizer, *stream, options);
   CHECK(made.ok(), made.ok() ? "" : made.error().message.c_str());
   engine = std::move(made).value();
