@@ -1,8 +1,7 @@
 #include "cli/options.h"
 
-#include <CLI/CLI.hpp>
-
 #include "base/log.h"
+#include "cli/command_line.h"
 
 namespace ibid::cli {
 namespace {
@@ -24,27 +23,14 @@ void add_model(CLI::App* command, std::string& model) {
   command->add_option("MODEL", model, kModelHelp)->capture_default_str();
 }
 
-void add_model_options(CLI::App* command, ModelArgs& o) {
-  add_model(command, o.model);
-  command->add_option("-c,--ctx", o.context, "tokens that one sequence may hold (0: the model's own, at most 8192)")
-      ->check(CLI::Range(0, 1 << 24));
-  command->add_option("-t,--threads", o.threads, "threads (0: the cores that affinity and cgroup leave)")
-      ->check(CLI::Range(0, 4096));
-  command
-      ->add_option_function<std::string>(
-          "--kv-dtype", [&o](const std::string& name) { o.kv_dtype = *dtype_from_name(name); },
-          "type of keys and values in the cache: f32, f16 or bf16 (f16)")
-      ->check(CLI::Validator(check_dtype, "DTYPE"));
-  command
-      ->add_option_function<std::string>(
-          "--cpu-isa", [&o](const std::string& name) { o.isa = isa_from_name(name); },
-          "baseline, avx2, avx512 or neon (the best of this CPU); the answer is the same")
-      ->check(CLI::Validator(check_isa, "ISA"));
-}
-
 template <typename Options>
 void on_parse(CLI::App* command, int& exit_code, Options& options, int (*body)(const Options&)) {
   command->callback([&exit_code, &options, body] { exit_code = body(options); });
+}
+
+// One sentence.
+std::string failure_message(const CLI::App*, const CLI::Error& error) {
+  return "error: " + std::string(error.what()) + "; --help says what there is.\n";
 }
 
 struct All {
@@ -78,27 +64,7 @@ void add_run(CLI::App& app, RunOptions& o, int& exit_code) {
 
 void add_serve(CLI::App& app, ServeOptions& o, int& exit_code) {
   CLI::App* c = app.add_subcommand("serve", "serve a model over an OpenAI-compatible HTTP API, with a web page");
-  add_model_options(c, o.model);
-  c->add_option("--host", o.host, "address to listen on")->capture_default_str();
-  c->add_option("--port", o.port, "port to listen on (0: any free one)")->capture_default_str();
-  c->add_option("--api-key", o.api_keys, "key that clients must send, KEY or TENANT:KEY; may be repeated");
-  c->add_option("--api-key-file", o.api_key_file, "file with one such key a line");
-  c->add_option("--cors-origin", o.cors_origin, "origin of web pages that may call (* for any)");
-  c->add_option("--max-sequences", o.max_sequences, "sequences that run at once")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 4096));
-  c->add_option("--max-tokens-per-step", o.max_tokens_per_step, "token budget of a step")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 65536));
-  c->add_option("--max-waiting", o.max_waiting, "requests that may wait before 429")
-      ->capture_default_str()
-      ->check(CLI::Range(0, 1000000));
-  c->add_option("--kv-memory", o.kv_bytes, "bytes for keys and values, as 2G or 512M (0: chosen)")
-      ->transform(CLI::AsSizeValue(false));
-  c->add_option("--drain-seconds", o.drain_seconds, "how long running requests may take after SIGTERM")
-      ->capture_default_str();
-  c->add_flag("--log-json", o.json_log, "one JSON object a line instead of text");
-  c->footer("Examples:\n  ibid serve\n  ibid serve model.gguf --port 9000 --ctx 8192 --api-key-file keys.txt");
+  add_serve_options(c, o);
   on_parse(c, exit_code, o, serve);
 }
 
@@ -183,6 +149,23 @@ void add_measures(CLI::App& app, All& all, int& exit_code) {
 
 }  // namespace
 
+void add_model_options(CLI::App* command, ModelArgs& o) {
+  add_model(command, o.model);
+  add_whole(command, "-c,--ctx", o.context, 0, 1 << 24,
+            "tokens that one sequence may hold (0: the model's own, at most 8192)");
+  add_whole(command, "-t,--threads", o.threads, 0, 4096, "threads (0: the cores that affinity and cgroup leave)");
+  command
+      ->add_option_function<std::string>(
+          "--kv-dtype", [&o](const std::string& name) { o.kv_dtype = *dtype_from_name(name); },
+          "type of keys and values in the cache: f32, f16 or bf16 (f16)")
+      ->check(CLI::Validator(check_dtype, "DTYPE"));
+  command
+      ->add_option_function<std::string>(
+          "--cpu-isa", [&o](const std::string& name) { o.isa = isa_from_name(name); },
+          "baseline, avx2, avx512 or neon (the best of this CPU); the answer is the same")
+      ->check(CLI::Validator(check_isa, "ISA"));
+}
+
 int main(int argc, char** argv) {
   CLI::App app{
       "ibid: an inference and serving engine for large language models.\n"
@@ -191,6 +174,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.fallthrough();
   app.option_defaults()->always_capture_default(false);
+  app.failure_message(failure_message);
   std::string log_level = "warn";
   app.add_option("--log-level", log_level, "trace, debug, info, warn, error or off")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))

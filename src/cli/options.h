@@ -1,4 +1,5 @@
-// What a person may type, as plain data: one struct per command. cli/options.cc alone knows the parser.
+// What a person may type, as plain data: one struct per command. The files that include cli/command_line.h alone know
+// the parser.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "kernels/isa.h"
+#include "server/server.h"
 #include "tensor/dtype.h"
 
 namespace ibid::cli {
@@ -44,17 +46,11 @@ struct RunOptions {
 
 struct ServeOptions {
   ModelArgs model;
-  std::string host = "127.0.0.1";
-  uint16_t port = 8080;
-  std::vector<std::string> api_keys;
-  std::string api_key_file;
-  std::string cors_origin;
+  ServerOptions server;
   int32_t max_sequences = 64;
   int32_t max_tokens_per_step = 512;
   int32_t max_waiting = 512;
-  int64_t kv_bytes = 0;
-  double drain_seconds = 30;
-  bool json_log = false;
+  int64_t kv_bytes = 0;  // 0: chosen
 };
 
 struct InspectOptions {

@@ -1,4 +1,6 @@
-// Serve a model over HTTP: fills the server's options and hands it an engine.
+// Serve a model over HTTP: hands the server an engine.
+#include <fmt/format.h>
+
 #include <chrono>
 #include <filesystem>
 
@@ -46,15 +48,13 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options) {
 }  // namespace
 
 int serve(const ServeOptions& options) {
-  ServerOptions server;
-  server.host = options.host;
-  server.port = options.port;
-  server.api_keys = options.api_keys;
-  server.api_key_file = options.api_key_file;
-  server.cors_origin = options.cors_origin;
-  server.log_json = options.json_log;
-  server.drain_timeout = options.drain_seconds;
-  return run_server(server, [&options] { return load_backend(options); });
+  if (options.max_tokens_per_step < options.max_sequences) {
+    return fail(invalid(fmt::format("--max-tokens-per-step {} cannot serve --max-sequences {}: each needs a token of "
+                                    "every step",
+                                    options.max_tokens_per_step, options.max_sequences)),
+                kUsage);
+  }
+  return run_server(options.server, [&options] { return load_backend(options); });
 }
 
 }  // namespace ibid::cli

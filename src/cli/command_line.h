@@ -1,0 +1,52 @@
+// What the files that know the parser share: options.cc, which has the commands, and serve_options.cc, which has the
+// longest of them.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "cli/flag_values.h"
+#include "cli/options.h"
+
+namespace ibid::cli {
+
+// MODEL, --ctx, --threads, --kv-dtype, --cpu-isa.
+void add_model_options(CLI::App* command, ModelArgs& options);
+void add_serve_options(CLI::App* command, ServeOptions& options);
+
+// An option whose text `read` turns into a value, or into a sentence that says what would be right. Its default is what
+// `value` holds now, shown as `default_text`.
+template <typename Value, typename Read>
+CLI::Option* add_read(CLI::App* command, const char* name, Value& value, const char* unit, std::string default_text,
+                      const char* help, Read read) {
+  const auto check = [read](const std::string& text) {
+    const auto got = read(text);
+    return got ? std::string() : got.error().message;
+  };
+  return command
+      ->add_option_function<std::string>(
+          name, [&value, read](const std::string& text) { value = static_cast<Value>(*read(text)); }, help)
+      ->check(CLI::Validator(check, ""))
+      ->type_name(unit)
+      ->default_str(std::move(default_text));
+}
+
+template <typename Int>
+CLI::Option* add_whole(CLI::App* command, const char* name, Int& value, int64_t min, int64_t max, const char* help) {
+  return add_read(command, name, value, "N", std::to_string(value), help,
+                  [min, max](std::string_view text) { return read_whole(text, min, max); });
+}
+
+inline CLI::Option* add_bytes(CLI::App* command, const char* name, int64_t& value, int64_t min, int64_t max,
+                              const char* help) {
+  return add_read(command, name, value, "BYTES", bytes_text(value), help,
+                  [min, max](std::string_view text) { return read_bytes(text, min, max); });
+}
+
+inline CLI::Option* add_seconds(CLI::App* command, const char* name, double& value, double min, double max,
+                                const char* help) {
+  return add_read(command, name, value, "SECONDS", seconds_text(value), help,
+                  [min, max](std::string_view text) { return read_seconds(text, min, max); });
+}
+
+}  // namespace ibid::cli

@@ -1,0 +1,24 @@
+// The values of flags that have a unit or a range: read strictly, because a wrong one must be told and not guessed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace ibid::cli {
+
+// "12"; no sign but a minus, no fraction, nothing behind it.
+Result<int64_t> read_whole(std::string_view text, int64_t min, int64_t max);
+// "4096", "16K", "1.5GiB": factors of 1024, any case. The range is in bytes.
+Result<int64_t> read_bytes(std::string_view text, int64_t min, int64_t max);
+// "30", "0.5": finite.
+Result<double> read_seconds(std::string_view text, double min, double max);
+
+// The shortest spelling that read_bytes gives back: "16K", "1M", "1000".
+std::string bytes_text(int64_t n);
+// "30", "0.5".
+std::string seconds_text(double seconds);
+
+}  // namespace ibid::cli

@@ -1,0 +1,93 @@
+// The flags of `ibid serve`. What each bound does when it is passed stands in docs/serving.md.
+#include "cli/command_line.h"
+
+namespace ibid::cli {
+namespace {
+
+constexpr int64_t kKiB = 1 << 10, kGiB = 1 << 30;
+constexpr double kDay = 86400;
+
+void add_address(CLI::App* c, ServerOptions& o) {
+  c->add_option("--host", o.host, "address to listen on")->capture_default_str();
+  add_whole(c, "--port", o.port, 0, 65535, "port to listen on (0: any free one)");
+  c->add_option("--api-key", o.api_keys, "key that clients must send, KEY or TENANT:KEY; may be repeated")
+      ->type_name("KEY");
+  c->add_option("--api-key-file", o.api_key_file, "file with one such key a line")->type_name("FILE");
+  c->add_option("--cors-origin", o.cors_origin, "origin of web pages that may call (* for any)")->type_name("ORIGIN");
+  c->add_flag_callback(
+      "--no-page", [&o] { o.page = false; }, "answer the API alone, without the page at /");
+}
+
+void add_engine(CLI::App* c, ServeOptions& o) {
+  add_whole(c, "--max-sequences", o.max_sequences, 1, 4096, "sequences that run at once");
+  add_whole(c, "--max-tokens-per-step", o.max_tokens_per_step, 1, 65536,
+            "token budget of a step, at least one for each sequence that runs");
+  add_whole(c, "--max-waiting", o.max_waiting, 0, 1'000'000, "sequences that may wait; more get 429");
+  add_read(c, "--kv-memory", o.kv_bytes, "BYTES", "chosen", "memory for keys and values, as 2G or 512M",
+           [](std::string_view text) { return read_bytes(text, 0, int64_t{1} << 50); });
+}
+
+void add_life(CLI::App* c, ServerOptions& o) {
+  add_seconds(c, "--drain-timeout", o.drain_timeout, 0, kDay, "how long what runs may take after SIGTERM");
+  add_seconds(c, "--stall-timeout", o.stall_timeout, 0.1, kDay,
+              "/health is 503 when work waits and the engine has not turned for so long");
+  c->add_option("--log-file", o.log_file, "append the log to this file (standard error)")->type_name("FILE");
+  c->add_flag("--log-json", o.log_json, "one JSON object a line instead of text");
+  c->add_flag_callback(
+      "--no-request-log", [&o] { o.log_requests = false; },
+      "no line for each request; what the server itself does is still said");
+}
+
+void add_connections(CLI::App* c, ServerOptions& o) {
+  add_whole(c, "--io-threads", o.io_threads, 1, 256, "threads that read, write, tokenise and write JSON");
+  add_whole(c, "--max-connections", o.max_connections, 1, 1'000'000, "connections; more get 503");
+  add_whole(c, "--max-connections-per-address", o.max_connections_per_address, 1, 1'000'000,
+            "connections of one address; more get 503");
+  add_bytes(c, "--max-header-bytes", o.max_header_bytes, kKiB, 16 << 20, "a request's header; more gets 431");
+  add_bytes(c, "--max-body-bytes", o.max_body_bytes, kKiB, kGiB, "a request's body; more gets 413");
+  add_bytes(c, "--max-bodies-bytes", o.max_bodies_bytes, kKiB, 64 * kGiB,
+            "all bodies that are on their way, together; more gets 429");
+  add_seconds(c, "--header-timeout", o.header_timeout, 0.01, kDay, "from a header's first byte to its last");
+  add_seconds(c, "--body-timeout", o.body_timeout, 0.01, kDay, "for the whole body");
+  add_seconds(c, "--idle-timeout", o.idle_timeout, 0.01, kDay, "between two requests of a connection");
+  add_seconds(c, "--write-timeout", o.write_timeout, 0.01, kDay,
+              "a client that takes no byte for so long has its stream ended");
+  add_bytes(c, "--max-stream-backlog", o.max_stream_backlog, kKiB, kGiB,
+            "text gathered for a client that does not read; more ends its stream");
+  add_read(c, "--send-buffer", o.send_buffer_bytes, "BYTES",
+           o.send_buffer_bytes == 0 ? "the system's" : bytes_text(o.send_buffer_bytes),
+           "what the kernel may hold for a connection, besides that backlog",
+           [](std::string_view text) { return read_bytes(text, 0, kGiB); });
+}
+
+void add_requests(CLI::App* c, ApiLimits& o) {
+  add_whole(c, "--max-n", o.max_n, 1, 4096, "choices of a prompt");
+  add_whole(c, "--max-prompts", o.max_prompts, 1, 65536, "prompts of a request");
+  add_whole(c, "--max-choices", o.max_choices, 1, 65536, "choices of a request: n times its prompts");
+  add_whole(c, "--max-logprobs", o.max_logprobs, 0, 1000, "candidates beside each token");
+  add_whole(c, "--max-logit-bias", o.max_logit_bias, 0, 1'000'000, "entries of logit_bias");
+  add_whole(c, "--max-stops", o.max_stops, 0, 4096, "stop texts, and stop ids");
+  add_whole(c, "--max-stop-bytes", o.max_stop_bytes, 0, 1 << 20, "all stop texts of a request, together");
+  add_whole(c, "--max-messages", o.max_messages, 1, 1'000'000, "messages of a conversation");
+  add_whole(c, "--max-json-depth", o.json.max_depth, 4, 256, "nesting of a body");
+  add_whole(c, "--max-json-values", o.json.max_values, 64, 100'000'000, "values in a body");
+  c->add_flag("--allow-priority", o.allow_priority, "let requests say their priority");
+}
+
+}  // namespace
+
+void add_serve_options(CLI::App* c, ServeOptions& o) {
+  add_model_options(c, o.model);
+  add_address(c, o.server);
+  c->option_defaults()->group("How much runs at once");
+  add_engine(c, o);
+  c->option_defaults()->group("Life and log");
+  add_life(c, o.server);
+  c->option_defaults()->group("Limits of connections");
+  add_connections(c, o.server);
+  c->option_defaults()->group("Limits of a request (more is a 400 that names the field)");
+  add_requests(c, o.server.api);
+  c->footer("Examples:\n  ibid serve\n  ibid serve model.gguf --port 9000 --ctx 8192 --api-key-file keys.txt");
+}
+
+}  // namespace ibid::cli

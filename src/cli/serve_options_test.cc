@@ -1,0 +1,96 @@
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "cli/command_line.h"
+
+namespace ibid::cli {
+namespace {
+
+struct Parsed {
+  ServeOptions options;
+  std::string error;
+};
+
+Parsed parse(const std::string& flags) {
+  Parsed out;
+  CLI::App app;
+  add_serve_options(&app, out.options);
+  try {
+    app.parse(flags);
+  } catch (const CLI::ParseError& e) {
+    out.error = e.what();
+  }
+  return out;
+}
+
+TEST(ServeOptions, FlagsFillTheServersLimits) {
+  const Parsed p = parse(
+      "model.gguf --port 0 --no-page --no-request-log --log-file log --io-threads 3 --max-body-bytes 1.5M "
+      "--send-buffer 64KiB --write-timeout 0.5 --kv-memory 2G --max-waiting 0 --max-n 2 --max-json-depth 8 "
+      "--max-json-values 1000 --allow-priority --api-key a:12345678 --api-key 87654321");
+  ASSERT_EQ(p.error, "");
+  EXPECT_EQ(p.options.model.model, "model.gguf");
+  const ServerOptions& s = p.options.server;
+  EXPECT_EQ(s.port, 0);
+  EXPECT_FALSE(s.page);
+  EXPECT_FALSE(s.log_requests);
+  EXPECT_EQ(s.log_file, "log");
+  EXPECT_EQ(s.io_threads, 3);
+  EXPECT_EQ(s.max_body_bytes, 3 << 19);
+  EXPECT_EQ(s.send_buffer_bytes, 64 << 10);
+  EXPECT_EQ(s.write_timeout, 0.5);
+  EXPECT_EQ(p.options.kv_bytes, int64_t{2} << 30);
+  EXPECT_EQ(p.options.max_waiting, 0);
+  EXPECT_EQ(s.api.max_n, 2);
+  EXPECT_EQ(s.api.json.max_depth, 8);
+  EXPECT_EQ(s.api.json.max_values, 1000u);
+  EXPECT_TRUE(s.api.allow_priority);
+  EXPECT_EQ(s.api_keys, (std::vector<std::string>{"a:12345678", "87654321"}));
+}
+
+TEST(ServeOptions, AWrongValueIsToldWithWhatWouldBeRight) {
+  EXPECT_EQ(parse("--port 65536").error, "--port: '65536' is no whole number from 0 to 65535");
+  EXPECT_EQ(parse("--max-n 2x").error, "--max-n: '2x' is no whole number from 1 to 4096");
+  EXPECT_EQ(parse("--max-body-bytes 12").error,
+            "--max-body-bytes: '12' is no number of bytes from 1K to 1G, as 4096, 16K, 8M or 2G");
+  for (const char* wrong : {"nan", "inf", "-1", "1e99", "5s", "0x5"}) {
+    EXPECT_EQ(parse(std::string("--idle-timeout ") + wrong).error,
+              std::string("--idle-timeout: '") + wrong + "' is no number of seconds from 0.01 to 86400");
+  }
+  EXPECT_NE(parse("--max-tokns 5").error, "");
+}
+
+TEST(ServeOptions, BytesAreReadAsTheyAreWritten) {
+  constexpr int64_t kMax = int64_t{1} << 60;
+  for (const char* text : {"0", "1000", "1K", "16K", "1M", "1025M", "3G", "2T"}) {
+    const Result<int64_t> n = read_bytes(text, 0, kMax);
+    ASSERT_TRUE(n.ok()) << text;
+    EXPECT_EQ(bytes_text(*n), text);
+  }
+  for (const char* text : {"2k", "2kB", "2KiB", "2048b", "2048"}) EXPECT_EQ(*read_bytes(text, 0, kMax), 2048) << text;
+  for (const char* text : {"", "K", "2Q", "2Kx", "0.5", "1 K", "99999999999999999999G", "+1"})
+    EXPECT_FALSE(read_bytes(text, 0, kMax).ok()) << text;
+}
+
+// A bound that an operator meets is found in the page for operators, and with its default.
+TEST(ServeOptions, EveryFlagOfALimitStandsInThePageForOperators) {
+  std::ifstream file(IBID_SOURCE_DIR "/docs/serving.md");
+  std::stringstream page;
+  page << file.rdbuf();
+  ServeOptions options;
+  CLI::App app;
+  add_serve_options(&app, options);
+  int n_limits = 0;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_group() == "Options" || option->get_group() == "OPTIONS") continue;
+    ++n_limits;
+    EXPECT_NE(page.str().find("`--" + option->get_lnames().front() + "`"), std::string::npos)
+        << "docs/serving.md does not speak of --" << option->get_lnames().front();
+  }
+  EXPECT_GT(n_limits, 30);
+}
+
+}  // namespace
+}  // namespace ibid::cli
