@@ -11,9 +11,13 @@ void add_address(CLI::App* c, ServerOptions& o) {
   c->add_option("--host", o.host, "address to listen on")->capture_default_str();
   add_whole(c, "--port", o.port, 0, 65535, "port to listen on (0: any free one)");
   c->add_option("--api-key", o.api_keys, "key that clients must send, KEY or TENANT:KEY; may be repeated")
+      ->allow_extra_args(false)
       ->type_name("KEY");
   c->add_option("--api-key-file", o.api_key_file, "file with one such key a line")->type_name("FILE");
   c->add_option("--cors-origin", o.cors_origin, "origin of web pages that may call (* for any)")->type_name("ORIGIN");
+  c->add_option("--allow-host", o.allowed_hosts, "further name that clients may call this server by; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("NAME");
   c->add_flag_callback(
       "--no-page", [&o] { o.page = false; }, "answer the API alone, without the page at /");
 }

@@ -25,6 +25,13 @@ Parsed parse(const std::string& flags) {
   return out;
 }
 
+TEST(ServeOptions, AFlagThatMayBeRepeatedLeavesTheModelAlone) {
+  const Parsed p = parse("--api-key 12345678 --allow-host a.example --allow-host b.example model.gguf");
+  ASSERT_EQ(p.error, "");
+  EXPECT_EQ(p.options.model.model, "model.gguf");
+  EXPECT_EQ(p.options.server.allowed_hosts, (std::vector<std::string>{"a.example", "b.example"}));
+}
+
 TEST(ServeOptions, FlagsFillTheServersLimits) {
   const Parsed p = parse(
       "model.gguf --port 0 --no-page --no-request-log --log-file log --io-threads 3 --max-body-bytes 1.5M "

@@ -164,6 +164,11 @@ void HttpSession::on_header(error_code ec) {
   keep_alive_ = parser_->keep_alive() && !shared_->draining;
   head_only_ = parser_->get().method() == http::verb::head;
   chunked_ = parser_->get().version() >= 11;
+  // RFC 9112, 3.2: what stands between us and the client may have believed the other one.
+  const auto n_hosts = parser_->get().count(http::field::host);
+  if (n_hosts > 1) return refuse(400, "The request has more than one Host header.", "bad_host");
+  if (n_hosts == 0 && parser_->get().version() >= 11)
+    return refuse(400, "The Host header is missing; HTTP/1.1 wants one.", "bad_host");
   const int64_t length = parser_->chunked()          ? shared_->options.max_body_bytes
                          : parser_->content_length() ? static_cast<int64_t>(*parser_->content_length())
                                                      : 0;

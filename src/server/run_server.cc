@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "server/backend.h"
+#include "server/host_check.h"
 #include "server/http_server.h"
 
 namespace ibid {
@@ -34,8 +35,6 @@ Result<ApiKeys> read_keys(const ServerOptions& options) {
   if (options.api_keys.empty() && options.api_key_file.empty()) return ApiKeys();
   return ApiKeys::parse(text);
 }
-
-bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
 
 // SIGTERM and SIGINT, taken by the thread that asks; all others have them blocked.
 class Signals {

@@ -19,9 +19,10 @@ struct ServerOptions {
   int port = 8080;                 // 0: any free one
   int io_threads = 2;
 
-  std::vector<std::string> api_keys;  // KEY or TENANT:KEY
-  std::string api_key_file;           // the same, one a line
-  std::string cors_origin;            // an origin, or "*"; empty: other sites' pages may not ask
+  std::vector<std::string> api_keys;       // KEY or TENANT:KEY
+  std::string api_key_file;                // the same, one a line
+  std::string cors_origin;                 // an origin, or "*"; empty: other sites' pages may not ask
+  std::vector<std::string> allowed_hosts;  // further names in the Host header that mean this server (host_check.h)
   bool page = true;
 
   std::string log_file;  // empty: standard error

@@ -49,7 +49,12 @@ struct Service::Route {
 };
 
 Service::Service(const ServerOptions& options, ApiKeys keys, RequestLog& log)
-    : options_(options), keys_(std::move(keys)), log_(log), id_prefix_(random_bits()), started_(steady_clock().now()) {}
+    : options_(options),
+      keys_(std::move(keys)),
+      hosts_(options, !keys_.empty()),
+      log_(log),
+      id_prefix_(random_bits()),
+      started_(steady_clock().now()) {}
 
 void Service::set_backend(Backend* backend) {
   backend->start([this, backend](std::vector<Output>& outputs) {
@@ -143,6 +148,12 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
   if (route != nullptr) exchange.route = route->name;
   const bool is_health = path == "/health";
 
+  if (!hosts_.allows(request.header("host"))) {
+    return error({403,
+                  "This server does not answer to the name \"" + shown(request.header("host"), 128) +
+                      "\"; --allow-host gives it further names.",
+                  "", "host_refused"});
+  }
   // A page of another site must not use a server that trusts its network.
   if (!allowed_origin(request))
     return error(

@@ -10,6 +10,7 @@
 #include "server/api_keys.h"
 #include "server/backend.h"
 #include "server/generation.h"
+#include "server/host_check.h"
 #include "server/live_view.h"
 #include "server/mailbox.h"
 #include "server/metrics.h"
@@ -87,6 +88,7 @@ class Service {
 
   ServerOptions options_;
   ApiKeys keys_;
+  HostCheck hosts_;
   RequestLog& log_;
   Metrics metrics_;
   OutputRouter router_;

@@ -68,7 +68,7 @@ def fake(step_ms=1, load_ms=0):
 def begin_stream(server, max_tokens):
     body = json.dumps({"prompt": "x", "max_tokens": max_tokens, "stream": True}).encode()
     s = socket.create_connection(("127.0.0.1", server.port))
-    s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
     assert b"data: " in s.recv(65536) + s.recv(65536)
     return s
 
@@ -126,7 +126,7 @@ def test_many():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(8192, hard), hard))
     server = fake(step_ms=5)
-    get = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+    get = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
     warm = [begin_stream(server, 10**6) for _ in range(10)]
     before = resident(server.process.pid)
     idle = []

@@ -119,7 +119,7 @@ class RawClient {
     return a;
   }
   HttpAnswer get(std::string_view path, std::string_view headers = "") {
-    send("GET " + std::string(path) + " HTTP/1.1\r\nHost: x\r\n" + std::string(headers) + "\r\n");
+    send("GET " + std::string(path) + " HTTP/1.1\r\nHost: localhost\r\n" + std::string(headers) + "\r\n");
     return answer();
   }
   HttpAnswer post(std::string_view path, std::string_view body, std::string_view headers = "", double seconds = 10) {
@@ -128,8 +128,8 @@ class RawClient {
   }
   static std::string post_text(std::string_view path, std::string_view body, std::string_view headers = "") {
     return "POST " + std::string(path) +
-           " HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
-           "\r\n" + std::string(headers) + "\r\n" + std::string(body);
+           " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " +
+           std::to_string(body.size()) + "\r\n" + std::string(headers) + "\r\n" + std::string(body);
   }
 
   std::string buffer;

@@ -186,8 +186,9 @@ TEST(ServerOrigin, PagesOfOtherSitesAreRefusedUnlessAllowed) {
   EXPECT_EQ(
       client.post("/v1/chat/completions", chat_body("x", "\"max_tokens\":1"), "Origin: http://evil.example\r\n").status,
       403);
-  EXPECT_EQ(client.post("/v1/chat/completions", chat_body("x", "\"max_tokens\":1"), "Origin: http://x\r\n").status,
-            200);
+  EXPECT_EQ(
+      client.post("/v1/chat/completions", chat_body("x", "\"max_tokens\":1"), "Origin: http://localhost\r\n").status,
+      200);
   ServerOptions options;
   options.cors_origin = "http://good.example";
   TestServer open(options);
@@ -195,7 +196,7 @@ TEST(ServerOrigin, PagesOfOtherSitesAreRefusedUnlessAllowed) {
   const HttpAnswer a = other.get("/v1/models", "Origin: http://good.example\r\n");
   EXPECT_EQ(a.status, 200);
   EXPECT_NE(a.head.find("access-control-allow-origin: http://good.example"), std::string::npos);
-  other.send("OPTIONS /v1/models HTTP/1.1\r\nHost: x\r\nOrigin: http://good.example\r\n\r\n");
+  other.send("OPTIONS /v1/models HTTP/1.1\r\nHost: localhost\r\nOrigin: http://good.example\r\n\r\n");
   EXPECT_EQ(other.answer().status, 204);
 }
 

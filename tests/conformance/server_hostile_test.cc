@@ -73,7 +73,7 @@ TEST(ServerSlow, HeadersBodiesAndIdleConnectionsHaveDeadlines) {
   TestServer server(options);
   RawClient header(server.port()), body(server.port()), idle(server.port()), after(server.port());
   header.send("GET /health HTTP/1.1\r\nHo");
-  body.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{");
+  body.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{");
   EXPECT_EQ(after.get("/health").status, 200);
   EXPECT_TRUE(header.closed_within(1));
   EXPECT_TRUE(body.closed_within(1));
@@ -102,9 +102,9 @@ TEST(ServerLimits, BytesAndConnectionsAreBounded) {
     header.send("GET /health HTTP/1.1\r\nX-Long: " + std::string(8 << 10, 'a') + "\r\n\r\n");
     EXPECT_EQ(header.answer().status, 431);
     EXPECT_EQ(body.post("/v1/completions", std::string(70 << 10, ' ')).status, 413);
-    promised.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 1073741824\r\n\r\n");
+    promised.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1073741824\r\n\r\n");
     EXPECT_EQ(promised.answer().status, 413);
-    chunks.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+    chunks.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
     for (int i = 0; i < 20 && chunks.send("1000\r\n" + std::string(4096, ' ') + "\r\n"); ++i) {
     }
     EXPECT_TRUE(refused_or_closed(chunks));
@@ -126,7 +126,7 @@ TEST(ServerPipelining, RequestsThatComeTogetherAreAnsweredInOrder) {
   RawClient client(server.port());
   client.send(RawClient::post_text("/v1/completions", R"({"prompt":"a","max_tokens":4,"seed":1,"stream":true})") +
               RawClient::post_text("/v1/completions", R"({"prompt":"b","max_tokens":4,"seed":1})") +
-              "GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
+              "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_EQ(read_events(client.answer().body).text, FakeBackend::answer("a", 1, 4));
   EXPECT_EQ(content_of(client.answer()), FakeBackend::answer("b", 1, 4));
   EXPECT_EQ(client.answer().status, 200);
@@ -139,18 +139,18 @@ TEST(ServerHttp, SpeaksOldHttpAndExpectAndHead) {
   old.send("POST /v1/completions HTTP/1.0\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
   EXPECT_EQ(read_events(old.answer().body).text, FakeBackend::answer("a", 1, 4));
   RawClient expects(server.port());
-  expects.send("POST /tokenize HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 15\r\n\r\n");
+  expects.send("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 15\r\n\r\n");
   ASSERT_TRUE(expects.receive_until("100 Continue"));
   expects.send(R"({"content":"a"})");
   EXPECT_EQ(expects.answer().status, 200);
   RawClient head(server.port());
-  head.send("HEAD /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  head.send("HEAD /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
   while (head.receive(2)) {
   }
   EXPECT_TRUE(head.buffer.ends_with("\r\n\r\n"));
   RawClient chunked(server.port());
   chunked.send(
-      "POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: "
+      "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: "
       "chunked\r\n\r\n8;ext=1\r\n{\"conten\r\n7\r\nt\":\"a\"}\r\n0\r\n\r\n");
   EXPECT_EQ(chunked.answer().body.substr(0, 15), "{\"tokens\":[97],");
 }

@@ -51,35 +51,37 @@ const HostileClass kClasses[] = {
      }},
     {"bad length",
      [](std::mt19937& r) {
-       return std::string("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: ") +
+       return std::string("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: ") +
               pick(r, {"-1", "1x", "99999999999999999999", "1073741824", "0x10", "", "1,2", "18446744073709551616"}) +
               "\r\n\r\n{}";
      }},
     {"two lengths",
      [](std::mt19937& r) {
-       return "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nContent-Length: " +
+       return "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nContent-Length: " +
               std::to_string(3 + r() % 9) + "\r\n\r\n{}";
      }},
     {"length and chunks",
      [](std::mt19937&) {
        return std::string(
-           "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\nConnection: "
+           "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nTransfer-Encoding: "
+           "chunked\r\nConnection: "
            "close\r\n\r\n2\r\n{}\r\n0\r\n\r\n");
      }},
     {"broken chunks",
      [](std::mt19937& r) {
-       return std::string("POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n") +
+       return std::string("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n") +
               pick(r, {"zz\r\n{}\r\n0\r\n\r\n", "2\r\n{}0\r\n\r\n", "-2\r\n{}\r\n0\r\n\r\n",
                        "fffffffffffffffff\r\n{}\r\n", "2\n{}\n0\n\n", "2;\x01\r\n{}\r\n0\r\n\r\nx"});
      }},
     {"unknown coding",
      [](std::mt19937& r) {
-       return std::string("POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: ") +
+       return std::string(
+                  "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nTransfer-Encoding: ") +
               pick(r, {"gzip", "chunked, gzip", "identity, x", "xchunked"}) + "\r\n\r\n{}";
      }},
     {"cut body",
      [](std::mt19937& r) {
-       return "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(10 + r() % 1000) +
+       return "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(10 + r() % 1000) +
               "\r\n\r\n{\"p";
      }},
     {"no json", [](std::mt19937& r) { return with_body(random_bytes(r, 1 + r() % 100)); }},
@@ -146,12 +148,12 @@ const HostileClass kClasses[] = {
     {"wrong path",
      [](std::mt19937& r) {
        return std::string("GET /") + pick(r, {"..", "%2e%2e/etc", "v1", "v1/models/x", "v2/x", "a?b", "//"}) +
-              std::to_string(r() % 100) + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+              std::to_string(r() % 100) + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
      }},
     {"wrong method",
      [](std::mt19937& r) {
        return std::string(pick(r, {"PUT", "DELETE", "PATCH", "TRACE", "CONNECT", "FOO"})) +
-              " /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+              " /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
      }},
     {"many headers",
      [](std::mt19937& r) {
@@ -161,7 +163,7 @@ const HostileClass kClasses[] = {
      }},
     {"half closed",
      [](std::mt19937&) {
-       return std::string("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{\"pro");
+       return std::string("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{\"pro");
      }},
 };
 

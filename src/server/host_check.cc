@@ -1,0 +1,47 @@
+#include "server/host_check.h"
+
+#include <algorithm>
+#include <boost/asio/ip/address.hpp>
+#include <cctype>
+
+#include "server/server.h"
+
+namespace ibid {
+namespace {
+
+// Lower case, without brackets and a root's dot, so that each name has one spelling.
+std::string plain_name(std::string_view host) {
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  if (host.ends_with('.')) host.remove_suffix(1);
+  std::string name(host);
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return name;
+}
+
+std::string_view without_port(std::string_view host) {
+  const size_t colon = host.rfind(':');
+  const bool is_port = colon != std::string_view::npos && (host.find(':') == colon || host[colon - 1] == ']');
+  return is_port ? host.substr(0, colon) : host;
+}
+
+}  // namespace
+
+bool is_loopback(std::string_view host) {
+  if (host == "localhost") return true;
+  boost::system::error_code ec;
+  const auto address = boost::asio::ip::make_address(std::string(host), ec);
+  return !ec && address.is_loopback();
+}
+
+HostCheck::HostCheck(const ServerOptions& options, bool has_keys) {
+  if (has_keys || (!is_loopback(options.host) && options.allowed_hosts.empty())) return;
+  names_ = {"localhost", "127.0.0.1", "::1", plain_name(options.host)};
+  for (const std::string& name : options.allowed_hosts) names_.push_back(plain_name(name));
+}
+
+bool HostCheck::allows(std::string_view host) const {
+  if (names_.empty() || host.empty()) return true;
+  return std::ranges::find(names_, plain_name(without_port(host))) != names_.end();
+}
+
+}  // namespace ibid

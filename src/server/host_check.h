@@ -1,0 +1,28 @@
+// HostCheck: which names in a request's Host header mean this server. A page whose own name is made to lead to loopback
+// (DNS rebinding) is of the same origin as what it asks, so that Origin does not give it away; its Host does.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ibid {
+
+struct ServerOptions;
+
+// An address that this machine alone can reach, or "localhost".
+bool is_loopback(std::string_view host);
+
+class HostCheck {
+ public:
+  // Checks where nothing else keeps strangers out: without keys, on loopback or where allowed_hosts has names.
+  HostCheck(const ServerOptions& options, bool has_keys);
+
+  // `host`: the header's value, with or without a port; empty where HTTP/1.0 sent none, which no browser does.
+  bool allows(std::string_view host) const;
+
+ private:
+  std::vector<std::string> names_;  // lower case, without port; empty: all are allowed
+};
+
+}  // namespace ibid
