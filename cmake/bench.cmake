@@ -1,3 +1,8 @@
+# What puts a load on a server and measures it; serving_bench and tests/load use it.
+file(GLOB sources CONFIGURE_DEPENDS bench/load/*.cc)
+add_library(ibid_load STATIC EXCLUDE_FROM_ALL ${sources})
+target_link_libraries(ibid_load PUBLIC ibid_server)
+target_include_directories(ibid_load PUBLIC ${CMAKE_SOURCE_DIR})
 # One program per bench/*_bench.cc. `ninja bench` builds them all; none is part of the default build.
 add_custom_target(bench)
 file(GLOB sources CONFIGURE_DEPENDS bench/*_bench.cc)
@@ -8,3 +13,4 @@ foreach(source ${sources})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
   add_dependencies(bench ${name})
 endforeach()
+target_link_libraries(serving_bench PRIVATE ibid_load)
