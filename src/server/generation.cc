@@ -25,22 +25,27 @@ void Generation::take(std::vector<Output> outputs) {
     if (choice.finished) continue;
 
     if (!output.prompt.empty()) prompt.records = std::move(output.prompt);
-    prompt.usage.cached_tokens = std::max(prompt.usage.cached_tokens, output.usage.cached_tokens);
+    if (const int32_t more = output.usage.cached_tokens - prompt.usage.cached_tokens; more > 0) {
+      prompt.usage.cached_tokens += more;
+      metrics_.add_tokens(0, more, 0);
+    }
     if (!prompt.seen || output.timing.first_token < prompt.timing.first_token) prompt.timing = output.timing;
-    prompt.timing.n_preemptions = std::max(prompt.timing.n_preemptions, output.timing.n_preemptions);
+    choice.n_preemptions = output.timing.n_preemptions;
     prompt.seen = true;
 
     const auto n_new = static_cast<int32_t>(output.tokens.size());
     if (n_new > 0) {
       if (choice.n_tokens > 0) {
-        const double gap = (output.timing.last_token - choice.last_time) / n_new;
+        const double gap = whole_microseconds((output.timing.last_token - choice.last_time) / n_new);
         metrics_.add_gap(gap, n_new);
-        itl_sum_ += gap * n_new;
-        itl_count_ += n_new;
+        gaps_.itl_sum += gap * n_new;
+        gaps_.itl_count += n_new;
+        gaps_.itl_buckets[bucket_of(kGapBounds, gap)] += n_new;
       }
       choice.last_time = output.timing.last_token;
       choice.last_token = output.tokens.back().chosen.token;
       choice.n_tokens += n_new;
+      metrics_.add_tokens(0, 0, n_new);
     }
     gathered_ += output.text.size();
     choice.text += output.text;
@@ -55,7 +60,6 @@ void Generation::take(std::vector<Output> outputs) {
       choice.reason = output.reason;
       choice.stop_text = std::move(output.stop_text);
       choice.error = std::move(output.error);
-      choice.n_tokens = std::max(choice.n_tokens, output.usage.completion_tokens);
       metrics_.add_finish(finish_reason_name(choice.reason));
       ++n_finished_;
     }
@@ -233,7 +237,7 @@ int32_t Generation::cached_tokens() const {
 
 int32_t Generation::n_preemptions() const {
   int32_t n = 0;
-  for (const PromptFacts& prompt : prompts_) n += prompt.timing.n_preemptions;
+  for (const Choice& choice : choices_) n += choice.n_preemptions;
   return n;
 }
 
@@ -244,17 +248,26 @@ const char* Generation::finish_word() const {
   return choices_.empty() ? "none" : finish_reason_name(choices_[0].reason);
 }
 
+std::vector<std::pair<const char*, int32_t>> Generation::finishes() const {
+  std::vector<std::pair<const char*, int32_t>> out;
+  for (const Choice& choice : choices_) {
+    if (!choice.finished) continue;
+    const char* name = finish_reason_name(choice.reason);
+    const auto known = std::ranges::find(out, name, &std::pair<const char*, int32_t>::first);
+    known != out.end() ? static_cast<void>(++known->second) : static_cast<void>(out.emplace_back(name, 1));
+  }
+  return out;
+}
+
 RequestTimes Generation::times(double now) const {
-  RequestTimes times;
-  times.total = now - info_.arrived;
-  times.itl_sum = itl_sum_;
-  times.itl_count = itl_count_;
+  RequestTimes times = gaps_;
+  times.total = whole_microseconds(now - info_.arrived);
   for (const PromptFacts& prompt : prompts_) {
     if (!prompt.seen || prompt.timing.first_token <= 0) continue;
-    const double first = prompt.timing.first_token - info_.arrived;
+    const double first = whole_microseconds(prompt.timing.first_token - info_.arrived);
     if (!times.has_first_token || first < times.first_token) {
       times.first_token = first;
-      times.queue = prompt.timing.admitted - prompt.timing.arrived;
+      times.queue = whole_microseconds(prompt.timing.admitted - prompt.timing.arrived);
     }
     times.has_first_token = true;
   }

@@ -60,6 +60,8 @@ class Generation {
   int32_t prompt_tokens() const;
   int32_t n_preemptions() const;
   const char* finish_word() const;  // of the first choice, or of one that failed
+  // How many choices have ended by each reason, those that occur.
+  std::vector<std::pair<const char*, int32_t>> finishes() const;
 
  private:
   struct Choice {
@@ -73,6 +75,7 @@ class Generation {
     std::string error;
     TokenId last_token = TokenId::kNone;
     int32_t n_tokens = 0;
+    int32_t n_preemptions = 0;
     size_t n_code_points = 0;  // of the token texts told so far, for text_offset
     double last_time = 0;
   };
@@ -99,8 +102,7 @@ class Generation {
   size_t n_finished_ = 0;
   size_t gathered_ = 0;
   bool done_written_ = false;
-  double itl_sum_ = 0;
-  int64_t itl_count_ = 0;
+  RequestTimes gaps_;  // its itl_ members
 };
 
 }  // namespace ibid

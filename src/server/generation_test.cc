@@ -154,19 +154,23 @@ TEST(RequestLog, WritesOneLineWithTheTimesOfTheMetrics) {
   line.route = "chat";
   line.seconds = 1.5;
   line.has_times = true;
-  line.times = {0.25, 0.5, 1.5, 0.2, 4, true};
+  line.times = {0.25, 0.5, 1.5, 0.2, 4, {0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 1}, true};
+  line.choices = {{"eos", 2}, {"length", 1}};
   line.prompt_tokens = 7;
   line.completion_tokens = 5;
   line.finish = "eos";
   EXPECT_EQ(format_request_line(line, false, 1700000000.25),
             "2023-11-14T22:13:20.250Z id=req-1 tenant=a b? method=POST route=chat status=200 total_ms=1500.000 "
             "queue_ms=250.000 ttft_ms=500.000 "
-            "itl_ms=50.000 prompt_tokens=7 cached_tokens=0 completion_tokens=5 preemptions=0 finish=eos stream=false");
+            "itl_ms=50.000 prompt_tokens=7 cached_tokens=0 completion_tokens=5 preemptions=0 stream=false finish=eos");
   const std::string json = format_request_line(line, true, 1700000000.25);
   Result<Json> parsed = parse_json(json);
   ASSERT_TRUE(parsed.ok()) << json;
   EXPECT_EQ(parsed->find("ttft_ms")->number(), 500);
   EXPECT_EQ(*parsed->find("tenant")->string(), "a b\n");
+  EXPECT_EQ(parsed->find("itl_sum_ms")->number(), 200);
+  EXPECT_EQ(parsed->find("itl_buckets")->text(), R"({"0.05":3,"+Inf":1})");
+  EXPECT_EQ(parsed->find("choices")->text(), R"({"eos":2,"length":1})");
 }
 
 TEST(RequestLog, AReaderThatStandsStillStopsNobody) {

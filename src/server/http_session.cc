@@ -148,6 +148,7 @@ void HttpSession::on_bytes(error_code ec, size_t n) {
 
 void HttpSession::read_header() {
   phase_ = Phase::kHeader;
+  arrived_ = shared_->service.now();
   parser_.emplace();
   parser_->header_limit(static_cast<uint32_t>(shared_->options.max_header_bytes));
   parser_->body_limit(static_cast<uint64_t>(shared_->options.max_body_bytes));
@@ -197,7 +198,7 @@ void HttpSession::on_body(error_code ec) {
 
 void HttpSession::refuse(error_code ec) {
   if (ec == beast::error::timeout) {
-    shared_->service.refuse(408, "", "");  // counted; the socket is closed already
+    shared_->service.refuse(408, "", "", arrived_);  // counted; the socket is closed already
     return close();
   }
   if (ec == http::error::body_limit) return refuse(413, "The body is larger than this server takes.", "body_too_large");
@@ -215,7 +216,7 @@ void HttpSession::refuse(int status, const char* message, const char* code) {
   parser_.reset();
   keep_alive_ = false;
   head_only_ = false;
-  const WebResponse response = shared_->service.refuse(status, message, code);
+  const WebResponse response = shared_->service.refuse(status, message, code, arrived_);
   write_head(response, true, response.body.size());
   out_ += response.body;
   write_out();

@@ -11,8 +11,6 @@ namespace {
 
 // From a small model on a GPU to a large one on a CPU.
 constexpr double kLatency[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120};
-constexpr double kGap[] = {0.0005, 0.001, 0.0025, 0.005, 0.0075, 0.01, 0.015, 0.025,
-                           0.05,   0.075, 0.1,    0.2,   0.5,    1,    2.5,   5};
 constexpr double kTotal[] = {0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800};
 
 constexpr FinishReason kReasons[] = {FinishReason::kEos,       FinishReason::kStop, FinishReason::kLength,
@@ -38,9 +36,12 @@ void single(std::string& out, const char* name, const char* type, const char* he
 
 }  // namespace
 
+size_t bucket_of(std::span<const double> bounds, double value) {
+  return static_cast<size_t>(std::lower_bound(bounds.begin(), bounds.end(), value) - bounds.begin());
+}
+
 void Histogram::observe(double value, int64_t n) {
-  const auto slot = std::lower_bound(bounds_.begin(), bounds_.end(), value) - bounds_.begin();
-  counts_[static_cast<size_t>(slot)] += n;
+  counts_[bucket_of(bounds_, value)] += n;
   sum_ += value * static_cast<double>(n);
 }
 
@@ -64,7 +65,7 @@ void Histogram::append_text(std::string& out, const char* name, const char* help
   line(out, std::string(name) + "_count", static_cast<double>(count()));
 }
 
-Metrics::Metrics() : ttft_(kLatency), itl_(kGap), e2e_(kTotal), queue_(kLatency), step_(kGap) {}
+Metrics::Metrics() : ttft_(kLatency), itl_(kGapBounds), e2e_(kTotal), queue_(kLatency), step_(kGapBounds) {}
 
 void Metrics::add_response(std::string_view route, int status) {
   const std::lock_guard lock(mutex_);
@@ -111,10 +112,18 @@ void Metrics::add_step(const EngineStats& stats) {
   const double parts[] = {stats.step_plan, stats.step_forward, stats.step_sample, stats.step_settle};
   double total = 0;
   for (size_t i = 0; i < 4; ++i) {
-    step_parts_[i] += parts[i];
-    total += parts[i];
+    const double part = whole_microseconds(parts[i]);
+    step_parts_[i] += part;
+    total += part;
   }
-  step_.observe(total);
+  step_.observe(whole_microseconds(total));
+}
+
+void Metrics::add_tokens(int64_t prompt, int64_t cached, int64_t generated) {
+  const std::lock_guard lock(mutex_);
+  prompt_tokens_ += prompt;
+  cached_tokens_ += cached;
+  generated_tokens_ += generated;
 }
 
 void Metrics::add_connection_refused() {
@@ -141,10 +150,12 @@ std::string Metrics::text(const EngineStats& stats, const ServerGauges& gauges) 
     line(out, std::string("step_part_seconds_total{part=\"") + kParts[i] + "\"}", step_parts_[i]);
 
   single(out, "steps_total", "counter", "Steps of the engine.", static_cast<double>(stats.n_steps));
-  single(out, "prompt_tokens_total", "counter", "Tokens of prompts.", static_cast<double>(stats.prompt_tokens));
+  single(out, "prompt_tokens_total", "counter", "Tokens of prompts taken into the queue.",
+         static_cast<double>(prompt_tokens_));
   single(out, "cached_tokens_total", "counter", "Tokens of prompts found in the prefix cache.",
-         static_cast<double>(stats.cached_tokens));
-  single(out, "generated_tokens_total", "counter", "Tokens generated.", static_cast<double>(stats.generated_tokens));
+         static_cast<double>(cached_tokens_));
+  single(out, "generated_tokens_total", "counter", "Tokens generated for requests whose client was there.",
+         static_cast<double>(generated_tokens_));
   single(out, "preemptions_total", "counter", "Sequences that had to give up their blocks and start again.",
          static_cast<double>(stats.n_preemptions));
   single(out, "sequences_running", "gauge", "Sequences in the engine's steps.", stats.n_running);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <mutex>
 #include <span>
@@ -12,6 +13,16 @@
 #include "engine/engine.h"
 
 namespace ibid {
+
+// Seconds as histograms take them and the request log writes them: whole microseconds, so that whoever adds up the log
+// finds each time in the bucket where the histogram has it.
+inline double whole_microseconds(double seconds) { return std::round(seconds * 1e6) / 1e6; }
+
+// Upper bounds of the buckets for the time between two tokens.
+inline constexpr std::array kGapBounds = {0.0005, 0.001, 0.0025, 0.005, 0.0075, 0.01, 0.015, 0.025,
+                                          0.05,   0.075, 0.1,    0.2,   0.5,    1.0,  2.5,   5.0};
+// The first bound that is not below `value`; bounds.size() where none is.
+size_t bucket_of(std::span<const double> bounds, double value);
 
 class Histogram {
  public:
@@ -35,13 +46,14 @@ inline constexpr std::array kRouteNames = {"chat",    "completions", "models", "
 inline constexpr std::array kErrorNames = {"bad_request", "forbidden", "not_found",   "timeout",
                                            "too_large",   "too_many",  "unavailable", "internal"};
 
-// What is known at the end of a generation; the same numbers go to the request log. Times in seconds.
+// What is known at the end of a generation; the same numbers go to the request log. Times in whole_microseconds.
 struct RequestTimes {
   double queue = 0;  // arrival until the first step that had it
   double first_token = 0;
   double total = 0;
   double itl_sum = 0;  // between tokens of one choice
   int64_t itl_count = 0;
+  std::array<int32_t, kGapBounds.size() + 1> itl_buckets = {};
   bool has_first_token = false;
 };
 
@@ -61,6 +73,7 @@ class Metrics {
   void add_times(const RequestTimes& times);
   void add_gap(double seconds, int64_t n);  // inter-token latency
   void add_finish(std::string_view reason);
+  void add_tokens(int64_t prompt, int64_t cached, int64_t generated);
   void add_step(const EngineStats& stats);  // once per step
   void add_connection_refused();
   void add_log_line_lost();
@@ -75,6 +88,7 @@ class Metrics {
   std::array<int64_t, 9> finishes_ = {};
   std::array<double, 4> step_parts_ = {};
   int64_t steps_seen_ = 0, last_step_ = 0;
+  int64_t prompt_tokens_ = 0, cached_tokens_ = 0, generated_tokens_ = 0;
   int64_t connections_refused_ = 0, log_lines_lost_ = 0;
 };
 

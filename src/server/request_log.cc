@@ -33,6 +33,18 @@ std::string in_ms(double seconds) {
   return text;
 }
 
+void write_gaps(JsonWriter& json, const RequestTimes& times) {
+  json.key("itl_sum_ms").raw(in_ms(times.itl_sum)).field("itl_count", times.itl_count);
+  json.key("itl_buckets").begin_object();
+  for (size_t i = 0; i < times.itl_buckets.size(); ++i) {
+    if (times.itl_buckets[i] == 0) continue;
+    std::string bound = "+Inf";
+    if (i < kGapBounds.size()) JsonWriter(bound = "").number(kGapBounds[i]);
+    json.field(bound, int64_t{times.itl_buckets[i]});
+  }
+  json.end_object();
+}
+
 }  // namespace
 
 std::string format_request_line(const RequestLine& line, bool json, double unix_time) {
@@ -68,9 +80,15 @@ std::string format_request_line(const RequestLine& line, bool json, double unix_
     number("cached_tokens", std::to_string(line.cached_tokens));
     number("completion_tokens", std::to_string(line.completion_tokens));
     number("preemptions", std::to_string(line.n_preemptions));
-    text("finish", line.finish);
     number("stream", line.stream ? "true" : "false");
+    if (json) {
+      if (line.times.itl_count > 0) write_gaps(writer, line.times);
+      writer.key("choices").begin_object();
+      for (const auto& [reason, count] : line.choices) writer.field(reason, int64_t{count});
+      writer.end_object();
+    }
   }
+  if (!line.finish.empty()) text("finish", line.finish);
   if (json) writer.end_object();
   return out;
 }

@@ -7,6 +7,8 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/result.h"
 #include "server/metrics.h"
@@ -24,10 +26,12 @@ struct RequestLine {
   bool has_times = false;
   RequestTimes times;
   int32_t prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0, n_preemptions = 0;
-  std::string_view finish;  // finish_reason_name, or the cause of an abort
+  std::vector<std::pair<const char*, int32_t>> choices;  // finish_reason_name and how many ended so
+  std::string_view finish;  // finish_reason_name, or the cause of an abort (then of any exchange)
   bool stream = false;
 };
 
+// JSON has more than text: what it takes to recompute /metrics.
 std::string format_request_line(const RequestLine& line, bool json, double unix_time);
 
 class RequestLog {

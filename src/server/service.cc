@@ -80,10 +80,20 @@ WebResponse Service::error(const ApiError& error) {
   return response;
 }
 
-WebResponse Service::refuse(int status, std::string message, std::string code) {
-  metrics_.add_response("other", status);
+std::string Service::new_request_id() { return "req-" + hex(id_prefix_ + ++n_requests_); }
+
+WebResponse Service::refuse(int status, std::string message, std::string code, double arrived) {
   WebResponse response =
       error({status, std::move(message), "", std::move(code), status == 429 || status == 503 ? 1 : 0});
+  const std::string id = new_request_id();
+  response.headers.emplace_back("X-Request-Id", id);
+  RequestLine line;
+  line.request_id = id;
+  line.route = "other";
+  line.status = status;
+  line.seconds = std::max(0.0, now() - arrived);
+  metrics_.add_response(line.route, status);
+  write(line);
   response.close = true;
   return response;
 }
@@ -107,7 +117,7 @@ WebExchange Service::handle(const WebRequest& request, std::function<void()> wak
   exchange.arrived = request.arrived;
   exchange.method = request.method;
   const std::string_view given = request.header("x-request-id");
-  exchange.request_id = is_request_id(given) ? std::string(given) : "req-" + hex(id_prefix_ + ++n_requests_);
+  exchange.request_id = is_request_id(given) ? std::string(given) : new_request_id();
   try {
     WebResponse response = dispatch(request, exchange, std::move(wake));
     response.headers.emplace_back("X-Request-Id", exchange.request_id);
@@ -257,6 +267,7 @@ WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebE
     exchange.generation = nullptr;
     return error(ApiError::of(status.error()));
   }
+  metrics_.add_tokens(exchange.row->prompt_tokens, 0, 0);
   WebResponse head;
   if (api->stream) {
     head.content_type = "text/event-stream; charset=utf-8";
@@ -324,20 +335,32 @@ void Service::finish(WebExchange& exchange, const Abort* cut) {
   line.route = exchange.route;
   line.status = exchange.response.status;
   line.seconds = end - exchange.arrived;
-  if (cut != nullptr) metrics_.add_abort(*cut);
+  if (cut != nullptr) {
+    metrics_.add_abort(*cut);
+    line.finish = kAbortNames[static_cast<size_t>(*cut)];
+  }
   if (Generation* generation = exchange.generation.get()) {
     abandon(*generation);
+    try {
+      collect(exchange);  // what came before its client went counts, here as in the metrics
+      line.choices = generation->finishes();
+    } catch (const std::bad_alloc&) {
+    }
     line.has_times = true;
     line.times = generation->times(end);
     line.prompt_tokens = generation->prompt_tokens();
     line.cached_tokens = generation->cached_tokens();
     line.completion_tokens = generation->completion_tokens();
     line.n_preemptions = generation->n_preemptions();
-    line.finish = cut != nullptr ? kAbortNames[static_cast<size_t>(*cut)] : generation->finish_word();
+    if (cut == nullptr) line.finish = generation->finish_word();
     line.stream = generation->info().stream;
     metrics_.add_times(line.times);
   }
   metrics_.add_response(exchange.route, exchange.response.status);
+  write(line);
+}
+
+void Service::write(const RequestLine& line) {
   try {
     log_.add(line);
   } catch (const std::bad_alloc&) {

@@ -45,8 +45,8 @@ class Service {
 
   // `wake` is called on the engine's thread when the mailbox has something.
   WebExchange handle(const WebRequest& request, std::function<void()> wake);
-  // A request that HTTP itself refused (too large, malformed, too slow).
-  WebResponse refuse(int status, std::string message, std::string code);
+  // A request that HTTP itself refused (too large, malformed, too slow), which began to come at `arrived`.
+  WebResponse refuse(int status, std::string message, std::string code, double arrived);
   // Moves what the mailbox has into the generation.
   void collect(WebExchange& exchange);
   // Asks the engine to end it; the answer then ends by itself.
@@ -71,6 +71,8 @@ class Service {
   void add_cors(const WebRequest& request, WebResponse& response) const;
   WebResponse generate(Endpoint endpoint, const WebRequest& request, WebExchange& exchange, std::function<void()> wake);
 
+  std::string new_request_id();
+  void write(const RequestLine& line);
   void cancel(RequestId id);
   void abandon(const Generation& generation);
   Status submit(std::vector<Request>& requests, const std::shared_ptr<Mailbox>& mailbox);

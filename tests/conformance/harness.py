@@ -1,0 +1,194 @@
+"""What the scripts of this folder share: running servers, fetching tools, telling tests apart. Standard library alone.
+
+A script is `NAME.py BUILD_DIR`; its tests are functions, run by main(). A test that cannot get its tool raises Skip."""
+import contextlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import urllib.request
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+BUILD = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build").resolve()
+IBID, FAKE = str(BUILD / "ibid"), str(BUILD / "fake_server")
+
+
+class Skip(Exception):
+    """A tool that cannot be had here; says which."""
+
+
+def main(*tests):
+    """Runs the tests, one line each; ends with 1 where one failed, with 77 where one had to be skipped."""
+    failed = skipped = 0
+    for test in tests:
+        name, begin = test.__name__.removeprefix("test_").replace("_", " "), time.monotonic()
+        try:
+            told = test() or ""
+            print(f"ok      {name} ({time.monotonic() - begin:.1f} s) {told}".rstrip(), flush=True)
+        except Skip as reason:
+            skipped += 1
+            print(f"skipped {name}: {reason}", flush=True)
+        except Exception as error:  # a test that fails must not hide the others
+            failed += 1
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            print(f"FAILED  {name} at {pathlib.Path(place.filename).name}:{place.lineno}: {place.line}\n"
+                  f"        {type(error).__name__}: {str(error)[:2000]}", flush=True)
+    sys.exit(1 if failed else 77 if skipped else 0)
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Server:
+    """A server's process; `command` should ask for port 0. Its log is what it writes to standard error."""
+
+    def __init__(self, command, seconds=60, ready=True, **popen):
+        self.log = tempfile.NamedTemporaryFile("w+", prefix="ibid-log-")
+        self.process = subprocess.Popen([str(c) for c in command], stderr=self.log, stdout=subprocess.DEVNULL, **popen)
+        try:
+            told = self.wait_for_log(r"http://[^ ]*?:(\d+)/health", seconds)
+            self.port = int(told[1])
+            self.url = f"http://127.0.0.1:{self.port}"
+            if ready:
+                self.wait_for_log(r"Serving ", seconds)
+        except BaseException:
+            self.kill()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.kill()
+
+    def log_text(self):
+        return pathlib.Path(self.log.name).read_text()
+
+    def wait_for_log(self, pattern, seconds=20):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if found := re.search(pattern, self.log_text()):
+                return found
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.02)
+        raise AssertionError(f"the server's log does not say {pattern!r}:\n{self.log_text()[-2000:]}")
+
+    def get(self, path, **headers):
+        request = urllib.request.Request(self.url + path, headers=headers)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.read().decode()
+
+    def post(self, path, body, **headers):
+        request = urllib.request.Request(self.url + path, json.dumps(body).encode(), headers)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)
+
+    def connect(self, request=b"", receive_buffer=0):
+        s = socket.socket()
+        if receive_buffer:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        s.settimeout(30)
+        s.connect(("127.0.0.1", self.port))
+        s.sendall(request)
+        return s
+
+    def end(self, *signals, seconds=20):
+        """Sends the signals (SIGTERM where none is given); the exit code and the log."""
+        for s in signals or (signal.SIGTERM,):
+            self.process.send_signal(s)
+            time.sleep(0.2 if len(signals) > 1 else 0)
+        return self.wait(seconds)
+
+    def wait(self, seconds=20):
+        code = self.process.wait(timeout=seconds)
+        return code, self.log_text()
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+def fake(step_ms=1, load_ms=0, **popen):
+    return Server([FAKE, 0, step_ms, load_ms], **popen)
+
+
+def post_bytes(path, body, headers=""):
+    body = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n{headers}\r\n".encode() + body
+
+
+def read_all(s, seconds=10):
+    """What comes until the other side closes."""
+    s.settimeout(seconds)
+    text = b""
+    with contextlib.suppress(ConnectionResetError):
+        while piece := s.recv(65536):
+            text += piece
+    return text
+
+
+def eventually(holds, seconds=10):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if value := holds():
+            return value
+        time.sleep(0.02)
+    return holds()
+
+
+def default_model():
+    """The model that IBID_MODEL names or the cache has, as arguments of `ibid serve`; Skip where there is none."""
+    if model := os.environ.get("IBID_MODEL"):
+        return [model]
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "ibid/models"
+    if any(cache.glob("**/*.gguf")):
+        return []
+    raise Skip("the default model is not in the cache (`ibid pull default` fetches it)")
+
+
+def venv(name, *requirements):
+    """Its folder with the programs of these packages; made once under BUILD_DIR."""
+    folder, wanted = BUILD / name, "\n".join(requirements)
+    mark = folder / "requirements.txt"
+    if not mark.exists() or mark.read_text() != wanted:
+        shutil.rmtree(folder, ignore_errors=True)
+        for step in ([sys.executable, "-m", "venv", folder],
+                     [folder / "bin/pip", "-q", "install", "--disable-pip-version-check", *requirements]):
+            done = subprocess.run([str(s) for s in step], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=600)
+            if done.returncode != 0:
+                raise Skip(f"{', '.join(requirements)} cannot be installed (no network?)")
+        mark.write_text(wanted)
+    return folder / "bin"
+
+
+def debian_program(package, path):
+    """A program out of a package of the distribution that is not installed, as its services would start."""
+    folder = BUILD / "packages" / package
+    program = folder / path
+    if not program.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
+            raise Skip(f"{package} is fetched on Debian alone")
+        # The lists of a machine that has not asked for a while name files that are gone; updating them is the user's.
+        done = subprocess.run(["apt-get", "-q", "download", package], cwd=folder, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL, timeout=300)
+        files = list(folder.glob("*.deb"))
+        if done.returncode != 0 or not files:
+            raise Skip(f"the package {package} cannot be fetched (no network, or no lists of packages)")
+        subprocess.run(["dpkg-deb", "-x", files[0], folder], check=True)
+        files[0].unlink()
+    return program

@@ -1,0 +1,407 @@
+"""/metrics against the log of requests, against what clients saw, and against promtool; the dashboard and the page
+against /metrics. metrics_test.py BUILD_DIR."""
+import collections
+import functools
+import http.client
+import json
+import queue
+import random
+import re
+import select
+import subprocess
+import tempfile
+import threading
+import time
+
+import tiny_model
+from harness import BUILD, IBID, ROOT, Server, debian_program, eventually, main, post_bytes, read_all
+
+KEYS = {"alpha": "alpha-key-1", "beta": "beta-key-22"}
+MAX_CONNECTIONS, CONTEXT, KV_TOKENS = 60, 2048, 4096
+FLAGS = ["--ctx", CONTEXT, "--kv-memory", KV_TOKENS * 2048, "--max-sequences", 16, "--max-waiting", 60,
+         "--max-connections-per-address", MAX_CONNECTIONS, "--max-header-bytes", "4K", "--max-body-bytes", "64K",
+         "--header-timeout", 1, "--body-timeout", 1, "--max-stream-backlog", "1K", "--send-buffer", "4K", "--log-json"]
+ABORTS = ("client_gone", "slow_reader", "shutdown", "no_memory")
+# What docs/api.md says of statuses, as kinds of errors.
+KINDS = {400: "bad_request", 401: "forbidden", 403: "forbidden", 404: "not_found", 405: "not_found", 408: "timeout",
+         413: "too_large", 431: "too_large", 429: "too_many", 503: "unavailable", 500: "internal"}
+# Sums of some hundred doubles, each within half a unit of its last place.
+TOLERANCE = 1e-9
+
+
+class Users:
+    """Sends requests, each with an id of its own, and remembers what came of them."""
+
+    def __init__(self, server):
+        self.server, self.lock, self.n = server, threading.Lock(), 0
+        self.seen = {}  # id: (status or None where the client went, seconds)
+
+    def new_id(self):
+        with self.lock:
+            self.n += 1
+            return f"user-{self.n}"
+
+    def note(self, request_id, status, seconds=None):
+        with self.lock:
+            self.seen[request_id] = (status, seconds)
+
+    def headers(self, request_id, key="alpha"):
+        return f"Connection: close\r\nX-Request-Id: {request_id}\r\n" + (f"X-Api-Key: {KEYS[key]}\r\n" if key else "")
+
+    def ask(self, path, body=None, key="alpha", method=None):
+        """A whole exchange; the answer's text."""
+        request_id, begin = self.new_id(), time.monotonic()
+        head = self.headers(request_id, key)
+        if body is None:
+            data = f"{method or 'GET'} {path} HTTP/1.1\r\nHost: localhost\r\n{head}\r\n".encode()
+        else:
+            data = post_bytes(path, body, head)
+        with self.server.connect(data) as s:
+            text = read_all(s, 60)
+        assert text.startswith(b"HTTP/1.1 "), (path, body, text[:200])
+        self.note(request_id, int(text[9:12]), time.monotonic() - begin)
+        return text
+
+    def raw(self, data, statuses):
+        """Bytes that HTTP itself refuses: such a request has the id that the server gives it."""
+        with self.server.connect(data) as s:
+            text = read_all(s)
+        status = int(text[9:12]) if text else 408
+        assert status in statuses, (data[:100], text[:200])
+        given = re.search(rb"X-Request-Id: (\S+)", text)
+        self.note(given[1].decode() if given else self.new_id() + "-untold", status)
+
+    def leave(self, path, body, after):
+        """Goes away: `after` some bytes of the answer have come, or after so many seconds."""
+        request_id = self.new_id()
+        with self.server.connect(post_bytes(path, body, self.headers(request_id))) as s:
+            if isinstance(after, bytes):
+                text = b""
+                while after not in text:
+                    piece = s.recv(4096)
+                    assert piece, text
+                    text += piece
+            else:
+                time.sleep(after)
+        self.note(request_id, None)
+
+
+def mix(users, draw):
+    """One of each kind of request that there is, as functions."""
+    chat, complete = "/v1/chat/completions", "/v1/completions"
+    def talk(**more):
+        return {"messages": [{"role": "user", "content": f"Question {draw.randrange(10**6)}"}], "max_tokens": 40, **more}
+    common = "A beginning that many prompts share, long enough for some blocks of the cache. "
+    none_left = {"allowed_token_ids": [65], "logit_bias": [[65, False]]}
+    ask, both = users.ask, draw.choice(["alpha", "beta"])
+    return [functools.partial(*call) for call in [
+        (ask, chat, talk()), (ask, chat, talk(), "beta"), (ask, chat, talk(stream=True)),
+        (ask, chat, talk(n=3, ignore_eos=True, max_tokens=draw.randrange(1, 30))),
+        (ask, chat, talk(n=2, stream=True, stream_options={"include_usage": True})),
+        (ask, chat, talk(logprobs=True, top_logprobs=3, max_tokens=9)), (ask, chat, talk(min_tokens=20)),
+        (ask, complete, {"prompt": common + "and goes on", "max_tokens": 5, "cache_salt": "s"}),
+        (ask, complete, {"prompt": common + "and ends", "max_tokens": 40, "stop": ["e", "a", "\n"]}, both),
+        (ask, complete, {"prompt": ["one", "two", [65, 66, 67]], "n": 2, "max_tokens": 20}),
+        (ask, complete, {"prompt": ["one", "two"], "n": 3, "max_tokens": 20, "stream": True}),
+        (ask, complete, {"prompt": common, "echo": True, "logprobs": 2, "max_tokens": 0}),
+        (ask, complete, {"prompt": "x", "max_tokens": 7, **none_left}),
+        (ask, complete, {"prompt": ["x", "y"], "max_tokens": 7, "stream": True, **none_left}),
+        (ask, complete, {"prompt": "x" * (CONTEXT + 1)}), (ask, complete, {"prompt": 3}), (ask, complete, b"{no json"),
+        (ask, chat, talk(temperature=-1)), (ask, chat, talk(model="another")), (ask, chat, talk(tools=[{}])),
+        (ask, chat, talk(), None), (ask, "/metrics", None, None), (ask, "/nowhere"), (ask, chat), (ask, "/health"),
+        (ask, "/version", None, "alpha", "DELETE"), (ask, "/health", None, None), (ask, "/v1/models"),
+        (ask, "/v1/models/another"), (ask, "/metrics"), (ask, "/engine"), (ask, "/openapi.json"), (ask, "/"),
+        (ask, "/tokenize", {"content": "some text"}), (ask, "/detokenize", {"tokens": [1, 10**6]}),
+        (ask, "/apply-template", {"messages": [{"role": "user", "content": "x"}]}),
+        (users.leave, chat, talk(stream=True, ignore_eos=True), b"data: "),
+        (users.leave, complete, {"prompt": "x", "n": 4, "max_tokens": 40, "ignore_eos": True}, draw.random() * 0.05),
+        (users.leave, complete, {"prompt": "x", "max_tokens": 40, "stream": True, "ignore_eos": True}, draw.random() * 0.02),
+        (users.raw, b"NO HTTP\r\n\r\n", [400]), (users.raw, b"GET / HTTP/1.1\r\n\r\n", [400]),
+        (users.raw, b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 9000 + b"\r\n\r\n", [431]),
+        (users.raw, post_bytes(chat, b" " * 70000), [413]),
+    ]]
+
+
+def at_once(jobs, n_threads):
+    waiting, errors = queue.SimpleQueue(), []
+    for job in jobs:
+        waiting.put(job)
+
+    def work():
+        while not errors:
+            try:
+                waiting.get_nowait()()
+            except queue.Empty:
+                return
+            except Exception as error:  # told by the test's own thread
+                errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(n_threads)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def read_slowly(users):
+    """A stream whose client reads nothing until it is ended."""
+    request_id = users.new_id()
+    body = {"prompt": "x", "max_tokens": 1900, "ignore_eos": True, "stream": True, "logprobs": 5}
+    with users.server.connect(post_bytes("/v1/completions", body, users.headers(request_id)), receive_buffer=2048) as s:
+        eventually(lambda: f'"{request_id}"' in users.server.log_text(), 30)
+        users.note(request_id, None)
+        read_all(s)
+
+
+def fill_connections(users):
+    """Connections beyond the bound; how many were refused."""
+    held = [users.server.connect() for _ in range(MAX_CONNECTIONS + 7)]
+    time.sleep(0.5)
+    answered, _, _ = select.select(held, [], [], 0)
+    n_refused = sum(s.recv(100).startswith(b"HTTP/1.1 503") for s in answered)
+    for s in held:
+        s.close()
+    return n_refused
+
+
+def follow_steps(users, line):
+    """Some requests one after another; all steps meanwhile, as /engine tells them."""
+    steps = []
+    for i in range(6):
+        users.ask("/v1/completions", {"prompt": "step " * 10 * i + "x", "n": 1 + i % 3, "max_tokens": 60, "ignore_eos": True})
+        for _ in range(100):  # an answer may be there a moment before its last step is
+            told = json.loads(line.get(f"/engine?since={steps[-1]['n'] if steps else -1}"))
+            steps += told["steps"]
+            if steps[-1]["n"] == told["steps_total"]:
+                break
+            time.sleep(0.01)
+    return steps
+
+
+class Line:
+    """One connection that stays: its requests are finished, for log and metrics too, before the next is read."""
+
+    def __init__(self, server):
+        self.connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+
+    def get(self, path, request_id="line"):
+        self.connection.request("GET", path, headers={"X-Api-Key": KEYS["alpha"], "X-Request-Id": request_id})
+        return self.connection.getresponse().read().decode()
+
+
+def samples_of(text):
+    """{name with labels: value} of Prometheus's text form."""
+    found = re.findall(r"^(\w+(?:\{[^}]*\})?) (\S+)$", text, re.M)
+    values = {name: float(value) for name, value in found}
+    assert len(found) == len(values), "a sample stands twice"
+    return values
+
+
+def add_histogram(values, name, times, bounds):
+    for bound in bounds:
+        values[f'ibid_{name}_bucket{{le="{bound}"}}'] = sum(t <= float(bound.replace("+Inf", "inf")) for t in times)
+    values[f"ibid_{name}_sum"], values[f"ibid_{name}_count"] = sum(times), len(times)
+
+
+def recomputed(lines, bounds):
+    """Every sample of /metrics that the log's lines imply."""
+    values = collections.Counter()
+    answers = [line for line in lines if "prompt_tokens" in line]
+    in_seconds = lambda line, key: round(line[key] * 1000) / 1e6  # noqa: E731
+    add_histogram(values, "request_seconds", [in_seconds(line, "total_ms") for line in answers], bounds["request_seconds"])
+    for name, key in (("time_to_first_token_seconds", "ttft_ms"), ("queue_seconds", "queue_ms")):
+        add_histogram(values, name, [in_seconds(line, key) for line in answers if key in line], bounds[name])
+    name = "inter_token_latency_seconds"
+    for line in answers:
+        assert sum(line.get("itl_buckets", {}).values()) == line.get("itl_count", 0), line
+        for bound in bounds[name]:
+            below = [n for le, n in line.get("itl_buckets", {}).items() if float(le) <= float(bound)]
+            values[f'ibid_{name}_bucket{{le="{bound}"}}'] += sum(below)
+        values[f"ibid_{name}_sum"] += line.get("itl_sum_ms", 0) / 1000
+        values[f"ibid_{name}_count"] += line.get("itl_count", 0)
+        for reason, n in line["choices"].items():
+            values[f'ibid_choices_finished_total{{reason="{reason}"}}'] += n
+        values["ibid_prompt_tokens_total"] += line["prompt_tokens"]
+        values["ibid_cached_tokens_total"] += line["cached_tokens"]
+        values["ibid_generated_tokens_total"] += line["completion_tokens"]
+        values["ibid_preemptions_total"] += line["preemptions"]
+    for line in lines:
+        values[f'ibid_responses_total{{route="{line["route"]}",status="{line["status"] // 100}xx"}}'] += 1
+        if line["status"] >= 400:
+            values[f'ibid_errors_total{{kind="{KINDS[line["status"]]}"}}'] += 1
+        if line.get("finish") in ABORTS:
+            values[f'ibid_aborts_total{{cause="{line["finish"]}"}}'] += 1
+    return values
+
+
+def add_steps(values, steps, bounds):
+    """Those of the steps, from /engine. Only what `steps` covers: a difference of two readings."""
+    parts = ("plan", "forward", "sample", "settle")
+    of = lambda step, part: round(step[part + "_ms"] * 1000) / 1e6  # noqa: E731
+    add_histogram(values, "step_seconds", [round(sum(of(s, p) for p in parts), 6) for s in steps], bounds)
+    for part in parts:
+        values[f'ibid_step_part_seconds_total{{part="{part}"}}'] = sum(of(s, part) for s in steps)
+    values["ibid_steps_total"] = len(steps)
+
+
+def differences(got, wanted, names):
+    return [f"{name}: /metrics has {got.get(name)}, recomputed is {wanted[name]}" for name in sorted(names)
+            if abs(got.get(name, 0) - wanted[name]) > TOLERANCE * max(1, abs(wanted[name]))]
+
+
+def run_everything(server):
+    """Serves all kinds of requests; what there is to know afterwards."""
+    users, line, draw = Users(server), Line(server), random.Random(7)
+    before = samples_of(line.get("/metrics"))
+    steps = follow_steps(users, line)
+    after = samples_of(line.get("/metrics"))
+    jobs = [job for _ in range(8) for job in mix(users, draw)]
+    draw.shuffle(jobs)
+    at_once(jobs, 12)
+    users.raw(b"GET / HTTP/1.1\r\nHo", [408])
+    users.raw(b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{", [408])
+    burst = {"prompt": "burst", "n": 4, "max_tokens": 30, "ignore_eos": True}
+    at_once([functools.partial(users.ask, "/v1/completions", burst)] * 50, 50)  # beyond the queue
+    long = {"prompt": "long", "max_tokens": 700, "ignore_eos": True}
+    at_once([functools.partial(users.ask, "/v1/completions", long)] * 12, 12)  # beyond the memory
+    read_slowly(users)
+    n_refused = fill_connections(users)
+    quiet = lambda: samples_of(line.get("/metrics"))["ibid_connections"] == 1  # noqa: E731
+    assert eventually(quiet), "connections stay open"
+    engine = json.loads(line.get("/engine"))
+    text = line.get("/metrics", "the-last")
+    server.wait_for_log("the-last")
+    lines = [json.loads(entry) for entry in server.log_text().splitlines()]
+    lines = [entry for entry in lines if entry["event"] == "request" and entry["id"] != "the-last"]
+    return {"text": text, "lines": lines, "users": users, "engine": engine, "n_refused": n_refused,
+            "steps": steps, "before": before, "after": after}
+
+
+@functools.cache
+def facts():
+    with tempfile.TemporaryDirectory() as folder:
+        model = tiny_model.make(folder + "/tiny", width=512)
+        keys = [flag for tenant, key in KEYS.items() for flag in ("--api-key", f"{tenant}:{key}")]
+        with Server([IBID, "serve", model, "--port", 0, *FLAGS, *keys]) as server:
+            found = run_everything(server)
+            assert server.end()[0] == 0
+            return found
+
+
+def bounds_of(got):
+    bounds = collections.defaultdict(list)
+    for name in got:
+        if found := re.fullmatch(r'ibid_(\w+)_bucket\{le="([^"]+)"\}', name):
+            bounds[found[1]].append(found[2])
+    return bounds
+
+
+def test_the_log_has_a_line_for_each_request_as_its_client_saw_it():
+    lines, seen = facts()["lines"], facts()["users"].seen
+    by_id = {line["id"]: line for line in lines if line["id"] != "line"}
+    told = {i: s for i, s in seen.items() if not i.endswith("-untold")}
+    untold = sorted(s for i, (s, _) in seen.items() if i.endswith("-untold"))
+    assert set(told) <= set(by_id), set(told) - set(by_id)
+    assert sorted(by_id[i]["status"] for i in set(by_id) - set(told)) == untold
+    for request_id, (status, seconds) in told.items():
+        line = by_id[request_id]
+        assert status is None or status == line["status"], (status, line)
+        assert seconds is None or line["total_ms"] <= seconds * 1000 + 1, (seconds, line)
+        if "ttft_ms" in line:
+            assert 0 <= line["queue_ms"] <= line["ttft_ms"] <= line["total_ms"], line
+    return f"{len(seen)} requests"
+
+
+def test_metrics_equal_what_the_log_says():
+    f = facts()
+    got = samples_of(f["text"])
+    bounds = bounds_of(got)
+    wanted = recomputed(f["lines"], bounds)
+    wanted["ibid_connections_refused_total"] = f["n_refused"]
+    blocks = f["engine"]["blocks"]
+    for state in ("free", "cached", "in_use"):
+        wanted[f'ibid_cache_blocks{{state="{state}"}}'] = blocks[state]
+    wanted.update({"ibid_cache_blocks_shared": blocks["shared"], "ibid_steps_total": f["engine"]["steps_total"],
+                   "ibid_cache_use_ratio": blocks["in_use"] / blocks["total"], "ibid_connections": 1, "ibid_ready": 1})
+    of_steps = {name for name in got if name.startswith(("ibid_step_seconds", "ibid_step_part"))}
+    missing = set(wanted) - set(got)
+    assert not missing, missing
+    # A sample that nothing recomputes must be 0: nothing of its kind happened.
+    names = set(got) - of_steps - {"ibid_uptime_seconds"}
+    wrong = differences(got, wanted, names)
+    assert not wrong, "\n".join(wrong)
+    happened = [wanted[name] > 0 for name in (
+        "ibid_preemptions_total", "ibid_cached_tokens_total", 'ibid_aborts_total{cause="client_gone"}',
+        'ibid_aborts_total{cause="slow_reader"}', 'ibid_choices_finished_total{reason="error"}',
+        'ibid_choices_finished_total{reason="eos"}', 'ibid_choices_finished_total{reason="stop"}',
+        'ibid_choices_finished_total{reason="length"}', "ibid_connections_refused_total",
+        *(f'ibid_errors_total{{kind="{k}"}}' for k in set(KINDS.values()) - {"internal", "unavailable"}))]
+    assert all(happened), (happened, wanted)
+    return f"{len(names)} samples from {len(f['lines'])} lines, {int(wanted['ibid_preemptions_total'])} preemptions"
+
+
+def test_step_times_equal_those_of_the_engine_view():
+    f = facts()
+    got = {name: value - f["before"][name] for name, value in f["after"].items()}
+    wanted = collections.Counter()
+    add_steps(wanted, f["steps"], bounds_of(got)["step_seconds"])
+    wrong = differences(got, wanted, wanted)
+    assert not wrong and len(f["steps"]) > 100, "\n".join(wrong)
+    return f"{len(f['steps'])} steps"
+
+
+def dashboard():
+    board = json.loads((ROOT / "packaging/grafana-dashboard.json").read_text())
+    return [(panel["title"], target) for panel in board["panels"] for target in panel["targets"]]
+
+
+def names_of(text):
+    return set(re.findall(r"^(\w+)(?:\{| )", text, re.M))
+
+
+def test_the_dashboard_asks_for_metrics_and_labels_that_exist():
+    text = facts()["text"]
+    names, n = names_of(text), 0
+    for title, target in dashboard():
+        used = set(re.findall(r"\bibid_\w+", target["expr"]))
+        assert used and used <= names, (title, used - names)
+        labels = {label for sample in re.findall(r"^(\w+)\{([^}]*)\}", text, re.M) if sample[0] in used
+                  for label in re.findall(r"(\w+)=", sample[1])}
+        asked = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
+        for grouping in re.findall(r"\bby \(([^)]*)\)", target["expr"]):
+            asked |= set(re.findall(r"\w+", grouping))
+        assert asked <= labels, (title, asked - labels)
+        n += 1
+    assert n > 15
+    return f"{n} expressions"
+
+
+def test_the_page_for_operators_lists_every_metric():
+    page = (ROOT / "docs/serving.md").read_text()
+    listed = set(re.findall(r"`(ibid_\w+)", page))
+    kinds = dict(re.findall(r"^# TYPE (\w+) (\w+)$", facts()["text"], re.M))
+    assert kinds and set(kinds) == listed, (set(kinds) ^ listed)
+
+
+def promtool(*arguments, **more):
+    program = debian_program("prometheus", "usr/bin/promtool")
+    done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60, **more)
+    assert done.returncode == 0 and not done.stderr.strip(), (arguments, done.stdout, done.stderr)
+
+
+def test_promtool_accepts_metrics_configuration_and_expressions():
+    promtool("check", "metrics", input=facts()["text"])
+    promtool("check", "config", "--syntax-only", ROOT / "packaging/prometheus.yml")
+    rules = [{"record": f"dashboard:{i}", "expr": target["expr"].replace("$__rate_interval", "1m")}
+             for i, (_, target) in enumerate(dashboard())]
+    file = BUILD / "dashboard-rules.yml"
+    file.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
+    promtool("check", "rules", file)
+
+
+if __name__ == "__main__":
+    main(test_the_log_has_a_line_for_each_request_as_its_client_saw_it, test_metrics_equal_what_the_log_says,
+         test_step_times_equal_those_of_the_engine_view, test_the_dashboard_asks_for_metrics_and_labels_that_exist,
+         test_the_page_for_operators_lists_every_metric, test_promtool_accepts_metrics_configuration_and_expressions)
