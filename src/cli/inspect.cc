@@ -9,7 +9,7 @@
 #include "cli/progress.h"
 #include "model/config.h"
 #include "model/tokenizer_of_model.h"
-#include "sample/sampler.h"
+#include "sample/stage_order.h"
 
 namespace ibid::cli {
 namespace {
@@ -57,7 +57,7 @@ void print_config(const ModelConfig& c) {
 
 int inspect(const InspectOptions& options) {
   if (options.samplers) {
-    for (std::string_view name : stage_names()) std::printf("%.*s\n", static_cast<int>(name.size()), name.data());
+    for (const StageId id : stage_order()) fmt::print("{}\n", stage_name(id));
     return kOk;
   }
   auto path = resolve(options.model);

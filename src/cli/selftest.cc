@@ -141,8 +141,7 @@ Verdict stops_cross_token_boundaries() {
 }
 
 Verdict stage_order_is_stated() {
-  auto names = stage_names();
-  return verdict(names.size() > 5 && names.front() == "repetition_penalty" && names.back() == "draw");
+  return verdict(is_stage_order(stage_order()) && stage_name(stage_order().front()) == "repetition_penalty");
 }
 
 Verdict finished_requests_release_blocks() {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <limits>
 
 #include "kernels/math.h"
@@ -19,6 +20,12 @@ void allow_only(std::span<float> logits, std::span<const uint8_t> allowed) {
   for (size_t i = 0; i < logits.size(); ++i) {
     if (!allowed[i]) logits[i] = kMasked;
   }
+}
+
+void temperature(std::span<float> logits, const SamplingParams& params, SamplerScratch& scratch) {
+  float t = std::max(effective_temperature(logits, params, scratch), 1e-6f);
+  if (t == 1.0f) return;
+  for (float& z : logits) z /= t;
 }
 
 float effective_temperature(std::span<const float> logits, const SamplingParams& params, SamplerScratch& scratch) {

@@ -3,6 +3,7 @@
 
 #include "kernels/math.h"
 #include "sample/stages.h"
+#include "text/breaker_set.h"
 
 namespace ibid::stages {
 namespace {
@@ -76,16 +77,7 @@ void dry_penalty(std::span<float> logits, const SampleHistory& history, const Sa
   size_t total = history.prompt.size() + history.answer.size();
   size_t n = params.dry_last_n < 0 ? total : std::min(total, static_cast<size_t>(params.dry_last_n));
   // A breaker ends every repeat: nothing before the last one's end counts.
-  for (size_t back = 0; back < n; ++back) {
-    size_t end = total - back;
-    bool broken = std::any_of(params.dry_breakers.begin(), params.dry_breakers.end(), [&](const auto& breaker) {
-      return !breaker.empty() && ends_with(history, end, breaker);
-    });
-    if (broken) {
-      n = back;
-      break;
-    }
-  }
+  if (params.dry_breakers) n = params.dry_breakers->n_behind_last(history.prompt, history.answer, n);
   // Only repeats of what follows the last breaker are counted, but their earlier occurrence may be anywhere.
   size_t window = params.dry_last_n < 0 ? total : std::min(total, static_cast<size_t>(params.dry_last_n));
   if (n == 0 || window < 2) return;

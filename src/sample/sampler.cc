@@ -1,10 +1,8 @@
 #include "sample/sampler.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
-#include <string_view>
 
 #include "kernels/math.h"
 #include "sample/row_functions.h"
@@ -13,25 +11,6 @@
 namespace ibid {
 namespace {
 
-constexpr std::array<std::string_view, 18> kStageNames = {"repetition_penalty",
-                                                          "presence_frequency_penalty",
-                                                          "dry",
-                                                          "logit_bias",
-                                                          "banned",
-                                                          "banned_sequences",
-                                                          "no_repeat_ngram",
-                                                          "allowed",
-                                                          "min_tokens",
-                                                          "temperature",
-                                                          "top_n_sigma",
-                                                          "top_k",
-                                                          "typical_p",
-                                                          "top_p",
-                                                          "min_p",
-                                                          "xtc",
-                                                          "mirostat",
-                                                          "draw"};
-
 Error nothing_left() {
   return invalid(
       "no token is left to choose from: the bans, the allowed ids and logit_bias together exclude all of them");
@@ -39,9 +18,8 @@ Error nothing_left() {
 
 }  // namespace
 
-std::span<const std::string_view> stage_names() { return kStageNames; }
-
-Sampler::Sampler(SamplingParams params, int32_t vocab_size, std::vector<TokenId> end_of_generation, uint64_t seed)
+Sampler::Sampler(SamplingParams params, int32_t vocab_size, std::vector<TokenId> end_of_generation, uint64_t seed,
+                 std::span<const StageId> order)
     : params_(std::move(params)),
       vocab_size_(vocab_size),
       end_of_generation_(std::move(end_of_generation)),
@@ -50,64 +28,130 @@ Sampler::Sampler(SamplingParams params, int32_t vocab_size, std::vector<TokenId>
     allowed_.assign(static_cast<size_t>(vocab_size), 0);
     for (TokenId t : params_.allowed) allowed_[static_cast<size_t>(raw(t))] = 1;
   }
+  for (StageId id : order) {
+    if (id == StageId::kDraw || !asks_for(id)) continue;
+    (works_on_row(id) ? row_stages_ : support_stages_).push_back(id);
+  }
 }
 
 Result<std::shared_ptr<const Sampler>> Sampler::compile(const SamplingParams& params, int32_t vocab_size,
-                                                        std::span<const TokenId> end_of_generation, uint64_t seed) {
+                                                        std::span<const TokenId> end_of_generation, uint64_t seed,
+                                                        std::span<const StageId> order) {
+  CHECK(is_stage_order(order));
   TRY(validate(params, vocab_size));
   std::vector<TokenId> ends;
   for (TokenId t : end_of_generation) {
     if (raw(t) >= 0 && raw(t) < vocab_size) ends.push_back(t);
   }
-  return std::shared_ptr<const Sampler>(new Sampler(params, vocab_size, std::move(ends), seed));
+  return std::shared_ptr<const Sampler>(new Sampler(params, vocab_size, std::move(ends), seed, order));
 }
 
 SamplerState Sampler::initial_state() const { return {.mirostat_mu = 2.0f * params_.mirostat_tau}; }
 
-bool Sampler::changes_logits(const SampleHistory& history) const {
+bool Sampler::asks_for(StageId id) const {
   const SamplingParams& p = params_;
-  return p.repetition_penalty != 1.0f || p.presence_penalty != 0 || p.frequency_penalty != 0 || p.dry_multiplier > 0 ||
-         !p.logit_bias.empty() || !p.banned.empty() || !p.banned_sequences.empty() || p.no_repeat_ngram > 0 ||
-         !allowed_.empty() || bans_the_end(history) ||
-         (p.temperature > 0 && (p.temperature != 1.0f || p.dynatemp_range > 0));
+  switch (id) {
+    case StageId::kRepetitionPenalty:
+      return p.repetition_penalty != 1.0f;
+    case StageId::kPresenceFrequencyPenalty:
+      return p.presence_penalty != 0 || p.frequency_penalty != 0;
+    case StageId::kDry:
+      return p.dry_multiplier > 0;
+    case StageId::kLogitBias:
+      return !p.logit_bias.empty();
+    case StageId::kBanned:
+      return !p.banned.empty();
+    case StageId::kBannedSequences:
+      return !p.banned_sequences.empty();
+    case StageId::kNoRepeatNgram:
+      return p.no_repeat_ngram > 0;
+    case StageId::kAllowed:
+      return !p.allowed.empty();
+    case StageId::kMinTokens:
+      return p.min_tokens > 0 || p.ignore_eos;
+    case StageId::kTemperature:
+      return p.temperature > 0 && (p.temperature != 1.0f || p.dynatemp_range > 0);
+    case StageId::kTopNSigma:
+      return p.top_n_sigma > 0;
+    case StageId::kTopK:
+      return p.top_k > 0;
+    case StageId::kTypicalP:
+      return p.typical_p < 1;
+    case StageId::kTopP:
+      return p.top_p < 1;
+    case StageId::kMinP:
+      return p.min_p > 0;
+    case StageId::kXtc:
+      return p.xtc_probability > 0;
+    case StageId::kMirostat:
+      return p.mirostat != 0;
+    case StageId::kDraw:
+      return true;
+  }
+  return false;
 }
 
 bool Sampler::bans_the_end(const SampleHistory& history) const {
   return params_.ignore_eos || static_cast<int32_t>(history.answer.size()) < params_.min_tokens;
 }
 
-void Sampler::process(std::span<float> row, const SampleHistory& history, SamplerScratch& scratch) const {
+bool Sampler::changes_logits(const SampleHistory& history) const {
+  return std::ranges::any_of(row_stages_,
+                             [&](StageId id) { return id != StageId::kMinTokens || bans_the_end(history); });
+}
+
+void Sampler::change_row(StageId id, std::span<float> row, const SampleHistory& history,
+                         SamplerScratch& scratch) const {
   const SamplingParams& p = params_;
-  if (p.repetition_penalty != 1.0f)
-    stages::repetition_penalty(row, history, p.repetition_penalty, p.penalty_last_n, scratch);
-  if (p.presence_penalty != 0 || p.frequency_penalty != 0) {
-    stages::presence_frequency_penalty(row, history, p.presence_penalty, p.frequency_penalty, scratch);
-  }
-  if (p.dry_multiplier > 0) stages::dry_penalty(row, history, p, scratch);
-  stages::logit_bias(row, p);
-  stages::ban_tokens(row, p.banned);
-  stages::ban_sequences(row, history, p);
-  if (p.no_repeat_ngram > 0) stages::no_repeat_ngram(row, history, p.no_repeat_ngram, scratch);
-  if (!allowed_.empty()) stages::allow_only(row, allowed_);
-  if (bans_the_end(history)) stages::ban_tokens(row, end_of_generation_);
-  if (p.temperature > 0) {
-    float temperature = std::max(stages::effective_temperature(row, p, scratch), 1e-6f);
-    if (temperature != 1.0f) {
-      for (float& z : row) z /= temperature;
-    }
+  switch (id) {
+    case StageId::kRepetitionPenalty:
+      return stages::repetition_penalty(row, history, p.repetition_penalty, p.penalty_last_n, scratch);
+    case StageId::kPresenceFrequencyPenalty:
+      return stages::presence_frequency_penalty(row, history, p.presence_penalty, p.frequency_penalty, scratch);
+    case StageId::kDry:
+      return stages::dry_penalty(row, history, p, scratch);
+    case StageId::kLogitBias:
+      return stages::logit_bias(row, p);
+    case StageId::kBanned:
+      return stages::ban_tokens(row, p.banned);
+    case StageId::kBannedSequences:
+      return stages::ban_sequences(row, history, p);
+    case StageId::kNoRepeatNgram:
+      return stages::no_repeat_ngram(row, history, p.no_repeat_ngram, scratch);
+    case StageId::kAllowed:
+      return stages::allow_only(row, allowed_);
+    case StageId::kMinTokens:
+      if (bans_the_end(history)) stages::ban_tokens(row, end_of_generation_);
+      return;
+    case StageId::kTemperature:
+      return stages::temperature(row, p, scratch);
+    default:
+      CHECK(false, "this stage works on the support");
   }
 }
 
-void Sampler::truncate(stages::Support& support, const SampleHistory& history, const SamplerState& state,
-                       SamplerScratch& scratch) const {
+void Sampler::cut_support(StageId id, stages::Support& support, const SampleHistory& history, const SamplerState& state,
+                          SamplerScratch& scratch) const {
   const SamplingParams& p = params_;
-  if (p.top_n_sigma > 0) stages::top_n_sigma(support, p.top_n_sigma);
-  if (p.top_k > 0) stages::top_k(support, p.top_k);
-  if (p.typical_p < 1) stages::typical(support, p.typical_p, scratch);
-  if (p.top_p < 1) stages::top_p(support, p.top_p);
-  if (p.min_p > 0) stages::min_p(support, p.min_p);
-  if (p.xtc_probability > 0) stages::xtc(support, p.xtc_probability, p.xtc_threshold, seed_, history.position());
-  if (p.mirostat == 2) stages::mirostat(support, state.mirostat_mu);
+  switch (id) {
+    case StageId::kTopNSigma:
+      return stages::top_n_sigma(support, p.top_n_sigma);
+    case StageId::kTopK:
+      return stages::top_k(support, p.top_k);
+    case StageId::kTypicalP:
+      return stages::typical(support, p.typical_p, scratch);
+    case StageId::kTopP:
+      return stages::top_p(support, p.top_p);
+    case StageId::kMinP:
+      return stages::min_p(support, p.min_p);
+    case StageId::kXtc:
+      return stages::xtc(support, p.xtc_probability, p.xtc_threshold, seed_, history.position());
+    case StageId::kMirostat:
+      return p.mirostat == 1 ? stages::mirostat1(support, state.mirostat_mu, vocab_size_)
+                             : stages::mirostat2(support, state.mirostat_mu);
+    default:
+      CHECK(false, "this stage works on the row");
+  }
 }
 
 Result<Sample> Sampler::sample(std::span<const float> logits, const SampleHistory& history, SamplerState& state,
@@ -120,7 +164,7 @@ Result<Sample> Sampler::sample(std::span<const float> logits, const SampleHistor
   std::span<const float> row = logits;
   if (changes_logits(history)) {
     scratch.logits.assign(logits.begin(), logits.end());
-    process(scratch.logits, history, scratch);
+    for (StageId id : row_stages_) change_row(id, scratch.logits, history, scratch);
     row = scratch.logits;
   }
   constexpr float kMasked = -std::numeric_limits<float>::infinity();
@@ -139,14 +183,14 @@ Result<Sample> Sampler::sample(std::span<const float> logits, const SampleHistor
     out.support = 1;
   } else {
     if (!support.collect(row, scratch)) return nothing_left();
-    truncate(support, history, state, scratch);
+    for (StageId id : support_stages_) cut_support(id, support, history, state, scratch);
     out.chosen.token = stages::draw(support, seed_, history.position(), scratch);
     out.support = support.size();
-    if (p.mirostat == 2 || p.processed_logprobs) {
+    if (p.mirostat != 0 || p.processed_logprobs) {
       log_total = math::log(support.total_weight());
       out.chosen.processed = processed({.logit = row[static_cast<size_t>(raw(out.chosen.token))]});
     }
-    if (p.mirostat == 2) {
+    if (p.mirostat != 0) {
       constexpr float kNatsPerBit = 0.69314718f;
       float surprise = -out.chosen.processed / kNatsPerBit;
       state.mirostat_mu = stages::mirostat_update(state.mirostat_mu, surprise, p.mirostat_tau, p.mirostat_eta);

@@ -1,17 +1,16 @@
 // Sampler: one request's way from a row of logits to a token. Compiled once from validated parameters; immutable, so
 // any thread may use it. A draw is a function of (processed logits, seed, absolute position) and nothing else.
-//
-// Order of stages (policy, DESIGN section 5, law 6): penalties, biases, hard masks, temperature, truncation, draw.
+// The order of its stages is data (stage_order.h).
 #pragma once
 
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "base/ids.h"
 #include "base/result.h"
 #include "sample/sampling_params.h"
+#include "sample/stage_order.h"
 
 namespace ibid {
 
@@ -64,9 +63,10 @@ struct SamplerScratch {
 
 class Sampler {
  public:
-  // `end_of_generation` are the ids that min_tokens and ignore_eos mask.
+  // `end_of_generation` are the ids that min_tokens and ignore_eos mask. `order` must be a stage order.
   static Result<std::shared_ptr<const Sampler>> compile(const SamplingParams& params, int32_t vocab_size,
-                                                        std::span<const TokenId> end_of_generation, uint64_t seed);
+                                                        std::span<const TokenId> end_of_generation, uint64_t seed,
+                                                        std::span<const StageId> order = stage_order());
 
   // `logits`[V]. An empty support is an error of this request (SPEC L10).
   Result<Sample> sample(std::span<const float> logits, const SampleHistory& history, SamplerState& state,
@@ -77,24 +77,24 @@ class Sampler {
   uint64_t seed() const { return seed_; }
 
  private:
-  Sampler(SamplingParams params, int32_t vocab_size, std::vector<TokenId> end_of_generation, uint64_t seed);
+  Sampler(SamplingParams params, int32_t vocab_size, std::vector<TokenId> end_of_generation, uint64_t seed,
+          std::span<const StageId> order);
+  bool asks_for(StageId id) const;
   bool changes_logits(const SampleHistory& history) const;
   bool bans_the_end(const SampleHistory& history) const;
-  void process(std::span<float> row, const SampleHistory& history, SamplerScratch& scratch) const;
-  void truncate(stages::Support& support, const SampleHistory& history, const SamplerState& state,
-                SamplerScratch& scratch) const;
+  void change_row(StageId id, std::span<float> row, const SampleHistory& history, SamplerScratch& scratch) const;
+  void cut_support(StageId id, stages::Support& support, const SampleHistory& history, const SamplerState& state,
+                   SamplerScratch& scratch) const;
 
   SamplingParams params_;
   int32_t vocab_size_ = 0;
   std::vector<TokenId> end_of_generation_;
   std::vector<uint8_t> allowed_;  // per token, empty when all are
   uint64_t seed_ = 0;
+  std::vector<StageId> row_stages_, support_stages_;  // those that the parameters ask for, in order
 };
 
 // The log-probabilities of one row for a given token and the n best (prompt log-probabilities use it too).
 Sample score_row(std::span<const float> logits, TokenId chosen, int32_t n_top, SamplerScratch& scratch);
-
-// The names of the stages in the order in which they run, for `inspect --samplers` and traces.
-std::span<const std::string_view> stage_names();
 
 }  // namespace ibid

@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
 #include <set>
 
 #include "sample/philox.h"
+#include "sample/sampling_digest.h"
 #include "sample/stages.h"
 
 namespace ibid {
@@ -98,6 +100,95 @@ TEST(Sampler, TopKKeepsExactlyKWithTiesToTheLowerId) {
 TEST(Sampler, MinPIsRelativeToTheHighest) {
   Draws d{.logits = {0, std::log(0.5f), std::log(0.2f), std::log(0.05f)}, .params = {.min_p = 0.1f}};
   EXPECT_EQ(d.at(1).value().support, 3);
+}
+
+TEST(Sampler, TemperatureMovesTopPAndNotTopK) {
+  std::vector<float> logits = {std::log(0.5f), std::log(0.25f), std::log(0.15f), std::log(0.1f)};
+  auto support = [&](SamplingParams params, float temperature) {
+    params.temperature = temperature;
+    return Draws{.logits = logits, .params = params}.at(1).value().support;
+  };
+  for (float temperature : {0.3f, 1.0f, 3.0f}) EXPECT_EQ(support({.top_k = 2}, temperature), 2);
+  EXPECT_EQ(support({.top_p = 0.7f}, 0.3f), 1);
+  EXPECT_EQ(support({.top_p = 0.7f}, 1.0f), 2);
+  EXPECT_EQ(support({.top_p = 0.7f}, 3.0f), 3);
+}
+
+TEST(Sampler, APermutedOrderGivesAnotherSupport) {
+  // p = 0.4, 0.3, 0.2, 0.1. top_k before top_p: the two highest have 4/7 and 3/7 of what is left, so that 0.5 is
+  // reached by the first alone. top_p before top_k: 0.5 of all is reached by two.
+  std::vector<float> logits = {std::log(0.4f), std::log(0.3f), std::log(0.2f), std::log(0.1f)};
+  SamplingParams params{.top_k = 2, .top_p = 0.5f};
+  std::vector<StageId> permuted(stage_order().begin(), stage_order().end());
+  std::iter_swap(std::ranges::find(permuted, StageId::kTopK), std::ranges::find(permuted, StageId::kTopP));
+  auto support = [&](std::span<const StageId> order) {
+    auto sampler = Sampler::compile(params, 4, {}, 7, order).value();
+    SamplerState state = sampler->initial_state();
+    SamplerScratch scratch;
+    return sampler->sample(logits, {}, state, scratch).value().support;
+  };
+  EXPECT_EQ(support(stage_order()), 1);
+  EXPECT_EQ(support(permuted), 2);
+  EXPECT_NE(sampling_digest(spell_stages()), sampling_digest(spell_stages(permuted)));
+}
+
+TEST(Sampler, APermutedOrderOfThePenaltiesAndTheBiasesGivesAnotherToken) {
+  SamplingParams params{.repetition_penalty = 2.0f, .logit_bias = {{TokenId{0}, -3.0f}}, .temperature = 0};
+  std::vector<StageId> bias_first(stage_order().begin(), stage_order().end());
+  std::iter_swap(std::ranges::find(bias_first, StageId::kLogitBias),
+                 std::ranges::find(bias_first, StageId::kRepetitionPenalty));
+  std::vector<float> logits = {4, 0};
+  auto token = [&](std::span<const StageId> order) {
+    auto sampler = Sampler::compile(params, 2, {}, 7, order).value();
+    SamplerState state = sampler->initial_state();
+    SamplerScratch scratch;
+    auto prompt = ids({0});
+    return sampler->sample(logits, {prompt, {}}, state, scratch).value().chosen.token;
+  };
+  EXPECT_EQ(token(stage_order()), TokenId{1});  // 4 / 2 - 3 < 0
+  EXPECT_EQ(token(bias_first), TokenId{0});     // (4 - 3) / 2 > 0
+}
+
+TEST(StageOrder, HasEveryStageOnceTheRowsFirstAndTheDrawLast) {
+  std::vector<StageId> order(stage_order().begin(), stage_order().end());
+  EXPECT_TRUE(is_stage_order(order));
+  std::set<std::string_view> names;
+  for (StageId id : order) names.insert(stage_name(id));
+  EXPECT_EQ(names.size(), order.size());
+  std::vector<StageId> twice = order, late = order, short_one(order.begin(), order.end() - 1);
+  twice[0] = twice[1];
+  std::swap(late[0], late[late.size() - 2]);  // a penalty after truncation
+  EXPECT_FALSE(is_stage_order(twice));
+  EXPECT_FALSE(is_stage_order(late));
+  EXPECT_FALSE(is_stage_order(short_one));
+}
+
+// Time of each token in the race for (seed, position), without any sampler.
+double race_time(const std::vector<float>& logits, size_t token, uint64_t seed, int32_t position) {
+  auto words = noise_words(seed, position, NoisePurpose::kDraw, static_cast<uint32_t>(token) / 4);
+  return -std::log1p(-open_unit(words[token % 4])) / std::exp(static_cast<double>(logits[token]));
+}
+
+TEST(Sampler, AMaskActsBeforeTheOneDrawAndNothingIsDrawnTwice) {
+  std::vector<float> logits = {0.3f, 1.2f, -0.5f, 0.9f, 0.1f};
+  Draws masked{.logits = logits, .params = {}};
+  masked.params.banned = ids({1, 3});
+  int n_hit = 0;
+  for (int32_t position = 1; position <= 500; ++position) {
+    // A filter after the draw would draw again, with other noise; here the best of those that are left wins the one
+    // race.
+    size_t best = 0, free_best = 0;
+    for (size_t t = 0; t < logits.size(); ++t) {
+      double time = race_time(logits, t, 7, position);
+      if (time < race_time(logits, free_best, 7, position)) free_best = t;
+      if (t != 1 && t != 3 && time < race_time(logits, best, 7, position)) best = t;
+    }
+    Sample s = masked.at(position).value();
+    ASSERT_EQ(raw(s.chosen.token), static_cast<int32_t>(best)) << position;
+    EXPECT_EQ(s.support, 3);
+    n_hit += free_best == 1 || free_best == 3;
+  }
+  EXPECT_GT(n_hit, 200);  // so often the mask made a difference
 }
 
 TEST(Sampler, RepetitionPenaltyDividesPositiveAndMultipliesNegativeLogits) {

@@ -1,11 +1,14 @@
 #include "sample/sampling_params.h"
 
 #include <cmath>
+#include <limits>
 
 #include <fmt/format.h>
 
 namespace ibid {
 namespace {
+
+constexpr double kMaxInt = std::numeric_limits<int32_t>::max();
 
 Status in_range(const char* name, double value, double low, double high, const char* wanted) {
   if (std::isfinite(value) && value >= low && value <= high) return {};
@@ -25,19 +28,19 @@ Status check_ids(const char* name, const std::vector<TokenId>& ids, int32_t voca
 }  // namespace
 
 Status validate(const SamplingParams& p, int32_t vocab_size) {
-  TRY(in_range("repetition_penalty", p.repetition_penalty, 1e-3, 100, "above 0 and at most 100"));
+  TRY(in_range("repetition_penalty", p.repetition_penalty, 0.001f, 100, "between 0.001 and 100"));
   TRY(in_range("presence_penalty", p.presence_penalty, -2, 2, "between -2 and 2"));
   TRY(in_range("frequency_penalty", p.frequency_penalty, -2, 2, "between -2 and 2"));
-  TRY(in_range("penalty_last_n", p.penalty_last_n, -1, 1 << 30, "-1 (all) or a number of tokens"));
-  TRY(in_range("no_repeat_ngram_size", p.no_repeat_ngram, 0, 1 << 20, "0 (off) or the length of an n-gram"));
+  TRY(in_range("repeat_last_n", p.penalty_last_n, -1, kMaxInt, "-1 (all) or a number of tokens"));
+  TRY(in_range("no_repeat_ngram_size", p.no_repeat_ngram, 0, kMaxInt, "0 (off) or the length of an n-gram"));
   TRY(in_range("dry_multiplier", p.dry_multiplier, 0, 100, "between 0 and 100"));
   TRY(in_range("dry_base", p.dry_base, 1, 100, "between 1 and 100"));
-  TRY(in_range("dry_allowed_length", p.dry_allowed_len, 1, 1 << 20, "at least 1"));
-  TRY(in_range("dry_penalty_last_n", p.dry_last_n, -1, 1 << 30, "-1 (all) or a number of tokens"));
+  TRY(in_range("dry_allowed_length", p.dry_allowed_len, 1, kMaxInt, "at least 1"));
+  TRY(in_range("dry_penalty_last_n", p.dry_last_n, -1, kMaxInt, "-1 (all) or a number of tokens"));
   TRY(in_range("temperature", p.temperature, 0, 100, "between 0 (greedy) and 100"));
   TRY(in_range("dynatemp_range", p.dynatemp_range, 0, 100, "between 0 (off) and 100"));
-  TRY(in_range("dynatemp_exponent", p.dynatemp_exponent, 1e-3, 100, "above 0 and at most 100"));
-  TRY(in_range("top_k", p.top_k, 0, 1 << 30, "0 (off) or a number of tokens"));
+  TRY(in_range("dynatemp_exponent", p.dynatemp_exponent, 0, 100, "between 0 and 100"));
+  TRY(in_range("top_k", p.top_k, 0, kMaxInt, "0 (off) or a number of tokens"));
   if (!(p.top_p > 0 && p.top_p <= 1))
     return invalid(fmt::format("top_p is {}, but must be above 0 and at most 1", p.top_p), "top_p");
   TRY(in_range("min_p", p.min_p, 0, 1, "between 0 (off) and 1"));
@@ -47,12 +50,11 @@ Status validate(const SamplingParams& p, int32_t vocab_size) {
   TRY(in_range("top_n_sigma", p.top_n_sigma, 0, 1000, "0 (off) or a number of standard deviations"));
   TRY(in_range("xtc_probability", p.xtc_probability, 0, 1, "between 0 (off) and 1"));
   TRY(in_range("xtc_threshold", p.xtc_threshold, 0, 1, "between 0 and 1"));
-  if (p.mirostat != 0 && p.mirostat != 2)
-    return invalid(fmt::format("mirostat is {}, but only 0 (off) and 2 are served", p.mirostat), "mirostat");
-  TRY(in_range("mirostat_tau", p.mirostat_tau, 0, 100, "between 0 and 100"));
-  TRY(in_range("mirostat_eta", p.mirostat_eta, 0, 1, "between 0 and 1"));
+  TRY(in_range("mirostat", p.mirostat, 0, 2, "0 (off), 1 or 2"));
+  TRY(in_range("mirostat_tau", p.mirostat_tau, 0, 1000, "between 0 and 1000"));
+  TRY(in_range("mirostat_eta", p.mirostat_eta, 0, 100, "between 0 and 100"));
   TRY(in_range("logprobs", p.logprobs, -1, vocab_size, "at most the size of the vocabulary"));
-  TRY(in_range("min_tokens", p.min_tokens, 0, 1 << 30, "0 or more"));
+  TRY(in_range("min_tokens", p.min_tokens, 0, kMaxInt, "0 or more"));
   for (const auto& [id, bias] : p.logit_bias) {
     TRY(check_ids("logit_bias", {id}, vocab_size));
     TRY(in_range("logit_bias", bias, -1e6, 1e6, "a finite number"));

@@ -1,11 +1,11 @@
 // SamplingParams: everything a request may say about how its tokens are chosen. Plain data, validated by
 // validate() before admission. Defaults mean "off", so that a default request samples the model's own distribution.
 //
-// The order of stages is policy (DESIGN section 5, law 6) and stands in sample/stages.h: penalties, hard masks,
-// temperature, truncation, draw.
+// The order of stages is policy (DESIGN section 5, law 6) and stands in sample/stage_order.h.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,9 +16,11 @@
 
 namespace ibid {
 
+class BreakerSet;  // text/breaker_set.h
+
 struct SamplingParams {
   // Penalties. Counts are over prompt and answer for repetition, over the answer alone for presence and frequency.
-  float repetition_penalty = 1.0f;  // > 0; logits > 0 are divided by it, others multiplied
+  float repetition_penalty = 1.0f;  // [0.001, 100]; logits > 0 are divided by it, others multiplied
   float presence_penalty = 0.0f;    // [-2, 2]
   float frequency_penalty = 0.0f;   // [-2, 2]
   int32_t penalty_last_n = -1;      // how many last tokens repetition_penalty looks at; -1: all
@@ -27,7 +29,7 @@ struct SamplingParams {
   float dry_base = 1.75f;
   int32_t dry_allowed_len = 2;
   int32_t dry_last_n = -1;
-  std::vector<std::vector<TokenId>> dry_breakers;  // token sequences across which no repeat is counted
+  std::shared_ptr<const BreakerSet> dry_breakers;  // across which no repeat is counted; may be null
 
   // Biases and hard masks.
   std::vector<std::pair<TokenId, float>> logit_bias;
@@ -48,7 +50,7 @@ struct SamplingParams {
   float top_n_sigma = 0.0f;  // 0: off
   float xtc_probability = 0.0f;
   float xtc_threshold = 0.1f;
-  int32_t mirostat = 0;  // 0: off, 2: version 2
+  int32_t mirostat = 0;  // 0: off, 1 or 2: that version
   float mirostat_tau = 5.0f;
   float mirostat_eta = 0.1f;
 

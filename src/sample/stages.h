@@ -1,5 +1,5 @@
-// The stages of a draw, each a function of the row, the history and the parameters. They run in the order in which they
-// stand here. "Sorted" always means by logit, highest first, ties to the lower id; sums over the support run in that
+// The stages of a draw, each a function of the row, the history and the parameters; stage_order.h says in which order
+// they run. "Sorted" always means by logit, highest first, ties to the lower id; sums over the support run in that
 // order.
 #pragma once
 
@@ -30,7 +30,8 @@ void ban_sequences(std::span<float> logits, const SampleHistory& history, const 
 void no_repeat_ngram(std::span<float> logits, const SampleHistory& history, int32_t n, SamplerScratch& scratch);
 void allow_only(std::span<float> logits, std::span<const uint8_t> allowed);
 
-// 3. Temperature. Dynamic: temperature -+ range by the normalised entropy of the row.
+// 3. Temperature: divides every logit. Dynamic: temperature -+ range by the normalised entropy of the row.
+void temperature(std::span<float> logits, const SamplingParams& params, SamplerScratch& scratch);
 float effective_temperature(std::span<const float> logits, const SamplingParams& params, SamplerScratch& scratch);
 
 // 4. Truncation, over scratch.candidates: the support, of which a sorted prefix grows as far as a stage needs it.
@@ -76,8 +77,12 @@ void top_p(Support& support, float p);  // the smallest sorted prefix with sum >
 void min_p(Support& support, float p);  // probability >= p * the highest
 // Exclude Top Choices: with `probability`, drops all but the least likely of the tokens with probability >= threshold.
 void xtc(Support& support, float probability, float threshold, uint64_t seed, int32_t position);
-// Mirostat version 2 (Basu et al., Mirostat, section 4): keeps tokens with surprise <= mu, at least one.
-void mirostat(Support& support, float mu);
+// Mirostat version 1 (Basu et al., Mirostat, algorithm 1): fits Zipf's exponent to the 100 highest and keeps the k
+// highest that this law gives for the surprise mu in a vocabulary of V = `vocab_size`; at least one.
+void mirostat1(Support& support, float mu, int32_t vocab_size);
+// Version 2: keeps tokens with surprise <= mu, at least one.
+void mirostat2(Support& support, float mu);
+// Both learn from the drawn token's surprise in bits, among what was kept.
 float mirostat_update(float mu, float surprise, float tau, float eta);
 
 // 5. Draw: an exponential race (DESIGN section 5, law 4): v = (x + 1/2) 2^-32, E = -log1p(-v); the smallest E / weight

@@ -12,35 +12,14 @@
 
 #include "kernels/math.h"
 #include "sample/philox.h"
+#include "sample/testing/random_rows.h"
 
 namespace ibid {
 namespace {
 
-using Row = std::vector<float>;
+constexpr float kMasked = testing::kMasked;
+using testing::random_row, testing::Row;
 using Ids = std::vector<int32_t>;
-constexpr float kMasked = -std::numeric_limits<float>::infinity();
-
-// Rows of many sizes: continuous, heavily tied (few distinct values) and partly masked.
-Row random_row(std::mt19937& rng) {
-  // Some are as wide as a vocabulary, so that whole rows of noise are drawn.
-  int n = std::uniform_int_distribution<int>(1, rng() % 8 == 0 ? 5000 : 600)(rng);
-  int kind = std::uniform_int_distribution<int>(0, 2)(rng);
-  Row row;
-  std::normal_distribution<float> normal(0, 3);
-  for (int i = 0; i < n; ++i) {
-    float z = normal(rng);
-    if (kind == 1) z = std::round(z);
-    if (kind == 2 && i > 0 && rng() % 3 == 0) z = kMasked;
-    row.push_back(z);
-  }
-  return row;
-}
-
-std::vector<TokenId> random_tokens(std::mt19937& rng, int max_len, int vocab_size) {
-  std::vector<TokenId> out(rng() % static_cast<uint32_t>(max_len + 1));
-  for (TokenId& t : out) t = TokenId{static_cast<int32_t>(rng() % static_cast<uint32_t>(vocab_size))};
-  return out;
-}
 
 // All finite ids sorted by logit, then id; the plainest way.
 Ids sorted_ids(const Row& row) {
@@ -78,7 +57,7 @@ void for_random_rows(int n,
     stages::Support support;
     if (!support.collect(row, scratch)) continue;
     body(row, support, scratch, rng);
-    if (testing::Test::HasFailure()) FAIL() << "row " << i;
+    if (::testing::Test::HasFailure()) FAIL() << "row " << i;
   }
 }
 
@@ -174,7 +153,7 @@ TEST(Stages, XtcDropsAllButTheLeastLikelyOfTheTopChoices) {
   });
 }
 
-TEST(Stages, MirostatKeepsTokensUpToItsSurprise) {
+TEST(Stages, MirostatTwoKeepsTokensUpToItsSurprise) {
   for_random_rows(300, [](const Row& row, stages::Support& s, SamplerScratch&, std::mt19937& rng) {
     Ids sorted = sorted_ids(row);
     float mu = static_cast<float>(rng() % 1500) / 100.0f;
@@ -183,9 +162,56 @@ TEST(Stages, MirostatKeepsTokensUpToItsSurprise) {
     for (int32_t id : sorted) {
       if (weight(row, sorted, id) >= lowest) expected.insert(id);
     }
-    stages::mirostat(s, mu);
+    stages::mirostat2(s, mu);
     EXPECT_EQ(kept(s), expected);
   });
+}
+
+// Algorithm 1 of the paper as it stands there, by probabilities and powers.
+double zipf_k(const Row& row, const Ids& sorted, double mu) {
+  double sum_tb = 0, sum_tt = 0;
+  for (size_t i = 0; i < 99 && i + 1 < sorted.size(); ++i) {
+    double t = std::log((static_cast<double>(i) + 2) / (static_cast<double>(i) + 1));
+    double p = static_cast<double>(row[static_cast<size_t>(sorted[i])]);
+    double q = static_cast<double>(row[static_cast<size_t>(sorted[i + 1])]);
+    sum_tb += t * std::log(std::exp(p) / std::exp(q));
+    sum_tt += t * t;
+  }
+  double s = sum_tb / sum_tt, e = s - 1;
+  return std::pow(e * std::pow(2, mu) / (1 - std::pow(static_cast<double>(row.size()), -e)), 1 / s);
+}
+
+TEST(Stages, MirostatOneKeepsAsManyTokensAsZipfsLawGivesForItsSurprise) {
+  int n_cut = 0;
+  for_random_rows(600, [&](const Row& row, stages::Support& s, SamplerScratch&, std::mt19937& rng) {
+    Ids sorted = sorted_ids(row);
+    float mu = static_cast<float>(rng() % 1500) / 100.0f;
+    stages::mirostat1(s, mu, static_cast<int32_t>(row.size()));
+    double k = sorted.size() < 2 ? 1 : zipf_k(row, sorted, static_cast<double>(mu));
+    if (k > 1 && std::fabs(k - std::round(k)) < 1e-9 * k) return;  // either side of an integer is right
+    size_t wanted = k < 1 ? 1 : static_cast<size_t>(std::min(k, static_cast<double>(sorted.size())));
+    n_cut += wanted > 1 && wanted < sorted.size();
+    EXPECT_EQ(kept(s), first(sorted, wanted)) << k;
+  });
+  EXPECT_GT(n_cut, 100);
+}
+
+TEST(Stages, MirostatOneHasALimitWhereItsFormulaHasNone) {
+  SamplerScratch scratch;
+  const auto n_kept = [&](Row row, float mu) {
+    stages::Support s;
+    EXPECT_TRUE(s.collect(row, scratch));
+    stages::mirostat1(s, mu, static_cast<int32_t>(row.size()));
+    return s.size();
+  };
+  EXPECT_EQ(n_kept(Row(1, 0.0f), 5), 1);
+  EXPECT_EQ(n_kept(Row(8, 0.0f), 2), 1);  // all alike: 2^2 is less than the 7 beside one
+  EXPECT_EQ(n_kept(Row(8, 0.0f), 3), 8);
+  // Zipf's law with s = 1: k = 2^mu / ln V.
+  Row zipf;
+  for (int i = 1; i <= 1000; ++i) zipf.push_back(-std::log(static_cast<float>(i)));
+  EXPECT_EQ(n_kept(zipf, 8), 37);  // 256 / 6.908 = 37.06
+  EXPECT_EQ(n_kept({1e30f, 0, -1e30f}, 10), 1);
 }
 
 TEST(Stages, StagesInARowEqualTheSameCutsByHand) {
@@ -228,100 +254,6 @@ TEST(Stages, TheRaceIsWonByTheSmallestTimeOverAllTokens) {
     s.sorted(s.size());
     EXPECT_EQ(raw(stages::draw(s, seed, position, scratch)), winner);
   });
-}
-
-TEST(Stages, PenaltiesEqualCountingByHand) {
-  std::mt19937 rng(3);
-  SamplerScratch scratch;
-  for (int i = 0; i < 300; ++i) {
-    Row row = random_row(rng);
-    auto v = static_cast<int>(row.size());
-    auto prompt = random_tokens(rng, 40, v), answer = random_tokens(rng, 40, v);
-    SampleHistory history{prompt, answer};
-    auto last_n = static_cast<int32_t>(rng() % 50) - 1;
-    float r = 0.5f + static_cast<float>(rng() % 100) / 50.0f, pres = 0.7f, freq = -0.3f;
-    std::vector<TokenId> all = prompt;
-    all.insert(all.end(), answer.begin(), answer.end());
-    size_t from = last_n < 0 || static_cast<size_t>(last_n) > all.size() ? 0 : all.size() - static_cast<size_t>(last_n);
-    Row expected = row;
-    for (int t = 0; t < v; ++t) {
-      float& z = expected[static_cast<size_t>(t)];
-      if (std::count(all.begin() + static_cast<long>(from), all.end(), TokenId{t}) > 0) z = z > 0 ? z / r : z * r;
-      auto n = static_cast<float>(std::count(answer.begin(), answer.end(), TokenId{t}));
-      if (n > 0) z -= n * freq + pres;
-    }
-    stages::repetition_penalty(row, history, r, last_n, scratch);
-    stages::presence_frequency_penalty(row, history, pres, freq, scratch);
-    ASSERT_EQ(row, expected);
-  }
-}
-
-TEST(Stages, NoRepeatNgramAndBadWordsEqualSearchingByHand) {
-  std::mt19937 rng(4);
-  SamplerScratch scratch;
-  for (int i = 0; i < 300; ++i) {
-    int v = 4;
-    auto prompt = random_tokens(rng, 12, v), answer = random_tokens(rng, 12, v);
-    std::vector<TokenId> all = prompt;
-    all.insert(all.end(), answer.begin(), answer.end());
-    auto n = 1 + static_cast<int32_t>(rng() % 4);
-    Row row(static_cast<size_t>(v), 1.0f), expected = row;
-    for (int t = 0; t < v; ++t) {
-      std::vector<TokenId> next = all;
-      next.push_back(TokenId{t});
-      if (next.size() <= static_cast<size_t>(n)) continue;
-      auto tail = next.end() - n;
-      if (std::search(next.begin(), next.end() - 1, tail, next.end()) != next.end() - 1)
-        expected[static_cast<size_t>(t)] = kMasked;
-    }
-    stages::no_repeat_ngram(row, {prompt, answer}, n, scratch);
-    ASSERT_EQ(row, expected) << i;
-
-    SamplingParams params;
-    params.banned_sequences = {{TokenId{1}, TokenId{2}}, {TokenId{3}}};
-    Row banned(static_cast<size_t>(v), 0.0f), wanted = banned;
-    wanted[3] = kMasked;
-    if (!all.empty() && all.back() == TokenId{1}) wanted[2] = kMasked;
-    stages::ban_sequences(banned, {prompt, answer}, params);
-    ASSERT_EQ(banned, wanted);
-  }
-}
-
-TEST(Stages, DryPenaltyGrowsWithTheRepeatThatATokenWouldExtend) {
-  std::mt19937 rng(5);
-  SamplerScratch scratch;
-  for (int i = 0; i < 500; ++i) {
-    int v = 4;
-    auto prompt = random_tokens(rng, 20, v), answer = random_tokens(rng, 20, v);
-    std::vector<TokenId> all = prompt;
-    all.insert(all.end(), answer.begin(), answer.end());
-    SamplingParams params;
-    params.dry_multiplier = 0.8f;
-    params.dry_allowed_len = 1 + static_cast<int32_t>(rng() % 3);
-    if (rng() % 2) params.dry_breakers = {{TokenId{3}}};
-    // The part of the history after the last breaker is what may be repeated.
-    size_t after = 0;
-    if (!params.dry_breakers.empty()) {
-      for (size_t k = 0; k < all.size(); ++k) {
-        if (all[k] == TokenId{3}) after = k + 1;
-      }
-    }
-    Row row(static_cast<size_t>(v), 0.0f), expected = row;
-    std::vector<int> longest(static_cast<size_t>(v), 0);
-    for (size_t k = 0; k + 1 < all.size() + 0; ++k) {  // an earlier occurrence ends at k, its next token is all[k + 1]
-      size_t len = 0;
-      while (len <= k && len < all.size() - after && all[k - len] == all[all.size() - 1 - len]) ++len;
-      int& best = longest[static_cast<size_t>(raw(all[k + 1]))];
-      best = std::max(best, static_cast<int>(len));
-    }
-    for (size_t t = 0; t < longest.size(); ++t) {
-      if (longest[t] >= params.dry_allowed_len) {
-        expected[t] -= static_cast<float>(0.8f * std::pow(1.75, longest[t] - params.dry_allowed_len));
-      }
-    }
-    stages::dry_penalty(row, {prompt, answer}, params, scratch);
-    for (size_t t = 0; t < row.size(); ++t) ASSERT_NEAR(row[t], expected[t], 1e-4 * (1 + std::fabs(expected[t]))) << i;
-  }
 }
 
 }  // namespace

@@ -11,6 +11,8 @@
 namespace ibid::stages {
 namespace {
 
+constexpr double kNatsPerBit = 0.693147180559945309417;
+
 bool before(const Candidate& a, const Candidate& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; }
 
 }  // namespace
@@ -152,9 +154,31 @@ void xtc(Support& support, float probability, float threshold, uint64_t seed, in
   support.keep_if(keep);
 }
 
-void mirostat(Support& support, float mu) {
+void mirostat1(Support& support, float mu, int32_t vocab_size) {
+  constexpr int32_t kFitted = 100;
+  if (support.size() < 2 || vocab_size < 2) return;
+  // Least squares of b_i = ln(p_i / p_i+1) over t_i = ln((i + 2) / (i + 1)); of probabilities only the logits matter.
+  std::span<const Candidate> top = support.sorted(std::min(support.size(), kFitted));
+  double sum_tb = 0, sum_tt = 0;
+  for (size_t i = 0; i + 1 < top.size(); ++i) {
+    double t = math::log(static_cast<double>(i + 2) / static_cast<double>(i + 1));
+    sum_tb += t * (static_cast<double>(top[i].logit) - static_cast<double>(top[i + 1].logit));
+    sum_tt += t * t;
+  }
+  double s = sum_tb / sum_tt;
+  // k = (e 2^mu / (1 - V^-e))^(1 / s), e = s - 1, in logarithms; with y = e ln V, e / (1 - V^-e) is y / (1 - exp(-y)) /
+  // ln V.
+  double log_v = math::log(static_cast<double>(vocab_size)), y = (s - 1) * log_v;
+  double ratio = std::fabs(y) < 1e-4 ? 1 + y / 2 + y * y / 12 : y / (1 - math::exp(-y));
+  double log_k = (math::log(ratio / log_v) + static_cast<double>(mu) * kNatsPerBit) / s;
+  // Where all are equally likely, s is 0 and k is its limit: none or all.
+  if (!(log_k < math::log(static_cast<double>(support.size())))) return;
+  support.keep_first(std::max(1, static_cast<int32_t>(math::exp(log_k))));
+}
+
+void mirostat2(Support& support, float mu) {
   double total = support.total_weight();
-  double lowest = total * math::exp(-static_cast<double>(mu) * 0.693147180559945309417);
+  double lowest = total * math::exp(-static_cast<double>(mu) * kNatsPerBit);
   int32_t n = 0;
   support.keep_while([&](const Candidate& c) { return n++ == 0 || support.weight(c) >= lowest; });
 }

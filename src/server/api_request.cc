@@ -1,5 +1,6 @@
 #include "server/api_request.h"
 
+#include <algorithm>
 #include <array>
 
 #include "server/parameters.h"
@@ -10,15 +11,15 @@ namespace {
 
 constexpr std::array kRoles = {"system", "developer", "user", "assistant", "tool"};
 
+bool is_same(const Json& a, const Json& b) {
+  return a.is_number() && b.is_number() ? a.number() == b.number() : a.text() == b.text();
+}
+
 bool asks_for_nothing(const UnservedField& field, const Json& value) {
   if (value.is_null()) return true;
   Result<Json> allowed = parse_json(field.allowed);
   CHECK(allowed.ok() && allowed->array() != nullptr, field.name);
-  const std::string text = value.text();
-  for (const Json& item : *allowed->array()) {
-    if (item.text() == text) return true;
-  }
-  return false;
+  return std::ranges::any_of(*allowed->array(), [&](const Json& item) { return is_same(item, value); });
 }
 
 Result<Json> joined_content(const Json& content, const std::string& where) {
@@ -105,6 +106,7 @@ Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const 
   const auto here = static_cast<unsigned>(endpoint);
   ApiRequest request;
   request.endpoint = endpoint;
+  request.add_special_tokens = endpoint == Endpoint::kCompletions;  // a chat template writes its own
   // In the table's order, so that which error comes first does not depend on the client's order of keys.
   for (const Parameter& parameter : parameters()) {
     if ((parameter.endpoints & here) == 0) continue;
@@ -112,7 +114,7 @@ Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const 
     if (value == nullptr || value->is_null()) continue;
     if (parameter.alias_of != nullptr) {
       const Json* other = body.find(parameter.alias_of);
-      if (other != nullptr && !other->is_null() && other->text() != value->text()) {
+      if (other != nullptr && !other->is_null() && !is_same(*other, *value)) {
         return invalid(std::string(parameter.name) + " and " + parameter.alias_of +
                            " are two names of one field and differ; give one of them.",
                        parameter.name);
@@ -136,7 +138,7 @@ Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const 
     return invalid("prompt is missing; it must be a text, an array of token ids, or an array of either.", "prompt");
   if (chat && request.top_logprobs > 0 && !request.want_logprobs)
     return invalid("top_logprobs wants logprobs to be true.", "top_logprobs");
-  if (request.include_usage && !request.stream)
+  if ((request.include_usage || request.continuous_usage) && !request.stream)
     return invalid("stream_options wants stream to be true.", "stream_options");
   if (request.max_tokens == 0 && !request.echo)
     return invalid("max_tokens must be at least 1 (0 is for completions with echo).", "max_tokens");

@@ -56,11 +56,14 @@ struct ApiRequest {
   std::string cache_salt;
   bool stream = false;
   bool include_usage = false;
+  bool continuous_usage = false;  // in every event
   bool trace = false;
   bool return_token_ids = false;
   std::vector<TextBias> text_bias;
   std::vector<std::string> bad_words;
   std::vector<std::string> dry_breakers = {"\n", ":", "\"", "*"};
+  bool add_special_tokens = false;
+  int32_t truncate_prompt = 0;  // keep so many last tokens of each prompt; -1: as many as leave room; 0: all
 
   // Chat.
   Json messages;  // an array of objects, checked
@@ -72,7 +75,6 @@ struct ApiRequest {
   // Completions.
   std::vector<Prompt> prompts;
   bool echo = false;
-  bool add_special_tokens = true;
 };
 
 // The error's param is the field.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
 #include "server/parameters.h"
 
@@ -74,7 +75,7 @@ TEST(ApiRequest, EveryFieldRefusesAWrongTypeAndIsNamed) {
       if (is_messages) continue;
       const Result<ApiRequest> r =
           (p.endpoints & kChatOnly) != 0 ? chat(body) : complete((is_prompt ? "" : "\"prompt\":\"x\",") + body);
-      std::string name = p.alias_of != nullptr && std::string(p.name) == "n_probs" ? "logprobs" : p.name;
+      const std::string name = p.name;
       EXPECT_EQ(fault(r).substr(0, name.size()), name) << body;
     }
     if (p.type == FieldType::kBoolean) {
@@ -87,7 +88,6 @@ TEST(ApiRequest, EveryFieldRefusesAWrongTypeAndIsNamed) {
 TEST(ApiRequest, RangesOfTheTableAreKeptAtBothEnds) {
   for (const Parameter& p : parameters()) {
     if (p.type != FieldType::kInteger && p.type != FieldType::kNumber) continue;
-    if (std::string(p.name) == "mirostat") continue;  // 1 is inside and refused
     const auto with = [&](double value) {
       std::string number;
       p.type == FieldType::kInteger ? JsonWriter(number).integer(static_cast<int64_t>(value))
@@ -97,6 +97,11 @@ TEST(ApiRequest, RangesOfTheTableAreKeptAtBothEnds) {
     };
     const bool zero_length = p.field == std::string("Request::max_tokens") && p.min == 0;
     EXPECT_TRUE(with(p.max).ok()) << p.name;
+    // The sampler's own ranges are no narrower, so that no value is refused with another sentence behind the table.
+    if (std::string(p.field).starts_with("SamplingParams")) {
+      EXPECT_TRUE(validate(with(p.max)->sampling, 100).ok()) << p.name;
+      EXPECT_TRUE(p.above_min || validate(with(p.min)->sampling, 100).ok()) << p.name;
+    }
     EXPECT_EQ(with(p.min).ok(), !p.above_min && !zero_length) << p.name;
     EXPECT_EQ(fault(with(p.min - 1)), p.name);
     EXPECT_EQ(fault(with(p.max + 1)), p.name);
@@ -106,7 +111,8 @@ TEST(ApiRequest, RangesOfTheTableAreKeptAtBothEnds) {
 TEST(ApiRequest, ErrorsSayWhatWouldBeRight) {
   EXPECT_EQ(sentence(chat(R"("temperature":"hot")")), "temperature must be a number from 0 to 100, not \"hot\".");
   EXPECT_EQ(sentence(chat(R"("top_k":2.5)")), "top_k must be a whole number from -1 to 2147483647, not 2.5.");
-  EXPECT_EQ(sentence(chat(R"("repetition_penalty":0)")), "repetition_penalty must be a number above 0 to 100, not 0.");
+  EXPECT_EQ(sentence(chat(R"("repetition_penalty":0)")),
+            "repetition_penalty must be a number from 0.001 to 100, not 0.");
   EXPECT_EQ(sentence(chat(R"("max_tokens":5,"max_completion_tokens":6)")),
             "max_completion_tokens and max_tokens are two names of one field and differ; give one of them.");
   EXPECT_EQ(fault(chat(R"("top_logprobs":3)")), "top_logprobs");
@@ -167,6 +173,73 @@ TEST(ApiRequest, PromptsAreTextsOrIdsOrListsOfEither) {
   EXPECT_EQ(fault(complete(R"("prompt":[-1])")), "prompt[0]");
 }
 
+TEST(ApiRequest, KnownFieldsWithoutEffectMayHaveAnyValue) {
+  for (const IgnoredField& field : ignored_fields()) {
+    for (const char* value : {"null", "5", "\"x\"", R"({"a":[1]})"}) {
+      const std::string body = std::string("\"") + field.name + "\":" + value;
+      EXPECT_TRUE((field.endpoints & kChatOnly) == 0 || chat(body).ok()) << body;
+      EXPECT_TRUE((field.endpoints & kCompletionsOnly) == 0 || complete("\"prompt\":\"x\"," + body).ok()) << body;
+    }
+  }
+}
+
+TEST(ApiRequest, EveryNameStandsInOneTableOnly) {
+  for (const unsigned endpoint : {kChatOnly, kCompletionsOnly}) {
+    std::set<std::string> names;
+    for (const Parameter& p : parameters()) {
+      EXPECT_TRUE((p.endpoints & endpoint) == 0 || names.insert(p.name).second) << p.name;
+    }
+    for (const IgnoredField& f : ignored_fields()) {
+      EXPECT_TRUE((f.endpoints & endpoint) == 0 || names.insert(f.name).second) << f.name;
+    }
+    for (const UnservedField& f : unserved_fields()) {
+      EXPECT_TRUE((f.endpoints & endpoint) == 0 || names.insert(f.name).second) << f.name;
+    }
+  }
+}
+
+TEST(ApiRequest, LogprobsAreABooleanInChatAndANumberInCompletions) {
+  EXPECT_EQ(chat(R"("logprobs":true)")->sampling.logprobs, 0);
+  EXPECT_EQ(chat(R"("logprobs":true,"top_logprobs":3)")->sampling.logprobs, 3);
+  EXPECT_EQ(chat(R"("logprobs":false)")->sampling.logprobs, -1);
+  EXPECT_EQ(fault(chat(R"("logprobs":3)")), "logprobs");
+  EXPECT_EQ(complete(R"("prompt":"x","logprobs":0)")->sampling.logprobs, 0);
+  EXPECT_EQ(complete(R"("prompt":"x","logprobs":5)")->sampling.logprobs, 5);
+  EXPECT_EQ(fault(complete(R"("prompt":"x","logprobs":true)")), "logprobs");
+  EXPECT_EQ(fault(complete(R"("prompt":"x","logprobs":21)")), "logprobs");
+  EXPECT_EQ(fault(complete(R"("prompt":"x","top_logprobs":true)")), "none");  // not a name of this endpoint
+  // llama.cpp's name of both, where 0 is none.
+  EXPECT_EQ(chat(R"("n_probs":4)")->sampling.logprobs, 4);
+  EXPECT_EQ(chat(R"("n_probs":0)")->sampling.logprobs, -1);
+  EXPECT_EQ(complete(R"("prompt":"x","n_probs":4)")->sampling.logprobs, 4);
+  EXPECT_EQ(complete(R"("prompt":"x","n_probs":0)")->sampling.logprobs, -1);
+}
+
+TEST(ApiRequest, ScoringEchoesThePromptAndGeneratesNothing) {
+  Result<ApiRequest> r = complete(R"("prompt":"x","echo":true,"logprobs":2,"max_tokens":0)");
+  ASSERT_TRUE(r.ok()) << r.error().message;
+  EXPECT_EQ(r->max_tokens, 0);
+  EXPECT_EQ(r->prompt_logprobs, 2);
+  EXPECT_EQ(fault(complete(R"("prompt":"x","max_tokens":0)")), "max_tokens");
+  EXPECT_EQ(fault(chat(R"("max_completion_tokens":0)")), "max_tokens");
+}
+
+TEST(ApiRequest, StreamOptionsWantAStream) {
+  EXPECT_TRUE(
+      chat(R"("stream":true,"stream_options":{"include_usage":true,"include_obfuscation":true})")->include_usage);
+  EXPECT_TRUE(chat(R"("stream":true,"stream_options":{"continuous_usage_stats":true})")->continuous_usage);
+  EXPECT_TRUE(chat(R"("stream_options":{"include_usage":false})").ok());
+  EXPECT_EQ(fault(chat(R"("stream_options":{"include_usage":true})")), "stream_options");
+  EXPECT_EQ(fault(chat(R"("stream":true,"stream_options":{"include_usage":1})")), "stream_options.include_usage");
+}
+
+TEST(ApiRequest, PromptsAreTruncatedToOneTokenAtLeast) {
+  EXPECT_EQ(complete(R"("prompt":"x","truncate_prompt_tokens":3)")->truncate_prompt, 3);
+  EXPECT_EQ(chat(R"("truncate_prompt_tokens":-1)")->truncate_prompt, -1);
+  EXPECT_EQ(fault(chat(R"("truncate_prompt_tokens":0)")), "truncate_prompt_tokens");
+  EXPECT_EQ(fault(chat(R"("truncate_prompt_tokens":-2)")), "truncate_prompt_tokens");
+}
+
 TEST(ApiRequest, LogitBiasTakesIdsAndTextsAndBans) {
   Result<ApiRequest> r = chat(R"("logit_bias":[[5,1.5],["hello",-2],[7,false]])");
   ASSERT_TRUE(r.ok()) << r.error().message;
@@ -174,7 +247,19 @@ TEST(ApiRequest, LogitBiasTakesIdsAndTextsAndBans) {
   EXPECT_EQ(r->sampling.banned, (std::vector<TokenId>{TokenId{7}}));
   ASSERT_EQ(r->text_bias.size(), 1u);
   EXPECT_EQ(r->text_bias[0].text, "hello");
-  EXPECT_EQ(fault(chat(R"("logit_bias":{"x":1})")), "logit_bias");
+  // An object's key is an id where it is a whole number, and a text otherwise.
+  r = chat(R"("logit_bias":{"5":1," the":-3,"-7":false,"7":false})");
+  ASSERT_TRUE(r.ok()) << r.error().message;
+  EXPECT_EQ(r->sampling.logit_bias, (std::vector<std::pair<TokenId, float>>{{TokenId{5}, 1.0f}}));
+  EXPECT_EQ(r->sampling.banned, (std::vector<TokenId>{TokenId{7}}));
+  ASSERT_EQ(r->text_bias.size(), 2u);
+  EXPECT_EQ(r->text_bias[0].text, " the");
+  EXPECT_EQ(r->text_bias[0].bias, -3.0f);
+  EXPECT_TRUE(r->text_bias[1].ban);
+  EXPECT_EQ(fault(chat(R"("logit_bias":{"x":true})")), "logit_bias.x");
+  EXPECT_EQ(fault(chat(R"("logit_bias":{"":1})")), "logit_bias.");
+  EXPECT_EQ(fault(chat(R"("logit_bias":{"5000000000":1})")), "logit_bias");
+  EXPECT_EQ(fault(chat("\"logit_bias\":{\"" + std::string(5000, 'x') + "\":1}")), "logit_bias");
   EXPECT_EQ(fault(chat(R"("logit_bias":{"5":101})")), "logit_bias.5");
   EXPECT_EQ(fault(chat(R"("logit_bias":[[5]])")), "logit_bias[0]");
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "text/breaker_set.h"
 #include "text/detokenizer.h"
 #include "text/stop_matcher.h"
 
@@ -13,6 +14,9 @@ std::vector<TokenId> encode_plain(const Tokenizer& tokenizer, std::string_view t
   tokenizer.encode(text, {}, ids);
   return ids;
 }
+
+// The server owns the tokenizer for as long as it runs; some who read it only want to share it.
+std::shared_ptr<const Tokenizer> shared(const Tokenizer& tokenizer) { return {std::shared_ptr<void>(), &tokenizer}; }
 
 Status check_id(TokenId id, const Tokenizer& tokenizer, const std::string& where) {
   if (raw(id) >= 0 && raw(id) < tokenizer.vocab_size()) return {};
@@ -27,7 +31,12 @@ Result<SamplingParams> build_sampling(const ApiRequest& api, const Tokenizer& to
   for (const TokenId id : sampling.banned) TRY(check_id(id, tokenizer, "logit_bias"));
   for (const TokenId id : sampling.allowed) TRY(check_id(id, tokenizer, "allowed_token_ids"));
   for (const TextBias& item : api.text_bias) {
-    for (const TokenId id : encode_plain(tokenizer, item.text)) {
+    // Each of the text's tokens once, also where the text has it twice.
+    std::vector<TokenId> ids = encode_plain(tokenizer, item.text);
+    std::ranges::sort(ids);
+    const auto repeated = std::ranges::unique(ids);
+    ids.erase(repeated.begin(), repeated.end());
+    for (const TokenId id : ids) {
       item.ban ? sampling.banned.push_back(id) : static_cast<void>(sampling.logit_bias.emplace_back(id, item.bias));
     }
   }
@@ -37,24 +46,35 @@ Result<SamplingParams> build_sampling(const ApiRequest& api, const Tokenizer& to
       if (!ids.empty()) sampling.banned_sequences.push_back(std::move(ids));
     }
   }
-  if (sampling.dry_multiplier > 0) {
-    for (const std::string& text : api.dry_breakers) sampling.dry_breakers.push_back(encode_plain(tokenizer, text));
+  if (sampling.dry_multiplier > 0 && !api.dry_breakers.empty()) {
+    Result<std::shared_ptr<const BreakerSet>> breakers = BreakerSet::compile(api.dry_breakers, shared(tokenizer));
+    if (!breakers) return invalid(breakers.error().message, "dry_sequence_breakers");
+    sampling.dry_breakers = *std::move(breakers);
   }
   return sampling;
 }
 
+// Keeps the last tokens, as many as the request asks for. True where something was dropped.
+bool truncate(const ApiRequest& api, int32_t context, std::vector<TokenId>& ids) {
+  if (api.truncate_prompt == 0) return false;
+  const int32_t room = context - (api.max_tokens < 0 ? 1 : std::min(api.max_tokens, context - 1));
+  const auto keep = static_cast<size_t>(api.truncate_prompt > 0 ? api.truncate_prompt : room);
+  if (ids.size() <= keep) return false;
+  ids.erase(ids.begin(), ids.end() - static_cast<std::ptrdiff_t>(keep));
+  return true;
+}
+
 }  // namespace
 
-std::vector<TokenId> encode_chat(const ChatPrompt& prompt, const Tokenizer& tokenizer) {
+std::vector<TokenId> encode_chat(const ChatPrompt& prompt, const Tokenizer& tokenizer, bool add_special) {
   std::vector<TokenId> ids;
-  tokenizer.encode(prompt.text, {.parse_special = true, .plain_ranges = prompt.plain_ranges}, ids);
+  tokenizer.encode(prompt.text,
+                   {.add_special = add_special, .parse_special = true, .plain_ranges = prompt.plain_ranges}, ids);
   return ids;
 }
 
 std::string decode(const Tokenizer& tokenizer, std::span<const TokenId> ids, bool special) {
-  // The server owns the tokenizer for as long as it runs; the detokenizer only wants to share it.
-  Detokenizer detokenizer(std::shared_ptr<const Tokenizer>(std::shared_ptr<void>(), &tokenizer),
-                          {.show_special = special});
+  Detokenizer detokenizer(shared(tokenizer), {.show_special = special});
   std::string text;
   detokenizer.push(ids, text);
   detokenizer.finish(text);
@@ -83,7 +103,8 @@ Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backe
     ASSIGN_OR_RETURN(const ChatPrompt prompt,
                      backend.render_chat(api.messages, api.add_generation_prompt, api.template_kwargs));
     built.requests.push_back(common);
-    built.requests.back().prompt = encode_chat(prompt, tokenizer);
+    built.requests.back().prompt = encode_chat(prompt, tokenizer, api.add_special_tokens);
+    truncate(api, backend.model().context, built.requests.back().prompt);
   }
   for (size_t i = 0; i < api.prompts.size(); ++i) {
     const std::string where = api.prompts.size() == 1 ? "prompt" : "prompt[" + std::to_string(i) + "]";
@@ -91,10 +112,12 @@ Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backe
     std::vector<TokenId>& ids = built.requests.back().prompt;
     if (const std::string* text = std::get_if<std::string>(&api.prompts[i])) {
       tokenizer.encode(*text, {.add_special = api.add_special_tokens}, ids);
-      if (api.echo) built.prompt_texts.push_back(*text);
+      const bool is_cut = truncate(api, backend.model().context, ids);
+      if (api.echo) built.prompt_texts.push_back(is_cut ? decode(tokenizer, ids, true) : *text);
     } else {
       ids = std::get<std::vector<TokenId>>(api.prompts[i]);
       for (const TokenId id : ids) TRY(check_id(id, tokenizer, where));
+      truncate(api, backend.model().context, ids);
       if (api.echo) built.prompt_texts.push_back(decode(tokenizer, ids, true));
     }
     if (ids.empty()) return invalid(where + " has no tokens; it must have at least one.", where);

@@ -155,7 +155,12 @@ void Generation::write_event(size_t index, std::string& out) {
     json.key("choices").begin_array();
     write_choice(json, index, true, choice, choice.n_code_points);
     json.end_array();
-    if (info_.include_usage) json.key("usage").null();
+    if (info_.continuous_usage) {
+      json.key("usage");
+      write_usage(json);
+    } else if (info_.include_usage) {
+      json.key("usage").null();
+    }
     json.end_object();
   }
   out += "\n\n";

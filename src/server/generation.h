@@ -27,6 +27,7 @@ struct GenerationInfo {
   int32_t n = 1;
   bool stream = false;
   bool include_usage = false;
+  bool continuous_usage = false;
   bool echo = false;
   bool want_logprobs = false;
   bool processed_logprobs = false;

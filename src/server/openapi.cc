@@ -65,6 +65,20 @@ void write_body_schema(JsonWriter& json, unsigned endpoint, const char* required
     if (!is_required) json.key("default").raw(p.default_text);
     json.end_object();
   }
+  for (const IgnoredField& field : ignored_fields()) {
+    if ((field.endpoints & endpoint) == 0) continue;
+    json.key(field.name).begin_object();
+    json.field("description", std::string("Accepted, without effect: ") + field.why + ".").end_object();
+  }
+  for (const UnservedField& field : unserved_fields()) {
+    if ((field.endpoints & endpoint) == 0) continue;
+    json.key(field.name).begin_object().field("description", "Not served yet, but for values that ask for nothing.");
+    // The allowed values are a JSON array; null is always one of them.
+    const std::string_view allowed(field.allowed);
+    json.key("enum").raw(allowed == "[]" ? std::string("[null]")
+                                         : std::string(allowed.substr(0, allowed.size() - 1)) + ",null]");
+    json.end_object();
+  }
   json.end_object().end_object();
 }
 
@@ -104,6 +118,7 @@ constexpr const char* kSchemas = R"(
 "TextPart":{"type":"object","required":["type","text"],"properties":{"type":{"const":"text"},"text":{"type":"string"}}},
 "Message":{"type":"object","required":["role","content"],"properties":{"role":{"enum":["system","developer","user","assistant","tool"]},
   "content":{"oneOf":[{"type":"string"},{"type":"array","items":{"$ref":"#/components/schemas/TextPart"}}]},"name":{"type":["string","null"]}}},
+"Bias":{"oneOf":[{"type":"number","minimum":-100,"maximum":100},{"const":false}]},
 "Prompt":{"oneOf":[{"type":"string"},{"type":"array","minItems":1,"items":{"type":"integer","minimum":0}},
   {"type":"array","minItems":1,"items":{"oneOf":[{"type":"string"},{"type":"array","items":{"type":"integer","minimum":0}}]}}]},
 "TokenizeRequest":{"type":"object","properties":{"content":{"type":"string"},"prompt":{"type":"string"},

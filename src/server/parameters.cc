@@ -125,11 +125,17 @@ std::string parameters_markdown() {
     }
     out += "\n";
   }
+  out += "### Known, without effect\n\nAny value is accepted.\n\n| field | why it changes nothing |\n|---|---|\n";
+  for (const IgnoredField& field : ignored_fields())
+    out += std::string("| `") + field.name + "` | " + field.why + " |\n";
   out +=
-      "### Known, not served\n\nA value other than those listed (or null) is a 400 that names the field.\n\n| field | "
-      "accepted values |\n|---|---|\n";
-  for (const UnservedField& field : unserved_fields())
-    out += std::string("| `") + field.name + "` | `" + field.allowed + "` |\n";
+      "\n### Known, not served\n\nA value other than those listed (or null) is a 400 that names the field.\n\n| field "
+      "| "
+      "endpoint | accepted values | instead |\n|---|---|---|---|\n";
+  for (const UnservedField& field : unserved_fields()) {
+    const char* where = field.endpoints == kBoth ? "both" : field.endpoints == kChatOnly ? "chat" : "completions";
+    out += std::string("| `") + field.name + "` | " + where + " | `" + field.allowed + "` | " + field.instead + " |\n";
+  }
   return out;
 }
 

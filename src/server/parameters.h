@@ -44,7 +44,15 @@ struct UnservedField {
   const char* instead;  // what would do
 };
 
+// A field that we know and that may have any value, because none changes an answer.
+struct IgnoredField {
+  const char* name;
+  unsigned endpoints;
+  const char* why;
+};
+
 std::span<const Parameter> parameters();
+std::span<const IgnoredField> ignored_fields();
 std::span<const UnservedField> unserved_fields();
 
 // "a number from 0 to 2", as errors and the documentation say it.

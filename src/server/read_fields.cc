@@ -3,6 +3,7 @@
 #include <cfloat>
 #include <charconv>
 #include <cmath>
+#include <optional>
 
 namespace ibid {
 namespace {
@@ -120,9 +121,13 @@ Status read_n(ApiRequest& request, const Json& value, const ApiLimits& limits) {
 Status read_stream_options(ApiRequest& request, const Json& value, const ApiLimits&) {
   if (value.object() == nullptr)
     return wrong_value("stream_options", "an object such as {\"include_usage\": true}", value);
-  if (const Json* usage = value.find("include_usage"); usage != nullptr && !usage->is_null()) {
-    if (usage->boolean() == nullptr) return wrong_value("stream_options.include_usage", "true or false", *usage);
-    request.include_usage = *usage->boolean();
+  for (const auto& [name, target] : {std::pair{"include_usage", &ApiRequest::include_usage},
+                                     std::pair{"continuous_usage_stats", &ApiRequest::continuous_usage}}) {
+    const Json* option = value.find(name);
+    if (option == nullptr || option->is_null()) continue;
+    if (option->boolean() == nullptr)
+      return wrong_value(std::string("stream_options.") + name, "true or false", *option);
+    request.*target = *option->boolean();
   }
   return {};
 }
@@ -153,13 +158,6 @@ Status read_top_n_sigma(ApiRequest& request, const Json& value, const ApiLimits&
   return {};
 }
 
-Status read_mirostat(ApiRequest& request, const Json& value, const ApiLimits&) {
-  ASSIGN_OR_RETURN(const int64_t version, read_integer(value, 0, 2, "mirostat"));
-  if (version == 1) return unsupported("mirostat must be 0 or 2: version 1 is not served.", "mirostat");
-  request.sampling.mirostat = static_cast<int32_t>(version);
-  return {};
-}
-
 Status read_allowed(ApiRequest& request, const Json& value, const ApiLimits&) {
   ASSIGN_OR_RETURN(request.sampling.allowed, read_token_ids(value, "allowed_token_ids"));
   if (request.sampling.allowed.empty()) {
@@ -173,6 +171,24 @@ Status read_logprobs(ApiRequest& request, const Json& value, const ApiLimits& li
   ASSIGN_OR_RETURN(const int64_t n, read_integer(value, 0, limits.max_logprobs, "logprobs"));
   request.want_logprobs = true;
   request.top_logprobs = static_cast<int32_t>(n);
+  return {};
+}
+
+Status read_n_probs(ApiRequest& request, const Json& value, const ApiLimits& limits) {
+  ASSIGN_OR_RETURN(const int64_t n, read_integer(value, 0, limits.max_logprobs, "n_probs"));
+  if (n == 0) return {};
+  request.want_logprobs = true;
+  request.top_logprobs = static_cast<int32_t>(n);
+  return {};
+}
+
+Status read_truncate(ApiRequest& request, const Json& value, const ApiLimits&) {
+  ASSIGN_OR_RETURN(const int64_t n, read_integer(value, -1, INT32_MAX, "truncate_prompt_tokens"));
+  if (n == 0) {
+    return invalid("truncate_prompt_tokens is 0, which leaves no prompt; it must be at least 1, or -1 for what fits.",
+                   "truncate_prompt_tokens");
+  }
+  request.truncate_prompt = static_cast<int32_t>(n);
   return {};
 }
 
@@ -205,7 +221,18 @@ Status read_priority(ApiRequest& request, const Json& value, const ApiLimits& li
 
 namespace {
 
+// A whole number from 0, as OpenAI spells ids as keys; nothing for any other text.
+std::optional<int64_t> id_of_key(const std::string& key) {
+  int64_t id = -1;
+  const auto parsed = std::from_chars(key.data(), key.data() + key.size(), id);
+  if (parsed.ec != std::errc() || parsed.ptr != key.data() + key.size() || id < 0) return std::nullopt;
+  return id;
+}
+
+// `text` where it is no id.
 Status add_bias(ApiRequest& request, const std::string& where, const Json& value, TokenId id, const std::string* text) {
+  if (text != nullptr && text->empty())
+    return invalid(where + " is for an empty text; it must be a token id or a text.", where);
   const bool ban = value.boolean() != nullptr && !*value.boolean();
   float bias = 0;
   if (!ban) {
@@ -228,7 +255,7 @@ Status read_logit_bias(ApiRequest& request, const Json& value, const ApiLimits& 
   const Json::Object* object = value.object();
   const Json::Array* array = value.array();
   if (object == nullptr && array == nullptr)
-    return wrong_value("logit_bias", "an object {\"ID\": BIAS} or an array of pairs [ID or text, BIAS]", value);
+    return wrong_value("logit_bias", "an object {\"ID or text\": BIAS} or an array of pairs [ID or text, BIAS]", value);
   const size_t n = object != nullptr ? object->size() : array->size();
   if (n > static_cast<size_t>(limits.max_logit_bias)) {
     return invalid("logit_bias has " + std::to_string(n) + " entries; at most " +
@@ -237,14 +264,11 @@ Status read_logit_bias(ApiRequest& request, const Json& value, const ApiLimits& 
   }
   for (size_t i = 0; object != nullptr && i < n; ++i) {
     const auto& [key, bias] = (*object)[i];
-    int32_t id = -1;
-    const auto parsed = std::from_chars(key.data(), key.data() + key.size(), id);
-    if (parsed.ec != std::errc() || parsed.ptr != key.data() + key.size() || id < 0) {
-      return invalid(
-          "logit_bias has the key \"" + shown(key, 32) + "\"; keys must be token ids (whole numbers from 0).",
-          "logit_bias");
-    }
-    TRY(add_bias(request, "logit_bias." + key, bias, TokenId{id}, nullptr));
+    const std::optional<int64_t> id = id_of_key(key);
+    if (id && *id > INT32_MAX)
+      return invalid("logit_bias has the token id " + key + ", which no model has.", "logit_bias");
+    TRY(add_bias(request, "logit_bias." + shown(key, 32), bias, TokenId{static_cast<int32_t>(id.value_or(-1))},
+                 id ? nullptr : &key));
   }
   for (size_t i = 0; array != nullptr && i < n; ++i) {
     const Json::Array* pair = (*array)[i].array();
@@ -255,10 +279,15 @@ Status read_logit_bias(ApiRequest& request, const Json& value, const ApiLimits& 
     if (text == nullptr) {
       ASSIGN_OR_RETURN(const int64_t whole, read_integer((*pair)[0], 0, INT32_MAX, where + "[0]"));
       id = TokenId{static_cast<int32_t>(whole)};
-    } else if (text->empty()) {
-      return invalid(where + "[0] is an empty text; it must be a token id or a text.", where + "[0]");
     }
     TRY(add_bias(request, where + "[1]", (*pair)[1], id, text));
+  }
+  size_t n_bytes = 0;
+  for (const TextBias& item : request.text_bias) n_bytes += item.text.size();
+  if (n_bytes > static_cast<size_t>(limits.max_stop_bytes)) {
+    return invalid("logit_bias has texts of " + std::to_string(n_bytes) + " bytes; at most " +
+                       std::to_string(limits.max_stop_bytes) + " bytes together are served.",
+                   "logit_bias");
   }
   return {};
 }

@@ -13,12 +13,13 @@ Status read_seed(ApiRequest& request, const Json& value, const ApiLimits& limits
 Status read_top_p(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_top_k(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_top_n_sigma(ApiRequest& request, const Json& value, const ApiLimits& limits);
-Status read_mirostat(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_logit_bias(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_allowed(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_logprobs(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_n_probs(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_top_logprobs(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_prompt_logprobs(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_truncate(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_template_kwargs(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_priority(ApiRequest& request, const Json& value, const ApiLimits& limits);
 

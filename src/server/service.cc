@@ -246,6 +246,7 @@ WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebE
   info.n = api->n;
   info.stream = api->stream;
   info.include_usage = api->include_usage;
+  info.continuous_usage = api->continuous_usage;
   info.echo = api->echo;
   info.want_logprobs = api->want_logprobs;
   info.processed_logprobs = api->sampling.processed_logprobs;

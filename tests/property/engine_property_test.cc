@@ -8,6 +8,7 @@
 
 #include "engine/engine_core.h"
 #include "fake_model.h"
+#include "random_sampling.h"
 
 namespace ibid {
 namespace {
@@ -77,6 +78,7 @@ class RandomEngine {
   }
 
   int64_t n_choices_ = 0;
+  int64_t n_learning_ = 0;  // requests whose sampler learns from its draws
   int64_t n_generated_ = 0;
   int64_t n_preemptions() const { return core_->stats().n_preemptions; }
   int64_t cached_tokens() const { return core_->stats().cached_tokens; }
@@ -109,9 +111,10 @@ class RandomEngine {
     r.priority = up_to(3) == 0 ? up_to(3) : 0;
     r.prompt_logprobs = up_to(6) == 0 ? up_to(3) : -1;
     r.tenant_salt = up_to(5) == 0 ? "other" : "";
-    r.sampling.seed = random_();
-    r.sampling.temperature = up_to(2) == 0 ? 0.0f : 1.0f;
+    // Every row of a batch has a sampler of its own; Mirostat's carries its state through preemptions.
+    r.sampling = testing::random_sampling(random_, testing::kFakeVocabSize);
     r.sampling.logprobs = 0;
+    n_learning_ += r.sampling.mirostat != 0;
     r.sampling.ignore_eos = up_to(4) == 0;
     if (r.max_tokens > 3) r.sampling.min_tokens = up_to(3);
     const Status taken = core_->submit(r);
@@ -228,7 +231,7 @@ class RandomEngine {
 };
 
 void live_many(uint64_t first_seed, uint64_t n_seeds, int n_steps) {
-  int64_t n_preemptions = 0, cached_tokens = 0, n_choices = 0;
+  int64_t n_preemptions = 0, cached_tokens = 0, n_choices = 0, n_learning = 0;
   for (uint64_t seed = first_seed; seed < first_seed + n_seeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     RandomEngine engine(seed);
@@ -236,6 +239,7 @@ void live_many(uint64_t first_seed, uint64_t n_seeds, int n_steps) {
     n_preemptions += engine.n_preemptions();
     cached_tokens += engine.cached_tokens();
     n_choices += engine.n_choices_;
+    n_learning += engine.n_learning_;
     if (::testing::Test::HasFailure()) {
       FAIL() << "seed " << seed << " of " << n_steps << " steps fails";
     }
@@ -243,6 +247,7 @@ void live_many(uint64_t first_seed, uint64_t n_seeds, int n_steps) {
   EXPECT_GT(n_preemptions, 0);
   EXPECT_GT(cached_tokens, 0);
   EXPECT_GT(n_choices, 0);
+  EXPECT_GT(n_learning, 0);
 }
 
 TEST(EngineProperty, EveryAnswerIsTheRequestsOwnWhateverHappensAround) { live_many(1, 60, 300); }

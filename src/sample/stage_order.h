@@ -1,0 +1,44 @@
+// The order of the stages of a draw, as data (DESIGN section 5, law 6): the sampler walks it, `ibid inspect --samplers`
+// prints it, a trace tells it. Penalties, biases, hard masks and temperature change the row of logits; truncation then
+// works on the support, which is what is left of the row; the draw comes last.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace ibid {
+
+enum class StageId : uint8_t {
+  kRepetitionPenalty,
+  kPresenceFrequencyPenalty,
+  kDry,
+  kLogitBias,
+  kBanned,
+  kBannedSequences,
+  kNoRepeatNgram,
+  kAllowed,
+  kMinTokens,
+  kTemperature,
+  kTopNSigma,
+  kTopK,
+  kTypicalP,
+  kTopP,
+  kMinP,
+  kXtc,
+  kMirostat,
+  kDraw,
+};
+
+std::string_view stage_name(StageId id);
+
+// The policy: every stage once.
+std::span<const StageId> stage_order();
+
+// True for a stage that changes logits, false for one that cuts the support.
+bool works_on_row(StageId id);
+
+// What any order must keep: every stage once, those on the row before those on the support, the draw last.
+bool is_stage_order(std::span<const StageId> order);
+
+}  // namespace ibid

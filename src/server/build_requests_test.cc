@@ -1,0 +1,105 @@
+#include "server/build_requests.h"
+
+#include <gtest/gtest.h>
+
+#include "conformance/fake_backend.h"
+#include "text/breaker_set.h"
+
+namespace ibid {
+namespace {
+
+// One token a byte, so that ids can be read as letters.
+Result<BuiltRequests> build(const std::string& fields, Endpoint endpoint = Endpoint::kCompletions) {
+  FakeBackend::Options options;
+  options.context = 20;
+  const FakeBackend backend(options);
+  const char* ask = endpoint == Endpoint::kChat ? R"("messages":[{"role":"user","content":"hi"}])" : R"("n":1)";
+  Result<Json> body = parse_json(std::string("{") + ask + "," + fields + "}");
+  EXPECT_TRUE(body.ok()) << fields;
+  Result<ApiRequest> api = parse_api_request(endpoint, *body, {});
+  if (!api) return api.error();
+  return build_requests(*api, backend, "");
+}
+std::string letters(const std::vector<TokenId>& ids) {
+  std::string out;
+  for (const TokenId id : ids) out += static_cast<char>(raw(id));
+  return out;
+}
+
+TEST(BuildRequests, ATextInLogitBiasStandsForEachOfItsTokensOnce) {
+  Result<BuiltRequests> built = build(R"("prompt":"x","logit_bias":[["abba",2],[97,1],["c",false],["<|end|>",-1]])");
+  ASSERT_TRUE(built.ok()) << built.error().message;
+  const SamplingParams& sampling = built->requests[0].sampling;
+  EXPECT_EQ(sampling.banned, (std::vector<TokenId>{TokenId{'c'}}));
+  float a = 0, b = 0, end = 0;
+  for (const auto& [id, bias] : sampling.logit_bias) {
+    if (id == TokenId{'a'}) a += bias;
+    if (id == TokenId{'b'}) b += bias;
+    if (id == ByteTokenizer::kEnd) end += bias;
+  }
+  EXPECT_EQ(a, 3.0f);  // the text's and the id's
+  EXPECT_EQ(b, 2.0f);
+  EXPECT_EQ(end, 0.0f);  // a special token's spelling is text
+  built = build(R"("prompt":"x","logit_bias":{"ab":-5})");
+  EXPECT_EQ(built->requests[0].sampling.logit_bias.size(), 2u);
+}
+
+TEST(BuildRequests, BreakersAreCompiledWhereDryIsOn) {
+  EXPECT_EQ(build(R"("prompt":"x")")->requests[0].sampling.dry_breakers, nullptr);
+  Result<BuiltRequests> built = build(R"("prompt":"x","dry_multiplier":0.8)");
+  EXPECT_EQ(built->requests[0].sampling.dry_breakers->texts(), (std::vector<std::string>{"\n", ":", "\"", "*"}));
+  built = build(R"("prompt":"x","dry_multiplier":0.8,"dry_sequence_breakers":"ab")");
+  const std::vector<TokenId> history = {TokenId{'a'}, TokenId{'b'}, TokenId{'c'}, TokenId{'a'}};
+  EXPECT_EQ(built->requests[0].sampling.dry_breakers->n_behind_last(history, {}, 4), 2u);
+  EXPECT_EQ(build(R"("prompt":"x","dry_multiplier":0.8,"dry_sequence_breakers":[])")->requests[0].sampling.dry_breakers,
+            nullptr);
+  built = build(R"("prompt":"x","dry_multiplier":0.8,"dry_sequence_breakers":[")" + std::string(41, 'a') + "\"]");
+  ASSERT_FALSE(built.ok());
+  EXPECT_EQ(built.error().where, "dry_sequence_breakers");
+}
+
+TEST(BuildRequests, TruncationKeepsTheLastTokensOfEachPrompt) {
+  Result<BuiltRequests> built =
+      build(R"("prompt":["abcdef",[65,66,67,68],"xy"],"truncate_prompt_tokens":3,"echo":true)");
+  ASSERT_TRUE(built.ok()) << built.error().message;
+  EXPECT_EQ(letters(built->requests[0].prompt), "def");
+  EXPECT_EQ(letters(built->requests[1].prompt), "BCD");
+  EXPECT_EQ(letters(built->requests[2].prompt), "xy");
+  EXPECT_EQ(built->prompt_texts, (std::vector<std::string>{"def", "BCD", "xy"}));
+  const std::string long_prompt = "\"prompt\":\"" + std::string(30, 'a') + "\",\"truncate_prompt_tokens\":-1";
+  EXPECT_EQ(build(long_prompt)->requests[0].prompt.size(), 19u);  // of a context of 20, room for one
+  EXPECT_EQ(build(long_prompt + ",\"max_tokens\":5")->requests[0].prompt.size(), 15u);
+  EXPECT_EQ(build(long_prompt + ",\"max_tokens\":500")->requests[0].prompt.size(), 1u);
+  EXPECT_EQ(letters(build(R"("truncate_prompt_tokens":5)", Endpoint::kChat)->requests[0].prompt), "tant>");
+}
+
+// Writes a mark where it is asked for what the model wants around a text.
+class MarkingTokenizer final : public Tokenizer {
+ public:
+  void encode(std::string_view text, const EncodeOptions& options, std::vector<TokenId>& out) const override {
+    if (options.add_special) out.push_back(TokenId{'^'});
+    for (const char c : text) out.push_back(TokenId{c});
+  }
+  std::string_view token_bytes(TokenId, bool) const override { return ""; }
+  bool strips_leading_space() const override { return false; }
+  const Vocabulary& vocabulary() const override { return vocabulary_; }
+
+ private:
+  Vocabulary vocabulary_;
+};
+
+TEST(BuildRequests, TheModelsOwnMarksGoAroundAConversationOnlyWhereTheyAreAskedFor) {
+  const MarkingTokenizer tokenizer;
+  EXPECT_EQ(letters(encode_chat({"<user>x", {}}, tokenizer)), "<user>x");
+  EXPECT_EQ(letters(encode_chat({"<user>x", {}}, tokenizer, true)), "^<user>x");
+  const auto adds = [](Endpoint endpoint, const char* body) {
+    return parse_api_request(endpoint, *parse_json(body), {})->add_special_tokens;
+  };
+  EXPECT_FALSE(adds(Endpoint::kChat, R"({"messages":[{"role":"user","content":"x"}]})"));
+  EXPECT_TRUE(adds(Endpoint::kChat, R"({"messages":[{"role":"user","content":"x"}],"add_special_tokens":true})"));
+  EXPECT_TRUE(adds(Endpoint::kCompletions, R"({"prompt":"x"})"));
+  EXPECT_FALSE(adds(Endpoint::kCompletions, R"({"prompt":"x","add_special_tokens":false})"));
+}
+
+}  // namespace
+}  // namespace ibid
