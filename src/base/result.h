@@ -15,8 +15,9 @@ enum class ErrorKind {
   kInvalid,      // bytes or parameters from outside are wrong
   kUnsupported,  // well formed, but not served by this build
   kNotFound,     // a file, alias or name does not exist
-  kExhausted,    // no memory, no room in a queue, no descriptor
+  kExhausted,    // no room in a queue or a budget, no descriptor
   kUnavailable,  // the network or the disk failed; trying again may help
+  kNoMemory,     // an allocation failed; trying again may help
 };
 
 struct Error {
@@ -40,6 +41,9 @@ inline Error exhausted(std::string message, std::string where = {}) {
 inline Error unavailable(std::string message, std::string where = {}) {
   return {ErrorKind::kUnavailable, std::move(message), std::move(where)};
 }
+
+// Allocates nothing: the sentence is short enough to lie within the string itself.
+inline Error out_of_memory() { return {ErrorKind::kNoMemory, "Out of memory."}; }
 
 template <typename T>
 class [[nodiscard]] Result {

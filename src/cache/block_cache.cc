@@ -41,15 +41,18 @@ int32_t BlockCache::n_blocks_missing(const BlockTable& table, int32_t n_written,
 
 bool BlockCache::reserve(BlockTable& table, int32_t n_written, int32_t n_wanted, std::vector<BlockCopy>& copies) {
   if (n_blocks_missing(table, n_written, n_wanted) > pool_.n_available()) return false;
+  const auto n_blocks = static_cast<size_t>(n_blocks_for(n_wanted));
+  if (n_blocks > table.capacity()) table.reserve(std::max(n_blocks, 2 * table.capacity()));
   if (must_copy(table, n_written, n_wanted)) {
     BlockId& block = table[static_cast<size_t>(n_written / options_.block_len)];
-    copies.push_back({block, take()});
+    copies.push_back({block, BlockId::kNone});
+    copies.back().to = take();
     // Released only now, so that it cannot be the block that was taken. Whoever takes it later in this step writes
     // after this copy.
     pool_.drop_reference(block);
     block = copies.back().to;
   }
-  while (static_cast<int32_t>(table.size()) < n_blocks_for(n_wanted)) table.push_back(take());
+  while (table.size() < n_blocks) table.push_back(take());
   return true;
 }
 

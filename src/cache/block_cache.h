@@ -5,6 +5,9 @@
 // that it alone refers to and that are not published. reserve() sees to that and says which bytes to copy; the copies
 // must be done in their order, before the writes. Blocks behind a sliding window may be given back early: kNone stands
 // in their place. Knows token ids and block ids only. One thread.
+//
+// Where an allocation fails, match(), fork() and reserve() throw std::bad_alloc with every reference still one of a
+// table's entries; publish() leaves the block unpublished; what takes away allocates nothing.
 #pragma once
 
 #include <cstdint>

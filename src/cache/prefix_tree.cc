@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <new>
 
 #include "base/check.h"
 
@@ -40,15 +41,15 @@ ScopeId PrefixTree::hold(const CacheScope& scope) {
     ++scopes_[static_cast<size_t>(it->second)].n_holders;
     return ScopeId{it->second};
   }
-  int32_t id = static_cast<int32_t>(scopes_.size());
   if (free_scopes_.empty()) {
+    free_scopes_.reserve(scopes_.size() + 1);  // so that letting go of all finds room
     scopes_.emplace_back();
-  } else {
-    id = free_scopes_.back();
-    free_scopes_.pop_back();
+    free_scopes_.push_back(static_cast<int32_t>(scopes_.size()) - 1);
   }
-  scope_ids_.emplace(spelled, id);
+  const int32_t id = free_scopes_.back();
   const PrefixHash::Value hash = hash_.of_scope(spelled);
+  scope_ids_.emplace(spelled, id);
+  free_scopes_.pop_back();
   scopes_[static_cast<size_t>(id)] = {std::move(spelled), hash, 1};
   return ScopeId{id};
 }
@@ -101,8 +102,8 @@ int32_t PrefixTree::match(ScopeId scope, std::span<const TokenId> tokens, int32_
   while (tokens.size() >= len) {
     const int32_t child = find(parent, hash_.of_block(hash_of(parent), tokens.first(len)), tokens.first(len));
     if (child < 0) break;
-    pool_->add_reference(BlockId{child});
     table.push_back(BlockId{child});
+    pool_->add_reference(BlockId{child});
     n_matched += block_len_;
     tokens = tokens.subspan(len);
     parent = child;
@@ -111,8 +112,8 @@ int32_t PrefixTree::match(ScopeId scope, std::span<const TokenId> tokens, int32_
   const auto [child, n_agree] = nearest(parent, tokens.first(std::min(tokens.size(), len)));
   const int32_t n_usable = n_agree / partial_step * partial_step;
   if (n_usable == 0) return n_matched;
-  pool_->add_reference(BlockId{child});
   table.push_back(BlockId{child});
+  pool_->add_reference(BlockId{child});
   return n_matched + n_usable;
 }
 
@@ -127,16 +128,20 @@ BlockId PrefixTree::publish(ScopeId scope, BlockId parent_block, std::span<const
     pool_->drop_reference(block);
     return BlockId{known};
   }
-  pool_->mark(block);
   std::ranges::copy(tokens, tokens_.begin() + static_cast<ptrdiff_t>(raw(block)) * block_len_);
   node(raw(block)) = {hash, parent, bucket(hash), 0};
+  try {
+    order_.insert(raw(block));
+  } catch (const std::bad_alloc&) {
+    return block;
+  }
+  pool_->mark(block);
   bucket(hash) = raw(block);
   if (parent >= 0) {
     ++node(parent).n_children;
   } else {
     ++scopes_[static_cast<size_t>(~parent)].n_holders;
   }
-  order_.insert(raw(block));
   return block;
 }
 
@@ -164,6 +169,13 @@ void PrefixTree::remove(int32_t block) {
   } else {
     let_go(ScopeId{~n.parent});
   }
+}
+
+int64_t PrefixTree::n_holders() const {
+  int64_t n = 0;
+  for (const Scope& scope : scopes_) n += scope.n_holders;
+  for (const int32_t block : order_) n -= node(block).parent < 0;
+  return n;
 }
 
 void PrefixTree::self_check() const {

@@ -28,7 +28,8 @@ class PrefixTree {
   // `pool` outlives the tree. block_len is B.
   PrefixTree(BlockPool& pool, int32_t block_len, PrefixHash hash = PrefixHash());
 
-  // Scopes are counted: what holds one keeps its id valid. Nodes hold theirs.
+  // Scopes are counted: what holds one keeps its id valid. Nodes hold theirs. hold() changes nothing where it throws
+  // for want of memory; letting go and forgetting allocate nothing.
   ScopeId hold(const CacheScope& scope);
   void let_go(ScopeId scope);
 
@@ -40,13 +41,15 @@ class PrefixTree {
 
   // Makes `block` (full, completely written, in use) findable behind `parent` (kNone: first of the scope). Returns the
   // block that stands for these tokens: `block`, or the one that was there already; then the reference moves to that
-  // one (the bytes are equal) and `block` is released. A parent that is no node leaves `block` unpublished.
+  // one (the bytes are equal) and `block` is released. A parent that is no node leaves `block` unpublished, and so does
+  // want of memory.
   BlockId publish(ScopeId scope, BlockId parent, std::span<const TokenId> tokens, BlockId block);
 
   // Forgets the node and all below it; their blocks keep their references.
   void forget(BlockId block);
 
   int32_t n_nodes() const { return static_cast<int32_t>(order_.size()); }
+  int64_t n_holders() const;  // of scopes, nodes not counted
   int64_t n_collisions() const { return n_collisions_; }  // hash equal, tokens or parent not
   // Of a node: its B tokens, and the node before it (kNone: a scope is).
   std::span<const TokenId> tokens_of(BlockId block) const;

@@ -82,7 +82,7 @@ Result<double> run_once(Engine& engine, const Case& test, int32_t vocab_size) {
       auto& seen = has_token[static_cast<size_t>(o.request)];
       if (!o.tokens.empty() && !seen) seen = 1, ++n_started;
       if (o.finished) ++n_finished;
-      if (o.finished && o.reason == FinishReason::kError) return invalid(o.error);
+      if (o.finished && o.reason == FinishReason::kError) return o.error;
     }
     if (test.n_gen > 0 && n_started == test.n_streams && n_finished == 0 && has_token[0] == 0) {
       has_token[0] = 1;

@@ -31,7 +31,7 @@ constexpr const char* kHelp =
 struct Answer {
   std::string text;
   FinishReason reason = FinishReason::kNone;
-  std::string error;
+  Error error;
   Usage usage;
   Timing timing;
 };
@@ -125,7 +125,7 @@ class Chat {
     r.sampling.seed = seed_;
     r.max_tokens = options_.max_tokens;
     ASSIGN_OR_RETURN(Answer a, answer(engine_, std::move(r)));
-    if (a.reason == FinishReason::kError) return invalid(a.error);
+    if (a.reason == FinishReason::kError) return a.error;
     std::fputs(a.reason == FinishReason::kCancelled ? " [stopped]\n" : "\n", stdout);
     std::fflush(stdout);
     if (options_.stats) print_stats(a, seed_);

@@ -59,7 +59,7 @@ void Answer::add_text(std::string_view text) {
   }
 }
 
-void Answer::end(FinishReason reason, std::string error) {
+void Answer::end(FinishReason reason) {
   if (detokenizer_) {
     piece_.clear();
     detokenizer_->finish(piece_);
@@ -67,8 +67,13 @@ void Answer::end(FinishReason reason, std::string error) {
   }
   if (pending_.finished) return;  // those last bytes completed a stop string
   if (matcher_) matcher_->finish(pending_.text);
-  pending_.error = std::move(error);
   finish_as(reason);
+}
+
+void Answer::fail(Error error) {
+  if (pending_.finished) return;
+  pending_.error = std::move(error);
+  finish_as(FinishReason::kError);
 }
 
 void Answer::finish_as(FinishReason reason) {

@@ -48,8 +48,12 @@ class Listener {
     }
     return reason;
   }
-  void end(FinishReason reason, std::string error = {}) {
-    answer_.end(reason, std::move(error));
+  void end(FinishReason reason) {
+    answer_.end(reason);
+    listen();
+  }
+  void fail(Error error) {
+    answer_.fail(std::move(error));
     listen();
   }
   void listen() {
@@ -169,9 +173,10 @@ TEST(Answer, HalfACodePointAtTheEndIsAReplacementCharacter) {
 TEST(Answer, AnErrorCarriesItsSentence) {
   Listener l({});
   l.say({kA});
-  l.end(FinishReason::kError, "Nothing may be drawn.");
+  l.fail(invalid("Nothing may be drawn."));
   EXPECT_EQ(l.last.reason, FinishReason::kError);
-  EXPECT_EQ(l.last.error, "Nothing may be drawn.");
+  EXPECT_EQ(l.last.error.kind, ErrorKind::kInvalid);
+  EXPECT_EQ(l.last.error.message, "Nothing may be drawn.");
 }
 
 TEST(Answer, TheLastOutputComesOnce) {

@@ -14,6 +14,8 @@ BatchBuilder::BatchBuilder(const BatchLimits& limits) : limits_(limits) {
   query_start_.reserve(n_sequences + 1);
   kv_len_.reserve(n_sequences);
   logit_rows_.reserve(static_cast<size_t>(limits.n_rows));
+  block_table_.reserve(n_sequences *
+                       static_cast<size_t>((limits.context_len + limits.block_len - 1) / limits.block_len));
 }
 
 ForwardBatch BatchBuilder::build(const StepPlan& plan) {

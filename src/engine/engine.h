@@ -74,11 +74,13 @@ class Engine {
   // What submit() would say of the request's content. Pure: from any thread.
   virtual Status validate(const Request& request) const = 0;
   // Checks the request wholly; an error means that it was not taken: kInvalid names the field, kExhausted means that
-  // the queue is full.
+  // the queue is full, kNoMemory that an allocation failed.
   virtual Status submit(Request request) = 0;
   // Ends a request at the next step boundary; its blocks are free after that step(). Unknown ids are ignored.
   virtual void cancel(RequestId id) = 0;
-  // One turn. Appends what became known to `out`. False when there was nothing to do.
+  virtual void cancel_all() = 0;
+  // One turn. Appends what became known to `out`. False when there was nothing to do, or no memory to tell of it: then
+  // nothing was done either. A request that an allocation fails for ends with ErrorKind::kNoMemory, and it alone.
   virtual bool step(std::vector<Output>& out) = 0;
   virtual EngineStats stats() const = 0;
   // Who was in the last step, in the order of the batch; valid until the next one.

@@ -1,11 +1,21 @@
 #include "engine/engine_core.h"
 
 #include <algorithm>
+#include <new>
+#include <utility>
 
 #include "engine/engine_size.h"
 #include "engine/validate_request.h"
 
 namespace ibid {
+namespace {
+
+template <typename T>
+void grow(std::vector<T>& items, size_t n) {
+  if (items.capacity() < n) items.reserve(std::max(n, 2 * items.capacity()));
+}
+
+}  // namespace
 
 Result<std::unique_ptr<EngineCore>> EngineCore::create(std::unique_ptr<ForwardPass> model,
                                                        std::shared_ptr<const Tokenizer> tokenizer, Stream& stream,
@@ -41,7 +51,11 @@ EngineCore::EngineCore(std::unique_ptr<ForwardPass> model, std::shared_ptr<const
                .context_len = model_->facts().context_len,
                .block_len = options.block_len},
               clock),
-      settler_(cache_, scheduler_, clock, model_->facts().context_len, model_->facts().window) {}
+      settler_(cache_, scheduler_, clock, model_->facts().context_len, model_->facts().window) {
+  const auto n = static_cast<size_t>(options.max_sequences);
+  last_step_.reserve(n);
+  starved_.reserve(2 * n + 1);
+}
 
 EngineCore::~EngineCore() = default;
 
@@ -49,78 +63,124 @@ Status EngineCore::validate(const Request& request) const {
   return validate_request(request, model_->facts(), tokenizer_ != nullptr);
 }
 
-Status EngineCore::submit(Request given) {
+Status EngineCore::submit(Request given) try {
   TRY(validate(given));
   if (requests_.contains(given.id)) return invalid("A request with this id is still running.", "id");
   if (n_waiting() > 0 && n_waiting() + given.n > options_.max_waiting) {
     return exhausted("The queue is full (" + std::to_string(n_waiting()) + " sequences wait); try again later.");
   }
   const RequestId id = given.id;
-  ASSIGN_OR_RETURN(Sequences sequences, make_sequences(std::make_shared<const Request>(std::move(given))));
-  Sequence& first = *sequences.front();
-  for (size_t i = 1; i < sequences.size(); ++i) first.followers.push_back(sequences[i].get());
-  n_submitted_ += static_cast<int64_t>(sequences.size());
-  requests_.emplace(id, std::move(sequences));
-  scheduler_.enqueue(first);
+  ASSIGN_OR_RETURN(Live made, make_sequences(std::make_shared<const Request>(std::move(given))));
+  // All that may fail comes before all that changes something.
+  const size_t n_choices = made.sequences.size();
+  grow(cancelled_, requests_.size() + 1);
+  scheduler_.make_room(static_cast<size_t>(n_submitted_ - settler_.counts().n_finished) + n_choices);
+  Live& live = requests_.emplace(id, std::move(made)).first->second;
+  try {
+    hold_scopes(live);
+  } catch (const std::bad_alloc&) {
+    requests_.erase(id);
+    throw;
+  }
+  n_submitted_ += static_cast<int64_t>(n_choices);
+  scheduler_.enqueue(*live.sequences.front());
   return {};
+} catch (const std::bad_alloc&) {
+  return out_of_memory();
 }
 
-Result<EngineCore::Sequences> EngineCore::make_sequences(std::shared_ptr<const Request> request) {
+Result<EngineCore::Live> EngineCore::make_sequences(std::shared_ptr<const Request> request) {
   const ModelFacts& facts = model_->facts();
-  Sequences out;
+  Live out;
   for (int32_t choice = 0; choice < request->n; ++choice) {
     auto s = std::make_unique<Sequence>();
     ASSIGN_OR_RETURN(s->sampler, Sampler::compile(request->sampling, facts.vocab_size, facts.end_of_generation,
                                                   request->sampling.seed + static_cast<uint64_t>(choice)));
+    s->id = SeqId{next_sequence_++};
     s->sampler_state = s->sampler->initial_state();
     s->request = request;
     s->choice = choice;
     s->state = SequenceState::kHeld;
+    s->tokens = request->prompt;
     s->prompt_len = static_cast<int32_t>(request->prompt.size());
     const bool scores = request->prompt_logprobs >= 0 && choice == 0;
     s->n_scored = scores ? 0 : s->prompt_len - 1;
     s->answer = std::make_unique<Answer>(request, choice, tokenizer_, facts.end_of_generation);
     s->answer->timing().arrived = clock_.now();
     if (scores) s->answer->add_prompt_record({.chosen = {.token = request->prompt.front()}});
-    out.push_back(std::move(s));
-  }
-  const CacheScope scope = {.model = facts.digest,
-                            .kv_dtype = std::string(traits(options_.kv_dtype).name),
-                            .rope = facts.rope,
-                            .salt = request->tenant_salt};
-  for (auto& s : out) {
-    s->id = SeqId{next_sequence_++};
-    s->tokens = request->prompt;
-    s->scope = cache_.tree().hold(scope);
+    if (choice > 0) out.sequences.front()->followers.push_back(s.get());
+    out.sequences.push_back(std::move(s));
   }
   return out;
 }
 
+void EngineCore::hold_scopes(Live& live) {
+  const ModelFacts& facts = model_->facts();
+  const Request& request = *live.sequences.front()->request;
+  const CacheScope scope = {.model = facts.digest,
+                            .kv_dtype = std::string(traits(options_.kv_dtype).name),
+                            .rope = facts.rope,
+                            .salt = request.tenant_salt};
+  size_t n_held = 0;
+  try {
+    for (; n_held < live.sequences.size(); ++n_held) live.sequences[n_held]->scope = cache_.tree().hold(scope);
+  } catch (const std::bad_alloc&) {
+    while (n_held > 0) cache_.tree().let_go(live.sequences[--n_held]->scope);
+    throw;
+  }
+}
+
+void EngineCore::cancel(RequestId id) {
+  const auto it = requests_.find(id);
+  if (it != requests_.end() && !std::exchange(it->second.is_cancelled, true)) cancelled_.push_back(id);
+}
+
+void EngineCore::cancel_all() {
+  for (auto& [id, live] : requests_) cancel(id);
+}
+
 bool EngineCore::step(std::vector<Output>& out) {
+  if (!make_room(out)) return false;
   const size_t n_before = out.size();
   end_cancelled(out);
   const double begin = clock_.now();
   const StepPlan& plan = scheduler_.plan();
   note(plan);
-  if (plan.empty()) return out.size() > n_before;
+  timing_.step_plan = clock_.now() - begin;
+  starved_.assign(plan.starved.begin(), plan.starved.end());
+  if (!plan.empty()) run(plan, out);
+  end_starved(out);
+#ifndef NDEBUG
+  self_check();
+#endif
+  return !plan.empty() || out.size() > n_before;
+}
+
+void EngineCore::run(const StepPlan& plan, std::vector<Output>& out) {
   settler_.admit(plan);
-  const double planned = clock_.now();
+  const size_t n_before = out.size();
   StepResult& result = runner_.run(plan);
   const double ran = clock_.now();
-  settler_.settle(plan, result);
+  settler_.settle(plan, result, starved_);
   for (const Share& share : plan.shares) publish(*share.sequence, out);
   for (size_t i = n_before; i < out.size(); ++i) {
     if (out[i].finished) forget_if_finished(out[i].request);
   }
-#ifndef NDEBUG
-  self_check();
-#endif
   ++timing_.n_steps;
-  timing_.step_plan = planned - begin;
   timing_.step_forward = result.forward_seconds;
   timing_.step_sample = result.sample_seconds;
   timing_.step_settle = clock_.now() - ran;
-  return true;
+}
+
+// Nothing may be lost between a sequence's end and the telling of it.
+bool EngineCore::make_room(std::vector<Output>& out) const {
+  const auto n_live = static_cast<size_t>(n_submitted_ - settler_.counts().n_finished);
+  try {
+    grow(out, out.size() + 2 * n_live);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
 }
 
 void EngineCore::note(const StepPlan& plan) {
@@ -135,13 +195,29 @@ void EngineCore::end_cancelled(std::vector<Output>& out) {
   for (const RequestId id : cancelled_) {
     const auto it = requests_.find(id);
     if (it == requests_.end()) continue;
-    for (auto& s : it->second) {
-      settler_.end(*s, FinishReason::kCancelled);
+    for (auto& s : it->second.sequences) {
+      try {
+        settler_.end(*s, FinishReason::kCancelled);
+      } catch (const std::bad_alloc&) {
+        settler_.fail(*s, out_of_memory());
+      }
       publish(*s, out);
     }
     forget_if_finished(id);
   }
   cancelled_.clear();
+}
+
+void EngineCore::end_starved(std::vector<Output>& out) {
+  for (const RequestId id : starved_) {
+    const auto it = requests_.find(id);
+    if (it == requests_.end()) continue;
+    for (auto& s : it->second.sequences) {
+      settler_.fail(*s, out_of_memory());
+      publish(*s, out);
+    }
+    forget_if_finished(id);
+  }
 }
 
 void EngineCore::publish(Sequence& s, std::vector<Output>& out) {
@@ -152,7 +228,7 @@ void EngineCore::forget_if_finished(RequestId id) {
   const auto it = requests_.find(id);
   if (it == requests_.end()) return;
   const auto finished = [](const auto& s) { return s->state == SequenceState::kFinished; };
-  if (!std::ranges::all_of(it->second, finished)) return;
+  if (!std::ranges::all_of(it->second.sequences, finished)) return;
   requests_.erase(it);
 }
 
@@ -164,7 +240,7 @@ int32_t EngineCore::n_waiting() const {
 bool EngineCore::preempt(RequestId id, int32_t choice) {
   const auto it = requests_.find(id);
   if (it == requests_.end()) return false;
-  Sequence& s = *it->second.at(static_cast<size_t>(choice));
+  Sequence& s = *it->second.sequences.at(static_cast<size_t>(choice));
   if (s.state != SequenceState::kRunning) return false;
   scheduler_.preempt(s);
   return true;
@@ -173,8 +249,10 @@ bool EngineCore::preempt(RequestId id, int32_t choice) {
 void EngineCore::self_check() const {
   cache_.self_check();
   std::vector<int32_t> n_entries(static_cast<size_t>(cache_.pool().n_total()), 0);
-  for (const auto& [id, sequences] : requests_) {
-    for (const auto& s : sequences) {
+  int64_t n_holders = 0;
+  for (const auto& [id, live] : requests_) {
+    for (const auto& s : live.sequences) {
+      n_holders += s->scope != ScopeId::kNone;
       for (const BlockId block : s->blocks) {
         if (block != BlockId::kNone) ++n_entries[static_cast<size_t>(raw(block))];
       }
@@ -182,6 +260,7 @@ void EngineCore::self_check() const {
             cache_.n_blocks_for(s->n_computed) <= static_cast<int32_t>(s->blocks.size()));
     }
   }
+  CHECK(n_holders == cache_.tree().n_holders(), "a scope is held for a sequence that has ended");
   for (size_t i = 0; i < n_entries.size(); ++i) {
     CHECK(n_entries[i] == cache_.pool().n_references(BlockId{static_cast<int32_t>(i)}),
           "a block's references are not the tables' entries");

@@ -27,7 +27,8 @@ class EngineCore final : public Engine {
 
   Status validate(const Request& request) const override;
   Status submit(Request request) override;
-  void cancel(RequestId id) override { cancelled_.push_back(id); }
+  void cancel(RequestId id) override;
+  void cancel_all() override;
   bool step(std::vector<Output>& out) override;
   EngineStats stats() const override;
   const std::vector<StepShare>& last_step() const override { return last_step_; }
@@ -44,13 +45,20 @@ class EngineCore final : public Engine {
   void self_check() const;
 
  private:
-  using Sequences = std::vector<std::unique_ptr<Sequence>>;  // one per choice
+  struct Live {                                        // a request that has not ended
+    std::vector<std::unique_ptr<Sequence>> sequences;  // one per choice
+    bool is_cancelled = false;
+  };
 
   EngineCore(std::unique_ptr<ForwardPass> model, std::shared_ptr<const Tokenizer> tokenizer, Stream& stream,
              const EngineOptions& options, const Clock& clock, KvStore kv, PrefixHash hash);
-  Result<Sequences> make_sequences(std::shared_ptr<const Request> request);
+  Result<Live> make_sequences(std::shared_ptr<const Request> request);
+  void hold_scopes(Live& live);
+  bool make_room(std::vector<Output>& out) const;
+  void run(const StepPlan& plan, std::vector<Output>& out);
   void note(const StepPlan& plan);
   void end_cancelled(std::vector<Output>& out);
+  void end_starved(std::vector<Output>& out);
   void publish(Sequence& sequence, std::vector<Output>& out);
   void forget_if_finished(RequestId id);
   int32_t n_waiting() const;
@@ -65,8 +73,9 @@ class EngineCore final : public Engine {
   Runner runner_;
   Settler settler_;
 
-  std::unordered_map<RequestId, Sequences> requests_;
-  std::vector<RequestId> cancelled_;
+  std::unordered_map<RequestId, Live> requests_;
+  std::vector<RequestId> cancelled_;  // room for all of requests_
+  std::vector<RequestId> starved_;    // of this step
   int64_t next_sequence_ = 0;
   int64_t n_submitted_ = 0;  // sequences
   std::vector<StepShare> last_step_;

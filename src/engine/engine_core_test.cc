@@ -247,7 +247,7 @@ TEST(Engine, AnEmptySupportEndsItsRequestAlone) {
   const auto end = std::ranges::find_if(out, [&](const Output& o) { return o.request == bad.id && o.finished; });
   ASSERT_NE(end, out.end());
   EXPECT_EQ(end->reason, FinishReason::kError);
-  EXPECT_FALSE(end->error.empty());
+  EXPECT_FALSE(end->error.message.empty());
   EXPECT_EQ(f.core->stats().n_failed, 1);
 }
 

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <new>
 #include <thread>
-#include <unordered_map>
 #include <utility>
 
 namespace ibid {
@@ -38,15 +38,16 @@ struct EngineThread::State {
 
   // The engine's thread alone:
   std::vector<Errand> errands;
+  size_t n_run = 0;  // of errands
   std::vector<Output> outputs;
-  std::unordered_map<RequestId, int32_t> unfinished;  // choices
 
   std::thread thread;
 
   void loop();
   bool wait_for_errands(bool idle);
   void run_errands();
-  void end_unstarted(RequestId id, int32_t n, FinishReason reason, std::string error);
+  bool make_room(int32_t n_outputs);
+  void end_unstarted(RequestId id, int32_t n, FinishReason reason, const Error& error);
   void turn_finished(bool busy);
 };
 
@@ -57,8 +58,9 @@ void EngineThread::State::loop() {
     idle = !engine->step(outputs);
     turn_finished(!idle);
   }
-  for (const auto& [id, n] : unfinished) engine->cancel(id);
-  for (const Errand& errand : errands) {
+  engine->cancel_all();
+  for (; n_run < errands.size(); ++n_run) {
+    const Errand& errand = errands[n_run];
     if (errand.request) end_unstarted(errand.id, errand.request->n, FinishReason::kCancelled, {});
   }
   engine->step(outputs);
@@ -70,44 +72,59 @@ bool EngineThread::State::wait_for_errands(bool idle) {
   std::unique_lock lock(mutex);
   if (idle) wake.wait_for(lock, kIdleTurn, [this] { return stopping || !inbox.empty(); });
   heartbeat = steady_clock().now();
-  errands.clear();
-  std::swap(errands, inbox);
-  n_in_inbox = 0;
+  if (n_run == errands.size()) {
+    errands.clear();
+    n_run = 0;
+    std::swap(errands, inbox);
+    n_in_inbox = 0;
+  }
   return !stopping;
 }
 
+// One that cannot be answered for want of memory waits for the next turn, and those behind it too.
 void EngineThread::State::run_errands() {
-  for (Errand& errand : errands) {
+  for (; n_run < errands.size(); ++n_run) {
+    Errand& errand = errands[n_run];
     if (!errand.request) {
       engine->cancel(errand.id);
       continue;
     }
     const int32_t n = errand.request->n;
+    if (!make_room(n)) return;
     if (Status taken = engine->submit(std::move(*errand.request)); !taken) {
-      end_unstarted(errand.id, n, FinishReason::kError, taken.error().message);
-    } else {
-      unfinished.emplace(errand.id, n);
+      end_unstarted(errand.id, n, FinishReason::kError, taken.error());
     }
+    errand.request = nullptr;
   }
 }
 
-void EngineThread::State::end_unstarted(RequestId id, int32_t n, FinishReason reason, std::string error) {
+bool EngineThread::State::make_room(int32_t n_outputs) {
+  const size_t n = outputs.size() + static_cast<size_t>(n_outputs);
+  try {
+    if (outputs.capacity() < n) outputs.reserve(2 * n);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+void EngineThread::State::end_unstarted(RequestId id, int32_t n, FinishReason reason, const Error& error) {
+  if (!make_room(n)) return;
   for (int32_t choice = 0; choice < n; ++choice) {
-    Output out;
+    Output& out = outputs.emplace_back();
     out.request = id;
     out.choice = choice;
     out.finished = true;
     out.reason = reason;
-    out.error = error;
-    outputs.push_back(std::move(out));
+    try {
+      out.error = error;
+    } catch (const std::bad_alloc&) {
+      out.error = out_of_memory();
+    }
   }
 }
 
 void EngineThread::State::turn_finished(bool busy) {
-  for (const Output& out : outputs) {
-    const auto it = unfinished.find(out.request);
-    if (out.finished && it != unfinished.end() && --it->second == 0) unfinished.erase(it);
-  }
   {
     const std::lock_guard lock(mutex);
     stats = engine->stats();
@@ -144,9 +161,9 @@ Status EngineThread::submit(Request request) {
   if (n_waiting > 0 && n_waiting + request.n > state_->max_waiting) {
     return exhausted("The queue is full (" + std::to_string(n_waiting) + " sequences wait); try again later.");
   }
-  state_->n_in_inbox += request.n;
   const RequestId id = request.id;
   state_->inbox.push_back({id, std::make_unique<Request>(std::move(request))});
+  state_->n_in_inbox += state_->inbox.back().request->n;
   state_->wake.notify_one();
   return {};
 }

@@ -73,7 +73,7 @@ struct Output {
   bool finished = false;
   FinishReason reason = FinishReason::kStop;
   std::string stop_text;  // the stop string that ended it, if one did
-  std::string error;      // a sentence, with FinishReason::kError
+  Error error;            // with FinishReason::kError
   Usage usage;            // running totals
   Timing timing;
 };

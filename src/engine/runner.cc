@@ -1,6 +1,21 @@
 #include "engine/runner.h"
 
+#include <algorithm>
+#include <new>
+
 namespace ibid {
+namespace {
+
+bool resize(std::vector<Sample>& samples, size_t n) {
+  try {
+    samples.resize(n);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+}  // namespace
 
 Runner::Runner(ForwardPass& model, const KvStore& kv, Stream& stream, const BatchLimits& limits, const Clock& clock)
     : model_(model),
@@ -9,7 +24,10 @@ Runner::Runner(ForwardPass& model, const KvStore& kv, Stream& stream, const Batc
       clock_(clock),
       builder_(limits),
       logits_(static_cast<size_t>(limits.n_rows) * static_cast<size_t>(model.facts().vocab_size)),
-      scratch_(static_cast<size_t>(stream.team().n_threads())) {}
+      scratch_(static_cast<size_t>(stream.team().n_threads())) {
+  tasks_.reserve(static_cast<size_t>(limits.n_rows));
+  result_.shares.reserve(static_cast<size_t>(limits.n_sequences));
+}
 
 StepResult& Runner::run(const StepPlan& plan) {
   const double begin = clock_.now();
@@ -23,6 +41,7 @@ StepResult& Runner::run(const StepPlan& plan) {
   stream_.team().parallel_for(static_cast<int64_t>(tasks_.size()), [&](int64_t task, int thread) {
     do_task(plan, tasks_[static_cast<size_t>(task)], scratch_[static_cast<size_t>(thread)]);
   });
+  for (const RowTask& task : tasks_) result_.shares[task.share].out_of_memory |= task.out_of_memory;
   result_.forward_seconds = forwarded - begin;
   result_.sample_seconds = clock_.now() - forwarded;
   return result_;
@@ -35,21 +54,32 @@ void Runner::list_tasks(const StepPlan& plan) {
   for (size_t i = 0; i < plan.shares.size(); ++i) {
     const Share& share = plan.shares[i];
     const Sequence& s = *share.sequence;
-    result_.shares[i].drawn.reset();
-    size_t n_scored = 0;
-    const int32_t end = s.n_computed + share.n_tokens;
-    for (int32_t t = end - share.n_rows; t < end; ++t, ++row) {
+    ShareResult& result = result_.shares[i];
+    result.drawn.reset();
+    const int32_t end = s.n_computed + share.n_tokens, begin = end - share.n_rows;
+    result.out_of_memory =
+        !resize(result.scored, static_cast<size_t>(std::max(0, std::min(end, s.n_wanted() - 1) - begin)));
+    for (int32_t t = begin; t < end; ++t, ++row) {
+      if (result.out_of_memory) continue;
       if (t + 1 < s.n_wanted()) {
-        tasks_.push_back({i, row, s.tokens[static_cast<size_t>(t) + 1], n_scored++});
+        tasks_.push_back({i, row, s.tokens[static_cast<size_t>(t) + 1], static_cast<size_t>(t - begin)});
       } else if (s.may_answer()) {
         tasks_.push_back({i, row, TokenId::kNone, 0});
       }
     }
-    result_.shares[i].scored.resize(n_scored);
   }
 }
 
-void Runner::do_task(const StepPlan& plan, const RowTask& task, SamplerScratch& scratch) {
+void Runner::do_task(const StepPlan& plan, RowTask& task, SamplerScratch& scratch) {
+  try {
+    do_row(plan, task, scratch);
+  } catch (const std::bad_alloc&) {
+    task.out_of_memory = true;
+    scratch = {};  // what it holds between draws may not be what the next draw expects
+  }
+}
+
+void Runner::do_row(const StepPlan& plan, const RowTask& task, SamplerScratch& scratch) {
   Sequence& s = *plan.shares[task.share].sequence;
   ShareResult& result = result_.shares[task.share];
   const auto vocab_size = static_cast<size_t>(model_.facts().vocab_size);

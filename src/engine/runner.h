@@ -17,6 +17,7 @@ namespace ibid {
 struct ShareResult {
   std::vector<Sample> scored;           // the prompt's next tokens, one for each of the share's rows that has one
   std::optional<Result<Sample>> drawn;  // the token after the last one, where the share reaches it
+  bool out_of_memory = false;           // the above is not whole
 };
 
 struct StepResult {
@@ -27,7 +28,7 @@ struct StepResult {
 
 class Runner {
  public:
-  // All outlive the runner. Allocates logits[R, V].
+  // All outlive the runner. Allocates logits[R, V] and all else that does not depend on what requests ask.
   Runner(ForwardPass& model, const KvStore& kv, Stream& stream, const BatchLimits& limits, const Clock& clock);
   // Valid until the next call.
   StepResult& run(const StepPlan& plan);
@@ -38,9 +39,11 @@ class Runner {
     int32_t row;
     TokenId next;   // kNone: draw
     size_t scored;  // index into ShareResult::scored
+    bool out_of_memory = false;
   };
   void list_tasks(const StepPlan& plan);
-  void do_task(const StepPlan& plan, const RowTask& task, SamplerScratch& scratch);
+  void do_task(const StepPlan& plan, RowTask& task, SamplerScratch& scratch);
+  void do_row(const StepPlan& plan, const RowTask& task, SamplerScratch& scratch);
 
   ForwardPass& model_;
   const KvStore& kv_;

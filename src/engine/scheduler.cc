@@ -1,6 +1,7 @@
 #include "engine/scheduler.h"
 
 #include <algorithm>
+#include <new>
 
 #include "base/check.h"
 
@@ -9,13 +10,24 @@ namespace ibid {
 Scheduler::Scheduler(BlockCache& cache, const SchedulerOptions& options) : cache_(cache), options_(options) {
   CHECK(options.max_tokens >= options.max_sequences && options.max_rows >= options.max_sequences);
   CHECK(options.context_len > 0 && cache.n_blocks_for(options.context_len) <= cache.pool().n_total());
-  running_.reserve(static_cast<size_t>(options.max_sequences));
+  const auto n = static_cast<size_t>(options.max_sequences);
+  running_.reserve(n);
+  turn_.reserve(n);
+  plan_.shares.reserve(n);
+  plan_.starved.reserve(n + 1);
+}
+
+void Scheduler::make_room(size_t n_sequences) {
+  if (waiting_.capacity() < n_sequences) waiting_.reserve(std::max(n_sequences, 2 * waiting_.capacity()));
 }
 
 void Scheduler::enqueue(Sequence& sequence) {
   sequence.state = SequenceState::kWaiting;
   n_waiting_holders_ += !sequence.blocks.empty();
-  CHECK(waiting_.insert(&sequence).second, "a sequence was queued twice");
+  CHECK(waiting_.size() < waiting_.capacity(), "a sequence was queued without room for it");
+  const auto at = place_of(sequence);
+  CHECK(at == waiting_.end() || *at != &sequence, "a sequence was queued twice");
+  waiting_.insert(at, &sequence);
 }
 
 const StepPlan& Scheduler::plan() {
@@ -32,11 +44,21 @@ const StepPlan& Scheduler::plan() {
   return plan_;
 }
 
+std::vector<Sequence*>::iterator Scheduler::place_of(Sequence& s) {
+  return std::lower_bound(waiting_.begin(), waiting_.end(), &s,
+                          [](const Sequence* a, const Sequence* b) { return RunsBefore()(b, a); });
+}
+
 void Scheduler::grant(Sequence& s) {
   int32_t n = std::min(s.n_wanted() - s.n_computed, options_.max_tokens - plan_.n_tokens);
   const auto rows_of = [&s](int32_t n_tokens) { return std::max(0, s.n_computed + n_tokens - s.first_row()); };
   n -= std::max(0, std::min(n, rows_of(n) - (options_.max_rows - plan_.n_rows)));
-  if (n <= 0 || !make_writable(s, s.n_computed + n)) return;
+  if (n <= 0) return;
+  try {
+    if (!make_writable(s, s.n_computed + n)) return;
+  } catch (const std::bad_alloc&) {
+    return plan_.starved.push_back(s.request->id);
+  }
   plan_.shares.push_back({&s, n, std::min(n, rows_of(n))});
   plan_.n_tokens += n;
   plan_.n_rows += plan_.shares.back().n_rows;
@@ -64,9 +86,10 @@ bool Scheduler::reclaim_for(const Sequence& s) {
 
 bool Scheduler::strip_waiting(const Sequence* keep) {
   if (n_waiting_holders_ == 0) return false;
-  for (auto it = waiting_.rbegin(); it != waiting_.rend() && *it != keep; ++it) {
-    if ((*it)->blocks.empty()) continue;
-    drop_blocks(**it);
+  for (Sequence* last : waiting_) {
+    if (last == keep) break;
+    if (last->blocks.empty()) continue;
+    drop_blocks(*last);
     --n_waiting_holders_;
     return true;
   }
@@ -86,15 +109,21 @@ void Scheduler::preempt(Sequence& s) {
 Sequence* Scheduler::admit_next() {
   if (waiting_.empty() || static_cast<int32_t>(running_.size()) >= options_.max_sequences) return nullptr;
   if (plan_.n_tokens >= options_.max_tokens || plan_.n_rows >= options_.max_rows) return nullptr;
-  Sequence& s = **waiting_.begin();
+  Sequence& s = *waiting_.back();
   if (is_known_not_to_fit(s)) return nullptr;
   n_waiting_holders_ -= !s.blocks.empty();
-  if (!place(s)) {
+  bool placed = false;
+  try {
+    placed = place(s);
+    if (!placed) refusal_ = {s.id, cache_.pool().n_available(), running_.size()};
+  } catch (const std::bad_alloc&) {
+    plan_.starved.push_back(s.request->id);
+  }
+  if (!placed) {
     n_waiting_holders_ += !s.blocks.empty();
-    refusal_ = {s.id, cache_.pool().n_available(), running_.size()};
     return nullptr;
   }
-  waiting_.erase(waiting_.begin());
+  waiting_.pop_back();
   s.state = SequenceState::kRunning;
   running_.insert(std::upper_bound(running_.begin(), running_.end(), &s, RunsBefore()), &s);
   return &s;
@@ -135,7 +164,7 @@ bool Scheduler::admit_blocks(Sequence& s) {
 void Scheduler::remove(Sequence& s) {
   if (s.state == SequenceState::kWaiting) {
     n_waiting_holders_ -= !s.blocks.empty();
-    waiting_.erase(&s);
+    waiting_.erase(place_of(s));
   } else if (s.state == SequenceState::kRunning) {
     std::erase(running_, &s);
   }

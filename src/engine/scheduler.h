@@ -10,7 +10,6 @@
 #pragma once
 
 #include <cstdint>
-#include <set>
 #include <vector>
 
 #include "cache/block_cache.h"
@@ -30,6 +29,9 @@ class Scheduler {
  public:
   Scheduler(BlockCache& cache, const SchedulerOptions& options);
 
+  // Room for so many sequences in all. Only this, at submission, may throw for want of memory: a request that finds
+  // none while a step is planned is named in the plan.
+  void make_room(size_t n_sequences);
   // Into the queue. The sequence is not owned; it may hold blocks (a fork does) with n_computed to match.
   void enqueue(Sequence& sequence);
   // The next step's work; empty when nothing can run. Valid until the next call.
@@ -40,11 +42,11 @@ class Scheduler {
   void preempt(Sequence& sequence);
 
   const std::vector<Sequence*>& running() const { return running_; }
-  const std::set<Sequence*, RunsBefore>& waiting() const { return waiting_; }
   int64_t n_preemptions() const { return n_preemptions_; }
 
  private:
   void grant(Sequence& sequence);
+  std::vector<Sequence*>::iterator place_of(Sequence& sequence);  // in waiting_: where it is, or belongs
   bool make_writable(Sequence& sequence, int32_t n_tokens);
   bool reclaim_for(const Sequence& sequence);
   bool strip_waiting(const Sequence* keep);
@@ -57,8 +59,8 @@ class Scheduler {
   BlockCache& cache_;
   SchedulerOptions options_;
   std::vector<Sequence*> running_;  // in the order of RunsBefore
-  std::set<Sequence*, RunsBefore> waiting_;
-  int32_t n_waiting_holders_ = 0;  // of waiting_, those with blocks
+  std::vector<Sequence*> waiting_;  // the other way round: who runs first stands last
+  int32_t n_waiting_holders_ = 0;   // of waiting_, those with blocks
   // The first of the queue that did not fit, and how things were then: looking up a long prompt costs something.
   struct Refusal {
     SeqId sequence = SeqId::kNone;

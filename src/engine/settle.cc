@@ -1,5 +1,6 @@
 #include "engine/settle.h"
 
+#include <new>
 #include <utility>
 
 namespace ibid {
@@ -34,21 +35,31 @@ void Settler::admit(const StepPlan& plan) {
   }
 }
 
-void Settler::settle(const StepPlan& plan, const StepResult& result) {
+void Settler::settle(const StepPlan& plan, const StepResult& result, std::vector<RequestId>& starved) {
   counts_.step_prefill_tokens = counts_.step_decode_tokens = 0;
   const double now = clock_.now();
   for (size_t i = 0; i < plan.shares.size(); ++i) {
-    Sequence& s = *plan.shares[i].sequence;
-    advance(plan.shares[i]);
-    score(s, result.shares[i].scored);
-    if (s.n_computed == s.n_wanted()) let_followers_go(s);
-    forget_behind_window(s);
-    if (s.n_computed < s.n_wanted()) continue;
-    if (!s.may_answer()) {
-      end(s, FinishReason::kLength);
-    } else {
-      draw(s, *result.shares[i].drawn, now);
+    bool is_starved = result.shares[i].out_of_memory;
+    try {
+      if (!is_starved) settle(plan.shares[i], result.shares[i], now);
+    } catch (const std::bad_alloc&) {
+      is_starved = true;
     }
+    if (is_starved) starved.push_back(plan.shares[i].sequence->request->id);
+  }
+}
+
+void Settler::settle(const Share& share, const ShareResult& result, double now) {
+  Sequence& s = *share.sequence;
+  advance(share);
+  score(s, result.scored);
+  if (s.n_computed == s.n_wanted()) let_followers_go(s);
+  forget_behind_window(s);
+  if (s.n_computed < s.n_wanted()) return;
+  if (!s.may_answer()) {
+    end(s, FinishReason::kLength);
+  } else {
+    draw(s, *result.drawn, now);
   }
 }
 
@@ -83,7 +94,7 @@ void Settler::let_followers_go(Sequence& s) {
 }
 
 void Settler::draw(Sequence& s, const Result<Sample>& drawn, double now) {
-  if (!drawn) return end(s, FinishReason::kError, drawn.error().message);
+  if (!drawn) return fail(s, drawn.error());
   const int32_t position = s.n_wanted();
   s.tokens.push_back(drawn->chosen.token);
   ++counts_.generated_tokens;
@@ -98,9 +109,15 @@ void Settler::draw(Sequence& s, const Result<Sample>& drawn, double now) {
   }
 }
 
-void Settler::end(Sequence& s, FinishReason reason, std::string error) {
+void Settler::end(Sequence& s, FinishReason reason) {
   if (s.state == SequenceState::kFinished) return;
-  s.answer->end(reason, std::move(error));
+  s.answer->end(reason);
+  close(s, s.answer->reason());
+}
+
+void Settler::fail(Sequence& s, Error error) {
+  if (s.state == SequenceState::kFinished) return;
+  s.answer->fail(std::move(error));
   close(s, s.answer->reason());
 }
 

@@ -27,12 +27,15 @@ class Settler {
   Settler(BlockCache& cache, Scheduler& scheduler, const Clock& clock, int32_t context_len, int32_t window);
   // Notes who has a share for the first time; before the plan is run.
   void admit(const StepPlan& plan);
-  void settle(const StepPlan& plan, const StepResult& result);
+  // Adds to `starved` the requests that an allocation failed for; their sequences are whole, but have lost something.
+  void settle(const StepPlan& plan, const StepResult& result, std::vector<RequestId>& starved);
   // Ends a sequence in any state; its blocks are free when this returns. Nothing if it has ended.
-  void end(Sequence& sequence, FinishReason reason, std::string error = {});
+  void end(Sequence& sequence, FinishReason reason);
+  void fail(Sequence& sequence, Error error);  // allocates nothing
   const SettleCounts& counts() const { return counts_; }
 
  private:
+  void settle(const Share& share, const ShareResult& result, double now);
   void advance(const Share& share);
   void score(Sequence& sequence, const std::vector<Sample>& scored);
   void draw(Sequence& sequence, const Result<Sample>& drawn, double now);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cache/block_cache.h"
+#include "engine/request.h"
 
 namespace ibid {
 
@@ -21,13 +22,15 @@ struct Share {
 struct StepPlan {
   std::vector<BlockCopy> copies;  // done in this order, before anything is computed
   std::vector<Share> shares;
-  int32_t n_tokens = 0;  // T
-  int32_t n_rows = 0;    // R
+  std::vector<RequestId> starved;  // an allocation failed for them: they have no share and are to end
+  int32_t n_tokens = 0;            // T
+  int32_t n_rows = 0;              // R
 
   bool empty() const { return copies.empty() && shares.empty(); }
   void clear() {
     copies.clear();
     shares.clear();
+    starved.clear();
     n_tokens = n_rows = 0;
   }
 };

@@ -160,7 +160,7 @@ Result<Sample> Sampler::sample(std::span<const float> logits, const SampleHistor
   const SamplingParams& p = params_;
   // A model that computes NaN must not choose at random.
   if (row_has_nan(logits))
-    return invalid("the model computed a logit that is not a number; its weights may be damaged");
+    return unavailable("the model computed a logit that is not a number; its weights may be damaged");
   std::span<const float> row = logits;
   if (changes_logits(history)) {
     scratch.logits.assign(logits.begin(), logits.end());

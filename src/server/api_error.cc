@@ -16,8 +16,16 @@ ApiError ApiError::of(const Error& error) {
       return {429, error.message, error.where, "queue_full", 1};
     case ErrorKind::kUnavailable:
       return {503, error.message, error.where, "unavailable", 1};
+    case ErrorKind::kNoMemory:
+      return {503, "The server has no memory left for this request; try again.", "", "out_of_memory", 1};
   }
   return {500, "The server failed.", "", "internal"};
+}
+
+ApiError ApiError::of_generation(const Error& error) {
+  ApiError out = of(error);
+  if (error.kind == ErrorKind::kInvalid) out.code = "generation_failed";
+  return out;
 }
 
 namespace {
@@ -50,6 +58,15 @@ std::string error_json(const ApiError& error) {
   error.code.empty() ? json.null() : json.string(error.code);
   json.end_object().end_object();
   return out;
+}
+
+WebResponse error_response(const ApiError& error) {
+  WebResponse response;
+  response.status = error.status;
+  response.body = error_json(error);
+  if (error.retry_after_s > 0) response.headers.emplace_back("Retry-After", std::to_string(error.retry_after_s));
+  if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return response;
 }
 
 std::string_view error_kind(int status) {

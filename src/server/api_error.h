@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "server/web_message.h"
 
 namespace ibid {
 
@@ -17,10 +18,14 @@ struct ApiError {
   int retry_after_s = 0;  // > 0: a Retry-After header
 
   static ApiError of(const Error& error);  // the status follows from the kind
+  // Of a request that failed after it was taken.
+  static ApiError of_generation(const Error& error);
 };
 
 // {"error": {"message", "type", "param", "code"}}; the type follows from the status.
 std::string error_json(const ApiError& error);
+// The whole answer: status, body, and the headers that a client wants with it.
+WebResponse error_response(const ApiError& error);
 
 // The label under which an error of this status is counted: one of a fixed set.
 std::string_view error_kind(int status);

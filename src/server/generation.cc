@@ -148,7 +148,7 @@ void Generation::write_event(size_t index, std::string& out) {
   out += "data: ";
   JsonWriter json(out);
   if (choice.finished && choice.reason == FinishReason::kError) {
-    out += error_json({400, choice.error, "", "generation_failed"});
+    out += error_json(ApiError::of_generation(choice.error));
   } else {
     json.begin_object();
     write_head(json, info_.endpoint == Endpoint::kChat ? "chat.completion.chunk" : "text_completion");
@@ -197,15 +197,11 @@ WebResponse Generation::response() const {
   WebResponse response;
   for (const Choice& choice : choices_) {
     if (choice.reason == FinishReason::kError) {
-      response.status = 400;
-      response.body = error_json({400, choice.error, "", "generation_failed"});
-      return response;
+      return error_response(ApiError::of_generation(choice.error));
     }
     if (choice.reason == FinishReason::kCancelled) {
-      response.status = 503;
-      response.body =
-          error_json({503, "The server ended this request because it is shutting down.", "", "shutting_down"});
-      return response;
+      return error_response(
+          {503, "The server ended this request because it is shutting down.", "", "shutting_down", 5});
     }
   }
   JsonWriter json(response.body);

@@ -73,7 +73,7 @@ class Generation {
     bool end_written = false;
     FinishReason reason = FinishReason::kNone;
     std::string stop_text;
-    std::string error;
+    Error error;
     TokenId last_token = TokenId::kNone;
     int32_t n_tokens = 0;
     int32_t n_preemptions = 0;

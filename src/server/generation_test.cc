@@ -124,7 +124,7 @@ TEST(Generation, AFailedChoiceIsAnErrorThatSaysWhy) {
   const ByteTokenizer tokenizer;
   Output failed = output("", 0, 11, true);
   failed.reason = FinishReason::kError;
-  failed.error = "No token is left.";
+  failed.error = invalid("No token is left.");
   Generation whole(info(false), tokenizer, metrics), stream(info(true), tokenizer, metrics);
   whole.take(one(failed));
   EXPECT_EQ(whole.response().status, 400);

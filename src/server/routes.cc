@@ -79,8 +79,8 @@ WebResponse Service::models(const WebRequest& request, WebExchange&) {
   if (request.path().starts_with(kPrefix)) {
     const std::string_view name = request.path().substr(kPrefix.size());
     if (name != model.name)
-      return error({404, "The model \"" + shown(name) + "\" is not served here; \"" + model.name + "\" is.", "model",
-                    "model_not_found"});
+      return error_response({404, "The model \"" + shown(name) + "\" is not served here; \"" + model.name + "\" is.",
+                             "model", "model_not_found"});
     write_model(json, model);
     return response;
   }
@@ -117,7 +117,7 @@ WebResponse Service::tokenize(const WebRequest& request, WebExchange&) {
     tokenizer.encode(*content->string(), {.add_special = add, .parse_special = parse_special}, ids);
     return std::pair(std::move(ids), with_pieces);
   }();
-  if (!tokens) return error(ApiError::of(tokens.error()));
+  if (!tokens) return error_response(ApiError::of(tokens.error()));
   WebResponse response;
   JsonWriter json(response.body);
   json.begin_object().key("tokens").begin_array();
@@ -160,7 +160,7 @@ WebResponse Service::detokenize(const WebRequest& request, WebExchange&) {
     }
     return decode(tokenizer, ids, true);
   }();
-  if (!text) return error(ApiError::of(text.error()));
+  if (!text) return error_response(ApiError::of(text.error()));
   WebResponse response;
   JsonWriter(response.body).begin_object().field("content", *text).field("prompt", *text).end_object();
   return response;
@@ -179,7 +179,7 @@ WebResponse Service::apply_template(const WebRequest& request, WebExchange&) {
       return wrong_value("chat_template_kwargs", "an object", *kwargs);
     return backend.render_chat(checked, add_prompt, kwargs != nullptr ? *kwargs : Json());
   }();
-  if (!prompt) return error(ApiError::of(prompt.error()));
+  if (!prompt) return error_response(ApiError::of(prompt.error()));
   WebResponse response;
   JsonWriter(response.body).begin_object().field("prompt", prompt->text).end_object();
   return response;
@@ -226,7 +226,7 @@ WebResponse Service::page(const WebRequest& request, WebExchange&) {
                         {"Cache-Control", "no-cache"}};
     return response;
   }
-  return error({404, "The page is switched off on this server.", "", "no_such_path"});
+  return error_response({404, "The page is switched off on this server.", "", "no_such_path"});
 }
 
 }  // namespace ibid

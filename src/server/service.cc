@@ -71,20 +71,11 @@ double Service::now() const {
   return backend != nullptr ? backend->clock().now() : steady_clock().now();
 }
 
-WebResponse Service::error(const ApiError& error) {
-  WebResponse response;
-  response.status = error.status;
-  response.body = error_json(error);
-  if (error.retry_after_s > 0) response.headers.emplace_back("Retry-After", std::to_string(error.retry_after_s));
-  if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
-  return response;
-}
-
 std::string Service::new_request_id() { return "req-" + hex(id_prefix_ + ++n_requests_); }
 
 WebResponse Service::refuse(int status, std::string message, std::string code, double arrived) {
   WebResponse response =
-      error({status, std::move(message), "", std::move(code), status == 429 || status == 503 ? 1 : 0});
+      error_response({status, std::move(message), "", std::move(code), status == 429 || status == 503 ? 1 : 0});
   const std::string id = new_request_id();
   response.headers.emplace_back("X-Request-Id", id);
   RequestLine line;
@@ -159,14 +150,14 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
   const bool is_health = path == "/health";
 
   if (!hosts_.allows(request.header("host"))) {
-    return error({403,
-                  "This server does not answer to the name \"" + shown(request.header("host"), 128) +
-                      "\"; --allow-host gives it further names.",
-                  "", "host_refused"});
+    return error_response({403,
+                           "This server does not answer to the name \"" + shown(request.header("host"), 128) +
+                               "\"; --allow-host gives it further names.",
+                           "", "host_refused"});
   }
   // A page of another site must not use a server that trusts its network.
   if (!allowed_origin(request))
-    return error(
+    return error_response(
         {403, "This server does not answer pages of other sites; --cors-origin allows one.", "", "origin_refused"});
   if (request.method == "OPTIONS" && !options_.cors_origin.empty()) {
     WebResponse response;
@@ -179,8 +170,8 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
   if (!keys_.empty() && !is_health) {
     std::optional<std::string> tenant = keys_.tenant_of(ApiKeys::key_in(request));
     if (!tenant) {
-      WebResponse response =
-          error({401, "This server wants an API key, as \"Authorization: Bearer KEY\".", "", "invalid_api_key"});
+      WebResponse response = error_response(
+          {401, "This server wants an API key, as \"Authorization: Bearer KEY\".", "", "invalid_api_key"});
       // A browser asks its user for the key (as password) and then sends it by itself.
       if (exchange.route == std::string_view("page"))
         response.headers.back().second = "Basic realm=\"ibid: the API key is the password\"";
@@ -189,46 +180,49 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
     exchange.tenant = *std::move(tenant);
   }
   if (route == nullptr)
-    return error({404, "There is no such path here; /openapi.json lists those that there are.", "", "no_such_path"});
+    return error_response(
+        {404, "There is no such path here; /openapi.json lists those that there are.", "", "no_such_path"});
   const bool is_read = request.method == "GET" || request.method == "HEAD";
   if (std::string_view(route->method) == "GET" ? !is_read : request.method != route->method) {
     WebResponse response =
-        error({405, std::string("This path takes ") + route->method + " alone.", "", "method_not_allowed"});
+        error_response({405, std::string("This path takes ") + route->method + " alone.", "", "method_not_allowed"});
     response.headers.emplace_back("Allow", route->method);
     return response;
   }
-  if (route->needs_model && backend_ == nullptr) return error({503, "The model is still loading.", "", "loading", 1});
+  if (route->needs_model && backend_ == nullptr)
+    return error_response({503, "The model is still loading.", "", "loading", 1});
   if (route->handler == nullptr) return generate(route->endpoint, request, exchange, std::move(wake));
   return (this->*route->handler)(request, exchange);
 }
 
 WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebExchange& exchange,
                               std::function<void()> wake) {
-  if (draining_) return error({503, "The server is shutting down.", "", "shutting_down", 5});
+  if (draining_) return error_response({503, "The server is shutting down.", "", "shutting_down", 5});
   Backend& backend = *backend_.load();
   Result<Json> body = parse_json(request.body, options_.api.json);
-  if (!body) return error(ApiError::of(body.error()));
+  if (!body) return error_response(ApiError::of(body.error()));
   Result<ApiRequest> api = parse_api_request(endpoint, *body, options_.api);
-  if (!api) return error(ApiError::of(api.error()));
+  if (!api) return error_response(ApiError::of(api.error()));
   const ModelInfo& model = backend.model();
   if (!api->model.empty() && api->model != model.name && api->model != "default") {
-    return error({404, "The model \"" + shown(api->model) + "\" is not served here; \"" + model.name + "\" is.",
-                  "model", "model_not_found"});
+    return error_response({404,
+                           "The model \"" + shown(api->model) + "\" is not served here; \"" + model.name + "\" is.",
+                           "model", "model_not_found"});
   }
   *body = Json();
   if (!api->has_seed) api->sampling.seed = random_bits() >> 11;  // a number that every JSON reader gives back
   Result<BuiltRequests> built = build_requests(*api, backend, exchange.tenant);
-  if (!built) return error(ApiError::of(built.error()));
+  if (!built) return error_response(ApiError::of(built.error()));
 
   GenerationInfo info;
   for (Request& r : built->requests) {
     const auto len = static_cast<int64_t>(r.prompt.size());
     if (len >= model.context && !(len == model.context && r.max_tokens == 0)) {
-      return error({400,
-                    "The prompt has " + std::to_string(len) +
-                        " tokens; with at least one for the answer, the model's context of " +
-                        std::to_string(model.context) + " has no room for it.",
-                    endpoint == Endpoint::kChat ? "messages" : "prompt", "context_length_exceeded"});
+      return error_response({400,
+                             "The prompt has " + std::to_string(len) +
+                                 " tokens; with at least one for the answer, the model's context of " +
+                                 std::to_string(model.context) + " has no room for it.",
+                             endpoint == Endpoint::kChat ? "messages" : "prompt", "context_length_exceeded"});
     }
     r.id = backend.next_id();
     info.requests.push_back(r.id);
@@ -266,7 +260,7 @@ WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebE
   exchange.generation = std::make_unique<Generation>(std::move(info), backend.tokenizer(), metrics_);
   if (Status status = submit(built->requests, exchange.mailbox); !status) {
     exchange.generation = nullptr;
-    return error(ApiError::of(status.error()));
+    return error_response(ApiError::of(status.error()));
   }
   metrics_.add_tokens(exchange.row->prompt_tokens, 0, 0);
   WebResponse head;

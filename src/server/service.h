@@ -64,7 +64,6 @@ class Service {
   struct Route;
   using Handler = WebResponse (Service::*)(const WebRequest&, WebExchange&);
 
-  WebResponse error(const ApiError& error);
   std::string_view health_word() const;
   WebResponse dispatch(const WebRequest& request, WebExchange& exchange, std::function<void()> wake);
   bool allowed_origin(const WebRequest& request) const;

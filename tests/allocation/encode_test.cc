@@ -4,41 +4,24 @@
 // malloc is not counted.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <new>
-
 #include "conformance/tokenizer_corpus.h"
 #include "conformance/tokenizer_kinds.h"
+#include "replaced_new.h"
 #include "text/tokenizer.h"
 
+namespace ibid {
 namespace {
 
 thread_local bool counting = false;
 thread_local size_t n_allocations = 0;
 
-void* allocate(size_t n_bytes) noexcept {
-  n_allocations += counting;
-  return std::malloc(n_bytes > 0 ? n_bytes : 1);
-}
-
-}  // namespace
-
-// Not inlined: the compiler would see malloc meet operator delete, and warn.
-[[gnu::noinline]] void* operator new(size_t n_bytes) {
-  void* p = allocate(n_bytes);
-  if (!p) std::abort();
-  return p;
-}
-[[gnu::noinline]] void* operator new[](size_t n_bytes) { return operator new(n_bytes); }
-[[gnu::noinline]] void* operator new(size_t n_bytes, const std::nothrow_t&) noexcept { return allocate(n_bytes); }
-[[gnu::noinline]] void* operator new[](size_t n_bytes, const std::nothrow_t&) noexcept { return allocate(n_bytes); }
-[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete[](void* p) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, size_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete[](void* p, size_t) noexcept { std::free(p); }
-
-namespace ibid {
-namespace {
+const bool counted = [] {
+  testing::may_allocate = []() noexcept {
+    n_allocations += counting;
+    return true;
+  };
+  return true;
+}();
 
 // About n_bytes of the corpus from string `first` on, in lines.
 std::string corpus_text(size_t first, size_t n_bytes) {
@@ -50,7 +33,7 @@ std::string corpus_text(size_t first, size_t n_bytes) {
 
 constexpr size_t kGrowths = 16;
 
-class EncodeAllocations : public testing::TestWithParam<std::string> {};
+class EncodeAllocations : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(EncodeAllocations, AreNonePerTokenOfTheSecondTextOfAKind) {
   auto made = Tokenizer::from_json(compose_kind(GetParam()));
@@ -71,7 +54,7 @@ TEST_P(EncodeAllocations, AreNonePerTokenOfTheSecondTextOfAKind) {
     ids.clear();
   }
 }
-INSTANTIATE_TEST_SUITE_P(All, EncodeAllocations, testing::ValuesIn(tokenizer_kinds()));
+INSTANTIATE_TEST_SUITE_P(All, EncodeAllocations, ::testing::ValuesIn(tokenizer_kinds()));
 
 TEST(AllocationCount, SeesAStringGrow) {
   n_allocations = 0;

@@ -186,7 +186,7 @@ class FakeBackend final : public Backend {
     if (s.answer == "\x01") {
       o.finished = true;
       o.reason = FinishReason::kError;
-      o.error = "No token is left to draw from.";
+      o.error = invalid("No token is left to draw from.");
     } else if (s.n_done < s.answer.size()) {
       const std::string piece(1, s.answer[s.n_done]);
       o.tokens.push_back(

@@ -194,7 +194,7 @@ class ScheduleRun {
     out_.clear();
     const bool busy = core_->step(out_);
     for (const Output& o : out_) {
-      CHECK(o.reason != FinishReason::kError, o.error.c_str());
+      CHECK(o.reason != FinishReason::kError, o.error.message.c_str());
       if (const auto it = transcripts_.find(o.request); it != transcripts_.end()) {
         it->second.at(static_cast<size_t>(o.choice)).hear(o);
       }
