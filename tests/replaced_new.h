@@ -5,10 +5,9 @@
 #include <cstdlib>
 #include <new>
 
-namespace ibid::testing {
+#include "allocation_hook.h"
 
-// Asked before each allocation, from any thread; false lets it fail. Null: all succeed.
-inline bool (*may_allocate)() noexcept = nullptr;
+namespace ibid::testing {
 
 inline void* allocate(size_t n_bytes) noexcept {
   if (may_allocate != nullptr && !may_allocate()) return nullptr;

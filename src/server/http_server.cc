@@ -16,8 +16,14 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   State(const ServerOptions& options, Service& service, RequestLog& log)
       : shared(std::make_shared<HttpShared>(options, service, log)),
         acceptor(net::make_strand(io)),
-        backoff(acceptor.get_executor()) {}
+        backoff(acceptor.get_executor()) {
+    for (size_t i = 0; i < kStrands; ++i) strands.push_back(net::make_strand(io));
+  }
 
+  // Connections share strands that are made once: Asio (1.81) crashes when there is no memory to make one.
+  static constexpr size_t kStrands = 64;
+
+  struct Waiting;
   void accept();
   bool on_accept(error_code ec, tcp::socket socket);
   bool take_place(const net::ip::address& address);
@@ -29,6 +35,8 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   std::shared_ptr<HttpShared> shared;
   tcp::acceptor acceptor;
   net::steady_timer backoff;
+  std::vector<net::strand<net::io_context::executor_type>> strands;
+  size_t n_accepted = 0;
   std::vector<std::thread> threads;
   int port = 0;
   bool said_exhausted = false;
@@ -98,7 +106,11 @@ void HttpServer::State::run() {
   const auto guard = net::make_work_guard(io);
   while (!io.stopped()) {
     try {
-      if (accept_lost.exchange(false) && acceptor.is_open()) accept();
+      if (accept_lost) {
+        net::dispatch(acceptor.get_executor(), [this] {
+          if (accept_lost && acceptor.is_open()) accept();
+        });
+      }
       io.run();
     } catch (const std::exception&) {
       // A failed allocation in one handler: its connection has gone with it, the others go on.
@@ -106,20 +118,30 @@ void HttpServer::State::run() {
   }
 }
 
-void HttpServer::State::accept() {
-  try {
-    acceptor.async_accept(net::make_strand(io), [self = shared_from_this()](error_code ec, tcp::socket socket) {
-      bool again = true;
-      try {
-        again = self->on_accept(ec, std::move(socket));
-      } catch (const std::exception&) {  // no memory for this connection; it is closed
-      }
-      if (again && self->acceptor.is_open()) self->accept();
-    });
-  } catch (const std::exception&) {
-    accept_lost = true;  // run() takes it up again
-    throw;
+// Travels with a wait for a connection. Asio drops a handler uncalled when an allocation of its own fails, and lets the
+// exception out of run(), which then takes the waiting up again.
+struct HttpServer::State::Waiting {
+  explicit Waiting(State& s) : state(&s) {}
+  Waiting(Waiting&& other) noexcept : state(std::exchange(other.state, nullptr)) {}
+  ~Waiting() {
+    if (state != nullptr) state->accept_lost = true;
   }
+  State* state;
+};
+
+void HttpServer::State::accept() {
+  accept_lost = false;
+  Waiting waiting(*this);
+  acceptor.async_accept(strands[n_accepted++ % kStrands], [self = shared_from_this(), waiting = std::move(waiting)](
+                                                              error_code ec, tcp::socket socket) mutable {
+    waiting.state = nullptr;
+    bool again = true;
+    try {
+      again = self->on_accept(ec, std::move(socket));
+    } catch (const std::exception&) {  // no memory for this connection; it is closed
+    }
+    if (again && self->acceptor.is_open()) self->accept();
+  });
 }
 
 bool HttpServer::State::take_place(const net::ip::address& address) {

@@ -20,12 +20,14 @@ void Mailbox::lose() {
 }
 
 void Mailbox::wake() {
-  try {
-    wake_();
-  } catch (const std::bad_alloc&) {
-    const std::lock_guard lock(mutex_);
-    awake_ = false;
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    try {
+      return wake_();
+    } catch (const std::bad_alloc&) {
+    }
   }
+  const std::lock_guard lock(mutex_);
+  awake_ = false;
 }
 
 std::vector<Output> Mailbox::take() {

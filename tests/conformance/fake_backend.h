@@ -15,9 +15,6 @@
 
 namespace ibid {
 
-// Threads and stretches of code in which a test's planted failures do not strike.
-inline thread_local bool spared_from_faults = false;
-
 class ByteTokenizer final : public Tokenizer {
  public:
   static constexpr TokenId kEnd{256};
@@ -222,7 +219,6 @@ class FakeBackend final : public Backend {
   }
 
   void loop() {
-    spared_from_faults = true;
     while (!stopping_) {
       if (!frozen) {
         heartbeat_ = steady_clock().now();
@@ -253,9 +249,7 @@ class FakeBackend final : public Backend {
           if (!running_.empty()) ++stats_.n_steps;
           std::erase_if(running_, [&](Sequence& s) { return advance(s, out); });
         }
-        spared_from_faults = false;
         if (!out.empty()) on_output_(out);
-        spared_from_faults = true;
       }
       std::this_thread::sleep_for(std::chrono::duration<double>(options_.step_seconds));
     }

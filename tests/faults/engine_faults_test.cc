@@ -2,7 +2,6 @@
 // that says so; all others answer as if nothing had happened, every block comes back, and the engine goes on.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <map>
 #include <set>
 
@@ -14,32 +13,8 @@
 namespace ibid {
 namespace {
 
-// Of the allocations after plant(), in code that is not spared, those numbered [first, first + n) fail.
-std::atomic<bool> planted = false;
-std::atomic<int64_t> first_failing, n_failing, n_allocations;
-
-void plant(int64_t first, int64_t n) {
-  first_failing = first;
-  n_failing = n;
-  n_allocations = 0;
-  planted = true;
-  testing::may_allocate = []() noexcept {
-    if (!planted || spared_from_faults) return true;
-    const int64_t number = n_allocations++;
-    return number < first_failing || number >= first_failing + n_failing;
-  };
-}
-
-// True if it struck.
-bool uproot() {
-  planted = false;
-  return n_allocations > first_failing;
-}
-
-struct Spared {
-  Spared() { spared_from_faults = true; }
-  ~Spared() { spared_from_faults = false; }
-};
+using testing::PlantedFault;
+using testing::Spared;
 
 // The fake checks what it reads with sets and lists of its own.
 class SparedModel final : public ForwardPass {
@@ -213,9 +188,10 @@ TEST(EngineFaults, TheNthFailedAllocationEndsItsRequestAlone) {
   for (bool struck = true; struck && !HasFailure(); ++n) {
     SCOPED_TRACE("allocation " + std::to_string(n));
     Bench bench(1);
-    plant(n, 1);
+    PlantedFault fault(n, 1);
     bench.run();
-    struck = uproot();
+    fault.uproot();
+    struck = fault.has_struck();
     const std::set<RequestId> harmed = starved(bench.answers(), whole);
     EXPECT_LE(harmed.size(), 1u);
     n_harmed += static_cast<int64_t>(harmed.size());
@@ -233,9 +209,9 @@ TEST(EngineFaults, ManyFailuresInARowEndRequestsAndNothingElse) {
   for (int64_t first = 0; first < 1200 && !HasFailure(); first += 17) {
     SCOPED_TRACE("from allocation " + std::to_string(first));
     Bench bench(2);
-    plant(first, 40);
+    PlantedFault fault(first, 40);
     bench.run();
-    uproot();
+    fault.uproot();
     starved(bench.answers(), whole);
     bench.expect_sound(whole);
   }
