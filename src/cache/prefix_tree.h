@@ -49,7 +49,7 @@ class PrefixTree {
   void forget(BlockId block);
 
   int32_t n_nodes() const { return static_cast<int32_t>(order_.size()); }
-  int64_t n_holders() const;  // of scopes, nodes not counted
+  int64_t n_holders() const;                              // of scopes, nodes not counted
   int64_t n_collisions() const { return n_collisions_; }  // hash equal, tokens or parent not
   // Of a node: its B tokens, and the node before it (kNone: a scope is).
   std::span<const TokenId> tokens_of(BlockId block) const;

@@ -15,8 +15,8 @@ namespace ibid {
 
 class Mailbox {
  public:
-  // `wake` is called on the engine's thread when the box goes from empty to not empty. Where it throws (no memory) twice,
-  // the next put tries again.
+  // `wake` is called on the engine's thread when the box goes from empty to not empty. Where it throws (no memory)
+  // twice, the next put tries again.
   explicit Mailbox(std::function<void()> wake) : wake_(std::move(wake)) {}
   void put(Output output);
   // An output could not be kept for want of memory: its answer cannot be whole any more.
