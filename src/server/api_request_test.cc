@@ -41,6 +41,18 @@ TEST(ApiRequest, ReadsTheNamesOfAllThreeWorlds) {
   EXPECT_EQ(r->sampling.logit_bias, (std::vector<std::pair<TokenId, float>>{{TokenId{5}, -100.0f}}));
 }
 
+TEST(ApiRequest, ReadsNumbersByTheirValueNotTheirSpelling) {
+  Result<ApiRequest> r = complete(R"("prompt":[1.0,2e0],"max_tokens":7.0,"stop_token_ids":[3.0])");
+  ASSERT_TRUE(r.ok()) << r.error().message;
+  EXPECT_EQ(std::get<std::vector<TokenId>>(r->prompts[0]), (std::vector<TokenId>{TokenId{1}, TokenId{2}}));
+  EXPECT_EQ(r->stop_ids, (std::vector<TokenId>{TokenId{3}}));
+  EXPECT_EQ(fault(complete(R"("prompt":[1.5])")), "prompt[0]");
+  // Above 0, and still so as a float.
+  r = chat(R"("typical_p":5e-324)");
+  ASSERT_TRUE(r.ok()) << r.error().message;
+  EXPECT_GT(r->sampling.typical_p, 0.0f);
+}
+
 TEST(ApiRequest, ADefaultBodyAsksForTheDefaults) {
   Result<ApiRequest> r = chat("");
   ASSERT_TRUE(r.ok());

@@ -1,6 +1,7 @@
 #include "server/openapi.h"
 
 #include "server/json.h"
+#include "server/openapi_schemas.h"
 #include "server/parameters.h"
 
 namespace ibid {
@@ -37,14 +38,27 @@ void write_type(JsonWriter& json, const Parameter& p) {
           R"([{"type":"string","minLength":1},{"type":"array","items":{"type":"string","minLength":1}}])");
       return;
     case FieldType::kTokenIds:
-      json.field("type", "array").key("items").raw(R"({"type":"integer","minimum":0})");
+      json.field("$ref", "#/components/schemas/TokenIds");
       return;
     case FieldType::kOther:
       return;
   }
 }
 
-void write_body_schema(JsonWriter& json, unsigned endpoint, const char* required) {
+// A schema of the table with the operator's bounds in it.
+std::string bounded(std::string schema, const ApiLimits& limits, int32_t max_token) {
+  for (const auto& [mark, bound] :
+       {std::pair{"@max_n", limits.max_n}, std::pair{"@max_token", max_token},
+        std::pair{"@max_logprobs", limits.max_logprobs}, std::pair{"@max_priority", limits.allow_priority ? 100 : 0},
+        std::pair{"@min_priority", limits.allow_priority ? -100 : 0}}) {
+    for (size_t at; (at = schema.find(mark)) != std::string::npos;)
+      schema.replace(at, std::string_view(mark).size(), std::to_string(bound));
+  }
+  return schema;
+}
+
+void write_body_schema(JsonWriter& json, unsigned endpoint, const char* required, const ApiLimits& limits,
+                       int32_t max_token) {
   json.begin_object().field("type", "object").key("required").begin_array().string(required).end_array();
   json.key("properties").begin_object();
   for (const Parameter& p : parameters()) {
@@ -54,7 +68,7 @@ void write_body_schema(JsonWriter& json, unsigned endpoint, const char* required
     // Null means absent, for every field that may be absent.
     json.key(is_required ? "allOf" : "anyOf").begin_array();
     if (p.type == FieldType::kOther) {
-      json.raw(p.schema);
+      json.raw(bounded(p.schema, limits, max_token));
     } else {
       json.begin_object();
       write_type(json, p);
@@ -82,113 +96,110 @@ void write_body_schema(JsonWriter& json, unsigned endpoint, const char* required
   json.end_object().end_object();
 }
 
-constexpr const char* kError =
-    R"({"description":"Refused; the error names the field and what would be right.","content":{"application/json":{"schema":{"$ref":"#/components/schemas/Error"}}}})";
-
 struct Operation {
   const char* path;
   const char* method;
   const char* id;
   const char* summary;
-  const char* content_type;  // of the 200
-  const char* body;          // name of the body's schema, or nullptr
+  const char* body;            // name of the body's schema, or nullptr
+  const char* answer;          // that of the 200
+  const char* busy = "Error";  // that of the 503
+  const char* more = nullptr;  // further members of the operation
 };
 
 constexpr Operation kOperations[] = {
-    {"/v1/chat/completions", "post", "createChatCompletion", "Answer a conversation.", "application/json",
-     "ChatRequest"},
-    {"/v1/completions", "post", "createCompletion", "Continue texts.", "application/json", "CompletionRequest"},
-    {"/v1/models", "get", "listModels", "The model that is served.", "application/json", nullptr},
-    {"/v1/models/{model}", "get", "getModel", "A model by its name.", "application/json", nullptr},
-    {"/tokenize", "post", "tokenize", "Text or messages to token ids.", "application/json", "TokenizeRequest"},
-    {"/detokenize", "post", "detokenize", "Token ids to text.", "application/json", "DetokenizeRequest"},
-    {"/apply-template", "post", "applyTemplate", "Messages to the text that the model reads.", "application/json",
-     "TemplateRequest"},
-    {"/health", "get", "health", "200 when ready; 503 while loading, draining or stalled.", "application/json",
-     nullptr},
-    {"/version", "get", "version", "The version.", "application/json", nullptr},
-    {"/metrics", "get", "metrics", "Prometheus metrics.", "text/plain", nullptr},
-    {"/engine", "get", "engine", "The last steps and what is under way.", "application/json", nullptr},
-    {"/openapi.json", "get", "openapi", "This description.", "application/json", nullptr},
+    {"/v1/chat/completions", "post", "createChatCompletion", "Answer a conversation.", "ChatRequest", "ChatCompletion"},
+    {"/v1/completions", "post", "createCompletion", "Continue texts.", "CompletionRequest", "Completion"},
+    {"/v1/models", "get", "listModels", "The model that is served.", nullptr, "ModelList"},
+    {"/v1/models/{model}", "get", "getModel", "A model by its name.", nullptr, "Model", "Error",
+     R"([{"name":"model","in":"path","required":true,"schema":{"type":"string","minLength":1}}])"},
+    {"/tokenize", "post", "tokenize", "Text or messages to token ids.", "TokenizeRequest", "Tokens"},
+    {"/detokenize", "post", "detokenize", "Token ids to text.", "DetokenizeRequest", "Text"},
+    {"/apply-template", "post", "applyTemplate", "Messages to the text that the model reads.", "TemplateRequest",
+     "TemplateText"},
+    {"/health", "get", "health", "200 when ready; 503 while loading, draining or stalled.", nullptr, "Health",
+     "Health"},
+    {"/version", "get", "version", "The version.", nullptr, "Version"},
+    {"/metrics", "get", "metrics", "Prometheus metrics.", nullptr, nullptr},
+    {"/engine", "get", "engine", "The last steps and what is under way.", nullptr, "Engine", "Error",
+     R"([{"name":"since","in":"query","description":"Only steps after this one.","schema":{"type":"integer","minimum":-1,"maximum":9223372036854775807}}])"},
+    {"/openapi.json", "get", "openapi", "This description.", nullptr, "Description"},
 };
 
-constexpr const char* kSchemas = R"(
-"Error":{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["message","type","param","code"],
-  "properties":{"message":{"type":"string"},"type":{"type":"string"},"param":{"type":["string","null"]},"code":{"type":["string","null"]}}}}},
-"TextPart":{"type":"object","required":["type","text"],"properties":{"type":{"const":"text"},"text":{"type":"string"}}},
-"Message":{"type":"object","required":["role","content"],"properties":{"role":{"enum":["system","developer","user","assistant","tool"]},
-  "content":{"oneOf":[{"type":"string"},{"type":"array","items":{"$ref":"#/components/schemas/TextPart"}}]},"name":{"type":["string","null"]}}},
-"Bias":{"oneOf":[{"type":"number","minimum":-100,"maximum":100},{"const":false}]},
-"Prompt":{"oneOf":[{"type":"string"},{"type":"array","minItems":1,"items":{"type":"integer","minimum":0}},
-  {"type":"array","minItems":1,"items":{"oneOf":[{"type":"string"},{"type":"array","items":{"type":"integer","minimum":0}}]}}]},
-"TokenizeRequest":{"type":"object","properties":{"content":{"type":"string"},"prompt":{"type":"string"},
-  "messages":{"type":"array","minItems":1,"items":{"$ref":"#/components/schemas/Message"}},"add_special":{"type":"boolean"},
-  "add_special_tokens":{"type":"boolean"},"parse_special":{"type":"boolean"},"with_pieces":{"type":"boolean"}}},
-"DetokenizeRequest":{"type":"object","required":["tokens"],"properties":{"tokens":{"type":"array","items":{"type":"integer","minimum":0}}}},
-"TemplateRequest":{"type":"object","required":["messages"],"properties":{"messages":{"type":"array","minItems":1,"items":{"$ref":"#/components/schemas/Message"}},
-  "add_generation_prompt":{"type":"boolean"},"chat_template_kwargs":{"type":"object"}}})";
+void write_content(JsonWriter& json, const char* type, const char* schema) {
+  json.key(type).begin_object().key("schema").begin_object();
+  schema != nullptr ? json.field("$ref", std::string("#/components/schemas/") + schema) : json.field("type", "string");
+  json.end_object().end_object();
+}
+
+// Every answer has the request's id.
+JsonWriter& begin_response(JsonWriter& json, const char* status, const char* description) {
+  json.key(status).begin_object().field("description", description);
+  json.key("headers").raw(
+      R"({"X-Request-Id":{"required":true,"description":"Yours, or one that was made.","schema":{"type":"string"}}})");
+  return json.key("content").begin_object();
+}
+
+void write_responses(JsonWriter& json, const Operation& op) {
+  const bool generates = op.id[0] == 'c';
+  json.key("responses").begin_object();
+  begin_response(json, "200", "The answer.");
+  write_content(json, op.answer != nullptr ? "application/json" : "text/plain", op.answer);
+  if (generates) write_content(json, "text/event-stream", (std::string(op.answer) + "Event").c_str());
+  json.end_object();
+  if (std::string_view(op.id) == "listModels") {
+    json.key("links").raw(R"({"model":{"operationId":"getModel","parameters":{"model":"$response.body#/data/0/id"}}})");
+  }
+  json.end_object();
+  const auto refused = [&](const char* status, const char* description, const char* schema) {
+    begin_response(json, status, description);
+    write_content(json, "application/json", schema);
+    json.end_object().end_object();
+  };
+  refused("400", "Something is wrong; the error says which field, and what would be right.", "Error");
+  refused("401", "The API key is missing or wrong.", "Error");
+  refused("403", "A page of another site asks.", "Error");
+  if (op.more != nullptr || op.body != nullptr) refused("404", "There is no such model.", "Error");
+  if (op.body != nullptr) {
+    refused("413", "The body is too large.", "Error");
+    refused("429", "Too much at once; Retry-After says when to try again.", "Error");
+  }
+  refused("503", "Loading, shutting down, or standing still.", op.busy);
+  json.end_object();
+}
+
+void write_operation(JsonWriter& json, const Operation& op) {
+  json.key(op.path).begin_object().key(op.method).begin_object();
+  json.field("operationId", op.id).field("summary", op.summary);
+  if (op.more != nullptr) json.key("parameters").raw(op.more);
+  if (op.body != nullptr) {
+    json.key("requestBody").begin_object().key("required").boolean(true).key("content").begin_object();
+    write_content(json, "application/json", op.body);
+    json.end_object().end_object();
+  }
+  write_responses(json, op);
+  json.end_object().end_object();
+}
 
 }  // namespace
 
-std::string openapi_json() {
+std::string openapi_json(const ApiLimits& limits, int32_t max_token) {
   std::string out;
   JsonWriter json(out);
   json.begin_object().field("openapi", "3.1.0");
   json.key("info").begin_object().field("title", "ibid").field("version", IBID_VERSION);
   json.field("description", "The same request gives the same bytes.").end_object();
   json.key("paths").begin_object();
-  for (const Operation& op : kOperations) {
-    const bool one_model = std::string_view(op.path).find('{') != std::string_view::npos;
-    json.key(op.path).begin_object().key(op.method).begin_object();
-    json.field("operationId", op.id).field("summary", op.summary);
-    if (one_model) {
-      json.key("parameters")
-          .raw(R"([{"name":"model","in":"path","required":true,"schema":{"type":"string","minLength":1}}])");
-    }
-    if (op.body != nullptr) {
-      json.key("requestBody")
-          .begin_object()
-          .key("required")
-          .boolean(true)
-          .key("content")
-          .begin_object()
-          .key("application/json")
-          .begin_object();
-      json.key("schema").begin_object().field("$ref", std::string("#/components/schemas/") + op.body).end_object();
-      json.end_object().end_object().end_object();
-    }
-    json.key("responses").begin_object().key("200").begin_object().field("description", "The answer.");
-    json.key("content")
-        .begin_object()
-        .key(op.content_type)
-        .begin_object()
-        .key("schema")
-        .begin_object()
-        .end_object()
-        .end_object();
-    if (std::string_view(op.body == nullptr ? "" : op.body).ends_with("Request") && op.id[0] == 'c') {
-      json.key("text/event-stream").begin_object().key("schema").begin_object().end_object().end_object();
-    }
-    json.end_object().end_object();
-    if (op.body != nullptr) {
-      for (const char* status : {"400", "404", "413", "429"}) json.key(status).raw(kError);
-    }
-    if (one_model) json.key("404").raw(kError);
-    json.key("401").raw(kError).key("503").raw(kError);
-    json.end_object().end_object().end_object();
-  }
-  json.end_object()
-      .key("components")
-      .begin_object()
-      .key("securitySchemes")
-      .raw(R"({"key":{"type":"http","scheme":"bearer"}})");
+  for (const Operation& op : kOperations) write_operation(json, op);
+  json.end_object().key("components").begin_object();
+  json.key("securitySchemes").raw(R"({"key":{"type":"http","scheme":"bearer"}})");
   json.key("schemas").begin_object();
   json.key("ChatRequest");
-  write_body_schema(json, kChatOnly, "messages");
+  write_body_schema(json, kChatOnly, "messages", limits, max_token);
   json.key("CompletionRequest");
-  write_body_schema(json, kCompletionsOnly, "prompt");
-  out += ",";
-  out += kSchemas + 1;  // after the newline
+  write_body_schema(json, kCompletionsOnly, "prompt", limits, max_token);
+  out += ',';
+  out += bounded(std::string(kFixedSchemas), limits, max_token);
   json.end_object().end_object().key("security").raw(R"([{"key":[]},{}])").end_object();
   return out;
 }

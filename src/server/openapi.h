@@ -1,10 +1,14 @@
-// openapi.json, made from the table of fields.
+// The description of the API for programs: OpenAPI 3.1.
 #pragma once
 
+#include <cstdint>
 #include <string>
+
+#include "server/api_request.h"
 
 namespace ibid {
 
-std::string openapi_json();
+// With the bounds that this server keeps; `max_token`: the model's last id.
+std::string openapi_json(const ApiLimits& limits, int32_t max_token = INT32_MAX);
 
 }  // namespace ibid

@@ -1,5 +1,9 @@
 #include "server/parameters.h"
 
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+
 #include "server/read_fields.h"
 
 namespace ibid {
@@ -67,7 +71,9 @@ Status read_parameter(const Parameter& p, const Json& value, const ApiLimits& li
   if (const auto* read = std::get_if<ReadField>(&p.target)) return (*read)(request, value, limits);
   if (auto* member = std::get_if<float SamplingParams::*>(&p.target)) {
     ASSIGN_OR_RETURN(const double number, read_number(value, p.min, p.max, p.above_min, where));
-    request.sampling.** member = static_cast<float>(number);
+    // What is above the bound stays above it where a float has no room for the difference.
+    const float next = p.above_min ? std::nextafter(static_cast<float>(p.min), FLT_MAX) : -FLT_MAX;
+    request.sampling.** member = std::max(static_cast<float>(number), next);
     return {};
   }
   const auto* sampling_integer = std::get_if<int32_t SamplingParams::*>(&p.target);

@@ -30,7 +30,7 @@ struct Parameter {
   const char* default_text;  // as JSON
   const char* origin;        // whose name it is: OpenAI, vLLM, llama.cpp, ibid
   const char* field;         // what it sets in ibid, "" where it is no single field
-  const char* schema;        // kOther: JSON schema; else nullptr
+  const char* schema;        // kOther: JSON schema, with @max_n and the like for an operator's bounds; else nullptr
   const char* meaning;
   Target target;
   const char* alias_of = nullptr;

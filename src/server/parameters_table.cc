@@ -32,7 +32,7 @@ constexpr Parameter kParameters[] = {
      "The newer name of max_tokens.", &R::max_tokens, "max_tokens"},
     {"n_predict", kBoth, kInteger, -1, kMaxInt, false, "-1", "llama.cpp", "Request::max_tokens", nullptr,
      "llama.cpp's name of max_tokens; -1 means up to the context.", &R::max_tokens, "max_tokens"},
-    {"n", kBoth, kOther, 0, 0, false, "1", "OpenAI", "Request::n", R"({"type":"integer","minimum":1})",
+    {"n", kBoth, kOther, 0, 0, false, "1", "OpenAI", "Request::n", R"({"type":"integer","minimum":1,"maximum":@max_n})",
      "Choices per prompt, bounded by the server; choice i draws with seed + i.", &read_n},
     {"stream", kBoth, kBoolean, 0, 0, false, "false", "OpenAI", "", nullptr,
      "Send the answer as server-sent events while it grows.", &R::stream},
@@ -43,7 +43,7 @@ constexpr Parameter kParameters[] = {
     {"echo", kCompletionsOnly, kBoolean, 0, 0, false, "false", "OpenAI", "", nullptr,
      "Put the prompt before the answer; with logprobs, its tokens are in them too.", &R::echo},
     {"truncate_prompt_tokens", kBoth, kOther, 0, 0, false, "null", "vLLM", "",
-     R"({"type":"integer","minimum":-1,"not":{"const":0}})",
+     R"({"type":"integer","minimum":-1,"maximum":2147483647,"not":{"const":0}})",
      "Keep so many last tokens of each prompt; -1 keeps as many as leave room for max_tokens.", &read_truncate},
     {"seed", kBoth, kOther, 0, 0, false, "null", "OpenAI", "SamplingParams::seed",
      R"({"type":"integer","minimum":-1,"maximum":9223372036854775807})",
@@ -119,7 +119,7 @@ constexpr Parameter kParameters[] = {
 
     // Biases and masks.
     {"logit_bias", kBoth, kOther, 0, 0, false, "null", "OpenAI, llama.cpp", "SamplingParams::logit_bias",
-     R"({"oneOf":[{"type":"object","additionalProperties":{"$ref":"#/components/schemas/Bias"}},{"type":"array","items":{"type":"array","minItems":2,"maxItems":2,"prefixItems":[{"type":["integer","string"]},{"$ref":"#/components/schemas/Bias"}]}}]})",
+     R"({"oneOf":[{"type":"object","additionalProperties":{"$ref":"#/components/schemas/Bias"}},{"type":"array","items":{"type":"array","minItems":2,"maxItems":2,"prefixItems":[{"oneOf":[{"type":"integer","minimum":0,"maximum":@max_token},{"type":"string","minLength":1}]},{"$ref":"#/components/schemas/Bias"}]}}]})",
      "Added to logits, -100 to 100; false bans. An object `{\"ID or text\": BIAS}`, where a key that is a whole number "
      "is "
      "an id, or an array of pairs `[ID or text, BIAS]`. A text stands for the tokens that it is encoded to alone, "
@@ -130,29 +130,29 @@ constexpr Parameter kParameters[] = {
      "Texts that the answer must not have, in their usual tokenisations (with and without a space before).",
      &R::bad_words},
     {"allowed_token_ids", kBoth, kOther, 0, 0, false, "null", "vLLM", "SamplingParams::allowed",
-     R"({"type":"array","items":{"type":"integer","minimum":0}})", "Only these tokens.", &read_allowed},
+     R"({"allOf":[{"$ref":"#/components/schemas/TokenIds"},{"minItems":1}]})", "Only these tokens.", &read_allowed},
 
     // What is told about the tokens.
     {"logprobs", kChatOnly, kBoolean, 0, 0, false, "false", "OpenAI", "SamplingParams::logprobs", nullptr,
      "Tell each token's log-probability: the model's own, before any processor.", &R::want_logprobs},
     {"top_logprobs", kChatOnly, kOther, 0, 0, false, "0", "OpenAI", "SamplingParams::logprobs",
-     R"({"type":"integer","minimum":0,"maximum":20})", "And those of so many most likely tokens; wants logprobs.",
-     &read_top_logprobs},
+     R"({"type":"integer","minimum":0,"maximum":@max_logprobs})",
+     "And those of so many most likely tokens; wants logprobs.", &read_top_logprobs},
     {"logprobs", kCompletionsOnly, kOther, 0, 0, false, "null", "OpenAI", "SamplingParams::logprobs",
-     R"({"type":"integer","minimum":0,"maximum":20})",
+     R"({"type":"integer","minimum":0,"maximum":@max_logprobs})",
      "Tell each token's log-probability, and those of so many most likely tokens.", &read_logprobs},
     {"n_probs", kCompletionsOnly, kOther, 0, 0, false, "null", "llama.cpp", "SamplingParams::logprobs",
-     R"({"type":"integer","minimum":0,"maximum":20})", "llama.cpp's name of logprobs; 0 is none.", &read_n_probs,
-     "logprobs"},
+     R"({"type":"integer","minimum":0,"maximum":@max_logprobs})", "llama.cpp's name of logprobs; 0 is none.",
+     &read_n_probs, "logprobs"},
     {"n_probs", kChatOnly, kOther, 0, 0, false, "null", "llama.cpp", "SamplingParams::logprobs",
-     R"({"type":"integer","minimum":0,"maximum":20})", "llama.cpp's name of logprobs with top_logprobs; 0 is none.",
-     &read_n_probs, "top_logprobs"},
+     R"({"type":"integer","minimum":0,"maximum":@max_logprobs})",
+     "llama.cpp's name of logprobs with top_logprobs; 0 is none.", &read_n_probs, "top_logprobs"},
     {"processed_logprobs", kBoth, kBoolean, 0, 0, false, "false", "ibid", "SamplingParams::processed_logprobs", nullptr,
      "Also those after penalties, temperature and truncation; null where a token was ruled out.",
      &S::processed_logprobs},
     {"prompt_logprobs", kBoth, kOther, 0, 0, false, "null", "vLLM", "Request::prompt_logprobs",
-     R"({"type":"integer","minimum":0,"maximum":20})", "Also those of the prompt's tokens; computes the whole prompt.",
-     &read_prompt_logprobs},
+     R"({"type":"integer","minimum":0,"maximum":@max_logprobs})",
+     "Also those of the prompt's tokens; computes the whole prompt.", &read_prompt_logprobs},
     {"return_token_ids", kBoth, kBoolean, 0, 0, false, "false", "vLLM", "", nullptr,
      "Put the ids of the answer's tokens into each choice.", &R::return_token_ids},
     {"trace", kBoth, kBoolean, 0, 0, false, "false", "ibid", "", nullptr,
@@ -172,8 +172,8 @@ constexpr Parameter kParameters[] = {
     {"cache_salt", kBoth, kString, 0, 256, false, "\"\"", "vLLM", "Request::tenant_salt", nullptr,
      "The prefix cache is shared only between requests of the same key and salt.", &R::cache_salt},
     {"priority", kBoth, kOther, 0, 0, false, "0", "vLLM", "Request::priority",
-     R"({"type":"integer","minimum":-100,"maximum":100})", "Higher runs earlier; only where the server allows it.",
-     &read_priority},
+     R"({"type":"integer","minimum":@min_priority,"maximum":@max_priority})",
+     "Higher runs earlier; only where the server allows it.", &read_priority},
 };
 
 // No value of theirs changes an answer here.

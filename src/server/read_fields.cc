@@ -20,6 +20,15 @@ std::string found_value(const Json& found) {
   return found.kind();
 }
 
+// A number without a fraction, however it is written: 1.0 is one, as JSON schemas have it.
+std::optional<int64_t> whole_number(const Json& value) {
+  if (const int64_t* integer = value.integer()) return *integer;
+  if (!value.is_number() || value.large_integer() != nullptr) return std::nullopt;
+  const double number = value.number();
+  if (std::fabs(number) >= 9e15 || std::trunc(number) != number) return std::nullopt;
+  return static_cast<int64_t>(number);
+}
+
 std::string at(const std::string& where, size_t i) { return where + "[" + std::to_string(i) + "]"; }
 
 }  // namespace
@@ -29,16 +38,8 @@ Error wrong_value(const std::string& where, const std::string& wanted, const Jso
 }
 
 Result<int64_t> read_integer(const Json& value, int64_t min, int64_t max, const std::string& where) {
-  const int64_t* integer = value.integer();
-  int64_t whole = 0;
-  if (integer == nullptr && value.is_number() && value.large_integer() == nullptr) {
-    const double number = value.number();
-    if (std::fabs(number) < 9e15 && std::trunc(number) == number) {
-      whole = static_cast<int64_t>(number);
-      integer = &whole;
-    }
-  }
-  if (integer == nullptr || *integer < min || *integer > max) {
+  const std::optional<int64_t> integer = whole_number(value);
+  if (!integer || *integer < min || *integer > max) {
     return wrong_value(where, "a whole number from " + std::to_string(min) + " to " + std::to_string(max), value);
   }
   return *integer;
@@ -59,8 +60,8 @@ Result<std::vector<TokenId>> read_token_ids(const Json& value, const std::string
   std::vector<TokenId> ids;
   ids.reserve(array->size());
   for (size_t i = 0; i < array->size(); ++i) {
-    const int64_t* integer = (*array)[i].integer();
-    if (integer == nullptr || *integer < 0 || *integer > INT32_MAX) {
+    const std::optional<int64_t> integer = whole_number((*array)[i]);
+    if (!integer || *integer < 0 || *integer > INT32_MAX) {
       return wrong_value(at(where, i), "a token id (a whole number from 0)", (*array)[i]);
     }
     ids.push_back(TokenId{static_cast<int32_t>(*integer)});

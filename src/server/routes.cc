@@ -26,6 +26,23 @@ Result<bool> read_flag(const Json& body, const char* name, bool otherwise) {
   return *value->boolean();
 }
 
+std::optional<std::string_view> query_value(std::string_view query, std::string_view name) {
+  while (!query.empty()) {
+    const std::string_view pair = query.substr(0, query.find('&'));
+    if (pair.starts_with(name) && pair.substr(name.size()).starts_with('=')) return pair.substr(name.size() + 1);
+    query.remove_prefix(std::min(query.size(), pair.size() + 1));
+  }
+  return std::nullopt;
+}
+
+// Null where it is absent.
+Result<const std::string*> read_text(const Json& body, const char* name) {
+  const Json* value = body.find(name);
+  if (value == nullptr || value->is_null()) return nullptr;
+  if (value->string() == nullptr) return wrong_value(name, "a text", *value);
+  return value->string();
+}
+
 void write_model(JsonWriter& json, const ModelInfo& model) {
   json.begin_object()
       .field("id", model.name)
@@ -99,22 +116,23 @@ WebResponse Service::tokenize(const WebRequest& request, WebExchange&) {
       return invalid(std::string("The body must be a JSON object, not ") + body.kind() + ".");
     ASSIGN_OR_RETURN(const bool with_pieces, read_flag(body, "with_pieces", false));
     ASSIGN_OR_RETURN(const bool parse_special, read_flag(body, "parse_special", true));
+    ASSIGN_OR_RETURN(const bool add_prompt, read_flag(body, "add_generation_prompt", true));
+    // llama.cpp says "content" and adds nothing by itself; vLLM says "prompt" and adds what the model wants.
+    ASSIGN_OR_RETURN(const bool add_to_content, read_flag(body, "add_special", false));
+    ASSIGN_OR_RETURN(const bool add_to_prompt, read_flag(body, "add_special_tokens", true));
+    ASSIGN_OR_RETURN(const std::string* content, read_text(body, "content"));
+    ASSIGN_OR_RETURN(const std::string* prompt, read_text(body, "prompt"));
     if (const Json* messages = body.find("messages"); messages != nullptr && !messages->is_null()) {
       ASSIGN_OR_RETURN(const Json checked, check_messages(*messages, options_.api));
-      ASSIGN_OR_RETURN(const bool add_prompt, read_flag(body, "add_generation_prompt", true));
-      ASSIGN_OR_RETURN(const ChatPrompt prompt, backend.render_chat(checked, add_prompt, Json()));
-      return std::pair(encode_chat(prompt, tokenizer), with_pieces);
+      ASSIGN_OR_RETURN(const ChatPrompt chat, backend.render_chat(checked, add_prompt, Json()));
+      return std::pair(encode_chat(chat, tokenizer), with_pieces);
     }
-    // llama.cpp says "content" and adds nothing by itself; vLLM says "prompt" and adds what the model wants.
-    const Json* content = body.find("content");
-    const bool by_prompt = content == nullptr;
-    if (by_prompt) content = body.find("prompt");
-    const std::string field = by_prompt ? "prompt" : "content";
-    if (content == nullptr) return invalid("content is missing; it must be a text (or give messages).", "content");
-    if (content->string() == nullptr) return wrong_value(field, "a text", *content);
-    ASSIGN_OR_RETURN(const bool add, read_flag(body, by_prompt ? "add_special_tokens" : "add_special", by_prompt));
+    if (content == nullptr && prompt == nullptr)
+      return invalid("content is missing; it must be a text (or give messages).", "content");
+    const bool add = content != nullptr ? add_to_content : add_to_prompt;
     std::vector<TokenId> ids;
-    tokenizer.encode(*content->string(), {.add_special = add, .parse_special = parse_special}, ids);
+    tokenizer.encode(content != nullptr ? *content : *prompt, {.add_special = add, .parse_special = parse_special},
+                     ids);
     return std::pair(std::move(ids), with_pieces);
   }();
   if (!tokens) return error_response(ApiError::of(tokens.error()));
@@ -198,16 +216,21 @@ WebResponse Service::metrics_text(const WebRequest&, WebExchange&) {
 WebResponse Service::engine_view(const WebRequest& request, WebExchange&) {
   const Backend& backend = *backend_.load();
   int64_t since = -1;
-  const std::string_view query = request.query();
-  if (query.starts_with("since=")) std::from_chars(query.data() + 6, query.data() + query.size(), since);
+  if (const std::optional<std::string_view> given = query_value(request.query(), "since")) {
+    const char* end = given->data() + given->size();
+    const auto read = std::from_chars(given->data(), end, since);
+    if (read.ec != std::errc() || read.ptr != end || since < -1)
+      return error_response(ApiError::of(invalid("since must be the number of a step, or -1.", "since")));
+  }
   WebResponse response = json_response(live_.json(backend.stats(), since, backend.clock().now()));
   response.headers.emplace_back("Cache-Control", "no-store");
   return response;
 }
 
 WebResponse Service::openapi(const WebRequest&, WebExchange&) {
-  static const std::string text = openapi_json();
-  return json_response(text);
+  const Backend* backend = backend_;
+  return json_response(backend != nullptr ? openapi_json(options_.api, backend->tokenizer().vocab_size() - 1)
+                                          : openapi_json(options_.api));
 }
 
 WebResponse Service::page(const WebRequest& request, WebExchange&) {

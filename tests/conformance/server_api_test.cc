@@ -115,12 +115,18 @@ TEST(ServerApi, SmallRoutesAnswer) {
             R"({"tokens":[97,98,256],"count":3,"max_model_len":2048})");
   EXPECT_EQ(client.post("/tokenize", R"({"content":"é","with_pieces":true})").body,
             R"({"tokens":[{"id":195,"piece":[195]},{"id":169,"piece":[169]}],"count":2,"max_model_len":2048})");
+  EXPECT_EQ(client.post("/tokenize", R"({"content":null,"prompt":"a","with_pieces":null})").body,
+            R"({"tokens":[97],"count":1,"max_model_len":2048})");
+  EXPECT_EQ(error_param(client.post("/tokenize", R"({"content":null})")), "content");
+  EXPECT_EQ(error_param(client.post("/tokenize", R"({"content":"a","add_special":1})")), "add_special");
   EXPECT_EQ(client.post("/detokenize", R"({"tokens":[104,105]})").body, R"({"content":"hi","prompt":"hi"})");
   EXPECT_EQ(client.post("/apply-template", chat_body("x")).body, R"({"prompt":"<user>x<|end|><assistant>"})");
   EXPECT_EQ(client.get("/version").status, 200);
   EXPECT_EQ(client.get("/health").status, 200);
   EXPECT_TRUE(parse_json(client.get("/openapi.json").body).ok());
   EXPECT_TRUE(parse_json(client.get("/engine?since=3").body).ok());
+  EXPECT_EQ(client.get("/engine?x=1&since=-1").status, 200);
+  EXPECT_EQ(error_param(client.get("/engine?since=3x")), "since");
   EXPECT_NE(client.get("/").head.find("content-security-policy: default-src 'none'"), std::string::npos);
   EXPECT_EQ(client.get("/nothing").status, 404);
   const HttpAnswer wrong = client.get("/v1/completions");

@@ -1,0 +1,104 @@
+#include "server/openapi_schemas.h"
+
+namespace ibid {
+
+// clang-format off
+const std::string_view kFixedSchemas = R"(
+"Error":{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["message","type","param","code"],
+  "properties":{"message":{"type":"string","minLength":1},"type":{"type":"string"},"param":{"type":["string","null"]},"code":{"type":["string","null"]}}}}},
+
+"TextPart":{"type":"object","required":["type","text"],"properties":{"type":{"const":"text"},"text":{"type":"string"}}},
+"Content":{"oneOf":[{"type":"string"},{"type":"array","items":{"oneOf":[{"type":"string"},{"$ref":"#/components/schemas/TextPart"}]}}]},
+"Message":{"type":"object","required":["role"],"properties":{"role":{"enum":["system","developer","user","assistant","tool"]},
+  "content":{"oneOf":[{"$ref":"#/components/schemas/Content"},{"type":"null"}]},"name":{"type":["string","null"]},"tool_calls":{"type":["array","null"]}},
+  "anyOf":[{"required":["content"],"properties":{"content":{"$ref":"#/components/schemas/Content"}}},
+    {"required":["tool_calls"],"properties":{"role":{"const":"assistant"},"tool_calls":{"type":"array","minItems":1}}}]},
+"TokenIds":{"type":"array","items":{"type":"integer","minimum":0,"maximum":@max_token}},
+"Bias":{"oneOf":[{"type":"number","minimum":-100,"maximum":100},{"const":false}]},
+"Prompt":{"oneOf":[{"type":"string"},
+  {"type":"array","minItems":1,"items":{"type":"integer","minimum":0,"maximum":@max_token}},
+  {"type":"array","minItems":1,"items":{"oneOf":[{"type":"string"},{"$ref":"#/components/schemas/TokenIds"}]}}]},
+"TokenizeRequest":{"type":"object","properties":{"content":{"type":["string","null"]},"prompt":{"type":["string","null"]},
+  "messages":{"oneOf":[{"type":"array","minItems":1,"items":{"$ref":"#/components/schemas/Message"}},{"type":"null"}]},
+  "add_special":{"type":["boolean","null"]},"add_special_tokens":{"type":["boolean","null"]},"parse_special":{"type":["boolean","null"]},
+  "with_pieces":{"type":["boolean","null"]},"add_generation_prompt":{"type":["boolean","null"]}},
+  "anyOf":[{"required":["content"],"properties":{"content":{"type":"string"}}},{"required":["prompt"],"properties":{"prompt":{"type":"string"}}},
+    {"required":["messages"],"properties":{"messages":{"type":"array"}}}]},
+"DetokenizeRequest":{"type":"object","required":["tokens"],"properties":{"tokens":{"$ref":"#/components/schemas/TokenIds"}}},
+"TemplateRequest":{"type":"object","required":["messages"],"properties":{"messages":{"type":"array","minItems":1,"items":{"$ref":"#/components/schemas/Message"}},
+  "add_generation_prompt":{"type":["boolean","null"]},"chat_template_kwargs":{"type":["object","null"]}}},
+
+"Usage":{"type":"object","required":["prompt_tokens","completion_tokens","total_tokens","prompt_tokens_details"],"properties":{
+  "prompt_tokens":{"type":"integer","minimum":0},"completion_tokens":{"type":"integer","minimum":0},"total_tokens":{"type":"integer","minimum":0},
+  "prompt_tokens_details":{"type":"object","required":["cached_tokens"],"properties":{"cached_tokens":{"type":"integer","minimum":0}}}}},
+"Trace":{"type":"array","items":{"type":"object","required":["token","logprob","processed_logprob","support","position","seed"],"properties":{
+  "token":{"type":"integer","minimum":0},"logprob":{"type":"number","maximum":0},"processed_logprob":{"type":["number","null"]},
+  "support":{"type":"integer","minimum":0},"position":{"type":"integer","minimum":0},"seed":{"type":"integer","minimum":0}}}},
+"PromptLogprobs":{"type":"array","items":{"type":["object","null"],"propertyNames":{"pattern":"^[0-9]+$"},"additionalProperties":{
+  "type":"object","required":["logprob","decoded_token"],"properties":{"logprob":{"type":"number","maximum":0},"decoded_token":{"type":"string"}}}}},
+"TokenLogprob":{"type":"object","required":["token","logprob","bytes"],"properties":{"token":{"type":"string"},"logprob":{"type":"number","maximum":0},
+  "processed_logprob":{"type":["number","null"]},"bytes":{"type":"array","items":{"type":"integer","minimum":0,"maximum":255}}}},
+"ChatLogprobs":{"type":"object","required":["content","refusal"],"properties":{"refusal":{"type":"null"},"content":{"type":"array","items":{
+  "allOf":[{"$ref":"#/components/schemas/TokenLogprob"},{"type":"object","required":["top_logprobs"],"properties":{
+    "top_logprobs":{"type":"array","items":{"$ref":"#/components/schemas/TokenLogprob"}}}}]}}}},
+"CompletionLogprobs":{"type":"object","required":["tokens","token_logprobs","top_logprobs","text_offset"],"properties":{
+  "tokens":{"type":"array","items":{"type":"string"}},"token_logprobs":{"type":"array","items":{"type":["number","null"],"maximum":0}},
+  "processed_logprobs":{"type":"array","items":{"type":["number","null"]}},
+  "top_logprobs":{"type":"array","items":{"type":["object","null"],"additionalProperties":{"type":"number","maximum":0}}},
+  "text_offset":{"type":"array","items":{"type":"integer","minimum":0}}}},
+"Head":{"type":"object","required":["id","created","model","system_fingerprint","seed","choices"],"properties":{"id":{"type":"string"},
+  "created":{"type":"integer"},"model":{"type":"string"},"system_fingerprint":{"type":"string"},"seed":{"type":"integer","minimum":0}}},
+"Choice":{"type":"object","required":["index","logprobs","finish_reason"],"properties":{"index":{"type":"integer","minimum":0},
+  "stop_reason":{"description":"The text or the token id that ended it.","type":["string","integer","null"]},
+  "token_ids":{"$ref":"#/components/schemas/TokenIds"},"trace":{"$ref":"#/components/schemas/Trace"},
+  "prompt_logprobs":{"$ref":"#/components/schemas/PromptLogprobs"}}},
+"Ended":{"required":["stop_reason"],"properties":{"finish_reason":{"enum":["stop","length","cancelled"]}}},
+"ChatChoice":{"allOf":[{"$ref":"#/components/schemas/Choice"},{"properties":{
+  "logprobs":{"oneOf":[{"$ref":"#/components/schemas/ChatLogprobs"},{"type":"null"}]}}}]},
+"CompletionChoice":{"allOf":[{"$ref":"#/components/schemas/Choice"},{"required":["text"],"properties":{"text":{"type":"string"},
+  "logprobs":{"oneOf":[{"$ref":"#/components/schemas/CompletionLogprobs"},{"type":"null"}]}}}]},
+"ChatCompletion":{"allOf":[{"$ref":"#/components/schemas/Head"},{"required":["object","usage"],"properties":{
+  "object":{"const":"chat.completion"},"usage":{"$ref":"#/components/schemas/Usage"},
+  "choices":{"type":"array","minItems":1,"items":{"allOf":[{"$ref":"#/components/schemas/ChatChoice"},{"$ref":"#/components/schemas/Ended"},
+    {"required":["message"],"properties":{"message":{"type":"object","required":["role","content","refusal"],"properties":{
+      "role":{"const":"assistant"},"content":{"type":"string"},"refusal":{"type":"null"}}}}}]}}}}]},
+"Completion":{"allOf":[{"$ref":"#/components/schemas/Head"},{"required":["object","usage"],"properties":{
+  "object":{"const":"text_completion"},"usage":{"$ref":"#/components/schemas/Usage"},
+  "choices":{"type":"array","minItems":1,"items":{"allOf":[{"$ref":"#/components/schemas/CompletionChoice"},{"$ref":"#/components/schemas/Ended"}]}}}}]},
+
+"ChatCompletionChunk":{"allOf":[{"$ref":"#/components/schemas/Head"},{"required":["object"],"properties":{
+  "object":{"const":"chat.completion.chunk"},"usage":{"oneOf":[{"$ref":"#/components/schemas/Usage"},{"type":"null"}]},
+  "choices":{"type":"array","maxItems":1,"items":{"allOf":[{"$ref":"#/components/schemas/ChatChoice"},{"$ref":"#/components/schemas/Piece"},
+    {"required":["delta"],"properties":{"delta":{"type":"object","properties":{"role":{"const":"assistant"},"content":{"type":"string"}}}}}]}}}}]},
+"CompletionChunk":{"allOf":[{"$ref":"#/components/schemas/Head"},{"required":["object"],"properties":{
+  "object":{"const":"text_completion"},"usage":{"oneOf":[{"$ref":"#/components/schemas/Usage"},{"type":"null"}]},
+  "choices":{"type":"array","maxItems":1,"items":{"allOf":[{"$ref":"#/components/schemas/CompletionChoice"},{"$ref":"#/components/schemas/Piece"}]}}}}]},
+"Piece":{"oneOf":[{"properties":{"finish_reason":{"type":"null"}}},{"$ref":"#/components/schemas/Ended"}]},
+"ChatCompletionEvent":{"type":"object","required":["data"],"properties":{"data":{"oneOf":[{"const":"[DONE]"},{"type":"string",
+  "contentMediaType":"application/json","contentSchema":{"oneOf":[{"$ref":"#/components/schemas/ChatCompletionChunk"},{"$ref":"#/components/schemas/Error"}]}}]}}},
+"CompletionEvent":{"type":"object","required":["data"],"properties":{"data":{"oneOf":[{"const":"[DONE]"},{"type":"string",
+  "contentMediaType":"application/json","contentSchema":{"oneOf":[{"$ref":"#/components/schemas/CompletionChunk"},{"$ref":"#/components/schemas/Error"}]}}]}}},
+
+"Model":{"type":"object","required":["id","object","created","owned_by","max_model_len","meta"],"properties":{"id":{"type":"string"},
+  "object":{"const":"model"},"created":{"type":"integer"},"owned_by":{"type":"string"},"max_model_len":{"type":"integer","minimum":1},
+  "meta":{"type":"object","required":["architecture","digest"],"properties":{"architecture":{"type":"string"},"digest":{"type":"string"}}}}},
+"ModelList":{"type":"object","required":["object","data"],"properties":{"object":{"const":"list"},
+  "data":{"type":"array","items":{"$ref":"#/components/schemas/Model"}}}},
+"Tokens":{"type":"object","required":["tokens","count","max_model_len"],"properties":{"count":{"type":"integer","minimum":0},"max_model_len":{"type":"integer"},
+  "tokens":{"type":"array","items":{"oneOf":[{"type":"integer","minimum":0},{"type":"object","required":["id","piece"],"properties":{
+    "id":{"type":"integer","minimum":0},"piece":{"oneOf":[{"type":"string"},{"type":"array","items":{"type":"integer","minimum":0,"maximum":255}}]}}}]}}}},
+"Text":{"type":"object","required":["content","prompt"],"properties":{"content":{"type":"string"},"prompt":{"type":"string"}}},
+"TemplateText":{"type":"object","required":["prompt"],"properties":{"prompt":{"type":"string"}}},
+"Health":{"type":"object","required":["status"],"properties":{"status":{"enum":["ready","loading","draining","stalled"]},
+  "running":{"type":"integer","minimum":0},"waiting":{"type":"integer","minimum":0},"heartbeat_age":{"type":"number","minimum":0}}},
+"Version":{"type":"object","required":["version"],"properties":{"version":{"type":"string"}}},
+"Engine":{"type":"object","required":["steps_total","running","waiting","blocks","tokens","steps","requests"],"properties":{
+  "steps_total":{"type":"integer"},"running":{"type":"integer"},"waiting":{"type":"integer"},
+  "blocks":{"type":"object","required":["total","free","cached","in_use","shared"],"additionalProperties":{"type":"integer","minimum":0}},
+  "tokens":{"type":"object","required":["prompt","cached","generated"],"additionalProperties":{"type":"integer","minimum":0}},
+  "steps":{"type":"array","items":{"type":"object","required":["n","age","prefill","decode"],"additionalProperties":{"type":"number"}}},
+  "requests":{"type":"array","items":{"type":"object","required":["route","age","prompt_tokens","generated","choices","stream"]}}}},
+"Description":{"type":"object","required":["openapi","info","paths"]})";
+// clang-format on
+
+}  // namespace ibid

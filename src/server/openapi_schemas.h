@@ -1,0 +1,11 @@
+// The schemas of openapi.json that no table makes: answers, errors, and the bodies of the small routes.
+#pragma once
+
+#include <string_view>
+
+namespace ibid {
+
+// Members of components.schemas, without a comma before or behind them.
+extern const std::string_view kFixedSchemas;
+
+}  // namespace ibid
