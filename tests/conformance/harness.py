@@ -176,7 +176,10 @@ def venv(name, *requirements):
 
 
 def debian_program(package, path):
-    """A program out of a package of the distribution that is not installed, as its services would start."""
+    """A program of a package of the distribution: the one that is installed, or out of the package, which is not
+    installed for it because its services would start."""
+    if installed := shutil.which(pathlib.Path(path).name):
+        return installed
     folder = BUILD / "packages" / package
     program = folder / path
     if not program.exists():
