@@ -174,7 +174,8 @@ Result<Sample> Sampler::sample(std::span<const float> logits, const SampleHistor
   double log_total = 0;
   // log-probability among what was left to draw from
   auto processed = [&](const Candidate& c) {
-    return static_cast<float>(static_cast<double>(c.logit - support.max_logit()) - log_total);
+    // Rounding must not make a probability of more than one.
+    return static_cast<float>(std::min(static_cast<double>(c.logit - support.max_logit()) - log_total, 0.0));
   };
   if (p.temperature <= 0) {
     out.chosen.token = TokenId{row_argmax(row)};

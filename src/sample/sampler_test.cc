@@ -244,6 +244,47 @@ TEST(Sampler, LogProbabilitiesAreThoseOfTheModel) {
   EXPECT_NEAR(s.top[0].raw, std::log(0.5f), 1e-6);
 }
 
+TEST(Sampler, MaskedAndCutTokensHaveNoProcessedProbability) {
+  Draws d{.logits = {std::log(0.4f), std::log(0.3f), std::log(0.2f), std::log(0.1f)},
+          .params = {.temperature = 0.5f, .top_k = 2, .logprobs = 4, .processed_logprobs = true}};
+  d.params.banned = ids({0});
+  Sample s = d.at(1).value();
+  ASSERT_EQ(s.top.size(), 4u);
+  // Of 1 and 2 the squares are left, 0.09 and 0.04; 0 is masked, 3 is cut.
+  const float expected[] = {-kInf, std::log(0.09f / 0.13f), std::log(0.04f / 0.13f), -kInf};
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(s.top[i].token, TokenId{static_cast<int32_t>(i)});
+    EXPECT_NEAR(s.top[i].raw, d.logits[i], 1e-6);
+    if (expected[i] == -kInf) {
+      EXPECT_EQ(s.top[i].processed, -kInf);
+    } else {
+      EXPECT_NEAR(s.top[i].processed, expected[i], 1e-6);
+    }
+    if (s.top[i].token == s.chosen.token) {
+      EXPECT_EQ(s.top[i].processed, s.chosen.processed);
+    }
+  }
+  // Greedy leaves one token, with all of the probability.
+  d.params.temperature = 0;
+  s = d.at(1).value();
+  EXPECT_EQ(s.chosen.token, TokenId{1});
+  EXPECT_EQ(s.chosen.processed, 0.0f);
+  EXPECT_EQ(s.top[2].processed, -kInf);
+}
+
+TEST(Sampler, NoProcessedProbabilityIsMoreThanOne) {
+  // XTC leaves the last token alone: what is left of it by rounding must not exceed all.
+  Draws d{.logits = {0, -3.3f, -1.1f, -2.7f},
+          .params = {.xtc_probability = 1, .xtc_threshold = 0, .logprobs = 0, .processed_logprobs = true}};
+  for (int i = 0; i < 200; ++i) {
+    d.logits[1] = -3.0f - 0.01f * static_cast<float>(i);
+    Sample s = d.at(1).value();
+    EXPECT_EQ(s.support, 1);
+    EXPECT_LE(s.chosen.processed, 0.0f);
+    EXPECT_NEAR(s.chosen.processed, 0.0f, 1e-6);
+  }
+}
+
 TEST(Sampler, ParametersOutOfRangeAreNamed) {
   SamplingParams p;
   p.top_p = 0;

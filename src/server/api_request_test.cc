@@ -243,6 +243,7 @@ TEST(ApiRequest, StreamOptionsWantAStream) {
   EXPECT_TRUE(chat(R"("stream_options":{"include_usage":false})").ok());
   EXPECT_EQ(fault(chat(R"("stream_options":{"include_usage":true})")), "stream_options");
   EXPECT_EQ(fault(chat(R"("stream":true,"stream_options":{"include_usage":1})")), "stream_options.include_usage");
+  EXPECT_EQ(fault(chat(R"("stream_options":{"include_obfuscation":"x"})")), "stream_options.include_obfuscation");
 }
 
 TEST(ApiRequest, PromptsAreTruncatedToOneTokenAtLeast) {

@@ -1,10 +1,12 @@
 #include "server/generation.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "server/api_error.h"
 #include "server/json.h"
 #include "server/logprobs_json.h"
+#include "server/trace_json.h"
 #include "text/tokenizer.h"
 
 namespace ibid {
@@ -90,7 +92,7 @@ void Generation::write_extras(JsonWriter& json, size_t index, const Choice& choi
   }
   if (info_.trace) {
     json.key("trace");
-    write_trace(json, choice.records, info_.seed + index % static_cast<size_t>(info_.n));
+    write_trace(json, choice.records, info_.seed + index % static_cast<size_t>(info_.n), *info_.trace);
   }
   const bool first = !choice.started && index % static_cast<size_t>(info_.n) == 0;
   if (info_.prompt_logprobs && first) {
@@ -115,16 +117,16 @@ void Generation::write_choice(JsonWriter& json, size_t index, bool event, const 
     const bool echo = info_.echo && !choice.started;
     json.field("text", echo ? info_.prompt_texts[prompt] + choice.text : choice.text);
   }
+  const LogprobExtras extras{.processed = info_.processed_logprobs, .ids = info_.return_token_ids};
   json.key("logprobs");
   if (!info_.want_logprobs) {
     json.null();
   } else if (chat) {
-    write_chat_logprobs(json, tokenizer_, choice.records, info_.processed_logprobs);
+    write_chat_logprobs(json, tokenizer_, choice.records, extras);
   } else {
     std::span<const TokenId> ids;
     if (info_.echo && !choice.started) ids = info_.prompt_ids[prompt];
-    write_completion_logprobs(json, tokenizer_, ids, prompts_[prompt].records, choice.records, info_.processed_logprobs,
-                              n_code_points);
+    write_completion_logprobs(json, tokenizer_, ids, prompts_[prompt].records, choice.records, extras, n_code_points);
   }
   json.key("finish_reason");
   const bool ended = choice.finished;
@@ -152,6 +154,7 @@ void Generation::write_event(size_t index, std::string& out) {
   } else {
     json.begin_object();
     write_head(json, info_.endpoint == Endpoint::kChat ? "chat.completion.chunk" : "text_completion");
+    if (info_.trace && !std::exchange(trace_begun_, true)) json.key("trace_header").raw(info_.trace->header);
     json.key("choices").begin_array();
     write_choice(json, index, true, choice, choice.n_code_points);
     json.end_array();
@@ -207,6 +210,7 @@ WebResponse Generation::response() const {
   JsonWriter json(response.body);
   json.begin_object();
   write_head(json, info_.endpoint == Endpoint::kChat ? "chat.completion" : "text_completion");
+  if (info_.trace) json.key("trace_header").raw(info_.trace->header);
   json.key("choices").begin_array();
   for (size_t i = 0; i < choices_.size(); ++i) {
     size_t n_code_points = 0;

@@ -3,6 +3,7 @@
 // holds all that came meanwhile. Belongs to its connection's strand; not for two threads at once.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ namespace ibid {
 
 class JsonWriter;
 class Tokenizer;
+struct TraceFacts;
 
 // What the answer has to repeat or to know of the request.
 struct GenerationInfo {
@@ -32,8 +34,8 @@ struct GenerationInfo {
   bool want_logprobs = false;
   bool processed_logprobs = false;
   bool prompt_logprobs = false;
-  bool trace = false;
   bool return_token_ids = false;
+  std::shared_ptr<const TraceFacts> trace;       // null: no trace
   std::vector<int32_t> prompt_lens;              // tokens of each prompt
   std::vector<std::string> prompt_texts;         // with echo
   std::vector<std::vector<TokenId>> prompt_ids;  // with echo and logprobs
@@ -87,7 +89,7 @@ class Generation {
     bool seen = false;
   };
 
-  bool keeps_records() const { return info_.want_logprobs || info_.trace || info_.return_token_ids; }
+  bool keeps_records() const { return info_.want_logprobs || info_.trace != nullptr || info_.return_token_ids; }
   void write_event(size_t index, std::string& out);
   void write_choice(JsonWriter& json, size_t index, bool event, const Choice& choice, size_t& n_code_points) const;
   void write_extras(JsonWriter& json, size_t index, const Choice& choice) const;
@@ -103,7 +105,8 @@ class Generation {
   size_t n_finished_ = 0;
   size_t gathered_ = 0;
   bool done_written_ = false;
-  RequestTimes gaps_;  // its itl_ members
+  bool trace_begun_ = false;  // the stream has its trace_header
+  RequestTimes gaps_;         // its itl_ members
 };
 
 }  // namespace ibid

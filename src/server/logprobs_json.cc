@@ -1,5 +1,6 @@
 #include "server/logprobs_json.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "text/detokenizer_utf8.h"
@@ -8,14 +9,15 @@
 namespace ibid {
 namespace {
 
-// JSON has no minus infinity; this is the number that clients know for it.
-void write_logprob(JsonWriter& json, float value) { std::isfinite(value) ? json.single(value) : json.raw("-9999.0"); }
-
-void write_entry(JsonWriter& json, const Tokenizer& tokenizer, const TokenLogprob& token, bool processed) {
+void write_entry(JsonWriter& json, const Tokenizer& tokenizer, const TokenLogprob& token, LogprobExtras extras) {
+  if (extras.ids) json.field("id", int64_t{raw(token.token)});
   json.key("token").string(token_text(tokenizer, token.token));
   json.key("logprob");
   write_logprob(json, token.raw);
-  if (processed) json.key("processed_logprob").single(token.processed);
+  if (extras.processed) {
+    json.key("processed_logprob");
+    write_logprob(json, token.processed);
+  }
   json.key("bytes").begin_array();
   for (const char c : tokenizer.token_bytes(token.token, true)) json.integer(static_cast<unsigned char>(c));
   json.end_array();
@@ -43,7 +45,37 @@ class PromptCursor {
   size_t next_ = 0;
 };
 
+// A token and what is known of it, or null.
+using TokenRow = std::pair<TokenId, const TokenRecord*>;
+
+// Texts to log-probabilities, row by row.
+void write_top_column(JsonWriter& json, const Tokenizer& tokenizer, std::span<const TokenRow> rows,
+                      float TokenLogprob::*which) {
+  json.begin_array();
+  for (const auto& [id, record] : rows) {
+    if (record == nullptr) {
+      json.null();
+      continue;
+    }
+    json.begin_object();
+    std::vector<std::string> keys;  // two ids may look alike; an object holds the first, which is the likelier one
+    const auto write = [&](const TokenLogprob& token) {
+      std::string key = token_text(tokenizer, token.token);
+      if (std::ranges::find(keys, key) != keys.end()) return;
+      json.key(key);
+      write_logprob(json, token.*which);
+      keys.push_back(std::move(key));
+    };
+    for (const TokenLogprob& other : record->top) write(other);
+    write(record->chosen);  // as OpenAI has it, also where it is none of the likeliest
+    json.end_object();
+  }
+  json.end_array();
+}
+
 }  // namespace
+
+void write_logprob(JsonWriter& json, float value) { std::isfinite(value) ? json.single(value) : json.raw("-9999.0"); }
 
 std::string token_text(const Tokenizer& tokenizer, TokenId id) {
   std::string text;
@@ -54,15 +86,15 @@ std::string token_text(const Tokenizer& tokenizer, TokenId id) {
 }
 
 void write_chat_logprobs(JsonWriter& json, const Tokenizer& tokenizer, std::span<const TokenRecord> records,
-                         bool processed) {
+                         LogprobExtras extras) {
   json.begin_object().key("content").begin_array();
   for (const TokenRecord& record : records) {
     json.begin_object();
-    write_entry(json, tokenizer, record.chosen, processed);
+    write_entry(json, tokenizer, record.chosen, extras);
     json.key("top_logprobs").begin_array();
     for (const TokenLogprob& other : record.top) {
       json.begin_object();
-      write_entry(json, tokenizer, other, processed);
+      write_entry(json, tokenizer, other, extras);
       json.end_object();
     }
     json.end_array().end_object();
@@ -72,9 +104,9 @@ void write_chat_logprobs(JsonWriter& json, const Tokenizer& tokenizer, std::span
 
 void write_completion_logprobs(JsonWriter& json, const Tokenizer& tokenizer, std::span<const TokenId> prompt,
                                std::span<const TokenRecord> prompt_records, std::span<const TokenRecord> records,
-                               bool processed, size_t& n_code_points) {
+                               LogprobExtras extras, size_t& n_code_points) {
   // The columns of one table; gathered first because JSON wants them one after the other.
-  std::vector<std::pair<TokenId, const TokenRecord*>> rows;
+  std::vector<TokenRow> rows;
   PromptCursor cursor(prompt_records);
   for (size_t i = 0; i < prompt.size(); ++i) rows.emplace_back(prompt[i], cursor.at(i));
   for (const TokenRecord& record : records) rows.emplace_back(record.chosen.token, &record);
@@ -84,30 +116,19 @@ void write_completion_logprobs(JsonWriter& json, const Tokenizer& tokenizer, std
   json.end_array().key("token_logprobs").begin_array();
   for (const auto& [id, record] : rows)
     record == nullptr ? static_cast<void>(json.null()) : write_logprob(json, record->chosen.raw);
-  if (processed) {
-    json.end_array().key("processed_logprobs").begin_array();
-    for (const auto& [id, record] : rows) record == nullptr ? json.null() : json.single(record->chosen.processed);
+  json.end_array().key("top_logprobs");
+  write_top_column(json, tokenizer, rows, &TokenLogprob::raw);
+  if (extras.processed) {
+    // The stages worked on the answer alone.
+    const size_t n_prompt = prompt.size();
+    json.key("processed_logprobs").begin_array();
+    for (size_t i = 0; i < rows.size(); ++i)
+      i < n_prompt ? static_cast<void>(json.null()) : write_logprob(json, rows[i].second->chosen.processed);
+    json.end_array().key("processed_top_logprobs");
+    for (size_t i = 0; i < n_prompt; ++i) rows[i].second = nullptr;
+    write_top_column(json, tokenizer, rows, &TokenLogprob::processed);
   }
-  json.end_array().key("top_logprobs").begin_array();
-  for (const auto& [id, record] : rows) {
-    if (record == nullptr) {
-      json.null();
-      continue;
-    }
-    json.begin_object();
-    std::vector<std::string> keys;  // two ids may look alike; an object holds the first, which is the likelier one
-    for (const TokenLogprob& other : record->top) {
-      std::string key = token_text(tokenizer, other.token);
-      bool known = false;
-      for (const std::string& k : keys) known = known || k == key;
-      if (known) continue;
-      json.key(key);
-      write_logprob(json, other.raw);
-      keys.push_back(std::move(key));
-    }
-    json.end_object();
-  }
-  json.end_array().key("text_offset").begin_array();
+  json.key("text_offset").begin_array();
   for (const auto& [id, record] : rows) {
     json.integer(static_cast<int64_t>(n_code_points));
     n_code_points += count_code_points(token_text(tokenizer, id));
@@ -136,19 +157,6 @@ void write_prompt_logprobs(JsonWriter& json, const Tokenizer& tokenizer, int32_t
       if (other.token != record->chosen.token) write(other);
     }
     json.end_object();
-  }
-  json.end_array();
-}
-
-void write_trace(JsonWriter& json, std::span<const TokenRecord> records, uint64_t seed) {
-  json.begin_array();
-  for (const TokenRecord& record : records) {
-    json.begin_object().field("token", int64_t{raw(record.chosen.token)});
-    json.key("logprob");
-    write_logprob(json, record.chosen.raw);
-    json.key("processed_logprob").single(record.chosen.processed);
-    json.field("support", int64_t{record.support}).field("position", int64_t{record.position});
-    json.key("seed").large_integer(seed).end_object();
   }
   json.end_array();
 }

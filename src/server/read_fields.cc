@@ -122,13 +122,17 @@ Status read_n(ApiRequest& request, const Json& value, const ApiLimits& limits) {
 Status read_stream_options(ApiRequest& request, const Json& value, const ApiLimits&) {
   if (value.object() == nullptr)
     return wrong_value("stream_options", "an object such as {\"include_usage\": true}", value);
-  for (const auto& [name, target] : {std::pair{"include_usage", &ApiRequest::include_usage},
-                                     std::pair{"continuous_usage_stats", &ApiRequest::continuous_usage}}) {
+  constexpr std::pair<const char*, bool ApiRequest::*> kOptions[] = {
+      {"include_usage", &ApiRequest::include_usage},
+      {"continuous_usage_stats", &ApiRequest::continuous_usage},
+      {"include_obfuscation", nullptr},  // without effect
+  };
+  for (const auto& [name, target] : kOptions) {
     const Json* option = value.find(name);
     if (option == nullptr || option->is_null()) continue;
     if (option->boolean() == nullptr)
       return wrong_value(std::string("stream_options.") + name, "true or false", *option);
-    request.*target = *option->boolean();
+    if (target != nullptr) request.*target = *option->boolean();
   }
   return {};
 }

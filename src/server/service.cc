@@ -9,6 +9,7 @@
 
 #include "server/build_requests.h"
 #include "server/json.h"
+#include "server/trace_json.h"
 
 namespace ibid {
 namespace {
@@ -245,7 +246,7 @@ WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebE
   info.want_logprobs = api->want_logprobs;
   info.processed_logprobs = api->sampling.processed_logprobs;
   info.prompt_logprobs = api->prompt_logprobs >= 0;
-  info.trace = api->trace;
+  if (api->trace) info.trace = trace_facts(built->requests[0].sampling, model);
   info.return_token_ids = api->return_token_ids;
   info.prompt_texts = std::move(built->prompt_texts);
   info.arrived = request.arrived;

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -162,7 +163,9 @@ class FakeBackend final : public Backend {
   TokenRecord record(TokenId id, size_t position, int n_top, size_t i) const {
     TokenRecord r;
     r.chosen = {id, -0.25f * static_cast<float>(1 + i % 5), -0.125f};
-    for (int k = 0; k < n_top; ++k) r.top.push_back({TokenId{97 + k}, -0.5f * static_cast<float>(k + 1), -0.5f});
+    constexpr float kMasked = -std::numeric_limits<float>::infinity();  // "b" is
+    for (int k = 0; k < n_top; ++k)
+      r.top.push_back({TokenId{97 + k}, -0.5f * static_cast<float>(k + 1), k == 1 ? kMasked : -0.5f});
     r.support = 32;
     r.position = static_cast<int>(position);
     return r;

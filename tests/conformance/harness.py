@@ -2,6 +2,7 @@
 
 A script is `NAME.py BUILD_DIR`; its tests are functions, run by main(). A test that cannot get its tool raises Skip."""
 import contextlib
+import fcntl
 import json
 import os
 import pathlib
@@ -164,14 +165,16 @@ def venv(name, *requirements):
     """Its folder with the programs of these packages; made once under BUILD_DIR."""
     folder, wanted = BUILD / name, "\n".join(requirements)
     mark = folder / "requirements.txt"
-    if not mark.exists() or mark.read_text() != wanted:
-        shutil.rmtree(folder, ignore_errors=True)
-        for step in ([sys.executable, "-m", "venv", folder],
-                     [folder / "bin/pip", "-q", "install", "--disable-pip-version-check", *requirements]):
-            done = subprocess.run([str(s) for s in step], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=600)
-            if done.returncode != 0:
-                raise Skip(f"{', '.join(requirements)} cannot be installed (no network?)")
-        mark.write_text(wanted)
+    with open(BUILD / (name + ".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another script may be making it
+        if not mark.exists() or mark.read_text() != wanted:
+            shutil.rmtree(folder, ignore_errors=True)
+            for step in ([sys.executable, "-m", "venv", folder],
+                         [folder / "bin/pip", "-q", "install", "--disable-pip-version-check", *requirements]):
+                done = subprocess.run([str(s) for s in step], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=600)
+                if done.returncode != 0:
+                    raise Skip(f"{', '.join(requirements)} cannot be installed (no network?)")
+            mark.write_text(wanted)
     return folder / "bin"
 
 

@@ -1,5 +1,8 @@
 // The API through sockets, with a scripted engine.
+#include <set>
+
 #include "conformance/server_fixture.h"
+#include "sample/sampling_digest.h"
 
 namespace ibid {
 namespace {
@@ -89,20 +92,102 @@ TEST(ServerApi, LogprobsHaveTheShapeOfTheirEndpoint) {
   EXPECT_EQ((*logprobs.find("token_logprobs")->array())[1].number(), -0.5);
   EXPECT_EQ((*logprobs.find("token_logprobs")->array())[4].number(), -0.25);
   EXPECT_EQ(*(*logprobs.find("text_offset")->array())[5].integer(), 5);
+  // The likeliest, and the one that was drawn.
+  EXPECT_EQ((*logprobs.find("top_logprobs")->array())[4].object()->size(), 2u);
 }
 
-TEST(ServerApi, TracesAndTokenIdsComeOnRequest) {
+TEST(ServerApi, AMaskedTokenHasTheNumberThatClientsKnowForMinusInfinity) {
   TestServer server;
   RawClient client(server.port());
-  const HttpAnswer a = client.post("/v1/chat/completions",
-                                   chat_body("x", R"("trace":true,"return_token_ids":true,"max_tokens":2,"seed":5)"));
+  // The scripted engine says that "b" is masked.
+  const HttpAnswer chat = client.post(
+      "/v1/chat/completions",
+      chat_body("x", R"("logprobs":true,"top_logprobs":2,"max_tokens":1,"seed":1,"processed_logprobs":true)"));
+  Result<Json> json = parse_json(chat.body);
+  ASSERT_TRUE(json.ok()) << chat.body;
+  const Json& entry = (*(*json->find("choices")->array())[0].find("logprobs")->find("content")->array())[0];
+  const Json& masked = (*entry.find("top_logprobs")->array())[1];
+  EXPECT_EQ(*masked.find("token")->string(), "b");
+  EXPECT_EQ(masked.find("logprob")->number(), -1.0);
+  EXPECT_EQ(masked.find("processed_logprob")->number(), -9999.0);
+  const HttpAnswer text =
+      client.post("/v1/completions",
+                  R"({"prompt":"xy","logprobs":2,"echo":true,"max_tokens":1,"seed":1,"processed_logprobs":true})");
+  json = parse_json(text.body);
+  ASSERT_TRUE(json.ok()) << text.body;
+  const Json& logprobs = *(*json->find("choices")->array())[0].find("logprobs");
+  EXPECT_EQ((*logprobs.find("processed_top_logprobs")->array())[2].find("b")->number(), -9999.0);
+  EXPECT_EQ((*logprobs.find("processed_logprobs")->array())[2].number(), -0.125);
+  // No stage touched the prompt.
+  EXPECT_TRUE((*logprobs.find("processed_logprobs")->array())[1].is_null());
+  EXPECT_TRUE((*logprobs.find("processed_top_logprobs")->array())[1].is_null());
+  EXPECT_EQ((*logprobs.find("top_logprobs")->array())[1].find("b")->number(), -1.0);
+}
+
+// The names in a schema of openapi.json: all of them, and those that must be there.
+std::pair<std::set<std::string>, std::set<std::string>> names_of_schema(RawClient& client, const char* name) {
+  const Result<Json> api = parse_json(client.get("/openapi.json").body);
+  const Json* schema = api->find("components")->find("schemas")->find(name);
+  std::pair<std::set<std::string>, std::set<std::string>> names;
+  for (const Json::Member& member : *schema->find("properties")->object()) names.first.insert(member.first);
+  for (const Json& required : *schema->find("required")->array()) names.second.insert(*required.string());
+  return names;
+}
+std::set<std::string> names_of(const Json& object) {
+  std::set<std::string> names;
+  for (const Json::Member& member : *object.object()) names.insert(member.first);
+  return names;
+}
+
+TEST(ServerApi, ATraceTellsHowEachTokenWasDrawn) {
+  TestServer server;
+  RawClient client(server.port());
+  const HttpAnswer a = client.post(
+      "/v1/chat/completions",
+      chat_body("x",
+                R"("trace":true,"max_tokens":2,"seed":5,"n":2,"temperature":0.5,"logit_bias":{"97":1,"b":false})"));
   const Result<Json> json = parse_json(a.body);
-  const Json& choice = (*json->find("choices")->array())[0];
-  EXPECT_EQ(choice.find("token_ids")->array()->size(), 2u);
-  const Json& record = (*choice.find("trace")->array())[1];
-  EXPECT_EQ(*record.find("seed")->integer(), 5);
+  const Json& header = *json->find("trace_header");
+  const Json& record = (*(*json->find("choices")->array())[1].find("trace")->array())[1];
+  for (const auto& [object, schema] : {std::pair{&header, "TraceHeader"}, std::pair{&record, "TraceRecord"}}) {
+    const auto [all, required] = names_of_schema(client, schema);
+    EXPECT_EQ(names_of(*object), all) << schema;
+    EXPECT_EQ(all, required) << schema;
+  }
+  EXPECT_EQ(*record.find("seed")->integer(), 6);  // choice 1's
   EXPECT_EQ(*record.find("support")->integer(), 32);
   EXPECT_EQ(*record.find("position")->integer(), static_cast<int64_t>(FakeBackend::chat_prompt("x").size() - 6 + 1));
+  EXPECT_EQ(record.find("parameters")->text(), R"({"temperature":0.5,"top_k":0,"top_p":1})");
+  EXPECT_EQ(*record.find("model_digest")->string(), "0123456789abcdef0123");
+  EXPECT_EQ(*header.find("model_digest")->string(), "0123456789abcdef0123");
+  EXPECT_EQ(header.find("sampling_digest")->text(), record.find("sampling_digest")->text());
+  EXPECT_TRUE(header.find("adapter")->is_null());
+  EXPECT_EQ(header.find("parameters")->find("logit_bias")->text(), "[[97,1]]");
+  EXPECT_EQ(header.find("parameters")->find("banned_token_ids")->text(), "[98]");
+  std::vector<std::string> stages;
+  for (const Json& stage : *header.find("stages")->array()) stages.push_back(*stage.string());
+  ASSERT_EQ(stages.size(), stage_order().size());
+  for (size_t i = 0; i < stages.size(); ++i) EXPECT_EQ(stages[i], stage_name(stage_order()[i]));
+  EXPECT_EQ(*header.find("order_digest")->string(), sampling_digest(spell_stages()));
+}
+
+TEST(ServerApi, AStreamTellsItsTraceHeaderOnceAndARecordForEachToken) {
+  TestServer server;
+  RawClient client(server.port());
+  const std::string fields = R"("trace":true,"return_token_ids":true,"max_tokens":9,"seed":5)";
+  const HttpAnswer stream = client.post("/v1/chat/completions", chat_body("x", fields + ",\"stream\":true"));
+  const auto count = [&](const std::string& text) {
+    size_t n = 0;
+    for (size_t at = stream.body.find(text); at != std::string::npos; at = stream.body.find(text, at + 1)) ++n;
+    return n;
+  };
+  EXPECT_EQ(count("\"trace_header\""), 1u);
+  EXPECT_LT(stream.body.find("\"trace_header\""), stream.body.find("\"choices\""));
+  EXPECT_EQ(count("\"purpose\":\"draw\""), 9u);
+  const Result<Json> whole = parse_json(client.post("/v1/chat/completions", chat_body("x", fields)).body);
+  EXPECT_EQ((*whole->find("choices")->array())[0].find("token_ids")->array()->size(), 9u);
+  for (const Json& record : *(*whole->find("choices")->array())[0].find("trace")->array())
+    EXPECT_EQ(count(record.text()), 1u) << record.text();
 }
 
 TEST(ServerApi, SmallRoutesAnswer) {

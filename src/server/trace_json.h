@@ -1,0 +1,28 @@
+// Traces: how each token of an answer was drawn (SPEC T1-T4), so that the draw can be made again: the token is a
+// function of the processed distribution, the seed and the counter (position, purpose). openapi.json has the schemas.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "engine/request.h"
+#include "server/backend.h"
+#include "server/json.h"
+
+namespace ibid {
+
+// What all records of an answer have in common, as JSON.
+struct TraceFacts {
+  std::string header;      // told once: engine, model, order of stages, every parameter, digests
+  std::string parameters;  // told in each record: temperature, top_k, top_p, and the numbers that differ from "off"
+  std::string model_digest;
+  std::string sampling_digest;
+};
+
+std::shared_ptr<const TraceFacts> trace_facts(const SamplingParams& sampling, const ModelInfo& model);
+
+// An array with one record for each draw.
+void write_trace(JsonWriter& json, std::span<const TokenRecord> records, uint64_t seed, const TraceFacts& facts);
+
+}  // namespace ibid

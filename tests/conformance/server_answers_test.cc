@@ -1,0 +1,167 @@
+// What an answer says about itself, over the real engine: why it ended, what it cost, what its tokens and its prompt's
+// were worth, whatever else is in the batch.
+#include <set>
+
+#include "conformance/engine_server.h"
+
+namespace ibid {
+namespace {
+
+Json ask(RawClient& client, const std::string& fields) {
+  const HttpAnswer a = client.post("/v1/completions", "{" + fields + "}", "", 20);
+  Result<Json> json = parse_json(a.body);
+  EXPECT_TRUE(json.ok()) << a.body;
+  return json.ok() ? *json : Json();
+}
+const Json& first_choice(const Json& answer) { return (*answer.find("choices")->array())[0]; }
+std::string text_of(const Json& answer) { return *first_choice(answer).find("text")->string(); }
+// finish_reason and stop_reason, as JSON.
+std::string ends_by(const Json& answer) {
+  const Json& choice = first_choice(answer);
+  return choice.find("finish_reason")->text() + " " + choice.find("stop_reason")->text();
+}
+
+TEST(ServerAnswers, SayWhyTheyEnded) {
+  EngineServer server({}, 0);
+  RawClient client(server.port());
+  const std::string free = text_of(ask(client, R"("prompt":"ABC","seed":1,"ignore_eos":true,"max_tokens":30)"));
+  ASSERT_EQ(free.size(), 30u);
+  const std::string fields = R"("prompt":"ABC","seed":1,"ignore_eos":true,)";
+  EXPECT_EQ(ends_by(ask(client, fields + R"("max_tokens":30)")), R"("length" null)");
+  const std::string stop = free.substr(10, 2);
+  const Json stopped = ask(client, fields + "\"stop\":[\"zz\",\"" + stop + "\"]");
+  EXPECT_EQ(ends_by(stopped), "\"stop\" \"" + stop + "\"");
+  EXPECT_EQ(text_of(stopped), free.substr(0, free.find(stop)));
+  const Json kept = ask(client, fields + "\"include_stop_str_in_output\":true,\"stop\":\"" + stop + "\"");
+  EXPECT_EQ(text_of(kept), free.substr(0, free.find(stop) + 2));
+  const int id = free[5] - '@' + 1;
+  const Json by_id = ask(client, fields + "\"stop_token_ids\":[" + std::to_string(id) + "]");
+  EXPECT_EQ(ends_by(by_id), "\"stop\" " + std::to_string(id));
+  EXPECT_EQ(text_of(by_id), free.substr(0, free.find(free[5])));
+  // The whole context.
+  const Json full = ask(client, R"("prompt":"ABC","seed":1,"ignore_eos":true)");
+  EXPECT_EQ(ends_by(full), R"("length" null)");
+  EXPECT_EQ(text_of(full).size(), static_cast<size_t>(EngineServer::kContext - 3));
+}
+
+TEST(ServerAnswers, EndAtTheModelsOwnEndUnlessTokensAreOwed) {
+  EngineServer server({}, 0);
+  RawClient client(server.port());
+  Request request;
+  for (const char c : {'A', 'B', 'C'}) request.prompt.push_back(TokenId{c - '@' + 1});
+  request.max_tokens = 400;
+  testing::ExpectedAnswer expected;
+  do {
+    expected = testing::expected_answer(request, 0, EngineServer::kContext);
+  } while ((expected.reason != FinishReason::kEos || expected.tokens.size() < 4) && ++request.sampling.seed < 1000);
+  const size_t len = expected.tokens.size();  // with the end, which has no text
+  const std::string fields = "\"prompt\":\"ABC\",\"max_tokens\":400,\"seed\":" + std::to_string(request.sampling.seed);
+  const Json answer = ask(client, fields);
+  EXPECT_EQ(ends_by(answer), R"("stop" null)");
+  EXPECT_EQ(text_of(answer).size(), len - 1);
+  EXPECT_EQ(*answer.find("usage")->find("completion_tokens")->integer(), static_cast<int64_t>(len));
+  const std::string owed = text_of(ask(client, fields + ",\"min_tokens\":" + std::to_string(len + 5)));
+  EXPECT_GE(owed.size(), len + 4);
+  EXPECT_EQ(owed.substr(0, len - 1), text_of(answer));
+  EXPECT_EQ(text_of(ask(client, fields + ",\"ignore_eos\":true")).size(), 400u);
+}
+
+TEST(ServerAnswers, HaveNoBannedWordAndOnlyAllowedTokens) {
+  EngineServer server({}, 0);
+  RawClient client(server.port());
+  const std::string fields = R"("prompt":"ABC","seed":3,"ignore_eos":true,"max_tokens":60)";
+  const std::string free = text_of(ask(client, fields)), word = free.substr(7, 2);
+  const std::string without = text_of(ask(client, fields + ",\"bad_words\":[\"" + word + "\"]"));
+  EXPECT_EQ(without.find(word), std::string::npos);
+  EXPECT_EQ(without.substr(0, free.find(word) + 1), free.substr(0, free.find(word) + 1));  // as before, up to it
+  const std::string few = text_of(ask(client, fields + R"(,"allowed_token_ids":[2,3,4])"));
+  EXPECT_EQ(few.find_first_not_of("ABC"), std::string::npos) << few;
+  EXPECT_EQ(few.size(), 60u);
+}
+
+TEST(ServerAnswers, EveryRowOfABatchKeepsItsOwnSampler) {
+  const std::vector<std::string> samplers = {
+      R"("temperature":0)",
+      R"("temperature":0.5)",
+      R"("top_k":5)",
+      R"("top_p":0.5,"min_p":0.05)",
+      R"("repetition_penalty":1.5,"presence_penalty":1)",
+      R"("mirostat":1,"mirostat_tau":3)",
+      R"("mirostat":2,"mirostat_tau":3)",
+      R"("dry_multiplier":2,"no_repeat_ngram_size":2)",
+      R"("logit_bias":{"7":5,"B":-5},"typical_p":0.8)",
+      R"("xtc_probability":0.7,"xtc_threshold":0.05)",
+      R"("allowed_token_ids":[9,10,11,12],"n":3)",
+      R"("dynatemp_range":0.6,"top_n_sigma":2)",
+  };
+  EngineServer server({}, 0.0005);
+  const auto choices = [&](const std::string& sampler) {
+    RawClient client(server.port());
+    return ask(client,
+               R"("prompt":"HELLO","seed":11,"max_tokens":40,"logprobs":2,"processed_logprobs":true,)" + sampler)
+        .find("choices")
+        ->text();
+  };
+  std::vector<std::string> alone, together(samplers.size());
+  for (const std::string& sampler : samplers) alone.push_back(choices(sampler));
+  std::vector<std::thread> clients;
+  for (size_t i = 0; i < samplers.size(); ++i) clients.emplace_back([&, i] { together[i] = choices(samplers[i]); });
+  for (std::thread& client : clients) client.join();
+  std::set<std::string> different;
+  for (size_t i = 0; i < samplers.size(); ++i) {
+    EXPECT_EQ(together[i], alone[i]) << samplers[i];
+    different.insert(alone[i]);
+  }
+  EXPECT_EQ(different.size(), samplers.size());  // each sampler says something of its own
+}
+
+TEST(ServerAnswers, PromptsAreWorthTheSameInPiecesOfAnySize) {
+  std::string prompt;
+  for (int i = 0; i < 150; ++i) prompt += static_cast<char>('@' + i * i % 63);
+  const std::string fields = "\"prompt\":\"" + Json(prompt).text().substr(1, Json(prompt).text().size() - 2) +
+                             R"(","seed":1,"echo":true,"logprobs":3,"prompt_logprobs":2,"max_tokens":)";
+  std::set<std::string> choices;
+  for (const auto& [max_tokens, max_rows] :
+       {std::pair{512, 64}, std::pair{512, 1}, std::pair{7, 3}, std::pair{64, 64}}) {
+    EngineOptions options;
+    options.max_tokens = max_tokens;
+    options.max_rows = max_rows;
+    options.max_sequences = std::min({4, max_tokens, max_rows});
+    EngineServer server(options, 0);
+    RawClient client(server.port());
+    for (const char* n : {"0", "5"}) {
+      const Json answer = ask(client, fields + n);
+      choices.insert(n + answer.find("choices")->text());
+      const Json& logprobs = *first_choice(answer).find("logprobs");
+      EXPECT_EQ(logprobs.find("tokens")->array()->size(), 150u + static_cast<size_t>(n[0] - '0'));
+      EXPECT_EQ(first_choice(answer).find("prompt_logprobs")->array()->size(), 150u);
+      EXPECT_EQ(text_of(answer).substr(0, 150), prompt);
+    }
+  }
+  EXPECT_EQ(choices.size(), 2u);  // one for each number of tokens
+}
+
+TEST(ServerAnswers, UsageAddsUpWithWhatTheCacheSpared) {
+  EngineServer server({}, 0);
+  RawClient client(server.port());
+  const std::string fields = "\"prompt\":[\"" + std::string(100, 'A') + "\",\"" + std::string(40, 'B') +
+                             R"("],"n":2,"seed":1,"ignore_eos":true,"max_tokens":5)";
+  for (const int64_t cached : {int64_t{0}, int64_t{96 + 32}}) {  // whole blocks of 16 behind which a token is left
+    const Json answer = ask(client, fields);
+    const Json& usage = *answer.find("usage");
+    EXPECT_EQ(*usage.find("prompt_tokens")->integer(), 140);
+    EXPECT_EQ(*usage.find("completion_tokens")->integer(), 20);
+    EXPECT_EQ(*usage.find("total_tokens")->integer(), 160);
+    EXPECT_EQ(*usage.find("prompt_tokens_details")->find("cached_tokens")->integer(), cached);
+    EXPECT_EQ(answer.find("choices")->array()->size(), 4u);
+  }
+  // A stream that asks for it is told in every event, and the last one has the sums.
+  const HttpAnswer stream = client.post(
+      "/v1/completions",
+      R"({"prompt":"ABC","seed":1,"ignore_eos":true,"max_tokens":4,"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}})");
+  EXPECT_EQ(stream.body.find("\"usage\":null"), std::string::npos);
+  EXPECT_NE(stream.body.find("\"completion_tokens\":4,\"total_tokens\":7"), std::string::npos) << stream.body;
+}
+
+}  // namespace
+}  // namespace ibid
