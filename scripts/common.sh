@@ -20,7 +20,7 @@ packages="g++ cmake ninja-build ccache pkg-config ca-certificates python3 python
   librandom123-dev"
 test_packages="libgtest-dev librapidcheck-dev clang-format"
 # What the slow tests drive.
-slow_packages="slowhttptest systemd"
+slow_packages="curl slowhttptest systemd"
 
 # install_packages NAME...: those of the distribution's packages that are missing.
 install_packages() {

@@ -7,15 +7,17 @@
 #include "cli/loading.h"
 #include "cli/options.h"
 #include "format/model_digest.h"
+#include "format/registry.h"
 #include "server/engine_backend.h"
 #include "server/server.h"
 
 namespace ibid::cli {
 namespace {
 
-// What people call the model: the alias or hub name as typed, the file's name otherwise.
+// What people call the model: the alias or hub name, the file's name otherwise.
 std::string served_name(const std::string& typed, const std::string& path) {
-  if (!std::filesystem::exists(typed) && typed != "default") return typed;
+  if (typed == "default") return std::string(kDefaultModel);
+  if (!std::filesystem::exists(typed)) return typed;
   return std::filesystem::path(path).stem().string();
 }
 
