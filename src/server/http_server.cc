@@ -23,6 +23,8 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   // Connections share strands that are made once: Asio (1.81) crashes when there is no memory to make one.
   static constexpr size_t kStrands = 64;
 
+  static constexpr double kSayAgain = 60;  // seconds
+
   struct Waiting;
   void accept();
   bool on_accept(error_code ec, tcp::socket socket);
@@ -39,7 +41,7 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   size_t n_accepted = 0;
   std::vector<std::thread> threads;
   int port = 0;
-  bool said_exhausted = false;
+  double exhaustion_said = -kSayAgain;  // when
   std::atomic<bool> accept_lost = false;
 };
 
@@ -162,9 +164,11 @@ bool HttpServer::State::on_accept(error_code ec, tcp::socket socket) {
   if (ec == net::error::operation_aborted) return false;
   if (ec == net::error::no_descriptors || ec == net::error::no_memory || ec == net::error::no_buffer_space ||
       ec == boost::system::errc::too_many_files_open_in_system) {
-    if (!said_exhausted)
+    // Connections that come and go at the limit bring this every tenth of a second.
+    if (const double now = steady_clock().now(); now - exhaustion_said > kSayAgain) {
+      exhaustion_said = now;
       shared->log.say("No more connections for now: the system has no descriptor or memory left (raise `ulimit -n`).");
-    said_exhausted = true;
+    }
     backoff.expires_after(std::chrono::milliseconds(100));
     backoff.async_wait([self = shared_from_this()](error_code e) {
       if (!e && self->acceptor.is_open()) self->accept();
@@ -172,7 +176,6 @@ bool HttpServer::State::on_accept(error_code ec, tcp::socket socket) {
     return false;
   }
   if (ec) return true;
-  said_exhausted = false;
   error_code ignored;
   const net::ip::address address = socket.remote_endpoint(ignored).address();
   if (!take_place(address)) {

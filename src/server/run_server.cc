@@ -41,6 +41,7 @@ class Signals {
  public:
   Signals() {
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);  // a log that may not grow loses lines, as on a full disk
     sigemptyset(&set_);
     sigaddset(&set_, SIGTERM);
     sigaddset(&set_, SIGINT);

@@ -46,12 +46,6 @@ def main(*tests):
     sys.exit(1 if failed else 77 if skipped else 0)
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 class Server:
     """A server's process; `command` should ask for port 0. Its log is what it writes to standard error."""
 
@@ -130,6 +124,16 @@ def fake(step_ms=1, load_ms=0, **popen):
 def post_bytes(path, body, headers=""):
     body = body if isinstance(body, bytes) else json.dumps(body).encode()
     return f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n{headers}\r\n".encode() + body
+
+
+GET_HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def begin_stream(server, max_tokens):
+    """A connection on which a stream has begun."""
+    s = server.connect(post_bytes("/v1/completions", {"prompt": "x", "max_tokens": max_tokens, "stream": True}))
+    assert b"data: " in s.recv(65536) + s.recv(65536)
+    return s
 
 
 def read_all(s, seconds=10):

@@ -1,0 +1,115 @@
+"""A server's life and what ends it: exit codes, signals, draining, and what may run out. life_test.py BUILD_DIR."""
+import re
+import resource
+import select
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+import tiny_model
+from harness import FAKE, GET_HEALTH, IBID, Server, begin_stream, fake, main, post_bytes, read_all
+
+
+def ends_with(code, sentence, *command):
+    """The command ends by itself with this code, and the last thing that it says is one sentence of ours."""
+    ended = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=30)
+    last = ended.stderr.rstrip("\n").split("\n")[-1]
+    assert ended.returncode == code, (command, ended)
+    assert re.fullmatch(r"ibid: .*" + sentence + r".*", last), (command, ended)
+    assert ended.stderr.count("\n") <= 2 and "terminate" not in ended.stderr, ended
+
+
+def test_what_cannot_be_served_is_one_sentence_and_a_code():
+    with tempfile.TemporaryDirectory() as folder, socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        model, port = tiny_model.make(folder + "/tiny"), taken.getsockname()[1]
+        serve = [IBID, "serve", model, "--port", 0]
+        ends_with(1, "is the disk full", *serve, "--log-file", "/dev/full")
+        ends_with(2, "no address", *serve, "--host", "here")
+        ends_with(2, "cannot be read", *serve, "--api-key-file", folder + "/none")
+        ends_with(2, "at least 8", *serve, "--api-key", "short")
+        ends_with(2, "cannot be opened", *serve, "--log-file", folder + "/none/log")
+        ends_with(3, "is in use by another program", IBID, "serve", model, "--port", port)
+        ends_with(3, "is in use by another program", FAKE, port)
+        ends_with(4, "The model is no model", FAKE, 0, 1, -1)
+        broken = tiny_model.make(folder + "/broken")
+        (broken / "model.safetensors").write_bytes((model / "model.safetensors").read_bytes()[:-1000])
+        ends_with(4, "", IBID, "serve", broken, "--port", 0)
+        ends_with(4, "", IBID, "serve", folder + "/none.gguf", "--port", 0)
+        ends_with(4, "", IBID, "serve", model, "--port", 0, "--kv-memory", "1K")
+
+
+def test_signals_drain_and_end():
+    with fake() as server:
+        assert server.end()[0] == 0
+    with fake(step_ms=2) as server:  # a short stream ends by itself while the server drains
+        stream = begin_stream(server, 200)
+        server.process.send_signal(signal.SIGTERM)
+        assert b'"length"' in read_all(stream)
+        assert server.wait()[0] == 0
+    with fake(step_ms=2) as server:  # a long one is cancelled at the deadline, and told
+        stream = begin_stream(server, 10**6)
+        server.process.send_signal(signal.SIGTERM)
+        text = read_all(stream)
+        assert b'"cancelled"' in text and b"[DONE]" in text
+        assert server.wait()[0] == 0
+    with fake(step_ms=2) as server:
+        with begin_stream(server, 10**6):
+            code, errors = server.end(signal.SIGTERM, signal.SIGTERM)
+        assert code == 5 and "at once" in errors, (code, errors)
+    with fake(load_ms=20000, ready=False) as server:  # nothing to drain before the model is there
+        assert server.end(seconds=5)[0] == 0
+
+
+def limited(which, n):
+    return lambda: resource.setrlimit(which, (n, n))
+
+
+def test_descriptors_that_run_out_stop_nobody_who_is_connected():
+    n_limit = 48
+    with fake(preexec_fn=limited(resource.RLIMIT_NOFILE, n_limit)) as server:
+        known = server.connect(GET_HEALTH)
+        assert known.recv(4096).startswith(b"HTTP/1.1 200")
+        idle = [server.connect() for _ in range(2 * n_limit)]  # the system takes those that the server cannot
+        for s in idle:
+            s.sendall(GET_HEALTH)
+        time.sleep(0.5)
+        answered = select.select(idle, [], [], 0)[0]
+        waiting = [s for s in idle if s not in answered]
+        assert n_limit / 2 < len(answered) < n_limit, len(answered)
+        for _ in range(20):  # those that are connected go on, streams too
+            known.sendall(GET_HEALTH)
+            assert known.recv(4096).startswith(b"HTTP/1.1 200")
+        body = {"prompt": "x", "max_tokens": 20, "seed": 1, "stream": True}
+        known.sendall(post_bytes("/v1/completions", body, "Connection: close\r\n"))
+        assert b"[DONE]" in read_all(known)
+        for s in answered:
+            s.close()
+        for s in waiting:  # room is taken up as it comes
+            assert s.recv(4096).startswith(b"HTTP/1.1 200")
+            s.close()
+        code, log = server.end()
+        assert code == 0 and log.count("no descriptor") == 1, log[-2000:]
+        return f"{len(answered)} of {len(idle)} connections at {n_limit} descriptors"
+
+
+def test_a_log_that_cannot_grow_loses_lines_and_nothing_else():
+    with tempfile.TemporaryDirectory() as folder:
+        command = [IBID, "serve", tiny_model.make(folder + "/tiny"), "--port", 0]
+        with Server(command, preexec_fn=limited(resource.RLIMIT_FSIZE, 2000)) as server:  # of its standard error, a file
+            for _ in range(40):
+                answer = server.post("/v1/completions", {"prompt": "x", "max_tokens": 3, "ignore_eos": True})
+                assert answer["usage"]["completion_tokens"] == 3
+            lost = int(re.search(r"^ibid_log_lines_lost_total (\d+)", server.get("/metrics"), re.M)[1])
+            code, log = server.end()
+            assert code == 0 and 20 < lost < 40 and len(log) <= 2000, (code, lost, log)
+    return f"{lost} lines lost"
+
+
+if __name__ == "__main__":
+    main(test_what_cannot_be_served_is_one_sentence_and_a_code, test_signals_drain_and_end,
+         test_descriptors_that_run_out_stop_nobody_who_is_connected,
+         test_a_log_that_cannot_grow_loses_lines_and_nothing_else)
