@@ -11,6 +11,7 @@
 #include "sample/philox.h"
 #include "sample/sampling_digest.h"
 #include "sample/stages.h"
+#include "sample/testing/random_rows.h"
 
 namespace ibid {
 namespace {
@@ -270,6 +271,52 @@ TEST(Sampler, MaskedAndCutTokensHaveNoProcessedProbability) {
   EXPECT_EQ(s.chosen.token, TokenId{1});
   EXPECT_EQ(s.chosen.processed, 0.0f);
   EXPECT_EQ(s.top[2].processed, -kInf);
+}
+
+TEST(Sampler, ProcessedProbabilitiesAreThoseOfWhatIsLeft) {
+  std::mt19937 rng(21);
+  SamplerScratch scratch;
+  for (int i = 0; i < 300; ++i) {
+    std::vector<float> row = testing::random_row(rng);
+    SamplingParams params{.temperature = 0.3f + static_cast<float>(rng() % 20) / 10.0f,
+                          .top_k = 1 + static_cast<int32_t>(rng() % 30),
+                          .seed = rng(),
+                          .logprobs = static_cast<int32_t>(row.size()),
+                          .processed_logprobs = true};
+    auto sampler = Sampler::compile(params, static_cast<int32_t>(row.size()), {}, params.seed).value();
+    SamplerState state = sampler->initial_state();
+    Sample s = sampler->sample(row, {}, state, scratch).value();
+    // top is the whole row by raw, so that the first top_k of those that are finite are what was drawn from.
+    std::vector<double> scaled;
+    double raw_total = 0, total = 0;
+    for (const ScoredToken& t : s.top) {
+      double z =
+          static_cast<double>(row[static_cast<size_t>(raw(t.token))] - row[static_cast<size_t>(raw(s.top[0].token))]);
+      raw_total += std::exp(z);
+      scaled.push_back(std::exp(z / static_cast<double>(params.temperature)));
+      if (static_cast<int32_t>(scaled.size()) <= s.support) total += scaled.back();
+    }
+    for (size_t k = 0; k < s.top.size(); ++k) {
+      double z = static_cast<double>(row[static_cast<size_t>(raw(s.top[k].token))] -
+                                     row[static_cast<size_t>(raw(s.top[0].token))]);
+      bool is_left = static_cast<int32_t>(k) < s.support;
+      if (z == -static_cast<double>(kInf)) {
+        EXPECT_EQ(s.top[k].raw, -kInf);
+      } else {
+        ASSERT_NEAR(s.top[k].raw, z - std::log(raw_total), 2e-5) << i;
+      }
+      if (is_left) {
+        ASSERT_NEAR(s.top[k].processed, std::log(scaled[k] / total), 2e-5) << i;
+      } else {
+        ASSERT_EQ(s.top[k].processed, -kInf);
+      }
+      if (s.top[k].token == s.chosen.token) {
+        EXPECT_TRUE(is_left);
+        EXPECT_EQ(s.top[k].raw, s.chosen.raw);
+        EXPECT_EQ(s.top[k].processed, s.chosen.processed);
+      }
+    }
+  }
 }
 
 TEST(Sampler, NoProcessedProbabilityIsMoreThanOne) {

@@ -227,6 +227,19 @@ TEST(ApiRequest, LogprobsAreABooleanInChatAndANumberInCompletions) {
   EXPECT_EQ(complete(R"("prompt":"x","n_probs":0)")->sampling.logprobs, -1);
 }
 
+TEST(ApiRequest, SeedsAreNumbersOf64Bits) {
+  EXPECT_EQ(chat(R"("seed":0)")->sampling.seed, 0u);
+  EXPECT_TRUE(chat(R"("seed":0)")->has_seed);
+  EXPECT_FALSE(chat(R"("seed":-1)")->has_seed);
+  EXPECT_EQ(chat(R"("seed":-5)")->sampling.seed, ~uint64_t{0} - 4);
+  EXPECT_TRUE(chat(R"("seed":-5)")->has_seed);
+  // What an answer says of it is a seed too.
+  EXPECT_EQ(chat(R"("seed":18446744073709551611)")->sampling.seed, chat(R"("seed":-5)")->sampling.seed);
+  EXPECT_EQ(chat(R"("seed":-9223372036854775808)")->sampling.seed, uint64_t{1} << 63);
+  EXPECT_EQ(fault(chat(R"("seed":18446744073709551616)")), "seed");
+  EXPECT_EQ(fault(chat(R"("seed":1.5)")), "seed");
+}
+
 TEST(ApiRequest, ScoringEchoesThePromptAndGeneratesNothing) {
   Result<ApiRequest> r = complete(R"("prompt":"x","echo":true,"logprobs":2,"max_tokens":0)");
   ASSERT_TRUE(r.ok()) << r.error().message;

@@ -46,9 +46,9 @@ constexpr Parameter kParameters[] = {
      R"({"type":"integer","minimum":-1,"maximum":2147483647,"not":{"const":0}})",
      "Keep so many last tokens of each prompt; -1 keeps as many as leave room for max_tokens.", &read_truncate},
     {"seed", kBoth, kOther, 0, 0, false, "null", "OpenAI", "SamplingParams::seed",
-     R"({"type":"integer","minimum":-1,"maximum":9223372036854775807})",
+     R"({"type":"integer","minimum":-9223372036854775808,"maximum":18446744073709551615})",
      "The randomness: the same request with the same seed gives the same bytes. Absent or -1: the server chooses one "
-     "and says it in the answer's `seed`.",
+     "and says it in the answer's `seed`. Other negative numbers count from 2^64.",
      &read_seed},
 
     // Where it ends.

@@ -138,9 +138,15 @@ Status read_stream_options(ApiRequest& request, const Json& value, const ApiLimi
 }
 
 Status read_seed(ApiRequest& request, const Json& value, const ApiLimits&) {
-  ASSIGN_OR_RETURN(const int64_t seed, read_integer(value, -1, INT64_MAX, "seed"));
-  request.has_seed = seed >= 0;
-  request.sampling.seed = seed >= 0 ? static_cast<uint64_t>(seed) : 0;
+  if (const uint64_t* large = value.large_integer()) {
+    request.has_seed = true;
+    request.sampling.seed = *large;
+    return {};
+  }
+  const std::optional<int64_t> seed = whole_number(value);
+  if (!seed) return wrong_value("seed", "a whole number from -9223372036854775808 to 18446744073709551615", value);
+  request.has_seed = *seed != -1;
+  request.sampling.seed = request.has_seed ? static_cast<uint64_t>(*seed) : 0;  // modulo 2^64
   return {};
 }
 

@@ -10,14 +10,18 @@ namespace ibid {
 
 BreakerSet::BreakerSet(std::vector<std::string> texts, std::shared_ptr<const Tokenizer> tokenizer)
     : texts_(std::move(texts)), tokenizer_(std::move(tokenizer)) {
-  std::array<bool, 256> is_first = {};
-  for (const std::string& text : texts_) is_first[static_cast<unsigned char>(text.front())] = true;
+  // Most bytes begin no text; a vocabulary has a million of them.
+  std::array<std::vector<std::string_view>, 256> by_first;
+  for (const std::string& text : texts_) by_first[static_cast<unsigned char>(text.front())].push_back(text);
+  const auto begins_at_start = [&](std::string_view rest) {
+    return std::ranges::any_of(by_first[static_cast<unsigned char>(rest.front())],
+                               [&](std::string_view text) { return rest.starts_with(text) || text.starts_with(rest); });
+  };
   may_begin_.resize(static_cast<size_t>(tokenizer_->vocab_size()));
   for (size_t i = 0; i < may_begin_.size(); ++i) {
-    const std::string_view bytes = tokenizer_->token_bytes(TokenId{static_cast<int32_t>(i)});
-    // Most tokens have no breaker's first byte at all.
-    const bool has_first = std::ranges::any_of(bytes, [&](char c) { return is_first[static_cast<unsigned char>(c)]; });
-    may_begin_[i] = has_first && may_begin_in(bytes);
+    std::string_view rest = tokenizer_->token_bytes(TokenId{static_cast<int32_t>(i)});
+    while (!rest.empty() && !begins_at_start(rest)) rest.remove_prefix(1);
+    may_begin_[i] = !rest.empty();
   }
 }
 
@@ -31,16 +35,6 @@ Result<std::shared_ptr<const BreakerSet>> BreakerSet::compile(std::vector<std::s
     }
   }
   return std::shared_ptr<const BreakerSet>(new BreakerSet(std::move(texts), std::move(tokenizer)));
-}
-
-bool BreakerSet::may_begin_in(std::string_view bytes) const {
-  for (size_t from = 0; from < bytes.size(); ++from) {
-    const std::string_view rest = bytes.substr(from);
-    for (const std::string& text : texts_) {
-      if (rest.starts_with(text) || std::string_view(text).starts_with(rest)) return true;
-    }
-  }
-  return false;
 }
 
 size_t BreakerSet::n_behind_last(std::span<const TokenId> older, std::span<const TokenId> newer, size_t n) const {

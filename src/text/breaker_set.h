@@ -8,7 +8,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/ids.h"
@@ -32,7 +31,6 @@ class BreakerSet {
 
  private:
   BreakerSet(std::vector<std::string> texts, std::shared_ptr<const Tokenizer> tokenizer);
-  bool may_begin_in(std::string_view bytes) const;
 
   std::vector<std::string> texts_;
   std::shared_ptr<const Tokenizer> tokenizer_;

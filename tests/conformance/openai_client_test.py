@@ -73,6 +73,10 @@ def test_completions_take_texts_ids_and_lists_of_either():
     both = complete(["The sea", "A hill"], seed=3)
     assert both.choices[0].text == by_text.choices[0].text and len(both.choices) == 2
     assert both.usage.prompt_tokens > by_text.usage.prompt_tokens
+    lists = complete([ids, ids[:1]], seed=3)
+    assert lists.choices[0].text == by_text.choices[0].text and lists.usage.prompt_tokens == len(ids) + 1
+    mixed = client.post("/completions", body={"prompt": ["A hill", ids], "seed": 3, "max_tokens": 16}, cast_to=dict)
+    assert [c["text"] for c in mixed["choices"]] == [both.choices[1].text, by_text.choices[0].text]
     assert complete("The sea", seed=3, echo=True).choices[0].text == "The sea" + by_text.choices[0].text
 
 
@@ -108,6 +112,51 @@ def test_content_in_parts():
     assert chat(messages=parts, seed=2).choices[0].message.content == chat(messages=plain, seed=2).choices[0].message.content
 
 
+def test_every_role_is_read():
+    asked = [{"role": "developer", "content": "Answer shortly."}, {"role": "user", "content": [{"type": "text", "text": "Is it 7?"}]},
+             {"role": "assistant", "content": "I look."}, {"role": "tool", "tool_call_id": "1", "content": "7"},
+             {"role": "user", "content": "So?"}]
+    as_system = [{**asked[0], "role": "system"}, *asked[1:]]
+    answer = chat(messages=asked, seed=4)
+    assert answer.choices[0].message.role == "assistant"
+    assert answer.choices[0].message.content == chat(messages=as_system, seed=4).choices[0].message.content
+
+
+def test_a_text_is_scored_without_an_answer():
+    scored = complete("The sea is wide", echo=True, logprobs=1, max_tokens=0).choices[0]
+    assert scored.text == "The sea is wide" and scored.finish_reason == "length"
+    logprobs = scored.logprobs
+    assert logprobs.token_logprobs[0] is None and "".join(logprobs.tokens).endswith("The sea is wide")
+    for chosen, logprob, top in zip(logprobs.tokens[1:], logprobs.token_logprobs[1:], logprobs.top_logprobs[1:], strict=True):
+        assert top[chosen] == logprob <= max(top.values())
+
+
+def test_fields_that_change_nothing_are_taken_and_those_that_would_are_named():
+    plain = chat(seed=6).choices[0].message.content
+    for more in ({"user": "me"}, {"metadata": {"k": "v"}}, {"safety_identifier": "x"}, {"prompt_cache_key": "x"}, {"store": False},
+                 {"service_tier": "auto"}, {"response_format": {"type": "text"}}, {"modalities": ["text"]}, {"tool_choice": "none"},
+                 {"extra_body": {"a_name_of_tomorrow": 1, "use_beam_search": False, "spaces_between_special_tokens": True}}):
+        assert chat(seed=6, **more).choices[0].message.content == plain, more
+    for more in ({"response_format": {"type": "json_object"}}, {"functions": [{"name": "f"}]}, {"audio": {"voice": "x", "format": "wav"}},
+                 {"modalities": ["audio"]}, {"prediction": {"type": "content", "content": "x"}}, {"store": True}, {"service_tier": "flex"},
+                 {"reasoning_effort": "high"}, {"verbosity": "low"}, {"web_search_options": {}}, {"tool_choice": "required"}):
+        refused(openai.BadRequestError, next(iter(more)), lambda: chat(**more))
+    for more in ({"best_of": 3}, {"suffix": "x"}):
+        refused(openai.BadRequestError, next(iter(more)), lambda: complete("x", **more))
+    for name, value in {"guided_json": {"type": "object"}, "samplers": ["top_k"], "grammar": "root ::= x", "detokenize": False}.items():
+        refused(openai.BadRequestError, name, lambda: chat(extra_body={name: value}))
+
+
+def refused(error, param, call):
+    try:
+        call()
+    except error as e:
+        assert e.param == param, (e.param, param)
+        assert e.response.headers["x-request-id"]
+    else:
+        raise AssertionError(f"no error for {param}")
+
+
 def test_errors_are_those_of_the_client():
     for error, param, call in [
         (openai.BadRequestError, "temperature", lambda: chat(temperature=-1)),
@@ -117,13 +166,7 @@ def test_errors_are_those_of_the_client():
         (openai.NotFoundError, "model", lambda: chat(model="gpt-9")),
         (openai.BadRequestError, "top_logprobs", lambda: chat(logprobs=True, top_logprobs=21)),
     ]:
-        try:
-            call()
-        except error as e:
-            assert e.param == param, (e.param, param)
-            assert e.response.headers["x-request-id"]
-        else:
-            raise AssertionError(f"no error for {param}")
+        refused(error, param, call)
 
 
 def test_a_client_that_goes_away_leaves_nothing_behind():

@@ -1,0 +1,75 @@
+#include "text/breaker_set.h"
+
+#include <gtest/gtest.h>
+
+#include "text/tokenizer.h"
+
+namespace ibid {
+namespace {
+
+class Spellings final : public Tokenizer {
+ public:
+  explicit Spellings(std::vector<std::string> tokens) { vocabulary_.tokens = std::move(tokens); }
+  void encode(std::string_view, const EncodeOptions&, std::vector<TokenId>&) const override {}
+  std::string_view token_bytes(TokenId id, bool) const override {
+    const auto i = static_cast<size_t>(raw(id));
+    return i < vocabulary_.tokens.size() ? std::string_view(vocabulary_.tokens[i]) : "";
+  }
+  bool strips_leading_space() const override { return false; }
+  const Vocabulary& vocabulary() const override { return vocabulary_; }
+
+ private:
+  Vocabulary vocabulary_;
+};
+
+// Tokens behind the last breaker of a history that is spelled token by token.
+size_t n_behind(const std::vector<std::string>& history, const std::vector<std::string>& breakers, size_t n = 100,
+                size_t n_older = 0) {
+  const auto tokenizer = std::make_shared<const Spellings>(history);  // token i is the history's i-th
+  const auto set = BreakerSet::compile(breakers, tokenizer).value();
+  std::vector<TokenId> ids;
+  for (size_t i = 0; i < history.size(); ++i) ids.push_back(TokenId{static_cast<int32_t>(i)});
+  const std::span<const TokenId> all(ids);
+  return set->n_behind_last(all.first(n_older), all.subspan(n_older), std::min(n, all.size()));
+}
+
+TEST(BreakerSet, FindsABreakerHoweverItIsCutIntoTokens) {
+  EXPECT_EQ(n_behind({"a", "\n", "b", "c"}, {"\n"}), 2u);
+  EXPECT_EQ(n_behind({"a", "x.\n\n", "b"}, {"\n"}), 1u);  // inside a token
+  EXPECT_EQ(n_behind({"a", "\n", "b", "c"}, {}), 4u);
+  EXPECT_EQ(n_behind({"xEN", "D", "b"}, {"END"}), 1u);          // over two
+  EXPECT_EQ(n_behind({"E", "", "N", "Dx", "b"}, {"END"}), 1u);  // over four, one of them without text
+  EXPECT_EQ(n_behind({"E", "N", "b"}, {"END"}), 3u);
+  EXPECT_EQ(n_behind({"a", "EN"}, {"END"}), 2u);  // not whole yet
+  EXPECT_EQ(n_behind({"a", ":"}, {":"}), 0u);
+}
+
+TEST(BreakerSet, CountsWhatBeginsLastAndOfThoseTheLongest) {
+  EXPECT_EQ(n_behind({"a:", "\n", "b", "c"}, {":", "\n"}), 2u);
+  EXPECT_EQ(n_behind({":", "\n", "b"}, {":", ":\nb"}), 0u);   // both begin at the colon
+  EXPECT_EQ(n_behind({":", "\n", "b"}, {":\nb", "\n"}), 1u);  // the newline begins later
+}
+
+TEST(BreakerSet, LooksAtNoMoreThanTheWindowAndAcrossPromptAndAnswer) {
+  EXPECT_EQ(n_behind({"\n", "b", "c"}, {"\n"}, 2), 2u);
+  for (size_t n_older = 0; n_older <= 4; ++n_older)
+    EXPECT_EQ(n_behind({"E", "N", "D", "b"}, {"END"}, 100, n_older), 1u);
+  EXPECT_EQ(n_behind({"E", "ND", "b"}, {"END"}, 2), 2u);  // its beginning lies outside
+}
+
+TEST(BreakerSet, KnowsNoTokensBeyondTheVocabulary) {
+  const auto set =
+      BreakerSet::compile({"\n"}, std::make_shared<const Spellings>(std::vector<std::string>{"\n"})).value();
+  const std::vector<TokenId> ids = {TokenId{0}, TokenId{7}, TokenId::kNone};
+  EXPECT_EQ(set->n_behind_last(ids, {}, 3), 2u);
+}
+
+TEST(BreakerSet, RefusesTextsThatAreEmptyOrTooLong) {
+  const auto tokenizer = std::make_shared<const Spellings>(std::vector<std::string>{"a"});
+  EXPECT_FALSE(BreakerSet::compile({"a", ""}, tokenizer).ok());
+  EXPECT_FALSE(BreakerSet::compile({std::string(41, 'a')}, tokenizer).ok());
+  EXPECT_TRUE(BreakerSet::compile({std::string(40, 'a')}, tokenizer).ok());
+}
+
+}  // namespace
+}  // namespace ibid
