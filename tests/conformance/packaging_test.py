@@ -1,0 +1,123 @@
+"""packaging/: what systemd and container builders read, and whether what the files name exists. packaging_test.py BUILD_DIR.
+(What Prometheus and Grafana read is in metrics_test.py.)"""
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+
+from harness import BUILD, IBID, ROOT, Skip, main, venv
+
+INSTRUCTIONS = {"FROM", "RUN", "CMD", "LABEL", "EXPOSE", "ENV", "ADD", "COPY", "ENTRYPOINT", "VOLUME", "USER", "WORKDIR", "ARG",
+                "ONBUILD", "STOPSIGNAL", "HEALTHCHECK", "SHELL"}
+
+
+def unit():
+    return (ROOT / "packaging/ibid.service").read_text()
+
+
+def check_flags(arguments):
+    """Flags that `ibid serve` has, each with its value."""
+    known = subprocess.run([IBID, "serve", "--help"], capture_output=True, text=True, check=True).stdout
+    assert arguments[0] == "serve", arguments
+    for flag, value in zip(arguments[1::2], arguments[2::2], strict=True):
+        assert re.search(rf"^  {flag} ", known, re.M) and not value.startswith("-"), (flag, value)
+
+
+def test_systemd_accepts_the_unit():
+    if shutil.which("systemd-analyze") is None:
+        raise Skip("there is no systemd-analyze (package systemd)")
+    with tempfile.TemporaryDirectory() as folder:
+        # The program is where this build has it.
+        path = folder + "/ibid.service"
+        with open(path, "w") as copy:
+            copy.write(unit().replace("/usr/local/bin/ibid", IBID))
+        done = subprocess.run(["systemd-analyze", "verify", "--man=no", path], capture_output=True, text=True, timeout=60)
+        told = done.stdout + done.stderr
+        # What other units of this machine are told is not ours.
+        ours = [line for line in told.splitlines() if "ibid.service" in line]
+        assert done.returncode == 0 and not ours, told
+        secured = subprocess.run(["systemd-analyze", "security", "--offline=yes", "--threshold=30", path], capture_output=True,
+                                 text=True, timeout=60)
+        assert secured.returncode == 0, secured.stdout[-300:] + secured.stderr
+        return re.search(r"Overall exposure level.*: (\S+ \w+)", secured.stdout)[1]
+
+
+def test_the_unit_knows_the_servers_flags_and_codes():
+    start = shlex.split(re.search(r"^ExecStart=(.*)$", unit(), re.M)[1])
+    check_flags(start[1:])
+    page = (ROOT / "docs/serving.md").read_text()
+    codes = {int(code): meaning for code, meaning in re.findall(r"^\| (\d) \| (.*) \|$", page, re.M)}
+    final = [int(code) for code in re.search(r"^RestartPreventExitStatus=(.*)$", unit(), re.M)[1].split()]
+    assert [codes[code] for code in final] == ["wrong options, keys or addresses", "the port is in use", "the model does not load"]
+    drain = float(re.search(r"what runs after SIGTERM \| (\d+) s", page)[1])
+    assert int(re.search(r"^TimeoutStopSec=(\d+)$", unit(), re.M)[1]) > drain
+    assert int(re.search(r"^LimitNOFILE=(\d+)$", unit(), re.M)[1]) > int(re.search(r"\| connections \| (\d+)", page)[1])
+
+
+def container():
+    """Each build stage as a list of (instruction, flags, value), as the builders' own parser reads them."""
+    script = ("import dockerfile, json, sys; print(json.dumps([[c.cmd, c.flags, c.value] for c in "
+              "dockerfile.parse_file(sys.argv[1])]))")
+    python = venv("venv-packaging", "dockerfile==3.4.0") / "python"
+    done = subprocess.run([python, "-c", script, ROOT / "packaging/Containerfile"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    stages = []
+    for name, flags, value in json.loads(done.stdout):
+        assert name.upper() in INSTRUCTIONS, name
+        if name.upper() == "FROM":
+            stages.append([])
+        stages[-1].append((name.upper(), flags, value))
+    return stages
+
+
+def commands(stage):
+    """Those of its RUN lines, as lists of words."""
+    return [shlex.split(part) for name, _, value in stage if name == "RUN" for part in value[0].split("&&")]
+
+
+def installed(stage):
+    return {word for words in commands(stage) if words[:2] == ["apt-get", "install"] for word in words[2:] if word[0] != "-"}
+
+
+def test_the_container_builds_what_is_there():
+    build, run = container()
+    for words in commands(build) + commands(run):
+        assert shutil.which(words[0]), words
+    common = (ROOT / "scripts/common.sh").read_text()
+    needed = set(re.search(r'^packages="(.*?)"', common, re.M | re.S)[1].split())
+    # The compilers' cache, and what fetches models and runs tests, is not for building.
+    assert installed(build) == needed - {"ccache", "pkg-config", "python3", "python3-pip", "python3-venv", "unzip"}
+    (configure,) = [words for words in commands(build) if words[0] == "cmake"]
+    presets = json.loads((ROOT / "CMakePresets.json").read_text())["configurePresets"]
+    (preset,) = [p for p in presets if p["name"] == configure[configure.index("--preset") + 1]]
+    (make,) = [words for words in commands(build) if words[0] == "ninja"]
+    assert preset["binaryDir"] == make[make.index("-C") + 1]
+    folder = BUILD / "as-in-container"
+    subprocess.run([*configure, "-B", folder], cwd=ROOT, check=True, capture_output=True, timeout=300)
+    planned = subprocess.run(["ninja", "-C", folder, "-t", "commands", make[-1]], check=True, capture_output=True, text=True)
+    assert " -o ibid " in planned.stdout and "gtest" not in planned.stdout
+    # A build folder of this checkout would be found there, configured for another place.
+    assert [value for name, _, value in build if name == "COPY"] == [[".", "."]]
+    assert "build" in (ROOT / ".dockerignore").read_text().split()
+
+
+def test_the_container_runs_what_was_built():
+    build, run = container()
+    ((_, flags, (source, target)),) = [entry for entry in run if entry[0] == "COPY"]
+    (folder,) = [value[0] for name, _, value in build if name == "WORKDIR"]
+    assert flags == ["--from=build"] and source == folder + "/build/ibid"
+    ((_, _, entry),) = [entry for entry in run if entry[0] == "ENTRYPOINT"]
+    assert target.endswith("/" + entry[0])
+    check_flags(entry[1:])
+    # Its libraries are in the image: Debian's base, and what it installs.
+    libraries = set(re.findall(r"\[(lib\w+)", subprocess.run(["readelf", "-d", IBID], capture_output=True, text=True, check=True).stdout))
+    there = {"libc", "libm", "libgcc_s", "libstdc"} | ({"libssl", "libcrypto"} if "libssl3" in installed(run) else set())
+    assert libraries <= there, libraries - there
+    assert "python3-pip" in installed(run)  # by which the default model comes
+
+
+if __name__ == "__main__":
+    main(test_systemd_accepts_the_unit, test_the_unit_knows_the_servers_flags_and_codes,
+         test_the_container_builds_what_is_there, test_the_container_runs_what_was_built)
