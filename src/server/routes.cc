@@ -242,7 +242,8 @@ WebResponse Service::page(const WebRequest& request, WebExchange&) {
     response.body = file.content;
     response.headers = {{"Content-Security-Policy",
                          "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
-                         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
+                         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+                         "require-trusted-types-for 'script'; trusted-types 'none'"},
                         {"X-Frame-Options", "DENY"},
                         {"Cross-Origin-Resource-Policy", "same-origin"},
                         {"Referrer-Policy", "no-referrer"},

@@ -9,6 +9,7 @@
 
 #include "server/build_requests.h"
 #include "server/json.h"
+#include "server/page_files.h"
 #include "server/trace_json.h"
 
 namespace ibid {
@@ -135,14 +136,10 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
       {"GET", "/engine", "engine", &Service::engine_view},
       {"GET", "/version", "other", &Service::version, Endpoint::kChat, false},
       {"GET", "/openapi.json", "other", &Service::openapi, Endpoint::kChat, false},
-      {"GET", "/", "page", &Service::page, Endpoint::kChat, false},
-      {"GET", "/app.js", "page", &Service::page, Endpoint::kChat, false},
-      {"GET", "/markdown.js", "page", &Service::page, Endpoint::kChat, false},
-      {"GET", "/app.css", "page", &Service::page, Endpoint::kChat, false},
-      {"GET", "/icon.svg", "page", &Service::page, Endpoint::kChat, false},
   };
+  static constexpr Route kPage = {"GET", "", "page", &Service::page, Endpoint::kChat, false};
   const std::string_view path = request.path();
-  const Route* route = nullptr;
+  const Route* route = std::ranges::find(page_files(), path, &PageFile::path) != page_files().end() ? &kPage : nullptr;
   for (const Route& candidate : kRoutes) {
     const bool one_model = std::string_view(candidate.path) == "/v1/models" && path.starts_with("/v1/models/");
     if (path == candidate.path || one_model) route = &candidate;

@@ -1,32 +1,13 @@
-// A safe subset of Markdown, built as DOM nodes: text never becomes HTML. Headings, paragraphs, lists, quotes, rules, tables,
-// fenced code; bold, italic, code, and http(s) links.
+// A safe subset of Markdown as DOM nodes: text never becomes HTML, nothing is fetched, and every pass is linear in the
+// text whatever the model writes. Headings, paragraphs, lists, quotes, rules, tables, fenced code.
+import { inline } from "/markdown_inline.js";
 
-const inlinePattern = /(`+)([^`]|[^`][\s\S]*?[^`])\1(?!`)|\*\*([^\s*](?:[\s\S]*?[^\s*])?)\*\*|\*([^\s*](?:[^*]*?[^\s*])?)\*|\[([^\]]{1,500})\]\((https?:\/\/[^\s()<>"]{1,2000})\)/;
-
-function inline(parent, text, depth = 0) {
-  while (text.length > 0) {
-    const match = depth < 4 ? inlinePattern.exec(text) : null;
-    if (!match) break;
-    parent.append(text.slice(0, match.index));
-    let node;
-    if (match[1]) {
-      node = document.createElement("code");
-      node.textContent = match[2].trim();
-    } else if (match[3] !== undefined || match[4] !== undefined) {
-      node = document.createElement(match[3] !== undefined ? "strong" : "em");
-      inline(node, match[3] ?? match[4], depth + 1);
-    } else {
-      node = document.createElement("a");
-      node.href = match[6];
-      node.rel = "noopener noreferrer nofollow";
-      node.target = "_blank";
-      inline(node, match[5], depth + 1);
-    }
-    parent.append(node);
-    text = text.slice(match.index + match[0].length);
-  }
-  parent.append(text);
-}
+const kMaxDepth = 6;     // of lists and quotes in each other; deeper ones are text
+const kMaxColumns = 32;  // of a table
+const kFence = /^\s*(`{3,}|~{3,})([^`]*)$/;
+const kHeading = /^\s*(#{1,6})\s+([^]*)$/;
+const kItem = /^(\s*)(?:[-*+]|(\d{1,9})[.)])(?:\s([^]*))?$/;
+const kQuote = /^\s*>/;
 
 function element(name, text) {
   const node = document.createElement(name);
@@ -34,72 +15,167 @@ function element(name, text) {
   return node;
 }
 
-const cells = (line) => line.trim().replace(/^\||\|$/g, "").split("|").map((c) => c.trim());
+const indent = (line) => line.length - line.trimStart().length;
 
-export function render(parent, source) {
-  parent.replaceChildren();
-  const lines = source.split("\n");
-  let i = 0;
-  const special = /^(#{1,6} |\s*[-*+] |\s*\d{1,9}[.)] |> ?|```|~~~|\s*([-*_])(\s*\2){2,}\s*$)/;
-  while (i < lines.length) {
-    const line = lines[i];
-    if (line.trim() === "") { ++i; continue; }
-    const fence = /^\s*(```+|~~~+)\s*([\w+-]*)/.exec(line);
-    if (fence) {
-      const body = [];
-      for (++i; i < lines.length && !lines[i].trim().startsWith(fence[1]); ++i) body.push(lines[i]);
-      ++i;
-      const pre = document.createElement("pre");
-      const code = document.createElement("code");
-      code.textContent = body.join("\n");
-      pre.append(code);
-      parent.append(pre);
-      continue;
-    }
-    const heading = /^(#{1,6}) (.*)$/.exec(line);
-    if (heading) {
-      parent.append(element("h" + Math.min(6, heading[1].length + 2), heading[2]));
-      ++i;
-      continue;
-    }
-    if (/^\s*([-*_])(\s*\1){2,}\s*$/.test(line)) { parent.append(element("hr")); ++i; continue; }
-    if (line.startsWith(">")) {
-      const quote = [];
-      for (; i < lines.length && lines[i].startsWith(">"); ++i) quote.push(lines[i].replace(/^> ?/, ""));
-      parent.append(element("blockquote", quote.join("\n")));
-      continue;
-    }
-    const item = /^\s*(?:[-*+]|(\d{1,9})[.)]) (.*)$/.exec(line);
-    if (item) {
-      const ordered = item[1] !== undefined;
-      const list = element(ordered ? "ol" : "ul");
-      if (ordered) list.start = Number(item[1]);
-      const pattern = ordered ? /^\s*\d{1,9}[.)] (.*)$/ : /^\s*[-*+] (.*)$/;
-      while (i < lines.length) {
-        const next = pattern.exec(lines[i]);
-        if (!next) break;
-        let text = next[1];
-        for (++i; i < lines.length && /^\s+\S/.test(lines[i]) && !special.test(lines[i]); ++i) text += " " + lines[i].trim();
-        list.append(element("li", text));
-      }
-      parent.append(list);
-      continue;
-    }
-    if (line.includes("|") && i + 1 < lines.length && /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/.test(lines[i + 1])) {
-      const table = element("table");
-      const head = element("tr");
-      for (const cell of cells(line)) head.append(element("th", cell));
-      table.append(head);
-      for (i += 2; i < lines.length && lines[i].includes("|"); ++i) {
-        const row = element("tr");
-        for (const cell of cells(lines[i])) row.append(element("td", cell));
-        table.append(row);
-      }
-      parent.append(table);
-      continue;
-    }
-    const paragraph = [line];
-    for (++i; i < lines.length && lines[i].trim() !== "" && !special.test(lines[i]); ++i) paragraph.push(lines[i]);
-    parent.append(element("p", paragraph.join("\n")));
+function isRule(line) {
+  const text = line.trim();
+  return /^[-*_]/.test(text) && text.replaceAll(text[0], "").trim() === "" && text.replace(/\s+/g, "").length >= 3;
+}
+
+// What ends a paragraph without a blank line. A number ends it only where it is 1: years are no lists.
+function interrupts(line) {
+  const item = kItem.exec(line);
+  if (item) return item[3]?.trim() && (item[2] === undefined || item[2] === "1");
+  return kFence.test(line) || kHeading.test(line) || kQuote.test(line) || isRule(line);
+}
+
+// Each of these reads from line i: [node, the line behind it], or null where there is no such block.
+function code(lines, i, canCopy) {
+  const open = kFence.exec(lines[i]);
+  if (!open) return null;
+  const skip = indent(lines[i]);
+  const body = [];
+  for (++i; i < lines.length; ++i) {
+    const text = lines[i].trim();
+    if (text.length >= open[1].length && text.replaceAll(open[1][0], "") === "") break;
+    body.push(lines[i].slice(Math.min(skip, indent(lines[i]))));
   }
+  const node = element("div");
+  node.className = "code";
+  const bar = document.createElement("div");
+  bar.className = "bar";
+  bar.append(element("span"));
+  bar.firstChild.textContent = open[2].trim().split(/\s/)[0].slice(0, 20) || "text";
+  if (canCopy) {
+    const copy = document.createElement("button");
+    copy.className = "small copy-code";
+    copy.textContent = "Copy";
+    bar.append(copy);
+  }
+  const pre = document.createElement("pre");
+  pre.tabIndex = 0;
+  pre.append(document.createElement("code"));
+  pre.firstChild.textContent = body.join("\n");
+  node.append(bar, pre);
+  return [node, i + 1];
+}
+
+function heading(lines, i) {
+  const found = kHeading.exec(lines[i]);
+  return found && [element("h" + Math.min(6, found[1].length + 2), found[2].trim()), i + 1];
+}
+
+function rule(lines, i) {
+  return isRule(lines[i]) ? [element("hr"), i + 1] : null;
+}
+
+function quote(lines, i, canCopy, depth) {
+  if (depth >= kMaxDepth || !kQuote.test(lines[i])) return null;
+  const inner = [];
+  for (; i < lines.length && kQuote.test(lines[i]); ++i) inner.push(lines[i].replace(/^\s*> ?/, ""));
+  const node = element("blockquote");
+  node.append(...blocks(inner, canCopy, depth + 1));
+  return [node, i];
+}
+
+function list(lines, i, canCopy, depth) {
+  const first = kItem.exec(lines[i]);
+  if (depth >= kMaxDepth || !first) return null;
+  const ordered = first[2] !== undefined;
+  const edge = first[1].length;
+  const node = element(ordered ? "ol" : "ul");
+  if (ordered && first[2] !== "1") node.start = Number(first[2]);
+  while (i < lines.length) {
+    const item = kItem.exec(lines[i]);
+    if (!item || (item[2] !== undefined) !== ordered || item[1].length > edge + 1 || isRule(lines[i])) break;
+    const inner = [(item[3] ?? "").trimStart()];
+    let blank = false;
+    for (++i; i < lines.length; ++i) {
+      const line = lines[i];
+      const goesOn = !blank && !interrupts(line) && !kItem.test(line);
+      if (line.trim() !== "" && indent(line) < edge + 2 && !goesOn) break;
+      blank = line.trim() === "";
+      inner.push(line.slice(Math.min(indent(line), edge + (ordered ? 3 : 2))));
+    }
+    const entry = element("li");
+    const parts = blocks(inner, canCopy, depth + 1);
+    if (parts[0]?.localName === "p") parts.splice(0, 1, ...parts[0].childNodes);
+    entry.append(...parts);
+    node.append(entry);
+  }
+  return [node, i];
+}
+
+const cells = (line) => line.trim().replace(/^\|/, "").replace(/\|$/, "").split("|").map((cell) => cell.trim());
+
+function table(lines, i) {
+  if (!lines[i].includes("|") || !(lines[i + 1] ?? "").includes("-")) return null;
+  const marks = cells(lines[i + 1]);
+  const heads = cells(lines[i]);
+  if (marks.length !== heads.length || marks.length > kMaxColumns) return null;
+  if (!marks.every((mark) => /^:?-+:?$/.test(mark))) return null;
+  const row = (line, name) => {
+    const node = element("tr");
+    cells(line).slice(0, marks.length).forEach((given, k) => {
+      const cell = element(name, given);
+      if (marks[k].endsWith(":")) cell.className = marks[k].startsWith(":") ? "middle" : "right";
+      node.append(cell);
+    });
+    return node;
+  };
+  const node = element("div");
+  node.className = "wide";
+  node.tabIndex = 0;
+  const grid = element("table");
+  grid.append(row(lines[i], "th"));
+  for (i += 2; i < lines.length && lines[i].includes("|"); ++i) grid.append(row(lines[i], "td"));
+  node.append(grid);
+  return [node, i];
+}
+
+function paragraph(lines, i) {
+  const inner = [lines[i].trim()];
+  for (++i; i < lines.length && lines[i].trim() !== "" && !interrupts(lines[i]); ++i) inner.push(lines[i].trim());
+  return [element("p", inner.join("\n")), i];
+}
+
+function blocks(lines, canCopy, depth) {
+  const nodes = [];
+  for (let i = 0; i < lines.length;) {
+    if (lines[i].trim() === "") {
+      ++i;
+      continue;
+    }
+    const [node, next] = code(lines, i, canCopy) ?? heading(lines, i) ?? rule(lines, i) ??
+      quote(lines, i, canCopy, depth) ?? list(lines, i, canCopy, depth) ?? table(lines, i) ?? paragraph(lines, i);
+    nodes.push(node);
+    i = next;
+  }
+  return nodes;
+}
+
+// Makes `old` equal to `fresh` and touches no more than differs, so that a selection and a scrolled code block survive
+// while an answer grows.
+function morph(old, fresh) {
+  if (old.isEqualNode(fresh)) return;
+  if (old.nodeType === Node.TEXT_NODE && fresh.nodeType === Node.TEXT_NODE) {
+    if (fresh.data.startsWith(old.data)) old.appendData(fresh.data.slice(old.data.length));
+    else old.data = fresh.data;
+  } else if (old.nodeType !== fresh.nodeType || !old.cloneNode(false).isEqualNode(fresh.cloneNode(false))) {
+    old.replaceWith(fresh);
+  } else {
+    morphChildren(old, [...fresh.childNodes]);
+  }
+}
+
+function morphChildren(parent, fresh) {
+  fresh.forEach((node, i) => {
+    if (i < parent.childNodes.length) morph(parent.childNodes[i], node);
+    else parent.append(node);
+  });
+  while (parent.childNodes.length > fresh.length) parent.lastChild.remove();
+}
+
+export function render(parent, source, canCopy = false) {
+  morphChildren(parent, blocks(source.split(/\r\n?|\n/), canCopy, 0));
 }
