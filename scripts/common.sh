@@ -19,8 +19,8 @@ packages="g++ cmake ninja-build ccache pkg-config ca-certificates python3 python
   libboost1.81-dev libboost-json1.81-dev libcli11-dev libspdlog-dev libfmt-dev libpcre2-dev libssl-dev libxxhash-dev
   librandom123-dev"
 test_packages="libgtest-dev librapidcheck-dev clang-format"
-# What the slow tests drive.
-slow_packages="curl slowhttptest systemd"
+# What the slow tests drive; one whose tool is missing skips.
+slow_packages="curl slowhttptest systemd chromium-headless-shell"
 
 # install_packages NAME...: those of the distribution's packages that are missing.
 install_packages() {

