@@ -44,14 +44,16 @@ def test_busy(w):
     server = w.serve("--max-sequences", "1", "--max-waiting", "1", "--ctx", "2048")
     page = w.page(server)
     page.fill("#max_tokens", "8")
-    with Streams(server, 2, "Tell me a story."):
-        server.until(lambda: server.engine()["waiting"] == 1, "the queue is full")
-        ask(page, "Hello")
-        assert sentence(page) == "The server is busy: as many requests wait as it takes. Try again in 1 s."
-        ask(page, "Hello?")  # the unanswered question is not sent along
-        assert page.bodies(CHAT)[-1]["messages"] == [{"role": "user", "content": "Hello?"}]
-        assert page.texts(".user")[0].endswith("Not answered, so not sent along."), page.texts(".message")
-        assert len(page.texts(".error")) == 1, page.texts(".message")
+    with Streams(server, 1, "Tell me a story."):
+        server.until(lambda: server.engine()["running"] == 1, "the first runs")
+        with Streams(server, 1, "Tell me another."):
+            server.until(lambda: server.engine()["waiting"] == 1, "the queue is full")
+            ask(page, "Hello")
+            assert sentence(page) == "The server is busy: as many requests wait as it takes. Try again in 1 s."
+            ask(page, "Hello?")  # the unanswered question is not sent along
+            assert page.bodies(CHAT)[-1]["messages"] == [{"role": "user", "content": "Hello?"}]
+            assert page.texts(".user")[0].endswith("Not answered, so not sent along."), page.texts(".message")
+            assert len(page.texts(".error")) == 1, page.texts(".message")
     server.until(lambda: server.engine()["running"] == 0, "the others have gone")
     try_again(page)
     server.kill()
