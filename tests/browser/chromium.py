@@ -22,7 +22,7 @@ def find():
 
 class Chromium:
     def __init__(self, program):
-        self.folder = tempfile.TemporaryDirectory(prefix="ibid-chromium-", ignore_cleanup_errors=True)
+        self.folder = tempfile.mkdtemp(prefix="ibid-chromium-")
         ends = [*os.pipe(), *os.pipe()]
         theirs_in, self.out, self.inp, theirs_out = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in ends]
         for end in ends:
@@ -34,7 +34,7 @@ class Chromium:
 
         flags = ["--headless", "--remote-debugging-pipe", "--no-first-run", "--disable-gpu", "--disable-dev-shm-usage",
                  "--disable-background-networking", "--disable-component-update", "--disable-sync", "--mute-audio",
-                 "--user-data-dir=" + self.folder.name]
+                 "--user-data-dir=" + self.folder]
         if os.getuid() == 0:
             flags.append("--no-sandbox")
         null = subprocess.DEVNULL
@@ -106,7 +106,11 @@ class Chromium:
             self.process.wait()
         os.close(self.inp)
         os.close(self.out)
-        self.folder.cleanup()
+        for _ in range(50):  # its children end a little later, and write until then
+            shutil.rmtree(self.folder, ignore_errors=True)
+            if not os.path.exists(self.folder):
+                break
+            time.sleep(0.1)
 
 
 class Page:
