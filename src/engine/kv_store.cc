@@ -23,6 +23,8 @@ Result<KvStore> KvStore::create(const ModelFacts& model, DType dtype, int32_t bl
                      " MiB of address space for the KV cache; a smaller context or fewer bytes for it would do.");
   }
   store.bytes_ = static_cast<std::byte*>(bytes);
+  // A core file needs no gigabytes of what users wrote; and the mapping stays one that can be told from others.
+  madvise(bytes, store.len_, MADV_DONTDUMP);
   for (int32_t l = 0; l < model.n_layers; ++l) {
     store.layers_.push_back({.blocks = store.bytes_ + l * layer_bytes,
                              .block_bytes = layer_block_bytes,
