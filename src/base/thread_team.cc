@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/thread_name.h"
 
 namespace ibid {
 namespace {
@@ -63,6 +64,7 @@ struct ThreadTeam::State {
   }
 
   void worker_main(int thread) {
+    name_thread("ibid-worker");
     uint32_t seen = 0;
     for (;;) {
       const auto spin_end = std::chrono::steady_clock::now() + kSpin;

@@ -22,7 +22,7 @@ struct EngineOptions {
   DType kv_dtype = DType::kF16;
   int32_t max_tokens = 512;    // T: token budget of a step
   int32_t max_sequences = 64;  // S: sequences running at once
-  int32_t max_waiting = 4096;  // requests queued before submit() refuses
+  int32_t max_waiting = 4096;  // sequences queued beyond those before submit() refuses
   int32_t max_rows = 0;        // R: rows of logits of a step, which bound its memory; 0: max_sequences
   bool prefix_cache = true;
   std::string model_digest;                // of the weights; needed where cached blocks outlive the process

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/engine_size.h"
+#include "engine/queue_bound.h"
 #include "engine/validate_request.h"
 
 namespace ibid {
@@ -66,9 +67,9 @@ Status EngineCore::validate(const Request& request) const {
 Status EngineCore::submit(Request given) try {
   TRY(validate(given));
   if (requests_.contains(given.id)) return invalid("A request with this id is still running.", "id");
-  if (n_waiting() > 0 && n_waiting() + given.n > options_.max_waiting) {
-    return exhausted("The queue is full (" + std::to_string(n_waiting()) + " sequences wait); try again later.");
-  }
+  // Those that came since the last step will run in the next one as far as there are places.
+  const auto n_beyond = [this](int32_t n) { return std::max(0, n_unfinished() + n - options_.max_sequences); };
+  TRY(may_wait(n_beyond(0), n_beyond(given.n), options_.max_waiting));
   const RequestId id = given.id;
   ASSIGN_OR_RETURN(Live made, make_sequences(std::make_shared<const Request>(std::move(given))));
   // All that may fail comes before all that changes something.
@@ -232,10 +233,7 @@ void EngineCore::forget_if_finished(RequestId id) {
   requests_.erase(it);
 }
 
-int32_t EngineCore::n_waiting() const {
-  return static_cast<int32_t>(n_submitted_ - settler_.counts().n_finished) -
-         static_cast<int32_t>(scheduler_.running().size());
-}
+int32_t EngineCore::n_unfinished() const { return static_cast<int32_t>(n_submitted_ - settler_.counts().n_finished); }
 
 bool EngineCore::preempt(RequestId id, int32_t choice) {
   const auto it = requests_.find(id);
@@ -271,7 +269,7 @@ EngineStats EngineCore::stats() const {
   EngineStats stats = timing_;
   const SettleCounts& counts = settler_.counts();
   stats.n_running = static_cast<int32_t>(scheduler_.running().size());
-  stats.n_waiting = n_waiting();
+  stats.n_waiting = n_unfinished() - stats.n_running;
   stats.blocks_total = cache_.pool().n_total();
   stats.blocks_free = cache_.pool().n_free();
   stats.blocks_cached = cache_.pool().n_cached();

@@ -61,7 +61,7 @@ class EngineCore final : public Engine {
   void end_starved(std::vector<Output>& out);
   void publish(Sequence& sequence, std::vector<Output>& out);
   void forget_if_finished(RequestId id);
-  int32_t n_waiting() const;
+  int32_t n_unfinished() const;  // sequences
 
   std::unique_ptr<ForwardPass> model_;
   std::shared_ptr<const Tokenizer> tokenizer_;

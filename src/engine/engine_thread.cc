@@ -1,5 +1,6 @@
 #include "engine/engine_thread.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -7,6 +8,9 @@
 #include <new>
 #include <thread>
 #include <utility>
+
+#include "base/thread_name.h"
+#include "engine/queue_bound.h"
 
 namespace ibid {
 namespace {
@@ -24,12 +28,12 @@ struct Errand {
 struct EngineThread::State {
   std::unique_ptr<Engine> engine;
   OnOutput on_output;
-  int32_t max_waiting;
+  int32_t max_sequences, max_waiting;
 
-  mutable std::mutex mutex;  // guards inbox, n_in_inbox, stopping, stats
+  mutable std::mutex mutex;  // guards inbox, n_uncounted, stopping, stats
   std::condition_variable wake;
   std::vector<Errand> inbox;
-  int32_t n_in_inbox = 0;  // sequences
+  int32_t n_uncounted = 0;  // sequences that were taken and that `stats` does not know yet
   bool stopping = false;
   EngineStats stats;
 
@@ -38,7 +42,8 @@ struct EngineThread::State {
 
   // The engine's thread alone:
   std::vector<Errand> errands;
-  size_t n_run = 0;  // of errands
+  size_t n_run = 0;             // of errands
+  int32_t n_new_sequences = 0;  // of this turn
   std::vector<Output> outputs;
 
   std::thread thread;
@@ -48,6 +53,7 @@ struct EngineThread::State {
   void run_errands();
   bool make_room(int32_t n_outputs);
   void end_unstarted(RequestId id, int32_t n, FinishReason reason, const Error& error);
+  int32_t n_waiting_with(int32_t n) const;
   void turn_finished(bool busy);
 };
 
@@ -76,7 +82,6 @@ bool EngineThread::State::wait_for_errands(bool idle) {
     errands.clear();
     n_run = 0;
     std::swap(errands, inbox);
-    n_in_inbox = 0;
   }
   return !stopping;
 }
@@ -95,6 +100,7 @@ void EngineThread::State::run_errands() {
       end_unstarted(errand.id, n, FinishReason::kError, taken.error());
     }
     errand.request = nullptr;
+    n_new_sequences += n;
   }
 }
 
@@ -124,10 +130,18 @@ void EngineThread::State::end_unstarted(RequestId id, int32_t n, FinishReason re
   }
 }
 
+// Where a step has left some waiting there is no place for anybody, be it for want of blocks; otherwise as many as may
+// run at once will.
+int32_t EngineThread::State::n_waiting_with(int32_t n) const {
+  if (stats.n_waiting > 0) return stats.n_waiting + n_uncounted + n;
+  return std::max(0, stats.n_running + n_uncounted + n - max_sequences);
+}
+
 void EngineThread::State::turn_finished(bool busy) {
   {
     const std::lock_guard lock(mutex);
     stats = engine->stats();
+    n_uncounted -= std::exchange(n_new_sequences, 0);
   }
   if (!outputs.empty()) on_output(outputs);
   outputs.clear();
@@ -135,12 +149,16 @@ void EngineThread::State::turn_finished(bool busy) {
 }
 
 EngineThread::EngineThread(std::unique_ptr<Engine> engine, OnOutput on_output) : state_(std::make_unique<State>()) {
+  state_->max_sequences = engine->options().max_sequences;
   state_->max_waiting = engine->options().max_waiting;
   state_->stats = engine->stats();
   state_->heartbeat = steady_clock().now();
   state_->engine = std::move(engine);
   state_->on_output = std::move(on_output);
-  state_->thread = std::thread([state = state_.get()] { state->loop(); });
+  state_->thread = std::thread([state = state_.get()] {
+    name_thread("ibid-engine");
+    state->loop();
+  });
 }
 
 EngineThread::~EngineThread() {
@@ -157,13 +175,10 @@ RequestId EngineThread::next_id() { return RequestId{state_->next_id++}; }
 Status EngineThread::submit(Request request) {
   TRY(state_->engine->validate(request));
   const std::lock_guard lock(state_->mutex);
-  const int32_t n_waiting = state_->stats.n_waiting + state_->n_in_inbox;
-  if (n_waiting > 0 && n_waiting + request.n > state_->max_waiting) {
-    return exhausted("The queue is full (" + std::to_string(n_waiting) + " sequences wait); try again later.");
-  }
+  TRY(may_wait(state_->n_waiting_with(0), state_->n_waiting_with(request.n), state_->max_waiting));
   const RequestId id = request.id;
   state_->inbox.push_back({id, std::make_unique<Request>(std::move(request))});
-  state_->n_in_inbox += state_->inbox.back().request->n;
+  state_->n_uncounted += state_->inbox.back().request->n;
   state_->wake.notify_one();
   return {};
 }
@@ -172,6 +187,11 @@ void EngineThread::cancel(RequestId id) {
   const std::lock_guard lock(state_->mutex);
   state_->inbox.push_back({id, nullptr});
   state_->wake.notify_one();
+}
+
+bool EngineThread::is_full() const {
+  const std::lock_guard lock(state_->mutex);
+  return !may_wait(state_->n_waiting_with(0), state_->n_waiting_with(1), state_->max_waiting);
 }
 
 EngineStats EngineThread::stats() const {

@@ -20,6 +20,8 @@ class EngineThread {
 
   // A fresh id, never reused in this process.
   RequestId next_id();
+  // True where submit() would refuse any request now; for those who would prepare one at some cost.
+  bool is_full() const;
   // Bounded: kExhausted when too many requests wait. Validation errors come back here too (the checks are pure).
   Status submit(Request request);
   void cancel(RequestId id);

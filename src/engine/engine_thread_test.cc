@@ -14,9 +14,25 @@
 namespace ibid {
 namespace {
 
+// The fake model behind a gate: a step lasts until the test lets it end.
+class GatedModel final : public ForwardPass {
+ public:
+  const ModelFacts& facts() const override { return model_.facts(); }
+  void run(const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits) override {
+    is_inside = true;
+    is_inside.notify_all();
+    is_shut.wait(true);
+    model_.run(batch, kv, logits);
+  }
+  std::atomic<bool> is_shut{false}, is_inside{false};
+
+ private:
+  testing::FakeModel model_{64};
+};
+
 struct Service {
-  explicit Service(int32_t max_waiting = 100) {
-    auto fake = std::make_unique<testing::FakeModel>(64);
+  explicit Service(int32_t max_waiting = 100,
+                   std::unique_ptr<ForwardPass> fake = std::make_unique<testing::FakeModel>(64)) {
     EngineOptions options{.max_tokens = 16, .max_sequences = 4, .max_waiting = max_waiting};
     options.kv_dtype = DType::kF32;
     options.kv_bytes = 32 * KvStore::block_bytes(fake->facts(), options.kv_dtype, options.block_len);
@@ -91,6 +107,25 @@ TEST(EngineThread, AFullQueueRefusesAndTakesAgainLater) {
   EXPECT_GT(n_refused, 0);
   ASSERT_TRUE(s.wait_for([&] { return static_cast<int>(s.n_ended.size()) >= n_taken; }));
   EXPECT_TRUE(s.thread->submit(s.request(1)).ok());
+}
+
+TEST(EngineThread, ABurstDuringAStepFillsThePlacesAndTheQueueAndNoMore) {
+  auto model = std::make_unique<GatedModel>();
+  GatedModel& gate = *model;
+  gate.is_shut = true;
+  Service s(3, std::move(model));
+  int n_taken = s.thread->submit(s.request(5)).ok();
+  gate.is_inside.wait(false);  // the queue is empty, the step runs, and nothing is counted yet
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(s.thread->is_full(), n_taken == 7) << "four that run and three that wait";
+    n_taken += s.thread->submit(s.request(5)).ok();
+  }
+  EXPECT_EQ(n_taken, 7);
+  gate.is_shut = false;
+  gate.is_shut.notify_all();
+  ASSERT_TRUE(s.wait_for([&] { return s.n_ended.size() == 7; }));
+  for (const auto& [id, reason] : s.reasons) EXPECT_EQ(reason, FinishReason::kLength) << "nobody is refused later";
+  EXPECT_FALSE(s.thread->is_full());
 }
 
 TEST(EngineThread, ACancelledRequestEndsSoon) {
