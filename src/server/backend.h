@@ -39,6 +39,8 @@ class Backend {
   virtual void stop() = 0;
 
   virtual RequestId next_id() = 0;
+  // True where submit() would refuse anything; asked before a prompt is tokenised for nothing.
+  virtual bool is_full() const = 0;
   // kInvalid names the field; kExhausted: the queue is full.
   virtual Status submit(Request request) = 0;
   virtual void cancel(RequestId id) = 0;

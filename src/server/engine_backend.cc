@@ -26,6 +26,7 @@ class EngineBackend final : public Backend {
     thread_ = nullptr;
   }
   RequestId next_id() override { return thread_->next_id(); }
+  bool is_full() const override { return thread_->is_full(); }
   Status submit(Request request) override { return thread_->submit(std::move(request)); }
   void cancel(RequestId id) override { thread_->cancel(id); }
   EngineStats stats() const override { return thread_->stats(); }

@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "base/thread_name.h"
 #include "server/http_session.h"
 
 namespace ibid {
@@ -14,7 +15,7 @@ using boost::system::error_code;
 
 struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   State(const ServerOptions& options, Service& service, RequestLog& log)
-      : shared(std::make_shared<HttpShared>(options, service, log)),
+      : shared(std::make_shared<HttpShared>(options, service, log, heavy.get_executor())),
         acceptor(net::make_strand(io)),
         backoff(acceptor.get_executor()) {
     for (size_t i = 0; i < kStrands; ++i) strands.push_back(net::make_strand(io));
@@ -34,6 +35,7 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   void each(Action action);
 
   net::io_context io;
+  net::io_context heavy{1};
   std::shared_ptr<HttpShared> shared;
   tcp::acceptor acceptor;
   net::steady_timer backoff;
@@ -46,6 +48,9 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
 };
 
 namespace {
+
+// Who sends megabytes waits rather than those whose tokens come.
+constexpr int kHeavyNice = 5;
 
 // Each connection is a descriptor.
 void raise_descriptor_limit(int64_t wanted) {
@@ -100,8 +105,22 @@ int64_t HttpServer::n_connections() const { return state_->shared->n_connections
 void HttpServer::start() {
   net::post(state_->acceptor.get_executor(), [state = state_] { state->accept(); });
   for (int i = 0; i < std::max(1, state_->shared->options.io_threads); ++i) {
-    state_->threads.emplace_back([state = state_.get()] { state->run(); });
+    state_->threads.emplace_back([state = state_.get()] {
+      name_thread("ibid-io");
+      state->run();
+    });
   }
+  state_->threads.emplace_back([state = state_.get()] {
+    name_thread("ibid-heavy");
+    setpriority(PRIO_PROCESS, 0, kHeavyNice);  // of this thread alone, on Linux
+    const auto guard = net::make_work_guard(state->heavy);
+    while (!state->heavy.stopped()) {
+      try {
+        state->heavy.run();
+      } catch (const std::exception&) {  // as in run()
+      }
+    }
+  });
 }
 
 void HttpServer::State::run() {
@@ -238,6 +257,7 @@ void HttpServer::stop() {
   // Let the sessions write their log lines and cancel; then whatever is left goes with the context.
   for (int i = 0; i < 200 && n_connections() > 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   state_->io.stop();
+  state_->heavy.stop();
   for (std::thread& thread : state_->threads) thread.join();
   state_->threads.clear();
   // A connection that is still there goes with the process: handlers that die inside the io_context's own end would use

@@ -1,9 +1,11 @@
-// HttpSession: one connection. Private to http_server.cc and http_session.cc, the two files that know Asio and Beast.
+// HttpSession: one connection. Private to http_server.cc, http_session.cc (which reads) and
+// http_session_answer.cc (which answers), the files that know Asio and Beast.
 //
 // A connection is in one of these states, always on its own strand:
-//   idle -> header -> body -> answering -> idle | closing
-// While an answer grows, a read stays pending that tells us when the client goes (a half-closed socket counts as gone),
-// and which keeps the first bytes of a pipelined request.
+//   idle -> header -> body -> (handling ->) answering -> idle | closing
+// A large body is handled on a thread of its own, so that reading and tokenising megabytes holds up no other
+// connection. While an answer grows, a read stays pending that tells us when the client goes (a half-closed socket
+// counts as gone), and which keeps the first bytes of a pipelined request.
 #pragma once
 
 #include <atomic>
@@ -23,11 +25,13 @@ class HttpSession;
 
 // What the connections of a server share.
 struct HttpShared {
-  HttpShared(const ServerOptions& o, Service& s, RequestLog& l) : options(o), service(s), log(l) {}
+  HttpShared(const ServerOptions& o, Service& s, RequestLog& l, boost::asio::any_io_executor h)
+      : options(o), service(s), log(l), heavy(std::move(h)) {}
   const ServerOptions options;
   Service& service;
   RequestLog& log;
-  std::atomic<int64_t> body_bytes = 0;  // promised by headers whose bodies have not wholly come
+  const boost::asio::any_io_executor heavy;  // where large bodies are handled
+  std::atomic<int64_t> body_bytes = 0;       // promised by headers whose bodies have not been handled
   std::atomic<bool> draining = false;
 
   std::mutex mutex;
@@ -50,7 +54,12 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
 
  private:
   using error_code = boost::system::error_code;
-  enum class Phase { kIdle, kHeader, kBody, kAnswering, kClosing };
+  static constexpr size_t kFirstRead = 512;          // bytes; an idle connection holds no more
+  static constexpr size_t kMaxPipelined = 16 << 10;  // kept while an answer grows
+  static std::chrono::nanoseconds in_seconds(double seconds) {
+    return std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
+  }
+  enum class Phase { kIdle, kHeader, kBody, kHandling, kAnswering, kClosing };
 
   void wait_for_request();
   void on_bytes(error_code ec, size_t n);
@@ -61,8 +70,12 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void refuse(error_code ec);
   void refuse(int status, const char* message, const char* code);
 
-  void begin_answer();
-  void write_head(const WebResponse& response, bool has_length, size_t length);
+  void handle();
+  void handle_apart(WebRequest request);
+  void take_handled();
+  std::function<void()> waker();
+  void begin_answer(WebExchange exchange);
+  void write_head(const WebResponse& response, std::optional<size_t> length);
   void watch();
   void on_wake();
   void pump();
@@ -85,6 +98,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   boost::beast::flat_buffer buffer_;
   std::optional<boost::beast::http::request_parser<boost::beast::http::string_body>> parser_;
   std::optional<WebExchange> exchange_;
+  std::optional<WebExchange> handled_;  // on its way from the other thread; whoever clears is_handled_ has it
+  std::atomic<bool> is_handled_ = false;
   boost::asio::steady_timer timer_;
   std::string out_;
   size_t written_ = 0;
@@ -94,5 +109,19 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   bool watching_ = false, writing_ = false;
   bool keep_alive_ = true, head_only_ = false, chunked_ = false, quiet_ = false;
 };
+
+template <typename Step>
+void HttpSession::guard(Step step) {
+  try {
+    step();
+  } catch (const std::exception&) {  // no memory: the request ends, nothing else
+    try {
+      cut(Abort::kNoMemory);
+    } catch (const std::exception&) {
+      exchange_.reset();
+      close();
+    }
+  }
+}
 
 }  // namespace ibid

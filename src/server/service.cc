@@ -207,6 +207,7 @@ WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebE
                            "The model \"" + shown(api->model) + "\" is not served here; \"" + model.name + "\" is.",
                            "model", "model_not_found"});
   }
+  if (backend.is_full()) return error_response({429, "The queue is full; try again later.", "", "queue_full", 1});
   *body = Json();
   if (!api->has_seed) api->sampling.seed = random_bits() >> 11;  // a number that every JSON reader gives back
   Result<BuiltRequests> built = build_requests(*api, backend, exchange.tenant);

@@ -24,7 +24,9 @@ class ByteTokenizer final : public Tokenizer {
     vocabulary_.tokens = bytes_;
     vocabulary_.tokens.emplace_back("<|end|>");
   }
+  explicit ByteTokenizer(double long_text_seconds) : ByteTokenizer() { long_text_seconds_ = long_text_seconds; }
   void encode(std::string_view text, const EncodeOptions& options, std::vector<TokenId>& out) const override {
+    if (text.size() > 100'000) std::this_thread::sleep_for(std::chrono::duration<double>(long_text_seconds_));
     for (size_t i = 0; i < text.size(); ++i) {
       bool plain = !options.parse_special;
       for (const TextRange& range : options.plain_ranges) plain = plain || (i >= range.begin && i < range.end);
@@ -46,6 +48,7 @@ class ByteTokenizer final : public Tokenizer {
  private:
   std::vector<std::string> bytes_;
   Vocabulary vocabulary_;
+  double long_text_seconds_ = 0;
 };
 
 class FakeBackend final : public Backend {
@@ -55,7 +58,8 @@ class FakeBackend final : public Backend {
     int max_running = 64;
     int max_waiting = 256;
     int context = 2048;
-    int answer_len = 20;  // where max_tokens says nothing
+    double long_text_seconds = 0;  // what it takes to tokenise one
+    int answer_len = 20;           // where max_tokens says nothing
   };
   explicit FakeBackend(Options options) : options_(options) {
     info_ = {"fake-1", "fake", "0123456789abcdef0123", options.context, 1700000000};
@@ -85,6 +89,10 @@ class FakeBackend final : public Backend {
     if (thread_.joinable()) thread_.join();
   }
   RequestId next_id() override { return RequestId{++last_id_}; }
+  bool is_full() const override {
+    const std::lock_guard lock(mutex_);
+    return static_cast<int>(waiting_.size()) >= options_.max_waiting;
+  }
   Status submit(Request request) override {
     const std::lock_guard lock(mutex_);
     if (static_cast<int>(waiting_.size()) >= options_.max_waiting) return exhausted("The queue is full; try again.");
@@ -260,7 +268,7 @@ class FakeBackend final : public Backend {
 
   Options options_;
   ModelInfo info_;
-  ByteTokenizer tokenizer_;
+  ByteTokenizer tokenizer_{options_.long_text_seconds};
   OnOutput on_output_;
   std::thread thread_;
   std::atomic<bool> stopping_ = false;

@@ -65,6 +65,27 @@ TEST(ServerSlow, AReaderThatStopsIsEndedAndSlowsNobody) {
   }));
 }
 
+TEST(ServerSlow, WhoSendsMegabytesHoldsUpNobodyElse) {
+  ServerOptions options;
+  options.io_threads = 1;
+  FakeBackend::Options engine;
+  engine.long_text_seconds = 0.6;
+  engine.context = 1 << 20;
+  TestServer server(options, engine);
+  RawClient large(server.port()), gone(server.port()), other(server.port());
+  const std::string text(200'000, 'x'), body = "{\"prompt\":\"" + text + "\",\"seed\":1,\"max_tokens\":5}";
+  large.send(RawClient::post_text("/v1/completions", body));
+  gone.send(RawClient::post_text("/v1/completions", body));
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(other.get("/health").status, 200);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(400));
+  gone.close();
+  EXPECT_EQ(content_of(large.answer()), FakeBackend::answer(text, 1, 5));
+  EXPECT_TRUE(eventually([&] { return server.backend.n_live() == 0 && server.http->n_connections() == 2; }));
+  large.send(RawClient::post_text("/v1/completions", body));  // the server ends while it is handled
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+}
+
 TEST(ServerSlow, HeadersBodiesAndIdleConnectionsHaveDeadlines) {
   ServerOptions options;
   options.header_timeout = 0.15;

@@ -34,7 +34,7 @@ class FaultyServer {
  public:
   FaultyServer() : server_(options(), 0.0002) {
     for (const char* more : {R"("stream":true)", R"("n":2,"logprobs":2,"prompt_logprobs":1)",
-                             R"("stop":["never comes"],"repetition_penalty":1.1,"top_p":0.9)"}) {
+                             R"("stop":["never comes"],"repetition_penalty":1.1,"top_p":0.9)", large_.c_str()}) {
       Asked asked;
       asked.body =
           R"({"prompt":"HELLO THERE, WHO ARE YOU AND WHAT DO YOU DO","max_tokens":12,"seed":7,"ignore_eos":true,)" +
@@ -47,9 +47,9 @@ class FaultyServer {
     neighbour_.wanted = text_of(ask(neighbour_));
   }
 
-  // One request of kind n % 3 while allocation n fails, beside a stream that is under way. True if it struck.
+  // One request of each kind in turn while allocation n fails, beside a stream that is under way. True if it struck.
   bool strike(int64_t n, int64_t n_failing) {
-    const Asked& asked = kinds_[static_cast<size_t>(n) % kinds_.size()];
+    const Asked& asked = kinds_[n_strikes_++ % kinds_.size()];
     RawClient beside(server_.port());
     beside.send(RawClient::post_text(neighbour_.path, neighbour_.body));
     EXPECT_TRUE(beside.receive_until("data: "));
@@ -81,6 +81,9 @@ class FaultyServer {
   int64_t n_ends[4] = {};
 
  private:
+  // Handled on another thread than the small ones.
+  const std::string large_ = R"("stream":true,"user":")" + std::string(40'000, 'x') + "\"";
+
   static EngineOptions options() {
     EngineOptions options;
     options.max_sequences = 4;
@@ -92,6 +95,7 @@ class FaultyServer {
   EngineServer server_;
   std::vector<Asked> kinds_;
   Asked neighbour_;
+  size_t n_strikes_ = 0;
 };
 
 TEST(ServerFaults, TheNthFailedAllocationEndsItsRequestAlone) {
