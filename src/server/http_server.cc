@@ -50,7 +50,7 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
 namespace {
 
 // Who sends megabytes waits rather than those whose tokens come.
-constexpr int kHeavyNice = 5;
+constexpr int kHeavyNice = 10;
 
 // Each connection is a descriptor.
 void raise_descriptor_limit(int64_t wanted) {

@@ -93,7 +93,7 @@ inline const HostileClass kHostileClasses[] = {
      [](std::mt19937& r) {
        return with_body(chat_body(
            "x", std::string(pick(r, {"\"temperature\":", "\"seed\":", "\"top_k\":", "\"max_tokens\":", "\"n\":"})) +
-                    pick(r, {"99999999999999999999", "1e300", "-9223372036854775809", "9223372036854775808"})));
+                    pick(r, {"99999999999999999999", "1e300", "-9223372036854775809", "18446744073709551616"})));
      }},
     {"key twice",
      [](std::mt19937& r) {
