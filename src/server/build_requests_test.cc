@@ -10,9 +10,11 @@ namespace {
 
 // One token a byte, so that ids can be read as letters.
 Result<BuiltRequests> build(const std::string& fields, Endpoint endpoint = Endpoint::kCompletions) {
-  FakeBackend::Options options;
-  options.context = 20;
-  const FakeBackend backend(options);
+  static const FakeBackend backend([] {  // what is built refers to its tokenizer
+    FakeBackend::Options options;
+    options.context = 20;
+    return options;
+  }());
   const char* ask = endpoint == Endpoint::kChat ? R"("messages":[{"role":"user","content":"hi"}])" : R"("n":1)";
   Result<Json> body = parse_json(std::string("{") + ask + "," + fields + "}");
   EXPECT_TRUE(body.ok()) << fields;

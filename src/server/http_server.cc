@@ -260,6 +260,14 @@ void HttpServer::stop() {
   state_->heavy.stop();
   for (std::thread& thread : state_->threads) thread.join();
   state_->threads.clear();
+  // What was still ready to run holds the state that holds it: the end of the waiting for connections, say.
+  for (net::io_context* context : {&state_->heavy, &state_->io}) {
+    context->restart();
+    try {
+      context->poll();
+    } catch (const std::exception&) {
+    }
+  }
   // A connection that is still there goes with the process: handlers that die inside the io_context's own end would use
   // strands that have gone before them.
   if (n_connections() > 0) new std::shared_ptr<State>(state_);
