@@ -39,9 +39,9 @@ struct ServerOptions {
   double idle_timeout = 75;                // between requests of a connection
   double write_timeout = 30;               // a write that takes longer ends the connection: its reader does not read
   int64_t max_stream_backlog = 256 << 10;  // bytes gathered for a reader that does not read; more ends its stream
-  int send_buffer_bytes = 0;               // of the socket; 0: the system's choice
-  double drain_timeout = 30;               // after SIGTERM, until what still runs is cancelled
-  double stall_timeout = 30;               // /health says so when work waits and the engine has not turned for so long
+  int send_buffer_bytes = 256 << 10;  // of the socket: what the kernel holds besides; 0: the system's, to megabytes
+  double drain_timeout = 30;          // after SIGTERM, until what still runs is cancelled
+  double stall_timeout = 30;          // /health says so when work waits and the engine has not turned for so long
   ApiLimits api;
 };
 
