@@ -254,7 +254,9 @@ int main(int argc, char** argv) {
     runs.push_back(*std::move(run));
   }
   o.output == "json" ? print_json(runs) : print_table(runs);
-  return 0;
+  const bool all_right = std::ranges::all_of(
+      runs, [](const Run& r) { return r.figures.n_whole == r.figures.n_requests && r.n_different <= 0; });
+  return all_right ? 0 : 1;
 }
 
 }  // namespace
