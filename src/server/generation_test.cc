@@ -146,6 +146,12 @@ TEST(Histogram, CountsUpToAndIncludingItsBounds) {
             "12\nibid_x_seconds_count 5\n");
 }
 
+TEST(Metrics, BucketsAreNamedWithoutExponents) {
+  EXPECT_EQ(bucket_name(0.0005), "0.0005");
+  EXPECT_EQ(bucket_name(0.25), "0.25");
+  EXPECT_EQ(bucket_name(1800), "1800");
+}
+
 TEST(RequestLog, WritesOneLineWithTheTimesOfTheMetrics) {
   RequestLine line;
   line.request_id = "req-1";

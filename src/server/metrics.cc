@@ -1,6 +1,7 @@
 #include "server/metrics.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "server/api_error.h"
 #include "server/json.h"
@@ -40,6 +41,11 @@ size_t bucket_of(std::span<const double> bounds, double value) {
   return static_cast<size_t>(std::lower_bound(bounds.begin(), bounds.end(), value) - bounds.begin());
 }
 
+std::string bucket_name(double bound) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, bound, std::chars_format::fixed).ptr};
+}
+
 void Histogram::observe(double value, int64_t n) {
   counts_[bucket_of(bounds_, value)] += n;
   sum_ += value * static_cast<double>(n);
@@ -56,9 +62,7 @@ void Histogram::append_text(std::string& out, const char* name, const char* help
   int64_t below = 0;
   for (size_t i = 0; i < bounds_.size(); ++i) {
     below += counts_[i];
-    std::string bound;
-    append_number(bound, bounds_[i]);
-    line(out, std::string(name) + "_bucket{le=\"" + bound + "\"}", static_cast<double>(below));
+    line(out, std::string(name) + "_bucket{le=\"" + bucket_name(bounds_[i]) + "\"}", static_cast<double>(below));
   }
   line(out, std::string(name) + "_bucket{le=\"+Inf\"}", static_cast<double>(count()));
   line(out, std::string(name) + "_sum", sum_);

@@ -23,6 +23,8 @@ inline constexpr std::array kGapBounds = {0.0005, 0.001, 0.0025, 0.005, 0.0075, 
                                           0.05,   0.075, 0.1,    0.2,   0.5,    1.0,  2.5,   5.0};
 // The first bound that is not below `value`; bounds.size() where none is.
 size_t bucket_of(std::span<const double> bounds, double value);
+// As labels spell it: "0.0005", as queries and other exporters do, and not "5e-04".
+std::string bucket_name(double bound);
 
 class Histogram {
  public:

@@ -38,9 +38,7 @@ void write_gaps(JsonWriter& json, const RequestTimes& times) {
   json.key("itl_buckets").begin_object();
   for (size_t i = 0; i < times.itl_buckets.size(); ++i) {
     if (times.itl_buckets[i] == 0) continue;
-    std::string bound = "+Inf";
-    if (i < kGapBounds.size()) JsonWriter(bound = "").number(kGapBounds[i]);
-    json.field(bound, int64_t{times.itl_buckets[i]});
+    json.field(i < kGapBounds.size() ? bucket_name(kGapBounds[i]) : "+Inf", int64_t{times.itl_buckets[i]});
   }
   json.end_object();
 }
