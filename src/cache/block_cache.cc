@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/grow.h"
 
 namespace ibid {
 
@@ -42,7 +43,7 @@ int32_t BlockCache::n_blocks_missing(const BlockTable& table, int32_t n_written,
 bool BlockCache::reserve(BlockTable& table, int32_t n_written, int32_t n_wanted, std::vector<BlockCopy>& copies) {
   if (n_blocks_missing(table, n_written, n_wanted) > pool_.n_available()) return false;
   const auto n_blocks = static_cast<size_t>(n_blocks_for(n_wanted));
-  if (n_blocks > table.capacity()) table.reserve(std::max(n_blocks, 2 * table.capacity()));
+  grow(table, n_blocks);
   if (must_copy(table, n_written, n_wanted)) {
     BlockId& block = table[static_cast<size_t>(n_written / options_.block_len)];
     copies.push_back({block, BlockId::kNone});

@@ -4,19 +4,12 @@
 #include <new>
 #include <utility>
 
+#include "base/grow.h"
 #include "engine/engine_size.h"
 #include "engine/queue_bound.h"
 #include "engine/validate_request.h"
 
 namespace ibid {
-namespace {
-
-template <typename T>
-void grow(std::vector<T>& items, size_t n) {
-  if (items.capacity() < n) items.reserve(std::max(n, 2 * items.capacity()));
-}
-
-}  // namespace
 
 Result<std::unique_ptr<EngineCore>> EngineCore::create(std::unique_ptr<ForwardPass> model,
                                                        std::shared_ptr<const Tokenizer> tokenizer, Stream& stream,
@@ -75,7 +68,7 @@ Status EngineCore::submit(Request given) try {
   // All that may fail comes before all that changes something.
   const size_t n_choices = made.sequences.size();
   grow(cancelled_, requests_.size() + 1);
-  scheduler_.make_room(static_cast<size_t>(n_submitted_ - settler_.counts().n_finished) + n_choices);
+  scheduler_.make_room(static_cast<size_t>(n_unfinished()) + n_choices);
   Live& live = requests_.emplace(id, std::move(made)).first->second;
   try {
     hold_scopes(live);
@@ -178,9 +171,8 @@ void EngineCore::run(const StepPlan& plan, std::vector<Output>& out) {
 
 // Nothing may be lost between a sequence's end and the telling of it.
 bool EngineCore::make_room(std::vector<Output>& out) const {
-  const auto n_live = static_cast<size_t>(n_submitted_ - settler_.counts().n_finished);
   try {
-    grow(out, out.size() + 2 * n_live);
+    grow(out, out.size() + 2 * static_cast<size_t>(n_unfinished()));
     return true;
   } catch (const std::bad_alloc&) {
     return false;

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/grow.h"
 #include "base/thread_name.h"
 #include "engine/queue_bound.h"
 
@@ -105,9 +106,8 @@ void EngineThread::State::run_errands() {
 }
 
 bool EngineThread::State::make_room(int32_t n_outputs) {
-  const size_t n = outputs.size() + static_cast<size_t>(n_outputs);
   try {
-    if (outputs.capacity() < n) outputs.reserve(2 * n);
+    grow(outputs, outputs.size() + static_cast<size_t>(n_outputs));
     return true;
   } catch (const std::bad_alloc&) {
     return false;

@@ -17,10 +17,6 @@ Scheduler::Scheduler(BlockCache& cache, const SchedulerOptions& options) : cache
   plan_.starved.reserve(n + 1);
 }
 
-void Scheduler::make_room(size_t n_sequences) {
-  if (waiting_.capacity() < n_sequences) waiting_.reserve(std::max(n_sequences, 2 * waiting_.capacity()));
-}
-
 void Scheduler::enqueue(Sequence& sequence) {
   sequence.state = SequenceState::kWaiting;
   n_waiting_holders_ += !sequence.blocks.empty();

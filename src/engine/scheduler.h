@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/grow.h"
 #include "cache/block_cache.h"
 #include "engine/sequence.h"
 #include "engine/step_plan.h"
@@ -31,7 +32,7 @@ class Scheduler {
 
   // Room for so many sequences in all. Only this, at submission, may throw for want of memory: a request that finds
   // none while a step is planned is named in the plan.
-  void make_room(size_t n_sequences);
+  void make_room(size_t n_sequences) { grow(waiting_, n_sequences); }
   // Into the queue. The sequence is not owned; it may hold blocks (a fork does) with n_computed to match.
   void enqueue(Sequence& sequence);
   // The next step's work; empty when nothing can run. Valid until the next call.
