@@ -140,9 +140,12 @@ bool EngineCore::step(std::vector<Output>& out) {
   const double begin = clock_.now();
   const StepPlan& plan = scheduler_.plan();
   note(plan);
-  timing_.step_plan = clock_.now() - begin;
+  const double planned = clock_.now();
   starved_.assign(plan.starved.begin(), plan.starved.end());
-  if (!plan.empty()) run(plan, out);
+  if (!plan.empty()) {
+    timing_.step_plan = planned - begin;
+    run(plan, out);
+  }
   end_starved(out);
 #ifndef NDEBUG
   try {
@@ -187,33 +190,32 @@ void EngineCore::note(const StepPlan& plan) {
   }
 }
 
-void EngineCore::end_cancelled(std::vector<Output>& out) {
-  for (const RequestId id : cancelled_) {
+template <typename End>
+void EngineCore::end_requests(const std::vector<RequestId>& ids, std::vector<Output>& out, End end) {
+  for (const RequestId id : ids) {
     const auto it = requests_.find(id);
     if (it == requests_.end()) continue;
     for (auto& s : it->second.sequences) {
-      try {
-        settler_.end(*s, FinishReason::kCancelled);
-      } catch (const std::bad_alloc&) {
-        settler_.fail(*s, out_of_memory());
-      }
+      end(*s);
       publish(*s, out);
     }
     forget_if_finished(id);
   }
+}
+
+void EngineCore::end_cancelled(std::vector<Output>& out) {
+  end_requests(cancelled_, out, [this](Sequence& s) {
+    try {
+      settler_.end(s, FinishReason::kCancelled);
+    } catch (const std::bad_alloc&) {
+      settler_.fail(s, out_of_memory());
+    }
+  });
   cancelled_.clear();
 }
 
 void EngineCore::end_starved(std::vector<Output>& out) {
-  for (const RequestId id : starved_) {
-    const auto it = requests_.find(id);
-    if (it == requests_.end()) continue;
-    for (auto& s : it->second.sequences) {
-      settler_.fail(*s, out_of_memory());
-      publish(*s, out);
-    }
-    forget_if_finished(id);
-  }
+  end_requests(starved_, out, [this](Sequence& s) { settler_.fail(s, out_of_memory()); });
 }
 
 void EngineCore::publish(Sequence& s, std::vector<Output>& out) {

@@ -57,6 +57,8 @@ class EngineCore final : public Engine {
   bool make_room(std::vector<Output>& out) const;
   void run(const StepPlan& plan, std::vector<Output>& out);
   void note(const StepPlan& plan);
+  template <typename End>
+  void end_requests(const std::vector<RequestId>& ids, std::vector<Output>& out, End end);
   void end_cancelled(std::vector<Output>& out);
   void end_starved(std::vector<Output>& out);
   void publish(Sequence& sequence, std::vector<Output>& out);
