@@ -11,13 +11,7 @@ namespace {
 constexpr size_t kStreams = 200, kIdle = 2000;
 constexpr int64_t kKvBytes = int64_t{512} << 20;
 
-class SlowManyUsers : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!std::filesystem::exists(model_path()))
-      GTEST_SKIP() << "no model at " << model_path() << "; ./quickstart fetches it";
-  }
-};
+class SlowManyUsers : public DefaultModelTest {};
 
 int64_t n_different(const std::vector<StreamContent>& alone, const std::vector<LoadAnswer>& answers) {
   int64_t n = 0;

@@ -9,13 +9,7 @@
 namespace ibid::load {
 namespace {
 
-class SlowPressure : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!std::filesystem::exists(model_path()))
-      GTEST_SKIP() << "no model at " << model_path() << "; ./quickstart fetches it";
-  }
-};
+class SlowPressure : public DefaultModelTest {};
 
 LoadRequest stream_of(const std::string& prompt, int64_t max_tokens, const std::string& more = "") {
   std::string body;

@@ -28,6 +28,15 @@ inline std::string model_path() {
   return given != nullptr ? given : cache_folder() + "/models/SmolLM2-135M-Instruct.Q4_1.gguf";
 }
 
+// Skips, with a sentence, where the model is missing.
+class DefaultModelTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(model_path()))
+      GTEST_SKIP() << "no model at " << model_path() << "; ./quickstart fetches it";
+  }
+};
+
 // Polls; for what another process does.
 template <typename Holds>
 bool soon(double seconds, Holds holds) {

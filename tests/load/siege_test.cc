@@ -90,9 +90,9 @@ class Siege {
   std::map<std::string, int> wrong_;
 };
 
-TEST(SlowSiege, EightThousandHostileRequestsAtMostDoubleTheWaitBetweenTokens) {
-  if (!std::filesystem::exists(model_path()))
-    GTEST_SKIP() << "no model at " << model_path() << "; ./quickstart fetches it";
+class SlowSiege : public DefaultModelTest {};
+
+TEST_F(SlowSiege, EightThousandHostileRequestsAtMostDoubleTheWaitBetweenTokens) {
   ServeProcess server({"--ctx", "1024", "--max-sequences", "16", "--header-timeout", "1", "--body-timeout", "1"});
   std::vector<StreamContent> alone;
   for (const LoadRequest& request : honest_requests())
