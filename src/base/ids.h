@@ -1,4 +1,4 @@
-// Distinct integer types for the things that must never be mixed up (DESIGN section 2).
+// Distinct integer types for the things that must never be mixed up (docs/design.md section 2).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Result<T>: a value, or an Error that says in one sentence what was found, where, and what would do.
-// For everything that is wrong with the world (files, requests, the system); see DESIGN section 6.
+// For everything that is wrong with the world (files, requests, the system); see docs/design.md section 6.
 #pragma once
 
 #include <optional>

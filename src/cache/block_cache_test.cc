@@ -45,7 +45,7 @@ TEST(BlockCache, ReserveIsAllOrNothing) {
   EXPECT_EQ(cache.pool().n_free(), 2);
 }
 
-// SPEC P3's example: blocks of 16, A = blocks [12, 7, 34, 19], B shares the first two (32 tokens) and goes its own way.
+// Row P3's example: blocks of 16, A = blocks [12, 7, 34, 19], B shares the first two (32 tokens) and goes its own way.
 TEST(BlockCache, AForkAtABlocksEdgeSharesWholeBlocksAndCopiesNothing) {
   BlockCache cache({.n_blocks = 8, .block_len = 16});
   BlockTable a, b;
@@ -195,7 +195,7 @@ TEST(BlockCache, WithoutThePrefixCacheNothingIsFound) {
   EXPECT_EQ(cache.pool().n_free(), 8);
 }
 
-// SPEC P4: at most B - 1 slots of a table hold nothing.
+// Row P4: at most B - 1 slots of a table hold nothing.
 TEST(BlockCache, ATableWastesLessThanOneBlock) {
   for (const int32_t len : {8, 16, 32}) {
     BlockCache cache({.n_blocks = 64, .block_len = len});

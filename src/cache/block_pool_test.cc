@@ -77,7 +77,7 @@ TEST(BlockPoolDeathTest, AKnownBlockIsNotGivenAway) {
   EXPECT_DEATH(pool.take(), "still knows");
 }
 
-// The pool against a model of plain lists (SPEC P1).
+// The pool against a model of plain lists (row P1).
 TEST(BlockPool, RandomOperationsAgreeWithAModelOfPlainLists) {
   constexpr int kBlocks = 13;
   for (uint64_t seed = 1; seed <= 20; ++seed) {

@@ -1,5 +1,5 @@
-// CacheScope: everything besides the tokens that a block's bytes depend on, and who may share it (DESIGN section 5,
-// law 5). Two sequences can share blocks only if every field is equal.
+// CacheScope: everything besides the tokens that a block's bytes depend on, and who may share it (docs/design.md
+// section 5, law 5). Two sequences can share blocks only if every field is equal.
 #pragma once
 
 #include <cstdint>

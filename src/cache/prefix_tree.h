@@ -3,10 +3,10 @@
 // an order finds the child that agrees longest. The hash only points; tokens and parent are compared in full on a hit,
 // so a collision costs time and nothing else.
 //
-// A node's parent is a node or a scope (all of DESIGN section 5, law 5, besides the tokens). A sequence that refers to
-// a block refers to all before it and releases them last first, so in the pool's list children stand before parents and
-// eviction is leaf first. Where that does not hold (blocks released behind a sliding window), forgetting a node forgets
-// what hangs below it. One thread.
+// A node's parent is a node or a scope (all of docs/design.md section 5, law 5, besides the tokens). A sequence that
+// refers to a block refers to all before it and releases them last first, so in the pool's list children stand before
+// parents and eviction is leaf first. Where that does not hold (blocks released behind a sliding window), forgetting a
+// node forgets what hangs below it. One thread.
 #pragma once
 
 #include <cstdint>

@@ -214,7 +214,7 @@ TEST(PrefixTree, CollidingHashesCostTimeAndNothingElse) {
   }
 }
 
-// Random texts over two letters against the longest match by brute force (SPEC X3), with eviction, held tables and
+// Random texts over two letters against the longest match by brute force (row X3), with eviction, held tables and
 // hashes cut to 8 bits.
 TEST(PrefixTree, RandomTextsAgreeWithBruteForce) {
   int64_t n_collisions = 0;

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "cli/command_line.h"
+#include "source_paths.h"
 
 namespace ibid::cli {
 namespace {
@@ -83,7 +84,7 @@ TEST(ServeOptions, BytesAreReadAsTheyAreWritten) {
 
 // A bound that an operator meets is found in the page for operators, and with its default.
 TEST(ServeOptions, EveryFlagOfALimitStandsInThePageForOperators) {
-  std::ifstream file(IBID_SOURCE_DIR "/docs/serving.md");
+  std::ifstream file(source_dir() + "/docs/serving.md");
   std::stringstream page;
   page << file.rdbuf();
   ServeOptions options;

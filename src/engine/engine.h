@@ -1,5 +1,5 @@
-// Engine: many requests over one model, one step at a time (DESIGN section 3). All state belongs to the thread that
-// calls step(); EngineThread (engine_thread.h) is that thread for servers and terminals.
+// Engine: many requests over one model, one step at a time (docs/design.md section 3). All state belongs to the thread
+// that calls step(); EngineThread (engine_thread.h) is that thread for servers and terminals.
 #pragma once
 
 #include <memory>

@@ -111,7 +111,7 @@ TEST(Engine, ChoiceIIsTheRequestWithSeedPlusI) {
   }
 }
 
-// SPEC B7: a request that is stopped at any step k says the same after it.
+// Row B7: a request that is stopped at any step k says the same after it.
 TEST(Engine, ARequestStoppedAtAnyStepGoesOnAsIfNothingHadHappened) {
   Fixture undisturbed({.max_tokens = 16, .max_sequences = 4});
   const Request r = undisturbed.request(40, 15);
@@ -133,7 +133,7 @@ TEST(Engine, ARequestStoppedAtAnyStepGoesOnAsIfNothingHadHappened) {
   }
 }
 
-// SPEC C4: a step writes one position for each token that it computes, and an answer's next token is one.
+// Row C4: a step writes one position for each token that it computes, and an answer's next token is one.
 TEST(Engine, TheCacheGrowsByOnePositionForEachToken) {
   Fixture f({.block_len = 8, .max_tokens = 16, .max_sequences = 4});
   ASSERT_TRUE(f.core->submit(f.request(10, 20)).ok());
@@ -149,7 +149,7 @@ TEST(Engine, TheCacheGrowsByOnePositionForEachToken) {
   }
 }
 
-// SPEC P4: running sequences waste less than a block each, and none is reserved for what may come.
+// Row P4: running sequences waste less than a block each, and none is reserved for what may come.
 TEST(Engine, ASequenceHoldsBlocksForItsTokensAndOneMore) {
   Fixture f({.block_len = 8, .max_tokens = 32, .max_sequences = 4});
   ASSERT_TRUE(f.core->submit(f.request(16, 40)).ok());
@@ -158,7 +158,7 @@ TEST(Engine, ASequenceHoldsBlocksForItsTokensAndOneMore) {
   EXPECT_EQ(f.core->stats().blocks_in_use, 3);
 }
 
-// SPEC P11.
+// Row P11.
 TEST(Engine, TenThousandAbortsReturnEveryBlock) {
   Fixture f({.max_tokens = 32, .max_sequences = 8, .prefix_cache = false}, 64, 24);
   std::mt19937_64 random(3);
@@ -184,7 +184,7 @@ TEST(Engine, TenThousandAbortsReturnEveryBlock) {
   f.core->self_check();
 }
 
-// SPEC X6: one system prompt of 900 tokens, then 100 of the user's own: all but the first request find the 900.
+// Row X6: one system prompt of 900 tokens, then 100 of the user's own: all but the first request find the 900.
 TEST(Engine, ACommonSystemPromptGivesExactlyItsHitRate) {
   Fixture f({.max_tokens = 256, .max_sequences = 4}, 1024, 600);
   const Request system = f.request(900, 1, 7);

@@ -9,6 +9,7 @@
 
 #include "format/gguf_vocabulary.h"
 #include "format/gguf_writer.h"
+#include "source_paths.h"
 #include "temp_folder.h"
 
 namespace ibid {
@@ -180,7 +181,7 @@ TEST(GgufVocabularies, OfTheFieldAreRead) {
        {std::pair("gpt-2", VocabularyModel::kBpe), std::pair("llama-spm", VocabularyModel::kSentencePieceBpe),
         std::pair("bert-bge", VocabularyModel::kWordPiece), std::pair("phi-3", VocabularyModel::kSentencePieceBpe),
         std::pair("deepseek-coder", VocabularyModel::kBpe)}) {
-    std::string path = std::string(IBID_SOURCE_DIR) + "/../shared/data/tokenizers/" + name + ".gguf";
+    std::string path = source_dir() + "/../shared/data/tokenizers/" + name + ".gguf";
     if (!std::filesystem::exists(path)) continue;
     Result<ModelFile> file = ModelFile::open(path);
     ASSERT_TRUE(file.ok()) << file.error().message;

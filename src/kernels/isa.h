@@ -1,5 +1,5 @@
 // Which CPU kernel table is used. Chosen once at start-up, before any op runs; all tables give the same bits
-// (DESIGN section 5, law 7).
+// (docs/design.md section 5, law 7).
 #pragma once
 
 #include <optional>

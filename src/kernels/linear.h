@@ -1,6 +1,6 @@
 // What ops::linear computes, to the bit: out[t, n] = sum over k of x[t, k] * W[n, k], in one order of sums per weight
-// family. Kept by every path (one row, few, many), thread count and instruction set (DESIGN section 5, laws 1 and 7).
-// All arithmetic is fp32, round to nearest even, fma = one rounding.
+// family. Kept by every path (one row, few, many), thread count and instruction set (docs/design.md section 5, laws 1
+// and 7). All arithmetic is fp32, round to nearest even, fma = one rounding.
 //
 // F32 and F16. One accumulator per output, from 0, over ascending k:
 //     acc = fma(x[k], W[k], acc)

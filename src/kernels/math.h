@@ -1,6 +1,6 @@
-// The functions that may touch a bit of an answer (DESIGN section 5, law 7). Each is a fixed sequence of additions,
-// multiplications, divisions and fused multiply-adds, so it gives the same bits on every machine, compiler and
-// instruction set; nothing here calls libm. For NaN they give NaN. Threads: all are pure.
+// The functions that may touch a bit of an answer (docs/design.md section 5, law 7). Each is a fixed sequence of
+// additions, multiplications, divisions and fused multiply-adds, so it gives the same bits on every machine, compiler
+// and instruction set; nothing here calls libm. For NaN they give NaN. Threads: all are pure.
 //
 // Errors are the largest ones measured, rounded up; tests/parity/math_test.cc holds them.
 #pragma once

@@ -1,6 +1,6 @@
 // Every op of a forward pass, once per device behind one declaration. An op checks shapes, chooses the device and runs;
 // it never allocates and never branches on data. Activations are F32, [rows, columns], rows may be strided.
-// Orders of sums are part of each contract (DESIGN section 5): a row's bits depend on that row alone.
+// Orders of sums are part of each contract (docs/design.md section 5): a row's bits depend on that row alone.
 // Letters: T tokens, C width, F feed-forward width, H query heads, K KV heads, D head size, V vocabulary, R logit rows.
 #pragma once
 
@@ -63,7 +63,8 @@ struct AttentionParams {
   int32_t window = 0;     // 0: all; else a query at position p sees keys at positions > p - window
 };
 // out[T, H * D] = attention of q[T, H * D] over the cache. Tiles of 64 positions anchored at absolute position 0,
-// merged in ascending order with an online softmax; pieces of a fixed number of tiles (DESIGN section 5, law 1).
+// merged in ascending order with an online softmax; pieces of a fixed number of tiles (docs/design.md section 5, law
+// 1).
 void paged_attention(Stream& s, const TensorView& out, const TensorView& q, const PagedKv& kv,
                      const ForwardBatch& batch, const AttentionParams& params);
 size_t paged_attention_workspace_bytes(int32_t n_tokens, int32_t n_heads, int32_t head_len, int32_t max_positions);

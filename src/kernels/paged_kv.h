@@ -1,6 +1,6 @@
 // PagedKv: one layer's keys and values in blocks of B tokens, as plain pointers. The cache owns the memory; a model
-// sees only this. The bytes of a slot depend on its token, its position and what comes before it alone (DESIGN section
-// 5, law 2).
+// sees only this. The bytes of a slot depend on its token, its position and what comes before it alone (docs/design.md
+// section 5, law 2).
 //
 // Layout of a block, for every KV dtype (its name is kKvLayout; a snapshot's header carries it with the dtype):
 //

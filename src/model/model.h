@@ -55,7 +55,7 @@ class Model {
 
   // logits[R, V] of batch.logit_rows. kv[l] is layer l's part of the cache; this step's keys and values are written to
   // batch.slots. CHECKs that the batch keeps the limits of ModelOptions and that tokens and positions are in range.
-  // Allocates nothing. A row's bits depend on its own sequence alone (DESIGN section 5).
+  // Allocates nothing. A row's bits depend on its own sequence alone (docs/design.md section 5).
   void forward(Stream& s, const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits);
 
   const ModelConfig& config() const { return config_; }

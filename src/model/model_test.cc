@@ -27,7 +27,7 @@ std::string name_of(std::string_view architecture, DType weights, DType kv) {
          std::string(traits(kv).name);
 }
 
-// SPEC C1: one token at a time over the cache gives the bits of one pass over all.
+// Row C1: one token at a time over the cache gives the bits of one pass over all.
 void expect_cached_equals_recomputed(std::string_view architecture, DType weights, DType kv, int64_t n_tokens) {
   LoadedModel m(TinyModelOptions{.architecture = architecture, .dtype = weights});
   const auto tokens = some_tokens(n_tokens, m.model->config().vocab_size);
@@ -60,7 +60,7 @@ TEST(SlowModel, CachedDecodingEqualsFullRecomputationForAllPairs) {
   }
 }
 
-// SPEC C6: where a block lies in memory is not where its tokens stand in the text.
+// Row C6: where a block lies in memory is not where its tokens stand in the text.
 TEST(Model, PhysicalPlacesOfBlocksDoNotMatter) {
   for (std::string_view architecture : tiny_architectures()) {
     LoadedModel m(TinyModelOptions{.architecture = architecture});
@@ -137,7 +137,7 @@ TEST(Model, TheNumberOfThreadsDoesNotMatter) {
   }
 }
 
-// SPEC C2: prefill of (1, 16, 128), then 8 decodes, against the full pass.
+// Row C2: prefill of (1, 16, 128), then 8 decodes, against the full pass.
 TEST(Model, SixteenTokensThenEightDecodesEqualTheFullPass) {
   ModelConfig config = testing::tiny_config({.architecture = "llama"});
   LoadedModel m(TinyModelOptions{.architecture = "llama"});
@@ -157,7 +157,7 @@ TEST(Model, SixteenTokensThenEightDecodesEqualTheFullPass) {
   EXPECT_TRUE(same_bits(out, m.logits(tokens)));
 }
 
-// SPEC C3: a model whose two KV heads are written out once per query head gives the same bits from three times the
+// Row C3: a model whose two KV heads are written out once per query head gives the same bits from three times the
 // cache.
 TEST(Model, ReplicatedKeyValueHeadsGiveTheSameBits) {
   const std::shared_ptr<const ModelFile> grouped = tiny_model_file({.architecture = "qwen2"});
@@ -219,7 +219,7 @@ TEST(Model, CountsItsBytes) {
   EXPECT_EQ(use.workspace_bytes, static_cast<int64_t>(m.stream->workspace_bytes()));
 }
 
-// SPEC K18: what the loader holds is what the formulas say.
+// Row K18: what the loader holds is what the formulas say.
 TEST(Model, ParameterCountsAreThoseOfTheTensors) {
   for (std::string_view architecture : tiny_architectures()) {
     const auto file = tiny_model_file({.architecture = architecture});

@@ -1,4 +1,4 @@
-// SPEC C5: the whole of a language model as plain loops over growing lists, in double precision, one token at a time.
+// Row C5: the whole of a language model as plain loops over growing lists, in double precision, one token at a time.
 // It shares no code with the forward pass, and the two must choose the same tokens.
 #include <gtest/gtest.h>
 

@@ -8,8 +8,8 @@
 //   yarn      frequency and frequency / factor blended by a ramp between the pairs that turn beta_fast and beta_slow
 //             times in the original context; magnitude 0.1 ln(factor) + 1 (Peng et al., YaRN, sections 3.2 to 3.4)
 //   longrope  frequency / short_factors or / long_factors; magnitude sqrt(1 + ln(factor) / ln(original)) (Ding et al.)
-// longrope's choice depends on the context that the engine was configured with, never on a text's length (DESIGN
-// section 5, law 2): the long factors iff max_context > original_context.
+// longrope's choice depends on the context that the engine was configured with, never on a text's length
+// (docs/design.md section 5, law 2): the long factors iff max_context > original_context.
 #pragma once
 
 #include <cstdint>

@@ -68,7 +68,7 @@ class Sampler {
                                                         std::span<const TokenId> end_of_generation, uint64_t seed,
                                                         std::span<const StageId> order = stage_order());
 
-  // `logits`[V]. An empty support is an error of this request (SPEC L10).
+  // `logits`[V]. An empty support is an error of this request (row L10).
   Result<Sample> sample(std::span<const float> logits, const SampleHistory& history, SamplerState& state,
                         SamplerScratch& scratch) const;
 

@@ -1,5 +1,5 @@
 // What tokens were drawn by, as text and as one number: the order of the stages and every parameter that can change a
-// token. The text, and so the number, is the same on every machine and in every process (SPEC T3), so that a trace
+// token. The text, and so the number, is the same on every machine and in every process (row T3), so that a trace
 // tells whether two answers were drawn alike.
 #pragma once
 

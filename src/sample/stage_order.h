@@ -1,6 +1,6 @@
-// The order of the stages of a draw, as data (DESIGN section 5, law 6): the sampler walks it, `ibid inspect --samplers`
-// prints it, a trace tells it. Penalties, biases, hard masks and temperature change the row of logits; truncation then
-// works on the support, which is what is left of the row; the draw comes last.
+// The order of the stages of a draw, as data (docs/design.md section 5, law 6): the sampler walks it, `ibid inspect
+// --samplers` prints it, a trace tells it. Penalties, biases, hard masks and temperature change the row of logits;
+// truncation then works on the support, which is what is left of the row; the draw comes last.
 #pragma once
 
 #include <cstdint>

@@ -85,8 +85,8 @@ void mirostat2(Support& support, float mu);
 // Both learn from the drawn token's surprise in bits, among what was kept.
 float mirostat_update(float mu, float surprise, float tau, float eta);
 
-// 5. Draw: an exponential race (DESIGN section 5, law 4): v = (x + 1/2) 2^-32, E = -log1p(-v); the smallest E / weight
-// wins, ties to the lower id.
+// 5. Draw: an exponential race (docs/design.md section 5, law 4): v = (x + 1/2) 2^-32, E = -log1p(-v); the smallest E /
+// weight wins, ties to the lower id.
 TokenId draw(const Support& support, uint64_t seed, int32_t position, SamplerScratch& scratch);
 
 }  // namespace ibid::stages

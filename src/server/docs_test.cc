@@ -8,6 +8,7 @@
 #include "server/json.h"
 #include "server/openapi.h"
 #include "server/parameters.h"
+#include "source_paths.h"
 
 namespace ibid {
 namespace {
@@ -16,7 +17,7 @@ TEST(ApiDocs, TheTablesOfApiMdAreThoseOfTheParser) {
   constexpr std::string_view kBegin =
       "<!-- fields: made from the parser's table; IBID_UPDATE_DOCS=1 build/server_test writes it -->\n";
   constexpr std::string_view kEnd = "<!-- end of fields -->\n";
-  const std::string path = std::string(IBID_SOURCE_DIR) + "/docs/api.md";
+  const std::string path = source_dir() + "/docs/api.md";
   std::stringstream content;
   content << std::ifstream(path).rdbuf();
   std::string text = content.str();

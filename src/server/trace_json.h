@@ -1,4 +1,4 @@
-// Traces: how each token of an answer was drawn (SPEC T1-T4), so that the draw can be made again: the token is a
+// Traces: how each token of an answer was drawn (row T1-T4), so that the draw can be made again: the token is a
 // function of the processed distribution, the seed and the counter (position, purpose). openapi.json has the schemas.
 #pragma once
 

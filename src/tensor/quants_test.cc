@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/sha256.h"
+#include "source_paths.h"
 #include "tensor/dequantise.h"
 #include "tensor/half.h"
 #include "tensor/quantise.h"
@@ -121,7 +122,7 @@ struct Golden {
 };
 
 std::vector<Golden> goldens() {
-  std::ifstream in(std::string(IBID_SOURCE_DIR) + "/src/tensor/testdata/quants.txt");
+  std::ifstream in(source_dir() + "/src/tensor/testdata/quants.txt");
   std::vector<Golden> out;
   for (std::string line; std::getline(in, line);) {
     if (line.empty() || line[0] == '#') continue;

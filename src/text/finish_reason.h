@@ -1,4 +1,4 @@
-// FinishReason: why a sequence ended. Exactly one per request (DESIGN section 5, law 9).
+// FinishReason: why a sequence ended. Exactly one per request (docs/design.md section 5, law 9).
 #pragma once
 
 #include <cstdint>

@@ -181,7 +181,7 @@ TEST(Batch, TheEdgeOfABlockNeedsNoFurtherBlock) {
   EXPECT_EQ(built(plan_of({{&s, 1, 0}})), expected);
 }
 
-// SPEC P2 with the block lengths that an engine may have: slot = blocks[t / B] * B + t % B.
+// Row P2 with the block lengths that an engine may have: slot = blocks[t / B] * B + t % B.
 TEST(Batch, PositionsFindTheirSlotForEveryBlockLength) {
   for (const int32_t len : {8, 16, 32}) {
     std::vector<int> tokens(64);

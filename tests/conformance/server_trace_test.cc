@@ -1,4 +1,4 @@
-// A trace is enough to make each draw again (SPEC T4): its parameters, seed and counter and the model's row of logits
+// A trace is enough to make each draw again (row T4): its parameters, seed and counter and the model's row of logits
 // give the token; another counter does not.
 #include "conformance/engine_server.h"
 #include "sample/stages.h"

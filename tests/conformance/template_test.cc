@@ -14,6 +14,7 @@
 #include "base/sha256.h"
 #include "format/gguf.h"
 #include "format/gguf_vocabulary.h"
+#include "source_paths.h"
 #include "text/chat_template.h"
 
 namespace ibid {
@@ -73,7 +74,7 @@ std::optional<std::string> wanted(const json::value& v) {
 }
 
 std::vector<json::object> rows(const std::string& name) {
-  std::ifstream file(std::string(IBID_SOURCE_DIR) + "/tests/conformance/" + name);
+  std::ifstream file(source_dir() + "/tests/conformance/" + name);
   std::vector<json::object> all;
   for (std::string line; std::getline(file, line);) all.push_back(json::parse(line).as_object());
   return all;
@@ -146,7 +147,7 @@ void compare_by_digest(const std::string& goldens, const std::map<std::string, s
 }
 
 TEST_F(TemplateGoldens, TemplatesOfTheFieldRenderAsInPython) {
-  std::filesystem::path folder = std::filesystem::path(IBID_SOURCE_DIR) / "../shared/data/templates";
+  std::filesystem::path folder = std::filesystem::path(source_dir()) / "../shared/data/templates";
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no ../shared/data/templates beside the project";
   std::map<std::string, std::string> sources;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {

@@ -8,10 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "source_paths.h"
+
 namespace ibid {
 
 inline std::filesystem::path kinds_folder() {
-  return std::filesystem::path(IBID_SOURCE_DIR) / "tests/conformance/tokenizers";
+  return std::filesystem::path(source_dir()) / "tests/conformance/tokenizers";
 }
 
 inline std::string read_file(const std::filesystem::path& path) {

@@ -8,6 +8,7 @@
 
 #include "format/gguf.h"
 #include "format/gguf_vocabulary.h"
+#include "source_paths.h"
 #include "text/tokenizer.h"
 
 namespace ibid {
@@ -31,7 +32,7 @@ std::vector<std::string> split(const std::string& text, const std::string& separ
 }
 
 void check(const std::string& name) {
-  std::filesystem::path folder = std::filesystem::path(IBID_SOURCE_DIR) / "../shared/data/tokenizers";
+  std::filesystem::path folder = std::filesystem::path(source_dir()) / "../shared/data/tokenizers";
   if (!std::filesystem::exists(folder / name)) GTEST_SKIP() << "no ../shared/data/tokenizers beside the project";
   auto file = open_gguf((folder / name).string());
   ASSERT_TRUE(file.ok()) << file.error().message;

@@ -10,6 +10,7 @@
 #include "kernels/reference/reference.h"
 #include "model/testing/config_as_gguf.h"
 #include "model/testing/loaded_model.h"
+#include "source_paths.h"
 
 namespace ibid {
 namespace {
@@ -34,7 +35,7 @@ struct GoldenFile {
 
 class ModelGolden : public ::testing::TestWithParam<Golden> {
  protected:
-  static std::string folder() { return std::string(IBID_SOURCE_DIR) + "/tests/golden/" + GetParam().folder; }
+  static std::string folder() { return source_dir() + "/tests/golden/" + GetParam().folder; }
 
   void SetUp() override {
     Result<MappedFile> mapped = MappedFile::open(folder() + GetParam().suffix + ".safetensors");

@@ -19,6 +19,7 @@
 #include "bench/load/load_client.h"
 #include "conformance/raw_client.h"
 #include "server/json.h"
+#include "source_paths.h"
 #include "temp_folder.h"
 
 namespace ibid::load {
@@ -57,7 +58,7 @@ class ServeProcess {
   // Returns when the model is loaded.
   explicit ServeProcess(std::vector<std::string> flags) {
     log_ = folder_.path() + "/log";
-    std::vector<std::string> words = {IBID_BUILD_DIR "/ibid", "serve", model_path(), "--port", "0", "--log-file", log_};
+    std::vector<std::string> words = {build_dir() + "/ibid", "serve", model_path(), "--port", "0", "--log-file", log_};
     words.insert(words.end(), flags.begin(), flags.end());
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());

@@ -105,7 +105,7 @@ TEST(AttentionParity, BitsDoNotDependOnBlockSizeOrPhysicalBlocks) {
   }
 }
 
-// Paging costs no bit: the same keys in one run of blocks in order (SPEC P7).
+// Paging costs no bit: the same keys in one run of blocks in order (row P7).
 TEST(AttentionParity, PagedEqualsContiguous) {
   ThreadTeam team(1);
   const Shape shape = {.heads = 9, .kv_heads = 3, .head_len = 64, .dtype = DType::kF16, .block_len = 32};

@@ -1,4 +1,5 @@
-// DESIGN section 5, law 7: the bf16 dot is fma(x0, w0, fma(x1, w1, acc)), subnormals zero, on every instruction set.
+// docs/design.md section 5, law 7: the bf16 dot is fma(x0, w0, fma(x1, w1, acc)), subnormals zero, on every instruction
+// set.
 #include <gtest/gtest.h>
 
 #include <limits>

@@ -250,7 +250,7 @@ TEST(RowParity, RopeTurnsBothPairingsAndLeavesTheRestOfAHead) {
   }
 }
 
-// R_t^T R_s = R_{s-t}: the product of a query turned to s with a key turned to t depends on s - t alone (SPEC M6).
+// R_t^T R_s = R_{s-t}: the product of a query turned to s with a key turned to t depends on s - t alone (row M6).
 TEST(RowParity, RopeMakesProductsDependOnTheDistanceAlone) {
   ThreadTeam team(1);
   Stream s(team);

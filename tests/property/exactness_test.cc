@@ -1,5 +1,5 @@
-// The promise (DESIGN section 5): a request's tokens and log-probabilities are the same bytes whatever the schedule.
-// Tiny random models of every architecture here; the default model in default_model_test.cc.
+// The promise (docs/design.md section 5): a request's tokens and log-probabilities are the same bytes whatever the
+// schedule. Tiny random models of every architecture here; the default model in default_model_test.cc.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -139,7 +139,7 @@ class Watched final : public ForwardPass {
   std::vector<BlockId>& table_;
 };
 
-// SPEC C6: a position is where it is in its sequence, whatever slot it has.
+// Row C6: a position is where it is in its sequence, whatever slot it has.
 TEST(TinyModels, PhysicalBlocksDoNotShowInTheBits) {
   TinyModels models("llama", DType::kQ8_0);
   LoadedModel& m = models.load(TinyModels::best(), 1);

@@ -24,6 +24,7 @@
 
 #include "engine/engine_core.h"
 #include "fake_model.h"
+#include "source_paths.h"
 
 namespace ibid {
 namespace {
@@ -209,7 +210,7 @@ class Scenario {
 
 std::vector<std::string> scenario_names() {
   std::vector<std::string> out;
-  for (const auto& entry : std::filesystem::directory_iterator(IBID_SOURCE_DIR "/tests/scenario")) {
+  for (const auto& entry : std::filesystem::directory_iterator(source_dir() + "/tests/scenario")) {
     if (entry.path().extension() == ".txt") out.push_back(entry.path().stem().string());
   }
   std::ranges::sort(out);
@@ -217,7 +218,7 @@ std::vector<std::string> scenario_names() {
 }
 
 class ScenarioFile : public ::testing::TestWithParam<std::string> {};
-TEST_P(ScenarioFile, GoesAsWritten) { Scenario().run(IBID_SOURCE_DIR "/tests/scenario/" + GetParam() + ".txt"); }
+TEST_P(ScenarioFile, GoesAsWritten) { Scenario().run(source_dir() + "/tests/scenario/" + GetParam() + ".txt"); }
 INSTANTIATE_TEST_SUITE_P(Scenario, ScenarioFile, ::testing::ValuesIn(scenario_names()),
                          [](const auto& param_info) { return param_info.param; });
 

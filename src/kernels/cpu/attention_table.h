@@ -1,6 +1,6 @@
 // Attention kernels. Plain structs and pointers, as in row_table.h.
 //
-// The arithmetic (DESIGN section 5, law 1), for one query row (a token and one of its heads) and one KV head:
+// The arithmetic (docs/design.md section 5, law 1), for one query row (a token and one of its heads) and one KV head:
 //   q' = q * scale, rounded; a score is fma over d ascending, from 0; then cap * tanh(score / cap) where there is a
 //   cap. Tiles of 64 positions from absolute position 0, ascending. In a tile, over its visible positions alone:
 //     m' = max(m, scores), a = exp(m - m'), p = exp(score - m'),

@@ -1,6 +1,7 @@
 // Row kernels: what ops do to one row. Plain pointers, so that files compiled for an instruction set pull in no inline
 // code. Any n >= 0, any alignment; nothing is read or written outside the rows. Elements of a row go to lane
-// (index mod 16); a sum over a row is 16 ascending lane sums, then the tree of simd.h (DESIGN section 5, law 1).
+// (index mod 16); a sum over a row is 16 ascending lane sums, then the tree of simd.h (docs/design.md section 5, law
+// 1).
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // The vector types that kernel bodies are written in: 16 lanes of f32 or i32 on every instruction set, so that a sum
-// over "16 virtual lanes and one fixed tree" (DESIGN section 5, law 1) is the same sum everywhere. A file that includes
-// this first defines IBID_ISA as its instruction set's namespace and is compiled with that set's flags:
+// over "16 virtual lanes and one fixed tree" (docs/design.md section 5, law 1) is the same sum everywhere. A file that
+// includes this first defines IBID_ISA as its instruction set's namespace and is compiled with that set's flags:
 //   #define IBID_ISA avx2
 //   #include "kernels/cpu/simd.h"
 // Everything is always inlined. No std:: templates: see cpu/table.h.

@@ -3,8 +3,8 @@
 //
 // State: compiled and linked, never run (no GPU was at hand). rms_norm follows the CPU's order of sums to the bit by
 // construction. linear asks cuBLASLt once per (N, K, dtype) for an algorithm without split-K and keeps it for every
-// number of rows (DESIGN section 5, law 8); whether such an algorithm gives a row the same bits in every batch is to be
-// proven on a device before a model runs here.
+// number of rows (docs/design.md section 5, law 8); whether such an algorithm gives a row the same bits in every batch
+// is to be proven on a device before a model runs here.
 #pragma once
 
 #include <cstddef>
