@@ -1,25 +1,36 @@
 #!/usr/bin/env python3
-"""Fails where a page says what is not so: a path that does not exist, or a row whose test does not exist.
+"""Fails where a page says what is not so, and where a source cites what no page says.
 
-Paths: everything in `backticks` in README.md and docs/ that looks like a path of this repository.
-Rows: every `Suite.Test` (or `path::name` for scripts) in docs/rows.md must be a test in the sources.
+Paths: everything in `backticks` in the pages that looks like a path of this repository, and every link between pages.
+Rows: docs/rows.md names each row once; a row that is done, wholly or in part, names tests that exist in the sources
+(`Suite.Test`, `path::name` for scripts and ctest, or a scenario), a row that is not done yet names none.
+Citations: each "docs/design.md section N, law M" and each "row X3" of sources and pages leads to a section, law or row.
+Floors: the tables of docs/design.md section 1 are those of tools/check_includes.py, and its empty seats are empty.
 """
 import pathlib
 import re
 import sys
 
+import check_includes
+
 ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent)
 TOP = ("src/", "tests/", "tools/", "docs/", "bench/", "scripts/", "packaging/", "cmake/", ".ci/")
+SOURCES = {".h", ".cc", ".inl", ".cu", ".py", ".txt", ".cmake", ".md"}
+ROW = r"[A-Z][1-9]\d*\b"
+
+
+def read(path):
+    return (ROOT / path).read_text(encoding="utf-8")
 
 
 def pages():
-    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def wrong_paths():
     for page in pages():
         for n, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
-            for word in re.findall(r"`([^`\s]+)`", line) + re.findall(r"\]\(([^)#:\s]+)\)", line):
+            for word in re.findall(r"`([^`\s]+)`", line):
                 target = word.split(":")[0].rstrip("/")
                 if target.startswith(TOP) and not any(c in target for c in "*{<$"):
                     found = (ROOT / target).exists()
@@ -29,6 +40,9 @@ def wrong_paths():
                     continue
                 if not found:
                     yield f"{page.relative_to(ROOT)}:{n}: there is no {word}"
+            for link in re.findall(r"\]\(([^)#:\s]+)[^)]*\)", line):
+                if not (page.parent / link).exists():
+                    yield f"{page.relative_to(ROOT)}:{n}: the link {link} leads nowhere"
 
 
 def tests():
@@ -36,34 +50,94 @@ def tests():
     for folder in ("src", "tests"):
         for path in (ROOT / folder).rglob("*.cc"):
             text = path.read_text(encoding="utf-8")
-            for kind, suite, name in re.findall(r"\b(TEST|TEST_F|TEST_P|RC_GTEST_PROP)\(\s*(\w+),\s*(\w+)", text):
+            for _, suite, name in re.findall(r"\b(TEST|TEST_F|TEST_P|RC_GTEST_PROP)\(\s*(\w+),\s*(\w+)", text):
                 names.add(f"{suite}.{name}")
         for path in (ROOT / folder).rglob("*.py"):
             for name in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.M):
+                names.add(f"{path.relative_to(ROOT)}::{name}")
+        for path in (ROOT / folder).rglob("tests.cmake"):
+            for name in re.findall(r"^add_test\(NAME (\w+)", path.read_text(encoding="utf-8"), re.M):
                 names.add(f"{path.relative_to(ROOT)}::{name}")
         for path in (ROOT / folder / "scenario").rglob("*.txt"):
             names.add(str(path.relative_to(ROOT)))
     return names
 
 
+def rows():
+    """Line number, row, whether it is done (wholly or in part), and what its last column names in backticks."""
+    done = True
+    for n, line in enumerate(read("docs/rows.md").splitlines(), 1):
+        if line.startswith("## "):
+            done = line != "## Not yet"
+        if re.match(r"\|\s*" + ROW, line):
+            columns = [column.strip() for column in line.strip().strip("|").split("|")]
+            yield n, columns[0], done, re.findall(r"`([^`]+)`", columns[-1]) if done else []
+
+
 def wrong_rows():
     known = tests()
     seen = set()
-    for n, line in enumerate((ROOT / "docs/rows.md").read_text(encoding="utf-8").splitlines(), 1):
-        if not re.match(r"\|\s*[A-Z]+\d+", line):
-            continue
-        row = line.split("|")[1].strip()
+    for n, row, done, named in rows():
         if row in seen:
             yield f"docs/rows.md:{n}: the row {row} stands twice"
         seen.add(row)
-        named = re.findall(r"`([^`]+)`", line.split("|", 2)[2])
         for name in named:
-            if (re.fullmatch(r"\w+\.\w+", name) or "::" in name or name.endswith(".txt")) and name not in known:
+            if name not in known:
                 yield f"docs/rows.md:{n}: row {row} names {name}, and there is no such test"
-        if not named:
+        if done and not named:
             yield f"docs/rows.md:{n}: row {row} names no test"
+    if not seen:
+        yield "docs/rows.md has no rows"
 
 
-found = [*wrong_paths(), *wrong_rows()]
-print("\n".join(found) if found else "every path and every test that the pages name exists")
+def cited_texts():
+    """Every file that may cite, as one line: a citation goes on behind the end of a comment's line."""
+    folders = ("src", "tests", "bench", "tools", "cmake")
+    paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("*"))]
+    for path in [*paths, *pages(), ROOT / "CMakeLists.txt"]:
+        if path.suffix in SOURCES and path.is_file():
+            text = path.read_text(encoding="utf-8", errors="replace")
+            if "docs/design.md" in text or "row " in text.lower() or "rows " in text.lower():
+                yield path.relative_to(ROOT), re.sub(r"\s*\n\s*(?://+|#+)?\s*", " ", text)
+
+
+def wrong_citations():
+    sections = re.split(r"^## (\d+)\. ", read("docs/design.md"), flags=re.M)
+    sections = dict(zip(sections[1::2], sections[2::2]))
+    laws = set(re.findall(r"^(\d+)\. \*\*", sections.get("5", ""), re.M))
+    known = {row for _, row, _, _ in rows()}
+    citation = re.compile(r"docs/design\.md`?,? section (\d+)(?:,? laws? (\d+(?:(?:, | and | to )\d+)*))?")
+    for path, text in cited_texts():
+        for section, cited in citation.findall(text):
+            if section not in sections:
+                yield f"{path}: docs/design.md has no section {section}"
+            for law in re.findall(r"\d+", cited):
+                if section != "5" or law not in laws:
+                    yield f"{path}: docs/design.md section {section} has no law {law}"
+        for cited in re.findall(rf"\b[Rr]ows? ({ROW}(?:(?:, | and |-| to ){ROW})*)", text):
+            for row in re.findall(ROW, cited):
+                if row not in known:
+                    yield f"{path}: docs/rows.md has no row {row}"
+
+
+def wrong_floors():
+    page = re.split(r"^## 2\. ", read("docs/design.md"), flags=re.M)[0]
+    folders = lambda text: set(re.findall(r"`(\w+)/`", text))
+    said = {int(floor): folders(text) for floor, text in re.findall(r"^\| (\d+) \|([^|]*)\|", page, re.M)}
+    held = {i: set(floor) for i, floor in enumerate(check_includes.FLOORS)}
+    for floor in sorted(said.keys() | held.keys()):
+        if said.get(floor) != held.get(floor):
+            yield (f"docs/design.md section 1: floor {floor} has {sorted(said.get(floor, []))}, "
+                   f"tools/check_includes.py has {sorted(held.get(floor, []))}")
+    walls = {folder: folders(text) for folder, text in re.findall(r"^\| `(\w+)/` \|([^|]*)\|", page, re.M)}
+    if walls != check_includes.WALLS:
+        yield f"docs/design.md section 1: the walls are {walls}, tools/check_includes.py has {check_includes.WALLS}"
+    empty = {folder for folder in set().union(*held.values()) if not (ROOT / "src" / folder).is_dir()}
+    seats = re.search(r"^Empty seats: (.*)", page, re.M)
+    if (folders(seats[1]) if seats else set()) != empty:
+        yield f"docs/design.md section 1: the empty seats are {sorted(empty)}"
+
+
+found = [*wrong_paths(), *wrong_rows(), *wrong_citations(), *wrong_floors()]
+print("\n".join(found) if found else "every path, test, row and section that is named exists")
 sys.exit(1 if found else 0)

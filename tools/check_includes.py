@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Fails on an include that climbs the floors of the house (docs/how_it_works.md names them).
+"""Fails on an include or a link that climbs the floors of the house (docs/design.md section 1 has the same tables).
 
-A folder may include itself and folders on lower floors; never another folder of its own floor. The one arrow inside a
-floor that is allowed is named below.
+A folder may include itself and folders on lower floors; never another folder of its own floor. CMakeLists.txt links the
+folders' libraries: what a folder includes it must link, by one arrow or several.
 """
 import pathlib
 import re
@@ -20,7 +20,6 @@ FLOORS = [
     ["cli", "python"],
 ]
 FLOOR_OF = {folder: i for i, floor in enumerate(FLOORS) for folder in floor}
-SAME_FLOOR_ARROWS = set()
 # Walls: what these folders may not name even on a lower floor.
 WALLS = {
     "cache": {"text", "format", "kernels", "tensor", "comm"},
@@ -30,7 +29,37 @@ NO_SYSTEM_HEADERS = {
 }
 
 
+def links(root):
+    """What each ibid_module of CMakeLists.txt names."""
+    text = (root / "CMakeLists.txt").read_text(encoding="utf-8")
+    modules = re.findall(r"^ibid_module\((\w+)\s+DEPENDS([^)]*)\)", text, re.M)
+    return {name: depends.split() for name, depends in modules}
+
+
+def linked(folder, modules):
+    """Everything that it links, by one arrow or several."""
+    found, ahead = set(), [folder]
+    while ahead:
+        for other in modules.get(ahead.pop(), ()):
+            if other not in found:
+                found.add(other)
+                ahead.append(other)
+    return found
+
+
+def climbing_links(modules):
+    for folder, others in modules.items():
+        for other in [folder, *others]:
+            if other not in FLOOR_OF:
+                yield f"CMakeLists.txt: {folder} links {other}, which is on no floor"
+            elif other != folder and FLOOR_OF[other] >= FLOOR_OF.get(folder, 0):
+                yield f"CMakeLists.txt: {folder} links {other}, which is not below it"
+
+
 def faults(root):
+    modules = links(root)
+    yield from climbing_links(modules)
+    reach = {folder: linked(folder, modules) for folder in modules}
     for path in sorted((root / "src").rglob("*")):
         if path.suffix not in {".h", ".cc", ".inl", ".cu", ".cuh"}:
             continue
@@ -49,15 +78,18 @@ def faults(root):
             other = match[1]
             if other in WALLS.get(folder, ()):
                 yield f"{where}: {folder} may not know {other}"
-            elif FLOOR_OF[other] >= FLOOR_OF[folder] and (folder, other) not in SAME_FLOOR_ARROWS:
+            elif FLOOR_OF[other] >= FLOOR_OF[folder]:
                 yield f"{where}: {folder} (floor {FLOOR_OF[folder]}) includes {other} (floor {FLOOR_OF[other]})"
+            elif other not in reach.get(folder, ()):
+                yield f"{where}: {folder} includes {other}, which CMakeLists.txt does not link to it"
 
 
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent)
     found = list(faults(root))
-    print("\n".join(found) if found else "every include goes down")
+    print("\n".join(found) if found else "every include and every link goes down")
     return 1 if found else 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""The checks of the house see what is wrong: faults are planted in a copy of the pages. checks_test.py SOURCE_DIR."""
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+SOURCE = pathlib.Path(sys.argv[1]).resolve()
+COPIED = ("docs", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "CMakeLists.txt")
+LINKED = ("src", "tests", "bench", "cmake", "scripts", "packaging", ".ci")
+
+# Check, page, what stands there, what is planted instead, what must be told. All are planted at once.
+NEXT = "# What is next"
+FAULTS = (
+    ("docs", "docs/design.md", "| 5 | `spec/` |", "| 5 | `spec/` `comm/` |", "floor 5 has ['comm', 'spec']"),
+    ("docs", "docs/design.md", "| 1 | `tensor/` |", "| 9 | `tensor/` |", "floor 9 has ['tensor']"),
+    ("docs", "docs/design.md", "`comm/` `text/` `kernels/`", "`text/` `kernels/`", "the walls are"),
+    ("docs", "docs/design.md", "Empty seats: `comm/`, ", "Empty seats: ", "the empty seats are ['cluster', 'comm'"),
+    ("docs", "docs/design.md", "## 6. Errors", "## Errors", "src/base/result.h: docs/design.md has no section 6"),
+    ("docs", "docs/design.md", "9. **One end.**", "**One end.**",
+     "src/text/finish_reason.h: docs/design.md section 5 has no law 9"),
+    ("docs", "docs/next.md", NEXT, NEXT + " docs/design.md " "section 5, laws 1 and 12",
+     "docs/next.md: docs/design.md section 5 has no law 12"),
+    ("docs", "docs/next.md", NEXT, NEXT + " `src/engine/nothing.cc`", "there is no src/engine/nothing.cc"),
+    ("docs", "docs/next.md", NEXT, NEXT + " ![a](pictures/nothing.svg)", "the link pictures/nothing.svg leads nowhere"),
+    ("docs", "docs/rows.md", "| T4 |", "| T44 |", "tests/conformance/server_trace_test.cc: docs/rows.md has no row T4"),
+    ("docs", "docs/rows.md", "| X4 |", "| X3 |", "the row X3 stands twice"),
+    ("docs", "docs/rows.md", "`PrefixTree.RandomTextsAgreeWithBruteForce`", "`PrefixTree.NoSuch`",
+     "row X3 names PrefixTree.NoSuch, and there is no such test"),
+    ("docs", "docs/rows.md", "`Batch.PositionsFindTheirSlotForEveryBlockLength`", "none", "row P2 names no test"),
+    ("includes", "CMakeLists.txt", "ibid_module(cache   DEPENDS base)", "ibid_module(cache   DEPENDS base engine)",
+     "CMakeLists.txt: cache links engine, which is not below it"),
+    ("includes", "CMakeLists.txt", "ibid_module(sample  DEPENDS kernels text)", "ibid_module(sample  DEPENDS kernels)",
+     "sample includes text, which CMakeLists.txt does not link to it"),
+)
+
+
+def check(name, root):
+    done = subprocess.run([sys.executable, SOURCE / "tools" / f"check_{name}.py", root], capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+def plant(root):
+    for _, page, there, instead, _ in FAULTS:
+        text = (root / page).read_text(encoding="utf-8")
+        assert text.count(there) == 1, f"{page} has {there!r} {text.count(there)} times"
+        (root / page).write_text(text.replace(there, instead), encoding="utf-8")
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="ibid-checks-") as folder:
+        root = pathlib.Path(folder)
+        for name in LINKED:
+            (root / name).symlink_to(SOURCE / name)
+        shutil.copytree(SOURCE / "tools", root / "tools", ignore=shutil.ignore_patterns("__pycache__"))
+        for name in COPIED:
+            (shutil.copytree if (SOURCE / name).is_dir() else shutil.copy)(SOURCE / name, root / name)
+        for name in ("docs", "includes"):
+            code, said = check(name, root)
+            assert code == 0, said
+        plant(root)
+        said = {name: check(name, root) for name in ("docs", "includes")}
+        for name, page, there, instead, told in FAULTS:
+            code, text = said[name]
+            assert code == 1 and told in text, f"{there!r} became {instead!r} in {page}; check_{name}.py said:\n{text}"
+    print(f"{len(FAULTS)} planted faults were seen")
+
+
+main()
