@@ -5,7 +5,9 @@ Paths: everything in `backticks` in the pages that looks like a path of this rep
 Rows: docs/rows.md names each row once; a row that is done, wholly or in part, names tests that exist in the sources
 (`Suite.Test`, `path::name` for scripts and ctest, or a scenario), a row that is not done yet names none.
 Citations: each "docs/design.md section N, law M" and each "row X3" of sources and pages leads to a section, law or row.
-Floors: the tables of docs/design.md section 1 are those of tools/check_includes.py, and its empty seats are empty.
+Floors: the tables of docs/design.md section 1 are those of tools/check_includes.py, its empty seats are empty, and the
+picture shows the same folders.
+Models: docs/models.md names each architecture and each weight type of the sources.
 """
 import pathlib
 import re
@@ -136,8 +138,22 @@ def wrong_floors():
     seats = re.search(r"^Empty seats: (.*)", page, re.M)
     if (folders(seats[1]) if seats else set()) != empty:
         yield f"docs/design.md section 1: the empty seats are {sorted(empty)}"
+    drawn = set(re.findall(r'class="name"[^>]*>(\w+)<', read("docs/pictures/floors.svg")))
+    if drawn != set().union(*held.values()):
+        yield f"docs/pictures/floors.svg shows {sorted(drawn)}"
 
 
-found = [*wrong_paths(), *wrong_rows(), *wrong_citations(), *wrong_floors()]
+def wrong_models():
+    page = re.search(r"^## What runs\n(.*?)^## ", read("docs/models.md"), re.M | re.S)[1]
+    rows = re.findall(r'^\s*\{"(\w*)", "(\w+)", \w+_from_gguf', read("src/model/arch/architecture.cc"), re.M)
+    types = re.findall(r'\{"(\w*(?:F\d+|Q\d_\w+|IQ\d_\w+|FP4))", \d+, \d+\}', read("src/tensor/dtype.cc"))
+    for name in sorted({f"`{name}`" for row in rows for name in row if name} | set(types) - {"F64"}):
+        if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", page):
+            yield f"docs/models.md does not say that {name} runs"
+    if len(rows) < 8 or len(types) < 16:
+        yield "docs/models.md: tools/check_docs.py no longer finds the architectures or the weight types in the sources"
+
+
+found = [*wrong_paths(), *wrong_rows(), *wrong_citations(), *wrong_floors(), *wrong_models()]
 print("\n".join(found) if found else "every path, test, row and section that is named exists")
 sys.exit(1 if found else 0)
