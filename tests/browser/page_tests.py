@@ -51,12 +51,12 @@ def main():
     wanted = sys.argv[2] if len(sys.argv) > 2 else ""
     program = chromium.find()
     if not program:
-        print("skipped: there is no Chromium; scripts/common.sh names its package among slow_packages")
+        print("skipped page: there is no Chromium; scripts/common.sh names its package among slow_packages")
         sys.exit(77)
     try:
         harness.default_model()
     except harness.Skip as reason:
-        print(f"skipped: {reason}")
+        print(f"skipped page: {reason}")
         sys.exit(77)
     world = World(program)
     try:
