@@ -1,3 +1,3 @@
 target_link_libraries(ibid_base ${scope} Threads::Threads ${XXHASH} OpenSSL::Crypto)
-target_compile_definitions(ibid_base ${scope} SPDLOG_HEADER_ONLY SPDLOG_FMT_EXTERNAL FMT_HEADER_ONLY)
+set_source_files_properties(src/base/log.cc PROPERTIES COMPILE_DEFINITIONS "SPDLOG_HEADER_ONLY;SPDLOG_FMT_EXTERNAL")
 target_link_libraries(ibid_base ${scope} ${BOOST_JSON})
