@@ -7,11 +7,18 @@
 namespace ibid {
 namespace {
 
+// Written anew, not in place, where every match would move the rest of the text.
 void replace_all(std::string& text, std::string_view what, std::string_view with) {
-  if (what.empty()) return;
-  for (size_t at = text.find(what); at != text.npos; at = text.find(what, at + with.size())) {
-    text.replace(at, what.size(), with);
+  size_t at = what.empty() ? text.npos : text.find(what);
+  if (at == text.npos) return;
+  std::string out;
+  out.reserve(text.size());
+  size_t from = 0;
+  for (; at != text.npos; at = text.find(what, from)) {
+    out.append(text, from, at - from).append(with);
+    from = at + what.size();
   }
+  text = std::move(out.append(text, from));
 }
 
 // <0x00> to <0xFF>, or -1.
@@ -31,8 +38,10 @@ int fallback_byte(std::string_view token) {
 
 void strip(std::string& text, std::string_view content, size_t left, size_t right) {
   if (content.empty()) return;
-  for (; left > 0 && text.starts_with(content); --left) text.erase(0, content.size());
-  for (; right > 0 && text.ends_with(content); --right) text.erase(text.size() - content.size());
+  std::string_view kept = text;
+  for (; left > 0 && kept.starts_with(content); --left) kept.remove_prefix(content.size());
+  for (; right > 0 && kept.ends_with(content); --right) kept.remove_suffix(content.size());
+  if (kept.size() < text.size()) text = std::string(kept);
 }
 
 }  // namespace

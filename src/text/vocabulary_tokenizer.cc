@@ -6,6 +6,7 @@
 #include "text/bpe_model.h"
 #include "text/merge_table.h"
 #include "text/pipeline.h"
+#include "text/shown.h"
 #include "text/unigram.h"
 #include "text/word_piece.h"
 
@@ -16,11 +17,6 @@ using Kind = NormalizerStep::Kind;
 constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
 
 TokenType type_of(const Vocabulary& v, size_t id) { return v.types.empty() ? TokenType::kNormal : v.types[id]; }
-
-std::string shown(std::string_view s) {
-  constexpr size_t kMost = 40;
-  return '"' + (s.size() > kMost ? std::string(s.substr(0, kMost)) + "..." : std::string(s)) + '"';
-}
 
 Status check(const Vocabulary& v) {
   size_t n = v.tokens.size();

@@ -9,6 +9,7 @@ namespace ibid {
 WordPieceModel::WordPieceModel(const std::vector<std::string>& tokens, const TokenMap& map, WordPieceOptions options)
     : map_(&map), options_(std::move(options)) {
   for (const std::string& token : tokens) longest_ = std::max(longest_, token.size());
+  longest_ = std::min(longest_, kMaxTokenBytes + options_.first_prefix.size() + options_.continuing_prefix.size());
 }
 
 void WordPieceModel::encode_word(std::string_view word, EncodeScratch& scratch, std::vector<TokenId>& out) const {
