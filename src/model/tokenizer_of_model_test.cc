@@ -29,6 +29,22 @@ TEST(TokenizerOfModel, ComesFromAGguf) {
   EXPECT_EQ(ids.size(), 5u) << "its bytes are its tokens";
 }
 
+TEST(TokenizerOfModel, WithoutAPreTokenizersNameItWarnsOnce) {
+  for (const bool named : {true, false}) {
+    ModelFile::Parts parts = tiny_parts({.tokenizer = true});
+    parts.metadata["tokenizer.ggml.pre"] = std::string(named ? "qwen35" : "");
+    if (!named) parts.metadata.erase("tokenizer.ggml.pre");
+    ::testing::internal::CaptureStderr();
+    const auto tokenizer = load_tokenizer(ModelFile(std::move(parts)));
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
+    for (int i = 0; i < 3; ++i) (*tokenizer)->encode("hello");
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    const size_t first = log.find("names no pre-tokenizer");
+    EXPECT_EQ(first == std::string::npos, named) << log;
+    EXPECT_EQ(log.find("names no pre-tokenizer", first == std::string::npos ? first : first + 1), std::string::npos);
+  }
+}
+
 TEST(TokenizerOfModel, ComesFromAFoldersTokenizerJson) {
   ModelFile::Parts parts = folder_parts();
   parts.tokenizer_json = kTokenizerJson;

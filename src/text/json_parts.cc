@@ -89,9 +89,11 @@ std::optional<SplitBehavior> behavior_of(std::string_view name) {
 }
 
 // Expressions that leave no gap between their matches.
-bool covers_everything(NextPiece known) {
+bool covers_everything(std::span<const NextPiece> known) {
   using namespace split;
-  return known == gpt2 || known == llama3 || known == qwen2 || known == gpt4o || known == tekken;
+  constexpr NextPiece kAll[] = {gpt2,     llama3,     minicpm5, k2_horizon, qwen2,  qwen35, seed_coder,
+                                ufakzeka, exaone_moe, gpt4o,    youtu,      tekken, kimi_k2};
+  return !known.empty() && std::find(std::begin(kAll), std::end(kAll), known[0]) != std::end(kAll);
 }
 
 Status read_pre_tokenizer_part(const json::value& value, PreTokenizerParts& parts, int depth) {
@@ -128,12 +130,16 @@ Status read_pre_tokenizer_part(const json::value& value, PreTokenizerParts& part
     step.behavior = behavior("");
     step.invert = part.flag("invert", false);
     TRY(part.status());
-    NextPiece known = pattern.regex ? find_known_pattern(pattern.text) : nullptr;
+    std::span<const NextPiece> known = pattern.regex ? find_known_pattern(pattern.text) : std::span<const NextPiece>();
     bool isolated = step.behavior == SplitBehavior::kIsolated;
-    bool kept = step.behavior == SplitBehavior::kRemoved && step.invert && known && covers_everything(known);
-    if (known && (isolated || kept)) {
+    bool kept = step.behavior == SplitBehavior::kRemoved && step.invert && covers_everything(known);
+    if (!known.empty() && (isolated || kept)) {
       step.kind = Kind::kKnown;
-      step.known = known;
+      step.known = known[0];
+      if (known.size() > 1) {
+        parts.steps.push_back(step);
+        step.known = known[1];
+      }
     } else if (pattern.regex) {
       step.kind = Kind::kPattern;
       ASSIGN_OR_RETURN(step.pattern, compile(pattern.text, "pre-tokenizer"));

@@ -103,14 +103,31 @@ void build_decoding(Pipeline& p, std::span<const DecoderStep> steps) {
   }
 }
 
-Status build_bpe(Pipeline& p) {
+// Spaces become marks, and back; the rules that models over characters share.
+void build_space_marks(Pipeline& p) {
   const Vocabulary& v = p.vocab;
-  const SplitFamily* family = find_split_family(v.pre_tokenizer);
-  if (!family) {
-    return unsupported("the pre-tokenizer " + shown(v.pre_tokenizer) +
-                           " is not known; convert the model again with a name that is, or load its tokenizer.json",
-                       "tokenizer.ggml.pre");
-  }
+  std::vector<NormalizerStep> steps;
+  if (v.remove_extra_whitespaces) steps.push_back({.kind = Kind::kSquashSpaces});
+  steps.push_back({.kind = Kind::kReplace, .pattern = " ", .content = std::string(kSpaceMark)});
+  if (v.add_space_prefix) steps.push_back({.kind = Kind::kPrepend, .content = std::string(kSpaceMark)});
+  p.normalizer = Normalizer(std::move(steps));
+  DecoderStep decoders[] = {{.kind = DecoderStep::Kind::kByteFallback},
+                            {.kind = DecoderStep::Kind::kReplace, .pattern = std::string(kSpaceMark), .content = " "}};
+  build_decoding(p, decoders);
+  p.decoding.set_strips_leading_space(v.add_space_prefix);
+}
+
+BpeOptions character_options(const Vocabulary& v) {
+  BpeOptions options;
+  options.byte_level = false;
+  options.byte_fallback = true;
+  options.fuse_unknown = true;
+  options.unknown = raw(v.unknown);
+  return options;
+}
+
+Result<std::vector<Merge>> read_merges(const Pipeline& p) {
+  const Vocabulary& v = p.vocab;
   MergeTable table(p.map, {}, v.merges.size());
   auto bad = [&v](size_t rank, const char* why) {
     return invalid("merge " + std::to_string(rank) + ", " + shown(v.merges[rank]) + ", " + why,
@@ -123,7 +140,23 @@ Status build_bpe(Pipeline& p) {
     if (auto fault = table.add(merge.substr(0, space), merge.substr(space + 1))) return bad(fault->rank, fault->why);
   }
   if (auto fault = table.finish()) return bad(fault->rank, fault->why);
-  std::vector<Merge> merges = table.take();
+  return table.take();
+}
+
+Status build_bpe(Pipeline& p) {
+  const Vocabulary& v = p.vocab;
+  const SplitFamily* family = find_split_family(v.pre_tokenizer);
+  if (!family) {
+    return unsupported("the pre-tokenizer " + shown(v.pre_tokenizer) +
+                           " is not known; convert the model again with a name that is, or load its tokenizer.json",
+                       "tokenizer.ggml.pre");
+  }
+  ASSIGN_OR_RETURN(std::vector<Merge> merges, read_merges(p));
+  if (family->characters) {
+    ASSIGN_OR_RETURN(p.model, BpeModel::build(v.tokens, p.map, merges, character_options(v)));
+    build_space_marks(p);
+    return {};
+  }
   BpeOptions options;
   options.ignore_merges = family->ignore_merges;
   ASSIGN_OR_RETURN(p.model, BpeModel::build(v.tokens, p.map, merges, options));
@@ -146,29 +179,11 @@ std::vector<bool> usable_tokens(const Vocabulary& v) {
   return usable;
 }
 
-// The rules that SentencePiece's two models share.
-void build_sentence_piece_rules(Pipeline& p) {
-  const Vocabulary& v = p.vocab;
-  std::vector<NormalizerStep> steps;
-  if (v.remove_extra_whitespaces) steps.push_back({.kind = Kind::kSquashSpaces});
-  steps.push_back({.kind = Kind::kReplace, .pattern = " ", .content = std::string(kSpaceMark)});
-  if (v.add_space_prefix) steps.push_back({.kind = Kind::kPrepend, .content = std::string(kSpaceMark)});
-  p.normalizer = Normalizer(std::move(steps));
-  DecoderStep decoders[] = {{.kind = DecoderStep::Kind::kByteFallback},
-                            {.kind = DecoderStep::Kind::kReplace, .pattern = std::string(kSpaceMark), .content = " "}};
-  build_decoding(p, decoders);
-  p.decoding.set_strips_leading_space(v.add_space_prefix);
-}
-
 Status build_sentence_piece(Pipeline& p) {
   const Vocabulary& v = p.vocab;
-  BpeOptions options;
-  options.byte_level = false;
-  options.byte_fallback = true;
-  options.fuse_unknown = true;
-  options.unknown = raw(v.unknown);
-  ASSIGN_OR_RETURN(p.model, BpeModel::build_from_scores(v.tokens, p.map, v.scores, usable_tokens(v), options));
-  build_sentence_piece_rules(p);
+  ASSIGN_OR_RETURN(p.model,
+                   BpeModel::build_from_scores(v.tokens, p.map, v.scores, usable_tokens(v), character_options(v)));
+  build_space_marks(p);
   return {};
 }
 
@@ -180,7 +195,7 @@ Status build_unigram(Pipeline& p) {
   options.unknown = raw(v.unknown);
   std::vector<double> scores(v.scores.begin(), v.scores.end());
   ASSIGN_OR_RETURN(p.model, UnigramModel::build(v.tokens, scores, usable_tokens(v), options));
-  build_sentence_piece_rules(p);
+  build_space_marks(p);
   return {};
 }
 
