@@ -1,20 +1,12 @@
 #include "format/gguf_vocabulary.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
+
+#include "text/end_of_generation.h"
 
 namespace ibid {
 namespace {
-
-// One spelling ends an answer whatever else the vocabulary holds.
-constexpr std::string_view kEndSpellings[] = {
-    "<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>",
-    "<end_of_turn>", "<|endoftext|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>", "<end_of_utterance>",
-    "<｜end▁of▁sentence｜>", "<turn|>",
-    // Code models separate files and repositories with these; an answer is over when one comes.
-    "<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>",
-    "<reponame>", "<|file_sep|>"};
 
 // A model name of its own, which stands for its pre-tokenizer too.
 constexpr std::string_view kGemma4 = "gemma4";
@@ -98,28 +90,12 @@ Status read_special_ids(const ModelFile& file, Vocabulary& v) {
                                                : "tokenizer.ggml.seperator_token_id",
                                          n, d.separator));
 
-  std::set<TokenId> ends;
+  std::vector<TokenId> named;
   for (std::string_view key : {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
     ASSIGN_OR_RETURN(TokenId id, token_id(file, key, n, -1));
-    if (id != TokenId::kNone) ends.insert(id);
+    if (id != TokenId::kNone) named.push_back(id);
   }
-  if (v.eos != TokenId::kNone) ends.insert(v.eos);
-  bool has_return = false;
-  bool has_call = false;
-  TokenId end = TokenId::kNone;
-  for (size_t i = 0; i < n; ++i) {
-    const std::string& token = v.tokens[i];
-    if (token.size() < 5 || (token[0] != '<' && token[0] != '[' && token[0] != '_')) continue;
-    if (std::find(std::begin(kEndSpellings), std::end(kEndSpellings), token) == std::end(kEndSpellings)) continue;
-    auto id = static_cast<TokenId>(i);
-    has_return |= token == "<|return|>";
-    has_call |= token == "<|call|>";
-    if (token == "<|end|>") end = id;
-    ends.insert(id);
-  }
-  // In the harmony format <|end|> closes one message of several; <|return|> and <|call|> end the answer.
-  if (has_return && has_call && end != TokenId::kNone && end != v.eos) ends.erase(end);
-  v.end_of_generation.assign(ends.begin(), ends.end());
+  v.end_of_generation = find_end_of_generation(v, named);
   return {};
 }
 
