@@ -199,6 +199,26 @@ Status build_unigram(Pipeline& p) {
   return {};
 }
 
+// All tokens stand apart but the continuing ones, special ones too; marked ones are spelled back first.
+void build_word_piece_decoding(Pipeline& p, bool marked) {
+  const Vocabulary& v = p.vocab;
+  const DecoderStep step = {.kind = DecoderStep::Kind::kWordPiece, .pattern = "##", .clean_up = true};
+  for (size_t i = 0; i < v.tokens.size(); ++i) {
+    const std::string& token = v.tokens[i];
+    const TokenType type = type_of(v, i);
+    const bool hidden = type == TokenType::kControl || type == TokenType::kUnknown;
+    const bool bracketed = token.size() > 2 && token.front() == '[' && token.back() == ']';
+    std::string spelled = token;
+    if (marked && token.starts_with(kSpaceMark) && token.size() > kSpaceMark.size()) {
+      spelled.erase(0, kSpaceMark.size());
+    } else if (marked && !hidden && !bracketed) {
+      spelled.insert(0, "##");
+    }
+    p.decoding.add(spelled, {&step, 1}, hidden);
+  }
+  p.decoding.set_strips_leading_space(true);
+}
+
 Status build_word_piece(Pipeline& p) {
   const Vocabulary& v = p.vocab;
   // Converters mark the begin of words with U+2581 and drop the ##; older files keep the original spelling.
@@ -225,14 +245,7 @@ Status build_word_piece(Pipeline& p) {
         .traits = unicode::kPunctuation,
         .behavior = SplitBehavior::kIsolated}},
       false);
-  if (marked) {
-    DecoderStep steps[] = {{.kind = DecoderStep::Kind::kReplace, .pattern = std::string(kSpaceMark), .content = " "}};
-    build_decoding(p, steps);
-  } else {
-    DecoderStep steps[] = {{.kind = DecoderStep::Kind::kWordPiece, .pattern = "##", .clean_up = true}};
-    build_decoding(p, steps);
-  }
-  p.decoding.set_strips_leading_space(true);
+  build_word_piece_decoding(p, marked);
   return {};
 }
 
