@@ -36,6 +36,15 @@ int fallback_byte(std::string_view token) {
   return value;
 }
 
+// What BERT's clean-up looks for begins with a space and one of these; most tokens have neither.
+bool may_be_cleaned(std::string_view text) {
+  constexpr std::string_view kSecond = ".?!,'nd";
+  for (size_t at = text.find(' '); at != text.npos && at + 1 < text.size(); at = text.find(' ', at + 1)) {
+    if (kSecond.find(text[at + 1]) != kSecond.npos) return true;
+  }
+  return false;
+}
+
 void strip(std::string& text, std::string_view content, size_t left, size_t right) {
   if (content.empty()) return;
   std::string_view kept = text;
@@ -79,7 +88,7 @@ std::string Decoding::bytes_of(std::string_view token, std::span<const DecoderSt
         } else {
           text.insert(0, " ");
         }
-        if (step.clean_up) {
+        if (step.clean_up && may_be_cleaned(text)) {
           static constexpr std::pair<std::string_view, std::string_view> kCleanUp[] = {
               {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
               {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};

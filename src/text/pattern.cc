@@ -40,12 +40,38 @@ constexpr uint32_t kHeapKibibytes = 16 * 1024;
 constexpr uint32_t kDepth = 50'000;
 constexpr uint32_t kFreeSteps = 128;  // words of the expressions in use take some 10
 
+// [a[bc]] and [a&&[^b]]: the reference's engine reads a set within a set, PCRE2 reads other characters.
+bool has_set_in_set(std::string_view expression) {
+  bool inside = false;
+  for (size_t i = 0; i < expression.size(); ++i) {
+    const std::string_view rest = expression.substr(i);
+    if (rest[0] == '\\') {
+      ++i;
+    } else if (!inside) {
+      inside = rest[0] == '[';
+      // A bracket that comes first is a character of the set.
+      if (inside && (rest.starts_with("[]") || rest.starts_with("[^]"))) i += rest[1] == '^' ? 2 : 1;
+    } else if (rest.starts_with("[:")) {
+      const size_t end = rest.find(":]");
+      if (end != rest.npos) i += end + 1;
+    } else if (rest[0] == '[' || rest.starts_with("&&")) {
+      return true;
+    } else {
+      inside = rest[0] != ']';
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 Result<Pattern> Pattern::compile(std::string_view expression) {
   if (expression.size() > kMaxBytes) {
     return unsupported("a regular expression of " + std::to_string(expression.size()) + " bytes; at most " +
                        std::to_string(kMaxBytes) + " are read");
+  }
+  if (has_set_in_set(expression)) {
+    return unsupported("a regular expression with a set of characters within a set, which is read for known ones only");
   }
   auto code = std::make_shared<Code>();
   int number = 0;
