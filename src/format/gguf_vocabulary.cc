@@ -1,27 +1,22 @@
 #include "format/gguf_vocabulary.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
+
+#include "text/end_of_generation.h"
 
 namespace ibid {
 namespace {
 
-// One spelling ends an answer whatever else the vocabulary holds.
-constexpr std::string_view kEndSpellings[] = {
-    "<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>",
-    "<end_of_turn>", "<|endoftext|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>", "<end_of_utterance>",
-    "<｜end▁of▁sentence｜>", "<turn|>",
-    // Code models separate files and repositories with these; an answer is over when one comes.
-    "<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>",
-    "<reponame>", "<|file_sep|>"};
+// A model name of its own, which stands for its pre-tokenizer too.
+constexpr std::string_view kGemma4 = "gemma4";
 
 Result<VocabularyModel> model_from_name(const std::string& name) {
-  if (name == "gpt2") return VocabularyModel::kBpe;
+  if (name == "gpt2" || name == kGemma4) return VocabularyModel::kBpe;
   if (name == "llama") return VocabularyModel::kSentencePieceBpe;
   if (name == "t5") return VocabularyModel::kUnigram;
   if (name == "bert") return VocabularyModel::kWordPiece;
-  return unsupported("tokenizer.ggml.model is " + in_quotes(name) + "; gpt2, llama, t5 and bert are supported",
+  return unsupported("tokenizer.ggml.model is " + in_quotes(name) + "; gpt2, gemma4, llama, t5 and bert are supported",
                      "tokenizer.ggml.model");
 }
 
@@ -95,28 +90,12 @@ Status read_special_ids(const ModelFile& file, Vocabulary& v) {
                                                : "tokenizer.ggml.seperator_token_id",
                                          n, d.separator));
 
-  std::set<TokenId> ends;
+  std::vector<TokenId> named;
   for (std::string_view key : {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
     ASSIGN_OR_RETURN(TokenId id, token_id(file, key, n, -1));
-    if (id != TokenId::kNone) ends.insert(id);
+    if (id != TokenId::kNone) named.push_back(id);
   }
-  if (v.eos != TokenId::kNone) ends.insert(v.eos);
-  bool has_return = false;
-  bool has_call = false;
-  TokenId end = TokenId::kNone;
-  for (size_t i = 0; i < n; ++i) {
-    const std::string& token = v.tokens[i];
-    if (token.size() < 5 || (token[0] != '<' && token[0] != '[' && token[0] != '_')) continue;
-    if (std::find(std::begin(kEndSpellings), std::end(kEndSpellings), token) == std::end(kEndSpellings)) continue;
-    auto id = static_cast<TokenId>(i);
-    has_return |= token == "<|return|>";
-    has_call |= token == "<|call|>";
-    if (token == "<|end|>") end = id;
-    ends.insert(id);
-  }
-  // In the harmony format <|end|> closes one message of several; <|return|> and <|call|> end the answer.
-  if (has_return && has_call && end != TokenId::kNone && end != v.eos) ends.erase(end);
-  v.end_of_generation.assign(ends.begin(), ends.end());
+  v.end_of_generation = find_end_of_generation(v, named);
   return {};
 }
 
@@ -124,12 +103,15 @@ Status read_rules(const ModelFile& file, Vocabulary& v) {
   bool sentence_piece = v.model == VocabularyModel::kSentencePieceBpe;
   bool unigram = v.model == VocabularyModel::kUnigram;
   bool word_piece = v.model == VocabularyModel::kWordPiece;
-  constexpr std::string_view kBeginWithBos[] = {"llama3",    "llama-v3", "llama-bpe", "falcon3",
-                                                "falcon-h1", "pixtral",  "tekken"};
+  constexpr std::string_view kBeginWithBos[] = {"llama3",       "llama-v3", "llama-bpe", "falcon3",
+                                                "falcon-h1",    "pixtral",  "midm-2.0",  "lfm2",
+                                                "jina-v5-nano", "tekken",   "chameleon"};
   bool bos = sentence_piece || word_piece ||
              (v.model == VocabularyModel::kBpe && std::find(std::begin(kBeginWithBos), std::end(kBeginWithBos),
                                                             v.pre_tokenizer) != std::end(kBeginWithBos));
   ASSIGN_OR_RETURN(v.add_bos, file.meta_bool("tokenizer.ggml.add_bos_token", bos));
+  // Files of gemma-4 were converted with the opposite for a while; the model wants it.
+  if (v.pre_tokenizer == kGemma4) v.add_bos = true;
   ASSIGN_OR_RETURN(v.add_eos, file.meta_bool("tokenizer.ggml.add_eos_token", unigram));
   ASSIGN_OR_RETURN(v.add_space_prefix, file.meta_bool("tokenizer.ggml.add_space_prefix", sentence_piece || unigram));
   ASSIGN_OR_RETURN(v.remove_extra_whitespaces, file.meta_bool("tokenizer.ggml.remove_extra_whitespaces", false));
@@ -148,6 +130,7 @@ Result<Vocabulary> vocabulary_from_gguf(const ModelFile& file) {
   ASSIGN_OR_RETURN(std::string model, file.meta_string("tokenizer.ggml.model"));
   ASSIGN_OR_RETURN(v.model, model_from_name(model));
   ASSIGN_OR_RETURN(v.pre_tokenizer, file.meta_string("tokenizer.ggml.pre", ""));
+  if (model == kGemma4) v.pre_tokenizer = kGemma4;
   TRY(read_tokens(file, v));
   TRY(read_special_ids(file, v));
   TRY(read_rules(file, v));

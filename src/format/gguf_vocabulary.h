@@ -13,9 +13,7 @@ namespace ibid {
 // Where a file is silent, the values are llama.cpp's: SentencePiece adds BOS (id 1) and a space prefix, unigram adds
 // EOS (id 1) ... An id that is neither given nor inside the vocabulary is TokenId::kNone.
 //
-// end_of_generation holds, ascending and once each: the ids of the keys eos, eot and eom, and every token whose
-// spelling the field uses to end an answer (<|im_end|>, <|eot_id|>, <end_of_turn>, <|endoftext|> ..., and the
-// repository and file separators of code models), as llama.cpp collects them.
+// end_of_generation holds what find_end_of_generation makes of the keys eos, eot and eom, and of the spellings.
 Result<Vocabulary> vocabulary_from_gguf(const ModelFile& file);
 
 }  // namespace ibid

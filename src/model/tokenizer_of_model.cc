@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/log.h"
 #include "format/gguf_vocabulary.h"
 #include "model/config.h"
 
@@ -11,6 +12,12 @@ namespace {
 Result<std::shared_ptr<const Tokenizer>> read(const ModelFile& file) {
   if (file.container() == Container::kGguf) {
     ASSIGN_OR_RETURN(Vocabulary vocabulary, vocabulary_from_gguf(file));
+    if (vocabulary.model == VocabularyModel::kBpe && vocabulary.pre_tokenizer.empty()) {
+      log_warn(
+          file.path() +
+          " names no pre-tokenizer (tokenizer.ggml.pre): words are cut by the default expression, which few models "
+          "were trained with, and answers may be worse; a file converted anew has the name");
+    }
     return Tokenizer::from_vocabulary(std::move(vocabulary));
   }
   if (file.tokenizer_json().empty()) {

@@ -12,7 +12,8 @@
 namespace ibid {
 
 // From GGUF's vocabulary, or from a folder's tokenizer.json. Refuses a tokenizer with more tokens than the model embeds
-// (files without weights: no such check).
+// (files without weights: no such check). A GGUF of a byte-pair vocabulary without a pre-tokenizer's name is
+// read with the default one, after one warning in the log.
 Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const ModelFile& file);
 
 // The chat template's Jinja source; empty where the file has none. A folder's chat_template.jinja goes before

@@ -104,8 +104,7 @@ Result<std::unique_ptr<BpeModel>> BpeModel::build_from_scores(const std::vector<
     if (c.value < 0x10000) {
       model->basic_plane_[c.value] = symbol;
     } else {
-      auto& astral = model->extra_astral_;
-      astral.insert(std::lower_bound(astral.begin(), astral.end(), std::pair(c.value, 0)), {c.value, symbol});
+      model->extra_astral_.emplace(c.value, symbol);
     }
     return symbol;
   };
@@ -163,8 +162,8 @@ int32_t BpeModel::symbol_of(char32_t c, std::string_view bytes) const {
   if (c < 0x10000) return basic_plane_[c];
   int32_t id = map_->find(bytes);
   if (id >= 0 || extra_astral_.empty()) return id;
-  auto found = std::lower_bound(extra_astral_.begin(), extra_astral_.end(), std::pair(c, 0));
-  return found != extra_astral_.end() && found->first == c ? found->second : -1;
+  auto found = extra_astral_.find(c);
+  return found != extra_astral_.end() ? found->second : -1;
 }
 
 void BpeModel::append_unknown(std::string_view character, std::vector<int32_t>& symbols) const {

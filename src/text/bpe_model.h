@@ -7,6 +7,7 @@
 #include <array>
 #include <memory>
 #include <span>
+#include <unordered_map>
 
 #include "base/result.h"
 #include "text/bpe.h"
@@ -62,8 +63,8 @@ class BpeModel final : public WordModel {
   std::vector<int32_t> basic_plane_;        // symbol of each code point below U+10000, or -1
   // Characters of tokens that are no token: symbols from tokens.size() on, in this order.
   std::vector<char32_t> extra_characters_;
-  std::vector<std::pair<char32_t, int32_t>> extra_astral_;  // of those past the basic plane, ascending
-  std::vector<uint64_t> joins_;                             // Bloom filter with one hash; empty: no cuts
+  std::unordered_map<char32_t, int32_t> extra_astral_;  // of those past the basic plane
+  std::vector<uint64_t> joins_;                         // Bloom filter with one hash; empty: no cuts
 };
 
 }  // namespace ibid

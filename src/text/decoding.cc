@@ -7,11 +7,18 @@
 namespace ibid {
 namespace {
 
+// Written anew, not in place, where every match would move the rest of the text.
 void replace_all(std::string& text, std::string_view what, std::string_view with) {
-  if (what.empty()) return;
-  for (size_t at = text.find(what); at != text.npos; at = text.find(what, at + with.size())) {
-    text.replace(at, what.size(), with);
+  size_t at = what.empty() ? text.npos : text.find(what);
+  if (at == text.npos) return;
+  std::string out;
+  out.reserve(text.size());
+  size_t from = 0;
+  for (; at != text.npos; at = text.find(what, from)) {
+    out.append(text, from, at - from).append(with);
+    from = at + what.size();
   }
+  text = std::move(out.append(text, from));
 }
 
 // <0x00> to <0xFF>, or -1.
@@ -29,10 +36,21 @@ int fallback_byte(std::string_view token) {
   return value;
 }
 
+// What BERT's clean-up looks for begins with a space and one of these; most tokens have neither.
+bool may_be_cleaned(std::string_view text) {
+  constexpr std::string_view kSecond = ".?!,'nd";
+  for (size_t at = text.find(' '); at != text.npos && at + 1 < text.size(); at = text.find(' ', at + 1)) {
+    if (kSecond.find(text[at + 1]) != kSecond.npos) return true;
+  }
+  return false;
+}
+
 void strip(std::string& text, std::string_view content, size_t left, size_t right) {
   if (content.empty()) return;
-  for (; left > 0 && text.starts_with(content); --left) text.erase(0, content.size());
-  for (; right > 0 && text.ends_with(content); --right) text.erase(text.size() - content.size());
+  std::string_view kept = text;
+  for (; left > 0 && kept.starts_with(content); --left) kept.remove_prefix(content.size());
+  for (; right > 0 && kept.ends_with(content); --right) kept.remove_suffix(content.size());
+  if (kept.size() < text.size()) text = std::string(kept);
 }
 
 }  // namespace
@@ -70,7 +88,7 @@ std::string Decoding::bytes_of(std::string_view token, std::span<const DecoderSt
         } else {
           text.insert(0, " ");
         }
-        if (step.clean_up) {
+        if (step.clean_up && may_be_cleaned(text)) {
           static constexpr std::pair<std::string_view, std::string_view> kCleanUp[] = {
               {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
               {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};

@@ -41,6 +41,7 @@ class Decoding {
     if (raw(id) < 0 || i >= hidden_.size() || (hidden_[i] && !special)) return {};
     return std::string_view(bytes_).substr(begins_[i], begins_[i + 1] - begins_[i]);
   }
+  size_t n_bytes() const { return bytes_.size(); }  // of all tokens together
   bool strips_leading_space() const { return strips_leading_space_; }
   bool strips_trailing_space() const { return strips_trailing_space_; }
 

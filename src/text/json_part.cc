@@ -6,11 +6,6 @@ namespace ibid::json_parts {
 
 constexpr size_t kMaxPartBytes = size_t{2} << 20;
 
-std::string shown(std::string_view s) {
-  constexpr size_t kMost = 60;
-  return '"' + (s.size() > kMost ? std::string(s.substr(0, kMost)) + "..." : std::string(s)) + '"';
-}
-
 Result<json::value> parse(std::string_view text, const char* part) {
   if (text.size() > kMaxPartBytes) {
     return unsupported(std::string(part) + " has " + std::to_string(text.size()) + " bytes; at most " +
@@ -42,6 +37,7 @@ PatternText read_pattern(Part& part) {
   }
   p.regex = regex && !string;
   p.text = std::string_view(text->get_string());
+  if (!p.regex) part.check_literal(p.text);
   return p;
 }
 

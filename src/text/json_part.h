@@ -1,19 +1,24 @@
 // What the readers of tokenizer.json's small parts share: a bounded parse, and typed looks at an object with a "type".
 #pragma once
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/result.h"
+#include "text/shown.h"
 
 namespace ibid::json_parts {
 
 namespace json = boost::json;
 inline constexpr size_t kMaxSteps = 32;
+// Steps after one another may make a text this many times as long at most; a file of a kilobyte could ask for 10^12.
+inline constexpr double kMaxGrowth = 64.0;
+// A text to look for: a search takes the product of both lengths at worst.
+inline constexpr size_t kMaxLiteralBytes = 1024;
 
-std::string shown(std::string_view s);
 Result<json::value> parse(std::string_view text, const char* part);
 
 // An object with a "type", and typed looks at its other keys. The first wrong one is remembered.
@@ -70,6 +75,23 @@ class Part {
                          std::string(expected) + what,
                      kind_);
   }
+  // Of a step that makes what it changes `times` as long: refuses where that is too much together with those before.
+  void grow(double times, double& growth) {
+    growth *= std::max(1.0, times);
+    if (growth > kMaxGrowth && !error_) {
+      error_ = unsupported(std::string("the ") + kind_ + " could make a text more than " +
+                               std::to_string(static_cast<int>(kMaxGrowth)) + " times as long; that is refused",
+                           kind_);
+    }
+  }
+  // A text that is looked for.
+  void check_literal(const std::string& literal) {
+    if (literal.size() <= kMaxLiteralBytes || error_) return;
+    error_ = unsupported(std::string("the ") + kind_ + " " + shown(type_) + " looks for a text of " +
+                             std::to_string(literal.size()) + " bytes; at most " + std::to_string(kMaxLiteralBytes) +
+                             " are read",
+                         kind_);
+  }
   Error unknown() const {
     return unsupported(std::string("the ") + kind_ + " " + shown(type_) + " is not supported", kind_);
   }
@@ -88,5 +110,10 @@ struct PatternText {
   std::string text;
 };
 PatternText read_pattern(Part& part);
+
+// How many times as long a text of nothing but `pattern` becomes.
+inline double growth_of_replace(const std::string& pattern, const std::string& content) {
+  return pattern.empty() ? 1.0 : static_cast<double>(content.size()) / static_cast<double>(pattern.size());
+}
 
 }  // namespace ibid::json_parts

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "text/json_part.h"
+#include "text/utf8.h"
 
 namespace ibid::json_parts {
 namespace {
@@ -50,7 +51,7 @@ Status read_normalizer_part(const json::value& value, std::vector<NormalizerStep
   } else if (type == "Prepend") {
     step.kind = Kind::kPrepend;
     step.content = part.text("prepend", "");
-    growth *= std::max(1.0, static_cast<double>(step.content.size()) / 16.0);
+    part.grow(static_cast<double>(step.content.size()) / 16.0, growth);
   } else if (type == "Replace") {
     PatternText pattern = read_pattern(part);
     step.content = part.text("content", "");
@@ -58,12 +59,10 @@ Status read_normalizer_part(const json::value& value, std::vector<NormalizerStep
     TRY(part.status());
     if (pattern.regex) {
       ASSIGN_OR_RETURN(step.expression, compile(pattern.text, "normalizer"));
-      growth *= 2.0 + static_cast<double>(step.content.size());
+      part.grow(2.0 + static_cast<double>(step.content.size()), growth);
     } else {
       step.pattern = pattern.text;
-      double ratio =
-          static_cast<double>(step.content.size()) / static_cast<double>(std::max<size_t>(1, pattern.text.size()));
-      growth *= std::max(1.0, ratio);
+      part.grow(growth_of_replace(step.pattern, step.content), growth);
     }
   } else if (type == "BertNormalizer") {
     step.kind = Kind::kBert;
@@ -77,10 +76,6 @@ Status read_normalizer_part(const json::value& value, std::vector<NormalizerStep
   TRY(part.status());
   steps.push_back(std::move(step));
   if (steps.size() > kMaxSteps) return unsupported("there are more than 32 normalizers in a sequence", "normalizer");
-  if (growth > 64.0) {
-    return unsupported("the normalizers together could make a text more than 64 times as long; that is refused",
-                       "normalizer");
-  }
   return {};
 }
 
@@ -94,9 +89,11 @@ std::optional<SplitBehavior> behavior_of(std::string_view name) {
 }
 
 // Expressions that leave no gap between their matches.
-bool covers_everything(NextPiece known) {
+bool covers_everything(std::span<const NextPiece> known) {
   using namespace split;
-  return known == gpt2 || known == llama3 || known == qwen2 || known == gpt4o || known == tekken;
+  constexpr NextPiece kAll[] = {gpt2,     llama3,     minicpm5, k2_horizon, qwen2,  qwen35, seed_coder,
+                                ufakzeka, exaone_moe, gpt4o,    youtu,      tekken, kimi_k2};
+  return !known.empty() && std::find(std::begin(kAll), std::end(kAll), known[0]) != std::end(kAll);
 }
 
 Status read_pre_tokenizer_part(const json::value& value, PreTokenizerParts& parts, int depth) {
@@ -133,12 +130,16 @@ Status read_pre_tokenizer_part(const json::value& value, PreTokenizerParts& part
     step.behavior = behavior("");
     step.invert = part.flag("invert", false);
     TRY(part.status());
-    NextPiece known = pattern.regex ? find_known_pattern(pattern.text) : nullptr;
+    std::span<const NextPiece> known = pattern.regex ? find_known_pattern(pattern.text) : std::span<const NextPiece>();
     bool isolated = step.behavior == SplitBehavior::kIsolated;
-    bool kept = step.behavior == SplitBehavior::kRemoved && step.invert && known && covers_everything(known);
-    if (known && (isolated || kept)) {
+    bool kept = step.behavior == SplitBehavior::kRemoved && step.invert && covers_everything(known);
+    if (!known.empty() && (isolated || kept)) {
       step.kind = Kind::kKnown;
-      step.known = known;
+      step.known = known[0];
+      if (known.size() > 1) {
+        parts.steps.push_back(step);
+        step.known = known[1];
+      }
     } else if (pattern.regex) {
       step.kind = Kind::kPattern;
       ASSIGN_OR_RETURN(step.pattern, compile(pattern.text, "pre-tokenizer"));
@@ -149,6 +150,7 @@ Status read_pre_tokenizer_part(const json::value& value, PreTokenizerParts& part
   } else if (type == "CharDelimiterSplit") {
     step.kind = Kind::kLiteral;
     step.literal = part.text("delimiter", "");
+    part.check_literal(step.literal);
     step.behavior = SplitBehavior::kRemoved;
   } else if (type == "Metaspace") {
     step.kind = Kind::kMetaspace;
@@ -158,7 +160,8 @@ Status read_pre_tokenizer_part(const json::value& value, PreTokenizerParts& part
       part.wrong("always, first or never", "prepend_scheme");
     step.prefix = scheme == "always" ? Prefix::kAlways : scheme == "first" ? Prefix::kFirst : Prefix::kNever;
     step.cut = part.flag("split", true);
-    if (step.literal.empty() || step.literal.size() > 4) part.wrong("one character", "replacement");
+    if (!utf8::is_one(step.literal)) part.wrong("one character", "replacement");
+    part.grow(4.0, parts.growth);  // one character for every space, and one before every piece
   } else if (type == "Whitespace") {
     step.kind = Kind::kWords;
     step.behavior = SplitBehavior::kRemoved;

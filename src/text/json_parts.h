@@ -18,6 +18,7 @@ Result<std::vector<NormalizerStep>> read_normalizer(std::string_view json);
 struct PreTokenizerParts {
   std::vector<PreTokenizerStep> steps;
   bool byte_level = false;  // a ByteLevel step is among them
+  double growth = 1.0;      // how many times as long the steps make a text at most
 };
 Result<PreTokenizerParts> read_pre_tokenizer(std::string_view json);
 
@@ -26,6 +27,7 @@ Result<std::vector<TokenId>> read_post_processor(std::string_view json, size_t n
 
 struct DecoderParts {
   std::vector<DecoderStep> steps;
+  double growth = 1.0;  // how many times as long the steps make a token at most
   bool strips_leading_space = false;
   bool strips_trailing_space = false;
 };

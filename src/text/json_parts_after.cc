@@ -135,6 +135,7 @@ Status read_decoder_part(const json::value& value, DecoderParts& parts, bool& fu
     TRY(part.status());
     if (pattern.regex)
       return unsupported("the decoder \"Replace\" with a regular expression is not supported", "decoder");
+    part.grow(growth_of_replace(step.pattern, step.content), parts.growth);
   } else if (type == "Strip") {
     step.kind = Kind::kStrip;
     step.content = part.text("content", " ");

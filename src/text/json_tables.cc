@@ -5,14 +5,10 @@
 
 #include "text/json_cursor.h"
 #include "text/merge_table.h"
+#include "text/shown.h"
 #include "text/utf8.h"
 
 namespace ibid::json_tables {
-
-std::string shown(std::string_view s) {
-  constexpr size_t kMost = 40;
-  return '"' + (s.size() > kMost ? std::string(s.substr(0, kMost)) + "..." : std::string(s)) + '"';
-}
 
 namespace {
 

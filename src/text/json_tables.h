@@ -25,8 +25,6 @@ struct Slices {
   std::optional<ModelSlices> model;
 };
 
-std::string shown(std::string_view s);
-
 Result<Slices> read_top(std::string_view json);
 // Puts a token at its id. Ids may leave holes, but not make a table that is mostly holes.
 Status place(std::vector<std::string>& tokens, std::string_view token, int64_t id, size_t n_json_bytes);

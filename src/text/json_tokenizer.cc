@@ -7,6 +7,7 @@
 #include "text/json_parts.h"
 #include "text/json_tables.h"
 #include "text/pipeline.h"
+#include "text/shown.h"
 #include "text/unigram.h"
 #include "text/word_piece.h"
 
@@ -15,6 +16,7 @@ namespace {
 
 using namespace json_tables;
 constexpr size_t kMaxJsonBytes = size_t{1} << 30;
+constexpr size_t kMaxAffixBytes = 64;
 
 bool is_byte_token(std::string_view t) {
   return t.size() == 6 && t.starts_with("<0x") && t[5] == '>' && std::isxdigit(static_cast<unsigned char>(t[3])) &&
@@ -27,6 +29,13 @@ Result<std::unique_ptr<WordModel>> build_model(Pipeline& p, const ModelSlices& m
   int32_t unknown = m.unknown.empty() ? -1 : p.map.find(m.unknown);
   if (!m.unknown.empty() && unknown < 0) {
     return invalid("the unknown token " + shown(m.unknown) + " is not in the vocabulary", "model.unk_token");
+  }
+  for (auto [affix, key] : {std::pair{&m.prefix, "continuing_subword_prefix"}, {&m.suffix, "end_of_word_suffix"}}) {
+    // It is spelled with every character of a text.
+    if (affix->size() <= kMaxAffixBytes) continue;
+    return unsupported("the model's " + std::string(key) + " has " + std::to_string(affix->size()) +
+                           " bytes; at most " + std::to_string(kMaxAffixBytes) + " are read",
+                       "model." + std::string(key));
   }
   if (m.type == "BPE") {
     BpeOptions options;
@@ -188,11 +197,18 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_json(std::string_view j
     bool literal = hidden || v.types[i] == TokenType::kUserDefined;
     std::span<const DecoderStep> steps = decoder.steps;
     p->decoding.add(v.tokens[i], literal && !words ? steps.first(0) : steps, hidden);
+    if (p->decoding.n_bytes() > json.size() * 4 + 4096) {
+      return unsupported("the decoder makes more than " + std::to_string(json.size() * 4 + 4096) +
+                             " bytes of text of the tokens in a file of " + std::to_string(json.size()) +
+                             " bytes; that is refused",
+                         "decoder");
+    }
   }
   p->decoding.set_strips_leading_space(decoder.strips_leading_space);
   p->decoding.set_strips_trailing_space(decoder.strips_trailing_space);
 
   EncodeScratch scratch;
+  scratch.budget = Pattern::Budget::of_text(json.size());
   TRY(build_added(*p, std::move(added), scratch));
   name_special_ids(v, p->map, config, p->around);
   return std::shared_ptr<const Tokenizer>(std::move(p));

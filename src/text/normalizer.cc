@@ -59,8 +59,8 @@ void replace_all(std::string_view text, std::string_view what, std::string_view 
   out.append(text);
 }
 
-void replace_pattern(std::string_view text, const Pattern& pattern, std::string_view with, std::string& out) {
-  auto budget = static_cast<uint32_t>(std::min<size_t>(20'000'000, 100'000 + 100 * text.size()));
+void replace_pattern(std::string_view text, const Pattern& pattern, std::string_view with, Pattern::Budget& budget,
+                     std::string& out) {
   size_t at = 0;
   const bool valid = utf8::is_valid(text);
   Pattern::Found found;
@@ -181,7 +181,7 @@ std::string_view Normalizer::normalize(std::string_view text, EncodeScratch& scr
       }
       case Kind::kReplacePattern: {
         std::string& out = fresh();
-        replace_pattern(text, step.expression, step.content, out);
+        replace_pattern(text, step.expression, step.content, scratch.budget, out);
         text = out;
         break;
       }

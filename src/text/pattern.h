@@ -1,5 +1,6 @@
 // Pattern: a regular expression out of a tokenizer.json that is none of those we know by heart. PCRE2 with a limit on
-// its steps and memory: an expression that explodes finds nothing more in its text, and the rest stays one piece.
+// its steps and memory: all expressions that a text meets have one budget together, and once it is used up they find
+// nothing more; the rest stays one piece. What is found depends on the text alone, never on time.
 //
 // PCRE2 10.42 has the categories of Unicode 14, the reference those of Unicode 16: characters that were assigned in
 // between may be cut differently. The known expressions do not pass here.
@@ -19,16 +20,25 @@ class Pattern {
   static Result<Pattern> compile(std::string_view expression);
   Pattern() = default;
 
-  // Finds the first match at or after `from`; an empty match counts. Steps are taken from `budget`; none are left after
-  // an expression has exploded. valid: the text is UTF-8, which saves a look at all of it at every call.
+  // What matches that take more than a few steps may take in one text.
+  struct Budget {
+    uint32_t steps = 0;
+    bool careful = false;  // some match did: from then on every beginning is tried on its own, and paid for
+    static Budget of_text(size_t n_bytes);
+  };
+
+  // Finds the first match at or after `from`; an empty match counts. valid: the text is UTF-8, which saves a look at
+  // all of it at every call.
   struct Found {
     size_t begin;
     size_t end;
   };
-  bool find(std::string_view text, bool valid, size_t from, uint32_t& budget, Found& found) const;
+  bool find(std::string_view text, bool valid, size_t from, Budget& budget, Found& found) const;
 
  private:
   struct Code;
+  int match(std::string_view text, bool valid, size_t from, uint32_t options, uint32_t steps, Found& found) const;
+  int match_here(std::string_view text, bool valid, size_t from, Budget& budget, Found& found) const;
   std::shared_ptr<const Code> code_;
 };
 

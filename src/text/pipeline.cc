@@ -62,6 +62,7 @@ std::string Tokenizer::decode(std::span<const TokenId> ids, bool special) const 
 
 void Pipeline::encode(std::string_view text, const EncodeOptions& options, std::vector<TokenId>& out) const {
   EncodeScratch& scratch = scratch_of(serial_);
+  scratch.budget = Pattern::Budget::of_text(text.size());
   EncodeOptions in = options;
   std::vector<TextRange> moved;
   if (!options.strict_bytes) {

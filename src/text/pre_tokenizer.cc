@@ -21,11 +21,8 @@ struct Span {
 // The matches of a step and the gaps between them, in order.
 class Spans {
  public:
-  Spans(const Step& step, std::string_view text)
-      : step_(step),
-        text_(text),
-        valid_(step.kind == Kind::kPattern && utf8::is_valid(text)),
-        budget_(static_cast<uint32_t>(std::min<size_t>(20'000'000, 100'000 + 100 * text.size()))) {}
+  Spans(const Step& step, std::string_view text, Pattern::Budget& budget)
+      : step_(step), text_(text), valid_(step.kind == Kind::kPattern && utf8::is_valid(text)), budget_(budget) {}
 
   bool next(Span& span) {
     if (!next_found(span)) return false;
@@ -120,7 +117,7 @@ class Spans {
   const Step& step_;
   std::string_view text_;
   bool valid_;  // UTF-8
-  uint32_t budget_;
+  Pattern::Budget& budget_;
   size_t at_ = 0;    // end of the last span
   size_t from_ = 0;  // where the expression searches next
   size_t last_end_ = 0;
@@ -202,7 +199,7 @@ void PreTokenizer::run(size_t i, std::string_view piece, bool at_start, Sink& si
 
 void PreTokenizer::run_spans(size_t i, std::string_view text, bool at_start, Sink& sink) const {
   const Step& step = steps_[i];
-  Spans spans(step, text);
+  Spans spans(step, text, sink.scratch.budget);
   auto emit = [&](const Span& s) { run(i + 1, text.substr(s.begin, s.end - s.begin), at_start && s.begin == 0, sink); };
   Span span, held = {};
   bool holds = false;

@@ -12,6 +12,7 @@
 
 #include "base/ids.h"
 #include "text/bpe.h"
+#include "text/pattern.h"
 
 namespace ibid {
 
@@ -64,6 +65,7 @@ struct EncodeScratch {
   uint64_t owner = 0;
   WordCache cache;
   BpeScratch bpe;
+  Pattern::Budget budget;                 // of the text that is being read
   std::string repaired;                   // the text without invalid bytes
   std::string spelled;                    // a word as its token would be spelled
   std::vector<int32_t> unmerged;          // ids of one character that no merge took

@@ -119,7 +119,7 @@ TEST(Tokenizer, GivesEveryCodePointBack) {
   std::vector<std::shared_ptr<const Tokenizer>> all = {make(piece_vocabulary()),
                                                        make(piece_vocabulary(VocabularyModel::kUnigram))};
   for (const char* pre : {"gpt-2", "smollm", "llama-bpe", "deepseek-llm", "deepseek-coder", "deepseek-v3", "gpt-4o",
-                          "tekken", "falcon", "bloom"}) {
+                          "tekken", "falcon", "bloom", "kimi-k2"}) {
     all.push_back(make(byte_vocabulary(pre)));
   }
   std::vector<TokenId> ids;
@@ -127,7 +127,8 @@ TEST(Tokenizer, GivesEveryCodePointBack) {
     std::string text;
     for (char32_t c = 0; c < 0x110000; ++c) {
       if (c == 0xD800) c = 0xE000;
-      if (c == 0x2581) continue;  // SentencePiece's own mark for a space
+      // SentencePiece's own mark for a space.
+      if (c == 0x2581 && t->vocabulary().model != VocabularyModel::kBpe) continue;
       utf8::append(c, text);
       if (c % 3 == 0) text += ' ';
       if (text.size() < 200000 && c != 0x10FFFF) continue;
@@ -137,6 +138,48 @@ TEST(Tokenizer, GivesEveryCodePointBack) {
       text.clear();
     }
   }
+}
+
+// A converter marks the begin of words with U+2581 and drops the ##; a user's own U+2581 is no such mark.
+TEST(Tokenizer, AMarkInAUsersTextBeginsNoWordPiece) {
+  const std::string json = R"({"model":{"type":"WordPiece","unk_token":"[UNK]","vocab":{"[UNK]":0,"[CLS]":1,"a":2,)"
+                           R"("un":3,"##able":4,"able":5,"hello":6,".":7,"##x":8,"\u2581y":9}},)"
+                           R"("added_tokens":[{"id":0,"content":"[UNK]","special":true,"normalized":false},)"
+                           R"({"id":1,"content":"[CLS]","special":true,"normalized":false}],)"
+                           R"("normalizer":{"type":"BertNormalizer"},"pre_tokenizer":{"type":"BertPreTokenizer"},)"
+                           R"("decoder":{"type":"WordPiece","prefix":"##","cleanup":true}})";
+  auto folder = Tokenizer::from_json(json);
+  ASSERT_TRUE(folder.ok()) << folder.error().message;
+  Vocabulary v;
+  v.model = VocabularyModel::kWordPiece;
+  v.tokens = {"[UNK]",
+              "[CLS]",
+              "\u2581a",
+              "\u2581un",
+              "able",
+              "\u2581"
+              "able",
+              "\u2581hello",
+              "\u2581.",
+              "x",
+              "\u2581\u2581y"};
+  v.types.assign(v.tokens.size(), TokenType::kNormal);
+  v.types[0] = v.types[1] = TokenType::kControl;
+  v.unknown = TokenId{0};
+  auto file = make(std::move(v));
+  for (const char* text : {"unable hello", "a\u2581hello", "\u2581hello", "\u2581", "hello\u2581",
+                           "un\u2581able ax\u2581y", "\u2581y", "a\u2581y", "hello . unable.",
+                           "[CLS] a un\u2581"
+                           "able hello",
+                           "\u2581\u2581y"}) {
+    const EncodeOptions options = {.parse_special = true};
+    EXPECT_EQ(file->encode(text, options), (*folder)->encode(text, options)) << text;
+    for (bool special : {false, true}) {
+      const std::vector<TokenId> ids = (*folder)->encode(text, options);
+      EXPECT_EQ(file->decode(ids, special), (*folder)->decode(ids, special)) << text;
+    }
+  }
+  EXPECT_EQ(file->encode("a\u2581hello"), std::vector<TokenId>{TokenId{0}});
 }
 
 TEST(Tokenizer, AddsWhatTheModelWantsAroundATextOnlyWhereAsked) {

@@ -43,6 +43,11 @@ inline uint32_t len_of(char first) {
 
 void append(char32_t code_point, std::string& out);  // surrogates and values past U+10FFFF become U+FFFD
 bool is_valid(std::string_view bytes);
+inline bool is_one(std::string_view bytes) {  // one whole code point and nothing else
+  if (bytes.empty()) return false;
+  CodePoint c = decode(bytes.data(), bytes.data() + bytes.size());
+  return c.valid && c.len == bytes.size();
+}
 // `bytes` itself where valid, else a copy in `storage` with U+FFFD for every invalid sequence.
 std::string_view replace_invalid(std::string_view bytes, std::string& storage);
 

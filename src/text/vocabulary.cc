@@ -2,15 +2,9 @@
 
 #include <algorithm>
 
+#include "text/shown.h"
+
 namespace ibid {
-namespace {
-
-std::string shown(const std::string& s) {
-  constexpr size_t kMost = 40;
-  return '"' + (s.size() > kMost ? s.substr(0, kMost) + "..." : s) + '"';
-}
-
-}  // namespace
 
 std::optional<std::string> first_difference(const Vocabulary& a, const Vocabulary& b) {
   size_t n = std::min(a.tokens.size(), b.tokens.size());

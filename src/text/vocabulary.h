@@ -18,7 +18,7 @@ enum class TokenType : int8_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDe
 
 struct Vocabulary {
   VocabularyModel model = VocabularyModel::kBpe;
-  std::string pre_tokenizer;        // GGUF's tokenizer.ggml.pre ("smollm", "llama-bpe", ...); BPE only
+  std::string pre_tokenizer;        // GGUF's tokenizer.ggml.pre ("smollm", "llama-bpe", ...; "" where none); BPE only
   std::vector<std::string> tokens;  // as spelled in the file (byte-level BPE: in the printable alphabet)
   std::vector<float> scores;        // empty or one per token (SentencePiece)
   std::vector<TokenType> types;     // empty or one per token

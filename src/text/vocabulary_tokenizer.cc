@@ -6,6 +6,7 @@
 #include "text/bpe_model.h"
 #include "text/merge_table.h"
 #include "text/pipeline.h"
+#include "text/shown.h"
 #include "text/unigram.h"
 #include "text/word_piece.h"
 
@@ -16,11 +17,6 @@ using Kind = NormalizerStep::Kind;
 constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
 
 TokenType type_of(const Vocabulary& v, size_t id) { return v.types.empty() ? TokenType::kNormal : v.types[id]; }
-
-std::string shown(std::string_view s) {
-  constexpr size_t kMost = 40;
-  return '"' + (s.size() > kMost ? std::string(s.substr(0, kMost)) + "..." : std::string(s)) + '"';
-}
 
 Status check(const Vocabulary& v) {
   size_t n = v.tokens.size();
@@ -107,14 +103,31 @@ void build_decoding(Pipeline& p, std::span<const DecoderStep> steps) {
   }
 }
 
-Status build_bpe(Pipeline& p) {
+// Spaces become marks, and back; the rules that models over characters share.
+void build_space_marks(Pipeline& p) {
   const Vocabulary& v = p.vocab;
-  const SplitFamily* family = find_split_family(v.pre_tokenizer);
-  if (!family) {
-    return unsupported("the pre-tokenizer " + shown(v.pre_tokenizer) +
-                           " is not known; convert the model again with a name that is, or load its tokenizer.json",
-                       "tokenizer.ggml.pre");
-  }
+  std::vector<NormalizerStep> steps;
+  if (v.remove_extra_whitespaces) steps.push_back({.kind = Kind::kSquashSpaces});
+  steps.push_back({.kind = Kind::kReplace, .pattern = " ", .content = std::string(kSpaceMark)});
+  if (v.add_space_prefix) steps.push_back({.kind = Kind::kPrepend, .content = std::string(kSpaceMark)});
+  p.normalizer = Normalizer(std::move(steps));
+  DecoderStep decoders[] = {{.kind = DecoderStep::Kind::kByteFallback},
+                            {.kind = DecoderStep::Kind::kReplace, .pattern = std::string(kSpaceMark), .content = " "}};
+  build_decoding(p, decoders);
+  p.decoding.set_strips_leading_space(v.add_space_prefix);
+}
+
+BpeOptions character_options(const Vocabulary& v) {
+  BpeOptions options;
+  options.byte_level = false;
+  options.byte_fallback = true;
+  options.fuse_unknown = true;
+  options.unknown = raw(v.unknown);
+  return options;
+}
+
+Result<std::vector<Merge>> read_merges(const Pipeline& p) {
+  const Vocabulary& v = p.vocab;
   MergeTable table(p.map, {}, v.merges.size());
   auto bad = [&v](size_t rank, const char* why) {
     return invalid("merge " + std::to_string(rank) + ", " + shown(v.merges[rank]) + ", " + why,
@@ -127,7 +140,23 @@ Status build_bpe(Pipeline& p) {
     if (auto fault = table.add(merge.substr(0, space), merge.substr(space + 1))) return bad(fault->rank, fault->why);
   }
   if (auto fault = table.finish()) return bad(fault->rank, fault->why);
-  std::vector<Merge> merges = table.take();
+  return table.take();
+}
+
+Status build_bpe(Pipeline& p) {
+  const Vocabulary& v = p.vocab;
+  const SplitFamily* family = find_split_family(v.pre_tokenizer);
+  if (!family) {
+    return unsupported("the pre-tokenizer " + shown(v.pre_tokenizer) +
+                           " is not known; convert the model again with a name that is, or load its tokenizer.json",
+                       "tokenizer.ggml.pre");
+  }
+  ASSIGN_OR_RETURN(std::vector<Merge> merges, read_merges(p));
+  if (family->characters) {
+    ASSIGN_OR_RETURN(p.model, BpeModel::build(v.tokens, p.map, merges, character_options(v)));
+    build_space_marks(p);
+    return {};
+  }
   BpeOptions options;
   options.ignore_merges = family->ignore_merges;
   ASSIGN_OR_RETURN(p.model, BpeModel::build(v.tokens, p.map, merges, options));
@@ -150,29 +179,11 @@ std::vector<bool> usable_tokens(const Vocabulary& v) {
   return usable;
 }
 
-// The rules that SentencePiece's two models share.
-void build_sentence_piece_rules(Pipeline& p) {
-  const Vocabulary& v = p.vocab;
-  std::vector<NormalizerStep> steps;
-  if (v.remove_extra_whitespaces) steps.push_back({.kind = Kind::kSquashSpaces});
-  steps.push_back({.kind = Kind::kReplace, .pattern = " ", .content = std::string(kSpaceMark)});
-  if (v.add_space_prefix) steps.push_back({.kind = Kind::kPrepend, .content = std::string(kSpaceMark)});
-  p.normalizer = Normalizer(std::move(steps));
-  DecoderStep decoders[] = {{.kind = DecoderStep::Kind::kByteFallback},
-                            {.kind = DecoderStep::Kind::kReplace, .pattern = std::string(kSpaceMark), .content = " "}};
-  build_decoding(p, decoders);
-  p.decoding.set_strips_leading_space(v.add_space_prefix);
-}
-
 Status build_sentence_piece(Pipeline& p) {
   const Vocabulary& v = p.vocab;
-  BpeOptions options;
-  options.byte_level = false;
-  options.byte_fallback = true;
-  options.fuse_unknown = true;
-  options.unknown = raw(v.unknown);
-  ASSIGN_OR_RETURN(p.model, BpeModel::build_from_scores(v.tokens, p.map, v.scores, usable_tokens(v), options));
-  build_sentence_piece_rules(p);
+  ASSIGN_OR_RETURN(p.model,
+                   BpeModel::build_from_scores(v.tokens, p.map, v.scores, usable_tokens(v), character_options(v)));
+  build_space_marks(p);
   return {};
 }
 
@@ -184,8 +195,28 @@ Status build_unigram(Pipeline& p) {
   options.unknown = raw(v.unknown);
   std::vector<double> scores(v.scores.begin(), v.scores.end());
   ASSIGN_OR_RETURN(p.model, UnigramModel::build(v.tokens, scores, usable_tokens(v), options));
-  build_sentence_piece_rules(p);
+  build_space_marks(p);
   return {};
+}
+
+// All tokens stand apart but the continuing ones, special ones too; marked ones are spelled back first.
+void build_word_piece_decoding(Pipeline& p, bool marked) {
+  const Vocabulary& v = p.vocab;
+  const DecoderStep step = {.kind = DecoderStep::Kind::kWordPiece, .pattern = "##", .clean_up = true};
+  for (size_t i = 0; i < v.tokens.size(); ++i) {
+    const std::string& token = v.tokens[i];
+    const TokenType type = type_of(v, i);
+    const bool hidden = type == TokenType::kControl || type == TokenType::kUnknown;
+    const bool bracketed = token.size() > 2 && token.front() == '[' && token.back() == ']';
+    std::string spelled = token;
+    if (marked && token.starts_with(kSpaceMark) && token.size() > kSpaceMark.size()) {
+      spelled.erase(0, kSpaceMark.size());
+    } else if (marked && !hidden && !bracketed) {
+      spelled.insert(0, "##");
+    }
+    p.decoding.add(spelled, {&step, 1}, hidden);
+  }
+  p.decoding.set_strips_leading_space(true);
 }
 
 Status build_word_piece(Pipeline& p) {
@@ -214,14 +245,7 @@ Status build_word_piece(Pipeline& p) {
         .traits = unicode::kPunctuation,
         .behavior = SplitBehavior::kIsolated}},
       false);
-  if (marked) {
-    DecoderStep steps[] = {{.kind = DecoderStep::Kind::kReplace, .pattern = std::string(kSpaceMark), .content = " "}};
-    build_decoding(p, steps);
-  } else {
-    DecoderStep steps[] = {{.kind = DecoderStep::Kind::kWordPiece, .pattern = "##", .clean_up = true}};
-    build_decoding(p, steps);
-  }
-  p.decoding.set_strips_leading_space(true);
+  build_word_piece_decoding(p, marked);
   return {};
 }
 

@@ -9,6 +9,7 @@ namespace ibid {
 WordPieceModel::WordPieceModel(const std::vector<std::string>& tokens, const TokenMap& map, WordPieceOptions options)
     : map_(&map), options_(std::move(options)) {
   for (const std::string& token : tokens) longest_ = std::max(longest_, token.size());
+  longest_ = std::min(longest_, kMaxTokenBytes + options_.first_prefix.size() + options_.continuing_prefix.size());
 }
 
 void WordPieceModel::encode_word(std::string_view word, EncodeScratch& scratch, std::vector<TokenId>& out) const {
@@ -29,6 +30,12 @@ void WordPieceModel::encode_word(std::string_view word, EncodeScratch& scratch, 
     const std::string& prefix = begin == 0 ? options_.first_prefix : options_.continuing_prefix;
     size_t room = longest_ > prefix.size() ? longest_ - prefix.size() : 0;
     size_t len = std::min(word.size() - begin, room);
+    // Where words are marked and continuing pieces are not, a continuing piece that begins with the mark would be found
+    // as the word behind it; only the mark alone is a piece.
+    const std::string& mark = options_.first_prefix;
+    if (begin > 0 && prefix.empty() && !mark.empty() && word.substr(begin).starts_with(mark)) {
+      len = std::min(len, mark.size());
+    }
     piece.assign(prefix).append(word.substr(begin, len));
     // One hash per prefix: the longest known one is the last that is found.
     uint64_t h = TokenMap::hash(prefix);

@@ -18,13 +18,14 @@ struct WordPieceOptions {
 
 class WordPieceModel final : public WordModel {
  public:
+  static constexpr size_t kMaxTokenBytes = 512;  // longer tokens are never found: the time per piece is bounded
   WordPieceModel(const std::vector<std::string>& tokens, const TokenMap& map, WordPieceOptions options);
   void encode_word(std::string_view word, EncodeScratch& scratch, std::vector<TokenId>& out) const override;
 
  private:
   const TokenMap* map_;
   WordPieceOptions options_;
-  size_t longest_ = 0;  // bytes of the longest token
+  size_t longest_ = 0;  // bytes of the longest token that is looked for
 };
 
 // WordLevelModel: a word is a token or unknown.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <boost/json.hpp>
 #include <sstream>
 
 #include "conformance/tokenizer_corpus.h"
@@ -66,6 +67,33 @@ void compare(const std::string& kind, size_t n_strings) {
   EXPECT_EQ(n_wrong, 0u) << kind << ": strings with other ids";
   if (n_strings >= digest.n_strings && n_wrong == 0) {
     EXPECT_EQ(all, digest.all) << kind;
+  }
+}
+
+// gemma-4's GGUF carries the same vocabulary and merges as its tokenizer.json, whose kind is compared with the
+// reference.
+TEST(TokenizerKindsByName, Gemma4CutsAsItsTokenizerJson) {
+  const std::string text = compose_kind("gemma");
+  auto folder = Tokenizer::from_json(text);
+  ASSERT_TRUE(folder.ok()) << folder.error().message;
+  Vocabulary v = (*folder)->vocabulary();
+  v.pre_tokenizer = "gemma4";
+  v.add_space_prefix = false, v.add_bos = true, v.bos = TokenId{1};
+  v.scores.clear();
+  const boost::json::value parsed = boost::json::parse(text);
+  for (const boost::json::value& merge : parsed.at("model").at("merges").as_array()) {
+    const boost::json::array* pair = merge.if_array();
+    v.merges.push_back(pair ? std::string(pair->at(0).as_string()) + " " + std::string(pair->at(1).as_string())
+                            : std::string(merge.as_string()));
+  }
+  auto file = Tokenizer::from_vocabulary(std::move(v));
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  for (size_t i = 0; i < kQuickStrings; ++i) {
+    const std::string string = corpus::string(4, i);
+    const EncodeOptions options = {.add_special = i % 2 == 1, .parse_special = i % 2 == 1};
+    const std::vector<TokenId> ids = (*file)->encode(string, options);
+    ASSERT_EQ(ids, (*folder)->encode(string, options)) << i << ": " << string;
+    ASSERT_EQ((*file)->decode(ids, true), (*folder)->decode(ids, true)) << i << ": " << string;
   }
 }
 

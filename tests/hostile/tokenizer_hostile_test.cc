@@ -575,6 +575,9 @@ std::vector<JsonCase> json_cases() {
       {"regex of 500 nested groups", [] { return split_on(repeated("(", 500) + "a" + repeated(")", 500)); },
        "does not compile"},
       json("regex with a huge repeat", split_on("(a{1,65000}){1,65000}"), "does not compile"),
+      json("regex with a set within a set", split_on("[a[bc]]"), "within a set"),
+      json("regex with a cut of sets", split_on("[a-z&&[^b]]+"), "within a set"),
+      json("regex with brackets that are characters", split_on("[]a]|[^]b]|[\\\\[&]|[[:alpha:]&]|\\\\[a&&b"), nullptr),
       json("regex that explodes", split_on("(a+)+$"), nullptr),
       json("regex that explodes backwards", split_on("(?<=a)(a|aa)+b"), nullptr),
       json("regex of back references", split_on("(.*)\\\\1{4}x"), nullptr),
@@ -672,8 +675,10 @@ void encode_long_texts(size_t n) {
   for (VocabularyModel model : {VocabularyModel::kSentencePieceBpe, VocabularyModel::kUnigram}) {
     tokenizers.push_back(*Tokenizer::from_vocabulary(pieces_vocabulary(model)));
   }
-  for (const char* pre : {"gpt-2", "smollm", "mpt", "falcon", "llama-bpe", "qwen2", "deepseek-llm", "deepseek-coder",
-                          "deepseek-v3", "gpt-4o", "tekken", "bloom", "viking", "default"}) {
+  for (const char* pre :
+       {"gpt-2",       "smollm", "mpt",      "falcon",   "llama-bpe", "qwen2",   "deepseek-llm", "deepseek-coder",
+        "deepseek-v3", "gpt-4o", "tekken",   "bloom",    "viking",    "default", "qwen35",       "kimi-k2",
+        "exaone-moe",  "jais-2", "tiny_aya", "superbpe", "afmoe",     "youtu",   "spark2_5",     "chameleon"}) {
     Vocabulary v = bytes_vocabulary();
     v.pre_tokenizer = pre;
     // A run's pairs merge to the end: the longest chains of merges.
@@ -693,6 +698,9 @@ void encode_long_texts(size_t n) {
       {"spaces and line ends", repeated(" \n", n / 2)},
       {"digits", std::string(n, '7')},
       {"apostrophes", std::string(n, '\'')},
+      {"digits that a letter ends", std::string(n - 1, '7') + "x"},
+      {"numbers and letters", repeated("1234x ", n / 6)},
+      {"spaces before a letter", std::string(n - 1, ' ') + "x"},
       {"emoji", repeated("\xF0\x9F\x98\x80", n / 4)},
       {"combining marks", "e" + repeated("\xCC\x81", n / 2)},
       {"marks of falling classes", "e" + repeated("\xCD\x85\xCC\x81\xCC\xB4", n / 6)},
