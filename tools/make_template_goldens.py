@@ -464,6 +464,16 @@ STATEMENTS = {
     "call_on_result": "{{ [range][0](3)|list }}{{ {'f': range}['f'](2)|list }}",
     "unpack_error": "{% set a, b = [1] %}",
     "recursive_data": "{% set ns = namespace(x=[]) %}{% for i in range(3) %}{% set ns.x = ns.x + [[i]] %}{% endfor %}{{ ns.x }}",
+    "unknown_filter_not_reached": "{% if false %}{{ 'a'|nope }}{% endif %}ok",
+    "unknown_test_not_reached": "{% if false %}{{ 1 is nope }}{% set x = 'a'|nope(1)|upper %}{% endif %}ok",
+    "unknown_in_inline_if": "{{ 'a'|nope if false else 'x' }}{{ 'x' if true else (1 is nope) }}{{ ('a'|nope).x if false }}",
+    "unknown_in_elif_not_reached": "{% if t %}a{% elif 1|nope %}b{% elif 1 is nope %}c{% else %}{{ 1|nope }}{% endif %}ok",
+    "unknown_in_elif": "{% if not t %}a{% elif 1|nope %}b{% endif %}ok",
+    "unknown_in_else": "{% if not t %}a{% else %}{{ 1|nope }}{% endif %}",
+    "unknown_in_taken_if": "{% if t %}{{ 'a'|nope }}{% endif %}ok",
+    "unknown_in_condition": "{% if 1 is nope %}{% endif %}",
+    "unknown_nested": "{% if not t %}{% if 1 is nope %}{% endif %}{% endif %}{% if t %}{% if not t %}{{ 1|nope }}{% endif %}{% endif %}ok",
+    "unknown_named": "{{ 'nope' is filter }}{{ 'nope' is test }}{{ 'upper' is filter }}{% if 'nope' is filter %}{{ 1|nope }}{% endif %}",
     "tool_calls_of_none": "{% for m in messages %}{% set calls = m.tool_calls|default(none)|selectattr('function')|list %}{{ calls|length }}{{ m.tool_calls|map(attribute='id')|join(',') }}{% endfor %}",
 }
 

@@ -119,6 +119,28 @@ TEST(ChatTemplate, ErrorsSayLineAndColumn) {
   EXPECT_EQ(error_of("{{ 1 }", "[]"), "The chat template is wrong at line 1, column 6: '}' closes nothing.");
 }
 
+TEST(ChatTemplate, AnUnknownFilterIsAnErrorWhenItIsReached) {
+  EXPECT_EQ(error_of("{% if false %}{{ 'a'|nope }}{% endif %}ok"), "no error: ok");
+  EXPECT_EQ(error_of("{% for x in messages %}{{ x|nope }}{{ x is nope }}{% endfor %}ok"), "no error: ok");
+  EXPECT_EQ(error_of("{% macro f() %}{% filter nope %}x{% endfilter %}{% endmacro %}ok"), "no error: ok");
+  EXPECT_EQ(error_of("{% set x %}{{ 1 if 1 is not nope }}{% endset %}"),
+            "The chat template is wrong at line 1, column 22: the test 'nope' is unknown.");
+  EXPECT_EQ(error_of("{% filter nope %}x{% endfilter %}"),
+            "The chat template is wrong at line 1, column 11: the filter 'nope' is unknown.");
+}
+
+TEST(ChatTemplate, FromJsonReadsATextAndKeepsWhoseItIs) {
+  const std::string deep = R"({{ messages[0].content|from_json|tojson }})";
+  EXPECT_EQ(shown(render(deep, R"([{"content":"{\"a\":[1,2.5,null,true,123456789012345678901234567890,\"x\"]}"}])")),
+            R"({"[a]": [1, 2.5, null, true, 123456789012345678901234567890, "[x]"]})");
+  EXPECT_EQ(shown(render("{{ ('{\"b\": \"<s>\"}'|from_json).b }}", "[]")), "<s>");
+  EXPECT_EQ(error_of("{{ 1|from_json }}"),
+            "The chat template failed at line 1, column 6: from_json needs a string, not 'int'.");
+  EXPECT_EQ(error_of("{{ '{'|from_json }}"),
+            "The chat template failed at line 1, column 8: The texts given to from_json are no JSON that can be read: "
+            "incomplete JSON at byte 1.");
+}
+
 TEST(ChatTemplate, RefusesMessagesThatAreNone) {
   EXPECT_NE(error_of("x", "{}").find("list of objects"), std::string::npos);
   EXPECT_NE(error_of("x", "[1]").find("not an object"), std::string::npos);

@@ -327,7 +327,7 @@ const FilterEntry kListFilters[] = {
 };
 
 FilterFn find_filter(std::string_view name) {
-  for (const FilterEntry* table : {kTextFilters, kListFilters, kApplyingFilters}) {
+  for (const FilterEntry* table : {kTextFilters, kListFilters, kApplyingFilters, kJsonFilters}) {
     for (const FilterEntry* entry = table; !entry->name.empty(); ++entry) {
       if (entry->name == name) return entry->fn;
     }
