@@ -53,6 +53,21 @@ TEST(ServerEngine, ChatGoesThroughTheTemplateAndFindsItsPrefixAgain) {
             96);  // six whole blocks
 }
 
+TEST(ServerEngine, ATemplateThatDoesNotCompileSwitchesOffChatAlone) {
+  EngineServer server({}, 0, 2000, "{% frobnicate %}");
+  RawClient client(server.port());
+  for (const char* path : {"/v1/chat/completions", "/apply-template", "/tokenize"}) {
+    const HttpAnswer refused = client.post(path, chat_body("HI"));
+    EXPECT_EQ(refused.status, 400) << path;
+    EXPECT_EQ(*parse_json(refused.body)->find("error")->find("message")->string(),
+              "Chat is switched off, because the model's chat template cannot be used: The chat template is wrong at "
+              "line 1, column 4: the tag 'frobnicate' is unknown or out of place. Completions are served.")
+        << path;
+  }
+  EXPECT_EQ(client.post("/v1/completions", R"({"prompt":"HI","max_tokens":2})").status, 200);
+  EXPECT_EQ(client.post("/tokenize", R"({"content":"HI"})").body.substr(0, 10), R"({"tokens":)");
+}
+
 // Steps from a client's going until `is_forgotten`; the least of some tries, because between the two looks at the
 // engine the machine may do other things.
 template <typename Begin, typename IsForgotten>
