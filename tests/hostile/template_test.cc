@@ -300,6 +300,47 @@ TEST(HostileTemplate, SearchesStayLinear) { run(searches()); }
 TEST(HostileTemplate, BadSourcesAreRefusedWithASentence) { run(sources()); }
 TEST(HostileTemplate, BadInputsAreRefusedWithASentence) { run(inputs()); }
 
+// What a model's file brings is probed when it is loaded: that costs a bounded time and never fails a load.
+TEST(HostileTemplate, ProbesOfATemplateAreBounded) {
+  for (const auto& cases : {loops(), searches()}) {
+    for (const Case& c : cases) {
+      std::clock_t start = std::clock();
+      EXPECT_TRUE(ChatTemplate::for_model(c.source).ok()) << c.name;
+      double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+      EXPECT_LT(seconds, kMeasured ? 0.25 : 60.0) << c.name;
+    }
+  }
+}
+
+// Arguments of a tool call are JSON inside JSON: read once more where the template wants an object.
+TEST(HostileTemplate, ArgumentsOfToolCallsAreReadWithinTheirLimits) {
+  const auto chat = ChatTemplate::for_model(
+      "{% for m in messages %}{{ m.content }}{% for t in m.tool_calls or [] %}{% for k, v in "
+      "t.function.arguments.items()"
+      " %}{{ k }}{{ v }}{% endfor %}{% endfor %}{% endfor %}");
+  ASSERT_TRUE(chat.ok());
+  EXPECT_EQ(chat->form().arguments, MessageForm::Arguments::kObject);
+  const auto said = [&](const std::string& arguments) {
+    ChatInput input;
+    input.messages = R"([{"role":"assistant","content":"","tool_calls":[{"function":{"name":"f","arguments":")" +
+                     arguments + "\"}}]}]";
+    std::clock_t start = std::clock();
+    auto prompt = chat->render(input);
+    EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, kMeasured ? 0.25 : 60.0);
+    return prompt ? "renders" : prompt.error().message;
+  };
+  EXPECT_EQ(said(R"({\"a\": 1})"), "renders");
+  EXPECT_EQ(said(""), "renders");
+  const std::string misfit =
+      "(messages[0].tool_calls[0].function.arguments is no JSON object, which this template reads.)";
+  for (const std::string& arguments :
+       {repeat("[", 100000), repeat("{\\\"a\\\":", 5000), std::string("{"), std::string("[1]"), std::string("5"),
+        std::string("null"), repeat("[],", 300000)}) {
+    EXPECT_NE(said(arguments).find(misfit), std::string::npos) << arguments.substr(0, 40);
+  }
+  EXPECT_EQ(said("{" + repeat("\\\"a\\\":[],", 50000) + "\\\"b\\\":1}"), "renders");
+}
+
 TEST(HostileTemplate, ThereAreAtLeastFiftyCases) {
   EXPECT_GE(loops().size() + growth().size() + depth().size() + searches().size() + sources().size() + inputs().size(),
             150u);
