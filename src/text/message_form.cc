@@ -31,12 +31,14 @@ Value fit_arguments(jinja::Machine& machine, MessageForm::Arguments form, const 
   if (form == MessageForm::Arguments::kText && arguments.is(Kind::kDict)) {
     Text text;
     jinja::append_json(machine, arguments, {}, text);
-    return Value::string(std::move(text));
+    return machine.string(std::move(text));
   }
   if (form != MessageForm::Arguments::kObject || !arguments.is_string()) return arguments;
-  machine.spend(arguments.str().size() / 16);
+  if (!machine.spend(arguments.str().size() / 16)) return arguments;
+  // What a string holds no limit of the request's own JSON has seen, so the machine counts it.
   Result<Value> object =
-      jinja::read_json(is_blank(arguments.str()) ? "{}" : arguments.str(), where, jinja::JsonMarks::kAll);
+      jinja::read_json(is_blank(arguments.str()) ? "{}" : arguments.str(), where, jinja::JsonMarks::kAll, &machine);
+  if (machine.failed()) return arguments;
   if (object && object->is(Kind::kDict)) return *std::move(object);
   if (misfit.empty()) misfit = where + " is no JSON object, which this template reads";
   return arguments;

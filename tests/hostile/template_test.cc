@@ -325,7 +325,10 @@ TEST(HostileTemplate, ArgumentsOfToolCallsAreReadWithinTheirLimits) {
     input.messages = R"([{"role":"assistant","content":"","tool_calls":[{"function":{"name":"f","arguments":")" +
                      arguments + "\"}}]}]";
     std::clock_t start = std::clock();
+    malloc_trim(0);
+    const long peak_before = peak_kb();
     auto prompt = chat->render(input);
+    EXPECT_LT(kMeasured ? peak_kb() - peak_before : 0, 64 * 1024) << arguments.size();
     EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, kMeasured ? 0.25 : 60.0);
     return prompt ? "renders" : prompt.error().message;
   };
@@ -338,6 +341,7 @@ TEST(HostileTemplate, ArgumentsOfToolCallsAreReadWithinTheirLimits) {
         std::string("null"), repeat("[],", 300000)}) {
     EXPECT_NE(said(arguments).find(misfit), std::string::npos) << arguments.substr(0, 40);
   }
+  EXPECT_NE(said(R"({\"a\":[)" + repeat("[],", 1000000) + "0]}").find("bytes of memory"), std::string::npos);
   EXPECT_EQ(said("{" + repeat("\\\"a\\\":[],", 50000) + "\\\"b\\\":1}"), "renders");
 }
 
