@@ -65,7 +65,7 @@ Result<ChatInput> read_chat_input(std::string_view text, const std::string& wher
       input.tools = item;
     } else if (name == "documents") {
       input.documents = item;
-    } else if (name == "chat_template_kwargs" && value.as_object().at(name).is_object()) {
+    } else if (name == "chat_template_kwargs" && item.substr(item.find_first_not_of(kSpaces)).starts_with('{')) {
       for (const auto& [variable, given] : members_of(item)) input.extra.emplace_back(variable, given);
     } else {
       input.extra.emplace_back(name, item);

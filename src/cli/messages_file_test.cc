@@ -31,6 +31,9 @@ TEST(MessagesFile, NamesAndValuesMayHoldWhatSeparatesThem) {
                      R"({"mess\u0061ges" : [ {"content":"a,]}\"\\"} ] , "x":"},{\\","y":{"a":[{}]}})"),
             R"(a,]}"\},{\{'a': [{}]})");
   EXPECT_EQ(rendered("{{ x }}", R"({"x":1,"messages":[],"x":2})"), "2");
+  EXPECT_EQ(rendered("{{ chat_template_kwargs }}{{ x }}",
+                     R"({"messages":[],"chat_template_kwargs":"k","chat_template_kwargs": {"x":3}})"),
+            "k3");
 }
 
 TEST(MessagesFile, RefusesWhatIsNoConversation) {
