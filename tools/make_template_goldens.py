@@ -210,6 +210,11 @@ not 1 == 2, not (1 in [1]), 1 + 1 == 2 and 'a' in 'abc', 1 if 1 else 2 + 5, 2 * 
 loop is defined, caller is defined, varargs is defined, true is defined, True, False, None, [True, None]
 n|string ~ '%' ~ f|round(1), ('a', 'b')|join, (n)|string, [n, f]|map('string')|join('/'), 'x'|upper|lower|upper
 1 in {1: 2}, 'a' in ('a',), none in [none], undefined_name in [1], '' in 'a', [1] in [[1]], 'a' in d.keys(), 1 in range(3), 1.0 in range(3), 'x' in 'xyz'|list
+none|map('upper')|list, 0|map(attribute='a')|list, false|select|list, 0.0|reject('none')|list, nothing|selectattr('a')|list, zero|rejectattr('a', 'none')|list, (none|selectattr('a')|list)|length, undefined_name|map('upper')|list, ''|select|list, none|map|list, none|selectattr|list, 0|map('nope')|list, none|select('nope')|list, none|map('upper')|first is defined, not none|map('upper')
+'ABC straße'.casefold(), ''.casefold(), 'ΑΣ ς Ὀδυσσεύς'.casefold(), 'ﬁ ŉ ǰ ΐ և ẖ ẞ ᾳ ᾲ ῼ'.casefold(), 'İIıi ſ µ ϐ ᲀ'.casefold(), 'Ꭰ ꭰ ᏸ Ᏸ'.casefold(), 'Ǆǅǆ 𐐀 Ⅷ Ⓐ'.casefold(), 'Der Fluß'.casefold() == 'der fluss', s.casefold()
+'a\tb'.expandtabs(3000000)|length, 'a\tb'.expandtabs(-1), 'a\tb'.expandtabs(0), 'a\n\tb\r\tc'.expandtabs(), 'a\tb'.expandtabs(true), 'é\tb\t'.expandtabs(3) ~ '|', 'ab'.expandtabs(2147483647)
+people[:1]|groupby('nope')|length, people[:1]|groupby('nope')|list, people[:0]|groupby('nope')|list, people|groupby('nope', default='x')|length, people|groupby('name')|map('first')|list, people[:3]|groupby('age')|map(attribute='list')|map('length')|list, people|sort(attribute='nope')|map(attribute='name')|list
+{'a': none}|dictsort(by='value'), {'b': 1, 'a': none}|dictsort, {'b': 'x', 'a': 'X'}|dictsort(by='value')
 """.strip().split("\n")
 
 REFUSED = r"""
@@ -327,6 +332,24 @@ a is b is c
 lambda x
 1 === 2
 a!b
+people|groupby('nope')|list
+people|groupby('nope')|length
+people[:2]|groupby('tags.0.x')|length
+people|groupby('age')|length
+{'a': none, 'b': none}|dictsort(by='value')
+{'a': {}, 'b': {}}|dictsort(by='value')
+'a\tb'.expandtabs(2147483648)
+'a\tb'.expandtabs('8')
+1|map('upper')|list
+true|select|list
+n|selectattr('a')|list
+[1]|map('nope')|list
+'a'|nope if true else 'x'
+'x' if 1 is nope
+true and (n is nope)
+f|casefold
+n.casefold()
+'a'.casefold(1)
 """.strip("\n").split("\n")
 
 STATEMENTS = {
@@ -441,6 +464,17 @@ STATEMENTS = {
     "call_on_result": "{{ [range][0](3)|list }}{{ {'f': range}['f'](2)|list }}",
     "unpack_error": "{% set a, b = [1] %}",
     "recursive_data": "{% set ns = namespace(x=[]) %}{% for i in range(3) %}{% set ns.x = ns.x + [[i]] %}{% endfor %}{{ ns.x }}",
+    "unknown_filter_not_reached": "{% if false %}{{ 'a'|nope }}{% endif %}ok",
+    "unknown_test_not_reached": "{% if false %}{{ 1 is nope }}{% set x = 'a'|nope(1)|upper %}{% endif %}ok",
+    "unknown_in_inline_if": "{{ 'a'|nope if false else 'x' }}{{ 'x' if true else (1 is nope) }}{{ ('a'|nope).x if false }}",
+    "unknown_in_elif_not_reached": "{% if t %}a{% elif 1|nope %}b{% elif 1 is nope %}c{% else %}{{ 1|nope }}{% endif %}ok",
+    "unknown_in_elif": "{% if not t %}a{% elif 1|nope %}b{% endif %}ok",
+    "unknown_in_else": "{% if not t %}a{% else %}{{ 1|nope }}{% endif %}",
+    "unknown_in_taken_if": "{% if t %}{{ 'a'|nope }}{% endif %}ok",
+    "unknown_in_condition": "{% if 1 is nope %}{% endif %}",
+    "unknown_nested": "{% if not t %}{% if 1 is nope %}{% endif %}{% endif %}{% if t %}{% if not t %}{{ 1|nope }}{% endif %}{% endif %}ok",
+    "unknown_named": "{{ 'nope' is filter }}{{ 'nope' is test }}{{ 'upper' is filter }}{% if 'nope' is filter %}{{ 1|nope }}{% endif %}",
+    "tool_calls_of_none": "{% for m in messages %}{% set calls = m.tool_calls|default(none)|selectattr('function')|list %}{{ calls|length }}{{ m.tool_calls|map(attribute='id')|join(',') }}{% endfor %}",
 }
 
 

@@ -53,8 +53,9 @@ print("const CodeSet kCodeSets[] = {")
 for name in PROPERTIES:
     print("    {k_%s, sizeof k_%s / sizeof *k_%s}," % (name, name, name))
 print("};")
-# Where title case is upper case the row is left out.
-for name, fn, other in [("upper", str.upper, str), ("lower", str.lower, str), ("title", str.title, str.upper)]:
+# Where title case is upper case, or folded is lower case, the row is left out.
+for name, fn, other in [("upper", str.upper, str), ("lower", str.lower, str), ("title", str.title, str.upper),
+                        ("fold", str.casefold, str.lower)]:
     rows = []
     for c in ALL:
         out = fn(chr(c))
@@ -66,7 +67,7 @@ for name, fn, other in [("upper", str.upper, str), ("lower", str.lower, str), ("
     print_rows(rows)
     print("};")
 print("const CaseTable kCaseTables[] = {")
-for name in ["upper", "lower", "title"]:
+for name in ["upper", "lower", "title", "fold"]:
     print("    {k_%s_rows, sizeof k_%s_rows / sizeof *k_%s_rows}," % (name, name, name))
 print("};")
 print("// clang-format on\n\n}  // namespace ibid::jinja")

@@ -75,7 +75,7 @@ void print_stats(const Answer& a, uint64_t seed) {
 
 class Chat {
  public:
-  Chat(Engine& engine, const Loaded& loaded, const ChatTemplate& chat, const RunOptions& options)
+  Chat(Engine& engine, const Loaded& loaded, const Result<ChatTemplate>& chat, const RunOptions& options)
       : engine_(engine), loaded_(loaded), template_(chat), options_(options), system_(options.system) {
     seed_ = options.seed.value_or(std::random_device{}() | (static_cast<uint64_t>(std::random_device{}()) << 32));
   }
@@ -83,7 +83,7 @@ class Chat {
   Status ask(const std::string& text) {
     std::vector<ChatMessage> messages = messages_;
     messages.push_back({"user", text});
-    ASSIGN_OR_RETURN(std::vector<TokenId> prompt, chat_prompt(template_, *loaded_.tokenizer, system_, messages));
+    ASSIGN_OR_RETURN(std::vector<TokenId> prompt, chat_prompt(*template_, *loaded_.tokenizer, system_, messages));
     ASSIGN_OR_RETURN(Answer a, go_on(std::move(prompt)));
     messages.push_back({"assistant", a.text});
     messages_ = std::move(messages);
@@ -134,7 +134,7 @@ class Chat {
 
   Engine& engine_;
   const Loaded& loaded_;
-  const ChatTemplate& template_;
+  const Result<ChatTemplate>& template_;  // an error where only complete() is called
   RunOptions options_;
   std::string system_;
   std::vector<ChatMessage> messages_;
@@ -183,8 +183,10 @@ int run(const RunOptions& options) {
   sigaction(SIGINT, &action, nullptr);
 
   auto chat_template = load_template(*loaded->file, *loaded->tokenizer);
-  if (!chat_template) return fail(chat_template.error());
-  Chat chat(**engine, *loaded, *chat_template, options);
+  if (!chat_template && !options.raw) {
+    return fail(invalid(chat_template.error().message + " --raw -p TEXT continues a text without it."));
+  }
+  Chat chat(**engine, *loaded, chat_template, options);
   if (!options.prompt) return converse(chat, *loaded);
   Status s = options.raw ? chat.complete(*options.prompt) : chat.ask(*options.prompt);
   if (!s) return fail(s.error());

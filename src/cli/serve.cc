@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 
+#include "base/log.h"
 #include "cli/loading.h"
 #include "cli/options.h"
 #include "format/model_digest.h"
@@ -24,7 +25,8 @@ std::string served_name(const std::string& typed, const std::string& path) {
 Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options) {
   StepLimits limits{.max_tokens = options.max_tokens_per_step, .max_sequences = options.max_sequences};
   ASSIGN_OR_RETURN(Loaded loaded, load(options.model, limits));
-  ASSIGN_OR_RETURN(ChatTemplate chat, load_template(*loaded.file, *loaded.tokenizer));
+  Result<ChatTemplate> chat = load_template(*loaded.file, *loaded.tokenizer);
+  if (!chat) log_warn("chat is switched off, completions are served: " + chat.error().message);
   std::string digest = model_digest(*loaded.file).hex();
 
   EngineOptions engine_options = loaded.engine_options(limits);

@@ -69,7 +69,7 @@ Result<Json> check_message(const Json& message, const std::string& where) {
   Json::Object checked;
   for (const Json::Member& member : *members) {
     if (member.first == "role") {
-      checked.emplace_back("role", Json(std::string(*role->string() == "developer" ? "system" : *role->string())));
+      checked.emplace_back("role", *role);
     } else if (member.first == "content") {
       ASSIGN_OR_RETURN(Json text, joined_content(member.second, where + ".content"));
       checked.emplace_back("content", std::move(text));

@@ -150,9 +150,17 @@ TEST(ApiRequest, KnownButUnservedFieldsAreNamedUnlessTheyAskForNothing) {
   EXPECT_TRUE(chat(R"("something_new":{"a":1},"user":"me","metadata":{"k":"v"})").ok());
 }
 
+TEST(ApiRequest, MessagesReachTheTemplateAsTheyAreSaid) {
+  const std::string said =
+      R"([{"role":"developer","content":"x"},{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function",)"
+      R"("function":{"name":"f","arguments":"{\"a\": 12345678901234567890123}"}}]},{"role":"tool","content":"y",)"
+      R"("tool_call_id":"1"},{"role":"assistant","tool_calls":[{"id":"2"}]}])";
+  EXPECT_EQ(check_messages(*parse_json(said), {})->text(), parse_json(said)->text());
+}
+
 TEST(ApiRequest, ContentIsATextOrTextParts) {
   Result<Json> messages = check_messages(
-      *parse_json(R"([{"role":"developer","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},
+      *parse_json(R"([{"role":"system","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},
     {"role":"assistant","content":null,"tool_calls":[{"id":"1"}]},{"role":"tool","content":"x","tool_call_id":"1"}])"),
       {});
   ASSERT_TRUE(messages.ok()) << messages.error().message;

@@ -36,6 +36,11 @@ class EngineBackend final : public Backend {
   const Tokenizer& tokenizer() const override { return *parts_.tokenizer; }
 
   Result<ChatPrompt> render_chat(const Json& messages, bool add_generation_prompt, const Json& kwargs) const override {
+    if (!parts_.chat_template) {
+      return unsupported("Chat is switched off, because the model's chat template cannot be used: " +
+                             parts_.chat_template.error().message + " Completions are served.",
+                         "messages");
+    }
     const Vocabulary& vocabulary = parts_.tokenizer->vocabulary();
     ChatInput input;
     input.messages = messages.text();
@@ -45,7 +50,7 @@ class EngineBackend final : public Backend {
     if (const Json::Object* members = kwargs.object()) {
       for (const Json::Member& member : *members) input.extra.emplace_back(member.first, member.second.text());
     }
-    Result<RenderedPrompt> prompt = parts_.chat_template.render(input);
+    Result<RenderedPrompt> prompt = parts_.chat_template->render(input);
     // A template that runs out of its budget is no full queue: trying again would not help.
     if (!prompt)
       return invalid("The model's chat template refuses these messages: " + prompt.error().message, "messages");

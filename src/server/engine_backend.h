@@ -11,7 +11,7 @@ namespace ibid {
 struct EngineParts {
   ModelInfo info;
   std::shared_ptr<const Tokenizer> tokenizer;
-  ChatTemplate chat_template;
+  Result<ChatTemplate> chat_template;  // an error switches off chat alone, and is what chat is told
   std::unique_ptr<Engine> engine;
   std::shared_ptr<void> keep;  // what the engine refers to (model, stream, weights); let go after it
 };

@@ -11,7 +11,8 @@ namespace ibid {
 using jinja::Value;
 
 struct ChatTemplate::Compiled {
-  std::unique_ptr<const jinja::Program> program;
+  std::shared_ptr<const jinja::Program> program;
+  MessageForm form;
 };
 
 const std::string_view ChatTemplate::kDefaultSource =
@@ -56,13 +57,17 @@ Result<ChatTemplate> ChatTemplate::compile(std::string_view source) {
 }
 
 Result<ChatTemplate> ChatTemplate::for_model(std::string_view source, std::string* warning) {
-  if (!source.empty()) return compile(source);
-  if (warning != nullptr) {
+  if (source.empty() && warning != nullptr) {
     *warning =
         "The model has no chat template; ChatML (<|im_start|>role ... <|im_end|>) is used instead. "
         "Answers may be poor if it was trained with another form.";
   }
-  return compile(kDefaultSource);
+  ASSIGN_OR_RETURN(ChatTemplate as_given, compile(source.empty() ? kDefaultSource : source));
+  const MessageForm form = probe_form(as_given);
+  auto compiled = std::make_shared<Compiled>();
+  compiled->program = as_given.compiled_->program;
+  compiled->form = form;
+  return ChatTemplate(std::move(compiled));
 }
 
 Result<RenderedPrompt> ChatTemplate::render(const ChatInput& input, const RenderBudget& budget) const {
@@ -78,10 +83,12 @@ Result<RenderedPrompt> ChatTemplate::render(const ChatInput& input, const Render
   if (input.now) machine.set_time(*input.now);
   ASSIGN_OR_RETURN(Value messages, jinja::read_json(input.messages, "messages", jinja::JsonMarks::kMessages));
   if (!messages.is(jinja::Kind::kList)) return invalid("The messages must be a list of objects.", "messages");
-  for (Value& message : messages.as<jinja::ListObject>()->items) {
-    if (!message.is(jinja::Kind::kDict))
+  std::string misfit;
+  auto& items = messages.as<jinja::ListObject>()->items;
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (!items[i].is(jinja::Kind::kDict))
       return invalid("A message is not an object with role and content.", "messages");
-    message = with_reasoning(message);
+    items[i] = with_reasoning(fit_message(machine, compiled_->form, items[i], i, misfit));
   }
   machine.define("messages", std::move(messages));
   auto define_json = [&](std::string_view name, std::string_view json) -> Status {
@@ -96,8 +103,13 @@ Result<RenderedPrompt> ChatTemplate::render(const ChatInput& input, const Render
   machine.define("eos_token", Value::string(input.eos_token));
   for (const auto& [name, json] : input.extra) TRY(define_json(name, json));
 
-  ASSIGN_OR_RETURN(jinja::Text text, machine.run());
-  return RenderedPrompt{std::move(text.bytes), std::move(text.marks)};
+  Result<jinja::Text> text = machine.run();
+  if (!text) {
+    Error error = text.error();
+    if (!misfit.empty()) error.message += " (" + misfit + ".)";
+    return error;
+  }
+  return RenderedPrompt{std::move(text->bytes), std::move(text->marks)};
 }
 
 bool ChatTemplate::mentions(std::string_view variable) const {
@@ -106,5 +118,6 @@ bool ChatTemplate::mentions(std::string_view variable) const {
 }
 
 const std::string& ChatTemplate::source() const { return compiled_->program->source; }
+const MessageForm& ChatTemplate::form() const { return compiled_->form; }
 
 }  // namespace ibid

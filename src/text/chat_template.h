@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "text/message_form.h"
 #include "text/tokenizer.h"  // TextRange
 
 namespace ibid {
@@ -49,9 +50,10 @@ struct RenderedPrompt {
 // Immutable; may be shared by threads.
 class ChatTemplate {
  public:
-  // Errors name line and column. At most 256 KiB of source.
+  // Errors name line and column. At most 256 KiB of source. Messages are rendered as they are given.
   static Result<ChatTemplate> compile(std::string_view source);
-  // The model's template; where it has none, ChatML (kDefaultSource), and `warning` says so.
+  // The model's template, which gets its messages in the form that it reads (form()); where the model has none, ChatML
+  // (kDefaultSource), and `warning` says so.
   static Result<ChatTemplate> for_model(std::string_view source, std::string* warning = nullptr);
 
   Result<RenderedPrompt> render(const ChatInput& input, const RenderBudget& budget = {}) const;
@@ -59,6 +61,7 @@ class ChatTemplate {
   // True where the template mentions the variable (tools, documents, enable_thinking ...).
   bool mentions(std::string_view variable) const;
   const std::string& source() const;
+  const MessageForm& form() const;
 
   static const std::string_view kDefaultSource;
 

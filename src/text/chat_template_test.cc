@@ -119,6 +119,91 @@ TEST(ChatTemplate, ErrorsSayLineAndColumn) {
   EXPECT_EQ(error_of("{{ 1 }", "[]"), "The chat template is wrong at line 1, column 6: '}' closes nothing.");
 }
 
+TEST(ChatTemplate, AnUnknownFilterIsAnErrorWhenItIsReached) {
+  EXPECT_EQ(error_of("{% if false %}{{ 'a'|nope }}{% endif %}ok"), "no error: ok");
+  EXPECT_EQ(error_of("{% for x in messages %}{{ x|nope }}{{ x is nope }}{% endfor %}ok"), "no error: ok");
+  EXPECT_EQ(error_of("{% macro f() %}{% filter nope %}x{% endfilter %}{% endmacro %}ok"), "no error: ok");
+  EXPECT_EQ(error_of("{% set x %}{{ 1 if 1 is not nope }}{% endset %}"),
+            "The chat template is wrong at line 1, column 22: the test 'nope' is unknown.");
+  EXPECT_EQ(error_of("{% filter nope %}x{% endfilter %}"),
+            "The chat template is wrong at line 1, column 11: the filter 'nope' is unknown.");
+}
+
+TEST(ChatTemplate, FromJsonReadsATextAndKeepsWhoseItIs) {
+  const std::string deep = R"({{ messages[0].content|from_json|tojson }})";
+  EXPECT_EQ(shown(render(deep, R"([{"content":"{\"a\":[1,2.5,null,true,123456789012345678901234567890,\"x\"]}"}])")),
+            R"({"[a]": [1, 2.5, null, true, 123456789012345678901234567890, "[x]"]})");
+  EXPECT_EQ(shown(render("{{ ('{\"b\": \"<s>\"}'|from_json).b }}", "[]")), "<s>");
+  EXPECT_EQ(error_of("{{ 1|from_json }}"),
+            "The chat template failed at line 1, column 6: from_json needs a string, not 'int'.");
+  EXPECT_EQ(error_of("{{ '{'|from_json }}"),
+            "The chat template failed at line 1, column 8: The texts given to from_json are no JSON that can be read: "
+            "incomplete JSON at byte 1.");
+}
+
+constexpr const char* kToolHistory =
+    R"([{"role":"user","content":"W?"},{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function",)"
+    R"("function":{"name":"f","arguments":"{\"k\": \"<s>\"}"}}]},{"role":"tool","content":"21","tool_call_id":"1"}])";
+
+TEST(ChatTemplate, AModelsTemplateGetsArgumentsAsTheObjectThatItReadsInside) {
+  const std::string inside =
+      "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for t in m.tool_calls or [] %}{{ t.function.name }}("
+      "{% for k, v in t.function.arguments.items() %}{{ k }}={{ v }}{% endfor %}){% endfor %}{% endfor %}";
+  auto chat = ChatTemplate::for_model(inside).value();
+  EXPECT_EQ(chat.form().arguments, MessageForm::Arguments::kObject);
+  EXPECT_EQ(chat.form().null, MessageForm::NoContent::kEmpty) << "it prints None";
+  ChatInput input;
+  input.messages = kToolHistory;
+  auto prompt = chat.render(input);
+  ASSERT_TRUE(prompt.ok()) << prompt.error().message;
+  EXPECT_EQ(shown(*prompt), "<user>[W?]<assistant>[f]([k]=[<s>])<tool>[21]") << "what users wrote stays theirs";
+  auto as_given = ChatTemplate::compile(inside)->render(input);
+  ASSERT_FALSE(as_given.ok());
+  EXPECT_NE(as_given.error().message.find("has no attribute 'items'"), std::string::npos) << as_given.error().message;
+}
+
+TEST(ChatTemplate, AModelsTemplateGetsArgumentsOnceEncoded) {
+  const std::string source =
+      "{% for m in messages %}{{ m.content or '' }}{% for t in m.tool_calls or [] %}{{ t.function.arguments|tojson }}"
+      "{% endfor %}{% endfor %}";
+  ChatInput input;
+  input.messages = kToolHistory;
+  EXPECT_EQ(ChatTemplate::compile(source)->render(input)->text, R"(W?"{\"k\": \"<s>\"}"21)");
+  EXPECT_EQ(ChatTemplate::for_model(source)->render(input)->text, R"(W?{"k": "<s>"}21)");
+}
+
+TEST(ChatTemplate, AModelsTemplateKeepsADeveloperThatItKnows) {
+  const auto role_of = [](const std::string& source) {
+    ChatInput input;
+    input.messages = R"([{"role":"developer","content":"D"},{"role":"user","content":"U"}])";
+    auto prompt = ChatTemplate::for_model(source)->render(input);
+    return prompt ? prompt->text : prompt.error().message;
+  };
+  EXPECT_EQ(role_of("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"), "<system>D<user>U");
+  EXPECT_EQ(role_of("{% for m in messages %}{{ '# ' if m.role == 'developer' }}{{ m.content }}{% endfor %}"), "# DU");
+  EXPECT_EQ(role_of("{% for m in messages %}{% if m.role in ['system', 'user'] %}{{ m.content }}{% else %}"
+                    "{{ raise_exception('role') }}{% endif %}{% endfor %}"),
+            "DU");
+}
+
+TEST(ChatTemplate, AModelsTemplateGetsTextsOrPartsAsItReadsThem) {
+  const auto text_of = [](const std::string& source, const std::string& content) {
+    ChatInput input;
+    input.messages = R"([{"role":"user","content":)" + content + "}]";
+    auto prompt = ChatTemplate::for_model(source)->render(input);
+    return prompt ? shown(*prompt) : prompt.error().message;
+  };
+  const std::string texts = "{{ messages[0].content + '!' }}";
+  const std::string parts =
+      "{% for p in messages[0].content %}{% if p.type == 'text' %}{{ p.text }}.{% endif %}{% endfor %}";
+  const std::string two = R"([{"type":"text","text":"a"},{"type":"text","text":"b"}])";
+  EXPECT_EQ(text_of(texts, R"("a")"), "[a]!");
+  EXPECT_EQ(text_of(texts, two), "[a]\n[b]!");
+  EXPECT_EQ(text_of(parts, two), "[a].[b].");
+  EXPECT_EQ(text_of(parts, R"("a")"), "[a].");
+  EXPECT_NE(text_of(texts, R"([{"type":"image"}])").find("'+' does not work"), std::string::npos);
+}
+
 TEST(ChatTemplate, RefusesMessagesThatAreNone) {
   EXPECT_NE(error_of("x", "{}").find("list of objects"), std::string::npos);
   EXPECT_NE(error_of("x", "[1]").find("not an object"), std::string::npos);

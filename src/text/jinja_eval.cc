@@ -70,7 +70,7 @@ Value Machine::eval_node(const Expr& expr) {
       Args args;
       if (failed() || !eval_args(expr.args.get(), args)) return {};
       at_ = expr.at;
-      return expr.fn(*this, subject, args);
+      return expr.fn != nullptr ? expr.fn(*this, subject, args) : unknown(expr);
     }
     case ExprKind::kNot:
       return Value::boolean(!truth(eval(*kids[0])));
@@ -170,7 +170,7 @@ Value Machine::eval_filter(const Expr& expr, const Value* subject) {
   Args args;
   if (failed() || !eval_args(expr.args.get(), args)) return {};
   at_ = expr.at;
-  return expr.fn(*this, value, args);
+  return expr.fn != nullptr ? expr.fn(*this, value, args) : unknown(expr);
 }
 
 // A chain of filters begins with a value, or, in filter blocks, with what the block rendered.

@@ -44,6 +44,7 @@ struct FilterEntry {
 extern const FilterEntry kTextFilters[];
 extern const FilterEntry kListFilters[];
 extern const FilterEntry kApplyingFilters[];
+extern const FilterEntry kJsonFilters[];
 extern const FilterEntry kTests[];
 
 }  // namespace ibid::jinja

@@ -8,7 +8,7 @@ using Values = std::vector<Value>;
 
 Value map(Machine& m, const Value& subject, Args& args) {
   Values out;
-  if (m.is_iterable(subject) && !truth(subject)) return m.iterator({});
+  if (!truth(subject)) return m.iterator({});  // none and 0 too: templates map over what may be absent
   Values items;
   if (!m.collect(subject, items)) return {};
   if (args.positional.empty()) {
@@ -35,7 +35,7 @@ Value map(Machine& m, const Value& subject, Args& args) {
 
 template <bool keep, bool by_attribute>
 Value choose(Machine& m, const Value& subject, Args& args) {
-  if (m.is_iterable(subject) && !truth(subject)) return m.iterator({});
+  if (!truth(subject)) return m.iterator({});
   Values items, out;
   if (!m.collect(subject, items)) return {};
   Path path;

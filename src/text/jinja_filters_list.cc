@@ -100,17 +100,22 @@ struct Keyed {
   size_t at;
 };
 
-bool keys_less(Machine& m, const Values& a, const Values& b) {
+// One key is asked `<` alone, which Python refuses for two undefined values or two nones; several are compared as lists
+// are, which looks for the first that is not equal.
+enum class Keys { kOne, kSeveral };
+
+bool keys_less(Machine& m, Keys keys, const Values& a, const Values& b) {
+  if (keys == Keys::kOne) return m.less(a[0], b[0]);
   for (size_t i = 0; i < a.size(); ++i) {
     if (!m.equals(a[i], b[i])) return m.less(a[i], b[i]);
   }
   return false;
 }
 
-Values sorted(Machine& m, const Values& items, std::vector<Keyed> keyed, bool reverse) {
+Values sorted(Machine& m, const Values& items, Keys keys, std::vector<Keyed> keyed, bool reverse) {
   std::stable_sort(keyed.begin(), keyed.end(), [&](const Keyed& a, const Keyed& b) {
     if (m.failed()) return false;
-    return reverse ? keys_less(m, b.keys, a.keys) : keys_less(m, a.keys, b.keys);
+    return reverse ? keys_less(m, keys, b.keys, a.keys) : keys_less(m, keys, a.keys, b.keys);
   });
   Values out;
   for (const Keyed& key : keyed) out.push_back(items[key.at]);
@@ -138,7 +143,7 @@ Value sort(Machine& m, const Value& subject, Args& args) {
     for (const Path& path : paths) keyed.back().keys.push_back(fold(m, path.get(m, items[i]), p.flag(1, false)));
   }
   if (m.failed()) return {};
-  Values out = sorted(m, items, std::move(keyed), p.flag(0, false));
+  Values out = sorted(m, items, Keys::kSeveral, std::move(keyed), p.flag(0, false));
   return m.failed() ? Value() : m.list(std::move(out));
 }
 
@@ -156,7 +161,7 @@ Value dictsort(Machine& m, const Value& subject, Args& args) {
     items.push_back(m.tuple({key, value}));
     if (m.failed()) return {};
   }
-  Values out = sorted(m, items, std::move(keyed), p.flag(2, false));
+  Values out = sorted(m, items, Keys::kOne, std::move(keyed), p.flag(2, false));
   return m.failed() ? Value() : m.list(std::move(out));
 }
 
@@ -209,7 +214,7 @@ Value groupby(Machine& m, const Value& subject, Args& args) {
     keyed.push_back({{fold(m, path.get(m, items[i], otherwise), case_sensitive)}, i});
   }
   if (m.failed()) return {};
-  Values order = sorted(m, items, std::move(keyed), false);
+  Values order = sorted(m, items, Keys::kOne, std::move(keyed), false);
   Values groups;
   for (size_t i = 0; i < order.size() && !m.failed();) {
     Value key = path.get(m, order[i], otherwise);
@@ -322,7 +327,7 @@ const FilterEntry kListFilters[] = {
 };
 
 FilterFn find_filter(std::string_view name) {
-  for (const FilterEntry* table : {kTextFilters, kListFilters, kApplyingFilters}) {
+  for (const FilterEntry* table : {kTextFilters, kListFilters, kApplyingFilters, kJsonFilters}) {
     for (const FilterEntry* entry = table; !entry->name.empty(); ++entry) {
       if (entry->name == name) return entry->fn;
     }

@@ -71,6 +71,15 @@ Value Machine::undefined_used(const Value& undefined) {
   return fail(object != nullptr ? object->message : "an undefined value is used.");
 }
 
+Value Machine::unknown(const Expr& expr) {
+  if (failed()) return {};
+  error_ = invalid("The chat template is wrong at " + place_in(program_.source, expr.at) + ": the " +
+                       (expr.kind == ExprKind::kFilter ? "filter '" : "test '") + std::string(expr.value.str()) +
+                       "' is unknown.",
+                   "chat_template");
+  return {};
+}
+
 bool Machine::out_of_steps() {
   if (!failed()) {
     fail("it takes more than " + std::to_string(limits_.n_steps) + " steps; a loop may be too long.");

@@ -98,6 +98,7 @@ class Machine {
   Value fail(std::string message);    // "line, column: message"
   Value refuse(std::string message);  // raise_exception
   Value undefined_used(const Value& undefined);
+  Value unknown(const Expr& filter_or_test);
   bool spend(uint64_t n_steps = 1) {
     steps_left_ -= static_cast<int64_t>(std::min<uint64_t>(n_steps, uint64_t{1} << 40));
     if (steps_left_ >= 0) [[likely]]
@@ -119,6 +120,7 @@ class Machine {
   Value iterator(std::vector<Value> items, const char* type = "generator");
   Value range(int64_t start, int64_t stop, int64_t step);
   Value new_namespace();
+  void charge_container(const Value& made);  // a list or dict that was made elsewhere
   Value method(const Value& self, std::string_view name, MethodFn fn);
   Value function(const char* name, FunctionFn fn);
   template <typename T>

@@ -295,7 +295,8 @@ Value zfill(Machine& m, const Value& self, Args& args) {
 Value expandtabs(Machine& m, const Value& self, Args& args) {
   Params p(m, args, "expandtabs()", {"tabsize"});
   if (!p) return {};
-  int64_t size = std::clamp<int64_t>(p.integer(0, 8), 0, 1 << 20);
+  int64_t size = std::max<int64_t>(p.integer(0, 8), 0);
+  if (size > INT32_MAX) return m.fail("expandtabs() takes tabs of at most 2147483647 columns.");
   Text out;
   int64_t column = 0;
   const Text& text = self.text();
@@ -340,6 +341,7 @@ constexpr Method kStringMethods[] = {
     {"replace", replaced},
     {"upper", cased<Case::kUpper>},
     {"lower", cased<Case::kLower>},
+    {"casefold", cased<Case::kFold>},
     {"title", cased<Case::kTitle>},
     {"capitalize", capitalized},
     {"swapcase", swapcase},

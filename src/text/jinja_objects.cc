@@ -57,6 +57,12 @@ Value Machine::dict(std::unique_ptr<DictObject> dict) {
   return adopt(Kind::kDict, std::move(dict), n_bytes);
 }
 
+void Machine::charge_container(const Value& made) {
+  size_t n_bytes = made.is(Kind::kDict) ? sizeof(DictObject) + made.as<DictObject>()->entries.capacity() * kEntryBytes
+                                        : sizeof(ListObject) + made.as<ListObject>()->items.capacity() * sizeof(Value);
+  charge(*made.object(), n_bytes);
+}
+
 Value Machine::iterator(std::vector<Value> items, const char* type) {
   auto object = std::make_unique<IteratorObject>();
   object->depth = 1;

@@ -125,7 +125,7 @@ ExprPtr Parser::parse_filters(ExprPtr node, bool start_inline) {
     ExprPtr filter = make(ExprKind::kFilter, now().at);
     std::string name = expect_name();
     filter->fn = find_filter(name);
-    if (filter->fn == nullptr) fail("the filter '" + name.substr(0, 60) + "' is unknown.", filter->at);
+    if (filter->fn == nullptr) filter->value = Value::string(name.substr(0, 60));
     filter->kids.push_back(std::move(node));
     if (now().is_op("(")) filter->args = parse_args();
     node = finish(std::move(filter));
@@ -140,7 +140,7 @@ ExprPtr Parser::parse_test(ExprPtr node) {
   ExprPtr test = make(ExprKind::kTest, at);
   std::string name = expect_name();
   test->fn = find_test(name);
-  if (test->fn == nullptr) fail("the test '" + name.substr(0, 60) + "' is unknown.", at);
+  if (test->fn == nullptr) test->value = Value::string(name.substr(0, 60));
   test->kids.push_back(std::move(node));
   const Token& after = now();
   bool has_argument = after.type == Tok::kName || after.type == Tok::kString || after.type == Tok::kInteger ||

@@ -63,8 +63,8 @@ struct Expr {
   uint16_t height = 1;    // of the tree below, bounded
   uint32_t at = 0;        // byte of the source
   uint32_t name = 0;      // kName, kNamespaceRef: index into Program::names
-  FilterFn fn = nullptr;  // kFilter, kTest
-  Value value;            // kConst; kAttribute, kNamespaceRef: the attribute, as a string
+  FilterFn fn = nullptr;  // kFilter, kTest; null where there is none of that name, an error when it is reached
+  Value value;            // kConst; kAttribute, kNamespaceRef: the attribute, as a string; an unknown filter's name
   // kAttribute, kItem, kCall, kFilter, kTest: kids[0] is the subject. kFilter's is null inside filter blocks.
   // kDict: key, value, key, ... kSlice: three, any may be null. kIf: condition, then, else (may be null).
   std::vector<ExprPtr> kids;

@@ -100,7 +100,8 @@ void append_case(Case to, std::string_view text, size_t begin, uint32_t c, std::
   if (c < 0x80) {
     bool lower = c >= 'a' && c <= 'z';
     bool upper = c >= 'A' && c <= 'Z';
-    out += static_cast<char>(to == Case::kLower ? (upper ? c + 32 : c) : (lower ? c - 32 : c));
+    bool down = to == Case::kLower || to == Case::kFold;
+    out += static_cast<char>(down ? (upper ? c + 32 : c) : (lower ? c - 32 : c));
     return;
   }
   if (to == Case::kLower && c == 0x3A3) {
@@ -109,6 +110,7 @@ void append_case(Case to, std::string_view text, size_t begin, uint32_t c, std::
   }
   const CaseRow* row = find_row(to, c);
   if (row == nullptr && to == Case::kTitle) row = find_row(Case::kUpper, c);
+  if (row == nullptr && to == Case::kFold) row = find_row(Case::kLower, c);
   if (row == nullptr) return append_char(c, out);
   for (uint32_t code : row->to) {
     if (code != 0) append_char(code, out);

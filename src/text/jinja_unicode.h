@@ -22,7 +22,7 @@ enum class CharSet {
   kCased,
   kCaseIgnorable
 };
-enum class Case { kUpper, kLower, kTitle };
+enum class Case { kUpper, kLower, kTitle, kFold };
 
 bool is_in(CharSet set, uint32_t c);
 inline bool is_space(uint32_t c) {
@@ -57,6 +57,6 @@ struct CaseTable {
   size_t n;
 };
 extern const CodeSet kCodeSets[];      // by CharSet
-extern const CaseTable kCaseTables[];  // by Case; kTitle only where it differs from kUpper
+extern const CaseTable kCaseTables[];  // by Case; kTitle only where it differs from kUpper, kFold from kLower
 
 }  // namespace ibid::jinja

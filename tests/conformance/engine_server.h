@@ -54,16 +54,17 @@ class SlowModel final : public ForwardPass {
 
 class EngineServer {
  public:
-  explicit EngineServer(EngineOptions options, double step_seconds, int n_blocks = 2000) {
+  static constexpr const char* kTemplate = "{% for m in messages %}{{ m.role|upper }}{{ m.content }}{% endfor %}";
+
+  explicit EngineServer(EngineOptions options, double step_seconds, int n_blocks = 2000,
+                        std::string_view chat_template = kTemplate) {
     auto model = std::make_unique<SlowModel>(kContext, step_seconds);
     options.kv_dtype = DType::kF32;
     options.kv_bytes = n_blocks * KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
     auto tokenizer = std::make_shared<const LetterTokenizer>();
     std::unique_ptr<Engine> engine =
         EngineCore::create(std::move(model), tokenizer, stream_, options, steady_clock()).value();
-    ChatTemplate chat =
-        ChatTemplate::compile("{% for m in messages %}{{ m.role|upper }}{{ m.content }}{% endfor %}").value();
-    EngineParts parts{ModelInfo(), tokenizer, std::move(chat), nullptr, nullptr};
+    EngineParts parts{ModelInfo(), tokenizer, ChatTemplate::for_model(chat_template), nullptr, nullptr};
     parts.info.name = "letters";
     parts.info.digest = "00ff";
     parts.info.context = kContext;

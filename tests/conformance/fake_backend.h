@@ -123,7 +123,8 @@ class FakeBackend final : public Backend {
   Result<ChatPrompt> render_chat(const Json& messages, bool add_generation_prompt, const Json&) const override {
     ChatPrompt prompt;
     for (const Json& message : *messages.array()) {
-      prompt.text += "<" + *message.find("role")->string() + ">";
+      const std::string& role = *message.find("role")->string();
+      prompt.text += "<" + (role == "developer" ? "system" : role) + ">";  // as for most templates
       const std::string* content = message.find("content")->string();
       const size_t begin = prompt.text.size();
       if (content != nullptr) prompt.text += *content;

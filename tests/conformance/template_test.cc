@@ -125,6 +125,35 @@ TEST_F(TemplateGoldens, OwnChatTemplatesRenderEveryKindOfConversationAsInPython)
   EXPECT_GT(n_compared, 350);
 }
 
+// As clients send them: as given to a template that was compiled alone, and in the form that a model's template reads,
+// which tools/make_template_families.py knows and probe_form has to find.
+TEST_F(TemplateGoldens, EveryFamilyGetsItsMessagesInTheFormThatItReads) {
+  std::map<std::string, ChatInput> conversations;
+  int n_compared = 0;
+  for (const json::object& row : rows("template_family_goldens.jsonl")) {
+    if (row.contains("conversation")) {
+      ChatInput& input = conversations[text_of(row.at("conversation"))];
+      input.messages = text_of(row.at("messages"));
+      input.bos_token = "<s>";
+      input.eos_token = "</s>";
+      continue;
+    }
+    const std::string family = text_of(row.at("family"));
+    const ChatTemplate given = ChatTemplate::compile(text_of(row.at("template"))).value();
+    const ChatTemplate fitted = ChatTemplate::for_model(text_of(row.at("template"))).value();
+    for (const auto& [chat, field] : {std::pair(&given, "given"), {&fitted, "fitted"}}) {
+      for (const auto& [name, text] : row.at(field).as_object()) {
+        auto prompt = chat->render(conversations.at(std::string(name)));
+        std::optional<std::string> got;
+        if (prompt) got = prompt->text;
+        if (got != wanted(text)) show_difference(family + " " + field + " " + std::string(name), wanted(text), got);
+        ++n_compared;
+      }
+    }
+  }
+  EXPECT_GT(n_compared, 400);
+}
+
 void compare_by_digest(const std::string& goldens, const std::map<std::string, std::string>& sources) {
   std::map<std::string, ChatInput> conversations;
   int n_compared = 0;

@@ -9,12 +9,15 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string_view all(reinterpret_cast<const char*>(data), size);
   size_t zero = all.find('\0');
-  auto compiled = ibid::ChatTemplate::compile(all.substr(0, zero));
+  auto compiled = ibid::ChatTemplate::for_model(all.substr(0, zero));  // with its probes
   if (!compiled) return 0;
   ibid::ChatInput input;
-  input.messages = zero == std::string_view::npos
-                       ? R"([{"role":"user","content":"Hé {{ x }} <|im_end|>"},{"role":"assistant","content":null}])"
-                       : std::string(all.substr(zero + 1));
+  input.messages =
+      zero == std::string_view::npos
+          ? R"([{"role":"developer","content":[{"type":"text","text":"d"}]},)"
+            R"({"role":"user","content":"Hé {{ x }} <|im_end|>"},)"
+            R"({"role":"assistant","content":null,"tool_calls":[{"function":{"arguments":"{\"a\":[1]}"}}]}])"
+          : std::string(all.substr(zero + 1));
   input.tools = R"([{"type":"function","function":{"name":"f","parameters":{"a":[1,2.5,true,null]}}}])";
   input.bos_token = "<s>";
   ibid::RenderBudget budget;

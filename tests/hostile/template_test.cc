@@ -88,6 +88,10 @@ std::vector<Case> growth() {
       {"ljust", "{{ 'x'.ljust(10**15) }}", "memory"},
       {"zfill", "{{ 'x'.zfill(10**15) }}", "memory"},
       {"expandtabs", "{{ ('\\t' * 100000).expandtabs(1000000) }}", "memory"},
+      {"expandtabs of one tab", "{{ '\\t'.expandtabs(2147483647) }}", "memory"},
+      {"expandtabs beyond an int", "{{ '\\t'.expandtabs(2147483648) }}", "2147483647 columns"},
+      {"expandtabs in a loop", "{% for i in range(100000) %}{% set x = '\\t'.expandtabs(8000000) %}{% endfor %}",
+       "steps"},
       {"join of characters", "{{ ('x' * 100000)|join('y' * 100000) }}", "memory"},
       {"replace of nothing", "{{ ('a' * 1000000)|replace('', 'b' * 1000) }}", "memory"},
       {"indent by 10^12", "{{ 'a\\nb'|indent(10**12) }}", "memory"},
@@ -97,6 +101,15 @@ std::vector<Case> growth() {
       {"tojson of itself", grow("'\"'", "ns.x|tojson", 60), "memory"},
       {"repr of itself", grow("'\\\\'", "[ns.x]|string", 60), "memory"},
       {"escape of itself", grow("'<'", "ns.x|forceescape", 3000), "e"},
+      {"from_json of many lists", "{{ ('[' ~ '[],' * 1000000 ~ '0]')|from_json|length }}", "memory"},
+      {"from_json of many numbers", "{{ ('[' ~ '1,' * 1000000 ~ '0]')|from_json|length }}", "memory"},
+      {"from_json of many keys", "{{ ('[' ~ '{\"a\":0},' * 300000 ~ '0]')|from_json|length }}", "memory"},
+      {"from_json in a loop",
+       "{% set s = '[' ~ '1,' * 10000 ~ '0]' %}{% for i in range(100000) %}{% set x = s|from_json %}{% endfor %}",
+       "steps"},
+      {"from_json of a long number", "{{ ('1' * 1000000)|from_json|string|length }}", ""},
+      {"from_json nested", "{{ ('[' * 5000)|from_json }}", "no JSON"},
+      {"from_json nested in lists", grow("[]", "[ns.x, ('[' * 99 ~ ']' * 99)|from_json]", 300), "deeply"},
       {"batch filled", "{{ [1]|batch(10**12, 0)|list }}", "memory"},
       {"slice into 10^12", "{{ [1]|slice(10**12)|list|length }}", "e"},
       {"sum of lists", "{{ ([[1] * 100] * 10000)|sum(start=[])|length }}", "steps"},
@@ -286,6 +299,51 @@ TEST(HostileTemplate, NestingEndsWithinItsDepth) { run(depth()); }
 TEST(HostileTemplate, SearchesStayLinear) { run(searches()); }
 TEST(HostileTemplate, BadSourcesAreRefusedWithASentence) { run(sources()); }
 TEST(HostileTemplate, BadInputsAreRefusedWithASentence) { run(inputs()); }
+
+// What a model's file brings is probed when it is loaded: that costs a bounded time and never fails a load.
+TEST(HostileTemplate, ProbesOfATemplateAreBounded) {
+  for (const auto& cases : {loops(), searches()}) {
+    for (const Case& c : cases) {
+      std::clock_t start = std::clock();
+      EXPECT_TRUE(ChatTemplate::for_model(c.source).ok()) << c.name;
+      double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+      EXPECT_LT(seconds, kMeasured ? 0.25 : 60.0) << c.name;
+    }
+  }
+}
+
+// Arguments of a tool call are JSON inside JSON: read once more where the template wants an object.
+TEST(HostileTemplate, ArgumentsOfToolCallsAreReadWithinTheirLimits) {
+  const auto chat = ChatTemplate::for_model(
+      "{% for m in messages %}{{ m.content }}{% for t in m.tool_calls or [] %}{% for k, v in "
+      "t.function.arguments.items()"
+      " %}{{ k }}{{ v }}{% endfor %}{% endfor %}{% endfor %}");
+  ASSERT_TRUE(chat.ok());
+  EXPECT_EQ(chat->form().arguments, MessageForm::Arguments::kObject);
+  const auto said = [&](const std::string& arguments) {
+    ChatInput input;
+    input.messages = R"([{"role":"assistant","content":"","tool_calls":[{"function":{"name":"f","arguments":")" +
+                     arguments + "\"}}]}]";
+    std::clock_t start = std::clock();
+    malloc_trim(0);
+    const long peak_before = peak_kb();
+    auto prompt = chat->render(input);
+    EXPECT_LT(kMeasured ? peak_kb() - peak_before : 0, 64 * 1024) << arguments.size();
+    EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, kMeasured ? 0.25 : 60.0);
+    return prompt ? "renders" : prompt.error().message;
+  };
+  EXPECT_EQ(said(R"({\"a\": 1})"), "renders");
+  EXPECT_EQ(said(""), "renders");
+  const std::string misfit =
+      "(messages[0].tool_calls[0].function.arguments is no JSON object, which this template reads.)";
+  for (const std::string& arguments :
+       {repeat("[", 100000), repeat("{\\\"a\\\":", 5000), std::string("{"), std::string("[1]"), std::string("5"),
+        std::string("null"), repeat("[],", 300000)}) {
+    EXPECT_NE(said(arguments).find(misfit), std::string::npos) << arguments.substr(0, 40);
+  }
+  EXPECT_NE(said(R"({\"a\":[)" + repeat("[],", 1000000) + "0]}").find("bytes of memory"), std::string::npos);
+  EXPECT_EQ(said("{" + repeat("\\\"a\\\":[],", 50000) + "\\\"b\\\":1}"), "renders");
+}
 
 TEST(HostileTemplate, ThereAreAtLeastFiftyCases) {
   EXPECT_GE(loops().size() + growth().size() + depth().size() + searches().size() + sources().size() + inputs().size(),
