@@ -17,6 +17,7 @@
 #include <optional>
 #include <set>
 
+#include "server/http_request_head.h"
 #include "server/service.h"
 
 namespace ibid {
@@ -62,9 +63,11 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   enum class Phase { kIdle, kHeader, kBody, kHandling, kAnswering, kClosing };
 
   void wait_for_request();
+  void begin_request();
   void on_bytes(error_code ec, size_t n);
   void read_header();
   void on_header(error_code ec);
+  std::optional<HeadRefusal> check_head();
   void read_body();
   void on_body(error_code ec);
   void refuse(error_code ec);
@@ -97,6 +100,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   boost::asio::ip::address address_;
   boost::beast::flat_buffer buffer_;
   std::optional<boost::beast::http::request_parser<boost::beast::http::string_body>> parser_;
+  WebRequest request_;  // what its header said; trailers are no part of it
   std::optional<WebExchange> exchange_;
   std::optional<WebExchange> handled_;  // on its way from the other thread; whoever clears is_handled_ has it
   std::atomic<bool> is_handled_ = false;
@@ -108,6 +112,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   Phase phase_ = Phase::kIdle;
   bool watching_ = false, writing_ = false;
   bool keep_alive_ = true, head_only_ = false, chunked_ = false, quiet_ = false;
+  bool empty_line_taken_ = false;
 };
 
 template <typename Step>

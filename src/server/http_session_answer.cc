@@ -16,29 +16,12 @@ constexpr size_t kMaxLinger = 256 << 10;  // read and dropped after a refusal
 constexpr std::chrono::seconds kLingerTime(2);
 constexpr std::chrono::seconds kTick(10);
 
-WebRequest plain_request(http::request<http::string_body>& message, double arrived) {
-  static constexpr http::field kFields[] = {http::field::authorization, http::field::origin, http::field::host};
-  static constexpr const char* kOthers[] = {"x-api-key", "x-request-id"};
-  static constexpr const char* kNames[] = {"authorization", "origin", "host"};
-  WebRequest request;
-  request.method = std::string(message.method_string());
-  request.target = std::string(message.target());
-  for (size_t i = 0; i < std::size(kFields); ++i) {
-    if (const auto value = message[kFields[i]]; !value.empty()) request.headers.emplace_back(kNames[i], value);
-  }
-  for (const char* name : kOthers) {
-    if (const auto value = message[name]; !value.empty()) request.headers.emplace_back(name, value);
-  }
-  request.body = std::move(message.body());
-  request.arrived = arrived;
-  return request;
-}
-
 }  // namespace
 
 void HttpSession::handle() {
   phase_ = Phase::kHandling;
-  WebRequest request = plain_request(parser_->get(), arrived_);
+  WebRequest request = std::exchange(request_, {});
+  request.body = std::move(parser_->get().body());
   parser_.reset();
   stream_.expires_never();
   if (request.body.size() > kSmallBody) return handle_apart(std::move(request));
