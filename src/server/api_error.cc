@@ -87,6 +87,8 @@ std::string_view error_kind(int status) {
       return "too_large";
     case 429:
       return "too_many";
+    case 499:  // in the log alone
+      return "client_gone";
     case 503:
       return "unavailable";
     default:

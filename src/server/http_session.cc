@@ -1,5 +1,7 @@
 #include "server/http_session.h"
 
+#include <poll.h>
+
 namespace ibid {
 
 namespace net = boost::asio;
@@ -9,7 +11,9 @@ namespace http = beast::http;
 namespace {
 
 WebRequest plain_request(const http::header<true>& head, RequestTarget target, double arrived) {
-  static constexpr const char* kNames[] = {"authorization", "origin", "host", "x-api-key", "x-request-id"};
+  static constexpr const char* kNames[] = {"authorization",    "origin",         "host",
+                                           "x-api-key",        "x-request-id",   "content-type",
+                                           "content-encoding", "sec-fetch-site", "sec-fetch-mode"};
   WebRequest request;
   request.method = std::string(head.method_string());
   for (const char* name : kNames) {
@@ -45,9 +49,8 @@ HttpSession::HttpSession(std::shared_ptr<HttpShared> shared, net::ip::tcp::socke
 HttpSession::~HttpSession() {
   // An answer that was cut by an exception still has to free its blocks.
   if (exchange_) {
-    const Abort cause = Abort::kNoMemory;
     try {
-      shared_->service.finish(*exchange_, &cause);
+      give_up(Abort::kNoMemory);
     } catch (const std::exception&) {
     }
   }
@@ -112,22 +115,37 @@ void HttpSession::begin_request() {
 // One read that ends with the first bytes of a request, or with the client's going.
 void HttpSession::watch() {
   watching_ = true;
+  if (is_full()) {
+    stream_.socket().async_wait(net::socket_base::wait_error, [self = shared_from_this()](error_code ec) {
+      // It ends for urgent data, too.
+      self->guard([&] { self->on_bytes(!ec && self->hung_up() ? net::error::eof : ec, 0); });
+    });
+    return;
+  }
   stream_.async_read_some(buffer_.prepare(kFirstRead), [self = shared_from_this()](error_code ec, size_t n) {
     self->guard([&] { self->on_bytes(ec, n); });
   });
+}
+
+// Whether the client has closed or reset, behind whatever it sent before.
+bool HttpSession::hung_up() {
+  pollfd socket = {stream_.socket().native_handle(), POLLRDHUP, 0};
+  return ::poll(&socket, 1, 0) > 0 && (socket.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 
 void HttpSession::on_bytes(error_code ec, size_t n) {
   watching_ = false;
   if (!ec) buffer_.commit(n);
   if (phase_ == Phase::kIdle) {
-    if (ec == net::error::operation_aborted) return wait_for_request();  // end_answer() took it back
-    if (ec) return close();
-    return begin_request();
+    const bool is_taken_back = std::exchange(taken_back_, false);
+    if (ec && !(is_taken_back && ec == net::error::operation_aborted)) return close();
+    return is_taken_back ? wait_for_request() : begin_request();
   }
+  if (phase_ == Phase::kClosing) return linger();  // which took it back
   if (phase_ != Phase::kAnswering) return;
-  if (ec) return cut(Abort::kClientGone);
-  if (buffer_.size() < kMaxPipelined) watch();
+  if (!ec) return watch();
+  // Many clients close on "[DONE]", and we may hear that before the kernel's word that it took the last bytes.
+  if (!whole_) cut(Abort::kClientGone);
 }
 
 void HttpSession::read_header() {

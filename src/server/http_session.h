@@ -5,7 +5,8 @@
 //   idle -> header -> body -> (handling ->) answering -> idle | closing
 // A large body is handled on a thread of its own, so that reading and tokenising megabytes holds up no other
 // connection. While an answer grows, a read stays pending that tells us when the client goes (a half-closed socket
-// counts as gone), and which keeps the first bytes of a pipelined request.
+// counts as gone), and which keeps the first bytes of a pipelined request. Where kMaxPipelined of them are kept, the
+// rest stays with the kernel and we wait for the connection's end alone. One of these two always holds the session.
 #pragma once
 
 #include <atomic>
@@ -80,6 +81,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void begin_answer(WebExchange exchange);
   void write_head(const WebResponse& response, std::optional<size_t> length);
   void watch();
+  bool is_full() const { return buffer_.size() >= kMaxPipelined; }
+  bool hung_up();
   void on_wake();
   void pump();
   void write_out();
@@ -87,6 +90,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void tick();
   void end_answer();
   void cut(Abort cause);
+  void give_up(Abort cause);
   void linger();
   void drop(size_t left);
   void close();
@@ -111,8 +115,11 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   double arrived_ = 0;
   Phase phase_ = Phase::kIdle;
   bool watching_ = false, writing_ = false;
+  bool taken_back_ = false;  // the pending read is, by the end of its answer
   bool keep_alive_ = true, head_only_ = false, chunked_ = false, quiet_ = false;
   bool empty_line_taken_ = false;
+  bool whole_ = false;  // all of the answer is in out_ or written
+  bool told_ = false;   // some of the answer is written, its status with it
 };
 
 template <typename Step>
