@@ -188,7 +188,8 @@ std::string openapi_json(const ApiLimits& limits, int32_t max_token) {
   JsonWriter json(out);
   json.begin_object().field("openapi", "3.1.0");
   json.key("info").begin_object().field("title", "ibid").field("version", IBID_VERSION);
-  json.field("description", "The same request gives the same bytes.").end_object();
+  json.field("description", "The same request gives the same bytes. Paths under /v1 are served without it as well.")
+      .end_object();
   json.key("paths").begin_object();
   for (const Operation& op : kOperations) write_operation(json, op);
   json.end_object().key("components").begin_object();
