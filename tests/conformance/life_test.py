@@ -1,4 +1,6 @@
 """A server's life and what ends it: exit codes, signals, draining, and what may run out. life_test.py BUILD_DIR."""
+import os
+import pathlib
 import re
 import resource
 import select
@@ -9,7 +11,7 @@ import tempfile
 import time
 
 import tiny_model
-from harness import FAKE, GET_HEALTH, IBID, Server, begin_stream, fake, main, post_bytes, read_all
+from harness import FAKE, GET_HEALTH, IBID, Server, begin_stream, eventually, fake, main, post_bytes, read_all
 
 
 def ends_with(code, sentence, *command):
@@ -64,6 +66,43 @@ def test_signals_drain_and_end():
         assert server.end(seconds=5)[0] == 0
 
 
+def test_a_hang_up_begins_a_new_log_file_and_ends_nothing():
+    with tempfile.TemporaryDirectory() as folder:
+        log, old = pathlib.Path(folder, "log"), pathlib.Path(folder, "log.1")
+        command = [IBID, "serve", tiny_model.make(folder + "/tiny"), "--port", 0, "--log-file", log]
+        with Server(command, log_file=log, stdin=subprocess.DEVNULL) as server:
+            log.rename(old)
+            server.get("/version")
+            assert eventually(lambda: "route=other" in old.read_text())
+            server.process.send_signal(signal.SIGHUP)
+            assert eventually(log.exists)
+            server.get("/health")
+            server.wait_for_log("route=health")
+            log.unlink()
+            log.mkdir()  # nowhere to begin
+            server.process.send_signal(signal.SIGHUP)
+            server.get("/health")
+            log.rmdir()
+            server.process.send_signal(signal.SIGHUP)
+            assert eventually(log.exists)
+            code, text = server.end()
+        assert code == 0 and "Ended." in text, (code, text)
+        assert "route=health" not in old.read_text()
+    with fake(stdin=subprocess.DEVNULL) as server:  # a log on standard error has nothing to rotate
+        server.process.send_signal(signal.SIGHUP)
+        server.get("/health")
+        assert server.end()[0] == 0
+    with fake(load_ms=500, ready=False, stdin=subprocess.DEVNULL) as server:  # nor does it end one that loads
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for_log("Serving ")
+        assert server.end()[0] == 0
+    server_side, terminal = os.openpty()
+    with fake(stdin=terminal) as server:  # whose terminal has gone
+        server.process.send_signal(signal.SIGHUP)
+        assert server.wait()[0] == 0
+    os.close(server_side), os.close(terminal)
+
+
 def limited(which, n):
     return lambda: resource.setrlimit(which, (n, n))
 
@@ -111,5 +150,6 @@ def test_a_log_that_cannot_grow_loses_lines_and_nothing_else():
 
 if __name__ == "__main__":
     main(test_what_cannot_be_served_is_one_sentence_and_a_code, test_signals_drain_and_end,
+         test_a_hang_up_begins_a_new_log_file_and_ends_nothing,
          test_descriptors_that_run_out_stop_nobody_who_is_connected,
          test_a_log_that_cannot_grow_loses_lines_and_nothing_else)
