@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -26,10 +27,17 @@ Result<ApiKeys> read_keys(const ServerOptions& options) {
   std::string text;
   for (const std::string& key : options.api_keys) text += key + "\n";
   if (!options.api_key_file.empty()) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(options.api_key_file, ignored)) {
+      return invalid(
+          "The file of API keys, " + options.api_key_file + ", is a folder; give a file with one key a line.",
+          "api-key-file");
+    }
     std::ifstream file(options.api_key_file, std::ios::binary);
     std::stringstream content;
     content << file.rdbuf();
-    if (!file) return invalid("The file of API keys, " + options.api_key_file + ", cannot be read.", "api-key-file");
+    if (!file || content.bad())
+      return invalid("The file of API keys, " + options.api_key_file + ", cannot be read.", "api-key-file");
     text += content.str();
   }
   if (options.api_keys.empty() && options.api_key_file.empty()) return ApiKeys();

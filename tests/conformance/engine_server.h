@@ -54,7 +54,7 @@ class SlowModel final : public ForwardPass {
 
 class EngineServer {
  public:
-  explicit EngineServer(EngineOptions options, double step_seconds, int n_blocks = 2000) {
+  explicit EngineServer(EngineOptions options, double step_seconds, int n_blocks = 2000, const std::string& keys = "") {
     auto model = std::make_unique<SlowModel>(kContext, step_seconds);
     options.kv_dtype = DType::kF32;
     options.kv_bytes = n_blocks * KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
@@ -72,7 +72,7 @@ class EngineServer {
     ServerOptions server;
     server.port = 0;
     log_ = *RequestLog::open("/dev/null", false, true);
-    service_ = std::make_unique<Service>(server, ApiKeys(), *log_);
+    service_ = std::make_unique<Service>(server, keys.empty() ? ApiKeys() : *ApiKeys::parse(keys), *log_);
     http_ = std::make_unique<HttpServer>(server, *service_, *log_);
     EXPECT_TRUE(http_->listen().ok());
     http_->start();

@@ -32,6 +32,10 @@ def test_what_cannot_be_served_is_one_sentence_and_a_code():
         ends_with(1, "is the disk full", *serve, "--log-file", "/dev/full")
         ends_with(2, "no address", *serve, "--host", "here")
         ends_with(2, "cannot be read", *serve, "--api-key-file", folder + "/none")
+        ends_with(2, "is a folder", *serve, "--api-key-file", folder)
+        ends_with(2, "is a folder", *serve, "--api-key-file", folder, "--api-key", "secret-key-1")
+        ends_with(2, "Lines 1 and 2 .* one key to two tenants", *serve, "--api-key", "a:secret-key-1", "--api-key",
+                  "b:secret-key-1")
         ends_with(2, "at least 8", *serve, "--api-key", "short")
         ends_with(2, "cannot be opened", *serve, "--log-file", folder + "/none/log")
         ends_with(3, "is in use by another program", IBID, "serve", model, "--port", port)
