@@ -162,6 +162,7 @@ void write_responses(JsonWriter& json, const Operation& op) {
   if (op.more != nullptr || op.body != nullptr) refused("404", "There is no such model.", "Error");
   if (op.body != nullptr) {
     refused("413", "The body is too large.", "Error");
+    refused("415", "The body is no JSON in UTF-8, by what its headers say.", "Error");
     refused("429", "Too much at once; Retry-After says when to try again.", "Error");
   }
   refused("503", "Loading, shutting down, or standing still.", op.busy);
