@@ -41,7 +41,7 @@ std::string_view error_type(int status) {
     case 429:
       return "rate_limit_error";
     default:
-      return status >= 500 ? "server_error" : "invalid_request_error";
+      return status >= 500 && status != 501 ? "server_error" : "invalid_request_error";
   }
 }
 
@@ -72,6 +72,7 @@ WebResponse error_response(const ApiError& error) {
 std::string_view error_kind(int status) {
   switch (status) {
     case 400:
+    case 501:
       return "bad_request";
     case 401:
     case 403:
@@ -86,6 +87,8 @@ std::string_view error_kind(int status) {
       return "too_large";
     case 429:
       return "too_many";
+    case 499:  // in the log alone
+      return "client_gone";
     case 503:
       return "unavailable";
     default:

@@ -3,6 +3,8 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 
+#include <map>
+
 namespace ibid {
 namespace {
 
@@ -48,10 +50,21 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
+// A tenant that a line names has no colon.
+std::string tenant_of_its_own(const std::array<uint8_t, 32>& digest) {
+  std::string tenant = "key:";
+  for (size_t i = 0; i < 8; ++i) {
+    tenant += "0123456789abcdef"[digest[i] >> 4];
+    tenant += "0123456789abcdef"[digest[i] & 15];
+  }
+  return tenant;
+}
+
 }  // namespace
 
 Result<ApiKeys> ApiKeys::parse(std::string_view text) {
   ApiKeys keys;
+  std::map<Digest, std::pair<int, std::string>> known;  // line and tenant
   int n_lines = 0;
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
@@ -71,7 +84,14 @@ Result<ApiKeys> ApiKeys::parse(std::string_view text) {
           "Line " + std::to_string(n_lines) +
           " of the API keys is no key: a key has at least 8 printable characters and no blanks, as KEY or TENANT:KEY.");
     }
-    keys.entries_.push_back({sha256(line), std::move(tenant)});
+    const Digest digest = sha256(line);
+    if (tenant.empty()) tenant = tenant_of_its_own(digest);
+    const auto [earlier, is_new] = known.try_emplace(digest, n_lines, tenant);
+    if (!is_new && earlier->second.second != tenant) {
+      return invalid("Lines " + std::to_string(earlier->second.first) + " and " + std::to_string(n_lines) +
+                     " of the API keys give one key to two tenants; a key has one.");
+    }
+    if (is_new) keys.entries_.push_back({digest, std::move(tenant)});
   }
   if (keys.empty()) return invalid("There is no API key in what was given; write one a line, as KEY or TENANT:KEY.");
   return keys;

@@ -17,11 +17,12 @@ namespace ibid {
 class ApiKeys {
  public:
   // One key a line, `KEY` or `TENANT:KEY`; blank lines and those that begin with # are skipped. A key has at least 8
-  // printable characters and no blanks.
+  // printable characters and no blanks, and one tenant.
   static Result<ApiKeys> parse(std::string_view text);
 
   bool empty() const { return entries_.empty(); }
-  // The tenant whose key this is; keys without a tenant belong to the tenant "".
+  // The tenant whose key this is. A key that names none is one of its own, "key:" and the beginning of its digest: no
+  // other key shares what it has cached, and no log that has it gives the key away.
   std::optional<std::string> tenant_of(std::string_view key) const;
   // The key in a request: Authorization: Bearer KEY, X-Api-Key: KEY, or Basic with the key as password (a browser's
   // way).

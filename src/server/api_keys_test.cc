@@ -16,9 +16,28 @@ TEST(ApiKeys, EachKeyNamesItsTenant) {
   ASSERT_TRUE(keys.ok()) << keys.error().message;
   EXPECT_EQ(keys->tenant_of("key-of-alice"), "alice");
   EXPECT_EQ(keys->tenant_of("key-of-bob"), "bob");
-  EXPECT_EQ(keys->tenant_of("key-of-nobody"), "");
   for (const char* wrong : {"", "key-of-alic", "key-of-alicee", "alice:key-of-alice", "KEY-OF-ALICE", "# team"})
     EXPECT_FALSE(keys->tenant_of(wrong).has_value()) << wrong;
+}
+
+TEST(ApiKeys, AKeyWithoutATenantIsOneOfItsOwn) {
+  const ApiKeys keys = ApiKeys::parse("key-of-one\nkey-of-another\n:key-of-a-third\n").value();
+  const std::string one = keys.tenant_of("key-of-one").value();
+  EXPECT_EQ(one, "key:b525be134787a427");  // the beginning of its SHA-256
+  EXPECT_NE(keys.tenant_of("key-of-another"), one);
+  EXPECT_NE(keys.tenant_of("key-of-a-third"), "");
+  // No tenant that a file names can be equal: a colon ends its name.
+  EXPECT_EQ(ApiKeys::parse(one + ":key-of-two")->tenant_of("b525be134787a427:key-of-two"), "key");
+}
+
+TEST(ApiKeys, OneKeyHasOneTenant) {
+  for (const char* text : {"alice:key-of-alice\n\nbob:key-of-alice\n", "alice:key-of-alice\n#\nkey-of-alice\n"}) {
+    const Result<ApiKeys> keys = ApiKeys::parse(text);
+    ASSERT_FALSE(keys.ok()) << text;
+    EXPECT_NE(keys.error().message.find("Lines 1 and 3 of the API keys"), std::string::npos) << keys.error().message;
+    EXPECT_EQ(keys.error().message.find("key-of-alice"), std::string::npos);
+  }
+  EXPECT_EQ(ApiKeys::parse("alice:key-of-alice\nalice:key-of-alice\n")->tenant_of("key-of-alice"), "alice");
 }
 
 TEST(ApiKeys, WhatIsNoKeyIsRefusedWithItsLineAndWithoutItsText) {

@@ -5,6 +5,7 @@
 #include <cctype>
 
 #include "server/server.h"
+#include "server/web_message.h"
 
 namespace ibid {
 namespace {
@@ -31,6 +32,13 @@ bool is_loopback(std::string_view host) {
   boost::system::error_code ec;
   const auto address = boost::asio::ip::make_address(std::string(host), ec);
   return !ec && address.is_loopback();
+}
+
+bool asks_for_another_site(const WebRequest& request) {
+  const std::string_view site = request.header("sec-fetch-site");
+  if (site != "cross-site" && site != "same-site") return false;
+  const bool is_read = request.method == "GET" || request.method == "HEAD";
+  return !is_read || request.header("sec-fetch-mode") != "navigate";
 }
 
 HostCheck::HostCheck(const ServerOptions& options, bool has_keys) {

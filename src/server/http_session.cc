@@ -1,10 +1,40 @@
 #include "server/http_session.h"
 
+#include <poll.h>
+
 namespace ibid {
 
 namespace net = boost::asio;
 namespace beast = boost::beast;
 namespace http = beast::http;
+
+namespace {
+
+WebRequest plain_request(const http::header<true>& head, RequestTarget target, double arrived) {
+  static constexpr const char* kNames[] = {"authorization",    "origin",         "host",
+                                           "x-api-key",        "x-request-id",   "content-type",
+                                           "content-encoding", "sec-fetch-site", "sec-fetch-mode"};
+  WebRequest request;
+  request.method = std::string(head.method_string());
+  for (const char* name : kNames) {
+    std::string_view value = head[name];
+    if (name == std::string_view("host") && !target.host.empty()) value = target.host;
+    if (!value.empty()) request.headers.emplace_back(name, value);
+  }
+  request.target = std::move(target.path);
+  request.arrived = arrived;
+  return request;
+}
+
+// Beast takes any byte inside a quoted extension, and some other reader takes a line's end there for the extension's.
+// It has no state; that it is not const is Beast's wish.
+auto check_extensions = [](uint64_t, beast::string_view extensions, boost::system::error_code& ec) {
+  for (const char c : extensions) {
+    if ((static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7f) ec = http::error::bad_chunk_extension;
+  }
+};
+
+}  // namespace
 
 HttpSession::HttpSession(std::shared_ptr<HttpShared> shared, net::ip::tcp::socket socket, net::ip::address address)
     : shared_(std::move(shared)),
@@ -19,9 +49,8 @@ HttpSession::HttpSession(std::shared_ptr<HttpShared> shared, net::ip::tcp::socke
 HttpSession::~HttpSession() {
   // An answer that was cut by an exception still has to free its blocks.
   if (exchange_) {
-    const Abort cause = Abort::kNoMemory;
     try {
-      shared_->service.finish(*exchange_, &cause);
+      give_up(Abort::kNoMemory);
     } catch (const std::exception&) {
     }
   }
@@ -61,33 +90,62 @@ void HttpSession::kill() {
 
 void HttpSession::wait_for_request() {
   phase_ = Phase::kIdle;
-  if (shared_->draining && buffer_.size() == 0) return close();
-  if (buffer_.size() > 0) return read_header();
-  buffer_.clear();
-  buffer_.shrink_to_fit();
+  empty_line_taken_ = false;
   stream_.expires_after(in_seconds(shared_->options.idle_timeout));
+  begin_request();
+}
+
+// Some clients end a body with an empty line. One before a request is no part of it (RFC 9112, 2.2), and begins none.
+void HttpSession::begin_request() {
+  const std::string_view bytes(static_cast<const char*>(buffer_.data().data()), buffer_.size());
+  if (!empty_line_taken_ && bytes.starts_with("\r\n")) {
+    empty_line_taken_ = true;
+    buffer_.consume(2);
+  }
+  const bool half_a_line = !empty_line_taken_ && bytes == "\r";
+  if (buffer_.size() > 0 && !half_a_line) return read_header();
+  if (shared_->draining) return close();
+  if (buffer_.size() == 0) {
+    buffer_.clear();
+    buffer_.shrink_to_fit();
+  }
   watch();
 }
 
 // One read that ends with the first bytes of a request, or with the client's going.
 void HttpSession::watch() {
   watching_ = true;
+  if (is_full()) {
+    stream_.socket().async_wait(net::socket_base::wait_error, [self = shared_from_this()](error_code ec) {
+      // It ends for urgent data, too.
+      self->guard([&] { self->on_bytes(!ec && self->hung_up() ? net::error::eof : ec, 0); });
+    });
+    return;
+  }
   stream_.async_read_some(buffer_.prepare(kFirstRead), [self = shared_from_this()](error_code ec, size_t n) {
     self->guard([&] { self->on_bytes(ec, n); });
   });
+}
+
+// Whether the client has closed or reset, behind whatever it sent before.
+bool HttpSession::hung_up() {
+  pollfd socket = {stream_.socket().native_handle(), POLLRDHUP, 0};
+  return ::poll(&socket, 1, 0) > 0 && (socket.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 
 void HttpSession::on_bytes(error_code ec, size_t n) {
   watching_ = false;
   if (!ec) buffer_.commit(n);
   if (phase_ == Phase::kIdle) {
-    if (ec == net::error::operation_aborted) return wait_for_request();  // end_answer() took it back
-    if (ec) return close();
-    return read_header();
+    const bool is_taken_back = std::exchange(taken_back_, false);
+    if (ec && !(is_taken_back && ec == net::error::operation_aborted)) return close();
+    return is_taken_back ? wait_for_request() : begin_request();
   }
+  if (phase_ == Phase::kClosing) return linger();  // which took it back
   if (phase_ != Phase::kAnswering) return;
-  if (ec) return cut(Abort::kClientGone);
-  if (buffer_.size() < kMaxPipelined) watch();
+  if (!ec) return watch();
+  // Many clients close on "[DONE]", and we may hear that before the kernel's word that it took the last bytes.
+  if (!whole_) cut(Abort::kClientGone);
 }
 
 void HttpSession::read_header() {
@@ -96,6 +154,7 @@ void HttpSession::read_header() {
   parser_.emplace();
   parser_->header_limit(static_cast<uint32_t>(shared_->options.max_header_bytes));
   parser_->body_limit(static_cast<uint64_t>(shared_->options.max_body_bytes));
+  parser_->on_chunk_header(check_extensions);
   stream_.expires_after(in_seconds(shared_->options.header_timeout));
   http::async_read_header(stream_, buffer_, *parser_, [self = shared_from_this()](error_code ec, size_t) {
     self->guard([&] { self->on_header(ec); });
@@ -109,11 +168,7 @@ void HttpSession::on_header(error_code ec) {
   keep_alive_ = parser_->keep_alive() && !shared_->draining;
   head_only_ = parser_->get().method() == http::verb::head;
   chunked_ = parser_->get().version() >= 11;
-  // RFC 9112, 3.2: what stands between us and the client may have believed the other one.
-  const auto n_hosts = parser_->get().count(http::field::host);
-  if (n_hosts > 1) return refuse(400, "The request has more than one Host header.", "bad_host");
-  if (n_hosts == 0 && parser_->get().version() >= 11)
-    return refuse(400, "The Host header is missing; HTTP/1.1 wants one.", "bad_host");
+  if (const std::optional<HeadRefusal> wrong = check_head()) return refuse(wrong->status, wrong->message, wrong->code);
   const int64_t length = parser_->chunked()          ? shared_->options.max_body_bytes
                          : parser_->content_length() ? static_cast<int64_t>(*parser_->content_length())
                                                      : 0;
@@ -121,12 +176,34 @@ void HttpSession::on_header(error_code ec) {
   if ((shared_->body_bytes += length) > shared_->options.max_bodies_bytes) {
     return refuse(429, "Too many large requests arrive at once; try again.", "too_many_bytes");
   }
-  if (!beast::iequals(parser_->get()[http::field::expect], "100-continue")) return read_body();
+  const bool expects = beast::iequals(parser_->get()[http::field::expect], "100-continue");
+  if (!expects || !chunked_ || length == 0) return read_body();
   static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
   stream_.expires_after(in_seconds(shared_->options.write_timeout));
   net::async_write(stream_, net::buffer(kContinue), [self = shared_from_this()](error_code e, size_t) {
     self->guard([&] { e ? self->close() : self->read_body(); });
   });
+}
+
+// Fills request_ but for its body.
+std::optional<HeadRefusal> HttpSession::check_head() {
+  const auto& head = parser_->get();
+  // RFC 9112, 3.2: what stands between us and the client may have believed the other one.
+  const auto n_hosts = head.count(http::field::host);
+  if (n_hosts > 1) return HeadRefusal{400, "The request has more than one Host header.", "bad_host"};
+  if (n_hosts == 0 && head.version() >= 11)
+    return HeadRefusal{400, "The Host header is missing; HTTP/1.1 wants one.", "bad_host"};
+  if (head.count(http::field::transfer_encoding) > 0) {
+    std::string codings;
+    const auto [begin, end] = head.equal_range(http::field::transfer_encoding);
+    for (auto field = begin; field != end; ++field) codings.append(field->value()).append(",");
+    if (auto wrong = check_transfer_codings(codings, head.version() >= 11, parser_->chunked())) return wrong;
+  }
+  std::optional<RequestTarget> target = split_target(head.target());
+  if (!target)
+    return HeadRefusal{400, "The request's target must be a path, or a URL of http with a host.", "bad_target"};
+  request_ = plain_request(head, *std::move(target), arrived_);
+  return std::nullopt;
 }
 
 void HttpSession::read_body() {

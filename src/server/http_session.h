@@ -5,7 +5,8 @@
 //   idle -> header -> body -> (handling ->) answering -> idle | closing
 // A large body is handled on a thread of its own, so that reading and tokenising megabytes holds up no other
 // connection. While an answer grows, a read stays pending that tells us when the client goes (a half-closed socket
-// counts as gone), and which keeps the first bytes of a pipelined request.
+// counts as gone), and which keeps the first bytes of a pipelined request. Where kMaxPipelined of them are kept, the
+// rest stays with the kernel and we wait for the connection's end alone. One of these two always holds the session.
 #pragma once
 
 #include <atomic>
@@ -17,6 +18,7 @@
 #include <optional>
 #include <set>
 
+#include "server/http_request_head.h"
 #include "server/service.h"
 
 namespace ibid {
@@ -62,9 +64,11 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   enum class Phase { kIdle, kHeader, kBody, kHandling, kAnswering, kClosing };
 
   void wait_for_request();
+  void begin_request();
   void on_bytes(error_code ec, size_t n);
   void read_header();
   void on_header(error_code ec);
+  std::optional<HeadRefusal> check_head();
   void read_body();
   void on_body(error_code ec);
   void refuse(error_code ec);
@@ -77,6 +81,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void begin_answer(WebExchange exchange);
   void write_head(const WebResponse& response, std::optional<size_t> length);
   void watch();
+  bool is_full() const { return buffer_.size() >= kMaxPipelined; }
+  bool hung_up();
   void on_wake();
   void pump();
   void write_out();
@@ -84,6 +90,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void tick();
   void end_answer();
   void cut(Abort cause);
+  void give_up(Abort cause);
   void linger();
   void drop(size_t left);
   void close();
@@ -97,6 +104,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   boost::asio::ip::address address_;
   boost::beast::flat_buffer buffer_;
   std::optional<boost::beast::http::request_parser<boost::beast::http::string_body>> parser_;
+  WebRequest request_;  // what its header said; trailers are no part of it
   std::optional<WebExchange> exchange_;
   std::optional<WebExchange> handled_;  // on its way from the other thread; whoever clears is_handled_ has it
   std::atomic<bool> is_handled_ = false;
@@ -107,7 +115,11 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   double arrived_ = 0;
   Phase phase_ = Phase::kIdle;
   bool watching_ = false, writing_ = false;
+  bool taken_back_ = false;  // the pending read is, by the end of its answer
   bool keep_alive_ = true, head_only_ = false, chunked_ = false, quiet_ = false;
+  bool empty_line_taken_ = false;
+  bool whole_ = false;  // all of the answer is in out_ or written
+  bool told_ = false;   // some of the answer is written, its status with it
 };
 
 template <typename Step>

@@ -16,29 +16,15 @@ constexpr size_t kMaxLinger = 256 << 10;  // read and dropped after a refusal
 constexpr std::chrono::seconds kLingerTime(2);
 constexpr std::chrono::seconds kTick(10);
 
-WebRequest plain_request(http::request<http::string_body>& message, double arrived) {
-  static constexpr http::field kFields[] = {http::field::authorization, http::field::origin, http::field::host};
-  static constexpr const char* kOthers[] = {"x-api-key", "x-request-id"};
-  static constexpr const char* kNames[] = {"authorization", "origin", "host"};
-  WebRequest request;
-  request.method = std::string(message.method_string());
-  request.target = std::string(message.target());
-  for (size_t i = 0; i < std::size(kFields); ++i) {
-    if (const auto value = message[kFields[i]]; !value.empty()) request.headers.emplace_back(kNames[i], value);
-  }
-  for (const char* name : kOthers) {
-    if (const auto value = message[name]; !value.empty()) request.headers.emplace_back(name, value);
-  }
-  request.body = std::move(message.body());
-  request.arrived = arrived;
-  return request;
-}
+// For the log, of an answer of which the client saw nothing. 499 is what nginx writes where the client went first.
+int untold_status(Abort cause) { return cause == Abort::kShutdown || cause == Abort::kNoMemory ? 503 : 499; }
 
 }  // namespace
 
 void HttpSession::handle() {
   phase_ = Phase::kHandling;
-  WebRequest request = plain_request(parser_->get(), arrived_);
+  WebRequest request = std::exchange(request_, {});
+  request.body = std::move(parser_->get().body());
   parser_.reset();
   stream_.expires_never();
   if (request.body.size() > kSmallBody) return handle_apart(std::move(request));
@@ -55,8 +41,10 @@ void HttpSession::handle_apart(WebRequest given) {
       request = {};
       net::post(s.stream_.get_executor(), [self] { self->guard([&] { self->take_handled(); }); });
     } catch (const std::exception&) {  // no memory; the connection goes with its last reference
+      if (!s.is_handled_.exchange(false)) return;
       const Abort cause = Abort::kNoMemory;
-      if (s.is_handled_.exchange(false)) s.shared_->service.finish(*s.handled_, &cause);
+      s.handled_->response.status = untold_status(cause);
+      s.shared_->service.finish(*s.handled_, &cause);
     }
   });
 }
@@ -67,6 +55,7 @@ void HttpSession::take_handled() {
   release_body();
   if (phase_ == Phase::kHandling) return begin_answer(std::move(exchange));
   const Abort cause = Abort::kShutdown;  // killed in between
+  exchange.response.status = untold_status(cause);
   shared_->service.finish(exchange, &cause);
 }
 
@@ -80,6 +69,8 @@ std::function<void()> HttpSession::waker() {
 void HttpSession::begin_answer(WebExchange exchange) {
   phase_ = Phase::kAnswering;
   exchange_ = std::move(exchange);
+  whole_ = !exchange_->generation;
+  told_ = false;
   if (exchange_->response.close) keep_alive_ = false;
   if (!exchange_->generation) {
     const WebResponse& response = exchange_->response;
@@ -87,7 +78,7 @@ void HttpSession::begin_answer(WebExchange exchange) {
     if (!head_only_) out_ += response.body;
     return write_out();
   }
-  if (buffer_.size() < kMaxPipelined) watch();
+  watch();  // before anything is written: of a client that has gone already, this is the first that we hear
   if (exchange_->generation->info().stream) {
     if (!chunked_) keep_alive_ = false;
     write_head(exchange_->response, std::nullopt);
@@ -124,6 +115,7 @@ void HttpSession::tick() {
 void HttpSession::on_wake() {
   if (phase_ != Phase::kAnswering || !exchange_ || !exchange_->generation) return;
   if (exchange_->mailbox->lost()) return cut(Abort::kNoMemory);
+  if (is_full() && !whole_ && hung_up()) return cut(Abort::kClientGone);
   shared_->service.collect(*exchange_);
   const Generation& generation = *exchange_->generation;
   // The rule for slow readers: what is gathered while they do not read has a bound, and passing it ends the stream.
@@ -143,6 +135,7 @@ void HttpSession::pump() {
     exchange_->response.status = response.status;
     write_head(response, response.body.size());
     out_ += response.body;
+    whole_ = true;
     return write_out();
   }
   std::string events;
@@ -155,6 +148,7 @@ void HttpSession::pump() {
   } else {
     out_ = std::move(events);
   }
+  whole_ = generation.done();
   write_out();
 }
 
@@ -164,9 +158,10 @@ void HttpSession::write_out() {
   const size_t n = std::min(out_.size() - written_, kWriteSlice);
   stream_.expires_after(in_seconds(shared_->options.write_timeout));
   net::async_write(stream_, net::buffer(out_.data() + written_, n),
-                   [self = shared_from_this(), n](error_code ec, size_t) {
+                   [self = shared_from_this(), n](error_code ec, size_t n_taken) {
                      self->guard([&] {
                        self->written_ += n;
+                       self->told_ |= n_taken > 0;
                        self->on_written(ec);
                      });
                    });
@@ -202,24 +197,29 @@ void HttpSession::end_answer() {
   if (!watching_) return wait_for_request();
   // The pending read has no deadline; take it back and wait anew, with one.
   phase_ = Phase::kIdle;
+  taken_back_ = true;
   stream_.cancel();
 }
 
 void HttpSession::cut(Abort cause) {
   timer_.cancel();
-  if (exchange_) {
-    WebExchange exchange = *std::move(exchange_);
-    exchange_.reset();
-    shared_->service.finish(exchange, &cause);
-  }
+  if (exchange_) give_up(cause);
   close();
+}
+
+void HttpSession::give_up(Abort cause) {
+  WebExchange exchange = *std::move(exchange_);
+  exchange_.reset();
+  if (!told_) exchange.response.status = untold_status(cause);
+  shared_->service.finish(exchange, &cause);
 }
 
 // A socket that is closed with bytes unread resets, and the client may lose our answer: read a little before.
 void HttpSession::linger() {
   error_code ec;
   stream_.socket().shutdown(net::ip::tcp::socket::shutdown_send, ec);
-  if (ec || watching_) return close();
+  if (ec || (watching_ && buffer_.size() == 0)) return close();  // nothing has come that we did not read
+  if (watching_) return stream_.cancel();                        // on_bytes() comes back
   stream_.expires_after(kLingerTime);
   buffer_.clear();
   drop(kMaxLinger);

@@ -163,7 +163,8 @@ Result<Json> parse_json(std::string_view text, const BodyLimits& limits) {
   options.max_depth = static_cast<std::size_t>(limits.max_depth) + 1;  // our own message comes first
   boost::json::basic_parser<Builder> parser(options, limits);
   error_code ec;
-  const size_t n_read = parser.write_some(false, text.data(), text.size(), ec);
+  const size_t n_skipped = text.starts_with("\xef\xbb\xbf") ? 3 : 0;
+  const size_t n_read = n_skipped + parser.write_some(false, text.data() + n_skipped, text.size() - n_skipped, ec);
   const Builder& builder = parser.handler();
   if (!ec && n_read < text.size()) {
     return invalid("the body is not one JSON value: something follows it at byte " + std::to_string(n_read));

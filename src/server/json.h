@@ -53,7 +53,7 @@ struct BodyLimits {
   size_t max_values = 400'000;
 };
 
-// `where` of the error is the place in the text.
+// A byte order mark before it is skipped. `where` of the error is the place in the text.
 Result<Json> parse_json(std::string_view text, const BodyLimits& limits = {});
 
 // Appends JSON to a string; commas are its business. Strings must be UTF-8.

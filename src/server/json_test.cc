@@ -49,11 +49,19 @@ TEST(Json, RefusesEverythingThatIsNotExactlyOneValue) {
   for (const char* text :
        {"",       " ",   "{",    "[",       "[1",    "{\"a\"", "{\"a\":", "{\"a\":1",       "{\"a\":1,}", "[1,]",
         "01",     "+1",  ".5",   "1.",      "1e",    "tru",    "'a'",     "{a:1}",          "\"a",        "\"\\x\"",
-        "\"\t\"", "1 2", "{}{}", "// c\n1", "/**/1", "nul",    "-",       "\xEF\xBB\xBF{}", "]",          "}",
+        "\"\t\"", "1 2", "{}{}", "// c\n1", "/**/1", "nul",    "-",       "{\xEF\xBB\xBF}", "]",          "}",
         ",",      ":"}) {
     EXPECT_FALSE(parse_json(text).ok()) << text;
   }
   EXPECT_TRUE(parse_json(" \n\t[1 , 2 ] \r\n").ok());
+}
+
+TEST(Json, AByteOrderMarkIsSkippedAtTheBeginningAlone) {
+  EXPECT_TRUE(parse_json("\xEF\xBB\xBF{}").ok());
+  for (const char* text :
+       {"\xEF\xBB\xBF", "\xEF\xBB{}", " \xEF\xBB\xBF{}", "{}\xEF\xBB\xBF", "\xEF\xBB\xBF\xEF\xBB\xBF{}"})
+    EXPECT_FALSE(parse_json(text).ok()) << text;
+  EXPECT_EQ(message_of_error("\xEF\xBB\xBF{} x"), message_of_error("   {} x"));  // places count from the first byte
 }
 
 TEST(Json, BoundsDepthAndSize) {

@@ -173,7 +173,7 @@ std::string Metrics::text(const EngineStats& stats, const ServerGauges& gauges) 
   single(out, "cache_use_ratio", "gauge", "Blocks in use over all blocks.",
          stats.blocks_total > 0 ? static_cast<double>(stats.blocks_in_use) / stats.blocks_total : 0);
 
-  head(out, "responses_total", "counter", "HTTP answers by route and class of status.");
+  head(out, "responses_total", "counter", "HTTP answers by route and class of status, as the log has it.");
   for (size_t r = 0; r < kRouteNames.size(); ++r) {
     for (size_t c = 1; c < 5; ++c) {
       line(out,
@@ -181,7 +181,8 @@ std::string Metrics::text(const EngineStats& stats, const ServerGauges& gauges) 
            static_cast<double>(responses_[r][c]));
     }
   }
-  head(out, "errors_total", "counter", "HTTP answers of 400 and above by kind.");
+  head(out, "errors_total", "counter",
+       "HTTP answers of 400 and above by kind; client_gone: the client did not wait for one.");
   for (size_t i = 0; i < kErrorNames.size(); ++i)
     line(out, std::string("errors_total{kind=\"") + kErrorNames[i] + "\"}", static_cast<double>(errors_[i]));
   head(out, "aborts_total", "counter", "Generations ended from our side of the socket, by cause.");

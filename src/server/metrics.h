@@ -45,8 +45,8 @@ enum class Abort : uint8_t { kClientGone, kSlowReader, kShutdown, kNoMemory };
 inline constexpr std::array kAbortNames = {"client_gone", "slow_reader", "shutdown", "no_memory"};
 inline constexpr std::array kRouteNames = {"chat",    "completions", "models", "text", "health",
                                            "metrics", "engine",      "page",   "other"};
-inline constexpr std::array kErrorNames = {"bad_request", "forbidden", "not_found",   "timeout",
-                                           "too_large",   "too_many",  "unavailable", "internal"};
+inline constexpr std::array kErrorNames = {"bad_request", "forbidden",   "not_found",   "timeout", "too_large",
+                                           "too_many",    "client_gone", "unavailable", "internal"};
 
 // What is known at the end of a generation; the same numbers go to the request log. Times in whole_microseconds.
 struct RequestTimes {

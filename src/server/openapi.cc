@@ -162,6 +162,7 @@ void write_responses(JsonWriter& json, const Operation& op) {
   if (op.more != nullptr || op.body != nullptr) refused("404", "There is no such model.", "Error");
   if (op.body != nullptr) {
     refused("413", "The body is too large.", "Error");
+    refused("415", "The body is no JSON in UTF-8, by what its headers say.", "Error");
     refused("429", "Too much at once; Retry-After says when to try again.", "Error");
   }
   refused("503", "Loading, shutting down, or standing still.", op.busy);
@@ -188,7 +189,8 @@ std::string openapi_json(const ApiLimits& limits, int32_t max_token) {
   JsonWriter json(out);
   json.begin_object().field("openapi", "3.1.0");
   json.key("info").begin_object().field("title", "ibid").field("version", IBID_VERSION);
-  json.field("description", "The same request gives the same bytes.").end_object();
+  json.field("description", "The same request gives the same bytes. Paths under /v1 are served without it as well.")
+      .end_object();
   json.key("paths").begin_object();
   for (const Operation& op : kOperations) write_operation(json, op);
   json.end_object().key("components").begin_object();

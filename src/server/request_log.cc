@@ -43,6 +43,12 @@ void write_gaps(JsonWriter& json, const RequestTimes& times) {
   json.end_object();
 }
 
+Result<int> open_file(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+  if (fd < 0) return unavailable("The log file " + path + " cannot be opened: " + std::strerror(errno) + ".", path);
+  return fd;
+}
+
 }  // namespace
 
 std::string format_request_line(const RequestLine& line, bool json, double unix_time) {
@@ -92,14 +98,23 @@ std::string format_request_line(const RequestLine& line, bool json, double unix_
 }
 
 Result<std::unique_ptr<RequestLog>> RequestLog::open(const std::string& path, bool json, bool requests) {
-  if (path.empty()) return std::unique_ptr<RequestLog>(new RequestLog(STDERR_FILENO, false, json, requests));
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
-  if (fd < 0) return unavailable("The log file " + path + " cannot be opened: " + std::strerror(errno) + ".", path);
-  return std::unique_ptr<RequestLog>(new RequestLog(fd, true, json, requests));
+  int fd = STDERR_FILENO;
+  if (!path.empty()) {
+    ASSIGN_OR_RETURN(fd, open_file(path));
+  }
+  return std::unique_ptr<RequestLog>(new RequestLog(fd, path, json, requests));
 }
 
 RequestLog::~RequestLog() {
-  if (owned_) ::close(fd_);
+  if (!path_.empty()) ::close(fd_);
+}
+
+Status RequestLog::reopen() {
+  if (path_.empty()) return {};
+  ASSIGN_OR_RETURN(const int fd, open_file(path_));
+  const std::lock_guard lock(mutex_);
+  ::close(std::exchange(fd_, fd));
+  return {};
 }
 
 bool RequestLog::write_line(std::string line, int patience_ms) {

@@ -40,18 +40,24 @@ class RequestLog {
   static Result<std::unique_ptr<RequestLog>> open(const std::string& path, bool json, bool requests);
   ~RequestLog();
 
+  // Opens the file anew by its name, where another program has taken the old one away; no line is lost. Where that
+  // fails, the old one goes on. Nothing on standard error.
+  Status reopen();
+
   void on_lost(std::function<void()> callback) { lost_ = std::move(callback); }
   bool add(const RequestLine& line);
   // A sentence about the server itself. False where it could not be written.
   bool say(std::string_view sentence);
 
  private:
-  RequestLog(int fd, bool owned, bool json, bool requests) : fd_(fd), owned_(owned), json_(json), requests_(requests) {}
+  RequestLog(int fd, std::string path, bool json, bool requests)
+      : fd_(fd), path_(std::move(path)), json_(json), requests_(requests) {}
   bool write_line(std::string line, int patience_ms);
 
   std::mutex mutex_;
   int fd_;
-  bool owned_, json_, requests_;
+  const std::string path_;  // empty: standard error, which is not ours to close
+  const bool json_, requests_;
   std::function<void()> lost_;
 };
 

@@ -35,6 +35,22 @@ std::optional<std::string_view> query_value(std::string_view query, std::string_
   return std::nullopt;
 }
 
+// What is no escape stays as it is.
+std::string percent_decoded(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    unsigned byte = 0;
+    const char* digits = text.data() + i + 1;
+    if (text[i] == '%' && i + 2 < text.size() && std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2) {
+      out += static_cast<char>(byte);
+      i += 2;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
 // Null where it is absent.
 Result<const std::string*> read_text(const Json& body, const char* name) {
   const Json* value = body.find(name);
@@ -92,9 +108,9 @@ WebResponse Service::models(const WebRequest& request, WebExchange&) {
   const ModelInfo& model = backend_.load()->model();
   WebResponse response;
   JsonWriter json(response.body);
-  constexpr std::string_view kPrefix = "/v1/models/";
-  if (request.path().starts_with(kPrefix)) {
-    const std::string_view name = request.path().substr(kPrefix.size());
+  constexpr std::string_view kBefore = "/models/";
+  if (const size_t at = request.path().find(kBefore); at != std::string_view::npos) {
+    const std::string name = percent_decoded(request.path().substr(at + kBefore.size()));
     if (name != model.name)
       return error_response({404, "The model \"" + shown(name) + "\" is not served here; \"" + model.name + "\" is.",
                              "model", "model_not_found"});

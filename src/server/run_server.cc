@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -26,34 +27,48 @@ Result<ApiKeys> read_keys(const ServerOptions& options) {
   std::string text;
   for (const std::string& key : options.api_keys) text += key + "\n";
   if (!options.api_key_file.empty()) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(options.api_key_file, ignored)) {
+      return invalid(
+          "The file of API keys, " + options.api_key_file + ", is a folder; give a file with one key a line.",
+          "api-key-file");
+    }
     std::ifstream file(options.api_key_file, std::ios::binary);
     std::stringstream content;
     content << file.rdbuf();
-    if (!file) return invalid("The file of API keys, " + options.api_key_file + ", cannot be read.", "api-key-file");
+    if (!file || content.bad())
+      return invalid("The file of API keys, " + options.api_key_file + ", cannot be read.", "api-key-file");
     text += content.str();
   }
   if (options.api_keys.empty() && options.api_key_file.empty()) return ApiKeys();
   return ApiKeys::parse(text);
 }
 
-// SIGTERM and SIGINT, taken by the thread that asks; all others have them blocked.
+// SIGTERM, SIGINT and SIGHUP, taken by the thread that asks; all others have them blocked.
 class Signals {
  public:
-  Signals() {
+  // `ends_with_terminal`: SIGHUP ends the server too. Else it makes the log reopen its file.
+  explicit Signals(bool ends_with_terminal) : ends_with_terminal_(ends_with_terminal) {
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);  // a log that may not grow loses lines, as on a full disk
     sigemptyset(&set_);
     sigaddset(&set_, SIGTERM);
     sigaddset(&set_, SIGINT);
+    sigaddset(&set_, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &set_, &old_);
   }
   ~Signals() { pthread_sigmask(SIG_SETMASK, &old_, nullptr); }
-  bool came_within(int milliseconds) {
+  // Whether the server is to end. May return early where it is not.
+  bool came_within(int milliseconds, RequestLog& log) {
     const timespec time = {milliseconds / 1000, milliseconds % 1000 * 1'000'000L};
-    return sigtimedwait(&set_, nullptr, &time) > 0;
+    const int signal = sigtimedwait(&set_, nullptr, &time);
+    if (signal != SIGHUP || ends_with_terminal_) return signal > 0;
+    if (const Status status = log.reopen(); !status) log.say(status.error().message + " The old one goes on.");
+    return false;
   }
 
  private:
+  bool ends_with_terminal_;
   sigset_t set_, old_;
 };
 
@@ -65,7 +80,8 @@ class Signals {
 }  // namespace
 
 int run_server(const ServerOptions& options, const LoadBackend& load) {
-  Signals signals;
+  // Without a log file there is none to reopen, and a server that a terminal shows its log goes with that terminal.
+  Signals signals(options.log_file.empty() && (isatty(STDERR_FILENO) || isatty(STDIN_FILENO)));
   Result<std::unique_ptr<RequestLog>> log = RequestLog::open(options.log_file, options.log_json, options.log_requests);
   if (!log) return fail(log.error().message, kServeBadOptions);
   Result<ApiKeys> keys = read_keys(options);
@@ -96,7 +112,7 @@ int run_server(const ServerOptions& options, const LoadBackend& load) {
     loaded = true;
   });
   while (!loaded) {
-    if (!signals.came_within(20)) continue;
+    if (!signals.came_within(20, **log)) continue;
     (*log)->say("Ended while the model was loading.");
     std::_Exit(kServeOk);
   }
@@ -114,7 +130,7 @@ int run_server(const ServerOptions& options, const LoadBackend& load) {
                          : "Other machines can reach this server, and it asks for no key: see --api-key-file.");
   }
 
-  while (!signals.came_within(1000)) {
+  while (!signals.came_within(1000, **log)) {
   }
   (*log)->say("Draining: no new requests; what runs has " + std::to_string(static_cast<int>(options.drain_timeout)) +
               " s to end.");
@@ -122,12 +138,12 @@ int run_server(const ServerOptions& options, const LoadBackend& load) {
   http.drain();
   const double deadline = steady_clock().now() + options.drain_timeout;
   while (http.n_connections() > 0 && steady_clock().now() < deadline) {
-    if (signals.came_within(20)) end_at_once(**log);
+    if (signals.came_within(20, **log)) end_at_once(**log);
   }
   if (http.n_connections() > 0) {
     http.cancel_all();
     for (int i = 0; i < 100 && http.n_connections() > 0; ++i) {
-      if (signals.came_within(20)) end_at_once(**log);
+      if (signals.came_within(20, **log)) end_at_once(**log);
     }
   }
   http.stop();

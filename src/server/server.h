@@ -59,7 +59,8 @@ enum ServeExit : int {
 using LoadBackend = std::function<Result<std::unique_ptr<Backend>>()>;
 
 // Serves until SIGTERM or SIGINT: then takes no more requests, lets what runs end within drain_timeout, and returns. A
-// second signal ends at once. Says in one sentence on standard error why it ended where that was not asked for.
+// second signal ends at once. SIGHUP reopens the log file; without one it ends a server that has a terminal as SIGTERM
+// does, and no other. Says in one sentence on standard error why it ended where that was not asked for.
 int run_server(const ServerOptions& options, const LoadBackend& load);
 
 }  // namespace ibid

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "server/build_requests.h"
+#include "server/content_type.h"
 #include "server/json.h"
 #include "server/page_files.h"
 #include "server/trace_json.h"
@@ -93,7 +94,9 @@ WebResponse Service::refuse(int status, std::string message, std::string code, d
 
 bool Service::allowed_origin(const WebRequest& request) const {
   const std::string_view origin = request.header("origin");
-  if (origin.empty() || options_.cors_origin == "*" || origin == options_.cors_origin) return true;
+  if (options_.cors_origin == "*") return true;
+  if (origin.empty()) return !asks_for_another_site(request);
+  if (origin == options_.cors_origin) return true;
   const size_t scheme = origin.find("://");
   return scheme != std::string_view::npos && origin.substr(scheme + 3) == request.header("host");
 }
@@ -129,6 +132,10 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
       {"POST", "/v1/chat/completions", "chat", nullptr, Endpoint::kChat},
       {"POST", "/v1/completions", "completions", nullptr, Endpoint::kCompletions},
       {"GET", "/v1/models", "models", &Service::models},
+      // Some clients' base URL lacks the version.
+      {"POST", "/chat/completions", "chat", nullptr, Endpoint::kChat},
+      {"POST", "/completions", "completions", nullptr, Endpoint::kCompletions},
+      {"GET", "/models", "models", &Service::models},
       {"POST", "/tokenize", "text", &Service::tokenize},
       {"POST", "/detokenize", "text", &Service::detokenize},
       {"POST", "/apply-template", "text", &Service::apply_template},
@@ -141,7 +148,7 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
   const std::string_view path = request.path();
   const Route* route = std::ranges::find(page_files(), path, &PageFile::path) != page_files().end() ? &kPage : nullptr;
   for (const Route& candidate : kRoutes) {
-    const bool one_model = std::string_view(candidate.path) == "/v1/models" && path.starts_with("/v1/models/");
+    const bool one_model = candidate.handler == &Service::models && path.starts_with(std::string(candidate.path) + "/");
     if (path == candidate.path || one_model) route = &candidate;
   }
   if (route != nullptr) exchange.route = route->name;
@@ -186,6 +193,9 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
         error_response({405, std::string("This path takes ") + route->method + " alone.", "", "method_not_allowed"});
     response.headers.emplace_back("Allow", route->method);
     return response;
+  }
+  if (request.method == "POST") {
+    if (const std::optional<ApiError> wrong = check_content_type(request)) return error_response(*wrong);
   }
   if (route->needs_model && backend_ == nullptr)
     return error_response({503, "The model is still loading.", "", "loading", 1});

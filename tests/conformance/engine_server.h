@@ -57,7 +57,7 @@ class EngineServer {
   static constexpr const char* kTemplate = "{% for m in messages %}{{ m.role|upper }}{{ m.content }}{% endfor %}";
 
   explicit EngineServer(EngineOptions options, double step_seconds, int n_blocks = 2000,
-                        std::string_view chat_template = kTemplate) {
+                        const std::string& keys = "", std::string_view chat_template = kTemplate) {
     auto model = std::make_unique<SlowModel>(kContext, step_seconds);
     options.kv_dtype = DType::kF32;
     options.kv_bytes = n_blocks * KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
@@ -73,7 +73,7 @@ class EngineServer {
     ServerOptions server;
     server.port = 0;
     log_ = *RequestLog::open("/dev/null", false, true);
-    service_ = std::make_unique<Service>(server, ApiKeys(), *log_);
+    service_ = std::make_unique<Service>(server, keys.empty() ? ApiKeys() : *ApiKeys::parse(keys), *log_);
     http_ = std::make_unique<HttpServer>(server, *service_, *log_);
     EXPECT_TRUE(http_->listen().ok());
     http_->start();

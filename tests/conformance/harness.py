@@ -47,10 +47,11 @@ def main(*tests):
 
 
 class Server:
-    """A server's process; `command` should ask for port 0. Its log is what it writes to standard error."""
+    """A server's process; `command` should ask for port 0. Its log is `log_file`, or what it writes to standard error."""
 
-    def __init__(self, command, seconds=60, ready=True, **popen):
+    def __init__(self, command, seconds=60, ready=True, log_file=None, **popen):
         self.log = tempfile.NamedTemporaryFile("w+", prefix="ibid-log-")
+        self.log_path = pathlib.Path(log_file or self.log.name)
         self.process = subprocess.Popen([str(c) for c in command], stderr=self.log, stdout=subprocess.DEVNULL, **popen)
         try:
             told = self.wait_for_log(r"http://[^ ]*?:(\d+)/health", seconds)
@@ -69,7 +70,7 @@ class Server:
         self.kill()
 
     def log_text(self):
-        return pathlib.Path(self.log.name).read_text()
+        return self.log_path.read_text() if self.log_path.exists() else ""
 
     def wait_for_log(self, pattern, seconds=20):
         end = time.monotonic() + seconds

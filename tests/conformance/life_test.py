@@ -1,4 +1,6 @@
 """A server's life and what ends it: exit codes, signals, draining, and what may run out. life_test.py BUILD_DIR."""
+import os
+import pathlib
 import re
 import resource
 import select
@@ -9,7 +11,7 @@ import tempfile
 import time
 
 import tiny_model
-from harness import FAKE, GET_HEALTH, IBID, Server, begin_stream, fake, main, post_bytes, read_all
+from harness import FAKE, GET_HEALTH, IBID, Server, begin_stream, eventually, fake, main, post_bytes, read_all
 
 
 def ends_with(code, sentence, *command):
@@ -30,6 +32,10 @@ def test_what_cannot_be_served_is_one_sentence_and_a_code():
         ends_with(1, "is the disk full", *serve, "--log-file", "/dev/full")
         ends_with(2, "no address", *serve, "--host", "here")
         ends_with(2, "cannot be read", *serve, "--api-key-file", folder + "/none")
+        ends_with(2, "is a folder", *serve, "--api-key-file", folder)
+        ends_with(2, "is a folder", *serve, "--api-key-file", folder, "--api-key", "secret-key-1")
+        ends_with(2, "Lines 1 and 2 .* one key to two tenants", *serve, "--api-key", "a:secret-key-1", "--api-key",
+                  "b:secret-key-1")
         ends_with(2, "at least 8", *serve, "--api-key", "short")
         ends_with(2, "cannot be opened", *serve, "--log-file", folder + "/none/log")
         ends_with(3, "is in use by another program", IBID, "serve", model, "--port", port)
@@ -62,6 +68,43 @@ def test_signals_drain_and_end():
         assert code == 5 and "at once" in errors, (code, errors)
     with fake(load_ms=20000, ready=False) as server:  # nothing to drain before the model is there
         assert server.end(seconds=5)[0] == 0
+
+
+def test_a_hang_up_begins_a_new_log_file_and_ends_nothing():
+    with tempfile.TemporaryDirectory() as folder:
+        log, old = pathlib.Path(folder, "log"), pathlib.Path(folder, "log.1")
+        command = [IBID, "serve", tiny_model.make(folder + "/tiny"), "--port", 0, "--log-file", log]
+        with Server(command, log_file=log, stdin=subprocess.DEVNULL) as server:
+            log.rename(old)
+            server.get("/version")
+            assert eventually(lambda: "route=other" in old.read_text())
+            server.process.send_signal(signal.SIGHUP)
+            assert eventually(log.exists)
+            server.get("/health")
+            server.wait_for_log("route=health")
+            log.unlink()
+            log.mkdir()  # nowhere to begin
+            server.process.send_signal(signal.SIGHUP)
+            server.get("/health")
+            log.rmdir()
+            server.process.send_signal(signal.SIGHUP)
+            assert eventually(log.exists)
+            code, text = server.end()
+        assert code == 0 and "Ended." in text, (code, text)
+        assert "route=health" not in old.read_text()
+    with fake(stdin=subprocess.DEVNULL) as server:  # a log on standard error has nothing to rotate
+        server.process.send_signal(signal.SIGHUP)
+        server.get("/health")
+        assert server.end()[0] == 0
+    with fake(load_ms=500, ready=False, stdin=subprocess.DEVNULL) as server:  # nor does it end one that loads
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for_log("Serving ")
+        assert server.end()[0] == 0
+    server_side, terminal = os.openpty()
+    with fake(stdin=terminal) as server:  # whose terminal has gone
+        server.process.send_signal(signal.SIGHUP)
+        assert server.wait()[0] == 0
+    os.close(server_side), os.close(terminal)
 
 
 def limited(which, n):
@@ -111,5 +154,6 @@ def test_a_log_that_cannot_grow_loses_lines_and_nothing_else():
 
 if __name__ == "__main__":
     main(test_what_cannot_be_served_is_one_sentence_and_a_code, test_signals_drain_and_end,
+         test_a_hang_up_begins_a_new_log_file_and_ends_nothing,
          test_descriptors_that_run_out_stop_nobody_who_is_connected,
          test_a_log_that_cannot_grow_loses_lines_and_nothing_else)

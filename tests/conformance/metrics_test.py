@@ -24,7 +24,8 @@ FLAGS = ["--ctx", CONTEXT, "--kv-memory", KV_TOKENS * 2048, "--max-sequences", 1
 ABORTS = ("client_gone", "slow_reader", "shutdown", "no_memory")
 # What docs/api.md says of statuses, as kinds of errors.
 KINDS = {400: "bad_request", 401: "forbidden", 403: "forbidden", 404: "not_found", 405: "not_found", 408: "timeout",
-         413: "too_large", 431: "too_large", 429: "too_many", 503: "unavailable", 500: "internal"}
+         413: "too_large", 431: "too_large", 429: "too_many", 503: "unavailable", 500: "internal", 501: "bad_request",
+         499: "client_gone", 415: "bad_request"}
 # Sums of some hundred doubles, each within half a unit of its last place.
 TOLERANCE = 1e-9
 

@@ -50,6 +50,10 @@ class RawClient {
     return true;
   }
   void half_close() { shutdown(fd_, SHUT_WR); }
+  void reset_on_close() {
+    const linger at_once = {1, 0};
+    setsockopt(fd_, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+  }
   void close() {
     if (fd_ >= 0) ::close(fd_);
     fd_ = -1;
@@ -63,6 +67,7 @@ class RawClient {
     }
     char bytes[16384];
     const ssize_t n = recv(fd_, bytes, sizeof bytes, 0);
+    was_reset = n < 0;
     if (n <= 0) return false;
     buffer.append(bytes, static_cast<size_t>(n));
     return true;
@@ -134,6 +139,7 @@ class RawClient {
 
   std::string buffer;
   bool timed_out = false;
+  bool was_reset = false;  // and not closed
 
  private:
   int fd_ = -1;

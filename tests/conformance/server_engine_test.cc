@@ -53,6 +53,21 @@ TEST(ServerEngine, ChatGoesThroughTheTemplateAndFindsItsPrefixAgain) {
             96);  // six whole blocks
 }
 
+TEST(ServerEngine, AKeyLearnsNothingOfWhatAnotherHasAsked) {
+  EngineServer server({}, 0, 2000, "secret-key-1\nsecret-key-2\nteam:secret-key-3\nteam:secret-key-4\n");
+  RawClient client(server.port());
+  const std::string body = chat_body(std::string(100, 'X'), R"("max_tokens":3,"seed":1)");
+  const auto cached = [&](const std::string& key) {
+    const HttpAnswer a = client.post("/v1/chat/completions", body, "X-Api-Key: secret-key-" + key + "\r\n");
+    const Result<Json> json = parse_json(a.body);
+    return *json->find("usage")->find("prompt_tokens_details")->find("cached_tokens")->integer();
+  };
+  EXPECT_EQ(cached("1"), 0);
+  EXPECT_EQ(cached("2"), 0);
+  EXPECT_EQ(cached("3"), 0);
+  for (const char* key : {"1", "2", "3", "4"}) EXPECT_GE(cached(key), 96) << key;
+}
+
 // Steps from a client's going until `is_forgotten`; the least of some tries, because between the two looks at the
 // engine the machine may do other things.
 template <typename Begin, typename IsForgotten>

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <fstream>
 
 #include "conformance/fake_backend.h"
 #include "conformance/raw_client.h"
@@ -18,7 +19,7 @@ class TestServer {
                       bool ready = true)
       : backend(engine) {
     options.port = 0;
-    options.log_file = "/dev/null";
+    if (options.log_file.empty()) options.log_file = "/dev/null";
     log = *RequestLog::open(options.log_file, true, true);
     service = std::make_unique<Service>(options, keys.empty() ? ApiKeys() : *ApiKeys::parse(keys), *log);
     http = std::make_unique<HttpServer>(options, *service, *log);
@@ -38,6 +39,32 @@ class TestServer {
   std::unique_ptr<RequestLog> log;
   std::unique_ptr<Service> service;
   std::unique_ptr<HttpServer> http;
+};
+
+// A file for a server's log, gone with this.
+class LogFile {
+ public:
+  LogFile() {
+    const int fd = mkstemp(path_);
+    EXPECT_GE(fd, 0);
+    ::close(fd);
+  }
+  ~LogFile() { unlink(path_); }
+  const char* path() const { return path_; }
+  // The requests that it has so far.
+  std::vector<Json> requests() const {
+    std::ifstream file(path_);
+    std::vector<Json> lines;
+    for (std::string line; std::getline(file, line);) {
+      Result<Json> json = parse_json(line);
+      EXPECT_TRUE(json.ok()) << line;
+      if (json.ok() && *json->find("event")->string() == "request") lines.push_back(*std::move(json));
+    }
+    return lines;
+  }
+
+ private:
+  char path_[64] = "/tmp/ibid-log-XXXXXX";
 };
 
 inline bool eventually(const std::function<bool()>& holds, double seconds = 3) {

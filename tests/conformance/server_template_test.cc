@@ -5,7 +5,7 @@ namespace ibid {
 namespace {
 
 TEST(ServerTemplate, ATemplateThatDoesNotCompileSwitchesOffChatAlone) {
-  EngineServer server({}, 0, 2000, "{% frobnicate %}");
+  EngineServer server({}, 0, 2000, "", "{% frobnicate %}");
   RawClient client(server.port());
   for (const char* path : {"/v1/chat/completions", "/apply-template", "/tokenize"}) {
     const HttpAnswer refused = client.post(path, chat_body("HI"));
@@ -26,7 +26,7 @@ TEST(ServerTemplate, AHistoryWithToolCallsIsHandedOverAsTheTemplateReadsIt) {
       R"("content":null,"tool_calls":[{"id":"1","type":"function","function":{"name":"f",)"
       R"("arguments":"{\"k\": [1, \"v\"]}"}}]},{"role":"tool","tool_call_id":"1","content":"21"}]})";
   const auto prompt_of = [&](const std::string& calls) {
-    EngineServer server({}, 0, 2000,
+    EngineServer server({}, 0, 2000, "",
                         "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for t in m.tool_calls or [] %}" +
                             calls + "{% endfor %}{% endfor %}");
     const Result<Json> answer = parse_json(RawClient(server.port()).post("/apply-template", history).body);

@@ -1,0 +1,89 @@
+#include "server/request_log.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+namespace ibid {
+namespace {
+
+class Folder {
+ public:
+  Folder() { EXPECT_NE(mkdtemp(path_), nullptr); }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  std::string file(const char* name) const { return std::string(path_) + "/" + name; }
+
+ private:
+  char path_[64] = "/tmp/ibid-logs-XXXXXX";
+};
+
+int n_lines(const std::string& path) {
+  std::ifstream file(path);
+  int n = 0;
+  for (std::string line; std::getline(file, line);) ++n;
+  return n;
+}
+
+TEST(RequestLog, GoesOnInANewFileWhenTheOldOneWasRotated) {
+  const Folder folder;
+  const std::string path = folder.file("log"), old = folder.file("log.1");
+  const std::unique_ptr<RequestLog> log = RequestLog::open(path, false, true).value();
+  log->say("One.");
+  std::filesystem::rename(path, old);
+  log->say("Two.");
+  ASSERT_TRUE(log->reopen().ok());
+  log->say("Three.");
+  EXPECT_EQ(n_lines(old), 2);
+  EXPECT_EQ(n_lines(path), 1);
+  ASSERT_TRUE(log->reopen().ok());  // nothing was rotated: the file goes on
+  log->say("Four.");
+  EXPECT_EQ(n_lines(path), 2);
+}
+
+TEST(RequestLog, GoesOnInTheOldFileWhereNoNewOneCanBeOpened) {
+  const Folder folder;
+  const std::string path = folder.file("log"), old = folder.file("log.1");
+  const std::unique_ptr<RequestLog> log = RequestLog::open(path, false, true).value();
+  std::filesystem::rename(path, old);
+  std::filesystem::create_directory(path);
+  const Status status = log->reopen();
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.error().message.find("cannot be opened"), std::string::npos) << status.error().message;
+  EXPECT_TRUE(log->say("One."));
+  EXPECT_EQ(n_lines(old), 1);
+}
+
+TEST(RequestLog, LosesNoLineWhileItIsReopened) {
+  const Folder folder;
+  const std::string path = folder.file("log");
+  const std::unique_ptr<RequestLog> log = RequestLog::open(path, true, true).value();
+  std::atomic<bool> over = false;
+  std::vector<std::thread> writers;
+  for (int i = 0; i < 2; ++i) {
+    writers.emplace_back([&] {
+      for (int k = 0; k < 500; ++k) EXPECT_TRUE(log->add({.request_id = "x", .route = "chat"}));
+      over = true;
+    });
+  }
+  int n_files = 0;
+  while (!over) {
+    std::filesystem::rename(path, folder.file(std::to_string(n_files++).c_str()));
+    ASSERT_TRUE(log->reopen().ok());
+  }
+  for (std::thread& writer : writers) writer.join();
+  int n = n_lines(path);
+  for (int i = 0; i < n_files; ++i) n += n_lines(folder.file(std::to_string(i).c_str()));
+  EXPECT_EQ(n, 1000);
+}
+
+TEST(RequestLog, OnStandardErrorHasNothingToReopen) {
+  const std::unique_ptr<RequestLog> log = RequestLog::open("", false, true).value();
+  EXPECT_TRUE(log->reopen().ok());
+}
+
+}  // namespace
+}  // namespace ibid
