@@ -62,6 +62,7 @@ class EngineCore final : public Engine {
   void end_cancelled(std::vector<Output>& out);
   void end_starved(std::vector<Output>& out);
   void publish(Sequence& sequence, std::vector<Output>& out);
+  void end_unsound(std::vector<Output>& out);
   void forget_if_finished(RequestId id);
   int32_t n_unfinished() const;  // sequences
 
@@ -79,6 +80,7 @@ class EngineCore final : public Engine {
   std::vector<RequestId> cancelled_;  // room for all of requests_
   std::vector<RequestId> starved_;    // of this step
   int64_t next_sequence_ = 0;
+  std::vector<RequestId> unsound_;    // of this step
   int64_t n_submitted_ = 0;  // sequences
   std::vector<StepShare> last_step_;
   int32_t n_last_copies_ = 0;

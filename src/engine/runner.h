@@ -18,6 +18,7 @@ struct ShareResult {
   std::vector<Sample> scored;           // the prompt's next tokens, one for each of the share's rows that has one
   std::optional<Result<Sample>> drawn;  // the token after the last one, where the share reaches it
   bool out_of_memory = false;           // the above is not whole
+  bool is_unsound = false;              // nor here: the model computed no numbers (unsound_row())
 };
 
 struct StepResult {
@@ -42,8 +43,9 @@ class Runner {
     bool out_of_memory = false;
   };
   void list_tasks(const StepPlan& plan);
+    bool is_unsound = false;
   void do_task(const StepPlan& plan, RowTask& task, SamplerScratch& scratch);
-  void do_row(const StepPlan& plan, const RowTask& task, SamplerScratch& scratch);
+  void do_row(const StepPlan& plan, RowTask& task, SamplerScratch& scratch);
 
   ForwardPass& model_;
   const KvStore& kv_;
