@@ -33,6 +33,8 @@ class Runner {
   Runner(ForwardPass& model, const KvStore& kv, Stream& stream, const BatchLimits& limits, const Clock& clock);
   // Valid until the next call.
   StepResult& run(const StepPlan& plan);
+  // When run() last got on, on steady_clock(); from any thread.
+  double last_beat() const { return stream_.team().last_beat(); }
 
  private:
   struct RowTask {  // what to do with one row of logits
@@ -41,9 +43,9 @@ class Runner {
     TokenId next;   // kNone: draw
     size_t scored;  // index into ShareResult::scored
     bool out_of_memory = false;
+    bool is_unsound = false;
   };
   void list_tasks(const StepPlan& plan);
-    bool is_unsound = false;
   void do_task(const StepPlan& plan, RowTask& task, SamplerScratch& scratch);
   void do_row(const StepPlan& plan, RowTask& task, SamplerScratch& scratch);
 
