@@ -1,5 +1,7 @@
 #include "base/clock.h"
 
+#include <time.h>
+
 #include <chrono>
 
 namespace ibid {
@@ -17,6 +19,12 @@ class SteadyClock final : public Clock {
 const Clock& steady_clock() {
   static const SteadyClock clock;
   return clock;
+}
+
+double coarse_steady_now() {
+  timespec time = {};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
 }  // namespace ibid

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/thread_name.h"
 
 namespace ibid {
@@ -47,7 +48,16 @@ struct ThreadTeam::State {
   std::atomic<void*> body{nullptr};
   std::atomic<int64_t> n_tasks{0};
 
+  alignas(64) std::atomic<double> beat{0};
+  uint32_t n_taken = 0;  // tasks that the caller's thread has done
+
   std::vector<std::thread> workers;
+
+  void note_beat() { beat.store(coarse_steady_now(), std::memory_order_relaxed); }
+  // Some of them last for milliseconds, others are over before a clock is read.
+  void note_task() {
+    if (++n_taken % 16 == 0) note_beat();
+  }
 
   void work(int thread) {
     for (;;) {
@@ -59,6 +69,7 @@ struct ThreadTeam::State {
       // The loads above are of the loop that `now` names if the exchange succeeds: they change only between loops.
       if (!ticket.compare_exchange_weak(now, now + 1, std::memory_order_acq_rel, std::memory_order_relaxed)) continue;
       run_task(argument, task, thread);
+      if (thread == 0) note_task();
       n_done.fetch_add(1, std::memory_order_release);
     }
   }
@@ -83,6 +94,12 @@ struct ThreadTeam::State {
     }
   }
 
+  void end() {
+    stop.store(true, std::memory_order_release);
+    wake();
+    for (std::thread& worker : workers) worker.join();
+  }
+
   void wake() {
     loop.fetch_add(1, std::memory_order_seq_cst);
     if (n_sleeping.load(std::memory_order_seq_cst) > 0) loop.notify_all();
@@ -91,22 +108,29 @@ struct ThreadTeam::State {
 
 ThreadTeam::ThreadTeam(int n_threads) : state_(std::make_unique<State>()) {
   CHECK(n_threads >= 1, "a team has at least the caller's thread");
-  for (int i = 1; i < n_threads; ++i) state_->workers.emplace_back([s = state_.get(), i] { s->worker_main(i); });
+  try {
+    for (int i = 1; i < n_threads; ++i) state_->workers.emplace_back([s = state_.get(), i] { s->worker_main(i); });
+  } catch (...) {  // no thread may outlive this
+    state_->end();
+    throw;
+  }
 }
 
-ThreadTeam::~ThreadTeam() {
-  state_->stop.store(true, std::memory_order_release);
-  state_->wake();
-  for (std::thread& worker : state_->workers) worker.join();
-}
+ThreadTeam::~ThreadTeam() { state_->end(); }
+
+double ThreadTeam::last_beat() const { return state_->beat.load(std::memory_order_relaxed); }
 
 int ThreadTeam::n_threads() const { return static_cast<int>(state_->workers.size()) + 1; }
 
 void ThreadTeam::run(int64_t n_tasks, TaskFn fn, void* body) {
   CHECK(n_tasks <= static_cast<int64_t>(kTaskMask / 2), "too many tasks in one loop");
   State& s = *state_;
+  s.note_beat();
   if (s.workers.empty() || n_tasks <= 1) {
-    for (int64_t i = 0; i < n_tasks; ++i) fn(body, i, 0);
+    for (int64_t i = 0; i < n_tasks; ++i) {
+      fn(body, i, 0);
+      s.note_task();
+    }
     return;
   }
   // Between loops n_tasks is 0 and the ticket's low half is 0, so a straggler of the last loop finds nothing to take

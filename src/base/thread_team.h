@@ -13,12 +13,16 @@ namespace ibid {
 
 class ThreadTeam {
  public:
-  explicit ThreadTeam(int n_threads);  // the caller counts as one; n_threads >= 1
+  // The caller counts as one; n_threads >= 1. Throws std::system_error where the system gives no further thread.
+  explicit ThreadTeam(int n_threads);
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;
   ThreadTeam& operator=(const ThreadTeam&) = delete;
 
   int n_threads() const;
+  // When the caller's thread last began a loop or got on in one, on steady_clock(), some milliseconds late; 0 before
+  // the first. From any thread. Stands still where a task never ends, whichever thread has it.
+  double last_beat() const;
 
   // Calls body(task, thread) once for every task in [0, n_tasks), thread in [0, n_threads); returns when all are done.
   // Tasks are handed out dynamically in ascending order.

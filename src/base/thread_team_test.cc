@@ -4,8 +4,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <set>
 #include <thread>
 #include <vector>
+
+#include "base/clock.h"
 
 namespace ibid {
 namespace {
@@ -49,6 +52,27 @@ TEST(ThreadTeam, WakesWorkersThatFellAsleep) {
       while (n_arrived < 2) std::this_thread::yield();
     });
     EXPECT_EQ(n_arrived, 2);
+  }
+}
+
+TEST(ThreadTeam, BeatsWithinALoopAndStandsStillWithATaskThatDoes) {
+  for (const int n_threads : {1, 3}) {
+    ThreadTeam team(n_threads);
+    EXPECT_EQ(team.last_beat(), 0);
+    const double begin = steady_clock().now();
+    std::set<double> beats;  // as the caller's thread sees them
+    team.parallel_for(500, [&](int64_t, int thread) {
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+      if (thread == 0) beats.insert(team.last_beat());
+    });
+    EXPECT_GE(beats.size(), 2u) << "one is that of the loop's begin";
+    EXPECT_GT(*beats.begin(), begin - 0.02);
+    EXPECT_LE(*beats.rbegin(), steady_clock().now());
+    team.parallel_for(1, [&](int64_t, int) {
+      const double before = team.last_beat();
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));
+      EXPECT_EQ(team.last_beat(), before);
+    });
   }
 }
 

@@ -98,7 +98,11 @@ std::vector<Case> cases(const BenchOptions& o) {
     if (n > 0) out.push_back({.n_prompt = n, .depth = o.depth});
   }
   std::vector<int32_t> streams = o.streams.empty() ? std::vector<int32_t>{1} : o.streams;
-  for (int32_t n : o.n_gen) {
+  std::vector<int32_t> n_gen = o.n_gen;
+  // Streams that are asked for run alone where all else is switched off.
+  const auto is_off = [](int32_t n) { return n <= 0; };
+  if (!o.streams.empty() && std::ranges::all_of(n_gen, is_off)) n_gen = BenchOptions().n_gen;
+  for (int32_t n : n_gen) {
     for (int32_t s : streams) {
       if (n > 0) out.push_back({.n_gen = n, .n_streams = s, .depth = o.depth});
     }
@@ -164,7 +168,9 @@ int bench(const BenchOptions& options) {
   if (!loaded) return fail(loaded.error());
   EngineOptions engine_options = loaded->engine_options(limits);
   engine_options.prefix_cache = false;
-  engine_options.kv_bytes = loaded->kv_bytes_for(n_streams, longest, engine_options.block_len);
+  // Room for all streams, and at least for the one full context that any engine has.
+  engine_options.kv_bytes = std::max(loaded->kv_bytes_for(n_streams, longest, engine_options.block_len),
+                                     loaded->kv_bytes_for(1, loaded->context, engine_options.block_len));
   auto engine = Engine::create(*loaded->model, loaded->tokenizer, *loaded->stream, engine_options);
   if (!engine) return fail(engine.error());
 

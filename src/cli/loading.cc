@@ -6,6 +6,7 @@
 #include <cctype>
 #include <map>
 
+#include "base/caught.h"
 #include "base/log.h"
 #include "cli/progress.h"
 #include "format/source.h"
@@ -97,7 +98,9 @@ Result<ChatTemplate> load_template(const ModelFile& file, const Tokenizer& token
   return chat;
 }
 
-Result<Loaded> load(const ModelArgs& args, const StepLimits& limits) {
+namespace {
+
+Result<Loaded> load_whole(const ModelArgs& args, const StepLimits& limits) {
   if (args.isa) TRY(select_isa(*args.isa));
   reference::select(args.reference_kernels);
   ASSIGN_OR_RETURN(LoadedText text, load_text(args.model));
@@ -121,6 +124,12 @@ Result<Loaded> load(const ModelArgs& args, const StepLimits& limits) {
                      if (share < 1) progress.update(static_cast<uint64_t>(share * 100), 100);
                    }));
   return out;
+}
+
+}  // namespace
+
+Result<Loaded> load(const ModelArgs& args, const StepLimits& limits) {
+  return caught([&] { return load_whole(args, limits); });
 }
 
 void add_token_names(const Tokenizer& tokenizer, ChatInput& input) {

@@ -1,7 +1,9 @@
 #include "cli/options.h"
 
+#include "base/caught.h"
 #include "base/log.h"
 #include "cli/command_line.h"
+#include "cli/loading.h"
 
 namespace ibid::cli {
 namespace {
@@ -128,7 +130,8 @@ void add_measures(CLI::App& app, All& all, int& exit_code) {
   c->add_option("-n,--n-gen", b.n_gen, "tokens of decode, comma-separated (0: none)")
       ->delimiter(',')
       ->capture_default_str();
-  c->add_option("--streams", b.streams, "batched decode with so many sequences, comma-separated")
+  c->add_option("--streams", b.streams,
+                "batched decode with so many sequences, comma-separated; with -n 0 of 128 tokens each")
       ->delimiter(',')
       ->check(CLI::Range(1, 4096));
   c->add_option("-d,--n-depth", b.depth, "tokens in the cache before each test")->check(CLI::Range(0, 1 << 24));
@@ -189,12 +192,15 @@ int main(int argc, char** argv) {
   add_files(app, all, exit_code);
   add_text(app, all, exit_code);
   add_measures(app, all, exit_code);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? kOk : kUsage;
-  }
-  return exit_code;
+  const Result<int> code = caught([&]() -> Result<int> {
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::ParseError& e) {
+      return int{app.exit(e) == 0 ? kOk : kUsage};
+    }
+    return exit_code;
+  });
+  return code ? *code : fail(code.error());
 }
 
 }  // namespace ibid::cli

@@ -69,7 +69,7 @@ void add_requests(CLI::App* c, ApiLimits& o) {
   add_whole(c, "--max-prompts", o.max_prompts, 1, 65536, "prompts of a request");
   add_whole(c, "--max-choices", o.max_choices, 1, 65536, "choices of a request: n times its prompts");
   add_whole(c, "--max-logprobs", o.max_logprobs, 0, 1000, "candidates beside each token");
-  add_whole(c, "--max-logit-bias", o.max_logit_bias, 0, 1'000'000, "entries of logit_bias");
+  add_whole(c, "--max-logit-bias", o.max_logit_bias, 0, kMaxTokenEntries, "entries of logit_bias");
   add_whole(c, "--max-stops", o.max_stops, 0, 4096, "stop texts, and stop ids");
   add_whole(c, "--max-stop-bytes", o.max_stop_bytes, 0, 1 << 20, "all stop texts of a request, together");
   add_whole(c, "--max-messages", o.max_messages, 1, 1'000'000, "messages of a conversation");

@@ -83,6 +83,9 @@ class Engine {
   // nothing was done either. A request that an allocation fails for ends with ErrorKind::kNoMemory, and it alone.
   virtual bool step(std::vector<Output>& out) = 0;
   virtual EngineStats stats() const = 0;
+  // When a step that is under way last got on, on steady_clock(); between steps, when the last one did. From any
+  // thread.
+  virtual double last_beat() const = 0;
   // Who was in the last step, in the order of the batch; valid until the next one.
   virtual const std::vector<StepShare>& last_step() const = 0;
   // As completed at start-up: kv_bytes and max_rows are what they became.

@@ -49,6 +49,7 @@ EngineCore::EngineCore(std::unique_ptr<ForwardPass> model, std::shared_ptr<const
   const auto n = static_cast<size_t>(options.max_sequences);
   last_step_.reserve(n);
   starved_.reserve(2 * n + 1);
+  unsound_.reserve(n);
 }
 
 EngineCore::~EngineCore() = default;
@@ -86,12 +87,14 @@ Status EngineCore::submit(Request given) try {
 Result<EngineCore::Live> EngineCore::make_sequences(std::shared_ptr<const Request> request) {
   const ModelFacts& facts = model_->facts();
   Live out;
+  ASSIGN_OR_RETURN(
+      const std::shared_ptr<const Sampler> sampler,
+      Sampler::compile(request->sampling, facts.vocab_size, facts.end_of_generation, request->sampling.seed));
   for (int32_t choice = 0; choice < request->n; ++choice) {
     auto s = std::make_unique<Sequence>();
-    ASSIGN_OR_RETURN(s->sampler, Sampler::compile(request->sampling, facts.vocab_size, facts.end_of_generation,
-                                                  request->sampling.seed + static_cast<uint64_t>(choice)));
     s->id = SeqId{next_sequence_++};
-    s->sampler_state = s->sampler->initial_state();
+    s->sampler = sampler;
+    s->sampler_state = sampler->initial_state(static_cast<uint64_t>(choice));
     s->request = request;
     s->choice = choice;
     s->state = SequenceState::kHeld;
@@ -142,11 +145,13 @@ bool EngineCore::step(std::vector<Output>& out) {
   note(plan);
   const double planned = clock_.now();
   starved_.assign(plan.starved.begin(), plan.starved.end());
+  unsound_.clear();
   if (!plan.empty()) {
     timing_.step_plan = planned - begin;
     run(plan, out);
   }
   end_starved(out);
+  end_unsound(out);
 #ifndef NDEBUG
   try {
     self_check();
@@ -161,7 +166,7 @@ void EngineCore::run(const StepPlan& plan, std::vector<Output>& out) {
   const size_t n_before = out.size();
   StepResult& result = runner_.run(plan);
   const double ran = clock_.now();
-  settler_.settle(plan, result, starved_);
+  settler_.settle(plan, result, starved_, unsound_);
   for (const Share& share : plan.shares) publish(*share.sequence, out);
   for (size_t i = n_before; i < out.size(); ++i) {
     if (out[i].finished) forget_if_finished(out[i].request);
@@ -216,6 +221,16 @@ void EngineCore::end_cancelled(std::vector<Output>& out) {
 
 void EngineCore::end_starved(std::vector<Output>& out) {
   end_requests(starved_, out, [this](Sequence& s) { settler_.fail(s, out_of_memory()); });
+}
+
+void EngineCore::end_unsound(std::vector<Output>& out) {
+  end_requests(unsound_, out, [this](Sequence& s) {
+    try {
+      settler_.fail(s, unsound_row());
+    } catch (const std::bad_alloc&) {
+      settler_.fail(s, out_of_memory());
+    }
+  });
 }
 
 void EngineCore::publish(Sequence& s, std::vector<Output>& out) {

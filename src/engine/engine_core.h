@@ -31,6 +31,7 @@ class EngineCore final : public Engine {
   void cancel_all() override;
   bool step(std::vector<Output>& out) override;
   EngineStats stats() const override;
+  double last_beat() const override { return runner_.last_beat(); }
   const std::vector<StepShare>& last_step() const override { return last_step_; }
   const EngineOptions& options() const override { return options_; }
 
@@ -61,6 +62,7 @@ class EngineCore final : public Engine {
   void end_requests(const std::vector<RequestId>& ids, std::vector<Output>& out, End end);
   void end_cancelled(std::vector<Output>& out);
   void end_starved(std::vector<Output>& out);
+  void end_unsound(std::vector<Output>& out);
   void publish(Sequence& sequence, std::vector<Output>& out);
   void forget_if_finished(RequestId id);
   int32_t n_unfinished() const;  // sequences
@@ -78,6 +80,7 @@ class EngineCore final : public Engine {
   std::unordered_map<RequestId, Live> requests_;
   std::vector<RequestId> cancelled_;  // room for all of requests_
   std::vector<RequestId> starved_;    // of this step
+  std::vector<RequestId> unsound_;    // of this step
   int64_t next_sequence_ = 0;
   int64_t n_submitted_ = 0;  // sequences
   std::vector<StepShare> last_step_;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,52 @@ struct Fixture {
   std::unique_ptr<EngineCore> core;
   uint64_t next_id = 1;
 };
+
+// The row of one token is none: a weight overflowed, say.
+class OverflowingModel final : public ForwardPass {
+ public:
+  static constexpr TokenId kBad{13};
+  const ModelFacts& facts() const override { return model_.facts(); }
+  void run(const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits) override {
+    model_.run(batch, kv, logits);
+    for (int32_t row = 0; row < batch.n_rows; ++row) {
+      if (batch.tokens[batch.logit_rows[row]] == kBad)
+        logits.row_as<float>(row)[5] = std::numeric_limits<float>::infinity();
+    }
+  }
+
+ private:
+  FakeModel model_{64};
+};
+
+TEST(Engine, ARowOfAPromptThatIsNoneEndsItsRequestWithAllItsChoicesAndNobodyElse) {
+  Fixture f;
+  EngineOptions options{.max_tokens = 8, .max_sequences = 4};
+  options.kv_dtype = DType::kF32;
+  auto model = std::make_unique<OverflowingModel>();
+  options.kv_bytes = 64 * KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
+  f.core = EngineCore::create(std::move(model), nullptr, f.stream, options, f.clock).value();
+  Request bad = f.request(20, 5);
+  for (TokenId& t : bad.prompt) t = t == OverflowingModel::kBad ? TokenId{14} : t;
+  Request good = bad;
+  good.id = RequestId{77};
+  bad.prompt[12] = OverflowingModel::kBad;
+  bad.n = 3;
+  bad.prompt_logprobs = good.prompt_logprobs = 2;
+  good.max_tokens = 0;
+  ASSERT_TRUE(f.core->submit(bad).ok());
+  ASSERT_TRUE(f.core->submit(good).ok());
+  int n_failed = 0, n_right = 0;
+  for (const Output& o : f.drain()) {
+    if (!o.finished) continue;
+    if (o.request == good.id) n_right += o.reason == FinishReason::kLength;
+    if (o.request == bad.id) n_failed += o.reason == FinishReason::kError && o.error.kind == ErrorKind::kUnavailable;
+  }
+  EXPECT_EQ(n_failed, 3);
+  EXPECT_EQ(n_right, 1);
+  EXPECT_EQ(f.core->cache().pool().n_in_use(), 0);
+  f.core->self_check();
+}
 
 TEST(Engine, ARequestWithoutRoomForItsTokensIsRefusedAndNothingIsKept) {
   Fixture f;

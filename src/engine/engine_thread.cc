@@ -12,6 +12,7 @@
 #include "base/grow.h"
 #include "base/thread_name.h"
 #include "engine/queue_bound.h"
+#include "engine/validate_request.h"
 
 namespace ibid {
 namespace {
@@ -43,19 +44,20 @@ struct EngineThread::State {
 
   // The engine's thread alone:
   std::vector<Errand> errands;
-  size_t n_run = 0;             // of errands
   int32_t n_new_sequences = 0;  // of this turn
-  std::vector<Output> outputs;
+  std::vector<Output> outputs;  // there is always room for those of one request
 
   std::thread thread;
 
   void loop();
   bool wait_for_errands(bool idle);
   void run_errands();
-  bool make_room(int32_t n_outputs);
+  Status take(Request request);
   void end_unstarted(RequestId id, int32_t n, FinishReason reason, const Error& error);
+  void end_all();
   int32_t n_waiting_with(int32_t n) const;
   void turn_finished(bool busy);
+  void tell(bool busy);
 };
 
 void EngineThread::State::loop() {
@@ -65,57 +67,47 @@ void EngineThread::State::loop() {
     idle = !engine->step(outputs);
     turn_finished(!idle);
   }
-  engine->cancel_all();
-  for (; n_run < errands.size(); ++n_run) {
-    const Errand& errand = errands[n_run];
-    if (errand.request) end_unstarted(errand.id, errand.request->n, FinishReason::kCancelled, {});
-  }
-  engine->step(outputs);
-  turn_finished(true);
+  end_all();
 }
 
-// False when the thread is to end. What came in is in `errands` then too.
+// False when the thread is to end.
 bool EngineThread::State::wait_for_errands(bool idle) {
   std::unique_lock lock(mutex);
   if (idle) wake.wait_for(lock, kIdleTurn, [this] { return stopping || !inbox.empty(); });
   heartbeat = steady_clock().now();
-  if (n_run == errands.size()) {
-    errands.clear();
-    n_run = 0;
-    std::swap(errands, inbox);
-  }
+  std::swap(errands, inbox);
   return !stopping;
 }
 
-// One that cannot be answered for want of memory waits for the next turn, and those behind it too.
 void EngineThread::State::run_errands() {
-  for (; n_run < errands.size(); ++n_run) {
-    Errand& errand = errands[n_run];
+  for (Errand& errand : errands) {
     if (!errand.request) {
       engine->cancel(errand.id);
       continue;
     }
     const int32_t n = errand.request->n;
-    if (!make_room(n)) return;
-    if (Status taken = engine->submit(std::move(*errand.request)); !taken) {
+    if (Status taken = take(std::move(*errand.request)); !taken) {
       end_unstarted(errand.id, n, FinishReason::kError, taken.error());
     }
-    errand.request = nullptr;
     n_new_sequences += n;
   }
+  errands.clear();
 }
 
-bool EngineThread::State::make_room(int32_t n_outputs) {
+// What the engine will want room for to tell of this request and of all others comes first: later there may be no
+// memory to say so.
+Status EngineThread::State::take(Request request) {
+  const EngineStats now = engine->stats();
   try {
-    grow(outputs, outputs.size() + static_cast<size_t>(n_outputs));
-    return true;
+    grow(outputs, outputs.size() + 2 * static_cast<size_t>(now.n_running + now.n_waiting + request.n));
   } catch (const std::bad_alloc&) {
-    return false;
+    return out_of_memory();
   }
+  return engine->submit(std::move(request));
 }
 
 void EngineThread::State::end_unstarted(RequestId id, int32_t n, FinishReason reason, const Error& error) {
-  if (!make_room(n)) return;
+  if (outputs.capacity() - outputs.size() < static_cast<size_t>(n)) tell(false);
   for (int32_t choice = 0; choice < n; ++choice) {
     Output& out = outputs.emplace_back();
     out.request = id;
@@ -128,6 +120,17 @@ void EngineThread::State::end_unstarted(RequestId id, int32_t n, FinishReason re
       out.error = out_of_memory();
     }
   }
+}
+
+// Those that wait for the engine's thread, and those that it has.
+void EngineThread::State::end_all() {
+  for (const Errand& errand : errands) {
+    if (errand.request) end_unstarted(errand.id, errand.request->n, FinishReason::kCancelled, {});
+  }
+  tell(false);
+  engine->cancel_all();
+  engine->step(outputs);
+  turn_finished(true);
 }
 
 // Where a step has left some waiting there is no place for anybody, be it for want of blocks; otherwise as many as may
@@ -143,15 +146,20 @@ void EngineThread::State::turn_finished(bool busy) {
     stats = engine->stats();
     n_uncounted -= std::exchange(n_new_sequences, 0);
   }
-  if (!outputs.empty()) on_output(outputs);
-  outputs.clear();
+  tell(busy);
   if (busy) heartbeat = steady_clock().now();
+}
+
+void EngineThread::State::tell(bool busy) {
+  if (busy || !outputs.empty()) on_output(outputs, stats);
+  outputs.clear();
 }
 
 EngineThread::EngineThread(std::unique_ptr<Engine> engine, OnOutput on_output) : state_(std::make_unique<State>()) {
   state_->max_sequences = engine->options().max_sequences;
   state_->max_waiting = engine->options().max_waiting;
   state_->stats = engine->stats();
+  state_->outputs.reserve(kMaxChoices);
   state_->heartbeat = steady_clock().now();
   state_->engine = std::move(engine);
   state_->on_output = std::move(on_output);
@@ -199,6 +207,6 @@ EngineStats EngineThread::stats() const {
   return state_->stats;
 }
 
-double EngineThread::heartbeat() const { return state_->heartbeat; }
+double EngineThread::heartbeat() const { return std::max(state_->heartbeat.load(), state_->engine->last_beat()); }
 
 }  // namespace ibid

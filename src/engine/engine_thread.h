@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "engine/engine.h"
@@ -12,9 +13,10 @@ namespace ibid {
 
 class EngineThread {
  public:
-  // `on_output` is called on the engine's thread, once per step with all that the step made known, in order. It must
-  // not block and must not throw: a server posts to its own executor from here.
-  using OnOutput = std::function<void(std::vector<Output>&)>;
+  // `on_output` is called on the engine's thread, at least once per step, with all that it made known, in order
+  // (nothing, where it computed a piece of a prompt), and the state after it: each new n_steps is told once or more.
+  // The outputs may be moved from. It must not block and must not throw: a server posts to its own executor from here.
+  using OnOutput = std::function<void(std::span<Output>, const EngineStats&)>;
   EngineThread(std::unique_ptr<Engine> engine, OnOutput on_output);
   ~EngineThread();  // cancels what runs, then joins
 
@@ -22,11 +24,13 @@ class EngineThread {
   RequestId next_id();
   // True where submit() would refuse any request now; for those who would prepare one at some cost.
   bool is_full() const;
-  // Bounded: kExhausted when too many requests wait. Validation errors come back here too (the checks are pure).
+  // Bounded: kExhausted when too many requests wait. Validation errors come back here too (the checks are pure). Each
+  // choice of a request that is taken has exactly one finished output, whatever happens.
   Status submit(Request request);
   void cancel(RequestId id);
 
-  // The last published snapshot; at most one step old. `heartbeat` is when the thread last turned (idle turns count).
+  // The last published snapshot; at most one step old. `heartbeat` is when the thread last turned (idle turns count),
+  // or a step got on, however long it lasts.
   EngineStats stats() const;
   double heartbeat() const;
 

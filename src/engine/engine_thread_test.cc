@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "engine/engine_core.h"
@@ -37,14 +38,16 @@ struct Service {
     options.kv_dtype = DType::kF32;
     options.kv_bytes = 32 * KvStore::block_bytes(fake->facts(), options.kv_dtype, options.block_len);
     auto core = EngineCore::create(std::move(fake), nullptr, stream, options, steady_clock()).value();
-    thread = std::make_unique<EngineThread>(std::move(core), [this](std::vector<Output>& outputs) {
-      const std::lock_guard lock(mutex);
-      for (const Output& o : outputs) {
-        n_tokens[o.request] += o.tokens.size();
-        if (o.finished) ++n_ended[o.request], reasons[o.request] = o.reason;
-      }
-      changed.notify_all();
-    });
+    thread =
+        std::make_unique<EngineThread>(std::move(core), [this](std::span<Output> outputs, const EngineStats& stats) {
+          const std::lock_guard lock(mutex);
+          if (stats.n_steps > 0) steps_told.insert(stats.n_steps);
+          for (const Output& o : outputs) {
+            n_tokens[o.request] += o.tokens.size();
+            if (o.finished) ++n_ended[o.request], reasons[o.request] = o.reason;
+          }
+          changed.notify_all();
+        });
   }
   Request request(int32_t max_tokens) {
     Request r;
@@ -66,6 +69,7 @@ struct Service {
   std::map<RequestId, size_t> n_tokens;
   std::map<RequestId, int> n_ended;
   std::map<RequestId, FinishReason> reasons;
+  std::set<int64_t> steps_told;
   std::unique_ptr<EngineThread> thread;
 };
 
@@ -83,6 +87,17 @@ TEST(EngineThread, RequestsFromManyThreadsAllEndOnce) {
   ASSERT_TRUE(s.wait_for([&] { return s.n_ended.size() == 80; }));
   for (const auto& [id, n] : s.n_ended) EXPECT_EQ(n, 1);
   for (const auto& [id, n] : s.n_tokens) EXPECT_EQ(n, 5u);
+}
+
+// A piece of a prompt makes nothing known, and is told all the same.
+TEST(EngineThread, EveryStepIsTold) {
+  Service s;
+  Request r = s.request(3);
+  r.prompt.assign(50, TokenId{5});  // of 16 tokens each step
+  const RequestId id = r.id;
+  ASSERT_TRUE(s.thread->submit(std::move(r)).ok());
+  ASSERT_TRUE(s.wait_for([&] { return s.n_ended.contains(id) && s.steps_told.size() == 6; }));
+  EXPECT_EQ(s.steps_told, (std::set<int64_t>{1, 2, 3, 4, 5, 6}));
 }
 
 TEST(EngineThread, AWrongRequestIsRefusedAtTheDoor) {

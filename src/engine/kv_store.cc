@@ -18,8 +18,7 @@ Result<KvStore> KvStore::create(const ModelFacts& model, DType dtype, int32_t bl
   store.len_ = static_cast<size_t>(layer_bytes) * static_cast<size_t>(model.n_layers);
   void* bytes = mmap(nullptr, store.len_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (bytes == MAP_FAILED) {
-    store.len_ = 0;
-    return exhausted("The system gives no " + std::to_string(store.len_ >> 20) +
+    return exhausted("The system gives no " + std::to_string(std::exchange(store.len_, 0) >> 20) +
                      " MiB of address space for the KV cache; a smaller context or fewer bytes for it would do.");
   }
   store.bytes_ = static_cast<std::byte*>(bytes);

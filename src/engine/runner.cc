@@ -41,7 +41,10 @@ StepResult& Runner::run(const StepPlan& plan) {
   stream_.team().parallel_for(static_cast<int64_t>(tasks_.size()), [&](int64_t task, int thread) {
     do_task(plan, tasks_[static_cast<size_t>(task)], scratch_[static_cast<size_t>(thread)]);
   });
-  for (const RowTask& task : tasks_) result_.shares[task.share].out_of_memory |= task.out_of_memory;
+  for (const RowTask& task : tasks_) {
+    result_.shares[task.share].out_of_memory |= task.out_of_memory;
+    result_.shares[task.share].is_unsound |= task.is_unsound;
+  }
   result_.forward_seconds = forwarded - begin;
   result_.sample_seconds = clock_.now() - forwarded;
   return result_;
@@ -56,6 +59,7 @@ void Runner::list_tasks(const StepPlan& plan) {
     const Sequence& s = *share.sequence;
     ShareResult& result = result_.shares[i];
     result.drawn.reset();
+    result.is_unsound = false;
     const int32_t end = s.n_computed + share.n_tokens, begin = end - share.n_rows;
     result.out_of_memory =
         !resize(result.scored, static_cast<size_t>(std::max(0, std::min(end, s.n_wanted() - 1) - begin)));
@@ -79,13 +83,15 @@ void Runner::do_task(const StepPlan& plan, RowTask& task, SamplerScratch& scratc
   }
 }
 
-void Runner::do_row(const StepPlan& plan, const RowTask& task, SamplerScratch& scratch) {
+void Runner::do_row(const StepPlan& plan, RowTask& task, SamplerScratch& scratch) {
   Sequence& s = *plan.shares[task.share].sequence;
   ShareResult& result = result_.shares[task.share];
   const auto vocab_size = static_cast<size_t>(model_.facts().vocab_size);
   const std::span<const float> logits(logits_.data() + static_cast<size_t>(task.row) * vocab_size, vocab_size);
   if (task.next != TokenId::kNone) {
-    result.scored[task.scored] = score_row(logits, task.next, s.request->prompt_logprobs, scratch);
+    Result<Sample> scored = score_row(logits, task.next, s.request->prompt_logprobs, scratch);
+    task.is_unsound = !scored;
+    if (scored) result.scored[task.scored] = *std::move(scored);
     return;
   }
   const auto tokens = std::span<const TokenId>(s.tokens);

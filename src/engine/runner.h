@@ -18,6 +18,7 @@ struct ShareResult {
   std::vector<Sample> scored;           // the prompt's next tokens, one for each of the share's rows that has one
   std::optional<Result<Sample>> drawn;  // the token after the last one, where the share reaches it
   bool out_of_memory = false;           // the above is not whole
+  bool is_unsound = false;              // nor here: the model computed no numbers (unsound_row())
 };
 
 struct StepResult {
@@ -32,6 +33,8 @@ class Runner {
   Runner(ForwardPass& model, const KvStore& kv, Stream& stream, const BatchLimits& limits, const Clock& clock);
   // Valid until the next call.
   StepResult& run(const StepPlan& plan);
+  // When run() last got on, on steady_clock(); from any thread.
+  double last_beat() const { return stream_.team().last_beat(); }
 
  private:
   struct RowTask {  // what to do with one row of logits
@@ -40,10 +43,11 @@ class Runner {
     TokenId next;   // kNone: draw
     size_t scored;  // index into ShareResult::scored
     bool out_of_memory = false;
+    bool is_unsound = false;
   };
   void list_tasks(const StepPlan& plan);
   void do_task(const StepPlan& plan, RowTask& task, SamplerScratch& scratch);
-  void do_row(const StepPlan& plan, const RowTask& task, SamplerScratch& scratch);
+  void do_row(const StepPlan& plan, RowTask& task, SamplerScratch& scratch);
 
   ForwardPass& model_;
   const KvStore& kv_;

@@ -69,11 +69,15 @@ bool Scheduler::make_writable(Sequence& s, int32_t n_tokens) {
   return true;
 }
 
-// Sequences behind `s` have no share of this plan yet when `s` asks: only decodes grow, and they are granted in order.
+// Who has a share of this plan keeps the blocks that it counts on.
+bool Scheduler::has_share(const Sequence& s) const {
+  return std::ranges::any_of(plan_.shares, [&s](const Share& share) { return share.sequence == &s; });
+}
+
 bool Scheduler::reclaim_for(const Sequence& s) {
   if (strip_waiting(nullptr)) return true;
   for (auto it = running_.rbegin(); it != running_.rend() && *it != &s; ++it) {
-    if (!(*it)->may_be_preempted()) continue;
+    if (!(*it)->may_be_preempted() || has_share(**it)) continue;
     preempt(**it);
     return true;
   }

@@ -49,6 +49,7 @@ class Scheduler {
   void grant(Sequence& sequence);
   std::vector<Sequence*>::iterator place_of(Sequence& sequence);  // in waiting_: where it is, or belongs
   bool make_writable(Sequence& sequence, int32_t n_tokens);
+  bool has_share(const Sequence& s) const;
   bool reclaim_for(const Sequence& sequence);
   bool strip_waiting(const Sequence* keep);
   Sequence* admit_next();

@@ -35,10 +35,15 @@ void Settler::admit(const StepPlan& plan) {
   }
 }
 
-void Settler::settle(const StepPlan& plan, const StepResult& result, std::vector<RequestId>& starved) {
+void Settler::settle(const StepPlan& plan, const StepResult& result, std::vector<RequestId>& starved,
+                     std::vector<RequestId>& unsound) {
   counts_.step_prefill_tokens = counts_.step_decode_tokens = 0;
   const double now = clock_.now();
   for (size_t i = 0; i < plan.shares.size(); ++i) {
+    if (result.shares[i].is_unsound) {
+      unsound.push_back(plan.shares[i].sequence->request->id);
+      continue;
+    }
     bool is_starved = result.shares[i].out_of_memory;
     try {
       if (!is_starved) settle(plan.shares[i], result.shares[i], now);

@@ -27,8 +27,10 @@ class Settler {
   Settler(BlockCache& cache, Scheduler& scheduler, const Clock& clock, int32_t context_len, int32_t window);
   // Notes who has a share for the first time; before the plan is run.
   void admit(const StepPlan& plan);
-  // Adds to `starved` the requests that an allocation failed for; their sequences are whole, but have lost something.
-  void settle(const StepPlan& plan, const StepResult& result, std::vector<RequestId>& starved);
+  // Adds to `starved` the requests that an allocation failed for, to `unsound` those whose prompt has a row that is
+  // none; their sequences are whole, but have lost something.
+  void settle(const StepPlan& plan, const StepResult& result, std::vector<RequestId>& starved,
+              std::vector<RequestId>& unsound);
   // Ends a sequence in any state; its blocks are free when this returns. Nothing if it has ended.
   void end(Sequence& sequence, FinishReason reason);
   void fail(Sequence& sequence, Error error);  // allocates nothing

@@ -37,9 +37,12 @@ size_t workspace_bytes(const ModelConfig& c, const ModelOptions& o) {
 
 }  // namespace
 
-Model::Model(Parts parts) : file_(std::move(parts.file)), config_(std::move(parts.config)), options_(parts.options) {
+Model::Model(Parts parts)
+    : file_(std::move(parts.file)),
+      config_(std::move(parts.config)),
+      options_(parts.options),
+      scratch_(std::move(parts.scratch)) {
   for (const RopeConfig& rope : config_.ropes) rope_tables_.push_back(make_rope_table(rope, options_.max_context));
-  scratch_ = Scratch::allocate(config_, options_.max_tokens, options_.max_rows);
   memory_.scratch_bytes = scratch_.bytes;
 }
 
@@ -109,7 +112,8 @@ Result<std::unique_ptr<Model>> load_model(std::shared_ptr<const ModelFile> file,
   ModelOptions resolved = options;
   TRY(resolve(resolved, config));
   WeightLoader loader(*file, *architecture, config, s, progress);
-  Model::Parts parts{file, config, resolved};
+  ASSIGN_OR_RETURN(Scratch scratch, Scratch::allocate(config, resolved.max_tokens, resolved.max_rows));
+  Model::Parts parts{file, config, resolved, std::move(scratch)};
   std::unique_ptr<Model> model;
   if (config.shape == Shape::kGemma) {
     ASSIGN_OR_RETURN(model, GemmaModel::load(std::move(parts), loader));
@@ -118,7 +122,7 @@ Result<std::unique_ptr<Model>> load_model(std::shared_ptr<const ModelFile> file,
   }
   TRY(loader.expect_all_read());
   model->copies_ = loader.take_copies();
-  s.reserve_workspace(workspace_bytes(config, resolved));
+  TRY(s.reserve_workspace(workspace_bytes(config, resolved)));
   model->memory_.mapped_bytes = loader.mapped_bytes();
   model->memory_.repacked_bytes = loader.repacked_bytes();
   model->memory_.workspace_bytes = static_cast<int64_t>(s.workspace_bytes());

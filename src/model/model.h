@@ -73,6 +73,7 @@ class Model {
     std::shared_ptr<const ModelFile> file;
     ModelConfig config;
     ModelOptions options;
+    Scratch scratch;  // for the largest step of the options
   };
   explicit Model(Parts parts);
 

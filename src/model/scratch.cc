@@ -54,13 +54,17 @@ void place(Scratch& s, Layout& layout, const ModelConfig& c, int64_t T, int64_t 
 
 }  // namespace
 
-Scratch Scratch::allocate(const ModelConfig& config, int64_t max_tokens, int64_t max_rows) {
+Result<Scratch> Scratch::allocate(const ModelConfig& config, int64_t max_tokens, int64_t max_rows) {
   Scratch s;
   Layout count(reinterpret_cast<std::byte*>(kAlignment));
   place(s, count, config, max_tokens, max_rows);
   s.bytes = static_cast<int64_t>(count.bytes());
   void* memory = std::aligned_alloc(kAlignment, count.bytes());
-  CHECK(memory != nullptr, "no memory for a model's scratch");
+  if (memory == nullptr) {
+    return exhausted("There are no " + std::to_string(s.bytes >> 20) +
+                     " MiB of memory for the intermediates of a step of " + std::to_string(max_tokens) +
+                     " tokens; fewer tokens of a step would do.");
+  }
   s.memory = std::shared_ptr<std::byte>(static_cast<std::byte*>(memory), [](std::byte* p) { std::free(p); });
   Layout layout(s.memory.get());
   place(s, layout, config, max_tokens, max_rows);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/result.h"
 #include "model/config.h"
 #include "tensor/tensor.h"
 
@@ -22,7 +23,7 @@ struct Scratch {
   TensorView x_rows, attention_rows;  // [R, C], [R, H D]: those of x and attention whose logits are wanted
   std::vector<TensorView> cos_sin;    // of each RoPE, [T, 2 n_pairs]
 
-  static Scratch allocate(const ModelConfig& config, int64_t max_tokens, int64_t max_rows);
+  static Result<Scratch> allocate(const ModelConfig& config, int64_t max_tokens, int64_t max_rows);
   // The same cut to a step of n_tokens and n_rows. Views only; for a step's own copy.
   void cut_to(const Scratch& whole, int64_t n_tokens, int64_t n_rows);
   // From here on x and attention are x_rows and attention_rows, and all else has n_rows rows.

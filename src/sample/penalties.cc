@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "kernels/math.h"
+#include "sample/repeats.h"
 #include "sample/stages.h"
 #include "text/breaker_set.h"
 
@@ -71,7 +72,7 @@ void presence_frequency_penalty(std::span<float> logits, const SampleHistory& hi
 }
 
 // For each earlier position i, the length of the common suffix of history[..i] and the history is how long a repeat
-// would get if history[i + 1] came next. The Z algorithm over the reversed history finds all of them in O(n).
+// would get if history[i + 1] came next.
 void dry_penalty(std::span<float> logits, const SampleHistory& history, const SamplingParams& params,
                  SamplerScratch& scratch) {
   size_t total = history.prompt.size() + history.answer.size();
@@ -82,16 +83,10 @@ void dry_penalty(std::span<float> logits, const SampleHistory& history, const Sa
   size_t window = params.dry_last_n < 0 ? total : std::min(total, static_cast<size_t>(params.dry_last_n));
   if (n == 0 || window < 2) return;
   auto reversed = [&](size_t i) { return at(history, total - 1 - i); };
-  std::vector<int32_t> z(window, 0);
-  for (size_t i = 1, left = 0, right = 0; i < window; ++i) {
-    size_t len = i < right ? std::min(right - i, static_cast<size_t>(z[i - left])) : 0;
-    while (i + len < window && reversed(len) == reversed(i + len)) ++len;
-    z[i] = static_cast<int32_t>(len);
-    if (i + len > right) left = i, right = i + len;
-  }
+  repeat_lengths(window, reversed, scratch.repeats);
   prepare_counts(logits, scratch);
   for (size_t i = 1; i < window; ++i) {
-    int32_t len = std::min(z[i], static_cast<int32_t>(n));
+    int32_t len = std::min(scratch.repeats[i], static_cast<int32_t>(n));
     int32_t next = raw(reversed(i - 1));
     if (len < params.dry_allowed_len || next < 0 || next >= static_cast<int32_t>(logits.size())) continue;
     int32_t& longest = scratch.counts[static_cast<size_t>(next)];
@@ -107,17 +102,17 @@ void dry_penalty(std::span<float> logits, const SampleHistory& history, const Sa
   clear_counts(scratch);
 }
 
-void no_repeat_ngram(std::span<float> logits, const SampleHistory& history, int32_t n, SamplerScratch&) {
-  size_t total = history.prompt.size() + history.answer.size();
-  auto prefix = static_cast<size_t>(n - 1);
-  if (total < static_cast<size_t>(n)) return;
-  for (size_t end = prefix; end < total; ++end) {
-    bool same = true;
-    for (size_t i = 0; same && i < prefix; ++i) same = at(history, end - prefix + i) == at(history, total - prefix + i);
-    int32_t next = raw(at(history, end));
-    if (same && next >= 0 && next < static_cast<int32_t>(logits.size())) {
-      logits[static_cast<size_t>(next)] = -std::numeric_limits<float>::infinity();
-    }
+void no_repeat_ngram(std::span<float> logits, const SampleHistory& history, int32_t n, SamplerScratch& scratch) {
+  const size_t total = history.prompt.size() + history.answer.size(), prefix = static_cast<size_t>(n) - 1;
+  if (total <= prefix) return;
+  const auto reversed = [&](size_t i) { return at(history, total - 1 - i); };
+  if (prefix > 0) repeat_lengths(total, reversed, scratch.repeats);
+  // What followed the last n - 1 tokens each time that they stood there before.
+  for (size_t i = 1; i + prefix <= total; ++i) {
+    const int32_t next = raw(reversed(i - 1));
+    if (prefix > 0 && static_cast<size_t>(scratch.repeats[i]) < prefix) continue;
+    if (next < 0 || next >= static_cast<int32_t>(logits.size())) continue;
+    logits[static_cast<size_t>(next)] = -std::numeric_limits<float>::infinity();
   }
 }
 

@@ -23,10 +23,10 @@ float row_max(std::span<const float> row) {
   return *std::max_element(most.begin(), most.end());
 }
 
-bool row_has_nan(std::span<const float> row) {
-  int n = 0;
-  for (float z : row) n |= z != z;
-  return n != 0;
+bool row_is_sound(std::span<const float> row) {
+  int n_unsound = 0;
+  for (float z : row) n_unsound |= !(z < std::numeric_limits<float>::infinity());
+  return n_unsound == 0;
 }
 
 int32_t row_argmax(std::span<const float> row) {

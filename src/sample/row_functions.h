@@ -7,7 +7,8 @@
 namespace ibid {
 
 float row_max(std::span<const float> row);  // -inf for an empty row; NaNs are passed over
-bool row_has_nan(std::span<const float> row);
+// Neither NaN nor +infinity is in it; -infinity is a token that cannot be drawn.
+bool row_is_sound(std::span<const float> row);
 int32_t row_argmax(std::span<const float> row);  // ties to the lower index
 // out[i] = exp(in[i]), ops' own exp; out may be in.
 void row_exp(std::span<float> out, std::span<const float> in);

@@ -46,7 +46,9 @@ Result<std::shared_ptr<const Sampler>> Sampler::compile(const SamplingParams& pa
   return std::shared_ptr<const Sampler>(new Sampler(params, vocab_size, std::move(ends), seed, order));
 }
 
-SamplerState Sampler::initial_state() const { return {.mirostat_mu = 2.0f * params_.mirostat_tau}; }
+SamplerState Sampler::initial_state(uint64_t choice) const {
+  return {.choice = choice, .mirostat_mu = 2.0f * params_.mirostat_tau};
+}
 
 bool Sampler::asks_for(StageId id) const {
   const SamplingParams& p = params_;
@@ -145,7 +147,7 @@ void Sampler::cut_support(StageId id, stages::Support& support, const SampleHist
     case StageId::kMinP:
       return stages::min_p(support, p.min_p);
     case StageId::kXtc:
-      return stages::xtc(support, p.xtc_probability, p.xtc_threshold, seed_, history.position());
+      return stages::xtc(support, p.xtc_probability, p.xtc_threshold, seed_ + state.choice, history.position());
     case StageId::kMirostat:
       return p.mirostat == 1 ? stages::mirostat1(support, state.mirostat_mu, vocab_size_)
                              : stages::mirostat2(support, state.mirostat_mu);
@@ -159,13 +161,15 @@ Result<Sample> Sampler::sample(std::span<const float> logits, const SampleHistor
   CHECK(static_cast<int32_t>(logits.size()) == vocab_size_);
   const SamplingParams& p = params_;
   // A model that computes NaN must not choose at random.
-  if (row_has_nan(logits))
-    return unavailable("the model computed a logit that is not a number; its weights may be damaged");
+  if (!row_is_sound(logits)) return unsound_row();
   std::span<const float> row = logits;
   if (changes_logits(history)) {
     scratch.logits.assign(logits.begin(), logits.end());
     for (StageId id : row_stages_) change_row(id, scratch.logits, history, scratch);
     row = scratch.logits;
+    if (!row_is_sound(row)) {
+      return invalid("the penalties, biases and temperature together take a logit beyond what a float can hold");
+    }
   }
   constexpr float kMasked = -std::numeric_limits<float>::infinity();
 
@@ -185,7 +189,7 @@ Result<Sample> Sampler::sample(std::span<const float> logits, const SampleHistor
   } else {
     if (!support.collect(row, scratch)) return nothing_left();
     for (StageId id : support_stages_) cut_support(id, support, history, state, scratch);
-    out.chosen.token = stages::draw(support, seed_, history.position(), scratch);
+    out.chosen.token = stages::draw(support, seed_ + state.choice, history.position(), scratch);
     out.support = support.size();
     if (p.mirostat != 0 || p.processed_logprobs) {
       log_total = math::log(support.total_weight());
@@ -199,16 +203,20 @@ Result<Sample> Sampler::sample(std::span<const float> logits, const SampleHistor
   }
   if (p.logprobs < 0) return out;
 
-  Sample scored = score_row(logits, out.chosen.token, p.logprobs, scratch);
+  const auto index = [](const ScoredToken& t) { return static_cast<size_t>(raw(t.token)); };
+  ASSIGN_OR_RETURN(Sample scored, score_row(logits, out.chosen.token, p.logprobs, scratch));
   out.chosen.raw = scored.chosen.raw;
   out.top = std::move(scored.top);
-  for (ScoredToken& t : out.top) {
-    t.processed = t.token == out.chosen.token ? out.chosen.processed : kMasked;
-    if (p.temperature <= 0 || !p.processed_logprobs) continue;
-    for (const Candidate& c : support.all()) {
-      if (TokenId{c.id} == t.token) t.processed = processed(c);
-    }
+  for (ScoredToken& t : out.top) t.processed = t.token == out.chosen.token ? out.chosen.processed : kMasked;
+  if (p.temperature <= 0 || !p.processed_logprobs) return out;
+  // One look at the support for all of them: counts has who is wanted.
+  scratch.counts.resize(std::max(scratch.counts.size(), logits.size()), 0);
+  for (size_t i = 0; i < out.top.size(); ++i) scratch.counts[index(out.top[i])] = static_cast<int32_t>(i) + 1;
+  for (const Candidate& c : support.all()) {
+    const int32_t place = scratch.counts[static_cast<size_t>(c.id)];
+    if (place > 0) out.top[static_cast<size_t>(place) - 1].processed = processed(c);
   }
+  for (const ScoredToken& t : out.top) scratch.counts[index(t)] = 0;
   return out;
 }
 

@@ -1,6 +1,9 @@
 // Sampler: one request's way from a row of logits to a token. Compiled once from validated parameters; immutable, so
 // any thread may use it. A draw is a function of (processed logits, seed, absolute position) and nothing else.
 // The order of its stages is data (stage_order.h).
+//
+// A draw costs O(V + T): each stage looks at each token of the vocabulary and of the history a bounded number of times,
+// whatever the request asks (cost_test.cc); what could not be bounded so is refused by validate().
 #pragma once
 
 #include <memory>
@@ -28,6 +31,7 @@ struct SampleHistory {
 
 // What a sequence carries from draw to draw; plain data that survives preemption.
 struct SamplerState {
+  uint64_t choice = 0;  // draws with the request's seed + choice
   float mirostat_mu = 0;
 };
 
@@ -57,7 +61,10 @@ struct SamplerScratch {
   std::vector<Candidate> candidates;  // the support, while it is truncated
   std::vector<int32_t> counts;        // per token; all zero between draws
   std::vector<int32_t> touched;
-  std::vector<double> distances;
+  std::vector<int32_t> repeats;  // per token of the history
+  std::vector<Candidate> spare;  // while candidates are sorted
+  std::vector<Candidate> best;   // of a row by the model, best first
+  std::vector<uint8_t> keep;     // per candidate
   std::vector<uint32_t> noise;
 };
 
@@ -68,13 +75,13 @@ class Sampler {
                                                         std::span<const TokenId> end_of_generation, uint64_t seed,
                                                         std::span<const StageId> order = stage_order());
 
-  // `logits`[V]. An empty support is an error of this request (row L10).
+  // `logits`[V]. An empty support is an error of this request (row L10), and so is a logit that is NaN or +infinity, be
+  // it the model's or what the stages make of it: no probability is ever NaN.
   Result<Sample> sample(std::span<const float> logits, const SampleHistory& history, SamplerState& state,
                         SamplerScratch& scratch) const;
 
-  SamplerState initial_state() const;
+  SamplerState initial_state(uint64_t choice = 0) const;
   const SamplingParams& params() const { return params_; }
-  uint64_t seed() const { return seed_; }
 
  private:
   Sampler(SamplingParams params, int32_t vocab_size, std::vector<TokenId> end_of_generation, uint64_t seed,
@@ -94,7 +101,11 @@ class Sampler {
   std::vector<StageId> row_stages_, support_stages_;  // those that the parameters ask for, in order
 };
 
-// The log-probabilities of one row for a given token and the n best (prompt log-probabilities use it too).
-Sample score_row(std::span<const float> logits, TokenId chosen, int32_t n_top, SamplerScratch& scratch);
+// What is said where a model computes NaN or +infinity.
+Error unsound_row();
+
+// The log-probabilities of one row for a given token and the n best (prompt log-probabilities use it too). An error
+// where the row has none: a NaN, a +infinity, or nothing above -infinity.
+Result<Sample> score_row(std::span<const float> logits, TokenId chosen, int32_t n_top, SamplerScratch& scratch);
 
 }  // namespace ibid

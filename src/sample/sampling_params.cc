@@ -25,6 +25,11 @@ Status check_ids(const char* name, const std::vector<TokenId>& ids, int32_t voca
   return {};
 }
 
+Status bounded(const char* name, size_t n, const char* what) {
+  if (n <= static_cast<size_t>(kMaxTokenEntries)) return {};
+  return invalid(fmt::format("{} has {} {}, but at most {} are served", name, n, what, kMaxTokenEntries), name);
+}
+
 }  // namespace
 
 Status validate(const SamplingParams& p, int32_t vocab_size) {
@@ -55,6 +60,11 @@ Status validate(const SamplingParams& p, int32_t vocab_size) {
   TRY(in_range("mirostat_eta", p.mirostat_eta, 0, 100, "between 0 and 100"));
   TRY(in_range("logprobs", p.logprobs, -1, vocab_size, "at most the size of the vocabulary"));
   TRY(in_range("min_tokens", p.min_tokens, 0, kMaxInt, "0 or more"));
+  TRY(bounded("logit_bias", p.logit_bias.size(), "entries"));
+  TRY(bounded("banned_token_ids", p.banned.size(), "entries"));
+  size_t n_banned = 0;
+  for (const auto& sequence : p.banned_sequences) n_banned += sequence.size();
+  TRY(bounded("bad_words", n_banned, "tokens"));
   for (const auto& [id, bias] : p.logit_bias) {
     TRY(check_ids("logit_bias", {id}, vocab_size));
     TRY(in_range("logit_bias", bias, -1e6, 1e6, "a finite number"));

@@ -18,6 +18,9 @@ namespace ibid {
 
 class BreakerSet;  // text/breaker_set.h
 
+// Most entries of a list that is gone through for each draw: biases, bans, tokens of all banned sequences.
+inline constexpr int32_t kMaxTokenEntries = 1 << 18;
+
 struct SamplingParams {
   // Penalties. Counts are over prompt and answer for repetition, over the answer alone for presence and frequency.
   float repetition_penalty = 1.0f;  // [0.001, 100]; logits > 0 are divided by it, others multiplied

@@ -3,6 +3,7 @@
 // order.
 #pragma once
 
+#include <algorithm>
 #include <span>
 
 #include "sample/sampler.h"
@@ -34,7 +35,8 @@ void allow_only(std::span<float> logits, std::span<const uint8_t> allowed);
 void temperature(std::span<float> logits, const SamplingParams& params, SamplerScratch& scratch);
 float effective_temperature(std::span<const float> logits, const SamplingParams& params, SamplerScratch& scratch);
 
-// 4. Truncation, over scratch.candidates: the support, of which a sorted prefix grows as far as a stage needs it.
+// 4. Truncation, over scratch.candidates: the support, of which a sorted prefix grows as far as a stage needs it. All
+// its functions together cost O(V), however deep the stages look.
 class Support {
  public:
   // All finite logits. False when there are none.
@@ -52,18 +54,31 @@ class Support {
   // Keeps the longest sorted prefix for which `wanted(candidate)` holds, at least one.
   template <typename Wanted>
   void keep_while(Wanted&& wanted) {
+    keep_first(std::max(1, count_while(wanted)));
+  }
+  // The length of that prefix, which may be 0.
+  template <typename Wanted>
+  int32_t count_while(Wanted&& wanted) {
     int32_t n = 0;
-    while (n < size() && wanted(sorted(n + 1).back())) ++n;
-    keep_first(n < 1 ? 1 : n);
+    while (n < size()) {
+      sorted(n + 1);
+      while (n < n_sorted_ && wanted((*candidates_)[static_cast<size_t>(n)])) ++n;
+      if (n < n_sorted_) break;
+    }
+    return n;
   }
   // Keeps those for which keep[i], i an index into sorted(size()). At least one must be kept.
   void keep_if(std::span<const uint8_t> keep);
+  // Drops the n highest; n < size().
+  void drop_first(int32_t n);
   static double weight(const Candidate& c) { return static_cast<double>(c.weight); }
   // Sum of weights over the support: in order of ids before the first sort, in sorted order after it.
   double total_weight();
 
  private:
+  void bring_forward(int32_t n);
   std::vector<Candidate>* candidates_ = nullptr;
+  SamplerScratch* scratch_ = nullptr;
   float max_ = 0;
   int32_t n_sorted_ = 0;
   double total_ = -1;  // < 0: to be summed again

@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "kernels/math.h"
 #include "kernels/noise.h"
 #include "sample/philox.h"
 #include "sample/row_functions.h"
+#include "sample/sort_candidates.h"
 #include "sample/stages.h"
 
 namespace ibid::stages {
@@ -13,12 +15,11 @@ namespace {
 
 constexpr double kNatsPerBit = 0.693147180559945309417;
 
-bool before(const Candidate& a, const Candidate& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; }
-
 }  // namespace
 
 bool Support::collect(std::span<const float> logits, SamplerScratch& scratch) {
   candidates_ = &scratch.candidates;
+  scratch_ = &scratch;
   candidates_->clear();
   n_sorted_ = 0;
   total_ = -1;
@@ -37,14 +38,41 @@ bool Support::collect(std::span<const float> logits, SamplerScratch& scratch) {
   return true;
 }
 
+// Puts the n highest in front and leaves the others in the order of ids, which all have before the first sort: to sort
+// those is cheaper then. n < size().
+void Support::bring_forward(int32_t n) {
+  std::vector<float>& logits = scratch_->log_probs;  // free after collect()
+  logits.clear();
+  for (const Candidate& c : *candidates_) logits.push_back(c.logit);
+  const auto nth = logits.begin() + n - 1;
+  std::nth_element(logits.begin(), nth, logits.end(), std::greater<>());
+  const float lowest = *nth;
+  // Of those that have the lowest logit that still goes forward, the higher ids stay back.
+  auto n_kept_back = std::count(nth + 1, logits.end(), lowest);
+  std::vector<Candidate>& forward = scratch_->spare;
+  forward.resize(std::max(forward.size(), static_cast<size_t>(n)));
+  size_t to = candidates_->size(), n_left = static_cast<size_t>(n);
+  for (size_t from = to; from-- > 0;) {
+    const Candidate c = (*candidates_)[from];
+    if (c.logit > lowest || (c.logit == lowest && n_kept_back-- <= 0)) {
+      forward[--n_left] = c;
+    } else {
+      (*candidates_)[--to] = c;
+    }
+  }
+  std::copy_n(forward.begin(), n, candidates_->begin());
+}
+
 std::span<const Candidate> Support::sorted(int32_t n) {
   if (n > n_sorted_) {
-    // A prefix of twice what was asked, so that a stage that feels its way costs O(V) in all.
+    // Most stages look at a few. Who wants more than was got ready for them gets all: growing step by step would look
+    // at the rest each time.
     constexpr int32_t kFirst = 256;
-    int32_t m = std::min(size(), std::max(2 * n, kFirst));
-    auto begin = candidates_->begin();
-    if (m < size()) std::nth_element(begin + n_sorted_, begin + m, candidates_->end(), before);
-    std::sort(begin + n_sorted_, begin + m, before);
+    const bool is_deep = n_sorted_ > 0 || n > size() / 16;
+    const int32_t m = is_deep ? size() : std::min(size(), std::max(2 * n, kFirst));
+    if (m < size()) bring_forward(m);
+    sort_candidates(std::span(*candidates_).subspan(static_cast<size_t>(n_sorted_), static_cast<size_t>(m - n_sorted_)),
+                    scratch_->spare);
     n_sorted_ = m;
   }
   return std::span<const Candidate>(*candidates_).first(static_cast<size_t>(n));
@@ -66,6 +94,14 @@ void Support::keep_if(std::span<const uint8_t> keep) {
   if (kept == candidates_->size()) return;
   CHECK(kept > 0);
   candidates_->resize(kept);
+  n_sorted_ = size();
+  total_ = -1;
+}
+
+void Support::drop_first(int32_t n) {
+  CHECK(n < size());
+  sorted(size());
+  candidates_->erase(candidates_->begin(), candidates_->begin() + n);
   n_sorted_ = size();
   total_ = -1;
 }
@@ -115,43 +151,49 @@ void min_p(Support& support, float p) {
 
 void typical(Support& support, float p, SamplerScratch& scratch) {
   if (p >= 1.0f) return;
-  double total = support.total_weight();
-  std::span<const Candidate> sorted = support.sorted(support.size());
-  double log_total = math::log(total);
-  auto surprise = [&](const Candidate& c) { return log_total - static_cast<double>(c.logit - support.max_logit()); };
+  const double total = support.total_weight();
+  const std::span<const Candidate> sorted = support.sorted(support.size());
+  const double log_total = math::log(total);
+  const auto surprise = [&](const Candidate& c) {
+    return log_total - static_cast<double>(c.logit - support.max_logit());
+  };
   double entropy = 0;
-  for (const Candidate& c : sorted) entropy += support.weight(c) / total * surprise(c);
-  scratch.distances.resize(sorted.size());
-  std::vector<int32_t> order(sorted.size());
-  for (size_t i = 0; i < sorted.size(); ++i) {
-    scratch.distances[i] = std::fabs(surprise(sorted[i]) - entropy);
-    order[i] = static_cast<int32_t>(i);
+  for (const Candidate& c : sorted) {
+    if (c.weight > 0) entropy += support.weight(c) / total * surprise(c);  // 0 log 0 is 0
   }
-  std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-    double x = scratch.distances[static_cast<size_t>(a)], y = scratch.distances[static_cast<size_t>(b)];
-    return x != y ? x < y : a < b;
-  });
-  std::vector<uint8_t> keep(sorted.size(), 0);
-  double sum = 0, wanted = static_cast<double>(p) * total;
-  for (size_t i = 0; i < order.size() && (i == 0 || sum < wanted); ++i) {
-    auto at = static_cast<size_t>(order[i]);
-    keep[at] = 1;
-    sum += support.weight(sorted[at]);
-  }
-  support.keep_if(keep);
+  // Surprise rises along the sorted order. So those nearest to the entropy lie around one place, and the next nearest
+  // is always at one of the two edges; of equals, the lower index goes first.
+  const auto middle =
+      std::partition_point(sorted.begin(), sorted.end(), [&](const Candidate& c) { return surprise(c) - entropy < 0; });
+  auto left = static_cast<size_t>(middle - sorted.begin()), right = left;  // [left, right) are taken
+  const auto distance = [&](size_t i) { return std::fabs(surprise(sorted[i]) - entropy); };
+  scratch.keep.assign(sorted.size(), 0);
+  double sum = 0;
+  const double wanted = static_cast<double>(p) * total;
+  const auto take = [&](size_t i) {
+    scratch.keep[i] = 1;
+    sum += support.weight(sorted[i]);
+  };
+  do {
+    if (left > 0 && (right == sorted.size() || distance(left - 1) <= distance(right))) {
+      const size_t end = left;
+      const double nearest = distance(left - 1);
+      while (left > 0 && distance(left - 1) == nearest) --left;
+      take(left);
+      for (size_t i = left + 1; i < end && sum < wanted; ++i) take(i);
+    } else {
+      take(right++);
+    }
+  } while (sum < wanted && right - left < sorted.size());
+  support.keep_if(scratch.keep);
 }
 
 void xtc(Support& support, float probability, float threshold, uint64_t seed, int32_t position) {
   double v = open_unit(noise_words(seed, position, NoisePurpose::kXtc, 0)[0]);
   if (v >= static_cast<double>(probability)) return;
   double wanted = static_cast<double>(threshold) * support.total_weight();
-  int32_t n_top = 0;
-  while (n_top < support.size() && support.weight(support.sorted(n_top + 1).back()) >= wanted) ++n_top;
-  if (n_top < 2) return;
-  support.sorted(support.size());
-  std::vector<uint8_t> keep(static_cast<size_t>(support.size()), 1);
-  std::fill_n(keep.begin(), n_top - 1, 0);
-  support.keep_if(keep);
+  const int32_t n_top = support.count_while([&](const Candidate& c) { return support.weight(c) >= wanted; });
+  if (n_top >= 2) support.drop_first(n_top - 1);
 }
 
 void mirostat1(Support& support, float mu, int32_t vocab_size) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,8 +31,9 @@ struct ChatPrompt {
 
 class Backend {
  public:
-  // Called on the engine's thread, once per step, in order; must not block.
-  using OnOutput = std::function<void(std::vector<Output>&)>;
+  // Called on the engine's thread, at least once per step, in order, with the state after it; must not block. A step
+  // may make nothing known. The outputs may be moved from.
+  using OnOutput = std::function<void(std::span<Output>, const EngineStats&)>;
 
   virtual ~Backend() = default;
   // Once, before submit. After stop() returns, `on_output` is not called any more.
@@ -45,7 +47,7 @@ class Backend {
   virtual Status submit(Request request) = 0;
   virtual void cancel(RequestId id) = 0;
   virtual EngineStats stats() const = 0;
-  virtual double heartbeat() const = 0;  // when the engine's thread last turned, on clock()
+  virtual double heartbeat() const = 0;  // when the engine's thread last turned or its step got on, on clock()
   virtual const Clock& clock() const = 0;
 
   virtual const ModelInfo& model() const = 0;

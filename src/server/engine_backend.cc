@@ -18,13 +18,9 @@ class EngineBackend final : public Backend {
   }
 
   void start(OnOutput on_output) override {
-    thread_ = new EngineThread(std::move(parts_.engine), std::move(on_output));
+    thread_ = std::make_unique<EngineThread>(std::move(parts_.engine), std::move(on_output));
   }
-  void stop() override {
-    // Not a unique_ptr's reset: while the thread ends, its last outputs still ask for stats().
-    delete thread_;
-    thread_ = nullptr;
-  }
+  void stop() override { thread_ = nullptr; }
   RequestId next_id() override { return thread_->next_id(); }
   bool is_full() const override { return thread_->is_full(); }
   Status submit(Request request) override { return thread_->submit(std::move(request)); }
@@ -59,7 +55,7 @@ class EngineBackend final : public Backend {
 
  private:
   EngineParts parts_;
-  EngineThread* thread_ = nullptr;  // owned
+  std::unique_ptr<EngineThread> thread_;
 };
 
 }  // namespace

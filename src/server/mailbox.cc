@@ -46,7 +46,7 @@ void OutputRouter::remove(RequestId id) {
   mailboxes_.erase(id);
 }
 
-void OutputRouter::deliver(std::vector<Output>& outputs) {
+void OutputRouter::deliver(std::span<Output> outputs) {
   for (Output& output : outputs) {
     std::shared_ptr<Mailbox> mailbox;
     {

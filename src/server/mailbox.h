@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -38,7 +39,7 @@ class OutputRouter {
   void add(RequestId id, std::shared_ptr<Mailbox> mailbox);
   void remove(RequestId id);
   // Outputs of unknown requests are dropped: their client has gone. Throws nothing.
-  void deliver(std::vector<Output>& outputs);
+  void deliver(std::span<Output> outputs);
   size_t size() const;
 
  private:

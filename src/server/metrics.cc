@@ -121,6 +121,8 @@ void Metrics::add_step(const EngineStats& stats) {
     total += part;
   }
   step_.observe(whole_microseconds(total));
+  prefill_tokens_ += stats.step_prefill_tokens;
+  decode_tokens_ += stats.step_decode_tokens;
 }
 
 void Metrics::add_tokens(int64_t prompt, int64_t cached, int64_t generated) {
@@ -152,6 +154,9 @@ std::string Metrics::text(const EngineStats& stats, const ServerGauges& gauges) 
   static constexpr const char* kParts[] = {"plan", "forward", "sample", "settle"};
   for (size_t i = 0; i < 4; ++i)
     line(out, std::string("step_part_seconds_total{part=\"") + kParts[i] + "\"}", step_parts_[i]);
+  head(out, "step_tokens_total", "counter", "Tokens that steps computed, of prompts and of answers.");
+  line(out, "step_tokens_total{kind=\"prefill\"}", static_cast<double>(prefill_tokens_));
+  line(out, "step_tokens_total{kind=\"decode\"}", static_cast<double>(decode_tokens_));
 
   single(out, "steps_total", "counter", "Steps of the engine.", static_cast<double>(stats.n_steps));
   single(out, "prompt_tokens_total", "counter", "Tokens of prompts taken into the queue.",

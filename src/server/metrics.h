@@ -76,7 +76,7 @@ class Metrics {
   void add_gap(double seconds, int64_t n);  // inter-token latency
   void add_finish(std::string_view reason);
   void add_tokens(int64_t prompt, int64_t cached, int64_t generated);
-  void add_step(const EngineStats& stats);  // once per step
+  void add_step(const EngineStats& stats);  // after each step; again is no harm
   void add_connection_refused();
   void add_log_line_lost();
   std::string text(const EngineStats& stats, const ServerGauges& gauges) const;
@@ -89,6 +89,7 @@ class Metrics {
   std::array<int64_t, kAbortNames.size()> aborts_ = {};
   std::array<int64_t, 9> finishes_ = {};
   std::array<double, 4> step_parts_ = {};
+  int64_t prefill_tokens_ = 0, decode_tokens_ = 0;  // of steps
   int64_t steps_seen_ = 0, last_step_ = 0;
   int64_t prompt_tokens_ = 0, cached_tokens_ = 0, generated_tokens_ = 0;
   int64_t connections_refused_ = 0, log_lines_lost_ = 0;

@@ -11,6 +11,7 @@
 #include <sstream>
 #include <thread>
 
+#include "base/caught.h"
 #include "server/backend.h"
 #include "server/host_check.h"
 #include "server/http_server.h"
@@ -77,9 +78,7 @@ class Signals {
   std::_Exit(kServeForced);
 }
 
-}  // namespace
-
-int run_server(const ServerOptions& options, const LoadBackend& load) {
+Result<int> serve_until_stopped(const ServerOptions& options, const LoadBackend& load) {
   // Without a log file there is none to reopen, and a server that a terminal shows its log goes with that terminal.
   Signals signals(options.log_file.empty() && (isatty(STDERR_FILENO) || isatty(STDIN_FILENO)));
   Result<std::unique_ptr<RequestLog>> log = RequestLog::open(options.log_file, options.log_json, options.log_requests);
@@ -107,8 +106,8 @@ int run_server(const ServerOptions& options, const LoadBackend& load) {
 
   std::atomic<bool> loaded = false;
   Result<std::unique_ptr<Backend>> backend = Error{};
-  std::thread loader([&] {
-    backend = load();
+  std::jthread loader([&] {
+    backend = caught(load);
     loaded = true;
   });
   while (!loaded) {
@@ -121,7 +120,14 @@ int run_server(const ServerOptions& options, const LoadBackend& load) {
     http.stop();
     return fail(backend.error().message, kServeModelFailed);
   }
-  service.set_backend(backend->get());
+  const auto start_engine = [&]() -> Status {
+    service.set_backend(backend->get());
+    return {};
+  };
+  if (Status status = caught(start_engine); !status) {
+    http.stop();
+    return fail(status.error().message, kServeModelFailed);
+  }
   const std::string model = (*backend)->model().name;
   (*log)->say("Serving " + model + " on " + url + (options.page ? " (page and API)" : " (API)") +
               (has_keys ? ", with API keys." : "."));
@@ -149,7 +155,14 @@ int run_server(const ServerOptions& options, const LoadBackend& load) {
   http.stop();
   (*backend)->stop();
   (*log)->say("Ended.");
-  return kServeOk;
+  return int{kServeOk};
+}
+
+}  // namespace
+
+int run_server(const ServerOptions& options, const LoadBackend& load) {
+  const Result<int> code = caught([&] { return serve_until_stopped(options, load); });
+  return code ? *code : fail(code.error().message, kServeFailed);
 }
 
 }  // namespace ibid

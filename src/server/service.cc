@@ -60,9 +60,8 @@ Service::Service(const ServerOptions& options, ApiKeys keys, RequestLog& log)
       started_(steady_clock().now()) {}
 
 void Service::set_backend(Backend* backend) {
-  backend->start([this, backend](std::vector<Output>& outputs) {
+  backend->start([this, backend](std::span<Output> outputs, const EngineStats& stats) {
     router_.deliver(outputs);
-    const EngineStats stats = backend->stats();
     metrics_.add_step(stats);
     live_.add_step(stats, backend->clock().now());
   });

@@ -9,7 +9,9 @@ namespace {
 
 constexpr std::align_val_t kAlignment{64};
 
-std::byte* allocate_aligned(size_t bytes) { return static_cast<std::byte*>(::operator new[](bytes, kAlignment)); }
+std::byte* allocate_aligned(size_t bytes) {
+  return static_cast<std::byte*>(::operator new[](bytes, kAlignment, std::nothrow));
+}
 void release_aligned(std::byte* p) { ::operator delete[](p, kAlignment); }
 
 }  // namespace
@@ -22,11 +24,16 @@ Stream::Stream(Device device, void* native, DeviceMemory memory)
   CHECK(device != Device::kCpu, "a CPU stream is made over a thread team");
 }
 
-void Stream::reserve_workspace(size_t bytes) {
-  if (bytes <= workspace_bytes_) return;
-  workspace_.reset(memory_.allocate(bytes));
-  CHECK(workspace_ != nullptr, "no memory is left for the ops' workspace");
+Status Stream::reserve_workspace(size_t bytes) {
+  if (bytes <= workspace_bytes_) return {};
+  std::byte* const memory = memory_.allocate(bytes);
+  if (memory == nullptr) {
+    return exhausted("There are no " + std::to_string(bytes >> 20) +
+                     " MiB of memory for the ops' workspace; fewer tokens of a step or a smaller context would do.");
+  }
+  workspace_.reset(memory);
   workspace_bytes_ = bytes;
+  return {};
 }
 
 std::byte* Stream::workspace(size_t bytes) const {

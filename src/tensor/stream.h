@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/result.h"
 #include "base/thread_team.h"
 
 namespace ibid {
@@ -31,7 +32,8 @@ class Stream {
 
   // Room for what ops need besides their arguments (quantised activations, partial sums). Sized once at start-up, by
   // the largest of the ops' own `*_workspace_bytes`; ops never allocate. Valid until the next op on this stream.
-  void reserve_workspace(size_t bytes);
+  // Nothing has changed where there is no memory for it.
+  Status reserve_workspace(size_t bytes);
   std::byte* workspace(size_t bytes) const;  // 64-byte aligned; CHECKs that it was reserved
   size_t workspace_bytes() const { return workspace_bytes_; }
 

@@ -5,6 +5,7 @@
 // token in which the breaker ends that begins last. Control tokens have no text.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <span>
 #include <string>
@@ -19,22 +20,34 @@ class Tokenizer;
 
 class BreakerSet {
  public:
-  static constexpr size_t kMaxTextBytes = 40;
+  static constexpr size_t kMaxTextBytes = 40, kMaxBytes = 4096;
 
-  // Refuses an empty text and one of more than kMaxTextBytes.
+  // Refuses an empty text, one of more than kMaxTextBytes, and more than kMaxBytes in all.
   static Result<std::shared_ptr<const BreakerSet>> compile(std::vector<std::string> texts,
                                                            std::shared_ptr<const Tokenizer> tokenizer);
 
   const std::vector<std::string>& texts() const { return texts_; }
   // Of the last n tokens of older + newer, how many stand behind the last breaker among them; n where there is none.
+  // Looks at each of their bytes once, whatever the texts are.
   size_t n_behind_last(std::span<const TokenId> older, std::span<const TokenId> newer, size_t n) const;
 
  private:
   BreakerSet(std::vector<std::string> texts, std::shared_ptr<const Tokenizer> tokenizer);
+  void add_texts();
+  void add_failures();
+  uint16_t after(uint16_t node, char byte) const {
+    return next_[node * n_kinds_ + kind_[static_cast<unsigned char>(byte)]];
+  }
 
   std::vector<std::string> texts_;
   std::shared_ptr<const Tokenizer> tokenizer_;
-  std::vector<bool> may_begin_;  // per token: some text lies in it, or begins at its end
+  // Aho and Corasick's automaton of the texts read backwards: a text is complete at the byte where it begins, so that
+  // the first one found from the end is the one that begins last.
+  std::array<uint16_t, 256> kind_ = {};  // of each byte; 0: in no text
+  size_t n_kinds_ = 1;
+  std::vector<uint16_t> next_;      // [nodes, n_kinds_]; node 0 has read nothing of any text
+  std::vector<uint16_t> text_len_;  // per node: of the longest text that is complete there; 0: none
+  std::vector<bool> matters_;       // per token: read from node 0, it does not just lead back there
 };
 
 }  // namespace ibid

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <random>
+
 #include "text/tokenizer.h"
 
 namespace ibid {
@@ -57,6 +60,45 @@ TEST(BreakerSet, LooksAtNoMoreThanTheWindowAndAcrossPromptAndAnswer) {
   EXPECT_EQ(n_behind({"E", "ND", "b"}, {"END"}, 2), 2u);  // its beginning lies outside
 }
 
+// The last beginning of any text, then the longest; by trying all of them everywhere.
+size_t n_behind_by_hand(const std::vector<std::string>& history, const std::vector<std::string>& breakers) {
+  std::string text;
+  std::vector<size_t> ends;
+  for (const std::string& token : history) ends.push_back((text += token).size());
+  for (size_t begin = text.size(); begin-- > 0;) {
+    size_t longest = 0;
+    for (const std::string& breaker : breakers) {
+      if (text.substr(begin).starts_with(breaker)) longest = std::max(longest, breaker.size());
+    }
+    if (longest == 0) continue;
+    const auto last = std::lower_bound(ends.begin(), ends.end(), begin + longest);
+    return static_cast<size_t>(ends.end() - last) - 1;
+  }
+  return history.size();
+}
+
+TEST(BreakerSet, FindsWhatASearchByHandFindsAlsoWhereTextsLieInEachOther) {
+  std::mt19937 rng(12);
+  const auto word = [&](size_t most) {
+    std::string out(rng() % (most + 1), 'a');
+    for (char& c : out) c = static_cast<char>('a' + rng() % 2);
+    return out;
+  };
+  size_t n_found = 0;
+  for (int i = 0; i < 3000; ++i) {
+    std::vector<std::string> history(1 + rng() % 12), breakers(rng() % 5);
+    for (std::string& token : history) token = word(4);
+    for (std::string& breaker : breakers) breaker = "b" + word(7);
+    if (i % 2 == 0) {
+      for (std::string& breaker : breakers) breaker = word(9) + "a";
+    }
+    const size_t wanted = n_behind_by_hand(history, breakers);
+    n_found += wanted < history.size();
+    ASSERT_EQ(n_behind(history, breakers), wanted) << i;
+  }
+  EXPECT_GT(n_found, 1000u);
+}
+
 TEST(BreakerSet, KnowsNoTokensBeyondTheVocabulary) {
   const auto set =
       BreakerSet::compile({"\n"}, std::make_shared<const Spellings>(std::vector<std::string>{"\n"})).value();
@@ -69,6 +111,7 @@ TEST(BreakerSet, RefusesTextsThatAreEmptyOrTooLong) {
   EXPECT_FALSE(BreakerSet::compile({"a", ""}, tokenizer).ok());
   EXPECT_FALSE(BreakerSet::compile({std::string(41, 'a')}, tokenizer).ok());
   EXPECT_TRUE(BreakerSet::compile({std::string(40, 'a')}, tokenizer).ok());
+  EXPECT_FALSE(BreakerSet::compile(std::vector<std::string>(103, std::string(40, 'a')), tokenizer).ok());
 }
 
 }  // namespace

@@ -56,21 +56,24 @@ class EngineServer {
  public:
   static constexpr const char* kTemplate = "{% for m in messages %}{{ m.role|upper }}{{ m.content }}{% endfor %}";
 
-  explicit EngineServer(EngineOptions options, double step_seconds, int n_blocks = 2000,
-                        const std::string& keys = "", std::string_view chat_template = kTemplate) {
-    auto model = std::make_unique<SlowModel>(kContext, step_seconds);
+  explicit EngineServer(const EngineOptions& options, double step_seconds, int n_blocks = 2000,
+                        const std::string& keys = "", std::string_view chat_template = kTemplate)
+      : EngineServer(options, std::make_unique<SlowModel>(kContext, step_seconds), n_blocks, {}, steady_clock(), keys,
+                     chat_template) {}
+  // `model` must have the fake's vocabulary; `clock` is the engine's, and outlives the server.
+  EngineServer(EngineOptions options, std::unique_ptr<ForwardPass> model, int n_blocks = 2000,
+               ServerOptions server = {}, const Clock& clock = steady_clock(), const std::string& keys = "",
+               std::string_view chat_template = kTemplate) {
     options.kv_dtype = DType::kF32;
     options.kv_bytes = n_blocks * KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
     auto tokenizer = std::make_shared<const LetterTokenizer>();
-    std::unique_ptr<Engine> engine =
-        EngineCore::create(std::move(model), tokenizer, stream_, options, steady_clock()).value();
+    std::unique_ptr<Engine> engine = EngineCore::create(std::move(model), tokenizer, stream_, options, clock).value();
     EngineParts parts{ModelInfo(), tokenizer, ChatTemplate::for_model(chat_template), nullptr, nullptr};
     parts.info.name = "letters";
     parts.info.digest = "00ff";
     parts.info.context = kContext;
     parts.engine = std::move(engine);
     backend_ = make_engine_backend(std::move(parts));
-    ServerOptions server;
     server.port = 0;
     log_ = *RequestLog::open("/dev/null", false, true);
     service_ = std::make_unique<Service>(server, keys.empty() ? ApiKeys() : *ApiKeys::parse(keys), *log_);
@@ -86,6 +89,7 @@ class EngineServer {
   int port() const { return http_->port(); }
   EngineStats stats() const { return backend_->stats(); }
   const Service& service() const { return *service_; }
+  ThreadTeam& team() { return team_; }
 
   static constexpr int32_t kContext = 512;
 

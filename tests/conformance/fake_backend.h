@@ -261,7 +261,7 @@ class FakeBackend final : public Backend {
           if (!running_.empty()) ++stats_.n_steps;
           std::erase_if(running_, [&](Sequence& s) { return advance(s, out); });
         }
-        if (!out.empty()) on_output_(out);
+        on_output_(out, stats());
       }
       std::this_thread::sleep_for(std::chrono::duration<double>(options_.step_seconds));
     }

@@ -1,4 +1,5 @@
 """A server's life and what ends it: exit codes, signals, draining, and what may run out. life_test.py BUILD_DIR."""
+import json
 import os
 import pathlib
 import re
@@ -139,6 +140,63 @@ def test_descriptors_that_run_out_stop_nobody_who_is_connected():
         return f"{len(answered)} of {len(idle)} connections at {n_limit} descriptors"
 
 
+def starts_within(mib, *command):
+    """Starts the command with so much address space. Whether it did its work; else it must have said why not."""
+    with tempfile.TemporaryFile("w+") as said:
+        process = subprocess.Popen([str(c) for c in command], stdout=subprocess.DEVNULL, stderr=said,
+                                   preexec_fn=limited(resource.RLIMIT_AS, mib << 20))
+
+        def text():
+            said.seek(0)
+            return said.read()
+
+        eventually(lambda: process.poll() is not None or "\nServing " in text(), 60)
+        process.poll() is None and process.send_signal(signal.SIGTERM)
+        code, told = process.wait(timeout=30), text()
+    if "error while loading shared libraries" in told:  # the system's word, before any of ours
+        return False
+    last = told.rstrip("\n").split("\n")[-1]
+    case = f"{' '.join(map(str, command[1:]))} with {mib} MiB: {code}, {told[-600:]}"
+    assert code in (0, 1, 4) and "terminate called" not in told and "CHECK" not in told, case
+    assert code != 4 or command[1] == "serve", case
+    assert code == 0 or re.fullmatch(r"(ibid|error): [A-Z].+\.", last), case
+    return code == 0
+
+
+def test_a_machine_that_is_too_small_is_told_so_in_a_sentence():
+    n_refused = 0
+    with tempfile.TemporaryDirectory() as folder:
+        model = tiny_model.make(folder + "/tiny")
+        serve = ["serve", model, "--port", 0]
+        for command in (serve, [*serve, "--threads", 40], [*serve, "--max-tokens-per-step", 65536],
+                        [*serve, "--max-sequences", 4000, "--max-tokens-per-step", 4000],
+                        ["run", model, "-p", "x", "--max-tokens", 4], ["run", model, "-p", "x", "--threads", 40],
+                        ["bench", model, "-p", 16, "-n", 4, "-r", 1, "--streams", 500],
+                        ["perplexity", model, "-f", __file__]):
+            sizes = iter([20, 26, 34, 44, 57, 74, 90, 120, 160, 220, 300, 500, 1000, 4000])
+            while not starts_within(next(sizes), IBID, *command):
+                n_refused += 1
+    assert n_refused > 20, n_refused
+    return f"{n_refused} starts refused"
+
+
+def test_a_benchmark_runs_what_it_is_asked_for():
+    with tempfile.TemporaryDirectory() as folder:
+        bench = [IBID, "bench", str(tiny_model.make(folder + "/tiny")), "-r", "1", "-o", "json"]
+
+        def tests(*flags):
+            done = subprocess.run([*bench, *flags], capture_output=True, text=True, timeout=60)
+            assert done.returncode == 0, done
+            return [(t["n_prompt"], t["n_gen"], t["n_streams"]) for t in json.loads(done.stdout)]
+
+        # A context of more than the measured tokens.
+        assert tests("-c", "2048", "-p", "16", "-n", "4") == [(16, 0, 1), (0, 4, 1)]
+        assert tests("-c", "2048", "-p", "0", "-n", "4", "--streams", "1,8") == [(0, 4, 1), (0, 4, 8)]
+        assert tests("-p", "0", "-n", "0", "--streams", "8") == [(0, 128, 8)]  # the streams alone
+        nothing = subprocess.run([*bench, "-p", "0", "-n", "0"], capture_output=True, text=True, timeout=60)
+        assert nothing.returncode == 2 and "nothing to measure" in nothing.stderr, nothing
+
+
 def test_a_log_that_cannot_grow_loses_lines_and_nothing_else():
     with tempfile.TemporaryDirectory() as folder:
         command = [IBID, "serve", tiny_model.make(folder + "/tiny"), "--port", 0]
@@ -156,4 +214,5 @@ if __name__ == "__main__":
     main(test_what_cannot_be_served_is_one_sentence_and_a_code, test_signals_drain_and_end,
          test_a_hang_up_begins_a_new_log_file_and_ends_nothing,
          test_descriptors_that_run_out_stop_nobody_who_is_connected,
+         test_a_machine_that_is_too_small_is_told_so_in_a_sentence, test_a_benchmark_runs_what_it_is_asked_for,
          test_a_log_that_cannot_grow_loses_lines_and_nothing_else)

@@ -18,7 +18,8 @@ from harness import BUILD, IBID, ROOT, Server, debian_program, eventually, main,
 
 KEYS = {"alpha": "alpha-key-1", "beta": "beta-key-22"}
 MAX_CONNECTIONS, CONTEXT, KV_TOKENS = 60, 2048, 4096
-FLAGS = ["--ctx", CONTEXT, "--kv-memory", KV_TOKENS * 2048, "--max-sequences", 16, "--max-waiting", 60,
+STEP_TOKENS = 128
+FLAGS = ["--ctx", CONTEXT, "--max-tokens-per-step", STEP_TOKENS, "--kv-memory", KV_TOKENS * 2048, "--max-sequences", 16, "--max-waiting", 60,
          "--max-connections-per-address", MAX_CONNECTIONS, "--max-header-bytes", "4K", "--max-body-bytes", "64K",
          "--header-timeout", 1, "--body-timeout", 1, "--max-stream-backlog", "1K", "--send-buffer", "4K", "--log-json"]
 ABORTS = ("client_gone", "slow_reader", "shutdown", "no_memory")
@@ -171,7 +172,7 @@ def follow_steps(users, line):
     """Some requests one after another; all steps meanwhile, as /engine tells them."""
     steps = []
     for i in range(6):
-        users.ask("/v1/completions", {"prompt": "step " * 10 * i + "x", "n": 1 + i % 3, "max_tokens": 60, "ignore_eos": True})
+        users.ask("/v1/completions", {"prompt": f"{i} " + "step " * 50 * i, "n": 1 + i % 3, "max_tokens": 60, "ignore_eos": True})
         for _ in range(100):  # an answer may be there a moment before its last step is
             told = json.loads(line.get(f"/engine?since={steps[-1]['n'] if steps else -1}"))
             steps += told["steps"]
@@ -244,6 +245,8 @@ def add_steps(values, steps, bounds):
     add_histogram(values, "step_seconds", [round(sum(of(s, p) for p in parts), 6) for s in steps], bounds)
     for part in parts:
         values[f'ibid_step_part_seconds_total{{part="{part}"}}'] = sum(of(s, part) for s in steps)
+    for kind in ("prefill", "decode"):
+        values[f'ibid_step_tokens_total{{kind="{kind}"}}'] = sum(s[kind] for s in steps)
     values["ibid_steps_total"] = len(steps)
 
 
@@ -326,7 +329,7 @@ def test_metrics_equal_what_the_log_says():
         wanted[f'ibid_cache_blocks{{state="{state}"}}'] = blocks[state]
     wanted.update({"ibid_cache_blocks_shared": blocks["shared"], "ibid_steps_total": f["engine"]["steps_total"],
                    "ibid_cache_use_ratio": blocks["in_use"] / blocks["total"], "ibid_connections": 1, "ibid_ready": 1})
-    of_steps = {name for name in got if name.startswith(("ibid_step_seconds", "ibid_step_part"))}
+    of_steps = {name for name in got if name.startswith(("ibid_step_seconds", "ibid_step_part", "ibid_step_tokens"))}
     missing = set(wanted) - set(got)
     assert not missing, missing
     # A sample that nothing recomputes must be 0: nothing of its kind happened.
@@ -350,6 +353,10 @@ def test_step_times_equal_those_of_the_engine_view():
     add_steps(wanted, f["steps"], bounds_of(got)["step_seconds"])
     wrong = differences(got, wanted, wanted)
     assert not wrong and len(f["steps"]) > 100, "\n".join(wrong)
+    # Both could be blind to the same steps: the engine numbers them, and prompts longer than a step need several.
+    assert [s["n"] for s in f["steps"]] == list(range(1, len(f["steps"]) + 1)), "a step is left out"
+    assert sum(s["prefill"] == STEP_TOKENS for s in f["steps"]) > 10, "no prompt filled a step"
+    assert sum(s["prefill"] for s in f["steps"]) > 0.9 * sum(2 + 250 * i for i in range(6)), "prompts are missing"
     return f"{len(f['steps'])} steps"
 
 

@@ -11,7 +11,7 @@ TEST(CudaSeam, GivesAStreamOrASentenceThatSaysWhatWouldDo) {
     EXPECT_TRUE(cuda::built());
     EXPECT_EQ(stream->device(), Device::kCuda);
     EXPECT_NE(stream->native(), nullptr);
-    stream->reserve_workspace(4096);
+    EXPECT_TRUE(stream->reserve_workspace(4096).ok());
     EXPECT_NE(stream->workspace(4096), nullptr);
   } else {
     EXPECT_NE(stream.error().message.find("run on the CPU"), std::string::npos) << stream.error().message;

@@ -100,7 +100,7 @@ struct GuardedOutput {
 
 inline void run_linear(Stream& s, const TensorView& out, const TensorView& x, const Weight& w) {
   const Weight* weights[] = {&w};
-  s.reserve_workspace(ops::linear_workspace_bytes(x.dim[0], x.dim[1]));
+  CHECK(s.reserve_workspace(ops::linear_workspace_bytes(x.dim[0], x.dim[1])).ok());
   ops::linear(s, {&out, 1}, x, weights);
 }
 

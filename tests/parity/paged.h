@@ -99,8 +99,9 @@ class Paged {
     batch.query_start = query_start.data();
     batch.kv_len = kv_len.data();
     batch.block_table = table.data();
-    s.reserve_workspace(ops::paged_attention_workspace_bytes(batch.n_tokens, shape_.heads, shape_.head_len,
-                                                             max_blocks_ * shape_.block_len));
+    CHECK(s.reserve_workspace(ops::paged_attention_workspace_bytes(batch.n_tokens, shape_.heads, shape_.head_len,
+                                                                   max_blocks_ * shape_.block_len))
+              .ok());
     ops::store_kv(s, kv_, k.view(), v.view(), batch);
     if (!attend) return;
     const ops::AttentionParams params = {1.0f / std::sqrt(static_cast<float>(shape_.head_len)), shape_.soft_cap,

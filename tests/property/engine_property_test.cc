@@ -210,7 +210,7 @@ class RandomEngine {
       EXPECT_EQ(h.prompt[i].position, static_cast<int32_t>(i));
       if (i > 0) {
         testing::fake_logits(hash, logits);
-        const Sample s = score_row(logits, r.request.prompt[i], r.request.prompt_logprobs, scratch);
+        const Sample s = score_row(logits, r.request.prompt[i], r.request.prompt_logprobs, scratch).value();
         EXPECT_EQ(h.prompt[i].chosen.raw, s.chosen.raw);
         EXPECT_EQ(h.prompt[i].top.size(), s.top.size());
       }
