@@ -62,15 +62,14 @@ const std::string_view kFixedSchemas = R"(
   "created":{"type":"integer"},"model":{"type":"string"},"system_fingerprint":{"type":"string"},"seed":{"type":"integer","minimum":0},"trace_header":{"$ref":"#/components/schemas/TraceHeader"}}},
 "Choice":{"type":"object","required":["index","logprobs","finish_reason"],"properties":{"index":{"type":"integer","minimum":0},
   "stop_reason":{"description":"The text or the token id that ended it.","type":["string","integer","null"]},
-  "token_ids":{"$ref":"#/components/schemas/TokenIds"},"trace":{"type":"array","items":{"$ref":"#/components/schemas/TraceRecord"}},
-  "prompt_logprobs":{"$ref":"#/components/schemas/PromptLogprobs"}}},
+  "token_ids":{"$ref":"#/components/schemas/TokenIds"},"trace":{"type":"array","items":{"$ref":"#/components/schemas/TraceRecord"}}}},
 "Ended":{"required":["stop_reason"],"properties":{"finish_reason":{"enum":["stop","length","cancelled"]}}},
 "ChatChoice":{"allOf":[{"$ref":"#/components/schemas/Choice"},{"properties":{
   "logprobs":{"oneOf":[{"$ref":"#/components/schemas/ChatLogprobs"},{"type":"null"}]}}}]},
 "CompletionChoice":{"allOf":[{"$ref":"#/components/schemas/Choice"},{"required":["text"],"properties":{"text":{"type":"string"},
-  "logprobs":{"oneOf":[{"$ref":"#/components/schemas/CompletionLogprobs"},{"type":"null"}]}}}]},
+  "prompt_logprobs":{"$ref":"#/components/schemas/PromptLogprobs"},"logprobs":{"oneOf":[{"$ref":"#/components/schemas/CompletionLogprobs"},{"type":"null"}]}}}]},
 "ChatCompletion":{"allOf":[{"$ref":"#/components/schemas/Head"},{"required":["object","usage"],"properties":{
-  "object":{"const":"chat.completion"},"usage":{"$ref":"#/components/schemas/Usage"},
+  "object":{"const":"chat.completion"},"usage":{"$ref":"#/components/schemas/Usage"},"prompt_logprobs":{"$ref":"#/components/schemas/PromptLogprobs"},
   "choices":{"type":"array","minItems":1,"items":{"allOf":[{"$ref":"#/components/schemas/ChatChoice"},{"$ref":"#/components/schemas/Ended"},
     {"required":["message"],"properties":{"message":{"type":"object","required":["role","content","refusal"],"properties":{
       "role":{"const":"assistant"},"content":{"type":"string"},"refusal":{"type":"null"}}}}}]}}}}]},
@@ -79,7 +78,7 @@ const std::string_view kFixedSchemas = R"(
   "choices":{"type":"array","minItems":1,"items":{"allOf":[{"$ref":"#/components/schemas/CompletionChoice"},{"$ref":"#/components/schemas/Ended"}]}}}}]},
 
 "ChatCompletionChunk":{"allOf":[{"$ref":"#/components/schemas/Head"},{"required":["object"],"properties":{
-  "object":{"const":"chat.completion.chunk"},"usage":{"oneOf":[{"$ref":"#/components/schemas/Usage"},{"type":"null"}]},
+  "object":{"const":"chat.completion.chunk"},"prompt_logprobs":{"$ref":"#/components/schemas/PromptLogprobs"},"usage":{"oneOf":[{"$ref":"#/components/schemas/Usage"},{"type":"null"}]},
   "choices":{"type":"array","maxItems":1,"items":{"allOf":[{"$ref":"#/components/schemas/ChatChoice"},{"$ref":"#/components/schemas/Piece"},
     {"required":["delta"],"properties":{"delta":{"type":"object","properties":{"role":{"const":"assistant"},"content":{"type":"string"}}}}}]}}}}]},
 "CompletionChunk":{"allOf":[{"$ref":"#/components/schemas/Head"},{"required":["object"],"properties":{
