@@ -30,6 +30,7 @@ Result<Json> joined_content(const Json& content, const std::string& where) {
   for (size_t i = 0; i < parts->size(); ++i) {
     const Json& part = (*parts)[i];
     const std::string place = where + "[" + std::to_string(i) + "]";
+    if (i > 0) text += '\n';  // as vLLM and llama.cpp join them
     if (const std::string* plain = part.string()) {
       text += *plain;
       continue;
@@ -106,7 +107,7 @@ Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const 
   const auto here = static_cast<unsigned>(endpoint);
   ApiRequest request;
   request.endpoint = endpoint;
-  request.add_special_tokens = endpoint == Endpoint::kCompletions;  // a chat template writes its own
+  if (endpoint == Endpoint::kCompletions) request.add_special = AddSpecial::kAll;  // a chat template writes its own
   // In the table's order, so that which error comes first does not depend on the client's order of keys.
   for (const Parameter& parameter : parameters()) {
     if ((parameter.endpoints & here) == 0) continue;

@@ -18,15 +18,15 @@ const std::string_view kFixedSchemas = R"(
 "Prompt":{"oneOf":[{"type":"string"},
   {"type":"array","minItems":1,"items":{"type":"integer","minimum":0,"maximum":@max_token}},
   {"type":"array","minItems":1,"items":{"oneOf":[{"type":"string"},{"$ref":"#/components/schemas/TokenIds"}]}}]},
-"TokenizeRequest":{"type":"object","properties":{"content":{"type":["string","null"]},"prompt":{"type":["string","null"]},
+"TokenizeRequest":{"type":"object","description":"A text; or messages, with any other field of ChatRequest, which is then read as there.",
+  "properties":{"content":{"type":["string","null"]},"prompt":{"type":["string","null"]},
   "messages":{"oneOf":[{"type":"array","minItems":1,"items":{"$ref":"#/components/schemas/Message"}},{"type":"null"}]},
   "add_special":{"type":["boolean","null"]},"add_special_tokens":{"type":["boolean","null"]},"parse_special":{"type":["boolean","null"]},
   "with_pieces":{"type":["boolean","null"]},"add_generation_prompt":{"type":["boolean","null"]}},
   "anyOf":[{"required":["content"],"properties":{"content":{"type":"string"}}},{"required":["prompt"],"properties":{"prompt":{"type":"string"}}},
     {"required":["messages"],"properties":{"messages":{"type":"array"}}}]},
 "DetokenizeRequest":{"type":"object","required":["tokens"],"properties":{"tokens":{"$ref":"#/components/schemas/TokenIds"}}},
-"TemplateRequest":{"type":"object","required":["messages"],"properties":{"messages":{"type":"array","minItems":1,"items":{"$ref":"#/components/schemas/Message"}},
-  "add_generation_prompt":{"type":["boolean","null"]},"chat_template_kwargs":{"type":["object","null"]}}},
+"TemplateRequest":{"$ref":"#/components/schemas/ChatRequest"},
 
 "Usage":{"type":"object","required":["prompt_tokens","completion_tokens","total_tokens","prompt_tokens_details"],"properties":{
   "prompt_tokens":{"type":"integer","minimum":0},"completion_tokens":{"type":"integer","minimum":0},"total_tokens":{"type":"integer","minimum":0},

@@ -190,6 +190,54 @@ TEST(ServerApi, AStreamTellsItsTraceHeaderOnceAndARecordForEachToken) {
     EXPECT_EQ(count(record.text()), 1u) << record.text();
 }
 
+TEST(ServerApi, APromptsLogprobsStandWhereVllmHasThem) {
+  TestServer server;
+  RawClient client(server.port());
+  const size_t len = FakeBackend::chat_prompt("x").size() - 6;  // <|end|> is one token
+  for (const char* stream : {"false", "true"}) {
+    const HttpAnswer a = client.post(
+        "/v1/chat/completions",
+        chat_body("x", std::string(R"("prompt_logprobs":1,"max_tokens":3,"n":2,"seed":1,"stream":)") + stream));
+    size_t n = 0;
+    for (size_t at = 0; (at = a.body.find("\"prompt_logprobs\":", at)) != std::string::npos; ++at) ++n;
+    EXPECT_EQ(n, 1u) << a.body;
+    const size_t end = a.body.find("\n\n");
+    const Result<Json> json =
+        parse_json(a.body.starts_with("data: ") ? a.body.substr(6, end - 6) : a.body);  // the first event has them
+    ASSERT_TRUE(json.ok()) << a.body;
+    const Json* logprobs = json->find("prompt_logprobs");
+    ASSERT_NE(logprobs, nullptr) << a.body;
+    EXPECT_EQ(logprobs->array()->size(), len);
+    EXPECT_TRUE((*logprobs->array())[0].is_null());
+  }
+  const HttpAnswer text =
+      client.post("/v1/completions", R"({"prompt":["ab","c"],"prompt_logprobs":0,"max_tokens":1,"n":2,"seed":1})");
+  const Result<Json> json = parse_json(text.body);
+  EXPECT_EQ(json->find("prompt_logprobs"), nullptr);
+  for (size_t i = 0; i < 4; ++i)
+    EXPECT_EQ((*json->find("choices")->array())[i].find("prompt_logprobs") != nullptr, i % 2 == 0) << text.body;
+}
+
+TEST(ServerApi, WhatChatRefusesIsRefusedWhereMessagesAreTemplatedAlone) {
+  TestServer server;
+  RawClient client(server.port());
+  for (const std::string& body :
+       {std::string("[]"), std::string("{}"), std::string(R"({"messages":5})"), std::string(R"({"messages":[]})"),
+        std::string(R"({"messages":[{"role":"king","content":"x"}]})"),
+        std::string(R"({"messages":[{"role":"user","content":[{"type":"image_url"}]}]})"),
+        chat_body("x", R"("tools":[{"type":"function","function":{"name":"f"}}])"),
+        chat_body("x", R"("chat_template":"{{ 1 }}")"), chat_body("x", R"("continue_final_message":true)"),
+        chat_body("x", R"("documents":[{"a":"b"}])"), chat_body("x", R"("chat_template_kwargs":[1])"),
+        chat_body("x", R"("add_special_tokens":1)"), chat_body("x", R"("allowed_token_ids":[999])"),
+        chat_body("x", R"("add_generation_prompt":"no")")}) {
+    const HttpAnswer chat = client.post("/v1/chat/completions", body);
+    EXPECT_EQ(chat.status, 400) << body;
+    EXPECT_EQ(client.post("/apply-template", body).body, chat.body) << body;
+    if (body.find("messages") == std::string::npos) continue;  // /tokenize takes a text as well
+    EXPECT_EQ(client.post("/tokenize", body).body, chat.body) << body;
+  }
+}
+
 TEST(ServerApi, SmallRoutesAnswer) {
   TestServer server;
   RawClient client(server.port());
