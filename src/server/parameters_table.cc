@@ -17,7 +17,8 @@ constexpr double kMaxInt = 2147483647;
 constexpr Parameter kParameters[] = {
     // What is asked.
     {"model", kBoth, kString, 0, 512, false, "null", "OpenAI", "", nullptr,
-     "The model's name as /v1/models gives it; absent means the one that is served.", &R::model},
+     "The model's name as /v1/models gives it. Any other means the model too, unless the server is strict about names.",
+     &R::model},
     {"messages", kChatOnly, kOther, 0, 0, false, "required", "OpenAI", "",
      R"({"type":"array","minItems":1,"items":{"$ref":"#/components/schemas/Message"}})",
      "The conversation: objects with `role` (system, developer, user, assistant, tool) and `content` (a string, or an "

@@ -1,9 +1,11 @@
 // The routes that answer at once.
+#include <algorithm>
 #include <charconv>
 
 #include "server/build_requests.h"
 #include "server/json.h"
 #include "server/logprobs_json.h"
+#include "server/model_names.h"
 #include "server/openapi.h"
 #include "server/page_files.h"
 #include "server/read_fields.h"
@@ -46,16 +48,18 @@ Result<const std::string*> read_text(const Json& body, const char* name) {
 // As chat reads it, so that what is told of it is what chat would answer to, and what chat refuses is refused.
 Result<ApiRequest> read_conversation(const Json& body, const Backend& backend, const ServerOptions& options) {
   ASSIGN_OR_RETURN(ApiRequest api, parse_api_request(Endpoint::kChat, body, options.api));
+  TRY(answering_name(api.model, backend.model(), options));
   TRY(build_common(api, backend.tokenizer()));
   return api;
 }
 
-void write_model(JsonWriter& json, const ModelInfo& model) {
+void write_model(JsonWriter& json, const ModelInfo& model, const std::string& name) {
   json.begin_object()
-      .field("id", model.name)
+      .field("id", name)
       .field("object", "model")
       .field("created", model.created)
-      .field("owned_by", "ibid");
+      .field("owned_by", "ibid")
+      .field("root", model.name);
   json.field("max_model_len", int64_t{model.context});
   json.key("meta")
       .begin_object()
@@ -97,19 +101,19 @@ WebResponse Service::version(const WebRequest&, WebExchange&) {
 
 WebResponse Service::models(const WebRequest& request, WebExchange&) {
   const ModelInfo& model = backend_.load()->model();
+  const std::vector<std::string> names = model_names(model, options_);
   WebResponse response;
   JsonWriter json(response.body);
   constexpr std::string_view kPrefix = "/v1/models/";
   if (request.path().starts_with(kPrefix)) {
     const std::string_view name = request.path().substr(kPrefix.size());
-    if (name != model.name)
-      return error_response({404, "The model \"" + shown(name) + "\" is not served here; \"" + model.name + "\" is.",
-                             "model", "model_not_found"});
-    write_model(json, model);
+    const auto known = std::ranges::find(names, name);
+    if (known == names.end()) return error_response(ApiError::of(no_such_model(name, model, options_)));
+    write_model(json, model, *known);
     return response;
   }
   json.begin_object().field("object", "list").key("data").begin_array();
-  write_model(json, model);
+  for (const std::string& name : names) write_model(json, model, name);
   json.end_array().end_object();
   return response;
 }

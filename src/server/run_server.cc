@@ -106,7 +106,8 @@ int run_server(const ServerOptions& options, const LoadBackend& load) {
     return fail(backend.error().message, kServeModelFailed);
   }
   service.set_backend(backend->get());
-  const std::string model = (*backend)->model().name;
+  std::string model = (*backend)->model().name;
+  for (const std::string& alias : options.aliases) model += ", " + alias;
   (*log)->say("Serving " + model + " on " + url + (options.page ? " (page and API)" : " (API)") +
               (has_keys ? ", with API keys." : "."));
   if (!is_loopback(options.host)) {
