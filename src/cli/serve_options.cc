@@ -99,6 +99,9 @@ void add_serve_options(CLI::App* c, ServeOptions& o) {
   add_address(c, o.server);
   c->option_defaults()->group("How much runs at once");
   add_engine(c, o);
+  c->option_defaults()->group(
+      "Sampling where a request does not say (else as the model's file says, else these defaults)");
+  add_sampling_options(c, o.sampling, SamplingScope::kDefaults);
   c->option_defaults()->group("Life and log");
   add_life(c, o.server);
   c->option_defaults()->group("Limits of connections");

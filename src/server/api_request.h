@@ -9,9 +9,9 @@
 #include <variant>
 #include <vector>
 
-#include "sample/sampling_params.h"
 #include "server/api_error.h"
 #include "server/json.h"
+#include "server/sampling_defaults.h"
 
 namespace ibid {
 
@@ -48,6 +48,7 @@ struct ApiRequest {
   Endpoint endpoint = Endpoint::kChat;
   std::string model;
   SamplingParams sampling;  // without what has to be tokenised first
+  SamplingSources sources;  // of its parameters
   bool has_seed = false;
   int32_t n = 1;
   int32_t max_tokens = -1;
@@ -81,8 +82,9 @@ struct ApiRequest {
   bool echo = false;
 };
 
-// The error's param is the field.
-Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const ApiLimits& limits);
+// The error's param is the field. `defaults`: how to sample where the body does not say.
+Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const ApiLimits& limits,
+                                     const SamplingDefaults& defaults = {});
 
 // Roles, contents and their parts; text parts are joined with newlines, so that `content` is a string or null
 // afterwards, and "developer" becomes "system".

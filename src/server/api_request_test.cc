@@ -56,7 +56,8 @@ TEST(ApiRequest, ReadsNumbersByTheirValueNotTheirSpelling) {
 TEST(ApiRequest, ADefaultBodyAsksForTheDefaults) {
   Result<ApiRequest> r = chat("");
   ASSERT_TRUE(r.ok());
-  EXPECT_EQ(r->sampling.temperature, 1.0f);
+  EXPECT_EQ(r->sampling.temperature, 0.7f);
+  EXPECT_EQ(r->sampling.top_p, 0.95f);
   EXPECT_EQ(r->sampling.logprobs, -1);
   EXPECT_EQ(r->max_tokens, -1);
   EXPECT_FALSE(r->has_seed);

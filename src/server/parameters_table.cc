@@ -67,9 +67,9 @@ constexpr Parameter kParameters[] = {
      "Go on after the model's end-of-answer token.", &S::ignore_eos},
 
     // Temperature and truncation.
-    {"temperature", kBoth, kNumber, 0, 100, false, "1", "OpenAI", "SamplingParams::temperature", nullptr,
+    {"temperature", kBoth, kNumber, 0, 100, false, "0.7", "OpenAI", "SamplingParams::temperature", nullptr,
      "0 is greedy: always the most likely token.", &S::temperature},
-    {"top_p", kBoth, kNumber, 0, 1, false, "1", "OpenAI", "SamplingParams::top_p", nullptr,
+    {"top_p", kBoth, kNumber, 0, 1, false, "0.95", "OpenAI", "SamplingParams::top_p", nullptr,
      "Keep the fewest tokens whose probabilities reach this; 1 keeps all, 0 only the most likely.", &read_top_p},
     {"top_k", kBoth, kInteger, -1, kMaxInt, false, "0", "vLLM, llama.cpp", "SamplingParams::top_k", nullptr,
      "Keep the k most likely tokens; 0 or -1 keeps all.", &read_top_k},
@@ -88,7 +88,8 @@ constexpr Parameter kParameters[] = {
     {"dynatemp_exponent", kBoth, kNumber, 0, 100, false, "1", "llama.cpp", "SamplingParams::dynatemp_exponent", nullptr,
      "How entropy maps to that range.", &S::dynatemp_exponent},
     {"mirostat", kBoth, kInteger, 0, 2, false, "0", "llama.cpp", "SamplingParams::mirostat", nullptr,
-     "0 is off; 1 cuts by Zipf's law fitted to the row, 2 by surprise. Truncation that is asked for comes before.",
+     "0 is off; 1 cuts by Zipf's law fitted to the row, 2 by surprise. Truncation that is asked for comes before; "
+     "ibid's own default of top_p does not.",
      &S::mirostat},
     {"mirostat_tau", kBoth, kNumber, 0, 1000, true, "5", "llama.cpp", "SamplingParams::mirostat_tau", nullptr,
      "Mirostat's target surprise.", &S::mirostat_tau},

@@ -201,7 +201,7 @@ WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebE
   Result<Json> body = parse_json(request.body, options_.api.json);
   if (!body) return error_response(ApiError::of(body.error()));
   const ModelInfo& model = backend.model();
-  Result<ApiRequest> api = parse_api_request(endpoint, *body, options_.api);
+  Result<ApiRequest> api = parse_api_request(endpoint, *body, options_.api, model.sampling);
   if (!api) return error_response(ApiError::of(api.error()));
   Result<std::string> name = answering_name(api->model, model, options_);
   if (!name) return error_response(ApiError::of(name.error()));
@@ -242,7 +242,7 @@ WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebE
   info.want_logprobs = api->want_logprobs;
   info.processed_logprobs = api->sampling.processed_logprobs;
   info.prompt_logprobs = api->prompt_logprobs >= 0;
-  if (api->trace) info.trace = trace_facts(built->requests[0].sampling, model);
+  if (api->trace) info.trace = trace_facts(built->requests[0].sampling, api->sources, model);
   info.return_token_ids = api->return_token_ids;
   info.prompt_texts = std::move(built->prompt_texts);
   info.arrived = request.arrived;

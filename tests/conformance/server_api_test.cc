@@ -146,7 +146,7 @@ TEST(ServerApi, ATraceTellsHowEachTokenWasDrawn) {
       "/v1/chat/completions",
       chat_body(
           "x",
-          R"("trace":true,"max_tokens":2,"seed":5,"n":2,"temperature":0.5,"logit_bias":{"97":1,"b":false})"));
+          R"("trace":true,"max_tokens":2,"seed":5,"n":2,"temperature":0.5,"top_p":1,"logit_bias":{"97":1,"b":false})"));
   const Result<Json> json = parse_json(a.body);
   const Json& header = *json->find("trace_header");
   const Json& record = (*(*json->find("choices")->array())[1].find("trace")->array())[1];
@@ -165,6 +165,9 @@ TEST(ServerApi, ATraceTellsHowEachTokenWasDrawn) {
   EXPECT_TRUE(header.find("adapter")->is_null());
   EXPECT_EQ(header.find("parameters")->find("logit_bias")->text(), "[[97,1]]");
   EXPECT_EQ(header.find("parameters")->find("banned_token_ids")->text(), "[98]");
+  for (const auto& [name, source] : {std::pair{"temperature", "request"}, std::pair{"min_p", "default"},
+                                     std::pair{"logit_bias", "request"}, std::pair{"banned_token_ids", "request"}})
+    EXPECT_EQ(*header.find("sources")->find(name)->string(), source) << name;
   std::vector<std::string> stages;
   for (const Json& stage : *header.find("stages")->array()) stages.push_back(*stage.string());
   ASSERT_EQ(stages.size(), stage_order().size());
