@@ -1,6 +1,7 @@
 #include "cli/chat.h"
 
 #include "cli/loading.h"
+#include "server/build_requests.h"
 
 namespace ibid::cli {
 
@@ -17,9 +18,7 @@ Result<std::vector<TokenId>> chat_prompt(const ChatTemplate& chat, const Tokeniz
   for (const ChatMessage& m : messages) add(m.role, m.content);
   input.messages += "]";
   ASSIGN_OR_RETURN(RenderedPrompt prompt, chat.render(input));
-  std::vector<TokenId> tokens;
-  tokenizer.encode(prompt.text, {.parse_special = true, .plain_ranges = prompt.plain_ranges}, tokens);
-  return tokens;
+  return encode_chat({std::move(prompt.text), std::move(prompt.plain_ranges)}, tokenizer);
 }
 
 }  // namespace ibid::cli

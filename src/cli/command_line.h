@@ -13,6 +13,10 @@ namespace ibid::cli {
 // MODEL, --ctx, --threads, --kv-dtype, --cpu-isa.
 void add_model_options(CLI::App* command, ModelArgs& options);
 void add_serve_options(CLI::App* command, ServeOptions& options);
+// A flag for each field of the API that says how tokens are chosen: those that may have a default, or all, with the
+// stops.
+enum class SamplingScope { kDefaults, kAll };
+void add_sampling_options(CLI::App* command, SamplingFlags& flags, SamplingScope scope);
 
 // An option whose text `read` turns into a value, or into a sentence that says what would be right. Its default is what
 // `value` holds now, shown as `default_text`.

@@ -53,11 +53,11 @@ void add_run(CLI::App& app, RunOptions& o, int& exit_code) {
   c->add_option("-p,--prompt", o.prompt, "answer this once and exit");
   c->add_option("-s,--system", o.system, "system message");
   c->add_option("-n,--max-tokens", o.max_tokens, "most tokens of an answer (-1: up to the context)");
-  c->add_option("--temp,--temperature", o.temperature, "0: always the likeliest token")->capture_default_str();
-  c->add_option("--top-p", o.top_p, "draw from the smallest set with this probability")->capture_default_str();
   c->add_option("--seed", o.seed, "the same seed gives the same answer (random, and told with --stats)");
   c->add_flag("--raw", o.raw, "continue the text of -p without a chat template");
   c->add_flag("--stats", o.stats, "time to first token and tokens per second at the end");
+  c->option_defaults()->group("Sampling (else as the model's file says, else these defaults)");
+  add_sampling_options(c, o.sampling, SamplingScope::kAll);
   c->footer(
       "Examples:\n  ibid run\n  ibid run -p \"Why is the sky blue?\" --temp 0 -n 100\n"
       "  ibid run model.gguf --raw -p \"Once upon a time\"");

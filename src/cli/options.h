@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/sampling_flags.h"
 #include "kernels/isa.h"
 #include "server/server.h"
 #include "tensor/dtype.h"
@@ -37,8 +38,7 @@ struct RunOptions {
   std::optional<std::string> prompt;  // none: chat in the terminal
   std::string system;
   int32_t max_tokens = -1;
-  float temperature = 0.7f;
-  float top_p = 0.95f;
+  SamplingFlags sampling;
   std::optional<uint64_t> seed;
   bool raw = false;    // continue the prompt's text without a template
   bool stats = false;  // time to first token and tokens per second at the end
@@ -50,7 +50,8 @@ struct ServeOptions {
   int32_t max_sequences = 64;
   int32_t max_tokens_per_step = 512;
   int32_t max_waiting = 512;
-  int64_t kv_bytes = 0;  // 0: chosen
+  int64_t kv_bytes = 0;    // 0: chosen
+  SamplingFlags sampling;  // of requests that do not say
 };
 
 struct InspectOptions {

@@ -11,6 +11,7 @@
 #include "cli/chat.h"
 #include "cli/loading.h"
 #include "cli/options.h"
+#include "server/build_requests.h"
 
 namespace ibid::cli {
 namespace {
@@ -75,8 +76,14 @@ void print_stats(const Answer& a, uint64_t seed) {
 
 class Chat {
  public:
-  Chat(Engine& engine, const Loaded& loaded, const Result<ChatTemplate>& chat, const RunOptions& options)
-      : engine_(engine), loaded_(loaded), template_(chat), options_(options), system_(options.system) {
+  // `chat` is null where the text is continued without a template.
+  Chat(Engine& engine, const Loaded& loaded, const ChatTemplate* chat, const RunOptions& options)
+      : engine_(engine),
+        loaded_(loaded),
+        template_(chat),
+        options_(options),
+        defaults_(sampling_defaults(*loaded.file, {})),
+        system_(options.system) {
     seed_ = options.seed.value_or(std::random_device{}() | (static_cast<uint64_t>(std::random_device{}()) << 32));
   }
 
@@ -108,7 +115,7 @@ class Chat {
     else if (word == "/stats")
       options_.stats = !options_.stats;
     else if (word == "/temp")
-      options_.temperature = std::strtof(rest.c_str(), nullptr);
+      set_temperature(rest);
     else if (word == "/seed")
       seed_ = std::strtoull(rest.c_str(), nullptr, 10);
     else
@@ -116,14 +123,26 @@ class Chat {
     return true;
   }
 
+  // All but the prompt. Read as the API reads it, so that the flags mean what its fields mean.
+  Result<Request> request() const {
+    Json::Object body = options_.sampling;
+    body.emplace_back("prompt", Json(std::string("x")));
+    if (options_.max_tokens >= 0) body.emplace_back("max_tokens", Json(int64_t{options_.max_tokens}));
+    ASSIGN_OR_RETURN(const ApiRequest api,
+                     parse_api_request(Endpoint::kCompletions, Json(std::move(body)), ApiLimits(), defaults_));
+    return build_common(api, *loaded_.tokenizer);
+  }
+
  private:
+  void set_temperature(const std::string& text) {
+    const Status status = set_sampling(options_.sampling, *find_parameter("temperature"), text);
+    if (!status) std::fprintf(stderr, "error: %s\n", status.error().message.c_str());
+  }
+
   Result<Answer> go_on(std::vector<TokenId> prompt) {
-    Request r;
+    ASSIGN_OR_RETURN(Request r, request());
     r.prompt = std::move(prompt);
-    r.sampling.temperature = options_.temperature;
-    r.sampling.top_p = options_.top_p;
     r.sampling.seed = seed_;
-    r.max_tokens = options_.max_tokens;
     ASSIGN_OR_RETURN(Answer a, answer(engine_, std::move(r)));
     if (a.reason == FinishReason::kError) return a.error;
     std::fputs(a.reason == FinishReason::kCancelled ? " [stopped]\n" : "\n", stdout);
@@ -134,8 +153,9 @@ class Chat {
 
   Engine& engine_;
   const Loaded& loaded_;
-  const Result<ChatTemplate>& template_;  // an error where only complete() is called
+  const ChatTemplate* template_;
   RunOptions options_;
+  SamplingDefaults defaults_;
   std::string system_;
   std::vector<ChatMessage> messages_;
   uint64_t seed_ = 0;
@@ -182,11 +202,15 @@ int run(const RunOptions& options) {
   action.sa_handler = on_interrupt;  // without SA_RESTART, so that Ctrl-C also ends a wait for input
   sigaction(SIGINT, &action, nullptr);
 
-  auto chat_template = load_template(*loaded->file, *loaded->tokenizer);
-  if (!chat_template && !options.raw) {
-    return fail(invalid(chat_template.error().message + " --raw -p TEXT continues a text without it."));
+  std::optional<ChatTemplate> chat_template;
+  if (!options.raw) {  // which would warn of a template that it lacks and does not need
+    auto read = load_template(*loaded->file, *loaded->tokenizer);
+    if (!read) return fail(invalid(read.error().message + " --raw -p TEXT continues a text without it."));
+    chat_template = *std::move(read);
   }
-  Chat chat(**engine, *loaded, chat_template, options);
+  Chat chat(**engine, *loaded, chat_template ? &*chat_template : nullptr, options);
+  if (auto request = chat.request(); !request)
+    return fail(request.error(), kUsage);  // flags that contradict each other
   if (!options.prompt) return converse(chat, *loaded);
   Status s = options.raw ? chat.complete(*options.prompt) : chat.ask(*options.prompt);
   if (!s) return fail(s.error());

@@ -39,8 +39,9 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options) {
       .architecture = loaded.model->config().architecture,
       .digest = digest,
       .context = loaded.context,
-      .created = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
-                     .count()};
+      .created =
+          std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count(),
+      .sampling = sampling_defaults(*loaded.file, options.sampling)};
   auto tokenizer = loaded.tokenizer;
   return make_engine_backend({.info = std::move(info),
                               .tokenizer = std::move(tokenizer),

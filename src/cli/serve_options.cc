@@ -1,11 +1,20 @@
 // The flags of `ibid serve`. What each bound does when it is passed stands in docs/serving.md.
+#include <algorithm>
+
 #include "cli/command_line.h"
+#include "text/detokenizer_utf8.h"
 
 namespace ibid::cli {
 namespace {
 
 constexpr int64_t kKiB = 1 << 10, kGiB = 1 << 30;
 constexpr double kDay = 86400;
+
+std::string check_alias(const std::string& name) {
+  const bool is_plain = std::ranges::none_of(name, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+  const bool fits = !name.empty() && name.size() <= 512 && is_plain && is_valid_utf8(name);
+  return fits ? "" : "an alias is a text of 1 to 512 bytes without control characters";
+}
 
 void add_address(CLI::App* c, ServerOptions& o) {
   c->add_option("--host", o.host, "address to listen on")->capture_default_str();
@@ -14,6 +23,11 @@ void add_address(CLI::App* c, ServerOptions& o) {
       ->allow_extra_args(false)
       ->type_name("KEY");
   c->add_option("--api-key-file", o.api_key_file, "file with one such key a line")->type_name("FILE");
+  c->add_option("--alias", o.aliases, "further name of the model; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("NAME")
+      ->check(CLI::Validator(check_alias, ""));
+  c->add_flag("--strict-model", o.strict_model, "404 for a model's name that is neither its own nor an alias");
   c->add_option("--cors-origin", o.cors_origin, "origin of web pages that may call (* for any)")->type_name("ORIGIN");
   c->add_option("--allow-host", o.allowed_hosts, "further name that clients may call this server by; may be repeated")
       ->allow_extra_args(false)
@@ -85,6 +99,9 @@ void add_serve_options(CLI::App* c, ServeOptions& o) {
   add_address(c, o.server);
   c->option_defaults()->group("How much runs at once");
   add_engine(c, o);
+  c->option_defaults()->group(
+      "Sampling where a request does not say (else as the model's file says, else these defaults)");
+  add_sampling_options(c, o.sampling, SamplingScope::kDefaults);
   c->option_defaults()->group("Life and log");
   add_life(c, o.server);
   c->option_defaults()->group("Limits of connections");

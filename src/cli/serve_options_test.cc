@@ -58,6 +58,17 @@ TEST(ServeOptions, FlagsFillTheServersLimits) {
   EXPECT_EQ(s.api_keys, (std::vector<std::string>{"a:12345678", "87654321"}));
 }
 
+TEST(ServeOptions, NamesOfTheModelAreTexts) {
+  const Parsed p = parse("--alias gpt-4o --alias team/best --strict-model model.gguf");
+  ASSERT_EQ(p.error, "");
+  EXPECT_EQ(p.options.model.model, "model.gguf");
+  EXPECT_EQ(p.options.server.aliases, (std::vector<std::string>{"gpt-4o", "team/best"}));
+  EXPECT_TRUE(p.options.server.strict_model);
+  const std::string sentence = "--alias: an alias is a text of 1 to 512 bytes without control characters";
+  for (const std::string& wrong : {std::string("a\x01"), std::string("\xff"), std::string(513, 'a')})
+    EXPECT_EQ(parse("--alias " + wrong).error, sentence);
+}
+
 TEST(ServeOptions, AWrongValueIsToldWithWhatWouldBeRight) {
   EXPECT_EQ(parse("--port 65536").error, "--port: '65536' is no whole number from 0 to 65535");
   EXPECT_EQ(parse("--max-n 2x").error, "--max-n: '2x' is no whole number from 1 to 4096");

@@ -11,7 +11,7 @@ ApiError ApiError::of(const Error& error) {
     case ErrorKind::kUnsupported:
       return {400, error.message, error.where, "unsupported_value"};
     case ErrorKind::kNotFound:
-      return {404, error.message, error.where, "not_found"};
+      return {404, error.message, error.where, error.where == "model" ? "model_not_found" : "not_found"};
     case ErrorKind::kExhausted:
       return {429, error.message, error.where, "queue_full", 1};
     case ErrorKind::kUnavailable:

@@ -30,6 +30,7 @@ Result<Json> joined_content(const Json& content, const std::string& where) {
   for (size_t i = 0; i < parts->size(); ++i) {
     const Json& part = (*parts)[i];
     const std::string place = where + "[" + std::to_string(i) + "]";
+    if (i > 0) text += '\n';  // as vLLM and llama.cpp join them
     if (const std::string* plain = part.string()) {
       text += *plain;
       continue;
@@ -101,12 +102,15 @@ Result<Json> check_messages(const Json& messages, const ApiLimits& limits) {
   return Json(std::move(checked));
 }
 
-Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const ApiLimits& limits) {
+Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const ApiLimits& limits,
+                                     const SamplingDefaults& defaults) {
   if (body.object() == nullptr) return invalid(std::string("The body must be a JSON object, not ") + body.kind() + ".");
   const auto here = static_cast<unsigned>(endpoint);
   ApiRequest request;
   request.endpoint = endpoint;
-  request.add_special_tokens = endpoint == Endpoint::kCompletions;  // a chat template writes its own
+  request.sampling = defaults.params;
+  request.sources = defaults.sources;
+  if (endpoint == Endpoint::kCompletions) request.add_special = AddSpecial::kAll;  // a chat template writes its own
   // In the table's order, so that which error comes first does not depend on the client's order of keys.
   for (const Parameter& parameter : parameters()) {
     if ((parameter.endpoints & here) == 0) continue;
@@ -121,6 +125,7 @@ Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const 
       }
     }
     TRY(read_parameter(parameter, *value, limits, request));
+    if (samples(parameter)) request.sources.set(own_name(parameter), SamplingSource::kRequest);
   }
   for (const UnservedField& field : unserved_fields()) {
     if ((field.endpoints & here) == 0) continue;
@@ -153,6 +158,9 @@ Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const 
                        "; it must be at most max_tokens, " + std::to_string(request.max_tokens) + ".",
                    "min_tokens");
   }
+  // A cut that nobody asked for must not come before mirostat's, which is one of its own.
+  if (request.sampling.mirostat != 0 && request.sources.of("top_p") == SamplingSource::kDefault)
+    request.sampling.top_p = 1;
   if (request.want_logprobs) request.sampling.logprobs = request.top_logprobs;
   if (request.echo && request.want_logprobs && request.prompt_logprobs < 0)
     request.prompt_logprobs = request.top_logprobs;

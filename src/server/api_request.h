@@ -9,9 +9,9 @@
 #include <variant>
 #include <vector>
 
-#include "sample/sampling_params.h"
 #include "server/api_error.h"
 #include "server/json.h"
+#include "server/sampling_defaults.h"
 
 namespace ibid {
 
@@ -40,10 +40,15 @@ struct TextBias {
   bool ban = false;
 };
 
+// What the tokenizer adds around a prompt's tokens: nothing; the BOS that the vocabulary wants, where a chat template
+// has not written it; all that the model wants around a text.
+enum class AddSpecial : uint8_t { kNothing, kMissingBos, kAll };
+
 struct ApiRequest {
   Endpoint endpoint = Endpoint::kChat;
   std::string model;
   SamplingParams sampling;  // without what has to be tokenised first
+  SamplingSources sources;  // of its parameters
   bool has_seed = false;
   int32_t n = 1;
   int32_t max_tokens = -1;
@@ -62,7 +67,7 @@ struct ApiRequest {
   std::vector<TextBias> text_bias;
   std::vector<std::string> bad_words;
   std::vector<std::string> dry_breakers = {"\n", ":", "\"", "*"};
-  bool add_special_tokens = false;
+  AddSpecial add_special = AddSpecial::kMissingBos;
   int32_t truncate_prompt = 0;  // keep so many last tokens of each prompt; -1: as many as leave room; 0: all
 
   // Chat.
@@ -77,11 +82,12 @@ struct ApiRequest {
   bool echo = false;
 };
 
-// The error's param is the field.
-Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const ApiLimits& limits);
+// The error's param is the field. `defaults`: how to sample where the body does not say.
+Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const ApiLimits& limits,
+                                     const SamplingDefaults& defaults = {});
 
-// Roles, contents and their parts; text parts are joined, so that `content` is a string or null afterwards, and
-// "developer" becomes "system". For /apply-template too.
+// Roles, contents and their parts; text parts are joined with newlines, so that `content` is a string or null
+// afterwards, and "developer" becomes "system".
 Result<Json> check_messages(const Json& messages, const ApiLimits& limits);
 // One prompt or a list of them, text or ids.
 Result<std::vector<Prompt>> read_prompts(const Json& value, const ApiLimits& limits, const std::string& where);

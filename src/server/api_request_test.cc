@@ -56,7 +56,8 @@ TEST(ApiRequest, ReadsNumbersByTheirValueNotTheirSpelling) {
 TEST(ApiRequest, ADefaultBodyAsksForTheDefaults) {
   Result<ApiRequest> r = chat("");
   ASSERT_TRUE(r.ok());
-  EXPECT_EQ(r->sampling.temperature, 1.0f);
+  EXPECT_EQ(r->sampling.temperature, 0.7f);
+  EXPECT_EQ(r->sampling.top_p, 0.95f);
   EXPECT_EQ(r->sampling.logprobs, -1);
   EXPECT_EQ(r->max_tokens, -1);
   EXPECT_FALSE(r->has_seed);
@@ -164,7 +165,7 @@ TEST(ApiRequest, ContentIsATextOrTextParts) {
     {"role":"assistant","content":null,"tool_calls":[{"id":"1"}]},{"role":"tool","content":"x","tool_call_id":"1"}])"),
       {});
   ASSERT_TRUE(messages.ok()) << messages.error().message;
-  EXPECT_EQ(*(*messages->array())[0].find("content")->string(), "ab");
+  EXPECT_EQ(*(*messages->array())[0].find("content")->string(), "a\nb");
   EXPECT_EQ(*(*messages->array())[0].find("role")->string(), "system");
   const auto where = [](const char* text) {
     Result<Json> m = check_messages(*parse_json(text), {});
@@ -265,6 +266,23 @@ TEST(ApiRequest, StreamOptionsWantAStream) {
   EXPECT_EQ(fault(chat(R"("stream_options":{"include_usage":true})")), "stream_options");
   EXPECT_EQ(fault(chat(R"("stream":true,"stream_options":{"include_usage":1})")), "stream_options.include_usage");
   EXPECT_EQ(fault(chat(R"("stream_options":{"include_obfuscation":"x"})")), "stream_options.include_obfuscation");
+}
+
+TEST(ApiRequest, UsageThatIsDeclinedIsInNoEvent) {
+  const auto asked = [](const std::string& options) {
+    const Result<ApiRequest> r = chat("\"stream\":true,\"stream_options\":{" + options + "}");
+    return !r.ok() ? r.error().message
+                   : std::string(r->include_usage ? "last" : "") + (r->continuous_usage ? "each" : "");
+  };
+  EXPECT_EQ(asked(R"("include_usage":false,"continuous_usage_stats":true)"), "");
+  EXPECT_EQ(asked(R"("continuous_usage_stats":true,"include_usage":false)"), "");
+  EXPECT_EQ(asked(R"("include_usage":true,"continuous_usage_stats":true)"), "lasteach");
+  EXPECT_EQ(asked(R"("include_usage":true,"continuous_usage_stats":false)"), "last");
+  EXPECT_EQ(asked(R"("continuous_usage_stats":true)"), "lasteach");  // as vLLM
+  EXPECT_EQ(asked(R"("include_usage":null,"continuous_usage_stats":true)"), "lasteach");
+  EXPECT_EQ(asked(""), "");
+  // Nothing is asked for, so there need be no stream.
+  EXPECT_TRUE(chat(R"("stream_options":{"include_usage":false,"continuous_usage_stats":true})").ok());
 }
 
 TEST(ApiRequest, PromptsAreTruncatedToOneTokenAtLeast) {

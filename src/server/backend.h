@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "engine/request.h"
 #include "server/json.h"
+#include "server/sampling_defaults.h"
 #include "text/tokenizer.h"
 
 namespace ibid {
@@ -18,9 +19,10 @@ namespace ibid {
 struct ModelInfo {
   std::string name;  // as /v1/models gives it
   std::string architecture;
-  std::string digest;   // hex; short forms of it name the model in answers
-  int32_t context = 0;  // tokens
-  int64_t created = 0;  // seconds since 1970
+  std::string digest;              // hex; short forms of it name the model in answers
+  int32_t context = 0;             // tokens
+  int64_t created = 0;             // seconds since 1970
+  SamplingDefaults sampling = {};  // of requests that do not say
 };
 
 // A conversation as the model's template writes it. What users wrote is plain text, whatever it looks like.

@@ -66,10 +66,16 @@ bool truncate(const ApiRequest& api, int32_t context, std::vector<TokenId>& ids)
 
 }  // namespace
 
-std::vector<TokenId> encode_chat(const ChatPrompt& prompt, const Tokenizer& tokenizer, bool add_special) {
+std::vector<TokenId> encode_chat(const ChatPrompt& prompt, const Tokenizer& tokenizer, AddSpecial add_special) {
+  const bool add_all = add_special == AddSpecial::kAll;
   std::vector<TokenId> ids;
-  tokenizer.encode(prompt.text,
-                   {.add_special = add_special, .parse_special = true, .plain_ranges = prompt.plain_ranges}, ids);
+  tokenizer.encode(prompt.text, {.add_special = add_all, .parse_special = true, .plain_ranges = prompt.plain_ranges},
+                   ids);
+  // ChatML in the place of a template writes none, and some templates leave it to the tokenizer.
+  const Vocabulary& vocabulary = tokenizer.vocabulary();
+  const bool wants_bos = vocabulary.add_bos && vocabulary.bos != TokenId::kNone;
+  if (add_special == AddSpecial::kMissingBos && wants_bos && (ids.empty() || ids.front() != vocabulary.bos))
+    ids.insert(ids.begin(), vocabulary.bos);
   return ids;
 }
 
@@ -81,8 +87,7 @@ std::string decode(const Tokenizer& tokenizer, std::span<const TokenId> ids, boo
   return text;
 }
 
-Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backend, const std::string& tenant) {
-  const Tokenizer& tokenizer = backend.tokenizer();
+Result<Request> build_common(const ApiRequest& api, const Tokenizer& tokenizer) {
   Request common;
   ASSIGN_OR_RETURN(common.sampling, build_sampling(api, tokenizer));
   for (const TokenId id : api.stop_ids) TRY(check_id(id, tokenizer, "stop_token_ids"));
@@ -96,6 +101,12 @@ Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backe
   common.show_special = !api.skip_special_tokens;
   common.prompt_logprobs = api.prompt_logprobs;
   common.priority = api.priority;
+  return common;
+}
+
+Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backend, const std::string& tenant) {
+  const Tokenizer& tokenizer = backend.tokenizer();
+  ASSIGN_OR_RETURN(Request common, build_common(api, tokenizer));
   common.tenant_salt = api.cache_salt.empty() ? tenant : tenant + '\n' + api.cache_salt;
 
   BuiltRequests built;
@@ -103,7 +114,7 @@ Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backe
     ASSIGN_OR_RETURN(const ChatPrompt prompt,
                      backend.render_chat(api.messages, api.add_generation_prompt, api.template_kwargs));
     built.requests.push_back(common);
-    built.requests.back().prompt = encode_chat(prompt, tokenizer, api.add_special_tokens);
+    built.requests.back().prompt = encode_chat(prompt, tokenizer, api.add_special);
     truncate(api, backend.model().context, built.requests.back().prompt);
   }
   for (size_t i = 0; i < api.prompts.size(); ++i) {
@@ -111,7 +122,7 @@ Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backe
     built.requests.push_back(common);
     std::vector<TokenId>& ids = built.requests.back().prompt;
     if (const std::string* text = std::get_if<std::string>(&api.prompts[i])) {
-      tokenizer.encode(*text, {.add_special = api.add_special_tokens}, ids);
+      tokenizer.encode(*text, {.add_special = api.add_special == AddSpecial::kAll}, ids);
       const bool is_cut = truncate(api, backend.model().context, ids);
       if (api.echo) built.prompt_texts.push_back(is_cut ? decode(tokenizer, ids, true) : *text);
     } else {

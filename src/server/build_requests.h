@@ -18,9 +18,12 @@ struct BuiltRequests {
 // `tenant` and the request's cache_salt make the salt of its blocks.
 Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backend, const std::string& tenant);
 
-// The tokens of a rendered conversation. `add_special`: also what the model wants around a text (BOS), which most
-// templates write themselves.
-std::vector<TokenId> encode_chat(const ChatPrompt& prompt, const Tokenizer& tokenizer, bool add_special = false);
+// What the requests of all prompts have in common: all but the prompt and the salt of its blocks.
+Result<Request> build_common(const ApiRequest& api, const Tokenizer& tokenizer);
+
+// The tokens of a rendered conversation.
+std::vector<TokenId> encode_chat(const ChatPrompt& prompt, const Tokenizer& tokenizer,
+                                 AddSpecial add_special = AddSpecial::kMissingBos);
 std::string decode(const Tokenizer& tokenizer, std::span<const TokenId> ids, bool special);
 
 }  // namespace ibid

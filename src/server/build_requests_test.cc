@@ -78,6 +78,10 @@ TEST(BuildRequests, TruncationKeepsTheLastTokensOfEachPrompt) {
 // Writes a mark where it is asked for what the model wants around a text.
 class MarkingTokenizer final : public Tokenizer {
  public:
+  explicit MarkingTokenizer(bool add_bos = false) {
+    vocabulary_.bos = TokenId{'^'};
+    vocabulary_.add_bos = add_bos;
+  }
   void encode(std::string_view text, const EncodeOptions& options, std::vector<TokenId>& out) const override {
     if (options.add_special) out.push_back(TokenId{'^'});
     for (const char c : text) out.push_back(TokenId{c});
@@ -93,14 +97,24 @@ class MarkingTokenizer final : public Tokenizer {
 TEST(BuildRequests, TheModelsOwnMarksGoAroundAConversationOnlyWhereTheyAreAskedFor) {
   const MarkingTokenizer tokenizer;
   EXPECT_EQ(letters(encode_chat({"<user>x", {}}, tokenizer)), "<user>x");
-  EXPECT_EQ(letters(encode_chat({"<user>x", {}}, tokenizer, true)), "^<user>x");
+  EXPECT_EQ(letters(encode_chat({"<user>x", {}}, tokenizer, AddSpecial::kAll)), "^<user>x");
   const auto adds = [](Endpoint endpoint, const char* body) {
-    return parse_api_request(endpoint, *parse_json(body), {})->add_special_tokens;
+    return parse_api_request(endpoint, *parse_json(body), {})->add_special == AddSpecial::kAll;
   };
   EXPECT_FALSE(adds(Endpoint::kChat, R"({"messages":[{"role":"user","content":"x"}]})"));
   EXPECT_TRUE(adds(Endpoint::kChat, R"({"messages":[{"role":"user","content":"x"}],"add_special_tokens":true})"));
   EXPECT_TRUE(adds(Endpoint::kCompletions, R"({"prompt":"x"})"));
   EXPECT_FALSE(adds(Endpoint::kCompletions, R"({"prompt":"x","add_special_tokens":false})"));
+}
+
+TEST(BuildRequests, AConversationBeginsWithTheBosThatTheVocabularyWants) {
+  const MarkingTokenizer wants(true), wants_none(false);
+  EXPECT_EQ(letters(encode_chat({"<user>x", {}}, wants)), "^<user>x");
+  EXPECT_EQ(letters(encode_chat({"^<user>x", {}}, wants)), "^<user>x");  // the template has written it
+  EXPECT_EQ(letters(encode_chat({"<user>x", {}}, wants_none)), "<user>x");
+  EXPECT_EQ(letters(encode_chat({"<user>x", {}}, wants, AddSpecial::kNothing)), "<user>x");
+  const char* declines = R"({"messages":[{"role":"user","content":"x"}],"add_special_tokens":false})";
+  EXPECT_EQ(parse_api_request(Endpoint::kChat, *parse_json(declines), {})->add_special, AddSpecial::kNothing);
 }
 
 }  // namespace

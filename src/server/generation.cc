@@ -31,7 +31,10 @@ void Generation::take(std::vector<Output> outputs) {
       prompt.usage.cached_tokens += more;
       metrics_.add_tokens(0, more, 0);
     }
-    if (!prompt.seen || output.timing.first_token < prompt.timing.first_token) prompt.timing = output.timing;
+    // A choice that ends without a token (cancelled while it waited) has no time of a first one.
+    const bool has_token = output.timing.first_token > 0, is_first = prompt.timing.first_token <= 0;
+    if (!prompt.seen || (has_token && (is_first || output.timing.first_token < prompt.timing.first_token)))
+      prompt.timing = output.timing;
     choice.n_preemptions = output.timing.n_preemptions;
     prompt.seen = true;
 
@@ -94,24 +97,27 @@ void Generation::write_extras(JsonWriter& json, size_t index, const Choice& choi
     json.key("trace");
     write_trace(json, choice.records, info_.seed + index % static_cast<size_t>(info_.n), *info_.trace);
   }
-  const bool first = !choice.started && index % static_cast<size_t>(info_.n) == 0;
-  if (info_.prompt_logprobs && first) {
-    json.key("prompt_logprobs");
-    write_prompt_logprobs(json, tokenizer_, info_.prompt_lens[index / static_cast<size_t>(info_.n)],
-                          prompt_of(index).records);
-  }
+  if (info_.endpoint == Endpoint::kCompletions) write_prompt(json, index, choice);
 }
 
-void Generation::write_choice(JsonWriter& json, size_t index, bool event, const Choice& choice,
+// As vLLM has them: in the first choice of each prompt of completions, beside the choices of a chat.
+void Generation::write_prompt(JsonWriter& json, size_t index, const Choice& choice) const {
+  if (!info_.prompt_logprobs || choice.started || index % static_cast<size_t>(info_.n) != 0) return;
+  json.key("prompt_logprobs");
+  write_prompt_logprobs(json, tokenizer_, info_.prompt_lens[index / static_cast<size_t>(info_.n)],
+                        prompt_of(index).records);
+}
+
+void Generation::write_choice(JsonWriter& json, size_t index, Part part, const Choice& choice,
                               size_t& n_code_points) const {
-  const bool chat = info_.endpoint == Endpoint::kChat;
+  const bool chat = info_.endpoint == Endpoint::kChat, whole = part == Part::kWhole;
   const size_t prompt = index / static_cast<size_t>(info_.n);
   json.begin_object().field("index", static_cast<int64_t>(index));
   if (chat) {
-    json.key(event ? "delta" : "message").begin_object();
-    if (!event || !choice.started) json.field("role", "assistant");
-    if (!event || !choice.text.empty() || !choice.started) json.field("content", choice.text);
-    if (!event) json.key("refusal").null();
+    json.key(whole ? "message" : "delta").begin_object();
+    if (whole || !choice.started) json.field("role", "assistant");
+    if (part != Part::kEnd) json.field("content", choice.text);
+    if (whole) json.key("refusal").null();
     json.end_object();
   } else {
     const bool echo = info_.echo && !choice.started;
@@ -119,7 +125,7 @@ void Generation::write_choice(JsonWriter& json, size_t index, bool event, const 
   }
   const LogprobExtras extras{.processed = info_.processed_logprobs, .ids = info_.return_token_ids};
   json.key("logprobs");
-  if (!info_.want_logprobs) {
+  if (!info_.want_logprobs || (part == Part::kEnd && choice.records.empty())) {
     json.null();
   } else if (chat) {
     write_chat_logprobs(json, tokenizer_, choice.records, extras);
@@ -129,7 +135,7 @@ void Generation::write_choice(JsonWriter& json, size_t index, bool event, const 
     write_completion_logprobs(json, tokenizer_, ids, prompts_[prompt].records, choice.records, extras, n_code_points);
   }
   json.key("finish_reason");
-  const bool ended = choice.finished;
+  const bool ended = part != Part::kPiece;
   ended ? json.string(openai_finish_reason(choice.reason)) : json.null();
   if (ended) {
     json.key("stop_reason");
@@ -145,41 +151,49 @@ void Generation::write_choice(JsonWriter& json, size_t index, bool event, const 
   json.end_object();
 }
 
-void Generation::write_event(size_t index, std::string& out) {
+void Generation::write_event(size_t index, Part part, std::string& out) {
   Choice& choice = choices_[index];
   out += "data: ";
   JsonWriter json(out);
-  if (choice.finished && choice.reason == FinishReason::kError) {
-    out += error_json(ApiError::of_generation(choice.error));
-  } else {
-    json.begin_object();
-    write_head(json, info_.endpoint == Endpoint::kChat ? "chat.completion.chunk" : "text_completion");
-    if (info_.trace && !std::exchange(trace_begun_, true)) json.key("trace_header").raw(info_.trace->header);
-    json.key("choices").begin_array();
-    write_choice(json, index, true, choice, choice.n_code_points);
-    json.end_array();
-    if (info_.continuous_usage) {
-      json.key("usage");
-      write_usage(json);
-    } else if (info_.include_usage) {
-      json.key("usage").null();
-    }
-    json.end_object();
+  json.begin_object();
+  write_head(json, info_.endpoint == Endpoint::kChat ? "chat.completion.chunk" : "text_completion");
+  if (info_.trace && !std::exchange(trace_begun_, true)) json.key("trace_header").raw(info_.trace->header);
+  json.key("choices").begin_array();
+  write_choice(json, index, part, choice, choice.n_code_points);
+  json.end_array();
+  if (info_.endpoint == Endpoint::kChat) write_prompt(json, index, choice);
+  if (info_.continuous_usage) {
+    json.key("usage");
+    write_usage(json);
+  } else if (info_.include_usage) {
+    json.key("usage").null();
   }
+  json.end_object();
   out += "\n\n";
   choice.started = true;
-  choice.end_written = choice.finished;
   choice.text.clear();
   choice.records.clear();
 }
 
+// As OpenAI does: the text first, then an event with the reason and without text. A stream whose choice has no text
+// begins all the same: with its role, or with the prompt that it echoes.
+void Generation::write_events_of(size_t index, std::string& out) {
+  Choice& choice = choices_[index];
+  const bool failed = choice.finished && choice.reason == FinishReason::kError;
+  const bool must_begin = choice.finished && !choice.started && (info_.endpoint == Endpoint::kChat || info_.echo);
+  // Text that may be part of a stop is held back by the engine; its tokens' records go with the next text.
+  if (!choice.text.empty() || (must_begin && !failed)) write_event(index, Part::kPiece, out);
+  if (!choice.finished || std::exchange(choice.end_written, true)) return;
+  if (failed) {
+    out += "data: " + error_json(ApiError::of_generation(choice.error)) + "\n\n";
+  } else {
+    write_event(index, Part::kEnd, out);
+  }
+}
+
 void Generation::write_events(std::string& out) {
   if (done_written_) return;
-  for (size_t i = 0; i < choices_.size(); ++i) {
-    const Choice& choice = choices_[i];
-    // Text that may be part of a stop is held back by the engine; its tokens' records go with the next text.
-    if (!choice.text.empty() || (choice.finished && !choice.end_written)) write_event(i, out);
-  }
+  for (size_t i = 0; i < choices_.size(); ++i) write_events_of(i, out);
   gathered_ = 0;
   if (!finished()) return;
   if (info_.include_usage) {
@@ -214,9 +228,11 @@ WebResponse Generation::response() const {
   json.key("choices").begin_array();
   for (size_t i = 0; i < choices_.size(); ++i) {
     size_t n_code_points = 0;
-    write_choice(json, i, false, choices_[i], n_code_points);
+    write_choice(json, i, Part::kWhole, choices_[i], n_code_points);
   }
-  json.end_array().key("usage");
+  json.end_array();
+  if (info_.endpoint == Endpoint::kChat) write_prompt(json, 0, choices_[0]);
+  json.key("usage");
   write_usage(json);
   json.end_object();
   return response;

@@ -89,10 +89,15 @@ class Generation {
     bool seen = false;
   };
 
+  // What of a choice is written: all of it, some text in a stream, or how it ended.
+  enum class Part : uint8_t { kWhole, kPiece, kEnd };
+
   bool keeps_records() const { return info_.want_logprobs || info_.trace != nullptr || info_.return_token_ids; }
-  void write_event(size_t index, std::string& out);
-  void write_choice(JsonWriter& json, size_t index, bool event, const Choice& choice, size_t& n_code_points) const;
+  void write_events_of(size_t index, std::string& out);
+  void write_event(size_t index, Part part, std::string& out);
+  void write_choice(JsonWriter& json, size_t index, Part part, const Choice& choice, size_t& n_code_points) const;
   void write_extras(JsonWriter& json, size_t index, const Choice& choice) const;
+  void write_prompt(JsonWriter& json, size_t index, const Choice& choice) const;
   void write_head(JsonWriter& json, const char* object) const;
   void write_usage(JsonWriter& json) const;
   const PromptFacts& prompt_of(size_t index) const { return prompts_[index / static_cast<size_t>(info_.n)]; }

@@ -74,6 +74,83 @@ TEST(Generation, WhatComesWhileAClientDoesNotReadIsOneEvent) {
   EXPECT_TRUE(generation.done());
 }
 
+// The choice of each event, less what comes before it, and "[DONE]".
+std::vector<std::string> choices_in(const std::string& events) {
+  std::vector<std::string> out;
+  for (size_t at = 0, end; (end = events.find("\n\n", at)) != std::string::npos; at = end + 2) {
+    const std::string event = events.substr(at, end - at);
+    const size_t choice = event.find("{\"index\"");
+    out.push_back(choice == std::string::npos ? event : event.substr(choice, event.rfind(']') - choice));
+  }
+  return out;
+}
+
+TEST(Generation, TheReasonComesAfterTheLastTextInAnEventOfItsOwn) {
+  Metrics metrics;
+  const ByteTokenizer tokenizer;
+  const auto stream = [&](GenerationInfo what, Output last) {
+    Generation generation(std::move(what), tokenizer, metrics);
+    generation.take(one(std::move(last)));
+    std::string out;
+    generation.write_events(out);
+    return choices_in(out);
+  };
+  EXPECT_EQ(
+      stream(info(true), output("ab", 2, 11, true)),
+      (std::vector<std::string>{
+          R"({"index":0,"delta":{"role":"assistant","content":"ab"},"logprobs":null,"finish_reason":null})",
+          R"({"index":0,"delta":{},"logprobs":null,"finish_reason":"stop","stop_reason":null})", "data: [DONE]"}));
+  EXPECT_EQ(
+      stream(info(true), output("", 1, 11, true)),
+      (std::vector<std::string>{
+          R"({"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null})",
+          R"({"index":0,"delta":{},"logprobs":null,"finish_reason":"stop","stop_reason":null})", "data: [DONE]"}));
+  GenerationInfo text = info(true);
+  text.endpoint = Endpoint::kCompletions;
+  const std::string end = R"({"index":0,"text":"","logprobs":null,"finish_reason":"stop","stop_reason":null})";
+  EXPECT_EQ(stream(text, output("ab", 2, 11, true)),
+            (std::vector<std::string>{R"({"index":0,"text":"ab","logprobs":null,"finish_reason":null})", end,
+                                      "data: [DONE]"}));
+  EXPECT_EQ(stream(text, output("", 1, 11, true)), (std::vector<std::string>{end, "data: [DONE]"}));
+  text.echo = true;
+  text.prompt_texts = {"P"};
+  EXPECT_EQ(stream(text, output("", 1, 11, true)),
+            (std::vector<std::string>{R"({"index":0,"text":"P","logprobs":null,"finish_reason":null})", end,
+                                      "data: [DONE]"}));
+}
+
+TEST(Generation, LogprobsGoWithTheirTextAndAreInNoOtherEvent) {
+  Metrics metrics;
+  const ByteTokenizer tokenizer;
+  GenerationInfo what = info(true);
+  what.want_logprobs = true;
+  Generation generation(what, tokenizer, metrics);
+  generation.take(one(output("a", 1, 11, true)));
+  std::string out;
+  generation.write_events(out);
+  const std::vector<std::string> events = choices_in(out);
+  ASSERT_EQ(events.size(), 3u) << out;
+  EXPECT_NE(events[0].find(R"("logprobs":{"content":[{"token":"a")"), std::string::npos) << events[0];
+  EXPECT_NE(events[1].find(R"("delta":{},"logprobs":null)"), std::string::npos) << events[1];
+}
+
+TEST(Generation, TextBeforeAFailureIsToldBeforeIt) {
+  Metrics metrics;
+  const ByteTokenizer tokenizer;
+  Output failed = output("", 0, 11, true);
+  failed.reason = FinishReason::kError;
+  failed.error = invalid("No token is left.");
+  Generation generation(info(true), tokenizer, metrics);
+  generation.take(one(output("ab", 2, 11)));
+  generation.take(one(failed));
+  std::string out;
+  generation.write_events(out);
+  const std::vector<std::string> events = choices_in(out);
+  ASSERT_EQ(events.size(), 3u) << out;
+  EXPECT_NE(events[0].find(R"("content":"ab")"), std::string::npos) << events[0];
+  EXPECT_TRUE(events[1].starts_with(R"(data: {"error")")) << events[1];
+}
+
 TEST(Generation, TextThatIsHeldBackMakesNoEvent) {
   Metrics metrics;
   const ByteTokenizer tokenizer;
@@ -98,6 +175,24 @@ TEST(Generation, TimesAreThoseOfTheEnginesClock) {
   EXPECT_EQ(times.itl_sum, 2);
   EXPECT_EQ(generation.completion_tokens(), 3);
   EXPECT_EQ(generation.prompt_tokens(), 4);
+}
+
+TEST(Generation, AChoiceThatEndsWithoutATokenHidesNoTimeToFirstToken) {
+  Metrics metrics;
+  const ByteTokenizer tokenizer;
+  for (const bool first_waits : {false, true}) {
+    Generation generation(info(false, 2), tokenizer, metrics);
+    Output waited = output("", 0, 0, true, first_waits ? 0 : 1);
+    waited.timing = {10.25, 0, 0, 0};  // cancelled before it was admitted
+    waited.reason = FinishReason::kCancelled;
+    if (first_waits) generation.take(one(waited));
+    generation.take(one(output("a", 1, 12, true, first_waits ? 1 : 0)));
+    if (!first_waits) generation.take(one(waited));
+    const RequestTimes times = generation.times(14);
+    EXPECT_TRUE(times.has_first_token) << first_waits;
+    EXPECT_EQ(times.first_token, 1) << first_waits;
+    EXPECT_EQ(times.queue, 0.25) << first_waits;
+  }
 }
 
 TEST(Generation, OutputsOfOthersAndOfUnknownChoicesAreDropped) {

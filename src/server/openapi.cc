@@ -1,5 +1,8 @@
 #include "server/openapi.h"
 
+#include <concepts>
+
+#include "sample/sampling_digest.h"
 #include "server/json.h"
 #include "server/openapi_schemas.h"
 #include "server/parameters.h"
@@ -57,8 +60,21 @@ std::string bounded(std::string schema, const ApiLimits& limits, int32_t max_tok
   return schema;
 }
 
+// What the field has where a request does not name it.
+std::string default_of(const Parameter& p, const SamplingDefaults& defaults) {
+  std::string out = p.default_text;
+  if (!is_sampler_number(p)) return out;
+  for_each_parameter(defaults.params, [&]<typename T>(std::string_view name, const T& value) {
+    if (name != own_name(p)) return;
+    out.clear();
+    if constexpr (std::same_as<T, float>) JsonWriter(out).single(value);
+    if constexpr (std::same_as<T, int32_t>) JsonWriter(out).integer(value);
+  });
+  return out;
+}
+
 void write_body_schema(JsonWriter& json, unsigned endpoint, const char* required, const ApiLimits& limits,
-                       int32_t max_token) {
+                       int32_t max_token, const SamplingDefaults& defaults) {
   json.begin_object().field("type", "object").key("required").begin_array().string(required).end_array();
   json.key("properties").begin_object();
   for (const Parameter& p : parameters()) {
@@ -76,7 +92,7 @@ void write_body_schema(JsonWriter& json, unsigned endpoint, const char* required
     }
     if (!is_required) json.raw(R"({"type":"null"})");
     json.end_array();
-    if (!is_required) json.key("default").raw(p.default_text);
+    if (!is_required) json.key("default").raw(default_of(p, defaults));
     json.end_object();
   }
   for (const IgnoredField& field : ignored_fields()) {
@@ -184,7 +200,7 @@ void write_operation(JsonWriter& json, const Operation& op) {
 
 }  // namespace
 
-std::string openapi_json(const ApiLimits& limits, int32_t max_token) {
+std::string openapi_json(const ApiLimits& limits, int32_t max_token, const SamplingDefaults& defaults) {
   std::string out;
   JsonWriter json(out);
   json.begin_object().field("openapi", "3.1.0");
@@ -197,9 +213,9 @@ std::string openapi_json(const ApiLimits& limits, int32_t max_token) {
   json.key("securitySchemes").raw(R"({"key":{"type":"http","scheme":"bearer"}})");
   json.key("schemas").begin_object();
   json.key("ChatRequest");
-  write_body_schema(json, kChatOnly, "messages", limits, max_token);
+  write_body_schema(json, kChatOnly, "messages", limits, max_token, defaults);
   json.key("CompletionRequest");
-  write_body_schema(json, kCompletionsOnly, "prompt", limits, max_token);
+  write_body_schema(json, kCompletionsOnly, "prompt", limits, max_token, defaults);
   out += ',';
   out += bounded(std::string(kFixedSchemas), limits, max_token);
   json.end_object().end_object().key("security").raw(R"([{"key":[]},{}])").end_object();

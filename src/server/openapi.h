@@ -8,7 +8,7 @@
 
 namespace ibid {
 
-// With the bounds that this server keeps; `max_token`: the model's last id.
-std::string openapi_json(const ApiLimits& limits, int32_t max_token = INT32_MAX);
+// With the bounds that this server keeps and the defaults that its requests have; `max_token`: the model's last id.
+std::string openapi_json(const ApiLimits& limits, int32_t max_token = INT32_MAX, const SamplingDefaults& defaults = {});
 
 }  // namespace ibid

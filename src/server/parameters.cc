@@ -46,6 +46,13 @@ Result<std::vector<std::string>> read_strings(const Json& value, const ApiLimits
 
 }  // namespace
 
+const Parameter* find_parameter(std::string_view name) {
+  const std::span<const Parameter> all = parameters();
+  const auto found =
+      std::ranges::find_if(all, [&](const Parameter& p) { return p.endpoints == kBoth && p.name == name; });
+  return found != all.end() ? &*found : nullptr;
+}
+
 std::string describe_type(const Parameter& p) {
   switch (p.type) {
     case FieldType::kInteger:

@@ -4,6 +4,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 
 #include "server/api_request.h"
@@ -52,6 +53,12 @@ struct IgnoredField {
 };
 
 std::span<const Parameter> parameters();
+// By its name or an alias, of those that both endpoints have; null where there is none.
+const Parameter* find_parameter(std::string_view name);
+// The name of the field of which this is a second name, or its own.
+inline std::string_view own_name(const Parameter& p) { return p.alias_of != nullptr ? p.alias_of : p.name; }
+// True of what changes how tokens are chosen.
+inline bool samples(const Parameter& p) { return std::string_view(p.field).starts_with("SamplingParams::"); }
 std::span<const IgnoredField> ignored_fields();
 std::span<const UnservedField> unserved_fields();
 

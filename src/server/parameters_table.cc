@@ -17,7 +17,8 @@ constexpr double kMaxInt = 2147483647;
 constexpr Parameter kParameters[] = {
     // What is asked.
     {"model", kBoth, kString, 0, 512, false, "null", "OpenAI", "", nullptr,
-     "The model's name as /v1/models gives it; absent means the one that is served.", &R::model},
+     "The model's name as /v1/models gives it. Any other means the model too, unless the server is strict about names.",
+     &R::model},
     {"messages", kChatOnly, kOther, 0, 0, false, "required", "OpenAI", "",
      R"({"type":"array","minItems":1,"items":{"$ref":"#/components/schemas/Message"}})",
      "The conversation: objects with `role` (system, developer, user, assistant, tool) and `content` (a string, or an "
@@ -34,6 +35,8 @@ constexpr Parameter kParameters[] = {
      "llama.cpp's name of max_tokens; -1 means up to the context.", &R::max_tokens, "max_tokens"},
     {"n", kBoth, kOther, 0, 0, false, "1", "OpenAI", "Request::n", R"({"type":"integer","minimum":1,"maximum":@max_n})",
      "Choices per prompt, bounded by the server; choice i draws with seed + i.", &read_n},
+    {"n_cmpl", kBoth, kOther, 0, 0, false, "1", "llama.cpp", "Request::n",
+     R"({"type":"integer","minimum":1,"maximum":@max_n})", "llama.cpp's name of n.", &read_n_cmpl, "n"},
     {"stream", kBoth, kBoolean, 0, 0, false, "false", "OpenAI", "", nullptr,
      "Send the answer as server-sent events while it grows.", &R::stream},
     {"stream_options", kBoth, kOther, 0, 0, false, "null", "OpenAI, vLLM", "",
@@ -64,9 +67,9 @@ constexpr Parameter kParameters[] = {
      "Go on after the model's end-of-answer token.", &S::ignore_eos},
 
     // Temperature and truncation.
-    {"temperature", kBoth, kNumber, 0, 100, false, "1", "OpenAI", "SamplingParams::temperature", nullptr,
+    {"temperature", kBoth, kNumber, 0, 100, false, "0.7", "OpenAI", "SamplingParams::temperature", nullptr,
      "0 is greedy: always the most likely token.", &S::temperature},
-    {"top_p", kBoth, kNumber, 0, 1, false, "1", "OpenAI", "SamplingParams::top_p", nullptr,
+    {"top_p", kBoth, kNumber, 0, 1, false, "0.95", "OpenAI", "SamplingParams::top_p", nullptr,
      "Keep the fewest tokens whose probabilities reach this; 1 keeps all, 0 only the most likely.", &read_top_p},
     {"top_k", kBoth, kInteger, -1, kMaxInt, false, "0", "vLLM, llama.cpp", "SamplingParams::top_k", nullptr,
      "Keep the k most likely tokens; 0 or -1 keeps all.", &read_top_k},
@@ -85,7 +88,8 @@ constexpr Parameter kParameters[] = {
     {"dynatemp_exponent", kBoth, kNumber, 0, 100, false, "1", "llama.cpp", "SamplingParams::dynatemp_exponent", nullptr,
      "How entropy maps to that range.", &S::dynatemp_exponent},
     {"mirostat", kBoth, kInteger, 0, 2, false, "0", "llama.cpp", "SamplingParams::mirostat", nullptr,
-     "0 is off; 1 cuts by Zipf's law fitted to the row, 2 by surprise. Truncation that is asked for comes before.",
+     "0 is off; 1 cuts by Zipf's law fitted to the row, 2 by surprise. Truncation that is asked for comes before; "
+     "ibid's own default of top_p does not.",
      &S::mirostat},
     {"mirostat_tau", kBoth, kNumber, 0, 1000, true, "5", "llama.cpp", "SamplingParams::mirostat_tau", nullptr,
      "Mirostat's target surprise.", &S::mirostat_tau},
@@ -163,9 +167,12 @@ constexpr Parameter kParameters[] = {
     {"skip_special_tokens", kBoth, kBoolean, 0, 0, false, "true", "vLLM", "Request::show_special", nullptr,
      "Leave control tokens out of the text.", &R::skip_special_tokens},
     {"add_special_tokens", kCompletionsOnly, kBoolean, 0, 0, false, "true", "vLLM", "", nullptr,
-     "Add what the model wants around a text prompt (BOS).", &R::add_special_tokens},
-    {"add_special_tokens", kChatOnly, kBoolean, 0, 0, false, "false", "vLLM", "", nullptr,
-     "Add it around the rendered conversation, which most templates do themselves.", &R::add_special_tokens},
+     "Add what the model wants around a text prompt (BOS).", &read_add_special},
+    {"add_special_tokens", kChatOnly, kBoolean, 0, 0, false, "null", "vLLM", "", nullptr,
+     "Add it around the rendered conversation too; false adds nothing. Absent: BOS alone, where the vocabulary wants "
+     "one "
+     "and the template has not written it.",
+     &read_add_special},
     {"add_generation_prompt", kChatOnly, kBoolean, 0, 0, false, "true", "vLLM", "", nullptr,
      "End the conversation with the start of an answer.", &R::add_generation_prompt},
     {"chat_template_kwargs", kChatOnly, kOther, 0, 0, false, "null", "vLLM", "", R"({"type":"object"})",
@@ -180,35 +187,48 @@ constexpr Parameter kParameters[] = {
 
 // No value of theirs changes an answer here.
 constexpr IgnoredField kIgnored[] = {
+    // OpenAI.
     {"user", kBoth, "who asks is told by the API key"},
-    {"safety_identifier", kChatOnly, "who asks is told by the API key"},
-    {"metadata", kChatOnly, "nothing is stored"},
-    {"prompt_cache_key", kChatOnly, "the prefix cache finds a prompt by its tokens"},
-    {"prompt_cache_options", kChatOnly, "the prefix cache finds a prompt by its tokens"},
-    {"prompt_cache_retention", kChatOnly, "a cached block stays until its room is needed"},
+    {"safety_identifier", kBoth, "who asks is told by the API key"},
+    {"metadata", kBoth, "nothing is stored"},
+    {"store", kBoth, "nothing is stored"},
+    {"service_tier", kBoth, "there is one"},
+    {"verbosity", kBoth, "a model that was not trained with it does not know it"},
+    {"prediction", kBoth, "it would change how fast an answer comes, not what it is"},
+    {"parallel_tool_calls", kBoth, "no tools are served"},
+    {"prompt_cache_key", kBoth, "the prefix cache finds a prompt by its tokens"},
+    {"prompt_cache_options", kBoth, "the prefix cache finds a prompt by its tokens"},
+    {"prompt_cache_retention", kBoth, "a cached block stays until its room is needed"},
+    // vLLM.
     {"spaces_between_special_tokens", kBoth, "none are added"},
+    // llama.cpp.
     {"id_slot", kBoth, "any free place in the batch is as good"},
     {"n_keep", kBoth, "a context that is full ends the answer"},
     {"n_discard", kBoth, "a context that is full ends the answer"},
+    {"cache_prompt", kBoth,
+     "an answer is the same with the prefix cache and without; cache_salt gives a cache of your own"},
+    {"n_cache_reuse", kBoth, "the prefix cache finds a prompt by its tokens"},
+    {"backend_sampling", kBoth, "where a token is drawn changes none"},
+    {"speculative.n_max", kBoth, "drafts change no token"},
+    {"speculative.n_min", kBoth, "drafts change no token"},
+    {"speculative.p_min", kBoth, "drafts change no token"},
+    {"adaptive_decay", kBoth, "it belongs to adaptive_target, which is not served"},
+    {"preserved_tokens", kBoth, "it belongs to grammar, which is not served; skip_special_tokens shows control tokens"},
+    {"verbose", kBoth, "it asks for a log"},
 };
 
 constexpr UnservedField kUnserved[] = {
     // OpenAI.
     {"tools", kChatOnly, "[[]]", "leave it out"},
     {"tool_choice", kChatOnly, R"(["none","auto"])", "leave it out"},
-    {"parallel_tool_calls", kChatOnly, "[true,false]", ""},
     {"functions", kChatOnly, "[[]]", "leave it out"},
     {"function_call", kChatOnly, R"(["none","auto"])", "leave it out"},
-    {"response_format", kChatOnly, R"([{"type":"text"}])", "use {\"type\": \"text\"}"},
+    {"response_format", kBoth, R"([{"type":"text"}])", "use {\"type\": \"text\"}"},
     {"modalities", kChatOnly, R"([["text"]])", "use [\"text\"]"},
     {"audio", kChatOnly, "[]", "leave it out"},
     {"moderation", kChatOnly, "[]", "leave it out"},
-    {"prediction", kChatOnly, "[]", "leave it out"},
     {"reasoning_effort", kChatOnly, R"(["none"])", "leave it out"},
-    {"verbosity", kChatOnly, R"(["medium"])", "leave it out"},
     {"web_search_options", kChatOnly, "[]", "leave it out"},
-    {"store", kChatOnly, "[false]", "use false"},
-    {"service_tier", kBoth, R"(["auto","default"])", "use \"auto\""},
     {"suffix", kCompletionsOnly, R"([""])", "leave it out"},
     {"best_of", kCompletionsOnly, "[1]", "use n"},
     // vLLM.
@@ -234,19 +254,21 @@ constexpr UnservedField kUnserved[] = {
     {"guided_grammar", kBoth, "[]", "leave it out"},
     {"guided_decoding_backend", kBoth, "[]", "leave it out"},
     {"guided_whitespace_pattern", kBoth, "[]", "leave it out"},
+    {"repetition_detection", kBoth, "[{}]", "use frequency_penalty or dry_multiplier"},
+    {"media_io_kwargs", kChatOnly, "[{}]", "leave it out"},
     {"mm_processor_kwargs", kBoth, "[{}]", "leave it out"},
     {"kv_transfer_params", kBoth, "[{}]", "leave it out"},
     {"vllm_xargs", kBoth, "[{}]", "leave it out"},
     {"request_id", kBoth, "[]", "send it as the header X-Request-Id"},
     // llama.cpp.
     {"grammar", kBoth, R"([""])", "leave it out"},
+    {"grammar_lazy", kBoth, "[false]", "leave it out"},
+    {"grammar_triggers", kBoth, "[[]]", "leave it out"},
     {"json_schema", kBoth, "[{}]", "leave it out"},
     {"lora", kBoth, "[[]]", "leave it out"},
     {"samplers", kBoth, "[]", "leave it out: the order of stages is fixed"},
     {"min_keep", kBoth, "[0,1]", "leave it out"},
     {"tfs_z", kBoth, "[1]", "leave it out"},
-    {"cache_prompt", kBoth, "[true]", "use cache_salt for a cache of your own"},
-    {"n_cmpl", kBoth, "[1]", "use n"},
     {"n_indent", kBoth, "[0]", "leave it out"},
     {"t_max_predict_ms", kBoth, "[0,-1]", "use max_tokens"},
     {"post_sampling_probs", kBoth, "[false]", "use processed_logprobs"},
@@ -255,6 +277,7 @@ constexpr UnservedField kUnserved[] = {
     {"timings_per_token", kBoth, "[false]", "leave it out"},
     {"response_fields", kBoth, "[[]]", "leave it out"},
     {"reasoning_format", kBoth, R"(["none","auto"])", "leave it out"},
+    {"reasoning_budget_tokens", kBoth, "[-1]", "leave it out"},
     {"adaptive_target", kBoth, "[-1]", "leave it out"},
 };
 

@@ -113,27 +113,39 @@ Status read_messages(ApiRequest& request, const Json& value, const ApiLimits& li
   return {};
 }
 
-Status read_n(ApiRequest& request, const Json& value, const ApiLimits& limits) {
-  ASSIGN_OR_RETURN(const int64_t n, read_integer(value, 1, limits.max_n, "n"));
+namespace {
+
+Status read_choices(ApiRequest& request, const Json& value, const ApiLimits& limits, const char* name) {
+  ASSIGN_OR_RETURN(const int64_t n, read_integer(value, 1, limits.max_n, name));
   request.n = static_cast<int32_t>(n);
   return {};
+}
+
+}  // namespace
+
+Status read_n(ApiRequest& request, const Json& value, const ApiLimits& limits) {
+  return read_choices(request, value, limits, "n");
+}
+
+Status read_n_cmpl(ApiRequest& request, const Json& value, const ApiLimits& limits) {
+  return read_choices(request, value, limits, "n_cmpl");
 }
 
 Status read_stream_options(ApiRequest& request, const Json& value, const ApiLimits&) {
   if (value.object() == nullptr)
     return wrong_value("stream_options", "an object such as {\"include_usage\": true}", value);
-  constexpr std::pair<const char*, bool ApiRequest::*> kOptions[] = {
-      {"include_usage", &ApiRequest::include_usage},
-      {"continuous_usage_stats", &ApiRequest::continuous_usage},
-      {"include_obfuscation", nullptr},  // without effect
+  const auto option = [&](const char* name) -> Result<std::optional<bool>> {
+    const Json* found = value.find(name);
+    if (found == nullptr || found->is_null()) return std::optional<bool>();
+    if (found->boolean() == nullptr) return wrong_value(std::string("stream_options.") + name, "true or false", *found);
+    return std::optional(*found->boolean());
   };
-  for (const auto& [name, target] : kOptions) {
-    const Json* option = value.find(name);
-    if (option == nullptr || option->is_null()) continue;
-    if (option->boolean() == nullptr)
-      return wrong_value(std::string("stream_options.") + name, "true or false", *option);
-    if (target != nullptr) request.*target = *option->boolean();
-  }
+  ASSIGN_OR_RETURN(const std::optional<bool> usage, option("include_usage"));
+  ASSIGN_OR_RETURN(const std::optional<bool> each, option("continuous_usage_stats"));
+  TRY(option("include_obfuscation"));  // without effect
+  // As vLLM: usage in every event is more of the usage, not another way to ask for it; who declines it gets none.
+  request.include_usage = usage.value_or(each.value_or(false));
+  request.continuous_usage = request.include_usage && each.value_or(false);
   return {};
 }
 
@@ -212,6 +224,12 @@ Status read_top_logprobs(ApiRequest& request, const Json& value, const ApiLimits
 Status read_prompt_logprobs(ApiRequest& request, const Json& value, const ApiLimits& limits) {
   ASSIGN_OR_RETURN(const int64_t n, read_integer(value, 0, limits.max_logprobs, "prompt_logprobs"));
   request.prompt_logprobs = static_cast<int32_t>(n);
+  return {};
+}
+
+Status read_add_special(ApiRequest& request, const Json& value, const ApiLimits&) {
+  if (value.boolean() == nullptr) return wrong_value("add_special_tokens", "true or false", value);
+  request.add_special = *value.boolean() ? AddSpecial::kAll : AddSpecial::kNothing;
   return {};
 }
 

@@ -8,6 +8,7 @@ namespace ibid {
 Status read_messages(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_prompt(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_n(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_n_cmpl(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_stream_options(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_seed(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_top_p(ApiRequest& request, const Json& value, const ApiLimits& limits);
@@ -20,6 +21,7 @@ Status read_n_probs(ApiRequest& request, const Json& value, const ApiLimits& lim
 Status read_top_logprobs(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_prompt_logprobs(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_truncate(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_add_special(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_template_kwargs(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_priority(ApiRequest& request, const Json& value, const ApiLimits& limits);
 

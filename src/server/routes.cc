@@ -1,9 +1,11 @@
 // The routes that answer at once.
+#include <algorithm>
 #include <charconv>
 
 #include "server/build_requests.h"
 #include "server/json.h"
 #include "server/logprobs_json.h"
+#include "server/model_names.h"
 #include "server/openapi.h"
 #include "server/page_files.h"
 #include "server/read_fields.h"
@@ -59,12 +61,21 @@ Result<const std::string*> read_text(const Json& body, const char* name) {
   return value->string();
 }
 
-void write_model(JsonWriter& json, const ModelInfo& model) {
+// As chat reads it, so that what is told of it is what chat would answer to, and what chat refuses is refused.
+Result<ApiRequest> read_conversation(const Json& body, const Backend& backend, const ServerOptions& options) {
+  ASSIGN_OR_RETURN(ApiRequest api, parse_api_request(Endpoint::kChat, body, options.api));
+  TRY(answering_name(api.model, backend.model(), options));
+  TRY(build_common(api, backend.tokenizer()));
+  return api;
+}
+
+void write_model(JsonWriter& json, const ModelInfo& model, const std::string& name) {
   json.begin_object()
-      .field("id", model.name)
+      .field("id", name)
       .field("object", "model")
       .field("created", model.created)
-      .field("owned_by", "ibid");
+      .field("owned_by", "ibid")
+      .field("root", model.name);
   json.field("max_model_len", int64_t{model.context});
   json.key("meta")
       .begin_object()
@@ -106,19 +117,19 @@ WebResponse Service::version(const WebRequest&, WebExchange&) {
 
 WebResponse Service::models(const WebRequest& request, WebExchange&) {
   const ModelInfo& model = backend_.load()->model();
+  const std::vector<std::string> names = model_names(model, options_);
   WebResponse response;
   JsonWriter json(response.body);
   constexpr std::string_view kBefore = "/models/";
   if (const size_t at = request.path().find(kBefore); at != std::string_view::npos) {
     const std::string name = percent_decoded(request.path().substr(at + kBefore.size()));
-    if (name != model.name)
-      return error_response({404, "The model \"" + shown(name) + "\" is not served here; \"" + model.name + "\" is.",
-                             "model", "model_not_found"});
-    write_model(json, model);
+    const auto known = std::ranges::find(names, name);
+    if (known == names.end()) return error_response(ApiError::of(no_such_model(name, model, options_)));
+    write_model(json, model, *known);
     return response;
   }
   json.begin_object().field("object", "list").key("data").begin_array();
-  write_model(json, model);
+  for (const std::string& name : names) write_model(json, model, name);
   json.end_array().end_object();
   return response;
 }
@@ -132,16 +143,17 @@ WebResponse Service::tokenize(const WebRequest& request, WebExchange&) {
       return invalid(std::string("The body must be a JSON object, not ") + body.kind() + ".");
     ASSIGN_OR_RETURN(const bool with_pieces, read_flag(body, "with_pieces", false));
     ASSIGN_OR_RETURN(const bool parse_special, read_flag(body, "parse_special", true));
-    ASSIGN_OR_RETURN(const bool add_prompt, read_flag(body, "add_generation_prompt", true));
+    TRY(read_flag(body, "add_generation_prompt", true));  // of messages, and wrong beside a text too
     // llama.cpp says "content" and adds nothing by itself; vLLM says "prompt" and adds what the model wants.
     ASSIGN_OR_RETURN(const bool add_to_content, read_flag(body, "add_special", false));
     ASSIGN_OR_RETURN(const bool add_to_prompt, read_flag(body, "add_special_tokens", true));
     ASSIGN_OR_RETURN(const std::string* content, read_text(body, "content"));
     ASSIGN_OR_RETURN(const std::string* prompt, read_text(body, "prompt"));
     if (const Json* messages = body.find("messages"); messages != nullptr && !messages->is_null()) {
-      ASSIGN_OR_RETURN(const Json checked, check_messages(*messages, options_.api));
-      ASSIGN_OR_RETURN(const ChatPrompt chat, backend.render_chat(checked, add_prompt, Json()));
-      return std::pair(encode_chat(chat, tokenizer), with_pieces);
+      ASSIGN_OR_RETURN(const ApiRequest api, read_conversation(body, backend, options_));
+      ASSIGN_OR_RETURN(const ChatPrompt chat,
+                       backend.render_chat(api.messages, api.add_generation_prompt, api.template_kwargs));
+      return std::pair(encode_chat(chat, tokenizer, api.add_special), with_pieces);
     }
     if (content == nullptr && prompt == nullptr)
       return invalid("content is missing; it must be a text (or give messages).", "content");
@@ -204,14 +216,8 @@ WebResponse Service::apply_template(const WebRequest& request, WebExchange&) {
   Backend& backend = *backend_.load();
   const auto prompt = [&]() -> Result<ChatPrompt> {
     ASSIGN_OR_RETURN(const Json body, parse_json(request.body, options_.api.json));
-    const Json* messages = body.find("messages");
-    if (messages == nullptr) return invalid("messages is missing; it must be an array of messages.", "messages");
-    ASSIGN_OR_RETURN(const Json checked, check_messages(*messages, options_.api));
-    ASSIGN_OR_RETURN(const bool add_prompt, read_flag(body, "add_generation_prompt", true));
-    const Json* kwargs = body.find("chat_template_kwargs");
-    if (kwargs != nullptr && !kwargs->is_null() && kwargs->object() == nullptr)
-      return wrong_value("chat_template_kwargs", "an object", *kwargs);
-    return backend.render_chat(checked, add_prompt, kwargs != nullptr ? *kwargs : Json());
+    ASSIGN_OR_RETURN(const ApiRequest api, read_conversation(body, backend, options_));
+    return backend.render_chat(api.messages, api.add_generation_prompt, api.template_kwargs);
   }();
   if (!prompt) return error_response(ApiError::of(prompt.error()));
   WebResponse response;
@@ -245,8 +251,9 @@ WebResponse Service::engine_view(const WebRequest& request, WebExchange&) {
 
 WebResponse Service::openapi(const WebRequest&, WebExchange&) {
   const Backend* backend = backend_;
-  return json_response(backend != nullptr ? openapi_json(options_.api, backend->tokenizer().vocab_size() - 1)
-                                          : openapi_json(options_.api));
+  return json_response(
+      backend != nullptr ? openapi_json(options_.api, backend->tokenizer().vocab_size() - 1, backend->model().sampling)
+                         : openapi_json(options_.api));
 }
 
 WebResponse Service::page(const WebRequest& request, WebExchange&) {

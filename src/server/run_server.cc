@@ -128,7 +128,8 @@ Result<int> serve_until_stopped(const ServerOptions& options, const LoadBackend&
     http.stop();
     return fail(status.error().message, kServeModelFailed);
   }
-  const std::string model = (*backend)->model().name;
+  std::string model = (*backend)->model().name;
+  for (const std::string& alias : options.aliases) model += ", " + alias;
   (*log)->say("Serving " + model + " on " + url + (options.page ? " (page and API)" : " (API)") +
               (has_keys ? ", with API keys." : "."));
   if (!is_loopback(options.host)) {

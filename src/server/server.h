@@ -24,6 +24,8 @@ struct ServerOptions {
   std::string cors_origin;                 // an origin, or "*"; empty: other sites' pages may not ask
   std::vector<std::string> allowed_hosts;  // further names in the Host header that mean this server (host_check.h)
   bool page = true;
+  std::vector<std::string> aliases;  // further names of the model
+  bool strict_model = false;         // a name that it does not have is a 404
 
   std::string log_file;  // empty: standard error
   bool log_json = false;

@@ -10,6 +10,7 @@
 #include "server/build_requests.h"
 #include "server/content_type.h"
 #include "server/json.h"
+#include "server/model_names.h"
 #include "server/page_files.h"
 #include "server/trace_json.h"
 
@@ -208,14 +209,11 @@ WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebE
   Backend& backend = *backend_.load();
   Result<Json> body = parse_json(request.body, options_.api.json);
   if (!body) return error_response(ApiError::of(body.error()));
-  Result<ApiRequest> api = parse_api_request(endpoint, *body, options_.api);
-  if (!api) return error_response(ApiError::of(api.error()));
   const ModelInfo& model = backend.model();
-  if (!api->model.empty() && api->model != model.name && api->model != "default") {
-    return error_response({404,
-                           "The model \"" + shown(api->model) + "\" is not served here; \"" + model.name + "\" is.",
-                           "model", "model_not_found"});
-  }
+  Result<ApiRequest> api = parse_api_request(endpoint, *body, options_.api, model.sampling);
+  if (!api) return error_response(ApiError::of(api.error()));
+  Result<std::string> name = answering_name(api->model, model, options_);
+  if (!name) return error_response(ApiError::of(name.error()));
   if (backend.is_full()) return error_response({429, "The queue is full; try again later.", "", "queue_full", 1});
   *body = Json();
   if (!api->has_seed) api->sampling.seed = random_bits() >> 11;  // a number that every JSON reader gives back
@@ -240,7 +238,7 @@ WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebE
   info.endpoint = endpoint;
   info.id =
       (endpoint == Endpoint::kChat ? "chatcmpl-" : "cmpl-") + hex(id_prefix_ ^ static_cast<uint64_t>(info.requests[0]));
-  info.model = model.name;
+  info.model = *std::move(name);
   const size_t n_prompts = info.requests.size();
   info.fingerprint = "ibid-" IBID_VERSION "-" + model.digest.substr(0, 12);
   info.created = unix_seconds();
@@ -253,7 +251,7 @@ WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebE
   info.want_logprobs = api->want_logprobs;
   info.processed_logprobs = api->sampling.processed_logprobs;
   info.prompt_logprobs = api->prompt_logprobs >= 0;
-  if (api->trace) info.trace = trace_facts(built->requests[0].sampling, model);
+  if (api->trace) info.trace = trace_facts(built->requests[0].sampling, api->sources, model);
   info.return_token_ids = api->return_token_ids;
   info.prompt_texts = std::move(built->prompt_texts);
   info.arrived = request.arrived;

@@ -43,6 +43,22 @@ std::string all_parameters(const SamplingParams& sampling) {
   return out;
 }
 
+// Whose value each of all_parameters is. Of lists only the breakers have a default.
+std::string all_sources(const SamplingParams& sampling, const SamplingSources& sources) {
+  std::string out;
+  JsonWriter json(out);
+  json.begin_object();
+  for_each_parameter(sampling, [&]<typename T>(std::string_view name, const T& value) {
+    if constexpr (!Number<T>) {
+      if (value.empty()) return;
+    }
+    const bool has_default = Number<T> || name == "dry_sequence_breakers";
+    json.field(name, source_name(has_default ? sources.of(name) : SamplingSource::kRequest));
+  });
+  json.end_object();
+  return out;
+}
+
 std::string acting_parameters(const SamplingParams& sampling) {
   std::map<std::string_view, std::string> off;
   const auto spelled = [](const auto& value) {
@@ -69,7 +85,8 @@ std::string acting_parameters(const SamplingParams& sampling) {
 
 }  // namespace
 
-std::shared_ptr<const TraceFacts> trace_facts(const SamplingParams& sampling, const ModelInfo& model) {
+std::shared_ptr<const TraceFacts> trace_facts(const SamplingParams& sampling, const SamplingSources& sources,
+                                              const ModelInfo& model) {
   auto facts = std::make_shared<TraceFacts>();
   facts->parameters = acting_parameters(sampling);
   facts->model_digest = model.digest;
@@ -81,6 +98,7 @@ std::shared_ptr<const TraceFacts> trace_facts(const SamplingParams& sampling, co
   for (const StageId id : stage_order()) json.string(stage_name(id));
   json.end_array().field("order_digest", sampling_digest(spell_stages()));
   json.key("parameters").raw(all_parameters(sampling));
+  json.key("sources").raw(all_sources(sampling, sources));
   json.field("sampling_digest", facts->sampling_digest).end_object();
   return facts;
 }

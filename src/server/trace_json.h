@@ -14,13 +14,14 @@ namespace ibid {
 
 // What all records of an answer have in common, as JSON.
 struct TraceFacts {
-  std::string header;      // told once: engine, model, order of stages, every parameter, digests
+  std::string header;      // told once: engine, model, order of stages, every parameter and its source, digests
   std::string parameters;  // told in each record: temperature, top_k, top_p, and the numbers that differ from "off"
   std::string model_digest;
   std::string sampling_digest;
 };
 
-std::shared_ptr<const TraceFacts> trace_facts(const SamplingParams& sampling, const ModelInfo& model);
+std::shared_ptr<const TraceFacts> trace_facts(const SamplingParams& sampling, const SamplingSources& sources,
+                                              const ModelInfo& model);
 
 // An array with one record for each draw.
 void write_trace(JsonWriter& json, std::span<const TokenRecord> records, uint64_t seed, const TraceFacts& facts);

@@ -77,7 +77,7 @@ def streamed(**more):
 
 
 def test_traces_fit_their_schema():
-    answers = [traced(), traced("/v1/completions", n=2), traced(temperature=0), traced(mirostat=1), traced(seed=2**63 - 1, n=2),
+    answers = [traced(temperature=1, top_p=1), traced(), traced("/v1/completions", n=2), traced(temperature=0), traced(mirostat=1), traced(seed=2**63 - 1, n=2),
                traced(temperature=0.6, top_k=40, top_p=0.9, dry_multiplier=0.8, bad_words=["a"], logit_bias={"5": 2, "x": False},
                       allowed_token_ids=list(range(256)))]
     records = [record for answer in answers for choice in answer["choices"] for record in choice["trace"]]
@@ -125,7 +125,7 @@ def winner(distribution, seed, position):
 
 def test_draws_are_made_again_from_the_trace_alone():
     assert philox((0, 0), (0, 0, 0, 0))[0] == 0x6627E8D5
-    answer = traced(top_k=12, temperature=0.8, logprobs=True, top_logprobs=20, processed_logprobs=True, return_token_ids=True)
+    answer = traced(top_k=12, top_p=1, temperature=0.8, logprobs=True, top_logprobs=20, processed_logprobs=True, return_token_ids=True)
     choice = answer["choices"][0]
     n_off = 0
     for entry, record in zip(choice["logprobs"]["content"], choice["trace"], strict=True):

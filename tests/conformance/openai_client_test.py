@@ -44,6 +44,18 @@ def test_models():
     assert model.id == MODEL and model.object == "model" and model.max_model_len > 0
 
 
+def test_a_model_that_is_served_alone_answers_to_any_name():
+    assert chat(model="gpt-9", seed=5).model == MODEL
+
+
+def test_a_stream_ends_with_its_reason_after_the_last_text():
+    events = [event.choices[0] for event in chat(seed=5, stream=True) if event.choices]
+    assert events[0].delta.role == "assistant" and not any(e.finish_reason for e in events[:-1])
+    assert events[-1].finish_reason and not events[-1].delta.content and not events[-1].delta.role
+    texts = [event.choices[0] for event in complete("The sea", seed=5, stream=True)]
+    assert texts[-1].finish_reason and texts[-1].text == "" and not any(e.finish_reason for e in texts[:-1])
+
+
 def test_the_same_request_gives_the_same_bytes_streamed_or_not():
     whole = chat(seed=5)
     texts, last, usage = joined(chat(seed=5, stream=True, stream_options={"include_usage": True}))
@@ -107,8 +119,8 @@ def test_max_completion_tokens_and_finish_reason():
 
 
 def test_content_in_parts():
-    parts = [{"role": "user", "content": [{"type": "text", "text": "Say something "}, {"type": "text", "text": "about the sea."}]}]
-    plain = [{"role": "user", "content": "Say something about the sea."}]
+    parts = [{"role": "user", "content": [{"type": "text", "text": "Say something"}, {"type": "text", "text": "about the sea."}]}]
+    plain = [{"role": "user", "content": "Say something\nabout the sea."}]
     assert chat(messages=parts, seed=2).choices[0].message.content == chat(messages=plain, seed=2).choices[0].message.content
 
 
@@ -133,13 +145,12 @@ def test_a_text_is_scored_without_an_answer():
 
 def test_fields_that_change_nothing_are_taken_and_those_that_would_are_named():
     plain = chat(seed=6).choices[0].message.content
-    for more in ({"user": "me"}, {"metadata": {"k": "v"}}, {"safety_identifier": "x"}, {"prompt_cache_key": "x"}, {"store": False},
-                 {"service_tier": "auto"}, {"response_format": {"type": "text"}}, {"modalities": ["text"]}, {"tool_choice": "none"},
+    for more in ({"user": "me"}, {"metadata": {"k": "v"}}, {"safety_identifier": "x"}, {"prompt_cache_key": "x"}, {"store": True},
+                 {"service_tier": "flex"}, {"verbosity": "low"}, {"prediction": {"type": "content", "content": "x"}}, {"response_format": {"type": "text"}}, {"modalities": ["text"]}, {"tool_choice": "none"},
                  {"extra_body": {"a_name_of_tomorrow": 1, "use_beam_search": False, "spaces_between_special_tokens": True}}):
         assert chat(seed=6, **more).choices[0].message.content == plain, more
     for more in ({"response_format": {"type": "json_object"}}, {"functions": [{"name": "f"}]}, {"audio": {"voice": "x", "format": "wav"}},
-                 {"modalities": ["audio"]}, {"prediction": {"type": "content", "content": "x"}}, {"store": True}, {"service_tier": "flex"},
-                 {"reasoning_effort": "high"}, {"verbosity": "low"}, {"web_search_options": {}}, {"tool_choice": "required"}):
+                 {"modalities": ["audio"]}, {"reasoning_effort": "high"}, {"web_search_options": {}}, {"tool_choice": "required"}):
         refused(openai.BadRequestError, next(iter(more)), lambda: chat(**more))
     for more in ({"best_of": 3}, {"suffix": "x"}):
         refused(openai.BadRequestError, next(iter(more)), lambda: complete("x", **more))
@@ -163,7 +174,6 @@ def test_errors_are_those_of_the_client():
         (openai.BadRequestError, "tools", lambda: chat(tools=[{"type": "function", "function": {"name": "f", "parameters": {}}}])),
         (openai.BadRequestError, "messages", lambda: chat(messages=[])),
         (openai.BadRequestError, "prompt", lambda: complete([10**9])),
-        (openai.NotFoundError, "model", lambda: chat(model="gpt-9")),
         (openai.BadRequestError, "top_logprobs", lambda: chat(logprobs=True, top_logprobs=21)),
     ]:
         refused(error, param, call)

@@ -4,7 +4,9 @@ import os
 import schemathesis
 
 # Two names of one field must agree.
-SECOND_NAMES = ("max_completion_tokens", "n_predict", "repeat_penalty", "n_probs")
+SECOND_NAMES = ("max_completion_tokens", "n_predict", "repeat_penalty", "n_probs", "n_cmpl")
+TOKENIZE = ("content", "prompt", "messages", "add_special", "add_special_tokens", "parse_special", "with_pieces",
+            "add_generation_prompt")
 
 
 def with_text(prompt):
@@ -38,6 +40,9 @@ def agree(body):
 if os.environ.get("IBID_ALL_SERVED"):
     @schemathesis.hook
     def map_body(context, body):
-        if isinstance(body, dict) and context.operation.path.startswith("/v1/"):
+        path = context.operation.path
+        if isinstance(body, dict) and (path.startswith("/v1/") or path == "/apply-template"):
             agree(body)
+        if isinstance(body, dict) and path == "/tokenize":  # beside messages, a name that was drawn may be one of chat's fields
+            body = {name: body[name] for name in TOKENIZE if name in body}
         return body

@@ -55,7 +55,8 @@ TEST(ServerAnswers, EndAtTheModelsOwnEndUnlessTokensAreOwed) {
     expected = testing::expected_answer(request, 0, EngineServer::kContext);
   } while ((expected.reason != FinishReason::kEos || expected.tokens.size() < 4) && ++request.sampling.seed < 1000);
   const size_t len = expected.tokens.size();  // with the end, which has no text
-  const std::string fields = "\"prompt\":\"ABC\",\"max_tokens\":400,\"seed\":" + std::to_string(request.sampling.seed);
+  const std::string fields = "\"prompt\":\"ABC\",\"max_tokens\":400,\"temperature\":1,\"top_p\":1,\"seed\":" +
+                             std::to_string(request.sampling.seed);
   const Json answer = ask(client, fields);
   EXPECT_EQ(ends_by(answer), R"("stop" null)");
   EXPECT_EQ(text_of(answer).size(), len - 1);
@@ -97,8 +98,12 @@ TEST(ServerAnswers, EveryRowOfABatchKeepsItsOwnSampler) {
   EngineServer server({}, 0.0005);
   const auto choices = [&](const std::string& sampler) {
     RawClient client(server.port());
-    return ask(client,
-               R"("prompt":"HELLO","seed":11,"max_tokens":40,"logprobs":2,"processed_logprobs":true,)" + sampler)
+    // What a sampler does not say is off, so that each acts on the model's own distribution.
+    std::string whole;
+    for (const char* field : {"\"temperature\":", "\"top_p\":"})
+      if (sampler.find(field) == std::string::npos) whole += std::string(field) + "1,";
+    return ask(client, R"("prompt":"HELLO","seed":11,"max_tokens":40,"logprobs":2,"processed_logprobs":true,)" + whole +
+                           sampler)
         .find("choices")
         ->text();
   };

@@ -21,11 +21,12 @@ TEST(ServerEngine, EveryStreamAmongManyIsWhatTheSamplerAloneSays) {
       request.sampling.temperature = 0.8f;
       const testing::ExpectedAnswer expected = testing::expected_answer(request, 0, EngineServer::kContext);
       RawClient client(server.port());
-      const HttpAnswer a = client.post("/v1/completions",
-                                       "{\"prompt\":" + prompt_json(request.prompt) +
-                                           ",\"max_tokens\":40,\"temperature\":0.8,\"seed\":" + std::to_string(i) +
-                                           ",\"stream\":true,\"return_token_ids\":true}",
-                                       "", 20);
+      const HttpAnswer a =
+          client.post("/v1/completions",
+                      "{\"prompt\":" + prompt_json(request.prompt) +
+                          ",\"max_tokens\":40,\"temperature\":0.8,\"top_p\":1,\"seed\":" + std::to_string(i) +
+                          ",\"stream\":true,\"return_token_ids\":true}",
+                      "", 20);
       std::vector<int64_t> wanted;
       for (const TokenId id : expected.tokens) wanted.push_back(raw(id));
       n_right += token_ids(a.body) == wanted && read_events(a.body).done;

@@ -56,14 +56,15 @@ TEST(ServerTrace, ReplaysEveryDrawFromItsParametersSeedAndPosition) {
   const TokenId ends[] = {testing::kFakeEnd};
   for (
       const char* fields : {
+          R"("seed":1,"temperature":1,"top_p":1)",
           R"("seed":1)",
           R"("seed":2,"temperature":0)",
           R"("seed":3,"temperature":0.7,"top_p":0.8,"top_k":20,"min_p":0.01)",
-          R"("seed":4,"repetition_penalty":1.3,"presence_penalty":0.5,"frequency_penalty":0.2,"no_repeat_ngram_size":3)",
-          R"("seed":5,"mirostat":1,"mirostat_tau":3,"mirostat_eta":0.3)",
-          R"("seed":6,"mirostat":2,"mirostat_tau":3,"mirostat_eta":0.3)",
-          R"("seed":7,"xtc_probability":0.5,"xtc_threshold":0.05,"typical_p":0.9,"dynatemp_range":0.5)",
-          R"("seed":8,"logit_bias":{"5":4,"A":-3},"allowed_token_ids":[2,5,9,11,12,40,41],"top_n_sigma":2)",
+          R"("seed":4,"temperature":1,"top_p":1,"repetition_penalty":1.3,"presence_penalty":0.5,"frequency_penalty":0.2,"no_repeat_ngram_size":3)",
+          R"("seed":5,"temperature":1,"mirostat":1,"mirostat_tau":3,"mirostat_eta":0.3)",
+          R"("seed":6,"temperature":1,"mirostat":2,"mirostat_tau":3,"mirostat_eta":0.3)",
+          R"("seed":7,"temperature":1,"top_p":1,"xtc_probability":0.5,"xtc_threshold":0.05,"typical_p":0.9,"dynatemp_range":0.5)",
+          R"("seed":8,"temperature":1,"top_p":1,"logit_bias":{"5":4,"A":-3},"allowed_token_ids":[2,5,9,11,12,40,41],"top_n_sigma":2)",
       }) {
     SCOPED_TRACE(fields);
     const TracedAnswer answer = ask(client, fields);
@@ -89,7 +90,7 @@ TEST(ServerTrace, ReplaysEveryDrawFromItsParametersSeedAndPosition) {
 TEST(ServerTrace, AWrongCounterOrSeedDiverges) {
   EngineServer server({}, 0);
   RawClient client(server.port());
-  const TracedAnswer answer = ask(client, R"("seed":1,"temperature":0.8,"top_k":30)");
+  const TracedAnswer answer = ask(client, R"("seed":1,"temperature":0.8,"top_k":30,"top_p":1)");
   SamplerScratch scratch;
   // How many tokens come out again when the counter is off by so much.
   const auto n_same = [&](int32_t positions, uint64_t seeds) {
