@@ -2,8 +2,8 @@
 // every lane; round to nearest even, subnormal operands and results are zeros of their sign. Included after simd.h.
 //
 // Bf16Mode: a scope in which dot_bf16 is called; where the set needs it, it turns the processor's flushing of
-// subnormals on. Nothing else may compute inside the scope: sums pass hold_bf16 at its beginning, its end and behind
-// it, because a compiler knows nothing of such modes and may move arithmetic across their borders.
+// subnormals on. Nothing else may compute inside the scope, and what computes inside is a function of its own that is
+// not inlined: a compiler knows nothing of such modes and moves arithmetic across their borders.
 #pragma once
 
 #include "kernels/cpu/simd.h"
@@ -13,7 +13,6 @@ namespace ibid::cpu::IBID_ISA {
 #if defined(__AVX512F__)
 
 struct Bf16Mode {};
-IBID_INLINE void hold_bf16(f32x16&) {}
 typedef __m512i Bf16Pairs;
 IBID_INLINE Bf16Pairs load_pairs(const uint16_t* p) { return _mm512_loadu_si512(p); }
 IBID_INLINE Bf16Pairs broadcast_pair(const uint16_t* p) {
@@ -32,7 +31,6 @@ struct Bf16Mode {
   Bf16Mode() { __builtin_ia32_ldmxcsr(before | 0x8040); }  // flush results to zero, read subnormals as zero
   ~Bf16Mode() { __builtin_ia32_ldmxcsr(before); }
 };
-IBID_INLINE void hold_bf16(f32x16& x) { asm volatile("" : "+x"(x.lo), "+x"(x.hi)); }
 typedef i32x16 Bf16Pairs;
 IBID_INLINE Bf16Pairs load_pairs(const uint16_t* p) { return {load_i8x32(p), load_i8x32(p + 16)}; }
 IBID_INLINE Bf16Pairs broadcast_pair(const uint16_t* p) {
@@ -49,7 +47,6 @@ IBID_INLINE f32x16 dot_bf16(f32x16 acc, Bf16Pairs w, Bf16Pairs x) {
 #else
 
 struct Bf16Mode {};
-IBID_INLINE void hold_bf16(f32x16&) {}
 typedef i32x16 Bf16Pairs;
 IBID_INLINE Bf16Pairs load_pairs(const uint16_t* p) {
   i32x16 r;
