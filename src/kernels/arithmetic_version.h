@@ -8,10 +8,11 @@
 // sampling, whose order and parameters have digests of their own. src/model/arithmetic_version_test.cc pins the bits.
 //
 //   1  one accumulator over all of K in every product
+//   2  products that tensor parallelism cuts along K are sums of eight pieces (kernels/k_pieces.h)
 #pragma once
 
 namespace ibid {
 
-inline constexpr int kArithmeticVersion = 1;
+inline constexpr int kArithmeticVersion = 2;
 
 }  // namespace ibid
