@@ -115,7 +115,7 @@ struct Direct {
     const F f = F::tile_of(job, tile);
     const XRows x = x_rows<F::kGroup>(job.x_int8, row, 0);
     constexpr int kGroups = 32 / F::kGroup, kSteps = F::kGroup / 4;
-    f32x16 waiting[kMaxWaiting][M];
+    alignas(64) float waiting[kMaxWaiting][M][kTileOutputs];
     int n_waiting = 0;
     int64_t b = 0;
     for (int piece = 0;; ++piece) {
@@ -145,14 +145,14 @@ struct Direct {
       }
       for (int n_adds = adds_behind(piece); n_adds > 0; --n_adds) {
         --n_waiting;
-        for (int m = 0; m < M; ++m) acc[m] = add(waiting[n_waiting][m], acc[m]);
+        for (int m = 0; m < M; ++m) acc[m] = add(load(waiting[n_waiting][m]), acc[m]);
       }
       if (piece + 1 == job.n_pieces) {
         const OutTile out = out_tile(job, row, tile, 1);
         for (int m = 0; m < M; ++m) store_out(out, m, 0, acc[m]);
         return;
       }
-      for (int m = 0; m < M; ++m) waiting[n_waiting][m] = acc[m];
+      for (int m = 0; m < M; ++m) store(waiting[n_waiting][m], acc[m]);
       ++n_waiting;
     }
   }
