@@ -8,8 +8,9 @@
 namespace ibid {
 
 struct CacheScope {
-  std::string model;    // digest of the weights and the header
-  std::string adapter;  // empty: none
+  std::string arithmetic;  // its version
+  std::string model;       // digest of the weights and the header
+  std::string adapter;     // empty: none
   std::string kv_dtype;
   std::string rope;  // base, scaling and factors, as the model spells them
   std::string salt;  // the tenant's
@@ -17,7 +18,7 @@ struct CacheScope {
   // All fields with their lengths, so that no two scopes spell alike.
   std::string spelled() const {
     std::string out;
-    for (const std::string* field : {&model, &adapter, &kv_dtype, &rope, &salt}) {
+    for (const std::string* field : {&arithmetic, &model, &adapter, &kv_dtype, &rope, &salt}) {
       out += std::to_string(field->size()) + ':' + *field;
     }
     return out;

@@ -159,16 +159,19 @@ TEST(PrefixTree, ForgettingANodeForgetsWhatHangsBelowItButNotItsReferences) {
 
 TEST(PrefixTree, EachFieldOfTheScopeSeparates) {
   Letters l(64);
-  const CacheScope base = {.model = "m", .adapter = "a", .kv_dtype = "F16", .rope = "r", .salt = "s"};
-  std::vector<CacheScope> scopes(6, base);
+  const CacheScope base = {
+      .arithmetic = "2", .model = "m", .adapter = "a", .kv_dtype = "F16", .rope = "r", .salt = "s"};
+  std::vector<CacheScope> scopes(7, base);
   scopes[1].model = "m2";
   scopes[2].adapter = "";
   scopes[3].kv_dtype = "F32";
   scopes[4].rope = "r2";
   scopes[5].salt = "t";
+  scopes[6].arithmetic = "3";
   // Fields that run together spell alike without their lengths.
-  scopes.push_back({.model = "ma", .adapter = "", .kv_dtype = "F16", .rope = "r", .salt = "s"});
-  scopes.push_back({.model = "m", .adapter = "a", .kv_dtype = "F16", .rope = "rs", .salt = ""});
+  scopes.push_back({.arithmetic = "2", .model = "ma", .adapter = "", .kv_dtype = "F16", .rope = "r", .salt = "s"});
+  scopes.push_back({.arithmetic = "2", .model = "m", .adapter = "a", .kv_dtype = "F16", .rope = "rs", .salt = ""});
+  scopes.push_back({.arithmetic = "2m", .model = "", .adapter = "a", .kv_dtype = "F16", .rope = "r", .salt = "s"});
   std::vector<ScopeId> held;
   for (const CacheScope& s : scopes) held.push_back(l.cache.tree().hold(s));
   for (size_t i = 0; i < held.size(); ++i) {

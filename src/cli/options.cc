@@ -1,9 +1,12 @@
 #include "cli/options.h"
 
+#include <string>
+
 #include "base/caught.h"
 #include "base/log.h"
 #include "cli/command_line.h"
 #include "cli/loading.h"
+#include "kernels/arithmetic_version.h"
 
 namespace ibid::cli {
 namespace {
@@ -173,7 +176,7 @@ int main(int argc, char** argv) {
   CLI::App app{
       "ibid: an inference and serving engine for large language models.\n"
       "The same request gives the same bytes, whatever runs beside it."};
-  app.set_version_flag("--version", "ibid " IBID_VERSION);
+  app.set_version_flag("--version", "ibid " IBID_VERSION " (arithmetic " + std::to_string(kArithmeticVersion) + ")");
   app.require_subcommand(1);
   app.fallthrough();
   app.option_defaults()->always_capture_default(false);

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <new>
+#include <string>
 #include <utility>
 
 #include "base/grow.h"
 #include "engine/engine_size.h"
 #include "engine/queue_bound.h"
 #include "engine/validate_request.h"
+#include "kernels/arithmetic_version.h"
 
 namespace ibid {
 
@@ -114,7 +116,8 @@ Result<EngineCore::Live> EngineCore::make_sequences(std::shared_ptr<const Reques
 void EngineCore::hold_scopes(Live& live) {
   const ModelFacts& facts = model_->facts();
   const Request& request = *live.sequences.front()->request;
-  const CacheScope scope = {.model = facts.digest,
+  const CacheScope scope = {.arithmetic = std::to_string(kArithmeticVersion),
+                            .model = facts.digest,
                             .kv_dtype = std::string(traits(options_.kv_dtype).name),
                             .rope = facts.rope,
                             .salt = request.tenant_salt};

@@ -12,8 +12,8 @@
 namespace ibid::ops {
 namespace {
 
-constexpr size_t kMaxWeights = 8;       // of one call
-constexpr int64_t kRowsPerTask = 96;    // a multiple of every register tile's rows
+constexpr size_t kMaxWeights = 8;  // of one call
+constexpr int64_t kRowsPerTask = cpu::kMaxProductRows;
 constexpr int64_t kTasksPerThread = 4;  // enough to even out, few enough to cost nothing
 constexpr int64_t kSerialRows = 4;      // up to so many rows one thread quantises: a loop would cost more
 constexpr int64_t kTilesPerPanel = 2;   // tasks start at even tiles, so that kernels of two tiles stay whole
@@ -98,6 +98,8 @@ void run_on_cpu(Stream& s, std::span<const TensorView> out, const TensorView& x,
                .tile_bytes = packed_tile_bytes(format, K),
                .n_outputs = w.n_outputs,
                .n_inputs = K,
+               .n_pieces = w.pieces.n,
+               .edges = w.pieces.edges.data(),
                .x = x_data,
                .x_stride = x_stride,
                .x_bf16 = forms.bf16,
@@ -133,7 +135,10 @@ void linear(Stream& s, std::span<const TensorView> out, const TensorView& x, std
     CHECK(out[j].dtype == DType::kF32 && weights[j]->n_inputs == K.value, "shapes disagree");
   }
   if (s.device() == Device::kCuda) {
-    for (size_t j = 0; j < out.size(); ++j) cuda::linear(s, out[j], x, weights[j]->raw);
+    for (size_t j = 0; j < out.size(); ++j) {
+      CHECK(weights[j]->pieces.n == 1, "the CUDA product does not sum pieces of K yet: its bits would be others");
+      cuda::linear(s, out[j], x, weights[j]->raw);
+    }
     return;
   }
   if (reference::selected()) {

@@ -2,20 +2,26 @@
 // family. Kept by every path (one row, few, many), thread count and instruction set (docs/design.md section 5, laws 1
 // and 7). All arithmetic is fp32, round to nearest even, fma = one rounding.
 //
-// F32 and F16. One accumulator per output, from 0, over ascending k:
+// Pieces of K. A weight says in how many pieces its inputs are summed (Weight::pieces; kernels/k_pieces.h has the rule
+// for where they begin): one, or eight where tensor parallelism cuts the inputs and K is 2,048 or more. Each piece is
+// summed by itself, from 0, as its family says below; out is the balanced tree of the pieces, in plain adds that keep
+// subnormals in every family:
+//     ((p0 + p1) + (p2 + p3)) + ((p4 + p5) + (p6 + p7))
+//
+// F32 and F16. One accumulator per output and piece, from 0, over ascending k:
 //     acc = fma(x[k], W[k], acc)
 //   F16 weights become f32 exactly; x is never rounded.
 //
-// BF16. x is rounded to bf16 (nearest even). One accumulator per output, over ascending pairs i (an odd K has a zero at
-// its end); every operand and result that is subnormal is a zero of its sign:
+// BF16. x is rounded to bf16 (nearest even). One accumulator per output and piece, over ascending pairs i (an odd K has
+// a zero at its end); every operand and result that is subnormal is a zero of its sign:
 //     acc = fma(x[2i], W[2i], fma(x[2i+1], W[2i+1], acc))
 //   This is what the AVX-512 instruction vdpbf16ps computes; the others emulate it.
 //
 // Block-quantised. x is quantised once per row in groups of 32, whatever the weight's format:
 //     scale = amax / 127, code[k] = to_nearest_even(x[k] * (127 / amax))      (amax < 2^-96: zeros; not finite: NaN)
 //   A weight is W[n, k] = d * (code - offset) or d * code + m, where d and m are f32 that belong to a block of 32
-//   weights (16 in Q2_K, Q3_K, Q6_K) and are exact products of what the file stores. One accumulator per output, from
-//   0, over ascending blocks b:
+//   weights (16 in Q2_K, Q3_K, Q6_K) and are exact products of what the file stores. One accumulator per output and
+//   piece, from 0, over ascending blocks b:
 //     acc = fma(float(sum of (code - offset) * x_code, exact), d * scale, acc)
 //     acc = fma(m, scale * float(sum of x_code), acc)                           (only formats with a min)
 //

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <new>
 
 #include "base/check.h"
@@ -24,12 +25,24 @@ std::shared_ptr<std::byte[]> allocate(size_t bytes) {
 
 Weight prepare_weight(Stream& s, const TensorView& raw) {
   CHECK(raw.rank == 2, "a weight is a matrix");
+  return prepare_weight(s, raw, one_piece(raw.dim[1]));
+}
+
+Weight prepare_weight(Stream& s, const TensorView& raw, const KPieces& pieces) {
+  CHECK(raw.rank == 2, "a weight is a matrix");
   Weight w;
   w.dtype = raw.dtype;
   w.n_outputs = raw.dim[0];
   w.n_inputs = raw.dim[1];
+  w.pieces = pieces;
   w.raw = raw;
   CHECK(w.n_inputs % traits(w.dtype).block_len == 0, "a row of a quantised weight is a whole number of blocks");
+  const int64_t step = std::max(32, traits(w.dtype).block_len);
+  for (int i = 0; i < pieces.n; ++i) {
+    const int64_t edge = pieces.edges[static_cast<size_t>(i)];
+    CHECK(edge % step == 0 && edge < pieces.edges[static_cast<size_t>(i) + 1], "pieces begin with a block, in order");
+  }
+  CHECK(pieces.edges[static_cast<size_t>(pieces.n)] == w.n_inputs, "pieces are of this weight's inputs");
   const int64_t n_tiles = (w.n_outputs + cpu::kTileOutputs - 1) / cpu::kTileOutputs;
   const int64_t tile_bytes = packed_tile_bytes(packed_format(w.dtype), w.n_inputs);
   w.owned_bytes = n_tiles * tile_bytes;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "kernels/k_pieces.h"
 #include "tensor/stream.h"
 #include "tensor/tensor.h"
 
@@ -15,13 +16,16 @@ struct Weight {
   DType dtype = DType::kF32;
   int64_t n_outputs = 0;               // N
   int64_t n_inputs = 0;                // K
+  KPieces pieces;                      // in which K is summed: part of what the weight means
   TensorView raw;                      // the file's own bytes; for embed() and for export
   const std::byte* packed = nullptr;   // what the kernel reads; points into raw or into `owned`
   std::shared_ptr<std::byte[]> owned;  // repacked bytes, null where raw is used as it is
   int64_t owned_bytes = 0;
 };
 
-// Repacks in parallel on the stream's team. `raw` must outlive the weight. K must be a multiple of the dtype's block.
+// Repacks in parallel on the stream's team. `raw` must outlive the weight. K must be a multiple of the dtype's block,
+// and so must the edges of pieces (of 32 where blocks are shorter). Without pieces: one.
+Weight prepare_weight(Stream& s, const TensorView& raw, const KPieces& pieces);
 Weight prepare_weight(Stream& s, const TensorView& raw);
 
 }  // namespace ibid

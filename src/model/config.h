@@ -75,6 +75,7 @@ struct ModelConfig {
 
   int64_t q_len() const { return n_heads * head_len; }
   int64_t kv_len() const { return n_kv_heads * head_len; }
+  int64_t kv_group_len() const { return n_heads / n_kv_heads * head_len; }  // of the query heads of one KV head
   int64_t n_parameters() const;              // of the forward pass, a tied embedding once
   int64_t kv_projection_parameters() const;  // of K and V over all layers (row K18)
 };

@@ -28,10 +28,10 @@ Status GemmaModel::load_weights(WeightLoader& w) {
     TRY(w.matrix(layer.wq, "blk.{}.attn_q.weight", l, c.q_len(), c.width));
     TRY(w.matrix(layer.wk, "blk.{}.attn_k.weight", l, c.kv_len(), c.width));
     TRY(w.matrix(layer.wv, "blk.{}.attn_v.weight", l, c.kv_len(), c.width));
-    TRY(w.matrix(layer.wo, "blk.{}.attn_output.weight", l, c.width, c.q_len()));
+    TRY(w.row_parallel_matrix(layer.wo, "blk.{}.attn_output.weight", l, c.width, c.q_len(), c.kv_group_len()));
     TRY(w.matrix(layer.w_gate, "blk.{}.ffn_gate.weight", l, c.ffn_len, c.width));
     TRY(w.matrix(layer.w_up, "blk.{}.ffn_up.weight", l, c.ffn_len, c.width));
-    TRY(w.matrix(layer.w_down, "blk.{}.ffn_down.weight", l, c.width, c.ffn_len));
+    TRY(w.row_parallel_matrix(layer.w_down, "blk.{}.ffn_down.weight", l, c.width, c.ffn_len));
   }
   return {};
 }

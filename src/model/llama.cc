@@ -41,14 +41,14 @@ Status LlamaModel::load_layer(WeightLoader& w, int64_t l, Layer& layer) {
     TRY(w.vector(layer.q_norm, "blk.{}.attn_q_norm.weight", l, c.head_len));
     TRY(w.vector(layer.k_norm, "blk.{}.attn_k_norm.weight", l, c.head_len));
   }
-  TRY(w.matrix(layer.wo, "blk.{}.attn_output.weight", l, c.width, c.q_len()));
+  TRY(w.row_parallel_matrix(layer.wo, "blk.{}.attn_output.weight", l, c.width, c.q_len(), c.kv_group_len()));
   if (c.fused_gate_up) {
     TRY(w.matrix(layer.w_gate_up, "blk.{}.ffn_up.weight", l, 2 * c.ffn_len, c.width));
   } else {
     TRY(w.matrix(layer.w_gate, "blk.{}.ffn_gate.weight", l, c.ffn_len, c.width));
     TRY(w.matrix(layer.w_up, "blk.{}.ffn_up.weight", l, c.ffn_len, c.width));
   }
-  return w.matrix(layer.w_down, "blk.{}.ffn_down.weight", l, c.width, c.ffn_len);
+  return w.row_parallel_matrix(layer.w_down, "blk.{}.ffn_down.weight", l, c.width, c.ffn_len);
 }
 
 // h -> attention

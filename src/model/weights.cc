@@ -87,22 +87,41 @@ Result<TensorView> WeightLoader::find(std::string_view name, int64_t layer, std:
   return view;
 }
 
-Status WeightLoader::matrix(Weight& out, std::string_view name, int64_t layer, int64_t n_outputs, int64_t n_inputs,
-                            bool use_packed) {
+Result<TensorView> WeightLoader::find_matrix(std::string_view name, int64_t layer, int64_t n_outputs,
+                                             int64_t n_inputs) {
   ASSIGN_OR_RETURN(TensorView view, find(name, layer, {n_outputs, n_inputs}));
   if (!is_weight_type(view.dtype)) {
     return invalid(file_.path() + ": tensor " + in_quotes(name_in_file(name, layer)) + " is of type " +
                        std::string(traits(view.dtype).name) + ", which a weight cannot be",
                    name_in_file(name, layer));
   }
+  return view;
+}
+
+void WeightLoader::count(const Weight& weight) {
+  repacked_bytes_ += weight.owned_bytes;
+  if (weight.owned_bytes == 0) mapped_bytes_ += weight.n_outputs * weight.raw.row_stride_bytes;
+  if (progress_) progress_(static_cast<double>(done_bytes_) / static_cast<double>(total_bytes_));
+}
+
+Status WeightLoader::matrix(Weight& out, std::string_view name, int64_t layer, int64_t n_outputs, int64_t n_inputs,
+                            bool use_packed) {
+  ASSIGN_OR_RETURN(TensorView view, find_matrix(name, layer, n_outputs, n_inputs));
   if (use_packed) {
     out = prepare_weight(stream_, view);
   } else {
-    out = Weight{.dtype = view.dtype, .n_outputs = n_outputs, .n_inputs = n_inputs, .raw = view};
+    out = Weight{
+        .dtype = view.dtype, .n_outputs = n_outputs, .n_inputs = n_inputs, .pieces = one_piece(n_inputs), .raw = view};
   }
-  repacked_bytes_ += out.owned_bytes;
-  if (out.owned_bytes == 0) mapped_bytes_ += n_outputs * view.row_stride_bytes;
-  if (progress_) progress_(static_cast<double>(done_bytes_) / static_cast<double>(total_bytes_));
+  count(out);
+  return {};
+}
+
+Status WeightLoader::row_parallel_matrix(Weight& out, std::string_view name, int64_t layer, int64_t n_outputs,
+                                         int64_t n_inputs, int64_t group_len) {
+  ASSIGN_OR_RETURN(TensorView view, find_matrix(name, layer, n_outputs, n_inputs));
+  out = prepare_weight(stream_, view, pieces_of(view.dtype, n_inputs, group_len));
+  count(out);
   return {};
 }
 

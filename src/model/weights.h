@@ -32,6 +32,10 @@ class WeightLoader {
   // only embed() will read it.
   Status matrix(Weight& out, std::string_view name, int64_t layer, int64_t n_outputs, int64_t n_inputs,
                 bool use_packed = true);
+  // As matrix(), of one whose inputs tensor parallelism cuts: summed in pieces of K. `group_len` as in
+  // kernels/k_pieces.h.
+  Status row_parallel_matrix(Weight& out, std::string_view name, int64_t layer, int64_t n_outputs, int64_t n_inputs,
+                             int64_t group_len = 1);
   // A vector [len] as F32, plus `offset`. F32 vectors without offset stay in the mapping.
   Status vector(TensorView& out, std::string_view name, int64_t layer, int64_t len, float offset = 0.0f);
 
@@ -44,6 +48,8 @@ class WeightLoader {
 
  private:
   Result<TensorView> find(std::string_view name, int64_t layer, std::initializer_list<int64_t> shape);
+  Result<TensorView> find_matrix(std::string_view name, int64_t layer, int64_t n_outputs, int64_t n_inputs);
+  void count(const Weight& weight);
   std::string name_in_file(std::string_view canonical, int64_t layer) const;
 
   const ModelFile& file_;

@@ -6,6 +6,8 @@
 #include <charconv>
 #include <concepts>
 
+#include "kernels/arithmetic_version.h"
+
 namespace ibid {
 namespace {
 
@@ -46,7 +48,9 @@ std::string spell_stages(std::span<const StageId> order) {
 }
 
 std::string spell_sampling(const SamplingParams& params, std::span<const StageId> order) {
-  std::string out = spell_stages(order);
+  std::string out = spell_stages(order) + "arithmetic_version=";
+  spell(out, kArithmeticVersion);
+  out += '\n';
   for_each_parameter(params, [&](std::string_view name, const auto& value) {
     out.append(name) += '=';
     spell(out, value);

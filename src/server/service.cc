@@ -5,8 +5,10 @@
 #include <cstdio>
 #include <new>
 #include <random>
+#include <string>
 #include <thread>
 
+#include "kernels/arithmetic_version.h"
 #include "server/build_requests.h"
 #include "server/content_type.h"
 #include "server/json.h"
@@ -240,7 +242,7 @@ WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebE
       (endpoint == Endpoint::kChat ? "chatcmpl-" : "cmpl-") + hex(id_prefix_ ^ static_cast<uint64_t>(info.requests[0]));
   info.model = *std::move(name);
   const size_t n_prompts = info.requests.size();
-  info.fingerprint = "ibid-" IBID_VERSION "-" + model.digest.substr(0, 12);
+  info.fingerprint = "ibid-" IBID_VERSION "-a" + std::to_string(kArithmeticVersion) + "-" + model.digest.substr(0, 12);
   info.created = unix_seconds();
   info.seed = api->sampling.seed;
   info.n = api->n;

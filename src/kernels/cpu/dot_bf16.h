@@ -2,7 +2,8 @@
 // every lane; round to nearest even, subnormal operands and results are zeros of their sign. Included after simd.h.
 //
 // Bf16Mode: a scope in which dot_bf16 is called; where the set needs it, it turns the processor's flushing of
-// subnormals on. Nothing else may compute inside the scope.
+// subnormals on. Nothing else may compute inside the scope, and what computes inside is a function of its own that is
+// not inlined: a compiler knows nothing of such modes and moves arithmetic across their borders.
 #pragma once
 
 #include "kernels/cpu/simd.h"

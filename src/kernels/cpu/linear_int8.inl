@@ -115,38 +115,52 @@ struct Direct {
     const F f = F::tile_of(job, tile);
     const XRows x = x_rows<F::kGroup>(job.x_int8, row, 0);
     constexpr int kGroups = 32 / F::kGroup, kSteps = F::kGroup / 4;
-    const int64_t n_blocks = job.n_inputs / 32;
-    f32x16 acc[M];
-    for (int m = 0; m < M; ++m) acc[m] = zero();
-    for (int64_t b = 0; b < n_blocks; ++b) {
-      F::prefetch(f, b, job.tile_bytes);
-      Codes8 c[8];
-      F::load_steps(f, b, c);
-      typename D::Step w[8];
-      for (int i = 0; i < 8; ++i) w[i] = D::step(c[i]);
-      for (int g = 0; g < kGroups; ++g) {
-        const int64_t group = b * kGroups + g;
-        const f32x16 scale = F::load_factor(f.scales, group);
-        const f32x16 min = F::kMin ? F::load_factor(f.mins, group) : zero();
-        for (int m = 0; m < M; ++m) {
-          const int8_t* codes = x.codes + m * x.codes_stride + group * F::kGroup;
-          i32x16 sum = D::start(x.neg_sums[m * x.sums_stride + group]), more = broadcast_i(0);
-          for (int i = 0; i < kSteps; i += 2) {  // two chains hide the latency of the dot; integers add exactly
-            sum = D::dot(sum, w[g * kSteps + i], load_x4(codes + 4 * i));
-            more = D::dot(more, w[g * kSteps + i + 1], load_x4(codes + 4 * i + 4));
+    alignas(64) float waiting[kMaxWaiting][M][kTileOutputs];
+    int n_waiting = 0;
+    int64_t b = 0;
+    for (int piece = 0;; ++piece) {
+      f32x16 acc[M];
+      for (int m = 0; m < M; ++m) acc[m] = zero();
+      for (const int64_t end = job.edges[piece + 1] / 32; b < end; ++b) {
+        F::prefetch(f, b, job.tile_bytes);
+        Codes8 c[8];
+        F::load_steps(f, b, c);
+        typename D::Step w[8];
+        for (int i = 0; i < 8; ++i) w[i] = D::step(c[i]);
+        for (int g = 0; g < kGroups; ++g) {
+          const int64_t group = b * kGroups + g;
+          const f32x16 scale = F::load_factor(f.scales, group);
+          const f32x16 min = F::kMin ? F::load_factor(f.mins, group) : zero();
+          for (int m = 0; m < M; ++m) {
+            const int8_t* codes = x.codes + m * x.codes_stride + group * F::kGroup;
+            i32x16 sum = D::start(x.neg_sums[m * x.sums_stride + group]), more = broadcast_i(0);
+            for (int i = 0; i < kSteps; i += 2) {  // two chains hide the latency of the dot; integers add exactly
+              sum = D::dot(sum, w[g * kSteps + i], load_x4(codes + 4 * i));
+              more = D::dot(more, w[g * kSteps + i + 1], load_x4(codes + 4 * i + 4));
+            }
+            acc[m] = add_group<F::kMin>(acc[m], add(sum, more), scale, min, x.scales[m * x.scales_stride + b],
+                                        x.scaled_sums[m * x.sums_stride + group]);
           }
-          acc[m] = add_group<F::kMin>(acc[m], add(sum, more), scale, min, x.scales[m * x.scales_stride + b],
-                                      x.scaled_sums[m * x.sums_stride + group]);
         }
       }
+      for (int n_adds = adds_behind(piece); n_adds > 0; --n_adds) {
+        --n_waiting;
+        for (int m = 0; m < M; ++m) acc[m] = add(load(waiting[n_waiting][m]), acc[m]);
+      }
+      if (piece + 1 == job.n_pieces) {
+        const OutTile out = out_tile(job, row, tile, 1);
+        for (int m = 0; m < M; ++m) store_out(out, m, 0, acc[m]);
+        return;
+      }
+      for (int m = 0; m < M; ++m) store(waiting[n_waiting][m], acc[m]);
+      ++n_waiting;
     }
-    const OutTile out = out_tile(job, row, tile, 1);
-    for (int m = 0; m < M; ++m) store_out(out, m, 0, acc[m]);
   }
 };
 
-// Many rows: a piece of kTiles tiles is unpacked to bytes and f32 once, 31 KiB at most, and stays in the first-level
-// cache while all rows pass. The float sums of a row wait in `out` between pieces.
+// Many rows: a panel of kTiles tiles is unpacked to bytes and f32 once, 31 KiB at most, and stays in the first-level
+// cache while all rows pass. It ends where a piece of K ends. The float sums of a row wait in `Sums` between panels:
+// those of whole pieces in their order, and behind them the one that is being added to.
 inline constexpr int64_t kPanelInputs = 576;
 template <int kGroup>
 struct Panel {
@@ -172,16 +186,36 @@ void unpack(const LinearJob& job, int64_t tile, int n_tiles, int64_t k, int64_t 
   }
 }
 
+struct Sums {
+  alignas(64) float of[kMaxWaiting + 1][kMaxProductRows][kTiles][kTileOutputs];
+};
+// What a panel is of its piece.
+struct Part {
+  int64_t k, k_len;
+  int n_waiting;  // sums of whole pieces before it
+  int n_adds;     // of these, to be added behind this panel: none unless a piece ends here
+  bool begins_piece, ends_k;
+};
+
+// The shortest equal panels, of whole blocks, in which so many inputs pass.
+IBID_INLINE int64_t even_panels(int64_t n_inputs) {
+  const int64_t n_panels = (n_inputs + kPanelInputs - 1) / kPanelInputs;
+  return ((n_inputs + n_panels - 1) / n_panels + 31) / 32 * 32;
+}
+
 template <int kGroup, bool kMin, Codes kCodes>
 struct PanelRows {
+  // `row` counts within the call, for `sums`.
   template <int M>
-  static void run(const Panel<kGroup>& panel, int64_t k_len, const XRows& x, const OutTile& out, const bool& first) {
+  static void run(const Panel<kGroup>& panel, const Part& part, const XRows& x, Sums& sums, const int64_t& row,
+                  const OutTile& out) {
     typedef Dot<kCodes> D;
+    int level = part.n_waiting;
     f32x16 acc[M][kTiles];
     for (int m = 0; m < M; ++m) {
-      for (int t = 0; t < kTiles; ++t) acc[m][t] = first ? zero() : load_out(out, m, t);
+      for (int t = 0; t < kTiles; ++t) acc[m][t] = part.begins_piece ? zero() : load(sums.of[level][row + m][t]);
     }
-    for (int64_t g = 0; g < k_len / kGroup; ++g) {
+    for (int64_t g = 0; g < part.k_len / kGroup; ++g) {
       i32x16 sum[M][kTiles];
       for (int m = 0; m < M; ++m) {
         const i32x16 start = D::start(x.neg_sums[m * x.sums_stride + g]);
@@ -207,8 +241,20 @@ struct PanelRows {
         }
       }
     }
-    for (int m = 0; m < M; ++m) {
-      for (int t = 0; t < kTiles; ++t) store_out(out, m, t, acc[m][t]);
+    for (int n_adds = part.n_adds; n_adds > 0; --n_adds) {
+      --level;
+      for (int m = 0; m < M; ++m) {
+        for (int t = 0; t < kTiles; ++t) acc[m][t] = add(load(sums.of[level][row + m][t]), acc[m][t]);
+      }
+    }
+    if (part.ends_k) {
+      for (int m = 0; m < M; ++m) {
+        for (int t = 0; t < kTiles; ++t) store_out(out, m, t, acc[m][t]);
+      }
+    } else {
+      for (int m = 0; m < M; ++m) {
+        for (int t = 0; t < kTiles; ++t) store(sums.of[level][row + m][t], acc[m][t]);
+      }
     }
   }
 };
@@ -224,15 +270,26 @@ void product_int8(const LinearJob& job, int64_t row, int64_t row_end, int64_t ti
     return;
   }
   Panel<F::kGroup> panel;
+  Sums sums;
   for (; tile < tile_end; tile += kTiles) {
     const int n_tiles = static_cast<int>(tile_end - tile < kTiles ? tile_end - tile : kTiles);
-    for (int64_t k = 0; k < job.n_inputs; k += kPanelInputs) {
-      const int64_t k_len = job.n_inputs - k < kPanelInputs ? job.n_inputs - k : kPanelInputs;
-      unpack<F>(job, tile, n_tiles, k, k_len, panel);
-      for (int64_t r = row; r < row_end; r += kRowsInt8) {
-        with_rows<PanelRows<F::kGroup, F::kMin, F::kRange>, kRowsInt8>(
-            row_end - r, panel, k_len, x_rows<F::kGroup>(job.x_int8, r, k), out_tile(job, r, tile, n_tiles), k == 0);
+    int n_waiting = 0;
+    for (int piece = 0; piece < job.n_pieces; ++piece) {
+      const int64_t begin = job.edges[piece], end = job.edges[piece + 1], panel_len = even_panels(end - begin);
+      int n_adds = 0;
+      for (int64_t k = begin; k < end; k += panel_len) {
+        const bool ends_piece = end - k <= panel_len;
+        n_adds = ends_piece ? adds_behind(piece) : 0;
+        const Part part = {k,          ends_piece ? end - k : panel_len, n_waiting, n_adds,
+                           k == begin, ends_piece && end == job.n_inputs};
+        unpack<F>(job, tile, n_tiles, k, part.k_len, panel);
+        for (int64_t r = row; r < row_end; r += kRowsInt8) {
+          with_rows<PanelRows<F::kGroup, F::kMin, F::kRange>, kRowsInt8>(row_end - r, panel, part,
+                                                                         x_rows<F::kGroup>(job.x_int8, r, k), sums,
+                                                                         r - row, out_tile(job, r, tile, n_tiles));
+        }
       }
+      n_waiting += 1 - n_adds;
     }
   }
 }

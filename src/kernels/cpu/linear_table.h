@@ -16,6 +16,7 @@
 namespace ibid::cpu {
 
 inline constexpr int kTileOutputs = 16;
+inline constexpr int64_t kMaxProductRows = 96;  // of one call; a multiple of every register tile's rows
 
 enum class PackedFormat : uint8_t {
   kF32,
@@ -50,6 +51,8 @@ struct LinearJob {
   int64_t tile_bytes = 0;
   int64_t n_outputs = 0;  // N
   int64_t n_inputs = 0;   // K
+  int n_pieces = 1;       // of K (kernels/k_pieces.h); edges[n_pieces + 1], in inputs
+  const int64_t* edges = nullptr;
   // x[T, K] in the form that the format reads.
   const float* x = nullptr;  // F32, F16
   int64_t x_stride = 0;
@@ -63,7 +66,7 @@ struct LinearTable {
   // Rows [row, row_end) of x[T, K].
   void (*quantise_rows)(const QuantisedRows& to, const float* x, int64_t x_stride, int64_t row, int64_t row_end);
   void (*round_rows)(uint16_t* to, int64_t n_inputs, const float* x, int64_t x_stride, int64_t row, int64_t row_end);
-  // out[row.., 16 * tile..]. Calls with disjoint outputs may run at the same time.
+  // out[row.., 16 * tile..], at most kMaxProductRows. Calls with disjoint outputs may run at the same time.
   void (*product)(const LinearJob& job, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end);
 };
 

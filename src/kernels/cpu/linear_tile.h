@@ -33,11 +33,6 @@ IBID_INLINE int lanes_of(const OutTile& o, int tile) {
   const int n = o.n_outputs - tile * kTileOutputs;
   return n < 0 ? 0 : n < kTileOutputs ? n : kTileOutputs;
 }
-IBID_INLINE f32x16 load_out(const OutTile& o, int row, int tile) {
-  const int n = lanes_of(o, tile);
-  const float* p = o.out + row * o.stride + tile * kTileOutputs;
-  return n == kTileOutputs ? load(p) : load_n(p, n);
-}
 IBID_INLINE void store_out(const OutTile& o, int row, int tile, f32x16 x) {
   const int n = lanes_of(o, tile);
   float* p = o.out + row * o.stride + tile * kTileOutputs;
@@ -54,9 +49,14 @@ IBID_INLINE OutTile out_tile(const LinearJob& job, int64_t row, int64_t tile, in
           static_cast<int>(n < n_tiles * kTileOutputs ? n : n_tiles * kTileOutputs)};
 }
 
+// Pieces of K are added as a balanced tree while they come: behind piece i as many waiting sums as i + 1 has zeros at
+// its end go before it, the latest first (a binary counter). So at most three wait.
+inline constexpr int kMaxWaiting = 3;
+IBID_INLINE int adds_behind(int piece) { return __builtin_ctz(static_cast<unsigned>(piece) + 1); }
+
 // Calls F::template run<M>(args...) for M = min(n, Max), n >= 1.
 template <class F, int Max, class... Args>
-IBID_INLINE void with_rows(int64_t n, const Args&... args) {
+IBID_INLINE void with_rows(int64_t n, Args&&... args) {
   if constexpr (Max == 1) {
     F::template run<1>(args...);
   } else {

@@ -1,5 +1,6 @@
 // ops::linear in double precision: out[t, n] = sum over k of x[t, k] * W[n, k] for the dequantised weights and the
-// activations as they are. The specification that every kernel is compared with; see reference.h.
+// activations as they are, in the weight's pieces of K. The specification that every kernel is compared with; see
+// reference.h.
 #pragma once
 
 #include "kernels/weight.h"

@@ -168,6 +168,12 @@ ModelConfig tiny_config(const TinyModelOptions& o) {
   c.n_heads = wide ? 8 : 6;
   c.n_kv_heads = 2;
   c.head_len = wide ? 32 : 16;
+  if (o.long_sums) {
+    c.n_heads = 32;
+    c.n_kv_heads = 8;
+    c.head_len = 64;
+    c.ffn_len = 2304;  // 9 blocks of 256
+  }
   c.vocab_size = o.tokenizer ? std::max<int64_t>(o.vocab_size, 260) : o.vocab_size;
   c.max_context = o.max_context;
   c.norm_eps = 0x1p-16f;

@@ -21,6 +21,7 @@ struct TinyModelOptions {
   int64_t max_context = 512;
   int32_t window = 24;                       // of architectures with windows
   RopeScaling scaling = RopeScaling::kNone;  // llama and qwen3; phi3 is always longrope (original context: a quarter)
+  bool long_sums = false;                    // heads and F so wide that wo and w_down have eight pieces of K
   bool tokenizer = false;                    // byte-level, 256 bytes, <|endoftext|>, <|im_start|>, <|im_end|>
 };
 

@@ -1,0 +1,45 @@
+// Pins the bits of every shape of model, weight dtype and KV dtype to kArithmeticVersion. Where this fails, something
+// changed what models compute: raise the version in the same commit and pin the digest that is printed, or find the
+// bug.
+#include "kernels/arithmetic_version.h"
+
+#include <gtest/gtest.h>
+
+#include "base/sha256.h"
+#include "model/testing/loaded_model.h"
+
+namespace ibid {
+namespace {
+
+using testing::LoadedModel;
+using testing::some_tokens;
+using testing::tiny_architectures;
+using testing::tiny_dtypes;
+using testing::TinyModelOptions;
+
+class Bits {
+ public:
+  void add(const TinyModelOptions& options, DType kv) {
+    LoadedModel m(options);
+    const auto logits = m.logits(some_tokens(33, m.model->config().vocab_size), {.kv_dtype = kv, .capacity = 64});
+    sha_.add(logits.data(), logits.size() * sizeof(float));
+  }
+  std::string digest() { return sha_.hex().substr(0, 16); }
+
+ private:
+  Sha256 sha_;
+};
+
+TEST(ArithmeticVersion, IsRaisedWithEveryChangeOfABit) {
+  Bits one_piece, eight_pieces;
+  for (std::string_view a : tiny_architectures()) one_piece.add({.architecture = a}, DType::kF16);
+  for (DType dtype : tiny_dtypes()) one_piece.add({.dtype = dtype}, DType::kF16);
+  for (DType kv : {DType::kF32, DType::kBF16}) one_piece.add({}, kv);
+  for (DType dtype : tiny_dtypes()) eight_pieces.add({.dtype = dtype, .n_layers = 1, .long_sums = true}, DType::kF16);
+  EXPECT_EQ(kArithmeticVersion, 2);
+  EXPECT_EQ(one_piece.digest(), "5d3c323fc8599b33");
+  EXPECT_EQ(eight_pieces.digest(), "3f041b12be62ebca");
+}
+
+}  // namespace
+}  // namespace ibid
