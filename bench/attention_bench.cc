@@ -7,6 +7,7 @@
 #include <random>
 #include <string>
 
+#include "base/check.h"
 #include "bench/limits.h"
 #include "kernels/isa.h"
 #include "kernels/ops.h"
@@ -76,7 +77,7 @@ void run(Stream& s, const Shape& shape, DType dtype, int32_t block_len, int32_t 
   batch.query_start = query_start;
   batch.kv_len = &len;
   batch.block_table = cache.table.data();
-  s.reserve_workspace(ops::paged_attention_workspace_bytes(n, shape.heads, shape.head_len, len));
+  CHECK(s.reserve_workspace(ops::paged_attention_workspace_bytes(n, shape.heads, shape.head_len, len)).ok());
   const ops::AttentionParams params = {1.0f / std::sqrt(static_cast<float>(shape.head_len))};
   // A decode reads each layer's cache once and finds none of it in the processor's; a prefill is bound by arithmetic.
   const int32_t layers = n == 1 ? shape.layers : 1;

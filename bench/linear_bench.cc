@@ -12,6 +12,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/check.h"
 #include "bench/machine_limits.h"
 #include "kernels/isa.h"
 #include "kernels/ops.h"
@@ -35,7 +36,7 @@ Measured measure(Stream& s, DType dtype, int64_t T) {
   for (Weight& w : weights) w = prepare_weight(s, view);
   std::vector<float> x(static_cast<size_t>(T * kK)), out(static_cast<size_t>(T * kN));
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 17) - 8.0f;
-  s.reserve_workspace(ops::linear_workspace_bytes(T, kK));
+  CHECK(s.reserve_workspace(ops::linear_workspace_bytes(T, kK)).ok());
   const TensorView x_view(x.data(), DType::kF32, {T, kK}), out_view(out.data(), DType::kF32, {T, kN});
   std::vector<double> rounds;
   for (int round = 0; round < 9; ++round) {

@@ -39,7 +39,7 @@ class Product {
     const int64_t n = T <= 4 ? kWeightsBytes / weights_[0].owned_bytes : 0;
     while (static_cast<int64_t>(weights_.size()) < n) weights_.push_back(prepare_weight(s, raw));
     for (size_t i = 0; i < x_.size(); ++i) x_[i] = static_cast<float>(i % 17) - 8.0f;
-    s.reserve_workspace(ops::linear_workspace_bytes(T, raw.dim[1]));
+    CHECK(s.reserve_workspace(ops::linear_workspace_bytes(T, raw.dim[1])).ok());
   }
   // Seconds a call. The packed form does not depend on pieces, so both kinds read the very same memory: two copies may
   // differ by more in where they lie than in their pieces.

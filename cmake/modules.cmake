@@ -14,6 +14,9 @@ if(IBID_SANITIZE)
   endif()
 endif()
 
+# Sources that run once a command or once a connection and are dear to compile, for their libraries' templates.
+set(IBID_COLD $<$<CONFIG:Release>:-O1>)
+
 function(ibid_module name)
   cmake_parse_arguments(M "" "" "DEPENDS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS src/${name}/*.cc)

@@ -44,7 +44,7 @@ std::vector<float> product(const TensorView& w, const KPieces& pieces, std::vect
   const TensorView x_view(x.data(), DType::kF32, {T, K}), out_view(out.data(), DType::kF32, {T, N});
   const Weight weight = prepare_weight(s, w, pieces);
   const Weight* weights[] = {&weight};
-  s.reserve_workspace(ops::linear_workspace_bytes(T, K));
+  EXPECT_TRUE(s.reserve_workspace(ops::linear_workspace_bytes(T, K)).ok());
   ops::linear(s, {&out_view, 1}, x_view, weights);
   return out;
 }
