@@ -307,7 +307,8 @@ TEST(HostileTemplate, ProbesOfATemplateAreBounded) {
       std::clock_t start = std::clock();
       EXPECT_TRUE(ChatTemplate::for_model(c.source).ok()) << c.name;
       double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
-      EXPECT_LT(seconds, kMeasured ? 0.25 : 60.0) << c.name;
+      // Several probes, each with a twentieth of a render's steps.
+      EXPECT_LT(seconds, kMeasured ? 0.5 : 60.0) << c.name;
     }
   }
 }
