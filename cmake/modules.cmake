@@ -14,6 +14,11 @@ if(IBID_SANITIZE)
   endif()
 endif()
 
+# Files that use a name of their own for what another file calls so too, and cannot be compiled in one go with it.
+function(ibid_apart)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
 # Sources that run once a command or once a connection and are dear to compile, for their libraries' templates.
 set(IBID_COLD $<$<CONFIG:Release>:-O1>)
 
@@ -30,6 +35,9 @@ function(ibid_module name)
     set(scope INTERFACE)
   endif()
   target_link_libraries(ibid_${name} ${scope} ibid_flags)
+  if(sources AND IBID_UNITY AND NOT name STREQUAL "kernels")  # whose files have flags of their own
+    set_target_properties(ibid_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+  endif()
   foreach(dep ${M_DEPENDS})
     target_link_libraries(ibid_${name} ${scope} ibid_${dep})
   endforeach()

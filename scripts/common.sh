@@ -63,8 +63,8 @@ run_logged() {
   fail "$name failed; the whole log is build/log/$name.txt"
 }
 
-# Clones of the project share what ccache has compiled.
-export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
+# Clones of the project share what ccache has compiled, whatever their language.
+export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=locale
 
 jobs=$(nproc)
 mem_jobs=$(awk '/MemAvailable/ {n = int($2 / 1500000); print n < 1 ? 1 : n}' /proc/meminfo)

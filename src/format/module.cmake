@@ -1,3 +1,4 @@
+ibid_apart(src/format/gguf_writer.cc)
 target_link_libraries(ibid_format ${scope} OpenSSL::SSL)
 # Beast's templates take minutes under the undefined-behaviour checks: this file is checked for addresses alone.
 set(http_client_options ${IBID_COLD})

@@ -7,13 +7,14 @@
 #include "server/read_fields.h"
 
 namespace ibid {
-namespace {
 
-std::string plain(double value) {
+std::string number_text(double value) {
   std::string text;
   JsonWriter(text).number(value);
   return value == 2147483647.0 ? "2147483647" : text;
 }
+
+namespace {
 
 bool has_range(const Parameter& p) { return p.min != p.max; }
 
@@ -56,13 +57,14 @@ const Parameter* find_parameter(std::string_view name) {
 std::string describe_type(const Parameter& p) {
   switch (p.type) {
     case FieldType::kInteger:
-      return "a whole number from " + plain(p.min) + " to " + plain(p.max);
+      return "a whole number from " + number_text(p.min) + " to " + number_text(p.max);
     case FieldType::kNumber:
-      return std::string("a number ") + (p.above_min ? "above " : "from ") + plain(p.min) + " to " + plain(p.max);
+      return std::string("a number ") + (p.above_min ? "above " : "from ") + number_text(p.min) + " to " +
+             number_text(p.max);
     case FieldType::kBoolean:
       return "true or false";
     case FieldType::kString:
-      return "a text" + (has_range(p) ? " of at most " + plain(p.max) + " bytes" : std::string());
+      return "a text" + (has_range(p) ? " of at most " + number_text(p.max) + " bytes" : std::string());
     case FieldType::kStrings:
       return "a text or an array of texts";
     case FieldType::kTokenIds:

@@ -5,14 +5,10 @@
 #include <cmath>
 #include <optional>
 
+#include "server/parameters.h"
+
 namespace ibid {
 namespace {
-
-std::string plain(double value) {
-  std::string text;
-  JsonWriter(text).number(value);
-  return text;
-}
 
 std::string found_value(const Json& found) {
   if (found.is_number()) return found.text();
@@ -49,7 +45,9 @@ Result<double> read_number(const Json& value, double min, double max, bool above
   const double number = value.number();
   if (!value.is_number() || number < min || number > max || (above_min && number == min)) {
     return wrong_value(
-        where, std::string("a number ") + (above_min ? "above " : "from ") + plain(min) + " to " + plain(max), value);
+        where,
+        std::string("a number ") + (above_min ? "above " : "from ") + number_text(min) + " to " + number_text(max),
+        value);
   }
   return number;
 }

@@ -1,10 +1,10 @@
-#include "text/shown.h"
+#include "text/quoted.h"
 
 #include "text/utf8.h"
 
 namespace ibid {
 
-std::string shown(std::string_view text, size_t most) {
+std::string quoted(std::string_view text, size_t most) {
   std::string out = "\"";
   const char *p = text.data(), *end = p + text.size();
   while (p < end) {

@@ -1,0 +1,1 @@
+ibid_apart(src/engine/engine_thread.cc)
