@@ -1,10 +1,11 @@
 # ibid_module(NAME DEPENDS a b): the library ibid_NAME from src/NAME/**.cc without tests and fuzz targets.
 # A folder may add its own src/NAME/module.cmake (special compile flags, extra libraries).
+# The prefix map: the same bytes in every folder.
 add_library(ibid_flags INTERFACE)
 target_include_directories(ibid_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
 target_compile_options(ibid_flags INTERFACE
   -Wall -Wextra -Wshadow -Wno-missing-field-initializers -Wno-restrict -Werror
-  -ffp-contract=off -fno-math-errno -fno-trapping-math)
+  -ffp-contract=off -fno-math-errno -fno-trapping-math -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=)
 target_compile_definitions(ibid_flags INTERFACE IBID_VERSION="${PROJECT_VERSION}")
 if(IBID_SANITIZE)
   target_compile_options(ibid_flags INTERFACE -fsanitize=${IBID_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
