@@ -1,5 +1,7 @@
 #include "engine/validate_request.h"
 
+#include <algorithm>
+
 #include "text/stop_matcher.h"
 
 namespace ibid {
@@ -31,10 +33,10 @@ Status validate_request(const Request& request, const ModelFacts& model, bool ha
                        number(request.max_tokens) + "; min_tokens must not be more.",
                    "min_tokens");
   }
-  if (request.prompt_logprobs < -1 || request.prompt_logprobs > model.vocab_size) {
-    return invalid(
-        "prompt_logprobs is " + number(request.prompt_logprobs) + "; -1 to " + number(model.vocab_size) + " would do.",
-        "prompt_logprobs");
+  const int32_t most = std::min(model.vocab_size, kMaxLogprobs);
+  if (request.prompt_logprobs < -1 || request.prompt_logprobs > most) {
+    return invalid("prompt_logprobs is " + number(request.prompt_logprobs) + "; -1 to " + number(most) + " would do.",
+                   "prompt_logprobs");
   }
   if (!has_text && request.stops && !request.stops->strings().empty()) {
     return unsupported("Stop strings need a tokenizer, and this model has none; stop ids would do.", "stop");

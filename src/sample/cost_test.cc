@@ -217,7 +217,7 @@ TEST(Cost, Truncation) {
 }
 
 TEST(Cost, LogProbabilitiesOfManyTokens) {
-  for (const int32_t n : {0, 20, 1000, kVocabSize}) {
+  for (const int32_t n : {0, 20, 1000, kMaxLogprobs}) {
     expect_cheap_for_rows("logprobs " + std::to_string(n), {.logprobs = n});
     expect_cheap_for_rows("processed " + std::to_string(n), {.top_k = 1000, .logprobs = n, .processed_logprobs = true});
     expect_cheap_for_rows("of all " + std::to_string(n), {.logprobs = n, .processed_logprobs = true});

@@ -20,7 +20,7 @@ set_tests_properties(selftest PROPERTIES LABELS quick FAIL_REGULAR_EXPRESSION "F
 if(NOT IBID_SANITIZE)
   add_test(NAME fresh_machine COMMAND ${CMAKE_SOURCE_DIR}/tests/house/fresh_machine.sh ${CMAKE_SOURCE_DIR}
     ${CMAKE_BINARY_DIR}/fresh_machine)
-  set_tests_properties(fresh_machine PROPERTIES LABELS slow TIMEOUT 1800 SKIP_RETURN_CODE 77)
+  set_tests_properties(fresh_machine PROPERTIES LABELS slow TIMEOUT 2400 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE)
   add_test(NAME sanitized COMMAND ${CMAKE_SOURCE_DIR}/tests/house/sanitized.sh ${CMAKE_SOURCE_DIR})
   set_tests_properties(sanitized PROPERTIES LABELS slow TIMEOUT 2400)
 endif()
