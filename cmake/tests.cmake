@@ -33,6 +33,7 @@ endfunction()
 foreach(module base tensor text kernels format model cache sample spec engine server cli)
   ibid_test(${module}_test ibid_${module} src/${module}/*_test.cc)
 endforeach()
+set_tests_properties(sample_test PROPERTIES RUN_SERIAL TRUE)  # it holds each stage to a time
 file(GLOB suites CONFIGURE_DEPENDS LIST_DIRECTORIES true tests/*)
 # What a suite is about; a suite links no more, so that a build of it alone (under sanitizers, say) stays short.
 set(suite_module_allocation ibid_text)

@@ -60,7 +60,7 @@ Status validate(const SamplingParams& p, int32_t vocab_size) {
   TRY(in_range("mirostat_tau", p.mirostat_tau, 0, 1000, "between 0 and 1000"));
   TRY(in_range("mirostat_eta", p.mirostat_eta, 0, 100, "between 0 and 100"));
   TRY(in_range("logprobs", p.logprobs, -1, std::min(vocab_size, kMaxLogprobs),
-               "at most the size of the vocabulary, and 16384"));
+               "at most the size of the vocabulary, and 4096"));
   TRY(in_range("min_tokens", p.min_tokens, 0, kMaxInt, "0 or more"));
   TRY(bounded("logit_bias", p.logit_bias.size(), "entries"));
   TRY(bounded("banned_token_ids", p.banned.size(), "entries"));

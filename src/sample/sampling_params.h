@@ -21,7 +21,7 @@ class BreakerSet;  // text/breaker_set.h
 // Most entries of a list that is gone through for each draw: biases, bans, tokens of all banned sequences.
 inline constexpr int32_t kMaxTokenEntries = 1 << 18;
 // The most candidates that are told beside a token.
-inline constexpr int32_t kMaxLogprobs = 1 << 14;
+inline constexpr int32_t kMaxLogprobs = 1 << 12;
 
 struct SamplingParams {
   // Penalties. Counts are over prompt and answer for repetition, over the answer alone for presence and frequency.
