@@ -278,6 +278,7 @@ TEST(Sampler, ProcessedProbabilitiesAreThoseOfWhatIsLeft) {
   SamplerScratch scratch;
   for (int i = 0; i < 300; ++i) {
     std::vector<float> row = testing::random_row(rng);
+    if (row.size() > kMaxLogprobs) row.resize(kMaxLogprobs);
     SamplingParams params{.temperature = 0.3f + static_cast<float>(rng() % 20) / 10.0f,
                           .top_k = 1 + static_cast<int32_t>(rng() % 30),
                           .seed = rng(),
