@@ -58,9 +58,9 @@ configure_sources() {
 
 # The files of the tree as they are now, committed or not.
 copy_sources() {
-  mkdir -p "$base/root/ibid"
+  mkdir -p "$base/ibid"
   git -C "$source_dir" ls-files -z | (cd "$source_dir" && tar --null --files-from=- --create --ignore-failed-read 2>/dev/null) |
-    tar --extract --directory "$base/root/ibid"
+    tar --extract --directory "$base/ibid"
 }
 
 compiler_cache=$(ccache --get-config cache_dir 2>/dev/null || true)
@@ -82,13 +82,13 @@ in_tree() {
     mount --make-rprivate /
     mount --rbind /dev "$tree/dev"
     mount -t proc proc "$tree/proc"
-    mkdir -p "$tree/root/.cache/ccache" "$tree/var/cache/apt/archives"
+    mkdir -p "$tree/var/cache/compiler" "$tree/var/cache/apt/archives"
     mount --bind "$archives" "$tree/var/cache/apt/archives"
-    mount --bind "$cache" "$tree/root/.cache/ccache"
+    mount --bind "$cache" "$tree/var/cache/compiler"
     [ "$network" = with ] || ip link set lo up 2>/dev/null || true
     exec env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin TERM=dumb \
-      PIP_CERT=/etc/machine-certificates.crt "$@"
-  ' bash "$at" "$work/archives" "$compiler_cache" "$2" "${passed[@]}" chroot "$at" bash -c "cd /root/ibid && $3" </dev/null
+      PIP_CERT=/etc/machine-certificates.crt CCACHE_DIR=/var/cache/compiler "$@"
+  ' bash "$at" "$work/archives" "$compiler_cache" "$2" "${passed[@]}" chroot "$at" bash -c "cd /ibid && $3" </dev/null
 }
 
 # timed NAME TREE NETWORK COMMAND
@@ -100,7 +100,7 @@ timed() {
   fi
   say "$1: $4, $3 a network: $((SECONDS - began)) s"
 }
-built_at() { stat -c '%i %y' "$1/root/ibid/build/ibid"; }
+built_at() { stat -c '%i %y' "$1/ibid/build/ibid"; }
 
 began=$SECONDS
 debootstrap --variant=minbase bookworm "$base" "$mirror" >"$work/debootstrap.txt" 2>&1 || {
