@@ -59,8 +59,8 @@ Status validate(const SamplingParams& p, int32_t vocab_size) {
   TRY(in_range("mirostat", p.mirostat, 0, 2, "0 (off), 1 or 2"));
   TRY(in_range("mirostat_tau", p.mirostat_tau, 0, 1000, "between 0 and 1000"));
   TRY(in_range("mirostat_eta", p.mirostat_eta, 0, 100, "between 0 and 100"));
-  TRY(in_range("logprobs", p.logprobs, -1, std::min(vocab_size, kMaxLogprobs),
-               "at most the size of the vocabulary, and 4096"));
+  const int32_t most = std::min(vocab_size, kMaxLogprobs);
+  TRY(in_range("logprobs", p.logprobs, -1, most, fmt::format("at most {}", most).c_str()));
   TRY(in_range("min_tokens", p.min_tokens, 0, kMaxInt, "0 or more"));
   TRY(bounded("logit_bias", p.logit_bias.size(), "entries"));
   TRY(bounded("banned_token_ids", p.banned.size(), "entries"));

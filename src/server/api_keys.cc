@@ -5,6 +5,8 @@
 
 #include <map>
 
+#include "base/sha256.h"
+
 namespace ibid {
 namespace {
 
@@ -50,16 +52,6 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// A tenant that a line names has no colon.
-std::string tenant_of_its_own(const std::array<uint8_t, 32>& digest) {
-  std::string tenant = "key:";
-  for (size_t i = 0; i < 8; ++i) {
-    tenant += "0123456789abcdef"[digest[i] >> 4];
-    tenant += "0123456789abcdef"[digest[i] & 15];
-  }
-  return tenant;
-}
-
 }  // namespace
 
 Result<ApiKeys> ApiKeys::parse(std::string_view text) {
@@ -85,7 +77,7 @@ Result<ApiKeys> ApiKeys::parse(std::string_view text) {
           " of the API keys is no key: a key has at least 8 printable characters and no blanks, as KEY or TENANT:KEY.");
     }
     const Digest digest = sha256(line);
-    if (tenant.empty()) tenant = tenant_of_its_own(digest);
+    if (tenant.empty()) tenant = "key:" + sha256_hex(line).substr(0, 16);  // a tenant that a line names has no colon
     const auto [earlier, is_new] = known.try_emplace(digest, n_lines, tenant);
     if (!is_new && earlier->second.second != tenant) {
       return invalid("Lines " + std::to_string(earlier->second.first) + " and " + std::to_string(n_lines) +

@@ -87,7 +87,7 @@ Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const 
                                      const SamplingDefaults& defaults = {});
 
 // Roles, contents and their parts; text parts are joined with newlines, so that `content` is a string or null
-// afterwards, and "developer" becomes "system".
+// afterwards. Roles stay as they are said: the template's form decides what becomes of "developer".
 Result<Json> check_messages(const Json& messages, const ApiLimits& limits);
 // One prompt or a list of them, text or ids.
 Result<std::vector<Prompt>> read_prompts(const Json& value, const ApiLimits& limits, const std::string& where);

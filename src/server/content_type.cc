@@ -1,22 +1,11 @@
 #include "server/content_type.h"
 
 #include <algorithm>
-#include <cctype>
+
+#include "server/header_text.h"
 
 namespace ibid {
 namespace {
-
-std::string lower_case(std::string_view text) {
-  std::string lower(text);
-  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return lower;
-}
-
-std::string_view without(std::string_view text, std::string_view around) {
-  const size_t begin = text.find_first_not_of(around);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(around) + 1 - begin);
-}
 
 bool is_foreign(std::string_view charset) {
   static constexpr std::string_view kKnown[] = {"", "utf-8", "utf8", "us-ascii", "ascii"};
@@ -37,8 +26,9 @@ std::optional<ApiError> check_content_type(const WebRequest& request) {
   bool is_refused = type.starts_with("multipart/");
   for (size_t at = type.find(';'); at != std::string::npos; at = type.find(';', at + 1)) {
     const std::string_view parameter =
-        without(std::string_view(type).substr(at + 1, type.find(';', at + 1) - at - 1), " \t");
-    if (parameter.starts_with("charset=")) is_refused = is_refused || is_foreign(without(parameter.substr(8), " \t\""));
+        without_blanks(std::string_view(type).substr(at + 1, type.find(';', at + 1) - at - 1));
+    if (parameter.starts_with("charset="))
+      is_refused = is_refused || is_foreign(without_blanks(parameter.substr(8), " \t\""));
   }
   if (!is_refused) return std::nullopt;
   return refused("The body must be JSON in UTF-8; its Content-Type says ", type);

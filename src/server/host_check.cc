@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <boost/asio/ip/address.hpp>
-#include <cctype>
 
+#include "server/header_text.h"
 #include "server/server.h"
 #include "server/web_message.h"
 
@@ -14,9 +14,7 @@ namespace {
 std::string plain_name(std::string_view host) {
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   if (host.ends_with('.')) host.remove_suffix(1);
-  std::string name(host);
-  std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return name;
+  return lower_case(host);
 }
 
 std::string_view without_port(std::string_view host) {

@@ -28,15 +28,22 @@ void write(JsonWriter& json, const std::vector<Item>& items) {
   json.end_array();
 }
 
-// All numbers, and the lists that have something.
-std::string all_parameters(const SamplingParams& sampling) {
-  std::string out;
-  JsonWriter json(out);
-  json.begin_object();
+// Calls visit(name, value) for all numbers, and for the lists that have something.
+template <typename Visit>
+void for_each_given(const SamplingParams& sampling, const Visit& visit) {
   for_each_parameter(sampling, [&]<typename T>(std::string_view name, const T& value) {
     if constexpr (!Number<T>) {
       if (value.empty()) return;
     }
+    visit(name, value);
+  });
+}
+
+std::string all_parameters(const SamplingParams& sampling) {
+  std::string out;
+  JsonWriter json(out);
+  json.begin_object();
+  for_each_given(sampling, [&](std::string_view name, const auto& value) {
     json.key(name);
     write(json, value);
   });
@@ -49,10 +56,7 @@ std::string all_sources(const SamplingParams& sampling, const SamplingSources& s
   std::string out;
   JsonWriter json(out);
   json.begin_object();
-  for_each_parameter(sampling, [&]<typename T>(std::string_view name, const T& value) {
-    if constexpr (!Number<T>) {
-      if (value.empty()) return;
-    }
+  for_each_given(sampling, [&]<typename T>(std::string_view name, const T&) {
     const bool has_default = Number<T> || name == "dry_sequence_breakers";
     json.field(name, source_name(has_default ? sources.of(name) : SamplingSource::kRequest));
   });
