@@ -10,21 +10,16 @@
 #include <random>
 #include <thread>
 
+#include "measured.h"
 #include "sample/sampler.h"
+#include "spelled_tokens.h"
 #include "text/breaker_set.h"
-#include "text/tokenizer.h"
 
 namespace ibid {
 namespace {
 
 constexpr int32_t kVocabSize = 49152, kHistoryLen = 8192;
 constexpr double kLimitMs = 2.0;
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kMeasured = false;
-#else
-constexpr bool kMeasured = true;
-#endif
 
 double cpu_ms() {
   timespec t = {};
@@ -140,23 +135,10 @@ TEST(Cost, Penalties) {
   }
 }
 
-// Every token is long, and all but begins every breaker.
-class LongTokens final : public Tokenizer {
- public:
-  LongTokens() { vocabulary_.tokens.assign(kVocabSize, std::string(32, 'a')); }
-  void encode(std::string_view, const EncodeOptions&, std::vector<TokenId>&) const override {}
-  std::string_view token_bytes(TokenId id, bool) const override {
-    return vocabulary_.tokens[static_cast<size_t>(raw(id))];
-  }
-  bool strips_leading_space() const override { return false; }
-  const Vocabulary& vocabulary() const override { return vocabulary_; }
-
- private:
-  Vocabulary vocabulary_;
-};
-
 TEST(Cost, BreakersThatAreNeverQuiteThere) {
-  const auto tokenizer = std::make_shared<const LongTokens>();
+  // Every token is long, and all but begins every breaker.
+  const auto tokenizer =
+      std::make_shared<const SpelledTokens>(std::vector<std::string>(kVocabSize, std::string(32, 'a')));
   for (const bool at_end : {true, false}) {
     std::vector<std::string> texts;
     for (size_t i = 0; i < 64; ++i) {

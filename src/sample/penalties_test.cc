@@ -8,8 +8,8 @@
 
 #include "sample/stages.h"
 #include "sample/testing/random_rows.h"
+#include "spelled_tokens.h"
 #include "text/breaker_set.h"
-#include "text/tokenizer.h"
 
 namespace ibid {
 namespace {
@@ -73,21 +73,6 @@ TEST(Stages, NoRepeatNgramAndBadWordsEqualSearchingByHand) {
   }
 }
 
-// Spellings that overlap, so that a breaker lies in one token, across two, or across three.
-class Spellings final : public Tokenizer {
- public:
-  Spellings() { vocabulary_.tokens = {"a", "b", "\n", "b\n", "x:", ": ", "", "a:\nb"}; }
-  void encode(std::string_view, const EncodeOptions&, std::vector<TokenId>&) const override {}
-  std::string_view token_bytes(TokenId id, bool) const override {
-    return vocabulary_.tokens[static_cast<size_t>(raw(id))];
-  }
-  bool strips_leading_space() const override { return false; }
-  const Vocabulary& vocabulary() const override { return vocabulary_; }
-
- private:
-  Vocabulary vocabulary_;
-};
-
 // Tokens behind the one in which the last breaker ends; found in the text, without looking at single tokens.
 size_t n_unbroken(const std::vector<TokenId>& all, size_t window, const std::vector<std::string>& breakers,
                   const Tokenizer& tokenizer) {
@@ -111,7 +96,9 @@ size_t n_unbroken(const std::vector<TokenId>& all, size_t window, const std::vec
 TEST(Stages, DryPenaltyGrowsWithTheRepeatThatATokenWouldExtend) {
   std::mt19937 rng(5);
   SamplerScratch scratch;
-  const auto tokenizer = std::make_shared<const Spellings>();
+  // They overlap, so that a breaker lies in one token, across two, or across three.
+  const auto tokenizer =
+      std::make_shared<const SpelledTokens>(std::vector<std::string>{"a", "b", "\n", "b\n", "x:", ": ", "", "a:\nb"});
   const std::vector<std::vector<std::string>> breakers = {{}, {"\n"}, {":", "\n"}, {": a"}, {"b\nb", ":\n", "\n:"}};
   int n_broken = 0;
   for (int i = 0; i < 2000; ++i) {

@@ -5,30 +5,15 @@
 #include <algorithm>
 #include <random>
 
-#include "text/tokenizer.h"
+#include "spelled_tokens.h"
 
 namespace ibid {
 namespace {
 
-class Spellings final : public Tokenizer {
- public:
-  explicit Spellings(std::vector<std::string> tokens) { vocabulary_.tokens = std::move(tokens); }
-  void encode(std::string_view, const EncodeOptions&, std::vector<TokenId>&) const override {}
-  std::string_view token_bytes(TokenId id, bool) const override {
-    const auto i = static_cast<size_t>(raw(id));
-    return i < vocabulary_.tokens.size() ? std::string_view(vocabulary_.tokens[i]) : "";
-  }
-  bool strips_leading_space() const override { return false; }
-  const Vocabulary& vocabulary() const override { return vocabulary_; }
-
- private:
-  Vocabulary vocabulary_;
-};
-
 // Tokens behind the last breaker of a history that is spelled token by token.
 size_t n_behind(const std::vector<std::string>& history, const std::vector<std::string>& breakers, size_t n = 100,
                 size_t n_older = 0) {
-  const auto tokenizer = std::make_shared<const Spellings>(history);  // token i is the history's i-th
+  const auto tokenizer = std::make_shared<const SpelledTokens>(history);  // token i is the history's i-th
   const auto set = BreakerSet::compile(breakers, tokenizer).value();
   std::vector<TokenId> ids;
   for (size_t i = 0; i < history.size(); ++i) ids.push_back(TokenId{static_cast<int32_t>(i)});
@@ -101,13 +86,13 @@ TEST(BreakerSet, FindsWhatASearchByHandFindsAlsoWhereTextsLieInEachOther) {
 
 TEST(BreakerSet, KnowsNoTokensBeyondTheVocabulary) {
   const auto set =
-      BreakerSet::compile({"\n"}, std::make_shared<const Spellings>(std::vector<std::string>{"\n"})).value();
+      BreakerSet::compile({"\n"}, std::make_shared<const SpelledTokens>(std::vector<std::string>{"\n"})).value();
   const std::vector<TokenId> ids = {TokenId{0}, TokenId{7}, TokenId::kNone};
   EXPECT_EQ(set->n_behind_last(ids, {}, 3), 2u);
 }
 
 TEST(BreakerSet, RefusesTextsThatAreEmptyOrTooLong) {
-  const auto tokenizer = std::make_shared<const Spellings>(std::vector<std::string>{"a"});
+  const auto tokenizer = std::make_shared<const SpelledTokens>(std::vector<std::string>{"a"});
   EXPECT_FALSE(BreakerSet::compile({"a", ""}, tokenizer).ok());
   EXPECT_FALSE(BreakerSet::compile({std::string(41, 'a')}, tokenizer).ok());
   EXPECT_TRUE(BreakerSet::compile({std::string(40, 'a')}, tokenizer).ok());

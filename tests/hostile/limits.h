@@ -6,15 +6,14 @@
 #include <sys/resource.h>
 
 #include <chrono>
+#include <ctime>
 #include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "measured.h"
 
 namespace ibid {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kMeasured = false;
-#else
-inline constexpr bool kMeasured = true;
-#endif
 
 // Peak memory of this process so far, in kB.
 inline long peak_kb() {
@@ -37,5 +36,35 @@ class Cost {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   long peak_kb_ = peak_kb();
 };
+
+// A case in its scope takes less than a second of the processor: what else the machine does is not its fault.
+class ProcessorTime {
+ public:
+  explicit ProcessorTime(std::string name) : name_(std::move(name)) {}
+  ~ProcessorTime() {
+    const double seconds = static_cast<double>(std::clock() - begin_) / CLOCKS_PER_SEC;
+    if (kMeasured) {
+      EXPECT_LT(seconds, 1.0) << name_;
+    }
+  }
+
+ private:
+  std::string name_;
+  std::clock_t begin_ = std::clock();
+};
+
+inline std::string repeated(std::string_view s, size_t n) {
+  std::string all;
+  all.reserve(s.size() * n);
+  for (; n > 0; --n) all += s;
+  return all;
+}
+
+// What an error sentence must be: not empty, one line, without a dump of the file.
+inline void expect_sentence(const Error& error, const std::string& name) {
+  EXPECT_GT(error.message.size(), 12u) << name;
+  EXPECT_LT(error.message.size(), 600u) << name;
+  EXPECT_EQ(error.message.find('\n'), std::string::npos) << name << ": " << error.message;
+}
 
 }  // namespace ibid

@@ -2,7 +2,6 @@
 // time. Every case here once took minutes or memory without end.
 #include <gtest/gtest.h>
 
-#include <ctime>
 #include <string>
 
 #include "hostile/limits.h"
@@ -10,28 +9,6 @@
 
 namespace ibid {
 namespace {
-
-std::string repeated(std::string_view s, size_t n) {
-  std::string all;
-  for (; n > 0; --n) all += s;
-  return all;
-}
-
-// Of the processor: what else the machine does is not the tokenizer's.
-class ProcessorTime {
- public:
-  explicit ProcessorTime(const char* name) : name_(name) {}
-  ~ProcessorTime() {
-    double seconds = static_cast<double>(std::clock() - begin_) / CLOCKS_PER_SEC;
-    if (kMeasured) {
-      EXPECT_LT(seconds, 1.0) << name_;
-    }
-  }
-
- private:
-  const char* name_;
-  std::clock_t begin_ = std::clock();
-};
 
 std::string sequence(const char* key, const std::string& step, size_t n) {
   std::string all = R"({"type":"Sequence",")" + std::string(key) + "\":[" + step;
