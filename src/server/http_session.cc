@@ -104,7 +104,7 @@ void HttpSession::begin_request() {
   }
   const bool half_a_line = !empty_line_taken_ && bytes == "\r";
   if (buffer_.size() > 0 && !half_a_line) return read_header();
-  if (shared_->draining) return close();
+  if (shared_->draining || gone_) return close();
   if (buffer_.size() == 0) {
     buffer_.clear();
     buffer_.shrink_to_fit();
@@ -144,7 +144,9 @@ void HttpSession::on_bytes(error_code ec, size_t n) {
   if (phase_ == Phase::kClosing) return linger();  // which took it back
   if (phase_ != Phase::kAnswering) return;
   if (!ec) return watch();
-  // Many clients close on "[DONE]", and we may hear that before the kernel's word that it took the last bytes.
+  // Many clients close on "[DONE]", and we may hear that before the kernel's word that it took the last bytes. That
+  // they went is said once: another read would wait for its deadline.
+  gone_ = true;
   if (!whole_) cut(Abort::kClientGone);
 }
 

@@ -119,6 +119,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   bool keep_alive_ = true, head_only_ = false, chunked_ = false, quiet_ = false;
   bool empty_line_taken_ = false;
   bool whole_ = false;  // all of the answer is in out_ or written
+  bool gone_ = false;   // the client is, as a read has said
   bool told_ = false;   // some of the answer is written, its status with it
 };
 

@@ -218,8 +218,9 @@ void HttpSession::give_up(Abort cause) {
 void HttpSession::linger() {
   error_code ec;
   stream_.socket().shutdown(net::ip::tcp::socket::shutdown_send, ec);
-  if (ec || (watching_ && buffer_.size() == 0)) return close();  // nothing has come that we did not read
-  if (watching_) return stream_.cancel();                        // on_bytes() comes back
+  const bool read_all = gone_ || (watching_ && buffer_.size() == 0);  // nothing has come that we did not read
+  if (ec || read_all) return close();
+  if (watching_) return stream_.cancel();  // on_bytes() comes back
   stream_.expires_after(kLingerTime);
   buffer_.clear();
   drop(kMaxLinger);

@@ -30,6 +30,8 @@ TEST(ServerGoing, WhoClosesOnTheLastByteHasHadAWholeAnswer) {
     whole.close();
   }
   ASSERT_TRUE(eventually([&] { return log.requests().size() == size_t{2 * kTries}; }));
+  // None of them is kept until some deadline: its place and its descriptor are free.
+  EXPECT_TRUE(eventually([&] { return server.http->n_connections() == 0; }, 2)) << server.http->n_connections();
   std::map<std::string, int> finishes;
   for (const Json& line : log.requests()) ++finishes[text_of(line, "finish")];
   EXPECT_EQ(finishes, (std::map<std::string, int>{{"length", 2 * kTries}}));
