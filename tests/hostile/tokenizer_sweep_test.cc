@@ -228,7 +228,11 @@ void use(const Tokenizer& tokenizer, const std::string& name) {
     for (TokenId id : ids) {
       ASSERT_TRUE(raw(id) >= 0 && raw(id) < tokenizer.vocab_size()) << name;
     }
-    if (ids.size() > 300) ids.resize(300);
+    // Decoding costs what the text is long, and a token may be spelled with 64 KiB.
+    size_t n = 0;
+    for (size_t n_bytes = 0; n < std::min<size_t>(ids.size(), 300) && n_bytes < (1 << 20); ++n)
+      n_bytes += tokenizer.token_bytes(ids[n], true).size();
+    ids.resize(n);
     tokenizer.decode(ids, true);
   }
 }
