@@ -1,38 +1,130 @@
 #include "cache/block_cache.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "base/check.h"
 #include "base/grow.h"
 
 namespace ibid {
+namespace {
 
-BlockCache::BlockCache(const BlockCacheOptions& options)
-    : options_(options), pool_(options.n_blocks), tree_(pool_, options.block_len, options.hash) {}
-
-BlockId BlockCache::take() {
-  if (pool_.is_marked(pool_.front())) tree_.forget(pool_.front());
-  return pool_.take();
+// The end of a copy that is in transfer until it is done: what a lower tier receives, or gives to the device.
+std::pair<Tier, BlockId> below_device(const BlockCopy& copy) {
+  if (copy.to_tier != Tier::kDevice) return {copy.to_tier, copy.to};
+  return {copy.from_tier, copy.from_tier == Tier::kDevice ? BlockId::kNone : copy.from};
 }
 
-int32_t BlockCache::match(ScopeId scope, std::span<const TokenId> tokens, BlockTable& table) {
+}  // namespace
+
+BlockCache::BlockCache(const BlockCacheOptions& options)
+    : options_(options),
+      pools_{BlockPool(options.n_blocks), BlockPool(options.n_host_blocks), BlockPool(options.n_disk_blocks)},
+      tree_(pools_, options.block_len, options.hash) {
+  CHECK(options.n_blocks > 0);
+}
+
+// ---- tiers ---------------------------------------------------------------------------------------------------------
+
+// The front block of a tier, which there must be; what it held is kept further down or forgotten.
+BlockId BlockCache::take(Tier tier, std::vector<BlockCopy>& copies) {
+  BlockPool& pool = pool_of(tier);
+  if (const NodeId node = pool.node_of(pool.front()); node != NodeId::kNone) evict(node, tier, copies);
+  return pool.take();
+}
+
+void BlockCache::evict(NodeId node, Tier tier, std::vector<BlockCopy>& copies) {
+  bool is_kept = false;
+  for (const Tier other : kAllTiers) is_kept |= other != tier && tree_.block_of(node, other) != BlockId::kNone;
+  if (!is_kept) is_kept = move_down(node, tier, copies);
+  if (!tree_.is_node(node)) return;  // it hung below what had to go for it
+  is_kept ? tree_.leave(node, tier) : tree_.forget(node);
+}
+
+bool BlockCache::move_down(NodeId node, Tier tier, std::vector<BlockCopy>& copies) {
+  for (size_t below = raw_tier(tier) + 1; below < kTiers; ++below) {
+    const Tier to = kAllTiers[below];
+    if (pool_of(to).n_available() == 0) continue;
+    grow(copies, copies.size() + kTiers);
+    const BlockId target = take(to, copies);
+    if (tree_.is_node(node)) {
+      plan_copy({tree_.block_of(node, tier), target, tier, to}, copies);
+      tree_.settle(node, to, target);
+    }
+    pool_of(to).drop_reference(target);
+    return true;
+  }
+  return false;
+}
+
+// There is room for it in `copies`. What goes down leaves its block to the next at once: the order of copies protects
+// it.
+void BlockCache::plan_copy(const BlockCopy& copy, std::vector<BlockCopy>& copies) {
+  copies.push_back(copy);
+  if (const auto [tier, block] = below_device(copy); block != BlockId::kNone) pool_of(tier).begin_transfer(block);
+}
+
+void BlockCache::transferred(std::span<const BlockCopy> copies) {
+  for (const BlockCopy& copy : copies) {
+    if (const auto [tier, block] = below_device(copy); block != BlockId::kNone) pool_of(tier).end_transfer(block);
+  }
+}
+
+// Appends the node's block to the table, from a lower tier if need be. False: there is no room for it on the device.
+bool BlockCache::append(NodeId node, BlockTable& table, std::vector<BlockCopy>& copies) {
+  if (const BlockId block = tree_.block_of(node, Tier::kDevice); block != BlockId::kNone) {
+    device().add_reference(block);
+    table.push_back(block);
+    return true;
+  }
+  if (device().n_available() == 0) return false;
+  const Tier from = tree_.tier_of(node);
+  const BlockId target = take(Tier::kDevice, copies);
+  plan_copy({tree_.block_of(node, from), target, from, Tier::kDevice}, copies);
+  tree_.settle(node, Tier::kDevice, target);
+  table.push_back(target);
+  return true;
+}
+
+// ---- tables --------------------------------------------------------------------------------------------------------
+
+int32_t BlockCache::match(ScopeId scope, std::span<const TokenId> tokens, BlockTable& table,
+                          std::vector<BlockCopy>& copies) {
   CHECK(table.empty());
   if (!options_.prefix_cache) return 0;
-  return tree_.match(scope, tokens, options_.partial_step, table);
+  path_.clear();
+  const int32_t n_matched = tree_.match(scope, tokens, options_.partial_step, path_);
+  const auto is_up = [&](NodeId node) { return tree_.block_of(node, Tier::kDevice) != BlockId::kNone; };
+  grow(table, path_.size());
+  if (!std::ranges::all_of(path_, is_up)) grow(copies, copies.size() + path_.size() * kTiers);
+  // All that was found is held before anything moves, so that bringing one block up costs none of the others.
+  for (const NodeId node : path_)
+    pool_of(tree_.tier_of(node)).begin_transfer(tree_.block_of(node, tree_.tier_of(node)));
+  bool fits = true;
+  for (const NodeId node : path_) {
+    const Tier tier = tree_.tier_of(node);
+    fits = fits && append(node, table, copies);
+    pool_of(tier).end_transfer(tree_.block_of(node, tier));
+  }
+  return fits ? n_matched : static_cast<int32_t>(table.size()) * options_.block_len;
 }
 
 void BlockCache::fork(const BlockTable& from, int32_t n_tokens, BlockTable& table) {
   CHECK(table.empty() && n_blocks_for(n_tokens) <= static_cast<int32_t>(from.size()));
   table.assign(from.begin(), from.begin() + n_blocks_for(n_tokens));
   for (const BlockId block : table) {
-    if (block != BlockId::kNone) pool_.add_reference(block);
+    if (block != BlockId::kNone) device().add_reference(block);
   }
 }
 
 bool BlockCache::must_copy(const BlockTable& table, int32_t n_written, int32_t n_wanted) const {
   const size_t first = static_cast<size_t>(n_written / options_.block_len);
   if (n_wanted <= n_written || first >= table.size()) return false;
-  return pool_.n_references(table[first]) > 1 || pool_.is_marked(table[first]);
+  const BlockId block = table[first];
+  if (pool().n_references(block) > 1) return true;
+  const NodeId node = pool().node_of(block);
+  return node != NodeId::kNone && n_written % options_.block_len < static_cast<int32_t>(tree_.tokens_of(node).size());
 }
 
 int32_t BlockCache::n_blocks_missing(const BlockTable& table, int32_t n_written, int32_t n_wanted) const {
@@ -41,39 +133,66 @@ int32_t BlockCache::n_blocks_missing(const BlockTable& table, int32_t n_written,
 }
 
 bool BlockCache::reserve(BlockTable& table, int32_t n_written, int32_t n_wanted, std::vector<BlockCopy>& copies) {
-  if (n_blocks_missing(table, n_written, n_wanted) > pool_.n_available()) return false;
+  if (n_blocks_missing(table, n_written, n_wanted) > pool().n_available()) return false;
   const auto n_blocks = static_cast<size_t>(n_blocks_for(n_wanted));
   grow(table, n_blocks);
   if (must_copy(table, n_written, n_wanted)) {
     BlockId& block = table[static_cast<size_t>(n_written / options_.block_len)];
-    copies.push_back({block, BlockId::kNone});
-    copies.back().to = take();
+    grow(copies, copies.size() + 1 + kTiers);
+    const BlockId target = take(Tier::kDevice, copies);
+    copies.push_back({block, target});
     // Released only now, so that it cannot be the block that was taken. Whoever takes it later in this step writes
     // after this copy.
-    pool_.drop_reference(block);
-    block = copies.back().to;
+    device().drop_reference(block);
+    block = target;
   }
-  while (table.size() < n_blocks) table.push_back(take());
+  while (table.size() < n_blocks) table.push_back(take(Tier::kDevice, copies));
   return true;
 }
 
 int32_t BlockCache::publish(ScopeId scope, std::span<const TokenId> tokens, int32_t n_written, int32_t n_published,
                             BlockTable& table) {
   if (!options_.prefix_cache) return n_published;
-  const int32_t len = options_.block_len;
-  for (; n_published < n_written / len; ++n_published) {
-    const size_t i = static_cast<size_t>(n_published);
-    const BlockId parent = i == 0 ? BlockId::kNone : table[i - 1];
-    table[i] =
-        tree_.publish(scope, parent, tokens.subspan(i * static_cast<size_t>(len), static_cast<size_t>(len)), table[i]);
+  const auto len = static_cast<size_t>(options_.block_len);
+  for (; n_published < n_written / options_.block_len; ++n_published) {
+    const auto i = static_cast<size_t>(n_published);
+    const std::optional<NodeId> parent = parent_at(i, table);
+    if (!parent) continue;
+    const NodeId node = tree_.publish(scope, *parent, tokens.subspan(i * len, len), table[i]);
+    const BlockId known = node == NodeId::kNone ? table[i] : tree_.block_of(node, Tier::kDevice);
+    if (known == table[i]) continue;
+    device().add_reference(known);
+    device().drop_reference(table[i]);
+    table[i] = known;
   }
   return n_published;
+}
+
+void BlockCache::publish_tail(ScopeId scope, std::span<const TokenId> tokens, int32_t n_written, int32_t n_published,
+                              const BlockTable& table) {
+  const int32_t n_tail = n_written % options_.block_len;
+  const auto i = static_cast<size_t>(n_written / options_.block_len);
+  if (!options_.prefix_cache || options_.partial_step <= 0 || n_tail == 0 ||
+      n_published < n_written / options_.block_len)
+    return;
+  if (const std::optional<NodeId> parent = parent_at(i, table)) {
+    tree_.publish(scope, *parent, tokens.subspan(static_cast<size_t>(n_written - n_tail), static_cast<size_t>(n_tail)),
+                  table[i]);
+  }
+}
+
+// The node that the table's i-th block hangs below; kNone: the scope; nothing: what stands before it is no node.
+std::optional<NodeId> BlockCache::parent_at(size_t i, const BlockTable& table) const {
+  if (i == 0) return NodeId::kNone;
+  if (table[i - 1] == BlockId::kNone) return std::nullopt;
+  const NodeId node = pool().node_of(table[i - 1]);
+  return node == NodeId::kNone ? std::nullopt : std::optional(node);
 }
 
 void BlockCache::truncate(BlockTable& table, int32_t n_tokens) {
   const size_t n_kept = std::min(table.size(), static_cast<size_t>(n_blocks_for(n_tokens)));
   while (table.size() > n_kept) {
-    if (table.back() != BlockId::kNone) pool_.drop_reference(table.back());
+    if (table.back() != BlockId::kNone) device().drop_reference(table.back());
     table.pop_back();
   }
 }
@@ -83,13 +202,13 @@ void BlockCache::release_before(int32_t n_tokens, int32_t n_published, BlockTabl
   if (options_.prefix_cache) n_blocks = std::min(n_blocks, n_published - 1);
   // From the back, so that a tree's children are released before their parents, up to what is gone already.
   for (int32_t i = n_blocks - 1; i >= 0 && table[static_cast<size_t>(i)] != BlockId::kNone; --i) {
-    pool_.drop_reference(table[static_cast<size_t>(i)]);
+    device().drop_reference(table[static_cast<size_t>(i)]);
     table[static_cast<size_t>(i)] = BlockId::kNone;
   }
 }
 
 void BlockCache::self_check() const {
-  pool_.self_check();
+  for (const BlockPool& pool : pools_) pool.self_check();
   tree_.self_check();
 }
 

@@ -2,15 +2,22 @@
 // behind the positions 0, 1, 2 ... of one growing list of tokens: position t lies in table[t / B] at offset t % B.
 //
 // Blocks are shared by reference and copied before the first write (copy-on-write): a table may write only to blocks
-// that it alone refers to and that are not published. reserve() sees to that and says which bytes to copy; the copies
-// must be done in their order, before the writes. Blocks behind a sliding window may be given back early: kNone stands
-// in their place. Knows token ids and block ids only. One thread.
+// that it alone refers to, and only behind what is published of them. reserve() sees to that and says which bytes to
+// copy. Blocks behind a sliding window may be given back early: kNone stands in their place.
+//
+// A block that is evicted goes down to the next tier that has room, if there is one; what is found there comes up
+// again. All copies of a plan, between tiers or within the device, stand in one list: they must be done in its order,
+// before anything is written in that step, and then transferred() is told. Until then a lower
+// tier's block that receives one, or gives to the device, is in transfer: nobody else is given it.
+//
+// Knows token ids and block ids only. One thread.
 //
 // Where an allocation fails, match(), fork() and reserve() throw std::bad_alloc with every reference still one of a
 // table's entries; publish() leaves the block unpublished; what takes away allocates nothing.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -21,15 +28,10 @@ namespace ibid {
 
 using BlockTable = std::vector<BlockId>;
 
-// Copy the whole block; which of its slots hold something is the reader's business.
-struct BlockCopy {
-  BlockId from;
-  BlockId to;
-  bool operator==(const BlockCopy&) const = default;
-};
-
 struct BlockCacheOptions {
-  int32_t n_blocks = 0;
+  int32_t n_blocks = 0;       // of the device
+  int32_t n_host_blocks = 0;  // of the tiers below; 0: no such tier
+  int32_t n_disk_blocks = 0;
   int32_t block_len = 16;    // B
   bool prefix_cache = true;  // off: nothing is published, nothing is found
   // Partial reuse in multiples of so many tokens (KV dtypes with groups along tokens cannot be cut inside one);
@@ -47,21 +49,28 @@ class BlockCache {
   int32_t block_len() const { return options_.block_len; }
   int32_t n_blocks_for(int32_t n_tokens) const { return (n_tokens + options_.block_len - 1) / options_.block_len; }
 
-  // Fills the empty `table` with the longest cached beginning of `tokens`; returns how many tokens it holds.
-  int32_t match(ScopeId scope, std::span<const TokenId> tokens, BlockTable& table);
+  // Fills the empty `table` with the longest cached beginning of `tokens`; returns how many tokens it holds. What lies
+  // in a lower tier comes up as far as there is room, appended to `copies`.
+  int32_t match(ScopeId scope, std::span<const TokenId> tokens, BlockTable& table, std::vector<BlockCopy>& copies);
   // Fills the empty `table` with the blocks that hold the first n_tokens of `from`, an unfinished one included.
   void fork(const BlockTable& from, int32_t n_tokens, BlockTable& table);
 
   // How many blocks reserve() would take.
   int32_t n_blocks_missing(const BlockTable& table, int32_t n_written, int32_t n_wanted) const;
   // Makes positions [n_written, n_wanted) writable: adds blocks, evicting cached ones, and replaces the block that
-  // n_written lies in if others can see it, appending what to copy. False when there is no room: then nothing changed.
+  // n_written lies in if others can see what would be written over, appending what to copy. False when there is no
+  // room: then nothing changed.
   bool reserve(BlockTable& table, int32_t n_written, int32_t n_wanted, std::vector<BlockCopy>& copies);
 
   // Publishes the full blocks [n_published, n_written / B) of the table, which holds `tokens`. Blocks that the tree has
   // already take the place of the table's own. Returns the new n_published.
   int32_t publish(ScopeId scope, std::span<const TokenId> tokens, int32_t n_written, int32_t n_published,
                   BlockTable& table);
+  // Publishes the unfinished block behind them as far as it is written. Its table goes on writing behind that.
+  void publish_tail(ScopeId scope, std::span<const TokenId> tokens, int32_t n_written, int32_t n_published,
+                    const BlockTable& table);
+  // The copies of a plan are done.
+  void transferred(std::span<const BlockCopy> copies);
 
   // Forgets what lies behind the first n_tokens positions; no bytes move.
   void truncate(BlockTable& table, int32_t n_tokens);
@@ -72,17 +81,25 @@ class BlockCache {
 
   PrefixTree& tree() { return tree_; }
   const PrefixTree& tree() const { return tree_; }
-  const BlockPool& pool() const { return pool_; }
-  // free + cached + in use == total, the list, the tree and the marks agree. CHECKs.
+  const BlockPool& pool(Tier tier = Tier::kDevice) const { return pools_[raw_tier(tier)]; }
+  // free + cached + in transfer + in use == total in each tier, the lists and the tree agree. CHECKs.
   void self_check() const;
 
  private:
-  BlockId take();
+  BlockPool& device() { return pools_[raw_tier(Tier::kDevice)]; }
+  BlockPool& pool_of(Tier tier) { return pools_[raw_tier(tier)]; }
+  BlockId take(Tier tier, std::vector<BlockCopy>& copies);
+  void evict(NodeId node, Tier tier, std::vector<BlockCopy>& copies);
+  bool move_down(NodeId node, Tier tier, std::vector<BlockCopy>& copies);
+  bool append(NodeId node, BlockTable& table, std::vector<BlockCopy>& copies);
+  void plan_copy(const BlockCopy& copy, std::vector<BlockCopy>& copies);
+  std::optional<NodeId> parent_at(size_t i, const BlockTable& table) const;
   bool must_copy(const BlockTable& table, int32_t n_written, int32_t n_wanted) const;
 
   BlockCacheOptions options_;
-  BlockPool pool_;
+  BlockPools pools_;
   PrefixTree tree_;
+  std::vector<NodeId> path_;  // of match()
 };
 
 }  // namespace ibid

@@ -94,7 +94,7 @@ TEST(BlockCache, APublishedBlockIsNeverWrittenAgain) {
   EXPECT_EQ(copies[0].from, published);
   EXPECT_NE(a[1], published);
   cache.release(a);
-  EXPECT_EQ(cache.match(scope, tokens, a), 8);
+  EXPECT_EQ(cache.match(scope, tokens, a, copies), 8);
   EXPECT_EQ(a[1], published);
   cache.release(a);
 }
@@ -161,7 +161,7 @@ TEST(BlockCache, TheLastPublishedBlockStaysBehindAWindow) {
   n_published = cache.publish(scope, tokens, 24, n_published, a);
   EXPECT_EQ(cache.tree().n_nodes(), 6);
   cache.release(a);
-  EXPECT_EQ(cache.match(scope, tokens, a), 24);
+  EXPECT_EQ(cache.match(scope, tokens, a, copies), 24);
   cache.release(a);
   cache.self_check();
 }
@@ -174,10 +174,10 @@ TEST(BlockCache, PartialReuseStopsAtTheEdgeOfAGroup) {
   ASSERT_TRUE(cache.reserve(a, 0, 32, copies));
   cache.publish(scope, counting(32), 32, 0, a);
   BlockTable b;
-  EXPECT_EQ(cache.match(scope, counting(23), b), 20);
+  EXPECT_EQ(cache.match(scope, counting(23), b, copies), 20);
   EXPECT_EQ(b.size(), 2u);
   cache.release(b);
-  EXPECT_EQ(cache.match(scope, counting(19), b), 16);
+  EXPECT_EQ(cache.match(scope, counting(19), b, copies), 16);
   EXPECT_EQ(b.size(), 1u);
   cache.release(b);
   cache.release(a);
@@ -190,7 +190,7 @@ TEST(BlockCache, WithoutThePrefixCacheNothingIsFound) {
   std::vector<BlockCopy> copies;
   ASSERT_TRUE(cache.reserve(a, 0, 8, copies));
   EXPECT_EQ(cache.publish(scope, counting(8), 8, 0, a), 0);
-  EXPECT_EQ(cache.match(scope, counting(8), b), 0);
+  EXPECT_EQ(cache.match(scope, counting(8), b, copies), 0);
   cache.release(a);
   EXPECT_EQ(cache.pool().n_free(), 8);
 }

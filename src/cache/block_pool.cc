@@ -5,8 +5,8 @@
 namespace ibid {
 
 BlockPool::BlockPool(int32_t n_blocks) : n_total_(n_blocks), entries_(static_cast<size_t>(n_blocks) + 1) {
-  CHECK(n_blocks > 0);
-  entries_[head()] = {0, false, n_total_, n_total_};
+  CHECK(n_blocks >= 0);
+  entries_[head()] = {.previous = n_total_, .next = n_total_};
   for (int32_t i = 0; i < n_blocks; ++i) link_back(i);
 }
 
@@ -31,10 +31,20 @@ void BlockPool::unlink(int32_t block) {
   entries_[static_cast<size_t>(e.next)].previous = e.previous;
 }
 
+// Out of the list's counts and links, or back into them, as its references and transfers say.
+void BlockPool::leave_list(BlockId block) {
+  n_cached_ -= entry(block).holds_node();
+  unlink(raw(block));
+}
+void BlockPool::join_list(BlockId block) {
+  n_cached_ += entry(block).holds_node();
+  entry(block).holds_node() ? link_back(raw(block)) : link_front(raw(block));
+}
+
 BlockId BlockPool::take() {
   const BlockId block = front();
   CHECK(block != BlockId::kNone, "take() from a pool without an available block");
-  CHECK(!entry(block).marked, "take() of a block that the prefix tree still knows");
+  CHECK(!entry(block).holds_node(), "take() of a block that the prefix tree still knows");
   add_reference(block);
   return block;
 }
@@ -42,9 +52,9 @@ BlockId BlockPool::take() {
 void BlockPool::add_reference(BlockId block) {
   Entry& e = entry(block);
   if (e.n_references == 0) {
-    unlink(raw(block));
+    if (e.n_transfers == 0) leave_list(block);
+    n_in_transfer_ -= e.n_transfers > 0;
     ++n_in_use_;
-    if (e.marked) --n_cached_;
   }
   if (e.n_references == 1) ++n_shared_;
   ++e.n_references;
@@ -57,50 +67,55 @@ void BlockPool::drop_reference(BlockId block) {
   if (e.n_references == 1) --n_shared_;
   if (e.n_references > 0) return;
   --n_in_use_;
-  if (e.marked) {
-    ++n_cached_;
-    link_back(raw(block));
-  } else {
-    link_front(raw(block));
-  }
+  n_in_transfer_ += e.n_transfers > 0;
+  if (e.n_transfers == 0) join_list(block);
 }
 
-void BlockPool::mark(BlockId block) {
+void BlockPool::begin_transfer(BlockId block) {
   Entry& e = entry(block);
-  CHECK(e.n_references > 0 && !e.marked, "only a block in use can be published, and only once");
-  e.marked = true;
+  if (e.is_listed()) leave_list(block);
+  n_in_transfer_ += e.n_transfers == 0 && e.n_references == 0;
+  ++e.n_transfers;
 }
 
-void BlockPool::unmark(BlockId block) {
+void BlockPool::end_transfer(BlockId block) {
   Entry& e = entry(block);
-  CHECK(e.marked);
-  e.marked = false;
-  if (e.n_references > 0) return;
-  --n_cached_;
-  unlink(raw(block));
-  link_front(raw(block));
+  CHECK(e.n_transfers > 0, "a transfer ended twice");
+  --e.n_transfers;
+  if (e.n_transfers > 0 || e.n_references > 0) return;
+  --n_in_transfer_;
+  join_list(block);
+}
+
+void BlockPool::set_node(BlockId block, NodeId node) {
+  Entry& e = entry(block);
+  if (e.is_listed()) leave_list(block);
+  e.node = node;
+  if (e.is_listed()) join_list(block);
 }
 
 void BlockPool::self_check() const {
-  int32_t cached = 0, in_use = 0, shared = 0, available = 0;
+  int32_t cached = 0, in_use = 0, shared = 0, in_transfer = 0, available = 0;
   for (int32_t i = 0; i < n_total_; ++i) {
     const Entry& e = entries_[static_cast<size_t>(i)];
-    CHECK(e.n_references >= 0);
+    CHECK(e.n_references >= 0 && e.n_transfers >= 0);
     in_use += e.n_references > 0;
     shared += e.n_references > 1;
-    cached += e.n_references == 0 && e.marked;
+    in_transfer += e.n_references == 0 && e.n_transfers > 0;
+    cached += e.is_listed() && e.holds_node();
   }
-  CHECK(cached == n_cached_ && in_use == n_in_use_ && shared == n_shared_, "the pool's counts are wrong");
+  CHECK(cached == n_cached_ && in_use == n_in_use_ && shared == n_shared_ && in_transfer == n_in_transfer_,
+        "the pool's counts are wrong");
   bool seen_cached = false;
   for (int32_t i = entries_[head()].next; i != n_total_; i = entries_[static_cast<size_t>(i)].next) {
     const Entry& e = entries_[static_cast<size_t>(i)];
-    CHECK(e.n_references == 0, "a block in use stands in the free list");
-    CHECK(!(seen_cached && !e.marked), "a free block stands behind a cached one");
+    CHECK(e.is_listed(), "a block in use or in transfer stands in the free list");
+    CHECK(!(seen_cached && !e.holds_node()), "a free block stands behind a cached one");
     CHECK(entries_[static_cast<size_t>(e.next)].previous == i, "the free list is torn");
-    seen_cached |= e.marked;
+    seen_cached |= e.holds_node();
     CHECK(++available <= n_total_);
   }
-  CHECK(available + n_in_use_ == n_total_, "free + cached + in use != total");
+  CHECK(available + n_in_transfer_ + n_in_use_ == n_total_, "free + cached + in transfer + in use != total");
 }
 
 }  // namespace ibid

@@ -1,5 +1,6 @@
 // PrefixHash: the keyed 128-bit hash of a prefix, chained from block to block: hash(parent's hash, tokens). XXH3 with a
-// secret of this process, so that nobody outside can aim at collisions. It is an index, never a proof of equality.
+// secret key, so that nobody outside can aim at collisions: of this process, or kept with blocks that outlive it. It is
+// an index, never a proof of equality.
 #pragma once
 
 #include <array>
@@ -19,8 +20,13 @@ class PrefixHash {
     bool operator==(const Value&) const = default;
   };
 
-  // n_bits < 128 cuts the value, so that tests see collisions. seed 0: a random secret.
+  using Key = std::array<unsigned char, 192>;
+
+  // n_bits < 128 cuts the value, so that tests see collisions. seed 0: a random key.
   explicit PrefixHash(int n_bits = 128, uint64_t seed = 0);
+  // With a key that was kept: the same values as the hash that it was taken from.
+  explicit PrefixHash(const Key& key);
+  const Key& key() const { return key_; }
 
   Value of_scope(std::string_view spelled) const;
   Value of_block(const Value& parent, std::span<const TokenId> tokens) const;
@@ -30,7 +36,7 @@ class PrefixHash {
 
   uint64_t low_mask_;
   uint64_t high_mask_;
-  std::array<unsigned char, 192> secret_;
+  Key key_;
 };
 
 }  // namespace ibid

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <new>
+#include <utility>
 
 #include "base/check.h"
 
@@ -24,15 +25,18 @@ bool PrefixTree::Less::operator()(int32_t a, const Probe& b) const {
 }
 bool PrefixTree::Less::operator()(int32_t a, int32_t b) const { return (*this)(a, tree->probe(b)); }
 
-PrefixTree::PrefixTree(BlockPool& pool, int32_t block_len, PrefixHash hash)
-    : pool_(&pool),
-      block_len_(block_len),
-      hash_(hash),
-      nodes_(static_cast<size_t>(pool.n_total())),
-      tokens_(static_cast<size_t>(pool.n_total()) * static_cast<size_t>(block_len)),
-      buckets_(std::bit_ceil(static_cast<size_t>(pool.n_total()) * 2), -1),
-      order_(Less{this}) {
+PrefixTree::PrefixTree(BlockPools& pools, int32_t block_len, PrefixHash hash)
+    : pools_(&pools), block_len_(block_len), hash_(hash), order_(Less{this}) {
   CHECK(block_len > 0);
+  size_t n_blocks = 0;
+  for (const BlockPool& pool : pools) n_blocks += static_cast<size_t>(pool.n_total());
+  nodes_.resize(n_blocks);
+  tokens_.resize(n_blocks * static_cast<size_t>(block_len));
+  buckets_.assign(std::bit_ceil(n_blocks * 2), -1);
+  for (size_t i = n_blocks; i-- > 0;) {
+    nodes_[i].next = first_unused_;
+    first_unused_ = static_cast<int32_t>(i);
+  }
 }
 
 ScopeId PrefixTree::hold(const CacheScope& scope) {
@@ -62,19 +66,26 @@ void PrefixTree::let_go(ScopeId scope) {
   free_scopes_.push_back(raw(scope));
 }
 
-std::span<const TokenId> PrefixTree::tokens_of(BlockId block) const {
-  return {tokens_.data() + static_cast<size_t>(raw(block)) * static_cast<size_t>(block_len_),
-          static_cast<size_t>(block_len_)};
+std::span<const TokenId> PrefixTree::tokens_of(NodeId node) const {
+  return {tokens_.data() + static_cast<size_t>(raw(node)) * static_cast<size_t>(block_len_),
+          static_cast<size_t>(at(raw(node)).len)};
+}
+
+Tier PrefixTree::tier_of(NodeId node) const {
+  for (const Tier tier : kAllTiers) {
+    if (block_of(node, tier) != BlockId::kNone) return tier;
+  }
+  CHECK(false, "a node without a residence");
 }
 
 const PrefixHash::Value& PrefixTree::hash_of(int32_t parent) const {
-  return parent < 0 ? scopes_[static_cast<size_t>(~parent)].hash : node(parent).hash;
+  return parent < 0 ? scopes_[static_cast<size_t>(~parent)].hash : at(parent).hash;
 }
 
 int32_t PrefixTree::find(int32_t parent, const PrefixHash::Value& hash, std::span<const TokenId> tokens) {
-  for (int32_t i = bucket(hash); i >= 0; i = node(i).next) {
-    if (!(node(i).hash == hash)) continue;
-    if (node(i).parent == parent && std::ranges::equal(tokens_of(BlockId{i}), tokens)) return i;
+  for (int32_t i = bucket(hash); i >= 0; i = at(i).next) {
+    if (!(at(i).hash == hash)) continue;
+    if (at(i).parent == parent && std::ranges::equal(tokens_of(NodeId{i}), tokens)) return i;
     ++n_collisions_;
   }
   return -1;
@@ -82,28 +93,27 @@ int32_t PrefixTree::find(int32_t parent, const PrefixHash::Value& hash, std::spa
 
 std::pair<int32_t, int32_t> PrefixTree::nearest(int32_t parent, std::span<const TokenId> tokens) const {
   // In lexicographic order the longest agreement is with a neighbour.
-  const auto at = order_.lower_bound(Probe{parent, tokens});
+  const auto place = order_.lower_bound(Probe{parent, tokens});
   std::pair<int32_t, int32_t> best = {-1, 0};
-  const auto consider = [&](int32_t block) {
-    if (node(block).parent != parent) return;
-    const int32_t n = agreement(tokens_of(BlockId{block}), tokens);
-    if (n > best.second) best = {block, n};
+  const auto consider = [&](int32_t node) {
+    if (at(node).parent != parent) return;
+    const int32_t n = agreement(tokens_of(NodeId{node}), tokens);
+    if (n > best.second) best = {node, n};
   };
-  if (at != order_.begin()) consider(*std::prev(at));
-  if (at != order_.end()) consider(*at);
+  if (place != order_.begin()) consider(*std::prev(place));
+  if (place != order_.end()) consider(*place);
   return best;
 }
 
 int32_t PrefixTree::match(ScopeId scope, std::span<const TokenId> tokens, int32_t partial_step,
-                          std::vector<BlockId>& table) {
+                          std::vector<NodeId>& path) {
   int32_t parent = ~raw(scope);
   int32_t n_matched = 0;
   const size_t len = static_cast<size_t>(block_len_);
   while (tokens.size() >= len) {
     const int32_t child = find(parent, hash_.of_block(hash_of(parent), tokens.first(len)), tokens.first(len));
     if (child < 0) break;
-    table.push_back(BlockId{child});
-    pool_->add_reference(BlockId{child});
+    path.push_back(NodeId{child});
     n_matched += block_len_;
     tokens = tokens.subspan(len);
     parent = child;
@@ -112,84 +122,144 @@ int32_t PrefixTree::match(ScopeId scope, std::span<const TokenId> tokens, int32_
   const auto [child, n_agree] = nearest(parent, tokens.first(std::min(tokens.size(), len)));
   const int32_t n_usable = n_agree / partial_step * partial_step;
   if (n_usable == 0) return n_matched;
-  table.push_back(BlockId{child});
-  pool_->add_reference(BlockId{child});
+  path.push_back(NodeId{child});
   return n_matched + n_usable;
 }
 
-BlockId PrefixTree::publish(ScopeId scope, BlockId parent_block, std::span<const TokenId> tokens, BlockId block) {
-  CHECK(tokens.size() == static_cast<size_t>(block_len_), "only full blocks are published");
-  const int32_t parent = parent_block == BlockId::kNone ? ~raw(scope) : raw(parent_block);
-  if (parent >= 0 && !pool_->is_marked(parent_block)) return block;
-  const PrefixHash::Value hash = hash_.of_block(hash_of(parent), tokens);
-  if (const int32_t known = find(parent, hash, tokens); known >= 0) {
-    if (BlockId{known} == block) return block;
-    pool_->add_reference(BlockId{known});
-    pool_->drop_reference(block);
-    return BlockId{known};
-  }
-  std::ranges::copy(tokens, tokens_.begin() + static_cast<ptrdiff_t>(raw(block)) * block_len_);
-  node(raw(block)) = {hash, parent, bucket(hash), 0};
+NodeId PrefixTree::publish(ScopeId scope, NodeId parent_node, std::span<const TokenId> tokens, BlockId block) {
+  CHECK(!tokens.empty() && tokens.size() <= static_cast<size_t>(block_len_));
+  const int32_t parent = parent_node == NodeId::kNone ? ~raw(scope) : raw(parent_node);
+  if (parent >= 0 && (!is_node(parent_node) || !is_whole(parent))) return NodeId::kNone;
+  PrefixHash::Value hash;
+  if (tokens.size() == static_cast<size_t>(block_len_)) hash = hash_.of_block(hash_of(parent), tokens);
+  int32_t node = known(parent, hash, tokens);
+  if (node >= 0 && (block_of(NodeId{node}, Tier::kDevice) != BlockId::kNone || !is_whole(node))) return NodeId{node};
+  // What this block was known to hold until now is the beginning of what it holds now.
+  const NodeId shorter = (*pools_)[raw_tier(Tier::kDevice)].node_of(block);
+  if (shorter != NodeId::kNone) forget(shorter);
+  if (node < 0) node = insert(parent, hash, tokens);
+  if (node < 0) return NodeId::kNone;
+  settle(NodeId{node}, Tier::kDevice, block);
+  forget_shorter(node);
+  return NodeId{node};
+}
+
+// A whole block's equal, or for a tail any child that begins with it.
+int32_t PrefixTree::known(int32_t parent, const PrefixHash::Value& hash, std::span<const TokenId> tokens) {
+  if (tokens.size() == static_cast<size_t>(block_len_)) return find(parent, hash, tokens);
+  const auto [child, n_agree] = nearest(parent, tokens);
+  return n_agree == static_cast<int32_t>(tokens.size()) ? child : -1;
+}
+
+// -1: no memory. There is a node to be had: each has a block, and the one to be published is no node's.
+int32_t PrefixTree::insert(int32_t parent, const PrefixHash::Value& hash, std::span<const TokenId> tokens) {
+  const int32_t node = first_unused_;
+  CHECK(node >= 0);
+  Node& n = at(node);
+  const int32_t next_unused = n.next;
+  std::ranges::copy(tokens, tokens_.begin() + static_cast<ptrdiff_t>(node) * block_len_);
+  n = {.hash = hash, .parent = parent, .len = static_cast<int32_t>(tokens.size())};
   try {
-    order_.insert(raw(block));
+    order_.insert(node);
   } catch (const std::bad_alloc&) {
-    return block;
+    n = {.next = next_unused};
+    return -1;
   }
-  pool_->mark(block);
-  bucket(hash) = raw(block);
-  if (parent >= 0) {
-    ++node(parent).n_children;
-  } else {
-    ++scopes_[static_cast<size_t>(~parent)].n_holders;
-  }
-  return block;
+  first_unused_ = next_unused;
+  if (is_whole(node)) n.next = std::exchange(bucket(hash), node);
+  ++(parent >= 0 ? at(parent).n_children : scopes_[static_cast<size_t>(~parent)].n_holders);
+  return node;
 }
 
-void PrefixTree::forget(BlockId block) {
-  CHECK(pool_->is_marked(block), "forget() of a block that is no node");
-  int32_t at = raw(block);
+// Tails that `node` begins with say nothing that it does not.
+void PrefixTree::forget_shorter(int32_t node) {
   for (;;) {
-    while (node(at).n_children > 0) at = *order_.lower_bound(Probe{at, {}});
-    const int32_t parent = node(at).parent;
-    remove(at);
-    if (at == raw(block)) return;
-    at = parent;
+    const auto place = order_.find(node);
+    if (place == order_.begin()) return;
+    const int32_t before = *std::prev(place);
+    if (at(before).parent != at(node).parent || at(before).len >= at(node).len) return;
+    if (agreement(tokens_of(NodeId{before}), tokens_of(NodeId{node})) < at(before).len) return;
+    remove(before);
   }
 }
 
-void PrefixTree::remove(int32_t block) {
-  Node& n = node(block);
-  int32_t* link = &bucket(n.hash);
-  while (*link != block) link = &node(*link).next;
-  *link = n.next;
-  order_.erase(block);
-  pool_->unmark(BlockId{block});
-  if (n.parent >= 0) {
-    --node(n.parent).n_children;
+void PrefixTree::settle(NodeId node, Tier tier, BlockId block) {
+  CHECK(block_of(node, tier) == BlockId::kNone && (*pools_)[raw_tier(tier)].node_of(block) == NodeId::kNone,
+        "a prefix lies in a tier once, and a block holds one prefix");
+  at(raw(node)).blocks[raw_tier(tier)] = block;
+  (*pools_)[raw_tier(tier)].set_node(block, node);
+}
+
+void PrefixTree::leave(NodeId node, Tier tier) {
+  const BlockId block = std::exchange(at(raw(node)).blocks[raw_tier(tier)], BlockId::kNone);
+  (*pools_)[raw_tier(tier)].set_node(block, NodeId::kNone);
+  tier_of(node);  // there must be another one
+}
+
+void PrefixTree::forget(NodeId given) {
+  CHECK(is_node(given), "forget() of what is no node");
+  int32_t node = raw(given);
+  for (;;) {
+    while (at(node).n_children > 0) node = *order_.lower_bound(Probe{node, {}});
+    const int32_t parent = at(node).parent;
+    remove(node);
+    if (node == raw(given)) return;
+    node = parent;
+  }
+}
+
+void PrefixTree::remove(int32_t node) {
+  Node& n = at(node);
+  if (is_whole(node)) {
+    int32_t* link = &bucket(n.hash);
+    while (*link != node) link = &at(*link).next;
+    *link = n.next;
+  }
+  order_.erase(node);
+  for (const Tier tier : kAllTiers) {
+    if (const BlockId block = n.blocks[raw_tier(tier)]; block != BlockId::kNone)
+      (*pools_)[raw_tier(tier)].set_node(block, NodeId::kNone);
+  }
+  const int32_t parent = n.parent;
+  n = {.next = std::exchange(first_unused_, node)};
+  if (parent >= 0) {
+    --at(parent).n_children;
   } else {
-    let_go(ScopeId{~n.parent});
+    let_go(ScopeId{~parent});
   }
 }
 
 int64_t PrefixTree::n_holders() const {
   int64_t n = 0;
   for (const Scope& scope : scopes_) n += scope.n_holders;
-  for (const int32_t block : order_) n -= node(block).parent < 0;
+  for (const int32_t node : order_) n -= at(node).parent < 0;
   return n;
 }
 
 void PrefixTree::self_check() const {
-  int32_t n_marked = 0;
-  for (int32_t i = 0; i < pool_->n_total(); ++i) n_marked += pool_->is_marked(BlockId{i});
-  CHECK(n_marked == n_nodes(), "the tree and the pool's marks disagree");
+  size_t n_settled = 0, n_residences = 0;
+  for (const Tier tier : kAllTiers) {
+    const BlockPool& pool = (*pools_)[raw_tier(tier)];
+    for (int32_t i = 0; i < pool.n_total(); ++i) {
+      const NodeId node = pool.node_of(BlockId{i});
+      if (node == NodeId::kNone) continue;
+      ++n_settled;
+      CHECK(is_node(node) && block_of(node, tier) == BlockId{i}, "a block and its node disagree");
+    }
+  }
   std::vector<int32_t> n_children(nodes_.size(), 0);
   for (const int32_t i : order_) {
-    CHECK(pool_->is_marked(BlockId{i}));
-    if (node(i).parent < 0) continue;
-    CHECK(pool_->is_marked(BlockId{node(i).parent}), "a node's parent is no node");
-    ++n_children[static_cast<size_t>(node(i).parent)];
+    size_t n_here = 0;
+    for (const BlockId block : at(i).blocks) n_here += block != BlockId::kNone;
+    CHECK(n_here > 0 && at(i).len > 0, "a node without a residence");
+    n_residences += n_here;
+    CHECK(is_whole(i) || at(i).n_children == 0, "something hangs below an unfinished tail");
+    if (at(i).parent < 0) continue;
+    CHECK(order_.contains(at(i).parent), "a node's parent is no node");
+    ++n_children[static_cast<size_t>(at(i).parent)];
   }
-  for (const int32_t i : order_) CHECK(n_children[static_cast<size_t>(i)] == node(i).n_children);
+  CHECK(n_settled == n_residences);
+  for (const int32_t i : order_) CHECK(n_children[static_cast<size_t>(i)] == at(i).n_children);
 }
 
 }  // namespace ibid

@@ -1,14 +1,19 @@
-// PrefixTree: which prefixes lie in the cache. Its nodes are full blocks, identified by their BlockId; the children of
-// a node are the blocks that follow it. Two indexes over (parent, tokens): a keyed 128-bit hash finds the equal child,
-// an order finds the child that agrees longest. The hash only points; tokens and parent are compared in full on a hit,
-// so a collision costs time and nothing else.
+// PrefixTree: which prefixes are known, and where their bytes lie. A node is a prefix: up to B tokens behind its
+// parent's (fewer only where it has no children: an unfinished tail). It has an id of its own and a residence: in each
+// tier at most one block that holds its bytes; in one at least, else it would be no node. Moving bytes between tiers
+// changes a residence and nothing else.
+//
+// Two indexes over (parent, tokens): a keyed 128-bit hash finds the equal child, an order finds the child that agrees
+// longest. The hash only points; tokens and parent are compared in full on a hit, so a collision costs time and nothing
+// else.
 //
 // A node's parent is a node or a scope (all of docs/design.md section 5, law 5, besides the tokens). A sequence that
-// refers to a block refers to all before it and releases them last first, so in the pool's list children stand before
+// refers to a block refers to all before it and releases them last first, so in a pool's list children stand before
 // parents and eviction is leaf first. Where that does not hold (blocks released behind a sliding window), forgetting a
 // node forgets what hangs below it. One thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <set>
 #include <span>
@@ -20,48 +25,62 @@
 #include "cache/block_pool.h"
 #include "cache/cache_scope.h"
 #include "cache/prefix_hash.h"
+#include "cache/tier.h"
 
 namespace ibid {
 
+// One pool a tier.
+using BlockPools = std::array<BlockPool, kTiers>;
+
 class PrefixTree {
  public:
-  // `pool` outlives the tree. block_len is B.
-  PrefixTree(BlockPool& pool, int32_t block_len, PrefixHash hash = PrefixHash());
+  // `pools` outlive the tree, which sets their blocks' nodes. block_len is B.
+  PrefixTree(BlockPools& pools, int32_t block_len, PrefixHash hash = PrefixHash());
 
   // Scopes are counted: what holds one keeps its id valid. Nodes hold theirs. hold() changes nothing where it throws
   // for want of memory; letting go and forgetting allocate nothing.
   ScopeId hold(const CacheScope& scope);
   void let_go(ScopeId scope);
 
-  // Finds the longest cached beginning of `tokens` and appends its blocks to `table`, each with a reference taken here.
-  // Returns how many tokens they hold: whole blocks and, where the next block agrees in part, that many more (a
-  // multiple of `partial_step`; 0 means whole blocks only): then the last block of the table is one to copy before
-  // writing.
-  int32_t match(ScopeId scope, std::span<const TokenId> tokens, int32_t partial_step, std::vector<BlockId>& table);
+  // Finds the longest known beginning of `tokens` and appends its nodes to `path`, whatever tier they lie in. Returns
+  // how many tokens they hold: whole nodes and, where the next one agrees in part, that many more (a multiple of
+  // `partial_step`; 0 means whole blocks only). Takes no reference: before the next call that changes the tree, the
+  // caller does.
+  int32_t match(ScopeId scope, std::span<const TokenId> tokens, int32_t partial_step, std::vector<NodeId>& path);
 
-  // Makes `block` (full, completely written, in use) findable behind `parent` (kNone: first of the scope). Returns the
-  // block that stands for these tokens: `block`, or the one that was there already; then the reference moves to that
-  // one (the bytes are equal) and `block` is released. A parent that is no node leaves `block` unpublished, and so does
-  // want of memory.
-  BlockId publish(ScopeId scope, BlockId parent, std::span<const TokenId> tokens, BlockId block);
+  // Makes the device's `block` (completely written up to tokens.size(), in use) findable behind `parent` (kNone: first
+  // of the scope). Returns the node that stands for these tokens; where another one does already, `block` stays out of
+  // the tree. A shorter node of the same block gives way. kNone, and nothing new to be found, where `parent` is no node
+  // or has no room below it, or for want of memory.
+  NodeId publish(ScopeId scope, NodeId parent, std::span<const TokenId> tokens, BlockId block);
 
+  // The node's bytes lie in this block of `tier` too; or no longer in that tier, with at least one left.
+  void settle(NodeId node, Tier tier, BlockId block);
+  void leave(NodeId node, Tier tier);
   // Forgets the node and all below it; their blocks keep their references.
-  void forget(BlockId block);
+  void forget(NodeId node);
 
+  int32_t block_len() const { return block_len_; }
   int32_t n_nodes() const { return static_cast<int32_t>(order_.size()); }
   int64_t n_holders() const;                              // of scopes, nodes not counted
   int64_t n_collisions() const { return n_collisions_; }  // hash equal, tokens or parent not
-  // Of a node: its B tokens, and the node before it (kNone: a scope is).
-  std::span<const TokenId> tokens_of(BlockId block) const;
-  BlockId parent_of(BlockId block) const { return BlockId{node(raw(block)).parent < 0 ? -1 : node(raw(block)).parent}; }
+  // Of a node: its tokens, the node before it (kNone: a scope is), and its block in a tier (kNone: none).
+  std::span<const TokenId> tokens_of(NodeId node) const;
+  NodeId parent_of(NodeId node) const { return NodeId{at(raw(node)).parent < 0 ? -1 : at(raw(node)).parent}; }
+  BlockId block_of(NodeId node, Tier tier) const { return at(raw(node)).blocks[raw_tier(tier)]; }
+  // The first tier that has its bytes.
+  Tier tier_of(NodeId node) const;
+  bool is_node(NodeId node) const { return node != NodeId::kNone && at(raw(node)).len > 0; }
   void self_check() const;
 
  private:
   struct Node {
-    PrefixHash::Value hash;
-    int32_t parent = 0;  // a block, or ~scope
-    int32_t next = -1;   // in the bucket
+    PrefixHash::Value hash;  // of whole blocks; others are found by order alone
+    int32_t parent = 0;      // a node, or ~scope
+    int32_t next = -1;       // in the bucket, or in the list of unused ones
     int32_t n_children = 0;
+    int32_t len = 0;  // tokens; 0: unused
+    std::array<BlockId, kTiers> blocks = {BlockId::kNone, BlockId::kNone, BlockId::kNone};
   };
   struct Scope {
     std::string spelled;
@@ -78,22 +97,27 @@ class PrefixTree {
     bool operator()(int32_t a, int32_t b) const;
     bool operator()(int32_t a, const Probe& b) const;
   };
-  Node& node(int32_t block) { return nodes_[static_cast<size_t>(block)]; }
-  const Node& node(int32_t block) const { return nodes_[static_cast<size_t>(block)]; }
-  Probe probe(int32_t block) const { return {node(block).parent, tokens_of(BlockId{block})}; }
+  Node& at(int32_t node) { return nodes_[static_cast<size_t>(node)]; }
+  const Node& at(int32_t node) const { return nodes_[static_cast<size_t>(node)]; }
+  bool is_whole(int32_t node) const { return at(node).len == block_len_; }
+  Probe probe(int32_t node) const { return {at(node).parent, tokens_of(NodeId{node})}; }
   const PrefixHash::Value& hash_of(int32_t parent) const;
   int32_t& bucket(const PrefixHash::Value& hash) { return buckets_[hash.low & (buckets_.size() - 1)]; }
   int32_t find(int32_t parent, const PrefixHash::Value& hash, std::span<const TokenId> tokens);
   // The child that agrees longest with `tokens`, and in how many; ties to the lower in order.
   std::pair<int32_t, int32_t> nearest(int32_t parent, std::span<const TokenId> tokens) const;
-  void remove(int32_t block);
+  int32_t known(int32_t parent, const PrefixHash::Value& hash, std::span<const TokenId> tokens);
+  int32_t insert(int32_t parent, const PrefixHash::Value& hash, std::span<const TokenId> tokens);
+  void forget_shorter(int32_t node);
+  void remove(int32_t node);
 
-  BlockPool* pool_;
+  BlockPools* pools_;
   int32_t block_len_;
   PrefixHash hash_;
   int64_t n_collisions_ = 0;
-  std::vector<Node> nodes_;       // [n_blocks]
-  std::vector<TokenId> tokens_;   // [n_blocks, B]
+  std::vector<Node> nodes_;       // as many as all tiers have blocks
+  std::vector<TokenId> tokens_;   // [nodes, B]
+  int32_t first_unused_ = -1;     // of nodes_, linked by next
   std::vector<int32_t> buckets_;  // first node of each; a power of two of them
   std::set<int32_t, Less> order_;
   std::vector<Scope> scopes_;

@@ -28,7 +28,7 @@ class Letters {
     BlockTable table;
     std::vector<BlockCopy> copies;
     const auto tokens = ids(text);
-    const int32_t n = cache.match(scope, tokens, table);
+    const int32_t n = cache.match(scope, tokens, table, copies);
     EXPECT_TRUE(cache.reserve(table, n, static_cast<int32_t>(tokens.size()), copies));
     cache.publish(scope, tokens, static_cast<int32_t>(tokens.size()), n / 4, table);
     cache.self_check();
@@ -41,7 +41,8 @@ class Letters {
   int32_t found(std::string_view text) { return found_in(scope, text); }
   int32_t found_in(ScopeId s, std::string_view text) {
     BlockTable table;
-    const int32_t n = cache.match(s, ids(text), table);
+    std::vector<BlockCopy> copies;
+    const int32_t n = cache.match(s, ids(text), table, copies);
     cache.release(table);
     return n;
   }
@@ -74,11 +75,84 @@ TEST(PrefixTree, TheLongestAgreementAmongManyChildrenWins) {
   EXPECT_EQ(l.found("abcdC"), 4);
 }
 
-TEST(PrefixTree, AnUnfinishedBlockIsNotVisible) {
+TEST(PrefixTree, AnUnfinishedBlockIsVisibleOnceItsTailIsPublished) {
   Letters l(8);
-  l.write("abcdef");
+  BlockTable table = l.keep("abcdef");
   EXPECT_EQ(l.found("abcdef"), 4);
+  l.cache.publish_tail(l.scope, ids("abcdef"), 6, 1, table);
+  EXPECT_EQ(l.found("abcdef"), 6);
+  EXPECT_EQ(l.found("abcdeX"), 5);
+  EXPECT_EQ(l.found("abcdefgh"), 6);
+  EXPECT_EQ(l.cache.tree().n_nodes(), 2);
+  l.cache.self_check();
+  l.cache.release(table);
+  EXPECT_EQ(l.found("abcdef"), 6);
+}
+
+TEST(PrefixTree, ATailGivesWayToWhatItsBlockBecomes) {
+  Letters l(8);
+  BlockTable table = l.keep("abcdef");
+  std::vector<BlockCopy> copies;
+  l.cache.publish_tail(l.scope, ids("abcdef"), 6, 1, table);
+  // Its owner writes behind it without a copy.
+  ASSERT_TRUE(l.cache.reserve(table, 6, 7, copies));
+  EXPECT_TRUE(copies.empty());
+  l.cache.publish_tail(l.scope, ids("abcdefg"), 7, 1, table);
+  EXPECT_EQ(l.found("abcdefg"), 7);
+  EXPECT_EQ(l.cache.tree().n_nodes(), 2);
+  l.cache.publish(l.scope, ids("abcdefgh"), 8, 1, table);
+  EXPECT_EQ(l.found("abcdefgh"), 8);
+  EXPECT_EQ(l.cache.tree().n_nodes(), 2);
+  l.cache.self_check();
+  l.cache.release(table);
+}
+
+TEST(PrefixTree, WhoFindsATailCopiesItBeforeWritingUnlessNobodyElseHasItAndAllOfItIsKept) {
+  Letters l(8);
+  BlockTable owner = l.keep("abcdef"), reader;
+  std::vector<BlockCopy> copies;
+  l.cache.publish_tail(l.scope, ids("abcdef"), 6, 1, owner);
+  ASSERT_EQ(l.cache.match(l.scope, ids("abcdefXY"), reader, copies), 6);
+  ASSERT_TRUE(l.cache.reserve(reader, 6, 8, copies));  // beside the owner
+  ASSERT_EQ(copies.size(), 1u);
+  EXPECT_EQ(copies[0].from, owner[1]);
+  copies.clear();
+  ASSERT_TRUE(l.cache.reserve(owner, 6, 8, copies));  // who is alone again
+  EXPECT_TRUE(copies.empty());
+  l.cache.release(reader);
+  l.cache.release(owner);
+  ASSERT_EQ(l.cache.match(l.scope, ids("abcde"), reader, copies), 5);
+  ASSERT_TRUE(l.cache.reserve(reader, 5, 6, copies));  // f would be written over
+  EXPECT_EQ(copies.size(), 1u);
+  l.cache.release(reader);
+  copies.clear();
+  ASSERT_EQ(l.cache.match(l.scope, ids("abcdefZZ"), reader, copies), 6);
+  ASSERT_TRUE(l.cache.reserve(reader, 6, 8, copies));
+  EXPECT_TRUE(copies.empty());
+  l.cache.release(reader);
+  l.cache.self_check();
+}
+
+TEST(PrefixTree, ATailThatALongerOneBeginsWithIsNotKeptTwice) {
+  Letters l(8);
+  BlockTable a = l.keep("ab"), b = l.keep("abc"), c = l.keep("ab");
+  l.cache.publish_tail(l.scope, ids("ab"), 2, 0, a);
+  l.cache.publish_tail(l.scope, ids("abc"), 3, 0, b);
   EXPECT_EQ(l.cache.tree().n_nodes(), 1);
+  l.cache.publish_tail(l.scope, ids("ab"), 2, 0, c);
+  EXPECT_EQ(l.cache.tree().n_nodes(), 1);
+  EXPECT_EQ(l.found("abc"), 3);
+  for (BlockTable* t : {&a, &b, &c}) l.cache.release(*t);
+  EXPECT_EQ(l.cache.pool().n_cached(), 1);
+  l.cache.self_check();
+}
+
+TEST(PrefixHash, AKeptKeyGivesTheSameValues) {
+  const PrefixHash hash;
+  const PrefixHash again(hash.key()), other;
+  EXPECT_EQ(again.of_scope("s"), hash.of_scope("s"));
+  EXPECT_EQ(again.of_block(again.of_scope("s"), ids("abcd")), hash.of_block(hash.of_scope("s"), ids("abcd")));
+  EXPECT_FALSE(other.of_scope("s") == hash.of_scope("s"));
 }
 
 TEST(PrefixTree, EqualPrefixesAreStoredOnce) {
@@ -127,10 +201,9 @@ TEST(PrefixTree, EvictingALeafMakesItsParentEvictable) {
 TEST(PrefixTree, AFoundBlockIsPinnedInTheSameCall) {
   Letters l(2);
   l.write("aaaabbbb");
-  BlockTable table;
-  ASSERT_EQ(l.cache.match(l.scope, ids("aaaa"), table), 4);
-  BlockTable other;
+  BlockTable table, other;
   std::vector<BlockCopy> copies;
+  ASSERT_EQ(l.cache.match(l.scope, ids("aaaa"), table, copies), 4);
   EXPECT_FALSE(l.cache.reserve(other, 0, 8, copies));  // only b's block can be had
   EXPECT_TRUE(other.empty());
   EXPECT_TRUE(l.cache.reserve(other, 0, 4, copies));
@@ -144,7 +217,7 @@ TEST(PrefixTree, ForgettingANodeForgetsWhatHangsBelowItButNotItsReferences) {
   Letters l(8);
   BlockTable kept = l.keep("aaaabbbbcccc");
   l.write("aaaabbbbdddd");
-  l.cache.tree().forget(kept[1]);
+  l.cache.tree().forget(l.cache.pool().node_of(kept[1]));
   EXPECT_EQ(l.cache.tree().n_nodes(), 1);
   EXPECT_EQ(l.found("aaaabbbbcccc"), 4);
   EXPECT_EQ(l.cache.pool().n_in_use(), 3);
@@ -231,24 +304,27 @@ TEST(PrefixTree, RandomTextsAgreeWithBruteForce) {
       for (char& c : text) c = "ab"[random() % 2];
       // What the tree holds, read through its nodes: for each, its path.
       int32_t expected = 0;
-      const auto path = [&](auto&& self, std::string_view rest, int32_t matched, ScopeId s, BlockId parent) -> void {
+      const auto path = [&](auto&& self, std::string_view rest, int32_t matched, NodeId parent) -> void {
         expected = std::max(expected, matched);
-        for (int32_t b = 0; b < 24; ++b) {
-          if (!l.cache.pool().is_marked(BlockId{b}) || l.cache.tree().parent_of(BlockId{b}) != parent) continue;
-          const auto tokens = l.cache.tree().tokens_of(BlockId{b});
+        for (int32_t i = 0; i < 24; ++i) {
+          const NodeId node{i};
+          if (!l.cache.tree().is_node(node) || l.cache.tree().parent_of(node) != parent) continue;
+          const auto tokens = l.cache.tree().tokens_of(node);
           size_t n = 0;
-          while (n < 4 && n < rest.size() && raw(tokens[n]) == rest[n]) ++n;
+          while (n < tokens.size() && n < rest.size() && raw(tokens[n]) == rest[n]) ++n;
           if (n == 4) {
-            self(self, rest.substr(4), matched + 4, s, BlockId{b});
+            self(self, rest.substr(4), matched + 4, node);
           } else {
             expected = std::max(expected, matched + static_cast<int32_t>(n));
           }
         }
       };
-      path(path, text, 0, l.scope, BlockId::kNone);
+      path(path, text, 0, NodeId::kNone);
       ASSERT_EQ(l.found(text), expected) << text;
       if (l.cache.pool().n_available() >= 5) {
         BlockTable table = l.keep(text);
+        const auto n_tokens = static_cast<int32_t>(text.size());
+        if (random() % 2 == 0) l.cache.publish_tail(l.scope, ids(text), n_tokens, n_tokens / 4, table);
         if (random() % 3 == 0) {
           held.push_back(table);
         } else {

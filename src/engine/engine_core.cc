@@ -168,6 +168,7 @@ void EngineCore::run(const StepPlan& plan, std::vector<Output>& out) {
   settler_.admit(plan);
   const size_t n_before = out.size();
   StepResult& result = runner_.run(plan);
+  cache_.transferred(plan.copies);
   const double ran = clock_.now();
   settler_.settle(plan, result, starved_, unsound_);
   for (const Share& share : plan.shares) publish(*share.sequence, out);

@@ -99,6 +99,7 @@ bool Scheduler::strip_waiting(const Sequence* keep) {
 void Scheduler::preempt(Sequence& s) {
   CHECK(s.state == SequenceState::kRunning);
   std::erase(running_, &s);
+  cache_.publish_tail(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
   drop_blocks(s);
   ++s.n_preemptions;
   ++n_preemptions_;
@@ -138,7 +139,7 @@ bool Scheduler::place(Sequence& s) {
   const bool held = !s.blocks.empty();
   if (!held) {
     const auto known = std::span(s.tokens).first(static_cast<size_t>(s.n_reusable()));
-    s.n_computed = cache_.match(s.scope, known, s.blocks);
+    s.n_computed = cache_.match(s.scope, known, s.blocks, plan_.copies);
     s.n_published = s.n_computed / cache_.block_len();
   }
   do {

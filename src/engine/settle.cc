@@ -74,6 +74,9 @@ void Settler::advance(const Share& share) {
   (is_decode ? counts_.step_decode_tokens : counts_.step_prefill_tokens) += share.n_tokens;
   s.n_computed += share.n_tokens;
   s.n_published = cache_.publish(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
+  // Whoever asks the same once more finds all of the prompt, also while this one answers.
+  if (!is_decode && s.n_computed == s.prompt_len)
+    cache_.publish_tail(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
 }
 
 void Settler::score(Sequence& s, const std::vector<Sample>& scored) {
@@ -128,6 +131,7 @@ void Settler::fail(Sequence& s, Error error) {
 
 void Settler::close(Sequence& s, FinishReason reason) {
   s.answer->timing().n_preemptions = s.n_preemptions;
+  cache_.publish_tail(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
   scheduler_.remove(s);
   cache_.tree().let_go(std::exchange(s.scope, ScopeId::kNone));
   ++counts_.n_finished;

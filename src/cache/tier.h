@@ -1,0 +1,29 @@
+// Tier: where the bytes of a block lie. Each tier has a pool of blocks of its own; a tier without blocks does not
+// exist. Sequences read and write the device's blocks only; what lies elsewhere is brought up first.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/ids.h"
+
+namespace ibid {
+
+enum class Tier : uint8_t { kDevice, kHost, kDisk };
+inline constexpr size_t kTiers = 3;
+inline constexpr Tier kAllTiers[kTiers] = {Tier::kDevice, Tier::kHost, Tier::kDisk};
+constexpr size_t raw_tier(Tier tier) { return static_cast<size_t>(tier); }
+
+// A node of the prefix tree: a prefix of some text, wherever its bytes lie.
+enum class NodeId : int32_t { kNone = -1 };
+
+// Copy the whole block; which of its slots hold something is the reader's business.
+struct BlockCopy {
+  BlockId from = BlockId::kNone;
+  BlockId to = BlockId::kNone;
+  Tier from_tier = Tier::kDevice;
+  Tier to_tier = Tier::kDevice;
+  bool operator==(const BlockCopy&) const = default;
+};
+
+}  // namespace ibid
