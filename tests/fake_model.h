@@ -149,7 +149,7 @@ inline ExpectedAnswer expected_answer(const Request& request, int32_t choice, in
   const auto total = [&] { return static_cast<int32_t>(request.prompt.size() + out.tokens.size()); };
   while (request.max_tokens < 0 || static_cast<int32_t>(out.tokens.size()) < request.max_tokens) {
     fake_logits(hash, logits);
-    const Sample drawn = sampler->sample(logits, {request.prompt, out.tokens}, state, scratch).value();
+    const TokenRecord drawn = sampler->sample(logits, {request.prompt, out.tokens}, state, scratch).value();
     out.tokens.push_back(drawn.chosen.token);
     out.logprobs.push_back(drawn.chosen.raw);
     hash = mix(hash, static_cast<uint64_t>(raw(drawn.chosen.token)));

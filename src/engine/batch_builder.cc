@@ -33,6 +33,7 @@ ForwardBatch BatchBuilder::build(const StepPlan& plan) {
   block_table_.assign(static_cast<size_t>(n_sequences) * static_cast<size_t>(max_blocks), BlockId::kNone);
   batch_ = {.n_sequences = n_sequences, .max_blocks = max_blocks, .block_len = limits_.block_len};
   for (const Share& share : plan.shares) add(share);
+  for (const Row& row : plan.rows) logit_rows_.push_back(query_start_[static_cast<size_t>(row.share)] + row.token);
   CHECK(static_cast<int32_t>(tokens_.size()) == plan.n_tokens &&
         static_cast<int32_t>(logit_rows_.size()) == plan.n_rows);
   batch_.n_tokens = plan.n_tokens;
@@ -50,13 +51,15 @@ ForwardBatch BatchBuilder::build(const StepPlan& plan) {
 void BatchBuilder::add(const Share& share) {
   const Sequence& s = *share.sequence;
   const int32_t len = limits_.block_len, end = s.n_computed + share.n_tokens;
+  CHECK(end <= static_cast<int32_t>(s.blocks.size()) * len, "a share counts on blocks that its sequence has not");
+  CHECK(s.drafts.is_chain(share.n_drafts));
   for (int32_t t = s.n_computed; t < end; ++t) {
-    tokens_.push_back(s.tokens[static_cast<size_t>(t)]);
+    tokens_.push_back(t < s.n_tokens() ? s.tokens[static_cast<size_t>(t)]
+                                       : s.drafts.tokens[static_cast<size_t>(t - s.n_tokens())]);
     positions_.push_back(t);
     slots_.push_back(raw(s.blocks[static_cast<size_t>(t / len)]) * len + t % len);
   }
   const auto n_tokens = static_cast<int32_t>(tokens_.size());
-  for (int32_t row = n_tokens - share.n_rows; row < n_tokens; ++row) logit_rows_.push_back(row);
   const auto table = block_table_.begin() + static_cast<ptrdiff_t>(kv_len_.size()) * batch_.max_blocks;
   std::copy_n(s.blocks.begin(), (end + len - 1) / len, table);
   kv_len_.push_back(end);

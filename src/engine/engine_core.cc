@@ -144,6 +144,7 @@ bool EngineCore::step(std::vector<Output>& out) {
   const size_t n_before = out.size();
   end_cancelled(out);
   const double begin = clock_.now();
+  propose();
   const StepPlan& plan = scheduler_.plan();
   note(plan);
   const double planned = clock_.now();
@@ -162,6 +163,30 @@ bool EngineCore::step(std::vector<Output>& out) {
   }
 #endif
   return !plan.empty() || out.size() > n_before;
+}
+
+void EngineCore::speculate(std::unique_ptr<Proposer> proposer, int32_t max_drafts) {
+  proposer_ = std::move(proposer);
+  max_drafts_ = max_drafts;
+}
+
+// For those that wait for their next token, as far as the answer may go on behind it.
+void EngineCore::propose() {
+  if (!proposer_) return;
+  for (Sequence* s : scheduler_.running()) {
+    s->drafts.clear();
+    int32_t n = std::min(max_drafts_, model_->facts().context_len - s->n_tokens() - 1);
+    if (s->request->max_tokens >= 0) n = std::min(n, s->request->max_tokens - s->n_answered() - 1);
+    if (n <= 0 || s->n_tokens() - s->n_computed != 1) continue;
+    const auto tokens = std::span<const TokenId>(s->tokens);
+    const auto n_prompt = static_cast<size_t>(s->prompt_len);
+    try {
+      proposer_->propose({raw(s->id), tokens.first(n_prompt), tokens.subspan(n_prompt), n}, s->drafts);
+    } catch (const std::bad_alloc&) {  // then there are none
+      s->drafts.clear();
+    }
+    s->drafts.cut(n);
+  }
 }
 
 void EngineCore::run(const StepPlan& plan, std::vector<Output>& out) {
@@ -246,6 +271,9 @@ void EngineCore::forget_if_finished(RequestId id) {
   if (it == requests_.end()) return;
   const auto finished = [](const auto& s) { return s->state == SequenceState::kFinished; };
   if (!std::ranges::all_of(it->second.sequences, finished)) return;
+  for (const auto& s : it->second.sequences) {
+    if (proposer_) proposer_->forget(raw(s->id));
+  }
   requests_.erase(it);
 }
 

@@ -12,6 +12,7 @@
 #include "engine/runner.h"
 #include "engine/scheduler.h"
 #include "engine/settle.h"
+#include "spec/proposer.h"
 
 namespace ibid {
 
@@ -35,7 +36,11 @@ class EngineCore final : public Engine {
   const std::vector<StepShare>& last_step() const override { return last_step_; }
   const EngineOptions& options() const override { return options_; }
 
+  // From the next step on, at most max_drafts tokens a sequence and step are proposed by this one.
+  void speculate(std::unique_ptr<Proposer> proposer, int32_t max_drafts);
+
   // For tests and debuggers.
+  int64_t n_accepted_drafts() const { return settler_.counts().accepted_tokens; }
   const BlockCache& cache() const { return cache_; }
   const KvStore& kv() const { return kv_; }
   int32_t n_last_copies() const { return n_last_copies_; }  // blocks copied by the last step
@@ -56,6 +61,7 @@ class EngineCore final : public Engine {
   Result<Live> make_sequences(std::shared_ptr<const Request> request);
   void hold_scopes(Live& live);
   bool make_room(std::vector<Output>& out) const;
+  void propose();
   void run(const StepPlan& plan, std::vector<Output>& out);
   void note(const StepPlan& plan);
   template <typename End>
@@ -76,6 +82,8 @@ class EngineCore final : public Engine {
   Scheduler scheduler_;
   Runner runner_;
   Settler settler_;
+  std::unique_ptr<Proposer> proposer_;  // may be null
+  int32_t max_drafts_ = 0;
 
   std::unordered_map<RequestId, Live> requests_;
   std::vector<RequestId> cancelled_;  // room for all of requests_

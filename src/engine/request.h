@@ -10,6 +10,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "sample/sampling_params.h"
+#include "sample/token_record.h"
 #include "text/finish_reason.h"
 
 namespace ibid {
@@ -29,20 +30,6 @@ struct Request {
   int32_t prompt_logprobs = -1;  // as SamplingParams::logprobs, for the prompt's own tokens (computes the whole prompt)
   int32_t priority = 0;          // higher runs earlier
   std::string tenant_salt;       // blocks are shared only with the same salt
-};
-
-struct TokenLogprob {
-  TokenId token = TokenId::kNone;
-  float raw = 0;        // log-probability by the model, before any processor
-  float processed = 0;  // after the processors; -inf where masked
-};
-
-// One generated (or prompt) token with what was asked about it.
-struct TokenRecord {
-  TokenLogprob chosen;
-  std::vector<TokenLogprob> top;  // by raw, best first, ties to the lower id
-  int32_t support = 0;            // tokens left after truncation
-  int32_t position = 0;           // absolute position of the token in its sequence; with the seed, the draw's counter
 };
 
 // The prompt counts once per request, however many choices it has; completion_tokens are this choice's.

@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <new>
 
+#include "base/grow.h"
+
 namespace ibid {
 namespace {
 
-bool resize(std::vector<Sample>& samples, size_t n) {
+// Room for what a share's rows will give. The records themselves allocate only what requests ask for.
+bool make_room(ShareResult& result, size_t n_scored, size_t n_drawn) {
   try {
-    samples.resize(n);
+    result.scored.resize(n_scored);
+    grow(result.drawn, n_drawn);
     return true;
   } catch (const std::bad_alloc&) {
     return false;
@@ -41,9 +45,10 @@ StepResult& Runner::run(const StepPlan& plan) {
   stream_.team().parallel_for(static_cast<int64_t>(tasks_.size()), [&](int64_t task, int thread) {
     do_task(plan, tasks_[static_cast<size_t>(task)], scratch_[static_cast<size_t>(thread)]);
   });
-  for (const RowTask& task : tasks_) {
-    result_.shares[task.share].out_of_memory |= task.out_of_memory;
-    result_.shares[task.share].is_unsound |= task.is_unsound;
+  for (const Task& task : tasks_) {
+    ShareResult& result = result_.shares[static_cast<size_t>(plan.rows[task.row].share)];
+    result.out_of_memory |= task.out_of_memory;
+    result.is_unsound |= task.is_unsound;
   }
   result_.forward_seconds = forwarded - begin;
   result_.sample_seconds = clock_.now() - forwarded;
@@ -53,51 +58,76 @@ StepResult& Runner::run(const StepPlan& plan) {
 void Runner::list_tasks(const StepPlan& plan) {
   tasks_.clear();
   result_.shares.resize(plan.shares.size());
-  int32_t row = 0;
+  size_t row = 0;
   for (size_t i = 0; i < plan.shares.size(); ++i) {
     const Share& share = plan.shares[i];
-    const Sequence& s = *share.sequence;
     ShareResult& result = result_.shares[i];
-    result.drawn.reset();
+    const size_t begin = row, end = row + static_cast<size_t>(share.n_rows);
+    while (row < end && plan.rows[row].purpose == RowPurpose::kScore) ++row;
+    result.drawn.clear();
+    result.failure.reset();
     result.is_unsound = false;
-    const int32_t end = s.n_computed + share.n_tokens, begin = end - share.n_rows;
-    result.out_of_memory =
-        !resize(result.scored, static_cast<size_t>(std::max(0, std::min(end, s.n_wanted() - 1) - begin)));
-    for (int32_t t = begin; t < end; ++t, ++row) {
-      if (result.out_of_memory) continue;
-      if (t + 1 < s.n_wanted()) {
-        tasks_.push_back({i, row, s.tokens[static_cast<size_t>(t) + 1], static_cast<size_t>(t - begin)});
-      } else if (s.may_answer()) {
-        tasks_.push_back({i, row, TokenId::kNone, 0});
-      }
+    result.out_of_memory = !make_room(result, row - begin, end - row);
+    if (!result.out_of_memory) {
+      for (size_t scored = begin; scored < row; ++scored) tasks_.push_back({scored, scored - begin});
+      if (row < end && share.sequence->may_answer()) tasks_.push_back({row});
     }
+    row = end;
   }
 }
 
-void Runner::do_task(const StepPlan& plan, RowTask& task, SamplerScratch& scratch) {
+void Runner::do_task(const StepPlan& plan, Task& task, Scratch& scratch) {
   try {
-    do_row(plan, task, scratch);
+    plan.rows[task.row].purpose == RowPurpose::kScore ? score(plan, task, scratch) : draw(plan, task, scratch);
   } catch (const std::bad_alloc&) {
     task.out_of_memory = true;
     scratch = {};  // what it holds between draws may not be what the next draw expects
   }
 }
 
-void Runner::do_row(const StepPlan& plan, RowTask& task, SamplerScratch& scratch) {
-  Sequence& s = *plan.shares[task.share].sequence;
-  ShareResult& result = result_.shares[task.share];
+std::span<const float> Runner::logits(size_t row) const {
   const auto vocab_size = static_cast<size_t>(model_.facts().vocab_size);
-  const std::span<const float> logits(logits_.data() + static_cast<size_t>(task.row) * vocab_size, vocab_size);
-  if (task.next != TokenId::kNone) {
-    Result<Sample> scored = score_row(logits, task.next, s.request->prompt_logprobs, scratch);
-    task.is_unsound = !scored;
-    if (scored) result.scored[task.scored] = *std::move(scored);
-    return;
-  }
+  return {logits_.data() + row * vocab_size, vocab_size};
+}
+
+void Runner::score(const StepPlan& plan, Task& task, Scratch& scratch) {
+  const Row& row = plan.rows[task.row];
+  const auto share = static_cast<size_t>(row.share);
+  const Sequence& s = *plan.shares[share].sequence;
+  const int32_t position = s.n_computed + row.token + 1;  // of the token that the row speaks about
+  Result<TokenRecord> scored =
+      score_row(logits(task.row), s.tokens[static_cast<size_t>(position)], s.request->prompt_logprobs, scratch.sampler);
+  task.is_unsound = !scored;
+  if (!scored) return;
+  scored->position = position;
+  result_.shares[share].scored[task.scored] = *std::move(scored);
+}
+
+void Runner::draw(const StepPlan& plan, const Task& task, Scratch& scratch) {
+  const auto i = static_cast<size_t>(plan.rows[task.row].share);
+  const Share& share = plan.shares[i];
+  const Sequence& s = *share.sequence;
+  ShareResult& result = result_.shares[i];
+  result.state = s.sampler_state;
   const auto tokens = std::span<const TokenId>(s.tokens);
-  const SampleHistory history{tokens.first(static_cast<size_t>(s.prompt_len)),
-                              tokens.subspan(static_cast<size_t>(s.prompt_len))};
-  result.drawn.emplace(s.sampler->sample(logits, history, s.sampler_state, scratch));
+  const auto n_prompt = static_cast<size_t>(s.prompt_len);
+  SampleHistory history{tokens.first(n_prompt), tokens.subspan(n_prompt)};
+  for (int32_t draft = -1;;) {
+    Result<TokenRecord> drawn =
+        s.sampler->sample(logits(task.row + static_cast<size_t>(draft + 1)), history, result.state, scratch.sampler);
+    if (!drawn) {
+      result.failure = drawn.error();
+      return;
+    }
+    const TokenId token = drawn->chosen.token;
+    result.drawn.push_back(*std::move(drawn));
+    const bool is_first = draft < 0;
+    draft = s.drafts.child(draft, token, share.n_drafts);
+    if (draft < 0) return;
+    if (is_first) scratch.answer.assign(history.answer.begin(), history.answer.end());
+    scratch.answer.push_back(token);
+    history.answer = scratch.answer;
+  }
 }
 
 }  // namespace ibid

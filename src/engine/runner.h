@@ -1,5 +1,10 @@
-// Runner: carries a plan out. Copies blocks, builds the batch, runs the model, draws tokens. Decides nothing and
-// changes no sequence but its sampler's state.
+// Runner: carries a plan out. Copies blocks, builds the batch, runs the model, draws tokens and verifies drafts.
+// Decides nothing and changes no sequence.
+//
+// Verification is drawing: the token behind the text is drawn from the target's own row with the request's own noise;
+// if it is a draft, the row behind that draft is the text's next row, and so on ("coupled" verification, docs/design.md
+// section 5, law 4). So drafts change no byte, whatever the sampler; and the rows of one sequence are drawn one after
+// the other, each with the history and the sampler's state that the one before leaves.
 #pragma once
 
 #include <optional>
@@ -15,10 +20,12 @@
 namespace ibid {
 
 struct ShareResult {
-  std::vector<Sample> scored;           // the prompt's next tokens, one for each of the share's rows that has one
-  std::optional<Result<Sample>> drawn;  // the token after the last one, where the share reaches it
-  bool out_of_memory = false;           // the above is not whole
-  bool is_unsound = false;              // nor here: the model computed no numbers (unsound_row())
+  std::vector<TokenRecord> scored;  // the prompt's next tokens, one for each row of RowPurpose::kScore
+  std::vector<TokenRecord> drawn;   // the tokens behind the text: all but the last are drafts that were right
+  std::optional<Error> failure;     // of the draw behind them
+  SamplerState state;               // after the draws
+  bool out_of_memory = false;       // the above is not whole
+  bool is_unsound = false;          // nor here: the model computed no numbers (unsound_row())
 };
 
 struct StepResult {
@@ -37,17 +44,21 @@ class Runner {
   double last_beat() const { return stream_.team().last_beat(); }
 
  private:
-  struct RowTask {  // what to do with one row of logits
-    size_t share;
-    int32_t row;
-    TokenId next;   // kNone: draw
-    size_t scored;  // index into ShareResult::scored
+  struct Task {  // one row to score, or all rows of a share from the one that is drawn on
+    size_t row;
+    size_t scored = 0;  // index into ShareResult::scored
     bool out_of_memory = false;
     bool is_unsound = false;
   };
+  struct Scratch {  // of one thread
+    SamplerScratch sampler;
+    std::vector<TokenId> answer;  // with drafts behind it
+  };
   void list_tasks(const StepPlan& plan);
-  void do_task(const StepPlan& plan, RowTask& task, SamplerScratch& scratch);
-  void do_row(const StepPlan& plan, RowTask& task, SamplerScratch& scratch);
+  void do_task(const StepPlan& plan, Task& task, Scratch& scratch);
+  void score(const StepPlan& plan, Task& task, Scratch& scratch);
+  void draw(const StepPlan& plan, const Task& task, Scratch& scratch);
+  std::span<const float> logits(size_t row) const;
 
   ForwardPass& model_;
   const KvStore& kv_;
@@ -55,8 +66,8 @@ class Runner {
   const Clock& clock_;
   BatchBuilder builder_;
   std::vector<float> logits_;  // [R, V]
-  std::vector<RowTask> tasks_;
-  std::vector<SamplerScratch> scratch_;  // one per thread
+  std::vector<Task> tasks_;
+  std::vector<Scratch> scratch_;  // one per thread
   StepResult result_;
 };
 

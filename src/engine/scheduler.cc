@@ -14,6 +14,7 @@ Scheduler::Scheduler(BlockCache& cache, const SchedulerOptions& options) : cache
   running_.reserve(n);
   turn_.reserve(n);
   plan_.shares.reserve(n);
+  plan_.rows.reserve(static_cast<size_t>(options.max_rows));
   plan_.starved.reserve(n + 1);
 }
 
@@ -29,14 +30,16 @@ void Scheduler::enqueue(Sequence& sequence) {
 const StepPlan& Scheduler::plan() {
   plan_.clear();
   turn_ = running_;
-  const auto needs_one = [](const Sequence* s) { return s->n_wanted() - s->n_computed == 1; };
+  const auto n_missing = [](const Sequence* s) { return s->n_tokens() - s->n_computed; };
   for (Sequence* s : turn_) {
-    if (s->state == SequenceState::kRunning && needs_one(s)) grant(*s);
+    if (s->state == SequenceState::kRunning && n_missing(s) == 1) grant(*s, 1);
   }
   for (Sequence* s : turn_) {
-    if (s->state == SequenceState::kRunning && !needs_one(s)) grant(*s);
+    if (s->state == SequenceState::kRunning && n_missing(s) > 1) grant(*s, n_missing(s));
   }
-  while (Sequence* s = admit_next()) grant(*s);
+  while (Sequence* s = admit_next()) grant(*s, n_missing(s));
+  for (Share& share : plan_.shares) grant_drafts(share);
+  list_rows(plan_);
   return plan_;
 }
 
@@ -45,8 +48,9 @@ std::vector<Sequence*>::iterator Scheduler::place_of(Sequence& s) {
                           [](const Sequence* a, const Sequence* b) { return RunsBefore()(b, a); });
 }
 
-void Scheduler::grant(Sequence& s) {
-  int32_t n = std::min(s.n_wanted() - s.n_computed, options_.max_tokens - plan_.n_tokens);
+void Scheduler::grant(Sequence& s, int32_t n_wanted) {
+  int32_t n = std::min(n_wanted, options_.max_tokens - plan_.n_tokens);
+  // All tokens behind the first wanted row have one: as many go as rows are too many.
   const auto rows_of = [&s](int32_t n_tokens) { return std::max(0, s.n_computed + n_tokens - s.first_row()); };
   n -= std::max(0, std::min(n, rows_of(n) - (options_.max_rows - plan_.n_rows)));
   if (n <= 0) return;
@@ -60,6 +64,26 @@ void Scheduler::grant(Sequence& s) {
   plan_.n_rows += plan_.shares.back().n_rows;
 }
 
+// What is left of the step goes to drafts, as far as there are blocks without taking any from anyone.
+void Scheduler::grant_drafts(Share& share) {
+  Sequence& s = *share.sequence;
+  if (s.drafts.empty() || s.n_computed + share.n_tokens < s.n_tokens()) return;
+  const int32_t n_blocks = static_cast<int32_t>(s.blocks.size()) + cache_.pool().n_available();
+  const int32_t n = std::min({s.drafts.size(), options_.max_tokens - plan_.n_tokens, options_.max_rows - plan_.n_rows,
+                              n_blocks * cache_.block_len() - s.n_tokens()});
+  if (n <= 0) return;
+  try {
+    if (!cache_.reserve(s.blocks, s.n_computed, s.n_tokens() + n, plan_.copies)) return;
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+  share.n_drafts = n;
+  share.n_tokens += n;
+  share.n_rows += n;
+  plan_.n_tokens += n;
+  plan_.n_rows += n;
+}
+
 bool Scheduler::make_writable(Sequence& s, int32_t n_tokens) {
   while (!cache_.reserve(s.blocks, s.n_computed, n_tokens, plan_.copies)) {
     if (reclaim_for(s)) continue;
@@ -69,15 +93,19 @@ bool Scheduler::make_writable(Sequence& s, int32_t n_tokens) {
   return true;
 }
 
-// Who has a share of this plan keeps the blocks that it counts on.
-bool Scheduler::has_share(const Sequence& s) const {
-  return std::ranges::any_of(plan_.shares, [&s](const Share& share) { return share.sequence == &s; });
+// A share counts on blocks.
+void Scheduler::withdraw_share(const Sequence& s) {
+  const auto share = std::ranges::find(plan_.shares, &s, &Share::sequence);
+  if (share == plan_.shares.end()) return;
+  plan_.n_tokens -= share->n_tokens;
+  plan_.n_rows -= share->n_rows;
+  plan_.shares.erase(share);
 }
 
 bool Scheduler::reclaim_for(const Sequence& s) {
   if (strip_waiting(nullptr)) return true;
   for (auto it = running_.rbegin(); it != running_.rend() && *it != &s; ++it) {
-    if (!(*it)->may_be_preempted() || has_share(**it)) continue;
+    if (!(*it)->may_be_preempted()) continue;
     preempt(**it);
     return true;
   }
@@ -99,11 +127,13 @@ bool Scheduler::strip_waiting(const Sequence* keep) {
 void Scheduler::preempt(Sequence& s) {
   CHECK(s.state == SequenceState::kRunning);
   std::erase(running_, &s);
+  withdraw_share(s);
+  s.drafts.clear();
   cache_.publish_tail(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
   drop_blocks(s);
   ++s.n_preemptions;
   ++n_preemptions_;
-  s.n_tokens_when_preempted = s.n_wanted();
+  s.n_tokens_when_preempted = s.n_tokens();
   enqueue(s);
 }
 
@@ -155,7 +185,7 @@ bool Scheduler::place(Sequence& s) {
 
 // What runs will need a block each before long; admitting into that room would only preempt.
 bool Scheduler::admit_blocks(Sequence& s) {
-  const int32_t n_tokens = std::min(s.n_wanted() + 1, std::max(s.n_wanted(), options_.context_len));
+  const int32_t n_tokens = std::min(s.n_tokens() + 1, std::max(s.n_tokens(), options_.context_len));
   const int32_t n_kept_free = static_cast<int32_t>(running_.size());
   if (cache_.n_blocks_missing(s.blocks, s.n_computed, n_tokens) + n_kept_free > cache_.pool().n_available())
     return false;

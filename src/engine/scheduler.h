@@ -3,10 +3,11 @@
 //
 // Policy. Sequences run in the order of RunsBefore. Each step hands out at most max_tokens tokens and max_rows rows:
 // first one token to each running sequence that needs just one (decodes never wait for a long prompt), then the rest to
-// running sequences in order (prompts go in pieces of what is left), then to waiting ones. A sequence is admitted with
-// blocks for all its tokens and one more, so it can make progress without taking anything from anyone; the answer then
-// grows block by block. Without room for that, in this order: waiting sequences lose blocks they hold, the last running
-// one that may be preempted is (its blocks go, its tokens stay: recompute), or the sequence itself is.
+// running sequences in order (prompts go in pieces of what is left), then to waiting ones, then to drafts. A sequence
+// is admitted with blocks for all its tokens and one more, so it can make progress without taking anything from anyone;
+// the answer then grows block by block. Without room for that, in this order: waiting sequences lose blocks they hold,
+// the last running one that may be preempted is (its blocks go, its tokens stay: recompute; a share that it had in the
+// same plan goes too), or the sequence itself is. For drafts nobody gives anything up.
 #pragma once
 
 #include <cstdint>
@@ -46,10 +47,11 @@ class Scheduler {
   int64_t n_preemptions() const { return n_preemptions_; }
 
  private:
-  void grant(Sequence& sequence);
+  void grant(Sequence& sequence, int32_t n_wanted);
+  void grant_drafts(Share& share);
+  void withdraw_share(const Sequence& sequence);
   std::vector<Sequence*>::iterator place_of(Sequence& sequence);  // in waiting_: where it is, or belongs
   bool make_writable(Sequence& sequence, int32_t n_tokens);
-  bool has_share(const Sequence& s) const;
   bool reclaim_for(const Sequence& sequence);
   bool strip_waiting(const Sequence* keep);
   Sequence* admit_next();

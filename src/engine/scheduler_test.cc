@@ -35,22 +35,61 @@ struct Queue {
   std::vector<std::unique_ptr<Sequence>> sequences;
 };
 
-TEST(Scheduler, WhoHasAShareOfThePlanKeepsItsBlocks) {
+TEST(Scheduler, WhoLosesItsBlocksLosesItsShareOfThePlanToo) {
   Queue queue(5);
   Sequence& wants_many = queue.add(4);
   Sequence& wants_one = queue.add(4);
   queue.settle(queue.scheduler.plan());
   ASSERT_EQ(queue.scheduler.running().size(), 2u);
-  // As with drafts: the older one wants more tokens than there are blocks for, behind the younger one's next token.
+  // The older one wants more tokens than there are blocks for, behind the younger one's next token.
   wants_one.tokens.push_back(TokenId{9});
   wants_many.tokens.resize(16, TokenId{9});
   const StepPlan& plan = queue.scheduler.plan();
-  ASSERT_FALSE(plan.shares.empty());
+  ASSERT_EQ(plan.shares.size(), 1u);
+  EXPECT_EQ(plan.shares[0].sequence, &wants_many);
+  EXPECT_EQ(plan.n_tokens, 12);
+  EXPECT_EQ(plan.n_rows, 1);
+  EXPECT_EQ(wants_one.state, SequenceState::kWaiting);
   for (const Share& share : plan.shares) {
     const Sequence& s = *share.sequence;
     EXPECT_EQ(s.state, SequenceState::kRunning) << "a share of one that was preempted";
     EXPECT_GE(static_cast<int32_t>(s.blocks.size()), queue.cache.n_blocks_for(s.n_computed + share.n_tokens));
   }
+}
+
+TEST(Scheduler, DraftsComeAfterEverybodysNextToken) {
+  Queue queue(16);
+  std::vector<Sequence*> all;
+  for (int i = 0; i < 6; ++i) all.push_back(&queue.add(3));
+  queue.settle(queue.scheduler.plan());
+  for (Sequence* s : all) {
+    s->tokens.push_back(TokenId{9});
+    for (int i = 0; i < 5; ++i) s->drafts.add(TokenId{i}, i - 1);
+  }
+  const StepPlan& plan = queue.scheduler.plan();  // of 8 rows
+  ASSERT_EQ(plan.shares.size(), 6u);
+  EXPECT_EQ(plan.shares[0].n_drafts, 2);
+  EXPECT_EQ(plan.shares[0].n_tokens, 3);
+  for (size_t i = 1; i < 6; ++i) EXPECT_EQ(plan.shares[i].n_drafts, 0);
+  EXPECT_EQ(plan.rows[0], (Row{0, 0, RowPurpose::kDraw}));
+  EXPECT_EQ(plan.rows[1], (Row{0, 1, RowPurpose::kVerify}));
+  EXPECT_EQ(plan.rows[2], (Row{0, 2, RowPurpose::kVerify}));
+  EXPECT_EQ(plan.rows[3], (Row{1, 0, RowPurpose::kDraw}));
+}
+
+TEST(Scheduler, DraftsTakeNoBlockFromAnybody) {
+  Queue queue(4);
+  Sequence& first = queue.add(7);
+  Sequence& second = queue.add(3);
+  queue.settle(queue.scheduler.plan());
+  ASSERT_EQ(queue.scheduler.running().size(), 2u);
+  first.tokens.push_back(TokenId{9});
+  second.tokens.push_back(TokenId{9});
+  for (int i = 0; i < 6; ++i) first.drafts.add(TokenId{i}, i - 1);
+  const StepPlan& plan = queue.scheduler.plan();
+  ASSERT_EQ(plan.shares.size(), 2u);
+  EXPECT_EQ(plan.shares[0].n_drafts, 4);  // the one free block
+  EXPECT_EQ(queue.scheduler.n_preemptions(), 0);
 }
 
 }  // namespace

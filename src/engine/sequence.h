@@ -1,8 +1,8 @@
 // Sequence: one growing list of tokens and how far it is computed. Plain data of the engine's thread; the scheduler
 // decides with it, the batch builder reads it, settle changes it.
 //
-// There are no phases: a prompt that waits, a piece of it, an answer's next token and a preempted answer that is
-// computed again are all n_computed < n_wanted.
+// There are no phases: a prompt that waits, a piece of it, an answer's next token, drafts behind it and a preempted
+// answer that is computed again are all n_computed < n_wanted.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +14,7 @@
 #include "engine/answer.h"
 #include "engine/request.h"
 #include "sample/sampler.h"
+#include "spec/drafts.h"
 
 namespace ibid {
 
@@ -31,6 +32,7 @@ struct Sequence {
   SequenceState state = SequenceState::kWaiting;
 
   std::vector<TokenId> tokens;  // prompt, then answer
+  Drafts drafts;                // of the next step; no part of the text
   int32_t prompt_len = 0;
   int32_t n_computed = 0;  // tokens whose keys and values lie in the cache
   int32_t n_scored = 0;    // prompt positions whose rows are done, or not asked for: prompt_len - 1 is all
@@ -48,17 +50,18 @@ struct Sequence {
   SamplerState sampler_state;
   std::unique_ptr<Answer> answer;
 
-  int32_t n_wanted() const { return static_cast<int32_t>(tokens.size()); }
-  int32_t n_answered() const { return n_wanted() - prompt_len; }
+  int32_t n_tokens() const { return static_cast<int32_t>(tokens.size()); }
+  int32_t n_wanted() const { return n_tokens() + drafts.size(); }
+  int32_t n_answered() const { return n_tokens() - prompt_len; }
   // False once max_tokens are there (or none were asked for, and the prompt is all).
   bool may_answer() const { return request->max_tokens < 0 || n_answered() < request->max_tokens; }
   bool is_prompt_scored() const { return n_scored >= prompt_len - 1; }
   // The first position whose row of logits is wanted; all after it are wanted too.
-  int32_t first_row() const { return is_prompt_scored() ? n_wanted() - 1 : n_scored; }
+  int32_t first_row() const { return is_prompt_scored() ? n_tokens() - 1 : n_scored; }
   // Tokens that may come from the prefix tree: rows that are wanted must be computed.
   int32_t n_reusable() const { return first_row(); }
   // A preempted sequence is left alone until it has a token more than it had then.
-  bool may_be_preempted() const { return n_preemptions == 0 || n_wanted() > n_tokens_when_preempted; }
+  bool may_be_preempted() const { return n_preemptions == 0 || n_tokens() > n_tokens_when_preempted; }
 };
 
 // Who goes first: higher priority, then earlier arrival, then lower choice. A total order.

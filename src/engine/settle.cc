@@ -4,22 +4,6 @@
 #include <utility>
 
 namespace ibid {
-namespace {
-
-TokenLogprob logprob_of(const ScoredToken& t) { return {t.token, t.raw, t.processed}; }
-
-TokenRecord record_of(const Sample& sample, int32_t position) {
-  TokenRecord record;
-  record.chosen = logprob_of(sample.chosen);
-  record.top.reserve(sample.top.size());
-  for (const ScoredToken& t : sample.top) record.top.push_back(logprob_of(t));
-  record.support = sample.support;
-  record.position = position;
-  return record;
-}
-
-}  // namespace
-
 Settler::Settler(BlockCache& cache, Scheduler& scheduler, const Clock& clock, int32_t context_len, int32_t window)
     : cache_(cache), scheduler_(scheduler), clock_(clock), context_len_(context_len), window_(window) {}
 
@@ -58,31 +42,36 @@ void Settler::settle(const Share& share, const ShareResult& result, double now) 
   Sequence& s = *share.sequence;
   advance(share);
   score(s, result.scored);
-  if (s.n_computed == s.n_wanted()) let_followers_go(s);
+  const bool is_whole = s.n_computed == s.n_tokens();
+  if (is_whole) let_followers_go(s);
   forget_behind_window(s);
-  if (s.n_computed < s.n_wanted()) return;
+  if (!is_whole) return;
   if (!s.may_answer()) {
     end(s, FinishReason::kLength);
   } else {
-    draw(s, *result.drawn, now);
+    append(share, result, now);
   }
 }
 
 void Settler::advance(const Share& share) {
   Sequence& s = *share.sequence;
   const bool is_decode = s.n_computed >= s.prompt_len;
-  (is_decode ? counts_.step_decode_tokens : counts_.step_prefill_tokens) += share.n_tokens;
-  s.n_computed += share.n_tokens;
-  s.n_published = cache_.publish(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
+  (is_decode ? counts_.step_decode_tokens : counts_.step_prefill_tokens) += share.n_certain();
+  s.n_computed += share.n_certain();
+  publish(s);
   // Whoever asks the same once more finds all of the prompt, also while this one answers.
   if (!is_decode && s.n_computed == s.prompt_len)
     cache_.publish_tail(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
 }
 
-void Settler::score(Sequence& s, const std::vector<Sample>& scored) {
-  for (const Sample& sample : scored) {
+void Settler::publish(Sequence& s) {
+  s.n_published = cache_.publish(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
+}
+
+void Settler::score(Sequence& s, const std::vector<TokenRecord>& scored) {
+  for (const TokenRecord& record : scored) {
     ++s.n_scored;
-    s.answer->add_prompt_record(record_of(sample, s.n_scored));
+    s.answer->add_prompt_record(record);
   }
 }
 
@@ -101,18 +90,33 @@ void Settler::let_followers_go(Sequence& s) {
   }
 }
 
-void Settler::draw(Sequence& s, const Result<Sample>& drawn, double now) {
-  if (!drawn) return fail(s, drawn.error());
-  const int32_t position = s.n_wanted();
-  s.tokens.push_back(drawn->chosen.token);
+void Settler::append(const Share& share, const ShareResult& result, double now) {
+  Sequence& s = *share.sequence;
+  counts_.drafted_tokens += share.n_drafts;
+  if (!result.drawn.empty()) counts_.accepted_tokens += static_cast<int64_t>(result.drawn.size()) - 1;
+  s.sampler_state = result.state;
+  s.drafts.clear();
+  for (const TokenRecord& record : result.drawn) {
+    append(s, record, now);
+    if (s.state == SequenceState::kFinished) return;
+  }
+  if (result.failure) return fail(s, *result.failure);
+  publish(s);
+  // What was reserved for drafts that were wrong.
+  if (share.n_drafts > 0) cache_.truncate(s.blocks, s.n_tokens());
+}
+
+void Settler::append(Sequence& s, const TokenRecord& drawn, double now) {
+  s.tokens.push_back(drawn.chosen.token);
+  s.n_computed = s.n_tokens() - 1;  // what was drawn before it is a draft whose keys and values are in place
   ++counts_.generated_tokens;
   Timing& timing = s.answer->timing();
   if (s.n_answered() == 1) timing.first_token = now;
   timing.last_token = now;
-  const FinishReason reason = s.answer->push(record_of(*drawn, position));
+  const FinishReason reason = s.answer->push(drawn);
   if (reason != FinishReason::kNone) {
     close(s, reason);
-  } else if (!s.may_answer() || s.n_wanted() >= context_len_) {
+  } else if (!s.may_answer() || s.n_tokens() >= context_len_) {
     end(s, FinishReason::kLength);
   }
 }
@@ -131,6 +135,7 @@ void Settler::fail(Sequence& s, Error error) {
 
 void Settler::close(Sequence& s, FinishReason reason) {
   s.answer->timing().n_preemptions = s.n_preemptions;
+  publish(s);
   cache_.publish_tail(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
   scheduler_.remove(s);
   cache_.tree().let_go(std::exchange(s.scope, ScopeId::kNone));

@@ -15,7 +15,9 @@ struct SettleCounts {
   int64_t prompt_tokens = 0;  // of requests whose prompt has been computed
   int64_t cached_tokens = 0;  // of those, found in the prefix tree
   int64_t generated_tokens = 0;
-  int64_t n_finished = 0;  // choices
+  int64_t drafted_tokens = 0;   // that were verified
+  int64_t accepted_tokens = 0;  // of those, taken over; some of them may lie behind an answer's end
+  int64_t n_finished = 0;       // choices
   int64_t n_cancelled = 0;
   int64_t n_failed = 0;
   int32_t step_prefill_tokens = 0;
@@ -39,8 +41,10 @@ class Settler {
  private:
   void settle(const Share& share, const ShareResult& result, double now);
   void advance(const Share& share);
-  void score(Sequence& sequence, const std::vector<Sample>& scored);
-  void draw(Sequence& sequence, const Result<Sample>& drawn, double now);
+  void score(Sequence& sequence, const std::vector<TokenRecord>& scored);
+  void publish(Sequence& sequence);
+  void append(const Share& share, const ShareResult& result, double now);
+  void append(Sequence& sequence, const TokenRecord& drawn, double now);
   void forget_behind_window(Sequence& sequence);
   void let_followers_go(Sequence& sequence);
   void close(Sequence& sequence, FinishReason reason);

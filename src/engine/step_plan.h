@@ -11,17 +11,34 @@ namespace ibid {
 
 struct Sequence;
 
-// `sequence` computes its tokens [n_computed, n_computed + n_tokens); the last n_rows of them give logits. Positions up
-// to there are writable in its block table.
+// `sequence` computes its tokens from n_computed on and, behind its last one, the first n_drafts of its drafts:
+// n_tokens in all, of which the last n_rows give logits. So many positions are writable in its block table.
 struct Share {
   Sequence* sequence = nullptr;
   int32_t n_tokens = 0;
   int32_t n_rows = 0;
+  int32_t n_drafts = 0;
+  int32_t n_certain() const { return n_tokens - n_drafts; }
+};
+
+enum class RowPurpose : uint8_t {
+  kScore,   // how likely was the prompt's next token?
+  kDraw,    // the text's next token
+  kVerify,  // the token behind a draft, if the draft is what is drawn before it
+};
+
+// One row of logits. The rows of a share stand together, in the order of its tokens.
+struct Row {
+  int32_t share = 0;
+  int32_t token = 0;  // of the share's tokens, the one that the row stands behind
+  RowPurpose purpose = RowPurpose::kDraw;
+  bool operator==(const Row&) const = default;
 };
 
 struct StepPlan {
   std::vector<BlockCopy> copies;  // done in this order, before anything is computed
   std::vector<Share> shares;
+  std::vector<Row> rows;           // of all shares, in their order
   std::vector<RequestId> starved;  // an allocation failed for them: they have no share and are to end
   int32_t n_tokens = 0;            // T
   int32_t n_rows = 0;              // R
@@ -30,9 +47,13 @@ struct StepPlan {
   void clear() {
     copies.clear();
     shares.clear();
+    rows.clear();
     starved.clear();
     n_tokens = n_rows = 0;
   }
 };
+
+// Fills plan.rows from its shares.
+void list_rows(StepPlan& plan);
 
 }  // namespace ibid

@@ -16,6 +16,12 @@ void ban_tokens(std::span<float> logits, std::span<const TokenId> banned) {
   for (TokenId t : banned) logits[static_cast<size_t>(raw(t))] = kMasked;
 }
 
+void keep_bits(std::span<float> logits, std::span<const uint32_t> bits) {
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if ((bits[i / 32] >> i % 32 & 1) == 0) logits[i] = -std::numeric_limits<float>::infinity();
+  }
+}
+
 void allow_only(std::span<float> logits, std::span<const uint8_t> allowed) {
   for (size_t i = 0; i < logits.size(); ++i) {
     if (!allowed[i]) logits[i] = kMasked;

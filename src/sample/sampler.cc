@@ -156,15 +156,19 @@ void Sampler::cut_support(StageId id, stages::Support& support, const SampleHist
   }
 }
 
-Result<Sample> Sampler::sample(std::span<const float> logits, const SampleHistory& history, SamplerState& state,
-                               SamplerScratch& scratch) const {
+Result<TokenRecord> Sampler::sample(std::span<const float> logits, const SampleHistory& history, SamplerState& state,
+                                    SamplerScratch& scratch, std::span<const uint32_t> mask) const {
+  CHECK(mask.empty() || mask.size() >= (logits.size() + 31) / 32);
   CHECK(static_cast<int32_t>(logits.size()) == vocab_size_);
   const SamplingParams& p = params_;
   // A model that computes NaN must not choose at random.
   if (!row_is_sound(logits)) return unsound_row();
   std::span<const float> row = logits;
-  if (changes_logits(history)) {
+  if (changes_logits(history) || !mask.empty()) {
     scratch.logits.assign(logits.begin(), logits.end());
+    // Where the other hard masks stand would be the same: what comes before them changes tokens one by one, and none
+    // from -infinity. Dynamic temperature, behind them, looks at the whole row.
+    if (!mask.empty()) stages::keep_bits(scratch.logits, mask);
     for (StageId id : row_stages_) change_row(id, scratch.logits, history, scratch);
     row = scratch.logits;
     if (!row_is_sound(row)) {
@@ -173,7 +177,8 @@ Result<Sample> Sampler::sample(std::span<const float> logits, const SampleHistor
   }
   constexpr float kMasked = -std::numeric_limits<float>::infinity();
 
-  Sample out;
+  TokenRecord out;
+  out.position = history.position();
   stages::Support support;
   double log_total = 0;
   // log-probability among what was left to draw from
@@ -203,11 +208,11 @@ Result<Sample> Sampler::sample(std::span<const float> logits, const SampleHistor
   }
   if (p.logprobs < 0) return out;
 
-  const auto index = [](const ScoredToken& t) { return static_cast<size_t>(raw(t.token)); };
-  ASSIGN_OR_RETURN(Sample scored, score_row(logits, out.chosen.token, p.logprobs, scratch));
+  const auto index = [](const TokenLogprob& t) { return static_cast<size_t>(raw(t.token)); };
+  ASSIGN_OR_RETURN(TokenRecord scored, score_row(logits, out.chosen.token, p.logprobs, scratch));
   out.chosen.raw = scored.chosen.raw;
   out.top = std::move(scored.top);
-  for (ScoredToken& t : out.top) t.processed = t.token == out.chosen.token ? out.chosen.processed : kMasked;
+  for (TokenLogprob& t : out.top) t.processed = t.token == out.chosen.token ? out.chosen.processed : kMasked;
   if (p.temperature <= 0 || !p.processed_logprobs) return out;
   // One look at the support for all of them: counts has who is wanted.
   scratch.counts.resize(std::max(scratch.counts.size(), logits.size()), 0);
@@ -216,7 +221,7 @@ Result<Sample> Sampler::sample(std::span<const float> logits, const SampleHistor
     const int32_t place = scratch.counts[static_cast<size_t>(c.id)];
     if (place > 0) out.top[static_cast<size_t>(place) - 1].processed = processed(c);
   }
-  for (const ScoredToken& t : out.top) scratch.counts[index(t)] = 0;
+  for (const TokenLogprob& t : out.top) scratch.counts[index(t)] = 0;
   return out;
 }
 

@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "sample/sampling_params.h"
 #include "sample/stage_order.h"
+#include "sample/token_record.h"
 
 namespace ibid {
 
@@ -29,22 +30,11 @@ struct SampleHistory {
   int32_t position() const { return static_cast<int32_t>(prompt.size() + answer.size()); }
 };
 
-// What a sequence carries from draw to draw; plain data that survives preemption.
+// What a sequence carries from draw to draw; plain data that survives preemption, and of which a row that is drawn
+// on trial takes a copy.
 struct SamplerState {
   uint64_t choice = 0;  // draws with the request's seed + choice
   float mirostat_mu = 0;
-};
-
-struct ScoredToken {
-  TokenId token = TokenId::kNone;
-  float raw = 0;        // log-probability by the model
-  float processed = 0;  // after the stages; -inf where masked
-};
-
-struct Sample {
-  ScoredToken chosen;
-  std::vector<ScoredToken> top;  // params.logprobs best by raw log-probability, ties to the lower id
-  int32_t support = 0;           // tokens that could have been drawn
 };
 
 // A token while truncation works; weight = exp(logit - the row's highest).
@@ -76,9 +66,11 @@ class Sampler {
                                                         std::span<const StageId> order = stage_order());
 
   // `logits`[V]. An empty support is an error of this request (row L10), and so is a logit that is NaN or +infinity, be
-  // it the model's or what the stages make of it: no probability is ever NaN.
-  Result<Sample> sample(std::span<const float> logits, const SampleHistory& history, SamplerState& state,
-                        SamplerScratch& scratch) const;
+  // it the model's or what the stages make of it: no probability is ever NaN. `mask`: empty, or a bit for each token
+  // (bit v % 32 of word v / 32); those whose bit is 0 cannot be drawn. `state` is changed by a draw that succeeds
+  // alone.
+  Result<TokenRecord> sample(std::span<const float> logits, const SampleHistory& history, SamplerState& state,
+                             SamplerScratch& scratch, std::span<const uint32_t> mask = {}) const;
 
   SamplerState initial_state(uint64_t choice = 0) const;
   const SamplingParams& params() const { return params_; }
@@ -106,6 +98,6 @@ Error unsound_row();
 
 // The log-probabilities of one row for a given token and the n best (prompt log-probabilities use it too). An error
 // where the row has none: a NaN, a +infinity, or nothing above -infinity.
-Result<Sample> score_row(std::span<const float> logits, TokenId chosen, int32_t n_top, SamplerScratch& scratch);
+Result<TokenRecord> score_row(std::span<const float> logits, TokenId chosen, int32_t n_top, SamplerScratch& scratch);
 
 }  // namespace ibid

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "random_sampling.h"
 #include "sample/philox.h"
 #include "sample/sampling_digest.h"
 #include "sample/stages.h"
@@ -30,7 +31,7 @@ struct Draws {
   SamplingParams params;
   std::vector<TokenId> prompt = ids({0}), answer = {}, ends = {};
 
-  Result<Sample> at(int32_t position, uint64_t seed = 7) const {
+  Result<TokenRecord> at(int32_t position, uint64_t seed = 7) const {
     auto sampler = Sampler::compile(params, static_cast<int32_t>(logits.size()), ends, seed);
     if (!sampler) return sampler.error();
     std::vector<TokenId> history = answer;
@@ -184,7 +185,7 @@ TEST(Sampler, AMaskActsBeforeTheOneDrawAndNothingIsDrawnTwice) {
       if (time < race_time(logits, free_best, 7, position)) free_best = t;
       if (t != 1 && t != 3 && time < race_time(logits, best, 7, position)) best = t;
     }
-    Sample s = masked.at(position).value();
+    TokenRecord s = masked.at(position).value();
     ASSERT_EQ(raw(s.chosen.token), static_cast<int32_t>(best)) << position;
     EXPECT_EQ(s.support, 3);
     n_hit += free_best == 1 || free_best == 3;
@@ -237,7 +238,7 @@ TEST(Sampler, AnEmptySupportIsAnErrorOfThisRequest) {
 TEST(Sampler, LogProbabilitiesAreThoseOfTheModel) {
   Draws d{.logits = {std::log(0.5f), std::log(0.3f), std::log(0.2f)}, .params = {.temperature = 0, .logprobs = 2}};
   d.params.banned = ids({0});
-  Sample s = d.at(1).value();
+  TokenRecord s = d.at(1).value();
   EXPECT_EQ(s.chosen.token, TokenId{1});
   EXPECT_NEAR(s.chosen.raw, std::log(0.3f), 1e-6);
   ASSERT_EQ(s.top.size(), 2u);
@@ -249,7 +250,7 @@ TEST(Sampler, MaskedAndCutTokensHaveNoProcessedProbability) {
   Draws d{.logits = {std::log(0.4f), std::log(0.3f), std::log(0.2f), std::log(0.1f)},
           .params = {.temperature = 0.5f, .top_k = 2, .logprobs = 4, .processed_logprobs = true}};
   d.params.banned = ids({0});
-  Sample s = d.at(1).value();
+  TokenRecord s = d.at(1).value();
   ASSERT_EQ(s.top.size(), 4u);
   // Of 1 and 2 the squares are left, 0.09 and 0.04; 0 is masked, 3 is cut.
   const float expected[] = {-kInf, std::log(0.09f / 0.13f), std::log(0.04f / 0.13f), -kInf};
@@ -286,11 +287,11 @@ TEST(Sampler, ProcessedProbabilitiesAreThoseOfWhatIsLeft) {
                           .processed_logprobs = true};
     auto sampler = Sampler::compile(params, static_cast<int32_t>(row.size()), {}, params.seed).value();
     SamplerState state = sampler->initial_state();
-    Sample s = sampler->sample(row, {}, state, scratch).value();
+    TokenRecord s = sampler->sample(row, {}, state, scratch).value();
     // top is the whole row by raw, so that the first top_k of those that are finite are what was drawn from.
     std::vector<double> scaled;
     double raw_total = 0, total = 0;
-    for (const ScoredToken& t : s.top) {
+    for (const TokenLogprob& t : s.top) {
       double z =
           static_cast<double>(row[static_cast<size_t>(raw(t.token))] - row[static_cast<size_t>(raw(s.top[0].token))]);
       raw_total += std::exp(z);
@@ -326,10 +327,44 @@ TEST(Sampler, NoProcessedProbabilityIsMoreThanOne) {
           .params = {.xtc_probability = 1, .xtc_threshold = 0, .logprobs = 0, .processed_logprobs = true}};
   for (int i = 0; i < 200; ++i) {
     d.logits[1] = -3.0f - 0.01f * static_cast<float>(i);
-    Sample s = d.at(1).value();
+    TokenRecord s = d.at(1).value();
     EXPECT_EQ(s.support, 1);
     EXPECT_LE(s.chosen.processed, 0.0f);
     EXPECT_NEAR(s.chosen.processed, 0.0f, 1e-6);
+  }
+}
+
+// A mask of the row is the same as the list of what it allows, whatever else is asked.
+TEST(Sampler, AMaskIsAListOfAllowedTokens) {
+  std::mt19937_64 random(5);
+  for (int i = 0; i < 300; ++i) {
+    const int32_t vocab_size = 1 + static_cast<int32_t>(random() % 100);
+    std::vector<float> logits;
+    for (int32_t v = 0; v < vocab_size; ++v) logits.push_back(static_cast<float>(random() % 1000) / 100.0f);
+    SamplingParams params = testing::random_sampling(random, vocab_size);
+    params.allowed.clear();
+    params.logprobs = 0;
+    std::vector<uint32_t> mask(static_cast<size_t>(vocab_size + 31) / 32);
+    SamplingParams listed = params;
+    for (int32_t v = 0; v < vocab_size; ++v) {
+      if (random() % 3 == 0) continue;
+      mask[static_cast<size_t>(v) / 32] |= uint32_t{1} << v % 32;
+      listed.allowed.push_back(TokenId{v});
+    }
+    if (listed.allowed.empty()) continue;
+    const std::vector<TokenId> prompt = ids({0}), answer(3, TokenId{0}), ends = ids({0});
+    SamplerScratch scratch;
+    const auto draw = [&](const SamplingParams& p, std::span<const uint32_t> m) {
+      const auto sampler = Sampler::compile(p, vocab_size, ends, 7).value();
+      SamplerState state = sampler->initial_state();
+      return sampler->sample(logits, {prompt, answer}, state, scratch, m);
+    };
+    const Result<TokenRecord> by_mask = draw(params, mask), by_list = draw(listed, {});
+    ASSERT_EQ(by_mask.ok(), by_list.ok()) << i;
+    if (!by_mask) continue;
+    EXPECT_EQ(by_mask->chosen.token, by_list->chosen.token) << i;
+    EXPECT_EQ(by_mask->chosen.processed, by_list->chosen.processed) << i;
+    EXPECT_EQ(by_mask->support, by_list->support) << i;
   }
 }
 

@@ -41,11 +41,11 @@ Error unsound_row() {
   return unavailable("the model computed a logit that is not a number or is infinite; its weights may be damaged");
 }
 
-Result<Sample> score_row(std::span<const float> logits, TokenId chosen, int32_t n_top, SamplerScratch& scratch) {
+Result<TokenRecord> score_row(std::span<const float> logits, TokenId chosen, int32_t n_top, SamplerScratch& scratch) {
   if (!row_is_sound(logits) || !(row_max(logits) > -std::numeric_limits<float>::infinity())) return unsound_row();
   scratch.log_probs.resize(logits.size());
   row_log_softmax(scratch.log_probs, logits);
-  Sample out;
+  TokenRecord out;
   out.chosen = {.token = chosen, .raw = scratch.log_probs[static_cast<size_t>(raw(chosen))]};
   if (n_top <= 0) return out;
   keep_best(scratch.log_probs, static_cast<size_t>(n_top), scratch);

@@ -47,14 +47,14 @@ TEST(SortCandidates, TheBestOfARowAreThoseOfTheWholeRowSorted) {
     row[0] = 1;
     if (i % 4 == 0) std::sort(row.begin(), row.end());
     const auto size = static_cast<int32_t>(row.size());
-    const Sample all = score_row(row, TokenId{0}, size, scratch).value();
+    const TokenRecord all = score_row(row, TokenId{0}, size, scratch).value();
     ASSERT_EQ(all.top.size(), row.size());
     for (size_t k = 1; k < all.top.size(); ++k) {
-      const ScoredToken &a = all.top[k - 1], &b = all.top[k];
+      const TokenLogprob &a = all.top[k - 1], &b = all.top[k];
       ASSERT_TRUE(a.raw > b.raw || (a.raw == b.raw && a.token < b.token));
     }
     for (const int32_t n : {1, 5, 32, 33, 100, size - 1}) {
-      const Sample some = score_row(row, TokenId{0}, n, scratch).value();
+      const TokenRecord some = score_row(row, TokenId{0}, n, scratch).value();
       ASSERT_EQ(some.top.size(), static_cast<size_t>(std::min(n, size)));
       for (size_t k = 0; k < some.top.size(); ++k) ASSERT_EQ(some.top[k].token, all.top[k].token) << n << " at " << k;
     }

@@ -29,6 +29,8 @@ void ban_tokens(std::span<float> logits, std::span<const TokenId> banned);
 void ban_sequences(std::span<float> logits, const SampleHistory& history, const SamplingParams& params);
 // Bans every token that would complete an n-gram of the history (n = 1: every token seen).
 void no_repeat_ngram(std::span<float> logits, const SampleHistory& history, int32_t n, SamplerScratch& scratch);
+// Those whose bit is 0 go to -infinity.
+void keep_bits(std::span<float> logits, std::span<const uint32_t> bits);
 void allow_only(std::span<float> logits, std::span<const uint8_t> allowed);
 
 // 3. Temperature: divides every logit. Dynamic: temperature -+ range by the normalised entropy of the row.

@@ -12,7 +12,7 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kHuge = 3e38f;
 
-Result<Sample> draw(const std::vector<float>& row, SamplingParams params) {
+Result<TokenRecord> draw(const std::vector<float>& row, SamplingParams params) {
   params.logprobs = static_cast<int32_t>(row.size());
   params.processed_logprobs = true;
   const auto sampler = Sampler::compile(params, static_cast<int32_t>(row.size()), {}, 1).value();
@@ -22,9 +22,9 @@ Result<Sample> draw(const std::vector<float>& row, SamplingParams params) {
   return sampler->sample(row, {prompt, {}}, state, scratch);
 }
 
-void expect_numbers(const Sample& s) {
+void expect_numbers(const TokenRecord& s) {
   EXPECT_FALSE(std::isnan(s.chosen.raw) || std::isnan(s.chosen.processed));
-  for (const ScoredToken& t : s.top) EXPECT_FALSE(std::isnan(t.raw) || std::isnan(t.processed));
+  for (const TokenLogprob& t : s.top) EXPECT_FALSE(std::isnan(t.raw) || std::isnan(t.processed));
 }
 
 TEST(UnsoundRows, AreErrorsOfTheRequestWhateverItAsks) {
@@ -42,7 +42,7 @@ TEST(UnsoundRows, AreErrorsOfTheRequestWhateverItAsks) {
                                              {.dynatemp_range = 0.5f}};
   for (const float bad : {kInf, kNan}) {
     for (const SamplingParams& params : kinds) {
-      const Result<Sample> s = draw({1, bad, 0, -kInf}, params);
+      const Result<TokenRecord> s = draw({1, bad, 0, -kInf}, params);
       ASSERT_FALSE(s.ok());
       EXPECT_EQ(s.error().kind, ErrorKind::kUnavailable);
     }
@@ -54,7 +54,7 @@ TEST(UnsoundRows, OfAPromptAreErrorsToo) {
   for (const std::vector<float>& row : {std::vector<float>{1, kInf}, {kNan, 1}, {-kInf, -kInf}}) {
     EXPECT_FALSE(score_row(row, TokenId{0}, 1, scratch).ok());
   }
-  const Result<Sample> masked = score_row(std::vector<float>{1, -kInf}, TokenId{1}, 2, scratch);
+  const Result<TokenRecord> masked = score_row(std::vector<float>{1, -kInf}, TokenId{1}, 2, scratch);
   ASSERT_TRUE(masked.ok());
   EXPECT_EQ(masked->chosen.raw, -kInf);
   expect_numbers(*masked);
@@ -74,7 +74,7 @@ TEST(UnsoundRows, AreNotMadeBySoundOnesOfTheLargestFloats) {
   for (const std::vector<float>& row :
        {std::vector<float>{kHuge, -kHuge, 0}, {kHuge, kHuge, -kInf}, {-kHuge, -kHuge}}) {
     for (const SamplingParams& params : kinds) {
-      const Result<Sample> s = draw(row, params);
+      const Result<TokenRecord> s = draw(row, params);
       if (s) expect_numbers(*s);
     }
   }

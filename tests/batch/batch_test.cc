@@ -25,6 +25,7 @@ StepPlan plan_of(std::vector<Share> shares) {
     plan.n_rows += share.n_rows;
   }
   plan.shares = std::move(shares);
+  list_rows(plan);
   return plan;
 }
 

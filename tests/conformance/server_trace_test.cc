@@ -78,7 +78,7 @@ TEST(ServerTrace, ReplaysEveryDrawFromItsParametersSeedAndPosition) {
       const auto seed = static_cast<uint64_t>(*record.find("seed")->integer());
       const auto sampler = Sampler::compile(params, testing::kFakeVocabSize, ends, seed).value();
       if (i == 0) state = sampler->initial_state();
-      const Sample again = sampler->sample(answer.rows[i], answer.before(i), state, scratch).value();
+      const TokenRecord again = sampler->sample(answer.rows[i], answer.before(i), state, scratch).value();
       ASSERT_EQ(raw(again.chosen.token), *record.find("token")->integer()) << i;
       EXPECT_EQ(again.chosen.raw, static_cast<float>(record.find("logprob")->number()));
       EXPECT_EQ(again.chosen.processed, static_cast<float>(record.find("processed_logprob")->number()));

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "engine/engine_core.h"
 #include "fake_model.h"
@@ -19,6 +20,7 @@ using testing::FakeModel;
 struct Life {
   int32_t block_len, n_blocks, context_len, max_tokens, max_sequences, max_rows, hash_bits, window;
   bool prefix_cache;
+  int32_t max_drafts;
 };
 
 Life random_life(std::mt19937_64& random) {
@@ -34,6 +36,7 @@ Life random_life(std::mt19937_64& random) {
   l.window = up_to(3) == 0 ? 2 + up_to(30) : 0;
   l.hash_bits = up_to(2) == 0 ? 8 : 128;
   l.prefix_cache = up_to(4) != 0;
+  l.max_drafts = up_to(2) == 0 ? 0 : 1 + up_to(6);
   return l;
 }
 
@@ -53,6 +56,7 @@ class RandomEngine {
     options.prefix_cache = life_.prefix_cache;
     core_ = EngineCore::create(std::move(model), nullptr, stream_, options, clock_, PrefixHash(life_.hash_bits, seed))
                 .value();
+    if (life_.max_drafts > 0) core_->speculate(std::make_unique<Guesser>(*this), life_.max_drafts);
     for (std::vector<TokenId>& text : texts_) {
       for (int i = 0; i < 100; ++i) text.push_back(TokenId{1 + up_to(testing::kFakeVocabSize - 1)});
     }
@@ -80,10 +84,38 @@ class RandomEngine {
   int64_t n_choices_ = 0;
   int64_t n_learning_ = 0;  // requests whose sampler learns from its draws
   int64_t n_generated_ = 0;
+  int64_t n_accepted_drafts() const { return core_->n_accepted_drafts(); }
   int64_t n_preemptions() const { return core_->stats().n_preemptions; }
   int64_t cached_tokens() const { return core_->stats().cached_tokens; }
 
  private:
+  // Knows what each request must answer, and says so with errors here and there.
+  class Guesser final : public Proposer {
+   public:
+    explicit Guesser(RandomEngine& engine) : engine_(engine) {}
+    void propose(const ProposalInput& input, Drafts& drafts) override {
+      EXPECT_FALSE(forgotten_.contains(input.sequence));
+      for (const auto& [id, running] : engine_.running_) {
+        if (!std::ranges::equal(running.request.prompt, input.prompt)) continue;
+        for (const std::vector<TokenId>& answer : running.expected) {
+          if (answer.size() < input.answer.size() ||
+              !std::equal(input.answer.begin(), input.answer.end(), answer.begin()))
+            continue;
+          const auto n = static_cast<size_t>(1 + engine_.up_to(input.max_drafts + 2));  // more are cut off
+          for (size_t i = input.answer.size(); i < answer.size() && i < input.answer.size() + n; ++i) {
+            const bool is_wrong = engine_.up_to(6) == 0;
+            drafts.add(is_wrong ? TokenId{engine_.up_to(testing::kFakeVocabSize)} : answer[i], drafts.size() - 1);
+          }
+          return;
+        }
+      }
+    }
+    void forget(int64_t sequence) override { EXPECT_TRUE(forgotten_.insert(sequence).second); }
+
+   private:
+    RandomEngine& engine_;
+    std::set<int64_t> forgotten_;
+  };
   struct Heard {  // of one choice
     std::vector<TokenId> tokens;
     std::vector<float> logprobs;
@@ -94,6 +126,7 @@ class RandomEngine {
     Request request;
     std::vector<Heard> choices;
     bool cancelled = false;
+    std::vector<std::vector<TokenId>> expected;  // of each choice, for the guesser
   };
 
   int32_t up_to(int32_t n) { return static_cast<int32_t>(random_() % static_cast<uint64_t>(n)); }
@@ -123,7 +156,10 @@ class RandomEngine {
       return;
     }
     n_choices_ += r.n;
-    running_[r.id] = {r, std::vector<Heard>(static_cast<size_t>(r.n)), false};
+    Running& running = running_[r.id] = {r, std::vector<Heard>(static_cast<size_t>(r.n)), false, {}};
+    if (life_.max_drafts == 0) return;
+    for (int32_t i = 0; i < r.n; ++i)
+      running.expected.push_back(testing::expected_answer(r, i, life_.context_len).tokens);
   }
 
   RequestId any_running() {
@@ -210,7 +246,7 @@ class RandomEngine {
       EXPECT_EQ(h.prompt[i].position, static_cast<int32_t>(i));
       if (i > 0) {
         testing::fake_logits(hash, logits);
-        const Sample s = score_row(logits, r.request.prompt[i], r.request.prompt_logprobs, scratch).value();
+        const TokenRecord s = score_row(logits, r.request.prompt[i], r.request.prompt_logprobs, scratch).value();
         EXPECT_EQ(h.prompt[i].chosen.raw, s.chosen.raw);
         EXPECT_EQ(h.prompt[i].top.size(), s.top.size());
       }
@@ -231,7 +267,7 @@ class RandomEngine {
 };
 
 void live_many(uint64_t first_seed, uint64_t n_seeds, int n_steps) {
-  int64_t n_preemptions = 0, cached_tokens = 0, n_choices = 0, n_learning = 0;
+  int64_t n_preemptions = 0, cached_tokens = 0, n_choices = 0, n_learning = 0, n_accepted = 0;
   for (uint64_t seed = first_seed; seed < first_seed + n_seeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     RandomEngine engine(seed);
@@ -240,6 +276,7 @@ void live_many(uint64_t first_seed, uint64_t n_seeds, int n_steps) {
     cached_tokens += engine.cached_tokens();
     n_choices += engine.n_choices_;
     n_learning += engine.n_learning_;
+    n_accepted += engine.n_accepted_drafts();
     if (::testing::Test::HasFailure()) {
       FAIL() << "seed " << seed << " of " << n_steps << " steps fails";
     }
@@ -248,6 +285,7 @@ void live_many(uint64_t first_seed, uint64_t n_seeds, int n_steps) {
   EXPECT_GT(cached_tokens, 0);
   EXPECT_GT(n_choices, 0);
   EXPECT_GT(n_learning, 0);
+  EXPECT_GT(n_accepted, 100);
 }
 
 TEST(EngineProperty, EveryAnswerIsTheRequestsOwnWhateverHappensAround) { live_many(1, 60, 300); }

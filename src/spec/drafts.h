@@ -1,0 +1,36 @@
+// Drafts: tokens that someone proposes to follow a sequence's text, as a tree of which a chain is the plain case. They
+// stand beside the text and are none of it: verification (the engine's rows of RowPurpose::kVerify) takes over those
+// that the sampler would have drawn itself, so that an answer's bytes are those of no drafts at all.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+
+namespace ibid {
+
+struct Drafts {
+  std::vector<TokenId> tokens;
+  std::vector<int32_t> parents;  // of each, the index of the one before it, smaller than its own; -1: the text's end
+
+  int32_t size() const { return static_cast<int32_t>(tokens.size()); }
+  bool empty() const { return tokens.empty(); }
+  void clear() { tokens.clear(), parents.clear(); }
+  // Keeps at most the first n.
+  void cut(int32_t n) {
+    if (n < size()) tokens.resize(static_cast<size_t>(n)), parents.resize(static_cast<size_t>(n));
+  }
+  void add(TokenId token, int32_t parent) { tokens.push_back(token), parents.push_back(parent); }
+
+  // How many tokens lie on the way from the text's end to draft i, its own included: its position is that of the text's
+  // last token and this.
+  int32_t depth(int32_t i) const;
+  // Among the first n drafts, the one behind `parent` (-1: the text) that is `token`; -1: none.
+  int32_t child(int32_t parent, TokenId token, int32_t n) const;
+  // Whether each of the first n follows the one before it.
+  bool is_chain(int32_t n) const;
+};
+
+}  // namespace ibid
