@@ -11,8 +11,8 @@
 #include "format/model_file.h"
 #include "model/model.h"
 #include "tensor/stream.h"
-#include "text/chat_template.h"
-#include "text/tokenizer.h"
+#include "text/jinja/chat_template.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ibid::cli {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "text/detokenizer_utf8.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ibid {
 namespace {
