@@ -57,9 +57,6 @@ Result<LoadedText> load_text(const std::string& model);
 // The file's chat template, or the named default with a warning in the log.
 Result<ChatTemplate> load_template(const ModelFile& file, const Tokenizer& tokenizer);
 
-// The template's variables bos_token and eos_token.
-void add_token_names(const Tokenizer& tokenizer, ChatInput& input);
-
 // Prints "error: ..." and returns the exit code.
 int fail(const Error& error, int exit_code = kFailed);
 // A string as a JSON literal, quotes included.

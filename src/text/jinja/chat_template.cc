@@ -120,4 +120,10 @@ bool ChatTemplate::mentions(std::string_view variable) const {
 const std::string& ChatTemplate::source() const { return compiled_->program->source; }
 const MessageForm& ChatTemplate::form() const { return compiled_->form; }
 
+void name_tokens(const Tokenizer& tokenizer, ChatInput& input) {
+  const Vocabulary& vocabulary = tokenizer.vocabulary();
+  input.bos_token = tokenizer.token_bytes(vocabulary.bos, true);
+  input.eos_token = tokenizer.token_bytes(vocabulary.eos, true);
+}
+
 }  // namespace ibid

@@ -39,6 +39,9 @@ struct ChatInput {
   std::optional<std::chrono::system_clock::time_point> now;  // for strftime_now; absent: the clock
 };
 
+// The spellings of the vocabulary's bos and eos, as the tokenizer reads them back (EncodeOptions::parse_special).
+void name_tokens(const Tokenizer& tokenizer, ChatInput& input);
+
 struct RenderedPrompt {
   std::string text;
   // The bytes that users wrote (contents, tool results, tool definitions, documents, extra variables): ascending,

@@ -241,5 +241,33 @@ TEST(ChatTemplate, ALongConversationPaysForItself) {
   EXPECT_EQ(prompt.text.size(), 4000u * (2000 + 9));
 }
 
+// Its vocabulary spells a space as byte-level BPE does; its tokens give bytes.
+class NamedTokens final : public Tokenizer {
+ public:
+  NamedTokens() {
+    vocabulary_.tokens = {"<s>", "\u0120end"};
+    vocabulary_.bos = TokenId{0};
+    vocabulary_.eos = TokenId{1};
+  }
+  void encode(std::string_view, const EncodeOptions&, std::vector<TokenId>&) const override {}
+  std::string_view token_bytes(TokenId id, bool special) const override {
+    return id == TokenId{0} ? (special ? "<s>" : "") : id == TokenId{1} ? " end" : "";
+  }
+  bool strips_leading_space() const override { return false; }
+  const Vocabulary& vocabulary() const override { return vocabulary_; }
+  Vocabulary vocabulary_;
+};
+
+TEST(ChatTemplate, BosAndEosAreNamedByTheTextThatTheTokenizerReadsBack) {
+  NamedTokens tokens;
+  ChatInput input;
+  name_tokens(tokens, input);
+  EXPECT_EQ(input.bos_token, "<s>");
+  EXPECT_EQ(input.eos_token, " end");
+  tokens.vocabulary_.bos = tokens.vocabulary_.eos = TokenId::kNone;
+  name_tokens(tokens, input);
+  EXPECT_EQ(input.bos_token + input.eos_token, "");
+}
+
 }  // namespace
 }  // namespace ibid

@@ -149,7 +149,6 @@ class Machine {
   Value percent_format(const Value& format, const Value& args);
   Value brace_format(const Value& format, Args& args);
   Value dict_from(Args& args, std::string_view what);
-  Value find_key(const Value& dict, const Value& key, bool& found);
   std::string format_time(const std::string& format);
 
  private:

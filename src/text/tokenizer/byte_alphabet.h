@@ -8,7 +8,6 @@
 
 namespace ibid::byte_alphabet {
 
-char32_t code_point_of(unsigned char byte);
 std::optional<unsigned char> byte_of(char32_t code_point);
 const std::array<std::string, 256>& spellings();  // UTF-8 of each byte's code point
 void append_spelled(std::string_view bytes, std::string& out);
