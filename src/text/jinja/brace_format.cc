@@ -171,7 +171,7 @@ class BraceFormatter {
       bool is_char =
           spec.type == 'c' && v.is_integral() && v.as_int() >= 0 && v.as_int() < 0xD800 && spec.precision < 0;
       if (is_char) {
-        append_char(static_cast<uint32_t>(v.as_int()), digits);
+        utf8::append(static_cast<uint32_t>(v.as_int()), digits);
         return append_padded(m_, out, spec, "", digits, '<');
       }
       if (as_int && spec.precision < 0) {

@@ -40,7 +40,7 @@ Value title(Machine& m, const Value& subject, Args& args) {
         is_space(c) || (c < 0x80 && std::string_view("-({[<").find(static_cast<char>(c)) != std::string_view::npos);
     std::string piece;
     if (between) {
-      append_char(c, piece);
+      utf8::append(c, piece);
       first = true;
     } else {
       append_case(first ? Case::kUpper : Case::kLower, text.bytes, begin, c, piece);
@@ -136,7 +136,7 @@ Value truncate(Machine& m, const Value& subject, Args& args) {
   int64_t size = p.integer(0, 255);
   Text end = p.has(2) ? p.text(2) : Text("...");
   int64_t leeway = p.has(3) && !p[3].is_none() ? p.integer(3, 5) : 5;
-  auto end_len = static_cast<int64_t>(count_chars(end.bytes));
+  auto end_len = static_cast<int64_t>(utf8::count(end.bytes));
   if (m.failed()) return {};
   if (size < end_len || leeway < 0) return m.fail("truncate needs a length that holds its end.");
   if (length(subject) <= size + leeway) return subject;

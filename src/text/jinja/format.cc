@@ -24,14 +24,14 @@ void append_fill(Machine& m, Text& out, char32_t fill, int64_t n) {
   if (n <= 0 || !m.room(out, static_cast<uint64_t>(n) * 4)) return;
   m.spend(static_cast<uint64_t>(n) / 64);
   std::string one;
-  append_char(fill, one);
+  utf8::append(fill, one);
   for (int64_t i = 0; i < n; ++i) out.append(one);
 }
 
 }  // namespace
 
 void append_padded(Machine& m, Text& out, const Spec& spec, std::string_view prefix, const Text& body, char align) {
-  int64_t missing = spec.width - static_cast<int64_t>(count_chars(prefix) + count_chars(body.bytes));
+  int64_t missing = spec.width - static_cast<int64_t>(utf8::count(prefix) + utf8::count(body.bytes));
   if (spec.align != 0) align = spec.align;
   int64_t left = missing <= 0 || align == '<' || align == '=' ? 0 : align == '^' ? missing / 2 : missing;
   append_fill(m, out, spec.fill, left);
@@ -197,7 +197,7 @@ class PercentFormatter {
         if (v.is_string() && length(v) == 1) text = v.text();
         if (v.is(Kind::kInt) && v.as_int() >= 0 && v.as_int() <= 0x10FFFF &&
             (v.as_int() < 0xD800 || v.as_int() > 0xDFFF)) {
-          append_char(static_cast<uint32_t>(v.as_int()), text.bytes);
+          utf8::append(static_cast<uint32_t>(v.as_int()), text.bytes);
         }
         if (text.size() == 0) break;
         return append_padded(m_, out_, spec, "", text, '>');

@@ -337,7 +337,7 @@ class Lexer {
       return {};
     }
     if (code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) return error("the escape names no character.", i);
-    append_char(code, out);
+    utf8::append(code, out);
     return {};
   }
 
@@ -371,7 +371,7 @@ std::string place_in(std::string_view source, size_t at) {
   std::string_view before = source.substr(0, at);
   size_t line = 1 + static_cast<size_t>(std::count(before.begin(), before.end(), '\n'));
   size_t start = before.rfind('\n');
-  size_t column = 1 + count_chars(before.substr(start == std::string_view::npos ? 0 : start + 1));
+  size_t column = 1 + utf8::count(before.substr(start == std::string_view::npos ? 0 : start + 1));
   return "line " + std::to_string(line) + ", column " + std::to_string(column);
 }
 

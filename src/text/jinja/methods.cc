@@ -38,7 +38,7 @@ Value swapcase(Machine& m, const Value& self, Args& args) {
     if (upper || lower) {
       append_case(upper ? Case::kLower : Case::kUpper, text.bytes, begin, c, piece);
     } else {
-      append_char(c, piece);
+      utf8::append(c, piece);
     }
     out.append(piece, text.is_marked(begin));
   }
@@ -192,7 +192,7 @@ Value find(Machine& m, const Value& self, Args& args) {
   }
   if (m.failed()) return {};
   if (hit == kNotFound) return must ? m.fail("the substring is not found.") : Value::integer(-1);
-  return Value::integer(static_cast<int64_t>(count_chars(self.str().substr(0, begin + hit))));
+  return Value::integer(static_cast<int64_t>(utf8::count(self.str().substr(0, begin + hit))));
 }
 
 Value count(Machine& m, const Value& self, Args& args) {
@@ -204,7 +204,7 @@ Value count(Machine& m, const Value& self, Args& args) {
   size_t end = 0;
   if (!part_of(m, self, p, begin, end)) return Value::integer(0);
   std::string_view part = self.str().substr(begin, end - begin);
-  if (what.empty()) return Value::integer(static_cast<int64_t>(count_chars(part)) + 1);
+  if (what.empty()) return Value::integer(static_cast<int64_t>(utf8::count(part)) + 1);
   int64_t n = 0;
   for (size_t i = 0; (i = find_bytes(part, what, i)) != kNotFound; i += what.size()) {
     ++n;
@@ -274,7 +274,7 @@ Value justified(Machine& m, const Value& self, Args& args) {
   const Text& fill = p.has(1) ? p.text(1) : kSpace;
   int64_t width = p.integer(0, 0);
   if (m.failed()) return {};
-  if (count_chars(fill.bytes) != 1) return m.fail("the fill must be one character.");
+  if (utf8::count(fill.bytes) != 1) return m.fail("the fill must be one character.");
   if (side == Side::kCenter) return same_kind(m, self, center(m, self.text(), width, fill));
   int64_t missing = width - length(self);
   return same_kind(m, self,

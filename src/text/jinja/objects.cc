@@ -15,7 +15,7 @@ constexpr size_t kEntryBytes = sizeof(std::pair<Value, Value>) + 40;  // with it
 
 Value Machine::string(Text text, bool markup) {
   auto object = std::make_unique<StringObject>();
-  object->n_chars = static_cast<int64_t>(count_chars(text.bytes));
+  object->n_chars = static_cast<int64_t>(utf8::count(text.bytes));
   object->weight = 1 + text.size() / 64;
   object->markup = markup;
   object->text = std::move(text);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "text/detokenizer_utf8.h"
+#include "base/utf8.h"
 
 namespace ibid::jinja {
 
@@ -12,7 +12,7 @@ Result<std::unique_ptr<const Program>> parse(std::string_view source) {
                        std::to_string(kMaxSourceBytes) + " are read.",
                    "chat_template");
   }
-  if (!is_valid_utf8(source)) return invalid("The chat template is not valid UTF-8.", "chat_template");
+  if (!utf8::is_valid(source)) return invalid("The chat template is not valid UTF-8.", "chat_template");
   auto program = std::make_unique<Program>();
   program->source = normalize_source(source);
   ASSIGN_OR_RETURN(std::vector<Token> tokens, tokenize(program->source));

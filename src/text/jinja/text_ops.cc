@@ -159,7 +159,7 @@ Text pad(Machine& m, const Text& text, int64_t left, int64_t right, const Text& 
 }
 
 Text center(Machine& m, const Text& text, int64_t width, const Text& fill) {
-  int64_t missing = std::max<int64_t>(width - static_cast<int64_t>(count_chars(text.bytes)), 0);
+  int64_t missing = std::max<int64_t>(width - static_cast<int64_t>(utf8::count(text.bytes)), 0);
   int64_t left = missing / 2 + (missing & width & 1);
   return pad(m, text, left, missing - left, fill);
 }

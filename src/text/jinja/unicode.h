@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/utf8.h"
+
 namespace ibid::jinja {
 
 enum class CharSet {
@@ -30,9 +32,11 @@ inline bool is_space(uint32_t c) {
 }
 
 // The code point at byte `i`; moves `i` past it. `text` is valid UTF-8 and i < text.size().
-uint32_t next_char(std::string_view text, size_t& i);
-void append_char(uint32_t c, std::string& out);  // c <= U+10FFFF
-size_t count_chars(std::string_view text);
+inline uint32_t next_char(std::string_view text, size_t& i) {
+  const utf8::CodePoint c = utf8::decode(text.data() + i, text.data() + text.size());
+  i += c.len;
+  return c.value;
+}
 // The byte where code point `n` begins; text.size() where there are not so many.
 size_t byte_of_char(std::string_view text, size_t n);
 // The beginning of the code point that ends before byte `i` > 0.

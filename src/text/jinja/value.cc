@@ -56,7 +56,7 @@ bool Text::is_marked(size_t byte) const {
 
 Value Value::string(Text text, bool markup) {
   auto* object = new StringObject;
-  object->n_chars = static_cast<int64_t>(count_chars(text.bytes));
+  object->n_chars = static_cast<int64_t>(utf8::count(text.bytes));
   object->weight = 1 + text.size() / 64;
   object->text = std::move(text);
   object->markup = markup;

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/ids.h"
-#include "text/detokenizer_utf8.h"
+#include "text/output/utf8_mender.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace ibid {

@@ -4,6 +4,8 @@
 
 #include <random>
 
+#include "base/utf8.h"
+
 namespace ibid {
 namespace {
 
@@ -40,7 +42,7 @@ std::string mend(std::string_view bytes) {
 
 std::string marks(int n) {
   std::string s;
-  while (n-- > 0) s += kReplacementCharacter;
+  while (n-- > 0) s += utf8::kReplacementBytes;
   return s;
 }
 
@@ -141,7 +143,7 @@ TEST(Detokenizer, EverySlicingGivesTheWhole) {
     std::string got;
     for (const std::string& word : words) {
       mender.push(word, got);
-      ASSERT_TRUE(is_valid_utf8(got));
+      ASSERT_TRUE(utf8::is_valid(got));
     }
     mender.finish(got);
     ASSERT_EQ(got, want) << "round " << round;

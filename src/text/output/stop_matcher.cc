@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "text/detokenizer_utf8.h"
+#include "base/utf8.h"
 
 namespace ibid {
 
@@ -20,7 +20,7 @@ Result<std::shared_ptr<const StopSet>> StopSet::compile(std::vector<std::string>
       return invalid("Stop string " + std::to_string(i) + " is empty; it would end every answer at once. Leave it out.",
                      where);
     }
-    if (!is_valid_utf8(strings[i])) {
+    if (!utf8::is_valid(strings[i])) {
       return invalid("Stop string " + std::to_string(i) + " is not UTF-8; answers are, so it could never be found.",
                      where);
     }

@@ -4,8 +4,8 @@
 
 #include <random>
 
-#include "text/detokenizer_utf8.h"
 #include "text/output/finish_reason.h"
+#include "text/output/utf8_mender.h"
 
 namespace ibid {
 namespace {

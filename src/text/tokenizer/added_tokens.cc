@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "text/tokenizer/unicode.h"
-#include "text/utf8.h"
 
 namespace ibid {
 namespace {
@@ -11,7 +11,7 @@ namespace {
 // The code point that ends at `end`; text is not empty.
 utf8::CodePoint last_of(std::string_view text) {
   size_t begin = text.size() - 1;
-  while (begin > 0 && text.size() - begin < 4 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
+  while (begin > 0 && text.size() - begin < 4 && utf8::goes_on(text[begin])) --begin;
   utf8::CodePoint c = utf8::decode(text.data() + begin, text.data() + text.size());
   if (begin + c.len != text.size()) return {utf8::kReplacement, 1, false};
   return c;

@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <numeric>
 
+#include "base/utf8.h"
 #include "text/tokenizer/byte_alphabet.h"
-#include "text/utf8.h"
 
 namespace ibid {
 namespace {

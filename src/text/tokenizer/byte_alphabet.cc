@@ -1,6 +1,6 @@
 #include "text/tokenizer/byte_alphabet.h"
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace ibid::byte_alphabet {
 namespace {
@@ -24,8 +24,6 @@ constexpr std::array<int16_t, 0x144> kBytes = [] {
 }();
 
 }  // namespace
-
-char32_t code_point_of(unsigned char byte) { return kCodePoints[byte]; }
 
 std::optional<unsigned char> byte_of(char32_t c) {
   if (c >= kBytes.size() || kBytes[c] < 0) return std::nullopt;

@@ -6,7 +6,7 @@
 #include <charconv>
 #include <cstring>
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace ibid {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/quoted.h"
 #include "base/result.h"
-#include "text/quoted.h"
 
 namespace ibid::json_parts {
 
@@ -70,8 +70,8 @@ class Part {
   }
   void wrong(std::string_view expected, std::string_view key) {
     if (error_) return;
-    std::string what = key.empty() ? std::string() : " under " + quoted(key);
-    error_ = invalid(std::string("the ") + kind_ + (type_.empty() ? "" : " " + quoted(type_)) +
+    std::string what = key.empty() ? std::string() : " under " + in_quotes(key);
+    error_ = invalid(std::string("the ") + kind_ + (type_.empty() ? "" : " " + in_quotes(type_)) +
                          " is expected to have " + std::string(expected) + what,
                      kind_);
   }
@@ -87,13 +87,13 @@ class Part {
   // A text that is looked for.
   void check_literal(const std::string& literal) {
     if (literal.size() <= kMaxLiteralBytes || error_) return;
-    error_ = unsupported(std::string("the ") + kind_ + " " + quoted(type_) + " looks for a text of " +
+    error_ = unsupported(std::string("the ") + kind_ + " " + in_quotes(type_) + " looks for a text of " +
                              std::to_string(literal.size()) + " bytes; at most " + std::to_string(kMaxLiteralBytes) +
                              " are read",
                          kind_);
   }
   Error unknown() const {
-    return unsupported(std::string("the ") + kind_ + " " + quoted(type_) + " is not supported", kind_);
+    return unsupported(std::string("the ") + kind_ + " " + in_quotes(type_) + " is not supported", kind_);
   }
   Status status() const { return error_ ? Status(*error_) : Status(); }
 

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "text/tokenizer/json_part.h"
-#include "text/utf8.h"
 
 namespace ibid::json_parts {
 namespace {

@@ -60,7 +60,7 @@ Status read_template(Part& part, Template& t) {
     const json::object* found = entry ? entry->if_object() : nullptr;
     const json::value* ids = found ? found->if_contains("ids") : nullptr;
     if (!ids || !ids->is_array()) {
-      return invalid("the post-processor's template uses the special token " + quoted(name->get_string()) +
+      return invalid("the post-processor's template uses the special token " + in_quotes(name->get_string()) +
                          ", which it does not define",
                      "post-processor");
     }

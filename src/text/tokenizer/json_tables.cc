@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 
+#include "base/quoted.h"
+#include "base/utf8.h"
 #include "text/tokenizer/json_cursor.h"
 #include "text/tokenizer/merge_table.h"
-#include "text/quoted.h"
-#include "text/utf8.h"
 
 namespace ibid::json_tables {
 
@@ -100,7 +100,7 @@ Result<Slices> read_top(std::string_view json) {
 
 Status place(std::vector<std::string>& tokens, std::string_view token, int64_t id, size_t n_json_bytes) {
   if (id < 0 || id > static_cast<int64_t>(n_json_bytes / 4 + 1024)) {
-    return invalid("the token " + quoted(token) + " has the id " + std::to_string(id) +
+    return invalid("the token " + in_quotes(token) + " has the id " + std::to_string(id) +
                        ", which is negative or far beyond what the file can hold",
                    "model.vocab");
   }
@@ -111,7 +111,7 @@ Status place(std::vector<std::string>& tokens, std::string_view token, int64_t i
   }
   if (!tokens[i].empty() && tokens[i] != token) {
     return invalid(
-        "the tokens " + quoted(tokens[i]) + " and " + quoted(token) + " have the same id " + std::to_string(id),
+        "the tokens " + in_quotes(tokens[i]) + " and " + in_quotes(token) + " have the same id " + std::to_string(id),
         "model.vocab");
   }
   tokens[i].assign(token);
@@ -158,8 +158,8 @@ Result<std::vector<Merge>> read_merges(std::string_view json, const TokenMap& ma
     if (!utf8::is_valid(f.left) || !utf8::is_valid(f.right)) {
       return invalid("merge " + std::to_string(f.rank) + " of tokenizer.json is no valid UTF-8", "model.merges");
     }
-    return invalid("merge " + std::to_string(f.rank) + " of tokenizer.json " + f.why + ": " + quoted(f.left) + " and " +
-                       quoted(f.right),
+    return invalid("merge " + std::to_string(f.rank) + " of tokenizer.json " + f.why + ": " + in_quotes(f.left) +
+                       " and " + in_quotes(f.right),
                    "model.merges");
   };
   // Texts with escapes, which live as long as the table's block. What equals a token is valid UTF-8.
@@ -226,7 +226,7 @@ Status read_added(std::string_view json, size_t n_json_bytes, std::vector<AddedT
     if (c.failed()) break;
     if (t.content.empty()) return invalid("an added token has no content", "added_tokens");
     if (id < 0 || id > static_cast<int64_t>(n_json_bytes / 4 + 1024)) {
-      return invalid("the added token " + quoted(t.content) + " has the id " + std::to_string(id) +
+      return invalid("the added token " + in_quotes(t.content) + " has the id " + std::to_string(id) +
                          ", which is negative or far beyond what the file can hold",
                      "added_tokens");
     }

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "text/quoted.h"
+#include "base/quoted.h"
 #include "text/tokenizer/bpe_model.h"
 #include "text/tokenizer/end_of_generation.h"
 #include "text/tokenizer/json_parts.h"
@@ -28,7 +28,7 @@ Result<std::unique_ptr<WordModel>> build_model(Pipeline& p, const ModelSlices& m
   const std::vector<std::string>& tokens = p.vocab.tokens;
   int32_t unknown = m.unknown.empty() ? -1 : p.map.find(m.unknown);
   if (!m.unknown.empty() && unknown < 0) {
-    return invalid("the unknown token " + quoted(m.unknown) + " is not in the vocabulary", "model.unk_token");
+    return invalid("the unknown token " + in_quotes(m.unknown) + " is not in the vocabulary", "model.unk_token");
   }
   for (auto [affix, key] : {std::pair{&m.prefix, "continuing_subword_prefix"}, {&m.suffix, "end_of_word_suffix"}}) {
     // It is spelled with every character of a text.
@@ -78,7 +78,7 @@ Result<std::unique_ptr<WordModel>> build_model(Pipeline& p, const ModelSlices& m
     return std::unique_ptr<WordModel>(std::make_unique<WordPieceModel>(tokens, p.map, options));
   }
   if (m.type == "WordLevel") return std::unique_ptr<WordModel>(std::make_unique<WordLevelModel>(p.map, unknown));
-  return unsupported("the model " + quoted(m.type) + " is not supported; BPE, Unigram, WordPiece and WordLevel are",
+  return unsupported("the model " + in_quotes(m.type) + " is not supported; BPE, Unigram, WordPiece and WordLevel are",
                      "model.type");
 }
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace ibid {
 namespace {
@@ -85,7 +85,7 @@ std::string_view trimmed(std::string_view text, bool left, bool right) {
   }
   while (right && !text.empty()) {
     size_t begin = text.size() - 1;
-    while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
+    while (begin > 0 && utf8::goes_on(text[begin])) --begin;
     if (!is_space(utf8::decode(text.data() + begin, text.data() + text.size()).value)) break;
     text.remove_suffix(text.size() - begin);
   }

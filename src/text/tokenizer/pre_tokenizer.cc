@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "text/tokenizer/byte_alphabet.h"
 #include "text/tokenizer/unicode.h"
-#include "text/utf8.h"
 
 namespace ibid {
 namespace {

@@ -5,8 +5,8 @@
 #include <array>
 #include <cstdint>
 
+#include "base/utf8.h"
 #include "text/tokenizer/unicode.h"
-#include "text/utf8.h"
 
 namespace ibid::split {
 

@@ -107,7 +107,7 @@ bool at_word_end(const char* p, const char* end) {
 // The last code point of a piece; p < end.
 Char last_of(const char* p, const char* end) {
   const char* q = end - 1;
-  while (q > p && end - q < 4 && (static_cast<unsigned char>(*q) & 0xC0) == 0x80) --q;
+  while (q > p && end - q < 4 && utf8::goes_on(*q)) --q;
   return at(q, end);
 }
 

@@ -7,9 +7,9 @@
 #include <atomic>
 #include <thread>
 
+#include "base/utf8.h"
 #include "text/tokenizer/byte_alphabet.h"
 #include "text/tokenizer/unicode.h"
-#include "text/utf8.h"
 
 namespace ibid {
 namespace {

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace ibid::unicode {
 namespace {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <string>
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace ibid {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "text/quoted.h"
+#include "base/quoted.h"
 
 namespace ibid {
 
@@ -10,8 +10,8 @@ std::optional<std::string> first_difference(const Vocabulary& a, const Vocabular
   size_t n = std::min(a.tokens.size(), b.tokens.size());
   for (size_t i = 0; i < n; ++i) {
     if (a.tokens[i] == b.tokens[i]) continue;
-    return "token " + std::to_string(i) + " is " + quoted(a.tokens[i]) + " in the first vocabulary and " +
-           quoted(b.tokens[i]) + " in the second";
+    return "token " + std::to_string(i) + " is " + in_quotes(a.tokens[i]) + " in the first vocabulary and " +
+           in_quotes(b.tokens[i]) + " in the second";
   }
   if (a.tokens.size() != b.tokens.size()) {
     return "the first vocabulary has " + std::to_string(a.tokens.size()) + " tokens and the second " +

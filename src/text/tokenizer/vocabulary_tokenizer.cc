@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "text/quoted.h"
+#include "base/quoted.h"
 #include "text/tokenizer/bpe_model.h"
 #include "text/tokenizer/merge_table.h"
 #include "text/tokenizer/pipeline.h"
@@ -40,7 +40,7 @@ Status check(const Vocabulary& v) {
     if (type == 6 &&
         (t.size() != 6 || !t.starts_with("<0x") || t[5] != '>' || !std::isxdigit(static_cast<unsigned char>(t[3])) ||
          !std::isxdigit(static_cast<unsigned char>(t[4])))) {
-      return invalid("token " + std::to_string(i) + " is a byte token spelled " + quoted(t) +
+      return invalid("token " + std::to_string(i) + " is a byte token spelled " + in_quotes(t) +
                      "; byte tokens are <0x00> to <0xFF>");
     }
   }
@@ -130,7 +130,7 @@ Result<std::vector<Merge>> read_merges(const Pipeline& p) {
   const Vocabulary& v = p.vocab;
   MergeTable table(p.map, {}, v.merges.size());
   auto bad = [&v](size_t rank, const char* why) {
-    return invalid("merge " + std::to_string(rank) + ", " + quoted(v.merges[rank]) + ", " + why,
+    return invalid("merge " + std::to_string(rank) + ", " + in_quotes(v.merges[rank]) + ", " + why,
                    "tokenizer.ggml.merges");
   };
   for (size_t rank = 0; rank < v.merges.size(); ++rank) {
@@ -147,7 +147,7 @@ Status build_bpe(Pipeline& p) {
   const Vocabulary& v = p.vocab;
   const SplitFamily* family = find_split_family(v.pre_tokenizer);
   if (!family) {
-    return unsupported("the pre-tokenizer " + quoted(v.pre_tokenizer) +
+    return unsupported("the pre-tokenizer " + in_quotes(v.pre_tokenizer) +
                            " is not known; convert the model again with a name that is, or load its tokenizer.json",
                        "tokenizer.ggml.pre");
   }

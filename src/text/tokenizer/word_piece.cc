@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace ibid {
 
@@ -22,9 +22,7 @@ void WordPieceModel::encode_word(std::string_view word, EncodeScratch& scratch, 
     }
   }
   const size_t before = out.size();
-  size_t n_characters = 0;
-  for (char c : word) n_characters += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-  bool spelled = n_characters <= options_.max_characters;
+  bool spelled = utf8::count(word) <= options_.max_characters;
   std::string& piece = scratch.spelled;
   for (size_t begin = 0; spelled && begin < word.size();) {
     const std::string& prefix = begin == 0 ? options_.first_prefix : options_.continuing_prefix;
@@ -43,9 +41,7 @@ void WordPieceModel::encode_word(std::string_view word, EncodeScratch& scratch, 
     size_t found_len = 0;
     for (size_t i = 0; i < len; ++i) {
       h = TokenMap::extend(h, piece[prefix.size() + i]);
-      bool at_boundary =
-          begin + i + 1 == word.size() || (static_cast<unsigned char>(word[begin + i + 1]) & 0xC0) != 0x80;
-      if (!at_boundary) continue;
+      if (begin + i + 1 < word.size() && utf8::goes_on(word[begin + i + 1])) continue;
       int32_t id = map_->find(std::string_view(piece).substr(0, prefix.size() + i + 1), h);
       if (id >= 0) found = id, found_len = i + 1;
     }

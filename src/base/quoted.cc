@@ -1,23 +1,22 @@
-#include "text/quoted.h"
+#include "base/quoted.h"
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace ibid {
 
-std::string quoted(std::string_view text, size_t most) {
-  std::string out = "\"";
+std::string shown(std::string_view text, size_t most) {
+  std::string out;
   const char *p = text.data(), *end = p + text.size();
   while (p < end) {
     utf8::CodePoint c = utf8::decode(p, end);
-    if (static_cast<size_t>(p - text.data()) + c.len > most) {
-      out += "...";
-      break;
-    }
-    if (c.valid && c.value >= 0x20 && c.value != 0x7F) {
-      out.append(p, c.len);
+    if (static_cast<size_t>(p - text.data()) + c.len > most) return out + "...";
+    if (c.value == '"' || c.value == '\\') {
+      out.append(1, '\\').append(p, 1);
     } else if (c.value == '\n' || c.value == '\t') {
       out += c.value == '\n' ? "\\n" : "\\t";
-    } else {
+    } else if (c.valid && c.value >= 0x20 && (c.value < 0x7F || c.value > 0x9F)) {
+      out.append(p, c.len);
+    } else {  // also U+0080 to U+009F, which some terminals obey
       constexpr std::string_view kDigits = "0123456789ABCDEF";
       for (const char* q = p; q < p + c.len; ++q) {
         auto byte = static_cast<unsigned char>(*q);
@@ -26,7 +25,7 @@ std::string quoted(std::string_view text, size_t most) {
     }
     p += c.len;
   }
-  return out + '"';
+  return out;
 }
 
 }  // namespace ibid

@@ -9,6 +9,7 @@
 namespace ibid::utf8 {
 
 inline constexpr char32_t kReplacement = 0xFFFD;
+inline constexpr std::string_view kReplacementBytes = "\xEF\xBF\xBD";
 
 struct CodePoint {
   char32_t value;  // U+FFFD where the bytes are invalid
@@ -25,16 +26,6 @@ inline CodePoint decode(const char* p, const char* end) {
   return decode_multibyte(p, end);
 }
 
-// For bytes known to be valid UTF-8 with a whole code point at p.
-inline char32_t decode_valid(const char* p, uint32_t& len) {
-  auto byte = [p](int i) { return static_cast<unsigned char>(p[i]); };
-  unsigned char c = byte(0);
-  if (c < 0x80) return len = 1, c;
-  if (c < 0xE0) return len = 2, (c & 0x1Fu) << 6 | (byte(1) & 0x3Fu);
-  if (c < 0xF0) return len = 3, (c & 0x0Fu) << 12 | (byte(1) & 0x3Fu) << 6 | (byte(2) & 0x3Fu);
-  return len = 4, (c & 0x07u) << 18 | (byte(1) & 0x3Fu) << 12 | (byte(2) & 0x3Fu) << 6 | (byte(3) & 0x3Fu);
-}
-
 // Length of a code point by its first byte, for valid UTF-8.
 inline uint32_t len_of(char first) {
   unsigned char c = static_cast<unsigned char>(first);
@@ -43,6 +34,16 @@ inline uint32_t len_of(char first) {
 
 void append(char32_t code_point, std::string& out);  // surrogates and values past U+10FFFF become U+FFFD
 bool is_valid(std::string_view bytes);
+size_t valid_prefix(std::string_view bytes);  // bytes before the first invalid sequence
+// True of 1 to 3 bytes that more bytes could make a code point.
+bool is_unfinished(std::string_view bytes);
+// True of the bytes of a code point behind its first: a text may be cut before every other byte.
+inline bool goes_on(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
+inline size_t count(std::string_view bytes) {  // code points of valid UTF-8
+  size_t n = 0;
+  for (char byte : bytes) n += !goes_on(byte);
+  return n;
+}
 inline bool is_one(std::string_view bytes) {  // one whole code point and nothing else
   if (bytes.empty()) return false;
   CodePoint c = decode(bytes.data(), bytes.data() + bytes.size());

@@ -1,4 +1,4 @@
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <cstring>
 
@@ -58,11 +58,10 @@ const char* find_invalid(const char* p, const char* end) {
     }
     // Most of what is not ASCII has two or three bytes and no special case.
     auto byte = [p](int i) { return static_cast<unsigned char>(p[i]); };
-    auto goes_on = [&](int i) { return (byte(i) & 0xC0) == 0x80; };
     unsigned char first = byte(0);
-    if (first >= 0xC2 && first <= 0xDF && end - p >= 2 && goes_on(1)) {
+    if (first >= 0xC2 && first <= 0xDF && end - p >= 2 && goes_on(p[1])) {
       p += 2;
-    } else if (first >= 0xE1 && first <= 0xEF && first != 0xED && end - p >= 3 && goes_on(1) && goes_on(2)) {
+    } else if (first >= 0xE1 && first <= 0xEF && first != 0xED && end - p >= 3 && goes_on(p[1]) && goes_on(p[2])) {
       p += 3;
     } else {
       CodePoint c = decode(p, end);
@@ -75,9 +74,17 @@ const char* find_invalid(const char* p, const char* end) {
 
 }  // namespace
 
-bool is_valid(std::string_view bytes) {
-  const char* end = bytes.data() + bytes.size();
-  return find_invalid(bytes.data(), end) == end;
+size_t valid_prefix(std::string_view bytes) {
+  return static_cast<size_t>(find_invalid(bytes.data(), bytes.data() + bytes.size()) - bytes.data());
+}
+
+bool is_valid(std::string_view bytes) { return valid_prefix(bytes) == bytes.size(); }
+
+bool is_unfinished(std::string_view bytes) {
+  if (bytes.empty()) return false;
+  const auto first = static_cast<unsigned char>(bytes[0]);
+  const CodePoint c = decode(bytes.data(), bytes.data() + bytes.size());
+  return !c.valid && c.len == bytes.size() && first >= 0xC2 && first <= 0xF4;
 }
 
 std::string_view replace_invalid(std::string_view bytes, std::string& storage) {

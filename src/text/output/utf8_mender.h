@@ -1,6 +1,6 @@
 // Utf8Mender: bytes in any slicing to valid UTF-8. Whole code points only; each maximal part of an ill-formed sequence
 // becomes one U+FFFD (Unicode 15, section 3.9, "substitution of maximal subparts"; what Python's
-// bytes.decode('utf-8', 'replace') does). The output does not depend on how the bytes were cut. Copyable, 8 bytes.
+// bytes.decode('utf-8', 'replace') does). The output does not depend on how the bytes were cut. Copyable, 4 bytes.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,6 @@
 #include <string_view>
 
 namespace ibid {
-
-inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
 
 class Utf8Mender {
  public:
@@ -22,11 +20,6 @@ class Utf8Mender {
  private:
   char pending_[3] = {};
   uint8_t n_pending_ = 0;
-  uint8_t n_wanted_ = 0;     // continuation bytes still missing
-  uint8_t next_min_ = 0x80;  // range of the next continuation byte
-  uint8_t next_max_ = 0xBF;
 };
-
-bool is_valid_utf8(std::string_view bytes);
 
 }  // namespace ibid
