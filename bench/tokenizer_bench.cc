@@ -18,8 +18,8 @@
 
 #include "format/gguf.h"
 #include "format/gguf_vocabulary.h"
-#include "text/byte_alphabet.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/byte_alphabet.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace {
 

@@ -1,4 +1,5 @@
-# ibid_module(NAME DEPENDS a b): the library ibid_NAME from src/NAME/**.cc without tests and fuzz targets.
+# ibid_module(NAME DEPENDS a b): the library ibid_NAME from src/NAME/**.cc without tests and fuzz targets. A folder within
+# a folder (text/jinja) can be a module of its own: ibid_text_jinja, which its house does not hold.
 # A folder may add its own src/NAME/module.cmake (special compile flags, extra libraries).
 # The prefix map: the same bytes in every folder.
 add_library(ibid_flags INTERFACE)
@@ -23,9 +24,18 @@ endfunction()
 # Sources that run once a command or once a connection and are dear to compile, for their libraries' templates.
 set(IBID_COLD $<$<CONFIG:Release>:-O1>)
 
-function(ibid_module name)
+set(IBID_INNER_MODULES text/jinja)
+
+function(ibid_module folder)
   cmake_parse_arguments(M "" "" "DEPENDS" ${ARGN})
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS src/${name}/*.cc)
+  string(REPLACE "/" "_" name ${folder})
+  list(TRANSFORM M_DEPENDS REPLACE "/" "_")
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS src/${folder}/*.cc)
+  foreach(inner ${IBID_INNER_MODULES})
+    if(NOT folder STREQUAL inner)
+      list(FILTER sources EXCLUDE REGEX "/src/${inner}/")
+    endif()
+  endforeach()
   list(FILTER sources EXCLUDE REGEX "(_test|_fuzz|/main)\\.cc$")
   list(FILTER sources EXCLUDE REGEX "/kernels/cuda/")
   if(sources)
@@ -42,7 +52,7 @@ function(ibid_module name)
   foreach(dep ${M_DEPENDS})
     target_link_libraries(ibid_${name} ${scope} ibid_${dep})
   endforeach()
-  if(EXISTS ${CMAKE_SOURCE_DIR}/src/${name}/module.cmake)
-    include(${CMAKE_SOURCE_DIR}/src/${name}/module.cmake)
+  if(EXISTS ${CMAKE_SOURCE_DIR}/src/${folder}/module.cmake)
+    include(${CMAKE_SOURCE_DIR}/src/${folder}/module.cmake)
   endif()
 endfunction()

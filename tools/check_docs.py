@@ -134,6 +134,12 @@ def wrong_floors():
     walls = {folder: folders(text) for folder, text in re.findall(r"^\| `(\w+)/` \|([^|]*)\|", page, re.M)}
     if walls != check_includes.WALLS:
         yield f"docs/design.md section 1: the walls are {walls}, tools/check_includes.py has {check_includes.WALLS}"
+    rooms = {house: re.findall(r"`(\w+)/`", text) for house, text in re.findall(r"^\| `(\w+)` \|([^|]*)\|", page, re.M)}
+    if rooms != check_includes.ROOMS:
+        yield f"docs/design.md section 1: the rooms are {rooms}, tools/check_includes.py has {check_includes.ROOMS}"
+    doors = dict(re.findall(r"^\| `([\w/]+)/` \| `(\w+\.h)` \|", page, re.M))
+    if doors != check_includes.DOORS:
+        yield f"docs/design.md section 1: the doors are {doors}, tools/check_includes.py has {check_includes.DOORS}"
     empty = {folder for folder in set().union(*held.values()) if not (ROOT / "src" / folder).is_dir()}
     seats = re.search(r"^Empty seats: (.*)", page, re.M)
     if (folders(seats[1]) if seats else set()) != empty:

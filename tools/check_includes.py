@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Fails on an include or a link that climbs the floors of the house (docs/design.md section 1 has the same tables).
 
-A folder may include itself and folders on lower floors; never another folder of its own floor. CMakeLists.txt links the
-folders' libraries: what a folder includes it must link, by one arrow or several.
+A folder may include itself and folders on lower floors; never another folder of its own floor. The rooms of a folder are
+ordered too, and one that has a door is entered by it alone. CMakeLists.txt links the folders' libraries: what a folder
+includes it must link, by one arrow or several.
 """
 import pathlib
 import re
@@ -19,7 +20,16 @@ FLOORS = [
     ["server", "cluster"],
     ["cli", "python"],
 ]
+# Folders within a folder, rising: a room may include those before it and the files that lie in no room, which include none.
+ROOMS = {
+    "text": ["tokenizer", "output", "jinja"],
+}
+# Rooms of which all others include one header.
+DOORS = {
+    "text/jinja": "chat_template.h",
+}
 FLOOR_OF = {folder: i for i, floor in enumerate(FLOORS) for folder in floor}
+FLOOR_OF |= {f"{house}/{room}": FLOOR_OF[house] + i / 10 for house in ROOMS for i, room in enumerate(ROOMS[house], 1)}
 # Walls: what these folders may not name even on a lower floor.
 WALLS = {
     "cache": {"text", "format", "kernels", "tensor", "comm"},
@@ -32,7 +42,7 @@ NO_SYSTEM_HEADERS = {
 def links(root):
     """What each ibid_module of CMakeLists.txt names."""
     text = (root / "CMakeLists.txt").read_text(encoding="utf-8")
-    modules = re.findall(r"^ibid_module\((\w+)\s+DEPENDS([^)]*)\)", text, re.M)
+    modules = re.findall(r"^ibid_module\(([\w/]+)\s+DEPENDS([^)]*)\)", text, re.M)
     return {name: depends.split() for name, depends in modules}
 
 
@@ -56,32 +66,53 @@ def climbing_links(modules):
                 yield f"CMakeLists.txt: {folder} links {other}, which is not below it"
 
 
+def folder_of(path):
+    """Of a path below src/: its room where it lies in one, else the folder at the top."""
+    parts = path.split("/")
+    return "/".join(parts[:2]) if "/".join(parts[:2]) in FLOOR_OF else parts[0]
+
+
+def lines(root, *folders):
+    for path in sorted(path for folder in folders for path in (root / folder).rglob("*")):
+        if path.suffix in {".h", ".cc", ".inl", ".cu", ".cuh"}:
+            for n, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+                yield str(path.relative_to(root)), n, line
+
+
+def past_doors(root):
+    for path, n, line in lines(root, "src", "tests", "bench"):
+        match = re.match(r'\s*#\s*include\s*"([^"]+)/([^"/]+)"', line)
+        door = DOORS.get(match[1]) if match else None
+        if door and match[2] != door and not path.startswith(f"src/{match[1]}/"):
+            yield f"{path}:{n}: of {match[1]} others include {door} alone"
+
+
 def faults(root):
     modules = links(root)
     yield from climbing_links(modules)
+    yield from past_doors(root)
     reach = {folder: linked(folder, modules) for folder in modules}
-    for path in sorted((root / "src").rglob("*")):
-        if path.suffix not in {".h", ".cc", ".inl", ".cu", ".cuh"}:
-            continue
-        folder = path.relative_to(root / "src").parts[0]
+    module_of = lambda folder: folder if folder in modules else folder.split("/")[0]
+    for path, n, line in lines(root, "src"):
+        folder = folder_of(path.removeprefix("src/"))
+        where = f"{path}:{n}"
         if folder not in FLOOR_OF:
-            yield f"{path.relative_to(root)}: the folder {folder} is on no floor"
+            if n == 1:
+                yield f"{path}: the folder {folder} is on no floor"
             continue
-        for n, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            where = f"{path.relative_to(root)}:{n}"
-            system = re.match(r'\s*#\s*include\s*<([^>]+)>', line)
-            if system and folder in NO_SYSTEM_HEADERS and NO_SYSTEM_HEADERS[folder].search(system[1]):
-                yield f"{where}: {folder} knows nothing of <{system[1]}>"
-            match = re.match(r'\s*#\s*include\s*"([^"/]+)/[^"]+"', line)
-            if not match or match[1] == folder or match[1] not in FLOOR_OF:
-                continue
-            other = match[1]
-            if other in WALLS.get(folder, ()):
-                yield f"{where}: {folder} may not know {other}"
-            elif FLOOR_OF[other] >= FLOOR_OF[folder]:
-                yield f"{where}: {folder} (floor {FLOOR_OF[folder]}) includes {other} (floor {FLOOR_OF[other]})"
-            elif other not in reach.get(folder, ()):
-                yield f"{where}: {folder} includes {other}, which CMakeLists.txt does not link to it"
+        system = re.match(r'\s*#\s*include\s*<([^>]+)>', line)
+        if system and folder in NO_SYSTEM_HEADERS and NO_SYSTEM_HEADERS[folder].search(system[1]):
+            yield f"{where}: {folder} knows nothing of <{system[1]}>"
+        match = re.match(r'\s*#\s*include\s*"([^"/]+/[^"]+)"', line)
+        other = folder_of(match[1]) if match else folder
+        if other == folder or other not in FLOOR_OF:
+            continue
+        if other.split("/")[0] in WALLS.get(folder, ()):
+            yield f"{where}: {folder} may not know {other}"
+        elif FLOOR_OF[other] >= FLOOR_OF[folder]:
+            yield f"{where}: {folder} (floor {FLOOR_OF[folder]}) includes {other} (floor {FLOOR_OF[other]})"
+        elif module_of(other) not in {module_of(folder), *reach.get(module_of(folder), ())}:
+            yield f"{where}: {folder} includes {other}, which CMakeLists.txt does not link to it"
 
 
 def main():

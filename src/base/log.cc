@@ -24,10 +24,6 @@ void set_log_level(std::string_view level) {
   logger().set_level(parsed);
 }
 
-void log(LogLevel level, std::string_view message) {
-  constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
-                                                   spdlog::level::err};
-  logger().log(kLevels[static_cast<int>(level)], "{}", message);
-}
+void log_warn(std::string_view message) { logger().warn("{}", message); }
 
 }  // namespace ibid

@@ -6,13 +6,7 @@
 
 namespace ibid {
 
-enum class LogLevel { kDebug, kInfo, kWarn, kError };
-
 void set_log_level(std::string_view level);  // trace, debug, info, warn, error, off; others change nothing
-void log(LogLevel level, std::string_view message);
-inline void log_debug(std::string_view m) { log(LogLevel::kDebug, m); }
-inline void log_info(std::string_view m) { log(LogLevel::kInfo, m); }
-inline void log_warn(std::string_view m) { log(LogLevel::kWarn, m); }
-inline void log_error(std::string_view m) { log(LogLevel::kError, m); }
+void log_warn(std::string_view message);
 
 }  // namespace ibid

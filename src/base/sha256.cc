@@ -20,17 +20,26 @@ Sha256& Sha256::operator=(Sha256&&) noexcept = default;
 
 void Sha256::add(const void* data, size_t n_bytes) { CHECK(EVP_DigestUpdate(state_->context, data, n_bytes) == 1); }
 
+Sha256Digest Sha256::digest() {
+  Sha256Digest out = {};
+  CHECK(EVP_DigestFinal_ex(state_->context, out.data(), nullptr) == 1);
+  return out;
+}
+
 std::string Sha256::hex() {
   static constexpr char kHex[] = "0123456789abcdef";
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned int n = 0;
-  CHECK(EVP_DigestFinal_ex(state_->context, digest, &n) == 1);
   std::string out;
-  for (unsigned int i = 0; i < n; ++i) {
-    out += kHex[digest[i] >> 4];
-    out += kHex[digest[i] & 15];
+  for (uint8_t byte : digest()) {
+    out += kHex[byte >> 4];
+    out += kHex[byte & 15];
   }
   return out;
+}
+
+Sha256Digest sha256(std::string_view bytes) {
+  Sha256 hash;
+  hash.add(bytes.data(), bytes.size());
+  return hash.digest();
 }
 
 std::string sha256_hex(std::string_view bytes) {

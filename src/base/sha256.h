@@ -1,12 +1,16 @@
 // SHA-256 (FIPS 180-4), through OpenSSL: of a whole or of bytes as they come.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 
 namespace ibid {
+
+using Sha256Digest = std::array<uint8_t, 32>;
 
 class Sha256 {
  public:
@@ -15,7 +19,8 @@ class Sha256 {
   Sha256(Sha256&&) noexcept;
   Sha256& operator=(Sha256&&) noexcept;
   void add(const void* data, size_t n_bytes);
-  // The digest of all that was added, as 64 lower-case hexadecimal digits. Ends the object's use.
+  // The digest of all that was added, or its 64 lower-case hexadecimal digits. Either ends the object's use.
+  Sha256Digest digest();
   std::string hex();
 
  private:
@@ -23,6 +28,7 @@ class Sha256 {
   std::unique_ptr<State> state_;
 };
 
+Sha256Digest sha256(std::string_view bytes);
 std::string sha256_hex(std::string_view bytes);
 
 }  // namespace ibid

@@ -8,7 +8,7 @@ namespace ibid::cli {
 Result<std::vector<TokenId>> chat_prompt(const ChatTemplate& chat, const Tokenizer& tokenizer,
                                          const std::string& system, const std::vector<ChatMessage>& messages) {
   ChatInput input;
-  add_token_names(tokenizer, input);
+  name_tokens(tokenizer, input);
   input.messages = "[";
   auto add = [&input](const std::string& role, const std::string& content) {
     if (input.messages.size() > 1) input.messages += ",";

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "text/chat_template.h"
-#include "text/tokenizer.h"
+#include "text/jinja/chat_template.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ibid::cli {
 

@@ -132,15 +132,6 @@ Result<Loaded> load(const ModelArgs& args, const StepLimits& limits) {
   return caught([&] { return load_whole(args, limits); });
 }
 
-void add_token_names(const Tokenizer& tokenizer, ChatInput& input) {
-  const Vocabulary& v = tokenizer.vocabulary();
-  auto spelled = [&v](TokenId id) {
-    return id == TokenId::kNone ? std::string() : v.tokens[static_cast<size_t>(raw(id))];
-  };
-  input.bos_token = spelled(v.bos);
-  input.eos_token = spelled(v.eos);
-}
-
 int fail(const Error& error, int exit_code) {
   std::fprintf(stderr, "error: %s\n", error.message.c_str());
   return exit_code;

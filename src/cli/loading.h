@@ -11,8 +11,8 @@
 #include "format/model_file.h"
 #include "model/model.h"
 #include "tensor/stream.h"
-#include "text/chat_template.h"
-#include "text/tokenizer.h"
+#include "text/jinja/chat_template.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ibid::cli {
 
@@ -56,9 +56,6 @@ struct LoadedText {
 Result<LoadedText> load_text(const std::string& model);
 // The file's chat template, or the named default with a warning in the log.
 Result<ChatTemplate> load_template(const ModelFile& file, const Tokenizer& tokenizer);
-
-// The template's variables bos_token and eos_token.
-void add_token_names(const Tokenizer& tokenizer, ChatInput& input);
 
 // Prints "error: ..." and returns the exit code.
 int fail(const Error& error, int exit_code = kFailed);

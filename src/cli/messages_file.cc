@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "text/json_cursor.h"
+#include "text/tokenizer/json_cursor.h"
 
 namespace ibid::cli {
 namespace {

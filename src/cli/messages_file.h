@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "text/chat_template.h"
+#include "text/jinja/chat_template.h"
 
 namespace ibid::cli {
 

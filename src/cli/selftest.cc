@@ -12,7 +12,7 @@
 #include "model/kv_arithmetic.h"
 #include "model/one_sequence.h"
 #include "sample/sampler.h"
-#include "text/stop_matcher.h"
+#include "text/output/stop_matcher.h"
 
 namespace ibid::cli {
 namespace {

@@ -10,7 +10,7 @@
 #include "model/model.h"
 #include "model/testing/tiny_model.h"
 #include "tensor/stream.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ibid::cli {
 

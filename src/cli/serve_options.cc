@@ -1,8 +1,8 @@
 // The flags of `ibid serve`. What each bound does when it is passed stands in docs/serving.md.
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "cli/command_line.h"
-#include "text/detokenizer_utf8.h"
 
 namespace ibid::cli {
 namespace {
@@ -12,7 +12,7 @@ constexpr double kDay = 86400;
 
 std::string check_alias(const std::string& name) {
   const bool is_plain = std::ranges::none_of(name, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
-  const bool fits = !name.empty() && name.size() <= 512 && is_plain && is_valid_utf8(name);
+  const bool fits = !name.empty() && name.size() <= 512 && is_plain && utf8::is_valid(name);
   return fits ? "" : "an alias is a text of 1 to 512 bytes without control characters";
 }
 

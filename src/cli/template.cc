@@ -33,7 +33,7 @@ int apply_template(const TemplateOptions& options) {
   auto input = read_messages(options.messages_file);
   if (!input) return fail(input.error());
   input->add_generation_prompt = options.generation_prompt;
-  add_token_names(*text->tokenizer, *input);
+  name_tokens(*text->tokenizer, *input);
   auto prompt = chat->render(*input);
   if (!prompt) return fail(prompt.error());
   std::fwrite(prompt->text.data(), 1, prompt->text.size(), stdout);

@@ -11,8 +11,8 @@
 #include <string>
 
 #include "engine/request.h"
-#include "text/detokenizer.h"
-#include "text/stop_matcher.h"
+#include "text/output/detokenizer.h"
+#include "text/output/stop_matcher.h"
 
 namespace ibid {
 

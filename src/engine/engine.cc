@@ -2,7 +2,7 @@
 
 #include "engine/engine_core.h"
 #include "engine/model_pass.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ibid {
 

@@ -11,11 +11,11 @@
 #include "base/result.h"
 #include "sample/sampling_params.h"
 #include "sample/token_record.h"
-#include "text/finish_reason.h"
+#include "text/output/finish_reason.h"
 
 namespace ibid {
 
-class StopSet;  // text/stop_matcher.h: compiled stop strings and ids, shared by a request's sequences
+class StopSet;  // text/output/stop_matcher.h: compiled stop strings and ids, shared by a request's sequences
 
 enum class RequestId : uint64_t {};
 

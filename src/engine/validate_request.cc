@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "text/stop_matcher.h"
+#include "text/output/stop_matcher.h"
 
 namespace ibid {
 

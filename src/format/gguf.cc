@@ -377,10 +377,6 @@ class Reader {
 
 }  // namespace
 
-bool looks_like_gguf(std::span<const std::byte> bytes) {
-  return bytes.size() >= 4 && std::memcmp(bytes.data(), "GGUF", 4) == 0;
-}
-
 Result<ModelFile> read_gguf(MappedFile file) { return Reader(std::move(file)).read(); }
 
 Result<ModelFile> open_gguf(const std::string& path) {

@@ -20,9 +20,6 @@ namespace ibid {
 Result<ModelFile> open_gguf(const std::string& path);
 Result<ModelFile> read_gguf(MappedFile file);
 
-// True where the bytes begin like a GGUF file.
-bool looks_like_gguf(std::span<const std::byte> bytes);
-
 // The number by which GGUF files name a type, -1 for types it has no number for; and back.
 int ggml_type(DType dtype);
 Result<DType> dtype_from_ggml_type(uint32_t number);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "text/end_of_generation.h"
+#include "text/tokenizer/end_of_generation.h"
 
 namespace ibid {
 namespace {

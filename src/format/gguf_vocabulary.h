@@ -3,7 +3,7 @@
 
 #include "base/result.h"
 #include "format/model_file.h"
-#include "text/vocabulary.h"
+#include "text/tokenizer/vocabulary.h"
 
 namespace ibid {
 

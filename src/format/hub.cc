@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/mapped_file.h"
+#include "base/quoted.h"
 #include "format/download.h"
 #include "format/file_lock.h"
-#include "format/model_file.h"
 #include "format/safetensors.h"
 
 namespace ibid {

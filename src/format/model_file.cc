@@ -10,29 +10,6 @@
 
 namespace ibid {
 
-std::string in_quotes(std::string_view name) {
-  constexpr size_t kMaxShown = 80;
-  static constexpr char kHex[] = "0123456789abcdef";
-  std::string out = "\"";
-  for (char c : name.substr(0, kMaxShown)) {
-    auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f || c == '"' || c == '\\') {
-      out += "\\x";
-      out += kHex[byte >> 4];
-      out += kHex[byte & 15];
-    } else {
-      out += c;
-    }
-  }
-  // A name cut inside a code point would make the sentence invalid UTF-8.
-  if (name.size() > kMaxShown) {
-    while (out.size() > 1 && (static_cast<unsigned char>(out.back()) & 0xc0) == 0x80) out.pop_back();
-    if (static_cast<unsigned char>(out.back()) >= 0xc0) out.pop_back();
-    out += "...";
-  }
-  return out + "\"";
-}
-
 std::string_view meta_kind(const MetaValue& value) {
   constexpr std::string_view kNames[] = {
       "a boolean", "an integer",           "an integer",          "a number",

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "base/mapped_file.h"
+#include "base/quoted.h"
 #include "base/result.h"
 #include "tensor/tensor.h"
 
@@ -101,8 +102,5 @@ class ModelFile {
   Parts parts_;
   std::unordered_map<std::string_view, size_t> by_name_;  // keys point into parts_.tensors
 };
-
-// A name from a file, for a sentence: in quotes, without control bytes, cut to a readable length.
-std::string in_quotes(std::string_view name);
 
 }  // namespace ibid

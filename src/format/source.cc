@@ -3,8 +3,8 @@
 #include <filesystem>
 
 #include "base/cache_folder.h"
+#include "base/quoted.h"
 #include "format/hub.h"
-#include "format/model_file.h"
 #include "format/package.h"
 #include "format/registry.h"
 

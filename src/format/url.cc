@@ -2,8 +2,8 @@
 #include <cctype>
 #include <cstdlib>
 
+#include "base/quoted.h"
 #include "format/http_client.h"
-#include "format/model_file.h"
 
 namespace ibid {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/result.h"
 #include "format/model_file.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ibid {
 

@@ -13,7 +13,7 @@
 #include "measured.h"
 #include "sample/sampler.h"
 #include "spelled_tokens.h"
-#include "text/breaker_set.h"
+#include "text/output/breaker_set.h"
 
 namespace ibid {
 namespace {

@@ -4,7 +4,7 @@
 #include "kernels/math.h"
 #include "sample/repeats.h"
 #include "sample/stages.h"
-#include "text/breaker_set.h"
+#include "text/output/breaker_set.h"
 
 namespace ibid::stages {
 namespace {

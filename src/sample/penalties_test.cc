@@ -9,7 +9,7 @@
 #include "sample/stages.h"
 #include "sample/testing/random_rows.h"
 #include "spelled_tokens.h"
-#include "text/breaker_set.h"
+#include "text/output/breaker_set.h"
 
 namespace ibid {
 namespace {

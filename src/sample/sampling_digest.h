@@ -9,7 +9,7 @@
 
 #include "sample/sampling_params.h"
 #include "sample/stage_order.h"
-#include "text/breaker_set.h"
+#include "text/output/breaker_set.h"
 
 namespace ibid {
 

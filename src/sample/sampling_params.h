@@ -16,7 +16,7 @@
 
 namespace ibid {
 
-class BreakerSet;  // text/breaker_set.h
+class BreakerSet;  // text/output/breaker_set.h
 
 // Most entries of a list that is gone through for each draw: biases, bans, tokens of all banned sequences.
 inline constexpr int32_t kMaxTokenEntries = 1 << 18;

@@ -96,17 +96,4 @@ std::string_view error_kind(int status) {
   }
 }
 
-std::string shown(std::string_view text, size_t max_bytes) {
-  std::string out;
-  for (const char c : text) {
-    if (out.size() == max_bytes) {
-      out += "...";
-      break;
-    }
-    const auto byte = static_cast<unsigned char>(c);
-    out += byte < 0x20 || byte >= 0x7f || c == '"' ? '?' : c;
-  }
-  return out;
-}
-
 }  // namespace ibid

@@ -30,7 +30,4 @@ WebResponse error_response(const ApiError& error);
 // The label under which an error of this status is counted: one of a fixed set.
 std::string_view error_kind(int status);
 
-// A client's own text inside a message: shortened, control characters and quotes replaced.
-std::string shown(std::string_view text, size_t max_bytes = 64);
-
 }  // namespace ibid

@@ -1,7 +1,6 @@
 #include "server/api_keys.h"
 
 #include <openssl/crypto.h>
-#include <openssl/evp.h>
 
 #include <map>
 
@@ -9,12 +8,6 @@
 
 namespace ibid {
 namespace {
-
-std::array<uint8_t, 32> sha256(std::string_view text) {
-  std::array<uint8_t, 32> digest = {};
-  CHECK(EVP_Digest(text.data(), text.size(), digest.data(), nullptr, EVP_sha256(), nullptr) == 1);
-  return digest;
-}
 
 std::string base64_decoded(std::string_view text) {
   std::string out;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/quoted.h"
 #include "server/parameters.h"
 #include "server/read_fields.h"
 
@@ -39,7 +40,7 @@ Result<Json> joined_content(const Json& content, const std::string& where) {
     if (type == nullptr || type->string() == nullptr)
       return invalid(place + " must be an object {\"type\": \"text\", \"text\": ...}.", place);
     if (*type->string() != "text") {
-      return unsupported(place + ".type is \"" + shown(*type->string(), 32) + "\"; only text parts are served.",
+      return unsupported(place + ".type is " + in_quotes(*type->string(), 32) + "; only text parts are served.",
                          place + ".type");
     }
     const Json* piece = part.find("text");

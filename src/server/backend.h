@@ -12,7 +12,7 @@
 #include "engine/request.h"
 #include "server/json.h"
 #include "server/sampling_defaults.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ibid {
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "text/breaker_set.h"
-#include "text/detokenizer.h"
-#include "text/stop_matcher.h"
+#include "text/output/breaker_set.h"
+#include "text/output/detokenizer.h"
+#include "text/output/stop_matcher.h"
 
 namespace ibid {
 namespace {

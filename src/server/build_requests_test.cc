@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "conformance/fake_backend.h"
-#include "text/breaker_set.h"
+#include "text/output/breaker_set.h"
 
 namespace ibid {
 namespace {

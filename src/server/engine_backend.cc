@@ -5,10 +5,6 @@
 namespace ibid {
 namespace {
 
-std::string spelling(const Tokenizer& tokenizer, TokenId id) {
-  return id == TokenId::kNone ? std::string() : std::string(tokenizer.token_bytes(id, true));
-}
-
 class EngineBackend final : public Backend {
  public:
   explicit EngineBackend(EngineParts parts) : parts_(std::move(parts)) {}
@@ -37,12 +33,10 @@ class EngineBackend final : public Backend {
                              parts_.chat_template.error().message + " Completions are served.",
                          "messages");
     }
-    const Vocabulary& vocabulary = parts_.tokenizer->vocabulary();
     ChatInput input;
+    name_tokens(*parts_.tokenizer, input);
     input.messages = messages.text();
     input.add_generation_prompt = add_generation_prompt;
-    input.bos_token = spelling(*parts_.tokenizer, vocabulary.bos);
-    input.eos_token = spelling(*parts_.tokenizer, vocabulary.eos);
     if (const Json::Object* members = kwargs.object()) {
       for (const Json::Member& member : *members) input.extra.emplace_back(member.first, member.second.text());
     }

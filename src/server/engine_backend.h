@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "server/backend.h"
-#include "text/chat_template.h"
+#include "text/jinja/chat_template.h"
 
 namespace ibid {
 

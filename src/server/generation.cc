@@ -7,7 +7,7 @@
 #include "server/json.h"
 #include "server/logprobs_json.h"
 #include "server/trace_json.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ibid {
 

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "text/detokenizer_utf8.h"
-#include "text/tokenizer.h"
+#include "base/utf8.h"
+#include "text/output/utf8_mender.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ibid {
 namespace {
@@ -21,12 +22,6 @@ void write_entry(JsonWriter& json, const Tokenizer& tokenizer, const TokenLogpro
   json.key("bytes").begin_array();
   for (const char c : tokenizer.token_bytes(token.token, true)) json.integer(static_cast<unsigned char>(c));
   json.end_array();
-}
-
-size_t count_code_points(std::string_view text) {
-  size_t n = 0;
-  for (const char c : text) n += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-  return n;
 }
 
 // The record of a prompt's position, or null; positions are asked for in ascending order. The first token has none:
@@ -131,7 +126,7 @@ void write_completion_logprobs(JsonWriter& json, const Tokenizer& tokenizer, std
   json.key("text_offset").begin_array();
   for (const auto& [id, record] : rows) {
     json.integer(static_cast<int64_t>(n_code_points));
-    n_code_points += count_code_points(token_text(tokenizer, id));
+    n_code_points += utf8::count(token_text(tokenizer, id));
   }
   json.end_array().end_object();
 }

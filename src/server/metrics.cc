@@ -5,7 +5,7 @@
 
 #include "server/api_error.h"
 #include "server/json.h"
-#include "text/finish_reason.h"
+#include "text/output/finish_reason.h"
 
 namespace ibid {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/quoted.h"
 #include "server/api_error.h"
 
 namespace ibid {
@@ -23,9 +24,8 @@ Result<std::string> answering_name(const std::string& asked, const ModelInfo& mo
 
 Error no_such_model(std::string_view asked, const ModelInfo& model, const ServerOptions& options) {
   std::string known;
-  for (const std::string& name : model_names(model, options))
-    known += (known.empty() ? "\"" : ", \"") + shown(name) + "\"";
-  return not_found("The model \"" + shown(asked) + "\" is not served here; it answers to " + known + ".", "model");
+  for (const std::string& name : model_names(model, options)) known += (known.empty() ? "" : ", ") + in_quotes(name);
+  return not_found("The model " + in_quotes(asked) + " is not served here; it answers to " + known + ".", "model");
 }
 
 }  // namespace ibid

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "base/quoted.h"
 #include "server/parameters.h"
 
 namespace ibid {
@@ -12,7 +13,7 @@ namespace {
 
 std::string found_value(const Json& found) {
   if (found.is_number()) return found.text();
-  if (const std::string* s = found.string()) return "\"" + shown(*s, 32) + "\"";
+  if (const std::string* s = found.string()) return in_quotes(*s, 32);
   return found.kind();
 }
 

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -49,6 +50,15 @@ Result<int> open_file(const std::string& path) {
   return fd;
 }
 
+// A value of a line: what would end it, or hide in it, becomes a question mark.
+std::string in_ascii(std::string_view text) {
+  constexpr size_t kMost = 128;
+  std::string out(text.substr(0, kMost));
+  std::ranges::replace_if(
+      out, [](unsigned char c) { return c < 0x20 || c >= 0x7f || c == '"'; }, '?');
+  return text.size() > kMost ? out + "..." : out;
+}
+
 }  // namespace
 
 std::string format_request_line(const RequestLine& line, bool json, double unix_time) {
@@ -61,7 +71,7 @@ std::string format_request_line(const RequestLine& line, bool json, double unix_
   }
   const auto text = [&](std::string_view name, std::string_view value) {
     json ? static_cast<void>(writer.field(name, value))
-         : static_cast<void>(out.append(" ").append(name).append("=").append(value.empty() ? "-" : shown(value, 128)));
+         : static_cast<void>(out.append(" ").append(name).append("=").append(value.empty() ? "-" : in_ascii(value)));
   };
   const auto number = [&](std::string_view name, const std::string& value) {
     json ? static_cast<void>(writer.key(name).raw(value))

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/utf8.h"
 #include "server/build_requests.h"
 #include "server/json.h"
 #include "server/logprobs_json.h"
@@ -10,7 +11,6 @@
 #include "server/page_files.h"
 #include "server/read_fields.h"
 #include "server/service.h"
-#include "text/detokenizer_utf8.h"
 
 namespace ibid {
 namespace {
@@ -174,7 +174,7 @@ WebResponse Service::tokenize(const WebRequest& request, WebExchange&) {
     }
     json.begin_object().field("id", int64_t{raw(id)}).key("piece");
     const std::string_view bytes = tokenizer.token_bytes(id, true);
-    if (is_valid_utf8(bytes)) {
+    if (utf8::is_valid(bytes)) {
       json.string(bytes);
     } else {
       json.begin_array();

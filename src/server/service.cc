@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 
+#include "base/quoted.h"
 #include "kernels/arithmetic_version.h"
 #include "server/build_requests.h"
 #include "server/content_type.h"
@@ -158,8 +159,8 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
 
   if (!hosts_.allows(request.header("host"))) {
     return error_response({403,
-                           "This server does not answer to the name \"" + shown(request.header("host"), 128) +
-                               "\"; --allow-host gives it further names.",
+                           "This server does not answer to the name " + in_quotes(request.header("host"), 128) +
+                               "; --allow-host gives it further names.",
                            "", "host_refused"});
   }
   // A page of another site must not use a server that trusts its network.

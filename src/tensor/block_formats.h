@@ -1,6 +1,6 @@
 // The block-quantised formats of the ggml family, bit for bit as they lie in GGUF files (little-endian).
 //
-// Each struct is one block: kBlockLen (32) or kSuperBlockLen (256) consecutive elements of a row. Half-precision fields
+// Each struct is one block: kBlockLen (32) or 256 consecutive elements of a row. Half-precision fields
 // are uint16_t; tensor/half.h converts them. The formulas say what an element is worth; dequantise_row
 // (tensor/dequantise.h) is their executable form and the order of its roundings.
 //
@@ -13,7 +13,6 @@
 namespace ibid {
 
 inline constexpr int kBlockLen = 32;
-inline constexpr int kSuperBlockLen = 256;
 
 struct BlockQ4_0 {  // scale * (code - 8)
   uint16_t scale;

@@ -7,7 +7,7 @@
 #include "conformance/tokenizer_corpus.h"
 #include "conformance/tokenizer_kinds.h"
 #include "replaced_new.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ibid {
 namespace {

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "server/backend.h"
-#include "text/stop_matcher.h"
+#include "text/output/stop_matcher.h"
 
 namespace ibid {
 

@@ -15,7 +15,7 @@
 #include "format/gguf.h"
 #include "format/gguf_vocabulary.h"
 #include "source_paths.h"
-#include "text/chat_template.h"
+#include "text/jinja/chat_template.h"
 
 namespace ibid {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "conformance/tokenizer_corpus.h"
 #include "conformance/tokenizer_kinds.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ibid {
 namespace {

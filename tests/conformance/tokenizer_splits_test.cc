@@ -8,7 +8,7 @@
 
 #include "conformance/tokenizer_corpus.h"
 #include "conformance/tokenizer_kinds.h"
-#include "text/splitter.h"
+#include "text/tokenizer/splitter.h"
 
 namespace ibid {
 namespace {

@@ -11,7 +11,7 @@
 #include "format/gguf.h"
 #include "format/gguf_vocabulary.h"
 #include "source_paths.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ibid {
 namespace {

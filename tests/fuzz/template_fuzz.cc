@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "text/chat_template.h"
+#include "text/jinja/chat_template.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string_view all(reinterpret_cast<const char*>(data), size);

@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include "text/tokenizer.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include "kernels/reference/reference.h"
 #include "model/perplexity.h"
 #include "model/testing/loaded_model.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ibid {
 namespace {

@@ -6,7 +6,7 @@
 #include <ctime>
 
 #include "hostile/limits.h"
-#include "text/chat_template.h"
+#include "text/jinja/chat_template.h"
 
 namespace ibid {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "hostile/limits.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ibid {
 namespace {

@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "hostile/limits.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ibid {
 namespace {

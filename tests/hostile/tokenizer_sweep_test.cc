@@ -10,7 +10,7 @@
 #include "hostile/limits.h"
 #include "hostile/raw_gguf.h"
 #include "temp_folder.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ibid {
 namespace {

@@ -1,4 +1,4 @@
-"""The checks of the house see what is wrong: faults are planted in a copy of the pages. checks_test.py SOURCE_DIR."""
+"""The checks of the house see what is wrong: faults are planted in a copy. checks_test.py SOURCE_DIR."""
 import pathlib
 import shutil
 import subprocess
@@ -6,8 +6,8 @@ import sys
 import tempfile
 
 SOURCE = pathlib.Path(sys.argv[1]).resolve()
-COPIED = ("docs", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "CMakeLists.txt")
-LINKED = ("src", "tests", "bench", "cmake", "scripts", "packaging", ".ci")
+COPIED = ("docs", "src", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "CMakeLists.txt")
+LINKED = ("tests", "bench", "cmake", "scripts", "packaging", ".ci")
 
 # Check, page, what stands there, what is planted instead, what must be told. All are planted at once.
 NEXT = "# What is next"
@@ -18,7 +18,7 @@ FAULTS = (
     ("docs", "docs/design.md", "Empty seats: `comm/`, ", "Empty seats: ", "the empty seats are ['cluster', 'comm'"),
     ("docs", "docs/design.md", "## 6. Errors", "## Errors", "src/base/result.h: docs/design.md has no section 6"),
     ("docs", "docs/design.md", "9. **One end.**", "**One end.**",
-     "src/text/finish_reason.h: docs/design.md section 5 has no law 9"),
+     "src/text/output/finish_reason.h: docs/design.md section 5 has no law 9"),
     ("docs", "docs/next.md", NEXT, NEXT + " docs/design.md " "section 5, laws 1 and 12",
      "docs/next.md: docs/design.md section 5 has no law 12"),
     ("docs", "docs/next.md", NEXT, NEXT + " `src/engine/nothing.cc`", "there is no src/engine/nothing.cc"),
@@ -36,7 +36,12 @@ FAULTS = (
     ("includes", "CMakeLists.txt", "ibid_module(cache   DEPENDS base)", "ibid_module(cache   DEPENDS base engine)",
      "CMakeLists.txt: cache links engine, which is not below it"),
     ("includes", "CMakeLists.txt", "ibid_module(sample  DEPENDS kernels text)", "ibid_module(sample  DEPENDS kernels)",
-     "sample includes text, which CMakeLists.txt does not link to it"),
+     "sample includes text/output, which CMakeLists.txt does not link to it"),
+    ("includes", "src/server/engine_backend.h", '"text/jinja/chat_template.h"', '"text/jinja/machine.h"',
+     "of text/jinja others include chat_template.h alone"),
+    ("includes", "src/text/output/breaker_set.cc", '"text/tokenizer/tokenizer.h"', '"text/jinja/chat_template.h"',
+     "text/output (floor 2.2) includes text/jinja (floor 2.3)"),
+    ("docs", "docs/design.md", "| `chat_template.h` |", "| `machine.h` |", "the doors are {'text/jinja': 'machine.h'}"),
 )
 
 

@@ -9,7 +9,7 @@
 #include "format/gguf_vocabulary.h"
 #include "kernels/isa.h"
 #include "schedules.h"
-#include "text/stop_matcher.h"
+#include "text/output/stop_matcher.h"
 
 namespace ibid {
 namespace {

@@ -1,0 +1,77 @@
+// ChatTemplate: a model's chat template (a Jinja subset of our own) compiled once, and messages to a prompt.
+//
+// Renders byte for byte what Python's jinja2 renders as transformers sets it up (ImmutableSandboxedEnvironment,
+// trim_blocks, lstrip_blocks, loopcontrols, generation blocks, its own tojson); docs/text.md says what is refused.
+// Templates and messages are bytes from outside: rendering runs under budgets and ends with an Error, never worse.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "text/jinja/message_form.h"
+#include "text/tokenizer/tokenizer.h"  // TextRange
+
+namespace ibid {
+
+// What a template may spend. Beyond these: ErrorKind::kExhausted. The input's own size is added to memory and output
+// (four times) and to steps, so that a long conversation pays for itself.
+struct RenderBudget {
+  int64_t n_steps = 2'000'000;     // syntax nodes, or some 64 bytes or 8 items of bulk work
+  size_t memory_bytes = 16 << 20;  // of values and output alive at once
+  size_t output_bytes = 8 << 20;
+  int depth = 600;  // evaluations inside each other; a macro's call takes about six
+};
+
+struct ChatInput {
+  std::string messages = "[]";  // JSON: a list of objects
+  std::string tools;            // JSON list; empty: the template sees none
+  std::string documents;        // JSON list; empty: none
+  bool add_generation_prompt = true;
+  std::string bos_token, eos_token;  // as spelled; the template's variables
+  // More variables for the template, as (name, JSON); they win over the ones above.
+  std::vector<std::pair<std::string, std::string>> extra;
+  std::optional<std::chrono::system_clock::time_point> now;  // for strftime_now; absent: the clock
+};
+
+// The spellings of the vocabulary's bos and eos, as the tokenizer reads them back (EncodeOptions::parse_special).
+void name_tokens(const Tokenizer& tokenizer, ChatInput& input);
+
+struct RenderedPrompt {
+  std::string text;
+  // The bytes that users wrote (contents, tool results, tool definitions, documents, extra variables): ascending,
+  // disjoint. Special tokens spelled there are text: hand them to EncodeOptions::plain_ranges. A message's role is
+  // the template's word where it is letters, digits, '_' or '-' only, because templates build special tokens from it.
+  std::vector<TextRange> plain_ranges;
+};
+
+// Immutable; may be shared by threads.
+class ChatTemplate {
+ public:
+  // Errors name line and column. At most 256 KiB of source. Messages are rendered as they are given.
+  static Result<ChatTemplate> compile(std::string_view source);
+  // The model's template, which gets its messages in the form that it reads (form()); where the model has none, ChatML
+  // (kDefaultSource), and `warning` says so.
+  static Result<ChatTemplate> for_model(std::string_view source, std::string* warning = nullptr);
+
+  Result<RenderedPrompt> render(const ChatInput& input, const RenderBudget& budget = {}) const;
+
+  // True where the template mentions the variable (tools, documents, enable_thinking ...).
+  bool mentions(std::string_view variable) const;
+  const std::string& source() const;
+  const MessageForm& form() const;
+
+  static const std::string_view kDefaultSource;
+
+ private:
+  struct Compiled;
+  explicit ChatTemplate(std::shared_ptr<const Compiled> compiled) : compiled_(std::move(compiled)) {}
+  std::shared_ptr<const Compiled> compiled_;
+};
+
+}  // namespace ibid

@@ -1,0 +1,1 @@
+ibid_apart(src/text/jinja/methods_is.cc)

@@ -1,0 +1,119 @@
+// What the readers of tokenizer.json's small parts share: a bounded parse, and typed looks at an object with a "type".
+#pragma once
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/quoted.h"
+#include "base/result.h"
+
+namespace ibid::json_parts {
+
+namespace json = boost::json;
+inline constexpr size_t kMaxSteps = 32;
+// Steps after one another may make a text this many times as long at most; a file of a kilobyte could ask for 10^12.
+inline constexpr double kMaxGrowth = 64.0;
+// A text to look for: a search takes the product of both lengths at worst.
+inline constexpr size_t kMaxLiteralBytes = 1024;
+
+Result<json::value> parse(std::string_view text, const char* part);
+
+// An object with a "type", and typed looks at its other keys. The first wrong one is remembered.
+class Part {
+ public:
+  Part(const json::value& value, const char* kind) : kind_(kind), object_(value.if_object()) {
+    if (!object_) {
+      wrong("the form of an object", {});
+      return;
+    }
+    const json::value* type = object_->if_contains("type");
+    if (!type || !type->is_string()) {
+      wrong("a \"type\" that is a string", {});
+      return;
+    }
+    type_ = std::string_view(type->get_string());
+  }
+  std::string_view type() const { return type_; }
+  const json::value* get(const char* key) const {
+    const json::value* v = object_ ? object_->if_contains(key) : nullptr;
+    return v && !v->is_null() ? v : nullptr;
+  }
+  bool flag(const char* key, bool missing) {
+    const json::value* v = get(key);
+    if (!v) return missing;
+    if (!v->is_bool()) return wrong("true or false", key), missing;
+    return v->get_bool();
+  }
+  std::string text(const char* key, std::string_view missing) {
+    const json::value* v = get(key);
+    if (!v) return std::string(missing);
+    if (!v->is_string()) return wrong("a string", key), std::string(missing);
+    return std::string(std::string_view(v->get_string()));
+  }
+  size_t count(const char* key) {
+    const json::value* v = get(key);
+    if (!v) return 0;
+    if (!v->is_int64() || v->get_int64() < 0) return wrong("a whole number, not negative", key), 0;
+    return static_cast<size_t>(v->get_int64());
+  }
+  // Elements of the sequence under the first of the keys that is there.
+  const json::array* elements(std::initializer_list<const char*> keys) {
+    for (const char* key : keys) {
+      const json::value* v = get(key);
+      if (v && v->is_array()) return &v->get_array();
+    }
+    wrong("an array", *keys.begin());
+    return nullptr;
+  }
+  void wrong(std::string_view expected, std::string_view key) {
+    if (error_) return;
+    std::string what = key.empty() ? std::string() : " under " + in_quotes(key);
+    error_ = invalid(std::string("the ") + kind_ + (type_.empty() ? "" : " " + in_quotes(type_)) +
+                         " is expected to have " + std::string(expected) + what,
+                     kind_);
+  }
+  // Of a step that makes what it changes `times` as long: refuses where that is too much together with those before.
+  void grow(double times, double& growth) {
+    growth *= std::max(1.0, times);
+    if (growth > kMaxGrowth && !error_) {
+      error_ = unsupported(std::string("the ") + kind_ + " could make a text more than " +
+                               std::to_string(static_cast<int>(kMaxGrowth)) + " times as long; that is refused",
+                           kind_);
+    }
+  }
+  // A text that is looked for.
+  void check_literal(const std::string& literal) {
+    if (literal.size() <= kMaxLiteralBytes || error_) return;
+    error_ = unsupported(std::string("the ") + kind_ + " " + in_quotes(type_) + " looks for a text of " +
+                             std::to_string(literal.size()) + " bytes; at most " + std::to_string(kMaxLiteralBytes) +
+                             " are read",
+                         kind_);
+  }
+  Error unknown() const {
+    return unsupported(std::string("the ") + kind_ + " " + in_quotes(type_) + " is not supported", kind_);
+  }
+  Status status() const { return error_ ? Status(*error_) : Status(); }
+
+ private:
+  const char* kind_;
+  const json::object* object_ = nullptr;
+  std::string_view type_;
+  std::optional<Error> error_;
+};
+
+// {"String": "..."} or {"Regex": "..."}.
+struct PatternText {
+  bool regex = false;
+  std::string text;
+};
+PatternText read_pattern(Part& part);
+
+// How many times as long a text of nothing but `pattern` becomes.
+inline double growth_of_replace(const std::string& pattern, const std::string& content) {
+  return pattern.empty() ? 1.0 : static_cast<double>(content.size()) / static_cast<double>(pattern.size());
+}
+
+}  // namespace ibid::json_parts
