@@ -71,11 +71,12 @@ void run(Stream& s, const Shape& shape, DType dtype, int32_t block_len, int32_t 
   ForwardBatch batch;
   batch.n_tokens = n;
   batch.n_sequences = 1;
-  batch.max_blocks = cache.kv.n_blocks;
+  const int32_t block_start[] = {0, cache.kv.n_blocks};
   batch.block_len = block_len;
   batch.positions = positions.data();
   batch.query_start = query_start;
   batch.kv_len = &len;
+  batch.block_start = block_start;
   batch.block_table = cache.table.data();
   CHECK(s.reserve_workspace(ops::paged_attention_workspace_bytes(n, shape.heads, shape.head_len, len)).ok());
   const ops::AttentionParams params = {1.0f / std::sqrt(static_cast<float>(shape.head_len))};

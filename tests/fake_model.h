@@ -84,7 +84,7 @@ class FakeModel final : public ForwardPass {
   static uint64_t seed_of(size_t layer) { return mix(77, layer); }
 
   static int32_t slot_of(const ForwardBatch& b, int32_t s, int32_t position) {
-    return raw(b.block_table[s * b.max_blocks + position / b.block_len]) * b.block_len + position % b.block_len;
+    return raw(b.blocks(s)[static_cast<size_t>(position / b.block_len)]) * b.block_len + position % b.block_len;
   }
   static Cell& cell(const PagedKv& kv, int32_t slot) {
     const int64_t cell_bytes = kv.block_bytes / kv.block_len;

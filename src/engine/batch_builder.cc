@@ -1,7 +1,5 @@
 #include "engine/batch_builder.h"
 
-#include <algorithm>
-
 #include "base/check.h"
 
 namespace ibid {
@@ -13,6 +11,7 @@ BatchBuilder::BatchBuilder(const BatchLimits& limits) : limits_(limits) {
   slots_.reserve(n_tokens);
   query_start_.reserve(n_sequences + 1);
   kv_len_.reserve(n_sequences);
+  block_start_.reserve(n_sequences + 1);
   logit_rows_.reserve(static_cast<size_t>(limits.n_rows));
   block_table_.reserve(n_sequences *
                        static_cast<size_t>((limits.context_len + limits.block_len - 1) / limits.block_len));
@@ -27,11 +26,9 @@ ForwardBatch BatchBuilder::build(const StepPlan& plan) {
   kv_len_.clear();
   logit_rows_.clear();
   query_start_.assign(1, 0);
-  int32_t longest = 0;
-  for (const Share& share : plan.shares) longest = std::max(longest, share.sequence->n_computed + share.n_tokens);
-  const int32_t max_blocks = (longest + limits_.block_len - 1) / limits_.block_len;
-  block_table_.assign(static_cast<size_t>(n_sequences) * static_cast<size_t>(max_blocks), BlockId::kNone);
-  batch_ = {.n_sequences = n_sequences, .max_blocks = max_blocks, .block_len = limits_.block_len};
+  block_start_.assign(1, 0);
+  block_table_.clear();
+  batch_ = {.n_sequences = n_sequences, .block_len = limits_.block_len};
   for (const Share& share : plan.shares) add(share);
   for (const Row& row : plan.rows) logit_rows_.push_back(query_start_[static_cast<size_t>(row.share)] + row.token);
   CHECK(static_cast<int32_t>(tokens_.size()) == plan.n_tokens &&
@@ -43,6 +40,7 @@ ForwardBatch BatchBuilder::build(const StepPlan& plan) {
   batch_.slots = slots_.data();
   batch_.query_start = query_start_.data();
   batch_.kv_len = kv_len_.data();
+  batch_.block_start = block_start_.data();
   batch_.block_table = block_table_.data();
   batch_.logit_rows = logit_rows_.data();
   return batch_;
@@ -60,8 +58,8 @@ void BatchBuilder::add(const Share& share) {
     slots_.push_back(raw(s.blocks[static_cast<size_t>(t / len)]) * len + t % len);
   }
   const auto n_tokens = static_cast<int32_t>(tokens_.size());
-  const auto table = block_table_.begin() + static_cast<ptrdiff_t>(kv_len_.size()) * batch_.max_blocks;
-  std::copy_n(s.blocks.begin(), (end + len - 1) / len, table);
+  block_table_.insert(block_table_.end(), s.blocks.begin(), s.blocks.begin() + (end + len - 1) / len);
+  block_start_.push_back(static_cast<int32_t>(block_table_.size()));
   kv_len_.push_back(end);
   query_start_.push_back(n_tokens);
 }

@@ -2,8 +2,7 @@
 // batch is a view into them, valid until the next build.
 //
 // Position t of a sequence lies in slot blocks[t / B] * B + t % B. kv_len is what the sequence's keys span after this
-// step. block_table has as many columns as the longest sequence of the step needs; what a shorter one has no block for
-// is kNone.
+// step, and its part of block_table has the blocks of those positions and no more.
 #pragma once
 
 #include <vector>
@@ -33,7 +32,7 @@ class BatchBuilder {
   BatchLimits limits_;
   ForwardBatch batch_;
   std::vector<TokenId> tokens_;
-  std::vector<int32_t> positions_, slots_, query_start_, kv_len_, logit_rows_;
+  std::vector<int32_t> positions_, slots_, query_start_, kv_len_, block_start_, logit_rows_;
   std::vector<BlockId> block_table_;
 };
 

@@ -1,11 +1,19 @@
 // ForwardBatch: one step's work as flat arrays, the only thing a model reads about requests. Views into arrays that the
 // engine sized at start-up; nothing here is owned. T tokens, S sequences, R logit rows, B tokens per block.
 //
-// A sequence's tokens are contiguous: sequence s owns tokens [query_start[s], query_start[s + 1]). Its keys and values
-// live at positions [0, kv_len[s]) of the cache, this step's included (store_kv runs before attention reads).
+// A sequence's tokens are contiguous: sequence s owns tokens [query_start[s], query_start[s + 1]). store_kv writes the
+// step's keys and values before attention reads, so a token sees itself.
+//
+// What a token reads. A token at position p reads one key and value for each position of [0, p] (of its window's part
+// of it). A plain token finds all of them through the block table, so it sees every earlier token of its sequence. A
+// token with a path of n slots reads those of positions (p - n, p] from the path, and earlier ones through the table: a
+// draft's ancestors are named by slot, tokens of one sequence may have equal positions (siblings), and nobody sees a
+// token that is not on the way to it. Which slot a key lies in does not show in any bit: it enters the sums at its
+// position's place, so a row is the same as if its path were a plain sequence.
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "base/ids.h"
 
@@ -15,20 +23,37 @@ struct ForwardBatch {
   int32_t n_tokens = 0;     // T
   int32_t n_sequences = 0;  // S
   int32_t n_rows = 0;       // R
-  int32_t max_blocks = 0;   // columns of block_table
   int32_t block_len = 0;    // B
 
   const TokenId* tokens = nullptr;       // [T]
   const int32_t* positions = nullptr;    // [T] absolute position of the token in its sequence, 0-based
-  const int32_t* slots = nullptr;        // [T] block * B + offset: where the token's key and value go
+  const int32_t* slots = nullptr;        // [T] block * B + offset: where the token's key and value go; all distinct
   const int32_t* query_start = nullptr;  // [S + 1]
-  const int32_t* kv_len = nullptr;       // [S]
-  const BlockId* block_table = nullptr;  // [S, max_blocks]; kNone behind a sliding window: never read
-  const int32_t* logit_rows = nullptr;   // [R] indices of tokens whose logits are wanted, ascending
+  const int32_t* kv_len = nullptr;       // [S] the largest position among the sequence's tokens of this step, plus one
+  const int32_t* block_start = nullptr;  // [S + 1]
+  // [block_start[S]] The blocks of sequence s are [block_start[s], block_start[s + 1]), in order of positions, as many
+  // as reach every position that a token of this step reads through them. kNone: never read (behind a sliding window).
+  const BlockId* block_table = nullptr;
+  const int32_t* logit_rows = nullptr;  // [R] indices of tokens whose logits are wanted, ascending
 
-  // Null: causal. Else, per sequence, a lower-triangular bit matrix over its query tokens: query i sees query j of the
-  // same step iff bit j of row i is set (speculation's token trees). Unused for now.
-  const uint64_t* tree_mask = nullptr;
+  // Null where no token of the step has a path. Else token t's path is path_slots[path_start[t], path_start[t + 1]):
+  // the slots of positions (p - n, p], ascending by position, slots[t] the last of them; n = 0 is a plain token.
+  const int32_t* path_start = nullptr;  // [T + 1]
+  const int32_t* path_slots = nullptr;  // [path_start[T]]
+
+  std::span<const BlockId> blocks(int32_t s) const {
+    return {block_table + block_start[s], block_table + block_start[s + 1]};
+  }
+  std::span<const int32_t> path(int32_t t) const {
+    if (path_start == nullptr) return {};
+    return {path_slots + path_start[t], path_slots + path_start[t + 1]};
+  }
+  // The slot in which token t, of sequence s, reads the key and value of `position`.
+  int32_t slot_read(int32_t s, int32_t t, int32_t position) const {
+    const int32_t on_path = position - (positions[t] + 1 - static_cast<int32_t>(path(t).size()));
+    if (on_path >= 0) return path(t)[static_cast<size_t>(on_path)];
+    return raw(blocks(s)[static_cast<size_t>(position / block_len)]) * block_len + position % block_len;
+  }
 };
 
 }  // namespace ibid

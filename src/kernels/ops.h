@@ -57,6 +57,11 @@ void rope(Stream& s, const TensorView& x, int head_len, const Rope& rope, const 
 // Writes k[T, K * D] and v[T, K * D] to the slots of the batch, rounded to the KV dtype (nearest even).
 void store_kv(Stream& s, const PagedKv& kv, const TensorView& k, const TensorView& v, const ForwardBatch& batch);
 
+// Copies the keys and values of slot from[i] to slot to[i], all heads, for i = 0, 1, ... one after another: a later
+// copy reads what an earlier one wrote. So moves that only go down, in ascending order of `to`, are right however they
+// overlap (accepted drafts to their positions' slots). The bytes as they are, for every KV dtype.
+void copy_slots(Stream& s, const PagedKv& kv, std::span<const int32_t> from, std::span<const int32_t> to);
+
 struct AttentionParams {
   float scale = 1.0f;     // of the scores
   float soft_cap = 0.0f;  // 0: none; else scores = cap * tanh(scores / cap)
@@ -64,7 +69,7 @@ struct AttentionParams {
 };
 // out[T, H * D] = attention of q[T, H * D] over the cache. Tiles of 64 positions anchored at absolute position 0,
 // merged in ascending order with an online softmax; pieces of a fixed number of tiles (docs/design.md section 5, law
-// 1).
+// 1). A token with a path has the bits that it would have if the path were a plain sequence.
 void paged_attention(Stream& s, const TensorView& out, const TensorView& q, const PagedKv& kv,
                      const ForwardBatch& batch, const AttentionParams& params);
 size_t paged_attention_workspace_bytes(int32_t n_tokens, int32_t n_heads, int32_t head_len, int32_t max_positions);

@@ -58,7 +58,9 @@ struct Call {
     t.keys = kv.blocks + kv_element_offset(kv, KvPart::kKey, 0, kv_head, 0);
     t.values = kv.blocks + kv_element_offset(kv, KvPart::kValue, 0, kv_head, 0);
     t.block_bytes = kv.block_bytes;
-    t.blocks = reinterpret_cast<const int32_t*>(batch.block_table + int64_t{s} * batch.max_blocks);
+    t.blocks = reinterpret_cast<const int32_t*>(batch.blocks(s).data());
+    t.path_start = batch.path_start == nullptr ? nullptr : batch.path_start + first;
+    t.path_slots = batch.path_slots;
     t.block_len = kv.block_len;
     t.format = kv.dtype == DType::kF32   ? cpu::KvFormat::kF32
                : kv.dtype == DType::kF16 ? cpu::KvFormat::kF16
@@ -112,6 +114,13 @@ void merge_split(const Call& c, const Span& span, int32_t s, const float* partia
   }
 }
 
+void expect_path(const PagedKv& kv, const ForwardBatch& batch, int32_t t) {
+  const int32_t n = batch.path_start[t + 1] - batch.path_start[t];
+  CHECK(n >= 0 && n <= batch.positions[t] + 1, "a path has a slot for each of its positions");
+  CHECK(n == 0 || batch.path(t).back() == batch.slots[t], "a path ends in the token's own slot");
+  for (const int32_t slot : batch.path(t)) CHECK(slot >= 0 && slot / kv.block_len < kv.n_blocks);
+}
+
 size_t spans_bytes(int64_t n_sequences) { return (static_cast<size_t>(n_sequences + 1) * sizeof(Span) + 63) / 64 * 64; }
 
 }  // namespace
@@ -134,7 +143,7 @@ void paged_attention(Stream& s, const TensorView& out, const TensorView& q, cons
   CHECK(kv.block_len == batch.block_len);
   CHECK(kv.head_len % 8 == 0 && kv.head_len >= 8 && kv.head_len <= kMaxHeadLen, "a head is a multiple of 8, up to 256");
   CHECK(N.value % (int64_t{kv.n_kv_heads} * kv.head_len) == 0, "each KV head serves as many query heads");
-  CHECK(batch.tree_mask == nullptr, "tree masks are not served yet");
+  for (int32_t t = 0; batch.path_start != nullptr && t < batch.n_tokens; ++t) expect_path(kv, batch, t);
   if (reference::selected()) return reference::paged_attention(out, q, kv, batch, params);
 
   Call c = {out, q, kv, batch, params, static_cast<int32_t>(N.value / kv.head_len / kv.n_kv_heads), 0, 0, 0};

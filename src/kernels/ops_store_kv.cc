@@ -17,6 +17,18 @@ void place(std::byte* keys, std::byte* values, const Cell* k, const Cell* v, int
   std::memcpy(values, v, static_cast<size_t>(head_len) * sizeof(Cell));
 }
 
+template <typename Cell>
+void move_head(const PagedKv& kv, int32_t from, int32_t to, int32_t head) {
+  const auto at = [&](KvPart part, int32_t slot) {
+    return reinterpret_cast<Cell*>(kv.blocks + int64_t{slot / kv.block_len} * kv.block_bytes +
+                                   kv_element_offset(kv, part, slot % kv.block_len, head, 0));
+  };
+  const Cell* key = at(KvPart::kKey, from);
+  Cell* new_key = at(KvPart::kKey, to);
+  for (int32_t d = 0; d < kv.head_len; ++d) new_key[int64_t{d} * kv.block_len] = key[int64_t{d} * kv.block_len];
+  std::memmove(at(KvPart::kValue, to), at(KvPart::kValue, from), static_cast<size_t>(kv.head_len) * sizeof(Cell));
+}
+
 }  // namespace
 
 void store_kv(Stream& s, const PagedKv& kv, const TensorView& k, const TensorView& v, const ForwardBatch& batch) {
@@ -49,6 +61,27 @@ void store_kv(Stream& s, const PagedKv& kv, const TensorView& k, const TensorVie
         narrow(narrow_key, key, kv.head_len);
         narrow(narrow_value, value, kv.head_len);
         place(keys, values, narrow_key, narrow_value, kv.head_len, kv.block_len);
+      }
+    }
+  });
+}
+
+void copy_slots(Stream& s, const PagedKv& kv, std::span<const int32_t> from, std::span<const int32_t> to) {
+  CHECK(from.size() == to.size(), "each slot goes somewhere");
+  for (const std::span<const int32_t> slots : {from, to}) {
+    for (const int32_t slot : slots) CHECK(slot >= 0 && slot / kv.block_len < kv.n_blocks);
+  }
+  if (reference::selected()) return reference::copy_slots(kv, from, to);
+  // Heads are apart from each other, so the order of copies is kept within each.
+  const auto n_elements = static_cast<int64_t>(from.size()) * kv.head_len;
+  for_rows(s, kv.n_kv_heads, n_elements, 4, [&](int64_t begin, int64_t end) {
+    for (auto head = static_cast<int32_t>(begin); head < end; ++head) {
+      for (size_t i = 0; i < from.size(); ++i) {
+        if (kv.dtype == DType::kF32) {
+          move_head<uint32_t>(kv, from[i], to[i], head);
+        } else {
+          move_head<uint16_t>(kv, from[i], to[i], head);
+        }
       }
     }
   });

@@ -14,18 +14,10 @@ std::byte* element(const PagedKv& kv, KvPart part, int32_t slot, int32_t head, i
          kv_element_offset(kv, part, slot % kv.block_len, head, d);
 }
 
-template <typename Copy>
-void for_each_element(const PagedKv& kv, KvPart part, BlockId block, Copy&& copy) {
-  const int size = traits(kv.dtype).block_bytes;
-  int64_t row_offset = 0;
-  for (int32_t i = 0; i < kv.block_len; ++i) {
-    for (int32_t head = 0; head < kv.n_kv_heads; ++head) {
-      for (int32_t d = 0; d < kv.head_len; ++d) {
-        copy(element(kv, part, raw(block) * kv.block_len + i, head, d), row_offset, static_cast<size_t>(size));
-        row_offset += size;
-      }
-    }
-  }
+std::byte* block_at(const PagedKv& kv, BlockId block, size_t n_bytes) {
+  CHECK(raw(block) >= 0 && raw(block) < kv.n_blocks);
+  CHECK(static_cast<int64_t>(n_bytes) == kv.block_bytes, "a block is exchanged whole");
+  return kv.blocks + int64_t{raw(block)} * kv.block_bytes;
 }
 
 }  // namespace
@@ -63,13 +55,12 @@ void kv_write(const PagedKv& kv, KvPart part, int32_t slot, int32_t head, int32_
   std::memcpy(p, &bits, sizeof(bits));
 }
 
-void kv_export(const PagedKv& kv, KvPart part, BlockId block, std::byte* rows) {
-  for_each_element(kv, part, block,
-                   [&](const std::byte* p, int64_t at, size_t size) { std::memcpy(rows + at, p, size); });
+void kv_export(const PagedKv& kv, BlockId block, std::span<std::byte> bytes) {
+  std::memcpy(bytes.data(), block_at(kv, block, bytes.size()), bytes.size());
 }
 
-void kv_import(const PagedKv& kv, KvPart part, BlockId block, const std::byte* rows) {
-  for_each_element(kv, part, block, [&](std::byte* p, int64_t at, size_t size) { std::memcpy(p, rows + at, size); });
+void kv_import(const PagedKv& kv, BlockId block, std::span<const std::byte> bytes) {
+  std::memcpy(block_at(kv, block, bytes.size()), bytes.data(), bytes.size());
 }
 
 }  // namespace ibid

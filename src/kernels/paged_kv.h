@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "base/ids.h"
@@ -44,8 +45,9 @@ int64_t kv_element_offset(const PagedKv& kv, KvPart part, int32_t offset, int32_
 float kv_read(const PagedKv& kv, KvPart part, int32_t slot, int32_t head, int32_t d);
 void kv_write(const PagedKv& kv, KvPart part, int32_t slot, int32_t head, int32_t d, float value);
 
-// The exchange form of one part of a block: rows[B][K][D] of the KV dtype, token by token; kv_block_bytes / 2 bytes.
-void kv_export(const PagedKv& kv, KvPart part, BlockId block, std::byte* rows);
-void kv_import(const PagedKv& kv, KvPart part, BlockId block, const std::byte* rows);
+// The exchange form of a block, for another tier, a file or another engine: its own bytes, block_bytes of them. Whoever
+// keeps them says beside them what they are: kKvLayout, the dtype, B, K and D.
+void kv_export(const PagedKv& kv, BlockId block, std::span<std::byte> bytes);
+void kv_import(const PagedKv& kv, BlockId block, std::span<const std::byte> bytes);
 
 }  // namespace ibid

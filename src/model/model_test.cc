@@ -90,18 +90,18 @@ TEST(Model, CompanyInTheBatchDoesNotMatter) {
       slots.push_back(i < 13 ? 16 + i : i - 13);
       rows.push_back(i);
     }
-    const int32_t query_start[] = {0, 13, 18}, kv_len[] = {13, 5};
+    const int32_t query_start[] = {0, 13, 18}, kv_len[] = {13, 5}, block_start[] = {0, 1, 2};
     const BlockId table[] = {BlockId{1}, BlockId{0}};
     ForwardBatch batch{.n_tokens = 18,
                        .n_sequences = 2,
                        .n_rows = 18,
-                       .max_blocks = 1,
                        .block_len = 16,
                        .tokens = tokens.data(),
                        .positions = positions.data(),
                        .slots = slots.data(),
                        .query_start = query_start,
                        .kv_len = kv_len,
+                       .block_start = block_start,
                        .block_table = table,
                        .logit_rows = rows.data()};
     std::vector<float> logits(static_cast<size_t>(18 * V));

@@ -52,18 +52,19 @@ void OneSequence::append(std::span<const TokenId> tokens, const OnRows& on_rows,
       if (on_rows) rows_.push_back(i);
     }
     const std::array<int32_t, 2> query_start = {0, n};
+    const std::array<int32_t, 2> block_start = {0, static_cast<int32_t>(table_.size())};
     const auto kv_len = static_cast<int32_t>(n_tokens_) + n;
     ForwardBatch batch;
     batch.n_tokens = n;
     batch.n_sequences = 1;
     batch.n_rows = static_cast<int32_t>(rows_.size());
-    batch.max_blocks = static_cast<int32_t>(table_.size());
     batch.block_len = options_.block_len;
     batch.tokens = tokens.data();
     batch.positions = positions_.data();
     batch.slots = slots_.data();
     batch.query_start = query_start.data();
     batch.kv_len = &kv_len;
+    batch.block_start = block_start.data();
     batch.block_table = table_.data();
     batch.logit_rows = rows_.data();
     logits_.resize(static_cast<size_t>(std::max<int64_t>(1, batch.n_rows) * V));

@@ -48,7 +48,7 @@ Arrays arrays_of(const ForwardBatch& b) {
   for (int s = 0; s < b.n_sequences; ++s) {
     a.kv_len.push_back(b.kv_len[s]);
     a.block_table.emplace_back();
-    for (int c = 0; c < b.max_blocks; ++c) a.block_table.back().push_back(raw(b.block_table[s * b.max_blocks + c]));
+    for (const BlockId block : b.blocks(s)) a.block_table.back().push_back(raw(block));
   }
   return a;
 }
@@ -117,7 +117,7 @@ TEST(Batch, DecodesPiecesAndARecomputedAnswerInOneBatch) {
       .query_start = {0, 1, 2, 6, 10},
       .kv_len = {4, 7, 8, 4},
       .logit_rows = {0, 1, 9},
-      .block_table = {{4, -1}, {0, 9}, {1, 6}, {3, -1}},
+      .block_table = {{4}, {0, 9}, {1, 6}, {3}},
   };
   EXPECT_EQ(built(plan_of({{&a, 1, 1}, {&b, 1, 1}, {&c, 4, 0}, {&d, 4, 1}})), expected);
 }
@@ -148,7 +148,7 @@ TEST(Batch, AScoredPromptHasARowForEachOfItsTokens) {
       .query_start = {0, 1, 4},
       .kv_len = {2, 5},
       .logit_rows = {0, 1, 2, 3},
-      .block_table = {{2, -1}, {7, 0}},
+      .block_table = {{2}, {7, 0}},
   };
   EXPECT_EQ(built(plan_of({{&a, 1, 1}, {&s, 3, 3}})), expected);
 }

@@ -217,32 +217,33 @@ TEST(AttentionParity, ALongContextEqualsTheReference) {
   }
 }
 
-TEST(PagedKv, ABlockIsExchangedTokenByToken) {
+// The exchange form is the block as it lies: keys[D][B], then values[B][D], head by head.
+TEST(PagedKv, ABlockIsExchangedAsItLies) {
   for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
     const Shape shape = {.heads = 2, .kv_heads = 2, .head_len = 24, .dtype = dtype, .block_len = 8};
     ThreadTeam team(1);
     Stream s(team);
     Paged from(shape, 1, 16), to(shape, 1, 16, 3);
     from.step(s, {{0, 0, 16}});
-    const auto row_bytes = static_cast<size_t>(2 * 24 * traits(dtype).block_bytes);
-    std::vector<std::byte> rows(8 * row_bytes);
+    std::vector<std::byte> bytes(static_cast<size_t>(from.kv().block_bytes));
+    EXPECT_EQ(bytes.size(), static_cast<size_t>(2 * 2 * 24 * 8 * traits(dtype).block_bytes));
+    kv_export(from.kv(), from.block(0, 1), bytes);
+    kv_import(to.kv(), to.block(0, 1), bytes);
+    const PagedKv alone = {bytes.data(), from.kv().block_bytes, dtype, 1, 8, 2, 24};
     for (KvPart part : {KvPart::kKey, KvPart::kValue}) {
-      kv_export(from.kv(), part, from.block(0, 1), rows.data());
-      const int32_t slot = raw(from.block(0, 1)) * 8 + 5;
-      const float third = kv_read(from.kv(), part, slot, 1, 3);  // rows[5][head 1][3]
-      const size_t at = 5 * row_bytes + static_cast<size_t>((24 + 3) * traits(dtype).block_bytes);
-      if (dtype == DType::kF32) {
-        EXPECT_EQ(0, std::memcmp(&third, &rows[at], sizeof third));
-      }
-      kv_import(to.kv(), part, to.block(0, 1), rows.data());
       for (int32_t i = 0; i < 8; ++i) {
         for (int32_t head = 0; head < 2; ++head) {
           for (int32_t d = 0; d < 24; ++d) {
-            ASSERT_EQ(kv_read(from.kv(), part, raw(from.block(0, 1)) * 8 + i, head, d),
-                      kv_read(to.kv(), part, raw(to.block(0, 1)) * 8 + i, head, d));
+            const float want = kv_read(from.kv(), part, from.slot(0, 8 + i), head, d);
+            ASSERT_EQ(kv_read(to.kv(), part, to.slot(0, 8 + i), head, d), want);
+            ASSERT_EQ(kv_read(alone, part, i, head, d), want);
           }
         }
       }
+    }
+    if (dtype == DType::kF32) {
+      const float want = kv_read(from.kv(), KvPart::kValue, from.slot(0, 8 + 5), 1, 3);
+      EXPECT_EQ(0, std::memcmp(&want, &bytes[((2 * 8 * 24) + 8 * 24 + 5 * 24 + 3) * 4], sizeof want));
     }
   }
 }
@@ -255,13 +256,11 @@ TEST(PagedKv, ABlocksBytesDependOnItsTokensAlone) {
   Paged whole(shape, 2, 32), pieces(shape, 2, 32, 4);
   whole.step(s2, {{0, 0, 32}, {1, 0, 32}}, false);
   for (int32_t p = 0; p < 32; ++p) pieces.step(s1, {{0, p, p + 1}}, false);
-  std::vector<std::byte> a(static_cast<size_t>(whole.kv().block_bytes / 2)), b(a.size());
+  std::vector<std::byte> a(static_cast<size_t>(whole.kv().block_bytes)), b(a.size());
   for (int32_t block : {0, 1}) {
-    for (KvPart part : {KvPart::kKey, KvPart::kValue}) {
-      kv_export(whole.kv(), part, whole.block(0, block), a.data());
-      kv_export(pieces.kv(), part, pieces.block(0, block), b.data());
-      EXPECT_EQ(a, b);
-    }
+    kv_export(whole.kv(), whole.block(0, block), a);
+    kv_export(pieces.kv(), pieces.block(0, block), b);
+    EXPECT_EQ(a, b);
   }
 }
 

@@ -26,6 +26,19 @@ struct Part {
   int32_t sequence, begin, end;
 };
 
+// One token of a step. Its path names the slots of its last positions, its own last; empty: a plain token.
+struct Token {
+  int32_t position;
+  uint64_t content;
+  int32_t slot;
+  std::vector<int32_t> path;
+  int32_t key;
+};
+struct TokensOf {
+  int32_t sequence;
+  std::vector<Token> tokens;
+};
+
 class Paged {
  public:
   // Room for `n_sequences` of `max_len` tokens; physical blocks are dealt in an order drawn from `seed`. Every cell of
@@ -51,54 +64,58 @@ class Paged {
     return table_[static_cast<size_t>(sequence * max_blocks_ + index)];
   }
 
+  int32_t slot(int32_t sequence, int32_t position) {
+    return raw(block(sequence, position / shape_.block_len)) * shape_.block_len + position % shape_.block_len;
+  }
+  // What the query, key and value at a position are drawn from, unless a token says otherwise.
+  static uint64_t content(int32_t sequence, int32_t position) {
+    return static_cast<uint64_t>(sequence) << 32 | static_cast<uint64_t>(position);
+  }
+
   // One step: stores keys and values of the parts' tokens, then attends (or not). Rows are kept by (sequence,
   // position).
   void step(Stream& s, const std::vector<Part>& parts, bool attend = true) {
-    std::vector<int32_t> positions, slots, query_start = {0}, kv_len;
-    std::vector<BlockId> table;
+    std::vector<TokensOf> sequences;
     for (const Part& part : parts) {
+      TokensOf& of = sequences.emplace_back(TokensOf{part.sequence, {}});
       for (int32_t p = part.begin; p < part.end; ++p) {
-        positions.push_back(p);
-        slots.push_back(raw(block(part.sequence, p / shape_.block_len)) * shape_.block_len + p % shape_.block_len);
-      }
-      query_start.push_back(static_cast<int32_t>(positions.size()));
-      kv_len.push_back(part.end);
-      for (int32_t b = 0; b < max_blocks_; ++b) table.push_back(block(part.sequence, b));
-      // Behind every query's window nothing is read: the table says so.
-      if (shape_.window > 0) {
-        const int32_t first_seen = std::max(0, part.begin - shape_.window + 1);
-        for (int32_t b = 0; b < first_seen / shape_.block_len; ++b) {
-          table[table.size() - static_cast<size_t>(max_blocks_ - b)] = BlockId::kNone;
-        }
+        of.tokens.push_back({p, content(part.sequence, p), slot(part.sequence, p), {}, p});
       }
     }
-    const auto n = static_cast<int64_t>(positions.size());
+    step(s, sequences, attend);
+  }
+  // The same for tokens of any kind. Rows are kept by (sequence, key).
+  void step(Stream& s, const std::vector<TokensOf>& sequences, bool attend = true) {
+    Arrays a;
+    for (const TokensOf& of : sequences) add(a, of);
+    const auto n = static_cast<int64_t>(a.positions.size());
     Guarded q(n, shape_.heads * shape_.head_len), k(n, shape_.kv_heads * shape_.head_len);
     Guarded v(n, shape_.kv_heads * shape_.head_len, 3), out(n, shape_.heads * shape_.head_len, 1);
     out.fill_nan();
-    int64_t row = 0;
-    for (const Part& part : parts) {
-      for (int32_t p = part.begin; p < part.end; ++p, ++row) {
-        const uint64_t seed = static_cast<uint64_t>(part.sequence) << 32 | static_cast<uint64_t>(p);
-        draw(q.row(row), shape_.heads * shape_.head_len, 3 * seed);
-        draw(k.row(row), shape_.kv_heads * shape_.head_len, 3 * seed + 1);
-        draw(v.row(row), shape_.kv_heads * shape_.head_len, 3 * seed + 2);
-        if (p >= not_finite_from) {
-          std::fill_n(k.row(row), shape_.kv_heads * shape_.head_len, std::nanf(""));
-          std::fill_n(v.row(row), shape_.kv_heads * shape_.head_len, INFINITY);
-        }
+    for (int64_t row = 0; row < n; ++row) {
+      const auto t = static_cast<size_t>(row);
+      draw(q.row(row), shape_.heads * shape_.head_len, 3 * a.contents[t]);
+      draw(k.row(row), shape_.kv_heads * shape_.head_len, 3 * a.contents[t] + 1);
+      draw(v.row(row), shape_.kv_heads * shape_.head_len, 3 * a.contents[t] + 2);
+      if (a.positions[t] >= not_finite_from) {
+        std::fill_n(k.row(row), shape_.kv_heads * shape_.head_len, std::nanf(""));
+        std::fill_n(v.row(row), shape_.kv_heads * shape_.head_len, INFINITY);
       }
     }
     ForwardBatch batch;
     batch.n_tokens = static_cast<int32_t>(n);
-    batch.n_sequences = static_cast<int32_t>(parts.size());
-    batch.max_blocks = max_blocks_;
+    batch.n_sequences = static_cast<int32_t>(sequences.size());
     batch.block_len = shape_.block_len;
-    batch.positions = positions.data();
-    batch.slots = slots.data();
-    batch.query_start = query_start.data();
-    batch.kv_len = kv_len.data();
-    batch.block_table = table.data();
+    batch.positions = a.positions.data();
+    batch.slots = a.slots.data();
+    batch.query_start = a.query_start.data();
+    batch.kv_len = a.kv_len.data();
+    batch.block_start = a.block_start.data();
+    batch.block_table = a.table.data();
+    if (!a.path_slots.empty()) {
+      batch.path_start = a.path_start.data();
+      batch.path_slots = a.path_slots.data();
+    }
     CHECK(s.reserve_workspace(ops::paged_attention_workspace_bytes(batch.n_tokens, shape_.heads, shape_.head_len,
                                                                    max_blocks_ * shape_.block_len))
               .ok());
@@ -108,10 +125,11 @@ class Paged {
                                          shape_.window};
     ops::paged_attention(s, out.view(), q.view(), kv_, batch, params);
     ASSERT_TRUE(q.untouched_around() && k.untouched_around() && v.untouched_around() && out.untouched_around());
-    row = 0;
-    for (const Part& part : parts) {
-      for (int32_t p = part.begin; p < part.end; ++p, ++row) {
-        rows_[{part.sequence, p}].assign(out.row(row), out.row(row) + shape_.heads * shape_.head_len);
+    int64_t row = 0;
+    for (const TokensOf& of : sequences) {
+      for (const Token& token : of.tokens) {
+        rows_[{of.sequence, token.key}].assign(out.row(row), out.row(row) + shape_.heads * shape_.head_len);
+        ++row;
       }
     }
   }
@@ -123,6 +141,32 @@ class Paged {
   const Rows& rows() const { return rows_; }
 
  private:
+  struct Arrays {
+    std::vector<int32_t> positions, slots, kv_len, path_slots;
+    std::vector<int32_t> query_start = {0}, block_start = {0}, path_start = {0};
+    std::vector<uint64_t> contents;
+    std::vector<BlockId> table;
+  };
+  // The table has what is read through it and nothing else: too short or kNone is what the rest is.
+  void add(Arrays& a, const TokensOf& of) {
+    int32_t begin = 1 << 30, end = 0, highest = 0;
+    for (const Token& token : of.tokens) {
+      a.positions.push_back(token.position);
+      a.slots.push_back(token.slot);
+      a.contents.push_back(token.content);
+      a.path_slots.insert(a.path_slots.end(), token.path.begin(), token.path.end());
+      a.path_start.push_back(static_cast<int32_t>(a.path_slots.size()));
+      highest = std::max(highest, token.position + 1);
+      end = std::max(end, token.position + 1 - static_cast<int32_t>(token.path.size()));
+      begin = std::min(begin, shape_.window > 0 ? std::max(0, token.position + 1 - shape_.window) : 0);
+    }
+    for (int32_t b = 0; b * shape_.block_len < end; ++b) {
+      a.table.push_back(b < begin / shape_.block_len ? BlockId::kNone : block(of.sequence, b));
+    }
+    a.query_start.push_back(static_cast<int32_t>(a.positions.size()));
+    a.block_start.push_back(static_cast<int32_t>(a.table.size()));
+    a.kv_len.push_back(highest);
+  }
   static void draw(float* row, int32_t n, uint64_t seed) {
     uint64_t x = seed * 0x9e3779b97f4a7c15ULL + 0x1234567;
     for (int32_t i = 0; i < n; ++i) {

@@ -130,7 +130,7 @@ class Watched final : public ForwardPass {
   Watched(Model& model, Stream& stream, std::vector<BlockId>& table) : pass_(model, stream, {}, ""), table_(table) {}
   const ModelFacts& facts() const override { return pass_.facts(); }
   void run(const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits) override {
-    table_.assign(batch.block_table, batch.block_table + batch.max_blocks);
+    table_.assign(batch.blocks(0).begin(), batch.blocks(0).end());
     pass_.run(batch, kv, logits);
   }
 

@@ -19,16 +19,29 @@ struct Rows {
   int n;
   int row_len;
   int lowest, highest;  // positions that any row sees
+  int table_end;        // behind the last position that any row reads through the block table
+  int path_begin;       // the first position that any row reads from a path
   int begin[kMaxRows];
   int end[kMaxRows];
   alignas(64) float q[kAttentionRowFloats];
 };
+
+IBID_INLINE int path_len(const AttentionTask& task, int query) {
+  return task.path_start == nullptr ? 0 : task.path_start[query + 1] - task.path_start[query];
+}
 
 void read_rows(const AttentionTask& task, Rows& rows) {
   rows.n = task.n_queries * task.n_heads;
   rows.row_len = attention_row_len(task.head_len);
   rows.lowest = 0x7fffffff;
   rows.highest = 0;
+  rows.table_end = 0;
+  rows.path_begin = 0x7fffffff;
+  for (int i = 0; i < task.n_queries; ++i) {
+    const int end = task.positions[i] + 1 - path_len(task, i);
+    rows.table_end = most(rows.table_end, end);
+    if (path_len(task, i) > 0) rows.path_begin = least(rows.path_begin, end);
+  }
   for (int r = 0; r < rows.n; ++r) {
     const int position = task.positions[r / task.n_heads];
     rows.end[r] = position + 1;
@@ -43,12 +56,15 @@ void read_rows(const AttentionTask& task, Rows& rows) {
   }
 }
 
+// Rows [which.begin, which.end) of the task.
 template <typename Format>
-void strips(const AttentionTask& task, const Rows& rows, int tile_begin, const Tile<Format>& tile, State& state) {
-  const int n_strips = (rows.n + kStripRows - 1) / kStripRows;
-  const int strip = (rows.n + n_strips - 1) / n_strips;
-  for (int first = 0; first < rows.n; first += strip) {
-    const int n = least(strip, rows.n - first);
+void strips(const AttentionTask& task, const Rows& rows, Range which, int tile_begin, const Tile<Format>& tile,
+            State& state) {
+  const int n_rows = which.end - which.begin;
+  const int n_strips = (n_rows + kStripRows - 1) / kStripRows;
+  const int strip = (n_rows + n_strips - 1) / n_strips;
+  for (int first = which.begin; first < which.end; first += strip) {
+    const int n = least(strip, which.end - first);
     Range visible[kStripRows];
     for (int r = 0; r < n; ++r) {
       visible[r] = {most(rows.begin[first + r] - tile_begin, 0), least(rows.end[first + r] - tile_begin, kTileLen)};
@@ -99,7 +115,7 @@ IBID_INLINE void widen_value(float* to, const typename Format::Cell* value, int6
 }
 
 template <typename Format>
-void widen(const AttentionTask& task, int tile_begin, Range used, int highest, Widened& wide) {
+void widen(const AttentionTask& task, int tile_begin, Range used, int table_end, Widened& wide) {
   using Cell = typename Format::Cell;
   const int row_len = attention_row_len(task.head_len);
   const int block_len = task.block_len;
@@ -108,7 +124,7 @@ void widen(const AttentionTask& task, int tile_begin, Range used, int highest, W
     const int offset = position % block_len;
     const int n = least(block_len - offset, used.end - j);
     const int64_t block = task.blocks[position / block_len] * task.block_bytes;
-    const bool follows = position - offset + kTileLen < highest;
+    const bool follows = position - offset + kTileLen < table_end;
     const int64_t next =
         follows ? task.blocks[(position + kTileLen) / block_len] * task.block_bytes - block : int64_t{0};
     const Cell* keys = reinterpret_cast<const Cell*>(static_cast<const char*>(task.keys) + block);
@@ -121,6 +137,26 @@ void widen(const AttentionTask& task, int tile_begin, Range used, int highest, W
     }
     j += n;
   }
+}
+
+// The key and value of one position, from a slot anywhere.
+template <typename Format>
+void widen_slot(const AttentionTask& task, int slot, int j, Widened& wide) {
+  using Cell = typename Format::Cell;
+  const int64_t block = slot / task.block_len * task.block_bytes;
+  const int offset = slot % task.block_len;
+  const Cell* key = reinterpret_cast<const Cell*>(static_cast<const char*>(task.keys) + block) + offset;
+  const Cell* value = reinterpret_cast<const Cell*>(static_cast<const char*>(task.values) + block);
+  for (int d = 0; d < task.head_len; d += 16) {
+    const int n = least(16, task.head_len - d);
+    alignas(64) Cell narrow[16] = {};
+    alignas(64) float f32[16];
+    for (int i = 0; i < n; ++i) narrow[i] = key[(d + i) * task.block_len];
+    store(f32, Format::load16(narrow));
+    for (int i = 0; i < n; ++i) wide.keys[(d + i) * kTileLen + j] = f32[i];
+  }
+  widen_value<Format>(wide.values + j * attention_row_len(task.head_len), value + offset * task.head_len, 0,
+                      task.head_len);
 }
 
 template <typename Format>
@@ -193,6 +229,37 @@ IBID_INLINE void finish(float* out, const float* o, float l, int head_len) {
   }
 }
 
+Tile<InCache> tile_of(const Widened& wide, int row_len) {
+  Tile<InCache> tile;
+  tile.key_stride = kTileLen;
+  tile.value_stride = row_len;
+  for (int v = 0; v < kTileLen / 16; ++v) {
+    tile.key[v] = wide.keys + 16 * v;
+    tile.value[v] = wide.values + 16 * v * row_len;
+  }
+  return tile;
+}
+
+// A tile that a path reaches: each token's keys are others, so each has the tile to itself.
+template <typename Format>
+void path_tile(const AttentionTask& task, const Rows& rows, int tile_begin, State& state) {
+  for (int i = 0; i < task.n_queries; ++i) {
+    const Range which = {i * task.n_heads, (i + 1) * task.n_heads};
+    const Range used = {most(rows.begin[which.begin] - tile_begin, 0),
+                        least(rows.end[which.begin] - tile_begin, kTileLen)};
+    if (used.empty()) continue;
+    const int n = path_len(task, i);
+    const int base = rows.end[which.begin] - n;  // the path's first position
+    Widened wide;
+    const Range in_table = {used.begin, least(used.end, base - tile_begin)};
+    if (!in_table.empty()) widen<Format>(task, tile_begin, in_table, 0, wide);
+    for (int j = most(used.begin, base - tile_begin); j < used.end; ++j) {
+      widen_slot<Format>(task, task.path_slots[task.path_start[i] + tile_begin + j - base], j, wide);
+    }
+    strips(task, rows, which, tile_begin, tile_of(wide, rows.row_len), state);
+  }
+}
+
 template <typename Format>
 void run_piece(const AttentionTask& task, const Rows& rows, int piece, State& state) {
   begin_piece(rows, state);
@@ -201,23 +268,20 @@ void run_piece(const AttentionTask& task, const Rows& rows, int piece, State& st
     const int tile_begin = (piece * kPieceTiles + t) * kTileLen;
     const Range used = {most(rows.lowest - tile_begin, 0), least(rows.highest - tile_begin, kTileLen)};
     if (used.empty()) continue;
+    if (rows.path_begin < tile_begin + kTileLen) {
+      path_tile<Format>(task, rows, tile_begin, state);
+      continue;
+    }
     if (direct) {
       Tile<Format> tile;
-      const Range next = {0, least(rows.highest - tile_begin - kTileLen, kTileLen)};
+      const Range next = {0, least(rows.table_end - tile_begin - kTileLen, kTileLen)};
       tile_of_blocks(task, tile_begin, used, next, tile);
-      strips(task, rows, tile_begin, tile, state);
+      strips(task, rows, {0, rows.n}, tile_begin, tile, state);
       continue;
     }
     Widened wide;
-    widen<Format>(task, tile_begin, used, rows.highest, wide);
-    Tile<InCache> tile;
-    tile.key_stride = kTileLen;
-    tile.value_stride = rows.row_len;
-    for (int v = 0; v < kTileLen / 16; ++v) {
-      tile.key[v] = wide.keys + 16 * v;
-      tile.value[v] = wide.values + 16 * v * rows.row_len;
-    }
-    strips(task, rows, tile_begin, tile, state);
+    widen<Format>(task, tile_begin, used, rows.table_end, wide);
+    strips(task, rows, {0, rows.n}, tile_begin, tile_of(wide, rows.row_len), state);
   }
 }
 

@@ -8,6 +8,7 @@
 //   Pieces of 4 tiles start with m = -inf, l = 0, o = 0; at the end of one, l is summed over its lanes by the tree.
 //   Pieces merge ascending: m' = max, L = L * exp(M - m') + l * exp(m - m'), O = fma(o, exp(m - m'), O * exp(M - m')).
 //   out = O / L. (Online softmax: Milakov and Gimelshein, 2018; tiles: Dao et al., 2022; pieces: Dao et al., 2023.)
+// A key's place in all this is its position's, whatever slot it lies in: a path's keys are gathered into their tiles.
 // A tile or piece without a visible position is passed over. Keys and values are F32, F16 or BF16, widened exactly.
 #pragma once
 
@@ -35,8 +36,12 @@ struct AttentionTask {
   const void* keys;  // the KV head's keys in block 0
   const void* values;
   int64_t block_bytes;
-  const int32_t* blocks;  // the sequence's row of the block table
+  const int32_t* blocks;  // the sequence's part of the block table
   int32_t block_len;
+  // Null, or path_start[n_queries + 1]: the slots of query i's last positions, up to its own, are
+  // path_slots[path_start[i], path_start[i + 1]), and `blocks` has the earlier ones alone (kernels/forward_batch.h).
+  const int32_t* path_start;
+  const int32_t* path_slots;
   KvFormat format;
 
   float scale;

@@ -19,6 +19,17 @@ void store_kv(const PagedKv& kv, const TensorView& k, const TensorView& v, const
   }
 }
 
+void copy_slots(const PagedKv& kv, std::span<const int32_t> from, std::span<const int32_t> to) {
+  for (size_t i = 0; i < from.size(); ++i) {
+    for (const KvPart part : {KvPart::kKey, KvPart::kValue}) {
+      for (int32_t head = 0; head < kv.n_kv_heads; ++head) {
+        for (int32_t d = 0; d < kv.head_len; ++d)
+          kv_write(kv, part, to[i], head, d, kv_read(kv, part, from[i], head, d));
+      }
+    }
+  }
+}
+
 void paged_attention(const TensorView& out, const TensorView& q, const PagedKv& kv, const ForwardBatch& batch,
                      const ops::AttentionParams& params) {
   const int64_t n_heads = q.row_len() / kv.head_len;
@@ -30,10 +41,7 @@ void paged_attention(const TensorView& out, const TensorView& q, const PagedKv& 
       const int32_t position = batch.positions[t];
       const int32_t first = params.window > 0 ? std::max(0, position - params.window + 1) : 0;
       slot.clear();
-      for (int32_t p = first; p <= position; ++p) {
-        const BlockId block = batch.block_table[int64_t{s} * batch.max_blocks + p / kv.block_len];
-        slot.push_back(raw(block) * kv.block_len + p % kv.block_len);
-      }
+      for (int32_t p = first; p <= position; ++p) slot.push_back(batch.slot_read(s, t, p));
       for (int64_t h = 0; h < n_heads; ++h) {
         const auto kv_head = static_cast<int32_t>(h / group);
         weight.assign(slot.size(), 0.0);
