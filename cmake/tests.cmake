@@ -37,7 +37,7 @@ endforeach()
 set_tests_properties(sample_test PROPERTIES RUN_SERIAL TRUE)  # it holds each stage to a time
 file(GLOB suites CONFIGURE_DEPENDS LIST_DIRECTORIES true tests/*)
 # What a suite is about; a suite links no more, so that a build of it alone (under sanitizers, say) stays short.
-set(suite_module_allocation ibid_text)
+set(suite_module_allocation ibid_model)
 set(suite_module_batch ibid_engine)
 set(suite_module_golden ibid_model)
 set(suite_module_hostile ibid_format ibid_text_jinja)

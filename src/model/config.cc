@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 
+#include "kernels/paged_kv.h"
 #include "model/arch/architecture.h"
 
 namespace ibid {
@@ -13,7 +14,6 @@ constexpr int64_t kMaxLayers = 1024;
 constexpr int64_t kMaxWidth = 65536;  // also of heads together and of F: the longest sums that ops::linear takes
 constexpr int64_t kMaxFfn = 65536;
 constexpr int64_t kMaxHeads = 4096;
-constexpr int64_t kMaxHeadLen = 256;  // what ops::paged_attention takes, in steps of 8
 constexpr int64_t kMaxVocabulary = int64_t{1} << 24;
 constexpr int64_t kMaxContext = int64_t{1} << 28;
 constexpr double kMaxFactor = 1e6;

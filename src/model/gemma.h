@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
+#include "model/blocks.h"
 #include "model/model.h"
-#include "model/weights.h"
 
 namespace ibid {
 
@@ -17,23 +17,16 @@ class GemmaModel final : public Model {
  private:
   struct Layer {
     TensorView attn_norm, post_attn_norm, ffn_norm, post_ffn_norm;  // [C]
-    TensorView q_norm, k_norm;                                      // [D]
-    Weight wq, wk, wv;                                              // [H D, C], [K D, C] twice
-    Weight wo;                                                      // [C, H D]
-    Weight w_gate, w_up;                                            // [F, C]
-    Weight w_down;                                                  // [C, F]
+    AttentionWeights attention;
+    FfnWeights ffn;
   };
 
   explicit GemmaModel(Parts parts) : Model(std::move(parts)) {}
   Status load_weights(WeightLoader& loader);
-  void run(Stream& s, const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits) override;
-  void attend(Stream& s, const ForwardBatch& batch, const PagedKv& kv, int l);
+  void run(Pass& p) override;
 
-  Weight embedding_;        // [V, C]
-  Weight output_;           // [V, C], where not tied
-  TensorView output_norm_;  // [C]
+  VocabularyWeights vocabulary_;
   std::vector<Layer> layers_;
-  Scratch t_;  // this step's
 };
 
 }  // namespace ibid

@@ -58,7 +58,7 @@ TEST_F(ModelOfPieces, SumsTheOutputAndDownProjectionsOfEveryShapeInPieces) {
       LoadedModel m(file);
       const ModelConfig& c = m.model->config();
       std::map<std::pair<std::string, int>, std::vector<float>> seen;
-      m.model->set_observer([&seen](std::string_view name, int layer, const TensorView& x) {
+      m.model->set_tap([&seen](std::string_view name, int layer, const TensorView& x) {
         if (layer >= 0) seen[{std::string(name), layer}] = copy_of(x);
       });
       m.logits(some_tokens(14, c.vocab_size), {.block_len = 8, .capacity = 16});

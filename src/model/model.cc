@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <new>
+#include <numeric>
 
 #include "kernels/ops.h"
 #include "model/arch/architecture.h"
@@ -41,12 +41,16 @@ Model::Model(Parts parts)
     : file_(std::move(parts.file)),
       config_(std::move(parts.config)),
       options_(parts.options),
-      scratch_(std::move(parts.scratch)) {
+      scratch_(std::move(parts.scratch)),
+      every_token_(static_cast<size_t>(options_.max_tokens)) {
+  std::iota(every_token_.begin(), every_token_.end(), 0);
+  step_.cut_to(scratch_, 1, 1);
   for (const RopeConfig& rope : config_.ropes) rope_tables_.push_back(make_rope_table(rope, options_.max_context));
-  memory_.scratch_bytes = scratch_.bytes;
+  memory_.scratch_bytes = scratch_.memory.bytes;
 }
 
-void Model::forward(Stream& s, const ForwardBatch& b, std::span<const PagedKv> kv, const TensorView& logits) {
+void Model::forward(Stream& s, const ForwardBatch& b, std::span<const PagedKv> kv, const TensorView& logits,
+                    const HiddenStates& hidden) {
   CHECK(b.n_tokens >= 1 && b.n_tokens <= options_.max_tokens, "a step with more tokens than the model was loaded for");
   CHECK(b.n_rows >= 0 && b.n_rows <= options_.max_rows, "a step with more rows than the model was loaded for");
   CHECK(b.n_sequences >= 1 && b.n_sequences <= options_.max_sequences);
@@ -58,32 +62,25 @@ void Model::forward(Stream& s, const ForwardBatch& b, std::span<const PagedKv> k
   for (const PagedKv& layer : kv) {
     CHECK(layer.n_kv_heads == config_.n_kv_heads && layer.head_len == config_.head_len, "KV of another geometry");
   }
-  run(s, b, kv, logits);
-}
-
-void Model::linear(Stream& s, std::initializer_list<TensorView> out, const TensorView& x,
-                   std::initializer_list<const Weight*> weights) {
-  ops::linear(s, {out.begin(), out.size()}, x, {weights.begin(), weights.size()});
-}
-
-void Model::norm_heads(Stream& s, const TensorView& x, const TensorView& weight) const {
-  const TensorView heads(x.data, DType::kF32, {x.n_elements() / config_.head_len, config_.head_len});
-  ops::rms_norm(s, heads, heads, weight, config_.norm_eps);
-}
-
-void Model::turn(Stream& s, const ForwardBatch& b, const Scratch& step) const {
-  for (size_t i = 0; i < rope_tables_.size(); ++i) {
-    ops::rope_angles(s, step.cos_sin[i], rope_tables_[i].op(), {b.positions, static_cast<size_t>(b.n_tokens)});
+  CHECK(hidden.layers.size() == hidden.out.size(), "one output for each layer whose hidden states are wanted");
+  for (size_t i = 0; i < hidden.layers.size(); ++i) {
+    CHECK(hidden.layers[i] > (i == 0 ? -1 : hidden.layers[i - 1]) && hidden.layers[i] < config_.n_layers,
+          "layers of hidden states ascend, each from 0 to L - 1");
+    Dim T{b.n_tokens}, C{config_.width};
+    expect(hidden.out[i], {&T, &C});
   }
-}
-
-bool Model::keep_wanted_rows(Stream& s, const ForwardBatch& b, Scratch& step) {
-  if (b.n_rows == 0) return false;
-  const std::span<const int32_t> rows(b.logit_rows, static_cast<size_t>(b.n_rows));
-  ops::gather_rows(s, step.x_rows, step.x, rows);
-  ops::gather_rows(s, step.attention_rows, step.attention, rows);
-  step.go_on_with_rows(b.n_rows);
-  return true;
+  step_.cut_to(scratch_, b.n_tokens, b.n_rows);
+  Pass pass{.s = s,
+            .config = config_,
+            .batch = b,
+            .kv = kv,
+            .ropes = rope_tables_,
+            .hidden = hidden,
+            .logits = logits,
+            .tap = tap_,
+            .t = step_,
+            .rows = {&b, std::span(every_token_).first(static_cast<size_t>(b.n_tokens))}};
+  run(pass);
 }
 
 KvGeometry Model::kv_geometry(int layer) const {
@@ -114,12 +111,14 @@ Result<std::unique_ptr<Model>> load_model(std::shared_ptr<const ModelFile> file,
   WeightLoader loader(*file, *architecture, config, s, progress);
   ASSIGN_OR_RETURN(Scratch scratch, Scratch::allocate(config, resolved.max_tokens, resolved.max_rows));
   Model::Parts parts{file, config, resolved, std::move(scratch)};
-  std::unique_ptr<Model> model;
-  if (config.shape == Shape::kGemma) {
-    ASSIGN_OR_RETURN(model, GemmaModel::load(std::move(parts), loader));
-  } else {
-    ASSIGN_OR_RETURN(model, LlamaModel::load(std::move(parts), loader));
-  }
+  struct Loader {
+    Shape shape;
+    Result<std::unique_ptr<Model>> (*load)(Model::Parts parts, WeightLoader& loader);
+  };
+  static constexpr Loader kLoaders[] = {{Shape::kLlama, LlamaModel::load}, {Shape::kGemma, GemmaModel::load}};
+  const auto* of_shape = std::ranges::find(kLoaders, config.shape, &Loader::shape);
+  CHECK(of_shape != std::end(kLoaders), "each shape has a row");
+  ASSIGN_OR_RETURN(std::unique_ptr<Model> model, of_shape->load(std::move(parts), loader));
   TRY(loader.expect_all_read());
   model->copies_ = loader.take_copies();
   TRY(s.reserve_workspace(workspace_bytes(config, resolved)));

@@ -5,19 +5,17 @@
 
 #include <cstdint>
 #include <functional>
-#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/result.h"
 #include "format/model_file.h"
 #include "kernels/forward_batch.h"
 #include "kernels/paged_kv.h"
-#include "kernels/weight.h"
 #include "model/config.h"
+#include "model/pass.h"
 #include "model/rope.h"
 #include "model/scratch.h"
 #include "tensor/stream.h"
@@ -47,16 +45,15 @@ struct MemoryUse {
 
 class Model {
  public:
-  // Called after each intermediate: its name (docs/adding_a_model.md lists them), its layer (-1 outside layers), and
-  // the rows of this step. For golden tests and dumps; the tensor may be read during the call only.
-  using Observer = std::function<void(std::string_view name, int layer, const TensorView& x)>;
-
   virtual ~Model() = default;
 
   // logits[R, V] of batch.logit_rows. kv[l] is layer l's part of the cache; this step's keys and values are written to
   // batch.slots. CHECKs that the batch keeps the limits of ModelOptions and that tokens and positions are in range.
-  // Allocates nothing. A row's bits depend on its own sequence alone (docs/design.md section 5).
-  void forward(Stream& s, const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits);
+  // Allocates nothing. A row's bits depend on its own sequence alone (docs/design.md section 5). `hidden` asks for
+  // hidden states besides: no other bit changes, but where the last layer's are wanted it runs over all T rows. Their
+  // buffers are the caller's; max_tokens rows of C each do for every step.
+  void forward(Stream& s, const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits,
+               const HiddenStates& hidden = {});
 
   const ModelConfig& config() const { return config_; }
   const ModelOptions& options() const { return options_; }
@@ -66,7 +63,7 @@ class Model {
   // What a KV block depends on besides the model's digest, the KV dtype and its tokens: the RoPE in use.
   std::string rope_signature() const;
 
-  void set_observer(Observer observer) { observer_ = std::move(observer); }
+  void set_tap(Tap tap) { tap_ = std::move(tap); }  // for golden tests and dumps
 
  protected:
   struct Parts {
@@ -77,31 +74,23 @@ class Model {
   };
   explicit Model(Parts parts);
 
-  virtual void run(Stream& s, const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits) = 0;
-  // The steps that every shape shares.
-  static void linear(Stream& s, std::initializer_list<TensorView> out, const TensorView& x,
-                     std::initializer_list<const Weight*> weights);
-  void norm_heads(Stream& s, const TensorView& x, const TensorView& weight) const;  // each head of x[T, n D]
-  void turn(Stream& s, const ForwardBatch& batch, const Scratch& step) const;       // cos and sin of all RoPEs
-  // Behind the last layer's attention only the rows whose logits are wanted go on; false where none is. A row's bits do
-  // not depend on the others.
-  static bool keep_wanted_rows(Stream& s, const ForwardBatch& batch, Scratch& step);
-  void seen(std::string_view name, int layer, const TensorView& x) const {
-    if (observer_) observer_(name, layer, x);
-  }
+  // Straight-line code over blocks and ops: p.batch's tokens to p.logits, p.hidden and p.kv.
+  virtual void run(Pass& p) = 0;
 
   std::shared_ptr<const ModelFile> file_;  // keeps the mappings
   ModelConfig config_;
   ModelOptions options_;
   std::vector<RopeTable> rope_tables_;  // as config_.ropes
   std::vector<std::unique_ptr<float[]>> copies_;
-  Scratch scratch_;
   MemoryUse memory_;
 
  private:
   friend Result<std::unique_ptr<Model>> load_model(std::shared_ptr<const ModelFile>, const ModelOptions&, Stream&,
                                                    const std::function<void(double)>&);
-  Observer observer_;
+  Scratch scratch_;                   // of the largest step
+  Scratch step_;                      // cut to this one
+  std::vector<int32_t> every_token_;  // 0, 1, ... of the largest step
+  Tap tap_;
 };
 
 // Reads, checks and repacks a model. Everything a step needs is allocated here, the stream's workspace too.

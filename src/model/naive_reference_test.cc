@@ -6,6 +6,7 @@
 #include <map>
 #include <vector>
 
+#include "model/testing/batch_of_one.h"
 #include "model/testing/loaded_model.h"
 #include "tensor/dequantise.h"
 
@@ -26,8 +27,9 @@ class NaiveLlama {
     values_.resize(static_cast<size_t>(c_.n_layers));
   }
 
-  // Appends one token to the cache and gives the logits of what follows it.
-  Row step(TokenId token) {
+  // Appends one token to the cache and gives the logits of what follows it. `hidden`: the residual stream behind each
+  // layer, one Row a layer.
+  Row step(TokenId token, std::vector<Row>* hidden = nullptr) {
     const auto C = static_cast<size_t>(c_.width);
     const Row& table = weights_.at("token_embd.weight");
     const auto at = static_cast<size_t>(raw(token)) * C;
@@ -47,6 +49,7 @@ class NaiveLlama {
       const Row up = times(p + "ffn_up.weight", f);
       for (size_t i = 0; i < gate.size(); ++i) gate[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];
       add(x, times(p + "ffn_down.weight", gate));
+      if (hidden != nullptr) hidden->push_back(x);
     }
     return times("output.weight", norm(x, weights_.at("output_norm.weight")));
   }
@@ -143,6 +146,25 @@ TEST(NaiveReference, ChoosesTheTokensOfTheModelGreedily) {
     }
     EXPECT_EQ(naive.cached(0), mine.size());
     EXPECT_EQ(sequence.n_tokens(), static_cast<int64_t>(mine.size()) - 1);
+  }
+}
+
+TEST(NaiveReference, HasTheHiddenStatesThatTheModelHandsOut) {
+  const auto file = testing::tiny_model_file({.architecture = "llama", .seed = 4});
+  testing::LoadedModel m(file);
+  NaiveLlama naive(*file, m.model->config());
+  const auto C = static_cast<size_t>(m.model->config().width);
+  const std::vector<TokenId> tokens = testing::some_tokens(12, m.model->config().vocab_size, 4);
+  const std::vector<int32_t> layers = {0, 1}, rows = {11};
+  const testing::StepOutput out = testing::BatchOfOne(*m.model, *m.stream).step(tokens, rows, layers);
+  for (size_t t = 0; t < tokens.size(); ++t) {
+    std::vector<Row> expected;
+    naive.step(tokens[t], &expected);
+    for (size_t l = 0; l < layers.size(); ++l) {
+      for (size_t i = 0; i < C; ++i) {
+        ASSERT_NEAR(out.hidden[l][t * C + i], expected[l][i], 2e-4) << "token " << t << ", layer " << l;
+      }
+    }
   }
 }
 

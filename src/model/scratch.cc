@@ -7,23 +7,7 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
-// Hands out aligned pieces of one allocation; counting starts from an address that is never read.
-class Layout {
- public:
-  explicit Layout(std::byte* start) : start_(start) {}
-  TensorView take(int64_t rows, int64_t columns) {
-    TensorView view(start_ + at_, DType::kF32, {rows, columns});
-    at_ += (static_cast<size_t>(rows * columns) * sizeof(float) + kAlignment - 1) / kAlignment * kAlignment;
-    return view;
-  }
-  size_t bytes() const { return at_; }
-
- private:
-  std::byte* start_;
-  size_t at_ = 0;
-};
-
-void place(Scratch& s, Layout& layout, const ModelConfig& c, int64_t T, int64_t R) {
+void place(Scratch& s, ScratchLayout& layout, const ModelConfig& c, int64_t T, int64_t R) {
   s.x = layout.take(T, c.width);
   s.h = layout.take(T, c.width);
   if (c.fused_qkv) {
@@ -54,20 +38,32 @@ void place(Scratch& s, Layout& layout, const ModelConfig& c, int64_t T, int64_t 
 
 }  // namespace
 
-Result<Scratch> Scratch::allocate(const ModelConfig& config, int64_t max_tokens, int64_t max_rows) {
-  Scratch s;
-  Layout count(reinterpret_cast<std::byte*>(kAlignment));
-  place(s, count, config, max_tokens, max_rows);
-  s.bytes = static_cast<int64_t>(count.bytes());
+TensorView ScratchLayout::take(int64_t rows, int64_t columns) {
+  TensorView view(start_ + at_, DType::kF32, {rows, columns});
+  at_ += (static_cast<size_t>(rows * columns) * sizeof(float) + kAlignment - 1) / kAlignment * kAlignment;
+  return view;
+}
+
+Result<ScratchMemory> allocate_scratch(const std::function<void(ScratchLayout&)>& place, int64_t max_tokens) {
+  ScratchLayout count(reinterpret_cast<std::byte*>(kAlignment));  // an address that is never read
+  place(count);
   void* memory = std::aligned_alloc(kAlignment, count.bytes());
   if (memory == nullptr) {
-    return exhausted("There are no " + std::to_string(s.bytes >> 20) +
+    return exhausted("There are no " + std::to_string(count.bytes() >> 20) +
                      " MiB of memory for the intermediates of a step of " + std::to_string(max_tokens) +
                      " tokens; fewer tokens of a step would do.");
   }
-  s.memory = std::shared_ptr<std::byte>(static_cast<std::byte*>(memory), [](std::byte* p) { std::free(p); });
-  Layout layout(s.memory.get());
-  place(s, layout, config, max_tokens, max_rows);
+  ScratchMemory out{static_cast<int64_t>(count.bytes()),
+                    {static_cast<std::byte*>(memory), [](std::byte* p) { std::free(p); }}};
+  ScratchLayout layout(out.memory.get());
+  place(layout);
+  return out;
+}
+
+Result<Scratch> Scratch::allocate(const ModelConfig& config, int64_t max_tokens, int64_t max_rows) {
+  Scratch s;
+  const auto place_all = [&](ScratchLayout& layout) { place(s, layout, config, max_tokens, max_rows); };
+  ASSIGN_OR_RETURN(s.memory, allocate_scratch(place_all, max_tokens));
   return s;
 }
 

@@ -1,7 +1,10 @@
 // Scratch: every intermediate of a step by name, views into one allocation sized at load for the largest step.
+// A block that needs more than these keeps a struct of views of its own, allocated the same way.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -10,6 +13,27 @@
 #include "tensor/tensor.h"
 
 namespace ibid {
+
+// Hands out the pieces of one allocation.
+class ScratchLayout {
+ public:
+  explicit ScratchLayout(std::byte* start) : start_(start) {}
+  // [rows, columns] F32, aligned to 64 bytes. Rows are those of the largest step: TensorView::first_rows cuts.
+  TensorView take(int64_t rows, int64_t columns);
+  size_t bytes() const { return at_; }
+
+ private:
+  std::byte* start_;
+  size_t at_ = 0;
+};
+
+struct ScratchMemory {
+  int64_t bytes = 0;
+  std::shared_ptr<std::byte> memory;
+};
+// Memory for all that `place` takes. It is called twice, first to count, and takes the same both times. `max_tokens` is
+// for the sentence where there is no room.
+Result<ScratchMemory> allocate_scratch(const std::function<void(ScratchLayout&)>& place, int64_t max_tokens);
 
 struct Scratch {
   TensorView x;                       // [T, C] the residual stream
@@ -29,8 +53,7 @@ struct Scratch {
   // From here on x and attention are x_rows and attention_rows, and all else has n_rows rows.
   void go_on_with_rows(int64_t n_rows);
 
-  int64_t bytes = 0;
-  std::shared_ptr<std::byte> memory;
+  ScratchMemory memory;
 };
 
 }  // namespace ibid

@@ -117,12 +117,15 @@ Status WeightLoader::matrix(Weight& out, std::string_view name, int64_t layer, i
   return {};
 }
 
-Status WeightLoader::row_parallel_matrix(Weight& out, std::string_view name, int64_t layer, int64_t n_outputs,
-                                         int64_t n_inputs, int64_t group_len) {
-  ASSIGN_OR_RETURN(TensorView view, find_matrix(name, layer, n_outputs, n_inputs));
-  out = prepare_weight(stream_, view, pieces_of(view.dtype, n_inputs, group_len));
-  count(out);
-  return {};
+Status WeightLoader::linear(Linear& out, const LinearSpec& spec, int64_t layer) {
+  const std::string name(spec.name);
+  ASSIGN_OR_RETURN(TensorView view, find_matrix(name + ".weight", layer, spec.n_outputs, spec.n_inputs));
+  const bool in_pieces = spec.cut == Cut::kInputs;
+  out.weight = prepare_weight(
+      stream_, view, in_pieces ? pieces_of(view.dtype, spec.n_inputs, spec.group_len) : one_piece(spec.n_inputs));
+  out.slice.cut = spec.cut;
+  count(out.weight);
+  return spec.has_bias ? vector(out.bias, name + ".bias", layer, spec.n_outputs) : Status{};
 }
 
 Status WeightLoader::vector(TensorView& out, std::string_view name, int64_t layer, int64_t len, float offset) {

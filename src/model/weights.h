@@ -13,12 +13,23 @@
 #include "kernels/weight.h"
 #include "model/arch/architecture.h"
 #include "model/config.h"
+#include "model/linear_layer.h"
 #include "tensor/stream.h"
 
 namespace ibid {
 
 // A canonical name for one layer: layer_name("blk.{}.attn_q.weight", 3) = "blk.3.attn_q.weight".
 std::string layer_name(std::string_view pattern, int64_t layer);
+
+// A product as a block asks for it: its tensors are <name>.weight and, where there is one, <name>.bias.
+struct LinearSpec {
+  std::string_view name;  // "blk.{}.attn_q"
+  int64_t n_outputs = 0;  // N
+  int64_t n_inputs = 0;   // K
+  Cut cut = Cut::kNone;
+  int64_t group_len = 1;  // of inputs that stay together on one rank (kernels/k_pieces.h)
+  bool has_bias = false;
+};
 
 // Finds, checks and prepares. Holds what had to be copied (norms to F32), so it lives as long as the model.
 class WeightLoader {
@@ -32,10 +43,8 @@ class WeightLoader {
   // only embed() will read it.
   Status matrix(Weight& out, std::string_view name, int64_t layer, int64_t n_outputs, int64_t n_inputs,
                 bool use_packed = true);
-  // As matrix(), of one whose inputs tensor parallelism cuts: summed in pieces of K. `group_len` as in
-  // kernels/k_pieces.h.
-  Status row_parallel_matrix(Weight& out, std::string_view name, int64_t layer, int64_t n_outputs, int64_t n_inputs,
-                             int64_t group_len = 1);
+  // A product of the forward pass. One that ranks would cut along its inputs is summed in pieces of K.
+  Status linear(Linear& out, const LinearSpec& spec, int64_t layer);
   // A vector [len] as F32, plus `offset`. F32 vectors without offset stay in the mapping.
   Status vector(TensorView& out, std::string_view name, int64_t layer, int64_t len, float offset = 0.0f);
 

@@ -60,7 +60,7 @@ class ModelGolden : public ::testing::TestWithParam<Golden> {
     const ModelConfig& config = m.model->config();
     const bool interleaved = !config.ropes.empty() && config.ropes[0].interleaved;
     std::set<std::string> seen;
-    m.model->set_observer([&](std::string_view name, int layer, const TensorView& x) {
+    m.model->set_tap([&](std::string_view name, int layer, const TensorView& x) {
       const std::string key =
           layer < 0 ? std::string(name) : "layer." + std::to_string(layer) + "." + std::string(name);
       auto it = golden_.expected.find(key);

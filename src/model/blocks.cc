@@ -1,0 +1,181 @@
+#include "model/blocks.h"
+
+#include <array>
+
+#include "kernels/ops.h"
+
+namespace ibid {
+namespace {
+
+std::span<const int32_t> wanted_rows(const ForwardBatch& b) { return {b.logit_rows, static_cast<size_t>(b.n_rows)}; }
+
+void norm_heads(const Pass& p, const TensorView& x, const TensorView& weight) {
+  if (weight.rank == 0) return;
+  const int64_t D = p.config.head_len;
+  const TensorView heads(x.data, DType::kF32, {x.n_elements() / D, D});
+  ops::rms_norm(p.s, heads, heads, weight, p.config.norm_eps);
+}
+
+void rotate_heads(const Pass& p, const TensorView& x, int rope) {
+  if (rope == kNoRope) return;
+  const auto r = static_cast<size_t>(rope);
+  ops::rope(p.s, x, static_cast<int>(p.config.head_len), p.ropes[r].op(), p.t.cos_sin[r]);
+}
+
+}  // namespace
+
+void project(const Pass& p, const Projections& w, const TensorView& x) {
+  std::array<TensorView, kMaxLinears> out;
+  std::array<const Linear*, kMaxLinears> linears;
+  CHECK(w.all.size() <= kMaxLinears);
+  for (size_t i = 0; i < w.all.size(); ++i) {
+    out[i] = p.t.*w.all[i].out;
+    linears[i] = &w.all[i].linear;
+  }
+  linear(p.s, p.rows, {out.data(), w.all.size()}, x, {linears.data(), w.all.size()});
+}
+
+void project(const Pass& p, const Linear& w, const TensorView& out, const TensorView& x) {
+  const Linear* one = &w;
+  linear(p.s, p.rows, {&out, 1}, x, {&one, 1});
+}
+
+Status load_vocabulary(WeightLoader& w, const ModelConfig& c, VocabularyWeights& out) {
+  TRY(w.matrix(out.embedding, "token_embd.weight", 0, c.vocab_size, c.width, c.tied_embedding));
+  if (c.tied_embedding) {
+    out.output.weight = out.embedding;
+  } else {
+    TRY(w.linear(out.output, {.name = "output", .n_outputs = c.vocab_size, .n_inputs = c.width}, 0));
+  }
+  return w.vector(out.output_norm, "output_norm.weight", 0, c.width, c.norm_offset);
+}
+
+void embed_tokens(Pass& p, const VocabularyWeights& w) {
+  const auto n_tokens = static_cast<size_t>(p.batch.n_tokens);
+  ops::embed(p.s, p.t.x, w.embedding, {p.batch.tokens, n_tokens}, p.config.embedding_scale);
+  p.seen("embed", -1, p.t.x);
+  for (size_t i = 0; i < p.ropes.size(); ++i) {
+    ops::rope_angles(p.s, p.t.cos_sin[i], p.ropes[i].op(), {p.batch.positions, n_tokens});
+  }
+}
+
+void logits_head(Pass& p, const VocabularyWeights& w) {
+  if (p.batch.n_rows == 0) return;
+  if (!p.only_wanted_rows) {  // all rows came this far, for their hidden states
+    ops::gather_rows(p.s, p.t.x_rows, p.t.h, wanted_rows(p.batch));
+    p.t.h = p.t.x_rows;
+    p.rows.tokens = wanted_rows(p.batch);
+    p.only_wanted_rows = true;
+  }
+  p.seen("final_norm", -1, p.t.h);
+  project(p, w.output, p.logits, p.t.h);
+  if (p.config.logit_soft_cap != 0) ops::soft_cap(p.s, p.logits, p.config.logit_soft_cap);
+  p.seen("logits", -1, p.logits);
+}
+
+Status load_attention(WeightLoader& w, const ModelConfig& c, int64_t l, AttentionWeights& out) {
+  struct Part {
+    TensorView Scratch::*out;
+    std::string_view name;
+    int64_t n_outputs;
+  };
+  const std::array<Part, 3> apart = {{{&Scratch::q, "blk.{}.attn_q", c.q_len()},
+                                      {&Scratch::k, "blk.{}.attn_k", c.kv_len()},
+                                      {&Scratch::v, "blk.{}.attn_v", c.kv_len()}}};
+  const std::array<Part, 1> fused = {{{&Scratch::qkv, "blk.{}.attn_qkv", c.q_len() + 2 * c.kv_len()}}};
+  for (const Part& part : c.fused_qkv ? std::span<const Part>(fused) : std::span<const Part>(apart)) {
+    Projections::Projection& to = out.qkv.all.emplace_back();
+    to.out = part.out;
+    TRY(w.linear(to.linear,
+                 {.name = part.name,
+                  .n_outputs = part.n_outputs,
+                  .n_inputs = c.width,
+                  .cut = Cut::kOutputs,
+                  .has_bias = c.qkv_bias},
+                 l));
+  }
+  if (c.qk_norm) {
+    TRY(w.vector(out.q_norm, "blk.{}.attn_q_norm.weight", l, c.head_len, c.norm_offset));
+    TRY(w.vector(out.k_norm, "blk.{}.attn_k_norm.weight", l, c.head_len, c.norm_offset));
+  }
+  return w.linear(out.output,
+                  {.name = "blk.{}.attn_output",
+                   .n_outputs = c.width,
+                   .n_inputs = c.q_len(),
+                   .cut = Cut::kInputs,
+                   .group_len = c.kv_group_len()},
+                  l);
+}
+
+void attention_block(Pass& p, const AttentionWeights& w, int l) {
+  const Scratch& t = p.t;
+  const LayerConfig& layer = p.config.layers[static_cast<size_t>(l)];
+  const PagedKv& kv = p.kv[static_cast<size_t>(l)];
+  project(p, w.qkv, t.h);
+  norm_heads(p, t.q, w.q_norm);
+  norm_heads(p, t.k, w.k_norm);
+  rotate_heads(p, t.q, layer.rope);
+  rotate_heads(p, t.k, layer.rope);
+  p.seen("q", l, t.q);
+  p.seen("k", l, t.k);
+  p.seen("v", l, t.v);
+  ops::store_kv(p.s, kv, t.k, t.v, p.batch);
+  ops::paged_attention(
+      p.s, t.attention, t.q, kv, p.batch,
+      {.scale = p.config.attention_scale, .soft_cap = p.config.attention_soft_cap, .window = layer.window});
+  p.seen("attention", l, t.attention);
+}
+
+void attention_output(Pass& p, const AttentionWeights& w, int l) {
+  project(p, w.output, p.t.out, p.t.attention);
+  p.seen("attn_out", l, p.t.out);
+}
+
+bool keep_wanted_rows(Pass& p, int l) {
+  if (!p.is_last(l) || p.hidden.has(l)) return true;
+  if (p.batch.n_rows == 0) return false;
+  const std::span<const int32_t> rows = wanted_rows(p.batch);
+  ops::gather_rows(p.s, p.t.x_rows, p.t.x, rows);
+  ops::gather_rows(p.s, p.t.attention_rows, p.t.attention, rows);
+  p.t.go_on_with_rows(p.batch.n_rows);
+  p.rows.tokens = rows;
+  p.only_wanted_rows = true;
+  return true;
+}
+
+Status load_ffn(WeightLoader& w, const ModelConfig& c, int64_t l, FfnWeights& out) {
+  const auto project_to = [&](TensorView Scratch::*to, std::string_view name, int64_t n_outputs) {
+    Projections::Projection& projection = out.gate_up.all.emplace_back();
+    projection.out = to;
+    return w.linear(projection.linear,
+                    {.name = name, .n_outputs = n_outputs, .n_inputs = c.width, .cut = Cut::kOutputs}, l);
+  };
+  if (c.fused_gate_up) {
+    TRY(project_to(&Scratch::gate_up, "blk.{}.ffn_up", 2 * c.ffn_len));
+  } else {
+    TRY(project_to(&Scratch::gate, "blk.{}.ffn_gate", c.ffn_len));
+    TRY(project_to(&Scratch::up, "blk.{}.ffn_up", c.ffn_len));
+  }
+  return w.linear(out.down,
+                  {.name = "blk.{}.ffn_down", .n_outputs = c.width, .n_inputs = c.ffn_len, .cut = Cut::kInputs}, l);
+}
+
+void gated_ffn(Pass& p, const FfnWeights& w, Activation activation, int l) {
+  const Scratch& t = p.t;
+  project(p, w.gate_up, t.h);
+  p.seen("gate", l, t.gate);
+  p.seen("up", l, t.up);
+  activation(p.s, t.gate, t.gate, t.up);
+  p.seen("gated", l, t.gate);
+  project(p, w.down, t.out, t.gate);
+  p.seen("ffn_out", l, t.out);
+}
+
+void layer_done(const Pass& p, int l) {
+  p.seen("output", l, p.t.x);
+  for (size_t i = 0; i < p.hidden.layers.size(); ++i) {
+    if (p.hidden.layers[i] == l) ops::gather_rows(p.s, p.hidden.out[i], p.t.x, p.rows.tokens);
+  }
+}
+
+}  // namespace ibid

@@ -1,0 +1,67 @@
+// The blocks that forward passes share: for each, its weights, how they are loaded, and a function over a Pass that
+// reads and writes intermediates of Scratch by name. A pass (model/llama.cc, model/gemma.cc) is these and the norms
+// between them, in a line; a block that only some models have (experts, latent attention) is a file of its own beside
+// this one (docs/adding_a_model.md). Nothing here allocates during a pass or branches on data.
+#pragma once
+
+#include <vector>
+
+#include "base/result.h"
+#include "model/pass.h"
+#include "model/weights.h"
+
+namespace ibid {
+
+// Products of one input, and where their outputs go. Where a file fuses them, one product whose columns they are.
+struct Projections {
+  struct Projection {
+    TensorView Scratch::*out;
+    Linear linear;
+  };
+  std::vector<Projection> all;
+};
+void project(const Pass& p, const Projections& w, const TensorView& x);
+void project(const Pass& p, const Linear& w, const TensorView& out, const TensorView& x);
+
+// Both ends of a pass: the embedding, and the head that makes logits. Tied, they are one matrix.
+struct VocabularyWeights {
+  Weight embedding;        // [V, C]
+  TensorView output_norm;  // [C]
+  Linear output;           // [V, C]
+};
+Status load_vocabulary(WeightLoader& loader, const ModelConfig& config, VocabularyWeights& out);
+// tokens -> t.x; and the angles of all RoPEs, t.cos_sin, which attention blocks read.
+void embed_tokens(Pass& p, const VocabularyWeights& w);
+// t.h, behind the final norm -> logits, of the rows that are wanted.
+void logits_head(Pass& p, const VocabularyWeights& w);
+
+// Rotary attention over grouped heads.
+struct AttentionWeights {
+  Projections qkv;            // [H D, C], [K D, C] twice; or one [(H + 2 K) D, C]. With biases where the model has them
+  TensorView q_norm, k_norm;  // [D], of each head; rank 0: none
+  Linear output;              // [C, H D]
+};
+Status load_attention(WeightLoader& loader, const ModelConfig& config, int64_t layer, AttentionWeights& out);
+// t.h -> t.attention; writes t.q, t.k, t.v and the layer's keys and values of this step.
+void attention_block(Pass& p, const AttentionWeights& w, int layer);
+// t.attention -> t.out.
+void attention_output(Pass& p, const AttentionWeights& w, int layer);
+
+// Between the two, in the last layer: from here on rows are those whose logits are wanted, unless somebody wants hidden
+// states of all. False where nothing goes on. A row's bits do not depend on the others.
+bool keep_wanted_rows(Pass& p, int layer);
+
+using Activation = void (*)(Stream& s, const TensorView& out, const TensorView& gate, const TensorView& up);
+// down(activation(gate) * up).
+struct FfnWeights {
+  Projections gate_up;  // [F, C] twice, or one [2 F, C]
+  Linear down;          // [C, F]
+};
+Status load_ffn(WeightLoader& loader, const ModelConfig& config, int64_t layer, FfnWeights& out);
+// t.h -> t.out; writes t.gate and t.up.
+void gated_ffn(Pass& p, const FfnWeights& w, Activation activation, int layer);
+
+// A layer is done and t.x is what it adds up to: hands it to whoever wants it.
+void layer_done(const Pass& p, int layer);
+
+}  // namespace ibid

@@ -1,0 +1,58 @@
+// Pass: one forward pass over one step, as its blocks see it (model/blocks.h): where the work goes, what it is about,
+// and the step's intermediates by name. Model::forward makes one for each call; it owns nothing and allocates nothing.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string_view>
+
+#include "kernels/forward_batch.h"
+#include "kernels/paged_kv.h"
+#include "model/config.h"
+#include "model/linear_layer.h"
+#include "model/rope.h"
+#include "model/scratch.h"
+#include "tensor/stream.h"
+
+namespace ibid {
+
+// Hidden states that a caller wants besides logits: the residual stream behind a layer, of every token of the step
+// however few rows of logits are wanted. What drafters that read hidden states are fed with.
+struct HiddenStates {
+  std::span<const int32_t> layers;  // ascending, each once, from 0 to L - 1
+  std::span<const TensorView> out;  // [T, C] F32 for each of `layers`; the caller's
+
+  bool has(int layer) const {
+    for (int32_t l : layers) {
+      if (l == layer) return true;
+    }
+    return false;
+  }
+};
+
+// Called after each intermediate: its name (docs/adding_a_model.md lists them), its layer (-1 outside layers), and the
+// rows of this step. The tensor may be read during the call only.
+using Tap = std::function<void(std::string_view name, int layer, const TensorView& x)>;
+
+struct Pass {
+  Stream& s;
+  const ModelConfig& config;
+  const ForwardBatch& batch;
+  std::span<const PagedKv> kv;       // [L]
+  std::span<const RopeTable> ropes;  // as config.ropes
+  HiddenStates hidden;
+  TensorView logits;  // [R, V]
+  const Tap& tap;
+  Scratch& t;                     // of this step; blocks say which of it they read and write
+  StepRows rows;                  // what the rows of t.x, t.h and all that is computed of them stand for
+  bool only_wanted_rows = false;  // rows are those whose logits are wanted; else all T
+
+  int n_layers() const { return static_cast<int>(config.n_layers); }
+  bool is_last(int layer) const { return layer + 1 == n_layers(); }
+  void seen(std::string_view name, int layer, const TensorView& x) const {
+    if (tap) tap(name, layer, x);
+  }
+};
+
+}  // namespace ibid

@@ -1,0 +1,54 @@
+// A forward pass makes no allocation, with hidden states and without. Counted are the calls of operator new by the
+// thread that runs it.
+#include <gtest/gtest.h>
+
+#include "allocation_hook.h"
+#include "kernels/isa.h"
+#include "model/testing/loaded_model.h"
+
+namespace ibid {
+namespace {
+
+thread_local bool counts_pass = false;
+thread_local size_t n_in_pass = 0;
+
+TEST(ForwardPass, AllocatesNothing) {
+  selected_isa();  // a process finds out once what its machine can do
+  bool (*const before)() noexcept = testing::may_allocate;
+  testing::may_allocate = []() noexcept {
+    n_in_pass += counts_pass;
+    return true;
+  };
+  for (std::string_view architecture : testing::tiny_architectures()) {
+    testing::LoadedModel m(testing::TinyModelOptions{.architecture = architecture, .dtype = DType::kQ4_0});
+    const int64_t V = m.model->config().vocab_size, C = m.model->config().width;
+    const std::vector<TokenId> tokens = testing::some_tokens(8, V);
+    const std::vector<int32_t> slots = {0, 1, 2, 3, 4, 5, 6, 7}, rows = {7}, layers = {0, 1}, query_start = {0, 8};
+    const int32_t kv_len = 8;
+    const BlockId block{0};
+    const OneSequence memory(*m.model, *m.stream, {.capacity = 16});
+    std::vector<float> logits(static_cast<size_t>(V)), states(static_cast<size_t>(16 * C));
+    const TensorView hidden[] = {{states.data(), DType::kF32, {8, C}}, {&states[8 * size_t(C)], DType::kF32, {8, C}}};
+    ForwardBatch batch;
+    batch.n_tokens = 8;
+    batch.n_sequences = batch.n_rows = batch.max_blocks = 1;
+    batch.block_len = 16;
+    batch.tokens = tokens.data();
+    batch.positions = batch.slots = slots.data();
+    batch.query_start = query_start.data();
+    batch.kv_len = &kv_len;
+    batch.block_table = &block;
+    batch.logit_rows = rows.data();
+    const TensorView out(logits.data(), DType::kF32, {1, V});
+    n_in_pass = 0;
+    counts_pass = true;
+    m.model->forward(*m.stream, batch, memory.kv(), out);
+    m.model->forward(*m.stream, batch, memory.kv(), out, {.layers = layers, .out = hidden});
+    counts_pass = false;
+    EXPECT_EQ(n_in_pass, 0u) << architecture;
+  }
+  testing::may_allocate = before;
+}
+
+}  // namespace
+}  // namespace ibid
