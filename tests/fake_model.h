@@ -52,11 +52,18 @@ class FakeModel final : public ForwardPass {
   void run(const ForwardBatch& b, std::span<const PagedKv> kv, const TensorView& logits) override {
     std::set<int32_t> written;
     for (int32_t s = 0; s < b.n_sequences; ++s) {
+      int32_t longest = 0, first = b.positions[b.query_start[s]];
       for (int32_t i = b.query_start[s]; i < b.query_start[s + 1]; ++i) {
-        expect(b.positions[i] == b.kv_len[s] - b.query_start[s + 1] + i, "positions are not the last ones of kv_len");
-        expect(b.slots[i] == slot_of(b, s, b.positions[i]), "a slot disagrees with the block table");
+        longest = std::max(longest, b.positions[i] + 1);
         expect(written.insert(b.slots[i]).second, "two tokens are written to one slot");
+        if (!b.path(i).empty()) {
+          expect(b.path(i).back() == b.slots[i], "a path does not end at its token");
+          continue;
+        }
+        expect(b.positions[i] == first++, "positions do not follow each other");
+        expect(b.slots[i] == slot_of(b, s, b.positions[i]), "a slot disagrees with the block table");
       }
+      expect(b.kv_len[s] == longest, "kv_len is not the largest position and one");
     }
     // In order of the arrays, as keys and values would be stored, then read.
     for (int32_t s = 0; s < b.n_sequences; ++s) write(b, s, kv);
@@ -86,10 +93,28 @@ class FakeModel final : public ForwardPass {
   static int32_t slot_of(const ForwardBatch& b, int32_t s, int32_t position) {
     return raw(b.blocks(s)[static_cast<size_t>(position / b.block_len)]) * b.block_len + position % b.block_len;
   }
-  static Cell& cell(const PagedKv& kv, int32_t slot) {
-    const int64_t cell_bytes = kv.block_bytes / kv.block_len;
-    return *reinterpret_cast<Cell*>(kv.blocks + slot / kv.block_len * kv.block_bytes +
-                                    slot % kv.block_len * cell_bytes);
+  // A cell's bytes lie in its slot's elements, first the key's, then the value's, as those of a real model do.
+  template <typename Visit>
+  static void each_piece(const PagedKv& kv, int32_t slot, Visit visit) {
+    const size_t piece = kv.dtype == DType::kF32 ? 4 : 2;
+    for (size_t i = 0; i * piece < sizeof(Cell); ++i) {
+      const auto d = static_cast<int32_t>(i);
+      const KvPart part = d < kv.head_len ? KvPart::kKey : KvPart::kValue;
+      const int64_t offset = kv_element_offset(kv, part, slot % kv.block_len, 0, d % kv.head_len);
+      visit(kv.blocks + slot / kv.block_len * kv.block_bytes + offset, i * piece, piece);
+    }
+  }
+  static Cell cell(const PagedKv& kv, int32_t slot) {
+    Cell c;
+    each_piece(kv, slot, [&](const std::byte* at, size_t i, size_t n) {
+      std::memcpy(reinterpret_cast<std::byte*>(&c) + i, at, n);
+    });
+    return c;
+  }
+  static void set_cell(const PagedKv& kv, int32_t slot, const Cell& c) {
+    each_piece(kv, slot, [&](std::byte* at, size_t i, size_t n) {
+      std::memcpy(at, reinterpret_cast<const std::byte*>(&c) + i, n);
+    });
   }
   void expect(bool condition, const char* what) {
     if (!condition && faults_.size() < 20) faults_.push_back(what);
@@ -98,29 +123,40 @@ class FakeModel final : public ForwardPass {
     for (size_t layer = 0; layer < kv.size(); ++layer) {
       for (int32_t i = b.query_start[s]; i < b.query_start[s + 1]; ++i) {
         const int32_t p = b.positions[i];
-        const uint64_t before = p == 0 ? seed_of(layer) : cell(kv[layer], slot_of(b, s, p - 1)).prefix_hash;
-        cell(kv[layer], b.slots[i]) = {mix(before, static_cast<uint64_t>(raw(b.tokens[i]))), p, raw(b.tokens[i]),
-                                       static_cast<int32_t>(layer), kMagic};
+        const uint64_t before = p == 0 ? seed_of(layer) : cell(kv[layer], b.slot_read(s, i, p - 1)).prefix_hash;
+        set_cell(kv[layer], b.slots[i],
+                 {mix(before, static_cast<uint64_t>(raw(b.tokens[i]))), p, raw(b.tokens[i]),
+                  static_cast<int32_t>(layer), kMagic});
       }
     }
   }
   void read_all(const ForwardBatch& b, int32_t s, std::span<const PagedKv> kv) {
-    for (size_t layer = 0; layer < kv.size(); ++layer) {
-      const int32_t first_query = b.kv_len[s] - (b.query_start[s + 1] - b.query_start[s]);
-      const int32_t begin = facts_.window == 0 ? 0 : std::max(0, first_query - facts_.window + 1);
-      uint64_t hash = seed_of(layer);
-      for (int32_t p = begin; p < b.kv_len[s]; ++p) {
-        const int32_t slot = slot_of(b, s, p);
-        expect(slot >= 0, "attention wants a block that was released");
-        if (slot < 0) return;
-        const Cell& c = cell(kv[layer], slot);
-        if (p == begin && begin > 0) hash = c.prefix_hash;
-        if (p > begin || begin == 0) hash = mix(hash, static_cast<uint64_t>(c.token));
-        expect(c.magic == kMagic, "attention read a slot that was never written or has been freed");
-        expect(c.layer == static_cast<int32_t>(layer), "attention read another layer's slot");
-        expect(c.position == p, "attention read a slot of another position");
-        expect(c.prefix_hash == hash, "attention read a slot of other tokens");
-      }
+    int32_t last_plain = b.query_start[s];
+    for (int32_t i = b.query_start[s]; i < b.query_start[s + 1]; ++i) {
+      if (b.path(i).empty()) last_plain = i;
+    }
+    for (const PagedKv& layer : kv) {
+      // What the last of the plain ones reads, from where the first one's window begins.
+      read(b, s, last_plain, b.positions[b.query_start[s]], kv, static_cast<size_t>(&layer - kv.data()));
+      for (int32_t i = last_plain + 1; i < b.query_start[s + 1]; ++i)
+        read(b, s, i, b.positions[i], kv, static_cast<size_t>(&layer - kv.data()));
+    }
+  }
+  void read(const ForwardBatch& b, int32_t s, int32_t i, int32_t first_query, std::span<const PagedKv> kv,
+            size_t layer) {
+    const int32_t begin = facts_.window == 0 ? 0 : std::max(0, first_query - facts_.window + 1);
+    uint64_t hash = seed_of(layer);
+    for (int32_t p = begin; p <= b.positions[i]; ++p) {
+      const int32_t slot = b.slot_read(s, i, p);
+      expect(slot >= 0, "attention wants a block that was released");
+      if (slot < 0) return;
+      const Cell c = cell(kv[layer], slot);
+      if (p == begin && begin > 0) hash = c.prefix_hash;
+      if (p > begin || begin == 0) hash = mix(hash, static_cast<uint64_t>(c.token));
+      expect(c.magic == kMagic, "attention read a slot that was never written or has been freed");
+      expect(c.layer == static_cast<int32_t>(layer), "attention read another layer's slot");
+      expect(c.position == p, "attention read a slot of another position");
+      expect(c.prefix_hash == hash, "attention read a slot of other tokens");
     }
   }
 

@@ -1,5 +1,7 @@
 #include "engine/batch_builder.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace ibid {
@@ -13,6 +15,8 @@ BatchBuilder::BatchBuilder(const BatchLimits& limits) : limits_(limits) {
   kv_len_.reserve(n_sequences);
   block_start_.reserve(n_sequences + 1);
   logit_rows_.reserve(static_cast<size_t>(limits.n_rows));
+  path_start_.reserve(n_tokens + 1);
+  path_slots_.reserve(static_cast<size_t>(limits.n_rows) * kMaxDrafts);  // each draft has a row
   block_table_.reserve(n_sequences *
                        static_cast<size_t>((limits.context_len + limits.block_len - 1) / limits.block_len));
 }
@@ -28,6 +32,8 @@ ForwardBatch BatchBuilder::build(const StepPlan& plan) {
   query_start_.assign(1, 0);
   block_start_.assign(1, 0);
   block_table_.clear();
+  path_start_.assign(1, 0);
+  path_slots_.clear();
   batch_ = {.n_sequences = n_sequences, .block_len = limits_.block_len};
   for (const Share& share : plan.shares) add(share);
   for (const Row& row : plan.rows) logit_rows_.push_back(query_start_[static_cast<size_t>(row.share)] + row.token);
@@ -43,25 +49,47 @@ ForwardBatch BatchBuilder::build(const StepPlan& plan) {
   batch_.block_start = block_start_.data();
   batch_.block_table = block_table_.data();
   batch_.logit_rows = logit_rows_.data();
+  if (!path_slots_.empty()) {
+    batch_.path_start = path_start_.data();
+    batch_.path_slots = path_slots_.data();
+  }
   return batch_;
+}
+
+int32_t BatchBuilder::slot_of(const Sequence& s, int32_t i) const {
+  return raw(s.blocks[static_cast<size_t>(i / limits_.block_len)]) * limits_.block_len + i % limits_.block_len;
 }
 
 void BatchBuilder::add(const Share& share) {
   const Sequence& s = *share.sequence;
-  const int32_t len = limits_.block_len, end = s.n_computed + share.n_tokens;
-  CHECK(end <= static_cast<int32_t>(s.blocks.size()) * len, "a share counts on blocks that its sequence has not");
-  CHECK(s.drafts.is_chain(share.n_drafts));
-  for (int32_t t = s.n_computed; t < end; ++t) {
-    tokens_.push_back(t < s.n_tokens() ? s.tokens[static_cast<size_t>(t)]
-                                       : s.drafts.tokens[static_cast<size_t>(t - s.n_tokens())]);
-    positions_.push_back(t);
-    slots_.push_back(raw(s.blocks[static_cast<size_t>(t / len)]) * len + t % len);
+  const int32_t end = s.n_computed + share.n_tokens;
+  CHECK(end <= static_cast<int32_t>(s.blocks.size()) * limits_.block_len,
+        "a share counts on blocks that its sequence has not");
+  CHECK(share.n_drafts <= kMaxDrafts);
+  const bool is_tree = !s.drafts.is_chain(share.n_drafts);
+  int32_t longest = 0;
+  for (int32_t i = s.n_computed; i < end; ++i) {
+    const int32_t draft = i - s.n_tokens();
+    tokens_.push_back(draft < 0 ? s.tokens[static_cast<size_t>(i)] : s.drafts.tokens[static_cast<size_t>(draft)]);
+    positions_.push_back(draft < 0 || !is_tree ? i : s.n_tokens() - 1 + s.drafts.depth(draft));
+    slots_.push_back(slot_of(s, i));
+    if (draft >= 0 && is_tree) add_path(s, draft);
+    path_start_.push_back(static_cast<int32_t>(path_slots_.size()));
+    longest = std::max(longest, positions_.back() + 1);
   }
-  const auto n_tokens = static_cast<int32_t>(tokens_.size());
-  block_table_.insert(block_table_.end(), s.blocks.begin(), s.blocks.begin() + (end + len - 1) / len);
+  block_table_.insert(block_table_.end(), s.blocks.begin(),
+                      s.blocks.begin() + (end + limits_.block_len - 1) / limits_.block_len);
   block_start_.push_back(static_cast<int32_t>(block_table_.size()));
-  kv_len_.push_back(end);
-  query_start_.push_back(n_tokens);
+  kv_len_.push_back(longest);
+  query_start_.push_back(static_cast<int32_t>(tokens_.size()));
+}
+
+// The draft's ancestors and itself, from the text's end on.
+void BatchBuilder::add_path(const Sequence& s, int32_t draft) {
+  size_t at = path_slots_.size() + static_cast<size_t>(s.drafts.depth(draft));
+  path_slots_.resize(at);
+  for (int32_t i = draft; i >= 0; i = s.drafts.parents[static_cast<size_t>(i)])
+    path_slots_[--at] = slot_of(s, s.n_tokens() + i);
 }
 
 }  // namespace ibid

@@ -1,8 +1,10 @@
 // BatchBuilder: turns a plan into the flat arrays that a model reads. Arrays are sized once for the largest step; the
 // batch is a view into them, valid until the next build.
 //
-// Position t of a sequence lies in slot blocks[t / B] * B + t % B. kv_len is what the sequence's keys span after this
-// step, and its part of block_table has the blocks of those positions and no more.
+// Position t of a sequence lies in slot blocks[t / B] * B + t % B, and its part of block_table has the blocks of those
+// slots that the step reads or writes and no more. Drafts take the slots behind the text in the order of their list.
+// Where that is no chain, the slots are not those of their positions: each draft names its ancestors' (a path), and who
+// takes over drafts moves their keys and values to their positions' slots.
 #pragma once
 
 #include <vector>
@@ -25,14 +27,17 @@ class BatchBuilder {
  public:
   explicit BatchBuilder(const BatchLimits& limits);
   ForwardBatch build(const StepPlan& plan);
+  // Of the i-th of a sequence's tokens, drafts behind them included.
+  int32_t slot_of(const Sequence& sequence, int32_t i) const;
 
  private:
   void add(const Share& share);
+  void add_path(const Sequence& sequence, int32_t draft);
 
   BatchLimits limits_;
   ForwardBatch batch_;
   std::vector<TokenId> tokens_;
-  std::vector<int32_t> positions_, slots_, query_start_, kv_len_, block_start_, logit_rows_;
+  std::vector<int32_t> positions_, slots_, query_start_, kv_len_, block_start_, logit_rows_, path_start_, path_slots_;
   std::vector<BlockId> block_table_;
 };
 

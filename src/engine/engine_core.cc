@@ -167,7 +167,7 @@ bool EngineCore::step(std::vector<Output>& out) {
 
 void EngineCore::speculate(std::unique_ptr<Proposer> proposer, int32_t max_drafts) {
   proposer_ = std::move(proposer);
-  max_drafts_ = max_drafts;
+  max_drafts_ = std::min(max_drafts, kMaxDrafts);
 }
 
 // For those that wait for their next token, as far as the answer may go on behind it.

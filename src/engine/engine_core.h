@@ -36,7 +36,8 @@ class EngineCore final : public Engine {
   const std::vector<StepShare>& last_step() const override { return last_step_; }
   const EngineOptions& options() const override { return options_; }
 
-  // From the next step on, at most max_drafts tokens a sequence and step are proposed by this one.
+  // From the next step on, at most max_drafts tokens a sequence and step (kMaxDrafts bound them) are proposed by this
+  // one.
   void speculate(std::unique_ptr<Proposer> proposer, int32_t max_drafts);
 
   // For tests and debuggers.

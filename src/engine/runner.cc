@@ -4,6 +4,7 @@
 #include <new>
 
 #include "base/grow.h"
+#include "kernels/ops.h"
 
 namespace ibid {
 namespace {
@@ -13,6 +14,7 @@ bool make_room(ShareResult& result, size_t n_scored, size_t n_drawn) {
   try {
     result.scored.resize(n_scored);
     grow(result.drawn, n_drawn);
+    grow(result.accepted, n_drawn);
     return true;
   } catch (const std::bad_alloc&) {
     return false;
@@ -30,6 +32,8 @@ Runner::Runner(ForwardPass& model, const KvStore& kv, Stream& stream, const Batc
       logits_(static_cast<size_t>(limits.n_rows) * static_cast<size_t>(model.facts().vocab_size)),
       scratch_(static_cast<size_t>(stream.team().n_threads())) {
   tasks_.reserve(static_cast<size_t>(limits.n_rows));
+  from_.reserve(static_cast<size_t>(limits.n_rows));
+  to_.reserve(static_cast<size_t>(limits.n_rows));
   result_.shares.reserve(static_cast<size_t>(limits.n_sequences));
 }
 
@@ -50,6 +54,7 @@ StepResult& Runner::run(const StepPlan& plan) {
     result.out_of_memory |= task.out_of_memory;
     result.is_unsound |= task.is_unsound;
   }
+  move_accepted(plan);
   result_.forward_seconds = forwarded - begin;
   result_.sample_seconds = clock_.now() - forwarded;
   return result_;
@@ -65,6 +70,7 @@ void Runner::list_tasks(const StepPlan& plan) {
     const size_t begin = row, end = row + static_cast<size_t>(share.n_rows);
     while (row < end && plan.rows[row].purpose == RowPurpose::kScore) ++row;
     result.drawn.clear();
+    result.accepted.clear();
     result.failure.reset();
     result.is_unsound = false;
     result.out_of_memory = !make_room(result, row - begin, end - row);
@@ -83,6 +89,24 @@ void Runner::do_task(const StepPlan& plan, Task& task, Scratch& scratch) {
     task.out_of_memory = true;
     scratch = {};  // what it holds between draws may not be what the next draw expects
   }
+}
+
+// Of a chain, all are in place.
+void Runner::move_accepted(const StepPlan& plan) {
+  from_.clear();
+  to_.clear();
+  for (size_t i = 0; i < plan.shares.size(); ++i) {
+    const Sequence& s = *plan.shares[i].sequence;
+    const std::vector<int32_t>& accepted = result_.shares[i].accepted;
+    // Ascending, and each to a slot at or before its own: none is written over before it has moved.
+    for (size_t depth = 0; depth < accepted.size(); ++depth) {
+      if (accepted[depth] == static_cast<int32_t>(depth)) continue;
+      from_.push_back(builder_.slot_of(s, s.n_tokens() + accepted[depth]));
+      to_.push_back(builder_.slot_of(s, s.n_tokens() + static_cast<int32_t>(depth)));
+    }
+  }
+  if (from_.empty()) return;
+  for (const PagedKv& kv : kv_.layers()) ops::copy_slots(stream_, kv, from_, to_);
 }
 
 std::span<const float> Runner::logits(size_t row) const {
@@ -124,6 +148,7 @@ void Runner::draw(const StepPlan& plan, const Task& task, Scratch& scratch) {
     const bool is_first = draft < 0;
     draft = s.drafts.child(draft, token, share.n_drafts);
     if (draft < 0) return;
+    result.accepted.push_back(draft);
     if (is_first) scratch.answer.assign(history.answer.begin(), history.answer.end());
     scratch.answer.push_back(token);
     history.answer = scratch.answer;

@@ -23,6 +23,7 @@ struct ShareResult {
   std::vector<TokenRecord> scored;  // the prompt's next tokens, one for each row of RowPurpose::kScore
   std::vector<TokenRecord> drawn;   // the tokens behind the text: all but the last are drafts that were right
   std::optional<Error> failure;     // of the draw behind them
+  std::vector<int32_t> accepted;    // those drafts, by their index; their keys and values lie at their positions
   SamplerState state;               // after the draws
   bool out_of_memory = false;       // the above is not whole
   bool is_unsound = false;          // nor here: the model computed no numbers (unsound_row())
@@ -59,6 +60,7 @@ class Runner {
   void score(const StepPlan& plan, Task& task, Scratch& scratch);
   void draw(const StepPlan& plan, const Task& task, Scratch& scratch);
   std::span<const float> logits(size_t row) const;
+  void move_accepted(const StepPlan& plan);
 
   ForwardPass& model_;
   const KvStore& kv_;
@@ -67,7 +69,8 @@ class Runner {
   BatchBuilder builder_;
   std::vector<float> logits_;  // [R, V]
   std::vector<Task> tasks_;
-  std::vector<Scratch> scratch_;  // one per thread
+  std::vector<int32_t> from_, to_;  // slots of accepted drafts that move
+  std::vector<Scratch> scratch_;    // one per thread
   StepResult result_;
 };
 

@@ -11,6 +11,8 @@
 
 namespace ibid {
 
+inline constexpr int32_t kMaxDrafts = 64;  // of a sequence in a step
+
 struct Drafts {
   std::vector<TokenId> tokens;
   std::vector<int32_t> parents;  // of each, the index of the one before it, smaller than its own; -1: the text's end

@@ -101,10 +101,16 @@ class RandomEngine {
           if (answer.size() < input.answer.size() ||
               !std::equal(input.answer.begin(), input.answer.end(), answer.begin()))
             continue;
+          const bool is_tree = engine_.up_to(2) == 0;
+          int32_t right = -1;
           const auto n = static_cast<size_t>(1 + engine_.up_to(input.max_drafts + 2));  // more are cut off
           for (size_t i = input.answer.size(); i < answer.size() && i < input.answer.size() + n; ++i) {
-            const bool is_wrong = engine_.up_to(6) == 0;
-            drafts.add(is_wrong ? TokenId{engine_.up_to(testing::kFakeVocabSize)} : answer[i], drafts.size() - 1);
+            // Half of them are trees: wrong siblings before and behind the one that is right.
+            const int32_t parent = right;
+            if (is_tree && engine_.up_to(3) == 0) drafts.add(any_token(), parent);
+            right = drafts.size();
+            drafts.add(engine_.up_to(6) == 0 ? any_token() : answer[i], parent);
+            if (is_tree && engine_.up_to(3) == 0) drafts.add(any_token(), engine_.up_to(2) == 0 ? parent : right);
           }
           return;
         }
@@ -113,6 +119,8 @@ class RandomEngine {
     void forget(int64_t sequence) override { EXPECT_TRUE(forgotten_.insert(sequence).second); }
 
    private:
+    TokenId any_token() { return TokenId{engine_.up_to(testing::kFakeVocabSize)}; }
+
     RandomEngine& engine_;
     std::set<int64_t> forgotten_;
   };
