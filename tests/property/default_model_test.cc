@@ -126,6 +126,7 @@ TEST_F(SlowDefaultModel, SaysTheSameUnderThirtyTwoSchedules) {
          static_cast<long long>(totals.cached_tokens));
   EXPECT_GT(totals.n_preemptions, 0);
   EXPECT_GT(totals.cached_tokens, 0);
+  EXPECT_GT(totals.n_accepted, 0);
 }
 
 }  // namespace

@@ -120,6 +120,7 @@ TEST_P(TinyModel, SaysTheSameUnderThirtyTwoSchedules) {
   EXPECT_EQ(totals.n_schedules, 32);
   EXPECT_GT(totals.n_preemptions, 0);
   EXPECT_GT(totals.cached_tokens, 0);
+  EXPECT_GT(totals.n_accepted, 20);
 }
 INSTANTIATE_TEST_SUITE_P(Architectures, TinyModel, ::testing::ValuesIn(testing::tiny_architectures()),
                          [](const auto& param_info) { return std::string(param_info.param); });

@@ -31,6 +31,7 @@ struct Schedule {
   int32_t steps_between = 0;   // submits come up to so many steps apart
   int32_t preempt_one_in = 0;  // steps; 0: never by hand
   int32_t n_strangers = 0;     // other requests in between, cancelled at random
+  int32_t max_drafts = 0;      // of a sequence in a step, trees and chains of right and wrong ones
 };
 
 inline Schedule random_schedule(uint64_t seed, int32_t max_tokens, int32_t max_sequences) {
@@ -48,6 +49,7 @@ inline Schedule random_schedule(uint64_t seed, int32_t max_tokens, int32_t max_s
   s.steps_between = up_to(4);
   s.preempt_one_in = up_to(3) == 0 ? 0 : 2 + up_to(12);
   s.n_strangers = up_to(4);
+  s.max_drafts = up_to(2) == 0 ? 0 : 1 + up_to(7);
   return s;
 }
 
@@ -56,7 +58,7 @@ inline std::string spelled(const Schedule& s) {
   out << "seed " << s.seed << ": block_len " << s.block_len << ", contexts " << s.n_contexts << ", max_tokens "
       << s.max_tokens << ", max_sequences " << s.max_sequences << ", prefix_cache " << s.prefix_cache << ", hash_bits "
       << s.hash_bits << ", warmth " << s.warmth << ", steps_between " << s.steps_between << ", preempt_one_in "
-      << s.preempt_one_in << ", strangers " << s.n_strangers;
+      << s.preempt_one_in << ", strangers " << s.n_strangers << ", max_drafts " << s.max_drafts;
   return out.str();
 }
 
@@ -65,7 +67,10 @@ class Transcript {
  public:
   void hear(const Output& o) {
     for (const TokenRecord& t : o.prompt) add(t);
-    for (const TokenRecord& t : o.tokens) add(t);
+    for (const TokenRecord& t : o.tokens) {
+      add(t);
+      tokens_.push_back(t.chosen.token);
+    }
     text_ += o.text;
     if (o.finished) {
       finished_ = true;
@@ -78,6 +83,7 @@ class Transcript {
   const std::string& digest() const { return digest_; }
   const std::string& text() const { return text_; }
   int64_t n_records() const { return n_records_; }
+  const std::vector<TokenId>& tokens() const { return tokens_; }
 
  private:
   void add(const TokenLogprob& t) {
@@ -93,6 +99,7 @@ class Transcript {
   }
   Sha256 sha_;
   std::string text_, digest_;
+  std::vector<TokenId> tokens_;
   bool finished_ = false;
   int64_t n_records_ = 0;
 };
@@ -100,7 +107,45 @@ class Transcript {
 using Digests = std::vector<std::string>;  // of all choices of all requests, in order
 
 struct Totals {
-  int64_t n_schedules = 0, n_preemptions = 0, cached_tokens = 0, n_steps = 0;
+  int64_t n_schedules = 0, n_preemptions = 0, cached_tokens = 0, n_steps = 0, n_accepted = 0;
+};
+
+// Proposes what was once said to the same prompt, as a tree with other tokens in between; where nothing was, anything.
+class Memory final : public Proposer {
+ public:
+  Memory(uint64_t seed, int32_t vocab_size) : random_(seed), vocab_size_(vocab_size) {}
+  static void remember(const std::vector<TokenId>& prompt, const std::vector<TokenId>& answer) {
+    auto& answers = said()[prompt];
+    if (std::ranges::find(answers, answer) == answers.end() && answers.size() < 32) answers.push_back(answer);
+  }
+  void propose(const ProposalInput& input, Drafts& drafts) override {
+    const std::vector<TokenId> prompt(input.prompt.begin(), input.prompt.end());
+    const bool is_tree = one_in(2);
+    int32_t right = -1;
+    for (size_t i = input.answer.size(); drafts.size() < input.max_drafts; ++i) {
+      const int32_t parent = right;
+      if (is_tree && one_in(3)) drafts.add(any_token(), parent);
+      right = drafts.size();
+      drafts.add(one_in(6) ? any_token() : next(prompt, input.answer, i), parent);
+      if (is_tree && one_in(3)) drafts.add(any_token(), parent);
+    }
+  }
+
+ private:
+  static std::map<std::vector<TokenId>, std::vector<std::vector<TokenId>>>& said() {
+    static std::map<std::vector<TokenId>, std::vector<std::vector<TokenId>>> all;
+    return all;
+  }
+  bool one_in(uint64_t n) { return random_() % n == 0; }
+  TokenId any_token() { return TokenId{static_cast<int32_t>(random_() % static_cast<uint64_t>(vocab_size_))}; }
+  TokenId next(const std::vector<TokenId>& prompt, std::span<const TokenId> answer, size_t i) {
+    for (const std::vector<TokenId>& once : said()[prompt]) {
+      if (i < once.size() && std::equal(answer.begin(), answer.end(), once.begin())) return once[i];
+    }
+    return any_token();
+  }
+  std::mt19937_64 random_;
+  int32_t vocab_size_;
 };
 
 // Runs `requests` (ids 1, 2, ...) under a schedule and returns their digests.
@@ -120,11 +165,14 @@ class ScheduleRun {
         KvStore::block_bytes(pass->facts(), kv_dtype, schedule.block_len) * n_blocks * schedule.n_contexts;
     options.max_tokens = schedule.max_tokens;
     options.max_sequences = schedule.max_sequences;
+    options.max_rows = model.options().max_rows;
     options.prefix_cache = schedule.prefix_cache;
     vocab_size_ = pass->facts().vocab_size;
     core_ = EngineCore::create(std::move(pass), std::move(tokenizer), stream, options, steady_clock(),
                                PrefixHash(schedule.hash_bits, 9))
                 .value();
+    if (schedule.max_drafts > 0)
+      core_->speculate(std::make_unique<Memory>(schedule.seed, vocab_size_), schedule.max_drafts);
   }
 
   Digests run(Totals* totals = nullptr) {
@@ -149,10 +197,14 @@ class ScheduleRun {
       totals->n_preemptions += core_->stats().n_preemptions;
       totals->cached_tokens += core_->stats().cached_tokens;
       totals->n_steps += core_->stats().n_steps;
+      totals->n_accepted += core_->n_accepted_drafts();
     }
     Digests out;
     for (const Request& r : requests_) {
-      for (const Transcript& t : transcripts_[r.id]) out.push_back(t.digest());
+      for (const Transcript& t : transcripts_[r.id]) {
+        out.push_back(t.digest());
+        Memory::remember(r.prompt, t.tokens());
+      }
     }
     return out;
   }
