@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "sample/parameter_rows.h"
 #include "sample/philox.h"
 #include "sample/sampling_digest.h"
 #include "sample/stages.h"
@@ -340,6 +341,41 @@ TEST(Sampler, ParametersOutOfRangeAreNamed) {
   p = {};
   p.logit_bias = {{TokenId{10}, 1.0f}};
   EXPECT_EQ(validate(p, 10).error().where, "logit_bias");
+}
+
+// Both ends of each row's range are served, what lies beyond is not, and the sentence has the number as it was given.
+TEST(SamplingParams, EachNumberIsHeldToTheRangeOfItsRow) {
+  SamplingParams p;
+  int n_numbers = 0;
+  for_each_parameter_row(p, [&]<typename T>(std::string_view name, const T& value, const ParameterRange& range) {
+    if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) {
+      ++n_numbers;
+      T& member = const_cast<T&>(value);  // of p, which may be changed
+      const T usual = member;
+      const auto wrong = [&](T number) {
+        member = number;
+        const Status status = validate(p, 1 << 20);
+        return status ? "" : status.error().where;
+      };
+      const T low = static_cast<T>(range.low), high = static_cast<T>(range.high);
+      EXPECT_EQ(wrong(low), "") << name;
+      EXPECT_EQ(wrong(high), "") << name;
+      if constexpr (std::is_same_v<T, float>) {
+        EXPECT_EQ(wrong(std::nextafter(low, -INFINITY)), name);
+        EXPECT_EQ(wrong(std::nextafter(high, INFINITY)), name);
+        EXPECT_EQ(wrong(NAN), name);
+      } else {
+        EXPECT_EQ(wrong(low - 1), name);
+        if (high < std::numeric_limits<T>::max()) {
+          EXPECT_EQ(wrong(high + 1), name);
+        }
+      }
+      member = usual;
+    }
+  });
+  EXPECT_EQ(n_numbers, 23);
+  p.repetition_penalty = 0.0001f;
+  EXPECT_EQ(validate(p, 10).error().message, "repetition_penalty is 0.0001, but must be between 0.001 and 100");
 }
 
 TEST(Philox, EqualsThePublishedVectors) {
