@@ -1,6 +1,6 @@
 // Sampler: one request's way from a row of logits to a token. Compiled once from validated parameters; immutable, so
 // any thread may use it. A draw is a function of (processed logits, seed, absolute position) and nothing else.
-// The order of its stages is data (stage_order.h).
+// Its stages and their order are a table (stage_table.h).
 //
 // A draw costs O(V + T): each stage looks at each token of the vocabulary and of the history a bounded number of times,
 // whatever the request asks (cost_test.cc); what could not be bounded so is refused by validate().
@@ -78,12 +78,6 @@ class Sampler {
  private:
   Sampler(SamplingParams params, int32_t vocab_size, std::vector<TokenId> end_of_generation, uint64_t seed,
           std::span<const StageId> order);
-  bool asks_for(StageId id) const;
-  bool changes_logits(const SampleHistory& history) const;
-  bool bans_the_end(const SampleHistory& history) const;
-  void change_row(StageId id, std::span<float> row, const SampleHistory& history, SamplerScratch& scratch) const;
-  void cut_support(StageId id, stages::Support& support, const SampleHistory& history, const SamplerState& state,
-                   SamplerScratch& scratch) const;
 
   SamplingParams params_;
   int32_t vocab_size_ = 0;

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "random_sampling.h"
+#include "sample/parameter_rows.h"
 #include "sample/philox.h"
 #include "sample/sampling_digest.h"
 #include "sample/stages.h"
@@ -122,7 +123,7 @@ TEST(Sampler, APermutedOrderGivesAnotherSupport) {
   std::vector<float> logits = {std::log(0.4f), std::log(0.3f), std::log(0.2f), std::log(0.1f)};
   SamplingParams params{.top_k = 2, .top_p = 0.5f};
   std::vector<StageId> permuted(stage_order().begin(), stage_order().end());
-  std::iter_swap(std::ranges::find(permuted, StageId::kTopK), std::ranges::find(permuted, StageId::kTopP));
+  std::iter_swap(std::ranges::find(permuted, *find_stage("top_k")), std::ranges::find(permuted, *find_stage("top_p")));
   auto support = [&](std::span<const StageId> order) {
     auto sampler = Sampler::compile(params, 4, {}, 7, order).value();
     SamplerState state = sampler->initial_state();
@@ -137,8 +138,8 @@ TEST(Sampler, APermutedOrderGivesAnotherSupport) {
 TEST(Sampler, APermutedOrderOfThePenaltiesAndTheBiasesGivesAnotherToken) {
   SamplingParams params{.repetition_penalty = 2.0f, .logit_bias = {{TokenId{0}, -3.0f}}, .temperature = 0};
   std::vector<StageId> bias_first(stage_order().begin(), stage_order().end());
-  std::iter_swap(std::ranges::find(bias_first, StageId::kLogitBias),
-                 std::ranges::find(bias_first, StageId::kRepetitionPenalty));
+  std::iter_swap(std::ranges::find(bias_first, *find_stage("logit_bias")),
+                 std::ranges::find(bias_first, *find_stage("repetition_penalty")));
   std::vector<float> logits = {4, 0};
   auto token = [&](std::span<const StageId> order) {
     auto sampler = Sampler::compile(params, 2, {}, 7, order).value();
@@ -375,6 +376,41 @@ TEST(Sampler, ParametersOutOfRangeAreNamed) {
   p = {};
   p.logit_bias = {{TokenId{10}, 1.0f}};
   EXPECT_EQ(validate(p, 10).error().where, "logit_bias");
+}
+
+// Both ends of each row's range are served, what lies beyond is not, and the sentence has the number as it was given.
+TEST(SamplingParams, EachNumberIsHeldToTheRangeOfItsRow) {
+  SamplingParams p;
+  int n_numbers = 0;
+  for_each_parameter_row(p, [&]<typename T>(std::string_view name, const T& value, const ParameterRange& range) {
+    if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) {
+      ++n_numbers;
+      T& member = const_cast<T&>(value);  // of p, which may be changed
+      const T usual = member;
+      const auto wrong = [&](T number) {
+        member = number;
+        const Status status = validate(p, 1 << 20);
+        return status ? "" : status.error().where;
+      };
+      const T low = static_cast<T>(range.low), high = static_cast<T>(range.high);
+      EXPECT_EQ(wrong(low), "") << name;
+      EXPECT_EQ(wrong(high), "") << name;
+      if constexpr (std::is_same_v<T, float>) {
+        EXPECT_EQ(wrong(std::nextafter(low, -INFINITY)), name);
+        EXPECT_EQ(wrong(std::nextafter(high, INFINITY)), name);
+        EXPECT_EQ(wrong(NAN), name);
+      } else {
+        EXPECT_EQ(wrong(low - 1), name);
+        if (high < std::numeric_limits<T>::max()) {
+          EXPECT_EQ(wrong(high + 1), name);
+        }
+      }
+      member = usual;
+    }
+  });
+  EXPECT_EQ(n_numbers, 23);
+  p.repetition_penalty = 0.0001f;
+  EXPECT_EQ(validate(p, 10).error().message, "repetition_penalty is 0.0001, but must be between 0.001 and 100");
 }
 
 TEST(Philox, EqualsThePublishedVectors) {

@@ -1,7 +1,7 @@
 // SamplingParams: everything a request may say about how its tokens are chosen. Plain data, validated by
 // validate() before admission. Defaults mean "off", so that a default request samples the model's own distribution.
 //
-// The order of stages is policy (docs/design.md section 5, law 6) and stands in sample/stage_order.h.
+// The order of stages is policy (docs/design.md section 5, law 6) and stands in sample/stage_table.cc.
 #pragma once
 
 #include <cstdint>

@@ -2,77 +2,39 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
+#include <vector>
+
+#include "sample/stage_table.h"
 
 namespace ibid {
-namespace {
 
-using enum StageId;
+std::string_view stage_name(StageId id) { return stage(id).name; }
 
-constexpr std::array kPolicy = {
-    // penalties
-    kRepetitionPenalty, kPresenceFrequencyPenalty, kDry,
-    // biases, then hard masks
-    kLogitBias, kBanned, kBannedSequences, kNoRepeatNgram, kAllowed, kMinTokens,
-    // temperature
-    kTemperature,
-    // truncation
-    kTopNSigma, kTopK, kTypicalP, kTopP, kMinP, kXtc, kMirostat,
-    // and the draw
-    kDraw};
-
-}  // namespace
-
-std::string_view stage_name(StageId id) {
-  switch (id) {
-    case kRepetitionPenalty:
-      return "repetition_penalty";
-    case kPresenceFrequencyPenalty:
-      return "presence_frequency_penalty";
-    case kDry:
-      return "dry";
-    case kLogitBias:
-      return "logit_bias";
-    case kBanned:
-      return "banned";
-    case kBannedSequences:
-      return "banned_sequences";
-    case kNoRepeatNgram:
-      return "no_repeat_ngram";
-    case kAllowed:
-      return "allowed";
-    case kMinTokens:
-      return "min_tokens";
-    case kTemperature:
-      return "temperature";
-    case kTopNSigma:
-      return "top_n_sigma";
-    case kTopK:
-      return "top_k";
-    case kTypicalP:
-      return "typical_p";
-    case kTopP:
-      return "top_p";
-    case kMinP:
-      return "min_p";
-    case kXtc:
-      return "xtc";
-    case kMirostat:
-      return "mirostat";
-    case kDraw:
-      return "draw";
-  }
-  return "";
+std::span<const StageId> stage_order() {
+  static const std::vector<StageId> order = [] {
+    std::vector<StageId> ids;
+    for (size_t i = 0; i < stage_table().size(); ++i) ids.push_back(StageId{static_cast<uint8_t>(i)});
+    return ids;
+  }();
+  return order;
 }
 
-std::span<const StageId> stage_order() { return kPolicy; }
+std::optional<StageId> find_stage(std::string_view name) {
+  const auto found = std::ranges::find(stage_order(), name, stage_name);
+  if (found == stage_order().end()) return std::nullopt;
+  return *found;
+}
 
-bool works_on_row(StageId id) { return id <= kTemperature; }
+bool works_on_row(StageId id) { return stage(id).change_row != nullptr; }
 
 bool is_stage_order(std::span<const StageId> order) {
-  std::array<int, kPolicy.size()> n_times{};
-  for (const StageId id : order) ++n_times[static_cast<size_t>(id)];
-  return order.size() == kPolicy.size() && std::ranges::all_of(n_times, [](int n) { return n == 1; }) &&
-         std::ranges::is_partitioned(order, works_on_row) && order.back() == kDraw;
+  if (order.size() != stage_table().size()) return false;
+  std::array<bool, 256> seen{};
+  for (const StageId id : order) {
+    if (static_cast<size_t>(id) >= order.size() || std::exchange(seen[static_cast<size_t>(id)], true)) return false;
+  }
+  return std::ranges::is_partitioned(order, works_on_row) && order.back() == stage_order().back();
 }
 
 }  // namespace ibid

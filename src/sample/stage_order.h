@@ -1,38 +1,23 @@
 // The order of the stages of a draw, as data (docs/design.md section 5, law 6): the sampler walks it, `ibid inspect
 // --samplers` prints it, a trace tells it. Penalties, biases, hard masks and temperature change the row of logits;
-// truncation then works on the support, which is what is left of the row; the draw comes last.
+// truncation then works on the support, which is what is left of the row; the draw comes last. What the stages are is
+// stage_table.h.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
 namespace ibid {
 
-enum class StageId : uint8_t {
-  kRepetitionPenalty,
-  kPresenceFrequencyPenalty,
-  kDry,
-  kLogitBias,
-  kBanned,
-  kBannedSequences,
-  kNoRepeatNgram,
-  kAllowed,
-  kMinTokens,
-  kTemperature,
-  kTopNSigma,
-  kTopK,
-  kTypicalP,
-  kTopP,
-  kMinP,
-  kXtc,
-  kMirostat,
-  kDraw,
-};
+// A row of the stage table, by its place.
+enum class StageId : uint8_t {};
 
 std::string_view stage_name(StageId id);
+std::optional<StageId> find_stage(std::string_view name);
 
-// The policy: every stage once.
+// The policy: every stage once, in the table's order.
 std::span<const StageId> stage_order();
 
 // True for a stage that changes logits, false for one that cuts the support.
