@@ -6,8 +6,8 @@ import sys
 import tempfile
 
 SOURCE = pathlib.Path(sys.argv[1]).resolve()
-COPIED = ("docs", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "CMakeLists.txt")
-LINKED = ("src", "tests", "bench", "cmake", "scripts", "packaging", ".ci")
+COPIED = ("docs", "src", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "CMakeLists.txt")
+LINKED = ("tests", "bench", "cmake", "scripts", "packaging", ".ci")
 
 # Check, page, what stands there, what is planted instead, what must be told. All are planted at once.
 NEXT = "# What is next"
@@ -37,6 +37,10 @@ FAULTS = (
      "CMakeLists.txt: cache links engine, which is not below it"),
     ("includes", "CMakeLists.txt", "ibid_module(sample  DEPENDS kernels text)", "ibid_module(sample  DEPENDS kernels)",
      "sample includes text, which CMakeLists.txt does not link to it"),
+    ("includes", "src/sample/row_functions.cc", "#include <array>", '#include <array>\n#include "kernels/cpu/table.h"',
+     "src/sample/row_functions.cc:5: sample looks into kernels/cpu, which is kernels's own"),
+    ("includes", "src/cli/loading.cc", '#include "kernels/reference.h"', '#include "kernels/reference/reference.h"',
+     "cli looks into kernels/reference, which is kernels's own"),
 )
 
 
