@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/reference/reference.h"
+#include "kernels/reference.h"
 #include "model/model.h"
 #include "model/perplexity.h"
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Fails on an include or a link that climbs the floors of the house (docs/design.md section 1 has the same tables).
 
-A folder may include itself and folders on lower floors; never another folder of its own floor. The rooms of a folder are
-ordered too, and one that has a door is entered by it alone. CMakeLists.txt links the folders' libraries: what a folder
-includes it must link, by one arrow or several.
+A folder may include itself and folders on lower floors; never another folder of its own floor, and never another's
+subfolders. The rooms of a folder are ordered too, and one that has a door is entered by it alone. CMakeLists.txt links
+the folders' libraries: what a folder includes it must link, by one arrow or several.
 """
 import pathlib
 import re
@@ -33,6 +33,10 @@ FLOOR_OF |= {f"{house}/{room}": FLOOR_OF[house] + i / 10 for house in ROOMS for 
 # Walls: what these folders may not name even on a lower floor.
 WALLS = {
     "cache": {"text", "format", "kernels", "tensor", "comm"},
+}
+# A folder's subfolders are its own: others see what lies in the folder itself. Except these, each for a reason.
+OPEN_SUBFOLDERS = {
+    "model/testing",  # tiny models with known answers: the selftest's, too
 }
 NO_SYSTEM_HEADERS = {
     "engine": re.compile(r"boost/(beast|asio|json)|sys/socket"),
@@ -107,6 +111,10 @@ def faults(root):
         other = folder_of(match[1]) if match else folder
         if other == folder or other not in FLOOR_OF:
             continue
+        subfolder = re.match(r'\s*#\s*include\s*"([^"/]+/[^"/]+)/', line)
+        if subfolder and other.split("/")[0] != folder.split("/")[0]:
+            if subfolder[1] not in OPEN_SUBFOLDERS and subfolder[1] not in FLOOR_OF:
+                yield f"{where}: {folder} looks into {subfolder[1]}, which is {other}'s own"
         if other.split("/")[0] in WALLS.get(folder, ()):
             yield f"{where}: {folder} may not know {other}"
         elif FLOOR_OF[other] >= FLOOR_OF[folder]:

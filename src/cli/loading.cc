@@ -11,7 +11,7 @@
 #include "cli/progress.h"
 #include "format/source.h"
 #include "kernels/isa.h"
-#include "kernels/reference/reference.h"
+#include "kernels/reference.h"
 #include "model/tokenizer_of_model.h"
 
 namespace ibid::cli {

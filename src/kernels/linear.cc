@@ -1,131 +1,21 @@
 #include "kernels/linear.h"
 
 #include <algorithm>
-#include <array>
 
-#include "kernels/cpu/table.h"
+#include "kernels/cpu/cpu_ops.h"
 #include "kernels/cuda/cuda_ops.h"
+#include "kernels/on_device.h"
 #include "kernels/ops.h"
 #include "kernels/reference/linear.h"
-#include "kernels/reference/reference.h"
 
 namespace ibid::ops {
-namespace {
 
-constexpr size_t kMaxWeights = 8;  // of one call
-constexpr int64_t kRowsPerTask = cpu::kMaxProductRows;
-constexpr int64_t kTasksPerThread = 4;  // enough to even out, few enough to cost nothing
-constexpr int64_t kSerialRows = 4;      // up to so many rows one thread quantises: a loop would cost more
-constexpr int64_t kTilesPerPanel = 2;   // tasks start at even tiles, so that kernels of two tiles stay whole
-
-enum class XForm { kFloat, kBf16, kInt8 };
-
-XForm x_form(cpu::PackedFormat format) {
-  if (format == cpu::PackedFormat::kF32 || format == cpu::PackedFormat::kF16) return XForm::kFloat;
-  return format == cpu::PackedFormat::kBF16 ? XForm::kBf16 : XForm::kInt8;
+size_t linear_workspace_bytes(int64_t n_rows, int64_t n_inputs) {
+  return cpu::linear_workspace_bytes(n_rows, n_inputs);
 }
-
-bool sums_of_16(cpu::PackedFormat format) {
-  return format == cpu::PackedFormat::kByte16Wide || format == cpu::PackedFormat::kByteMin16Wide;
-}
-
-// The forms of T rows of K inputs, one after the other in the workspace. A null workspace only counts bytes.
-struct XForms {
-  XForms(std::byte* workspace, int64_t T, int64_t K) {
-    auto take = [&]<typename E>(E*& p, int64_t n) {
-      if (workspace != nullptr) p = reinterpret_cast<E*>(workspace + bytes);
-      bytes += (static_cast<size_t>(n) * sizeof(E) + 63) / 64 * 64;
-    };
-    const int64_t n_groups = T * ((K + 31) / 32);
-    int8.n_inputs = K;
-    take(int8.codes, T * K);
-    take(int8.scales, n_groups);
-    take(int8.neg_sums, n_groups);
-    take(int8.scaled_sums, n_groups);
-    take(int8.neg_sums16, 2 * n_groups);
-    take(int8.scaled_sums16, 2 * n_groups);
-    take(bf16, T * (K + K % 2));
-  }
-  cpu::QuantisedRows int8;
-  uint16_t* bf16 = nullptr;
-  size_t bytes = 0;
-};
-
-void run_on_cpu(Stream& s, std::span<const TensorView> out, const TensorView& x,
-                std::span<const Weight* const> weights) {
-  const cpu::LinearTable& kernels = *cpu::table().linear;
-  const int64_t T = x.dim[0], K = x.dim[1];
-  if (T == 0 || weights.empty()) return;
-  const auto* x_data = reinterpret_cast<const float*>(x.data);
-  const int64_t x_stride = x.row_stride_bytes / 4;
-
-  bool needs_int8 = false, needs_bf16 = false, needs_16 = false;
-  for (const Weight* w : weights) {
-    const cpu::PackedFormat format = packed_format(w->dtype);
-    needs_int8 |= x_form(format) == XForm::kInt8;
-    needs_bf16 |= x_form(format) == XForm::kBf16;
-    needs_16 |= sums_of_16(format);
-  }
-  XForms forms(needs_int8 || needs_bf16 ? s.workspace(linear_workspace_bytes(T, K)) : nullptr, T, K);
-  if (!needs_16) forms.int8.neg_sums16 = nullptr;
-  auto convert = [&](int64_t row, int64_t row_end) {
-    if (needs_int8) kernels.quantise_rows(forms.int8, x_data, x_stride, row, row_end);
-    if (needs_bf16) kernels.round_rows(forms.bf16, K, x_data, x_stride, row, row_end);
-  };
-  if (T <= kSerialRows) {
-    convert(0, T);
-  } else if (needs_int8 || needs_bf16) {
-    s.team().parallel_for((T + 7) / 8, [&](int64_t i, int) { convert(i * 8, std::min(T, i * 8 + 8)); });
-  }
-
-  // Tasks are numbered through all weights: piece of outputs by piece of rows.
-  std::array<cpu::LinearJob, kMaxWeights> jobs;
-  std::array<int64_t, kMaxWeights + 1> first_task{};
-  int64_t n_panels_all = 0;
-  auto n_panels = [&](size_t j) {
-    return (weights[j]->n_outputs + kTilesPerPanel * cpu::kTileOutputs - 1) / (kTilesPerPanel * cpu::kTileOutputs);
-  };
-  for (size_t j = 0; j < weights.size(); ++j) n_panels_all += n_panels(j);
-  const int64_t n_row_pieces = (T + kRowsPerTask - 1) / kRowsPerTask;
-  const int64_t n_wanted = kTasksPerThread * s.team().n_threads();
-  const int64_t panels_per_task = std::max<int64_t>(1, n_panels_all * n_row_pieces / n_wanted);
-  for (size_t j = 0; j < weights.size(); ++j) {
-    const Weight& w = *weights[j];
-    const cpu::PackedFormat format = packed_format(w.dtype);
-    jobs[j] = {.format = format,
-               .table = code_table(w.dtype),
-               .packed = w.packed,
-               .tile_bytes = packed_tile_bytes(format, K),
-               .n_outputs = w.n_outputs,
-               .n_inputs = K,
-               .n_pieces = w.pieces.n,
-               .edges = w.pieces.edges.data(),
-               .x = x_data,
-               .x_stride = x_stride,
-               .x_bf16 = forms.bf16,
-               .x_int8 = forms.int8,
-               .out = reinterpret_cast<float*>(out[j].data),
-               .out_stride = out[j].row_stride_bytes / 4};
-    first_task[j + 1] = first_task[j] + (n_panels(j) + panels_per_task - 1) / panels_per_task * n_row_pieces;
-  }
-  s.team().parallel_for(first_task[weights.size()], [&](int64_t task, int) {
-    size_t j = 0;
-    while (task >= first_task[j + 1]) ++j;
-    const int64_t piece = (task - first_task[j]) / n_row_pieces, row_piece = (task - first_task[j]) % n_row_pieces;
-    const int64_t n_tiles = (weights[j]->n_outputs + cpu::kTileOutputs - 1) / cpu::kTileOutputs;
-    const int64_t tile = piece * panels_per_task * kTilesPerPanel;
-    const int64_t row = row_piece * kRowsPerTask;
-    kernels.product(jobs[j], row, std::min(T, row + kRowsPerTask), tile,
-                    std::min(n_tiles, tile + panels_per_task * kTilesPerPanel));
-  });
-}
-
-}  // namespace
-
-size_t linear_workspace_bytes(int64_t n_rows, int64_t n_inputs) { return XForms(nullptr, n_rows, n_inputs).bytes; }
 
 void linear(Stream& s, std::span<const TensorView> out, const TensorView& x, std::span<const Weight* const> weights) {
-  CHECK(out.size() == weights.size() && weights.size() <= kMaxWeights, "one output per weight, at most eight");
+  CHECK(out.size() == weights.size() && weights.size() <= kMaxLinearWeights, "one output per weight, at most eight");
   CHECK(x.dtype == DType::kF32, "activations are F32");
   Dim T, K;
   expect(x, {&T, &K});
@@ -134,22 +24,21 @@ void linear(Stream& s, std::span<const TensorView> out, const TensorView& x, std
     expect(out[j], {&T, &N});
     CHECK(out[j].dtype == DType::kF32 && weights[j]->n_inputs == K.value, "shapes disagree");
   }
-  if (s.device() == Device::kCuda) {
-    for (size_t j = 0; j < out.size(); ++j) {
-      CHECK(weights[j]->pieces.n == 1, "the CUDA product does not sum pieces of K yet: its bits would be others");
-      cuda::linear(s, out[j], x, weights[j]->raw);
-    }
-    return;
-  }
-  if (reference::selected()) {
-    for (size_t j = 0; j < out.size(); ++j) {
-      s.team().parallel_for((weights[j]->n_outputs + 15) / 16, [&](int64_t i, int) {
-        reference::linear(out[j], x, *weights[j], i * 16, std::min(weights[j]->n_outputs, i * 16 + 16));
+  on_device(
+      s, "linear", [&] { cpu::linear(s, out, x, weights); },
+      [&] {
+        for (size_t j = 0; j < out.size(); ++j) {
+          s.team().parallel_for((weights[j]->n_outputs + 15) / 16, [&](int64_t i, int) {
+            reference::linear(out[j], x, *weights[j], i * 16, std::min(weights[j]->n_outputs, i * 16 + 16));
+          });
+        }
+      },
+      [&] {
+        for (size_t j = 0; j < out.size(); ++j) {
+          CHECK(weight_supported(s, weights[j]->dtype, weights[j]->pieces).ok(), "a weight that loading refuses");
+          cuda::linear(s, out[j], x, weights[j]->raw);
+        }
       });
-    }
-    return;
-  }
-  run_on_cpu(s, out, x, weights);
 }
 
 }  // namespace ibid::ops

@@ -28,6 +28,7 @@ void add_rms_norm(Stream& s, const TensorView& out, const TensorView& x, const T
 
 // out[j][T, N_j] = x[T, K] * W_j[N_j, K]^T for each j. The order of sums of each weight family stands in
 // kernels/linear.h; it is the same for one row, few and many, for any thread count and any ISA.
+inline constexpr size_t kMaxLinearWeights = 8;  // of one call
 void linear(Stream& s, std::span<const TensorView> out, const TensorView& x, std::span<const Weight* const> weights);
 size_t linear_workspace_bytes(int64_t n_rows, int64_t n_inputs);
 

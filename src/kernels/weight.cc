@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <new>
+#include <string>
 
 #include "base/check.h"
 #include "kernels/linear.h"
@@ -22,6 +23,24 @@ std::shared_ptr<std::byte[]> allocate(size_t bytes) {
 }
 
 }  // namespace
+
+Status weight_supported(const Stream& s, DType dtype, const KPieces& pieces) {
+  switch (s.device()) {
+    case Device::kCpu:
+      return {};
+    case Device::kCuda:
+      if (dtype != DType::kF32 && dtype != DType::kF16 && dtype != DType::kBF16) {
+        return unsupported("CUDA has no product for weights of type " + std::string(traits(dtype).name) +
+                           "; F32, F16 or BF16 would do, and the CPU runs them all");
+      }
+      if (pieces.n != 1) {
+        return unsupported("CUDA has no product that sums its inputs in pieces, and answers would be others; " +
+                           std::string("the CPU has one"));
+      }
+      return {};
+  }
+  return {};
+}
 
 Weight prepare_weight(Stream& s, const TensorView& raw) {
   CHECK(raw.rank == 2, "a weight is a matrix");
@@ -43,6 +62,8 @@ Weight prepare_weight(Stream& s, const TensorView& raw, const KPieces& pieces) {
     CHECK(edge % step == 0 && edge < pieces.edges[static_cast<size_t>(i) + 1], "pieces begin with a block, in order");
   }
   CHECK(pieces.edges[static_cast<size_t>(pieces.n)] == w.n_inputs, "pieces are of this weight's inputs");
+  CHECK(weight_supported(s, w.dtype, pieces).ok(), "a weight that the device cannot multiply is refused at load");
+  if (s.device() != Device::kCpu) return w;
   const int64_t n_tiles = (w.n_outputs + cpu::kTileOutputs - 1) / cpu::kTileOutputs;
   const int64_t tile_bytes = packed_tile_bytes(packed_format(w.dtype), w.n_inputs);
   w.owned_bytes = n_tiles * tile_bytes;

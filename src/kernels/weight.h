@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/result.h"
 #include "kernels/k_pieces.h"
 #include "tensor/stream.h"
 #include "tensor/tensor.h"
@@ -23,8 +24,13 @@ struct Weight {
   int64_t owned_bytes = 0;
 };
 
-// Repacks in parallel on the stream's team. `raw` must outlive the weight. K must be a multiple of the dtype's block,
-// and so must the edges of pieces (of 32 where blocks are shorter). Without pieces: one.
+// Whether ops::linear has a product for such a weight on the stream's device; else a sentence that says what would do.
+// Whoever reads a file asks before prepare_weight, which CHECKs it.
+Status weight_supported(const Stream& s, DType dtype, const KPieces& pieces);
+
+// On the CPU: repacks in parallel on the stream's team. `raw` must outlive the weight. K must be a multiple of the
+// dtype's block, and so must the edges of pieces (of 32 where blocks are shorter). Without pieces: one. On another
+// device nothing is repacked: `raw` is read as it lies, and lies in that device's memory.
 Weight prepare_weight(Stream& s, const TensorView& raw, const KPieces& pieces);
 Weight prepare_weight(Stream& s, const TensorView& raw);
 

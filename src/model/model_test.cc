@@ -112,6 +112,20 @@ TEST(Model, CompanyInTheBatchDoesNotMatter) {
   }
 }
 
+// A file whose weights a device cannot multiply is the world's mistake, not ours: a sentence names the tensor.
+TEST(Model, AQuantisedWeightWithoutAProductOnTheDeviceIsRefusedAtLoad) {
+  Stream cuda(
+      Device::kCuda, nullptr,
+      {[](size_t bytes) { return static_cast<std::byte*>(std::malloc(bytes)); }, [](std::byte* p) { std::free(p); }});
+  const auto loaded = load_model(testing::tiny_model_file({.architecture = "llama", .dtype = DType::kQ8_0}),
+                                 {.max_tokens = 8, .max_rows = 8}, cuda);
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_EQ(loaded.error().kind, ErrorKind::kUnsupported);
+  EXPECT_NE(loaded.error().message.find("CUDA has no product for weights of type Q8_0"), std::string::npos)
+      << loaded.error().message;
+  EXPECT_EQ(loaded.error().where, "output.weight");
+}
+
 // The last layer computes only the rows whose logits are wanted; asking for fewer changes none of them.
 TEST(Model, AskingForFewerRowsDoesNotMatter) {
   for (std::string_view architecture : tiny_architectures()) {

@@ -104,11 +104,20 @@ void WeightLoader::count(const Weight& weight) {
   if (progress_) progress_(static_cast<double>(done_bytes_) / static_cast<double>(total_bytes_));
 }
 
+Status WeightLoader::prepare(Weight& out, const TensorView& view, const KPieces& pieces, const std::string& in_file) {
+  const Status supported = weight_supported(stream_, view.dtype, pieces);
+  if (!supported.ok()) {
+    return unsupported(file_.path() + ": tensor " + in_quotes(in_file) + ": " + supported.error().message, in_file);
+  }
+  out = prepare_weight(stream_, view, pieces);
+  return {};
+}
+
 Status WeightLoader::matrix(Weight& out, std::string_view name, int64_t layer, int64_t n_outputs, int64_t n_inputs,
                             bool use_packed) {
   ASSIGN_OR_RETURN(TensorView view, find_matrix(name, layer, n_outputs, n_inputs));
   if (use_packed) {
-    out = prepare_weight(stream_, view);
+    TRY(prepare(out, view, one_piece(n_inputs), name_in_file(name, layer)));
   } else {
     out = Weight{
         .dtype = view.dtype, .n_outputs = n_outputs, .n_inputs = n_inputs, .pieces = one_piece(n_inputs), .raw = view};
@@ -118,11 +127,11 @@ Status WeightLoader::matrix(Weight& out, std::string_view name, int64_t layer, i
 }
 
 Status WeightLoader::linear(Linear& out, const LinearSpec& spec, int64_t layer) {
-  const std::string name(spec.name);
+  const std::string name(spec.name), in_file = name_in_file(name + ".weight", layer);
   ASSIGN_OR_RETURN(TensorView view, find_matrix(name + ".weight", layer, spec.n_outputs, spec.n_inputs));
   const bool in_pieces = spec.cut == Cut::kInputs;
-  out.weight = prepare_weight(
-      stream_, view, in_pieces ? pieces_of(view.dtype, spec.n_inputs, spec.group_len) : one_piece(spec.n_inputs));
+  TRY(prepare(out.weight, view,
+              in_pieces ? pieces_of(view.dtype, spec.n_inputs, spec.group_len) : one_piece(spec.n_inputs), in_file));
   out.slice.cut = spec.cut;
   count(out.weight);
   return spec.has_bias ? vector(out.bias, name + ".bias", layer, spec.n_outputs) : Status{};

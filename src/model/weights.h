@@ -58,6 +58,7 @@ class WeightLoader {
  private:
   Result<TensorView> find(std::string_view name, int64_t layer, std::initializer_list<int64_t> shape);
   Result<TensorView> find_matrix(std::string_view name, int64_t layer, int64_t n_outputs, int64_t n_inputs);
+  Status prepare(Weight& out, const TensorView& view, const KPieces& pieces, const std::string& in_file);
   void count(const Weight& weight);
   std::string name_in_file(std::string_view canonical, int64_t layer) const;
 

@@ -4,10 +4,6 @@
 #include <array>
 #include <limits>
 
-#include "base/check.h"
-#include "kernels/cpu/row_table.h"
-#include "kernels/cpu/table.h"
-
 namespace ibid {
 
 // Sixteen lanes, so that the compiler may keep them in vectors; a maximum has no order of sums to keep.
@@ -32,16 +28,6 @@ bool row_is_sound(std::span<const float> row) {
 int32_t row_argmax(std::span<const float> row) {
   float most = row_max(row);
   return static_cast<int32_t>(std::find(row.begin(), row.end(), most) - row.begin());
-}
-
-void row_exp(std::span<float> out, std::span<const float> in) {
-  CHECK(out.size() == in.size());
-  cpu::table().row->exp(out.data(), in.data(), static_cast<int64_t>(in.size()));
-}
-
-void row_log_softmax(std::span<float> out, std::span<const float> logits) {
-  CHECK(out.size() == logits.size());
-  cpu::table().row->log_softmax(out.data(), logits.data(), static_cast<int64_t>(logits.size()));
 }
 
 }  // namespace ibid

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "kernels/row_math.h"
 #include "sample/row_functions.h"
 #include "sample/sampler.h"
 #include "sample/sort_candidates.h"

@@ -5,6 +5,7 @@
 
 #include "kernels/math.h"
 #include "kernels/noise.h"
+#include "kernels/row_math.h"
 #include "sample/philox.h"
 #include "sample/row_functions.h"
 #include "sample/sort_candidates.h"

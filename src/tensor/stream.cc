@@ -16,6 +16,16 @@ void release_aligned(std::byte* p) { ::operator delete[](p, kAlignment); }
 
 }  // namespace
 
+std::string_view device_name(Device device) {
+  switch (device) {
+    case Device::kCpu:
+      return "the CPU";
+    case Device::kCuda:
+      return "CUDA";
+  }
+  return "a device without a name";
+}
+
 Stream::Stream(ThreadTeam& team)
     : team_(&team), memory_{allocate_aligned, release_aligned}, workspace_(nullptr, release_aligned) {}
 

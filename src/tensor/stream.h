@@ -5,13 +5,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string_view>
 
+#include "base/check.h"
 #include "base/result.h"
 #include "base/thread_team.h"
 
 namespace ibid {
 
 enum class Device : uint8_t { kCpu, kCuda };
+std::string_view device_name(Device device);  // "the CPU", "CUDA"
 
 class Stream {
  public:
@@ -27,8 +30,11 @@ class Stream {
   Stream(Device device, void* native, DeviceMemory memory);
 
   Device device() const { return device_; }
-  ThreadTeam& team() const { return *team_; }  // CPU only
-  void* native() const { return native_; }     // null on the CPU
+  ThreadTeam& team() const {  // the CPU's: a stream of another device has none
+    CHECK(team_ != nullptr, "only a CPU stream has a thread team");
+    return *team_;
+  }
+  void* native() const { return native_; }  // null on the CPU
 
   // Room for what ops need besides their arguments (quantised activations, partial sums). Sized once at start-up, by
   // the largest of the ops' own `*_workspace_bytes`; ops never allocate. Valid until the next op on this stream.

@@ -1,6 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "kernels/cuda/cuda_ops.h"
+#include "kernels/ops.h"
+#include "parity/paged.h"
 
 namespace ibid {
 namespace {
@@ -17,6 +21,73 @@ TEST(CudaSeam, GivesAStreamOrASentenceThatSaysWhatWouldDo) {
     EXPECT_NE(stream.error().message.find("run on the CPU"), std::string::npos) << stream.error().message;
     EXPECT_EQ(stream.error().where, "device");
   }
+}
+
+// A stream that says it is CUDA's, over host memory: whatever ran on it would be a CPU body that took the memory of
+// another device for its own.
+Stream pretended_cuda() {
+  return Stream(
+      Device::kCuda, nullptr,
+      {[](size_t bytes) { return static_cast<std::byte*>(std::malloc(bytes)); }, [](std::byte* p) { std::free(p); }});
+}
+
+TEST(CudaSeam, AnOpWithoutABodyForTheDeviceSaysSoAndComputesNothing) {
+  GTEST_FLAG_SET(death_test_style, "fast");
+  Stream s = pretended_cuda();
+  parity::Guarded a(2, 16), b(2, 16), c(2, 16), angles(2, 16), row(1, 16);
+  const TensorView x = a.view(), y = b.view(), out = c.view(), cos_sin = angles.view();
+  std::vector<float> cells(16 * 16);
+  ThreadTeam team(1);
+  Stream cpu(team);
+  const TensorView matrix(cells.data(), DType::kF32, {16, 16});
+  const Weight weight = prepare_weight(cpu, matrix);
+  const std::vector<TokenId> tokens = {TokenId{0}, TokenId{1}};
+  const std::vector<int32_t> two = {0, 1};
+  const std::vector<double> frequency(8, 1.0);
+  const ops::Rope rope = {.n_pairs = 8, .frequency = frequency.data()};
+  parity::Paged cache({.heads = 1, .kv_heads = 1, .head_len = 16}, 1, 16);
+  const int32_t query_start[] = {0, 2}, kv_len[] = {2}, block_start[] = {0, 1};
+  const BlockId table[] = {BlockId{0}};
+  const ForwardBatch batch = {.n_tokens = 2,
+                              .n_sequences = 1,
+                              .block_len = 16,
+                              .positions = two.data(),
+                              .slots = two.data(),
+                              .query_start = query_start,
+                              .kv_len = kv_len,
+                              .block_start = block_start,
+                              .block_table = table};
+  EXPECT_DEATH(ops::embed(s, out, weight, tokens), "ops::embed has no body for CUDA; run the model on the CPU");
+  EXPECT_DEATH(ops::add_rms_norm(s, out, x, y, row.vector(), 1e-5f), "ops::add_rms_norm has no body for CUDA");
+  EXPECT_DEATH(ops::add_bias(s, x, row.vector()), "ops::add_bias has no body for CUDA");
+  EXPECT_DEATH(ops::add(s, x, y), "ops::add has no body for CUDA");
+  EXPECT_DEATH(ops::scale(s, x, 2.0f), "ops::scale has no body for CUDA");
+  EXPECT_DEATH(ops::silu_mul(s, out, x, y), "ops::silu_mul has no body for CUDA");
+  EXPECT_DEATH(ops::gelu_mul(s, out, x, y), "ops::gelu_mul has no body for CUDA");
+  EXPECT_DEATH(ops::rope_angles(s, cos_sin, rope, two), "ops::rope_angles has no body for CUDA");
+  EXPECT_DEATH(ops::rope(s, x, 16, rope, cos_sin), "ops::rope has no body for CUDA");
+  EXPECT_DEATH(ops::store_kv(s, cache.kv(), x, y, batch), "ops::store_kv has no body for CUDA");
+  EXPECT_DEATH(ops::copy_slots(s, cache.kv(), two, two), "ops::copy_slots has no body for CUDA");
+  EXPECT_DEATH(ops::paged_attention(s, out, x, cache.kv(), batch, {}), "ops::paged_attention has no body for CUDA");
+  EXPECT_DEATH(ops::gather_rows(s, out, x, two), "ops::gather_rows has no body for CUDA");
+  EXPECT_DEATH(ops::soft_cap(s, x, 3.0f), "ops::soft_cap has no body for CUDA");
+  EXPECT_DEATH(ops::log_softmax(s, out, x), "ops::log_softmax has no body for CUDA");
+  EXPECT_DEATH(s.team(), "only a CPU stream has a thread team");
+}
+
+// What comes from a file is refused by a sentence, before anything is computed.
+TEST(CudaSeam, AWeightWithoutAProductOnTheDeviceIsRefused) {
+  const Stream s = pretended_cuda();
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    EXPECT_TRUE(weight_supported(s, dtype, one_piece(64)).ok());
+  }
+  for (const DType dtype : {DType::kQ4_1, DType::kQ8_0, DType::kQ6_K, DType::kMXFP4}) {
+    const Status status = weight_supported(s, dtype, one_piece(64));
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().message, "CUDA has no product for weights of type " + std::string(traits(dtype).name) +
+                                          "; F32, F16 or BF16 would do, and the CPU runs them all");
+  }
+  EXPECT_FALSE(weight_supported(s, DType::kF32, pieces_of(DType::kF32, 4096, 1)).ok());
 }
 
 }  // namespace

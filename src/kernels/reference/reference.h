@@ -2,8 +2,8 @@
 // specification and the test oracle. Signatures follow kernels/ops.h without the stream; activations may be F32 or F64,
 // so that fused ops are compositions of plain ones without rounding in between.
 //
-// With `select(true)` the ops of kernels/ops.h run on these instead of the CPU tables (each output rounded once to its
-// dtype): slow, and how our numbers are compared with other engines. Not while ops run. linear's part is in linear.h.
+// With reference::select(true) (kernels/reference.h) the ops of kernels/ops.h run on these instead of the CPU tables,
+// each output rounded once to its dtype. linear's part is in linear.h.
 #pragma once
 
 #include <span>
@@ -12,12 +12,10 @@
 #include "kernels/forward_batch.h"
 #include "kernels/ops.h"
 #include "kernels/paged_kv.h"
+#include "kernels/reference.h"
 #include "tensor/tensor.h"
 
 namespace ibid::reference {
-
-void select(bool on);
-bool selected();
 
 void rms_norm(const TensorView& out, const TensorView& x, const TensorView& weight, double eps);
 void add_rms_norm(const TensorView& out, const TensorView& x, const TensorView& y, const TensorView& weight,

@@ -1,4 +1,4 @@
-// How ops spread independent rows over a stream's team. Waking a team costs microseconds; a row of a small model costs
+// How the CPU's bodies spread independent rows over a stream's team. Waking a team costs microseconds; a row of a small model costs
 // less, so little work stays on the caller's thread.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 #include "tensor/stream.h"
 
-namespace ibid::ops {
+namespace ibid::cpu {
 
 // Below this many elements of plain arithmetic (about 3 us) an op runs on one thread. An op whose element costs more
 // says so by `weight`.
@@ -27,4 +27,4 @@ void for_rows(Stream& s, int64_t n_rows, int64_t row_len, int weight, Body&& bod
                         [&](int64_t part, int) { body(n_rows * part / n_parts, n_rows * (part + 1) / n_parts); });
 }
 
-}  // namespace ibid::ops
+}  // namespace ibid::cpu

@@ -1,0 +1,50 @@
+// The CPU's bodies of the ops, over tables of the selected instruction set (cpu/table.h). kernels/ops.h has the
+// formulas; the ops have checked shapes and dtypes before they call these.
+#pragma once
+
+#include <span>
+
+#include "base/ids.h"
+#include "kernels/forward_batch.h"
+#include "kernels/ops.h"
+#include "kernels/paged_kv.h"
+#include "kernels/weight.h"
+#include "tensor/stream.h"
+#include "tensor/tensor.h"
+
+namespace ibid::cpu {
+
+// cpu/embed.cc
+void embed(Stream& s, const TensorView& out, const Weight& weight, std::span<const TokenId> tokens, float scale);
+
+// cpu/row.cc
+void rms_norm(Stream& s, const TensorView& out, const TensorView& x, const TensorView& weight, float eps);
+void add_rms_norm(Stream& s, const TensorView& out, const TensorView& x, const TensorView& y, const TensorView& weight,
+                  float eps);
+void add_bias(Stream& s, const TensorView& x, const TensorView& bias);
+void add(Stream& s, const TensorView& x, const TensorView& y);
+void scale(Stream& s, const TensorView& x, float factor);
+void silu_mul(Stream& s, const TensorView& out, const TensorView& gate, const TensorView& up);
+void gelu_mul(Stream& s, const TensorView& out, const TensorView& gate, const TensorView& up);
+void soft_cap(Stream& s, const TensorView& logits, float cap);
+void log_softmax(Stream& s, const TensorView& out, const TensorView& logits);
+void gather_rows(Stream& s, const TensorView& out, const TensorView& x, std::span<const int32_t> rows);
+
+// cpu/linear.cc
+void linear(Stream& s, std::span<const TensorView> out, const TensorView& x, std::span<const Weight* const> weights);
+size_t linear_workspace_bytes(int64_t n_rows, int64_t n_inputs);
+
+// cpu/rope.cc
+void rope_angles(Stream& s, const TensorView& cos_sin, const ops::Rope& rope, std::span<const int32_t> positions);
+void rope(Stream& s, const TensorView& x, int head_len, const ops::Rope& rope, const TensorView& cos_sin);
+
+// cpu/store_kv.cc
+void store_kv(Stream& s, const PagedKv& kv, const TensorView& k, const TensorView& v, const ForwardBatch& batch);
+void copy_slots(Stream& s, const PagedKv& kv, std::span<const int32_t> from, std::span<const int32_t> to);
+
+// cpu/paged_attention.cc
+void paged_attention(Stream& s, const TensorView& out, const TensorView& q, const PagedKv& kv,
+                     const ForwardBatch& batch, const ops::AttentionParams& params);
+size_t paged_attention_workspace_bytes(int32_t n_tokens, int32_t n_heads, int32_t head_len, int32_t max_positions);
+
+}  // namespace ibid::cpu

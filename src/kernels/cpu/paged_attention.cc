@@ -1,0 +1,187 @@
+// The way attention's work is cut into tasks, and the memory of partial states. What a task computes stands in
+// attention_table.h; how work is cut changes no bit.
+#include <algorithm>
+
+#include "kernels/cpu/attention_table.h"
+#include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/table.h"
+
+namespace ibid::cpu {
+namespace {
+
+// Only sequences with few query tokens are split over pieces (decode and verification at long context), and only while
+// their tokens' partial states fit the workspace.
+constexpr int32_t kMaxSplitQueries = 4;
+constexpr int32_t kMaxSplitTokens = 16;
+// Tasks that make a team busy even if the last one is unlucky.
+constexpr int64_t kTasksPerThread = 4;
+// Below this many multiply-adds the caller works alone (about 3 us).
+constexpr int64_t kSerialWork = 1 << 17;
+
+struct Call {
+  const TensorView& out;
+  const TensorView& q;
+  const PagedKv& kv;
+  const ForwardBatch& batch;
+  const ops::AttentionParams& params;
+  int32_t group;         // query heads of a KV head
+  int32_t heads_a_task;  // at most as many as a task's rows
+  int32_t head_chunks;   // tasks that share a KV head's group
+  int32_t queries_a_task;
+
+  int32_t n_queries(int32_t s) const { return batch.query_start[s + 1] - batch.query_start[s]; }
+  int32_t n_pieces(int32_t s) const { return (batch.kv_len[s] + kPieceLen - 1) / kPieceLen; }
+  int64_t n_head_tasks() const { return int64_t{kv.n_kv_heads} * head_chunks; }
+  int64_t n_plain_tasks(int32_t s) const {
+    return (n_queries(s) + queries_a_task - 1) / queries_a_task * n_head_tasks();
+  }
+
+  // Query tokens [first, first + n) of sequence s, counted in the batch, and chunk `chunk` of all heads' chunks.
+  AttentionTask task(int32_t s, int32_t first, int32_t n, int64_t chunk) const {
+    const auto kv_head = static_cast<int32_t>(chunk / head_chunks);
+    const auto first_in_group = static_cast<int32_t>(chunk % head_chunks) * heads_a_task;
+    const int64_t column = (int64_t{kv_head} * group + first_in_group) * kv.head_len;
+    AttentionTask t = {};
+    t.q = q.row_as<const float>(first) + column;
+    t.q_stride = q.row_stride_bytes / static_cast<int64_t>(sizeof(float));
+    t.out = out.row_as<float>(first) + column;
+    t.out_stride = out.row_stride_bytes / static_cast<int64_t>(sizeof(float));
+    t.positions = batch.positions + first;
+    t.n_queries = n;
+    t.n_heads = std::min(heads_a_task, group - first_in_group);
+    t.head_len = kv.head_len;
+    t.keys = kv.blocks + kv_element_offset(kv, KvPart::kKey, 0, kv_head, 0);
+    t.values = kv.blocks + kv_element_offset(kv, KvPart::kValue, 0, kv_head, 0);
+    t.block_bytes = kv.block_bytes;
+    t.blocks = reinterpret_cast<const int32_t*>(batch.blocks(s).data());
+    t.path_start = batch.path_start == nullptr ? nullptr : batch.path_start + first;
+    t.path_slots = batch.path_slots;
+    t.block_len = kv.block_len;
+    t.format = kv.dtype == DType::kF32 ? KvFormat::kF32 : kv.dtype == DType::kF16 ? KvFormat::kF16 : KvFormat::kBF16;
+    t.scale = params.scale;
+    t.soft_cap = params.soft_cap;
+    t.window = params.window;
+    return t;
+  }
+};
+
+// A sequence's tasks: [first_task, the next one's first_task). Split: one for each piece, else one for each query tile.
+struct Span {
+  int64_t first_task;
+  int64_t first_partial;  // row of the partial states; -1: not split
+};
+
+void run_task(const Call& c, const Span& span, int32_t s, int64_t index, float* partials) {
+  const int64_t heads = c.n_head_tasks();
+  const int64_t chunk = index % heads;
+  const int64_t part = index / heads;
+  if (span.first_partial < 0) {
+    // Later query tiles see more keys: they go first, so that the team ends together.
+    const int32_t n_tiles = (c.n_queries(s) + c.queries_a_task - 1) / c.queries_a_task;
+    const int32_t first = (n_tiles - 1 - static_cast<int32_t>(part)) * c.queries_a_task;
+    const int32_t n = std::min(c.queries_a_task, c.n_queries(s) - first);
+    table().attention->run(c.task(s, c.batch.query_start[s] + first, n, chunk));
+    return;
+  }
+  AttentionTask task = c.task(s, c.batch.query_start[s], c.n_queries(s), chunk);
+  const int64_t rows = int64_t{c.n_queries(s)} * c.group;
+  // States lie [piece][chunk of heads][token][head of the chunk].
+  const int64_t row = span.first_partial + part * rows * c.kv.n_kv_heads +
+                      (chunk / c.head_chunks * c.group + chunk % c.head_chunks * c.heads_a_task) * c.n_queries(s);
+  task.piece = static_cast<int32_t>(part);
+  task.partial = partials + row * attention_partial_len(c.kv.head_len);
+  table().attention->run(task);
+}
+
+void merge_split(const Call& c, const Span& span, int32_t s, const float* partials) {
+  const int64_t state_len = attention_partial_len(c.kv.head_len);
+  const int64_t rows = int64_t{c.n_queries(s)} * c.group * c.kv.n_kv_heads;
+  for (int64_t chunk = 0; chunk < c.n_head_tasks(); ++chunk) {
+    const AttentionTask task = c.task(s, c.batch.query_start[s], c.n_queries(s), chunk);
+    const int64_t first = span.first_partial +
+                          (chunk / c.head_chunks * c.group + chunk % c.head_chunks * c.heads_a_task) * c.n_queries(s);
+    for (int64_t i = 0; i < int64_t{c.n_queries(s)} * task.n_heads; ++i) {
+      table().attention->merge(task.out + i / task.n_heads * task.out_stride + i % task.n_heads * c.kv.head_len,
+                               partials + (first + i) * state_len, c.n_pieces(s), rows * state_len, c.kv.head_len);
+    }
+  }
+}
+
+size_t spans_bytes(int64_t n_sequences) { return (static_cast<size_t>(n_sequences + 1) * sizeof(Span) + 63) / 64 * 64; }
+
+}  // namespace
+
+size_t paged_attention_workspace_bytes(int32_t n_tokens, int32_t n_heads, int32_t head_len, int32_t max_positions) {
+  const int64_t pieces = (int64_t{max_positions} + kPieceLen - 1) / kPieceLen;
+  const int64_t rows = int64_t{std::min(n_tokens, kMaxSplitTokens)} * n_heads;
+  return spans_bytes(n_tokens) + static_cast<size_t>(rows * pieces * attention_partial_len(head_len)) * sizeof(float);
+}
+
+void paged_attention(Stream& s, const TensorView& out, const TensorView& q, const PagedKv& kv,
+                     const ForwardBatch& batch, const ops::AttentionParams& params) {
+  const int64_t N = q.row_len();
+  Call c = {out, q, kv, batch, params, static_cast<int32_t>(N / kv.head_len / kv.n_kv_heads), 0, 0, 0};
+  const int32_t max_rows = attention_max_rows(kv.head_len);
+  c.heads_a_task = std::min(c.group, max_rows);
+  c.head_chunks = (c.group + c.heads_a_task - 1) / c.heads_a_task;
+  c.queries_a_task = max_rows / c.heads_a_task;
+
+  int64_t n_plain = 0;
+  int64_t work = 0;
+  for (int32_t i = 0; i < batch.n_sequences; ++i) {
+    n_plain += c.n_plain_tasks(i);
+    work += int64_t{c.n_queries(i)} * batch.kv_len[i] * 2 * N;
+  }
+  const int64_t n_threads = s.team().n_threads();
+  const bool may_split = n_threads > 1 && n_plain < kTasksPerThread * n_threads && work > kSerialWork;
+
+  // First the partial states a split needs are counted, then the workspace is taken once for all.
+  auto splits = [&](int32_t i) {
+    return c.n_queries(i) <= std::min(kMaxSplitQueries, c.queries_a_task) && c.n_pieces(i) > 1;
+  };
+  int64_t partial_rows = 0;
+  int32_t split_tokens = 0;
+  if (may_split) {
+    for (int32_t i = 0; i < batch.n_sequences; ++i) {
+      if (!splits(i) || split_tokens + c.n_queries(i) > kMaxSplitTokens) continue;
+      split_tokens += c.n_queries(i);
+      partial_rows += int64_t{c.n_queries(i)} * c.group * kv.n_kv_heads * c.n_pieces(i);
+    }
+  }
+  const size_t partial_bytes = static_cast<size_t>(partial_rows * attention_partial_len(kv.head_len)) * sizeof(float);
+  std::byte* workspace = s.workspace(spans_bytes(batch.n_sequences) + partial_bytes);
+  auto* spans = reinterpret_cast<Span*>(workspace);
+  auto* partials = reinterpret_cast<float*>(workspace + spans_bytes(batch.n_sequences));
+
+  int64_t n_tasks = 0;
+  partial_rows = 0;
+  split_tokens = 0;
+  for (int32_t i = 0; i < batch.n_sequences; ++i) {
+    const int32_t n = c.n_queries(i);
+    const bool split = may_split && splits(i) && split_tokens + n <= kMaxSplitTokens;
+    spans[i] = {n_tasks, split ? partial_rows : -1};
+    n_tasks += split ? c.n_pieces(i) * c.n_head_tasks() : c.n_plain_tasks(i);
+    if (split) {
+      split_tokens += n;
+      partial_rows += int64_t{n} * c.group * kv.n_kv_heads * c.n_pieces(i);
+    }
+  }
+  spans[batch.n_sequences] = {n_tasks, -1};
+
+  auto run = [&](int64_t task, int) {
+    const Span* next = std::upper_bound(spans, spans + batch.n_sequences + 1, task,
+                                        [](int64_t t, const Span& span) { return t < span.first_task; });
+    const auto sequence = static_cast<int32_t>(next - spans - 1);
+    run_task(c, spans[sequence], sequence, task - spans[sequence].first_task, partials);
+  };
+  if (n_threads == 1 || work <= kSerialWork) {
+    for (int64_t task = 0; task < n_tasks; ++task) run(task, 0);
+  } else {
+    s.team().parallel_for(n_tasks, run);
+  }
+  for (int32_t i = 0; i < batch.n_sequences; ++i) {
+    if (spans[i].first_partial >= 0) merge_split(c, spans[i], i, partials);
+  }
+}
+
+}  // namespace ibid::cpu

@@ -1,0 +1,88 @@
+#include <cstring>
+
+#include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/for_rows.h"
+#include "kernels/cpu/row_table.h"
+#include "kernels/cpu/table.h"
+
+namespace ibid::cpu {
+namespace {
+
+// An activation's cost against an addition's.
+constexpr int kExpWeight = 8;
+
+const float* vector_of(const TensorView& x) { return reinterpret_cast<const float*>(x.data); }
+
+// body(i) for each row of x, over the team.
+template <typename Body>
+void each_row(Stream& s, const TensorView& x, int weight, Body&& body) {
+  for_rows(s, x.n_rows(), x.row_len(), weight, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) body(i);
+  });
+}
+
+using Binary = void (*)(float*, const float*, const float*, int64_t);
+void binary(Stream& s, const TensorView& out, const TensorView& x, const TensorView& y, Binary row) {
+  const int64_t C = out.row_len();
+  each_row(s, out, kExpWeight,
+           [&](int64_t i) { row(out.row_as<float>(i), x.row_as<float>(i), y.row_as<float>(i), C); });
+}
+
+}  // namespace
+
+void rms_norm(Stream& s, const TensorView& out, const TensorView& x, const TensorView& weight, float eps) {
+  const auto row = table().row->rms_norm;
+  each_row(s, out, 2,
+           [&](int64_t i) { row(out.row_as<float>(i), x.row_as<float>(i), vector_of(weight), out.row_len(), eps); });
+}
+
+void add_rms_norm(Stream& s, const TensorView& out, const TensorView& x, const TensorView& y, const TensorView& weight,
+                  float eps) {
+  const auto row = table().row->add_rms_norm;
+  each_row(s, out, 2, [&](int64_t i) {
+    row(out.row_as<float>(i), x.row_as<float>(i), y.row_as<float>(i), vector_of(weight), out.row_len(), eps);
+  });
+}
+
+void add_bias(Stream& s, const TensorView& x, const TensorView& bias) {
+  const auto row = table().row->add;
+  each_row(s, x, 1, [&](int64_t i) { row(x.row_as<float>(i), vector_of(bias), x.row_len()); });
+}
+
+void add(Stream& s, const TensorView& x, const TensorView& y) {
+  const auto row = table().row->add;
+  each_row(s, x, 1, [&](int64_t i) { row(x.row_as<float>(i), y.row_as<float>(i), x.row_len()); });
+}
+
+void scale(Stream& s, const TensorView& x, float factor) {
+  const auto row = table().row->scale;
+  each_row(s, x, 1, [&](int64_t i) { row(x.row_as<float>(i), factor, x.row_len()); });
+}
+
+void silu_mul(Stream& s, const TensorView& out, const TensorView& gate, const TensorView& up) {
+  binary(s, out, gate, up, table().row->silu_mul);
+}
+
+void gelu_mul(Stream& s, const TensorView& out, const TensorView& gate, const TensorView& up) {
+  binary(s, out, gate, up, table().row->gelu_mul);
+}
+
+void soft_cap(Stream& s, const TensorView& logits, float cap) {
+  const auto row = table().row->soft_cap;
+  each_row(s, logits, kExpWeight, [&](int64_t i) { row(logits.row_as<float>(i), cap, logits.row_len()); });
+}
+
+void log_softmax(Stream& s, const TensorView& out, const TensorView& logits) {
+  const auto row = table().row->log_softmax;
+  each_row(s, out, kExpWeight, [&](int64_t i) { row(out.row_as<float>(i), logits.row_as<float>(i), out.row_len()); });
+}
+
+void gather_rows(Stream& s, const TensorView& out, const TensorView& x, std::span<const int32_t> rows) {
+  each_row(s, out, 1, [&](int64_t i) {
+    const int32_t row = rows[static_cast<size_t>(i)];
+    CHECK(row >= 0 && row < x.n_rows());
+    std::memcpy(out.row(i), x.row(row), static_cast<size_t>(out.row_len()) * sizeof(float));
+  });
+}
+
+}  // namespace ibid::cpu

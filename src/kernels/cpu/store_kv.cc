@@ -1,0 +1,77 @@
+#include <cstring>
+
+#include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/for_rows.h"
+#include "kernels/cpu/row_table.h"
+#include "kernels/cpu/table.h"
+
+namespace ibid::cpu {
+namespace {
+
+// One head of one token: D values side by side, D keys B elements apart.
+template <typename Cell>
+void place(std::byte* keys, std::byte* values, const Cell* k, const Cell* v, int32_t head_len, int32_t block_len) {
+  auto* to = reinterpret_cast<Cell*>(keys);
+  for (int32_t d = 0; d < head_len; ++d) to[int64_t{d} * block_len] = k[d];
+  std::memcpy(values, v, static_cast<size_t>(head_len) * sizeof(Cell));
+}
+
+template <typename Cell>
+void move_head(const PagedKv& kv, int32_t from, int32_t to, int32_t head) {
+  const auto at = [&](KvPart part, int32_t slot) {
+    return reinterpret_cast<Cell*>(kv.blocks + int64_t{slot / kv.block_len} * kv.block_bytes +
+                                   kv_element_offset(kv, part, slot % kv.block_len, head, 0));
+  };
+  const Cell* key = at(KvPart::kKey, from);
+  Cell* new_key = at(KvPart::kKey, to);
+  for (int32_t d = 0; d < kv.head_len; ++d) new_key[int64_t{d} * kv.block_len] = key[int64_t{d} * kv.block_len];
+  std::memmove(at(KvPart::kValue, to), at(KvPart::kValue, from), static_cast<size_t>(kv.head_len) * sizeof(Cell));
+}
+
+}  // namespace
+
+void store_kv(Stream& s, const PagedKv& kv, const TensorView& k, const TensorView& v, const ForwardBatch& batch) {
+  const RowTable& row = *table().row;
+  const auto narrow = kv.dtype == DType::kF16 ? row.to_f16 : row.to_bf16;
+  for_rows(s, k.n_rows(), k.row_len(), 4, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const int32_t slot = batch.slots[t];
+      CHECK(slot >= 0 && slot / kv.block_len < kv.n_blocks);
+      std::byte* block = kv.blocks + int64_t{slot / kv.block_len} * kv.block_bytes;
+      const int32_t offset = slot % kv.block_len;
+      for (int32_t head = 0; head < kv.n_kv_heads; ++head) {
+        const float* key = k.row_as<float>(t) + int64_t{head} * kv.head_len;
+        const float* value = v.row_as<float>(t) + int64_t{head} * kv.head_len;
+        std::byte* keys = block + kv_element_offset(kv, KvPart::kKey, offset, head, 0);
+        std::byte* values = block + kv_element_offset(kv, KvPart::kValue, offset, head, 0);
+        if (kv.dtype == DType::kF32) {
+          place(keys, values, key, value, kv.head_len, kv.block_len);
+          continue;
+        }
+        uint16_t narrow_key[kMaxHeadLen];
+        uint16_t narrow_value[kMaxHeadLen];
+        narrow(narrow_key, key, kv.head_len);
+        narrow(narrow_value, value, kv.head_len);
+        place(keys, values, narrow_key, narrow_value, kv.head_len, kv.block_len);
+      }
+    }
+  });
+}
+
+void copy_slots(Stream& s, const PagedKv& kv, std::span<const int32_t> from, std::span<const int32_t> to) {
+  // Heads are apart from each other, so the order of copies is kept within each.
+  const auto n_elements = static_cast<int64_t>(from.size()) * kv.head_len;
+  for_rows(s, kv.n_kv_heads, n_elements, 4, [&](int64_t begin, int64_t end) {
+    for (auto head = static_cast<int32_t>(begin); head < end; ++head) {
+      for (size_t i = 0; i < from.size(); ++i) {
+        if (kv.dtype == DType::kF32) {
+          move_head<uint32_t>(kv, from[i], to[i], head);
+        } else {
+          move_head<uint16_t>(kv, from[i], to[i], head);
+        }
+      }
+    }
+  });
+}
+
+}  // namespace ibid::cpu

@@ -1,0 +1,40 @@
+// The one place where an op looks at its stream's device. An op of kernels/ops.h checks shapes, then gives a body for
+// each device to on_device, which runs the right one. The reference is a second body of the CPU (kernels/reference.h).
+#pragma once
+
+#include <type_traits>
+
+#include "kernels/reference/reference.h"
+#include "tensor/stream.h"
+
+namespace ibid::ops {
+
+// What stands where there is no body. A device without one for an op that a model runs is a mistake of whoever let the
+// model be loaded there: no_body stops with a sentence that names both.
+inline constexpr struct NoBody {
+} kNoBody;
+[[noreturn]] void no_body(const char* op, Device device);
+
+// For ops that only copy: the CPU's body is the reference.
+inline constexpr struct SameAsCpu {
+} kSameAsCpu;
+
+template <typename Cpu, typename Reference, typename Cuda>
+void on_device(const Stream& s, [[maybe_unused]] const char* op, Cpu&& cpu, [[maybe_unused]] Reference&& reference,
+               [[maybe_unused]] Cuda&& cuda) {
+  switch (s.device()) {
+    case Device::kCpu:
+      if constexpr (!std::is_same_v<std::decay_t<Reference>, SameAsCpu>) {
+        if (reference::selected()) return reference();
+      }
+      return cpu();
+    case Device::kCuda:
+      if constexpr (std::is_same_v<std::decay_t<Cuda>, NoBody>) {
+        no_body(op, s.device());
+      } else {
+        return cuda();
+      }
+  }
+}
+
+}  // namespace ibid::ops
