@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "engine/policy.h"
 #include "engine/request.h"
 #include "tensor/dtype.h"
 
@@ -25,6 +26,7 @@ struct EngineOptions {
   int32_t max_waiting = 4096;  // sequences queued beyond those before submit() refuses
   int32_t max_rows = 0;        // R: rows of logits of a step, which bound its memory; 0: max_sequences
   bool prefix_cache = true;
+  PolicyKind policy = PolicyKind::kPriority;
   std::string model_digest;                // of the weights; needed where cached blocks outlive the process
   std::vector<TokenId> end_of_generation;  // ids that end an answer; empty: the tokenizer's
 };

@@ -7,28 +7,29 @@
 
 namespace ibid {
 
-Scheduler::Scheduler(BlockCache& cache, const SchedulerOptions& options) : cache_(cache), options_(options) {
-  CHECK(options.max_tokens >= options.max_sequences && options.max_rows >= options.max_sequences);
+Scheduler::Scheduler(BlockCache& cache, const SchedulerOptions& options)
+    : cache_(cache),
+      max_sequences_(options.max_sequences),
+      policy_(make_policy(options.policy, options.budget)),
+      room_(cache, *policy_, queue_, running_, options.context_len) {
+  CHECK(options.budget.n_tokens >= max_sequences_ && options.budget.n_rows >= max_sequences_);
   CHECK(options.context_len > 0 && cache.n_blocks_for(options.context_len) <= cache.pool().n_total());
-  const auto n = static_cast<size_t>(options.max_sequences);
+  const auto n = static_cast<size_t>(max_sequences_);
   running_.reserve(n);
   turn_.reserve(n);
   plan_.shares.reserve(n);
-  plan_.rows.reserve(static_cast<size_t>(options.max_rows));
+  plan_.rows.reserve(static_cast<size_t>(options.budget.n_rows));
   plan_.starved.reserve(n + 1);
 }
 
-void Scheduler::enqueue(Sequence& sequence) {
-  sequence.state = SequenceState::kWaiting;
-  n_waiting_holders_ += !sequence.blocks.empty();
-  CHECK(waiting_.size() < waiting_.capacity(), "a sequence was queued without room for it");
-  const auto at = place_of(sequence);
-  CHECK(at == waiting_.end() || *at != &sequence, "a sequence was queued twice");
-  waiting_.insert(at, &sequence);
+void Scheduler::enqueue(Sequence& s) {
+  s.key = policy_->key_of(s);
+  queue_.push(s);
 }
 
 const StepPlan& Scheduler::plan() {
   plan_.clear();
+  budget_ = policy_->budget(running_);
   turn_ = running_;
   const auto n_missing = [](const Sequence* s) { return s->n_tokens() - s->n_computed; };
   for (Sequence* s : turn_) {
@@ -43,37 +44,28 @@ const StepPlan& Scheduler::plan() {
   return plan_;
 }
 
-std::vector<Sequence*>::iterator Scheduler::place_of(Sequence& s) {
-  return std::lower_bound(waiting_.begin(), waiting_.end(), &s,
-                          [](const Sequence* a, const Sequence* b) { return RunsBefore()(b, a); });
-}
-
-void Scheduler::grant(Sequence& s, int32_t n_wanted) {
-  int32_t n = std::min(n_wanted, options_.max_tokens - plan_.n_tokens);
-  // All tokens behind the first wanted row have one: as many go as rows are too many.
-  const auto rows_of = [&s](int32_t n_tokens) { return std::max(0, s.n_computed + n_tokens - s.first_row()); };
-  n -= std::max(0, std::min(n, rows_of(n) - (options_.max_rows - plan_.n_rows)));
+void Scheduler::grant(Sequence& s, int32_t n_tokens) {
+  int32_t n = std::min(n_tokens, budget_.n_tokens - plan_.n_tokens);
+  // Every token from first_row() on has a row, so as many tokens go from the end as rows are too many.
+  const auto rows_of = [&s](int32_t n_of) { return std::max(0, s.n_computed + n_of - s.first_row()); };
+  n -= std::max(0, std::min(n, rows_of(n) - (budget_.n_rows - plan_.n_rows)));
   if (n <= 0) return;
   try {
-    if (!make_writable(s, s.n_computed + n)) return;
+    if (!room_.reserve(s, s.n_computed + n, plan_)) return;
   } catch (const std::bad_alloc&) {
     return plan_.starved.push_back(s.request->id);
   }
-  plan_.shares.push_back({&s, n, std::min(n, rows_of(n))});
-  plan_.n_tokens += n;
-  plan_.n_rows += plan_.shares.back().n_rows;
+  plan_.add({.sequence = &s, .n_tokens = n, .n_rows = std::min(n, rows_of(n))});
 }
 
 // What is left of the step goes to drafts, as far as there are blocks without taking any from anyone.
 void Scheduler::grant_drafts(Share& share) {
   Sequence& s = *share.sequence;
   if (s.drafts.empty() || s.n_computed + share.n_tokens < s.n_tokens()) return;
-  const int32_t n_blocks = static_cast<int32_t>(s.blocks.size()) + cache_.pool().n_available();
-  const int32_t n = std::min({s.drafts.size(), options_.max_tokens - plan_.n_tokens, options_.max_rows - plan_.n_rows,
-                              n_blocks * cache_.block_len() - s.n_tokens()});
+  int32_t n = std::min({s.drafts.size(), budget_.n_tokens - plan_.n_tokens, budget_.n_rows - plan_.n_rows});
   if (n <= 0) return;
   try {
-    if (!cache_.reserve(s.blocks, s.n_computed, s.n_tokens() + n, plan_.copies)) return;
+    n = room_.reserve_spare(s, s.n_tokens() + n, plan_) - s.n_tokens();
   } catch (const std::bad_alloc&) {
     return;
   }
@@ -84,80 +76,25 @@ void Scheduler::grant_drafts(Share& share) {
   plan_.n_rows += n;
 }
 
-bool Scheduler::make_writable(Sequence& s, int32_t n_tokens) {
-  while (!cache_.reserve(s.blocks, s.n_computed, n_tokens, plan_.copies)) {
-    if (reclaim_for(s)) continue;
-    preempt(s);
-    return false;
-  }
-  return true;
-}
-
-// A share counts on blocks.
-void Scheduler::withdraw_share(const Sequence& s) {
-  const auto share = std::ranges::find(plan_.shares, &s, &Share::sequence);
-  if (share == plan_.shares.end()) return;
-  plan_.n_tokens -= share->n_tokens;
-  plan_.n_rows -= share->n_rows;
-  plan_.shares.erase(share);
-}
-
-bool Scheduler::reclaim_for(const Sequence& s) {
-  if (strip_waiting(nullptr)) return true;
-  for (auto it = running_.rbegin(); it != running_.rend() && *it != &s; ++it) {
-    if (!(*it)->may_be_preempted()) continue;
-    preempt(**it);
-    return true;
-  }
-  return false;
-}
-
-bool Scheduler::strip_waiting(const Sequence* keep) {
-  if (n_waiting_holders_ == 0) return false;
-  for (Sequence* last : waiting_) {
-    if (last == keep) break;
-    if (last->blocks.empty()) continue;
-    drop_blocks(*last);
-    --n_waiting_holders_;
-    return true;
-  }
-  return false;
-}
-
-void Scheduler::preempt(Sequence& s) {
-  CHECK(s.state == SequenceState::kRunning);
-  std::erase(running_, &s);
-  withdraw_share(s);
-  s.drafts.clear();
-  cache_.publish_tail(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
-  drop_blocks(s);
-  ++s.n_preemptions;
-  ++n_preemptions_;
-  s.n_tokens_when_preempted = s.n_tokens();
-  enqueue(s);
-}
-
 Sequence* Scheduler::admit_next() {
-  if (waiting_.empty() || static_cast<int32_t>(running_.size()) >= options_.max_sequences) return nullptr;
-  if (plan_.n_tokens >= options_.max_tokens || plan_.n_rows >= options_.max_rows) return nullptr;
-  Sequence& s = *waiting_.back();
-  if (is_known_not_to_fit(s)) return nullptr;
-  n_waiting_holders_ -= !s.blocks.empty();
-  bool placed = false;
+  Sequence* s = queue_.front();
+  if (s == nullptr || static_cast<int32_t>(running_.size()) >= max_sequences_) return nullptr;
+  if (plan_.n_tokens >= budget_.n_tokens || plan_.n_rows >= budget_.n_rows) return nullptr;
+  if (is_known_not_to_fit(*s)) return nullptr;
   try {
-    placed = place(s);
-    if (!placed) refusal_ = {s.id, cache_.pool().n_available(), running_.size()};
+    if (!room_.admit(*s, plan_)) {
+      refusal_ = {s->id, cache_.pool().n_available(), running_.size()};
+      return nullptr;
+    }
   } catch (const std::bad_alloc&) {
-    plan_.starved.push_back(s.request->id);
-  }
-  if (!placed) {
-    n_waiting_holders_ += !s.blocks.empty();
+    plan_.starved.push_back(s->request->id);
     return nullptr;
   }
-  waiting_.pop_back();
-  s.state = SequenceState::kRunning;
-  running_.insert(std::upper_bound(running_.begin(), running_.end(), &s, RunsBefore()), &s);
-  return &s;
+  queue_.remove(*s);
+  s->state = SequenceState::kRunning;
+  const auto before = [](const Sequence* a, const Sequence* b) { return a->key < b->key; };
+  running_.insert(std::upper_bound(running_.begin(), running_.end(), s, before), s);
+  return s;
 }
 
 bool Scheduler::is_known_not_to_fit(const Sequence& s) const {
@@ -165,48 +102,11 @@ bool Scheduler::is_known_not_to_fit(const Sequence& s) const {
          cache_.pool().n_available() <= refusal_.n_available;
 }
 
-bool Scheduler::place(Sequence& s) {
-  const bool held = !s.blocks.empty();
-  if (!held) {
-    const auto known = std::span(s.tokens).first(static_cast<size_t>(s.n_reusable()));
-    s.n_computed = cache_.match(s.scope, known, s.blocks, plan_.copies);
-    s.n_published = s.n_computed / cache_.block_len();
-  }
-  do {
-    if (admit_blocks(s)) return true;
-  } while (strip_waiting(&s));
-  // A block to copy needs room besides its copy: alone, a sequence of full length fits only without it.
-  s.n_computed = s.n_computed / cache_.block_len() * cache_.block_len();
-  cache_.truncate(s.blocks, s.n_computed);
-  if (admit_blocks(s)) return true;
-  if (!held) drop_blocks(s);
-  return false;
-}
-
-// What runs will need a block each before long; admitting into that room would only preempt.
-bool Scheduler::admit_blocks(Sequence& s) {
-  const int32_t n_tokens = std::min(s.n_tokens() + 1, std::max(s.n_tokens(), options_.context_len));
-  const int32_t n_kept_free = static_cast<int32_t>(running_.size());
-  if (cache_.n_blocks_missing(s.blocks, s.n_computed, n_tokens) + n_kept_free > cache_.pool().n_available())
-    return false;
-  return cache_.reserve(s.blocks, s.n_computed, n_tokens, plan_.copies);
-}
-
 void Scheduler::remove(Sequence& s) {
-  if (s.state == SequenceState::kWaiting) {
-    n_waiting_holders_ -= !s.blocks.empty();
-    waiting_.erase(place_of(s));
-  } else if (s.state == SequenceState::kRunning) {
-    std::erase(running_, &s);
-  }
-  drop_blocks(s);
+  if (s.state == SequenceState::kWaiting) queue_.remove(s);
+  if (s.state == SequenceState::kRunning) std::erase(running_, &s);
+  room_.drop_blocks(s);
   s.state = SequenceState::kFinished;
-}
-
-void Scheduler::drop_blocks(Sequence& s) {
-  cache_.release(s.blocks);
-  s.n_computed = 0;
-  s.n_published = 0;
 }
 
 }  // namespace ibid

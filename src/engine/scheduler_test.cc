@@ -9,7 +9,7 @@ namespace {
 struct Queue {
   explicit Queue(int32_t n_blocks)
       : cache({.n_blocks = n_blocks, .block_len = 4}),
-        scheduler(cache, {.max_tokens = 64, .max_rows = 8, .max_sequences = 8, .context_len = 16}) {
+        scheduler(cache, {.budget = {64, 8}, .max_sequences = 8, .context_len = 16}) {
     scheduler.make_room(8);
   }
   Sequence& add(int32_t prompt_len) {

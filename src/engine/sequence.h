@@ -12,6 +12,7 @@
 
 #include "cache/block_cache.h"
 #include "engine/answer.h"
+#include "engine/policy.h"
 #include "engine/request.h"
 #include "sample/sampler.h"
 #include "spec/drafts.h"
@@ -27,6 +28,7 @@ enum class SequenceState : uint8_t {
 
 struct Sequence {
   SeqId id{};
+  OrderKey key;  // as long as it is queued or runs
   std::shared_ptr<const Request> request;
   int32_t choice = 0;
   SequenceState state = SequenceState::kWaiting;
@@ -62,14 +64,6 @@ struct Sequence {
   int32_t n_reusable() const { return first_row(); }
   // A preempted sequence is left alone until it has a token more than it had then.
   bool may_be_preempted() const { return n_preemptions == 0 || n_tokens() > n_tokens_when_preempted; }
-};
-
-// Who goes first: higher priority, then earlier arrival, then lower choice. A total order.
-struct RunsBefore {
-  bool operator()(const Sequence* a, const Sequence* b) const {
-    if (a->request->priority != b->request->priority) return a->request->priority > b->request->priority;
-    return a->id < b->id;
-  }
 };
 
 }  // namespace ibid

@@ -1,8 +1,24 @@
 #include "engine/step_plan.h"
 
+#include <algorithm>
+
 #include "engine/sequence.h"
 
 namespace ibid {
+
+void StepPlan::add(const Share& share) {
+  shares.push_back(share);
+  n_tokens += share.n_tokens;
+  n_rows += share.n_rows;
+}
+
+void StepPlan::withdraw(const Sequence& sequence) {
+  const auto share = std::ranges::find(shares, &sequence, &Share::sequence);
+  if (share == shares.end()) return;
+  n_tokens -= share->n_tokens;
+  n_rows -= share->n_rows;
+  shares.erase(share);
+}
 
 void list_rows(StepPlan& plan) {
   plan.rows.clear();

@@ -43,6 +43,10 @@ struct StepPlan {
   int32_t n_tokens = 0;            // T
   int32_t n_rows = 0;              // R
 
+  void add(const Share& share);
+  // Takes back the share of this sequence, if it has one: it has lost the blocks that the share counts on. What was to
+  // be copied is copied all the same, before anybody writes.
+  void withdraw(const Sequence& sequence);
   bool empty() const { return copies.empty() && shares.empty(); }
   void clear() {
     copies.clear();

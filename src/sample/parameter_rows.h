@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "sample/sampling_params.h"
-#include "text/breaker_set.h"
+#include "text/output/breaker_set.h"
 
 namespace ibid {
 

@@ -1,6 +1,6 @@
 // Runs tests/scenario/*.txt: the scheduler's life as text, one line an event, over the fake model.
 //
-//   engine blocks=8 block=4 tokens=8 sequences=4 context=32 [prefix_cache=0] [window=8]
+//   engine blocks=8 block=4 tokens=8 sequences=4 context=32 [prefix_cache=0] [window=8] [policy=fcfs]
 //   submit A prompt=12 max=3 [n=2] [like=B:8] [priority=1] [salt=t] [score=1]   like: the first 8 tokens are B's
 //   step A:8 B:1 [-> A length, B.1 cancelled]   one step, whose plan is exactly these shares (B.1: the choice 1 of B),
 //                                       after which exactly these choices have ended
@@ -117,6 +117,7 @@ class Scenario {
     options.max_sequences = number(f, "sequences", 4);
     options.max_waiting = number(f, "waiting", 100);
     options.prefix_cache = number(f, "prefix_cache", 1) != 0;
+    if (const auto it = f.find("policy"); it != f.end()) options.policy = policy_by_name(it->second).value();
     auto core = EngineCore::create(std::move(model), nullptr, stream_, options, clock_);
     ASSERT_TRUE(core.ok()) << core.error().message;
     core_ = std::move(core).value();

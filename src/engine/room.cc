@@ -1,0 +1,92 @@
+#include "engine/room.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace ibid {
+
+Room::Room(BlockCache& cache, Policy& policy, WaitingQueue& queue, std::vector<Sequence*>& running, int32_t context_len)
+    : cache_(cache), policy_(policy), queue_(queue), running_(running), context_len_(context_len) {}
+
+bool Room::reserve(Sequence& s, int32_t n_tokens, StepPlan& plan) {
+  while (!cache_.reserve(s.blocks, s.n_computed, n_tokens, plan.copies)) {
+    if (reclaim_for(s, plan)) continue;
+    preempt(s, plan);
+    return false;
+  }
+  return true;
+}
+
+int32_t Room::reserve_spare(Sequence& s, int32_t n_tokens, StepPlan& plan) {
+  const int32_t n_blocks = static_cast<int32_t>(s.blocks.size()) + cache_.pool().n_available();
+  n_tokens = std::min(n_tokens, n_blocks * cache_.block_len());
+  // Its share has made the block that it writes to its own: nothing is to be copied, so what is counted here fits.
+  CHECK(cache_.reserve(s.blocks, s.n_computed, n_tokens, plan.copies));
+  return n_tokens;
+}
+
+bool Room::reclaim_for(const Sequence& s, StepPlan& plan) {
+  if (strip_waiting(nullptr)) return true;
+  Sequence* victim = policy_.victim(running_, s);
+  if (victim == nullptr) return false;
+  preempt(*victim, plan);
+  return true;
+}
+
+bool Room::strip_waiting(const Sequence* keep) {
+  Sequence* holder = queue_.last_holder(keep);
+  if (holder != nullptr) drop_blocks(*holder);
+  return holder != nullptr;
+}
+
+void Room::preempt(Sequence& s, StepPlan& plan) {
+  CHECK(s.state == SequenceState::kRunning);
+  std::erase(running_, &s);
+  plan.withdraw(s);
+  s.drafts.clear();
+  // Whatever nobody needs until it runs again, it finds again: to its last token.
+  cache_.publish_tail(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
+  drop_blocks(s);
+  ++s.n_preemptions;
+  ++n_preemptions_;
+  s.n_tokens_when_preempted = s.n_tokens();
+  queue_.push(s);
+}
+
+bool Room::admit(Sequence& s, StepPlan& plan) {
+  const bool held = !s.blocks.empty();
+  if (!held) {
+    const auto known = std::span(s.tokens).first(static_cast<size_t>(s.n_reusable()));
+    s.n_computed = cache_.match(s.scope, known, s.blocks, plan.copies);
+    s.n_published = s.n_computed / cache_.block_len();
+  }
+  do {
+    if (admit_blocks(s, plan)) return true;
+  } while (strip_waiting(&s));
+  // A block to copy needs room besides its copy: alone, a sequence of full length fits only without it.
+  s.n_computed = s.n_computed / cache_.block_len() * cache_.block_len();
+  cache_.truncate(s.blocks, s.n_computed);
+  if (admit_blocks(s, plan)) return true;
+  // What was held before stays so: its blocks are found by nobody else.
+  if (!held) drop_blocks(s);
+  return false;
+}
+
+// With all blocks at once it can make progress without taking anything from anyone. What runs will need a block each
+// before long; admitting into that room would only preempt.
+bool Room::admit_blocks(Sequence& s, StepPlan& plan) {
+  const int32_t n_tokens = std::min(s.n_tokens() + 1, std::max(s.n_tokens(), context_len_));
+  const auto n_kept_free = static_cast<int32_t>(running_.size());
+  if (cache_.n_blocks_missing(s.blocks, s.n_computed, n_tokens) + n_kept_free > cache_.pool().n_available())
+    return false;
+  return cache_.reserve(s.blocks, s.n_computed, n_tokens, plan.copies);
+}
+
+void Room::drop_blocks(Sequence& s) {
+  cache_.release(s.blocks);
+  s.n_computed = 0;
+  s.n_published = 0;
+}
+
+}  // namespace ibid

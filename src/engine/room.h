@@ -1,0 +1,49 @@
+// Room: blocks for sequences, taken from others where the pool has none left. The order in which others give way:
+//   1. waiting sequences lose blocks that they hold, last first;
+//   2. the policy's victim among the running ones is preempted: its blocks go, its tokens stay (recompute), and a share
+//      that it had in the same plan is withdrawn;
+//   3. the asker itself is.
+// Nobody loses blocks to one that is only being admitted but the waiting behind it, and nobody to drafts.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cache/block_cache.h"
+#include "engine/policy.h"
+#include "engine/step_plan.h"
+#include "engine/waiting_queue.h"
+
+namespace ibid {
+
+class Room {
+ public:
+  // All outlive the room. `running` is in order; preempting takes out of it.
+  Room(BlockCache& cache, Policy& policy, WaitingQueue& queue, std::vector<Sequence*>& running, int32_t context_len);
+
+  // Makes positions [n_computed, n_tokens) of a running sequence writable. False: it was preempted itself.
+  bool reserve(Sequence& sequence, int32_t n_tokens, StepPlan& plan);
+  // The same, as far as there are free blocks, for a sequence that has its share; returns how many positions there are.
+  int32_t reserve_spare(Sequence& sequence, int32_t n_tokens, StepPlan& plan);
+  // Finds what is cached of a waiting sequence, and makes all its tokens and one more writable. False: it does not fit.
+  bool admit(Sequence& sequence, StepPlan& plan);
+  // Back into the queue without its blocks; it goes on as if nothing had happened. It must be running.
+  void preempt(Sequence& sequence, StepPlan& plan);
+  void drop_blocks(Sequence& sequence);
+
+  int64_t n_preemptions() const { return n_preemptions_; }
+
+ private:
+  bool reclaim_for(const Sequence& sequence, StepPlan& plan);
+  bool strip_waiting(const Sequence* keep);
+  bool admit_blocks(Sequence& sequence, StepPlan& plan);
+
+  BlockCache& cache_;
+  Policy& policy_;
+  WaitingQueue& queue_;
+  std::vector<Sequence*>& running_;
+  int32_t context_len_;
+  int64_t n_preemptions_ = 0;
+};
+
+}  // namespace ibid

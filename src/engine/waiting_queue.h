@@ -1,0 +1,29 @@
+// WaitingQueue: the sequences that do not run, in the order of their keys. Not owned. Some hold blocks (a fork does,
+// and what was placed but not admitted), as long as nobody needs them.
+#pragma once
+
+#include <vector>
+
+#include "base/grow.h"
+#include "engine/sequence.h"
+
+namespace ibid {
+
+class WaitingQueue {
+ public:
+  // Room for so many; push() needs it. Only this may throw for want of memory.
+  void make_room(size_t n) { grow(items_, n); }
+  void push(Sequence& sequence);  // into state kWaiting
+  // Who goes first; null where nobody waits.
+  Sequence* front() const { return items_.empty() ? nullptr : items_.back(); }
+  void remove(Sequence& sequence);
+  // Of those that hold blocks the one that goes last, if it is behind `keep` (null: any); null if there is none.
+  Sequence* last_holder(const Sequence* keep) const;
+
+ private:
+  std::vector<Sequence*>::iterator place_of(const Sequence& sequence);  // where it is, or belongs
+
+  std::vector<Sequence*> items_;  // who goes first stands last
+};
+
+}  // namespace ibid
