@@ -50,6 +50,7 @@ struct ServeOptions {
   int32_t max_sequences = 64;
   int32_t max_tokens_per_step = 512;
   int32_t max_waiting = 512;
+  PolicyKind policy = PolicyKind::kPriority;
   int64_t kv_bytes = 0;    // 0: chosen
   SamplingFlags sampling;  // of requests that do not say
 };

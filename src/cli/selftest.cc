@@ -155,7 +155,7 @@ Verdict prefixes_are_shared_only_within_a_tenant() {
   TinyEngine tiny("llama");
   std::vector<TokenId> prompt = tiny.tokens(64);
   Request r = tiny.request(prompt, 4, 1), other = r;
-  other.tenant_salt = "another";
+  other.tenant = "another";
   int32_t cold = tiny.run({r})[0].usage.cached_tokens, warm = tiny.run({r})[0].usage.cached_tokens;
   return verdict(cold == 0 && warm > 0 && tiny.run({other})[0].usage.cached_tokens == 0);
 }

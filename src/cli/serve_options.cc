@@ -41,6 +41,8 @@ void add_engine(CLI::App* c, ServeOptions& o) {
   add_whole(c, "--max-tokens-per-step", o.max_tokens_per_step, 1, 65536,
             "token budget of a step, at least one for each sequence that runs");
   add_whole(c, "--max-waiting", o.max_waiting, 0, 1'000'000, "sequences that may wait; more get 429");
+  add_read(c, "--policy", o.policy, "NAME", "priority",
+           "who goes first: priority, then who came first; or fcfs, who came first alone", policy_by_name);
   add_read(c, "--kv-memory", o.kv_bytes, "BYTES", "chosen", "memory for keys and values, as 2G or 512M",
            [](std::string_view text) { return read_bytes(text, 0, int64_t{1} << 50); });
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "engine/admission.h"
 #include "engine/policy.h"
 #include "engine/request.h"
 #include "tensor/dtype.h"
@@ -73,11 +74,11 @@ class Engine {
                                                 const Clock& clock = steady_clock());
   virtual ~Engine() = default;
 
-  // What submit() would say of the request's content. Pure: from any thread.
-  virtual Status validate(const Request& request) const = 0;
-  // Checks the request wholly; an error means that it was not taken: kInvalid names the field, kExhausted means that
-  // the queue is full, kNoMemory that an allocation failed.
-  virtual Status submit(Request request) = 0;
+  // Checks a request wholly; an error is kInvalid or kUnsupported and names the field, or kNoMemory. From any thread.
+  virtual Result<AdmittedRequest> admit(Request request) const = 0;
+  // An error means that it was not taken: kExhausted that the queue is full, kNoMemory that an allocation failed,
+  // kInvalid that a request with its id runs.
+  virtual Status submit(AdmittedRequest request) = 0;
   // Ends a request at the next step boundary; its blocks are free after that step(). Unknown ids are ignored.
   virtual void cancel(RequestId id) = 0;
   virtual void cancel_all() = 0;

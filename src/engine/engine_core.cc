@@ -7,8 +7,6 @@
 
 #include "base/grow.h"
 #include "engine/engine_size.h"
-#include "engine/queue_bound.h"
-#include "engine/validate_request.h"
 #include "kernels/arithmetic_version.h"
 
 namespace ibid {
@@ -56,18 +54,22 @@ EngineCore::EngineCore(std::unique_ptr<ForwardPass> model, std::shared_ptr<const
 
 EngineCore::~EngineCore() = default;
 
-Status EngineCore::validate(const Request& request) const {
-  return validate_request(request, model_->facts(), tokenizer_ != nullptr);
+Result<AdmittedRequest> EngineCore::admit(Request request) const {
+  return ibid::admit(std::move(request), model_->facts(), tokenizer_ != nullptr);
 }
 
-Status EngineCore::submit(Request given) try {
-  TRY(validate(given));
-  if (requests_.contains(given.id)) return invalid("A request with this id is still running.", "id");
+Status EngineCore::submit(Request request) {
+  ASSIGN_OR_RETURN(AdmittedRequest admitted, admit(std::move(request)));
+  return submit(std::move(admitted));
+}
+
+Status EngineCore::submit(AdmittedRequest given) try {
+  if (requests_.contains(given->id)) return invalid("A request with this id is still running.", "id");
   // Those that came since the last step will run in the next one as far as there are places.
   const auto n_beyond = [this](int32_t n) { return std::max(0, n_unfinished() + n - options_.max_sequences); };
-  TRY(may_wait(n_beyond(0), n_beyond(given.n), options_.max_waiting));
-  const RequestId id = given.id;
-  ASSIGN_OR_RETURN(Live made, make_sequences(std::make_shared<const Request>(std::move(given))));
+  TRY(may_wait(n_beyond(0), n_beyond(given->n), options_.max_waiting));
+  const RequestId id = given->id;
+  Live made = make_sequences(given);
   // All that may fail comes before all that changes something.
   const size_t n_choices = made.sequences.size();
   grow(cancelled_, requests_.size() + 1);
@@ -86,17 +88,15 @@ Status EngineCore::submit(Request given) try {
   return out_of_memory();
 }
 
-Result<EngineCore::Live> EngineCore::make_sequences(std::shared_ptr<const Request> request) {
+EngineCore::Live EngineCore::make_sequences(const AdmittedRequest& given) {
   const ModelFacts& facts = model_->facts();
+  const std::shared_ptr<const Request>& request = given.request();
   Live out;
-  ASSIGN_OR_RETURN(
-      const std::shared_ptr<const Sampler> sampler,
-      Sampler::compile(request->sampling, facts.vocab_size, facts.end_of_generation, request->sampling.seed));
   for (int32_t choice = 0; choice < request->n; ++choice) {
     auto s = std::make_unique<Sequence>();
     s->id = SeqId{next_sequence_++};
-    s->sampler = sampler;
-    s->sampler_state = sampler->initial_state(static_cast<uint64_t>(choice));
+    s->sampler = given.sampler();
+    s->sampler_state = s->sampler->initial_state(static_cast<uint64_t>(choice));
     s->request = request;
     s->choice = choice;
     s->state = SequenceState::kHeld;
@@ -116,11 +116,12 @@ Result<EngineCore::Live> EngineCore::make_sequences(std::shared_ptr<const Reques
 void EngineCore::hold_scopes(Live& live) {
   const ModelFacts& facts = model_->facts();
   const Request& request = *live.sequences.front()->request;
-  const CacheScope scope = {.arithmetic = std::to_string(kArithmeticVersion),
-                            .model = facts.digest,
-                            .kv_dtype = std::string(traits(options_.kv_dtype).name),
-                            .rope = facts.rope,
-                            .salt = request.tenant_salt};
+  const CacheScope scope = {
+      .arithmetic = std::to_string(kArithmeticVersion),
+      .model = facts.digest,
+      .kv_dtype = std::string(traits(options_.kv_dtype).name),
+      .rope = facts.rope,
+      .salt = request.cache_salt.empty() ? request.tenant : request.tenant + '\n' + request.cache_salt};
   size_t n_held = 0;
   try {
     for (; n_held < live.sequences.size(); ++n_held) live.sequences[n_held]->scope = cache_.tree().hold(scope);

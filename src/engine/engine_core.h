@@ -26,8 +26,10 @@ class EngineCore final : public Engine {
                                                     PrefixHash hash = PrefixHash());
   ~EngineCore() override;
 
-  Status validate(const Request& request) const override;
-  Status submit(Request request) override;
+  Result<AdmittedRequest> admit(Request request) const override;
+  Status submit(AdmittedRequest request) override;
+  // Both, for those who are on the engine's thread.
+  Status submit(Request request);
   void cancel(RequestId id) override;
   void cancel_all() override;
   bool step(std::vector<Output>& out) override;
@@ -59,7 +61,7 @@ class EngineCore final : public Engine {
 
   EngineCore(std::unique_ptr<ForwardPass> model, std::shared_ptr<const Tokenizer> tokenizer, Stream& stream,
              const EngineOptions& options, const Clock& clock, KvStore kv, PrefixHash hash);
-  Result<Live> make_sequences(std::shared_ptr<const Request> request);
+  Live make_sequences(const AdmittedRequest& request);
   void hold_scopes(Live& live);
   bool make_room(std::vector<Output>& out) const;
   void propose();

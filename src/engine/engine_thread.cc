@@ -6,13 +6,13 @@
 #include <condition_variable>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <thread>
 #include <utility>
 
 #include "base/grow.h"
 #include "base/thread_name.h"
-#include "engine/queue_bound.h"
-#include "engine/validate_request.h"
+#include "engine/admission.h"
 
 namespace ibid {
 namespace {
@@ -22,7 +22,7 @@ constexpr auto kIdleTurn = std::chrono::milliseconds(100);
 // One entry of the queue in: a request, or the cancelling of one.
 struct Errand {
   RequestId id{};
-  std::unique_ptr<Request> request;  // null: cancel
+  std::optional<AdmittedRequest> request;  // none: cancel
 };
 
 }  // namespace
@@ -52,7 +52,7 @@ struct EngineThread::State {
   void loop();
   bool wait_for_errands(bool idle);
   void run_errands();
-  Status take(Request request);
+  Status take(AdmittedRequest request);
   void end_unstarted(RequestId id, int32_t n, FinishReason reason, const Error& error);
   void end_all();
   int32_t n_waiting_with(int32_t n) const;
@@ -85,7 +85,7 @@ void EngineThread::State::run_errands() {
       engine->cancel(errand.id);
       continue;
     }
-    const int32_t n = errand.request->n;
+    const int32_t n = (*errand.request)->n;
     if (Status taken = take(std::move(*errand.request)); !taken) {
       end_unstarted(errand.id, n, FinishReason::kError, taken.error());
     }
@@ -96,10 +96,10 @@ void EngineThread::State::run_errands() {
 
 // What the engine will want room for to tell of this request and of all others comes first: later there may be no
 // memory to say so.
-Status EngineThread::State::take(Request request) {
+Status EngineThread::State::take(AdmittedRequest request) {
   const EngineStats now = engine->stats();
   try {
-    grow(outputs, outputs.size() + 2 * static_cast<size_t>(now.n_running + now.n_waiting + request.n));
+    grow(outputs, outputs.size() + 2 * static_cast<size_t>(now.n_running + now.n_waiting + request->n));
   } catch (const std::bad_alloc&) {
     return out_of_memory();
   }
@@ -125,7 +125,7 @@ void EngineThread::State::end_unstarted(RequestId id, int32_t n, FinishReason re
 // Those that wait for the engine's thread, and those that it has.
 void EngineThread::State::end_all() {
   for (const Errand& errand : errands) {
-    if (errand.request) end_unstarted(errand.id, errand.request->n, FinishReason::kCancelled, {});
+    if (errand.request) end_unstarted(errand.id, (*errand.request)->n, FinishReason::kCancelled, {});
   }
   tell(false);
   engine->cancel_all();
@@ -181,19 +181,20 @@ EngineThread::~EngineThread() {
 RequestId EngineThread::next_id() { return RequestId{state_->next_id++}; }
 
 Status EngineThread::submit(Request request) {
-  TRY(state_->engine->validate(request));
+  ASSIGN_OR_RETURN(AdmittedRequest admitted, state_->engine->admit(std::move(request)));
   const std::lock_guard lock(state_->mutex);
-  TRY(may_wait(state_->n_waiting_with(0), state_->n_waiting_with(request.n), state_->max_waiting));
-  const RequestId id = request.id;
-  state_->inbox.push_back({id, std::make_unique<Request>(std::move(request))});
-  state_->n_uncounted += state_->inbox.back().request->n;
+  TRY(may_wait(state_->n_waiting_with(0), state_->n_waiting_with(admitted->n), state_->max_waiting));
+  const RequestId id = admitted->id;
+  const int32_t n = admitted->n;
+  state_->inbox.push_back({id, std::move(admitted)});
+  state_->n_uncounted += n;
   state_->wake.notify_one();
   return {};
 }
 
 void EngineThread::cancel(RequestId id) {
   const std::lock_guard lock(state_->mutex);
-  state_->inbox.push_back({id, nullptr});
+  state_->inbox.push_back({id, std::nullopt});
   state_->wake.notify_one();
 }
 

@@ -28,8 +28,14 @@ struct Request {
   std::shared_ptr<const StopSet> stops;  // may be null
   bool show_special = false;             // control tokens appear in the text
   int32_t prompt_logprobs = -1;  // as SamplingParams::logprobs, for the prompt's own tokens (computes the whole prompt)
-  int32_t priority = 0;          // higher runs earlier
-  std::string tenant_salt;       // blocks are shared only with the same salt
+  int32_t priority = 0;          // higher runs earlier, where the policy is by priority
+  std::string tenant;            // blocks are shared only within a tenant ...
+  std::string cache_salt;        // ... and with the same salt
+  // For policies that know them: this tenant's part of the machine beside others', and the seconds to the first token
+  // and between tokens that were asked for (0: none).
+  float weight = 1;
+  float ttft_target = 0;
+  float tpot_target = 0;
 };
 
 // The prompt counts once per request, however many choices it has; completion_tokens are this choice's.

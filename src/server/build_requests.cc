@@ -107,7 +107,8 @@ Result<Request> build_common(const ApiRequest& api, const Tokenizer& tokenizer) 
 Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backend, const std::string& tenant) {
   const Tokenizer& tokenizer = backend.tokenizer();
   ASSIGN_OR_RETURN(Request common, build_common(api, tokenizer));
-  common.tenant_salt = api.cache_salt.empty() ? tenant : tenant + '\n' + api.cache_salt;
+  common.tenant = tenant;
+  common.cache_salt = api.cache_salt;
 
   BuiltRequests built;
   if (api.endpoint == Endpoint::kChat) {

@@ -177,7 +177,7 @@ constexpr Parameter kParameters[] = {
      "End the conversation with the start of an answer.", &R::add_generation_prompt},
     {"chat_template_kwargs", kChatOnly, kOther, 0, 0, false, "null", "vLLM", "", R"({"type":"object"})",
      "More variables for the chat template.", &read_template_kwargs},
-    {"cache_salt", kBoth, kString, 0, 256, false, "\"\"", "vLLM", "Request::tenant_salt", nullptr,
+    {"cache_salt", kBoth, kString, 0, 256, false, "\"\"", "vLLM", "Request::cache_salt", nullptr,
      "The prefix cache is shared only between requests of the same tenant (a key without one is its own) and salt.",
      &R::cache_salt},
     {"priority", kBoth, kOther, 0, 0, false, "0", "vLLM", "Request::priority",

@@ -55,7 +55,7 @@ std::vector<Request> requests() {
   out[2].sampling.top_p = 0.9f;
   out[2].sampling.typical_p = 0.9f;
   out[3].stops = StopSet::compile({"never comes", "nor this"}).value();
-  out[3].tenant_salt = "another tenant, whose name is longer than a short string";
+  out[3].tenant = "another tenant, whose name is longer than a short string";
   out[4].sampling.frequency_penalty = 0.1f;
   out[4].sampling.mirostat = 2;
   out[4].sampling.processed_logprobs = true;

@@ -151,7 +151,7 @@ class RandomEngine {
     r.n = up_to(4) == 0 ? 1 + up_to(4) : 1;
     r.priority = up_to(3) == 0 ? up_to(3) : 0;
     r.prompt_logprobs = up_to(6) == 0 ? up_to(3) : -1;
-    r.tenant_salt = up_to(5) == 0 ? "other" : "";
+    r.tenant = up_to(5) == 0 ? "other" : "";
     // Every row of a batch has a sampler of its own; Mirostat's carries its state through preemptions.
     r.sampling = testing::random_sampling(random_, testing::kFakeVocabSize);
     r.sampling.logprobs = 0;

@@ -145,7 +145,7 @@ class Scenario {
     r.n = number(f, "n", 1);
     r.priority = number(f, "priority", 0);
     r.prompt_logprobs = number(f, "score", 0) - 1;
-    if (const auto it = f.find("salt"); it != f.end()) r.tenant_salt = it->second;
+    if (const auto it = f.find("salt"); it != f.end()) r.cache_salt = it->second;
     r.sampling.temperature = 0;
     r.sampling.ignore_eos = true;
     return r;

@@ -1,12 +1,16 @@
-#include "engine/validate_request.h"
+#include "engine/admission.h"
 
 #include <algorithm>
+#include <new>
+#include <string>
 
 #include "text/output/stop_matcher.h"
 
 namespace ibid {
+namespace {
 
-Status validate_request(const Request& request, const ModelFacts& model, bool has_text) {
+// All but the sampling, which its sampler checks.
+Status validate(const Request& request, const ModelFacts& model, bool has_text) {
   const auto number = [](int64_t n) { return std::to_string(n); };
   if (request.prompt.empty()) return invalid("The prompt has no tokens; one is the least.", "prompt");
   if (request.prompt.size() > static_cast<size_t>(model.context_len)) {
@@ -41,7 +45,24 @@ Status validate_request(const Request& request, const ModelFacts& model, bool ha
   if (!has_text && request.stops && !request.stops->strings().empty()) {
     return unsupported("Stop strings need a tokenizer, and this model has none; stop ids would do.", "stop");
   }
-  return validate(request.sampling, model.vocab_size);
+  return {};
+}
+
+}  // namespace
+
+Result<AdmittedRequest> admit(Request request, const ModelFacts& model, bool has_text) try {
+  TRY(validate(request, model, has_text));
+  ASSIGN_OR_RETURN(
+      std::shared_ptr<const Sampler> sampler,
+      Sampler::compile(request.sampling, model.vocab_size, model.end_of_generation, request.sampling.seed));
+  return AdmittedRequest(std::make_shared<const Request>(std::move(request)), std::move(sampler));
+} catch (const std::bad_alloc&) {
+  return out_of_memory();
+}
+
+Status may_wait(int32_t n_now, int32_t n_then, int32_t max_waiting) {
+  if (n_then <= max_waiting || (n_now == 0 && max_waiting > 0)) return {};
+  return exhausted("The queue is full (" + std::to_string(n_now) + " sequences wait); try again later.");
 }
 
 }  // namespace ibid

@@ -1,0 +1,43 @@
+// Who is let in. A request is checked wholly where it enters, once and on its own thread, so that nothing in it can
+// fail a step later; and one rule says who may still wait.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "engine/forward_pass.h"
+#include "engine/request.h"
+#include "sample/sampler.h"
+
+namespace ibid {
+
+inline constexpr int32_t kMaxChoices = 128;
+
+// A request that has been checked, with the sampler of all its choices. Made by admit() alone.
+class AdmittedRequest {
+ public:
+  const Request& operator*() const { return *request_; }
+  const Request* operator->() const { return request_.get(); }
+  const std::shared_ptr<const Request>& request() const { return request_; }
+  const std::shared_ptr<const Sampler>& sampler() const { return sampler_; }
+
+ private:
+  friend Result<AdmittedRequest> admit(Request request, const ModelFacts& model, bool has_text);
+  AdmittedRequest(std::shared_ptr<const Request> request, std::shared_ptr<const Sampler> sampler)
+      : request_(std::move(request)), sampler_(std::move(sampler)) {}
+  std::shared_ptr<const Request> request_;
+  std::shared_ptr<const Sampler> sampler_;
+};
+
+// An error names the field at fault. Pure: from any thread. `has_text`: there is a tokenizer to find stop strings with.
+Result<AdmittedRequest> admit(Request request, const ModelFacts& model, bool has_text);
+
+// Whether those who ask may still wait: `n_now` sequences wait, and with theirs it would be `n_then`. A request with
+// more choices than may wait is taken where nobody does. One rule for the engine and for the thread before it: the
+// thread counts at least what the engine counts, so that nobody whom it let in is refused later.
+Status may_wait(int32_t n_now, int32_t n_then, int32_t max_waiting);
+
+}  // namespace ibid
