@@ -79,8 +79,10 @@ def folder_of(path):
 def lines(root, *folders):
     for path in sorted(path for folder in folders for path in (root / folder).rglob("*")):
         if path.suffix in {".h", ".cc", ".inl", ".cu", ".cuh"}:
+            name = str(path.relative_to(root))
             for n, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-                yield str(path.relative_to(root)), n, line
+                if n == 1 or "include" in line:
+                    yield name, n, line
 
 
 def past_doors(root):

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/json_writer.h"
 #include "bench/load/load_client.h"
-#include "server/json.h"
 
 namespace ibid::load {
 

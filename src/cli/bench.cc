@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "base/json.h"
 #include "cli/loading.h"
 #include "cli/options.h"
 #include "cli/progress.h"
@@ -129,7 +130,7 @@ void print_json(const Loaded& loaded, const std::vector<Measured>& all) {
             "\"n_threads\": {}, \"type_k\": \"{}\", \"type_v\": \"{}\", \"n_prompt\": {}, \"n_gen\": {}, "
             "\"n_depth\": {}, \"n_streams\": {}, \"avg_ns\": {:.0f}, \"stddev_ns\": {:.0f}, \"avg_ts\": {:.4f}, "
             "\"stddev_ts\": {:.4f}, \"samples_ns\": [{}], \"samples_ts\": [{}]}}{}\n",
-            IBID_VERSION, isa_name(selected_isa()), json_string(loaded.path), loaded.description(),
+            IBID_VERSION, isa_name(selected_isa()), Json(loaded.path).text(), loaded.description(),
             loaded.file->tensor_bytes(), loaded.model->config().n_parameters(), loaded.team->n_threads(),
             loaded.kv_name(), loaded.kv_name(), m.test.n_prompt, m.test.n_gen, m.test.depth, m.test.n_streams, mean(ns),
             deviation(ns), mean(ts), deviation(ts), list(ns, 0), list(ts, 3), i + 1 < all.size() ? "," : "")

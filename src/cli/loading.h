@@ -59,7 +59,5 @@ Result<ChatTemplate> load_template(const ModelFile& file, const Tokenizer& token
 
 // Prints "error: ..." and returns the exit code.
 int fail(const Error& error, int exit_code = kFailed);
-// A string as a JSON literal, quotes included.
-std::string json_string(std::string_view text);
 
 }  // namespace ibid::cli

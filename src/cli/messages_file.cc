@@ -1,19 +1,21 @@
 #include "cli/messages_file.h"
 
-#include <boost/json.hpp>
+#include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "text/tokenizer/json_cursor.h"
+#include "base/json_cursor.h"
+#include "base/json_events.h"
 
 namespace ibid::cli {
 namespace {
 
-namespace json = boost::json;
+constexpr size_t kMaxDepth = 32;
+using Members = std::vector<std::pair<std::string, std::string_view>>;
 
 // The members of an object as they are written: a parser's numbers would have lost digits.
-Result<std::vector<std::pair<std::string, std::string_view>>> members_of(std::string_view object) {
-  std::vector<std::pair<std::string, std::string_view>> members;
+Result<Members> members_of(std::string_view object) {
+  Members members;
   JsonCursor cursor(object);
   cursor.begin_object();
   for (std::string name; cursor.next_key(name);) {
@@ -27,17 +29,18 @@ Result<std::vector<std::pair<std::string, std::string_view>>> members_of(std::st
 }  // namespace
 
 Result<ChatInput> read_chat_input(std::string_view text, const std::string& where) {
-  json::error_code error;
-  const json::value value = json::parse(text, error);
-  if (error) return invalid("the messages are no JSON: " + error.message(), where);
+  JsonEvents unread;
+  if (const std::optional<JsonFault> fault = read_json(text, kMaxDepth, unread))
+    return invalid("the messages are no JSON: " + fault->message, where);
   ChatInput input;
-  if (value.is_array()) {
+  const char first = JsonCursor(text).peek();
+  if (first == '[') {
     input.messages = text;
     return input;
   }
-  if (!value.is_object() || !value.as_object().contains("messages"))
+  ASSIGN_OR_RETURN(const auto members, first == '{' ? members_of(text) : Members());
+  if (std::ranges::none_of(members, [](const auto& member) { return member.first == "messages"; }))
     return invalid("a list of messages, or an object with \"messages\", was expected", where);
-  ASSIGN_OR_RETURN(const auto members, members_of(text));
   for (const auto& [name, item] : members) {
     if (name == "messages") {
       input.messages = item;

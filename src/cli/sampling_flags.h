@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "server/json.h"
+#include "base/json.h"
 #include "server/parameters.h"
 #include "server/sampling_defaults.h"
 

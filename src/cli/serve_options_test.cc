@@ -52,7 +52,7 @@ TEST(ServeOptions, FlagsFillTheServersLimits) {
   EXPECT_EQ(p.options.kv_bytes, int64_t{2} << 30);
   EXPECT_EQ(p.options.max_waiting, 0);
   EXPECT_EQ(s.api.max_n, 2);
-  EXPECT_EQ(s.api.json.max_depth, 8);
+  EXPECT_EQ(s.api.json.max_depth, 8u);
   EXPECT_EQ(s.api.json.max_values, 1000u);
   EXPECT_TRUE(s.api.allow_priority);
   EXPECT_EQ(s.api_keys, (std::vector<std::string>{"a:12345678", "87654321"}));

@@ -25,20 +25,19 @@ struct Place {
   size_t tensor = 0;
 };
 
-bool non_negative(const JsonValue& value, uint64_t& out) {
+bool non_negative(const Json& value, uint64_t& out) {
   const int64_t* i = value.integer();
   if (i == nullptr || *i < 0) return false;
   out = static_cast<uint64_t>(*i);
   return true;
 }
 
-Status read_entry(const MappedFile& file, const std::string& name, const JsonValue& entry, TensorInfo& info,
-                  Place& place) {
+Status read_entry(const MappedFile& file, const std::string& name, const Json& entry, TensorInfo& info, Place& place) {
   std::string tensor = "tensor " + in_quotes(name);
   if (entry.object() == nullptr) return bad(file, tensor + " is " + std::string(entry.kind()) + ", not an object");
-  const JsonValue* dtype = entry.find("dtype");
-  const JsonValue* shape = entry.find("shape");
-  const JsonValue* offsets = entry.find("data_offsets");
+  const Json* dtype = entry.find("dtype");
+  const Json* shape = entry.find("shape");
+  const Json* offsets = entry.find("data_offsets");
   if (dtype == nullptr || dtype->string() == nullptr) return bad(file, tensor + " has no dtype");
   if (shape == nullptr || shape->array() == nullptr) return bad(file, tensor + " has no shape");
   if (offsets == nullptr || offsets->array() == nullptr || offsets->array()->size() != 2 ||
@@ -53,7 +52,7 @@ Status read_entry(const MappedFile& file, const std::string& name, const JsonVal
                            "; F32, F16, BF16, F64 and I8 to I64 are read",
                        name);
   }
-  const JsonValue::Array& dims = *shape->array();
+  const Json::Array& dims = *shape->array();
   if (dims.size() > TensorView::kMaxRank) {
     return unsupported(
         file.path() + ": " + tensor + " has " + std::to_string(dims.size()) + " dimensions; 4 are the most", name);
@@ -94,20 +93,20 @@ Status read_safetensors(const MappedFile& file, std::vector<TensorInfo>& tensors
   if (!in.read_view(header_bytes, header)) {
     return bad(file, "the file ends inside its header; it is cut off or damaged, fetch it again");
   }
-  ASSIGN_OR_RETURN(JsonValue json, parse_json(header, file.path() + " (header)"));
+  ASSIGN_OR_RETURN(Json json, parse_json(header, file.path() + " (header)"));
   if (json.object() == nullptr) return bad(file, "its header is " + std::string(json.kind()) + ", not an object");
 
   size_t first = tensors.size();
   std::vector<Place> places;
-  for (const JsonMember& member : *json.object()) {
-    if (member.key == "__metadata__") {
-      if (member.value.object() == nullptr) return bad(file, "__metadata__ is no object");
+  for (const Json::Member& member : *json.object()) {
+    if (member.first == "__metadata__") {
+      if (member.second.object() == nullptr) return bad(file, "__metadata__ is no object");
       continue;
     }
-    if (member.key.empty()) return bad(file, "a tensor has an empty name");
+    if (member.first.empty()) return bad(file, "a tensor has an empty name");
     TensorInfo info;
     Place place;
-    TRY(read_entry(file, member.key, member.value, info, place));
+    TRY(read_entry(file, member.first, member.second, info, place));
     place.tensor = tensors.size();
     tensors.push_back(std::move(info));
     places.push_back(place);

@@ -19,49 +19,49 @@ constexpr size_t kMaxTextBytes = 64 << 20;  // of tokenizer.json and its like
 
 // Scalars and arrays of scalars under dotted names; nulls and empty objects vanish, other arrays get indices.
 // False where a name would be too long.
-bool flatten(const JsonValue& json, const std::string& name, std::map<std::string, MetaValue, std::less<>>& out) {
+bool flatten(const Json& json, const std::string& name, std::map<std::string, MetaValue, std::less<>>& out) {
   if (name.size() > kMaxNameBytes) return false;
   auto below = [&](const std::string& key) { return name.empty() ? key : name + "." + key; };
-  if (const JsonValue::Object* object = json.object()) {
-    for (const JsonMember& member : *object) {
-      if (!flatten(member.value, below(member.key), out)) return false;
+  if (const Json::Object* object = json.object()) {
+    for (const Json::Member& member : *object) {
+      if (!flatten(member.second, below(member.first), out)) return false;
     }
-  } else if (const JsonValue::Array* array = json.array()) {
+  } else if (const Json::Array* array = json.array()) {
     auto all = [&](auto predicate) { return std::all_of(array->begin(), array->end(), predicate); };
-    auto is_int = [](const JsonValue& v) { return v.integer() != nullptr; };
-    auto is_number = [&](const JsonValue& v) { return is_int(v) || std::holds_alternative<double>(v.value); };
+    auto is_int = [](const Json& v) { return v.integer() != nullptr; };
+    auto is_number = [&](const Json& v) { return is_int(v) || v.real() != nullptr; };
     if (all(is_int)) {
       std::vector<int64_t> values;
-      for (const JsonValue& v : *array) values.push_back(*v.integer());
+      for (const Json& v : *array) values.push_back(*v.integer());
       out.insert_or_assign(name, std::move(values));
-    } else if (all([](const JsonValue& v) { return std::holds_alternative<bool>(v.value); })) {
+    } else if (all([](const Json& v) { return v.boolean() != nullptr; })) {
       std::vector<int64_t> values;
-      for (const JsonValue& v : *array) values.push_back(std::get<bool>(v.value) ? 1 : 0);
+      for (const Json& v : *array) values.push_back(*v.boolean() ? 1 : 0);
       out.insert_or_assign(name, std::move(values));
     } else if (all(is_number)) {
       std::vector<double> values;
-      for (const JsonValue& v : *array) {
-        values.push_back(is_int(v) ? static_cast<double>(*v.integer()) : std::get<double>(v.value));
+      for (const Json& v : *array) {
+        values.push_back(is_int(v) ? static_cast<double>(*v.integer()) : *v.real());
       }
       out.insert_or_assign(name, std::move(values));
-    } else if (all([](const JsonValue& v) { return v.string() != nullptr; })) {
+    } else if (all([](const Json& v) { return v.string() != nullptr; })) {
       std::vector<std::string> values;
-      for (const JsonValue& v : *array) values.push_back(*v.string());
+      for (const Json& v : *array) values.push_back(*v.string());
       out.insert_or_assign(name, std::move(values));
     } else {
       for (size_t i = 0; i < array->size(); ++i) {
         if (!flatten((*array)[i], below(std::to_string(i)), out)) return false;
       }
     }
-  } else if (const auto* b = std::get_if<bool>(&json.value)) {
+  } else if (const bool* b = json.boolean()) {
     out.insert_or_assign(name, *b);
-  } else if (const auto* i = std::get_if<int64_t>(&json.value)) {
+  } else if (const int64_t* i = json.integer()) {
     out.insert_or_assign(name, *i);
-  } else if (const auto* u = std::get_if<uint64_t>(&json.value)) {
+  } else if (const uint64_t* u = json.large_integer()) {
     out.insert_or_assign(name, *u);
-  } else if (const auto* d = std::get_if<double>(&json.value)) {
+  } else if (const double* d = json.real()) {
     out.insert_or_assign(name, *d);
-  } else if (const auto* s = std::get_if<std::string>(&json.value)) {
+  } else if (const std::string* s = json.string()) {
     out.insert_or_assign(name, *s);
   }
   return true;
@@ -73,7 +73,7 @@ bool exists(const std::string& path) {
 }
 
 Status flatten_file(const MappedFile& file, const std::string& prefix, ModelFile::Parts& parts) {
-  ASSIGN_OR_RETURN(JsonValue json, parse_json(file.text(), file.path(), kConfigLimits));
+  ASSIGN_OR_RETURN(Json json, parse_json(file.text(), file.path(), kConfigLimits));
   if (json.object() == nullptr) {
     return invalid(file.path() + " is " + std::string(json.kind()) + ", not an object", file.path());
   }
@@ -114,18 +114,18 @@ Result<std::vector<std::string>> weight_files(const std::string& folder) {
 }  // namespace
 
 Result<std::vector<std::string>> shards_of_index(std::string_view index_json, std::string_view where) {
-  ASSIGN_OR_RETURN(JsonValue json, parse_json(index_json, where));
-  const JsonValue* map = json.find("weight_map");
+  ASSIGN_OR_RETURN(Json json, parse_json(index_json, where));
+  const Json* map = json.find("weight_map");
   if (map == nullptr || map->object() == nullptr || map->object()->empty()) {
     return invalid(std::string(where) + " has no weight_map, or an empty one", std::string(where));
   }
   std::set<std::string> names;
-  for (const JsonMember& member : *map->object()) {
-    const std::string* name = member.value.string();
+  for (const Json::Member& member : *map->object()) {
+    const std::string* name = member.second.string();
     if (name == nullptr || name->empty() || *name == "." || *name == ".." ||
         name->find_first_of(std::string_view("/\\\0", 3)) != std::string::npos) {
       return invalid(
-          std::string(where) + ": tensor " + in_quotes(member.key) + " does not lie in a file of this folder",
+          std::string(where) + ": tensor " + in_quotes(member.first) + " does not lie in a file of this folder",
           std::string(where));
     }
     names.insert(*name);

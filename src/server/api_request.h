@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "server/api_error.h"
-#include "server/json.h"
+#include "server/parse_body.h"
 #include "server/sampling_defaults.h"
 
 namespace ibid {
@@ -28,7 +28,7 @@ struct ApiLimits {
   int32_t max_stop_bytes = 4096;  // of all stop strings together
   int32_t max_messages = 4096;
   bool allow_priority = false;
-  BodyLimits json;
+  JsonLimits json = kBodyLimits;
 };
 
 using Prompt = std::variant<std::string, std::vector<TokenId>>;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 
+#include "base/json_writer.h"
 #include "server/parameters.h"
 
 namespace ibid {

@@ -8,10 +8,11 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "engine/engine.h"
 #include "engine/request.h"
-#include "server/json.h"
 #include "server/sampling_defaults.h"
+#include "text/jinja/chat_template.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace ibid {
@@ -23,12 +24,6 @@ struct ModelInfo {
   int32_t context = 0;             // tokens
   int64_t created = 0;             // seconds since 1970
   SamplingDefaults sampling = {};  // of requests that do not say
-};
-
-// A conversation as the model's template writes it. What users wrote is plain text, whatever it looks like.
-struct ChatPrompt {
-  std::string text;
-  std::vector<TextRange> plain_ranges;
 };
 
 class Backend {
@@ -55,8 +50,8 @@ class Backend {
   virtual const ModelInfo& model() const = 0;
   virtual const Tokenizer& tokenizer() const = 0;
   // `messages`: as check_messages leaves them. `kwargs`: an object of more variables, or null.
-  virtual Result<ChatPrompt> render_chat(const Json& messages, bool add_generation_prompt,
-                                         const Json& kwargs) const = 0;
+  virtual Result<RenderedPrompt> render_chat(const Json& messages, bool add_generation_prompt,
+                                             const Json& kwargs) const = 0;
 };
 
 }  // namespace ibid

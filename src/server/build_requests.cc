@@ -66,7 +66,19 @@ bool truncate(const ApiRequest& api, int32_t context, std::vector<TokenId>& ids)
 
 }  // namespace
 
-std::vector<TokenId> encode_chat(const ChatPrompt& prompt, const Tokenizer& tokenizer, AddSpecial add_special) {
+Result<RenderedPrompt> render_chat(const ChatTemplate& chat, const Tokenizer& tokenizer, const Json& messages,
+                                   bool add_generation_prompt, const Json& kwargs) {
+  ChatInput input;
+  name_tokens(tokenizer, input);
+  input.messages = messages.text();
+  input.add_generation_prompt = add_generation_prompt;
+  if (const Json::Object* members = kwargs.object()) {
+    for (const Json::Member& member : *members) input.extra.emplace_back(member.first, member.second.text());
+  }
+  return chat.render(input);
+}
+
+std::vector<TokenId> encode_chat(const RenderedPrompt& prompt, const Tokenizer& tokenizer, AddSpecial add_special) {
   const bool add_all = add_special == AddSpecial::kAll;
   std::vector<TokenId> ids;
   tokenizer.encode(prompt.text, {.add_special = add_all, .parse_special = true, .plain_ranges = prompt.plain_ranges},
@@ -112,7 +124,7 @@ Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backe
 
   BuiltRequests built;
   if (api.endpoint == Endpoint::kChat) {
-    ASSIGN_OR_RETURN(const ChatPrompt prompt,
+    ASSIGN_OR_RETURN(const RenderedPrompt prompt,
                      backend.render_chat(api.messages, api.add_generation_prompt, api.template_kwargs));
     built.requests.push_back(common);
     built.requests.back().prompt = encode_chat(prompt, tokenizer, api.add_special);

@@ -21,8 +21,13 @@ Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backe
 // What the requests of all prompts have in common: all but the prompt and the salt of its blocks.
 Result<Request> build_common(const ApiRequest& api, const Tokenizer& tokenizer);
 
+// A conversation as the template writes it, for the tokenizer's bos and eos. `messages`: an array of objects; `kwargs`:
+// an object of more variables, or null.
+Result<RenderedPrompt> render_chat(const ChatTemplate& chat, const Tokenizer& tokenizer, const Json& messages,
+                                   bool add_generation_prompt = true, const Json& kwargs = {});
+
 // The tokens of a rendered conversation.
-std::vector<TokenId> encode_chat(const ChatPrompt& prompt, const Tokenizer& tokenizer,
+std::vector<TokenId> encode_chat(const RenderedPrompt& prompt, const Tokenizer& tokenizer,
                                  AddSpecial add_special = AddSpecial::kMissingBos);
 std::string decode(const Tokenizer& tokenizer, std::span<const TokenId> ids, bool special);
 

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "server/json.h"
+#include "base/json.h"
 #include "server/openapi.h"
 #include "server/parameters.h"
 #include "source_paths.h"

@@ -1,6 +1,7 @@
 #include "server/engine_backend.h"
 
 #include "engine/engine_thread.h"
+#include "server/build_requests.h"
 
 namespace ibid {
 namespace {
@@ -27,24 +28,19 @@ class EngineBackend final : public Backend {
   const ModelInfo& model() const override { return parts_.info; }
   const Tokenizer& tokenizer() const override { return *parts_.tokenizer; }
 
-  Result<ChatPrompt> render_chat(const Json& messages, bool add_generation_prompt, const Json& kwargs) const override {
+  Result<RenderedPrompt> render_chat(const Json& messages, bool add_generation_prompt,
+                                     const Json& kwargs) const override {
     if (!parts_.chat_template) {
       return unsupported("Chat is switched off, because the model's chat template cannot be used: " +
                              parts_.chat_template.error().message + " Completions are served.",
                          "messages");
     }
-    ChatInput input;
-    name_tokens(*parts_.tokenizer, input);
-    input.messages = messages.text();
-    input.add_generation_prompt = add_generation_prompt;
-    if (const Json::Object* members = kwargs.object()) {
-      for (const Json::Member& member : *members) input.extra.emplace_back(member.first, member.second.text());
-    }
-    Result<RenderedPrompt> prompt = parts_.chat_template->render(input);
+    Result<RenderedPrompt> prompt =
+        ibid::render_chat(*parts_.chat_template, *parts_.tokenizer, messages, add_generation_prompt, kwargs);
     // A template that runs out of its budget is no full queue: trying again would not help.
     if (!prompt)
       return invalid("The model's chat template refuses these messages: " + prompt.error().message, "messages");
-    return ChatPrompt{std::move(prompt->text), std::move(prompt->plain_ranges)};
+    return prompt;
   }
 
  private:

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/json_writer.h"
 #include "server/api_error.h"
-#include "server/json.h"
 #include "server/logprobs_json.h"
 #include "server/trace_json.h"
 #include "text/tokenizer/tokenizer.h"

@@ -1,6 +1,6 @@
 #include "server/live_view.h"
 
-#include "server/json.h"
+#include "base/json_writer.h"
 
 namespace ibid {
 

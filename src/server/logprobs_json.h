@@ -4,8 +4,8 @@
 #include <span>
 #include <string>
 
+#include "base/json_writer.h"
 #include "engine/request.h"
-#include "server/json.h"
 
 namespace ibid {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/json_writer.h"
 #include "server/api_error.h"
-#include "server/json.h"
 #include "text/output/finish_reason.h"
 
 namespace ibid {

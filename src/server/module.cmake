@@ -1,4 +1,4 @@
-target_link_libraries(ibid_server ${scope} OpenSSL::Crypto ${BOOST_JSON})
+target_link_libraries(ibid_server ${scope} OpenSSL::Crypto)
 
 # The page, built into the binary.
 file(GLOB page_sources CONFIGURE_DEPENDS src/server/page/*)

@@ -2,8 +2,8 @@
 
 #include <concepts>
 
+#include "base/json_writer.h"
 #include "sample/sampling_digest.h"
-#include "server/json.h"
 #include "server/openapi_schemas.h"
 #include "server/parameters.h"
 

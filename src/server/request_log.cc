@@ -10,8 +10,8 @@
 #include <cstring>
 #include <ctime>
 
+#include "base/json_writer.h"
 #include "server/api_error.h"
-#include "server/json.h"
 
 namespace ibid {
 namespace {

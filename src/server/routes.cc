@@ -2,13 +2,14 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/json_writer.h"
 #include "base/utf8.h"
 #include "server/build_requests.h"
-#include "server/json.h"
 #include "server/logprobs_json.h"
 #include "server/model_names.h"
 #include "server/openapi.h"
 #include "server/page_files.h"
+#include "server/parse_body.h"
 #include "server/read_fields.h"
 #include "server/service.h"
 
@@ -138,7 +139,7 @@ WebResponse Service::tokenize(const WebRequest& request, WebExchange&) {
   Backend& backend = *backend_.load();
   const Tokenizer& tokenizer = backend.tokenizer();
   const auto tokens = [&]() -> Result<std::pair<std::vector<TokenId>, bool>> {
-    ASSIGN_OR_RETURN(const Json body, parse_json(request.body, options_.api.json));
+    ASSIGN_OR_RETURN(const Json body, parse_body(request.body, options_.api.json));
     if (body.object() == nullptr)
       return invalid(std::string("The body must be a JSON object, not ") + body.kind() + ".");
     ASSIGN_OR_RETURN(const bool with_pieces, read_flag(body, "with_pieces", false));
@@ -151,7 +152,7 @@ WebResponse Service::tokenize(const WebRequest& request, WebExchange&) {
     ASSIGN_OR_RETURN(const std::string* prompt, read_text(body, "prompt"));
     if (const Json* messages = body.find("messages"); messages != nullptr && !messages->is_null()) {
       ASSIGN_OR_RETURN(const ApiRequest api, read_conversation(body, backend, options_));
-      ASSIGN_OR_RETURN(const ChatPrompt chat,
+      ASSIGN_OR_RETURN(const RenderedPrompt chat,
                        backend.render_chat(api.messages, api.add_generation_prompt, api.template_kwargs));
       return std::pair(encode_chat(chat, tokenizer, api.add_special), with_pieces);
     }
@@ -191,7 +192,7 @@ WebResponse Service::tokenize(const WebRequest& request, WebExchange&) {
 WebResponse Service::detokenize(const WebRequest& request, WebExchange&) {
   const Tokenizer& tokenizer = backend_.load()->tokenizer();
   const auto text = [&]() -> Result<std::string> {
-    ASSIGN_OR_RETURN(const Json body, parse_json(request.body, options_.api.json));
+    ASSIGN_OR_RETURN(const Json body, parse_body(request.body, options_.api.json));
     if (body.object() == nullptr)
       return invalid(std::string("The body must be a JSON object, not ") + body.kind() + ".");
     const Json* tokens = body.find("tokens");
@@ -214,8 +215,8 @@ WebResponse Service::detokenize(const WebRequest& request, WebExchange&) {
 
 WebResponse Service::apply_template(const WebRequest& request, WebExchange&) {
   Backend& backend = *backend_.load();
-  const auto prompt = [&]() -> Result<ChatPrompt> {
-    ASSIGN_OR_RETURN(const Json body, parse_json(request.body, options_.api.json));
+  const auto prompt = [&]() -> Result<RenderedPrompt> {
+    ASSIGN_OR_RETURN(const Json body, parse_body(request.body, options_.api.json));
     ASSIGN_OR_RETURN(const ApiRequest api, read_conversation(body, backend, options_));
     return backend.render_chat(api.messages, api.add_generation_prompt, api.template_kwargs);
   }();

@@ -1,4 +1,5 @@
 #include "server/service.h"
+#include "server/parse_body.h"
 
 #include <algorithm>
 #include <chrono>
@@ -8,11 +9,11 @@
 #include <string>
 #include <thread>
 
+#include "base/json.h"
 #include "base/quoted.h"
 #include "kernels/arithmetic_version.h"
 #include "server/build_requests.h"
 #include "server/content_type.h"
-#include "server/json.h"
 #include "server/model_names.h"
 #include "server/page_files.h"
 #include "server/trace_json.h"
@@ -210,7 +211,7 @@ WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebE
                               std::function<void()> wake) {
   if (draining_) return error_response({503, "The server is shutting down.", "", "shutting_down", 5});
   Backend& backend = *backend_.load();
-  Result<Json> body = parse_json(request.body, options_.api.json);
+  Result<Json> body = parse_body(request.body, options_.api.json);
   if (!body) return error_response(ApiError::of(body.error()));
   const ModelInfo& model = backend.model();
   Result<ApiRequest> api = parse_api_request(endpoint, *body, options_.api, model.sampling);

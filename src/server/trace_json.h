@@ -6,9 +6,9 @@
 #include <span>
 #include <string>
 
+#include "base/json_writer.h"
 #include "engine/request.h"
 #include "server/backend.h"
-#include "server/json.h"
 
 namespace ibid {
 

@@ -120,8 +120,8 @@ class FakeBackend final : public Backend {
   const Clock& clock() const override { return steady_clock(); }
   const ModelInfo& model() const override { return info_; }
   const Tokenizer& tokenizer() const override { return tokenizer_; }
-  Result<ChatPrompt> render_chat(const Json& messages, bool add_generation_prompt, const Json&) const override {
-    ChatPrompt prompt;
+  Result<RenderedPrompt> render_chat(const Json& messages, bool add_generation_prompt, const Json&) const override {
+    RenderedPrompt prompt;
     for (const Json& message : *messages.array()) {
       const std::string& role = *message.find("role")->string();
       prompt.text += "<" + (role == "developer" ? "system" : role) + ">";  // as for most templates

@@ -6,10 +6,10 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "base/json_writer.h"
 #include "conformance/fake_backend.h"
 #include "conformance/raw_client.h"
 #include "server/http_server.h"
-#include "server/json.h"
 
 namespace ibid {
 

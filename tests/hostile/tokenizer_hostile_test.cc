@@ -587,6 +587,19 @@ std::vector<JsonCase> json_cases() {
          return with("post_processor", R"({"type":"Sequence","processors":[)" + all + "]}");
        },
        "more than 1024"},
+      {"template of 1025 pieces without ids",
+       [] {
+         std::string pieces = R"({"SpecialToken":{"id":"X"}})";
+         const std::string one = "," + pieces;
+         for (int i = 1; i < 1025; ++i) pieces += one;
+         return with("post_processor",
+                     R"({"type":"TemplateProcessing","single":[)" + pieces + R"(],"special_tokens":{"X":{"ids":[]}}})");
+       },
+       "more than 1024 pieces"},
+      json("template with a token defined twice",
+           with("post_processor", R"({"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"X"}}],)"
+                                  R"("special_tokens":{"X":{"ids":[77]},"X":{"ids":[]}}})"),
+           nullptr),
       json("bert processing without sep", with("post_processor", R"({"type":"BertProcessing","cls":["a",0]})"), "sep"),
       json("unknown decoder", with("decoder", R"({"type":"CTC"})"), "CTC"),
       json("decoder with a regex", with("decoder", R"({"type":"Replace","pattern":{"Regex":"a"},"content":"b"})"),

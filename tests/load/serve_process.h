@@ -16,9 +16,9 @@
 #include <thread>
 
 #include "base/cache_folder.h"
+#include "base/json.h"
 #include "bench/load/load_client.h"
 #include "conformance/raw_client.h"
-#include "server/json.h"
 #include "source_paths.h"
 #include "temp_folder.h"
 

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "base/json_writer.h"
 #include "bench/load/load_client.h"
 #include "bench/load/prompts.h"
-#include "server/json.h"
 
 namespace ibid::load {
 

@@ -1,16 +1,13 @@
 #include "text/jinja/json.h"
 
 #include <algorithm>
-#include <boost/json/basic_parser_impl.hpp>
 #include <cctype>
-#include <cstdlib>
 
+#include "base/json_events.h"
 #include "text/jinja/filters.h"
 
 namespace ibid::jinja {
 namespace {
-
-namespace json = boost::json;
 
 bool is_word(std::string_view s) {
   return !s.empty() && s.size() <= 64 &&
@@ -19,72 +16,42 @@ bool is_word(std::string_view s) {
 
 // Builds values as the parser reads; integers beyond 64 bits keep their digits. A machine that fails meanwhile gets the
 // rest of the text read for nothing.
-class Builder {
+class Builder final : public JsonEvents {
  public:
-  static constexpr std::size_t max_object_size = -1;
-  static constexpr std::size_t max_array_size = -1;
-  static constexpr std::size_t max_key_size = -1;
-  static constexpr std::size_t max_string_size = -1;
-
   Builder(JsonMarks marks, Machine* machine) : marks_(marks), machine_(machine) {}
   Value take() { return std::move(root_); }
 
-  bool on_document_begin(json::error_code&) { return true; }
-  bool on_document_end(json::error_code&) { return true; }
-  bool on_object_begin(json::error_code&) { return open(Kind::kDict, new DictObject); }
-  bool on_array_begin(json::error_code&) { return open(Kind::kList, new ListObject); }
-  bool on_object_end(std::size_t, json::error_code&) { return close(); }
-  bool on_array_end(std::size_t, json::error_code&) { return close(); }
-  bool on_key_part(json::string_view s, std::size_t, json::error_code&) { return part(s); }
-  bool on_key(json::string_view s, std::size_t, json::error_code&) {
-    part(s);
-    keys_.back() = std::move(text_);
-    text_.clear();
+  bool begin_object() override { return open(Kind::kDict, new DictObject); }
+  bool begin_array() override { return open(Kind::kList, new ListObject); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(std::string text) override {
+    keys_.back() = std::move(text);
     return true;
   }
-  bool on_string_part(json::string_view s, std::size_t, json::error_code&) { return part(s); }
-  bool on_string(json::string_view s, std::size_t, json::error_code&) {
-    part(s);
-    bool role = marks_ == JsonMarks::kMessages && open_.size() == 2 && keys_.back() == "role" && is_word(text_);
-    Value value = string(std::move(text_), !role);
-    text_.clear();
-    return put(std::move(value));
+  bool string(std::string text) override {
+    const bool role = marks_ == JsonMarks::kMessages && open_.size() == 2 && keys_.back() == "role" && is_word(text);
+    return put(string_value(std::move(text), !role));
   }
-  bool on_number_part(json::string_view s, json::error_code&) { return part(s); }
-  bool on_int64(int64_t i, json::string_view, json::error_code&) { return number(Value::integer(i)); }
-  bool on_uint64(uint64_t, json::string_view s, json::error_code&) {
-    part(s);
-    return big();
+  bool integer(int64_t value) override { return put(Value::integer(value)); }
+  bool number(std::string text) override {
+    if (text.find_first_of(".eE") == std::string::npos) return big(std::move(text));
+    double value = 0;
+    to_double(text, value);  // infinity beyond the range, as in Python
+    return put(Value::real(value));
   }
-  bool on_double(double, json::string_view s, json::error_code&) {
-    part(s);
-    bool integer = text_.find_first_of(".eE") == std::string::npos;
-    if (integer) return big();
-    return number(Value::real(std::strtod(text_.c_str(), nullptr)));  // the parser's own value may be off by one bit
-  }
-  bool on_bool(bool b, json::error_code&) { return put(Value::boolean(b)); }
-  bool on_null(json::error_code&) { return put(Value::none()); }
-  bool on_comment_part(json::string_view, json::error_code&) { return true; }
-  bool on_comment(json::string_view, json::error_code&) { return true; }
+  bool boolean(bool value) override { return put(Value::boolean(value)); }
+  bool null() override { return put(Value::none()); }
 
  private:
-  bool part(json::string_view s) {
-    text_.append(s.data(), s.size());
-    return true;
-  }
-  bool number(Value v) {
-    text_.clear();
-    return put(std::move(v));
-  }
-  bool big() {
+  bool big(std::string digits) {
     auto object = std::make_unique<StringObject>();
-    object->text = Text(std::move(text_));
-    text_.clear();
+    object->text = Text(std::move(digits));
     if (machine_ == nullptr) return put(Value::object(Kind::kBigInt, object.release()));
     size_t n_bytes = object->text.size();
     return put(machine_->adopt(Kind::kBigInt, std::move(object), n_bytes));
   }
-  Value string(std::string s, bool mark) {
+  Value string_value(std::string s, bool mark) {
     Text text = mark && marks_ != JsonMarks::kNone ? Text::marked(std::move(s)) : Text(std::move(s));
     return machine_ != nullptr ? machine_->string(std::move(text)) : Value::string(std::move(text));
   }
@@ -117,7 +84,7 @@ class Builder {
       weigh(*list, v);
       list->items.push_back(std::move(v));
     } else {
-      open_.back().as<DictObject>()->set(string(keys_.back(), true), std::move(v));
+      open_.back().as<DictObject>()->set(string_value(keys_.back(), true), std::move(v));
     }
     return true;
   }
@@ -128,7 +95,6 @@ class Builder {
   Value root_;
   std::vector<Value> open_;
   std::vector<std::string> keys_;  // of each open object
-  std::string text_;
 };
 
 // json.loads, under the name that templates give it.
@@ -149,18 +115,13 @@ Value from_json(Machine& m, const Value& subject, Args& args) {
 const FilterEntry kJsonFilters[] = {{"from_json", from_json}, {"", nullptr}};
 
 Result<Value> read_json(std::string_view text, std::string_view what, JsonMarks marks, Machine* machine) {
-  json::parse_options options;
-  options.max_depth = 100;
-  json::basic_parser<Builder> parser(options, marks, machine);
-  json::error_code error;
-  size_t n = parser.write_some(false, text.data(), text.size(), error);
-  if (!error && n < text.size()) error = json::make_error_code(json::error::extra_data);
-  if (error) {
-    return invalid("The " + std::string(what.substr(0, 60)) + " are no JSON that can be read: " + error.message() +
-                       " at byte " + std::to_string(n) + ".",
+  Builder builder(marks, machine);
+  if (const std::optional<JsonFault> fault = ibid::read_json(text, 100, builder)) {
+    return invalid("The " + std::string(what.substr(0, 60)) + " are no JSON that can be read: " + fault->message +
+                       " at byte " + std::to_string(fault->at) + ".",
                    std::string(what));
   }
-  return parser.handler().take();
+  return builder.take();
 }
 
 }  // namespace ibid::jinja

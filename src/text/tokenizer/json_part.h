@@ -2,68 +2,67 @@
 #pragma once
 
 #include <algorithm>
-#include <boost/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "base/json.h"
 #include "base/quoted.h"
 #include "base/result.h"
 
 namespace ibid::json_parts {
 
-namespace json = boost::json;
 inline constexpr size_t kMaxSteps = 32;
 // Steps after one another may make a text this many times as long at most; a file of a kilobyte could ask for 10^12.
 inline constexpr double kMaxGrowth = 64.0;
 // A text to look for: a search takes the product of both lengths at worst.
 inline constexpr size_t kMaxLiteralBytes = 1024;
 
-Result<json::value> parse(std::string_view text, const char* part);
+Result<Json> parse(std::string_view text, const char* part);
 
 // An object with a "type", and typed looks at its other keys. The first wrong one is remembered.
 class Part {
  public:
-  Part(const json::value& value, const char* kind) : kind_(kind), object_(value.if_object()) {
+  Part(const Json& value, const char* kind) : kind_(kind), object_(value.object() != nullptr ? &value : nullptr) {
     if (!object_) {
       wrong("the form of an object", {});
       return;
     }
-    const json::value* type = object_->if_contains("type");
-    if (!type || !type->is_string()) {
+    const Json* type = object_->find("type");
+    if (!type || !type->string()) {
       wrong("a \"type\" that is a string", {});
       return;
     }
-    type_ = std::string_view(type->get_string());
+    type_ = *type->string();
   }
   std::string_view type() const { return type_; }
-  const json::value* get(const char* key) const {
-    const json::value* v = object_ ? object_->if_contains(key) : nullptr;
+  const Json* get(const char* key) const {
+    const Json* v = object_ ? object_->find(key) : nullptr;
     return v && !v->is_null() ? v : nullptr;
   }
   bool flag(const char* key, bool missing) {
-    const json::value* v = get(key);
+    const Json* v = get(key);
     if (!v) return missing;
-    if (!v->is_bool()) return wrong("true or false", key), missing;
-    return v->get_bool();
+    if (!v->boolean()) return wrong("true or false", key), missing;
+    return *v->boolean();
   }
   std::string text(const char* key, std::string_view missing) {
-    const json::value* v = get(key);
+    const Json* v = get(key);
     if (!v) return std::string(missing);
-    if (!v->is_string()) return wrong("a string", key), std::string(missing);
-    return std::string(std::string_view(v->get_string()));
+    if (!v->string()) return wrong("a string", key), std::string(missing);
+    return *v->string();
   }
   size_t count(const char* key) {
-    const json::value* v = get(key);
+    const Json* v = get(key);
     if (!v) return 0;
-    if (!v->is_int64() || v->get_int64() < 0) return wrong("a whole number, not negative", key), 0;
-    return static_cast<size_t>(v->get_int64());
+    if (!v->integer() || *v->integer() < 0) return wrong("a whole number, not negative", key), 0;
+    return static_cast<size_t>(*v->integer());
   }
   // Elements of the sequence under the first of the keys that is there.
-  const json::array* elements(std::initializer_list<const char*> keys) {
+  const Json::Array* elements(std::initializer_list<const char*> keys) {
     for (const char* key : keys) {
-      const json::value* v = get(key);
-      if (v && v->is_array()) return &v->get_array();
+      const Json* v = get(key);
+      if (v && v->array()) return v->array();
     }
     wrong("an array", *keys.begin());
     return nullptr;
@@ -99,7 +98,7 @@ class Part {
 
  private:
   const char* kind_;
-  const json::object* object_ = nullptr;
+  const Json* object_ = nullptr;
   std::string_view type_;
   std::optional<Error> error_;
 };

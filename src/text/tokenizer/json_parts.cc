@@ -15,16 +15,16 @@ Result<Pattern> compile(const std::string& text, std::string_view where) {
   return Error{made.error().kind, "the " + std::string(where) + " has " + made.error().message, std::string(where)};
 }
 
-Status read_normalizer_part(const json::value& value, std::vector<NormalizerStep>& steps, double& growth, int depth) {
+Status read_normalizer_part(const Json& value, std::vector<NormalizerStep>& steps, double& growth, int depth) {
   using Kind = NormalizerStep::Kind;
   Part part(value, "normalizer");
   TRY(part.status());
   std::string_view type = part.type();
   NormalizerStep step = {.kind = Kind::kForm};
   if (type == "Sequence") {
-    const json::array* all = part.elements({"normalizers"});
+    const Json::Array* all = part.elements({"normalizers"});
     TRY(part.status());
-    for (const json::value& one : *all) {
+    for (const Json& one : *all) {
       if (depth > 8) return unsupported("normalizers are nested more than eight deep", "normalizer");
       TRY(read_normalizer_part(one, steps, growth, depth + 1));
     }
@@ -96,7 +96,7 @@ bool covers_everything(std::span<const NextPiece> known) {
   return !known.empty() && std::find(std::begin(kAll), std::end(kAll), known[0]) != std::end(kAll);
 }
 
-Status read_pre_tokenizer_part(const json::value& value, PreTokenizerParts& parts, int depth) {
+Status read_pre_tokenizer_part(const Json& value, PreTokenizerParts& parts, int depth) {
   using Kind = PreTokenizerStep::Kind;
   using Prefix = PreTokenizerStep::Prefix;
   Part part(value, "pre-tokenizer");
@@ -104,9 +104,9 @@ Status read_pre_tokenizer_part(const json::value& value, PreTokenizerParts& part
   std::string_view type = part.type();
   PreTokenizerStep step = {.kind = Kind::kCharacters};
   if (type == "Sequence") {
-    const json::array* all = part.elements({"pretokenizers"});
+    const Json::Array* all = part.elements({"pretokenizers"});
     TRY(part.status());
-    for (const json::value& one : *all) {
+    for (const Json& one : *all) {
       if (depth > 8) return unsupported("pre-tokenizers are nested more than eight deep", "pre-tokenizer");
       TRY(read_pre_tokenizer_part(one, parts, depth + 1));
     }
@@ -197,7 +197,7 @@ Status read_pre_tokenizer_part(const json::value& value, PreTokenizerParts& part
 }  // namespace
 
 Result<std::vector<NormalizerStep>> read_normalizer(std::string_view text) {
-  ASSIGN_OR_RETURN(json::value value, parse(text, "normalizer"));
+  ASSIGN_OR_RETURN(Json value, parse(text, "normalizer"));
   std::vector<NormalizerStep> steps;
   double growth = 1.0;
   if (!value.is_null()) TRY(read_normalizer_part(value, steps, growth, 0));
@@ -205,7 +205,7 @@ Result<std::vector<NormalizerStep>> read_normalizer(std::string_view text) {
 }
 
 Result<PreTokenizerParts> read_pre_tokenizer(std::string_view text) {
-  ASSIGN_OR_RETURN(json::value value, parse(text, "pre-tokenizer"));
+  ASSIGN_OR_RETURN(Json value, parse(text, "pre-tokenizer"));
   PreTokenizerParts parts;
   if (!value.is_null()) TRY(read_pre_tokenizer_part(value, parts, 0));
   return parts;

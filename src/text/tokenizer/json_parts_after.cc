@@ -24,48 +24,50 @@ struct Template {
     around = std::move(wrapped);
     return {};
   }
-  Result<TokenId> id_of(const json::value* v) const {
-    if (!v || !v->is_int64() || v->get_int64() < 0 || v->get_int64() >= static_cast<int64_t>(n_tokens)) {
+  Result<TokenId> id_of(const Json& v) const {
+    const int64_t* id = v.integer();
+    if (!id || *id < 0 || *id >= static_cast<int64_t>(n_tokens)) {
       return invalid("the post-processor names a token id that is not in the vocabulary of " +
                          std::to_string(n_tokens) + " tokens",
                      "post-processor");
     }
-    return static_cast<TokenId>(v->get_int64());
+    return static_cast<TokenId>(*id);
   }
 };
 
 Status read_template(Part& part, Template& t) {
-  const json::array* single = part.elements({"single"});
+  const Json::Array* single = part.elements({"single"});
   TRY(part.status());
-  const json::value* special = part.get("special_tokens");
+  if (single->size() > 1024) {
+    return unsupported("the post-processor's template has more than 1024 pieces", "post-processor");
+  }
+  const Json* special = part.get("special_tokens");
   std::vector<TokenId> outer;
-  for (const json::value& item : *single) {
-    const json::object* o = item.if_object();
-    const json::value* sequence = o ? o->if_contains("Sequence") : nullptr;
-    const json::value* token = o ? o->if_contains("SpecialToken") : nullptr;
-    const json::object* named = token ? token->if_object() : sequence ? sequence->if_object() : nullptr;
-    const json::value* name = named ? named->if_contains("id") : nullptr;
-    if (!name || !name->is_string()) {
+  for (const Json& item : *single) {
+    const Json* sequence = item.find("Sequence");
+    const Json* token = item.find("SpecialToken");
+    const Json* named = token ? token : sequence;
+    const Json* id_value = named ? named->find("id") : nullptr;
+    const std::string* name = id_value ? id_value->string() : nullptr;
+    if (!name) {
       part.wrong("pieces that are each a Sequence or a SpecialToken with an id", "single");
       return part.status();
     }
     if (sequence && !token) {
-      if (name->get_string() != "A")
+      if (*name != "A")
         return unsupported("the post-processor's template of one text uses a second one", "post-processor");
       outer.push_back(TokenId::kNone);
       continue;
     }
-    const json::object* all = special ? special->if_object() : nullptr;
-    const json::value* entry = all ? all->if_contains(name->get_string()) : nullptr;
-    const json::object* found = entry ? entry->if_object() : nullptr;
-    const json::value* ids = found ? found->if_contains("ids") : nullptr;
-    if (!ids || !ids->is_array()) {
-      return invalid("the post-processor's template uses the special token " + in_quotes(name->get_string()) +
-                         ", which it does not define",
-                     "post-processor");
+    const Json* entry = special ? special->find(*name) : nullptr;
+    const Json* ids = entry ? entry->find("ids") : nullptr;
+    if (!ids || !ids->array()) {
+      return invalid(
+          "the post-processor's template uses the special token " + in_quotes(*name) + ", which it does not define",
+          "post-processor");
     }
-    for (const json::value& id : ids->get_array()) {
-      ASSIGN_OR_RETURN(TokenId one, t.id_of(&id));
+    for (const Json& id : *ids->array()) {
+      ASSIGN_OR_RETURN(TokenId one, t.id_of(id));
       outer.push_back(one);
       if (outer.size() > 1024) return unsupported("the post-processor adds more than 1024 tokens", "post-processor");
     }
@@ -73,7 +75,7 @@ Status read_template(Part& part, Template& t) {
   return t.wrap(outer);
 }
 
-Status read_post_processor_part(const json::value& value, Template& t, int depth) {
+Status read_post_processor_part(const Json& value, Template& t, int depth) {
   Part part(value, "post-processor");
   TRY(part.status());
   std::string_view type = part.type();
@@ -83,19 +85,19 @@ Status read_post_processor_part(const json::value& value, Template& t, int depth
     TokenId ends[2];
     const char* keys[2] = {"cls", "sep"};
     for (int i = 0; i < 2; ++i) {
-      const json::value* pair = part.get(keys[i]);
-      if (!pair || !pair->is_array() || pair->get_array().size() != 2) {
+      const Json* pair = part.get(keys[i]);
+      if (!pair || !pair->array() || pair->array()->size() != 2) {
         part.wrong("a token and its id", keys[i]);
         return part.status();
       }
-      ASSIGN_OR_RETURN(ends[i], t.id_of(&pair->get_array()[1]));
+      ASSIGN_OR_RETURN(ends[i], t.id_of((*pair->array())[1]));
     }
     return t.wrap({ends[0], TokenId::kNone, ends[1]});
   }
   if (type == "Sequence") {
-    const json::array* all = part.elements({"processors"});
+    const Json::Array* all = part.elements({"processors"});
     TRY(part.status());
-    for (const json::value& one : *all) {
+    for (const Json& one : *all) {
       if (depth > 8) return unsupported("post-processors are nested more than eight deep", "post-processor");
       TRY(read_post_processor_part(one, t, depth + 1));
     }
@@ -104,16 +106,16 @@ Status read_post_processor_part(const json::value& value, Template& t, int depth
   return part.unknown();
 }
 
-Status read_decoder_part(const json::value& value, DecoderParts& parts, bool& fused, int depth) {
+Status read_decoder_part(const Json& value, DecoderParts& parts, bool& fused, int depth) {
   using Kind = DecoderStep::Kind;
   Part part(value, "decoder");
   TRY(part.status());
   std::string_view type = part.type();
   DecoderStep step = {.kind = Kind::kByteLevel};
   if (type == "Sequence") {
-    const json::array* all = part.elements({"decoders"});
+    const Json::Array* all = part.elements({"decoders"});
     TRY(part.status());
-    for (const json::value& one : *all) {
+    for (const Json& one : *all) {
       if (depth > 8) return unsupported("decoders are nested more than eight deep", "decoder");
       TRY(read_decoder_part(one, parts, fused, depth + 1));
     }
@@ -176,14 +178,14 @@ Status read_decoder_part(const json::value& value, DecoderParts& parts, bool& fu
 }  // namespace
 
 Result<std::vector<TokenId>> read_post_processor(std::string_view text, size_t n_tokens) {
-  ASSIGN_OR_RETURN(json::value value, parse(text, "post-processor"));
+  ASSIGN_OR_RETURN(Json value, parse(text, "post-processor"));
   Template t = {.n_tokens = n_tokens};
   if (!value.is_null()) TRY(read_post_processor_part(value, t, 0));
   return t.around;
 }
 
 Result<DecoderParts> read_decoder(std::string_view text) {
-  ASSIGN_OR_RETURN(json::value value, parse(text, "decoder"));
+  ASSIGN_OR_RETURN(Json value, parse(text, "decoder"));
   DecoderParts parts;
   bool fused = false;
   if (!value.is_null()) {
@@ -198,29 +200,27 @@ Result<DecoderParts> read_decoder(std::string_view text) {
 Result<Config> read_config(std::string_view text) {
   Config config;
   if (text.empty()) return config;
-  ASSIGN_OR_RETURN(json::value value, parse(text, "tokenizer_config.json"));
-  const json::object* all = value.if_object();
-  if (!all) return invalid("tokenizer_config.json is not an object", "tokenizer_config.json");
-  auto token = [all](const char* key) -> std::string {
-    const json::value* v = all->if_contains(key);
-    if (v && v->is_object()) v = v->get_object().if_contains("content");
-    return v && v->is_string() ? std::string(std::string_view(v->get_string())) : std::string();
+  ASSIGN_OR_RETURN(Json value, parse(text, "tokenizer_config.json"));
+  if (!value.object()) return invalid("tokenizer_config.json is not an object", "tokenizer_config.json");
+  auto token = [&value](const char* key) {
+    const Json* v = value.find(key);
+    if (v && v->object()) v = v->find("content");
+    return v && v->string() ? *v->string() : std::string();
   };
   config.bos = token("bos_token");
   config.eos = token("eos_token");
   config.unknown = token("unk_token");
   config.padding = token("pad_token");
   config.separator = token("sep_token");
-  const json::value* chat = all->if_contains("chat_template");
-  if (chat && chat->is_string()) config.chat_template = std::string_view(chat->get_string());
-  if (chat && chat->is_array()) {
+  const Json* chat = value.find("chat_template");
+  if (chat && chat->string()) config.chat_template = *chat->string();
+  if (chat && chat->array()) {
     // Several by name: the one called default.
-    for (const json::value& one : chat->get_array()) {
-      const json::object* o = one.if_object();
-      const json::value* name = o ? o->if_contains("name") : nullptr;
-      const json::value* body = o ? o->if_contains("template") : nullptr;
-      if (name && body && body->is_string() && *name == "default")
-        config.chat_template = std::string_view(body->get_string());
+    for (const Json& one : *chat->array()) {
+      const Json* name = one.find("name");
+      const Json* body = one.find("template");
+      if (name && name->string() && *name->string() == "default" && body && body->string())
+        config.chat_template = *body->string();
     }
   }
   return config;

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include "base/json_cursor.h"
 #include "base/quoted.h"
 #include "base/utf8.h"
-#include "text/tokenizer/json_cursor.h"
 #include "text/tokenizer/merge_table.h"
 
 namespace ibid::json_tables {

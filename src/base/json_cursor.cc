@@ -1,4 +1,4 @@
-#include "text/tokenizer/json_cursor.h"
+#include "base/json_cursor.h"
 
 #include <algorithm>
 #include <array>
