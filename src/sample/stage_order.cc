@@ -20,12 +20,6 @@ std::span<const StageId> stage_order() {
   return order;
 }
 
-std::optional<StageId> find_stage(std::string_view name) {
-  const auto found = std::ranges::find(stage_order(), name, stage_name);
-  if (found == stage_order().end()) return std::nullopt;
-  return *found;
-}
-
 bool works_on_row(StageId id) { return stage(id).change_row != nullptr; }
 
 bool is_stage_order(std::span<const StageId> order) {

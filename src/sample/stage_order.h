@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string_view>
 
@@ -15,7 +14,6 @@ namespace ibid {
 enum class StageId : uint8_t {};
 
 std::string_view stage_name(StageId id);
-std::optional<StageId> find_stage(std::string_view name);
 
 // The policy: every stage once, in the table's order.
 std::span<const StageId> stage_order();
