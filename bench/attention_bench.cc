@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "bench/limits.h"
 #include "kernels/isa.h"
+#include "kernels/kv_layout.h"
 #include "kernels/ops.h"
 
 namespace ibid::bench {
@@ -35,7 +36,8 @@ struct Cache {
     kv.n_kv_heads = shape.kv_heads;
     kv.head_len = shape.head_len;
     kv.n_blocks = (len + block_len - 1) / block_len;
-    kv.block_bytes = kv_block_bytes(dtype, block_len, shape.kv_heads, shape.head_len);
+    const KvGeometry geometry = {.n_kv_heads = shape.kv_heads, .key_len = shape.head_len, .value_len = shape.head_len};
+    kv.block_bytes = KvLayout{geometry, dtype, block_len}.block_bytes();
     layer_bytes = kv.n_blocks * kv.block_bytes;
     cells.resize(static_cast<size_t>(layer_bytes * shape.layers) + 64);
     kv.blocks = cells.data() + (64 - reinterpret_cast<uintptr_t>(cells.data()) % 64) % 64;

@@ -7,6 +7,7 @@
 
 #include "bench/limits.h"
 #include "kernels/isa.h"
+#include "kernels/kv_layout.h"
 #include "kernels/math.h"
 #include "kernels/ops.h"
 
@@ -55,9 +56,11 @@ void run(Stream& s, int64_t n) {
            [&] { ops::rope(s, x.view, 64, rope, angles.view); });
   }
   for (DType dtype : {DType::kF16, DType::kF32}) {
-    PagedKv kv = {nullptr, kv_block_bytes(dtype, 16, 3, 64), dtype, static_cast<int32_t>((n + 15) / 16), 16, 3, 64};
-    std::vector<std::byte> blocks(static_cast<size_t>(kv.n_blocks * kv.block_bytes) + 64);
-    kv.blocks = blocks.data() + (64 - reinterpret_cast<uintptr_t>(blocks.data()) % 64) % 64;
+    const KvLayout layer = {{.n_kv_heads = 3, .key_len = 64, .value_len = 64}, dtype, 16};
+    const auto n_blocks = static_cast<int32_t>((n + 15) / 16);
+    std::vector<std::byte> blocks(static_cast<size_t>(kv_pool_bytes({&layer, 1}, n_blocks)) + 64);
+    const size_t gap = (64 - reinterpret_cast<uintptr_t>(blocks.data()) % 64) % 64;
+    const PagedKv kv = kv_pool({&layer, 1}, n_blocks, blocks.data() + gap).front();
     ForwardBatch batch;
     batch.n_tokens = static_cast<int32_t>(n);
     batch.block_len = 16;

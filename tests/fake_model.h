@@ -36,9 +36,8 @@ inline void fake_logits(uint64_t prefix_hash, std::span<float> out) {
 class FakeModel final : public ForwardPass {
  public:
   explicit FakeModel(int32_t context_len, int32_t window = 0) {
-    facts_ = {.n_layers = 2,
-              .n_kv_heads = 1,
-              .head_len = 8,
+    facts_ = {.layers = {{.n_kv_heads = 1, .key_len = 8, .value_len = 8, .window = window},
+                         {.n_kv_heads = 2, .key_len = 24, .value_len = 24, .window = window}},
               .vocab_size = kFakeVocabSize,
               .window = window,
               .context_len = context_len,

@@ -8,6 +8,7 @@
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "model/config.h"
+#include "model/kv_arithmetic.h"
 #include "model/tokenizer_of_model.h"
 #include "sample/stage_order.h"
 
@@ -50,6 +51,10 @@ void print_config(const ModelConfig& c) {
          r.scaling == RopeScaling::kNone ? "" : fmt::format(", {} scaling", rope_scaling_name(r.scaling)));
   }
   line("context", "{} tokens", c.max_context);
+  std::vector<KvGeometry> layers;
+  for (int l = 0; l < c.n_layers; ++l) layers.push_back(kv_geometry(c, l));
+  line("cache", "{} a token in F16",
+       bytes_text(static_cast<uint64_t>(kv_block_bytes(kv_layouts(layers, DType::kF16, 1)))));
   line("parameters", "{:.1f} million", static_cast<double>(c.n_parameters()) / 1e6);
 }
 

@@ -53,12 +53,7 @@ EngineOptions Loaded::engine_options(const StepLimits& limits) const {
 }
 
 int64_t kv_bytes_of_block(const Model& model, DType kv_dtype, int32_t block_len) {
-  int64_t bytes = 0;
-  for (int layer = 0; layer < model.config().n_layers; ++layer) {
-    KvGeometry g = model.kv_geometry(layer);
-    bytes += kv_block_bytes(kv_dtype, block_len, g.n_kv_heads, g.head_len);
-  }
-  return bytes;
+  return kv_block_bytes(kv_layouts(model.kv_geometries(), kv_dtype, block_len));
 }
 
 int64_t Loaded::kv_bytes_for(int64_t n_sequences, int64_t n_tokens, int32_t block_len) const {

@@ -110,7 +110,7 @@ Verdict cache_shape_follows_attention() {
     const ModelConfig& c = tiny.model->config();
     for (int l = 0; l < c.n_layers; ++l) {
       KvGeometry g = tiny.model->kv_geometry(l);
-      if (g.n_kv_heads != c.n_kv_heads || g.head_len != c.head_len) return Verdict::kFail;
+      if (g.n_kv_heads != c.n_kv_heads || g.key_len != c.head_len || g.value_len != c.head_len) return Verdict::kFail;
     }
   }
   return Verdict::kPass;

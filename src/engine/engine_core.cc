@@ -16,9 +16,9 @@ Result<std::unique_ptr<EngineCore>> EngineCore::create(std::unique_ptr<ForwardPa
                                                        const EngineOptions& given, const Clock& clock,
                                                        PrefixHash hash) {
   ASSIGN_OR_RETURN(const EngineOptions options, size_engine(model->facts(), given));
-  const int64_t n_blocks = options.kv_bytes / KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
-  ASSIGN_OR_RETURN(
-      KvStore kv, KvStore::create(model->facts(), options.kv_dtype, options.block_len, static_cast<int32_t>(n_blocks)));
+  const std::vector<KvLayout> layers = kv_layouts(model->facts().layers, options.kv_dtype, options.block_len);
+  const auto n_blocks = static_cast<int32_t>(options.kv_bytes / kv_block_bytes(layers));
+  ASSIGN_OR_RETURN(KvStore kv, KvStore::create(layers, n_blocks));
   return std::unique_ptr<EngineCore>(
       new EngineCore(std::move(model), std::move(tokenizer), stream, options, clock, std::move(kv), hash));
 }

@@ -8,20 +8,19 @@
 
 #include "base/ids.h"
 #include "kernels/forward_batch.h"
+#include "kernels/kv_layout.h"
 #include "kernels/paged_kv.h"
 #include "tensor/tensor.h"
 
 namespace ibid {
 
 struct ModelFacts {
-  int32_t n_layers = 0;     // L
-  int32_t n_kv_heads = 0;   // K
-  int32_t head_len = 0;     // D
-  int32_t vocab_size = 0;   // V
-  int32_t window = 0;       // no layer reads further back than so many positions; 0: some layer reads all
-  int32_t context_len = 0;  // positions that a sequence may have; fixed at load
-  std::string digest;       // of the header and all weights
-  std::string rope;         // all that positions depend on
+  std::vector<KvGeometry> layers;  // [L] what each keeps in the cache
+  int32_t vocab_size = 0;          // V
+  int32_t window = 0;              // no layer reads further back than so many positions; 0: some layer reads all
+  int32_t context_len = 0;         // positions that a sequence may have; fixed at load
+  std::string digest;              // of the header and all weights
+  std::string rope;                // all that positions depend on
   std::vector<TokenId> end_of_generation;
 };
 

@@ -8,14 +8,16 @@
 namespace ibid {
 
 int64_t KvStore::block_bytes(const ModelFacts& model, DType dtype, int32_t block_len) {
-  return kv_block_bytes(dtype, block_len, model.n_kv_heads, model.head_len) * model.n_layers;
+  return kv_block_bytes(kv_layouts(model.layers, dtype, block_len));
 }
 
-Result<KvStore> KvStore::create(const ModelFacts& model, DType dtype, int32_t block_len, int32_t n_blocks) {
-  const int64_t layer_block_bytes = kv_block_bytes(dtype, block_len, model.n_kv_heads, model.head_len);
-  const int64_t layer_bytes = layer_block_bytes * n_blocks;
+Result<KvStore> KvStore::create(std::span<const KvLayout> layers, int32_t n_blocks) {
+  for (size_t l = 0; l < layers.size(); ++l) {
+    const Status supported = kv_supported(layers[l]);
+    if (!supported.ok()) return unsupported("layer " + std::to_string(l) + " keeps " + supported.error().message);
+  }
   KvStore store;
-  store.len_ = static_cast<size_t>(layer_bytes) * static_cast<size_t>(model.n_layers);
+  store.len_ = static_cast<size_t>(kv_pool_bytes(layers, n_blocks));
   void* bytes = mmap(nullptr, store.len_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (bytes == MAP_FAILED) {
     return exhausted("The system gives no " + std::to_string(std::exchange(store.len_, 0) >> 20) +
@@ -24,14 +26,9 @@ Result<KvStore> KvStore::create(const ModelFacts& model, DType dtype, int32_t bl
   store.bytes_ = static_cast<std::byte*>(bytes);
   // A core file needs no gigabytes of what users wrote; and the mapping stays one that can be told from others.
   madvise(bytes, store.len_, MADV_DONTDUMP);
-  for (int32_t l = 0; l < model.n_layers; ++l) {
-    store.layers_.push_back({.blocks = store.bytes_ + l * layer_bytes,
-                             .block_bytes = layer_block_bytes,
-                             .dtype = dtype,
-                             .n_blocks = n_blocks,
-                             .block_len = block_len,
-                             .n_kv_heads = model.n_kv_heads,
-                             .head_len = model.head_len});
+  store.layers_ = kv_pool(layers, n_blocks, store.bytes_);
+  for (size_t l = 0; l < layers.size(); ++l) {
+    if (layers[l].geometry.owner == kOwnCache) store.owned_.push_back(store.layers_[l]);
   }
   return store;
 }
@@ -39,7 +36,8 @@ Result<KvStore> KvStore::create(const ModelFacts& model, DType dtype, int32_t bl
 KvStore::KvStore(KvStore&& other) noexcept
     : bytes_(std::exchange(other.bytes_, nullptr)),
       len_(std::exchange(other.len_, 0)),
-      layers_(std::move(other.layers_)) {}
+      layers_(std::move(other.layers_)),
+      owned_(std::move(other.owned_)) {}
 
 KvStore::~KvStore() {
   if (bytes_ != nullptr) munmap(bytes_, len_);
@@ -47,7 +45,7 @@ KvStore::~KvStore() {
 
 void KvStore::copy(Stream&, std::span<const BlockCopy> copies) const {
   for (const BlockCopy& c : copies) {
-    for (const PagedKv& kv : layers_) {
+    for (const PagedKv& kv : owned_) {
       std::memcpy(kv.blocks + raw(c.to) * kv.block_bytes, kv.blocks + raw(c.from) * kv.block_bytes,
                   static_cast<size_t>(kv.block_bytes));
     }

@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "cache/block_cache.h"
 #include "engine/forward_pass.h"
+#include "kernels/kv_layout.h"
 #include "kernels/paged_kv.h"
 #include "tensor/stream.h"
 
@@ -16,7 +17,8 @@ namespace ibid {
 
 class KvStore {
  public:
-  static Result<KvStore> create(const ModelFacts& model, DType dtype, int32_t block_len, int32_t n_blocks);
+  // A layer whose layout no kernel reads is refused by its number.
+  static Result<KvStore> create(std::span<const KvLayout> layers, int32_t n_blocks);
   KvStore(KvStore&& other) noexcept;
   KvStore& operator=(KvStore&&) = delete;
   ~KvStore();
@@ -33,6 +35,7 @@ class KvStore {
   std::byte* bytes_ = nullptr;
   size_t len_ = 0;
   std::vector<PagedKv> layers_;  // [L]
+  std::vector<PagedKv> owned_;   // those that do not read another layer's
 };
 
 }  // namespace ibid

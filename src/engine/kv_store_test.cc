@@ -5,14 +5,64 @@
 namespace ibid {
 namespace {
 
+KvGeometry heads(int32_t n, int32_t len, int32_t owner = kOwnCache) {
+  return {.n_kv_heads = n, .key_len = len, .value_len = len, .owner = owner};
+}
+
 TEST(KvStore, SaysHowMuchAddressSpaceItWanted) {
-  const ModelFacts facts = {.n_layers = 1000, .n_kv_heads = 64, .head_len = 256};
-  const int64_t block_bytes = KvStore::block_bytes(facts, DType::kF32, 1024);
+  const std::vector<KvLayout> layers(1000, {heads(64, 256), DType::kF32, 1024});
+  const int64_t block_bytes = kv_block_bytes(layers);
   const auto n_blocks = static_cast<int32_t>((int64_t{1} << 52) / block_bytes);  // more than a process can address
-  const Result<KvStore> kv = KvStore::create(facts, DType::kF32, 1024, n_blocks);
+  const Result<KvStore> kv = KvStore::create(layers, n_blocks);
   ASSERT_FALSE(kv.ok());
   EXPECT_NE(kv.error().message.find(" " + std::to_string(n_blocks * block_bytes >> 20) + " MiB"), std::string::npos)
       << kv.error().message;
+}
+
+// Each layer has room for what it keeps and no other; one that reads another's cache has none.
+TEST(KvStore, LayersThatDifferLieOneAfterAnother) {
+  const ModelFacts facts = {.layers = {heads(1, 8), heads(4, 64), heads(2, 24), heads(4, 64, 1)}};
+  const std::vector<KvLayout> layers = kv_layouts(facts.layers, DType::kF16, 16);
+  EXPECT_EQ(KvStore::block_bytes(facts, DType::kF16, 16), 2 * 2 * 16 * (1 * 8 + 4 * 64 + 2 * 24));
+  KvStore store = KvStore::create(layers, 10).value();
+  const std::span<const PagedKv> kv = store.layers();
+  ASSERT_EQ(kv.size(), 4u);
+  for (size_t l = 0; l < 3; ++l) {
+    EXPECT_EQ(kv[l].n_kv_heads, facts.layers[l].n_kv_heads);
+    EXPECT_EQ(kv[l].head_len, facts.layers[l].key_len);
+    EXPECT_EQ(kv[l].block_bytes, layers[l].block_bytes());
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(kv[l].blocks) % 64, 0u);
+    const std::byte* free_from = l == 0 ? kv[0].blocks : kv[l - 1].blocks + 10 * kv[l - 1].block_bytes;
+    EXPECT_EQ(kv[l].blocks, free_from);
+  }
+  EXPECT_EQ(kv[3].blocks, kv[1].blocks);
+  // A copy of a block is one of each layer's part, and of nothing beside it.
+  ThreadTeam team(1);
+  Stream stream(team);
+  for (size_t l = 0; l < 3; ++l) {
+    for (int32_t b = 0; b < 10; ++b)
+      std::fill_n(kv[l].blocks + b * kv[l].block_bytes, kv[l].block_bytes, std::byte(16 * l + b));
+  }
+  const BlockCopy copy = {.from = BlockId{7}, .to = BlockId{2}};
+  store.copy(stream, {&copy, 1});
+  for (size_t l = 0; l < 3; ++l) {
+    for (int64_t i = 0; i < 10 * kv[l].block_bytes; ++i) {
+      const int64_t block = i / kv[l].block_bytes;
+      ASSERT_EQ(kv[l].blocks[i], std::byte(16 * l + static_cast<size_t>(block == 2 ? 7 : block))) << "layer " << l;
+    }
+  }
+}
+
+TEST(KvStore, ALayerThatNoKernelReadsIsRefusedByItsNumber) {
+  std::vector<KvLayout> layers = {{heads(2, 64)}, {{.n_kv_heads = 2, .key_len = 64, .value_len = 32}}};
+  EXPECT_EQ(KvStore::create(layers, 4).error().message,
+            "layer 1 keeps keys of 64 and values of 32 numbers a head; attention wants as many of both");
+  layers[1] = {heads(2, 260)};
+  EXPECT_EQ(KvStore::create(layers, 4).error().message,
+            "layer 1 keeps 2 key/value heads of 260; attention wants multiples of 8, up to 256");
+  layers[1] = {heads(2, 64), DType::kQ8_0};
+  EXPECT_EQ(KvStore::create(layers, 4).error().message,
+            "layer 1 keeps keys and values as Q8_0 in groups of 1; F32, F16 or BF16 without groups would do");
 }
 
 }  // namespace

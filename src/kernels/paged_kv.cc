@@ -22,10 +22,6 @@ std::byte* block_at(const PagedKv& kv, BlockId block, size_t n_bytes) {
 
 }  // namespace
 
-int64_t kv_block_bytes(DType dtype, int32_t block_len, int32_t n_kv_heads, int32_t head_len) {
-  return int64_t{2} * block_len * n_kv_heads * head_len * traits(dtype).block_bytes;
-}
-
 int64_t kv_element_offset(const PagedKv& kv, KvPart part, int32_t offset, int32_t head, int32_t d) {
   const int64_t part_len = int64_t{kv.block_len} * kv.head_len;
   const int64_t index =

@@ -2,7 +2,7 @@
 // sees only this. The bytes of a slot depend on its token, its position and what comes before it alone (docs/design.md
 // section 5, law 2).
 //
-// Layout of a block, for every KV dtype (its name is kKvLayout; a snapshot's header carries it with the dtype):
+// Layout of a block, for every KV dtype (its name is kKvLayout; kernels/kv_layout.h has its sizes):
 //
 //   for each KV head: keys[D][B], then values[B][D], each element of the KV dtype
 //
@@ -34,9 +34,6 @@ struct PagedKv {
 inline constexpr int32_t kMaxHeadLen = 256;
 inline constexpr std::string_view kKvLayout = "K:D.B,B.D";
 
-// Bytes of one layer's part of one block.
-int64_t kv_block_bytes(DType dtype, int32_t block_len, int32_t n_kv_heads, int32_t head_len);
-
 enum class KvPart : uint8_t { kKey, kValue };
 // Bytes from a block's begin to element d of `head` at `offset` (0..B-1) within the block.
 int64_t kv_element_offset(const PagedKv& kv, KvPart part, int32_t offset, int32_t head, int32_t d);
@@ -46,7 +43,7 @@ float kv_read(const PagedKv& kv, KvPart part, int32_t slot, int32_t head, int32_
 void kv_write(const PagedKv& kv, KvPart part, int32_t slot, int32_t head, int32_t d, float value);
 
 // The exchange form of a block, for another tier, a file or another engine: its own bytes, block_bytes of them. Whoever
-// keeps them says beside them what they are: kKvLayout, the dtype, B, K and D.
+// keeps them says beside them what they are: KvLayout::name (kernels/kv_layout.h).
 void kv_export(const PagedKv& kv, BlockId block, std::span<std::byte> bytes);
 void kv_import(const PagedKv& kv, BlockId block, std::span<const std::byte> bytes);
 

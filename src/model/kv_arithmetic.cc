@@ -5,6 +5,14 @@
 
 namespace ibid {
 
+KvGeometry kv_geometry(const ModelConfig& config, int layer) {
+  const auto head_len = static_cast<int32_t>(config.head_len);
+  return {.n_kv_heads = static_cast<int32_t>(config.n_kv_heads),
+          .key_len = head_len,
+          .value_len = head_len,
+          .window = config.layers[static_cast<size_t>(layer)].window};
+}
+
 int64_t KvShape::scale_bytes(int64_t n_tokens, int64_t n_sequences) const {
   if (group_len == 0) return 0;
   const int64_t groups = (elements_per_token_layer() + group_len - 1) / group_len;

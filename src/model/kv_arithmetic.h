@@ -1,5 +1,7 @@
-// How many bytes a cache of keys and values takes: one calculator for planning, for inspect and for the tests that hold
-// the live pool to it. Exact integers; nothing here rounds.
+// How many bytes a cache of keys and values takes. What a model of ours takes is the sum over its layers' layouts
+// (kernels/kv_layout.h): the pool, the sizing of an engine, the commands and what is told all add those. KvShape is the
+// arithmetic of published shapes, those that are not served here too, for planning; a test holds the two to each other.
+// Exact integers; nothing here rounds.
 //
 // Attention over heads (MHA, GQA, MQA differ in K alone) stores K and V: 2 * batch * T * L * K * D elements. K counts
 // key/value heads, never query heads. Latent attention (DeepSeek-V2, section 2.1) stores one compressed vector and one
@@ -9,7 +11,13 @@
 #include <cstdint>
 #include <string>
 
+#include "kernels/kv_layout.h"
+#include "model/config.h"
+
 namespace ibid {
+
+// What layer `layer` of a model of this configuration keeps.
+KvGeometry kv_geometry(const ModelConfig& config, int layer);
 
 struct KvShape {
   int64_t n_layers = 0;     // L

@@ -98,6 +98,35 @@ TEST(KvArithmetic, PagedBytesRoundUpToWholeBlocks) {
   EXPECT_EQ(shape.paged_bytes(17, 3, 16), shape.bytes(32, 3));
 }
 
+// The arithmetic of published shapes and the sizes of the live pool are one.
+TEST(KvArithmetic, AShapesBytesAreThoseOfItsLayouts) {
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (const int32_t block_len : {1, 8, 16, 32}) {
+      const KvGeometry layer = {.n_kv_heads = 3, .key_len = 64, .value_len = 64};
+      const std::vector<KvLayout> layers = kv_layouts(std::vector<KvGeometry>(30, layer), dtype, block_len);
+      const KvShape shape = gqa(30, 3, 64, 8 * traits(dtype).block_bytes);
+      EXPECT_EQ(kv_block_bytes(layers), shape.bytes(block_len));
+      EXPECT_EQ(5 * kv_block_bytes(layers), shape.paged_bytes(4 * block_len + 1, 1, block_len));
+      EXPECT_EQ(kv_pool_bytes(layers, 7), shape.bytes(7 * block_len));
+    }
+  }
+}
+
+TEST(KvArithmetic, LayersThatDifferAddUpAndBorrowedOnesAreFree) {
+  const auto layer = [](int32_t heads, int32_t len, int32_t owner = kOwnCache) {
+    return KvGeometry{.n_kv_heads = heads, .key_len = len, .value_len = len, .owner = owner};
+  };
+  const std::vector<KvGeometry> layers = {layer(8, 128), layer(2, 64), layer(8, 128, 0)};
+  EXPECT_EQ(kv_block_bytes(kv_layouts(layers, DType::kF16, 16)), gqa(1, 8, 128).bytes(16) + gqa(1, 2, 64).bytes(16));
+}
+
+TEST(KvLayout, ANameSaysAllThatBytesMean) {
+  const KvGeometry layer = {.n_kv_heads = 3, .key_len = 64, .value_len = 64};
+  EXPECT_EQ((KvLayout{layer, DType::kF16, 16}.name()), "K:D.B,B.D F16 B16 K3 D64");
+  EXPECT_EQ((KvLayout{{.n_kv_heads = 8, .key_len = 192, .value_len = 128}, DType::kBF16, 32}.name()),
+            "K:D.B,B.D BF16 B32 K8 D192,128");
+}
+
 TEST(KvArithmetic, PrintsBothUnits) { EXPECT_EQ(format_gib_and_gb(1342177280), "1.25 GiB (1.34 GB)"); }
 
 // K and V projections of one layer: 2 C^2 for all heads, 2 C D for one, 2 G C D for G groups.

@@ -59,8 +59,10 @@ void Model::forward(Stream& s, const ForwardBatch& b, std::span<const PagedKv> k
     CHECK(raw(b.tokens[i]) >= 0 && raw(b.tokens[i]) < config_.vocab_size, "a token outside the vocabulary");
     CHECK(b.positions[i] >= 0 && b.positions[i] < options_.max_context, "a position outside the context");
   }
-  for (const PagedKv& layer : kv) {
-    CHECK(layer.n_kv_heads == config_.n_kv_heads && layer.head_len == config_.head_len, "KV of another geometry");
+  for (int layer = 0; layer < static_cast<int>(config_.n_layers); ++layer) {
+    const KvGeometry g = kv_geometry(layer);
+    const PagedKv& part = kv[static_cast<size_t>(layer)];
+    CHECK(part.n_kv_heads == g.n_kv_heads && part.head_len == g.key_len, "KV of another geometry");
   }
   CHECK(hidden.layers.size() == hidden.out.size(), "one output for each layer whose hidden states are wanted");
   for (size_t i = 0; i < hidden.layers.size(); ++i) {
@@ -83,9 +85,10 @@ void Model::forward(Stream& s, const ForwardBatch& b, std::span<const PagedKv> k
   run(pass);
 }
 
-KvGeometry Model::kv_geometry(int layer) const {
-  return {static_cast<int32_t>(config_.n_kv_heads), static_cast<int32_t>(config_.head_len),
-          config_.layers[static_cast<size_t>(layer)].window};
+std::vector<KvGeometry> Model::kv_geometries() const {
+  std::vector<KvGeometry> out;
+  for (int layer = 0; layer < static_cast<int>(config_.n_layers); ++layer) out.push_back(kv_geometry(layer));
+  return out;
 }
 
 std::string Model::rope_signature() const {

@@ -13,8 +13,10 @@
 #include "base/result.h"
 #include "format/model_file.h"
 #include "kernels/forward_batch.h"
+#include "kernels/kv_layout.h"
 #include "kernels/paged_kv.h"
 #include "model/config.h"
+#include "model/kv_arithmetic.h"
 #include "model/pass.h"
 #include "model/rope.h"
 #include "model/scratch.h"
@@ -27,13 +29,6 @@ struct ModelOptions {
   int32_t max_tokens = 512;    // T, the most tokens of one step
   int32_t max_rows = 64;       // R, the most rows of logits of one step
   int32_t max_sequences = 64;  // S
-};
-
-// What the cache must hold for one layer.
-struct KvGeometry {
-  int32_t n_kv_heads = 0;  // K
-  int32_t head_len = 0;    // D
-  int32_t window = 0;      // 0: all positions are read for ever; else blocks behind the window may be released
 };
 
 struct MemoryUse {
@@ -58,7 +53,9 @@ class Model {
   const ModelConfig& config() const { return config_; }
   const ModelOptions& options() const { return options_; }
   int64_t max_context() const { return options_.max_context; }
-  KvGeometry kv_geometry(int layer) const;
+  // What a cache must hold for a layer; its part of forward()'s kv agrees with it.
+  virtual KvGeometry kv_geometry(int layer) const { return ibid::kv_geometry(config_, layer); }
+  std::vector<KvGeometry> kv_geometries() const;  // [L]
   const MemoryUse& memory() const { return memory_; }
   // What a KV block depends on besides the model's digest, the KV dtype and its tokens: the RoPE in use.
   std::string rope_signature() const;

@@ -10,25 +10,10 @@ OneSequence::OneSequence(Model& model, Stream& stream, const OneSequenceOptions&
   if (options_.capacity == 0) options_.capacity = model.max_context();
   CHECK(options_.capacity >= 1 && options_.capacity <= model.max_context());
   const auto n_blocks = static_cast<int32_t>((options_.capacity + options_.block_len - 1) / options_.block_len);
-  const auto n_layers = static_cast<int>(model.config().n_layers);
-  std::vector<int64_t> offsets;
-  int64_t total = 0;
-  for (int l = 0; l < n_layers; ++l) {
-    const KvGeometry g = model.kv_geometry(l);
-    const int64_t block_bytes = kv_block_bytes(options_.kv_dtype, options_.block_len, g.n_kv_heads, g.head_len);
-    offsets.push_back(total);
-    kv_.push_back({.block_bytes = block_bytes,
-                   .dtype = options_.kv_dtype,
-                   .n_blocks = n_blocks,
-                   .block_len = options_.block_len,
-                   .n_kv_heads = g.n_kv_heads,
-                   .head_len = g.head_len});
-    total += (block_bytes * n_blocks + 63) / 64 * 64;
-  }
-  memory_.resize(static_cast<size_t>(total) + 64);
+  const std::vector<KvLayout> layers = kv_layouts(model.kv_geometries(), options_.kv_dtype, options_.block_len);
+  memory_.resize(static_cast<size_t>(kv_pool_bytes(layers, n_blocks)) + 64);
   auto start = reinterpret_cast<uintptr_t>(memory_.data());
-  std::byte* aligned = memory_.data() + (64 - start % 64) % 64;
-  for (size_t l = 0; l < kv_.size(); ++l) kv_[l].blocks = aligned + offsets[l];
+  kv_ = kv_pool(layers, n_blocks, memory_.data() + (64 - start % 64) % 64);
   for (int32_t i = 0; i < n_blocks; ++i) table_.push_back(BlockId{options_.backwards ? n_blocks - 1 - i : i});
 }
 

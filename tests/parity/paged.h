@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/thread_team.h"
+#include "kernels/kv_layout.h"
 #include "kernels/ops.h"
 #include "parity/harness.h"
 
@@ -50,7 +51,10 @@ class Paged {
     kv_.n_kv_heads = shape.kv_heads;
     kv_.head_len = shape.head_len;
     kv_.n_blocks = n_sequences * max_blocks_;
-    kv_.block_bytes = kv_block_bytes(shape.dtype, shape.block_len, shape.kv_heads, shape.head_len);
+    kv_.block_bytes = KvLayout{{.n_kv_heads = shape.kv_heads, .key_len = shape.head_len, .value_len = shape.head_len},
+                               shape.dtype,
+                               shape.block_len}
+                          .block_bytes();
     cells_.assign(static_cast<size_t>(kv_.n_blocks * kv_.block_bytes) + 64,
                   std::byte{0xff});  // all ones: NaN in each dtype
     const auto address = reinterpret_cast<uintptr_t>(cells_.data());

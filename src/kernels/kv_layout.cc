@@ -1,0 +1,97 @@
+#include "kernels/kv_layout.h"
+
+#include "base/check.h"
+
+namespace ibid {
+namespace {
+
+// From one layer's blocks to the next layer's.
+int64_t layer_bytes(const KvLayout& layout, int32_t n_blocks) {
+  return (layout.block_bytes() * n_blocks + 63) / 64 * 64;
+}
+
+bool owns_its_cache(const KvLayout& layout) { return layout.geometry.owner == kOwnCache; }
+
+}  // namespace
+
+int64_t KvLayout::block_bytes() const {
+  return int64_t{block_len} * geometry.n_kv_heads * (int64_t{geometry.key_len} + geometry.value_len) *
+         traits(dtype).block_bytes;
+}
+
+std::string KvLayout::name() const {
+  std::string text = std::string(kKvLayout) + " " + std::string(traits(dtype).name) + " B" + std::to_string(block_len) +
+                     " K" + std::to_string(geometry.n_kv_heads) + " D" + std::to_string(geometry.key_len);
+  if (geometry.value_len != geometry.key_len) text += "," + std::to_string(geometry.value_len);
+  return text;
+}
+
+Status kv_supported(const KvLayout& layout) {
+  const KvGeometry& g = layout.geometry;
+  if (g.key_len != g.value_len) {
+    return unsupported("keys of " + std::to_string(g.key_len) + " and values of " + std::to_string(g.value_len) +
+                       " numbers a head; attention wants as many of both");
+  }
+  if (g.n_kv_heads < 1 || g.key_len < 8 || g.key_len % 8 != 0 || g.key_len > kMaxHeadLen) {
+    return unsupported(std::to_string(g.n_kv_heads) + " key/value heads of " + std::to_string(g.key_len) +
+                       "; attention wants multiples of 8, up to " + std::to_string(kMaxHeadLen));
+  }
+  if ((layout.dtype != DType::kF32 && layout.dtype != DType::kF16 && layout.dtype != DType::kBF16) ||
+      layout.group_len != 1) {
+    return unsupported("keys and values as " + std::string(traits(layout.dtype).name) + " in groups of " +
+                       std::to_string(layout.group_len) + "; F32, F16 or BF16 without groups would do");
+  }
+  return {};
+}
+
+std::vector<KvLayout> kv_layouts(std::span<const KvGeometry> layers, DType dtype, int32_t block_len) {
+  std::vector<KvLayout> out;
+  for (const KvGeometry& geometry : layers) {
+    out.push_back({.geometry = geometry, .dtype = dtype, .block_len = block_len});
+  }
+  return out;
+}
+
+int64_t kv_block_bytes(std::span<const KvLayout> layers) {
+  int64_t bytes = 0;
+  for (const KvLayout& layout : layers) {
+    if (owns_its_cache(layout)) bytes += layout.block_bytes();
+  }
+  return bytes;
+}
+
+int64_t kv_pool_bytes(std::span<const KvLayout> layers, int32_t n_blocks) {
+  int64_t bytes = 0;
+  for (const KvLayout& layout : layers) {
+    if (owns_its_cache(layout)) bytes += layer_bytes(layout, n_blocks);
+  }
+  return bytes;
+}
+
+std::vector<PagedKv> kv_pool(std::span<const KvLayout> layers, int32_t n_blocks, std::byte* memory) {
+  std::vector<PagedKv> out;
+  for (const KvLayout& layout : layers) {
+    const KvGeometry& g = layout.geometry;
+    CHECK(kv_supported(layout).ok(), "a cache that attention cannot read is refused before it is made");
+    if (!owns_its_cache(layout)) {
+      CHECK(g.owner >= 0 && g.owner < static_cast<int32_t>(out.size()), "an owner is an earlier layer");
+      const PagedKv owners = out[static_cast<size_t>(g.owner)];
+      CHECK(owns_its_cache(layers[static_cast<size_t>(g.owner)]) && owners.n_kv_heads == g.n_kv_heads &&
+                owners.head_len == g.key_len,
+            "an owner keeps what its reader wants");
+      out.push_back(owners);
+      continue;
+    }
+    out.push_back({.blocks = memory,
+                   .block_bytes = layout.block_bytes(),
+                   .dtype = layout.dtype,
+                   .n_blocks = n_blocks,
+                   .block_len = layout.block_len,
+                   .n_kv_heads = g.n_kv_heads,
+                   .head_len = g.key_len});
+    memory += layer_bytes(layout, n_blocks);
+  }
+  return out;
+}
+
+}  // namespace ibid

@@ -1,0 +1,56 @@
+// What a layer keeps of each token, and how its bytes lie in a block. A model says the first for each of its layers
+// (KvGeometry), an engine chooses dtype and block length; both together are a KvLayout, from which all sizes come: the
+// pool's, those that are planned with, and those that are told. Layers of one model may differ in all of it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "kernels/paged_kv.h"
+#include "tensor/dtype.h"
+
+namespace ibid {
+
+enum class KvKind : uint8_t { kHeads };  // a key and a value for each KV head
+inline constexpr int32_t kOwnCache = -1;
+
+struct KvGeometry {
+  KvKind kind = KvKind::kHeads;
+  int32_t n_kv_heads = 0;  // K
+  int32_t key_len = 0;     // D of a key
+  int32_t value_len = 0;   // D of a value
+  int32_t window = 0;      // 0: all positions are read for ever; else blocks behind the window may be released
+  // Another, lower layer whose keys and values this one reads instead of any of its own. That layer owns its cache.
+  int32_t owner = kOwnCache;
+};
+
+struct KvLayout {
+  KvGeometry geometry;
+  DType dtype = DType::kF16;
+  int32_t block_len = 16;  // B
+  int32_t group_len = 1;   // tokens that share a scale; 1: there are no scales
+
+  // Of one block of this layer, whoever owns it.
+  int64_t block_bytes() const;
+  // What the bytes of a block are, for whoever keeps them outside of the process: "K:D.B,B.D F16 B16 K3 D64", with
+  // "D64,32" where keys and values differ.
+  std::string name() const;
+};
+
+// Whether the kernels have attention over such a cache; else a sentence that says what they have.
+Status kv_supported(const KvLayout& layout);
+
+std::vector<KvLayout> kv_layouts(std::span<const KvGeometry> layers, DType dtype, int32_t block_len);
+// Of one block over all layers: a layer that reads another's cache adds nothing.
+int64_t kv_block_bytes(std::span<const KvLayout> layers);
+// Of a whole cache of n_blocks, as kv_pool lays it.
+int64_t kv_pool_bytes(std::span<const KvLayout> layers, int32_t n_blocks);
+// The layers' parts of `memory`, 64-byte aligned and kv_pool_bytes long, one after another. A layer without a cache of
+// its own has its owner's. CHECKs that each layout is supported and each owner is an earlier layer with its own cache.
+std::vector<PagedKv> kv_pool(std::span<const KvLayout> layers, int32_t n_blocks, std::byte* memory);
+
+}  // namespace ibid

@@ -1,0 +1,66 @@
+// The engine over a model whose layers keep different things (model/testing/hand_made.h): blocks of every layer are
+// shared, copied, evicted and computed again, and an answer is what the request alone gets.
+#include <gtest/gtest.h>
+
+#include "model/testing/hand_made.h"
+#include "model/testing/loaded_model.h"
+#include "property/schedules.h"
+
+namespace ibid {
+namespace {
+
+using namespace testing::hand_made;
+
+std::vector<Request> requests() {
+  std::vector<Request> out;
+  for (uint64_t i = 0; i < 4; ++i) {
+    Request r;
+    r.id = RequestId{i + 1};
+    r.prompt = testing::some_tokens(40, kVocab);
+    const std::vector<TokenId> own = testing::some_tokens(5 + 11 * static_cast<int64_t>(i), kVocab, i + 7);
+    r.prompt.insert(r.prompt.end(), own.begin(), own.end());
+    r.max_tokens = 12;
+    r.n = i == 1 ? 3 : 1;
+    r.sampling.seed = 100 * i;
+    out.push_back(r);
+  }
+  return out;
+}
+
+TEST(KvOfEachLayer, AnswersAreTheRequestsOwnUnderAnySchedule) {
+  Matrices matrices;
+  ThreadTeam team(2);
+  Stream stream(team);
+  HandMade model(matrices, stream);
+  testing::Totals totals;
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    const testing::Digests expected = testing::alone(model, stream, nullptr, dtype, kSteps, requests());
+    for (uint64_t seed = 1; seed <= 12; ++seed) {
+      const testing::Schedule schedule = testing::random_schedule(seed, kSteps, 8);
+      const testing::Digests actual =
+          testing::ScheduleRun(model, stream, nullptr, dtype, schedule, requests()).run(&totals);
+      ASSERT_EQ(actual, expected) << spelled(schedule);
+    }
+  }
+  EXPECT_GT(totals.n_preemptions, 0);
+  EXPECT_GT(totals.cached_tokens, 0);
+}
+
+TEST(KvOfEachLayer, TheEngineIsToldOfEachLayer) {
+  Matrices matrices;
+  ThreadTeam team(1);
+  Stream stream(team);
+  HandMade model(matrices, stream);
+  const ModelPass pass(model, stream, {}, "");
+  ASSERT_EQ(pass.facts().layers.size(), size_t{kLayers});
+  for (size_t l = 0; l < kLayers; ++l) {
+    EXPECT_EQ(pass.facts().layers[l].n_kv_heads, kGeometry[l].n_kv_heads);
+    EXPECT_EQ(pass.facts().layers[l].key_len, kGeometry[l].key_len);
+    EXPECT_EQ(pass.facts().layers[l].owner, kGeometry[l].owner);
+  }
+  EXPECT_EQ(pass.facts().window, 0) << "some layer reads all";
+  EXPECT_EQ(KvStore::block_bytes(pass.facts(), DType::kF16, 16), 2 * 2 * 16 * (1 * 16 + 2 * 24 + 3 * 8));
+}
+
+}  // namespace
+}  // namespace ibid
