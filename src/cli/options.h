@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/sampling_flags.h"
+#include "engine/policy.h"
 #include "kernels/isa.h"
 #include "server/server.h"
 #include "tensor/dtype.h"
