@@ -1,7 +1,7 @@
 // The order of the stages of a draw, as data (docs/design.md section 5, law 6): the sampler walks it, `ibid inspect
 // --samplers` prints it, a trace tells it. Penalties, biases, hard masks and temperature change the row of logits;
 // truncation then works on the support, which is what is left of the row; the draw comes last. What the stages are is
-// stage_table.h.
+// stage_table.h; all of this is made of that table, in stage_table.cc.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,9 @@
 #include "sample/stage_table.h"
 
+#include <algorithm>
+#include <array>
+#include <utility>
+
 #include "sample/stages.h"
 
 namespace ibid {
@@ -95,10 +99,32 @@ constexpr Stage kStages[] = {
     {.name = "draw", .is_asked = [](Params) { return true; }},
 };
 
+constexpr size_t kCount = std::size(kStages);
+
+constexpr std::array<StageId, kCount> kOrder = [] {
+  std::array<StageId, kCount> order{};
+  for (size_t i = 0; i < kCount; ++i) order[i] = StageId{static_cast<uint8_t>(i)};
+  return order;
+}();
+
 }  // namespace
 
 std::span<const Stage> stage_table() { return kStages; }
 
 const Stage& stage(StageId id) { return kStages[static_cast<size_t>(id)]; }
+
+std::string_view stage_name(StageId id) { return stage(id).name; }
+
+std::span<const StageId> stage_order() { return kOrder; }
+
+bool works_on_row(StageId id) { return stage(id).change_row != nullptr; }
+
+bool is_stage_order(std::span<const StageId> order) {
+  std::array<bool, kCount> seen{};
+  for (const StageId id : order) {
+    if (static_cast<size_t>(id) >= kCount || std::exchange(seen[static_cast<size_t>(id)], true)) return false;
+  }
+  return order.size() == kCount && std::ranges::is_partitioned(order, works_on_row) && order.back() == kOrder.back();
+}
 
 }  // namespace ibid
