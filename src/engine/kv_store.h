@@ -27,6 +27,8 @@ class KvStore {
   static int64_t block_bytes(const ModelFacts& model, DType dtype, int32_t block_len);
 
   std::span<const PagedKv> layers() const { return layers_; }
+  // Those with a cache of their own, each once: what is copied or moved is copied in these.
+  std::span<const PagedKv> owned() const { return owned_; }
   // Copies whole blocks in all layers, in the given order.
   void copy(Stream& stream, std::span<const BlockCopy> copies) const;
 
@@ -35,7 +37,7 @@ class KvStore {
   std::byte* bytes_ = nullptr;
   size_t len_ = 0;
   std::vector<PagedKv> layers_;  // [L]
-  std::vector<PagedKv> owned_;   // those that do not read another layer's
+  std::vector<PagedKv> owned_;   // of them, those that do not read another layer's
 };
 
 }  // namespace ibid

@@ -36,10 +36,10 @@ TEST(CudaSeam, AnOpWithoutABodyForTheDeviceSaysSoAndComputesNothing) {
   Stream s = pretended_cuda();
   parity::Guarded a(2, 16), b(2, 16), c(2, 16), angles(2, 16), row(1, 16);
   const TensorView x = a.view(), y = b.view(), out = c.view(), cos_sin = angles.view();
-  std::vector<float> cells(16 * 16);
+  std::vector<float> values(16 * 16);
   ThreadTeam team(1);
   Stream cpu(team);
-  const TensorView matrix(cells.data(), DType::kF32, {16, 16});
+  const TensorView matrix(values.data(), DType::kF32, {16, 16});
   const Weight weight = prepare_weight(cpu, matrix);
   const std::vector<TokenId> tokens = {TokenId{0}, TokenId{1}};
   const std::vector<int32_t> two = {0, 1};
