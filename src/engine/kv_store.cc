@@ -2,8 +2,9 @@
 
 #include <sys/mman.h>
 
-#include <cstring>
 #include <utility>
+
+#include "kernels/ops.h"
 
 namespace ibid {
 
@@ -43,12 +44,9 @@ KvStore::~KvStore() {
   if (bytes_ != nullptr) munmap(bytes_, len_);
 }
 
-void KvStore::copy(Stream&, std::span<const BlockCopy> copies) const {
+void KvStore::copy(Stream& stream, std::span<const BlockCopy> copies) const {
   for (const BlockCopy& c : copies) {
-    for (const PagedKv& kv : owned_) {
-      std::memcpy(kv.blocks + raw(c.to) * kv.block_bytes, kv.blocks + raw(c.from) * kv.block_bytes,
-                  static_cast<size_t>(kv.block_bytes));
-    }
+    for (const PagedKv& kv : owned_) ops::copy_block(stream, kv, c.from, c.to);
   }
 }
 

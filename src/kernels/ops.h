@@ -64,6 +64,9 @@ void store_kv(Stream& s, const PagedKv& kv, const TensorView& k, const TensorVie
 // several layers read is moved once, not once a layer.
 void copy_slots(Stream& s, const PagedKv& kv, std::span<const int32_t> from, std::span<const int32_t> to);
 
+// Copies a whole block of a layer's cache.
+void copy_block(Stream& s, const PagedKv& kv, BlockId from, BlockId to);
+
 struct AttentionParams {
   float scale = 1.0f;     // of the scores
   float soft_cap = 0.0f;  // 0: none; else scores = cap * tanh(scores / cap)

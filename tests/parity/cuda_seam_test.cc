@@ -68,6 +68,7 @@ TEST(CudaSeam, AnOpWithoutABodyForTheDeviceSaysSoAndComputesNothing) {
   EXPECT_DEATH(ops::rope(s, x, 16, rope, cos_sin), "ops::rope has no body for CUDA");
   EXPECT_DEATH(ops::store_kv(s, cache.kv(), x, y, batch), "ops::store_kv has no body for CUDA");
   EXPECT_DEATH(ops::copy_slots(s, cache.kv(), two, two), "ops::copy_slots has no body for CUDA");
+  EXPECT_DEATH(ops::copy_block(s, cache.kv(), BlockId{0}, BlockId{0}), "ops::copy_block has no body for CUDA");
   EXPECT_DEATH(ops::paged_attention(s, out, x, cache.kv(), batch, {}), "ops::paged_attention has no body for CUDA");
   EXPECT_DEATH(ops::gather_rows(s, out, x, two), "ops::gather_rows has no body for CUDA");
   EXPECT_DEATH(ops::soft_cap(s, x, 3.0f), "ops::soft_cap has no body for CUDA");
