@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/forward_pass.h"
+#include "worker/forward_pass.h"
 #include "engine/request.h"
 #include "sample/sampler.h"
 
@@ -48,7 +48,8 @@ class FakeModel final : public ForwardPass {
   const ModelFacts& facts() const override { return facts_; }
   const std::vector<std::string>& faults() const { return faults_; }
 
-  void run(const ForwardBatch& b, std::span<const PagedKv> kv, const TensorView& logits) override {
+  void run(const ForwardBatch& b, std::span<const PagedKv> kv, const TensorView& logits,
+           const HiddenStates&) override {
     std::set<int32_t> written;
     for (int32_t s = 0; s < b.n_sequences; ++s) {
       int32_t longest = 0, first = b.positions[b.query_start[s]];

@@ -15,6 +15,7 @@ FLOORS = [
     ["comm", "text"],
     ["kernels", "format"],
     ["model", "cache", "sample"],
+    ["worker"],
     ["spec"],
     ["engine"],
     ["server", "cluster"],

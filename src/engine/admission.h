@@ -8,9 +8,9 @@
 
 #include "base/ids.h"
 #include "base/result.h"
-#include "engine/forward_pass.h"
 #include "engine/request.h"
 #include "sample/sampler.h"
+#include "worker/forward_pass.h"
 
 namespace ibid {
 

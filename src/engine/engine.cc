@@ -1,8 +1,13 @@
 #include "engine/engine.h"
 
-#include "engine/engine_core.h"
-#include "engine/model_pass.h"
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "engine/engine_size.h"
+#include "model/model.h"
 #include "text/tokenizer/tokenizer.h"
+#include "worker/model_pass.h"
 
 namespace ibid {
 
@@ -24,9 +29,170 @@ Result<std::unique_ptr<Engine>> Engine::create(Model& model, std::shared_ptr<con
   std::vector<TokenId> end_of_generation = options.end_of_generation;
   if (end_of_generation.empty() && tokenizer) end_of_generation = tokenizer->vocabulary().end_of_generation;
   auto pass = std::make_unique<ModelPass>(model, stream, end_of_generation, options.model_digest);
-  ASSIGN_OR_RETURN(std::unique_ptr<EngineCore> core,
-                   EngineCore::create(std::move(pass), std::move(tokenizer), stream, options, clock));
-  return std::unique_ptr<Engine>(std::move(core));
+  return create(std::move(pass), std::move(tokenizer), stream, options, clock);
+}
+
+Result<std::unique_ptr<Engine>> Engine::create(std::unique_ptr<ForwardPass> model,
+                                               std::shared_ptr<const Tokenizer> tokenizer, Stream& stream,
+                                               const EngineOptions& given, const Clock& clock, PrefixHash hash) {
+  ASSIGN_OR_RETURN(const EngineOptions options, size_engine(model->facts(), given));
+  const int64_t block_bytes = KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
+  const auto n_blocks = static_cast<int32_t>(options.kv_bytes / block_bytes);
+  ASSIGN_OR_RETURN(std::unique_ptr<Worker> worker, Worker::create(std::move(model), stream,
+                                                                  {.kv_dtype = options.kv_dtype,
+                                                                   .block_len = options.block_len,
+                                                                   .n_blocks = n_blocks,
+                                                                   .max_tokens = options.max_tokens,
+                                                                   .max_rows = options.max_rows}));
+  return std::unique_ptr<Engine>(new Engine(std::move(worker), std::move(tokenizer), options, n_blocks, clock, hash));
+}
+
+Engine::Engine(std::unique_ptr<Worker> worker, std::shared_ptr<const Tokenizer> tokenizer, const EngineOptions& options,
+               int32_t n_blocks, const Clock& clock, PrefixHash hash)
+    : worker_(std::move(worker)),
+      options_(options),
+      has_text_(tokenizer != nullptr),
+      cache_(
+          {.n_blocks = n_blocks, .block_len = options.block_len, .prefix_cache = options.prefix_cache, .hash = hash}),
+      scheduler_(cache_, {.budget = {.n_tokens = options.max_tokens, .n_rows = options.max_rows},
+                          .max_sequences = options.max_sequences,
+                          .context_len = worker_->facts().context_len,
+                          .policy = options.policy}),
+      runner_(*worker_, worker_->stream().team(),
+              {.n_tokens = options.max_tokens,
+               .n_sequences = options.max_sequences,
+               .n_rows = options.max_rows,
+               .context_len = worker_->facts().context_len,
+               .block_len = options.block_len},
+              clock),
+      settler_(cache_, scheduler_, clock, worker_->facts().context_len, worker_->facts().window),
+      live_(worker_->facts(), options_, std::move(tokenizer), cache_.tree(), settler_, clock),
+      notes_(clock, options.max_sequences) {
+  failures_.reserve(static_cast<size_t>(options.max_sequences));
+}
+
+Engine::~Engine() = default;
+
+Result<AdmittedRequest> Engine::admit(Request request) const {
+  return ibid::admit(std::move(request), worker_->facts(), has_text_);
+}
+
+Status Engine::submit(Request request) {
+  ASSIGN_OR_RETURN(AdmittedRequest admitted, admit(std::move(request)));
+  return submit(std::move(admitted));
+}
+
+Status Engine::submit(AdmittedRequest request) try {
+  if (live_.contains(request->id)) return invalid("A request with this id is still running.", "id");
+  // Those that came since the last step will run in the next one as far as there are places.
+  const int32_t n_unfinished = live_.n_unfinished();
+  const auto n_beyond = [&](int32_t n) { return std::max(0, n_unfinished + n - options_.max_sequences); };
+  TRY(may_wait(n_beyond(0), n_beyond(request->n), options_.max_waiting));
+  scheduler_.make_room(static_cast<size_t>(n_unfinished + request->n));
+  scheduler_.enqueue(live_.add(request));
+  return {};
+} catch (const std::bad_alloc&) {
+  return out_of_memory();
+}
+
+bool Engine::step(std::vector<Output>& out) {
+  if (!live_.make_room(out)) return false;  // nothing may be lost between an end and the telling of it
+  const size_t n_before = out.size();
+  live_.end_cancelled(out);  // between steps nothing runs: ending is easy
+  notes_.begin();
+  propose();
+  const StepPlan& plan = scheduler_.plan();  // policy: who runs, how many tokens, on which blocks
+  notes_.planned(plan);
+  failures_.take(plan.starved);
+  if (!plan.empty()) {
+    settler_.admit(plan);
+    const StepResult& result = runner_.run(plan);  // mechanism: batch, forward, draw, verify
+    notes_.ran(result);
+    settler_.settle(plan, result, failures_);  // facts: append, publish, share, stop, free
+    live_.publish(plan, out);                  // what each client hears
+    notes_.settled();
+  }
+  live_.end_failed(failures_, out);
+#ifndef NDEBUG
+  try {
+    self_check();
+  } catch (const std::bad_alloc&) {  // nothing to count with
+  }
+#endif
+  return !plan.empty() || out.size() > n_before;
+}
+
+void Engine::speculate(std::unique_ptr<Proposer> proposer, int32_t max_drafts) {
+  proposer_ = std::move(proposer);
+  max_drafts_ = std::min(max_drafts, kMaxDrafts);
+  live_.set_proposer(proposer_.get());
+}
+
+// For those that wait for their next token, as far as the answer may go on behind it.
+void Engine::propose() {
+  if (!proposer_) return;
+  for (Sequence* s : scheduler_.running()) {
+    s->drafts.clear();
+    int32_t n = std::min(max_drafts_, worker_->facts().context_len - s->n_tokens() - 1);
+    if (s->request->max_tokens >= 0) n = std::min(n, s->request->max_tokens - s->n_answered() - 1);
+    if (n <= 0 || s->n_tokens() - s->n_computed != 1) continue;
+    const auto tokens = std::span<const TokenId>(s->tokens);
+    const auto n_prompt = static_cast<size_t>(s->prompt_len);
+    try {
+      proposer_->propose({raw(s->id), tokens.first(n_prompt), tokens.subspan(n_prompt), n}, s->drafts);
+    } catch (const std::bad_alloc&) {  // then there are none
+      s->drafts.clear();
+    }
+    s->drafts.cut(n);
+  }
+}
+
+bool Engine::preempt(RequestId id, int32_t choice) {
+  Sequence* s = live_.find(id, choice);
+  if (s == nullptr || s->state != SequenceState::kRunning) return false;
+  scheduler_.preempt(*s);
+  return true;
+}
+
+void Engine::self_check() const {
+  cache_.self_check();
+  std::vector<int32_t> n_entries(static_cast<size_t>(cache_.pool().n_total()), 0);
+  int64_t n_holders = 0;
+  live_.each_sequence([&](const Sequence& s) {
+    n_holders += s.scope != ScopeId::kNone;
+    for (const BlockId block : s.blocks) {
+      if (block != BlockId::kNone) ++n_entries[static_cast<size_t>(raw(block))];
+    }
+    CHECK(s.n_computed <= s.n_wanted() && cache_.n_blocks_for(s.n_computed) <= static_cast<int32_t>(s.blocks.size()));
+  });
+  CHECK(n_holders == cache_.tree().n_holders(), "a scope is held for a sequence that has ended");
+  for (size_t i = 0; i < n_entries.size(); ++i) {
+    CHECK(n_entries[i] == cache_.pool().n_references(BlockId{static_cast<int32_t>(i)}),
+          "a block's references are not the tables' entries");
+  }
+}
+
+EngineStats Engine::stats() const {
+  EngineStats stats;
+  notes_.tell(stats);
+  const SettleCounts& counts = settler_.counts();
+  stats.n_running = static_cast<int32_t>(scheduler_.running().size());
+  stats.n_waiting = live_.n_unfinished() - stats.n_running;
+  stats.blocks_total = cache_.pool().n_total();
+  stats.blocks_free = cache_.pool().n_free();
+  stats.blocks_cached = cache_.pool().n_cached();
+  stats.blocks_in_use = cache_.pool().n_in_use();
+  stats.blocks_shared = cache_.pool().n_shared();
+  stats.prompt_tokens = counts.prompt_tokens;
+  stats.cached_tokens = counts.cached_tokens;
+  stats.generated_tokens = counts.generated_tokens;
+  stats.n_preemptions = scheduler_.n_preemptions();
+  stats.n_finished = counts.n_finished;
+  stats.n_cancelled = counts.n_cancelled;
+  stats.n_failed = counts.n_failed;
+  stats.step_prefill_tokens = counts.step_prefill_tokens;
+  stats.step_decode_tokens = counts.step_decode_tokens;
+  return stats;
 }
 
 }  // namespace ibid

@@ -1,98 +1,94 @@
-// Engine: many requests over one model, one step at a time (docs/design.md section 3). All state belongs to the thread
-// that calls step(); EngineThread (engine_thread.h) is that thread for servers and terminals.
+// Engine: many requests over one model, one step at a time (docs/design.md section 3). Connects its parts:
+//   scheduler (who runs) -> runner (batch, worker, draw) -> settler (facts) -> live requests (what clients hear).
+// All state belongs to the thread that calls step(); EngineThread (engine_thread.h) is that thread for servers and
+// terminals.
 #pragma once
 
 #include <memory>
-#include <string>
 #include <vector>
 
-#include "base/clock.h"
 #include "engine/admission.h"
-#include "engine/policy.h"
-#include "engine/request.h"
-#include "tensor/dtype.h"
+#include "engine/engine_options.h"
+#include "engine/live_requests.h"
+#include "engine/runner.h"
+#include "engine/scheduler.h"
+#include "engine/settle.h"
+#include "engine/step_notes.h"
+#include "spec/proposer.h"
+#include "worker/worker.h"
 
 namespace ibid {
 
 class Model;
-class Stream;
-class Tokenizer;
-
-struct EngineOptions {
-  int32_t block_len = 16;  // B: 8, 16 or 32
-  int64_t kv_bytes = 0;    // memory for KV blocks; 0: enough for max_sequences / 4 full contexts, bounded by RAM
-  DType kv_dtype = DType::kF16;
-  int32_t max_tokens = 512;    // T: token budget of a step
-  int32_t max_sequences = 64;  // S: sequences running at once
-  int32_t max_waiting = 4096;  // sequences queued beyond those before submit() refuses
-  int32_t max_rows = 0;        // R: rows of logits of a step, which bound its memory; 0: max_sequences
-  bool prefix_cache = true;
-  PolicyKind policy = PolicyKind::kPriority;
-  std::string model_digest;                // of the weights; needed where cached blocks outlive the process
-  std::vector<TokenId> end_of_generation;  // ids that end an answer; empty: the tokenizer's
-};
-
-// A snapshot for /metrics, /health and the page; cheap to take.
-struct EngineStats {
-  int64_t n_steps = 0;
-  int32_t n_running = 0;  // sequences
-  int32_t n_waiting = 0;  // sequences
-  int32_t blocks_total = 0;
-  int32_t blocks_free = 0;    // never used or emptied
-  int32_t blocks_cached = 0;  // hold a prefix, evictable
-  int32_t blocks_in_use = 0;  // referenced by running sequences
-  int32_t blocks_shared = 0;  // of those, referenced more than once
-  int64_t prompt_tokens = 0;
-  int64_t cached_tokens = 0;
-  int64_t generated_tokens = 0;
-  int64_t n_preemptions = 0;
-  int64_t n_finished = 0;
-  int64_t n_cancelled = 0;
-  int64_t n_failed = 0;
-  // The last step: what was in it and where its time went, in seconds.
-  int32_t step_prefill_tokens = 0;
-  int32_t step_decode_tokens = 0;
-  double step_plan = 0;
-  double step_forward = 0;
-  double step_sample = 0;
-  double step_settle = 0;
-};
-
-// One sequence's part of a step.
-struct StepShare {
-  RequestId request{};
-  int32_t choice = 0;
-  int32_t n_tokens = 0;
-};
 
 class Engine {
  public:
   // `model`, `stream`, `clock` outlive the engine. Allocates everything it will ever need for a step. The KV cache must
-  // hold at least one full context, so that any request that is taken can end.
+  // hold at least one full context, so that any request that is taken can end. `tokenizer` may be null: then outputs
+  // have no text, and stop strings are refused.
   static Result<std::unique_ptr<Engine>> create(Model& model, std::shared_ptr<const Tokenizer> tokenizer,
                                                 Stream& stream, const EngineOptions& options,
                                                 const Clock& clock = steady_clock());
-  virtual ~Engine() = default;
+  // The same over any forward pass; what it refers to outlives the engine.
+  static Result<std::unique_ptr<Engine>> create(std::unique_ptr<ForwardPass> model,
+                                                std::shared_ptr<const Tokenizer> tokenizer, Stream& stream,
+                                                const EngineOptions& options, const Clock& clock,
+                                                PrefixHash hash = PrefixHash());
+  ~Engine();
 
   // Checks a request wholly; an error is kInvalid or kUnsupported and names the field, or kNoMemory. From any thread.
-  virtual Result<AdmittedRequest> admit(Request request) const = 0;
+  Result<AdmittedRequest> admit(Request request) const;
   // An error means that it was not taken: kExhausted that the queue is full, kNoMemory that an allocation failed,
   // kInvalid that a request with its id runs.
-  virtual Status submit(AdmittedRequest request) = 0;
+  Status submit(AdmittedRequest request);
+  Status submit(Request request);  // both
   // Ends a request at the next step boundary; its blocks are free after that step(). Unknown ids are ignored.
-  virtual void cancel(RequestId id) = 0;
-  virtual void cancel_all() = 0;
+  void cancel(RequestId id) { live_.cancel(id); }
+  void cancel_all() { live_.cancel_all(); }
   // One turn. Appends what became known to `out`. False when there was nothing to do, or no memory to tell of it: then
   // nothing was done either. A request that an allocation fails for ends with ErrorKind::kNoMemory, and it alone.
-  virtual bool step(std::vector<Output>& out) = 0;
-  virtual EngineStats stats() const = 0;
+  bool step(std::vector<Output>& out);
+  // From the next step on, at most max_drafts tokens a sequence and step (kMaxDrafts bound them) are proposed by this
+  // one.
+  void speculate(std::unique_ptr<Proposer> proposer, int32_t max_drafts);
+
+  EngineStats stats() const;
   // When a step that is under way last got on, on steady_clock(); between steps, when the last one did. From any
   // thread.
-  virtual double last_beat() const = 0;
+  double last_beat() const { return worker_->last_beat(); }
   // Who was in the last step, in the order of the batch; valid until the next one.
-  virtual const std::vector<StepShare>& last_step() const = 0;
+  const std::vector<StepShare>& last_step() const { return notes_.shares(); }
   // As completed at start-up: kv_bytes and max_rows are what they became.
-  virtual const EngineOptions& options() const = 0;
+  const EngineOptions& options() const { return options_; }
+
+  // For tests and debuggers.
+  int64_t n_accepted_drafts() const { return settler_.counts().accepted_tokens; }
+  const BlockCache& cache() const { return cache_; }
+  const KvStore& kv() const { return worker_->kv(); }
+  int32_t n_last_copies() const { return notes_.n_copies(); }  // blocks copied by the last step
+  // Takes its blocks from a running sequence, as if there were no room. False if it does not run.
+  bool preempt(RequestId id, int32_t choice = 0);
+  // Every reference of the pool is an entry of a table; free + cached + in use == total. CHECKs. Debug builds do this
+  // after every step.
+  void self_check() const;
+
+ private:
+  Engine(std::unique_ptr<Worker> worker, std::shared_ptr<const Tokenizer> tokenizer, const EngineOptions& options,
+         int32_t n_blocks, const Clock& clock, PrefixHash hash);
+  void propose();
+
+  std::unique_ptr<Worker> worker_;
+  EngineOptions options_;
+  bool has_text_;
+  BlockCache cache_;
+  Scheduler scheduler_;
+  Runner runner_;
+  Settler settler_;
+  LiveRequests live_;
+  std::unique_ptr<Proposer> proposer_;  // may be null
+  int32_t max_drafts_ = 0;
+  StepFailures failures_;
+  StepNotes notes_;
 };
 
 }  // namespace ibid

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include "engine/kv_store.h"
+#include "worker/kv_store.h"
 
 namespace ibid {
 namespace {

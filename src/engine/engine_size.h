@@ -1,8 +1,8 @@
 // How big an engine is: options completed and checked once at start-up.
 #pragma once
 
-#include "engine/engine.h"
-#include "engine/forward_pass.h"
+#include "engine/engine_options.h"
+#include "worker/forward_pass.h"
 
 namespace ibid {
 

@@ -9,7 +9,7 @@
 #include <set>
 #include <thread>
 
-#include "engine/engine_core.h"
+#include "engine/engine.h"
 #include "fake_model.h"
 
 namespace ibid {
@@ -19,7 +19,8 @@ namespace {
 class GatedModel final : public ForwardPass {
  public:
   const ModelFacts& facts() const override { return model_.facts(); }
-  void run(const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits) override {
+  void run(const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits,
+           const HiddenStates& hidden) override {
     is_inside = true;
     is_inside.notify_all();
     is_shut.wait(true);
@@ -37,7 +38,7 @@ struct Service {
     EngineOptions options{.max_tokens = 16, .max_sequences = 4, .max_waiting = max_waiting};
     options.kv_dtype = DType::kF32;
     options.kv_bytes = 32 * KvStore::block_bytes(fake->facts(), options.kv_dtype, options.block_len);
-    auto core = EngineCore::create(std::move(fake), nullptr, stream, options, steady_clock()).value();
+    auto core = Engine::create(std::move(fake), nullptr, stream, options, steady_clock()).value();
     thread =
         std::make_unique<EngineThread>(std::move(core), [this](std::span<Output> outputs, const EngineStats& stats) {
           const std::lock_guard lock(mutex);

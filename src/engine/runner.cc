@@ -4,7 +4,6 @@
 #include <new>
 
 #include "base/grow.h"
-#include "kernels/ops.h"
 
 namespace ibid {
 namespace {
@@ -23,14 +22,8 @@ bool make_room(ShareResult& result, size_t n_scored, size_t n_drawn) {
 
 }  // namespace
 
-Runner::Runner(ForwardPass& model, const KvStore& kv, Stream& stream, const BatchLimits& limits, const Clock& clock)
-    : model_(model),
-      kv_(kv),
-      stream_(stream),
-      clock_(clock),
-      builder_(limits),
-      logits_(static_cast<size_t>(limits.n_rows) * static_cast<size_t>(model.facts().vocab_size)),
-      scratch_(static_cast<size_t>(stream.team().n_threads())) {
+Runner::Runner(Worker& worker, ThreadTeam& team, const BatchLimits& limits, const Clock& clock)
+    : worker_(worker), team_(team), clock_(clock), builder_(limits), scratch_(static_cast<size_t>(team.n_threads())) {
   tasks_.reserve(static_cast<size_t>(limits.n_rows));
   from_.reserve(static_cast<size_t>(limits.n_rows));
   to_.reserve(static_cast<size_t>(limits.n_rows));
@@ -39,14 +32,13 @@ Runner::Runner(ForwardPass& model, const KvStore& kv, Stream& stream, const Batc
 
 StepResult& Runner::run(const StepPlan& plan) {
   const double begin = clock_.now();
-  kv_.copy(stream_, plan.copies);
-  if (plan.n_tokens > 0) {
-    const ForwardBatch batch = builder_.build(plan);
-    model_.run(batch, kv_.layers(), TensorView(logits_.data(), DType::kF32, {plan.n_rows, model_.facts().vocab_size}));
-  }
+  ForwardBatch batch;
+  if (plan.n_tokens > 0) batch = builder_.build(plan);
+  const Inflight step = worker_.launch({.copies = plan.copies, .batch = plan.n_tokens > 0 ? &batch : nullptr});
+  logits_ = worker_.wait(step).logits;
   const double forwarded = clock_.now();
   list_tasks(plan);
-  stream_.team().parallel_for(static_cast<int64_t>(tasks_.size()), [&](int64_t task, int thread) {
+  team_.parallel_for(static_cast<int64_t>(tasks_.size()), [&](int64_t task, int thread) {
     do_task(plan, tasks_[static_cast<size_t>(task)], scratch_[static_cast<size_t>(thread)]);
   });
   for (const Task& task : tasks_) {
@@ -105,13 +97,12 @@ void Runner::move_accepted(const StepPlan& plan) {
       to_.push_back(builder_.slot_of(s, s.n_tokens() + static_cast<int32_t>(depth)));
     }
   }
-  if (from_.empty()) return;
-  for (const PagedKv& kv : kv_.layers()) ops::copy_slots(stream_, kv, from_, to_);
+  if (!from_.empty()) worker_.copy_slots(from_, to_);
 }
 
 std::span<const float> Runner::logits(size_t row) const {
-  const auto vocab_size = static_cast<size_t>(model_.facts().vocab_size);
-  return {logits_.data() + row * vocab_size, vocab_size};
+  const auto vocab_size = static_cast<size_t>(worker_.facts().vocab_size);
+  return logits_.subspan(row * vocab_size, vocab_size);
 }
 
 void Runner::score(const StepPlan& plan, Task& task, Scratch& scratch) {

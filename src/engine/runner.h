@@ -12,10 +12,9 @@
 
 #include "base/clock.h"
 #include "engine/batch_builder.h"
-#include "engine/forward_pass.h"
-#include "engine/kv_store.h"
 #include "engine/step_plan.h"
 #include "sample/sampler.h"
+#include "worker/worker.h"
 
 namespace ibid {
 
@@ -37,12 +36,10 @@ struct StepResult {
 
 class Runner {
  public:
-  // All outlive the runner. Allocates logits[R, V] and all else that does not depend on what requests ask.
-  Runner(ForwardPass& model, const KvStore& kv, Stream& stream, const BatchLimits& limits, const Clock& clock);
+  // All outlive the runner. `team` draws: it is idle while it does.
+  Runner(Worker& worker, ThreadTeam& team, const BatchLimits& limits, const Clock& clock);
   // Valid until the next call.
   StepResult& run(const StepPlan& plan);
-  // When run() last got on, on steady_clock(); from any thread.
-  double last_beat() const { return stream_.team().last_beat(); }
 
  private:
   struct Task {  // one row to score, or all rows of a share from the one that is drawn on
@@ -62,12 +59,11 @@ class Runner {
   std::span<const float> logits(size_t row) const;
   void move_accepted(const StepPlan& plan);
 
-  ForwardPass& model_;
-  const KvStore& kv_;
-  Stream& stream_;
+  Worker& worker_;
+  ThreadTeam& team_;
   const Clock& clock_;
   BatchBuilder builder_;
-  std::vector<float> logits_;  // [R, V]
+  std::span<const float> logits_;  // [R, V] of this step
   std::vector<Task> tasks_;
   std::vector<int32_t> from_, to_;  // slots of accepted drafts that move
   std::vector<Scratch> scratch_;    // one per thread

@@ -19,13 +19,13 @@ void Settler::admit(const StepPlan& plan) {
   }
 }
 
-void Settler::settle(const StepPlan& plan, const StepResult& result, std::vector<RequestId>& starved,
-                     std::vector<RequestId>& unsound) {
+void Settler::settle(const StepPlan& plan, const StepResult& result, StepFailures& failures) {
+  cache_.transferred(plan.copies);
   counts_.step_prefill_tokens = counts_.step_decode_tokens = 0;
   const double now = clock_.now();
   for (size_t i = 0; i < plan.shares.size(); ++i) {
     if (result.shares[i].is_unsound) {
-      unsound.push_back(plan.shares[i].sequence->request->id);
+      failures.unsound.push_back(plan.shares[i].sequence->request->id);
       continue;
     }
     bool is_starved = result.shares[i].out_of_memory;
@@ -34,7 +34,7 @@ void Settler::settle(const StepPlan& plan, const StepResult& result, std::vector
     } catch (const std::bad_alloc&) {
       is_starved = true;
     }
-    if (is_starved) starved.push_back(plan.shares[i].sequence->request->id);
+    if (is_starved) failures.starved.push_back(plan.shares[i].sequence->request->id);
   }
 }
 

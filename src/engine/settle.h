@@ -24,15 +24,25 @@ struct SettleCounts {
   int32_t step_decode_tokens = 0;
 };
 
+// Requests that are to end because of this step.
+struct StepFailures {
+  std::vector<RequestId> starved;  // an allocation failed for them
+  std::vector<RequestId> unsound;  // their prompt has a row that is none
+  void reserve(size_t n) { starved.reserve(2 * n + 1), unsound.reserve(n); }
+  // Those of the plan, and no more.
+  void take(const std::vector<RequestId>& planned) {
+    starved.assign(planned.begin(), planned.end());
+    unsound.clear();
+  }
+};
+
 class Settler {
  public:
   Settler(BlockCache& cache, Scheduler& scheduler, const Clock& clock, int32_t context_len, int32_t window);
   // Notes who has a share for the first time; before the plan is run.
   void admit(const StepPlan& plan);
-  // Adds to `starved` the requests that an allocation failed for, to `unsound` those whose prompt has a row that is
-  // none; their sequences are whole, but have lost something.
-  void settle(const StepPlan& plan, const StepResult& result, std::vector<RequestId>& starved,
-              std::vector<RequestId>& unsound);
+  // Adds to `failures`; the sequences of those requests are whole, but have lost something.
+  void settle(const StepPlan& plan, const StepResult& result, StepFailures& failures);
   // Ends a sequence in any state; its blocks are free when this returns. Nothing if it has ended.
   void end(Sequence& sequence, FinishReason reason);
   void fail(Sequence& sequence, Error error);  // allocates nothing

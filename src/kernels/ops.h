@@ -60,8 +60,12 @@ void store_kv(Stream& s, const PagedKv& kv, const TensorView& k, const TensorVie
 
 // Copies the keys and values of slot from[i] to slot to[i], all heads, for i = 0, 1, ... one after another: a later
 // copy reads what an earlier one wrote. So moves that only go down, in ascending order of `to`, are right however they
-// overlap (accepted drafts to their positions' slots). The bytes as they are, for every KV dtype.
+// overlap (accepted drafts to their positions' slots). The bytes as they are, for every KV dtype. A cache that
+// several layers read is moved once, not once a layer.
 void copy_slots(Stream& s, const PagedKv& kv, std::span<const int32_t> from, std::span<const int32_t> to);
+
+// Copies a whole block of a layer's cache.
+void copy_block(Stream& s, const PagedKv& kv, BlockId from, BlockId to);
 
 struct AttentionParams {
   float scale = 1.0f;     // of the scores

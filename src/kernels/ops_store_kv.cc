@@ -26,4 +26,10 @@ void copy_slots(Stream& s, const PagedKv& kv, std::span<const int32_t> from, std
       kNoBody);
 }
 
+void copy_block(Stream& s, const PagedKv& kv, BlockId from, BlockId to) {
+  for (const BlockId block : {from, to}) CHECK(raw(block) >= 0 && raw(block) < kv.n_blocks);
+  on_device(
+      s, "copy_block", [&] { cpu::copy_block(kv, from, to); }, kSameAsCpu, kNoBody);
+}
+
 }  // namespace ibid::ops

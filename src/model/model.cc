@@ -46,7 +46,7 @@ Model::Model(Parts parts)
   std::iota(every_token_.begin(), every_token_.end(), 0);
   step_.cut_to(scratch_, 1, 1);
   for (const RopeConfig& rope : config_.ropes) rope_tables_.push_back(make_rope_table(rope, options_.max_context));
-  memory_.scratch_bytes = scratch_.memory.bytes;
+  memory_.scratch_bytes = static_cast<int64_t>(scratch_.memory.bytes());
 }
 
 void Model::forward(Stream& s, const ForwardBatch& b, std::span<const PagedKv> kv, const TensorView& logits,
@@ -112,7 +112,7 @@ Result<std::unique_ptr<Model>> load_model(std::shared_ptr<const ModelFile> file,
   ModelOptions resolved = options;
   TRY(resolve(resolved, config));
   WeightLoader loader(*file, *architecture, config, s, progress);
-  ASSIGN_OR_RETURN(Scratch scratch, Scratch::allocate(config, resolved.max_tokens, resolved.max_rows));
+  ASSIGN_OR_RETURN(Scratch scratch, Scratch::allocate(config, resolved.max_tokens, resolved.max_rows, s.memory()));
   Model::Parts parts{file, config, resolved, std::move(scratch)};
   struct Loader {
     Shape shape;

@@ -1,6 +1,6 @@
 #include "model/scratch.h"
 
-#include <cstdlib>
+#include <string>
 
 namespace ibid {
 namespace {
@@ -44,26 +44,23 @@ TensorView ScratchLayout::take(int64_t rows, int64_t columns) {
   return view;
 }
 
-Result<ScratchMemory> allocate_scratch(const std::function<void(ScratchLayout&)>& place, int64_t max_tokens) {
+Result<Buffer> allocate_scratch(const DeviceMemory& memory, const std::function<void(ScratchLayout&)>& place,
+                                int64_t max_tokens) {
   ScratchLayout count(reinterpret_cast<std::byte*>(kAlignment));  // an address that is never read
   place(count);
-  void* memory = std::aligned_alloc(kAlignment, count.bytes());
-  if (memory == nullptr) {
-    return exhausted("There are no " + std::to_string(count.bytes() >> 20) +
-                     " MiB of memory for the intermediates of a step of " + std::to_string(max_tokens) +
-                     " tokens; fewer tokens of a step would do.");
-  }
-  ScratchMemory out{static_cast<int64_t>(count.bytes()),
-                    {static_cast<std::byte*>(memory), [](std::byte* p) { std::free(p); }}};
-  ScratchLayout layout(out.memory.get());
+  ASSIGN_OR_RETURN(Buffer out,
+                   Buffer::allocate(memory, count.bytes(),
+                                    "the intermediates of a step of " + std::to_string(max_tokens) + " tokens"));
+  ScratchLayout layout(out.data());
   place(layout);
   return out;
 }
 
-Result<Scratch> Scratch::allocate(const ModelConfig& config, int64_t max_tokens, int64_t max_rows) {
+Result<Scratch> Scratch::allocate(const ModelConfig& config, int64_t max_tokens, int64_t max_rows,
+                                  const DeviceMemory& memory) {
   Scratch s;
   const auto place_all = [&](ScratchLayout& layout) { place(s, layout, config, max_tokens, max_rows); };
-  ASSIGN_OR_RETURN(s.memory, allocate_scratch(place_all, max_tokens));
+  ASSIGN_OR_RETURN(s.memory, allocate_scratch(memory, place_all, max_tokens));
   return s;
 }
 

@@ -4,12 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string_view>
 
 #include "base/check.h"
 #include "base/result.h"
 #include "base/thread_team.h"
+#include "tensor/buffer.h"
 
 namespace ibid {
 
@@ -18,18 +18,13 @@ std::string_view device_name(Device device);  // "the CPU", "CUDA"
 
 class Stream {
  public:
-  // How another device gives and takes back memory; kernels/cuda has CUDA's.
-  struct DeviceMemory {
-    std::byte* (*allocate)(size_t bytes) = nullptr;  // null where there is none left
-    void (*release)(std::byte* p) = nullptr;
-  };
-
   // A CPU stream over `team` (not owned, outlives the stream).
   explicit Stream(ThreadTeam& team);
-  // A queue of another device; `native` is its handle (a cudaStream_t), not owned.
+  // A queue of another device; `native` is its handle (a cudaStream_t), not owned. kernels/cuda has CUDA's memory.
   Stream(Device device, void* native, DeviceMemory memory);
 
   Device device() const { return device_; }
+  const DeviceMemory& memory() const { return memory_; }  // of its device
   ThreadTeam& team() const {  // the CPU's: a stream of another device has none
     CHECK(team_ != nullptr, "only a CPU stream has a thread team");
     return *team_;
@@ -41,15 +36,14 @@ class Stream {
   // Nothing has changed where there is no memory for it.
   Status reserve_workspace(size_t bytes);
   std::byte* workspace(size_t bytes) const;  // 64-byte aligned; CHECKs that it was reserved
-  size_t workspace_bytes() const { return workspace_bytes_; }
+  size_t workspace_bytes() const { return workspace_.bytes(); }
 
  private:
   Device device_ = Device::kCpu;
   ThreadTeam* team_ = nullptr;
   void* native_ = nullptr;
   DeviceMemory memory_;
-  std::unique_ptr<std::byte[], void (*)(std::byte*)> workspace_;
-  size_t workspace_bytes_ = 0;
+  Buffer workspace_;
 };
 
 }  // namespace ibid

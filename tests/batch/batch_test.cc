@@ -31,7 +31,7 @@ StepPlan plan_of(std::vector<Share> shares) {
 
 // A batch as plain lists.
 struct Arrays {
-  std::vector<int> tokens, positions, slots, query_start, kv_len, logit_rows;
+  std::vector<int> tokens, positions, slots, query_start, kv_len, logit_rows, block_start;
   std::vector<std::vector<int>> block_table;
   bool operator==(const Arrays&) const = default;
 };
@@ -43,7 +43,10 @@ Arrays arrays_of(const ForwardBatch& b) {
     a.positions.push_back(b.positions[i]);
     a.slots.push_back(b.slots[i]);
   }
-  for (int i = 0; i <= b.n_sequences; ++i) a.query_start.push_back(b.query_start[i]);
+  for (int i = 0; i <= b.n_sequences; ++i) {
+    a.query_start.push_back(b.query_start[i]);
+    a.block_start.push_back(b.block_start[i]);
+  }
   for (int i = 0; i < b.n_rows; ++i) a.logit_rows.push_back(b.logit_rows[i]);
   for (int s = 0; s < b.n_sequences; ++s) {
     a.kv_len.push_back(b.kv_len[s]);
@@ -71,6 +74,7 @@ TEST(Batch, OnePromptAtOnce) {
       .query_start = {0, 5},
       .kv_len = {5},
       .logit_rows = {4},
+      .block_start = {0, 2},
       .block_table = {{7, 2}},
   };
   EXPECT_EQ(built(plan_of({{&s, 5, 1}})), expected);
@@ -85,6 +89,7 @@ TEST(Batch, APieceOfAPromptHasPositionsAfterTheComputedOnesAndNoRow) {
       .query_start = {0, 3},
       .kv_len = {6},
       .logit_rows = {},
+      .block_start = {0, 2},
       .block_table = {{7, 2}},
   };
   EXPECT_EQ(built(plan_of({{&s, 3, 0}})), expected);
@@ -99,6 +104,7 @@ TEST(Batch, ADecodeIsOneTokenThatSeesAllBeforeIt) {
       .query_start = {0, 1},
       .kv_len = {6},
       .logit_rows = {0},
+      .block_start = {0, 2},
       .block_table = {{7, 2}},
   };
   EXPECT_EQ(built(plan_of({{&s, 1, 1}})), expected);
@@ -117,6 +123,7 @@ TEST(Batch, DecodesPiecesAndARecomputedAnswerInOneBatch) {
       .query_start = {0, 1, 2, 6, 10},
       .kv_len = {4, 7, 8, 4},
       .logit_rows = {0, 1, 9},
+      .block_start = {0, 1, 3, 5, 6},
       .block_table = {{4}, {0, 9}, {1, 6}, {3}},
   };
   EXPECT_EQ(built(plan_of({{&a, 1, 1}, {&b, 1, 1}, {&c, 4, 0}, {&d, 4, 1}})), expected);
@@ -133,6 +140,7 @@ TEST(Batch, SharedBlocksStandInBothTables) {
       .query_start = {0, 1, 3},
       .kv_len = {5, 6},
       .logit_rows = {0, 2},
+      .block_start = {0, 2, 4},
       .block_table = {{6, 1}, {6, 3}},
   };
   EXPECT_EQ(built(plan_of({{&a, 1, 1}, {&b, 2, 1}})), expected);
@@ -148,6 +156,7 @@ TEST(Batch, AScoredPromptHasARowForEachOfItsTokens) {
       .query_start = {0, 1, 4},
       .kv_len = {2, 5},
       .logit_rows = {0, 1, 2, 3},
+      .block_start = {0, 1, 3},
       .block_table = {{2}, {7, 0}},
   };
   EXPECT_EQ(built(plan_of({{&a, 1, 1}, {&s, 3, 3}})), expected);
@@ -163,6 +172,7 @@ TEST(Batch, BlocksOfTheFutureDoNotShow) {
       .query_start = {0, 3},
       .kv_len = {3},
       .logit_rows = {2},
+      .block_start = {0, 1},
       .block_table = {{7}},
   };
   EXPECT_EQ(built(plan_of({{&s, 3, 1}})), expected);
@@ -177,6 +187,7 @@ TEST(Batch, TheEdgeOfABlockNeedsNoFurtherBlock) {
       .query_start = {0, 1},
       .kv_len = {8},
       .logit_rows = {},
+      .block_start = {0, 2},
       .block_table = {{3, 0}},
   };
   EXPECT_EQ(built(plan_of({{&s, 1, 0}})), expected);

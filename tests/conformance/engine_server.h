@@ -4,7 +4,7 @@
 #include "allocation_hook.h"
 #include "conformance/raw_client.h"
 #include "conformance/server_fixture.h"
-#include "engine/engine_core.h"
+#include "engine/engine.h"
 #include "fake_model.h"
 #include "server/engine_backend.h"
 
@@ -41,7 +41,8 @@ class SlowModel final : public ForwardPass {
  public:
   SlowModel(int32_t context_len, double seconds) : model_(context_len), seconds_(seconds) {}
   const ModelFacts& facts() const override { return model_.facts(); }
-  void run(const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits) override {
+  void run(const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits,
+           const HiddenStates& hidden) override {
     const testing::Spared spared;  // it checks with sets of its own
     std::this_thread::sleep_for(std::chrono::duration<double>(seconds_));
     model_.run(batch, kv, logits);
@@ -67,7 +68,7 @@ class EngineServer {
     options.kv_dtype = DType::kF32;
     options.kv_bytes = n_blocks * KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
     auto tokenizer = std::make_shared<const LetterTokenizer>();
-    std::unique_ptr<Engine> engine = EngineCore::create(std::move(model), tokenizer, stream_, options, clock).value();
+    std::unique_ptr<Engine> engine = Engine::create(std::move(model), tokenizer, stream_, options, clock).value();
     EngineParts parts{ModelInfo(), tokenizer, ChatTemplate::for_model(chat_template), nullptr, nullptr};
     parts.info.name = "letters";
     parts.info.digest = "00ff";

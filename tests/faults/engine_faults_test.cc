@@ -6,7 +6,7 @@
 #include <set>
 
 #include "conformance/fake_backend.h"
-#include "engine/engine_core.h"
+#include "engine/engine.h"
 #include "fake_model.h"
 #include "replaced_new.h"
 
@@ -21,7 +21,8 @@ class SparedModel final : public ForwardPass {
  public:
   explicit SparedModel(int32_t context_len) : fake_(context_len) {}
   const ModelFacts& facts() const override { return fake_.facts(); }
-  void run(const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits) override {
+  void run(const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits,
+           const HiddenStates& hidden) override {
     const Spared spared;
     fake_.run(batch, kv, logits);
   }
@@ -81,7 +82,7 @@ class Bench {
     EngineOptions options{.block_len = 8, .max_tokens = 24, .max_sequences = 4};
     options.kv_dtype = DType::kF32;
     options.kv_bytes = 14 * KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
-    engine_ = EngineCore::create(std::move(model), std::make_shared<ByteTokenizer>(), stream_, options, steady_clock())
+    engine_ = Engine::create(std::move(model), std::make_shared<ByteTokenizer>(), stream_, options, steady_clock())
                   .value();
   }
 
@@ -150,7 +151,7 @@ class Bench {
   ThreadTeam team_;
   Stream stream_{team_};
   SparedModel* model_ = nullptr;
-  std::unique_ptr<EngineCore> engine_;
+  std::unique_ptr<Engine> engine_;
   std::vector<Output> out_;
   Answers answers_;
 };

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "allocation_hook.h"
-#include "engine/engine_core.h"
+#include "engine/engine.h"
 #include "engine/engine_thread.h"
 #include "fake_model.h"
 
@@ -20,7 +20,8 @@ using testing::Spared;
 class SlowSparedModel final : public ForwardPass {
  public:
   const ModelFacts& facts() const override { return fake_.facts(); }
-  void run(const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits) override {
+  void run(const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits,
+           const HiddenStates& hidden) override {
     const Spared spared;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     fake_.run(batch, kv, logits);
@@ -38,7 +39,7 @@ TEST(EngineThreadFaults, EachChoiceEndsOnceAlsoWhereNoMemoryIsLeftToSaySo) {
   EngineOptions options{.max_tokens = 16, .max_sequences = 3};
   options.kv_dtype = DType::kF32;
   options.kv_bytes = 600 * KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
-  auto core = EngineCore::create(std::move(model), nullptr, stream, options, steady_clock()).value();
+  auto core = Engine::create(std::move(model), nullptr, stream, options, steady_clock()).value();
   std::mutex mutex;
   std::map<std::pair<RequestId, int32_t>, int> n_ended;
   std::atomic<int> n_told = 0;

@@ -36,10 +36,10 @@ TEST(CudaSeam, AnOpWithoutABodyForTheDeviceSaysSoAndComputesNothing) {
   Stream s = pretended_cuda();
   parity::Guarded a(2, 16), b(2, 16), c(2, 16), angles(2, 16), row(1, 16);
   const TensorView x = a.view(), y = b.view(), out = c.view(), cos_sin = angles.view();
-  std::vector<float> cells(16 * 16);
+  std::vector<float> values(16 * 16);
   ThreadTeam team(1);
   Stream cpu(team);
-  const TensorView matrix(cells.data(), DType::kF32, {16, 16});
+  const TensorView matrix(values.data(), DType::kF32, {16, 16});
   const Weight weight = prepare_weight(cpu, matrix);
   const std::vector<TokenId> tokens = {TokenId{0}, TokenId{1}};
   const std::vector<int32_t> two = {0, 1};
@@ -68,6 +68,7 @@ TEST(CudaSeam, AnOpWithoutABodyForTheDeviceSaysSoAndComputesNothing) {
   EXPECT_DEATH(ops::rope(s, x, 16, rope, cos_sin), "ops::rope has no body for CUDA");
   EXPECT_DEATH(ops::store_kv(s, cache.kv(), x, y, batch), "ops::store_kv has no body for CUDA");
   EXPECT_DEATH(ops::copy_slots(s, cache.kv(), two, two), "ops::copy_slots has no body for CUDA");
+  EXPECT_DEATH(ops::copy_block(s, cache.kv(), BlockId{0}, BlockId{0}), "ops::copy_block has no body for CUDA");
   EXPECT_DEATH(ops::paged_attention(s, out, x, cache.kv(), batch, {}), "ops::paged_attention has no body for CUDA");
   EXPECT_DEATH(ops::gather_rows(s, out, x, two), "ops::gather_rows has no body for CUDA");
   EXPECT_DEATH(ops::soft_cap(s, x, 3.0f), "ops::soft_cap has no body for CUDA");

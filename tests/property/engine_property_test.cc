@@ -7,7 +7,7 @@
 #include <memory>
 #include <set>
 
-#include "engine/engine_core.h"
+#include "engine/engine.h"
 #include "fake_model.h"
 #include "random_sampling.h"
 
@@ -54,7 +54,7 @@ class RandomEngine {
     options.max_rows = life_.max_rows;
     options.max_waiting = 64;
     options.prefix_cache = life_.prefix_cache;
-    core_ = EngineCore::create(std::move(model), nullptr, stream_, options, clock_, PrefixHash(life_.hash_bits, seed))
+    core_ = Engine::create(std::move(model), nullptr, stream_, options, clock_, PrefixHash(life_.hash_bits, seed))
                 .value();
     if (life_.max_drafts > 0) core_->speculate(std::make_unique<Guesser>(*this), life_.max_drafts);
     for (std::vector<TokenId>& text : texts_) {
@@ -268,7 +268,7 @@ class RandomEngine {
   Stream stream_{team_};
   ManualClock clock_;
   FakeModel* model_ = nullptr;
-  std::unique_ptr<EngineCore> core_;
+  std::unique_ptr<Engine> core_;
   std::vector<TokenId> texts_[4];
   uint64_t next_id_ = 1;
   std::map<RequestId, Running> running_;

@@ -130,9 +130,10 @@ class Watched final : public ForwardPass {
  public:
   Watched(Model& model, Stream& stream, std::vector<BlockId>& table) : pass_(model, stream, {}, ""), table_(table) {}
   const ModelFacts& facts() const override { return pass_.facts(); }
-  void run(const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits) override {
+  void run(const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits,
+           const HiddenStates& hidden) override {
     table_.assign(batch.blocks(0).begin(), batch.blocks(0).end());
-    pass_.run(batch, kv, logits);
+    pass_.run(batch, kv, logits, hidden);
   }
 
  private:
@@ -150,7 +151,7 @@ TEST(TinyModels, PhysicalBlocksDoNotShowInTheBits) {
   for (int n_before = 0; n_before < 6; ++n_before) {
     std::vector<BlockId> table;
     EngineOptions options{.max_tokens = 64, .max_sequences = 8, .prefix_cache = false};
-    auto core = EngineCore::create(std::make_unique<Watched>(*m.model, *m.stream, table), nullptr, *m.stream, options,
+    auto core = Engine::create(std::make_unique<Watched>(*m.model, *m.stream, table), nullptr, *m.stream, options,
                                    steady_clock())
                     .value();
     // Others come and go in an order that leaves the free list shuffled.

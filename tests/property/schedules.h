@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/sha256.h"
-#include "engine/engine_core.h"
-#include "engine/model_pass.h"
+#include "engine/engine.h"
+#include "worker/model_pass.h"
 #include "model/model.h"
 
 namespace ibid::testing {
@@ -168,7 +168,7 @@ class ScheduleRun {
     options.max_rows = model.options().max_rows;
     options.prefix_cache = schedule.prefix_cache;
     vocab_size_ = pass->facts().vocab_size;
-    core_ = EngineCore::create(std::move(pass), std::move(tokenizer), stream, options, steady_clock(),
+    core_ = Engine::create(std::move(pass), std::move(tokenizer), stream, options, steady_clock(),
                                PrefixHash(schedule.hash_bits, 9))
                 .value();
     if (schedule.max_drafts > 0)
@@ -261,7 +261,7 @@ class ScheduleRun {
   std::mt19937_64 random_;
   Schedule schedule_;
   std::vector<Request> requests_;
-  std::unique_ptr<EngineCore> core_;
+  std::unique_ptr<Engine> core_;
   int32_t vocab_size_ = 0;
   std::map<RequestId, std::vector<Transcript>> transcripts_;
   std::vector<Output> out_;

@@ -22,7 +22,7 @@
 #include <memory>
 #include <sstream>
 
-#include "engine/engine_core.h"
+#include "engine/engine.h"
 #include "fake_model.h"
 #include "source_paths.h"
 
@@ -118,7 +118,7 @@ class Scenario {
     options.max_waiting = number(f, "waiting", 100);
     options.prefix_cache = number(f, "prefix_cache", 1) != 0;
     if (const auto it = f.find("policy"); it != f.end()) options.policy = policy_by_name(it->second).value();
-    auto core = EngineCore::create(std::move(model), nullptr, stream_, options, clock_);
+    auto core = Engine::create(std::move(model), nullptr, stream_, options, clock_);
     ASSERT_TRUE(core.ok()) << core.error().message;
     core_ = std::move(core).value();
   }
@@ -200,7 +200,7 @@ class Scenario {
   Stream stream_{team_};
   ManualClock clock_;
   testing::FakeModel* model_ = nullptr;
-  std::unique_ptr<EngineCore> core_;
+  std::unique_ptr<Engine> core_;
   uint64_t next_id_ = 1;
   std::map<std::string, RequestId> ids_;
   std::map<RequestId, std::string> names_;

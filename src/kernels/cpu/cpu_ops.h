@@ -41,6 +41,7 @@ void rope(Stream& s, const TensorView& x, int head_len, const ops::Rope& rope, c
 // cpu/store_kv.cc
 void store_kv(Stream& s, const PagedKv& kv, const TensorView& k, const TensorView& v, const ForwardBatch& batch);
 void copy_slots(Stream& s, const PagedKv& kv, std::span<const int32_t> from, std::span<const int32_t> to);
+void copy_block(const PagedKv& kv, BlockId from, BlockId to);
 
 // cpu/paged_attention.cc
 void paged_attention(Stream& s, const TensorView& out, const TensorView& q, const PagedKv& kv,

@@ -9,23 +9,24 @@ namespace ibid::cpu {
 namespace {
 
 // One head of one token: D values side by side, D keys B elements apart.
-template <typename Cell>
-void place(std::byte* keys, std::byte* values, const Cell* k, const Cell* v, int32_t head_len, int32_t block_len) {
-  auto* to = reinterpret_cast<Cell*>(keys);
+template <typename Element>
+void place(std::byte* keys, std::byte* values, const Element* k, const Element* v, int32_t head_len,
+           int32_t block_len) {
+  auto* to = reinterpret_cast<Element*>(keys);
   for (int32_t d = 0; d < head_len; ++d) to[int64_t{d} * block_len] = k[d];
-  std::memcpy(values, v, static_cast<size_t>(head_len) * sizeof(Cell));
+  std::memcpy(values, v, static_cast<size_t>(head_len) * sizeof(Element));
 }
 
-template <typename Cell>
+template <typename Element>
 void move_head(const PagedKv& kv, int32_t from, int32_t to, int32_t head) {
   const auto at = [&](KvPart part, int32_t slot) {
-    return reinterpret_cast<Cell*>(kv.blocks + int64_t{slot / kv.block_len} * kv.block_bytes +
-                                   kv_element_offset(kv, part, slot % kv.block_len, head, 0));
+    return reinterpret_cast<Element*>(kv.blocks + int64_t{slot / kv.block_len} * kv.block_bytes +
+                                      kv_element_offset(kv, part, slot % kv.block_len, head, 0));
   };
-  const Cell* key = at(KvPart::kKey, from);
-  Cell* new_key = at(KvPart::kKey, to);
+  const Element* key = at(KvPart::kKey, from);
+  Element* new_key = at(KvPart::kKey, to);
   for (int32_t d = 0; d < kv.head_len; ++d) new_key[int64_t{d} * kv.block_len] = key[int64_t{d} * kv.block_len];
-  std::memmove(at(KvPart::kValue, to), at(KvPart::kValue, from), static_cast<size_t>(kv.head_len) * sizeof(Cell));
+  std::memmove(at(KvPart::kValue, to), at(KvPart::kValue, from), static_cast<size_t>(kv.head_len) * sizeof(Element));
 }
 
 }  // namespace
@@ -72,6 +73,12 @@ void copy_slots(Stream& s, const PagedKv& kv, std::span<const int32_t> from, std
       }
     }
   });
+}
+
+void copy_block(const PagedKv& kv, BlockId from, BlockId to) {
+  if (from == to) return;
+  std::memcpy(kv.blocks + raw(to) * kv.block_bytes, kv.blocks + raw(from) * kv.block_bytes,
+              static_cast<size_t>(kv.block_bytes));
 }
 
 }  // namespace ibid::cpu

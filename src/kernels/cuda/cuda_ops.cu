@@ -92,7 +92,7 @@ std::byte* allocate(size_t bytes) {
   void* p = nullptr;
   return cudaMalloc(&p, bytes) == cudaSuccess ? static_cast<std::byte*>(p) : nullptr;
 }
-void release(std::byte* p) { cudaFree(p); }
+void release(std::byte* p, size_t) { cudaFree(p); }
 
 }  // namespace
 

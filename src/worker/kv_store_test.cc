@@ -1,4 +1,4 @@
-#include "engine/kv_store.h"
+#include "worker/kv_store.h"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,12 @@
-// ModelPass: a real model as the engine sees it.
+// ModelPass: a real model as a worker sees it.
 #pragma once
 
 #include <span>
 #include <string>
 
-#include "engine/forward_pass.h"
 #include "model/model.h"
 #include "tensor/stream.h"
+#include "worker/forward_pass.h"
 
 namespace ibid {
 
@@ -15,8 +15,9 @@ class ModelPass final : public ForwardPass {
   // Both outlive this. `digest` names the weights; empty where nothing outlives the process.
   ModelPass(Model& model, Stream& stream, std::span<const TokenId> end_of_generation, std::string digest);
   const ModelFacts& facts() const override { return facts_; }
-  void run(const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits) override {
-    model_.forward(stream_, batch, kv, logits);
+  void run(const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits,
+           const HiddenStates& hidden) override {
+    model_.forward(stream_, batch, kv, logits, hidden);
   }
 
  private:

@@ -1,4 +1,4 @@
-#include "engine/engine_core.h"
+#include "engine/engine.h"
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ struct Fixture {
     model = fake.get();
     options.kv_dtype = DType::kF32;
     options.kv_bytes = n_blocks * KvStore::block_bytes(fake->facts(), options.kv_dtype, options.block_len);
-    core = EngineCore::create(std::move(fake), nullptr, stream, options, clock).value();
+    core = Engine::create(std::move(fake), nullptr, stream, options, clock).value();
   }
   Request request(int prompt_len, int max_tokens, uint64_t seed = 1) {
     Request r;
@@ -53,7 +53,7 @@ struct Fixture {
   Stream stream{team};
   ManualClock clock;
   FakeModel* model = nullptr;
-  std::unique_ptr<EngineCore> core;
+  std::unique_ptr<Engine> core;
   uint64_t next_id = 1;
 };
 
@@ -80,7 +80,7 @@ TEST(Engine, ARowOfAPromptThatIsNoneEndsItsRequestWithAllItsChoicesAndNobodyElse
   options.kv_dtype = DType::kF32;
   auto model = std::make_unique<OverflowingModel>();
   options.kv_bytes = 64 * KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
-  f.core = EngineCore::create(std::move(model), nullptr, f.stream, options, f.clock).value();
+  f.core = Engine::create(std::move(model), nullptr, f.stream, options, f.clock).value();
   Request bad = f.request(20, 5);
   for (TokenId& t : bad.prompt) t = t == OverflowingModel::kBad ? TokenId{14} : t;
   Request good = bad;
@@ -327,7 +327,7 @@ TEST(SlowEngine, SchedulingSixtyFourAnswersTakesLessThanAHundredMicroseconds) {
   options.kv_bytes = 4096 * KvStore::block_bytes(fake->facts(), options.kv_dtype, options.block_len);
   ThreadTeam team(1);
   Stream stream(team);
-  auto core = EngineCore::create(std::move(fake), nullptr, stream, options, steady_clock()).value();
+  auto core = Engine::create(std::move(fake), nullptr, stream, options, steady_clock()).value();
   Fixture f;
   for (int i = 0; i < 64; ++i) ASSERT_TRUE(core->submit(f.request(64, 400, static_cast<uint64_t>(i))).ok());
   std::vector<double> plan, settle;

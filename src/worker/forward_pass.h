@@ -1,4 +1,4 @@
-// ForwardPass: what the engine needs of a model. A real one stands behind model_pass.h; tests put fakes here.
+// ForwardPass: what a worker needs of a model. A real one stands behind model_pass.h; tests put fakes here.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include "kernels/forward_batch.h"
 #include "kernels/kv_layout.h"
 #include "kernels/paged_kv.h"
+#include "model/pass.h"
 #include "tensor/tensor.h"
 
 namespace ibid {
@@ -17,6 +18,7 @@ namespace ibid {
 struct ModelFacts {
   std::vector<KvGeometry> layers;  // [L] what each keeps in the cache
   int32_t vocab_size = 0;          // V
+  int32_t width = 0;               // C
   int32_t window = 0;              // no layer reads further back than so many positions; 0: some layer reads all
   int32_t context_len = 0;         // positions that a sequence may have; fixed at load
   std::string digest;              // of the header and all weights
@@ -28,8 +30,10 @@ class ForwardPass {
  public:
   virtual ~ForwardPass() = default;
   virtual const ModelFacts& facts() const = 0;
-  // Computes the batch: writes its keys and values to kv[L] and the wanted rows to logits[R, V]. R may be 0.
-  virtual void run(const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits) = 0;
+  // Computes the batch: writes its keys and values to kv[L], the wanted rows to logits[R, V] (R may be 0), and the
+  // hidden states that are asked for.
+  virtual void run(const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits,
+                   const HiddenStates& hidden) = 0;
 };
 
 }  // namespace ibid

@@ -1,4 +1,4 @@
-#include "engine/model_pass.h"
+#include "worker/model_pass.h"
 
 #include <algorithm>
 
@@ -22,6 +22,7 @@ ModelPass::ModelPass(Model& model, Stream& stream, std::span<const TokenId> end_
   const ModelConfig& config = model.config();
   facts_ = {.layers = model.kv_geometries(),
             .vocab_size = static_cast<int32_t>(config.vocab_size),
+            .width = static_cast<int32_t>(config.width),
             .window = widest_window(model.kv_geometries()),
             .context_len = static_cast<int32_t>(model.max_context()),
             .digest = std::move(digest),

@@ -1,0 +1,60 @@
+// What an engine is made with, and what it tells of itself.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/policy.h"
+#include "engine/request.h"
+#include "tensor/dtype.h"
+
+namespace ibid {
+
+struct EngineOptions {
+  int32_t block_len = 16;  // B: 8, 16 or 32
+  int64_t kv_bytes = 0;    // memory for KV blocks; 0: enough for max_sequences / 4 full contexts, bounded by RAM
+  DType kv_dtype = DType::kF16;
+  int32_t max_tokens = 512;    // T: token budget of a step
+  int32_t max_sequences = 64;  // S: sequences running at once
+  int32_t max_waiting = 4096;  // sequences queued beyond those before submit() refuses
+  int32_t max_rows = 0;        // R: rows of logits of a step, which bound its memory; 0: max_sequences
+  bool prefix_cache = true;
+  PolicyKind policy = PolicyKind::kPriority;
+  std::string model_digest;                // of the weights; needed where cached blocks outlive the process
+  std::vector<TokenId> end_of_generation;  // ids that end an answer; empty: the tokenizer's
+};
+
+// A snapshot for /metrics, /health and the page; cheap to take.
+struct EngineStats {
+  int64_t n_steps = 0;
+  int32_t n_running = 0;  // sequences
+  int32_t n_waiting = 0;  // sequences
+  int32_t blocks_total = 0;
+  int32_t blocks_free = 0;    // never used or emptied
+  int32_t blocks_cached = 0;  // hold a prefix, evictable
+  int32_t blocks_in_use = 0;  // referenced by running sequences
+  int32_t blocks_shared = 0;  // of those, referenced more than once
+  int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;
+  int64_t generated_tokens = 0;
+  int64_t n_preemptions = 0;
+  int64_t n_finished = 0;
+  int64_t n_cancelled = 0;
+  int64_t n_failed = 0;
+  // The last step: what was in it and where its time went, in seconds.
+  int32_t step_prefill_tokens = 0;
+  int32_t step_decode_tokens = 0;
+  double step_plan = 0;
+  double step_forward = 0;
+  double step_sample = 0;
+  double step_settle = 0;
+};
+
+// One sequence's part of a step.
+struct StepShare {
+  RequestId request{};
+  int32_t choice = 0;
+  int32_t n_tokens = 0;
+};
+
+}  // namespace ibid

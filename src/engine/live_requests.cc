@@ -1,0 +1,153 @@
+#include "engine/live_requests.h"
+
+#include <algorithm>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "base/grow.h"
+#include "kernels/arithmetic_version.h"
+
+namespace ibid {
+
+LiveRequests::LiveRequests(const ModelFacts& facts, const EngineOptions& options,
+                           std::shared_ptr<const Tokenizer> tokenizer, PrefixTree& tree, Settler& settler,
+                           const Clock& clock)
+    : facts_(facts),
+      options_(options),
+      tokenizer_(std::move(tokenizer)),
+      tree_(tree),
+      settler_(settler),
+      clock_(clock) {}
+
+// All that may fail comes before all that changes something.
+Sequence& LiveRequests::add(const AdmittedRequest& request) {
+  grow(cancelled_, requests_.size() + 1);
+  Live& live = requests_.emplace(request->id, make(request)).first->second;
+  try {
+    hold_scopes(live);
+  } catch (const std::bad_alloc&) {
+    requests_.erase(request->id);
+    throw;
+  }
+  n_made_ += static_cast<int64_t>(live.sequences.size());
+  return *live.sequences.front();
+}
+
+LiveRequests::Live LiveRequests::make(const AdmittedRequest& given) {
+  const std::shared_ptr<const Request>& request = given.request();
+  Live out;
+  for (int32_t choice = 0; choice < request->n; ++choice) {
+    auto s = std::make_unique<Sequence>();
+    s->id = SeqId{next_sequence_++};
+    s->sampler = given.sampler();
+    s->sampler_state = s->sampler->initial_state(static_cast<uint64_t>(choice));
+    s->request = request;
+    s->choice = choice;
+    s->state = SequenceState::kHeld;
+    s->tokens = request->prompt;
+    s->prompt_len = static_cast<int32_t>(request->prompt.size());
+    const bool scores = request->prompt_logprobs >= 0 && choice == 0;
+    s->n_scored = scores ? 0 : s->prompt_len - 1;
+    s->answer = std::make_unique<Answer>(request, choice, tokenizer_, facts_.end_of_generation);
+    s->answer->timing().arrived = clock_.now();
+    if (scores) s->answer->add_prompt_record({.chosen = {.token = request->prompt.front()}});
+    if (choice > 0) out.sequences.front()->followers.push_back(s.get());
+    out.sequences.push_back(std::move(s));
+  }
+  return out;
+}
+
+void LiveRequests::hold_scopes(Live& live) {
+  const Request& request = *live.sequences.front()->request;
+  const CacheScope scope = {
+      .arithmetic = std::to_string(kArithmeticVersion),
+      .model = facts_.digest,
+      .kv_dtype = std::string(traits(options_.kv_dtype).name),
+      .rope = facts_.rope,
+      .salt = request.cache_salt.empty() ? request.tenant : request.tenant + '\n' + request.cache_salt};
+  size_t n_held = 0;
+  try {
+    for (; n_held < live.sequences.size(); ++n_held) live.sequences[n_held]->scope = tree_.hold(scope);
+  } catch (const std::bad_alloc&) {
+    while (n_held > 0) tree_.let_go(live.sequences[--n_held]->scope);
+    throw;
+  }
+}
+
+void LiveRequests::cancel(RequestId id) {
+  const auto it = requests_.find(id);
+  if (it != requests_.end() && !std::exchange(it->second.is_cancelled, true)) cancelled_.push_back(id);
+}
+
+void LiveRequests::cancel_all() {
+  for (auto& [id, live] : requests_) cancel(id);
+}
+
+Sequence* LiveRequests::find(RequestId id, int32_t choice) {
+  const auto it = requests_.find(id);
+  return it == requests_.end() ? nullptr : it->second.sequences.at(static_cast<size_t>(choice)).get();
+}
+
+int32_t LiveRequests::n_unfinished() const { return static_cast<int32_t>(n_made_ - settler_.counts().n_finished); }
+
+bool LiveRequests::make_room(std::vector<Output>& out) const {
+  try {
+    grow(out, out.size() + 2 * static_cast<size_t>(n_unfinished()));
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+void LiveRequests::publish(Sequence& s, std::vector<Output>& out) {
+  if (auto output = s.answer->take()) out.push_back(std::move(*output));
+}
+
+void LiveRequests::publish(const StepPlan& plan, std::vector<Output>& out) {
+  const size_t n_before = out.size();
+  for (const Share& share : plan.shares) publish(*share.sequence, out);
+  for (size_t i = n_before; i < out.size(); ++i) {
+    if (out[i].finished) forget_if_finished(out[i].request);
+  }
+}
+
+template <typename End>
+void LiveRequests::end(const std::vector<RequestId>& ids, std::vector<Output>& out, End end_one) {
+  for (const RequestId id : ids) {
+    const auto it = requests_.find(id);
+    if (it == requests_.end()) continue;
+    for (auto& s : it->second.sequences) {
+      try {
+        end_one(*s);
+      } catch (const std::bad_alloc&) {
+        settler_.fail(*s, out_of_memory());
+      }
+      publish(*s, out);
+    }
+    forget_if_finished(id);
+  }
+}
+
+void LiveRequests::end_cancelled(std::vector<Output>& out) {
+  end(cancelled_, out, [this](Sequence& s) { settler_.end(s, FinishReason::kCancelled); });
+  cancelled_.clear();
+}
+
+void LiveRequests::end_failed(const StepFailures& failures, std::vector<Output>& out) {
+  end(failures.starved, out, [this](Sequence& s) { settler_.fail(s, out_of_memory()); });
+  end(failures.unsound, out, [this](Sequence& s) { settler_.fail(s, unsound_row()); });
+}
+
+void LiveRequests::forget_if_finished(RequestId id) {
+  const auto it = requests_.find(id);
+  if (it == requests_.end()) return;
+  const auto finished = [](const auto& s) { return s->state == SequenceState::kFinished; };
+  if (!std::ranges::all_of(it->second.sequences, finished)) return;
+  for (const auto& s : it->second.sequences) {
+    if (proposer_ != nullptr) proposer_->forget(raw(s->id));
+  }
+  requests_.erase(it);
+}
+
+}  // namespace ibid

@@ -1,0 +1,74 @@
+// LiveRequests: the requests that have not ended, with a sequence for each of their choices. Makes them, tells what
+// they have to say, ends those that are cancelled or that something failed for, and forgets them.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/admission.h"
+#include "engine/engine_options.h"
+#include "engine/sequence.h"
+#include "engine/settle.h"
+#include "spec/proposer.h"
+
+namespace ibid {
+
+class LiveRequests {
+ public:
+  // All outlive this. `tokenizer` may be null.
+  LiveRequests(const ModelFacts& facts, const EngineOptions& options, std::shared_ptr<const Tokenizer> tokenizer,
+               PrefixTree& tree, Settler& settler, const Clock& clock);
+
+  bool contains(RequestId id) const { return requests_.contains(id); }
+  // Throws std::bad_alloc with nothing changed. Returns the first choice; the others follow it (Sequence::followers).
+  Sequence& add(const AdmittedRequest& request);
+  void cancel(RequestId id);
+  void cancel_all();
+  Sequence* find(RequestId id, int32_t choice);  // null: there is none
+  int32_t n_unfinished() const;                  // sequences
+
+  // Room for all that a step may have to tell. False: there is none.
+  bool make_room(std::vector<Output>& out) const;
+  // What those in the plan have to say.
+  void publish(const StepPlan& plan, std::vector<Output>& out);
+  void end_cancelled(std::vector<Output>& out);
+  void end_failed(const StepFailures& failures, std::vector<Output>& out);
+
+  // Told of each sequence that is forgotten.
+  void set_proposer(Proposer* proposer) { proposer_ = proposer; }
+
+  template <typename Visit>
+  void each_sequence(Visit visit) const {
+    for (const auto& [id, live] : requests_) {
+      for (const auto& s : live.sequences) visit(*s);
+    }
+  }
+
+ private:
+  struct Live {
+    std::vector<std::unique_ptr<Sequence>> sequences;  // one per choice
+    bool is_cancelled = false;
+  };
+  Live make(const AdmittedRequest& request);
+  void hold_scopes(Live& live);
+  template <typename End>
+  void end(const std::vector<RequestId>& ids, std::vector<Output>& out, End end_one);
+  void publish(Sequence& sequence, std::vector<Output>& out);
+  void forget_if_finished(RequestId id);
+
+  const ModelFacts& facts_;
+  const EngineOptions& options_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  PrefixTree& tree_;
+  Settler& settler_;
+  const Clock& clock_;
+  Proposer* proposer_ = nullptr;
+  std::unordered_map<RequestId, Live> requests_;
+  std::vector<RequestId> cancelled_;  // room for all of requests_
+  int64_t next_sequence_ = 0;
+  int64_t n_made_ = 0;  // sequences
+};
+
+}  // namespace ibid

@@ -1,0 +1,37 @@
+// StepNotes: what is known of the last step besides its results. Who was in it, and where its time went.
+#pragma once
+
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/engine_options.h"
+#include "engine/runner.h"
+#include "engine/step_plan.h"
+
+namespace ibid {
+
+class StepNotes {
+ public:
+  StepNotes(const Clock& clock, int32_t max_sequences) : clock_(clock) {
+    shares_.reserve(static_cast<size_t>(max_sequences));
+  }
+  // In this order. A plan that is empty is not run.
+  void begin() { mark_ = clock_.now(); }
+  void planned(const StepPlan& plan);
+  void ran(const StepResult& result);
+  void settled();
+
+  const std::vector<StepShare>& shares() const { return shares_; }  // in the order of the batch
+  int32_t n_copies() const { return n_copies_; }
+  void tell(EngineStats& stats) const;
+
+ private:
+  const Clock& clock_;
+  double mark_ = 0;
+  std::vector<StepShare> shares_;
+  int32_t n_copies_ = 0;
+  int64_t n_steps_ = 0;
+  double plan_ = 0, forward_ = 0, sample_ = 0, settle_ = 0;  // seconds, of the last step that was run
+};
+
+}  // namespace ibid

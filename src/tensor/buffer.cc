@@ -1,0 +1,50 @@
+#include "tensor/buffer.h"
+
+#include <sys/mman.h>
+
+#include <string>
+
+namespace ibid {
+namespace {
+
+std::byte* map(size_t bytes) {
+  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) return nullptr;
+  // A core file needs no gigabytes of what users wrote; and the mapping stays one that can be told from others.
+  madvise(p, bytes, MADV_DONTDUMP);
+  return static_cast<std::byte*>(p);
+}
+void unmap(std::byte* p, size_t bytes) { munmap(p, bytes); }
+
+}  // namespace
+
+const DeviceMemory& cpu_memory() {
+  static constexpr DeviceMemory kMemory = {map, unmap};
+  return kMemory;
+}
+
+Result<Buffer> Buffer::allocate(const DeviceMemory& memory, size_t bytes, std::string_view what) {
+  Buffer out;
+  out.memory_ = memory;
+  if (bytes == 0) return out;
+  out.data_ = memory.allocate(bytes);
+  if (out.data_ == nullptr) {
+    return exhausted("There are no " + std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB of memory for " +
+                     std::string(what) + "; a smaller context, fewer tokens of a step or fewer bytes would do.");
+  }
+  out.bytes_ = bytes;
+  return out;
+}
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  std::swap(memory_, other.memory_);
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+Buffer::~Buffer() {
+  if (data_ != nullptr) memory_.release(data_, bytes_);
+}
+
+}  // namespace ibid

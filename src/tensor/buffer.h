@@ -1,0 +1,40 @@
+// Buffer: memory of one device with one owner. What lives as long as an engine is made of these at start-up: keys and
+// values, rows of logits, hidden states, a stream's workspace. Nothing of it is allocated in a step.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+#include <utility>
+
+#include "base/result.h"
+
+namespace ibid {
+
+// How a device gives and takes back memory, aligned to 64 bytes. The CPU's is a mapping of its own: zero, and given by
+// the system page by page as it is first written, so that what is not used costs address space only.
+struct DeviceMemory {
+  std::byte* (*allocate)(size_t bytes) = nullptr;  // null where there is none left
+  void (*release)(std::byte* p, size_t bytes) = nullptr;
+};
+const DeviceMemory& cpu_memory();
+
+class Buffer {
+ public:
+  Buffer() = default;
+  // `what` it is for, as in "the KV cache"; the error says how much there was not. Zero bytes are a buffer of none.
+  static Result<Buffer> allocate(const DeviceMemory& memory, size_t bytes, std::string_view what);
+  Buffer(Buffer&& other) noexcept
+      : memory_(other.memory_), data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  Buffer& operator=(Buffer&& other) noexcept;
+  ~Buffer();
+
+  std::byte* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  DeviceMemory memory_;
+  std::byte* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+}  // namespace ibid

@@ -1,0 +1,66 @@
+#include "worker/worker.h"
+
+#include "base/check.h"
+#include "kernels/ops.h"
+
+namespace ibid {
+
+Result<std::unique_ptr<Worker>> Worker::create(std::unique_ptr<ForwardPass> model, Stream& stream,
+                                               const WorkerOptions& options) {
+  const std::vector<KvLayout> layouts = kv_layouts(model->facts().layers, options.kv_dtype, options.block_len);
+  ASSIGN_OR_RETURN(KvStore kv, KvStore::create(layouts, options.n_blocks, stream.memory()));
+  std::unique_ptr<Worker> worker(new Worker(std::move(model), stream, options, std::move(kv)));
+  TRY(worker->allocate());
+  return worker;
+}
+
+Worker::Worker(std::unique_ptr<ForwardPass> model, Stream& stream, const WorkerOptions& options, KvStore kv)
+    : model_(std::move(model)), stream_(stream), options_(options), kv_(std::move(kv)) {}
+
+Status Worker::allocate() {
+  const auto row_bytes = sizeof(float) * static_cast<size_t>(facts().vocab_size);
+  ASSIGN_OR_RETURN(logits_, Buffer::allocate(stream_.memory(), static_cast<size_t>(options_.max_rows) * row_bytes,
+                                             "the rows of logits of a step"));
+  const auto hidden_bytes =
+      sizeof(float) * static_cast<size_t>(facts().width) * static_cast<size_t>(options_.max_tokens);
+  ASSIGN_OR_RETURN(hidden_, Buffer::allocate(stream_.memory(), options_.hidden_layers.size() * hidden_bytes,
+                                             "the hidden states of a step"));
+  hidden_views_.resize(options_.hidden_layers.size());
+  return {};
+}
+
+Inflight Worker::launch(const StepWork& work) {
+  CHECK(n_waited_ == n_launched_, "a step is launched before the last one was waited for");
+  output_ = {};
+  kv_.copy(stream_, work.copies);
+  if (work.batch != nullptr) {
+    const ForwardBatch& batch = *work.batch;
+    CHECK(batch.n_tokens <= options_.max_tokens && batch.n_rows <= options_.max_rows);
+    const TensorView logits(logits_.data(), DType::kF32, {batch.n_rows, facts().vocab_size});
+    HiddenStates hidden;
+    if (work.wants_hidden) {
+      const size_t layer_bytes =
+          sizeof(float) * static_cast<size_t>(options_.max_tokens) * static_cast<size_t>(facts().width);
+      for (size_t i = 0; i < hidden_views_.size(); ++i)
+        hidden_views_[i] = TensorView(hidden_.data() + i * layer_bytes, DType::kF32, {batch.n_tokens, facts().width});
+      hidden = {.layers = options_.hidden_layers, .out = hidden_views_};
+    }
+    model_->run(batch, kv_.layers(), logits, hidden);
+    output_ = {.logits = {reinterpret_cast<const float*>(logits_.data()),
+                          static_cast<size_t>(batch.n_rows) * static_cast<size_t>(facts().vocab_size)},
+               .hidden = hidden.out};
+  }
+  return {++n_launched_};
+}
+
+StepOutput Worker::wait(const Inflight& step) {
+  CHECK(step.step == n_launched_, "only the last step can be waited for");
+  n_waited_ = n_launched_;
+  return output_;
+}
+
+void Worker::copy_slots(std::span<const int32_t> from, std::span<const int32_t> to) {
+  for (const PagedKv& kv : kv_.owned()) ops::copy_slots(stream_, kv, from, to);
+}
+
+}  // namespace ibid
