@@ -1,5 +1,5 @@
-// How the CPU's bodies spread independent rows over a stream's team. Waking a team costs microseconds; a row of a small model costs
-// less, so little work stays on the caller's thread.
+// How the CPU's bodies spread independent rows over a stream's team. Waking a team costs microseconds; a row of a small
+// model costs less, so little work stays on the caller's thread.
 #pragma once
 
 #include <algorithm>

@@ -109,6 +109,28 @@ void merge_split(const Call& c, const Span& span, int32_t s, const float* partia
 
 size_t spans_bytes(int64_t n_sequences) { return (static_cast<size_t>(n_sequences + 1) * sizeof(Span) + 63) / 64 * 64; }
 
+// Which sequences are split, and where everybody's tasks and partial states begin: spans[S + 1], or null to count only.
+struct Dealt {
+  int64_t n_tasks = 0;
+  int64_t n_partial_rows = 0;
+};
+Dealt deal(const Call& c, bool may_split, Span* spans) {
+  Dealt dealt;
+  int32_t split_tokens = 0;
+  for (int32_t i = 0; i < c.batch.n_sequences; ++i) {
+    const int32_t n = c.n_queries(i);
+    const bool split = may_split && n <= std::min(kMaxSplitQueries, c.queries_a_task) && c.n_pieces(i) > 1 &&
+                       split_tokens + n <= kMaxSplitTokens;
+    if (spans != nullptr) spans[i] = {dealt.n_tasks, split ? dealt.n_partial_rows : -1};
+    dealt.n_tasks += split ? c.n_pieces(i) * c.n_head_tasks() : c.n_plain_tasks(i);
+    if (!split) continue;
+    split_tokens += n;
+    dealt.n_partial_rows += int64_t{n} * c.group * c.kv.n_kv_heads * c.n_pieces(i);
+  }
+  if (spans != nullptr) spans[c.batch.n_sequences] = {dealt.n_tasks, -1};
+  return dealt;
+}
+
 }  // namespace
 
 size_t paged_attention_workspace_bytes(int32_t n_tokens, int32_t n_heads, int32_t head_len, int32_t max_positions) {
@@ -135,38 +157,14 @@ void paged_attention(Stream& s, const TensorView& out, const TensorView& q, cons
   const int64_t n_threads = s.team().n_threads();
   const bool may_split = n_threads > 1 && n_plain < kTasksPerThread * n_threads && work > kSerialWork;
 
-  // First the partial states a split needs are counted, then the workspace is taken once for all.
-  auto splits = [&](int32_t i) {
-    return c.n_queries(i) <= std::min(kMaxSplitQueries, c.queries_a_task) && c.n_pieces(i) > 1;
-  };
-  int64_t partial_rows = 0;
-  int32_t split_tokens = 0;
-  if (may_split) {
-    for (int32_t i = 0; i < batch.n_sequences; ++i) {
-      if (!splits(i) || split_tokens + c.n_queries(i) > kMaxSplitTokens) continue;
-      split_tokens += c.n_queries(i);
-      partial_rows += int64_t{c.n_queries(i)} * c.group * kv.n_kv_heads * c.n_pieces(i);
-    }
-  }
-  const size_t partial_bytes = static_cast<size_t>(partial_rows * attention_partial_len(kv.head_len)) * sizeof(float);
+  // First the partial states that splits need are counted, then the workspace is taken once for all.
+  const Dealt counted = deal(c, may_split, nullptr);
+  const size_t partial_bytes =
+      static_cast<size_t>(counted.n_partial_rows * attention_partial_len(kv.head_len)) * sizeof(float);
   std::byte* workspace = s.workspace(spans_bytes(batch.n_sequences) + partial_bytes);
   auto* spans = reinterpret_cast<Span*>(workspace);
   auto* partials = reinterpret_cast<float*>(workspace + spans_bytes(batch.n_sequences));
-
-  int64_t n_tasks = 0;
-  partial_rows = 0;
-  split_tokens = 0;
-  for (int32_t i = 0; i < batch.n_sequences; ++i) {
-    const int32_t n = c.n_queries(i);
-    const bool split = may_split && splits(i) && split_tokens + n <= kMaxSplitTokens;
-    spans[i] = {n_tasks, split ? partial_rows : -1};
-    n_tasks += split ? c.n_pieces(i) * c.n_head_tasks() : c.n_plain_tasks(i);
-    if (split) {
-      split_tokens += n;
-      partial_rows += int64_t{n} * c.group * kv.n_kv_heads * c.n_pieces(i);
-    }
-  }
-  spans[batch.n_sequences] = {n_tasks, -1};
+  const int64_t n_tasks = deal(c, may_split, spans).n_tasks;
 
   auto run = [&](int64_t task, int) {
     const Span* next = std::upper_bound(spans, spans + batch.n_sequences + 1, task,
