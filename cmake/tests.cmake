@@ -31,7 +31,7 @@ function(ibid_test name module)
 endfunction()
 
 set(tested_with_text ibid_text_jinja)  # its own module, whose tests are text's
-foreach(module base tensor text kernels format model cache sample spec engine server cli)
+foreach(module base tensor text kernels format model cache sample worker spec engine server cli)
   ibid_test(${module}_test "ibid_${module};${tested_with_${module}}" src/${module}/*_test.cc)
 endforeach()
 set_tests_properties(sample_test PROPERTIES RUN_SERIAL TRUE)  # it holds each stage to a time

@@ -62,8 +62,9 @@ class OverflowingModel final : public ForwardPass {
  public:
   static constexpr TokenId kBad{13};
   const ModelFacts& facts() const override { return model_.facts(); }
-  void run(const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits) override {
-    model_.run(batch, kv, logits);
+  void run(const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits,
+           const HiddenStates& hidden) override {
+    model_.run(batch, kv, logits, hidden);
     for (int32_t row = 0; row < batch.n_rows; ++row) {
       if (batch.tokens[batch.logit_rows[row]] == kBad)
         logits.row_as<float>(row)[5] = std::numeric_limits<float>::infinity();

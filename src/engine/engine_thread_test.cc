@@ -24,7 +24,7 @@ class GatedModel final : public ForwardPass {
     is_inside = true;
     is_inside.notify_all();
     is_shut.wait(true);
-    model_.run(batch, kv, logits);
+    model_.run(batch, kv, logits, hidden);
   }
   std::atomic<bool> is_shut{false}, is_inside{false};
 

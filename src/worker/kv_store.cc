@@ -1,9 +1,8 @@
 #include "worker/kv_store.h"
 
-#include <sys/mman.h>
+#include <string>
 
-#include <utility>
-
+#include "base/check.h"
 #include "kernels/ops.h"
 
 namespace ibid {
@@ -28,7 +27,6 @@ Result<KvStore> KvStore::create(std::span<const KvLayout> layers, int32_t n_bloc
 }
 
 void KvStore::copy(Stream& stream, std::span<const BlockCopy> copies) const {
-  CHECK(copies.empty() || stream.device() == Device::kCpu, "blocks of another device have no copy yet");
   for (const BlockCopy& c : copies) {
     CHECK(c.from_tier == Tier::kDevice && c.to_tier == Tier::kDevice, "a tier without memory");
     for (const PagedKv& kv : owned_) ops::copy_block(stream, kv, c.from, c.to);

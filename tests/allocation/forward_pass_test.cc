@@ -1,6 +1,7 @@
 // A forward pass makes no allocation, with hidden states and without. Counted are the calls of operator new by the
 // thread that runs it.
 #include <gtest/gtest.h>
+#include <array>
 
 #include "allocation_hook.h"
 #include "kernels/isa.h"
@@ -29,14 +30,16 @@ TEST(ForwardPass, AllocatesNothing) {
     const OneSequence memory(*m.model, *m.stream, {.capacity = 16});
     std::vector<float> logits(static_cast<size_t>(V)), states(static_cast<size_t>(16 * C));
     const TensorView hidden[] = {{states.data(), DType::kF32, {8, C}}, {&states[8 * size_t(C)], DType::kF32, {8, C}}};
+    const std::array<int32_t, 2> block_start = {0, 1};
     ForwardBatch batch;
     batch.n_tokens = 8;
-    batch.n_sequences = batch.n_rows = batch.max_blocks = 1;
+    batch.n_sequences = batch.n_rows = 1;
     batch.block_len = 16;
     batch.tokens = tokens.data();
     batch.positions = batch.slots = slots.data();
     batch.query_start = query_start.data();
     batch.kv_len = &kv_len;
+    batch.block_start = block_start.data();
     batch.block_table = &block;
     batch.logit_rows = rows.data();
     const TensorView out(logits.data(), DType::kF32, {1, V});

@@ -45,7 +45,7 @@ class SlowModel final : public ForwardPass {
            const HiddenStates& hidden) override {
     const testing::Spared spared;  // it checks with sets of its own
     std::this_thread::sleep_for(std::chrono::duration<double>(seconds_));
-    model_.run(batch, kv, logits);
+    model_.run(batch, kv, logits, hidden);
   }
 
  private:

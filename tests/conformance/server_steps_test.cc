@@ -11,10 +11,11 @@ class CountingModel final : public ForwardPass {
  public:
   CountingModel(ManualClock& clock, int32_t prompt_len) : clock_(clock), prompt_len_(prompt_len) {}
   const ModelFacts& facts() const override { return model_.facts(); }
-  void run(const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits) override {
+  void run(const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits,
+           const HiddenStates& hidden) override {
     const double seconds = 0.002 * static_cast<double>(1 + n_steps % 5);
     clock_.advance(seconds);
-    model_.run(batch, kv, logits);
+    model_.run(batch, kv, logits, hidden);
     for (int32_t i = 0; i < batch.n_tokens; ++i) ++(batch.positions[i] < prompt_len_ ? n_prefill : n_decode);
     total_seconds = total_seconds + seconds;
     ++n_steps;
@@ -32,13 +33,14 @@ class CountingModel final : public ForwardPass {
 class LongStepModel final : public ForwardPass {
  public:
   const ModelFacts& facts() const override { return model_.facts(); }
-  void run(const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits) override {
+  void run(const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits,
+           const HiddenStates& hidden) override {
     is_inside = true;
     for (const double end = steady_clock().now() + seconds; steady_clock().now() < end;) {
       team->parallel_for(1, [](int64_t, int) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); });
     }
     team->parallel_for(1, [this](int64_t, int) { hangs.wait(true); });
-    model_.run(batch, kv, logits);
+    model_.run(batch, kv, logits, hidden);
     is_inside = false;
   }
   ThreadTeam* team = nullptr;

@@ -24,7 +24,7 @@ class SparedModel final : public ForwardPass {
   void run(const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits,
            const HiddenStates& hidden) override {
     const Spared spared;
-    fake_.run(batch, kv, logits);
+    fake_.run(batch, kv, logits, hidden);
   }
   const std::vector<std::string>& faults() const { return fake_.faults(); }
 
@@ -82,8 +82,8 @@ class Bench {
     EngineOptions options{.block_len = 8, .max_tokens = 24, .max_sequences = 4};
     options.kv_dtype = DType::kF32;
     options.kv_bytes = 14 * KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
-    engine_ = Engine::create(std::move(model), std::make_shared<ByteTokenizer>(), stream_, options, steady_clock())
-                  .value();
+    engine_ =
+        Engine::create(std::move(model), std::make_shared<ByteTokenizer>(), stream_, options, steady_clock()).value();
   }
 
   // All of them, the last one cancelled on the way; then, the fault gone, one more.

@@ -24,7 +24,7 @@ class SlowSparedModel final : public ForwardPass {
            const HiddenStates& hidden) override {
     const Spared spared;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    fake_.run(batch, kv, logits);
+    fake_.run(batch, kv, logits, hidden);
   }
 
  private:

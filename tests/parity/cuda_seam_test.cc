@@ -26,9 +26,9 @@ TEST(CudaSeam, GivesAStreamOrASentenceThatSaysWhatWouldDo) {
 // A stream that says it is CUDA's, over host memory: whatever ran on it would be a CPU body that took the memory of
 // another device for its own.
 Stream pretended_cuda() {
-  return Stream(
-      Device::kCuda, nullptr,
-      {[](size_t bytes) { return static_cast<std::byte*>(std::malloc(bytes)); }, [](std::byte* p) { std::free(p); }});
+  return Stream(Device::kCuda, nullptr,
+                {[](size_t bytes) { return static_cast<std::byte*>(std::malloc(bytes)); },
+                 [](std::byte* p, size_t) { std::free(p); }});
 }
 
 TEST(CudaSeam, AnOpWithoutABodyForTheDeviceSaysSoAndComputesNothing) {

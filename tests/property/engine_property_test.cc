@@ -54,8 +54,8 @@ class RandomEngine {
     options.max_rows = life_.max_rows;
     options.max_waiting = 64;
     options.prefix_cache = life_.prefix_cache;
-    core_ = Engine::create(std::move(model), nullptr, stream_, options, clock_, PrefixHash(life_.hash_bits, seed))
-                .value();
+    core_ =
+        Engine::create(std::move(model), nullptr, stream_, options, clock_, PrefixHash(life_.hash_bits, seed)).value();
     if (life_.max_drafts > 0) core_->speculate(std::make_unique<Guesser>(*this), life_.max_drafts);
     for (std::vector<TokenId>& text : texts_) {
       for (int i = 0; i < 100; ++i) text.push_back(TokenId{1 + up_to(testing::kFakeVocabSize - 1)});

@@ -152,7 +152,7 @@ TEST(TinyModels, PhysicalBlocksDoNotShowInTheBits) {
     std::vector<BlockId> table;
     EngineOptions options{.max_tokens = 64, .max_sequences = 8, .prefix_cache = false};
     auto core = Engine::create(std::make_unique<Watched>(*m.model, *m.stream, table), nullptr, *m.stream, options,
-                                   steady_clock())
+                               steady_clock())
                     .value();
     // Others come and go in an order that leaves the free list shuffled.
     std::vector<Output> out;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cmath>
+#include <initializer_list>
 #include <random>
 #include <span>
 #include <vector>
@@ -72,13 +73,22 @@ class HandMade final : public Model {
     p.config.ropes = {{.n_pairs = kPairs}};
     p.config.layers.resize(kLayers);
     p.options = {.max_context = kContext, .max_tokens = kSteps, .max_rows = kSteps};
+    p.scratch = Scratch::allocate(p.config, kSteps, kSteps).value();
     return p;
   }
   static TensorView cut(std::vector<float>& memory, int64_t rows, int64_t columns) {
     memory.resize(static_cast<size_t>(rows * columns));
     return {memory.data(), DType::kF32, {rows, columns}};
   }
-  void run(Stream& s, const ForwardBatch& b, std::span<const PagedKv> kv, const TensorView& logits) override {
+  static void product(Stream& s, std::initializer_list<TensorView> out, const TensorView& x,
+                      std::initializer_list<const Weight*> weights) {
+    ops::linear(s, {out.begin(), out.size()}, x, {weights.begin(), weights.size()});
+  }
+  void run(Pass& p) override {
+    Stream& s = p.s;
+    const ForwardBatch& b = p.batch;
+    const std::span<const PagedKv> kv = p.kv;
+    const TensorView& logits = p.logits;
     const int64_t T = b.n_tokens;
     const TensorView x = cut(x_memory_, T, kWidth), out = cut(out_memory_, T, kWidth);
     const TensorView angles = cut(angles_, T, 2 * kPairs);
@@ -88,22 +98,22 @@ class HandMade final : public Model {
       const auto i = static_cast<size_t>(l);
       const int D = kGeometry[l].key_len;
       const TensorView q = cut(q_memory_, T, q_len(l)), attention = cut(attention_, T, q_len(l));
-      linear(s, {q}, x, {&q_[i]});
+      product(s, {q}, x, {&q_[i]});
       ops::rope(s, q, D, rope_tables_[0].op(), angles);
       if (kGeometry[l].owner == kOwnCache) {
         const TensorView k = cut(k_memory_, T, kv_len(l)), v = cut(v_memory_, T, kv_len(l));
-        linear(s, {k, v}, x, {&k_[i], &v_[i]});
+        product(s, {k, v}, x, {&k_[i], &v_[i]});
         ops::rope(s, k, D, rope_tables_[0].op(), angles);
         ops::store_kv(s, kv[i], k, v, b);
       }
       ops::paged_attention(s, attention, q, kv[i], b, {.scale = scale_of(l), .window = kGeometry[l].window});
-      linear(s, {out}, attention, {&o_[i]});
+      product(s, {out}, attention, {&o_[i]});
       ops::add(s, x, out);
     }
     if (b.n_rows == 0) return;
     const TensorView wanted = cut(wanted_, b.n_rows, kWidth);
     ops::gather_rows(s, wanted, x, {b.logit_rows, static_cast<size_t>(b.n_rows)});
-    linear(s, {logits}, wanted, {&embedding_});
+    product(s, {logits}, wanted, {&embedding_});
   }
 
   Weight embedding_;
