@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "worker/forward_pass.h"
 #include "engine/request.h"
 #include "sample/sampler.h"
+#include "worker/forward_pass.h"
 
 namespace ibid::testing {
 
@@ -48,8 +48,7 @@ class FakeModel final : public ForwardPass {
   const ModelFacts& facts() const override { return facts_; }
   const std::vector<std::string>& faults() const { return faults_; }
 
-  void run(const ForwardBatch& b, std::span<const PagedKv> kv, const TensorView& logits,
-           const HiddenStates&) override {
+  void run(const ForwardBatch& b, std::span<const PagedKv> kv, const TensorView& logits, const HiddenStates&) override {
     std::set<int32_t> written;
     for (int32_t s = 0; s < b.n_sequences; ++s) {
       int32_t longest = 0, first = b.positions[b.query_start[s]];

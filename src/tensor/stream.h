@@ -25,7 +25,7 @@ class Stream {
 
   Device device() const { return device_; }
   const DeviceMemory& memory() const { return memory_; }  // of its device
-  ThreadTeam& team() const {  // the CPU's: a stream of another device has none
+  ThreadTeam& team() const {                              // the CPU's: a stream of another device has none
     CHECK(team_ != nullptr, "only a CPU stream has a thread team");
     return *team_;
   }

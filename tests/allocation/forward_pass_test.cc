@@ -1,6 +1,7 @@
 // A forward pass makes no allocation, with hidden states and without. Counted are the calls of operator new by the
 // thread that runs it.
 #include <gtest/gtest.h>
+
 #include <array>
 
 #include "allocation_hook.h"

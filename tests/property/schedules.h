@@ -13,8 +13,8 @@
 
 #include "base/sha256.h"
 #include "engine/engine.h"
-#include "worker/model_pass.h"
 #include "model/model.h"
+#include "worker/model_pass.h"
 
 namespace ibid::testing {
 
@@ -169,7 +169,7 @@ class ScheduleRun {
     options.prefix_cache = schedule.prefix_cache;
     vocab_size_ = pass->facts().vocab_size;
     core_ = Engine::create(std::move(pass), std::move(tokenizer), stream, options, steady_clock(),
-                               PrefixHash(schedule.hash_bits, 9))
+                           PrefixHash(schedule.hash_bits, 9))
                 .value();
     if (schedule.max_drafts > 0)
       core_->speculate(std::make_unique<Memory>(schedule.seed, vocab_size_), schedule.max_drafts);
