@@ -38,7 +38,7 @@ int run(const Arguments& arguments) {
   ThreadTeam team(arguments.n_threads);
   Stream stream(team);
   auto model =
-      load_model(std::make_shared<ModelFile>(std::move(file).value()), {.max_tokens = 256, .max_rows = 256}, stream);
+      load_model(std::make_shared<ModelFile>(std::move(file).value()), {.step_tokens = 256, .max_rows = 256}, stream);
   if (!model) return fail(model.error().message);
   reference::select(arguments.kernels == "reference");
   std::ofstream out(arguments.files[2], std::ios::binary);

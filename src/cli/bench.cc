@@ -164,7 +164,7 @@ int bench(const BenchOptions& options) {
   }
   ModelArgs args = options.model;
   args.context = std::max(args.context, longest);
-  StepLimits limits{.max_tokens = std::max(budget, n_streams), .max_sequences = n_streams};
+  StepLimits limits{.step_tokens = std::max(budget, n_streams), .max_sequences = n_streams};
   auto loaded = load(args, limits);
   if (!loaded) return fail(loaded.error());
   EngineOptions engine_options = loaded->engine_options(limits);

@@ -46,7 +46,7 @@ std::string Loaded::kv_name() const {
 EngineOptions Loaded::engine_options(const StepLimits& limits) const {
   EngineOptions o;
   o.kv_dtype = kv_dtype;
-  o.max_tokens = limits.max_tokens;
+  o.step_tokens = limits.step_tokens;
   o.max_sequences = limits.max_sequences;
   o.end_of_generation = end_of_generation_of(*file, *tokenizer);
   return o;
@@ -111,7 +111,7 @@ Result<Loaded> load_whole(const ModelArgs& args, const StepLimits& limits) {
   out.context =
       args.context > 0 ? args.context : static_cast<int32_t>(std::min<int64_t>(config.max_context, kDefaultContext));
   ModelOptions options{.max_context = out.context,
-                       .max_tokens = std::max(limits.max_tokens, limits.max_sequences),
+                       .step_tokens = std::max(limits.step_tokens, limits.max_sequences),
                        .max_rows = std::max(limits.max_sequences, 64),
                        .max_sequences = limits.max_sequences};
   Progress progress("loading");

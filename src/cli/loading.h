@@ -21,7 +21,7 @@ int64_t kv_bytes_of_block(const Model& model, DType kv_dtype, int32_t block_len)
 
 // What one step may hold; sizes the scratch arrays.
 struct StepLimits {
-  int32_t max_tokens = 512;
+  int32_t step_tokens = 512;
   int32_t max_sequences = 1;
 };
 

@@ -34,7 +34,7 @@ int perplexity(const PerplexityOptions& options) {
   auto text = read_text(options.file);
   if (!text) return fail(text.error());
   const ModelArgs& args = options.model;
-  auto loaded = load(args, {.max_tokens = 512, .max_sequences = 64});
+  auto loaded = load(args, {.step_tokens = 512, .max_sequences = 64});
   if (!loaded) return fail(loaded.error());
   std::vector<TokenId> tokens = loaded->tokenizer->encode(*text, {.add_special = true});
   size_t most = static_cast<size_t>(loaded->context);

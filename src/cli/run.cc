@@ -193,7 +193,7 @@ int converse(Chat& chat, const Loaded& loaded) {
 
 int run(const RunOptions& options) {
   if (options.raw && !options.prompt) return fail(invalid("--raw continues a text: give one with -p"), kUsage);
-  StepLimits limits{.max_tokens = 512, .max_sequences = 1};
+  StepLimits limits{.step_tokens = 512, .max_sequences = 1};
   auto loaded = load(options.model, limits);
   if (!loaded) return fail(loaded.error());
   auto engine = Engine::create(*loaded->model, loaded->tokenizer, *loaded->stream, loaded->engine_options(limits));

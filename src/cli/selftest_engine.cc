@@ -13,12 +13,12 @@ TinyEngine::TinyEngine(std::string_view architecture, int32_t n_blocks)
   // A pool must hold one whole context, so a small pool means a short one.
   int64_t context = n_blocks > 0 ? (n_blocks - 2) * 16 : 512;
   auto loaded =
-      load_model(file, {.max_context = context, .max_tokens = 128, .max_rows = 128, .max_sequences = 16}, *stream);
+      load_model(file, {.max_context = context, .step_tokens = 128, .max_rows = 128, .max_sequences = 16}, *stream);
   CHECK(loaded.ok(), loaded.ok() ? "" : loaded.error().message.c_str());
   model = std::move(loaded).value();
   auto tokenizer = load_tokenizer(*file);
   CHECK(tokenizer.ok(), tokenizer.ok() ? "" : tokenizer.error().message.c_str());
-  EngineOptions options{.max_tokens = 64, .max_sequences = 16};
+  EngineOptions options{.step_tokens = 64, .max_sequences = 16};
   options.kv_bytes = kv_bytes_of_block(*model, options.kv_dtype, options.block_len) * (n_blocks > 0 ? n_blocks : 256);
   auto made = Engine::create(*model, *tokenizer, *stream, options);
   CHECK(made.ok(), made.ok() ? "" : made.error().message.c_str());

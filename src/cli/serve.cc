@@ -23,7 +23,7 @@ std::string served_name(const std::string& typed, const std::string& path) {
 }
 
 Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options) {
-  StepLimits limits{.max_tokens = options.max_tokens_per_step, .max_sequences = options.max_sequences};
+  StepLimits limits{.step_tokens = options.max_tokens_per_step, .max_sequences = options.max_sequences};
   ASSIGN_OR_RETURN(Loaded loaded, load(options.model, limits));
   Result<ChatTemplate> chat = load_template(*loaded.file, *loaded.tokenizer);
   if (!chat) log_warn("chat is switched off, completions are served: " + chat.error().message);

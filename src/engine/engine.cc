@@ -20,9 +20,9 @@ Result<std::unique_ptr<Engine>> Engine::create(Model& model, std::shared_ptr<con
   }
   const ModelOptions& limits = model.options();
   const int32_t n_rows = std::max(options.max_rows, options.max_sequences);
-  if (options.max_tokens > limits.max_tokens || options.max_sequences > limits.max_sequences ||
+  if (options.step_tokens > limits.step_tokens || options.max_sequences > limits.max_sequences ||
       n_rows > limits.max_rows) {
-    return invalid("The model was loaded for steps of " + std::to_string(limits.max_tokens) + " tokens, " +
+    return invalid("The model was loaded for steps of " + std::to_string(limits.step_tokens) + " tokens, " +
                    std::to_string(limits.max_sequences) + " sequences and " + std::to_string(limits.max_rows) +
                    " rows; the engine asks for more.");
   }
@@ -42,7 +42,7 @@ Result<std::unique_ptr<Engine>> Engine::create(std::unique_ptr<ForwardPass> mode
                                                                   {.kv_dtype = options.kv_dtype,
                                                                    .block_len = options.block_len,
                                                                    .n_blocks = n_blocks,
-                                                                   .max_tokens = options.max_tokens,
+                                                                   .step_tokens = options.step_tokens,
                                                                    .max_rows = options.max_rows}));
   return std::unique_ptr<Engine>(new Engine(std::move(worker), std::move(tokenizer), options, n_blocks, clock, hash));
 }
@@ -54,12 +54,12 @@ Engine::Engine(std::unique_ptr<Worker> worker, std::shared_ptr<const Tokenizer> 
       has_text_(tokenizer != nullptr),
       cache_(
           {.n_blocks = n_blocks, .block_len = options.block_len, .prefix_cache = options.prefix_cache, .hash = hash}),
-      scheduler_(cache_, {.budget = {.n_tokens = options.max_tokens, .n_rows = options.max_rows},
+      scheduler_(cache_, {.budget = {.n_tokens = options.step_tokens, .n_rows = options.max_rows},
                           .max_sequences = options.max_sequences,
                           .context_len = worker_->facts().context_len,
                           .policy = options.policy}),
       runner_(*worker_, worker_->stream().team(),
-              {.n_tokens = options.max_tokens,
+              {.n_tokens = options.step_tokens,
                .n_sequences = options.max_sequences,
                .n_rows = options.max_rows,
                .context_len = worker_->facts().context_len,

@@ -14,7 +14,7 @@ struct EngineOptions {
   int32_t block_len = 16;  // B: 8, 16 or 32
   int64_t kv_bytes = 0;    // memory for KV blocks; 0: enough for max_sequences / 4 full contexts, bounded by RAM
   DType kv_dtype = DType::kF16;
-  int32_t max_tokens = 512;    // T: token budget of a step
+  int32_t step_tokens = 512;   // T: token budget of a step
   int32_t max_sequences = 64;  // S: sequences running at once
   int32_t max_waiting = 4096;  // sequences queued beyond those before submit() refuses
   int32_t max_rows = 0;        // R: rows of logits of a step, which bound its memory; 0: max_sequences

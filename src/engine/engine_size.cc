@@ -34,11 +34,11 @@ Result<EngineOptions> size_engine(const ModelFacts& model, EngineOptions options
                            "; F32, F16 or BF16 would do.",
                        "kv_dtype");
   }
-  if (options.max_sequences < 1 || options.max_tokens < options.max_sequences) {
-    return invalid("A step of " + std::to_string(options.max_tokens) + " tokens cannot serve " +
+  if (options.max_sequences < 1 || options.step_tokens < options.max_sequences) {
+    return invalid("A step of " + std::to_string(options.step_tokens) + " tokens cannot serve " +
                        std::to_string(options.max_sequences) +
                        " running sequences: each needs one, and at least one must run.",
-                   "max_tokens");
+                   "step_tokens");
   }
   if (options.max_rows == 0) options.max_rows = options.max_sequences;
   if (options.max_rows < options.max_sequences) {

@@ -77,7 +77,7 @@ class OverflowingModel final : public ForwardPass {
 
 TEST(Engine, ARowOfAPromptThatIsNoneEndsItsRequestWithAllItsChoicesAndNobodyElse) {
   Fixture f;
-  EngineOptions options{.max_tokens = 8, .max_sequences = 4};
+  EngineOptions options{.step_tokens = 8, .max_sequences = 4};
   options.kv_dtype = DType::kF32;
   auto model = std::make_unique<OverflowingModel>();
   options.kv_bytes = 64 * KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
@@ -161,14 +161,14 @@ TEST(Engine, ChoiceIIsTheRequestWithSeedPlusI) {
 
 // Row B7: a request that is stopped at any step k says the same after it.
 TEST(Engine, ARequestStoppedAtAnyStepGoesOnAsIfNothingHadHappened) {
-  Fixture undisturbed({.max_tokens = 16, .max_sequences = 4});
+  Fixture undisturbed({.step_tokens = 16, .max_sequences = 4});
   const Request r = undisturbed.request(40, 15);
   ASSERT_TRUE(undisturbed.core->submit(r).ok());
   const auto expected = Fixture::tokens_of(undisturbed.drain(), r.id);
   ASSERT_EQ(expected.size(), 15u);
   for (int k = 0; k < 18; ++k) {
     for (const bool cache : {false, true}) {
-      Fixture f({.max_tokens = 16, .max_sequences = 4, .prefix_cache = cache});
+      Fixture f({.step_tokens = 16, .max_sequences = 4, .prefix_cache = cache});
       ASSERT_TRUE(f.core->submit(r).ok());
       std::vector<Output> out;
       for (int i = 0; i < k; ++i) f.core->step(out);
@@ -183,7 +183,7 @@ TEST(Engine, ARequestStoppedAtAnyStepGoesOnAsIfNothingHadHappened) {
 
 // Row C4: a step writes one position for each token that it computes, and an answer's next token is one.
 TEST(Engine, TheCacheGrowsByOnePositionForEachToken) {
-  Fixture f({.block_len = 8, .max_tokens = 16, .max_sequences = 4});
+  Fixture f({.block_len = 8, .step_tokens = 16, .max_sequences = 4});
   ASSERT_TRUE(f.core->submit(f.request(10, 20)).ok());
   std::vector<Output> out;
   f.core->step(out);
@@ -199,7 +199,7 @@ TEST(Engine, TheCacheGrowsByOnePositionForEachToken) {
 
 // Row P4: running sequences waste less than a block each, and none is reserved for what may come.
 TEST(Engine, ASequenceHoldsBlocksForItsTokensAndOneMore) {
-  Fixture f({.block_len = 8, .max_tokens = 32, .max_sequences = 4});
+  Fixture f({.block_len = 8, .step_tokens = 32, .max_sequences = 4});
   ASSERT_TRUE(f.core->submit(f.request(16, 40)).ok());
   std::vector<Output> out;
   f.core->step(out);
@@ -208,7 +208,7 @@ TEST(Engine, ASequenceHoldsBlocksForItsTokensAndOneMore) {
 
 // Row P11.
 TEST(Engine, TenThousandAbortsReturnEveryBlock) {
-  Fixture f({.max_tokens = 32, .max_sequences = 8, .prefix_cache = false}, 64, 24);
+  Fixture f({.step_tokens = 32, .max_sequences = 8, .prefix_cache = false}, 64, 24);
   std::mt19937_64 random(3);
   std::vector<Output> out;
   int64_t n_ended = 0;
@@ -234,7 +234,7 @@ TEST(Engine, TenThousandAbortsReturnEveryBlock) {
 
 // Row X6: one system prompt of 900 tokens, then 100 of the user's own: all but the first request find the 900.
 TEST(Engine, ACommonSystemPromptGivesExactlyItsHitRate) {
-  Fixture f({.max_tokens = 256, .max_sequences = 4}, 1024, 600);
+  Fixture f({.step_tokens = 256, .max_sequences = 4}, 1024, 600);
   const Request system = f.request(900, 1, 7);
   for (int i = 0; i < 20; ++i) {
     Request r = f.request(1000, 4, 100 + static_cast<uint64_t>(i));
@@ -269,7 +269,7 @@ TEST(Engine, UsageAddsUp) {
 }
 
 TEST(Engine, TimesAreInOrder) {
-  Fixture f({.max_tokens = 8, .max_sequences = 4});
+  Fixture f({.step_tokens = 8, .max_sequences = 4});
   ASSERT_TRUE(f.core->submit(f.request(20, 5)).ok());
   std::vector<Output> out;
   do {
@@ -310,7 +310,7 @@ TEST(EngineSize, ACacheSmallerThanOneContextIsRefusedWithTheNumbers) {
 
 TEST(EngineSize, EveryRunningSequenceNeedsATokenAndARow) {
   const FakeModel model(64);
-  EXPECT_FALSE(size_engine(model.facts(), {.max_tokens = 3, .max_sequences = 4}).ok());
+  EXPECT_FALSE(size_engine(model.facts(), {.step_tokens = 3, .max_sequences = 4}).ok());
   EXPECT_FALSE(size_engine(model.facts(), {.max_sequences = 4, .max_rows = 3}).ok());
   EXPECT_FALSE(size_engine(model.facts(), {.max_sequences = 0}).ok());
   EXPECT_FALSE(size_engine(model.facts(), {.kv_dtype = DType::kQ8_0}).ok());
@@ -322,7 +322,7 @@ TEST(EngineSize, EveryRunningSequenceNeedsATokenAndARow) {
 
 // Plan and settle with 64 answers running, in microseconds a step.
 TEST(SlowEngine, SchedulingSixtyFourAnswersTakesLessThanAHundredMicroseconds) {
-  EngineOptions options{.max_tokens = 512, .max_sequences = 64};
+  EngineOptions options{.step_tokens = 512, .max_sequences = 64};
   auto fake = std::make_unique<FakeModel>(1024);
   options.kv_dtype = DType::kF32;
   options.kv_bytes = 4096 * KvStore::block_bytes(fake->facts(), options.kv_dtype, options.block_len);

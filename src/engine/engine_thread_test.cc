@@ -35,7 +35,7 @@ class GatedModel final : public ForwardPass {
 struct Service {
   explicit Service(int32_t max_waiting = 100,
                    std::unique_ptr<ForwardPass> fake = std::make_unique<testing::FakeModel>(64)) {
-    EngineOptions options{.max_tokens = 16, .max_sequences = 4, .max_waiting = max_waiting};
+    EngineOptions options{.step_tokens = 16, .max_sequences = 4, .max_waiting = max_waiting};
     options.kv_dtype = DType::kF32;
     options.kv_bytes = 32 * KvStore::block_bytes(fake->facts(), options.kv_dtype, options.block_len);
     auto core = Engine::create(std::move(fake), nullptr, stream, options, steady_clock()).value();

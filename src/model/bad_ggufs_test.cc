@@ -16,7 +16,7 @@ std::string load_error(ModelFile::Parts parts) {
   ThreadTeam team(1);
   Stream stream(team);
   const auto model =
-      load_model(std::make_shared<ModelFile>(std::move(parts)), {.max_tokens = 8, .max_rows = 8}, stream);
+      load_model(std::make_shared<ModelFile>(std::move(parts)), {.step_tokens = 8, .max_rows = 8}, stream);
   return model ? "" : model.error().message;
 }
 

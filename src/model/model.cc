@@ -20,17 +20,17 @@ Status resolve(ModelOptions& options, const ModelConfig& config) {
                        " tokens was asked for; this model was made for 1 to " + std::to_string(config.max_context),
                    "ctx");
   }
-  CHECK(options.max_tokens >= 1 && options.max_rows >= 1 && options.max_sequences >= 1);
+  CHECK(options.step_tokens >= 1 && options.max_rows >= 1 && options.max_sequences >= 1);
   return {};
 }
 
 // The largest product's and the largest attention's needs, for the largest step.
 size_t workspace_bytes(const ModelConfig& c, const ModelOptions& o) {
   size_t bytes =
-      ops::paged_attention_workspace_bytes(o.max_tokens, static_cast<int32_t>(c.n_heads),
+      ops::paged_attention_workspace_bytes(o.step_tokens, static_cast<int32_t>(c.n_heads),
                                            static_cast<int32_t>(c.head_len), static_cast<int32_t>(o.max_context));
   for (int64_t n_inputs : {c.width, c.q_len(), c.ffn_len}) {
-    bytes = std::max(bytes, ops::linear_workspace_bytes(o.max_tokens, n_inputs));
+    bytes = std::max(bytes, ops::linear_workspace_bytes(o.step_tokens, n_inputs));
   }
   return std::max(bytes, ops::linear_workspace_bytes(o.max_rows, c.width));
 }
@@ -42,7 +42,7 @@ Model::Model(Parts parts)
       config_(std::move(parts.config)),
       options_(parts.options),
       scratch_(std::move(parts.scratch)),
-      every_token_(static_cast<size_t>(options_.max_tokens)) {
+      every_token_(static_cast<size_t>(options_.step_tokens)) {
   std::iota(every_token_.begin(), every_token_.end(), 0);
   step_.cut_to(scratch_, 1, 1);
   for (const RopeConfig& rope : config_.ropes) rope_tables_.push_back(make_rope_table(rope, options_.max_context));
@@ -51,7 +51,7 @@ Model::Model(Parts parts)
 
 void Model::forward(Stream& s, const ForwardBatch& b, std::span<const PagedKv> kv, const TensorView& logits,
                     const HiddenStates& hidden) {
-  CHECK(b.n_tokens >= 1 && b.n_tokens <= options_.max_tokens, "a step with more tokens than the model was loaded for");
+  CHECK(b.n_tokens >= 1 && b.n_tokens <= options_.step_tokens, "a step with more tokens than the model was loaded for");
   CHECK(b.n_rows >= 0 && b.n_rows <= options_.max_rows, "a step with more rows than the model was loaded for");
   CHECK(b.n_sequences >= 1 && b.n_sequences <= options_.max_sequences);
   CHECK(static_cast<int64_t>(kv.size()) == config_.n_layers, "one PagedKv a layer");
@@ -112,7 +112,7 @@ Result<std::unique_ptr<Model>> load_model(std::shared_ptr<const ModelFile> file,
   ModelOptions resolved = options;
   TRY(resolve(resolved, config));
   WeightLoader loader(*file, *architecture, config, s, progress);
-  ASSIGN_OR_RETURN(Scratch scratch, Scratch::allocate(config, resolved.max_tokens, resolved.max_rows, s.memory()));
+  ASSIGN_OR_RETURN(Scratch scratch, Scratch::allocate(config, resolved.step_tokens, resolved.max_rows, s.memory()));
   Model::Parts parts{file, config, resolved, std::move(scratch)};
   struct Loader {
     Shape shape;

@@ -26,7 +26,7 @@ namespace ibid {
 
 struct ModelOptions {
   int64_t max_context = 0;     // longest sequence in tokens; 0: the model's own. Chooses longrope's factors
-  int32_t max_tokens = 512;    // T, the most tokens of one step
+  int32_t step_tokens = 512;   // T, the most tokens of one step
   int32_t max_rows = 64;       // R, the most rows of logits of one step
   int32_t max_sequences = 64;  // S
 };
@@ -46,7 +46,7 @@ class Model {
   // batch.slots. CHECKs that the batch keeps the limits of ModelOptions and that tokens and positions are in range.
   // Allocates nothing. A row's bits depend on its own sequence alone (docs/design.md section 5). `hidden` asks for
   // hidden states besides: no other bit changes, but where the last layer's are wanted it runs over all T rows. Their
-  // buffers are the caller's; max_tokens rows of C each do for every step.
+  // buffers are the caller's; step_tokens rows of C each do for every step.
   void forward(Stream& s, const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits,
                const HiddenStates& hidden = {});
 

@@ -118,7 +118,7 @@ TEST(Model, AQuantisedWeightWithoutAProductOnTheDeviceIsRefusedAtLoad) {
               {[](size_t bytes) { return static_cast<std::byte*>(std::malloc(bytes)); },
                [](std::byte* p, size_t) { std::free(p); }});
   const auto loaded = load_model(testing::tiny_model_file({.architecture = "llama", .dtype = DType::kQ8_0}),
-                                 {.max_tokens = 8, .max_rows = 8}, cuda);
+                                 {.step_tokens = 8, .max_rows = 8}, cuda);
   ASSERT_FALSE(loaded.ok());
   EXPECT_EQ(loaded.error().kind, ErrorKind::kUnsupported);
   EXPECT_NE(loaded.error().message.find("CUDA has no product for weights of type Q8_0"), std::string::npos)
@@ -145,7 +145,7 @@ TEST(Model, AskingForFewerRowsDoesNotMatter) {
 TEST(Model, TheNumberOfThreadsDoesNotMatter) {
   for (std::string_view architecture : tiny_architectures()) {
     const TinyModelOptions options{.architecture = architecture, .dtype = DType::kQ4_0};
-    LoadedModel one(tiny_model_file(options)), three(tiny_model_file(options), {.max_tokens = 64, .max_rows = 64}, 3);
+    LoadedModel one(tiny_model_file(options)), three(tiny_model_file(options), {.step_tokens = 64, .max_rows = 64}, 3);
     const auto tokens = some_tokens(40, one.model->config().vocab_size);
     EXPECT_TRUE(same_bits(three.logits(tokens), one.logits(tokens))) << architecture;
   }
@@ -206,9 +206,9 @@ TEST(Model, ReplicatedKeyValueHeadsGiveTheSameBits) {
 
 TEST(Model, LongropeChoosesItsFactorsOnceByTheConfiguredContext) {
   const auto file = tiny_model_file({.architecture = "phi3", .max_context = 256});  // trained for 64
-  LoadedModel short_one(file, {.max_context = 64, .max_tokens = 64, .max_rows = 64});
-  LoadedModel long_one(file, {.max_context = 65, .max_tokens = 64, .max_rows = 64});
-  LoadedModel longest(file, {.max_tokens = 64, .max_rows = 64});
+  LoadedModel short_one(file, {.max_context = 64, .step_tokens = 64, .max_rows = 64});
+  LoadedModel long_one(file, {.max_context = 65, .step_tokens = 64, .max_rows = 64});
+  LoadedModel longest(file, {.step_tokens = 64, .max_rows = 64});
   const auto tokens = some_tokens(10, 96);
   EXPECT_FALSE(same_bits(short_one.logits(tokens), long_one.logits(tokens)));
   EXPECT_TRUE(same_bits(longest.logits(tokens), long_one.logits(tokens)));

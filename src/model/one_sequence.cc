@@ -21,7 +21,7 @@ void OneSequence::append(std::span<const TokenId> tokens, const OnRows& on_rows,
   CHECK(n_tokens_ + static_cast<int64_t>(tokens.size()) <= options_.capacity,
         "more tokens than the sequence was made for");
   const ModelOptions& limits = model_.options();
-  int64_t step = on_rows ? std::min(limits.max_tokens, limits.max_rows) : limits.max_tokens;
+  int64_t step = on_rows ? std::min(limits.step_tokens, limits.max_rows) : limits.step_tokens;
   if (max_step != 0) step = std::min(step, max_step);
   const int64_t V = model_.config().vocab_size;
   while (!tokens.empty()) {

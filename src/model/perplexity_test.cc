@@ -31,7 +31,7 @@ TEST(ScoreText, IsTheMeanOfWhatTheModelSaysOfEachNextToken) {
 }
 
 TEST(ScoreText, GivesEveryRowOnceInOrderAndNormalised) {
-  LoadedModel m(testing::tiny_model_file({}), {.max_tokens = 16, .max_rows = 8});
+  LoadedModel m(testing::tiny_model_file({}), {.step_tokens = 16, .max_rows = 8});
   const auto tokens = some_tokens(29, 96);
   int64_t next = 0;
   const auto score = score_text(*m.model, *m.stream, DType::kF16, tokens, [&](int64_t at, std::span<const float> row) {
@@ -48,7 +48,7 @@ TEST(ScoreText, GivesEveryRowOnceInOrderAndNormalised) {
 }
 
 TEST(ScoreText, RefusesTextsThatItCannotScore) {
-  LoadedModel m(testing::tiny_model_file({.max_context = 64}), {.max_tokens = 16, .max_rows = 16});
+  LoadedModel m(testing::tiny_model_file({.max_context = 64}), {.step_tokens = 16, .max_rows = 16});
   EXPECT_FALSE(score_text(*m.model, *m.stream, DType::kF16, some_tokens(1, 96)).ok());
   EXPECT_FALSE(score_text(*m.model, *m.stream, DType::kF16, some_tokens(65, 96)).ok());
   const std::vector<TokenId> outside = {TokenId{1}, TokenId{96}};

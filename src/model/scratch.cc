@@ -45,22 +45,22 @@ TensorView ScratchLayout::take(int64_t rows, int64_t columns) {
 }
 
 Result<Buffer> allocate_scratch(const DeviceMemory& memory, const std::function<void(ScratchLayout&)>& place,
-                                int64_t max_tokens) {
+                                int64_t step_tokens) {
   ScratchLayout count(reinterpret_cast<std::byte*>(kAlignment));  // an address that is never read
   place(count);
   ASSIGN_OR_RETURN(Buffer out,
                    Buffer::allocate(memory, count.bytes(),
-                                    "the intermediates of a step of " + std::to_string(max_tokens) + " tokens"));
+                                    "the intermediates of a step of " + std::to_string(step_tokens) + " tokens"));
   ScratchLayout layout(out.data());
   place(layout);
   return out;
 }
 
-Result<Scratch> Scratch::allocate(const ModelConfig& config, int64_t max_tokens, int64_t max_rows,
+Result<Scratch> Scratch::allocate(const ModelConfig& config, int64_t step_tokens, int64_t max_rows,
                                   const DeviceMemory& memory) {
   Scratch s;
-  const auto place_all = [&](ScratchLayout& layout) { place(s, layout, config, max_tokens, max_rows); };
-  ASSIGN_OR_RETURN(s.memory, allocate_scratch(memory, place_all, max_tokens));
+  const auto place_all = [&](ScratchLayout& layout) { place(s, layout, config, step_tokens, max_rows); };
+  ASSIGN_OR_RETURN(s.memory, allocate_scratch(memory, place_all, step_tokens));
   return s;
 }
 

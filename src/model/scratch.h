@@ -27,10 +27,10 @@ class ScratchLayout {
   size_t at_ = 0;
 };
 
-// Memory for all that `place` takes. It is called twice, first to count, and takes the same both times. `max_tokens` is
-// for the sentence where there is no room.
+// Memory for all that `place` takes. It is called twice, first to count, and takes the same both times. `step_tokens`
+// is for the sentence where there is no room.
 Result<Buffer> allocate_scratch(const DeviceMemory& memory, const std::function<void(ScratchLayout&)>& place,
-                                int64_t max_tokens);
+                                int64_t step_tokens);
 
 struct Scratch {
   TensorView x;                       // [T, C] the residual stream
@@ -44,7 +44,7 @@ struct Scratch {
   TensorView x_rows, attention_rows;  // [R, C], [R, H D]: those of x and attention whose logits are wanted
   std::vector<TensorView> cos_sin;    // of each RoPE, [T, 2 n_pairs]
 
-  static Result<Scratch> allocate(const ModelConfig& config, int64_t max_tokens, int64_t max_rows,
+  static Result<Scratch> allocate(const ModelConfig& config, int64_t step_tokens, int64_t max_rows,
                                   const DeviceMemory& memory = cpu_memory());
   // The same cut to a step of n_tokens and n_rows. Views only; for a step's own copy.
   void cut_to(const Scratch& whole, int64_t n_tokens, int64_t n_rows);

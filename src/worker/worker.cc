@@ -22,7 +22,7 @@ Status Worker::allocate() {
   ASSIGN_OR_RETURN(logits_, Buffer::allocate(stream_.memory(), static_cast<size_t>(options_.max_rows) * row_bytes,
                                              "the rows of logits of a step"));
   const auto hidden_bytes =
-      sizeof(float) * static_cast<size_t>(facts().width) * static_cast<size_t>(options_.max_tokens);
+      sizeof(float) * static_cast<size_t>(facts().width) * static_cast<size_t>(options_.step_tokens);
   ASSIGN_OR_RETURN(hidden_, Buffer::allocate(stream_.memory(), options_.hidden_layers.size() * hidden_bytes,
                                              "the hidden states of a step"));
   hidden_views_.resize(options_.hidden_layers.size());
@@ -35,12 +35,12 @@ Inflight Worker::launch(const StepWork& work) {
   kv_.copy(stream_, work.copies);
   if (work.batch != nullptr) {
     const ForwardBatch& batch = *work.batch;
-    CHECK(batch.n_tokens <= options_.max_tokens && batch.n_rows <= options_.max_rows);
+    CHECK(batch.n_tokens <= options_.step_tokens && batch.n_rows <= options_.max_rows);
     const TensorView logits(logits_.data(), DType::kF32, {batch.n_rows, facts().vocab_size});
     HiddenStates hidden;
     if (work.wants_hidden) {
       const size_t layer_bytes =
-          sizeof(float) * static_cast<size_t>(options_.max_tokens) * static_cast<size_t>(facts().width);
+          sizeof(float) * static_cast<size_t>(options_.step_tokens) * static_cast<size_t>(facts().width);
       for (size_t i = 0; i < hidden_views_.size(); ++i)
         hidden_views_[i] = TensorView(hidden_.data() + i * layer_bytes, DType::kF32, {batch.n_tokens, facts().width});
       hidden = {.layers = options_.hidden_layers, .out = hidden_views_};

@@ -129,7 +129,7 @@ TEST(ServerAnswers, PromptsAreWorthTheSameInPiecesOfAnySize) {
   for (const auto& [max_tokens, max_rows] :
        {std::pair{512, 64}, std::pair{512, 1}, std::pair{7, 3}, std::pair{64, 64}}) {
     EngineOptions options;
-    options.max_tokens = max_tokens;
+    options.step_tokens = max_tokens;
     options.max_rows = max_rows;
     options.max_sequences = std::min({4, max_tokens, max_rows});
     EngineServer server(options, 0);

@@ -7,7 +7,7 @@ namespace {
 TEST(ServerEngine, EveryStreamAmongManyIsWhatTheSamplerAloneSays) {
   EngineOptions options;
   options.max_sequences = 8;
-  options.max_tokens = 48;
+  options.step_tokens = 48;
   EngineServer server(options, 0.0002);
   std::vector<std::thread> clients;
   std::atomic<int> n_right = 0;
@@ -90,7 +90,7 @@ constexpr const char* kEndless = R"({"prompt":"ABC","max_tokens":400,"ignore_eos
 TEST(ServerEngine, AClientThatGoesFreesItsBlocksWithinTwoStepsInPrefillAndInDecode) {
   EngineOptions options;
   options.max_sequences = 4;
-  options.max_tokens = 8;
+  options.step_tokens = 8;
   options.max_rows = 4;
   EngineServer server(options, 0.02);
   const auto is_free = [&] {

@@ -60,7 +60,7 @@ TEST(ServerSteps, EveryStepIsInTheMetricsAndInTheViewAlsoThoseThatTellNobodyAnyt
   constexpr int32_t kPromptLen = 150, kStepTokens = 16, kAnswerLen = 7, kRequests = 6;
   EngineOptions options;
   options.max_sequences = 3;
-  options.max_tokens = kStepTokens;
+  options.step_tokens = kStepTokens;
   options.prefix_cache = false;
   ManualClock clock;
   auto owned = std::make_unique<CountingModel>(clock, kPromptLen);

@@ -79,7 +79,7 @@ class Bench {
   explicit Bench(int n_threads) : team_(n_threads) {
     auto model = std::make_unique<SparedModel>(64);
     model_ = model.get();
-    EngineOptions options{.block_len = 8, .max_tokens = 24, .max_sequences = 4};
+    EngineOptions options{.block_len = 8, .step_tokens = 24, .max_sequences = 4};
     options.kv_dtype = DType::kF32;
     options.kv_bytes = 14 * KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
     engine_ =

@@ -36,7 +36,7 @@ TEST(EngineThreadFaults, EachChoiceEndsOnceAlsoWhereNoMemoryIsLeftToSaySo) {
   ThreadTeam team(1);
   Stream stream(team);
   auto model = std::make_unique<SlowSparedModel>();
-  EngineOptions options{.max_tokens = 16, .max_sequences = 3};
+  EngineOptions options{.step_tokens = 16, .max_sequences = 3};
   options.kv_dtype = DType::kF32;
   options.kv_bytes = 600 * KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
   auto core = Engine::create(std::move(model), nullptr, stream, options, steady_clock()).value();

@@ -87,7 +87,7 @@ class FaultyServer {
   static EngineOptions options() {
     EngineOptions options;
     options.max_sequences = 4;
-    options.max_tokens = 16;
+    options.step_tokens = 16;
     return options;
   }
   HttpAnswer ask(const Asked& asked) { return RawClient(server_.port()).post(asked.path, asked.body); }

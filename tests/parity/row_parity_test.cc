@@ -4,7 +4,7 @@
 #include "base/thread_team.h"
 #include "kernels/math.h"
 #include "kernels/ops.h"
-#include "kernels/reference/cells.h"
+#include "kernels/reference/elements.h"
 #include "kernels/reference/reference.h"
 #include "parity/harness.h"
 

@@ -18,9 +18,10 @@ using testing::ExpectedAnswer;
 using testing::FakeModel;
 
 struct Life {
-  int32_t block_len, n_blocks, context_len, max_tokens, max_sequences, max_rows, hash_bits, window;
+  int32_t block_len, n_blocks, context_len, step_tokens, max_sequences, max_rows, hash_bits, window;
   bool prefix_cache;
   int32_t max_drafts;
+  PolicyKind policy;
 };
 
 Life random_life(std::mt19937_64& random) {
@@ -31,12 +32,13 @@ Life random_life(std::mt19937_64& random) {
   const int32_t n_context_blocks = (l.context_len + l.block_len - 1) / l.block_len;
   l.n_blocks = n_context_blocks + up_to(3 * n_context_blocks);
   l.max_sequences = 1 + up_to(6);
-  l.max_tokens = l.max_sequences + up_to(40);
+  l.step_tokens = l.max_sequences + up_to(40);
   l.max_rows = l.max_sequences + up_to(8);
   l.window = up_to(3) == 0 ? 2 + up_to(30) : 0;
   l.hash_bits = up_to(2) == 0 ? 8 : 128;
   l.prefix_cache = up_to(4) != 0;
   l.max_drafts = up_to(2) == 0 ? 0 : 1 + up_to(6);
+  l.policy = up_to(2) == 0 ? PolicyKind::kPriority : PolicyKind::kFirstCome;
   return l;
 }
 
@@ -49,11 +51,12 @@ class RandomEngine {
     options.block_len = life_.block_len;
     options.kv_dtype = DType::kF32;
     options.kv_bytes = life_.n_blocks * KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
-    options.max_tokens = life_.max_tokens;
+    options.step_tokens = life_.step_tokens;
     options.max_sequences = life_.max_sequences;
     options.max_rows = life_.max_rows;
     options.max_waiting = 64;
     options.prefix_cache = life_.prefix_cache;
+    options.policy = life_.policy;
     core_ =
         Engine::create(std::move(model), nullptr, stream_, options, clock_, PrefixHash(life_.hash_bits, seed)).value();
     if (life_.max_drafts > 0) core_->speculate(std::make_unique<Guesser>(*this), life_.max_drafts);
@@ -194,7 +197,7 @@ class RandomEngine {
     core_->self_check();
     int32_t n_tokens = 0;
     for (const StepShare& share : core_->last_step()) n_tokens += share.n_tokens;
-    EXPECT_LE(n_tokens, life_.max_tokens);
+    EXPECT_LE(n_tokens, life_.step_tokens);
     const EngineStats s = core_->stats();
     EXPECT_EQ(s.blocks_free + s.blocks_cached + s.blocks_in_use, s.blocks_total);
     poison();

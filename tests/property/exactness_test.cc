@@ -70,8 +70,10 @@ class TinyModels {
     EXPECT_TRUE(select_isa(isa).ok());
     auto& slot = models_[{isa, n_threads}];
     if (!slot) {
-      const ModelOptions options = {
-          .max_context = kContext, .max_tokens = kMaxTokens, .max_rows = kMaxSequences, .max_sequences = kMaxSequences};
+      const ModelOptions options = {.max_context = kContext,
+                                    .step_tokens = kMaxTokens,
+                                    .max_rows = kMaxSequences,
+                                    .max_sequences = kMaxSequences};
       slot = std::make_unique<LoadedModel>(file_, options, n_threads);
     }
     return *slot;
@@ -150,7 +152,7 @@ TEST(TinyModels, PhysicalBlocksDoNotShowInTheBits) {
   std::set<std::string> digests;
   for (int n_before = 0; n_before < 6; ++n_before) {
     std::vector<BlockId> table;
-    EngineOptions options{.max_tokens = 64, .max_sequences = 8, .prefix_cache = false};
+    EngineOptions options{.step_tokens = 64, .max_sequences = 8, .prefix_cache = false};
     auto core = Engine::create(std::make_unique<Watched>(*m.model, *m.stream, table), nullptr, *m.stream, options,
                                steady_clock())
                     .value();

@@ -23,7 +23,7 @@ struct Schedule {
   uint64_t seed = 0;
   int32_t block_len = 16;
   int32_t n_contexts = 1;  // size of the pool, in full contexts
-  int32_t max_tokens = 512;
+  int32_t step_tokens = 512;
   int32_t max_sequences = 8;
   bool prefix_cache = true;
   int32_t hash_bits = 128;
@@ -34,7 +34,7 @@ struct Schedule {
   int32_t max_drafts = 0;      // of a sequence in a step, trees and chains of right and wrong ones
 };
 
-inline Schedule random_schedule(uint64_t seed, int32_t max_tokens, int32_t max_sequences) {
+inline Schedule random_schedule(uint64_t seed, int32_t step_tokens, int32_t max_sequences) {
   std::mt19937_64 random(seed * 77 + 5);
   const auto up_to = [&random](int32_t n) { return static_cast<int32_t>(random() % static_cast<uint64_t>(n)); };
   Schedule s;
@@ -42,7 +42,7 @@ inline Schedule random_schedule(uint64_t seed, int32_t max_tokens, int32_t max_s
   s.block_len = 8 << up_to(3);
   s.n_contexts = 1 + up_to(4);
   s.max_sequences = 1 + up_to(max_sequences);
-  s.max_tokens = up_to(3) == 0 ? max_tokens : s.max_sequences + up_to(std::min(max_tokens - s.max_sequences, 48));
+  s.step_tokens = up_to(3) == 0 ? step_tokens : s.max_sequences + up_to(std::min(step_tokens - s.max_sequences, 48));
   s.prefix_cache = up_to(5) != 0;
   s.hash_bits = up_to(4) == 0 ? 8 : 128;
   s.warmth = up_to(3);
@@ -55,8 +55,8 @@ inline Schedule random_schedule(uint64_t seed, int32_t max_tokens, int32_t max_s
 
 inline std::string spelled(const Schedule& s) {
   std::ostringstream out;
-  out << "seed " << s.seed << ": block_len " << s.block_len << ", contexts " << s.n_contexts << ", max_tokens "
-      << s.max_tokens << ", max_sequences " << s.max_sequences << ", prefix_cache " << s.prefix_cache << ", hash_bits "
+  out << "seed " << s.seed << ": block_len " << s.block_len << ", contexts " << s.n_contexts << ", step_tokens "
+      << s.step_tokens << ", max_sequences " << s.max_sequences << ", prefix_cache " << s.prefix_cache << ", hash_bits "
       << s.hash_bits << ", warmth " << s.warmth << ", steps_between " << s.steps_between << ", preempt_one_in "
       << s.preempt_one_in << ", strangers " << s.n_strangers << ", max_drafts " << s.max_drafts;
   return out.str();
@@ -163,7 +163,7 @@ class ScheduleRun {
     const int32_t n_blocks = (pass->facts().context_len + schedule.block_len - 1) / schedule.block_len;
     options.kv_bytes =
         KvStore::block_bytes(pass->facts(), kv_dtype, schedule.block_len) * n_blocks * schedule.n_contexts;
-    options.max_tokens = schedule.max_tokens;
+    options.step_tokens = schedule.step_tokens;
     options.max_sequences = schedule.max_sequences;
     options.max_rows = model.options().max_rows;
     options.prefix_cache = schedule.prefix_cache;
@@ -269,7 +269,7 @@ class ScheduleRun {
 
 // Each choice of each request in an engine of its own: cold, whole prompt at once, no company, no choices beside it.
 inline Digests alone(Model& model, Stream& stream, const std::shared_ptr<const Tokenizer>& tokenizer, DType kv_dtype,
-                     int32_t max_tokens, const std::vector<Request>& requests) {
+                     int32_t step_tokens, const std::vector<Request>& requests) {
   Digests out;
   for (const Request& r : requests) {
     for (int32_t choice = 0; choice < r.n; ++choice) {
@@ -277,7 +277,7 @@ inline Digests alone(Model& model, Stream& stream, const std::shared_ptr<const T
       one.n = 1;
       one.sampling.seed += static_cast<uint64_t>(choice);
       if (choice > 0) one.prompt_logprobs = -1;
-      ScheduleRun run(model, stream, tokenizer, kv_dtype, {.max_tokens = max_tokens, .prefix_cache = false}, {one});
+      ScheduleRun run(model, stream, tokenizer, kv_dtype, {.step_tokens = step_tokens, .prefix_cache = false}, {one});
       out.push_back(run.run().front());
     }
   }

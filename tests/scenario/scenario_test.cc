@@ -113,7 +113,7 @@ class Scenario {
     options.kv_dtype = DType::kF32;
     options.kv_bytes =
         number(f, "blocks", 8) * KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
-    options.max_tokens = number(f, "tokens", 16);
+    options.step_tokens = number(f, "tokens", 16);
     options.max_sequences = number(f, "sequences", 4);
     options.max_waiting = number(f, "waiting", 100);
     options.prefix_cache = number(f, "prefix_cache", 1) != 0;

@@ -83,7 +83,8 @@ struct Widened {
 // Eight or sixteen positions' keys at once, whole: those that are not used lie in lanes that are never looked at. What
 // the next tile needs of the same place is fetched ahead (`next`; the same address where nothing follows).
 template <typename Format>
-IBID_INLINE void widen_keys(float* to, const typename Format::Cell* keys, int64_t next, int block_len, int head_len) {
+IBID_INLINE void widen_keys(float* to, const typename Format::Element* keys, int64_t next, int block_len,
+                            int head_len) {
   if (block_len >= 16) {
     for (int d = 0; d < head_len; ++d) {
       store(to + d * kTileLen, Format::load16(keys + d * block_len));
@@ -101,14 +102,14 @@ IBID_INLINE void widen_keys(float* to, const typename Format::Cell* keys, int64_
 }
 
 template <typename Format>
-IBID_INLINE void widen_value(float* to, const typename Format::Cell* value, int64_t next, int head_len) {
+IBID_INLINE void widen_value(float* to, const typename Format::Element* value, int64_t next, int head_len) {
   int d = 0;
   for (; d + 16 <= head_len; d += 16) {
     store(to + d, Format::load16(value + d));
     __builtin_prefetch(reinterpret_cast<const char*>(value + d) + next);
   }
   if (d < head_len) {
-    alignas(64) typename Format::Cell half[16] = {};
+    alignas(64) typename Format::Element half[16] = {};
     __builtin_memcpy(half, value + d, 8 * sizeof(half[0]));
     store(to + d, Format::load16(half));
   }
@@ -116,7 +117,7 @@ IBID_INLINE void widen_value(float* to, const typename Format::Cell* value, int6
 
 template <typename Format>
 void widen(const AttentionTask& task, int tile_begin, Range used, int table_end, Widened& wide) {
-  using Cell = typename Format::Cell;
+  using Element = typename Format::Element;
   const int row_len = attention_row_len(task.head_len);
   const int block_len = task.block_len;
   for (int j = used.begin; j < used.end;) {
@@ -127,8 +128,8 @@ void widen(const AttentionTask& task, int tile_begin, Range used, int table_end,
     const bool follows = position - offset + kTileLen < table_end;
     const int64_t next =
         follows ? task.blocks[(position + kTileLen) / block_len] * task.block_bytes - block : int64_t{0};
-    const Cell* keys = reinterpret_cast<const Cell*>(static_cast<const char*>(task.keys) + block);
-    const Cell* values = reinterpret_cast<const Cell*>(static_cast<const char*>(task.values) + block);
+    const Element* keys = reinterpret_cast<const Element*>(static_cast<const char*>(task.keys) + block);
+    const Element* values = reinterpret_cast<const Element*>(static_cast<const char*>(task.values) + block);
     for (int i = block_len >= 16 ? offset / 16 * 16 : 0; i < offset + n; i += 16) {
       widen_keys<Format>(wide.keys + (j - offset) + i, keys + i, next, block_len, task.head_len);
     }
@@ -142,14 +143,14 @@ void widen(const AttentionTask& task, int tile_begin, Range used, int table_end,
 // The key and value of one position, from a slot anywhere.
 template <typename Format>
 void widen_slot(const AttentionTask& task, int slot, int j, Widened& wide) {
-  using Cell = typename Format::Cell;
+  using Element = typename Format::Element;
   const int64_t block = slot / task.block_len * task.block_bytes;
   const int offset = slot % task.block_len;
-  const Cell* key = reinterpret_cast<const Cell*>(static_cast<const char*>(task.keys) + block) + offset;
-  const Cell* value = reinterpret_cast<const Cell*>(static_cast<const char*>(task.values) + block);
+  const Element* key = reinterpret_cast<const Element*>(static_cast<const char*>(task.keys) + block) + offset;
+  const Element* value = reinterpret_cast<const Element*>(static_cast<const char*>(task.values) + block);
   for (int d = 0; d < task.head_len; d += 16) {
     const int n = least(16, task.head_len - d);
-    alignas(64) Cell narrow[16] = {};
+    alignas(64) Element narrow[16] = {};
     alignas(64) float f32[16];
     for (int i = 0; i < n; ++i) narrow[i] = key[(d + i) * task.block_len];
     store(f32, Format::load16(narrow));
@@ -160,15 +161,15 @@ void widen_slot(const AttentionTask& task, int slot, int j, Widened& wide) {
 }
 
 template <typename Format>
-void find_blocks(const AttentionTask& task, int tile_begin, Range used, const typename Format::Cell** key,
-                 const typename Format::Cell** value) {
-  using Cell = typename Format::Cell;
+void find_blocks(const AttentionTask& task, int tile_begin, Range used, const typename Format::Element** key,
+                 const typename Format::Element** value) {
+  using Element = typename Format::Element;
   for (int v = used.begin / 16; v < (used.end + 15) / 16; ++v) {
     const int position = tile_begin + 16 * v;
     const int64_t block = task.blocks[position / task.block_len] * task.block_bytes;
     const int offset = position % task.block_len;
-    key[v] = reinterpret_cast<const Cell*>(static_cast<const char*>(task.keys) + block) + offset;
-    value[v] = reinterpret_cast<const Cell*>(static_cast<const char*>(task.values) + block) + offset * task.head_len;
+    key[v] = reinterpret_cast<const Element*>(static_cast<const char*>(task.keys) + block) + offset;
+    value[v] = reinterpret_cast<const Element*>(static_cast<const char*>(task.values) + block) + offset * task.head_len;
   }
 }
 

@@ -23,19 +23,19 @@ constexpr int kMaxRows = 96;
 constexpr float kMinusInfinity = -__builtin_inff();
 
 struct F32 {
-  using Cell = float;
+  using Element = float;
   static constexpr bool kFetchAhead = true;
-  IBID_INLINE f32x16 load16(const Cell* p) { return load(p); }
+  IBID_INLINE f32x16 load16(const Element* p) { return load(p); }
 };
 struct F16 {
-  using Cell = uint16_t;
+  using Element = uint16_t;
   static constexpr bool kFetchAhead = true;
-  IBID_INLINE f32x16 load16(const Cell* p) { return load_f16(p); }
+  IBID_INLINE f32x16 load16(const Element* p) { return load_f16(p); }
 };
 struct BF16 {
-  using Cell = uint16_t;
+  using Element = uint16_t;
   static constexpr bool kFetchAhead = true;
-  IBID_INLINE f32x16 load16(const Cell* p) { return load_bf16(p); }
+  IBID_INLINE f32x16 load16(const Element* p) { return load_bf16(p); }
 };
 struct InCache : F32 {  // a widened tile
   static constexpr bool kFetchAhead = false;
@@ -51,13 +51,13 @@ IBID_INLINE int most(int a, int b) { return a > b ? a : b; }
 // Where the keys of 16 positions and the values of 16 positions lie: the tile's blocks, or its widened copy.
 template <typename Format>
 struct Tile {
-  const typename Format::Cell* key[kTileLen / 16];
-  const typename Format::Cell* value[kTileLen / 16];
+  const typename Format::Element* key[kTileLen / 16];
+  const typename Format::Element* value[kTileLen / 16];
   int64_t key_stride;    // from one d to the next
   int64_t value_stride;  // from one position to the next
   // The tile after this one, to be fetched while this one is used.
-  const typename Format::Cell* next_key[kTileLen / 16];
-  const typename Format::Cell* next_value[kTileLen / 16];
+  const typename Format::Element* next_key[kTileLen / 16];
+  const typename Format::Element* next_value[kTileLen / 16];
 };
 
 // scores[r][16 v ...] of ROWS rows and VECTORS vectors.
@@ -68,7 +68,7 @@ IBID_INLINE void score_block(float* scores, const float* q, int row_len, int hea
   for (int r = 0; r < ROWS; ++r) {
     for (int i = 0; i < VECTORS; ++i) sum[r][i] = zero();
   }
-  const typename Format::Cell* key[VECTORS];
+  const typename Format::Element* key[VECTORS];
   for (int i = 0; i < VECTORS; ++i) key[i] = tile.key[v + i];
   for (int d = 0; d < head_len; ++d) {
     f32x16 k[VECTORS];
@@ -97,9 +97,9 @@ IBID_INLINE void value_block(float* o, int row_len, const float* p, const Tile<F
   int at = j.begin;
   while (at < j.end) {
     const int end = least(j.end, (at / 16 + 1) * 16);
-    const typename Format::Cell* begin = tile.value[at / 16];
-    const typename Format::Cell* next = Format::kFetchAhead ? tile.next_value[at / 16] : begin;
-    const typename Format::Cell* value = begin + (at % 16) * tile.value_stride + first;
+    const typename Format::Element* begin = tile.value[at / 16];
+    const typename Format::Element* next = Format::kFetchAhead ? tile.next_value[at / 16] : begin;
+    const typename Format::Element* value = begin + (at % 16) * tile.value_stride + first;
     for (; at < end; ++at, value += tile.value_stride) {
       f32x16 x[VECTORS];
       for (int i = 0; i < VECTORS; ++i) {

@@ -89,7 +89,7 @@ void linear(Stream& s, std::span<const TensorView> out, const TensorView& x, std
   const XForms forms = convert_inputs(s, x, weights);
 
   // Tasks are numbered through all weights: piece of outputs by piece of rows.
-  std::array<LinearJob, ops::kMaxLinearWeights> jobs;
+  std::array<LinearTask, ops::kMaxLinearWeights> tasks;
   std::array<int64_t, ops::kMaxLinearWeights + 1> first_task{};
   int64_t n_panels_all = 0;
   auto n_panels = [&](size_t j) {
@@ -102,20 +102,20 @@ void linear(Stream& s, std::span<const TensorView> out, const TensorView& x, std
   for (size_t j = 0; j < weights.size(); ++j) {
     const Weight& w = *weights[j];
     const PackedFormat format = packed_format(w.dtype);
-    jobs[j] = {.format = format,
-               .table = code_table(w.dtype),
-               .packed = w.packed,
-               .tile_bytes = packed_tile_bytes(format, K),
-               .n_outputs = w.n_outputs,
-               .n_inputs = K,
-               .n_pieces = w.pieces.n,
-               .edges = w.pieces.edges.data(),
-               .x = x_data,
-               .x_stride = x_stride,
-               .x_bf16 = forms.bf16,
-               .x_int8 = forms.int8,
-               .out = reinterpret_cast<float*>(out[j].data),
-               .out_stride = out[j].row_stride_bytes / 4};
+    tasks[j] = {.format = format,
+                .table = code_table(w.dtype),
+                .packed = w.packed,
+                .tile_bytes = packed_tile_bytes(format, K),
+                .n_outputs = w.n_outputs,
+                .n_inputs = K,
+                .n_pieces = w.pieces.n,
+                .edges = w.pieces.edges.data(),
+                .x = x_data,
+                .x_stride = x_stride,
+                .x_bf16 = forms.bf16,
+                .x_int8 = forms.int8,
+                .out = reinterpret_cast<float*>(out[j].data),
+                .out_stride = out[j].row_stride_bytes / 4};
     first_task[j + 1] = first_task[j] + (n_panels(j) + panels_per_task - 1) / panels_per_task * n_row_pieces;
   }
   s.team().parallel_for(first_task[weights.size()], [&](int64_t task, int) {
@@ -125,7 +125,7 @@ void linear(Stream& s, std::span<const TensorView> out, const TensorView& x, std
     const int64_t n_tiles = (weights[j]->n_outputs + kTileOutputs - 1) / kTileOutputs;
     const int64_t tile = piece * panels_per_task * kTilesPerPanel;
     const int64_t row = row_piece * kRowsPerTask;
-    kernels.product(jobs[j], row, std::min(T, row + kRowsPerTask), tile,
+    kernels.product(tasks[j], row, std::min(T, row + kRowsPerTask), tile,
                     std::min(n_tiles, tile + panels_per_task * kTilesPerPanel));
   });
 }

@@ -38,13 +38,13 @@ struct FloatRows {
   using Sums = float[M][kTiles][kTileOutputs];
 
   template <int M>
-  static void run(const LinearJob& job, const typename S::Weight* w, int64_t w_stride, const typename S::X* x,
+  static void run(const LinearTask& task, const typename S::Weight* w, int64_t w_stride, const typename S::X* x,
                   int64_t x_stride, const OutTile& out) {
     alignas(64) Sums<M> waiting[kMaxWaiting + 1];  // and behind them the sum of the latest piece
     int n_waiting = 0;
     int64_t i = 0;
-    for (int piece = 0; piece < job.n_pieces; ++piece) {
-      const int64_t end = (job.edges[piece + 1] + S::kWeightsPerStep - 1) / S::kWeightsPerStep;
+    for (int piece = 0; piece < task.n_pieces; ++piece) {
+      const int64_t end = (task.edges[piece + 1] + S::kWeightsPerStep - 1) / S::kWeightsPerStep;
       {
         [[maybe_unused]] const typename S::Mode mode;
         sum_piece<M>(w + i * kTileOutputs * S::kWeightsPerStep, w_stride, end - i, x + i * S::kWeightsPerStep, x_stride,
@@ -102,22 +102,22 @@ struct FloatRows {
 };
 
 template <class S>
-void product_packed(const LinearJob& job, const typename S::X* x, int64_t x_stride, int64_t row, int64_t row_end,
+void product_packed(const LinearTask& task, const typename S::X* x, int64_t x_stride, int64_t row, int64_t row_end,
                     int64_t tile, int64_t tile_end) {
-  const int64_t tile_len = job.tile_bytes / static_cast<int64_t>(sizeof(typename S::Weight));
+  const int64_t tile_len = task.tile_bytes / static_cast<int64_t>(sizeof(typename S::Weight));
   for (; tile < tile_end; tile += kTiles) {
     const int n_tiles = static_cast<int>(tile_end - tile < kTiles ? tile_end - tile : kTiles);
-    const auto* w = reinterpret_cast<const typename S::Weight*>(job.packed + tile * job.tile_bytes);
+    const auto* w = reinterpret_cast<const typename S::Weight*>(task.packed + tile * task.tile_bytes);
     const int64_t w_stride = n_tiles == kTiles ? tile_len : 0;
     for (int64_t r = row; r < row_end; r += kRowsFloat) {
-      with_rows<FloatRows<S>, kRowsFloat>(row_end - r, job, w, w_stride, x + r * x_stride, x_stride,
-                                          out_tile(job, r, tile, n_tiles));
+      with_rows<FloatRows<S>, kRowsFloat>(row_end - r, task, w, w_stride, x + r * x_stride, x_stride,
+                                          out_tile(task, r, tile, n_tiles));
     }
   }
 }
 
-void product_bf16(const LinearJob& job, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end) {
-  product_packed<StepBf16>(job, job.x_bf16, job.n_inputs + job.n_inputs % 2, row, row_end, tile, tile_end);
+void product_bf16(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end) {
+  product_packed<StepBf16>(task, task.x_bf16, task.n_inputs + task.n_inputs % 2, row, row_end, tile, tile_end);
 }
 
 }  // namespace

@@ -37,12 +37,12 @@ struct Format {
   const uint8_t* mins;
   CodeTable table;
 
-  IBID_INLINE Format tile_of(const LinearJob& job, int64_t tile) {
+  IBID_INLINE Format tile_of(const LinearTask& task, int64_t tile) {
     Format f;
-    f.codes = reinterpret_cast<const uint8_t*>(job.packed) + tile * job.tile_bytes;
-    f.scales = f.codes + job.n_inputs * kTileOutputs * kBits / 8;
-    f.mins = f.scales + job.n_inputs / kGroupLen * kTileOutputs * (kWide ? 4 : 2);
-    if constexpr (kTable) f.table = load_table(job.table);
+    f.codes = reinterpret_cast<const uint8_t*>(task.packed) + tile * task.tile_bytes;
+    f.scales = f.codes + task.n_inputs * kTileOutputs * kBits / 8;
+    f.mins = f.scales + task.n_inputs / kGroupLen * kTileOutputs * (kWide ? 4 : 2);
+    if constexpr (kTable) f.table = load_table(task.table);
     return f;
   }
   // The codes of block b, four inputs a step.
@@ -110,10 +110,10 @@ IBID_INLINE f32x16 add_group(f32x16 acc, i32x16 sum, f32x16 scale, f32x16 min, f
 template <class F>
 struct Direct {
   template <int M>
-  static void run(const LinearJob& job, int64_t row, int64_t tile) {
+  static void run(const LinearTask& task, int64_t row, int64_t tile) {
     typedef Dot<F::kRange> D;
-    const F f = F::tile_of(job, tile);
-    const XRows x = x_rows<F::kGroup>(job.x_int8, row, 0);
+    const F f = F::tile_of(task, tile);
+    const XRows x = x_rows<F::kGroup>(task.x_int8, row, 0);
     constexpr int kGroups = 32 / F::kGroup, kSteps = F::kGroup / 4;
     alignas(64) float waiting[kMaxWaiting][M][kTileOutputs];
     int n_waiting = 0;
@@ -121,8 +121,8 @@ struct Direct {
     for (int piece = 0;; ++piece) {
       f32x16 acc[M];
       for (int m = 0; m < M; ++m) acc[m] = zero();
-      for (const int64_t end = job.edges[piece + 1] / 32; b < end; ++b) {
-        F::prefetch(f, b, job.tile_bytes);
+      for (const int64_t end = task.edges[piece + 1] / 32; b < end; ++b) {
+        F::prefetch(f, b, task.tile_bytes);
         Codes8 c[8];
         F::load_steps(f, b, c);
         typename D::Step w[8];
@@ -147,8 +147,8 @@ struct Direct {
         --n_waiting;
         for (int m = 0; m < M; ++m) acc[m] = add(load(waiting[n_waiting][m]), acc[m]);
       }
-      if (piece + 1 == job.n_pieces) {
-        const OutTile out = out_tile(job, row, tile, 1);
+      if (piece + 1 == task.n_pieces) {
+        const OutTile out = out_tile(task, row, tile, 1);
         for (int m = 0; m < M; ++m) store_out(out, m, 0, acc[m]);
         return;
       }
@@ -170,11 +170,11 @@ struct Panel {
 };
 
 template <class F>
-void unpack(const LinearJob& job, int64_t tile, int n_tiles, int64_t k, int64_t k_len, Panel<F::kGroup>& panel) {
+void unpack(const LinearTask& task, int64_t tile, int n_tiles, int64_t k, int64_t k_len, Panel<F::kGroup>& panel) {
   for (int t = 0; t < kTiles; ++t) {  // an absent tile is the first again, and is not stored
-    const F f = F::tile_of(job, t < n_tiles ? tile + t : tile);
+    const F f = F::tile_of(task, t < n_tiles ? tile + t : tile);
     for (int64_t b = 0; b < k_len / 32; ++b) {
-      F::prefetch(f, k / 32 + b, kTiles * job.tile_bytes);
+      F::prefetch(f, k / 32 + b, kTiles * task.tile_bytes);
       Codes8 c[8];
       F::load_steps(f, k / 32 + b, c);
       for (int i = 0; i < 8; ++i) store_codes(panel.codes[t][b * 8 + i], c[i]);
@@ -260,11 +260,11 @@ struct PanelRows {
 };
 
 template <class F>
-void product_int8(const LinearJob& job, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end) {
+void product_int8(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end) {
   if (row_end - row <= kDirectRows) {
     for (; tile < tile_end; ++tile) {
       for (int64_t r = row; r < row_end; r += kRowsDirect) {
-        with_rows<Direct<F>, kRowsDirect>(row_end - r, job, r, tile);
+        with_rows<Direct<F>, kRowsDirect>(row_end - r, task, r, tile);
       }
     }
     return;
@@ -274,19 +274,19 @@ void product_int8(const LinearJob& job, int64_t row, int64_t row_end, int64_t ti
   for (; tile < tile_end; tile += kTiles) {
     const int n_tiles = static_cast<int>(tile_end - tile < kTiles ? tile_end - tile : kTiles);
     int n_waiting = 0;
-    for (int piece = 0; piece < job.n_pieces; ++piece) {
-      const int64_t begin = job.edges[piece], end = job.edges[piece + 1], panel_len = even_panels(end - begin);
+    for (int piece = 0; piece < task.n_pieces; ++piece) {
+      const int64_t begin = task.edges[piece], end = task.edges[piece + 1], panel_len = even_panels(end - begin);
       int n_adds = 0;
       for (int64_t k = begin; k < end; k += panel_len) {
         const bool ends_piece = end - k <= panel_len;
         n_adds = ends_piece ? adds_behind(piece) : 0;
-        const Part part = {k,          ends_piece ? end - k : panel_len, n_waiting, n_adds,
-                           k == begin, ends_piece && end == job.n_inputs};
-        unpack<F>(job, tile, n_tiles, k, part.k_len, panel);
+        const Part part = {k,          ends_piece ? end - k : panel_len,  n_waiting, n_adds,
+                           k == begin, ends_piece && end == task.n_inputs};
+        unpack<F>(task, tile, n_tiles, k, part.k_len, panel);
         for (int64_t r = row; r < row_end; r += kRowsInt8) {
           with_rows<PanelRows<F::kGroup, F::kMin, F::kRange>, kRowsInt8>(row_end - r, panel, part,
-                                                                         x_rows<F::kGroup>(job.x_int8, r, k), sums,
-                                                                         r - row, out_tile(job, r, tile, n_tiles));
+                                                                         x_rows<F::kGroup>(task.x_int8, r, k), sums,
+                                                                         r - row, out_tile(task, r, tile, n_tiles));
         }
       }
       n_waiting += 1 - n_adds;

@@ -44,7 +44,7 @@ struct QuantisedRows {
   float* scaled_sums16 = nullptr;  // [T, K / 16]
 };
 
-struct LinearJob {
+struct LinearTask {
   PackedFormat format = PackedFormat::kF32;
   const uint8_t* table = nullptr;  // kNibbleTable: 16 values + 128
   const std::byte* packed = nullptr;
@@ -67,7 +67,7 @@ struct LinearTable {
   void (*quantise_rows)(const QuantisedRows& to, const float* x, int64_t x_stride, int64_t row, int64_t row_end);
   void (*round_rows)(uint16_t* to, int64_t n_inputs, const float* x, int64_t x_stride, int64_t row, int64_t row_end);
   // out[row.., 16 * tile..], at most kMaxProductRows. Calls with disjoint outputs may run at the same time.
-  void (*product)(const LinearJob& job, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end);
+  void (*product)(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end);
 };
 
 }  // namespace ibid::cpu

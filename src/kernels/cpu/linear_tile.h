@@ -42,10 +42,10 @@ IBID_INLINE void store_out(const OutTile& o, int row, int tile, f32x16 x) {
     store_n(p, x, n);
   }
 }
-IBID_INLINE OutTile out_tile(const LinearJob& job, int64_t row, int64_t tile, int n_tiles) {
+IBID_INLINE OutTile out_tile(const LinearTask& task, int64_t row, int64_t tile, int n_tiles) {
   const int64_t first = tile * kTileOutputs;
-  const int64_t n = job.n_outputs - first;
-  return {job.out + row * job.out_stride + first, job.out_stride,
+  const int64_t n = task.n_outputs - first;
+  return {task.out + row * task.out_stride + first, task.out_stride,
           static_cast<int>(n < n_tiles * kTileOutputs ? n : n_tiles * kTileOutputs)};
 }
 

@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "kernels/paged_kv.h"
-#include "kernels/reference/cells.h"
+#include "kernels/reference/elements.h"
 #include "kernels/reference/reference.h"
 
 namespace ibid::reference {

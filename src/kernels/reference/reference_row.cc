@@ -2,7 +2,7 @@
 #include <atomic>
 #include <cmath>
 
-#include "kernels/reference/cells.h"
+#include "kernels/reference/elements.h"
 #include "kernels/reference/reference.h"
 
 namespace ibid::reference {

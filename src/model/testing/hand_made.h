@@ -72,7 +72,7 @@ class HandMade final : public Model {
     p.config = {.n_layers = kLayers, .width = kWidth, .vocab_size = kVocab, .max_context = kContext};
     p.config.ropes = {{.n_pairs = kPairs}};
     p.config.layers.resize(kLayers);
-    p.options = {.max_context = kContext, .max_tokens = kSteps, .max_rows = kSteps};
+    p.options = {.max_context = kContext, .step_tokens = kSteps, .max_rows = kSteps};
     p.scratch = Scratch::allocate(p.config, kSteps, kSteps).value();
     return p;
   }

@@ -15,7 +15,7 @@ namespace ibid::testing {
 
 struct LoadedModel {
   explicit LoadedModel(std::shared_ptr<const ModelFile> file,
-                       ModelOptions options = {.max_tokens = 128, .max_rows = 128}, int n_threads = 1)
+                       ModelOptions options = {.step_tokens = 128, .max_rows = 128}, int n_threads = 1)
       : team(std::make_unique<ThreadTeam>(n_threads)), stream(std::make_unique<Stream>(*team)) {
     Result<std::unique_ptr<Model>> loaded = load_model(std::move(file), options, *stream);
     EXPECT_TRUE(loaded.ok()) << (loaded ? "" : loaded.error().message);

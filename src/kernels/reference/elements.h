@@ -22,10 +22,10 @@ inline void set(const TensorView& x, int64_t row, int64_t column, double value) 
 
 // A double tensor of the shape of x, for what lies between two plain ops.
 struct Between {
-  std::vector<double> cells;
+  std::vector<double> elements;
   TensorView view;
   explicit Between(const TensorView& x)
-      : cells(static_cast<size_t>(x.n_elements())), view(cells.data(), DType::kF64, {x.n_rows(), x.row_len()}) {}
+      : elements(static_cast<size_t>(x.n_elements())), view(elements.data(), DType::kF64, {x.n_rows(), x.row_len()}) {}
 };
 
 }  // namespace ibid::reference
