@@ -10,6 +10,15 @@
 // before anything is written in that step, and then transferred() is told. Until then a lower
 // tier's block that receives one, or gives to the device, is in transfer: nobody else is given it.
 //
+// A block's way, and who may write to it:
+//
+//    free --reserve()--> one table's own --publish()--> tables and the tree: written only behind what is published,
+//     ^                   |                    ^        and only by a table that is alone with it
+//     |                   |                    |                     |
+//     |<--release() and --+                    +-- match() --+       | the last release()
+//     |   truncate()                                         |       v
+//     +<---- evicted: forgotten, or moved down a tier ------ cached: in front some day
+//
 // Knows token ids and block ids only. One thread.
 //
 // Where an allocation fails, match(), fork() and reserve() throw std::bad_alloc with every reference still one of a

@@ -106,7 +106,7 @@ bool Engine::step(std::vector<Output>& out) {
   failures_.take(plan.starved);
   if (!plan.empty()) {
     settler_.admit(plan);
-    const StepResult& result = runner_.run(plan);  // mechanism: batch, forward, draw, verify
+    StepResult& result = runner_.run(plan);  // mechanism: batch, forward, draw, verify
     notes_.ran(result);
     settler_.settle(plan, result, failures_);  // facts: append, publish, share, stop, free
     live_.publish(plan, out);                  // what each client hears

@@ -21,9 +21,9 @@ bool Room::reserve(Sequence& s, int32_t n_tokens, StepPlan& plan) {
 int32_t Room::reserve_spare(Sequence& s, int32_t n_tokens, StepPlan& plan) {
   const int32_t n_blocks = static_cast<int32_t>(s.blocks.size()) + cache_.pool().n_available();
   n_tokens = std::min(n_tokens, n_blocks * cache_.block_len());
-  // Its share has made the block that it writes to its own: nothing is to be copied, so what is counted here fits.
-  CHECK(cache_.reserve(s.blocks, s.n_computed, n_tokens, plan.copies));
-  return n_tokens;
+  // Its share has made the block that it writes to its own, so that nothing is to be copied and what is counted fits.
+  if (cache_.reserve(s.blocks, s.n_computed, n_tokens, plan.copies)) return n_tokens;
+  return std::min(n_tokens, static_cast<int32_t>(s.blocks.size()) * cache_.block_len());
 }
 
 bool Room::reclaim_for(const Sequence& s, StepPlan& plan) {

@@ -3,6 +3,10 @@
 //
 // There are no phases: a prompt that waits, a piece of it, an answer's next token, drafts behind it and a preempted
 // answer that is computed again are all n_computed < n_wanted.
+//
+//   0          n_published * B        n_computed         n_tokens()        n_wanted()
+//   | shared with the tree | its own, written | to be computed | drafts: slots of a plan alone |
+//   |<----------------------- blocks, with room behind for what the plan computes ----------->|
 #pragma once
 
 #include <algorithm>

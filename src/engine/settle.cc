@@ -4,6 +4,7 @@
 #include <utility>
 
 namespace ibid {
+
 Settler::Settler(BlockCache& cache, Scheduler& scheduler, const Clock& clock, int32_t context_len, int32_t window)
     : cache_(cache), scheduler_(scheduler), clock_(clock), context_len_(context_len), window_(window) {}
 
@@ -19,7 +20,7 @@ void Settler::admit(const StepPlan& plan) {
   }
 }
 
-void Settler::settle(const StepPlan& plan, const StepResult& result, StepFailures& failures) {
+void Settler::settle(const StepPlan& plan, StepResult& result, StepFailures& failures) {
   cache_.transferred(plan.copies);
   counts_.step_prefill_tokens = counts_.step_decode_tokens = 0;
   const double now = clock_.now();
@@ -38,7 +39,7 @@ void Settler::settle(const StepPlan& plan, const StepResult& result, StepFailure
   }
 }
 
-void Settler::settle(const Share& share, const ShareResult& result, double now) {
+void Settler::settle(const Share& share, ShareResult& result, double now) {
   Sequence& s = *share.sequence;
   advance(share);
   score(s, result.scored);
@@ -68,10 +69,10 @@ void Settler::publish(Sequence& s) {
   s.n_published = cache_.publish(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
 }
 
-void Settler::score(Sequence& s, const std::vector<TokenRecord>& scored) {
-  for (const TokenRecord& record : scored) {
+void Settler::score(Sequence& s, std::vector<TokenRecord>& scored) {
+  for (TokenRecord& record : scored) {
     ++s.n_scored;
-    s.answer->add_prompt_record(record);
+    s.answer->add_prompt_record(std::move(record));
   }
 }
 
@@ -90,14 +91,14 @@ void Settler::let_followers_go(Sequence& s) {
   }
 }
 
-void Settler::append(const Share& share, const ShareResult& result, double now) {
+void Settler::append(const Share& share, ShareResult& result, double now) {
   Sequence& s = *share.sequence;
   counts_.drafted_tokens += share.n_drafts;
   if (!result.drawn.empty()) counts_.accepted_tokens += static_cast<int64_t>(result.drawn.size()) - 1;
   s.sampler_state = result.state;
   s.drafts.clear();
-  for (const TokenRecord& record : result.drawn) {
-    append(s, record, now);
+  for (TokenRecord& record : result.drawn) {
+    append(s, std::move(record), now);
     if (s.state == SequenceState::kFinished) return;
   }
   if (result.failure) return fail(s, *result.failure);
@@ -106,14 +107,14 @@ void Settler::append(const Share& share, const ShareResult& result, double now) 
   if (share.n_drafts > 0) cache_.truncate(s.blocks, s.n_tokens());
 }
 
-void Settler::append(Sequence& s, const TokenRecord& drawn, double now) {
+void Settler::append(Sequence& s, TokenRecord drawn, double now) {
   s.tokens.push_back(drawn.chosen.token);
   s.n_computed = s.n_tokens() - 1;  // what was drawn before it is a draft whose keys and values are in place
   ++counts_.generated_tokens;
   Timing& timing = s.answer->timing();
   if (s.n_answered() == 1) timing.first_token = now;
   timing.last_token = now;
-  const FinishReason reason = s.answer->push(drawn);
+  const FinishReason reason = s.answer->push(std::move(drawn));
   if (reason != FinishReason::kNone) {
     close(s, reason);
   } else if (!s.may_answer() || s.n_tokens() >= context_len_) {

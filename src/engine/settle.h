@@ -41,20 +41,21 @@ class Settler {
   Settler(BlockCache& cache, Scheduler& scheduler, const Clock& clock, int32_t context_len, int32_t window);
   // Notes who has a share for the first time; before the plan is run.
   void admit(const StepPlan& plan);
-  // Adds to `failures`; the sequences of those requests are whole, but have lost something.
-  void settle(const StepPlan& plan, const StepResult& result, StepFailures& failures);
+  // Takes the records out of `result`. Adds to `failures`; the sequences of those requests are whole, but have lost
+  // something.
+  void settle(const StepPlan& plan, StepResult& result, StepFailures& failures);
   // Ends a sequence in any state; its blocks are free when this returns. Nothing if it has ended.
   void end(Sequence& sequence, FinishReason reason);
   void fail(Sequence& sequence, Error error);  // allocates nothing
   const SettleCounts& counts() const { return counts_; }
 
  private:
-  void settle(const Share& share, const ShareResult& result, double now);
+  void settle(const Share& share, ShareResult& result, double now);
   void advance(const Share& share);
-  void score(Sequence& sequence, const std::vector<TokenRecord>& scored);
+  void score(Sequence& sequence, std::vector<TokenRecord>& scored);
   void publish(Sequence& sequence);
-  void append(const Share& share, const ShareResult& result, double now);
-  void append(Sequence& sequence, const TokenRecord& drawn, double now);
+  void append(const Share& share, ShareResult& result, double now);
+  void append(Sequence& sequence, TokenRecord drawn, double now);
   void forget_behind_window(Sequence& sequence);
   void let_followers_go(Sequence& sequence);
   void close(Sequence& sequence, FinishReason reason);
