@@ -163,7 +163,7 @@ int bench(const BenchOptions& options) {
     n_streams = std::max(n_streams, c.n_streams);
   }
   ModelArgs args = options.model;
-  args.context = std::max(args.context, longest);
+  args.context_len = std::max(args.context_len, longest);
   StepLimits limits{.step_tokens = std::max(budget, n_streams), .max_sequences = n_streams};
   auto loaded = load(args, limits);
   if (!loaded) return fail(loaded.error());
@@ -171,7 +171,7 @@ int bench(const BenchOptions& options) {
   engine_options.prefix_cache = false;
   // Room for all streams, and at least for the one full context that any engine has.
   engine_options.kv_bytes = std::max(loaded->kv_bytes_for(n_streams, longest, engine_options.block_len),
-                                     loaded->kv_bytes_for(1, loaded->context, engine_options.block_len));
+                                     loaded->kv_bytes_for(1, loaded->context_len, engine_options.block_len));
   auto engine = Engine::create(*loaded->model, loaded->tokenizer, *loaded->stream, engine_options);
   if (!engine) return fail(engine.error());
 

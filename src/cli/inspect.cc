@@ -50,7 +50,7 @@ void print_config(const ModelConfig& c) {
     line("rope", "base {}, {} pairs, {}{}", r.base, r.n_pairs, r.interleaved ? "interleaved" : "halves",
          r.scaling == RopeScaling::kNone ? "" : fmt::format(", {} scaling", rope_scaling_name(r.scaling)));
   }
-  line("context", "{} tokens", c.max_context);
+  line("context", "{} tokens", c.trained_context_len);
   std::vector<KvGeometry> layers;
   for (int l = 0; l < c.n_layers; ++l) layers.push_back(kv_geometry(c, l));
   line("cache", "{} a token in F16",

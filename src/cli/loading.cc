@@ -108,9 +108,10 @@ Result<Loaded> load_whole(const ModelArgs& args, const StepLimits& limits) {
   out.stream = std::make_unique<Stream>(*out.team);
 
   ASSIGN_OR_RETURN(ModelConfig config, read_config(*out.file));
-  out.context =
-      args.context > 0 ? args.context : static_cast<int32_t>(std::min<int64_t>(config.max_context, kDefaultContext));
-  ModelOptions options{.max_context = out.context,
+  out.context_len = args.context_len > 0
+                        ? args.context_len
+                        : static_cast<int32_t>(std::min<int64_t>(config.trained_context_len, kDefaultContext));
+  ModelOptions options{.context_len = out.context_len,
                        .step_tokens = std::max(limits.step_tokens, limits.max_sequences),
                        .max_rows = std::max(limits.max_sequences, 64),
                        .max_sequences = limits.max_sequences};

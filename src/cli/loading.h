@@ -32,7 +32,7 @@ struct Loaded {
   std::unique_ptr<ThreadTeam> team;
   std::unique_ptr<Stream> stream;
   std::unique_ptr<Model> model;
-  int32_t context = 0;
+  int32_t context_len = 0;
   DType kv_dtype = DType::kF16;
 
   std::string description() const;  // "llama 135M Q4_1"

@@ -157,7 +157,7 @@ void add_measures(CLI::App& app, All& all, int& exit_code) {
 
 void add_model_options(CLI::App* command, ModelArgs& o) {
   add_model(command, o.model);
-  add_whole(command, "-c,--ctx", o.context, 0, 1 << 24,
+  add_whole(command, "-c,--ctx", o.context_len, 0, 1 << 24,
             "tokens that one sequence may hold (0: the model's own, at most 8192)");
   add_whole(command, "-t,--threads", o.threads, 0, 4096, "threads (0: the cores that affinity and cgroup leave)");
   command

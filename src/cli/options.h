@@ -27,8 +27,8 @@ enum ExitCode : int {
 // What every command that runs a model takes.
 struct ModelArgs {
   std::string model = "default";
-  int32_t context = 0;  // 0: what the model promises, at most 8192
-  int threads = 0;      // 0: the cores that affinity and cgroup leave
+  int32_t context_len = 0;  // 0: what the model promises, at most 8192
+  int threads = 0;          // 0: the cores that affinity and cgroup leave
   DType kv_dtype = DType::kF16;
   std::optional<Isa> isa;  // none: the best of this CPU
   bool reference_kernels = false;

@@ -37,7 +37,7 @@ int perplexity(const PerplexityOptions& options) {
   auto loaded = load(args, {.step_tokens = 512, .max_sequences = 64});
   if (!loaded) return fail(loaded.error());
   std::vector<TokenId> tokens = loaded->tokenizer->encode(*text, {.add_special = true});
-  size_t most = static_cast<size_t>(loaded->context);
+  size_t most = static_cast<size_t>(loaded->context_len);
   if (options.n_tokens > 0) most = std::min(most, static_cast<size_t>(options.n_tokens));
   if (tokens.size() > most) tokens.resize(most);
 

@@ -165,7 +165,7 @@ int converse(Chat& chat, const Loaded& loaded) {
   bool terminal = isatty(STDIN_FILENO) != 0;
   if (terminal)
     std::fprintf(stderr, "%s, %d tokens of context. /help says what else can be typed.\n", loaded.description().c_str(),
-                 loaded.context);
+                 loaded.context_len);
   std::string line;
   while (true) {
     if (terminal) std::fputs("\n> ", stdout), std::fflush(stdout);

@@ -13,7 +13,7 @@ TinyEngine::TinyEngine(std::string_view architecture, int32_t n_blocks)
   // A pool must hold one whole context, so a small pool means a short one.
   int64_t context = n_blocks > 0 ? (n_blocks - 2) * 16 : 512;
   auto loaded =
-      load_model(file, {.max_context = context, .step_tokens = 128, .max_rows = 128, .max_sequences = 16}, *stream);
+      load_model(file, {.context_len = context, .step_tokens = 128, .max_rows = 128, .max_sequences = 16}, *stream);
   CHECK(loaded.ok(), loaded.ok() ? "" : loaded.error().message.c_str());
   model = std::move(loaded).value();
   auto tokenizer = load_tokenizer(*file);

@@ -39,7 +39,7 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options) {
       .name = served_name(options.model.model, loaded.path),
       .architecture = loaded.model->config().architecture,
       .digest = digest,
-      .context = loaded.context,
+      .context_len = loaded.context_len,
       .created =
           std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count(),
       .sampling = sampling_defaults(*loaded.file, options.sampling)};

@@ -74,8 +74,9 @@ Status validate_rope(const RopeConfig& rope, const ModelConfig& config) {
   if (rope.scaling == RopeScaling::kYarn) {
     TRY(positive("RoPE beta_fast", rope.beta_fast, kMaxFactor));
     TRY(positive("RoPE beta_slow", rope.beta_slow, kMaxFactor));
-    if (static_cast<double>(config.max_context) > 1.01 * rope.factor * static_cast<double>(rope.original_context)) {
-      return invalid("the model promises " + std::to_string(config.max_context) +
+    if (static_cast<double>(config.trained_context_len) >
+        1.01 * rope.factor * static_cast<double>(rope.original_context)) {
+      return invalid("the model promises " + std::to_string(config.trained_context_len) +
                      " tokens of context but its yarn scaling reaches " + std::to_string(rope.factor) + " times " +
                      std::to_string(rope.original_context) + "; the two must agree");
     }
@@ -83,9 +84,9 @@ Status validate_rope(const RopeConfig& rope, const ModelConfig& config) {
   if (rope.scaling == RopeScaling::kLongrope) {
     TRY(all_positive("longrope short factors", rope.short_factors, rope.n_pairs));
     TRY(all_positive("longrope long factors", rope.long_factors, rope.n_pairs));
-    if (rope.original_context < 2 || rope.original_context > config.max_context) {
+    if (rope.original_context < 2 || rope.original_context > config.trained_context_len) {
       return invalid("the model's longrope scaling starts from " + std::to_string(rope.original_context) +
-                     " tokens, outside 2 to its context of " + std::to_string(config.max_context));
+                     " tokens, outside 2 to its context of " + std::to_string(config.trained_context_len));
     }
   }
   return {};
@@ -127,7 +128,7 @@ Status validate(const ModelConfig& config) {
   TRY(in_range("number of key/value heads", config.n_kv_heads, kMaxHeads));
   TRY(in_range("head size", config.head_len, kMaxHeadLen));
   TRY(in_range("vocabulary size", config.vocab_size, kMaxVocabulary));
-  TRY(in_range("context", config.max_context, kMaxContext));
+  TRY(in_range("context", config.trained_context_len, kMaxContext));
   TRY(in_range("width of all heads together", config.q_len(), kMaxWidth));
   if (config.n_heads % config.n_kv_heads != 0) {
     return invalid("the model has " + std::to_string(config.n_heads) + " query heads and " +

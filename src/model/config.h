@@ -47,14 +47,14 @@ struct ModelConfig {
   std::string architecture;  // as the file names it: "llama", "qwen2", "gemma3_text" ...
   Shape shape = Shape::kLlama;
 
-  int64_t n_layers = 0;     // L
-  int64_t width = 0;        // C
-  int64_t ffn_len = 0;      // F
-  int64_t n_heads = 0;      // H
-  int64_t n_kv_heads = 0;   // K, divides H
-  int64_t head_len = 0;     // D
-  int64_t vocab_size = 0;   // V
-  int64_t max_context = 0;  // tokens; the longest the file promises
+  int64_t n_layers = 0;             // L
+  int64_t width = 0;                // C
+  int64_t ffn_len = 0;              // F
+  int64_t n_heads = 0;              // H
+  int64_t n_kv_heads = 0;           // K, divides H
+  int64_t head_len = 0;             // D
+  int64_t vocab_size = 0;           // V
+  int64_t trained_context_len = 0;  // tokens; the longest the file promises
 
   float norm_eps = 1e-5f;
   float attention_scale = 0.0f;     // of the scores

@@ -14,10 +14,11 @@ namespace ibid {
 namespace {
 
 Status resolve(ModelOptions& options, const ModelConfig& config) {
-  if (options.max_context == 0) options.max_context = config.max_context;
-  if (options.max_context < 1 || options.max_context > config.max_context) {
-    return invalid("a context of " + std::to_string(options.max_context) +
-                       " tokens was asked for; this model was made for 1 to " + std::to_string(config.max_context),
+  if (options.context_len == 0) options.context_len = config.trained_context_len;
+  if (options.context_len < 1 || options.context_len > config.trained_context_len) {
+    return invalid("a context of " + std::to_string(options.context_len) +
+                       " tokens was asked for; this model was made for 1 to " +
+                       std::to_string(config.trained_context_len),
                    "ctx");
   }
   CHECK(options.step_tokens >= 1 && options.max_rows >= 1 && options.max_sequences >= 1);
@@ -28,7 +29,7 @@ Status resolve(ModelOptions& options, const ModelConfig& config) {
 size_t workspace_bytes(const ModelConfig& c, const ModelOptions& o) {
   size_t bytes =
       ops::paged_attention_workspace_bytes(o.step_tokens, static_cast<int32_t>(c.n_heads),
-                                           static_cast<int32_t>(c.head_len), static_cast<int32_t>(o.max_context));
+                                           static_cast<int32_t>(c.head_len), static_cast<int32_t>(o.context_len));
   for (int64_t n_inputs : {c.width, c.q_len(), c.ffn_len}) {
     bytes = std::max(bytes, ops::linear_workspace_bytes(o.step_tokens, n_inputs));
   }
@@ -45,7 +46,7 @@ Model::Model(Parts parts)
       every_token_(static_cast<size_t>(options_.step_tokens)) {
   std::iota(every_token_.begin(), every_token_.end(), 0);
   step_.cut_to(scratch_, 1, 1);
-  for (const RopeConfig& rope : config_.ropes) rope_tables_.push_back(make_rope_table(rope, options_.max_context));
+  for (const RopeConfig& rope : config_.ropes) rope_tables_.push_back(make_rope_table(rope, options_.context_len));
   memory_.scratch_bytes = static_cast<int64_t>(scratch_.memory.bytes());
 }
 
@@ -57,7 +58,7 @@ void Model::forward(Stream& s, const ForwardBatch& b, std::span<const PagedKv> k
   CHECK(static_cast<int64_t>(kv.size()) == config_.n_layers, "one PagedKv a layer");
   for (int32_t i = 0; i < b.n_tokens; ++i) {
     CHECK(raw(b.tokens[i]) >= 0 && raw(b.tokens[i]) < config_.vocab_size, "a token outside the vocabulary");
-    CHECK(b.positions[i] >= 0 && b.positions[i] < options_.max_context, "a position outside the context");
+    CHECK(b.positions[i] >= 0 && b.positions[i] < options_.context_len, "a position outside the context");
   }
   for (int layer = 0; layer < static_cast<int>(config_.n_layers); ++layer) {
     const KvGeometry g = kv_geometry(layer);

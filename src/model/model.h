@@ -25,7 +25,7 @@
 namespace ibid {
 
 struct ModelOptions {
-  int64_t max_context = 0;     // longest sequence in tokens; 0: the model's own. Chooses longrope's factors
+  int64_t context_len = 0;     // longest sequence in tokens; 0: the model's own. Chooses longrope's factors
   int32_t step_tokens = 512;   // T, the most tokens of one step
   int32_t max_rows = 64;       // R, the most rows of logits of one step
   int32_t max_sequences = 64;  // S
@@ -52,7 +52,7 @@ class Model {
 
   const ModelConfig& config() const { return config_; }
   const ModelOptions& options() const { return options_; }
-  int64_t max_context() const { return options_.max_context; }
+  int64_t context_len() const { return options_.context_len; }
   // What a cache must hold for a layer; its part of forward()'s kv agrees with it.
   virtual KvGeometry kv_geometry(int layer) const { return ibid::kv_geometry(config_, layer); }
   std::vector<KvGeometry> kv_geometries() const;  // [L]

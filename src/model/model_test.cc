@@ -205,9 +205,9 @@ TEST(Model, ReplicatedKeyValueHeadsGiveTheSameBits) {
 }
 
 TEST(Model, LongropeChoosesItsFactorsOnceByTheConfiguredContext) {
-  const auto file = tiny_model_file({.architecture = "phi3", .max_context = 256});  // trained for 64
-  LoadedModel short_one(file, {.max_context = 64, .step_tokens = 64, .max_rows = 64});
-  LoadedModel long_one(file, {.max_context = 65, .step_tokens = 64, .max_rows = 64});
+  const auto file = tiny_model_file({.architecture = "phi3", .context_len = 256});  // trained for 64
+  LoadedModel short_one(file, {.context_len = 64, .step_tokens = 64, .max_rows = 64});
+  LoadedModel long_one(file, {.context_len = 65, .step_tokens = 64, .max_rows = 64});
   LoadedModel longest(file, {.step_tokens = 64, .max_rows = 64});
   const auto tokens = some_tokens(10, 96);
   EXPECT_FALSE(same_bits(short_one.logits(tokens), long_one.logits(tokens)));
@@ -219,7 +219,7 @@ TEST(Model, LongropeChoosesItsFactorsOnceByTheConfiguredContext) {
 TEST(Model, AContextBeyondTheModelsIsRefused) {
   ThreadTeam team(1);
   Stream stream(team);
-  const auto refused = load_model(tiny_model_file({.max_context = 512}), {.max_context = 513}, stream);
+  const auto refused = load_model(tiny_model_file({.context_len = 512}), {.context_len = 513}, stream);
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.error().message.find("513"), std::string::npos) << refused.error().message;
 }

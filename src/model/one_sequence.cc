@@ -7,8 +7,8 @@ namespace ibid {
 
 OneSequence::OneSequence(Model& model, Stream& stream, const OneSequenceOptions& options)
     : model_(model), stream_(stream), options_(options) {
-  if (options_.capacity == 0) options_.capacity = model.max_context();
-  CHECK(options_.capacity >= 1 && options_.capacity <= model.max_context());
+  if (options_.capacity == 0) options_.capacity = model.context_len();
+  CHECK(options_.capacity >= 1 && options_.capacity <= model.context_len());
   const auto n_blocks = static_cast<int32_t>((options_.capacity + options_.block_len - 1) / options_.block_len);
   const std::vector<KvLayout> layers = kv_layouts(model.kv_geometries(), options_.kv_dtype, options_.block_len);
   memory_.resize(static_cast<size_t>(kv_pool_bytes(layers, n_blocks)) + 64);

@@ -15,9 +15,9 @@ Result<TextScore> score_text(Model& model, Stream& stream, DType kv_dtype, std::
                              const OnLogProbs& on_log_probs) {
   const auto n = static_cast<int64_t>(tokens.size());
   if (n < 2) return invalid("the text has " + std::to_string(n) + " tokens; two or more can be scored", "tokens");
-  if (n > model.max_context()) {
+  if (n > model.context_len()) {
     return invalid(
-        "the text has " + std::to_string(n) + " tokens; the context holds " + std::to_string(model.max_context()),
+        "the text has " + std::to_string(n) + " tokens; the context holds " + std::to_string(model.context_len()),
         "tokens");
   }
   for (TokenId id : tokens) {

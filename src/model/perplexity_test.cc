@@ -48,7 +48,7 @@ TEST(ScoreText, GivesEveryRowOnceInOrderAndNormalised) {
 }
 
 TEST(ScoreText, RefusesTextsThatItCannotScore) {
-  LoadedModel m(testing::tiny_model_file({.max_context = 64}), {.step_tokens = 16, .max_rows = 16});
+  LoadedModel m(testing::tiny_model_file({.context_len = 64}), {.step_tokens = 16, .max_rows = 16});
   EXPECT_FALSE(score_text(*m.model, *m.stream, DType::kF16, some_tokens(1, 96)).ok());
   EXPECT_FALSE(score_text(*m.model, *m.stream, DType::kF16, some_tokens(65, 96)).ok());
   const std::vector<TokenId> outside = {TokenId{1}, TokenId{96}};

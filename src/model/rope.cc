@@ -53,7 +53,7 @@ double magnitude_of(const RopeConfig& c) {
 
 }  // namespace
 
-RopeTable make_rope_table(const RopeConfig& c, int64_t max_context) {
+RopeTable make_rope_table(const RopeConfig& c, int64_t context_len) {
   RopeTable table;
   table.interleaved = c.interleaved;
   table.magnitude = static_cast<float>(magnitude_of(c));
@@ -78,7 +78,7 @@ RopeTable make_rope_table(const RopeConfig& c, int64_t max_context) {
       scale_by_yarn(c, table.frequency);
       break;
     case RopeScaling::kLongrope:
-      table.long_factors = max_context > c.original_context;
+      table.long_factors = context_len > c.original_context;
       divide(table.long_factors ? c.long_factors : c.short_factors);
       break;
   }

@@ -9,7 +9,7 @@
 //             times in the original context; magnitude 0.1 ln(factor) + 1 (Peng et al., YaRN, sections 3.2 to 3.4)
 //   longrope  frequency / short_factors or / long_factors; magnitude sqrt(1 + ln(factor) / ln(original)) (Ding et al.)
 // longrope's choice depends on the context that the engine was configured with, never on a text's length
-// (docs/design.md section 5, law 2): the long factors iff max_context > original_context.
+// (docs/design.md section 5, law 2): the long factors iff context_len > original_context.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct RopeTable {
   ops::Rope op() const { return {interleaved, static_cast<int>(frequency.size()), magnitude, frequency.data()}; }
 };
 
-// `config` has passed validate(). max_context: tokens, at least 1.
-RopeTable make_rope_table(const RopeConfig& config, int64_t max_context);
+// `config` has passed validate(). context_len: tokens, at least 1.
+RopeTable make_rope_table(const RopeConfig& config, int64_t context_len);
 
 }  // namespace ibid

@@ -21,7 +21,7 @@ struct ModelInfo {
   std::string name;  // as /v1/models gives it
   std::string architecture;
   std::string digest;              // hex; short forms of it name the model in answers
-  int32_t context = 0;             // tokens
+  int32_t context_len = 0;         // tokens
   int64_t created = 0;             // seconds since 1970
   SamplingDefaults sampling = {};  // of requests that do not say
 };

@@ -128,7 +128,7 @@ Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backe
                      backend.render_chat(api.messages, api.add_generation_prompt, api.template_kwargs));
     built.requests.push_back(common);
     built.requests.back().prompt = encode_chat(prompt, tokenizer, api.add_special);
-    truncate(api, backend.model().context, built.requests.back().prompt);
+    truncate(api, backend.model().context_len, built.requests.back().prompt);
   }
   for (size_t i = 0; i < api.prompts.size(); ++i) {
     const std::string where = api.prompts.size() == 1 ? "prompt" : "prompt[" + std::to_string(i) + "]";
@@ -136,12 +136,12 @@ Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backe
     std::vector<TokenId>& ids = built.requests.back().prompt;
     if (const std::string* text = std::get_if<std::string>(&api.prompts[i])) {
       tokenizer.encode(*text, {.add_special = api.add_special == AddSpecial::kAll}, ids);
-      const bool is_cut = truncate(api, backend.model().context, ids);
+      const bool is_cut = truncate(api, backend.model().context_len, ids);
       if (api.echo) built.prompt_texts.push_back(is_cut ? decode(tokenizer, ids, true) : *text);
     } else {
       ids = std::get<std::vector<TokenId>>(api.prompts[i]);
       for (const TokenId id : ids) TRY(check_id(id, tokenizer, where));
-      truncate(api, backend.model().context, ids);
+      truncate(api, backend.model().context_len, ids);
       if (api.echo) built.prompt_texts.push_back(decode(tokenizer, ids, true));
     }
     if (ids.empty()) return invalid(where + " has no tokens; it must have at least one.", where);

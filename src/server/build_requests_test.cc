@@ -12,7 +12,7 @@ namespace {
 Result<BuiltRequests> build(const std::string& fields, Endpoint endpoint = Endpoint::kCompletions) {
   static const FakeBackend backend([] {  // what is built refers to its tokenizer
     FakeBackend::Options options;
-    options.context = 20;
+    options.context_len = 20;
     return options;
   }());
   const char* ask = endpoint == Endpoint::kChat ? R"("messages":[{"role":"user","content":"hi"}])" : R"("n":1)";

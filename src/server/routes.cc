@@ -77,7 +77,7 @@ void write_model(JsonWriter& json, const ModelInfo& model, const std::string& na
       .field("created", model.created)
       .field("owned_by", "ibid")
       .field("root", model.name);
-  json.field("max_model_len", int64_t{model.context});
+  json.field("max_model_len", int64_t{model.context_len});
   json.key("meta")
       .begin_object()
       .field("architecture", model.architecture)
@@ -185,7 +185,7 @@ WebResponse Service::tokenize(const WebRequest& request, WebExchange&) {
     json.end_object();
   }
   json.end_array().field("count", static_cast<int64_t>(tokens->first.size()));
-  json.field("max_model_len", int64_t{backend.model().context}).end_object();
+  json.field("max_model_len", int64_t{backend.model().context_len}).end_object();
   return response;
 }
 

@@ -227,11 +227,11 @@ WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebE
   GenerationInfo info;
   for (Request& r : built->requests) {
     const auto len = static_cast<int64_t>(r.prompt.size());
-    if (len >= model.context && !(len == model.context && r.max_tokens == 0)) {
+    if (len >= model.context_len && !(len == model.context_len && r.max_tokens == 0)) {
       return error_response({400,
                              "The prompt has " + std::to_string(len) +
                                  " tokens; with at least one for the answer, the model's context of " +
-                                 std::to_string(model.context) + " has no room for it.",
+                                 std::to_string(model.context_len) + " has no room for it.",
                              endpoint == Endpoint::kChat ? "messages" : "prompt", "context_length_exceeded"});
     }
     r.id = backend.next_id();

@@ -24,7 +24,7 @@ ModelPass::ModelPass(Model& model, Stream& stream, std::span<const TokenId> end_
             .vocab_size = static_cast<int32_t>(config.vocab_size),
             .width = static_cast<int32_t>(config.width),
             .window = widest_window(model.kv_geometries()),
-            .context_len = static_cast<int32_t>(model.max_context()),
+            .context_len = static_cast<int32_t>(model.context_len()),
             .digest = std::move(digest),
             .rope = model.rope_signature(),
             .end_of_generation = {end_of_generation.begin(), end_of_generation.end()}};

@@ -14,8 +14,8 @@ constexpr int32_t kContext = 64;
 
 struct Fixture {
   explicit Fixture(std::vector<int32_t> hidden_layers = {}) {
-    const auto file = testing::tiny_model_file({.max_context = kContext});
-    const ModelOptions options = {.max_context = kContext, .step_tokens = 32, .max_rows = 8, .max_sequences = 4};
+    const auto file = testing::tiny_model_file({.context_len = kContext});
+    const ModelOptions options = {.context_len = kContext, .step_tokens = 32, .max_rows = 8, .max_sequences = 4};
     loaded = std::make_unique<testing::LoadedModel>(file, options, 1);
     auto pass = std::make_unique<ModelPass>(*loaded->model, *loaded->stream, std::span<const TokenId>(), "");
     worker = Worker::create(std::move(pass), *loaded->stream,

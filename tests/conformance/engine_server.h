@@ -72,7 +72,7 @@ class EngineServer {
     EngineParts parts{ModelInfo(), tokenizer, ChatTemplate::for_model(chat_template), nullptr, nullptr};
     parts.info.name = "letters";
     parts.info.digest = "00ff";
-    parts.info.context = kContext;
+    parts.info.context_len = kContext;
     parts.engine = std::move(engine);
     backend_ = make_engine_backend(std::move(parts));
     server.port = 0;

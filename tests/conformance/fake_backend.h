@@ -57,12 +57,12 @@ class FakeBackend final : public Backend {
     double step_seconds = 0.0005;
     int max_running = 64;
     int max_waiting = 256;
-    int context = 2048;
+    int context_len = 2048;
     double long_text_seconds = 0;  // what it takes to tokenise one
     int answer_len = 20;           // where max_tokens says nothing
   };
   explicit FakeBackend(Options options) : options_(options) {
-    info_ = {"fake-1", "fake", "0123456789abcdef0123", options.context, 1700000000};
+    info_ = {"fake-1", "fake", "0123456789abcdef0123", options.context_len, 1700000000};
   }
   FakeBackend() : FakeBackend(Options()) {}
   ~FakeBackend() override { stop(); }
@@ -160,7 +160,7 @@ class FakeBackend final : public Backend {
     sequence.choice = choice;
     std::string prompt;
     for (const TokenId id : request->prompt) prompt += tokenizer_.token_bytes(id, true);
-    const int room = options_.context - static_cast<int>(request->prompt.size());
+    const int room = options_.context_len - static_cast<int>(request->prompt.size());
     const int n = std::min(room, request->max_tokens >= 0 ? request->max_tokens : options_.answer_len);
     sequence.answer = answer(prompt, request->sampling.seed + static_cast<uint64_t>(choice), n);
     if (prompt.find(error_for) != std::string::npos) sequence.answer = "\x01";

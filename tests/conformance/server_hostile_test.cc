@@ -51,7 +51,7 @@ TEST(ServerSlow, AReaderThatStopsIsEndedAndSlowsNobody) {
   options.send_buffer_bytes = 4 << 10;
   FakeBackend::Options engine;
   engine.step_seconds = 0.00002;
-  engine.context = 1 << 20;
+  engine.context_len = 1 << 20;
   TestServer server(options, engine);
   RawClient slow(server.port(), 2048);
   slow.send(RawClient::post_text("/v1/completions", R"({"prompt":"x","max_tokens":900000,"stream":true})"));
@@ -70,7 +70,7 @@ TEST(ServerSlow, WhoSendsMegabytesHoldsUpNobodyElse) {
   options.io_threads = 1;
   FakeBackend::Options engine;
   engine.long_text_seconds = 0.6;
-  engine.context = 1 << 20;
+  engine.context_len = 1 << 20;
   TestServer server(options, engine);
   RawClient large(server.port()), gone(server.port()), other(server.port());
   const std::string text(200'000, 'x'), body = "{\"prompt\":\"" + text + "\",\"seed\":1,\"max_tokens\":5}";

@@ -22,7 +22,7 @@ void besiege(int n, int n_honest, double honest_seconds) {
   options.header_timeout = options.body_timeout = 1;
   FakeBackend::Options engine;
   engine.step_seconds = 0.001;
-  engine.context = 1 << 20;
+  engine.context_len = 1 << 20;
   TestServer server(options, engine);
   RawClient(server.port()).get("/health");
   const int descriptors = n_descriptors();

@@ -44,7 +44,7 @@ TEST(SlowDefaultModelNumbers, AreThoseOfThePeerAndTheKernelsStayNearTheReference
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
   const std::vector<TokenId> tokens = (*tokenizer)->encode(kText);
   ASSERT_EQ(tokens.size(), kTokens);
-  testing::LoadedModel m(file, {.max_context = 256, .step_tokens = 128, .max_rows = 128}, usable_cores());
+  testing::LoadedModel m(file, {.context_len = 256, .step_tokens = 128, .max_rows = 128}, usable_cores());
   auto score = [&](bool reference) {
     Scored out;
     reference::select(reference);

@@ -20,7 +20,7 @@ using testing::LoadedModel;
 struct Golden {
   const char* folder;
   const char* suffix = "";
-  int64_t max_context = 0;  // chooses longrope's factors
+  int64_t context_len = 0;  // chooses longrope's factors
 };
 
 std::ostream& operator<<(std::ostream& out, const Golden& g) { return out << g.folder << g.suffix; }
@@ -55,7 +55,7 @@ class ModelGolden : public ::testing::TestWithParam<Golden> {
 
   // max|a - b| <= 1e-4 max|b| for every tensor of the golden file; each must come once.
   void compare(std::shared_ptr<const ModelFile> file) {
-    LoadedModel m(std::move(file), {.max_context = GetParam().max_context, .step_tokens = 128, .max_rows = 128});
+    LoadedModel m(std::move(file), {.context_len = GetParam().context_len, .step_tokens = 128, .max_rows = 128});
     ASSERT_NE(m.model, nullptr);
     const ModelConfig& config = m.model->config();
     const bool interleaved = !config.ropes.empty() && config.ropes[0].interleaved;

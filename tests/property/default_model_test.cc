@@ -46,7 +46,7 @@ struct Default {
     l.team = std::make_unique<ThreadTeam>(n_threads);
     l.stream = std::make_unique<Stream>(*l.team);
     const ModelOptions options = {
-        .max_context = kContext, .step_tokens = kMaxTokens, .max_rows = kMaxSequences, .max_sequences = kMaxSequences};
+        .context_len = kContext, .step_tokens = kMaxTokens, .max_rows = kMaxSequences, .max_sequences = kMaxSequences};
     l.model = load_model(file, options, *l.stream).value();
     return l;
   }

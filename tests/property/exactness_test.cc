@@ -60,7 +60,7 @@ class TinyModels {
  public:
   TinyModels(std::string_view architecture, DType dtype) {
     const testing::TinyModelOptions tiny = {
-        .architecture = architecture, .dtype = dtype, .max_context = kContext, .window = 24};
+        .architecture = architecture, .dtype = dtype, .context_len = kContext, .window = 24};
     file_ = testing::tiny_model_file(tiny);
   }
   ~TinyModels() { EXPECT_TRUE(select_isa(best()).ok()); }
@@ -70,7 +70,7 @@ class TinyModels {
     EXPECT_TRUE(select_isa(isa).ok());
     auto& slot = models_[{isa, n_threads}];
     if (!slot) {
-      const ModelOptions options = {.max_context = kContext,
+      const ModelOptions options = {.context_len = kContext,
                                     .step_tokens = kMaxTokens,
                                     .max_rows = kMaxSequences,
                                     .max_sequences = kMaxSequences};

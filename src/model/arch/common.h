@@ -17,7 +17,7 @@ Result<ModelConfig> common_from_gguf(const ModelFile& file, Shape shape, bool in
 
 // Values for keys that config.json may leave out; 0: must be given.
 struct FolderDefaults {
-  int64_t n_heads = 0, n_kv_heads = 0, head_len = 0, vocab_size = 0, max_context = 0;
+  int64_t n_heads = 0, n_kv_heads = 0, head_len = 0, vocab_size = 0, trained_context_len = 0;
   double norm_eps = 0.0;
   bool tied_embedding = false;
 };

@@ -34,7 +34,8 @@ Result<ModelConfig> common_from_folder(const ModelFile& file, Shape shape, const
   const int64_t n_kv_heads = defaults.n_kv_heads != 0 ? defaults.n_kv_heads : config.n_heads;
   ASSIGN_OR_RETURN(config.n_kv_heads, file.meta_int(prefix + "num_key_value_heads", n_kv_heads));
   ASSIGN_OR_RETURN(config.vocab_size, number(file, prefix + "vocab_size", defaults.vocab_size));
-  ASSIGN_OR_RETURN(config.max_context, number(file, prefix + "max_position_embeddings", defaults.max_context));
+  ASSIGN_OR_RETURN(config.trained_context_len,
+                   number(file, prefix + "max_position_embeddings", defaults.trained_context_len));
   ASSIGN_OR_RETURN(double eps, defaults.norm_eps != 0 ? file.meta_float(prefix + "rms_norm_eps", defaults.norm_eps)
                                                       : file.meta_float(prefix + "rms_norm_eps"));
   config.norm_eps = static_cast<float>(eps);

@@ -39,7 +39,7 @@ Result<ModelConfig> common_from_gguf(const ModelFile& file, Shape shape, bool in
   if (file.has_meta(arch + "attention.head_count_kv")) {
     ASSIGN_OR_RETURN(config.n_kv_heads, same_in_all_layers(file, arch + "attention.head_count_kv"));
   }
-  ASSIGN_OR_RETURN(config.max_context, file.meta_int(arch + "context_length"));
+  ASSIGN_OR_RETURN(config.trained_context_len, file.meta_int(arch + "context_length"));
   ASSIGN_OR_RETURN(double eps, file.meta_float(arch + "attention.layer_norm_rms_epsilon"));
   config.norm_eps = static_cast<float>(eps);
   if (config.n_heads < 1) return invalid("the model has no query heads", arch + "attention.head_count");

@@ -99,7 +99,7 @@ Result<ModelConfig> gemma3_from_folder(const ModelFile& file) {
                                                            .n_kv_heads = 4,
                                                            .head_len = 256,
                                                            .vocab_size = 262208,
-                                                           .max_context = 131072,
+                                                           .trained_context_len = 131072,
                                                            .norm_eps = 1e-6,
                                                            .tied_embedding = true}));
   TRY(must_be(file, prefix + "hidden_activation", "gelu_pytorch_tanh"));

@@ -85,7 +85,7 @@ Result<RopeConfig> rope_from_folder(const ModelFile& file, const ModelConfig& co
     ASSIGN_OR_RETURN(rope.short_factors, file.meta_floats(from + "short_factor"));
     ASSIGN_OR_RETURN(rope.long_factors, file.meta_floats(from + "long_factor"));
     if (!file.has_meta(from + "factor")) {
-      rope.factor = static_cast<double>(config.max_context) / static_cast<double>(rope.original_context);
+      rope.factor = static_cast<double>(config.trained_context_len) / static_cast<double>(rope.original_context);
     }
   }
   return rope;

@@ -35,7 +35,7 @@ void put_rope(const ModelConfig& c, const std::string& arch, Metadata& m) {
     m[scaling + "original_context_length"] = rope.original_context;
   }
   if (rope.scaling == RopeScaling::kLongrope) {
-    m[scaling + "attn_factor"] = static_cast<double>(make_rope_table(rope, c.max_context).magnitude);
+    m[scaling + "attn_factor"] = static_cast<double>(make_rope_table(rope, c.trained_context_len).magnitude);
   }
 }
 
@@ -68,7 +68,7 @@ Metadata metadata_of(const ModelConfig& c) {
   m[arch + "attention.key_length"] = c.head_len;
   m[arch + "attention.value_length"] = c.head_len;
   m[arch + "attention.layer_norm_rms_epsilon"] = static_cast<double>(c.norm_eps);
-  m[arch + "context_length"] = c.max_context;
+  m[arch + "context_length"] = c.trained_context_len;
   m[arch + "vocab_size"] = c.vocab_size;
   put_rope(c, arch, m);
   std::vector<int64_t> slides;
@@ -141,7 +141,8 @@ std::map<std::string, std::vector<float>> rope_vectors_of(const ModelConfig& c) 
   if (rope.scaling == RopeScaling::kLlama3) {
     RopeConfig plain = rope;
     plain.scaling = RopeScaling::kNone;
-    const RopeTable scaled = make_rope_table(rope, c.max_context), unscaled = make_rope_table(plain, c.max_context);
+    const RopeTable scaled = make_rope_table(rope, c.trained_context_len),
+                    unscaled = make_rope_table(plain, c.trained_context_len);
     std::vector<float>& divisors = out["rope_freqs.weight"];
     for (size_t i = 0; i < scaled.frequency.size(); ++i) {
       divisors.push_back(static_cast<float>(unscaled.frequency[i] / scaled.frequency[i]));

@@ -69,10 +69,10 @@ class HandMade final : public Model {
  private:
   static Parts parts() {
     Parts p;
-    p.config = {.n_layers = kLayers, .width = kWidth, .vocab_size = kVocab, .max_context = kContext};
+    p.config = {.n_layers = kLayers, .width = kWidth, .vocab_size = kVocab, .trained_context_len = kContext};
     p.config.ropes = {{.n_pairs = kPairs}};
     p.config.layers.resize(kLayers);
-    p.options = {.max_context = kContext, .step_tokens = kSteps, .max_rows = kSteps};
+    p.options = {.context_len = kContext, .step_tokens = kSteps, .max_rows = kSteps};
     p.scratch = Scratch::allocate(p.config, kSteps, kSteps).value();
     return p;
   }

@@ -141,7 +141,7 @@ RopeConfig tiny_rope(const TinyModelOptions& o, RopeScaling scaling, int n_pairs
   rope.n_pairs = n_pairs;
   rope.scaling = scaling;
   if (scaling != RopeScaling::kNone) rope.factor = 4.0;
-  if (scaling != RopeScaling::kNone && scaling != RopeScaling::kLinear) rope.original_context = o.max_context / 4;
+  if (scaling != RopeScaling::kNone && scaling != RopeScaling::kLinear) rope.original_context = o.context_len / 4;
   if (scaling == RopeScaling::kLongrope) {
     for (int i = 0; i < n_pairs; ++i) {
       rope.short_factors.push_back(1.0 + i / 16.0);
@@ -175,7 +175,7 @@ ModelConfig tiny_config(const TinyModelOptions& o) {
     c.ffn_len = 2304;  // 9 blocks of 256
   }
   c.vocab_size = o.tokenizer ? std::max<int64_t>(o.vocab_size, 260) : o.vocab_size;
-  c.max_context = o.max_context;
+  c.trained_context_len = o.context_len;
   c.norm_eps = 0x1p-16f;
   c.attention_scale = 1.0f / std::sqrt(static_cast<float>(c.head_len));
   c.qkv_bias = a == "qwen2";

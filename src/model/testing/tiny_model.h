@@ -18,7 +18,7 @@ struct TinyModelOptions {
   uint64_t seed = 1;
   int64_t n_layers = 0;     // 0: the fewest that show the architecture (2, smollm3 and gemma3: 4)
   int64_t vocab_size = 96;  // at least 260 with a tokenizer
-  int64_t max_context = 512;
+  int64_t context_len = 512;
   int32_t window = 24;                       // of architectures with windows
   RopeScaling scaling = RopeScaling::kNone;  // llama and qwen3; phi3 is always longrope (original context: a quarter)
   bool long_sums = false;                    // heads and F so wide that wo and w_down have eight pieces of K
