@@ -96,11 +96,15 @@ class FakeModel final : public ForwardPass {
   template <typename Visit>
   static void each_piece(const PagedKv& kv, int32_t slot, Visit visit) {
     const size_t piece = kv.dtype == DType::kF32 ? 4 : 2;
-    for (size_t i = 0; i * piece < sizeof(Cell); ++i) {
-      const auto d = static_cast<int32_t>(i);
-      const KvPart part = d < kv.head_len ? KvPart::kKey : KvPart::kValue;
-      const int64_t offset = kv_element_offset(kv, part, slot % kv.block_len, 0, d % kv.head_len);
-      visit(kv.blocks + slot / kv.block_len * kv.block_bytes + offset, i * piece, piece);
+    const auto n_pieces = static_cast<int32_t>(sizeof(Cell) / piece);
+    std::byte* block = kv.blocks + slot / kv.block_len * kv.block_bytes;
+    int32_t done = 0;
+    for (const KvPart part : {KvPart::kKey, KvPart::kValue}) {
+      const int64_t first = kv_element_offset(kv, part, slot % kv.block_len, 0, 0);
+      const int64_t stride = kv_element_offset(kv, part, slot % kv.block_len, 0, 1) - first;
+      for (int32_t d = 0; d < kv.head_len && done < n_pieces; ++d, ++done)
+        visit(block + first + d * stride, static_cast<size_t>(done) * piece, piece);
+      if (done == n_pieces) return;
     }
   }
   static Cell cell(const PagedKv& kv, int32_t slot) {

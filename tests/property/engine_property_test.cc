@@ -100,7 +100,8 @@ class RandomEngine {
       EXPECT_FALSE(forgotten_.contains(input.sequence));
       for (const auto& [id, running] : engine_.running_) {
         if (!std::ranges::equal(running.request.prompt, input.prompt)) continue;
-        for (const std::vector<TokenId>& answer : running.expected) {
+        for (const ExpectedAnswer& expected : running.expected) {
+          const std::vector<TokenId>& answer = expected.tokens;
           if (answer.size() < input.answer.size() ||
               !std::equal(input.answer.begin(), input.answer.end(), answer.begin()))
             continue;
@@ -137,7 +138,7 @@ class RandomEngine {
     Request request;
     std::vector<Heard> choices;
     bool cancelled = false;
-    std::vector<std::vector<TokenId>> expected;  // of each choice, for the guesser
+    std::vector<ExpectedAnswer> expected;  // of each choice
   };
 
   int32_t up_to(int32_t n) { return static_cast<int32_t>(random_() % static_cast<uint64_t>(n)); }
@@ -168,9 +169,7 @@ class RandomEngine {
     }
     n_choices_ += r.n;
     Running& running = running_[r.id] = {r, std::vector<Heard>(static_cast<size_t>(r.n)), false, {}};
-    if (life_.max_drafts == 0) return;
-    for (int32_t i = 0; i < r.n; ++i)
-      running.expected.push_back(testing::expected_answer(r, i, life_.context_len).tokens);
+    for (int32_t i = 0; i < r.n; ++i) running.expected.push_back(testing::expected_answer(r, i, life_.context_len));
   }
 
   RequestId any_running() {
@@ -237,7 +236,7 @@ class RandomEngine {
   }
 
   void compare(const Running& r, const Output& o, const Heard& h) {
-    ExpectedAnswer expected = testing::expected_answer(r.request, o.choice, life_.context_len);
+    ExpectedAnswer expected = r.expected[static_cast<size_t>(o.choice)];
     if (r.cancelled && o.reason == FinishReason::kCancelled) {
       ASSERT_LE(h.tokens.size(), expected.tokens.size());
       expected.tokens.resize(h.tokens.size());
