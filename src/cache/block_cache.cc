@@ -133,10 +133,12 @@ int32_t BlockCache::n_blocks_missing(const BlockTable& table, int32_t n_written,
 }
 
 bool BlockCache::reserve(BlockTable& table, int32_t n_written, int32_t n_wanted, std::vector<BlockCopy>& copies) {
-  if (n_blocks_missing(table, n_written, n_wanted) > pool().n_available()) return false;
+  const bool is_copied = must_copy(table, n_written, n_wanted);
   const auto n_blocks = static_cast<size_t>(n_blocks_for(n_wanted));
+  if (!is_copied && table.size() >= n_blocks) return true;  // a decode within its block
+  if (n_blocks_missing(table, n_written, n_wanted) > pool().n_available()) return false;
   grow(table, n_blocks);
-  if (must_copy(table, n_written, n_wanted)) {
+  if (is_copied) {
     BlockId& block = table[static_cast<size_t>(n_written / options_.block_len)];
     grow(copies, copies.size() + 1 + kTiers);
     const BlockId target = take(Tier::kDevice, copies);

@@ -39,7 +39,8 @@ const StepPlan& Scheduler::plan() {
     if (s->state == SequenceState::kRunning && n_missing(s) > 1) grant(*s, n_missing(s));
   }
   while (Sequence* s = admit_next()) grant(*s, n_missing(s));
-  for (Share& share : plan_.shares) grant_drafts(share);
+  const bool is_full = plan_.n_tokens == budget_.n_tokens || plan_.n_rows == budget_.n_rows;
+  for (size_t i = 0; !is_full && i < plan_.shares.size(); ++i) grant_drafts(plan_.shares[i]);
   list_rows(plan_);
   return plan_;
 }
