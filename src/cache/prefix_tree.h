@@ -40,6 +40,9 @@ class PrefixTree {
   // Scopes are counted: what holds one keeps its id valid. Nodes hold theirs. hold() changes nothing where it throws
   // for want of memory; letting go and forgetting allocate nothing.
   ScopeId hold(const CacheScope& scope);
+  void hold_again(ScopeId scope) {
+    ++scopes_[static_cast<size_t>(raw(scope))].n_holders;
+  }  // one more, of one that is held
   void let_go(ScopeId scope);
 
   // Finds the longest known beginning of `tokens` and appends its nodes to `path`, whatever tier they lie in. Returns
@@ -60,7 +63,6 @@ class PrefixTree {
   // Forgets the node and all below it; their blocks keep their references.
   void forget(NodeId node);
 
-  int32_t block_len() const { return block_len_; }
   int32_t n_nodes() const { return static_cast<int32_t>(order_.size()); }
   int64_t n_holders() const;                              // of scopes, nodes not counted
   int64_t n_collisions() const { return n_collisions_; }  // hash equal, tokens or parent not

@@ -66,12 +66,10 @@ void LiveRequests::hold_scopes(Live& live) {
       .kv_dtype = std::string(traits(options_.kv_dtype).name),
       .rope = facts_.rope,
       .salt = request.cache_salt.empty() ? request.tenant : request.tenant + '\n' + request.cache_salt};
-  size_t n_held = 0;
-  try {
-    for (; n_held < live.sequences.size(); ++n_held) live.sequences[n_held]->scope = tree_.hold(scope);
-  } catch (const std::bad_alloc&) {
-    while (n_held > 0) tree_.let_go(live.sequences[--n_held]->scope);
-    throw;
+  const ScopeId held = tree_.hold(scope);  // spelled once, for all choices
+  for (const auto& s : live.sequences) {
+    if (s->choice > 0) tree_.hold_again(held);
+    s->scope = held;
   }
 }
 

@@ -39,8 +39,7 @@ const StepPlan& Scheduler::plan() {
     if (s->state == SequenceState::kRunning && n_missing(s) > 1) grant(*s, n_missing(s));
   }
   while (Sequence* s = admit_next()) grant(*s, n_missing(s));
-  const bool is_full = plan_.n_tokens == budget_.n_tokens || plan_.n_rows == budget_.n_rows;
-  for (size_t i = 0; !is_full && i < plan_.shares.size(); ++i) grant_drafts(plan_.shares[i]);
+  for (size_t i = 0; i < plan_.shares.size() && !is_full(); ++i) grant_drafts(plan_.shares[i]);
   list_rows(plan_);
   return plan_;
 }
@@ -64,7 +63,6 @@ void Scheduler::grant_drafts(Share& share) {
   Sequence& s = *share.sequence;
   if (s.drafts.empty() || s.n_computed + share.n_tokens < s.n_tokens()) return;
   int32_t n = std::min({s.drafts.size(), budget_.n_tokens - plan_.n_tokens, budget_.n_rows - plan_.n_rows});
-  if (n <= 0) return;
   try {
     n = room_.reserve_spare(s, s.n_tokens() + n, plan_) - s.n_tokens();
   } catch (const std::bad_alloc&) {
@@ -80,8 +78,7 @@ void Scheduler::grant_drafts(Share& share) {
 Sequence* Scheduler::admit_next() {
   Sequence* s = queue_.front();
   if (s == nullptr || static_cast<int32_t>(running_.size()) >= max_sequences_) return nullptr;
-  if (plan_.n_tokens >= budget_.n_tokens || plan_.n_rows >= budget_.n_rows) return nullptr;
-  if (is_known_not_to_fit(*s)) return nullptr;
+  if (is_full() || is_known_not_to_fit(*s)) return nullptr;
   try {
     if (!room_.admit(*s, plan_)) {
       refusal_ = {s->id, cache_.pool().n_available(), running_.size()};

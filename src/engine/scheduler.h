@@ -49,6 +49,7 @@ class Scheduler {
   void grant(Sequence& sequence, int32_t n_tokens);
   void grant_drafts(Share& share);
   Sequence* admit_next();
+  bool is_full() const { return plan_.n_tokens >= budget_.n_tokens || plan_.n_rows >= budget_.n_rows; }
   bool is_known_not_to_fit(const Sequence& sequence) const;
 
   BlockCache& cache_;

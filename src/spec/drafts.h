@@ -3,8 +3,8 @@
 // that the sampler would have drawn itself, so that an answer's bytes are those of no drafts at all.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "base/ids.h"

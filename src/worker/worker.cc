@@ -25,12 +25,14 @@ Status Worker::allocate() {
                                              "the rows of logits of a step"));
   // Taken now, page by page: else each stream would seem to cost its row when it first runs.
   if (stream_.device() == Device::kCpu) std::fill_n(logits_.data(), logits_.bytes(), std::byte{0});
-  const auto hidden_bytes =
-      sizeof(float) * static_cast<size_t>(facts().width) * static_cast<size_t>(options_.step_tokens);
-  ASSIGN_OR_RETURN(hidden_, Buffer::allocate(stream_.memory(), options_.hidden_layers.size() * hidden_bytes,
+  ASSIGN_OR_RETURN(hidden_, Buffer::allocate(stream_.memory(), options_.hidden_layers.size() * hidden_bytes(),
                                              "the hidden states of a step"));
   hidden_views_.resize(options_.hidden_layers.size());
   return {};
+}
+
+size_t Worker::hidden_bytes() const {
+  return sizeof(float) * static_cast<size_t>(facts().width) * static_cast<size_t>(options_.step_tokens);
 }
 
 Inflight Worker::launch(const StepWork& work) {
@@ -43,10 +45,9 @@ Inflight Worker::launch(const StepWork& work) {
     const TensorView logits(logits_.data(), DType::kF32, {batch.n_rows, facts().vocab_size});
     HiddenStates hidden;
     if (work.wants_hidden) {
-      const size_t layer_bytes =
-          sizeof(float) * static_cast<size_t>(options_.step_tokens) * static_cast<size_t>(facts().width);
       for (size_t i = 0; i < hidden_views_.size(); ++i)
-        hidden_views_[i] = TensorView(hidden_.data() + i * layer_bytes, DType::kF32, {batch.n_tokens, facts().width});
+        hidden_views_[i] =
+            TensorView(hidden_.data() + i * hidden_bytes(), DType::kF32, {batch.n_tokens, facts().width});
       hidden = {.layers = options_.hidden_layers, .out = hidden_views_};
     }
     model_->run(batch, kv_.layers(), logits, hidden);

@@ -65,6 +65,7 @@ class Worker {
  private:
   Worker(std::unique_ptr<ForwardPass> model, Stream& stream, const WorkerOptions& options, KvStore kv);
   Status allocate();
+  size_t hidden_bytes() const;  // of one layer, in the largest step
 
   std::unique_ptr<ForwardPass> model_;
   Stream& stream_;
