@@ -97,8 +97,9 @@ void Settler::append(const Share& share, ShareResult& result, double now) {
   if (!result.drawn.empty()) counts_.accepted_tokens += static_cast<int64_t>(result.drawn.size()) - 1;
   s.sampler_state = result.state;
   s.drafts.clear();
-  for (TokenRecord& record : result.drawn) {
-    append(s, std::move(record), now);
+  for (size_t i = 0; i < result.drawn.size(); ++i) {
+    const bool is_last = i + 1 == result.drawn.size();
+    append(s, std::move(result.drawn[i]), now, is_last ? result.told_end : FinishReason::kNone);
     if (s.state == SequenceState::kFinished) return;
   }
   if (result.failure) return fail(s, *result.failure);
@@ -107,7 +108,7 @@ void Settler::append(const Share& share, ShareResult& result, double now) {
   if (share.n_drafts > 0) cache_.truncate(s.blocks, s.n_tokens());
 }
 
-void Settler::append(Sequence& s, TokenRecord drawn, double now) {
+void Settler::append(Sequence& s, TokenRecord drawn, double now, FinishReason told_end) {
   s.tokens.push_back(drawn.chosen.token);
   s.n_computed = s.n_tokens() - 1;  // what was drawn before it is a draft whose keys and values are in place
   ++counts_.generated_tokens;
@@ -117,6 +118,8 @@ void Settler::append(Sequence& s, TokenRecord drawn, double now) {
   const FinishReason reason = s.answer->push(std::move(drawn));
   if (reason != FinishReason::kNone) {
     close(s, reason);
+  } else if (told_end != FinishReason::kNone) {
+    end(s, told_end);
   } else if (!s.may_answer() || s.n_tokens() >= context_len_) {
     end(s, FinishReason::kLength);
   }

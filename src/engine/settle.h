@@ -55,7 +55,7 @@ class Settler {
   void score(Sequence& sequence, std::vector<TokenRecord>& scored);
   void publish(Sequence& sequence);
   void append(const Share& share, ShareResult& result, double now);
-  void append(Sequence& sequence, TokenRecord drawn, double now);
+  void append(Sequence& sequence, TokenRecord drawn, double now, FinishReason told_end);
   void forget_behind_window(Sequence& sequence);
   void let_followers_go(Sequence& sequence);
   void close(Sequence& sequence, FinishReason reason);
