@@ -58,6 +58,11 @@ void add_life(CLI::App* c, ServerOptions& o) {
       "no line for each request; what the server itself does is still said");
 }
 
+void add_metrics(CLI::App* c, ServerOptions& o) {
+  add_read(c, "--metrics-names", o.metric_names, "NAMES", "ibid",
+           "what /metrics calls what it tells: ibid, vllm or llama.cpp", metric_names_by_name);
+}
+
 void add_connections(CLI::App* c, ServerOptions& o) {
   add_whole(c, "--io-threads", o.io_threads, 1, 256, "threads that read, write, tokenise and write JSON");
   add_whole(c, "--max-connections", o.max_connections, 1, 1'000'000, "connections; more get 503");
@@ -108,6 +113,8 @@ void add_serve_options(CLI::App* c, ServeOptions& o) {
   add_sampling_options(c, o.sampling, SamplingScope::kDefaults);
   c->option_defaults()->group("Life and log");
   add_life(c, o.server);
+  c->option_defaults()->group("What can be seen");
+  add_metrics(c, o.server);
   c->option_defaults()->group("Limits of connections");
   add_connections(c, o.server);
   c->option_defaults()->group("Limits of a request (more is a 400 that names the field)");

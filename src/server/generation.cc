@@ -350,15 +350,20 @@ std::vector<std::pair<const char*, int32_t>> Generation::finishes() const {
 RequestTimes Generation::times(double now) const {
   RequestTimes times = gaps_;
   times.total = whole_microseconds(now - info_.arrived);
+  double first_token = now;
   for (const PromptFacts& prompt : prompts_) {
     if (!prompt.seen || prompt.timing.first_token <= 0) continue;
     const double first = whole_microseconds(prompt.timing.first_token - info_.arrived);
     if (!times.has_first_token || first < times.first_token) {
       times.first_token = first;
       times.queue = whole_microseconds(prompt.timing.admitted - prompt.timing.arrived);
+      times.prefill = whole_microseconds(prompt.timing.first_token - prompt.timing.admitted);
+      first_token = prompt.timing.first_token;
     }
     times.has_first_token = true;
   }
+  for (const Choice& choice : choices_)
+    times.decode = std::max(times.decode, whole_microseconds(choice.last_time - first_token));
   return times;
 }
 

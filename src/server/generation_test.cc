@@ -1,4 +1,5 @@
 #include "server/generation.h"
+#include "server/metric_table.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -170,6 +171,8 @@ TEST(Generation, TimesAreThoseOfTheEnginesClock) {
   const RequestTimes times = generation.times(14);
   EXPECT_EQ(times.first_token, 1);
   EXPECT_EQ(times.queue, 0.25);
+  EXPECT_EQ(times.prefill, 0.5);
+  EXPECT_EQ(times.decode, 2);
   EXPECT_EQ(times.total, 4);
   EXPECT_EQ(times.itl_count, 2);
   EXPECT_EQ(times.itl_sum, 2);
@@ -283,11 +286,10 @@ TEST(Histogram, CountsUpToAndIncludingItsBounds) {
   Histogram histogram(bounds);
   for (const double value : {0.5, 1.0, 1.5, 2.0, 7.0}) histogram.observe(value);
   std::string text;
-  histogram.append_text(text, "x_seconds", "Help.");
+  Samples(text, "x_seconds", "").add(histogram);
   EXPECT_EQ(text,
-            "# HELP ibid_x_seconds Help.\n# TYPE ibid_x_seconds histogram\nibid_x_seconds_bucket{le=\"1\"} 2\n"
-            "ibid_x_seconds_bucket{le=\"2\"} 4\nibid_x_seconds_bucket{le=\"+Inf\"} 5\nibid_x_seconds_sum "
-            "12\nibid_x_seconds_count 5\n");
+            "x_seconds_bucket{le=\"1\"} 2\nx_seconds_bucket{le=\"2\"} 4\nx_seconds_bucket{le=\"+Inf\"} 5\n"
+            "x_seconds_sum 12\nx_seconds_count 5\n");
 }
 
 TEST(Metrics, BucketsAreNamedWithoutExponents) {
@@ -304,7 +306,15 @@ TEST(RequestLog, WritesOneLineWithTheTimesOfTheMetrics) {
   line.route = "chat";
   line.seconds = 1.5;
   line.has_times = true;
-  line.times = {0.25, 0.5, 1.5, 0.2, 4, {0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 1}, true};
+  line.times = {.queue = 0.25,
+                .first_token = 0.5,
+                .prefill = 0.125,
+                .decode = 0.5,
+                .total = 1.5,
+                .itl_sum = 0.2,
+                .itl_count = 4,
+                .itl_buckets = {0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 1},
+                .has_first_token = true};
   line.choices = {{"eos", 2}, {"length", 1}};
   line.prompt_tokens = 7;
   line.completion_tokens = 5;

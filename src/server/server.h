@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "server/api_request.h"
+#include "server/metrics.h"
 
 namespace ibid {
 
@@ -30,6 +31,7 @@ struct ServerOptions {
   std::string log_file;  // empty: standard error
   bool log_json = false;
   bool log_requests = true;
+  MetricNames metric_names = MetricNames::kIbid;  // of /metrics
 
   int64_t max_header_bytes = 16 << 10;
   int64_t max_body_bytes = 8 << 20;

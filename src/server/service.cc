@@ -377,7 +377,7 @@ void Service::finish(WebExchange& exchange, const Abort* cut) {
     line.n_preemptions = generation->n_preemptions();
     if (cut == nullptr) line.finish = generation->finish_word();
     line.stream = generation->info().stream;
-    metrics_.add_times(line.times);
+    metrics_.add_request(line.times, line.prompt_tokens, line.completion_tokens);
   }
   metrics_.add_response(exchange.route, exchange.response.status);
   write(line);
