@@ -72,6 +72,8 @@ void add_connections(CLI::App* c, ServerOptions& o) {
   add_bytes(c, "--max-body-bytes", o.max_body_bytes, kKiB, kGiB, "a request's body; more gets 413");
   add_bytes(c, "--max-bodies-bytes", o.max_bodies_bytes, kKiB, 64 * kGiB,
             "all bodies that are on their way, together; more gets 429");
+  add_bytes(c, "--max-answers-bytes", o.max_answers_bytes, 1 << 20, 1024 * kGiB,
+            "what answers under way may come to hold, together; more gets 429");
   add_seconds(c, "--header-timeout", o.header_timeout, 0.01, kDay, "from a header's first byte to its last");
   add_seconds(c, "--body-timeout", o.body_timeout, 0.01, kDay, "for the whole body");
   add_seconds(c, "--idle-timeout", o.idle_timeout, 0.01, kDay, "between two requests of a connection");
