@@ -35,7 +35,13 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options) {
   EngineOptions engine_options = loaded.engine_options(limits);
   engine_options.policy = options.policy;
   engine_options.model_digest = digest;
-  ASSIGN_OR_RETURN(auto engine, Engine::create(*loaded.model, loaded.tokenizer, *loaded.stream, engine_options));
+  std::shared_ptr<Recorder> recorder;
+  if (!options.record.empty()) {
+    ASSIGN_OR_RETURN(recorder, Recorder::create({.path = options.record, .redact = options.redact}));
+  }
+  ASSIGN_OR_RETURN(auto engine, Engine::create(*loaded.model, loaded.tokenizer, *loaded.stream, engine_options,
+                                               recorder ? recorder->clock() : steady_clock()));
+  if (recorder) recorder->begin(*engine, served_name(options.model.model, loaded.path), loaded.team->n_threads());
   ModelInfo info{
       .name = served_name(options.model.model, loaded.path),
       .architecture = loaded.model->config().architecture,
@@ -49,6 +55,7 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options) {
                               .tokenizer = std::move(tokenizer),
                               .chat_template = std::move(chat),
                               .engine = std::move(engine),
+                              .recorder = std::move(recorder),
                               .keep = std::make_shared<Loaded>(std::move(loaded))});
 }
 

@@ -75,7 +75,7 @@ class Engine {
   // Takes its blocks from a running sequence, as if there were no room. False if it does not run.
   bool preempt(RequestId id, int32_t choice = 0);
   // Null where there is none, or none any more; valid until the next call that changes anything.
-  const Sequence* find(RequestId id, int32_t choice) { return live_.find(id, choice); }
+  const Sequence* find(RequestId id, int32_t choice) const { return live_.find(id, choice); }
   const ModelFacts& facts() const { return worker_->facts(); }
   bool has_text() const { return has_text_; }
   // Every reference of the pool is an entry of a table; free + cached + in use == total. CHECKs. Debug builds do this

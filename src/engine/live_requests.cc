@@ -84,9 +84,11 @@ void LiveRequests::cancel_all() {
   for (auto& [id, live] : requests_) cancel(id);
 }
 
-Sequence* LiveRequests::find(RequestId id, int32_t choice) {
+Sequence* LiveRequests::find(RequestId id, int32_t choice) const {
   const auto it = requests_.find(id);
-  return it == requests_.end() ? nullptr : it->second.sequences.at(static_cast<size_t>(choice)).get();
+  if (it == requests_.end() || choice < 0) return nullptr;
+  const auto& sequences = it->second.sequences;
+  return static_cast<size_t>(choice) < sequences.size() ? sequences[static_cast<size_t>(choice)].get() : nullptr;
 }
 
 int32_t LiveRequests::n_unfinished() const { return static_cast<int32_t>(n_made_ - settler_.counts().n_finished); }

@@ -47,6 +47,7 @@ class Replay {
   const record::Head& head() const { return head_; }
   // What the engine must be made with; outlived by nothing of this.
   const Clock& clock() const { return clock_; }
+  double now() const { return clock_.last(); }  // the reading that was given last
   // As it was recorded: for Engine::create with the record's own model.
   const EngineOptions& options() const { return head_.options; }
   // An engine of the record's size whose tokens the record tells. `stream` outlives it.
