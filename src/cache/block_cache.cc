@@ -1,6 +1,7 @@
 #include "cache/block_cache.h"
 
 #include <algorithm>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -108,6 +109,13 @@ int32_t BlockCache::match(ScopeId scope, std::span<const TokenId> tokens, BlockT
     pool_of(tier).end_transfer(tree_.block_of(node, tier));
   }
   return fits ? n_matched : static_cast<int32_t>(table.size()) * options_.block_len;
+}
+
+int32_t BlockCache::n_known(ScopeId scope, std::span<const TokenId> tokens) try {
+  path_.clear();
+  return options_.prefix_cache ? tree_.match(scope, tokens, options_.partial_step, path_) : 0;
+} catch (const std::bad_alloc&) {
+  return 0;
 }
 
 void BlockCache::fork(const BlockTable& from, int32_t n_tokens, BlockTable& table) {

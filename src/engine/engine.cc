@@ -55,6 +55,7 @@ Engine::Engine(std::unique_ptr<Worker> worker, std::shared_ptr<const Tokenizer> 
       cache_(
           {.n_blocks = n_blocks, .block_len = options.block_len, .prefix_cache = options.prefix_cache, .hash = hash}),
       scheduler_(cache_, {.budget = {.n_tokens = options.step_tokens, .n_rows = options.max_rows},
+                          .max_itl = options.max_itl,
                           .max_sequences = options.max_sequences,
                           .context_len = worker_->facts().context_len,
                           .policy = options.policy}),
@@ -88,7 +89,7 @@ Status Engine::submit(AdmittedRequest request) try {
   const int32_t n_unfinished = live_.n_unfinished();
   const auto n_beyond = [&](int32_t n) { return std::max(0, n_unfinished + n - options_.max_sequences); };
   TRY(may_wait(n_beyond(0), n_beyond(request->n), options_.max_waiting));
-  scheduler_.make_room(static_cast<size_t>(n_unfinished + request->n));
+  scheduler_.make_room(*request, static_cast<size_t>(n_unfinished + request->n));
   scheduler_.enqueue(live_.add(request));
   return {};
 } catch (const std::bad_alloc&) {
@@ -111,6 +112,7 @@ bool Engine::step(std::vector<Output>& out) {
     settler_.settle(plan, result, failures_);  // facts: append, publish, share, stop, free
     live_.publish(plan, out);                  // what each client hears
     notes_.settled();
+    scheduler_.took(notes_.seconds());
   }
   live_.end_failed(failures_, out);
 #ifndef NDEBUG
@@ -190,6 +192,8 @@ EngineStats Engine::stats() const {
   stats.n_finished = counts.n_finished;
   stats.n_cancelled = counts.n_cancelled;
   stats.n_failed = counts.n_failed;
+  stats.step_error_p50 = scheduler_.cost().error_p50();
+  stats.step_error_p95 = scheduler_.cost().error_p95();
   stats.step_prefill_tokens = counts.step_prefill_tokens;
   stats.step_decode_tokens = counts.step_decode_tokens;
   return stats;

@@ -19,8 +19,9 @@ struct EngineOptions {
   int32_t max_waiting = 4096;  // sequences queued beyond those before submit() refuses
   int32_t max_rows = 0;        // R: rows of logits of a step, which bound its memory; 0: max_sequences
   bool prefix_cache = true;
-  PolicyKind policy = PolicyKind::kPriority;
-  std::string model_digest;                // of the weights; needed where cached blocks outlive the process
+  PolicyKind policy = PolicyKind::kFair;
+  double max_itl = 0;        // seconds between tokens that prompts may cause; 0: by the model's own speed (policy.h)
+  std::string model_digest;  // of the weights; needed where cached blocks outlive the process
   std::vector<TokenId> end_of_generation;  // ids that end an answer; empty: the tokenizer's
 };
 
@@ -48,6 +49,9 @@ struct EngineStats {
   double step_forward = 0;
   double step_sample = 0;
   double step_settle = 0;
+  // |predicted - taken| / taken of the last steps' times, quantiles.
+  double step_error_p50 = 0;
+  double step_error_p95 = 0;
 };
 
 // One sequence's part of a step.

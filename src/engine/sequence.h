@@ -30,9 +30,12 @@ enum class SequenceState : uint8_t {
   kFinished,
 };
 
+struct Flow;  // fair_policy.h
+
 struct Sequence {
   SeqId id{};
-  OrderKey key;  // as long as it is queued or runs
+  OrderKey key;          // as long as it is queued or runs
+  Flow* flow = nullptr;  // its tenant, to a policy that knows tenants; as long
   std::shared_ptr<const Request> request;
   int32_t choice = 0;
   SequenceState state = SequenceState::kWaiting;
@@ -41,6 +44,7 @@ struct Sequence {
   Drafts drafts;                // of the next step; no part of the text
   int32_t prompt_len = 0;
   int32_t n_computed = 0;  // tokens whose keys and values lie in the cache
+  int32_t n_known = 0;     // tokens that the prefix tree had when it was queued
   int32_t n_scored = 0;    // prompt positions whose rows are done, or not asked for: prompt_len - 1 is all
 
   BlockTable blocks;

@@ -21,7 +21,8 @@ class StepNotes {
   void ran(const StepResult& result);
   void settled();
 
-  const std::vector<StepShare>& shares() const { return shares_; }  // in the order of the batch
+  double seconds() const { return plan_ + forward_ + sample_ + settle_; }  // of the last step
+  const std::vector<StepShare>& shares() const { return shares_; }         // in the order of the batch
   int32_t n_copies() const { return n_copies_; }
   void tell(EngineStats& stats) const;
 
