@@ -51,7 +51,8 @@ struct ServeOptions {
   int32_t max_sequences = 64;
   int32_t max_tokens_per_step = 512;
   int32_t max_waiting = 512;
-  PolicyKind policy = PolicyKind::kPriority;
+  PolicyKind policy = PolicyKind::kFair;
+  double max_itl = 0;      // seconds; 0: by the model's own speed
   int64_t kv_bytes = 0;    // 0: chosen
   SamplingFlags sampling;  // of requests that do not say
 };

@@ -32,6 +32,7 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options) {
   EngineOptions engine_options = loaded.engine_options(limits);
   engine_options.max_waiting = options.max_waiting;
   engine_options.policy = options.policy;
+  engine_options.max_itl = options.max_itl;
   engine_options.kv_bytes = options.kv_bytes;
   engine_options.model_digest = digest;
   ASSIGN_OR_RETURN(auto engine, Engine::create(*loaded.model, loaded.tokenizer, *loaded.stream, engine_options));

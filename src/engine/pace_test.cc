@@ -35,7 +35,7 @@ void expect_no_stall(const LinearCost& cost) {
     decodes += p50;
   }
   const double longest = t.gaps(asked).back();
-  EXPECT_LE(longest, 3 * p50);
+  EXPECT_LE(longest, 3 * p50 * (1 + cost.noise));
   EXPECT_LE(longest, p50 + 0.060);
   EXPECT_LE(t.seen[newcomer].ttft(), 1.3 * (prefill_alone(4300) + decodes));
 }
@@ -88,16 +88,17 @@ TEST(Pace, AGivenBoundIsKept) {
   EXPECT_GE(TimedEngine::quantile(t.gaps(asked), 0.5), 0.030) << "what the bound allows is used";
 }
 
-// Docs/fairness.md: a fifth of each step's time and no fewer than 16 tokens, whatever the bound is.
+// docs/fairness.md: a fifth of each step's time, whatever the bound is.
 TEST(Pace, PromptsAreNotStarvedWhereManyStreamsDecode) {
   TimedEngine t({.max_itl = 0.001});
-  run_streams(t, 60);
-  const double p50 = TimedEngine::quantile(t.gaps(t.clock.now() / 2), 0.5);
+  run_streams(t, 60, 400);
   const RequestId newcomer = t.submit(1600, 2);
-  int n_steps = 0;
-  while (t.seen[newcomer].tokens.empty()) t.step(), ++n_steps;
-  EXPECT_LE(n_steps, 101);
-  EXPECT_LE(t.gaps(t.seen[newcomer].asked).back(), 1.3 * p50);
+  while (t.seen[newcomer].tokens.empty()) t.step();
+  const double ttft = t.seen[newcomer].ttft();
+  EXPECT_LE(ttft, 5.3 * prefill_alone(1600));
+  const double longest = t.gaps(t.clock.now() - ttft).back();
+  for (int i = 0; i < 9; ++i) t.step();
+  EXPECT_LE(longest, 1.3 * (t.clock.now() - t.seen[newcomer].tokens[0]) / 9);
 }
 
 TEST(Pace, WithoutStreamsAStepIsAsLargeAsItMayBe) {

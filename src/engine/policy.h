@@ -36,7 +36,7 @@ struct StepBudget {
   // should it take longer.
   double seconds = std::numeric_limits<double>::infinity();
 };
-inline constexpr int32_t kLeastPromptTokens = 16;
+inline constexpr int32_t kLeastPromptTokens = 4;
 
 struct PolicyOptions {
   StepBudget most;  // of any step
