@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/planted.h"
 
 namespace ibid {
 namespace {
@@ -85,7 +86,10 @@ const PrefixHash::Value& PrefixTree::hash_of(int32_t parent) const {
 int32_t PrefixTree::find(int32_t parent, const PrefixHash::Value& hash, std::span<const TokenId> tokens) {
   for (int32_t i = bucket(hash); i >= 0; i = at(i).next) {
     if (!(at(i).hash == hash)) continue;
-    if (at(i).parent == parent && std::ranges::equal(tokens_of(NodeId{i}), tokens)) return i;
+    if (PLANTED("hash_is_believed")) return i;
+    if ((at(i).parent == parent || PLANTED("parent_is_not_compared")) &&
+        std::ranges::equal(tokens_of(NodeId{i}), tokens))
+      return i;
     ++n_collisions_;
   }
   return -1;
@@ -123,7 +127,7 @@ int32_t PrefixTree::match(ScopeId scope, std::span<const TokenId> tokens, int32_
   const int32_t n_usable = n_agree / partial_step * partial_step;
   if (n_usable == 0) return n_matched;
   path.push_back(NodeId{child});
-  return n_matched + n_usable;
+  return n_matched + n_usable + PLANTED("partial_match_too_long");
 }
 
 NodeId PrefixTree::publish(ScopeId scope, NodeId parent_node, std::span<const TokenId> tokens, BlockId block) {
@@ -200,7 +204,7 @@ void PrefixTree::forget(NodeId given) {
   CHECK(is_node(given), "forget() of what is no node");
   int32_t node = raw(given);
   for (;;) {
-    while (at(node).n_children > 0) node = *order_.lower_bound(Probe{node, {}});
+    while (at(node).n_children > 0 && !PLANTED("children_are_orphaned")) node = *order_.lower_bound(Probe{node, {}});
     const int32_t parent = at(node).parent;
     remove(node);
     if (node == raw(given)) return;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/planted.h"
+
 namespace ibid {
 
 Answer::Answer(std::shared_ptr<const Request> request, int32_t choice, std::shared_ptr<const Tokenizer> tokenizer,
@@ -66,7 +68,7 @@ void Answer::end(FinishReason reason) {
     add_text(piece_);
   }
   if (pending_.finished) return;  // those last bytes completed a stop string
-  if (matcher_) matcher_->finish(pending_.text);
+  if (matcher_ && !PLANTED("held_text_is_lost")) matcher_->finish(pending_.text);
   finish_as(reason);
 }
 

@@ -111,6 +111,23 @@ TEST(Pace, WithoutStreamsAStepIsAsLargeAsItMayBe) {
   while (t.seen[newcomer].tokens.empty()) t.step();
 }
 
+TEST(Pace, WithOneTenantFairPlansArePriorityPlans) {
+  TimedEngine fair({.policy = PolicyKind::kFair}), priority({.policy = PolicyKind::kPriority});
+  std::mt19937_64 random(5);
+  for (int i = 0; i < 60; ++i) {
+    const auto n_prompt = static_cast<int>(1 + random() % 900), n_answer = static_cast<int>(random() % 60);
+    for (TimedEngine* t : {&fair, &priority}) {
+      Request r = t->request(n_prompt, n_answer);
+      r.priority = i % 7 == 0;
+      t->submit(std::move(r));
+    }
+    for (int k = 0; k < 8; ++k) {
+      EXPECT_EQ(fair.step(), priority.step());
+      EXPECT_EQ(fair.engine->last_step(), priority.engine->last_step());
+    }
+  }
+}
+
 TEST(Pace, AStepsTimeIsPredicted) {
   TimedEngine t({}, {.noise = 0.05});
   for (int i = 0; i < 40; ++i) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/planted.h"
 
 namespace ibid {
 
@@ -36,14 +37,15 @@ bool Room::reclaim_for(const Sequence& s, StepPlan& plan) {
 
 bool Room::strip_waiting(const Sequence* keep) {
   Sequence* holder = queue_.last_holder(keep);
-  if (holder != nullptr) drop_blocks(*holder);
-  return holder != nullptr;
+  if (holder == nullptr || PLANTED("waiting_keep_their_blocks")) return false;
+  drop_blocks(*holder);
+  return true;
 }
 
 void Room::preempt(Sequence& s, StepPlan& plan) {
   CHECK(s.state == SequenceState::kRunning);
   std::erase(running_, &s);
-  plan.withdraw(s);
+  if (!PLANTED("share_of_a_victim_stays")) plan.withdraw(s);
   s.drafts.clear();
   // Whatever nobody needs until it runs again, it finds again: to its last token.
   cache_.publish_tail(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
@@ -51,6 +53,7 @@ void Room::preempt(Sequence& s, StepPlan& plan) {
   ++s.n_preemptions;
   ++n_preemptions_;
   s.n_tokens_when_preempted = s.n_tokens();
+  if (PLANTED("tag_not_frozen")) s.key.rank += 1;
   queue_.push(s);
 }
 
@@ -59,6 +62,7 @@ bool Room::admit(Sequence& s, StepPlan& plan) {
   if (!held) {
     const auto known = std::span(s.tokens).first(static_cast<size_t>(s.n_reusable()));
     s.n_computed = cache_.match(s.scope, known, s.blocks, plan.copies);
+    if (PLANTED("position_off_by_one_after_resume") && s.n_computed > 0 && s.n_preemptions > 0) ++s.n_computed;
     s.n_published = s.n_computed / cache_.block_len();
   }
   do {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/planted.h"
 
 namespace ibid {
 namespace {
@@ -190,7 +191,8 @@ void Scheduler::grant(Sequence& s, int32_t n_tokens) {
   int32_t n = std::min(n_tokens, budget_.n_tokens - plan_.n_tokens);
   // Every token from first_row() on has a row, so as many tokens go from the end as rows are too many.
   const auto rows_of = [&s](int32_t n_of) { return std::max(0, s.n_computed + n_of - s.first_row()); };
-  n -= std::max(0, std::min(n, rows_of(n) - (budget_.n_rows - plan_.n_rows)));
+  const int32_t n_beyond = rows_of(n) - (budget_.n_rows - plan_.n_rows);
+  if (!PLANTED("budget_of_rows_ignored")) n -= std::max(0, std::min(n, n_beyond));
   if (n <= 0) return;
   try {
     if (!room_.reserve(s, s.n_computed + n, plan_)) return;
@@ -227,7 +229,8 @@ bool Scheduler::is_known_not_to_fit(const Sequence& s) const {
 void Scheduler::remove(Sequence& s) {
   if (s.state == SequenceState::kWaiting) queue_.remove(s);
   if (s.state == SequenceState::kRunning) std::erase(running_, &s);
-  room_.drop_blocks(s);
+  if (PLANTED("aborted_fork_freed_twice") && s.choice > 0) cache_.release(*std::make_unique<BlockTable>(s.blocks));
+  PLANTED("abort_keeps_blocks") ? s.blocks.clear() : room_.drop_blocks(s);
   policy_->gone(s);
   s.state = SequenceState::kFinished;
 }

@@ -38,7 +38,8 @@ Life random_life(std::mt19937_64& random) {
   l.hash_bits = up_to(2) == 0 ? 8 : 128;
   l.prefix_cache = up_to(4) != 0;
   l.max_drafts = up_to(2) == 0 ? 0 : 1 + up_to(6);
-  l.policy = up_to(2) == 0 ? PolicyKind::kPriority : PolicyKind::kFirstCome;
+  constexpr PolicyKind kPolicies[] = {PolicyKind::kFair, PolicyKind::kPriority, PolicyKind::kFirstCome};
+  l.policy = kPolicies[up_to(3)];
   return l;
 }
 
@@ -156,6 +157,7 @@ class RandomEngine {
     r.priority = up_to(3) == 0 ? up_to(3) : 0;
     r.prompt_logprobs = up_to(6) == 0 ? up_to(3) : -1;
     r.tenant = up_to(5) == 0 ? "other" : "";
+    if (up_to(4) == 0) r.weight = 3;
     // Every row of a batch has a sampler of its own; Mirostat's carries its state through preemptions.
     r.sampling = testing::random_sampling(random_, testing::kFakeVocabSize);
     r.sampling.logprobs = 0;
