@@ -45,6 +45,7 @@ void add_engine(CLI::App* c, ServeOptions& o) {
            "who goes first: priority, then who came first; or fcfs, who came first alone", policy_by_name);
   add_read(c, "--kv-memory", o.kv_bytes, "BYTES", "chosen", "memory for keys and values, as 2G or 512M",
            [](std::string_view text) { return read_bytes(text, 0, int64_t{1} << 50); });
+  add_tier_options(c, o.tiers);
 }
 
 void add_life(CLI::App* c, ServerOptions& o) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "engine/disk_tier.h"
 
 namespace ibid {
 
@@ -27,6 +28,11 @@ int32_t Room::reserve_spare(Sequence& s, int32_t n_tokens, StepPlan& plan) {
 }
 
 bool Room::reclaim_for(const Sequence& s, StepPlan& plan) {
+  if (Sequence* fetching = disk_ == nullptr ? nullptr : disk_->give_way()) {
+    drop_blocks(*fetching);
+    queue_.push(*fetching);
+    return true;
+  }
   if (strip_waiting(nullptr)) return true;
   Sequence* victim = policy_.victim(running_, s);
   if (victim == nullptr) return false;
@@ -48,6 +54,7 @@ void Room::preempt(Sequence& s, StepPlan& plan) {
   // Whatever nobody needs until it runs again, it finds again: to its last token.
   cache_.publish_tail(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
   drop_blocks(s);
+  s.was_sought = false;
   ++s.n_preemptions;
   ++n_preemptions_;
   s.n_tokens_when_preempted = s.n_tokens();

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "base/check.h"
+#include "engine/disk_tier.h"
 
 namespace ibid {
 
@@ -80,6 +81,7 @@ Sequence* Scheduler::admit_next() {
   if (s == nullptr || static_cast<int32_t>(running_.size()) >= max_sequences_) return nullptr;
   if (is_full() || is_known_not_to_fit(*s)) return nullptr;
   try {
+    if (fetches(*s)) return admit_next();
     if (!room_.admit(*s, plan_)) {
       refusal_ = {s->id, cache_.pool().n_available(), running_.size()};
       return nullptr;
@@ -95,6 +97,18 @@ Sequence* Scheduler::admit_next() {
   return s;
 }
 
+// Whoever waits for a disk lets the next one go first.
+bool Scheduler::fetches(Sequence& s) {
+  if (disk_ == nullptr || !disk_->begin(s, static_cast<int32_t>(running_.size()), plan_.copies)) return false;
+  queue_.remove(s);
+  return true;
+}
+
+void Scheduler::use_disk(DiskTier& disk) {
+  disk_ = &disk;
+  room_.use_disk(disk);
+}
+
 bool Scheduler::is_known_not_to_fit(const Sequence& s) const {
   return refusal_.sequence == s.id && !running_.empty() && running_.size() >= refusal_.n_running &&
          cache_.pool().n_available() <= refusal_.n_available;
@@ -103,6 +117,7 @@ bool Scheduler::is_known_not_to_fit(const Sequence& s) const {
 void Scheduler::remove(Sequence& s) {
   if (s.state == SequenceState::kWaiting) queue_.remove(s);
   if (s.state == SequenceState::kRunning) std::erase(running_, &s);
+  if (s.state == SequenceState::kFetching) disk_->forget(s);
   room_.drop_blocks(s);
   s.state = SequenceState::kFinished;
 }

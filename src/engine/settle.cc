@@ -3,6 +3,8 @@
 #include <new>
 #include <utility>
 
+#include "engine/disk_tier.h"
+
 namespace ibid {
 
 Settler::Settler(BlockCache& cache, Scheduler& scheduler, const Clock& clock, int32_t context_len, int32_t window)
@@ -67,6 +69,7 @@ void Settler::advance(const Share& share) {
 
 void Settler::publish(Sequence& s) {
   s.n_published = cache_.publish(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
+  if (disk_ != nullptr) disk_->save(s);
 }
 
 void Settler::score(Sequence& s, std::vector<TokenRecord>& scored) {
@@ -138,6 +141,7 @@ void Settler::close(Sequence& s, FinishReason reason) {
   s.answer->timing().n_preemptions = s.n_preemptions;
   publish(s);
   cache_.publish_tail(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
+  if (disk_ != nullptr) disk_->leave(s);
   scheduler_.remove(s);
   cache_.tree().let_go(std::exchange(s.scope, ScopeId::kNone));
   ++counts_.n_finished;
