@@ -22,7 +22,7 @@ std::pair<Tier, BlockId> below_device(const BlockCopy& copy) {
 
 BlockCache::BlockCache(const BlockCacheOptions& options)
     : options_(options),
-      pools_{BlockPool(options.n_blocks), BlockPool(options.n_host_blocks), BlockPool(options.n_disk_blocks)},
+      pools_{BlockPool(options.n_blocks), BlockPool(options.n_host_blocks)},
       tree_(pools_, options.block_len, options.hash) {
   CHECK(options.n_blocks > 0);
 }
@@ -65,6 +65,7 @@ bool BlockCache::move_down(NodeId node, Tier tier, std::vector<BlockCopy>& copie
 // it.
 void BlockCache::plan_copy(const BlockCopy& copy, std::vector<BlockCopy>& copies) {
   copies.push_back(copy);
+  ++(copy.to_tier == Tier::kDevice ? n_moved_up_ : n_moved_down_);
   if (const auto [tier, block] = below_device(copy); block != BlockId::kNone) pool_of(tier).begin_transfer(block);
 }
 

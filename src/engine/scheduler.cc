@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/planted.h"
+#include "engine/disk_tier.h"
 
 namespace ibid {
 namespace {
@@ -163,6 +164,12 @@ bool Scheduler::admit(Sequence& s) {
   const bool another_is_owed =
       first_waiting_ != &s && first_waiting_ != nullptr && refusal_.sequence == first_waiting_->id;
   if (another_is_owed || is_known_not_to_fit(s)) return false;
+  try {
+    if (fetches(s)) return false;
+  } catch (const std::bad_alloc&) {
+    plan_.starved.push_back(s.request->id);
+    return false;
+  }
   if (static_cast<int32_t>(running_.size()) >= max_sequences_) {
     Sequence* giver = policy_->gives_place(running_, s);
     if (giver == nullptr) return false;
@@ -221,6 +228,18 @@ void Scheduler::grant_drafts(Share& share) {
   if (n > 0) plan_.load.add_decode(s.n_tokens(), n);
 }
 
+// Whoever waits for a disk lets the next one go first.
+bool Scheduler::fetches(Sequence& s) {
+  if (disk_ == nullptr || !disk_->begin(s, static_cast<int32_t>(running_.size()), plan_.copies)) return false;
+  queue_.remove(s);
+  return true;
+}
+
+void Scheduler::use_disk(DiskTier& disk) {
+  disk_ = &disk;
+  room_.use_disk(disk);
+}
+
 bool Scheduler::is_known_not_to_fit(const Sequence& s) const {
   return refusal_.sequence == s.id && !running_.empty() && running_.size() >= refusal_.n_running &&
          cache_.pool().n_available() <= refusal_.n_available;
@@ -229,6 +248,7 @@ bool Scheduler::is_known_not_to_fit(const Sequence& s) const {
 void Scheduler::remove(Sequence& s) {
   if (s.state == SequenceState::kWaiting) queue_.remove(s);
   if (s.state == SequenceState::kRunning) std::erase(running_, &s);
+  if (s.state == SequenceState::kFetching) disk_->forget(s);
   if (PLANTED("aborted_fork_freed_twice") && s.choice > 0) cache_.release(*std::make_unique<BlockTable>(s.blocks));
   PLANTED("abort_keeps_blocks") ? s.blocks.clear() : room_.drop_blocks(s);
   policy_->gone(s);

@@ -51,6 +51,11 @@ class Scheduler {
   // As Room::preempt(), between steps.
   void preempt(Sequence& sequence) { room_.preempt(sequence, plan_); }
 
+  // Prefixes may come from there.
+  void use_disk(DiskTier& disk);
+  // Back into the queue, with the blocks that it has: its fetch is over.
+  void fetched(Sequence& sequence) { queue_.push(sequence); }
+
   const std::vector<Sequence*>& running() const { return running_; }
   const StepCost& cost() const { return cost_; }
   int64_t n_preemptions() const { return room_.n_preemptions(); }
@@ -71,6 +76,7 @@ class Scheduler {
   void grant(Sequence& sequence, int32_t n_tokens);
   void grant_drafts(Share& share);
   bool admit(Sequence& sequence);
+  bool fetches(Sequence& sequence);
   bool is_full() const { return plan_.n_tokens >= budget_.n_tokens || plan_.n_rows >= budget_.n_rows; }
   bool is_known_not_to_fit(const Sequence& sequence) const;
 
@@ -81,6 +87,7 @@ class Scheduler {
   std::vector<Sequence*> running_;  // in the order of their keys
   WaitingQueue queue_;
   Room room_;
+  DiskTier* disk_ = nullptr;  // null: there is none
   // Who did not fit last, and how things were then: looking up a long prompt costs something.
   struct Refusal {
     SeqId sequence = SeqId::kNone;

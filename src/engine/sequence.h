@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cache/block_cache.h"
+#include "cache/durable_key.h"
 #include "engine/answer.h"
 #include "engine/policy.h"
 #include "engine/request.h"
@@ -27,10 +28,17 @@ enum class SequenceState : uint8_t {
   kHeld,     // a further choice that waits until the first one has computed the prompt
   kWaiting,  // in the queue; may hold blocks as long as nobody needs them
   kRunning,
+  kFetching,  // waits for blocks from a disk; holds those that have come
   kFinished,
 };
 
 struct Flow;  // fair_policy.h
+// How far a sequence's blocks are known to a store that outlives the process.
+struct DurableChain {
+  int32_t n_blocks = 0;  // the first ones
+  DurableKey last = {};  // of the last of them
+  int64_t use = 0;       // DurableIndex::next_use()
+};
 
 struct Sequence {
   SeqId id{};
@@ -50,6 +58,8 @@ struct Sequence {
   BlockTable blocks;
   int32_t n_published = 0;  // blocks of the table that the prefix tree knows
   ScopeId scope = ScopeId::kNone;
+  DurableChain durable;
+  bool was_sought = false;           // on disk, since it last began to wait
   std::vector<Sequence*> followers;  // the other choices, as long as they are held
 
   bool was_admitted = false;

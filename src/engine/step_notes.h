@@ -18,6 +18,7 @@ class StepNotes {
   // In this order. A plan that is empty is not run.
   void begin() { mark_ = clock_.now(); }
   void planned(const StepPlan& plan);
+  double begun_at() const { return mark_; }  // before it is planned
   void ran(const StepResult& result);
   void settled();
 
