@@ -34,7 +34,9 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options) {
 
   EngineOptions engine_options = loaded.engine_options(limits);
   engine_options.policy = options.policy;
+  engine_options.max_itl = options.max_itl;
   engine_options.model_digest = digest;
+  use_tiers(options.tiers, engine_options);
   std::shared_ptr<Recorder> recorder;
   if (!options.record.empty()) {
     ASSIGN_OR_RETURN(recorder, Recorder::create({.path = options.record, .redact = options.redact}));
@@ -69,6 +71,11 @@ StepLimits step_limits(const ServeOptions& options) {
 }
 
 int serve(const ServeOptions& options) {
+  if (!options.record.empty() && !options.tiers.disk_folder.empty()) {
+    return fail(invalid("--record does not go with --cache-disk yet: what a disk gives, and when, would not be in the "
+                        "record"),
+                kUsage);
+  }
   if (options.max_tokens_per_step < options.max_sequences) {
     return fail(invalid(fmt::format("--max-tokens-per-step {} cannot serve --max-sequences {}: each needs a token of "
                                     "every step",

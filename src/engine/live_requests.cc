@@ -52,7 +52,7 @@ LiveRequests::Live LiveRequests::make(const AdmittedRequest& given) {
     const bool scores = request->prompt_logprobs >= 0 && choice == 0;
     s->n_scored = scores ? 0 : s->prompt_len - 1;
     s->answer = std::make_unique<Answer>(request, choice, tokenizer_, facts_.end_of_generation);
-    s->answer->timing().arrived = clock_.now();
+    s->ledger().until = s->answer->timing().arrived = clock_.now();
     if (scores) s->answer->add_prompt_record({.chosen = {.token = request->prompt.front()}});
     if (choice > 0) out.sequences.front()->followers.push_back(s.get());
     out.sequences.push_back(std::move(s));

@@ -2,6 +2,7 @@
 // choices go, ends sequences. What a client is told about it collects in each sequence's Answer.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "base/clock.h"
@@ -36,21 +37,26 @@ struct StepFailures {
   }
 };
 
+class DiskTier;
+
 class Settler {
  public:
   Settler(BlockCache& cache, Scheduler& scheduler, const Clock& clock, int32_t context_len, int32_t window);
-  // Notes who has a share for the first time; before the plan is run.
-  void admit(const StepPlan& plan);
+  // Notes who has a share, and who for the first time, in the step that began then; before the plan is run.
+  void admit(const StepPlan& plan, double begun_at);
   // Takes the records out of `result`. Adds to `failures`; the sequences of those requests are whole, but have lost
   // something.
   void settle(const StepPlan& plan, StepResult& result, StepFailures& failures);
   // Ends a sequence in any state; its blocks are free when this returns. Nothing if it has ended.
   void end(Sequence& sequence, FinishReason reason);
   void fail(Sequence& sequence, Error error);  // allocates nothing
+  // What is published is saved there.
+  void use_disk(DiskTier& disk) { disk_ = &disk; }
   const SettleCounts& counts() const { return counts_; }
 
  private:
   void settle(const Share& share, ShareResult& result, double now);
+  void account(const StepPlan& plan, const StepResult& result, double now);
   void advance(const Share& share);
   void score(Sequence& sequence, std::vector<TokenRecord>& scored);
   void publish(Sequence& sequence);
@@ -65,6 +71,8 @@ class Settler {
   const Clock& clock_;
   int32_t context_len_;
   int32_t window_;
+  DiskTier* disk_ = nullptr;  // null: there is none
+  std::optional<double> settling_at_;  // while a step is settled: when
   SettleCounts counts_;
 };
 

@@ -48,6 +48,7 @@ void Generation::take(std::vector<Output> outputs) {
     if (!prompt.seen || (has_token && (is_first || output.timing.first_token < prompt.timing.first_token)))
       prompt.timing = output.timing;
     choice.n_preemptions = output.timing.n_preemptions;
+    choice.timing = output.timing;
     prompt.seen = true;
 
     const auto n_new = static_cast<int32_t>(output.tokens.size());
@@ -208,13 +209,17 @@ void Generation::write_events(std::string& out) {
   for (size_t i = 0; i < choices_.size(); ++i) write_events_of(i, out);
   gathered_ = 0;
   if (!finished()) return;
-  if (info_.include_usage) {
+  if (info_.include_usage || info_.ledger) {
     out += "data: ";
     JsonWriter json(out);
     json.begin_object();
     write_head(json, info_.endpoint == Endpoint::kChat ? "chat.completion.chunk" : "text_completion");
-    json.key("choices").begin_array().end_array().key("usage");
-    write_usage(json);
+    json.key("choices").begin_array().end_array();
+    if (info_.include_usage) {
+      json.key("usage");
+      write_usage(json);
+    }
+    if (info_.ledger) write_ledger(json);
     json.end_object();
     out += "\n\n";
   }
@@ -347,8 +352,38 @@ std::vector<std::pair<const char*, int32_t>> Generation::finishes() const {
   return out;
 }
 
+std::array<double, kPhaseNames.size()> Generation::phases(double now) const {
+  const Timing* last = nullptr;
+  for (const Choice& choice : choices_) {
+    if (choice.timing.ledger.until > (last != nullptr ? last->ledger.until : 0)) last = &choice.timing;
+  }
+  Ledger ledger;
+  ledger.until = info_.arrived;
+  ledger.pass(info_.submitted, Phase::kNetwork);
+  if (last == nullptr) {  // it was never told of
+    ledger.pass(now, Phase::kQueue);
+    return ledger.seconds;
+  }
+  ledger.pass(last->arrived, Phase::kQueue);  // the step that ran when it came
+  for (size_t i = 0; i < ledger.seconds.size(); ++i) ledger.seconds[i] += last->ledger.seconds[i];
+  ledger.until = last->ledger.until;
+  ledger.pass(now, Phase::kNetwork);
+  return ledger.seconds;
+}
+
+void Generation::write_ledger(JsonWriter& json) const {
+  const double now = info_.clock->now();
+  const auto phases = this->phases(now);
+  json.key("ledger").begin_object();
+  for (size_t i = 0; i < phases.size(); ++i)
+    json.key(std::string(kPhaseNames[i]) + "_ms").number(phases[i] * 1e3, 3);
+  json.key("total_ms").number((now - info_.arrived) * 1e3, 3).end_object();
+}
+
 RequestTimes Generation::times(double now) const {
   RequestTimes times = gaps_;
+  times.phases = phases(now);
+  for (double& seconds : times.phases) seconds = whole_microseconds(seconds);
   times.total = whole_microseconds(now - info_.arrived);
   double first_token = now;
   for (const PromptFacts& prompt : prompts_) {

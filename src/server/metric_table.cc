@@ -37,6 +37,10 @@ constexpr MetricRow kTable[] = {
     {"request_generated_tokens", "request_generation_tokens", nullptr, "histogram", "Tokens of a request's answers.",
      [](From f, Samples& to) { to.add(f.counts.answer_len); }},
 
+    {"request_phase_seconds_total", nullptr, nullptr, "counter", "Where requests' time went; adds up to request_seconds.",
+     [](From f, Samples& to) {
+       for (size_t i = 0; i < kPhaseNames.size(); ++i) to.add("phase", kPhaseNames[i], f.counts.phases[i]);
+     }},
     {"step_seconds", nullptr, nullptr, "histogram", "Duration of a step.",
      [](From f, Samples& to) { to.add(f.counts.step); }},
     {nullptr, "iteration_tokens_total", nullptr, "histogram", "Tokens that a step computed.",
@@ -44,6 +48,12 @@ constexpr MetricRow kTable[] = {
     {"step_part_seconds_total", nullptr, nullptr, "counter", "Time spent in the parts of steps.",
      [](From f, Samples& to) {
        for (size_t i = 0; i < kStepPartNames.size(); ++i) to.add("part", kStepPartNames[i], f.counts.step_parts[i]);
+     }},
+    {"step_prediction_error_ratio", nullptr, nullptr, "gauge",
+     "How far a step's time was from what was expected of it, as a part of it, in the last 512 steps.",
+     [](From f, Samples& to) {
+       to.add("quantile", "0.5", f.engine.step_error_p50);
+       to.add("quantile", "0.95", f.engine.step_error_p95);
      }},
     {"step_tokens_total", nullptr, nullptr, "counter", "Tokens that steps computed, of prompts and of answers.",
      [](From f, Samples& to) {

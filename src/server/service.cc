@@ -260,8 +260,11 @@ WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebE
   info.prompt_logprobs = api->prompt_logprobs >= 0;
   if (api->trace) info.trace = trace_facts(built->requests[0].sampling, api->sources, model);
   info.return_token_ids = api->return_token_ids;
+  info.ledger = api->ledger;
+  info.clock = &backend.clock();
   info.prompt_texts = std::move(built->prompt_texts);
   info.arrived = request.arrived;
+  info.submitted = now();
 
   const int64_t most = Generation::most_bytes(info, built->requests, model.context_len, options_.max_stream_backlog);
   if (most > answers_.most()) {

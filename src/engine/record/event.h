@@ -51,7 +51,7 @@ struct Head {
   int32_t vocab_size = 0, context_len = 0, window = 0;
   std::vector<TokenId> end_of_generation;
   EngineOptions options;  // as completed: kv_bytes is what it became
-  int32_t n_blocks = 0;
+  int32_t n_blocks = 0, n_host_blocks = 0;
 };
 
 // Four digests of a step: who computes how much; on which blocks; what was drawn and what ended; what is left in the

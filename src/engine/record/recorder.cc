@@ -48,7 +48,8 @@ void Recorder::begin(Engine& engine, const std::string& model, int32_t n_threads
                        .window = facts.window,
                        .end_of_generation = facts.end_of_generation,
                        .options = engine.options(),
-                       .n_blocks = engine.cache().pool().n_total()};
+                       .n_blocks = engine.cache().pool().n_total(),
+                       .n_host_blocks = engine.cache().pool(Tier::kHost).n_total()};
   add({.kind = EventKind::kHead, .head = std::move(head)});
   engine.observe(*this);
 }

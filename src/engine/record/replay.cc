@@ -199,7 +199,9 @@ Result<std::unique_ptr<Engine>> Replay::engine_without_model(Stream& stream) {
   return caught([&]() -> Result<std::unique_ptr<Engine>> {
     auto pass = std::make_unique<NoModel>(head_);
     EngineOptions options = head_.options;
-    options.kv_bytes = head_.n_blocks * KvStore::block_bytes(pass->facts(), options.kv_dtype, options.block_len);
+    const int64_t block_bytes = KvStore::block_bytes(pass->facts(), options.kv_dtype, options.block_len);
+    options.kv_bytes = head_.n_blocks * block_bytes;
+    options.host_bytes = head_.n_host_blocks * block_bytes;
     ASSIGN_OR_RETURN(auto engine, Engine::create(std::move(pass), nullptr, stream, options, clock_));
     engine->draw_from(*told_);
     return engine;
