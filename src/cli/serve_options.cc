@@ -69,6 +69,8 @@ void add_sight(CLI::App* c, ServeOptions& o) {
   c->add_option("--record", o.record, "write all that enters the engine to this new file, for ibid replay")
       ->type_name("FILE");
   c->add_flag("--redact", o.redact, "record without what users wrote; scheduling alone replays")->needs("--record");
+  c->add_option("--otlp", o.server.otlp_url, "send a span for each request to this OpenTelemetry receiver (OTLP, JSON)")
+      ->type_name("URL");
   add_read(c, "--metrics-names", o.server.metric_names, "NAMES", "ibid",
            "what /metrics calls what it tells: ibid, vllm or llama.cpp", metric_names_by_name);
 }

@@ -27,7 +27,7 @@ class LiveRequests {
   void cancel(RequestId id);
   void cancel_all();
   Sequence* find(RequestId id, int32_t choice) const;  // null: there is none
-  int32_t n_unfinished() const;                  // sequences
+  int32_t n_unfinished() const;                        // sequences
 
   // Room for all that a step may have to tell. False: there is none.
   bool make_room(std::vector<Output>& out) const;

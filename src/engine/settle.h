@@ -71,7 +71,7 @@ class Settler {
   const Clock& clock_;
   int32_t context_len_;
   int32_t window_;
-  DiskTier* disk_ = nullptr;  // null: there is none
+  DiskTier* disk_ = nullptr;           // null: there is none
   std::optional<double> settling_at_;  // while a step is settled: when
   SettleCounts counts_;
 };

@@ -12,6 +12,7 @@
 #include "engine/request.h"
 #include "server/api_request.h"
 #include "server/metrics.h"
+#include "server/otlp.h"
 #include "server/web_message.h"
 
 namespace ibid {
@@ -73,6 +74,8 @@ class Generation {
   RequestTimes times(double now) const;
   // Where the time until `now` went: that of the choice which the engine was with longest. Adds up to the whole.
   std::array<double, kPhaseNames.size()> phases(double now) const;
+  // One after the other, of the choice that had its first token first.
+  std::vector<SpanPhase> span_phases(double now) const;
   int32_t completion_tokens() const;
   int32_t cached_tokens() const;
   int32_t prompt_tokens() const;

@@ -72,6 +72,7 @@ struct ServerGauges {
   int64_t requests_active = 0;
   double uptime = 0;
   bool ready = false;
+  int64_t spans_sent = 0, spans_dropped = 0;  // of requests, to a receiver of spans
 };
 
 // All that is counted.

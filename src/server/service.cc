@@ -16,6 +16,7 @@
 #include "server/content_type.h"
 #include "server/model_names.h"
 #include "server/page_files.h"
+#include "server/request_span.h"
 #include "server/trace_json.h"
 
 namespace ibid {
@@ -119,6 +120,7 @@ WebExchange Service::handle(const WebRequest& request, std::function<void()> wak
   WebExchange exchange;
   exchange.arrived = request.arrived;
   exchange.method = request.method;
+  if (spans_ != nullptr) exchange.trace = parse_trace_parent(request.header("traceparent"));
   const std::string_view given = request.header("x-request-id");
   exchange.request_id = is_request_id(given) ? std::string(given) : new_request_id();
   try {
@@ -384,6 +386,7 @@ void Service::finish(WebExchange& exchange, const Abort* cut) {
   }
   metrics_.add_response(exchange.route, exchange.response.status);
   write(line);
+  if (spans_ != nullptr) send_span(*spans_, exchange, line, end);
 }
 
 void Service::write(const RequestLine& line) {

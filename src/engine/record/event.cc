@@ -134,11 +134,12 @@ bool is_plausible(const Head& h) {
   const bool has_kv = o.kv_dtype == DType::kF32 || o.kv_dtype == DType::kF16 || o.kv_dtype == DType::kBF16;
   const bool has_block = o.block_len == 8 || o.block_len == 16 || o.block_len == 32;
   const auto within = [](int64_t x, int64_t from, int64_t to) { return from <= x && x <= to; };
-  return has_kv && has_block && o.policy <= PolicyKind::kFirstCome &&
-         within(o.step_tokens, 1, 65536) && within(o.max_sequences, 1, 4096) && within(o.max_waiting, 0, 1'000'000) &&
-         within(o.max_rows, 1, 65536) && within(h.vocab_size, 1, 1 << 24) && within(h.context_len, 1, 1 << 26) &&
-         within(h.window, 0, 1 << 26) && within(h.n_blocks, 1, 1 << 22) && within(h.n_host_blocks, 0, 1 << 22) &&
- within(o.host_bytes, 0, int64_t{1} << 50) && o.max_itl >= 0 && o.max_itl < 1e6 && o.disk_folder.empty() && within(o.kv_bytes, 1, int64_t{1} << 50);
+  return has_kv && has_block && o.policy <= PolicyKind::kFirstCome && within(o.step_tokens, 1, 65536) &&
+         within(o.max_sequences, 1, 4096) && within(o.max_waiting, 0, 1'000'000) && within(o.max_rows, 1, 65536) &&
+         within(h.vocab_size, 1, 1 << 24) && within(h.context_len, 1, 1 << 26) && within(h.window, 0, 1 << 26) &&
+         within(h.n_blocks, 1, 1 << 22) && within(h.n_host_blocks, 0, 1 << 22) &&
+         within(o.host_bytes, 0, int64_t{1} << 50) && o.max_itl >= 0 && o.max_itl < 1e6 && o.disk_folder.empty() &&
+         within(o.kv_bytes, 1, int64_t{1} << 50);
 }
 
 }  // namespace

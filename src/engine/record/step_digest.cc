@@ -90,7 +90,7 @@ void StepGatherer::settled(const StepPlan& plan) noexcept {
 
 void StepGatherer::stepped(const Engine& engine) noexcept try {
   words_.clear();
-  for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kDisk}) {
+  for (const Tier tier : kAllTiers) {
     const BlockPool& pool = engine.cache().pool(tier);
     for (const int64_t word : {pool.n_free(), pool.n_cached(), pool.n_in_use(), pool.n_shared()})
       words_.push_back(word);
