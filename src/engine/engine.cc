@@ -15,8 +15,6 @@ namespace {
 
 // How long an engine without other work waits for a disk before it looks for requests again, in seconds.
 constexpr double kFetchTurn = 0.002;
-// Fewer tokens of prompts say little about what one costs.
-constexpr int32_t kTellingTokens = 16;
 
 }  // namespace
 
@@ -94,11 +92,15 @@ Engine::~Engine() = default;
 
 Status Engine::use_disk(std::unique_ptr<DurableStore> store) {
   if (store == nullptr && !options_.disk_folder.empty()) {
+    if (worker_->facts().digest.empty()) {
+      return invalid("Blocks that outlive the process need the digest of the model that they belong to.",
+                     "model_digest");
+    }
     const BlockFormat format = {.block_len = options_.block_len, .payload_bytes = worker_->kv().block_bytes()};
     ASSIGN_OR_RETURN(store, open_disk(options_.disk_folder, format));
   }
   if (store == nullptr || !options_.prefix_cache) return {};
-  disk_ = std::make_unique<DiskTier>(cache_, *worker_, std::move(store), options_.disk_bytes);
+  disk_ = std::make_unique<DiskTier>(cache_, *worker_, scheduler_.cost(), std::move(store), options_.disk_bytes);
   scheduler_.use_disk(*disk_);
   settler_.use_disk(*disk_);
   return {};
@@ -144,9 +146,6 @@ bool Engine::step(std::vector<Output>& out) {
     live_.publish(plan, out);                  // what each client hears
     notes_.settled();
     scheduler_.took(notes_.seconds());
-    const SettleCounts& counts = settler_.counts();
-    if (disk_ && counts.step_decode_tokens == 0 && counts.step_prefill_tokens >= kTellingTokens)
-      disk_->note_prefill(counts.step_prefill_tokens, result.forward_seconds);
   }
   live_.end_failed(failures_, out);
 #ifndef NDEBUG

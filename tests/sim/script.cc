@@ -30,6 +30,10 @@ constexpr WorldField kWorldFields[] = {
     {"policy", &World::policy},
     {"max_drafts", &World::max_drafts},
     {"drafts", &World::drafts},
+    {"n_host_blocks", &World::n_host_blocks},
+    {"n_disk_blocks", &World::n_disk_blocks},
+    {"disk_fault", &World::disk_fault},
+    {"disk_idle", &World::disk_idle},
     {"segment", &World::segment},
 };
 constexpr EventField kEventFields[] = {
@@ -68,6 +72,15 @@ struct Dice {
   bool one_in(int64_t n) { return up_to(n) == 0; }
 };
 
+// With dice of their own, so that the rest is as it was before there were any.
+void add_tiers(World& w, int64_t n_context_blocks) {
+  Dice dice{std::mt19937_64(static_cast<uint64_t>(w.seed))};
+  if (dice.one_in(2)) w.n_host_blocks = 1 + dice.up_to(3 * n_context_blocks);
+  if (dice.one_in(2)) w.n_disk_blocks = 16 + dice.up_to(300);
+  if (w.n_disk_blocks > 0 && dice.one_in(2)) w.disk_fault = 2 + dice.up_to(40);
+  if (w.n_disk_blocks > 0) w.disk_idle = dice.up_to(4);
+}
+
 World random_world(Dice& dice, int64_t n_steps) {
   World w;
   w.seed = dice.up_to(1 << 30);
@@ -87,6 +100,7 @@ World random_world(Dice& dice, int64_t n_steps) {
   w.max_drafts = dice.one_in(2) ? 1 + dice.up_to(6) : 0;
   w.drafts = dice.one_in(4);
   w.segment = 3 + dice.up_to(20);
+  add_tiers(w, n_context_blocks);
   return w;
 }
 

@@ -31,9 +31,13 @@ struct World {
   int64_t window = 0;
   int64_t hash_bits = 128;
   int64_t prefix_cache = 1;
-  int64_t policy = 0;      // of kPolicies (simulation.cc)
-  int64_t max_drafts = 0;  // 0: no proposer
-  int64_t drafts = 0;      // 0: what is right, mostly; 1: anything
+  int64_t policy = 0;         // of kPolicies (simulation.cc)
+  int64_t max_drafts = 0;     // 0: no proposer
+  int64_t drafts = 0;         // 0: what is right, mostly; 1: anything
+  int64_t n_host_blocks = 0;  // of the tiers below; 0: there is none
+  int64_t n_disk_blocks = 0;
+  int64_t disk_fault = 0;  // one in so many reads and writes of the disk breaks (fake_disk.h); 0: none
+  int64_t disk_idle = 0;   // up to so many steps in which it does nothing
   int64_t segment = 7;     // tokens between two branches of the tree of texts
   bool operator==(const World&) const = default;
 };

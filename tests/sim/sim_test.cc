@@ -34,6 +34,9 @@ void expect_all_was_met(const Met& met) {
   EXPECT_GT(met.n_copies, met.n_steps / 100);
   EXPECT_GT(met.n_accepted_drafts, met.n_tokens / 100);
   EXPECT_GT(met.n_scored, 0);
+  EXPECT_GT(met.n_from_host, met.n_steps / 1000);
+  EXPECT_GT(met.n_from_disk, met.n_steps / 10000);
+  EXPECT_GT(met.n_disk_faults, 0);
   EXPECT_GT(met.n_forked, 0);
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/engine.h"
+#include "fake_disk.h"
 #include "sim/cell_model.h"
 #include "sim/inputs.h"
 #include "sim/solo.h"
@@ -117,9 +118,21 @@ Simulation::Simulation(const Script& script) : script_(script), world_(script.wo
   options.max_waiting = as_int(world_.max_waiting);
   options.prefix_cache = world_.prefix_cache != 0;
   options.policy = kPolicies[static_cast<size_t>(world_.policy) % std::size(kPolicies)];
+  const int64_t block_bytes = KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
+  options.host_bytes = world_.n_host_blocks * block_bytes;
+  std::unique_ptr<DurableStore> disk;
+  if (world_.n_disk_blocks > 0) {
+    const BlockFormat format = {.block_len = options.block_len, .payload_bytes = block_bytes};
+    options.disk_bytes = world_.n_disk_blocks * format.image_bytes();
+    disk = std::make_unique<testing::FakeDisk>(std::make_shared<testing::FakeMedium>(), format,
+                                               testing::FakeDiskScript{.seed = static_cast<uint64_t>(world_.seed),
+                                                                       .most_idle = as_int(world_.disk_idle),
+                                                                       .fault_one_in = as_int(world_.disk_fault)});
+  }
   clock_.advance(1);
-  auto engine = Engine::create(std::move(model), spelled_tokens(), stream_, options, clock_,
-                               PrefixHash(as_int(world_.hash_bits), static_cast<uint64_t>(world_.seed) + 1));
+  auto engine =
+      Engine::create(std::move(model), spelled_tokens(), stream_, options, clock_,
+                     PrefixHash(as_int(world_.hash_bits), static_cast<uint64_t>(world_.seed) + 1), std::move(disk));
   if (!engine) {
     accuse(engine.error().message);
     return;
@@ -375,6 +388,12 @@ void Simulation::count() {
   expect(s.n_preemptions == n_preempted_, "preemptions are miscounted");
   expect(sequences_.empty(), "a text is never forgotten");
   verdict_.met.n_preemptions = s.n_preemptions;
+  const DiskStats& d = s.disk;
+  expect(d.bytes <= engine_->options().disk_bytes, "the disk holds more than it may");
+  verdict_.met.n_from_host = s.n_blocks_up;
+  verdict_.met.n_from_disk = d.n_fetched;
+  verdict_.met.n_disk_faults =
+      d.n_corrupt + d.n_foreign + d.n_missing + d.n_failed_reads + d.n_failed_writes + d.n_no_space;
   verdict_.met.n_accepted_drafts = engine_->n_accepted_drafts();
 }
 
@@ -385,6 +404,7 @@ void Met::add(const Met& o) {
   n_cancelled += o.n_cancelled, n_stopped += o.n_stopped, n_preemptions += o.n_preemptions, n_copies += o.n_copies;
   n_shares += o.n_shares, n_tokens += o.n_tokens, n_cached_tokens += o.n_cached_tokens;
   n_accepted_drafts += o.n_accepted_drafts, n_scored += o.n_scored, n_forked += o.n_forked;
+  n_from_host += o.n_from_host, n_from_disk += o.n_from_disk, n_disk_faults += o.n_disk_faults;
   longest_wait = std::max(longest_wait, o.longest_wait);
   digest = mix(digest, o.digest);
 }
