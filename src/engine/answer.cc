@@ -83,19 +83,24 @@ void Answer::finish_as(FinishReason reason) {
   pending_.reason = reason;
 }
 
-std::optional<Output> Answer::take() {
+void Answer::take(std::vector<Output>& out) {
   const bool has_news = !pending_.tokens.empty() || !pending_.text.empty() || pending_.finished;
-  if (!has_news || last_taken_) return std::nullopt;
+  if (!has_news || last_taken_) return;
   last_taken_ = pending_.finished;
-  Output out = std::move(pending_);
-  pending_ = {};
-  pending_.request = out.request;
-  pending_.choice = out.choice;
-  pending_.usage = out.usage;
-  pending_.timing = out.timing;
-  pending_.finished = out.finished;
-  pending_.reason = out.reason;
-  return out;
+  // Field by field: most are empty most of the time, and a thousand of these go out in a step.
+  Output& o = out.emplace_back();
+  o.request = pending_.request;
+  o.choice = pending_.choice;
+  o.tokens.swap(pending_.tokens);
+  if (!pending_.text.empty()) o.text.swap(pending_.text);
+  if (!pending_.prompt.empty()) o.prompt.swap(pending_.prompt);
+  o.usage = pending_.usage;
+  o.timing = pending_.timing;
+  o.finished = pending_.finished;
+  o.reason = pending_.reason;
+  if (!pending_.finished) return;
+  o.stop_text = std::move(pending_.stop_text);
+  o.error = std::move(pending_.error);
 }
 
 }  // namespace ibid

@@ -34,8 +34,8 @@ class Answer {
   FinishReason reason() const { return pending_.reason; }  // kNone while it goes on
   Usage& usage() { return pending_.usage; }
   Timing& timing() { return pending_.timing; }
-  // Moves what is new since the last call into an Output; nothing if nothing is. The last one says so, once.
-  std::optional<Output> take();
+  // Appends what is new since the last call to `out`, in place; nothing if nothing is. The last one says so, once.
+  void take(std::vector<Output>& out);
 
  private:
   void add_text(std::string_view text);
