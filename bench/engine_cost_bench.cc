@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "tests/idle_model.h"
 
 namespace ibid {
 namespace {
@@ -26,31 +27,7 @@ class ThreadCpuClock final : public Clock {
   }
 };
 
-constexpr int32_t kVocabSize = 8;
-
-// Reads nothing, writes nothing; each answer is the token 1 for ever.
-class IdleModel final : public ForwardPass {
- public:
-  IdleModel(int32_t context_len, const Clock& clock) : clock_(clock) {
-    facts_ = {.layers = {{.n_kv_heads = 1, .key_len = 8, .value_len = 8}},
-              .vocab_size = kVocabSize,
-              .context_len = context_len,
-              .digest = "idle",
-              .rope = "none"};
-  }
-  const ModelFacts& facts() const override { return facts_; }
-  void run(const ForwardBatch& b, std::span<const PagedKv>, const TensorView& logits, const HiddenStates&) override {
-    const double begin = clock_.now();
-    for (int32_t row = 0; row < b.n_rows; ++row) logits.row_as<float>(row)[1] = 1;
-    seconds_ = clock_.now() - begin;
-  }
-  double seconds() const { return seconds_; }  // of the last step
-
- private:
-  const Clock& clock_;
-  ModelFacts facts_;
-  double seconds_ = 0;
-};
+using testing::IdleModel;
 
 struct Costs {  // seconds, one entry a step
   std::vector<double> all, plan, batch, settle;
@@ -123,7 +100,7 @@ class Bench {
     uint32_t x = salt * 2654435761u;
     for (int32_t i = 0; i < len; ++i) {
       x = x * 1664525u + 1013904223u;
-      r.prompt.push_back(TokenId{static_cast<int32_t>(x >> 24) % kVocabSize});
+      r.prompt.push_back(TokenId{static_cast<int32_t>(x >> 24) % IdleModel::kVocabSize});
     }
     r.sampling.temperature = 0;
     r.max_tokens = max_tokens;

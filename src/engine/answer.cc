@@ -8,7 +8,11 @@ namespace ibid {
 
 Answer::Answer(std::shared_ptr<const Request> request, int32_t choice, std::shared_ptr<const Tokenizer> tokenizer,
                std::span<const TokenId> end_of_generation)
-    : request_(std::move(request)), end_of_generation_(end_of_generation) {
+    : request_(std::move(request)),
+      min_tokens_(request_->sampling.min_tokens),
+      ignore_eos_(request_->sampling.ignore_eos),
+      has_stops_(request_->stops != nullptr),
+      end_of_generation_(end_of_generation) {
   if (tokenizer) {
     // The answer goes on from the prompt's text.
     detokenizer_.emplace(std::move(tokenizer),
@@ -25,10 +29,9 @@ FinishReason Answer::push(TokenRecord record) {
   const TokenId id = record.chosen.token;
   pending_.tokens.push_back(std::move(record));
   ++pending_.usage.completion_tokens;
-  const bool may_end = pending_.usage.completion_tokens >= request_->sampling.min_tokens;
-  const bool is_end =
-      !request_->sampling.ignore_eos && std::ranges::find(end_of_generation_, id) != end_of_generation_.end();
-  const bool is_stop = request_->stops && request_->stops->is_stop(id);
+  const bool may_end = pending_.usage.completion_tokens >= min_tokens_;
+  const bool is_end = !ignore_eos_ && std::ranges::find(end_of_generation_, id) != end_of_generation_.end();
+  const bool is_stop = has_stops_ && request_->stops->is_stop(id);
   if (may_end && is_end) {
     end(FinishReason::kEos);
     return pending_.reason;

@@ -42,6 +42,9 @@ class Answer {
   void finish_as(FinishReason reason);
 
   std::shared_ptr<const Request> request_;
+  // What each token asks, kept here: the request lies elsewhere.
+  int32_t min_tokens_;
+  bool ignore_eos_, has_stops_;
   std::span<const TokenId> end_of_generation_;
   std::optional<Detokenizer> detokenizer_;
   std::optional<StopMatcher> matcher_;

@@ -30,10 +30,11 @@ struct EngineStats {
   int32_t n_running = 0;  // sequences
   int32_t n_waiting = 0;  // sequences
   int32_t blocks_total = 0;
-  int32_t blocks_free = 0;    // never used or emptied
-  int32_t blocks_cached = 0;  // hold a prefix, evictable
-  int32_t blocks_in_use = 0;  // referenced by running sequences
-  int32_t blocks_shared = 0;  // of those, referenced more than once
+  int32_t blocks_free = 0;     // never used or emptied
+  int32_t blocks_cached = 0;   // hold a prefix, evictable
+  int32_t blocks_in_use = 0;   // referenced by running sequences
+  int32_t blocks_shared = 0;   // of those, referenced more than once
+  int64_t slots_unfilled = 0;  // of running sequences' blocks: reserved, and no token lies there yet
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;
   int64_t generated_tokens = 0;
