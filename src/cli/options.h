@@ -27,8 +27,9 @@ enum ExitCode : int {
 // What every command that runs a model takes.
 struct ModelArgs {
   std::string model = "default";
-  int32_t context_len = 0;  // 0: what the model promises, at most 8192
-  int threads = 0;          // 0: the cores that affinity and cgroup leave
+  int32_t context_len = 0;   // 0: what the model promises, at most 8192
+  int threads = 0;           // 0: the cores that affinity and cgroup leave
+  int64_t memory_bytes = 0;  // what the process may hold; 0: what the machine has
   DType kv_dtype = DType::kF16;
   std::optional<Isa> isa;  // none: the best of this CPU
   bool reference_kernels = false;
@@ -101,7 +102,14 @@ struct TemplateOptions {
   bool generation_prompt = true;
 };
 
+struct PlanOptions {
+  ServeOptions serve;     // of the server that is planned
+  int32_t n_streams = 0;  // 0: as many as fit
+  bool speed = true;
+};
+
 int run(const RunOptions& options);
+int plan(const PlanOptions& options);
 int serve(const ServeOptions& options);
 int inspect(const InspectOptions& options);
 int pull(const PullOptions& options);

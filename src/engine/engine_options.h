@@ -45,6 +45,7 @@ struct EngineStats {
   // The last step: what was in it and where its time went, in seconds.
   int32_t step_prefill_tokens = 0;
   int32_t step_decode_tokens = 0;
+  int32_t step_sequences = 0;
   double step_plan = 0;
   double step_forward = 0;
   double step_sample = 0;

@@ -1,26 +1,14 @@
 #include "engine/engine_size.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <fstream>
 
+#include "base/memory.h"
 #include "worker/kv_store.h"
 
 namespace ibid {
 namespace {
 
 constexpr int64_t kMiB = 1 << 20;
-
-// What the machine has, or the control group leaves (version 2, then 1) where that is less.
-int64_t usable_bytes() {
-  int64_t bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-  for (const char* file : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
-    int64_t limit = 0;  // "max" is no number and leaves it alone
-    if (std::ifstream(file) >> limit && limit > 0) bytes = std::min(bytes, limit);
-  }
-  return bytes;
-}
 
 }  // namespace
 

@@ -114,6 +114,12 @@ class ServeProcess {
     EXPECT_EQ(n_kv, 1) << "no mapping, or several, of the KV cache's size";
     return sum;
   }
+  // The most that was ever resident, mapped files included.
+  int64_t peak_bytes() const {
+    const std::string status = read_file(proc("status"));
+    const size_t at = status.find("VmHWM:");
+    return at == std::string::npos ? -1 : std::atoll(status.c_str() + at + 6) << 10;
+  }
   double cpu_seconds() const {
     const std::string stat = read_file(proc("stat"));
     std::istringstream words(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)));
