@@ -184,7 +184,7 @@ EngineStats Engine::stats() const {
   stats.blocks_in_use = cache_.pool().n_in_use();
   stats.blocks_shared = cache_.pool().n_shared();
   for (const Sequence* s : scheduler_.running())
-    stats.slots_unfilled += static_cast<int64_t>(s->blocks.size()) * cache_.block_len() - s->n_computed;
+    stats.slots_unfilled += static_cast<int64_t>(s->blocks.size()) * cache_.block_len() - s->n_tokens();
   stats.prompt_tokens = counts.prompt_tokens;
   stats.cached_tokens = counts.cached_tokens;
   stats.generated_tokens = counts.generated_tokens;

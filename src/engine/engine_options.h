@@ -34,7 +34,7 @@ struct EngineStats {
   int32_t blocks_cached = 0;   // hold a prefix, evictable
   int32_t blocks_in_use = 0;   // referenced by running sequences
   int32_t blocks_shared = 0;   // of those, referenced more than once
-  int64_t slots_unfilled = 0;  // of running sequences' blocks: reserved, and no token lies there yet
+  int64_t slots_unfilled = 0;  // of running sequences' blocks: reserved, and they have no token for them yet
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;
   int64_t generated_tokens = 0;

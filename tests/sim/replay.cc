@@ -7,6 +7,7 @@
 #include <queue>
 #include <unordered_map>
 
+#include "base/check.h"
 #include "engine/engine.h"
 #include "idle_model.h"
 
@@ -63,7 +64,7 @@ Replayed replay(const Workload& workload, const ReplayOptions& options) {
       r.prompt = prompt_of(workload, next, vocab_size);
       r.max_tokens = options.one_after_the_other ? 0 : workload.arrivals[next].answer_len;
       r.sampling.temperature = 0;
-      engine->submit(std::move(r)).value();
+      CHECK(engine->submit(std::move(r)).ok());
       ++next;
     }
     outputs.clear();
