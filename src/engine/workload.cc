@@ -134,7 +134,9 @@ std::vector<TokenId> prompt_of(const Workload& workload, size_t i, int32_t vocab
   for (int32_t t = 0; t < a.prompt_len; ++t) {
     const auto part = static_cast<size_t>(t / workload.part_len);
     const uint64_t of = a.parts.empty() ? mix(1, i) : mix(2, static_cast<uint64_t>(a.parts[part]));
-    out.push_back(TokenId{static_cast<int32_t>(mix(of, static_cast<uint64_t>(t)) % static_cast<uint64_t>(vocab_size))});
+    const bool is_first = !a.parts.empty() && t % workload.part_len == 0;
+    const uint64_t token = is_first ? static_cast<uint64_t>(a.parts[part]) : mix(of, static_cast<uint64_t>(t));
+    out.push_back(TokenId{static_cast<int32_t>(token % static_cast<uint64_t>(vocab_size))});
   }
   return out;
 }

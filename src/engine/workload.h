@@ -35,7 +35,8 @@ Result<Workload> read_workload(const std::string& file);
 // have lengths of a log-normal distribution. The same for the same numbers.
 Workload make_workload(uint64_t seed, int32_t n_requests);
 
-// The tokens of the i-th prompt, each below vocab_size.
+// The tokens of the i-th prompt, each below vocab_size. Where that is more than there are parts, no two parts begin
+// alike.
 std::vector<TokenId> prompt_of(const Workload& workload, size_t i, int32_t vocab_size);
 
 }  // namespace ibid
