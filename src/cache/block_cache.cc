@@ -1,6 +1,7 @@
 #include "cache/block_cache.h"
 
 #include <algorithm>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -21,7 +22,7 @@ std::pair<Tier, BlockId> below_device(const BlockCopy& copy) {
 
 BlockCache::BlockCache(const BlockCacheOptions& options)
     : options_(options),
-      pools_{BlockPool(options.n_blocks), BlockPool(options.n_host_blocks), BlockPool(options.n_disk_blocks)},
+      pools_{BlockPool(options.n_blocks), BlockPool(options.n_host_blocks)},
       tree_(pools_, options.block_len, options.hash) {
   CHECK(options.n_blocks > 0);
 }
@@ -64,6 +65,7 @@ bool BlockCache::move_down(NodeId node, Tier tier, std::vector<BlockCopy>& copie
 // it.
 void BlockCache::plan_copy(const BlockCopy& copy, std::vector<BlockCopy>& copies) {
   copies.push_back(copy);
+  ++(copy.to_tier == Tier::kDevice ? n_moved_up_ : n_moved_down_);
   if (const auto [tier, block] = below_device(copy); block != BlockId::kNone) pool_of(tier).begin_transfer(block);
 }
 
@@ -113,6 +115,13 @@ int32_t BlockCache::match(ScopeId scope, std::span<const TokenId> tokens, BlockT
     pool_of(tier).end_transfer(tree_.block_of(node, tier));
   }
   return fits ? n_matched : static_cast<int32_t>(table.size()) * options_.block_len;
+}
+
+int32_t BlockCache::n_known(ScopeId scope, std::span<const TokenId> tokens) try {
+  path_.clear();
+  return options_.prefix_cache ? tree_.match(scope, tokens, options_.partial_step, path_) : 0;
+} catch (const std::bad_alloc&) {
+  return 0;
 }
 
 void BlockCache::fork(const BlockTable& from, int32_t n_tokens, BlockTable& table) {

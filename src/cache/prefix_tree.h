@@ -68,6 +68,8 @@ class PrefixTree {
   int64_t n_collisions() const { return n_collisions_; }  // hash equal, tokens or parent not
   // Of a node: its tokens, the node before it (kNone: a scope is), and its block in a tier (kNone: none).
   std::span<const TokenId> tokens_of(NodeId node) const;
+  // Of a scope that is held: CacheScope::spelled().
+  std::string_view spelled(ScopeId scope) const { return scopes_[static_cast<size_t>(raw(scope))].spelled; }
   NodeId parent_of(NodeId node) const { return NodeId{at(raw(node)).parent < 0 ? -1 : at(raw(node)).parent}; }
   BlockId block_of(NodeId node, Tier tier) const { return at(raw(node)).blocks[raw_tier(tier)]; }
   // The first tier that has its bytes.
@@ -83,7 +85,7 @@ class PrefixTree {
     int32_t n_children = 0;
     int32_t only_child = -1;  // the child that stands in no order; -1: there is none, or all children stand in it
     int32_t len = 0;          // tokens; 0: unused
-    std::array<BlockId, kTiers> blocks = {BlockId::kNone, BlockId::kNone, BlockId::kNone};
+    std::array<BlockId, kTiers> blocks = {BlockId::kNone, BlockId::kNone};
   };
   struct Scope {
     std::string spelled;

@@ -56,6 +56,12 @@ EngineOptions Loaded::engine_options(const StepLimits& limits) const {
   return o;
 }
 
+void use_tiers(const TierArgs& tiers, EngineOptions& options) {
+  options.host_bytes = tiers.host_bytes;
+  options.disk_folder = tiers.disk_folder;
+  options.disk_bytes = tiers.disk_bytes;
+}
+
 int64_t kv_bytes_of_block(const Model& model, DType kv_dtype, int32_t block_len) {
   return kv_block_bytes(kv_layouts(model.kv_geometries(), kv_dtype, block_len));
 }

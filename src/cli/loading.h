@@ -17,6 +17,8 @@
 
 namespace ibid::cli {
 
+// The flags of --cache-host-bytes and its like, as the engine wants them.
+void use_tiers(const TierArgs& tiers, EngineOptions& options);
 // Bytes of one block over all layers.
 int64_t kv_bytes_of_block(const Model& model, DType kv_dtype, int32_t block_len);
 

@@ -54,6 +54,7 @@ struct All {
 void add_run(CLI::App& app, RunOptions& o, int& exit_code) {
   CLI::App* c = app.add_subcommand("run", "chat with a model in the terminal, or answer once");
   add_model_options(c, o.model);
+  add_tier_options(c, o.tiers);
   c->add_option("-p,--prompt", o.prompt, "answer this once and exit");
   c->add_option("-s,--system", o.system, "system message");
   c->add_option("-n,--max-tokens", o.max_tokens, "most tokens of an answer (-1: up to the context)");
@@ -184,6 +185,15 @@ void add_model_options(CLI::App* command, ModelArgs& o) {
           "--cpu-isa", [&o](const std::string& name) { o.isa = isa_from_name(name); },
           "baseline, avx2, avx512 or neon (the best of this CPU); the answer is the same")
       ->check(CLI::Validator(check_isa, "ISA"));
+}
+
+void add_tier_options(CLI::App* command, TierArgs& o) {
+  add_bytes(command, "--cache-host-bytes", o.host_bytes, 0, int64_t{1} << 50,
+            "memory for prefixes that the memory for keys and values has no room for");
+  command->add_option("--cache-disk", o.disk_folder, "folder where prefixes outlive the process; one process at a time")
+      ->type_name("DIR");
+  add_bytes(command, "--cache-disk-bytes", o.disk_bytes, 1 << 20, int64_t{1} << 50,
+            "most bytes of files there; the least recently used go first");
 }
 
 int main(int argc, char** argv) {

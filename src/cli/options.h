@@ -35,8 +35,16 @@ struct ModelArgs {
   bool reference_kernels = false;
 };
 
+// Where blocks of the cache go that have left the memory for keys and values (docs/caching.md).
+struct TierArgs {
+  int64_t host_bytes = 0;   // 0: none
+  std::string disk_folder;  // empty: none
+  int64_t disk_bytes = int64_t{20} << 30;
+};
+
 struct RunOptions {
   ModelArgs model;
+  TierArgs tiers;
   std::optional<std::string> prompt;  // none: chat in the terminal
   std::string system;
   int32_t max_tokens = -1;
@@ -48,11 +56,13 @@ struct RunOptions {
 
 struct ServeOptions {
   ModelArgs model;
+  TierArgs tiers;
   ServerOptions server;
   int32_t max_sequences = 64;
   int32_t max_tokens_per_step = 512;
   int32_t max_waiting = 512;
-  PolicyKind policy = PolicyKind::kPriority;
+  PolicyKind policy = PolicyKind::kFair;
+  double max_itl = 0;      // seconds; 0: by the model's own speed
   int64_t kv_bytes = 0;    // 0: chosen
   SamplingFlags sampling;  // of requests that do not say
 };

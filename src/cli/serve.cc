@@ -34,7 +34,9 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options) {
 
   EngineOptions engine_options = loaded.engine_options(limits);
   engine_options.policy = options.policy;
+  engine_options.max_itl = options.max_itl;
   engine_options.model_digest = digest;
+  use_tiers(options.tiers, engine_options);
   ASSIGN_OR_RETURN(auto engine, Engine::create(*loaded.model, loaded.tokenizer, *loaded.stream, engine_options));
   ModelInfo info{
       .name = served_name(options.model.model, loaded.path),

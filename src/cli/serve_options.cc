@@ -41,10 +41,17 @@ void add_engine(CLI::App* c, ServeOptions& o) {
   add_whole(c, "--max-tokens-per-step", o.max_tokens_per_step, 1, 65536,
             "token budget of a step, at least one for each sequence that runs");
   add_whole(c, "--max-waiting", o.max_waiting, 0, 1'000'000, "sequences that may wait; more get 429");
-  add_read(c, "--policy", o.policy, "NAME", "priority",
-           "who goes first: priority, then who came first; or fcfs, who came first alone", policy_by_name);
+  add_read(
+      c, "--policy", o.policy, "NAME", "fair",
+      "who goes first: fair, tenants by their weights, and of each as priority; priority, then the shortest prompt; "
+      "or fcfs, who came first alone",
+      policy_by_name);
+  add_read(c, "--max-itl", o.max_itl, "TIME", "by the model's speed",
+           "time between tokens, as 50ms, that prompts of others may cause; they are computed in pieces that fit",
+           [](std::string_view text) { return read_duration(text, 0.0001, kDay); });
   add_read(c, "--kv-memory", o.kv_bytes, "BYTES", "chosen", "memory for keys and values, as 2G or 512M",
            [](std::string_view text) { return read_bytes(text, 0, int64_t{1} << 50); });
+  add_tier_options(c, o.tiers);
 }
 
 void add_life(CLI::App* c, ServerOptions& o) {

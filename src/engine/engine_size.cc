@@ -3,12 +3,28 @@
 #include <algorithm>
 
 #include "base/memory.h"
+#include "worker/block_image.h"
 #include "worker/kv_store.h"
 
 namespace ibid {
 namespace {
 
 constexpr int64_t kMiB = 1 << 20;
+constexpr int64_t kLeastDiskBlocks = 16;  // fewer hold no prompt that is worth looking for
+
+Status size_disk(const EngineOptions& options, int64_t block_bytes) {
+  if (options.model_digest.empty()) {
+    return invalid("Blocks that outlive the process need the digest of the model that they belong to.", "model_digest");
+  }
+  const BlockFormat format = {.block_len = options.block_len, .payload_bytes = block_bytes};
+  if (options.disk_bytes < kLeastDiskBlocks * format.image_bytes()) {
+    return invalid("The disk tier of " + std::to_string(options.disk_bytes / kMiB) + " MiB is less than " +
+                       std::to_string(kLeastDiskBlocks) + " blocks of " + std::to_string(format.image_bytes()) +
+                       " bytes.",
+                   "disk_bytes");
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -50,6 +66,11 @@ Result<EngineOptions> size_engine(const ModelFacts& model, EngineOptions options
                        " MiB or a smaller context would do.",
                    "kv_bytes");
   }
+  if (options.host_bytes < 0 || options.host_bytes / block_bytes > INT32_MAX / options.block_len) {
+    return invalid("The host tier of " + std::to_string(options.host_bytes / kMiB) + " MiB is out of reach.",
+                   "host_bytes");
+  }
+  if (!options.disk_folder.empty()) TRY(size_disk(options, block_bytes));
   return options;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/planted.h"
+#include "engine/disk_tier.h"
 
 namespace ibid {
 
@@ -28,6 +29,11 @@ int32_t Room::reserve_spare(Sequence& s, int32_t n_tokens, StepPlan& plan) {
 }
 
 bool Room::reclaim_for(const Sequence& s, StepPlan& plan) {
+  if (Sequence* fetching = disk_ == nullptr ? nullptr : disk_->give_way()) {
+    drop_blocks(*fetching);
+    queue_.push(*fetching);
+    return true;
+  }
   if (strip_waiting(nullptr)) return true;
   Sequence* victim = policy_.victim(running_, s);
   if (victim == nullptr) return false;
@@ -50,10 +56,11 @@ void Room::preempt(Sequence& s, StepPlan& plan) {
   // Whatever nobody needs until it runs again, it finds again: to its last token.
   cache_.publish_tail(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
   drop_blocks(s);
+  s.was_sought = false;
   ++s.n_preemptions;
   ++n_preemptions_;
   s.n_tokens_when_preempted = s.n_tokens();
-  if (PLANTED("tag_not_frozen")) s.key.tag += 1;
+  if (PLANTED("tag_not_frozen")) s.key.rank += 1;
   queue_.push(s);
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/planted.h"
+#include "engine/disk_tier.h"
 
 namespace ibid {
 
@@ -69,6 +70,7 @@ void Settler::advance(const Share& share) {
 
 void Settler::publish(Sequence& s) {
   s.n_published = cache_.publish(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
+  if (disk_ != nullptr) disk_->save(s);
 }
 
 void Settler::score(Sequence& s, std::vector<TokenRecord>& scored) {
@@ -140,6 +142,7 @@ void Settler::close(Sequence& s, FinishReason reason) {
   s.answer->timing().n_preemptions = s.n_preemptions;
   publish(s);
   cache_.publish_tail(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
+  if (disk_ != nullptr) disk_->leave(s);
   scheduler_.remove(s);
   if (!PLANTED("scope_never_let_go")) cache_.tree().let_go(std::exchange(s.scope, ScopeId::kNone));
   ++counts_.n_finished;

@@ -45,6 +45,12 @@ constexpr MetricRow kTable[] = {
      [](From f, Samples& to) {
        for (size_t i = 0; i < kStepPartNames.size(); ++i) to.add("part", kStepPartNames[i], f.counts.step_parts[i]);
      }},
+    {"step_prediction_error_ratio", nullptr, nullptr, "gauge",
+     "How far a step's time was from what was expected of it, as a part of it, in the last 512 steps.",
+     [](From f, Samples& to) {
+       to.add("quantile", "0.5", f.engine.step_error_p50);
+       to.add("quantile", "0.95", f.engine.step_error_p95);
+     }},
     {"step_tokens_total", nullptr, nullptr, "counter", "Tokens that steps computed, of prompts and of answers.",
      [](From f, Samples& to) {
        to.add("kind", "prefill", static_cast<double>(f.counts.prefill_tokens));

@@ -83,7 +83,7 @@ World random_world(Dice& dice, int64_t n_steps) {
   w.window = dice.one_in(4) ? 2 + dice.up_to(30) : 0;
   w.hash_bits = dice.one_in(3) ? 6 : 128;
   w.prefix_cache = !dice.one_in(6);
-  w.policy = dice.up_to(2);
+  w.policy = dice.up_to(3);
   w.max_drafts = dice.one_in(2) ? 1 + dice.up_to(6) : 0;
   w.drafts = dice.one_in(4);
   w.segment = 3 + dice.up_to(20);

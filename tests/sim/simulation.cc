@@ -15,7 +15,7 @@
 namespace ibid::sim {
 namespace {
 
-constexpr PolicyKind kPolicies[] = {PolicyKind::kPriority, PolicyKind::kFirstCome};
+constexpr PolicyKind kPolicies[] = {PolicyKind::kPriority, PolicyKind::kFirstCome, PolicyKind::kFair};
 
 struct Choice {
   Solo solo;
