@@ -139,7 +139,11 @@ NodeId PrefixTree::publish(ScopeId scope, NodeId parent_node, std::span<const To
   PrefixHash::Value hash;
   if (tokens.size() == static_cast<size_t>(block_len_)) hash = hash_.of_block(hash_of(parent), tokens);
   int32_t node = known(parent, hash, tokens);
-  if (node >= 0 && (block_of(NodeId{node}, Tier::kDevice) != BlockId::kNone || !is_whole(node))) return NodeId{node};
+  // A tail may be the beginning of a whole block that lies further down: its block is no residence of that.
+  const bool is_tail = tokens.size() < static_cast<size_t>(block_len_);
+  if (node >= 0 && (block_of(NodeId{node}, Tier::kDevice) != BlockId::kNone ||
+                    (is_tail && !PLANTED("tail_stands_for_a_whole_block"))))
+    return NodeId{node};
   // What this block was known to hold until now is the beginning of what it holds now.
   const NodeId shorter = (*pools_)[raw_tier(Tier::kDevice)].node_of(block);
   if (shorter != NodeId::kNone) forget(shorter);

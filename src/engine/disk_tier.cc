@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/planted.h"
 
 namespace ibid {
 namespace {
@@ -36,7 +37,9 @@ DiskTier::DiskTier(BlockCache& cache, Worker& worker, std::unique_ptr<DurableSto
 
 // ---- keys ----------------------------------------------------------------------------------------------------------
 
-DurableKey DiskTier::key_of(ScopeId scope) const { return durable_key_of_scope(layout_, cache_.tree().spelled(scope)); }
+DurableKey DiskTier::key_of(ScopeId scope) const {
+  return durable_key_of_scope(layout_, PLANTED("disk_key_without_scope") ? "" : cache_.tree().spelled(scope));
+}
 
 std::span<const TokenId> DiskTier::tokens_of(const Sequence& s, int32_t i_block) const {
   const auto len = static_cast<size_t>(cache_.block_len());
