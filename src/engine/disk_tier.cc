@@ -42,8 +42,7 @@ DiskTier::DiskTier(BlockCache& cache, Worker& worker, const StepCost& computing,
 // ---- keys ----------------------------------------------------------------------------------------------------------
 
 DurableKey DiskTier::key_of(ScopeId scope) const {
-  if (PLANTED("scope_not_in_disk_key")) return durable_key_of_scope(layout_, "");
-  return durable_key_of_scope(layout_, cache_.tree().spelled(scope));
+  return durable_key_of_scope(layout_, PLANTED("disk_key_without_scope") ? "" : cache_.tree().spelled(scope));
 }
 
 std::span<const TokenId> DiskTier::tokens_of(const Sequence& s, int32_t i_block) const {

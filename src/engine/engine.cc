@@ -227,6 +227,8 @@ EngineStats Engine::stats() const {
   stats.blocks_cached = cache_.pool().n_cached();
   stats.blocks_in_use = cache_.pool().n_in_use();
   stats.blocks_shared = cache_.pool().n_shared();
+  for (const Sequence* s : scheduler_.running())
+    stats.slots_unfilled += static_cast<int64_t>(s->blocks.size()) * cache_.block_len() - s->n_tokens();
   stats.host_blocks_total = cache_.pool(Tier::kHost).n_total();
   stats.host_blocks_cached = cache_.pool(Tier::kHost).n_cached();
   stats.n_blocks_down = cache_.n_moved_down();

@@ -30,11 +30,12 @@ constexpr WorldField kWorldFields[] = {
     {"policy", &World::policy},
     {"max_drafts", &World::max_drafts},
     {"drafts", &World::drafts},
-    {"n_host_blocks", &World::n_host_blocks},
-    {"n_disk_blocks", &World::n_disk_blocks},
-    {"disk_fault", &World::disk_fault},
-    {"disk_idle", &World::disk_idle},
     {"segment", &World::segment},
+    {"max_itl", &World::max_itl},
+    {"host_blocks", &World::host_blocks},
+    {"disk_blocks", &World::disk_blocks},
+    {"disk_faults", &World::disk_faults},
+    {"disk_idle", &World::disk_idle},
 };
 constexpr EventField kEventFields[] = {
     {"id", &Event::id},          {"path", &Event::path},         {"prompt", &Event::prompt_len},
@@ -43,7 +44,7 @@ constexpr EventField kEventFields[] = {
     {"tenant", &Event::tenant},  {"salt", &Event::salt},         {"score", &Event::score},
     {"stops", &Event::stops},    {"sampling", &Event::sampling}, {"keep_eos", &Event::keep_eos},
 };
-constexpr std::string_view kKinds[] = {"submit", "cancel", "hang_up", "preempt", "stall"};
+constexpr std::string_view kKinds[] = {"submit", "cancel", "hang_up", "preempt", "stall", "restart"};
 
 template <typename Fields, typename Thing>
 void write_fields(const Fields& fields, const Thing& thing, std::string& out) {
@@ -72,15 +73,6 @@ struct Dice {
   bool one_in(int64_t n) { return up_to(n) == 0; }
 };
 
-// With dice of their own, so that the rest is as it was before there were any.
-void add_tiers(World& w, int64_t n_context_blocks) {
-  Dice dice{std::mt19937_64(static_cast<uint64_t>(w.seed))};
-  if (dice.one_in(2)) w.n_host_blocks = 1 + dice.up_to(3 * n_context_blocks);
-  if (dice.one_in(2)) w.n_disk_blocks = 16 + dice.up_to(300);
-  if (w.n_disk_blocks > 0 && dice.one_in(2)) w.disk_fault = 2 + dice.up_to(40);
-  if (w.n_disk_blocks > 0) w.disk_idle = dice.up_to(4);
-}
-
 World random_world(Dice& dice, int64_t n_steps) {
   World w;
   w.seed = dice.up_to(1 << 30);
@@ -100,7 +92,13 @@ World random_world(Dice& dice, int64_t n_steps) {
   w.max_drafts = dice.one_in(2) ? 1 + dice.up_to(6) : 0;
   w.drafts = dice.one_in(4);
   w.segment = 3 + dice.up_to(20);
-  add_tiers(w, n_context_blocks);
+  w.max_itl = dice.one_in(2) ? 2 + dice.up_to(20) : 0;
+  if (dice.one_in(3)) w.host_blocks = 1 + dice.up_to(2 * w.n_blocks);
+  if (dice.one_in(3)) {
+    w.disk_blocks = 1 + dice.up_to(4 * w.n_blocks);
+    if (dice.one_in(2)) w.disk_faults = 3 + dice.up_to(30);
+    w.disk_idle = dice.up_to(8);
+  }
   return w;
 }
 
@@ -145,6 +143,7 @@ Script random_script(uint64_t seed, int64_t n_steps) {
     if (dice.one_in(25)) add({.kind = EventKind::kCancel, .id = recent()});
     if (dice.one_in(300)) add({.kind = EventKind::kHangUp, .tenant = dice.up_to(3)});
     if (dice.one_in(12)) add({.kind = EventKind::kPreempt, .id = recent(), .n = dice.one_in(3) ? dice.up_to(4) : 0});
+    if (out.world.disk_blocks > 0 && dice.one_in(400)) add({.kind = EventKind::kRestart});
     if (dice.one_in(100)) add({.kind = EventKind::kStall, .max_tokens = dice.up_to(5000)});
   }
   return out;
