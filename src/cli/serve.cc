@@ -27,6 +27,7 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options) {
   const StepLimits limits = step_limits(options);
   MemoryPlan beside;
   add_server_parts(beside, options.server);
+  add_tier_parts(beside, options.tiers);
   ASSIGN_OR_RETURN(Loaded loaded, load(options.model, limits, beside));
   Result<ChatTemplate> chat = load_template(*loaded.file, *loaded.tokenizer);
   if (!chat) log_warn("chat is switched off, completions are served: " + chat.error().message);

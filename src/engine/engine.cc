@@ -16,8 +16,6 @@ namespace {
 EngineObserver nobody;
 // How long an engine without other work waits for a disk before it looks for requests again, in seconds.
 constexpr double kFetchTurn = 0.002;
-// Fewer tokens of prompts say little about what one costs.
-constexpr int32_t kTellingTokens = 16;
 
 }  // namespace
 
@@ -96,11 +94,15 @@ Engine::~Engine() = default;
 
 Status Engine::use_disk(std::unique_ptr<DurableStore> store) {
   if (store == nullptr && !options_.disk_folder.empty()) {
+    if (worker_->facts().digest.empty()) {
+      return invalid("Blocks that outlive the process need the digest of the model that they belong to.",
+                     "model_digest");
+    }
     const BlockFormat format = {.block_len = options_.block_len, .payload_bytes = worker_->kv().block_bytes()};
     ASSIGN_OR_RETURN(store, open_disk(options_.disk_folder, format));
   }
   if (store == nullptr || !options_.prefix_cache) return {};
-  disk_ = std::make_unique<DiskTier>(cache_, *worker_, std::move(store), options_.disk_bytes);
+  disk_ = std::make_unique<DiskTier>(cache_, *worker_, scheduler_.cost(), std::move(store), options_.disk_bytes);
   scheduler_.use_disk(*disk_);
   settler_.use_disk(*disk_);
   return {};
@@ -165,9 +167,6 @@ bool Engine::step(std::vector<Output>& out) {
     live_.publish(plan, out);  // what each client hears
     notes_.settled();
     scheduler_.took(notes_.seconds());
-    const SettleCounts& counts = settler_.counts();
-    if (disk_ && counts.step_decode_tokens == 0 && counts.step_prefill_tokens >= kTellingTokens)
-      disk_->note_prefill(counts.step_prefill_tokens, result.forward_seconds);
   }
   live_.end_failed(failures_, out);
   observer_->stepped(*this);
@@ -254,6 +253,8 @@ EngineStats Engine::stats() const {
   stats.blocks_cached = cache_.pool().n_cached();
   stats.blocks_in_use = cache_.pool().n_in_use();
   stats.blocks_shared = cache_.pool().n_shared();
+  for (const Sequence* s : scheduler_.running())
+    stats.slots_unfilled += static_cast<int64_t>(s->blocks.size()) * cache_.block_len() - s->n_tokens();
   stats.host_blocks_total = cache_.pool(Tier::kHost).n_total();
   stats.host_blocks_cached = cache_.pool(Tier::kHost).n_cached();
   stats.n_blocks_down = cache_.n_moved_down();

@@ -102,9 +102,7 @@ bool LiveRequests::make_room(std::vector<Output>& out) const {
   }
 }
 
-void LiveRequests::publish(Sequence& s, std::vector<Output>& out) {
-  if (auto output = s.answer->take()) out.push_back(std::move(*output));
-}
+void LiveRequests::publish(Sequence& s, std::vector<Output>& out) { s.answer->take(out); }
 
 void LiveRequests::publish(const StepPlan& plan, std::vector<Output>& out) {
   const size_t n_before = out.size();

@@ -39,7 +39,7 @@ class Room {
 
  private:
   bool reclaim_for(const Sequence& sequence, StepPlan& plan);
-  bool strip_waiting(const Sequence* keep);
+  bool strip(Sequence* holder);
   bool admit_blocks(Sequence& sequence, StepPlan& plan);
 
   BlockCache& cache_;

@@ -163,13 +163,7 @@ bool Scheduler::admit(Sequence& s) {
   // Blocks go by order: whom they were wanting for is owed the next ones.
   const bool another_is_owed =
       first_waiting_ != &s && first_waiting_ != nullptr && refusal_.sequence == first_waiting_->id;
-  if (another_is_owed || is_known_not_to_fit(s)) return false;
-  try {
-    if (fetches(s)) return false;
-  } catch (const std::bad_alloc&) {
-    plan_.starved.push_back(s.request->id);
-    return false;
-  }
+  if (another_is_owed || is_known_not_to_fit(s) || fetches(s)) return false;
   if (static_cast<int32_t>(running_.size()) >= max_sequences_) {
     Sequence* giver = policy_->gives_place(running_, s);
     if (giver == nullptr) return false;
@@ -228,10 +222,13 @@ void Scheduler::grant_drafts(Share& share) {
   if (n > 0) plan_.load.add_decode(s.n_tokens(), n);
 }
 
-// Whoever waits for a disk lets the next one go first.
-bool Scheduler::fetches(Sequence& s) {
+// Whoever waits for a disk leaves its turn to others.
+bool Scheduler::fetches(Sequence& s) try {
   if (disk_ == nullptr || !disk_->begin(s, static_cast<int32_t>(running_.size()), plan_.copies)) return false;
   queue_.remove(s);
+  return true;
+} catch (const std::bad_alloc&) {
+  plan_.starved.push_back(s.request->id);
   return true;
 }
 

@@ -32,13 +32,14 @@ enum class SequenceState : uint8_t {
   kFinished,
 };
 
-struct Flow;  // fair_policy.h
 // How far a sequence's blocks are known to a store that outlives the process.
 struct DurableChain {
   int32_t n_blocks = 0;  // the first ones
   DurableKey last = {};  // of the last of them
   int64_t use = 0;       // DurableIndex::next_use()
 };
+
+struct Flow;  // fair_policy.h
 
 struct Sequence {
   SeqId id{};
@@ -59,7 +60,7 @@ struct Sequence {
   int32_t n_published = 0;  // blocks of the table that the prefix tree knows
   ScopeId scope = ScopeId::kNone;
   DurableChain durable;
-  bool was_sought = false;           // on disk, since it last began to wait
+  bool was_sought = false;           // on disk, since it last began to wait: fetched, or not to be had
   std::vector<Sequence*> followers;  // the other choices, as long as they are held
 
   bool was_admitted = false;

@@ -106,6 +106,48 @@ constexpr MetricRow kTable[] = {
      }},
     {"cache_blocks_shared", nullptr, nullptr, "gauge", "Blocks in use by more than one sequence.",
      [](From f, Samples& to) { to.add(int64_t{f.engine.blocks_shared}); }},
+    {"cache_host_blocks", nullptr, nullptr, "gauge", "Blocks of the host tier by state.",
+     [](From f, Samples& to) {
+       to.add("state", "free", f.engine.host_blocks_total - f.engine.host_blocks_cached);
+       to.add("state", "cached", f.engine.host_blocks_cached);
+     }},
+    {"cache_moved_blocks_total", nullptr, nullptr, "counter",
+     "Blocks that moved to a lower tier, and that were found there and brought back.",
+     [](From f, Samples& to) {
+       to.add("way", "to_host", static_cast<double>(f.engine.n_blocks_down));
+       to.add("way", "from_host", static_cast<double>(f.engine.n_blocks_up));
+       to.add("way", "from_disk", static_cast<double>(f.engine.disk.n_fetched));
+     }},
+    {"cache_disk_files", nullptr, nullptr, "gauge", "Blocks of the disk tier, of any model.",
+     [](From f, Samples& to) { to.add(f.engine.disk.n_blocks); }},
+    {"cache_disk_bytes", nullptr, nullptr, "gauge", "Bytes of the disk tier's files.",
+     [](From f, Samples& to) { to.add(f.engine.disk.bytes); }},
+    {"cache_disk_io_bytes_total", nullptr, nullptr, "counter", "Bytes that the disk tier read and wrote.",
+     [](From f, Samples& to) {
+       to.add("way", "read", static_cast<double>(f.engine.disk.bytes_read));
+       to.add("way", "written", static_cast<double>(f.engine.disk.bytes_written));
+     }},
+    {"cache_disk_fetches_total", nullptr, nullptr, "counter",
+     "Prefixes found on the disk: fetched, of these abandoned before all had come, and computed instead.",
+     [](From f, Samples& to) {
+       to.add("outcome", "begun", static_cast<double>(f.engine.disk.n_fetches));
+       to.add("outcome", "abandoned", static_cast<double>(f.engine.disk.n_abandoned));
+       to.add("outcome", "not_worth", static_cast<double>(f.engine.disk.n_not_worth));
+     }},
+    {"cache_disk_evicted_total", nullptr, nullptr, "counter", "Files removed for the sake of newer ones.",
+     [](From f, Samples& to) { to.add(f.engine.disk.n_evicted); }},
+    {"cache_disk_faults_total", nullptr, nullptr, "counter",
+     "Files of the disk tier that were not believed, and reads and writes that failed.",
+     [](From f, Samples& to) {
+       const DiskStats& d = f.engine.disk;
+       to.add("kind", "corrupt", static_cast<double>(d.n_corrupt));
+       to.add("kind", "foreign", static_cast<double>(d.n_foreign));
+       to.add("kind", "missing", static_cast<double>(d.n_missing));
+       to.add("kind", "read", static_cast<double>(d.n_failed_reads));
+       to.add("kind", "write", static_cast<double>(d.n_failed_writes));
+       to.add("kind", "no_space", static_cast<double>(d.n_no_space));
+       to.add("kind", "unsaved", static_cast<double>(d.n_unsaved));
+     }},
     {"cache_use_ratio", "kv_cache_usage_perc", "kv_cache_usage_ratio", "gauge", "Blocks in use over all blocks.",
      [](From f, Samples& to) { to.add(ratio(f.engine.blocks_in_use, f.engine.blocks_total)); }},
     {nullptr, "gpu_cache_usage_perc", nullptr, "gauge", "Blocks in use over all blocks; the older name.",
