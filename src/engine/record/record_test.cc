@@ -226,6 +226,10 @@ TEST(Redaction, HidesHowOftenATokenOccursAndLosesNone) {
       EXPECT_TRUE(raw(out[1]) > last && raw(out[1]) < static_cast<int32_t>(record::Redaction::kNumbers)) << vocab_size;
       last = raw(out[1]);
     }
+    size_t n_same = 0;
+    for (int32_t i = 0; i < 100 && vocab_size > 100; ++i)
+      n_same += replaced({TokenId{0}, TokenId{i}, TokenId{7}})[2] == replaced({TokenId{1}, TokenId{i}, TokenId{7}})[2];
+    EXPECT_LT(n_same, 5u) << "what stands before a token is in its key";
     const std::vector<TokenId> same = replaced(std::vector<TokenId>(500, TokenId{0}));
     if (vocab_size < 64) continue;
     EXPECT_GT(std::set<TokenId>(same.begin(), same.end()).size(), 490u);
@@ -320,6 +324,8 @@ TEST(Record, IsItsOwnersAndWritesOverNothing) {
   ASSERT_FALSE(again.ok());
   EXPECT_NE(again.error().message.find("is there already"), std::string::npos);
   EXPECT_FALSE(Recorder::create({.path = was.folder.path() + "/no/such/folder"}).ok());
+  EXPECT_TRUE(Recorder::create({.path = was.folder.path() + "/unused"}).ok());
+  EXPECT_NE(stat((was.folder.path() + "/unused").c_str(), &about), 0) << "nothing was recorded, nothing is left";
   EXPECT_FALSE(Replay::open(was.folder.path() + "/nothing").ok());
   std::ofstream(was.folder.path() + "/text") << "some text, longer than a head";
   EXPECT_NE(Replay::open(was.folder.path() + "/text").error().message.find("is no record"), std::string::npos);
