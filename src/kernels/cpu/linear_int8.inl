@@ -38,7 +38,7 @@ struct Packed {
   static constexpr bool kMin = kLayout.has_min;
   static constexpr bool kIsPlain = kLayout.low_bits >= 4 && kLayout.high_bits == 0 && kGroup == 32;
   // Up to so many rows take their weights straight from the packed form; more unpack it once for all.
-  static constexpr int kDirectRows = kIsPlain ? kRowsInt8 : (kRowsInt8 + 1) / 2;
+  static constexpr int kDirectRows = kIsPlain ? 2 * kRowsInt8 : (kRowsInt8 + 1) / 2;
   static constexpr int64_t kCodeBytes = code_bytes(kLayout), kFactorBytes = factor_bytes(kLayout);
   static constexpr int64_t kSuperBytes = super_bytes(kLayout);
 
@@ -95,10 +95,13 @@ struct Packed {
     }
     return r;
   }
+  template <int kLocality>
   IBID_INLINE void prefetch(const Packed& f, int64_t at, int64_t b) {
-    for (int64_t i = 0; i < kCodeBytes; i += 64) __builtin_prefetch(f.codes + at + b * kCodeBytes + i);
-    for (int64_t i = 0; i < kFactorBytes; i += 64) __builtin_prefetch(f.factors + at + b * kFactorBytes + i);
-    if constexpr (kSuperBytes != 0) __builtin_prefetch(f.supers + at + (b >> 3) * kSuperBytes);
+    for (int64_t i = 0; i < kCodeBytes; i += 64) __builtin_prefetch(f.codes + at + b * kCodeBytes + i, 0, kLocality);
+    for (int64_t i = 0; i < kFactorBytes; i += 64) {
+      __builtin_prefetch(f.factors + at + b * kFactorBytes + i, 0, kLocality);
+    }
+    if constexpr (kSuperBytes != 0) __builtin_prefetch(f.supers + at + (b >> 3) * kSuperBytes, 0, kLocality);
   }
 };
 
@@ -125,13 +128,21 @@ struct Part {
   bool begins_piece, ends_k;
 };
 
-// A tile's codes and factors are streams of a few KiB, too short for the processor's own prefetching to get going: so
-// many blocks ahead, which are in the next tiles where these end.
+// A tile's codes and factors are streams of a few KiB, too short for the processor's own prefetching to get going. What
+// is fetched: blocks kNear ahead into the first-level cache and kFar ahead into the second, which has more misses in
+// flight; past the end of a tile those of the next one.
 struct Ahead {
   int64_t n_blocks;   // of a tile; 0: nothing is fetched ahead
   int64_t next_tile;  // bytes
 };
-inline constexpr int64_t kBlocksAhead = 12;
+inline constexpr int64_t kNear = 4, kFar = 16;
+template <class F>
+IBID_INLINE void fetch(const F& f, int64_t at, const Ahead& ahead, int64_t b) {
+  const int64_t near = b + kNear, far = b + kFar;
+  const bool near_here = near < ahead.n_blocks, far_here = far < ahead.n_blocks;
+  F::template prefetch<3>(f, near_here ? at : at + ahead.next_tile, near_here ? near : near - ahead.n_blocks);
+  F::template prefetch<2>(f, far_here ? at : at + ahead.next_tile, far_here ? far : far - ahead.n_blocks);
+}
 
 // Float sums in memory would be taken into registers that are not there, and spilled one by one.
 IBID_INLINE void stay_in_memory() { asm volatile("" ::: "memory"); }
@@ -154,11 +165,7 @@ struct Rows {
     }
     for (int64_t b = part.block; b < part.block_end; ++b, x += M) {
       if (ahead.n_blocks != 0) {
-        const int64_t next = b + kBlocksAhead;
-        const bool same_tile = next < ahead.n_blocks;
-        for (int t = 0; t < kTilesInt8; ++t) {
-          F::prefetch(f, at.of[t] + (same_tile ? 0 : ahead.next_tile), same_tile ? next : next - ahead.n_blocks);
-        }
+        for (int t = 0; t < kTilesInt8; ++t) fetch(f, at.of[t], ahead, b);
       }
 #pragma GCC unroll 2
       for (int g = 0; g < F::kGroups; ++g) {
@@ -233,7 +240,7 @@ void unpack(const Packed<kLayout>& f, const TileOffsets& at, const Ahead& ahead,
     uint8_t* codes = panel;
     auto* factors = reinterpret_cast<float*>(panel + kFactorsAt);
     for (int64_t b = block; b < block_end; ++b, codes += 512, factors += factor_bytes(P::kOf) / 4) {
-      F::prefetch(f, at.of[t] + ahead.next_tile, b);
+      fetch(f, at.of[t], ahead, b);
 #pragma GCC unroll 8
       for (int i = 0; i < 8; ++i) store_codes(codes + i * 64, F::step(f, at.of[t], b, i));
 #pragma GCC unroll 2
@@ -288,7 +295,8 @@ void product_int8(const LinearTask& task, int64_t row, int64_t row_end, int64_t 
           const XGroup* x = x_groups(task.x_int8, r, step) + block * step;
           const OutTile out = out_tile(task, r, tile, static_cast<int>(n_tiles));
           if (is_direct) {
-            with_rows<Rows<F>, F::kDirectRows>(row_end - r, f, at, ahead, part, x, sums, r - row, out);
+            with_rows < Rows<F>, F::kDirectRows<kRowsInt8 ? F::kDirectRows : kRowsInt8>(row_end - r, f, at, ahead, part,
+                                                                                        x, sums, r - row, out);
           } else {
             with_rows<Rows<Unpacked>, kRowsInt8>(row_end - r, unpacked, unpacked_at, Ahead{}, part, x, sums, r - row,
                                                  out);
