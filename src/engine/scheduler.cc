@@ -119,12 +119,18 @@ void Scheduler::grant_prompts() {
   const bool shares = policy_->shortest_first();
   const Sequence* oldest = first(in_order)->sequence;
   StepBudget limit = shares && candidates_.size() > 1 ? without_part_of(oldest) : budget_;
+  const int32_t n_before = plan_.n_tokens;
   while (!candidates_.empty() && !is_full()) {
     Candidate* next = shares ? first(shortest) : first(in_order);
     const Candidate candidate = std::exchange(*next, candidates_.back());
     candidates_.pop_back();
     if (candidate.sequence == oldest) limit = budget_;
     grant_prompt(candidate, limit);
+  }
+  // What was kept for the oldest, where that is all and it has no place or no blocks: nobody would ever get on.
+  for (size_t i = 0; i < turn_.size() && plan_.n_tokens == n_before && !PLANTED("kept_for_one_without_place"); ++i) {
+    if (turn_[i]->state == SequenceState::kRunning && n_missing(*turn_[i]) > 1)
+      grant_prompt({turn_[i], false}, budget_);
   }
 }
 
