@@ -23,6 +23,7 @@ FLOORS = [
 ]
 # Folders within a folder, rising: a room may include those before it and the files that lie in no room, which include none.
 ROOMS = {
+    "engine": ["record"],
     "text": ["tokenizer", "output", "jinja"],
 }
 # Rooms of which all others include one header.

@@ -72,6 +72,7 @@ bool DiskTier::begin(Sequence& s, int32_t n_kept_free, std::vector<BlockCopy>& c
   for (int32_t i = 0; i < n_known; ++i) key = durable_key_of_block(key, tokens_of(s, i));
   if (const Fetch* other = same_fetch(s, n_known, key)) {
     s.was_sought = false;  // it may want more than the other
+    s.ledger().pass(now_, s.waits_as());
     s.state = SequenceState::kFetching;
     fetches_.push_back({&s, next_ticket_++, n_known, n_known, key, key, 0, other->until, other->ticket});
     return true;
@@ -89,6 +90,7 @@ bool DiskTier::begin(Sequence& s, int32_t n_kept_free, std::vector<BlockCopy>& c
     return false;
   }
   s.was_sought = true;
+  s.ledger().pass(now_, s.waits_as());
   s.state = SequenceState::kFetching;
   fetches_.push_back(
       {&s, next_ticket_++, n_wanted, n_known, key, key, index_.next_use(), now_ + std::max(kLeastWait, computing), 0});

@@ -13,6 +13,7 @@
 namespace ibid {
 namespace {
 
+EngineObserver nobody;
 // How long an engine without other work waits for a disk before it looks for requests again, in seconds.
 constexpr double kFetchTurn = 0.002;
 
@@ -84,7 +85,8 @@ Engine::Engine(std::unique_ptr<Worker> worker, std::shared_ptr<const Tokenizer> 
               clock),
       settler_(cache_, scheduler_, clock, worker_->facts().context_len, worker_->facts().window),
       live_(worker_->facts(), options_, std::move(tokenizer), cache_.tree(), settler_, clock),
-      notes_(clock, options.max_sequences) {
+      notes_(clock, options.max_sequences),
+      observer_(&nobody) {
   failures_.reserve(static_cast<size_t>(options.max_sequences));
 }
 
@@ -115,7 +117,23 @@ Status Engine::submit(Request request) {
   return submit(std::move(admitted));
 }
 
-Status Engine::submit(AdmittedRequest request) try {
+Status Engine::submit(AdmittedRequest request) {
+  Status taken = take(request);
+  observer_->submitted(request, taken);
+  return taken;
+}
+
+void Engine::cancel(RequestId id) {
+  live_.cancel(id);
+  observer_->cancelled(id);
+}
+
+void Engine::cancel_all() {
+  live_.cancel_all();
+  observer_->cancelled_all();
+}
+
+Status Engine::take(const AdmittedRequest& request) try {
   if (live_.contains(request->id)) return invalid("A request with this id is still running.", "id");
   // Those that came since the last step will run in the next one as far as there are places.
   const int32_t n_unfinished = live_.n_unfinished();
@@ -137,17 +155,21 @@ bool Engine::step(std::vector<Output>& out) {
   propose();
   const StepPlan& plan = scheduler_.plan();  // policy: who runs, how many tokens, on which blocks
   notes_.planned(plan);
+  observer_->planned(plan);
   failures_.take(plan.starved);
   if (!plan.empty()) {
-    settler_.admit(plan);
+    settler_.admit(plan, notes_.begun_at());
     StepResult& result = runner_.run(plan);  // mechanism: batch, forward, draw, verify
     notes_.ran(result);
+    observer_->ran(plan, result);
     settler_.settle(plan, result, failures_);  // facts: append, publish, share, stop, free
-    live_.publish(plan, out);                  // what each client hears
+    observer_->settled(plan);
+    live_.publish(plan, out);  // what each client hears
     notes_.settled();
     scheduler_.took(notes_.seconds());
   }
   live_.end_failed(failures_, out);
+  observer_->stepped(*this);
 #ifndef NDEBUG
   try {
     self_check();
@@ -163,7 +185,10 @@ bool Engine::step(std::vector<Output>& out) {
 void Engine::settle_disk() {
   if (!disk_) return;
   disk_->settle(notes_.begun_at(), static_cast<int32_t>(scheduler_.running().size()));
-  for (Sequence* s : disk_->ended()) scheduler_.fetched(*s);
+  for (Sequence* s : disk_->ended()) {
+    s->ledger().pass(notes_.begun_at(), Phase::kSwapped);
+    scheduler_.fetched(*s);
+  }
 }
 
 void Engine::speculate(std::unique_ptr<Proposer> proposer, int32_t max_drafts) {
@@ -195,6 +220,7 @@ bool Engine::preempt(RequestId id, int32_t choice) {
   Sequence* s = live_.find(id, choice);
   if (s == nullptr || s->state != SequenceState::kRunning) return false;
   scheduler_.preempt(*s);
+  observer_->preempted(id, choice);
   return true;
 }
 

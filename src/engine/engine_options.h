@@ -75,6 +75,9 @@ struct EngineStats {
   int32_t step_prefill_tokens = 0;
   int32_t step_decode_tokens = 0;
   int32_t step_sequences = 0;
+  // Of a record, where one is written (engine/record/); told by who owns it.
+  int64_t recorded_bytes = 0;
+  bool is_recording = false;
   double step_plan = 0;
   double step_forward = 0;
   double step_sample = 0;

@@ -52,7 +52,7 @@ LiveRequests::Live LiveRequests::make(const AdmittedRequest& given) {
     const bool scores = request->prompt_logprobs >= 0 && choice == 0;
     s->n_scored = scores ? 0 : s->prompt_len - 1;
     s->answer = std::make_unique<Answer>(request, choice, tokenizer_, facts_.end_of_generation);
-    s->answer->timing().arrived = clock_.now();
+    s->ledger().until = s->answer->timing().arrived = clock_.now();
     if (scores) s->answer->add_prompt_record({.chosen = {.token = request->prompt.front()}});
     if (choice > 0) out.sequences.front()->followers.push_back(s.get());
     out.sequences.push_back(std::move(s));
@@ -84,9 +84,11 @@ void LiveRequests::cancel_all() {
   for (auto& [id, live] : requests_) cancel(id);
 }
 
-Sequence* LiveRequests::find(RequestId id, int32_t choice) {
+Sequence* LiveRequests::find(RequestId id, int32_t choice) const {
   const auto it = requests_.find(id);
-  return it == requests_.end() ? nullptr : it->second.sequences.at(static_cast<size_t>(choice)).get();
+  if (it == requests_.end() || choice < 0) return nullptr;
+  const auto& sequences = it->second.sequences;
+  return static_cast<size_t>(choice) < sequences.size() ? sequences[static_cast<size_t>(choice)].get() : nullptr;
 }
 
 int32_t LiveRequests::n_unfinished() const { return static_cast<int32_t>(n_made_ - settler_.counts().n_finished); }

@@ -64,6 +64,7 @@ struct Sequence {
   std::vector<Sequence*> followers;  // the other choices, as long as they are held
 
   bool was_admitted = false;
+  int32_t n_preemptions_passed = 0;  // of n_preemptions, those that the ledger has behind it
   int32_t n_preemptions = 0;
   int32_t n_tokens_when_preempted = 0;
 
@@ -81,6 +82,12 @@ struct Sequence {
   int32_t first_row() const { return is_prompt_scored() ? n_tokens() - 1 : n_scored; }
   // Tokens that may come from the prefix tree: rows that are wanted must be computed.
   int32_t n_reusable() const { return first_row(); }
+  Ledger& ledger() { return answer->timing().ledger; }
+  // What it waits for between steps, as its ledger calls it.
+  Phase waits_as() const {
+    if (!was_admitted) return Phase::kQueue;
+    return n_preemptions > n_preemptions_passed ? Phase::kPreempted : Phase::kOthers;
+  }
   // A preempted sequence is left alone until it has a token more than it had then.
   bool may_be_preempted() const { return n_preemptions == 0 || n_tokens() > n_tokens_when_preempted; }
 };

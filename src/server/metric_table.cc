@@ -37,6 +37,11 @@ constexpr MetricRow kTable[] = {
     {"request_generated_tokens", "request_generation_tokens", nullptr, "histogram", "Tokens of a request's answers.",
      [](From f, Samples& to) { to.add(f.counts.answer_len); }},
 
+    {"request_phase_seconds_total", nullptr, nullptr, "counter",
+     "Where requests' time went; adds up to request_seconds.",
+     [](From f, Samples& to) {
+       for (size_t i = 0; i < kPhaseNames.size(); ++i) to.add("phase", kPhaseNames[i], f.counts.phases[i]);
+     }},
     {"step_seconds", nullptr, nullptr, "histogram", "Duration of a step.",
      [](From f, Samples& to) { to.add(f.counts.step); }},
     {nullptr, "iteration_tokens_total", nullptr, "histogram", "Tokens that a step computed.",
@@ -48,8 +53,8 @@ constexpr MetricRow kTable[] = {
     {"step_prediction_error_ratio", nullptr, nullptr, "gauge",
      "How far a step's time was from what was expected of it, as a part of it, in the last 512 steps.",
      [](From f, Samples& to) {
-       to.add("quantile", "0.5", f.engine.step_error_p50);
-       to.add("quantile", "0.95", f.engine.step_error_p95);
+       to.add("percentile", "50", f.engine.step_error_p50);
+       to.add("percentile", "95", f.engine.step_error_p95);
      }},
     {"step_tokens_total", nullptr, nullptr, "counter", "Tokens that steps computed, of prompts and of answers.",
      [](From f, Samples& to) {
@@ -190,6 +195,15 @@ constexpr MetricRow kTable[] = {
      [](From f, Samples& to) { to.add(f.server.requests_active); }},
     {"log_lines_lost_total", nullptr, nullptr, "counter", "Lines that the log could not take.",
      [](From f, Samples& to) { to.add(f.counts.log_lines_lost); }},
+    {"spans_total", nullptr, nullptr, "counter", "Requests whose spans went to the receiver, or were dropped.",
+     [](From f, Samples& to) {
+       to.add("outcome", "sent", static_cast<double>(f.server.spans_sent));
+       to.add("outcome", "dropped", static_cast<double>(f.server.spans_dropped));
+     }},
+    {"recording", nullptr, nullptr, "gauge", "1 while a record is written; 0 again where it ended before the server.",
+     [](From f, Samples& to) { to.add(int64_t{f.engine.is_recording}); }},
+    {"record_bytes_total", nullptr, nullptr, "counter", "Bytes of the record.",
+     [](From f, Samples& to) { to.add(f.engine.recorded_bytes); }},
     {"uptime_seconds", nullptr, nullptr, "gauge", "Since the server started.",
      [](From f, Samples& to) { to.add(f.server.uptime); }},
     {"ready", nullptr, nullptr, "gauge", "1 where /health says ready.",

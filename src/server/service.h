@@ -16,6 +16,7 @@
 #include "server/live_view.h"
 #include "server/mailbox.h"
 #include "server/metrics.h"
+#include "server/otlp.h"
 #include "server/request_log.h"
 #include "server/server.h"
 #include "server/web_message.h"
@@ -34,6 +35,7 @@ struct WebExchange {
   std::string method;
   const char* route = "other";
   double arrived = 0;
+  std::optional<TraceParent> trace;
 };
 
 class Service {
@@ -61,6 +63,8 @@ class Service {
   size_t n_active() const { return router_.size(); }
   double now() const;
   Metrics& metrics() { return metrics_; }
+  // Before the first request; outlives the service's use of it.
+  void send_spans(SpanSender* spans) { spans_ = spans; }
   void on_connections(int64_t n) { connections_ = n; }
 
  private:
@@ -98,6 +102,7 @@ class Service {
   ByteBudget answers_;
   OutputRouter router_;
   LiveView live_;
+  SpanSender* spans_ = nullptr;  // null: nobody wants any
   std::atomic<Backend*> backend_ = nullptr;
   std::atomic<bool> draining_ = false;
   std::atomic<int64_t> connections_ = 0;
