@@ -24,6 +24,7 @@ FLOORS = [
 # Folders within a folder, rising: a room may include those before it and the files that lie in no room, which include none.
 ROOMS = {
     "text": ["tokenizer", "output", "jinja"],
+    "sample": ["grammar"],
 }
 # Rooms of which all others include one header.
 DOORS = {
