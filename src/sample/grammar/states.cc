@@ -1,6 +1,7 @@
 #include "sample/grammar/states.h"
 
 #include <algorithm>
+#include <bit>
 #include <tuple>
 
 #include "base/check.h"
@@ -20,12 +21,36 @@ uint64_t hash_of(std::span<const Item> items) {
 
 }  // namespace
 
+bool ItemList::add(const Item& item) {
+  if (items_.size() < kFew) {
+    if (std::find(items_.begin(), items_.end(), item) != items_.end()) return false;
+    items_.push_back(item);
+    return true;
+  }
+  if (n_hashed_ == 0 || 2 * items_.size() >= slots_.size()) {
+    const size_t room = std::max<size_t>(4 * kFew, std::bit_ceil(4 * items_.size()));
+    slots_.assign(std::max(room, slots_.size()), 0);
+    n_hashed_ = 0;
+  }
+  auto place = [&](const Item& i) {
+    size_t at = hash_of({&i, 1}) & (slots_.size() - 1);
+    while (slots_[at] != 0 && items_[slots_[at] - 1] != i) at = (at + 1) & (slots_.size() - 1);
+    return at;
+  };
+  for (; n_hashed_ < items_.size(); ++n_hashed_) slots_[place(items_[n_hashed_])] = static_cast<uint32_t>(n_hashed_ + 1);
+  const size_t at = place(item);
+  if (slots_[at] != 0) return false;
+  items_.push_back(item);
+  slots_[at] = static_cast<uint32_t>(++n_hashed_);
+  return true;
+}
+
 States::States(std::shared_ptr<const Automaton> automaton) : automaton_(std::move(automaton)) {
   infos_.resize(1);
   rows_.assign(1, nullptr);
   row_memory_.resize(1);
   table_.assign(256, kDead);
-  kernel_ = {{automaton_->start(automaton_->root()), automaton_->root(), kInitial}};
+  kernel_.add({automaton_->start(automaton_->root()), automaton_->root(), kInitial});
   const StateId made = intern();
   CHECK(made == kInitial);
   infos_[kInitial].accepts |= automaton_->root_is_nullable();
@@ -49,13 +74,13 @@ StateId States::make_next(StateId state, uint32_t a_class) {
     if (automaton_->is_counter(item.node)) continue;
     for (const SymbolEdge& e : automaton_->edges(item.node)) {
       if (symbol < e.lo) break;  // ascending
-      if (symbol <= e.hi) kernel_.push_back({e.to, item.as, item.origin});
+      if (symbol <= e.hi) kernel_.add({e.to, item.as, item.origin});
     }
   }
   StateId to = kDead;
-  if (!kernel_.empty()) {
+  if (!kernel_.items().empty()) {
     complete();
-    if (!kernel_.empty() && kernel_.size() <= kMaxItems) to = intern();
+    if (!kernel_.items().empty() && kernel_.items().size() <= kMaxItems) to = intern();
   }
   rows_[state][a_class] = to;
   return to;
@@ -63,28 +88,26 @@ StateId States::make_next(StateId state, uint32_t a_class) {
 
 // What is through with its rule goes on behind the calls of that rule. An item that can do nothing else is dropped.
 void States::complete() {
-  if (kernel_.size() > 1) {
-    std::sort(kernel_.begin(), kernel_.end());
-    kernel_.erase(std::unique(kernel_.begin(), kernel_.end()), kernel_.end());
-  }
-  for (size_t i = 0; i < kernel_.size() && kernel_.size() <= 2 * kMaxItems; ++i) {
-    const Item done = kernel_[i];
+  std::vector<Item>& kernel = kernel_.items();
+  for (size_t i = 0; i < kernel.size() && kernel.size() <= 2 * kMaxItems; ++i) {
+    const Item done = kernel[i];
     if (!automaton_->accepts(done.node)) continue;
     const Info& origin = infos_[done.origin];
     const Waiting* end = origin.waiting.get() + origin.n_waiting;
     const Waiting* at = std::lower_bound(static_cast<const Waiting*>(origin.waiting.get()), end, done.as,
                                          [](const Waiting& w, uint32_t rule) { return w.rule < rule; });
-    for (; at != end && at->rule == done.as; ++at)
-      if (std::find(kernel_.begin(), kernel_.end(), at->item) == kernel_.end()) kernel_.push_back(at->item);
+    for (; at != end && at->rule == done.as; ++at) kernel_.add(at->item);
   }
-  std::erase_if(kernel_, [&](const Item& item) {
+  std::erase_if(kernel, [&](const Item& item) {
     return automaton_->only_accepts(item.node) && !(item.as == automaton_->root() && item.origin == kInitial);
   });
-  std::sort(kernel_.begin(), kernel_.end());
+  std::sort(kernel.begin(), kernel.end());
 }
 
 void States::predict(StateId id) {
-  items_.assign(kernel_.begin(), kernel_.end());
+  items_.clear();
+  for (const Item& item : kernel_.items()) items_.add(item);
+  std::vector<Item>& items = items_.items();
   waiting_.clear();
   auto call = [&](const Item& from, uint32_t rule, uint32_t to) {
     Item callee{automaton_->start(rule), rule, id};
@@ -94,10 +117,10 @@ void States::predict(StateId id) {
     } else {
       waiting_.push_back({rule, kNever, {to, from.as, from.origin}});
     }
-    if (std::find(items_.begin(), items_.end(), callee) == items_.end()) items_.push_back(callee);
+    items_.add(callee);
   };
-  for (size_t i = 0; i < items_.size() && items_.size() <= kMaxItems; ++i) {
-    const Item item = items_[i];
+  for (size_t i = 0; i < items.size() && items.size() <= kMaxItems; ++i) {
+    const Item item = items[i];
     if (automaton_->is_counter(item.node)) {
       const Counter& c = automaton_->counter(item.node);
       const uint32_t done = item.node - c.base;
@@ -119,11 +142,12 @@ void States::predict(StateId id) {
 }
 
 StateId States::intern() {
-  const uint64_t hash = hash_of(kernel_);
+  const std::vector<Item>&kernel = kernel_.items(), &items = items_.items();
+  const uint64_t hash = hash_of(kernel);
   for (size_t i = hash & (table_.size() - 1); table_[i] != kDead; i = (i + 1) & (table_.size() - 1)) {
     const Info& known = infos_[table_[i]];
-    if (known.hash == hash && known.n_kernel == kernel_.size() &&
-        std::equal(kernel_.begin(), kernel_.end(), known.items.get()))
+    if (known.hash == hash && known.n_kernel == kernel.size() &&
+        std::equal(kernel.begin(), kernel.end(), known.items.get()))
       return table_[i];
   }
   if (free_.empty()) {
@@ -138,19 +162,19 @@ StateId States::intern() {
   }
   const StateId id = free_.back();
   predict(id);
-  if (items_.size() > kMaxItems) return kDead;
+  if (items.size() > kMaxItems) return kDead;
   Info info;
   info.hash = hash;
-  info.n_kernel = static_cast<uint32_t>(kernel_.size());
-  info.n_items = static_cast<uint32_t>(items_.size());
+  info.n_kernel = static_cast<uint32_t>(kernel.size());
+  info.n_items = static_cast<uint32_t>(items.size());
   info.n_waiting = static_cast<uint32_t>(waiting_.size());
-  info.items = std::make_unique_for_overwrite<Item[]>(items_.size());
-  std::copy(items_.begin(), items_.end(), info.items.get());
+  info.items = std::make_unique_for_overwrite<Item[]>(items.size());
+  std::copy(items.begin(), items.end(), info.items.get());
   if (!waiting_.empty()) {
     info.waiting = std::make_unique_for_overwrite<Waiting[]>(waiting_.size());
   }
   bool goes_on = false;
-  for (const Item& item : items_) {
+  for (const Item& item : items) {
     if (item.origin != id) info.depth = std::max(info.depth, infos_[item.origin].depth + 1);
     const bool is_end = automaton_->accepts(item.node);
     info.accepts |= is_end && item.as == automaton_->root() && item.origin == kInitial;
@@ -162,7 +186,7 @@ StateId States::intern() {
   if (!waiting_.empty()) std::copy(waiting_.begin(), waiting_.end(), info.waiting.get());
   if (2 * (n_alive_ + 1) > table_.size()) grow_table();
   free_.pop_back();
-  bytes_ += items_.size() * sizeof(Item) + waiting_.size() * sizeof(Waiting) + sizeof(Info) + 24;
+  bytes_ += items.size() * sizeof(Item) + waiting_.size() * sizeof(Waiting) + sizeof(Info) + 24;
   infos_[id] = std::move(info);
   put_in_table(id);
   ++n_alive_;
@@ -202,7 +226,7 @@ void States::measure(StateId id, Info& info) {
     }
   }
   info.shortest = kNever;
-  for (const Item& item : items_) info.shortest = std::min(info.shortest, rest(item));
+  for (const Item& item : items_.items()) info.shortest = std::min(info.shortest, rest(item));
 }
 
 void States::forget_others(std::span<const StateId> live) {

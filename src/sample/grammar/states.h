@@ -27,11 +27,26 @@ struct Item {
   auto operator<=>(const Item&) const = default;
 };
 
+// Items in the order in which they were added, each once.
+class ItemList {
+ public:
+  void clear() { items_.clear(), n_hashed_ = 0; }
+  bool add(const Item& item);  // false where it is there already
+  std::vector<Item>& items() { return items_; }
+  const std::vector<Item>& items() const { return items_; }
+
+ private:
+  static constexpr size_t kFew = 16;  // are searched one by one
+  std::vector<Item> items_;
+  size_t n_hashed_ = 0;
+  std::vector<uint32_t> slots_;  // 1 + the place of an item
+};
+
 class States {
  public:
   // More items than these are no state but the end (kDead): with the depth, the bound of what a step costs.
-  static constexpr size_t kMaxItems = 2000;
-  static constexpr uint32_t kMaxDepth = 2000;
+  static constexpr size_t kMaxItems = 500;
+  static constexpr uint32_t kMaxDepth = 1000;
 
   explicit States(std::shared_ptr<const Automaton> automaton);
 
@@ -100,7 +115,7 @@ class States {
   size_t n_alive_ = 0, bytes_ = 0;
   uint64_t n_made_ = 0;
   // Of one step:
-  std::vector<Item> kernel_, items_;
+  ItemList kernel_, items_;
   std::vector<Waiting> waiting_;
 };
 
