@@ -45,7 +45,7 @@ class ItemList {
 class States {
  public:
   // More items than these are no state but the end (kDead): with the depth, the bound of what a step costs.
-  static constexpr size_t kMaxItems = 500;
+  static constexpr size_t kMaxItems = 2000;
   static constexpr uint32_t kMaxDepth = 1000;
 
   explicit States(std::shared_ptr<const Automaton> automaton);
