@@ -98,18 +98,20 @@ void CodeDfa::add_edge(uint32_t lo, uint32_t hi, uint32_t to) {
 CodeDfa CodeDfa::all() {
   CodeDfa made;
   made.begin_state(true);
-  for (CodeRange r : CodeSet::all().ranges()) made.add_edge(r.lo, r.hi, 0);
+  const CodeSet any = CodeSet::all();
+  for (CodeRange r : any.ranges()) made.add_edge(r.lo, r.hi, 0);
   return made;
 }
 
 Result<CodeDfa> CodeDfa::length(uint32_t min, uint32_t max, Fuel& fuel) {
   CodeDfa made;
   const uint32_t last = max == kUnbounded ? min : max;
+  const CodeSet any = CodeSet::all();
   if (!fuel.burn(static_cast<int64_t>(last) * 6)) return out_of_fuel();
   for (uint32_t n = 0; n <= last; ++n) {
     made.begin_state(n >= min);
     if (n == last && max != kUnbounded) break;
-    for (CodeRange r : CodeSet::all().ranges()) made.add_edge(r.lo, r.hi, std::min(n + 1, last));
+    for (CodeRange r : any.ranges()) made.add_edge(r.lo, r.hi, std::min(n + 1, last));
   }
   return made;
 }

@@ -132,6 +132,12 @@ Result<Shapes> SchemaLogic::shapes(Literal literal) {
   open_.erase(literal);
   --depth_;
   if (!made) return made;
+  if (literal.is_negated) {  // nothing that is refused evaluates, nor does what it refuses in turn
+    for (Shape& shape : *made) {
+      for (ObjectKeywords& keywords : shape.objects) keywords.evaluates = false;
+      for (ArrayKeywords& keywords : shape.arrays) keywords.evaluates = false;
+    }
+  }
   if (fuel_.is_empty() || !fuel_.burn(static_cast<int64_t>(made->size()) * 100)) return out_of_fuel();
   return known_.emplace(literal, *std::move(made)).first->second;
 }
