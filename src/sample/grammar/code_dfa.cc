@@ -301,6 +301,24 @@ ExprId CodeDfa::spell(Grammar& grammar, Spelling spelling) const {
     });
   };
   static constexpr char kHex[] = "0123456789abcdef";
+  // Behind a backslash, all that are always escaped but the quote and the backslash.
+  std::unordered_map<uint32_t, uint32_t> escapes;
+  auto escape_to = [&](uint32_t to) {
+    auto [at, is_new] = escapes.try_emplace(to, graph.n_states);
+    if (!is_new) return at->second;
+    const uint32_t begin = graph.n_states++, zeros = graph.n_states++, low = graph.n_states++, high = graph.n_states++;
+    for (char c : std::string_view("btnfr")) graph.edges.push_back({begin, to, static_cast<uint8_t>(c), static_cast<uint8_t>(c)});
+    graph.edges.push_back({begin, hop('0', '0', zeros), 'u', 'u'});
+    graph.edges.push_back({zeros, low, '0', '0'});
+    graph.edges.push_back({zeros, high, '1', '1'});
+    for (uint32_t c = 0; c < 0x20; ++c) {
+      if (c == 8 || c == 9 || c == 10 || c == 12 || c == 13) continue;
+      const auto digit = static_cast<uint8_t>(kHex[c & 15]);
+      graph.edges.push_back({c < 16 ? low : high, to, digit, digit});
+    }
+    fuel.burn(120);
+    return begin;
+  };
   for (uint32_t s = 0; s < n_states(); ++s) {
     if (accepts_[s]) graph.accepting.push_back(s);
     for (const Edge& e : edges(s)) {
@@ -309,7 +327,9 @@ ExprId CodeDfa::spell(Grammar& grammar, Spelling spelling) const {
         plain(s, e.lo, e.hi, e.to);
         continue;
       }
-      for (uint32_t c = e.lo; c < 0x20 && c <= e.hi; ++c) {
+      const bool has_all = e.lo == 0 && e.hi >= 0x1F;
+      if (has_all) graph.edges.push_back({s, escape_to(e.to), '\\', '\\'});
+      for (uint32_t c = e.lo; !has_all && c < 0x20 && c <= e.hi; ++c) {
         const char* named = c == 8 ? "\\b" : c == 9 ? "\\t" : c == 10 ? "\\n" : c == 12 ? "\\f" : c == 13 ? "\\r" : nullptr;
         const char spelled[] = {'\\', 'u', '0', '0', kHex[c >> 4], kHex[c & 15], '\0'};
         text_to(s, named != nullptr ? named : spelled, e.to);
