@@ -13,7 +13,7 @@ namespace ibid {
 
 class TempFolder {
  public:
-  TempFolder() : path_(testing::TempDir() + "/ibid_XXXXXX") { EXPECT_NE(::mkdtemp(path_.data()), nullptr) << path_; }
+  TempFolder() : path_(::testing::TempDir() + "/ibid_XXXXXX") { EXPECT_NE(::mkdtemp(path_.data()), nullptr) << path_; }
   ~TempFolder() {
     std::error_code ignored;
     std::filesystem::remove_all(path_, ignored);

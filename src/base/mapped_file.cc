@@ -61,6 +61,13 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   return file;
 }
 
+void MappedFile::forget(std::span<const std::byte> part) const {
+  static const auto kPage = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto address = reinterpret_cast<uintptr_t>(part.data());
+  const uintptr_t begin = (address + kPage - 1) / kPage * kPage, end = (address + part.size()) / kPage * kPage;
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);  // a wish
+}
+
 MappedFile::MappedFile(MappedFile&& other) noexcept
     : path_(std::move(other.path_)),
       identity_(other.identity_),

@@ -40,6 +40,8 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
   const std::string& path() const { return path_; }
+  // Gives back the memory of the whole pages in `part` of bytes(): it is read again when touched again.
+  void forget(std::span<const std::byte> part) const;
   const FileIdentity& identity() const { return identity_; }
 
  private:

@@ -1,6 +1,7 @@
 #include "base/sha256.h"
 
 #include <openssl/evp.h>
+#include <openssl/sha.h>
 
 #include "base/check.h"
 
@@ -41,6 +42,20 @@ Sha256Digest sha256(std::string_view bytes) {
   hash.add(bytes.data(), bytes.size());
   return hash.digest();
 }
+
+// The functions that are deprecated are those that need no memory; what replaces them looks an algorithm up by its
+// name.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+Sha256Digest sha256(std::initializer_list<std::span<const std::byte>> parts) {
+  SHA256_CTX context;
+  Sha256Digest out = {};
+  SHA256_Init(&context);
+  for (const std::span<const std::byte> part : parts) SHA256_Update(&context, part.data(), part.size());
+  SHA256_Final(out.data(), &context);
+  return out;
+}
+#pragma GCC diagnostic pop
 
 std::string sha256_hex(std::string_view bytes) {
   Sha256 hash;

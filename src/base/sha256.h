@@ -4,7 +4,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -29,6 +31,8 @@ class Sha256 {
 };
 
 Sha256Digest sha256(std::string_view bytes);
+// Of these parts, one after another. Allocates nothing.
+Sha256Digest sha256(std::initializer_list<std::span<const std::byte>> parts);
 std::string sha256_hex(std::string_view bytes);
 
 }  // namespace ibid

@@ -39,10 +39,9 @@ using BlockTable = std::vector<BlockId>;
 
 struct BlockCacheOptions {
   int32_t n_blocks = 0;       // of the device
-  int32_t n_host_blocks = 0;  // of the tiers below; 0: no such tier
-  int32_t n_disk_blocks = 0;
-  int32_t block_len = 16;    // B
-  bool prefix_cache = true;  // off: nothing is published, nothing is found
+  int32_t n_host_blocks = 0;  // of the tier below; 0: there is none
+  int32_t block_len = 16;     // B
+  bool prefix_cache = true;   // off: nothing is published, nothing is found
   // Partial reuse in multiples of so many tokens (KV dtypes with groups along tokens cannot be cut inside one);
   // 0: whole blocks only.
   int32_t partial_step = 1;
@@ -61,6 +60,8 @@ class BlockCache {
   // Fills the empty `table` with the longest cached beginning of `tokens`; returns how many tokens it holds. What lies
   // in a lower tier comes up as far as there is room, appended to `copies`.
   int32_t match(ScopeId scope, std::span<const TokenId> tokens, BlockTable& table, std::vector<BlockCopy>& copies);
+  // How many tokens match() would find in any tier, and no more than that: 0 for want of memory to look.
+  int32_t n_known(ScopeId scope, std::span<const TokenId> tokens);
   // Fills the empty `table` with the blocks that hold the first n_tokens of `from`, an unfinished one included.
   void fork(const BlockTable& from, int32_t n_tokens, BlockTable& table);
 
@@ -91,6 +92,8 @@ class BlockCache {
   PrefixTree& tree() { return tree_; }
   const PrefixTree& tree() const { return tree_; }
   const BlockPool& pool(Tier tier = Tier::kDevice) const { return pools_[raw_tier(tier)]; }
+  int64_t n_moved_down() const { return n_moved_down_; }  // blocks, from the device to the host
+  int64_t n_moved_up() const { return n_moved_up_; }
   // free + cached + in transfer + in use == total in each tier, the lists and the tree agree. CHECKs.
   void self_check() const;
 
@@ -109,6 +112,8 @@ class BlockCache {
   BlockPools pools_;
   PrefixTree tree_;
   std::vector<NodeId> path_;  // of match()
+  int64_t n_moved_down_ = 0;
+  int64_t n_moved_up_ = 0;
 };
 
 }  // namespace ibid

@@ -1,5 +1,6 @@
-// Tier: where the bytes of a block lie. Each tier has a pool of blocks of its own; a tier without blocks does not
-// exist. Sequences read and write the device's blocks only; what lies elsewhere is brought up first.
+// Tier: where the bytes of a block lie within the process. Each tier has a pool of blocks of its own; a tier without
+// blocks does not exist. Sequences read and write the device's blocks only; what lies elsewhere is brought up first.
+// What outlives the process is no tier: it is found by a key, not by a node (durable_index.h).
 #pragma once
 
 #include <cstddef>
@@ -9,9 +10,9 @@
 
 namespace ibid {
 
-enum class Tier : uint8_t { kDevice, kHost, kDisk };
-inline constexpr size_t kTiers = 3;
-inline constexpr Tier kAllTiers[kTiers] = {Tier::kDevice, Tier::kHost, Tier::kDisk};
+enum class Tier : uint8_t { kDevice, kHost };
+inline constexpr size_t kTiers = 2;
+inline constexpr Tier kAllTiers[kTiers] = {Tier::kDevice, Tier::kHost};
 constexpr size_t raw_tier(Tier tier) { return static_cast<size_t>(tier); }
 
 // A node of the prefix tree: a prefix of some text, wherever its bytes lie.

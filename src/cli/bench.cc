@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "base/json.h"
+#include "cli/bench_case.h"
 #include "cli/loading.h"
 #include "cli/options.h"
 #include "cli/progress.h"
@@ -15,23 +16,8 @@
 namespace ibid::cli {
 namespace {
 
-struct Case {
-  int32_t n_prompt = 0;
-  int32_t n_gen = 0;
-  int32_t n_streams = 1;
-  int32_t depth = 0;
-  std::string name() const {
-    std::string s = n_gen == 0 ? fmt::format("pp{}", n_prompt) : fmt::format("tg{}", n_gen);
-    if (n_streams > 1) s += fmt::format(" x{}", n_streams);
-    if (depth > 0) s += fmt::format(" @ d{}", depth);
-    return s;
-  }
-  int32_t tokens() const { return n_streams * (n_gen == 0 ? n_prompt : n_gen); }
-  int32_t longest() const { return std::max(depth, 1) + (n_gen == 0 ? n_prompt : n_gen) + 1; }
-};
-
 struct Measured {
-  Case test;
+  BenchCase test;
   std::vector<double> seconds;
 };
 
@@ -48,53 +34,8 @@ double deviation(const std::vector<double>& v) {
   return std::sqrt(sum / static_cast<double>(v.size() - 1));
 }
 
-// Tokens without a pattern, the same in every run.
-std::vector<TokenId> some_tokens(int32_t n, int32_t vocab_size, uint32_t salt) {
-  std::vector<TokenId> out;
-  uint32_t x = 12345 + salt * 7919;
-  for (int32_t i = 0; i < n; ++i) {
-    x = x * 1664525u + 1013904223u;
-    out.push_back(TokenId{static_cast<int32_t>((x >> 8) % static_cast<uint32_t>(vocab_size))});
-  }
-  return out;
-}
-
-// Seconds from the first to the last token that counts: prefill from submission to the first token, decode from the
-// moment when every stream has its first token.
-Result<double> run_once(Engine& engine, const Case& test, int32_t vocab_size) {
-  int32_t prompt_len = test.depth + (test.n_gen == 0 ? test.n_prompt : (test.depth == 0 ? 1 : 0));
-  double started = steady_clock().now();
-  for (int32_t i = 0; i < test.n_streams; ++i) {
-    Request r;
-    r.id = RequestId{static_cast<uint64_t>(i + 1)};
-    r.prompt = some_tokens(prompt_len, vocab_size, static_cast<uint32_t>(i));
-    r.sampling.temperature = 0;
-    r.sampling.ignore_eos = true;
-    r.max_tokens = test.n_gen + 1;
-    TRY(engine.submit(std::move(r)));
-  }
-  int32_t n_started = 0, n_finished = 0;
-  std::vector<uint8_t> has_token(static_cast<size_t>(test.n_streams) + 1, 0);
-  std::vector<Output> outputs;
-  while (n_finished < test.n_streams) {
-    outputs.clear();
-    if (!engine.step(outputs)) return unavailable("the engine stopped before the benchmark was over");
-    for (const Output& o : outputs) {
-      auto& seen = has_token[static_cast<size_t>(o.request)];
-      if (!o.tokens.empty() && !seen) seen = 1, ++n_started;
-      if (o.finished) ++n_finished;
-      if (o.finished && o.reason == FinishReason::kError) return o.error;
-    }
-    if (test.n_gen > 0 && n_started == test.n_streams && n_finished == 0 && has_token[0] == 0) {
-      has_token[0] = 1;
-      started = steady_clock().now();
-    }
-  }
-  return steady_clock().now() - started;
-}
-
-std::vector<Case> cases(const BenchOptions& o) {
-  std::vector<Case> out;
+std::vector<BenchCase> cases(const BenchOptions& o) {
+  std::vector<BenchCase> out;
   for (int32_t n : o.n_prompt) {
     if (n > 0) out.push_back({.n_prompt = n, .depth = o.depth});
   }
@@ -155,10 +96,10 @@ void print_rows(const Loaded& loaded, const std::vector<Measured>& all, bool csv
 }  // namespace
 
 int bench(const BenchOptions& options) {
-  std::vector<Case> tests = cases(options);
+  std::vector<BenchCase> tests = cases(options);
   if (tests.empty()) return fail(invalid("nothing to measure: both -p and -n are 0"), kUsage);
   int32_t longest = 0, n_streams = 1, budget = 512;
-  for (const Case& c : tests) {
+  for (const BenchCase& c : tests) {
     longest = std::max(longest, c.longest());
     n_streams = std::max(n_streams, c.n_streams);
   }
@@ -169,6 +110,7 @@ int bench(const BenchOptions& options) {
   if (!loaded) return fail(loaded.error());
   EngineOptions engine_options = loaded->engine_options(limits);
   engine_options.prefix_cache = false;
+  engine_options.max_itl = 1e6;  // prompts first: streams are measured once all of them decode
   // Room for all streams, and at least for the one full context that any engine has.
   engine_options.kv_bytes = std::max(loaded->kv_bytes_for(n_streams, longest, engine_options.block_len),
                                      loaded->kv_bytes_for(1, loaded->context_len, engine_options.block_len));
@@ -178,7 +120,7 @@ int bench(const BenchOptions& options) {
   std::vector<Measured> all;
   Progress progress("measuring");
   uint64_t done = 0, total = tests.size() * static_cast<uint64_t>(options.repeats + 1);
-  for (const Case& test : tests) {
+  for (const BenchCase& test : tests) {
     Measured m{test, {}};
     for (int32_t r = -1; r < options.repeats; ++r) {  // one run to warm up
       auto seconds = run_once(**engine, test, loaded->tokenizer->vocab_size());

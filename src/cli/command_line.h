@@ -12,6 +12,8 @@ namespace ibid::cli {
 
 // MODEL, --ctx, --threads, --kv-dtype, --cpu-isa.
 void add_model_options(CLI::App* command, ModelArgs& options);
+// --cache-host-bytes, --cache-disk, --cache-disk-bytes.
+void add_tier_options(CLI::App* command, TierArgs& options);
 void add_serve_options(CLI::App* command, ServeOptions& options);
 // A flag for each field of the API that says how tokens are chosen: those that may have a default, or all, with the
 // stops.

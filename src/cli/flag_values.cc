@@ -62,6 +62,16 @@ Result<double> read_seconds(std::string_view text, double min, double max) {
   return value;
 }
 
+Result<double> read_duration(std::string_view text, double min, double max) {
+  double value = 0;
+  std::string_view unit;
+  const bool is_number = read_number(text, value, unit) && (unit.empty() || unit == "s" || unit == "ms");
+  if (unit == "ms") value /= 1000;
+  if (!is_number || !(value >= min && value <= max))
+    return wrong(text, fmt::format("no time from {} to {} seconds, as 50ms or 0.05", min, max));
+  return value;
+}
+
 std::string bytes_text(int64_t n) {
   size_t power = 0;
   while (power < kUnits.size() && n > 0 && n % 1024 == 0) n /= 1024, ++power;

@@ -15,6 +15,8 @@ Result<int64_t> read_whole(std::string_view text, int64_t min, int64_t max);
 Result<int64_t> read_bytes(std::string_view text, int64_t min, int64_t max);
 // "30", "0.5": finite.
 Result<double> read_seconds(std::string_view text, double min, double max);
+// "50ms", "0.05s", "0.05": in seconds.
+Result<double> read_duration(std::string_view text, double min, double max);
 
 // The shortest spelling that read_bytes gives back: "16K", "1M", "1000".
 std::string bytes_text(int64_t n);

@@ -8,11 +8,14 @@
 
 #include "base/caught.h"
 #include "base/log.h"
+#include "base/memory.h"
+#include "cli/flag_values.h"
 #include "cli/progress.h"
 #include "format/source.h"
 #include "kernels/isa.h"
 #include "kernels/reference.h"
 #include "model/tokenizer_of_model.h"
+#include "worker/disk_thread.h"
 
 namespace ibid::cli {
 namespace {
@@ -48,8 +51,21 @@ EngineOptions Loaded::engine_options(const StepLimits& limits) const {
   o.kv_dtype = kv_dtype;
   o.step_tokens = limits.step_tokens;
   o.max_sequences = limits.max_sequences;
+  o.max_waiting = limits.max_waiting;
+  o.kv_bytes = kv_bytes;
   o.end_of_generation = end_of_generation_of(*file, *tokenizer);
   return o;
+}
+
+void use_tiers(const TierArgs& tiers, EngineOptions& options) {
+  options.host_bytes = tiers.host_bytes;
+  options.disk_folder = tiers.disk_folder;
+  options.disk_bytes = tiers.disk_bytes;
+}
+
+void add_tier_parts(MemoryPlan& plan, const TierArgs& tiers) {
+  if (tiers.host_bytes > 0) plan.add("blocks on the host", tiers.host_bytes);
+  if (!tiers.disk_folder.empty()) plan.add("blocks on their way to a disk", kDiskThreadBytes);
 }
 
 int64_t kv_bytes_of_block(const Model& model, DType kv_dtype, int32_t block_len) {
@@ -95,7 +111,17 @@ Result<ChatTemplate> load_template(const ModelFile& file, const Tokenizer& token
 
 namespace {
 
-Result<Loaded> load_whole(const ModelArgs& args, const StepLimits& limits) {
+// What threads, the allocator's slack and small things come to; seen with the default model under load.
+constexpr int64_t kSlack = 24 << 20;
+
+ModelOptions model_options(const Loaded& loaded, const StepLimits& limits) {
+  return {.context_len = loaded.context_len,
+          .step_tokens = std::max(limits.step_tokens, limits.max_sequences),
+          .max_rows = std::max(limits.max_sequences, 64),
+          .max_sequences = limits.max_sequences};
+}
+
+Result<Loaded> size_whole(const ModelArgs& args, const StepLimits& limits, const MemoryPlan& beside) {
   if (args.isa) TRY(select_isa(*args.isa));
   reference::select(args.reference_kernels);
   ASSIGN_OR_RETURN(LoadedText text, load_text(args.model));
@@ -106,17 +132,36 @@ Result<Loaded> load_whole(const ModelArgs& args, const StepLimits& limits) {
   out.kv_dtype = args.kv_dtype;
   out.team = std::make_unique<ThreadTeam>(args.threads > 0 ? args.threads : usable_cores());
   out.stream = std::make_unique<Stream>(*out.team);
-
   ASSIGN_OR_RETURN(ModelConfig config, read_config(*out.file));
   out.context_len = args.context_len > 0
                         ? args.context_len
                         : static_cast<int32_t>(std::min<int64_t>(config.trained_context_len, kDefaultContext));
-  ModelOptions options{.context_len = out.context_len,
-                       .step_tokens = std::max(limits.step_tokens, limits.max_sequences),
-                       .max_rows = std::max(limits.max_sequences, 64),
-                       .max_sequences = limits.max_sequences};
+  ModelOptions options = model_options(out, limits);
+  options.sized_only = true;
+  ASSIGN_OR_RETURN(out.model, load_model(out.file, options, *out.stream));
+
+  out.memory.add("program and vocabulary", resident_bytes() + kSlack);
+  for (const MemoryPart& part : beside.parts) out.memory.add(part.name, part.bytes);
+  out.kv_bytes = limits.kv_bytes;
+  const EngineOptions engine = out.engine_options(limits);
+  add_engine_parts(out.memory, *out.model, engine, out.team->n_threads());
+  ASSIGN_OR_RETURN(const int64_t kv_bytes, kv_bytes_within(args.memory_bytes > 0 ? args.memory_bytes : usable_bytes(),
+                                                           out.memory, *out.model, engine));
+  if (args.memory_bytes == 0) return out;
+  if (limits.kv_bytes > kv_bytes) {
+    return exhausted(fmt::format("{} of keys and values do not fit in --memory {}: beside {} there is room for {}.",
+                                 bytes_text(limits.kv_bytes), bytes_text(args.memory_bytes), out.memory.text(),
+                                 bytes_text(kv_bytes)),
+                     "kv_bytes");
+  }
+  if (limits.kv_bytes == 0) out.kv_bytes = kv_bytes;
+  return out;
+}
+
+Result<Loaded> load_whole(const ModelArgs& args, const StepLimits& limits, const MemoryPlan& beside) {
+  ASSIGN_OR_RETURN(Loaded out, size_whole(args, limits, beside));
   Progress progress("loading");
-  ASSIGN_OR_RETURN(out.model, load_model(out.file, options, *out.stream, [&progress](double share) {
+  ASSIGN_OR_RETURN(out.model, load_model(out.file, model_options(out, limits), *out.stream, [&progress](double share) {
                      if (share < 1) progress.update(static_cast<uint64_t>(share * 100), 100);
                    }));
   return out;
@@ -124,8 +169,12 @@ Result<Loaded> load_whole(const ModelArgs& args, const StepLimits& limits) {
 
 }  // namespace
 
-Result<Loaded> load(const ModelArgs& args, const StepLimits& limits) {
-  return caught([&] { return load_whole(args, limits); });
+Result<Loaded> load(const ModelArgs& args, const StepLimits& limits, const MemoryPlan& beside) {
+  return caught([&] { return load_whole(args, limits, beside); });
+}
+
+Result<Loaded> size(const ModelArgs& args, const StepLimits& limits, const MemoryPlan& beside) {
+  return caught([&] { return size_whole(args, limits, beside); });
 }
 
 int fail(const Error& error, int exit_code) {

@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "cli/options.h"
 #include "engine/engine.h"
+#include "engine/memory_plan.h"
 #include "format/model_file.h"
 #include "model/model.h"
 #include "tensor/stream.h"
@@ -16,14 +17,22 @@
 
 namespace ibid::cli {
 
+// The flags of --cache-host-bytes and its like, as the engine wants them.
+void use_tiers(const TierArgs& tiers, EngineOptions& options);
+// What they hold in memory.
+void add_tier_parts(MemoryPlan& plan, const TierArgs& tiers);
 // Bytes of one block over all layers.
 int64_t kv_bytes_of_block(const Model& model, DType kv_dtype, int32_t block_len);
 
-// What one step may hold; sizes the scratch arrays.
+// What one step may hold, which sizes the scratch arrays, and what else is wanted of the engine.
 struct StepLimits {
   int32_t step_tokens = 512;
   int32_t max_sequences = 1;
+  int32_t max_waiting = 1;
+  int64_t kv_bytes = 0;  // 0: what --memory leaves; without one, the engine's choice
 };
+
+StepLimits step_limits(const ServeOptions& options);
 
 struct Loaded {
   std::string path;
@@ -34,6 +43,8 @@ struct Loaded {
   std::unique_ptr<Model> model;
   int32_t context_len = 0;
   DType kv_dtype = DType::kF16;
+  MemoryPlan memory;     // all parts but keys and values
+  int64_t kv_bytes = 0;  // 0: the engine's choice
 
   std::string description() const;  // "llama 135M Q4_1"
   std::string kv_name() const;      // "f16"
@@ -42,8 +53,12 @@ struct Loaded {
   int64_t kv_bytes_for(int64_t n_sequences, int64_t n_tokens, int32_t block_len) const;
 };
 
-// Fetches (aliases and hf: sources), maps, checks and prepares, with progress on standard error.
-Result<Loaded> load(const ModelArgs& args, const StepLimits& limits);
+// Fetches (aliases and hf: sources), maps, checks, sizes and prepares, with progress on standard error. What does not
+// fit into --memory, or into the machine's, is refused before a weight is read. `beside`: what the process will hold
+// besides the model and its engine.
+Result<Loaded> load(const ModelArgs& args, const StepLimits& limits, const MemoryPlan& beside = {});
+// The same up to there: all but the weights' bytes.
+Result<Loaded> size(const ModelArgs& args, const StepLimits& limits, const MemoryPlan& beside = {});
 
 // The path of a model's file or folder, fetched where that is needed.
 Result<std::string> resolve(const std::string& model);

@@ -45,6 +45,7 @@ struct All {
   PullOptions pull;
   PerplexityOptions perplexity;
   BenchOptions bench;
+  PlanOptions plan;
   TokenizeOptions tokenize;
   DetokenizeOptions detokenize;
   TemplateOptions apply_template;
@@ -53,6 +54,7 @@ struct All {
 void add_run(CLI::App& app, RunOptions& o, int& exit_code) {
   CLI::App* c = app.add_subcommand("run", "chat with a model in the terminal, or answer once");
   add_model_options(c, o.model);
+  add_tier_options(c, o.tiers);
   c->add_option("-p,--prompt", o.prompt, "answer this once and exit");
   c->add_option("-s,--system", o.system, "system message");
   c->add_option("-n,--max-tokens", o.max_tokens, "most tokens of an answer (-1: up to the context)");
@@ -149,6 +151,17 @@ void add_measures(CLI::App& app, All& all, int& exit_code) {
       "1,8,32");
   on_parse(c, exit_code, b, bench);
 
+  PlanOptions& plan_options = all.plan;
+  c = app.add_subcommand("plan",
+                         "what serving a model will hold, what fits and how fast it will be, before it is loaded");
+  add_model_options(c, plan_options.serve.model);
+  add_whole(c, "--max-sequences", plan_options.serve.max_sequences, 1, 4096, "sequences that run at once");
+  add_whole(c, "--streams", plan_options.n_streams, 0, 4096, "streams whose speed is wanted (0: as many as fit)");
+  c->add_flag("!--no-speed", plan_options.speed, "do not measure");
+  add_tier_options(c, plan_options.serve.tiers);
+  c->footer("Example:\n  ibid plan model.gguf --memory 8G --streams 16 --ctx 4096");
+  on_parse(c, exit_code, plan_options, plan);
+
   c = app.add_subcommand("selftest", "checks the numbers that the field's texts state, each as pass or fail");
   c->callback([&exit_code] { exit_code = selftest(); });
 }
@@ -160,6 +173,9 @@ void add_model_options(CLI::App* command, ModelArgs& o) {
   add_whole(command, "-c,--ctx", o.context_len, 0, 1 << 24,
             "tokens that one sequence may hold (0: the model's own, at most 8192)");
   add_whole(command, "-t,--threads", o.threads, 0, 4096, "threads (0: the cores that affinity and cgroup leave)");
+  add_read(command, "--memory", o.memory_bytes, "BYTES", "the machine's",
+           "what the process may hold, weights included, as 2G; what is left is for keys and values",
+           [](std::string_view text) { return read_bytes(text, 1 << 20, int64_t{1} << 50); });
   command
       ->add_option_function<std::string>(
           "--kv-dtype", [&o](const std::string& name) { o.kv_dtype = *dtype_from_name(name); },
@@ -170,6 +186,15 @@ void add_model_options(CLI::App* command, ModelArgs& o) {
           "--cpu-isa", [&o](const std::string& name) { o.isa = isa_from_name(name); },
           "baseline, avx2, avx512 or neon (the best of this CPU); the answer is the same")
       ->check(CLI::Validator(check_isa, "ISA"));
+}
+
+void add_tier_options(CLI::App* command, TierArgs& o) {
+  add_bytes(command, "--cache-host-bytes", o.host_bytes, 0, int64_t{1} << 50,
+            "memory for prefixes that the memory for keys and values has no room for");
+  command->add_option("--cache-disk", o.disk_folder, "folder where prefixes outlive the process; one process at a time")
+      ->type_name("DIR");
+  add_bytes(command, "--cache-disk-bytes", o.disk_bytes, 1 << 20, int64_t{1} << 50,
+            "most bytes of files there; the least recently used go first");
 }
 
 int main(int argc, char** argv) {

@@ -27,15 +27,24 @@ enum ExitCode : int {
 // What every command that runs a model takes.
 struct ModelArgs {
   std::string model = "default";
-  int32_t context_len = 0;  // 0: what the model promises, at most 8192
-  int threads = 0;          // 0: the cores that affinity and cgroup leave
+  int32_t context_len = 0;   // 0: what the model promises, at most 8192
+  int threads = 0;           // 0: the cores that affinity and cgroup leave
+  int64_t memory_bytes = 0;  // what the process may hold; 0: what the machine has
   DType kv_dtype = DType::kF16;
   std::optional<Isa> isa;  // none: the best of this CPU
   bool reference_kernels = false;
 };
 
+// Where blocks of the cache go that have left the memory for keys and values (docs/caching.md).
+struct TierArgs {
+  int64_t host_bytes = 0;   // 0: none
+  std::string disk_folder;  // empty: none
+  int64_t disk_bytes = int64_t{20} << 30;
+};
+
 struct RunOptions {
   ModelArgs model;
+  TierArgs tiers;
   std::optional<std::string> prompt;  // none: chat in the terminal
   std::string system;
   int32_t max_tokens = -1;
@@ -47,11 +56,13 @@ struct RunOptions {
 
 struct ServeOptions {
   ModelArgs model;
+  TierArgs tiers;
   ServerOptions server;
   int32_t max_sequences = 64;
   int32_t max_tokens_per_step = 512;
   int32_t max_waiting = 512;
-  PolicyKind policy = PolicyKind::kPriority;
+  PolicyKind policy = PolicyKind::kFair;
+  double max_itl = 0;      // seconds; 0: by the model's own speed
   int64_t kv_bytes = 0;    // 0: chosen
   SamplingFlags sampling;  // of requests that do not say
 };
@@ -101,7 +112,14 @@ struct TemplateOptions {
   bool generation_prompt = true;
 };
 
+struct PlanOptions {
+  ServeOptions serve;     // of the server that is planned
+  int32_t n_streams = 0;  // 0: as many as fit
+  bool speed = true;
+};
+
 int run(const RunOptions& options);
+int plan(const PlanOptions& options);
 int serve(const ServeOptions& options);
 int inspect(const InspectOptions& options);
 int pull(const PullOptions& options);

@@ -11,6 +11,7 @@
 #include "cli/chat.h"
 #include "cli/loading.h"
 #include "cli/options.h"
+#include "format/model_digest.h"
 #include "server/build_requests.h"
 
 namespace ibid::cli {
@@ -194,9 +195,14 @@ int converse(Chat& chat, const Loaded& loaded) {
 int run(const RunOptions& options) {
   if (options.raw && !options.prompt) return fail(invalid("--raw continues a text: give one with -p"), kUsage);
   StepLimits limits{.step_tokens = 512, .max_sequences = 1};
-  auto loaded = load(options.model, limits);
+  MemoryPlan tiers;
+  add_tier_parts(tiers, options.tiers);
+  auto loaded = load(options.model, limits, tiers);
   if (!loaded) return fail(loaded.error());
-  auto engine = Engine::create(*loaded->model, loaded->tokenizer, *loaded->stream, loaded->engine_options(limits));
+  EngineOptions engine_options = loaded->engine_options(limits);
+  use_tiers(options.tiers, engine_options);
+  if (!options.tiers.disk_folder.empty()) engine_options.model_digest = model_digest(*loaded->file).hex();
+  auto engine = Engine::create(*loaded->model, loaded->tokenizer, *loaded->stream, engine_options);
   if (!engine) return fail(engine.error());
   struct sigaction action = {};
   action.sa_handler = on_interrupt;  // without SA_RESTART, so that Ctrl-C also ends a wait for input

@@ -11,6 +11,7 @@
 #include "format/registry.h"
 #include "server/engine_backend.h"
 #include "server/server.h"
+#include "server/server_memory.h"
 
 namespace ibid::cli {
 namespace {
@@ -23,17 +24,20 @@ std::string served_name(const std::string& typed, const std::string& path) {
 }
 
 Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options) {
-  StepLimits limits{.step_tokens = options.max_tokens_per_step, .max_sequences = options.max_sequences};
-  ASSIGN_OR_RETURN(Loaded loaded, load(options.model, limits));
+  const StepLimits limits = step_limits(options);
+  MemoryPlan beside;
+  add_server_parts(beside, options.server);
+  add_tier_parts(beside, options.tiers);
+  ASSIGN_OR_RETURN(Loaded loaded, load(options.model, limits, beside));
   Result<ChatTemplate> chat = load_template(*loaded.file, *loaded.tokenizer);
   if (!chat) log_warn("chat is switched off, completions are served: " + chat.error().message);
   std::string digest = model_digest(*loaded.file).hex();
 
   EngineOptions engine_options = loaded.engine_options(limits);
-  engine_options.max_waiting = options.max_waiting;
   engine_options.policy = options.policy;
-  engine_options.kv_bytes = options.kv_bytes;
+  engine_options.max_itl = options.max_itl;
   engine_options.model_digest = digest;
+  use_tiers(options.tiers, engine_options);
   ASSIGN_OR_RETURN(auto engine, Engine::create(*loaded.model, loaded.tokenizer, *loaded.stream, engine_options));
   ModelInfo info{
       .name = served_name(options.model.model, loaded.path),
@@ -53,6 +57,13 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options) {
 
 }  // namespace
 
+StepLimits step_limits(const ServeOptions& options) {
+  return {.step_tokens = options.max_tokens_per_step,
+          .max_sequences = options.max_sequences,
+          .max_waiting = options.max_waiting,
+          .kv_bytes = options.kv_bytes};
+}
+
 int serve(const ServeOptions& options) {
   if (options.max_tokens_per_step < options.max_sequences) {
     return fail(invalid(fmt::format("--max-tokens-per-step {} cannot serve --max-sequences {}: each needs a token of "
@@ -60,7 +71,9 @@ int serve(const ServeOptions& options) {
                                     options.max_tokens_per_step, options.max_sequences)),
                 kUsage);
   }
-  return run_server(options.server, [&options] { return load_backend(options); });
+  ServeOptions fitted = options;
+  fit_server(fitted.server, options.model.memory_bytes);
+  return run_server(fitted.server, [&options = fitted] { return load_backend(options); });
 }
 
 }  // namespace ibid::cli

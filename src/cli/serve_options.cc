@@ -41,10 +41,17 @@ void add_engine(CLI::App* c, ServeOptions& o) {
   add_whole(c, "--max-tokens-per-step", o.max_tokens_per_step, 1, 65536,
             "token budget of a step, at least one for each sequence that runs");
   add_whole(c, "--max-waiting", o.max_waiting, 0, 1'000'000, "sequences that may wait; more get 429");
-  add_read(c, "--policy", o.policy, "NAME", "priority",
-           "who goes first: priority, then who came first; or fcfs, who came first alone", policy_by_name);
+  add_read(
+      c, "--policy", o.policy, "NAME", "fair",
+      "who goes first: fair, tenants by their weights, and of each as priority; priority, then the shortest prompt; "
+      "or fcfs, who came first alone",
+      policy_by_name);
+  add_read(c, "--max-itl", o.max_itl, "TIME", "by the model's speed",
+           "time between tokens, as 50ms, that prompts of others may cause; they are computed in pieces that fit",
+           [](std::string_view text) { return read_duration(text, 0.0001, kDay); });
   add_read(c, "--kv-memory", o.kv_bytes, "BYTES", "chosen", "memory for keys and values, as 2G or 512M",
            [](std::string_view text) { return read_bytes(text, 0, int64_t{1} << 50); });
+  add_tier_options(c, o.tiers);
 }
 
 void add_life(CLI::App* c, ServerOptions& o) {
@@ -58,6 +65,11 @@ void add_life(CLI::App* c, ServerOptions& o) {
       "no line for each request; what the server itself does is still said");
 }
 
+void add_metrics(CLI::App* c, ServerOptions& o) {
+  add_read(c, "--metrics-names", o.metric_names, "NAMES", "ibid",
+           "what /metrics calls what it tells: ibid, vllm or llama.cpp", metric_names_by_name);
+}
+
 void add_connections(CLI::App* c, ServerOptions& o) {
   add_whole(c, "--io-threads", o.io_threads, 1, 256, "threads that read, write, tokenise and write JSON");
   add_whole(c, "--max-connections", o.max_connections, 1, 1'000'000, "connections; more get 503");
@@ -67,6 +79,8 @@ void add_connections(CLI::App* c, ServerOptions& o) {
   add_bytes(c, "--max-body-bytes", o.max_body_bytes, kKiB, kGiB, "a request's body; more gets 413");
   add_bytes(c, "--max-bodies-bytes", o.max_bodies_bytes, kKiB, 64 * kGiB,
             "all bodies that are on their way, together; more gets 429");
+  add_bytes(c, "--max-answers-bytes", o.max_answers_bytes, 1 << 20, 1024 * kGiB,
+            "what answers under way may come to hold, together; more gets 429");
   add_seconds(c, "--header-timeout", o.header_timeout, 0.01, kDay, "from a header's first byte to its last");
   add_seconds(c, "--body-timeout", o.body_timeout, 0.01, kDay, "for the whole body");
   add_seconds(c, "--idle-timeout", o.idle_timeout, 0.01, kDay, "between two requests of a connection");
@@ -106,6 +120,8 @@ void add_serve_options(CLI::App* c, ServeOptions& o) {
   add_sampling_options(c, o.sampling, SamplingScope::kDefaults);
   c->option_defaults()->group("Life and log");
   add_life(c, o.server);
+  c->option_defaults()->group("What can be seen");
+  add_metrics(c, o.server);
   c->option_defaults()->group("Limits of connections");
   add_connections(c, o.server);
   c->option_defaults()->group("Limits of a request (more is a 400 that names the field)");

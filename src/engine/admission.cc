@@ -4,6 +4,7 @@
 #include <new>
 #include <string>
 
+#include "base/planted.h"
 #include "text/output/stop_matcher.h"
 
 namespace ibid {
@@ -52,9 +53,9 @@ Status validate(const Request& request, const ModelFacts& model, bool has_text) 
 
 Result<AdmittedRequest> admit(Request request, const ModelFacts& model, bool has_text) try {
   TRY(validate(request, model, has_text));
-  ASSIGN_OR_RETURN(
-      std::shared_ptr<const Sampler> sampler,
-      Sampler::compile(request.sampling, model.vocab_size, model.end_of_generation, request.sampling.seed));
+  ASSIGN_OR_RETURN(std::shared_ptr<const Sampler> sampler,
+                   Sampler::compile(request.sampling, model.vocab_size, model.end_of_generation,
+                                    PLANTED("noise_shared_by_requests") ? 0 : request.sampling.seed));
   return AdmittedRequest(std::make_shared<const Request>(std::move(request)), std::move(sampler));
 } catch (const std::bad_alloc&) {
   return out_of_memory();

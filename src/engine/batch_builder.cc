@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/planted.h"
 
 namespace ibid {
 
@@ -71,7 +72,8 @@ void BatchBuilder::add(const Share& share) {
   for (int32_t i = s.n_computed; i < end; ++i) {
     const int32_t draft = i - s.n_tokens();
     tokens_.push_back(draft < 0 ? s.tokens[static_cast<size_t>(i)] : s.drafts.tokens[static_cast<size_t>(draft)]);
-    positions_.push_back(draft < 0 || !is_tree ? i : s.n_tokens() - 1 + s.drafts.depth(draft));
+    positions_.push_back(
+        draft < 0 || !is_tree || PLANTED("draft_at_its_slots_position") ? i : s.n_tokens() - 1 + s.drafts.depth(draft));
     slots_.push_back(slot_of(s, i));
     if (draft >= 0 && is_tree) add_path(s, draft);
     path_start_.push_back(static_cast<int32_t>(path_slots_.size()));

@@ -7,9 +7,16 @@
 #include "engine/engine_size.h"
 #include "model/model.h"
 #include "text/tokenizer/tokenizer.h"
+#include "worker/disk_thread.h"
 #include "worker/model_pass.h"
 
 namespace ibid {
+namespace {
+
+// How long an engine without other work waits for a disk before it looks for requests again, in seconds.
+constexpr double kFetchTurn = 0.002;
+
+}  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::create(Model& model, std::shared_ptr<const Tokenizer> tokenizer, Stream& stream,
                                                const EngineOptions& options, const Clock& clock) {
@@ -34,27 +41,37 @@ Result<std::unique_ptr<Engine>> Engine::create(Model& model, std::shared_ptr<con
 
 Result<std::unique_ptr<Engine>> Engine::create(std::unique_ptr<ForwardPass> model,
                                                std::shared_ptr<const Tokenizer> tokenizer, Stream& stream,
-                                               const EngineOptions& given, const Clock& clock, PrefixHash hash) {
+                                               const EngineOptions& given, const Clock& clock, PrefixHash hash,
+                                               std::unique_ptr<DurableStore> store) {
   ASSIGN_OR_RETURN(const EngineOptions options, size_engine(model->facts(), given));
   const int64_t block_bytes = KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
   const auto n_blocks = static_cast<int32_t>(options.kv_bytes / block_bytes);
+  const auto n_host_blocks = static_cast<int32_t>(options.host_bytes / block_bytes);
   ASSIGN_OR_RETURN(std::unique_ptr<Worker> worker, Worker::create(std::move(model), stream,
                                                                   {.kv_dtype = options.kv_dtype,
                                                                    .block_len = options.block_len,
                                                                    .n_blocks = n_blocks,
+                                                                   .n_host_blocks = n_host_blocks,
                                                                    .step_tokens = options.step_tokens,
                                                                    .max_rows = options.max_rows}));
-  return std::unique_ptr<Engine>(new Engine(std::move(worker), std::move(tokenizer), options, n_blocks, clock, hash));
+  std::unique_ptr<Engine> engine(
+      new Engine(std::move(worker), std::move(tokenizer), options, n_blocks, n_host_blocks, clock, hash));
+  TRY(engine->use_disk(std::move(store)));
+  return engine;
 }
 
 Engine::Engine(std::unique_ptr<Worker> worker, std::shared_ptr<const Tokenizer> tokenizer, const EngineOptions& options,
-               int32_t n_blocks, const Clock& clock, PrefixHash hash)
+               int32_t n_blocks, int32_t n_host_blocks, const Clock& clock, PrefixHash hash)
     : worker_(std::move(worker)),
       options_(options),
       has_text_(tokenizer != nullptr),
-      cache_(
-          {.n_blocks = n_blocks, .block_len = options.block_len, .prefix_cache = options.prefix_cache, .hash = hash}),
+      cache_({.n_blocks = n_blocks,
+              .n_host_blocks = n_host_blocks,
+              .block_len = options.block_len,
+              .prefix_cache = options.prefix_cache,
+              .hash = hash}),
       scheduler_(cache_, {.budget = {.n_tokens = options.step_tokens, .n_rows = options.max_rows},
+                          .max_itl = options.max_itl,
                           .max_sequences = options.max_sequences,
                           .context_len = worker_->facts().context_len,
                           .policy = options.policy}),
@@ -73,6 +90,22 @@ Engine::Engine(std::unique_ptr<Worker> worker, std::shared_ptr<const Tokenizer> 
 
 Engine::~Engine() = default;
 
+Status Engine::use_disk(std::unique_ptr<DurableStore> store) {
+  if (store == nullptr && !options_.disk_folder.empty()) {
+    if (worker_->facts().digest.empty()) {
+      return invalid("Blocks that outlive the process need the digest of the model that they belong to.",
+                     "model_digest");
+    }
+    const BlockFormat format = {.block_len = options_.block_len, .payload_bytes = worker_->kv().block_bytes()};
+    ASSIGN_OR_RETURN(store, open_disk(options_.disk_folder, format));
+  }
+  if (store == nullptr || !options_.prefix_cache) return {};
+  disk_ = std::make_unique<DiskTier>(cache_, *worker_, scheduler_.cost(), std::move(store), options_.disk_bytes);
+  scheduler_.use_disk(*disk_);
+  settler_.use_disk(*disk_);
+  return {};
+}
+
 Result<AdmittedRequest> Engine::admit(Request request) const {
   return ibid::admit(std::move(request), worker_->facts(), has_text_);
 }
@@ -88,7 +121,7 @@ Status Engine::submit(AdmittedRequest request) try {
   const int32_t n_unfinished = live_.n_unfinished();
   const auto n_beyond = [&](int32_t n) { return std::max(0, n_unfinished + n - options_.max_sequences); };
   TRY(may_wait(n_beyond(0), n_beyond(request->n), options_.max_waiting));
-  scheduler_.make_room(static_cast<size_t>(n_unfinished + request->n));
+  scheduler_.make_room(*request, static_cast<size_t>(n_unfinished + request->n));
   scheduler_.enqueue(live_.add(request));
   return {};
 } catch (const std::bad_alloc&) {
@@ -100,6 +133,7 @@ bool Engine::step(std::vector<Output>& out) {
   const size_t n_before = out.size();
   live_.end_cancelled(out);  // between steps nothing runs: ending is easy
   notes_.begin();
+  settle_disk();
   propose();
   const StepPlan& plan = scheduler_.plan();  // policy: who runs, how many tokens, on which blocks
   notes_.planned(plan);
@@ -111,6 +145,7 @@ bool Engine::step(std::vector<Output>& out) {
     settler_.settle(plan, result, failures_);  // facts: append, publish, share, stop, free
     live_.publish(plan, out);                  // what each client hears
     notes_.settled();
+    scheduler_.took(notes_.seconds());
   }
   live_.end_failed(failures_, out);
 #ifndef NDEBUG
@@ -119,7 +154,16 @@ bool Engine::step(std::vector<Output>& out) {
   } catch (const std::bad_alloc&) {  // nothing to count with
   }
 #endif
-  return !plan.empty() || out.size() > n_before;
+  const bool is_fetching = disk_ && disk_->is_fetching();
+  if (plan.empty() && is_fetching) disk_->wait(kFetchTurn);
+  return !plan.empty() || is_fetching || out.size() > n_before;
+}
+
+// All that comes from a disk comes in here.
+void Engine::settle_disk() {
+  if (!disk_) return;
+  disk_->settle(notes_.begun_at(), static_cast<int32_t>(scheduler_.running().size()));
+  for (Sequence* s : disk_->ended()) scheduler_.fetched(*s);
 }
 
 void Engine::speculate(std::unique_ptr<Proposer> proposer, int32_t max_drafts) {
@@ -183,6 +227,13 @@ EngineStats Engine::stats() const {
   stats.blocks_cached = cache_.pool().n_cached();
   stats.blocks_in_use = cache_.pool().n_in_use();
   stats.blocks_shared = cache_.pool().n_shared();
+  for (const Sequence* s : scheduler_.running())
+    stats.slots_unfilled += static_cast<int64_t>(s->blocks.size()) * cache_.block_len() - s->n_tokens();
+  stats.host_blocks_total = cache_.pool(Tier::kHost).n_total();
+  stats.host_blocks_cached = cache_.pool(Tier::kHost).n_cached();
+  stats.n_blocks_down = cache_.n_moved_down();
+  stats.n_blocks_up = cache_.n_moved_up();
+  if (disk_) disk_->tell(stats.disk);
   stats.prompt_tokens = counts.prompt_tokens;
   stats.cached_tokens = counts.cached_tokens;
   stats.generated_tokens = counts.generated_tokens;
@@ -190,6 +241,8 @@ EngineStats Engine::stats() const {
   stats.n_finished = counts.n_finished;
   stats.n_cancelled = counts.n_cancelled;
   stats.n_failed = counts.n_failed;
+  stats.step_error_p50 = scheduler_.cost().error_p50();
+  stats.step_error_p95 = scheduler_.cost().error_p95();
   stats.step_prefill_tokens = counts.step_prefill_tokens;
   stats.step_decode_tokens = counts.step_decode_tokens;
   return stats;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/admission.h"
+#include "engine/disk_tier.h"
 #include "engine/engine_options.h"
 #include "engine/live_requests.h"
 #include "engine/runner.h"
@@ -29,11 +30,13 @@ class Engine {
   static Result<std::unique_ptr<Engine>> create(Model& model, std::shared_ptr<const Tokenizer> tokenizer,
                                                 Stream& stream, const EngineOptions& options,
                                                 const Clock& clock = steady_clock());
-  // The same over any forward pass; what it refers to outlives the engine.
+  // The same over any forward pass; what it refers to outlives the engine. `store`: of the disk tier, instead of a real
+  // one in options.disk_folder.
   static Result<std::unique_ptr<Engine>> create(std::unique_ptr<ForwardPass> model,
                                                 std::shared_ptr<const Tokenizer> tokenizer, Stream& stream,
                                                 const EngineOptions& options, const Clock& clock,
-                                                PrefixHash hash = PrefixHash());
+                                                PrefixHash hash = PrefixHash(),
+                                                std::unique_ptr<DurableStore> store = nullptr);
   ~Engine();
 
   // Checks a request wholly; an error is kInvalid or kUnsupported and names the field, or kNoMemory. From any thread.
@@ -74,7 +77,9 @@ class Engine {
 
  private:
   Engine(std::unique_ptr<Worker> worker, std::shared_ptr<const Tokenizer> tokenizer, const EngineOptions& options,
-         int32_t n_blocks, const Clock& clock, PrefixHash hash);
+         int32_t n_blocks, int32_t n_host_blocks, const Clock& clock, PrefixHash hash);
+  Status use_disk(std::unique_ptr<DurableStore> store);
+  void settle_disk();
   void propose();
 
   std::unique_ptr<Worker> worker_;
@@ -85,6 +90,7 @@ class Engine {
   Runner runner_;
   Settler settler_;
   LiveRequests live_;
+  std::unique_ptr<DiskTier> disk_;      // may be null
   std::unique_ptr<Proposer> proposer_;  // may be null
   int32_t max_drafts_ = 0;
   StepFailures failures_;

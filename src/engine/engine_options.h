@@ -18,10 +18,34 @@ struct EngineOptions {
   int32_t max_sequences = 64;  // S: sequences running at once
   int32_t max_waiting = 4096;  // sequences queued beyond those before submit() refuses
   int32_t max_rows = 0;        // R: rows of logits of a step, which bound its memory; 0: max_sequences
+  int64_t host_bytes = 0;      // memory for blocks that have left that of kv_bytes; 0: they are forgotten
+  std::string disk_folder;     // where whole blocks outlive the process; empty: they do not. Wants a model_digest
+  int64_t disk_bytes = 0;      // of files there, this model's and others'
   bool prefix_cache = true;
-  PolicyKind policy = PolicyKind::kPriority;
-  std::string model_digest;                // of the weights; needed where cached blocks outlive the process
+  PolicyKind policy = PolicyKind::kFair;
+  double max_itl = 0;        // seconds between tokens that prompts may cause; 0: by the model's own speed (policy.h)
+  std::string model_digest;  // of the weights; needed where cached blocks outlive the process
   std::vector<TokenId> end_of_generation;  // ids that end an answer; empty: the tokenizer's
+};
+
+// What the disk tier has done since the start, and what it holds now.
+struct DiskStats {
+  int64_t n_blocks = 0;  // there or being written, of any model
+  int64_t bytes = 0;
+  int64_t bytes_read = 0;
+  int64_t bytes_written = 0;
+  int64_t n_fetches = 0;    // sequences that waited for blocks
+  int64_t n_fetched = 0;    // blocks that came for them
+  int64_t n_abandoned = 0;  // fetches that ended before all had come: slower than computing, a fault, no room
+  int64_t n_not_worth = 0;  // prefixes that were there, and that computing was expected to have sooner
+  int64_t n_evicted = 0;    // blocks
+  int64_t n_unsaved = 0;    // blocks of sequences that ended before the disk had room for them
+  int64_t n_corrupt = 0;    // files that were torn, or had a bit flipped
+  int64_t n_foreign = 0;    // whole, and not what their names say
+  int64_t n_missing = 0;
+  int64_t n_failed_reads = 0;
+  int64_t n_failed_writes = 0;
+  int64_t n_no_space = 0;  // writes that found the disk full
 };
 
 // A snapshot for /metrics, /health and the page; cheap to take.
@@ -30,10 +54,16 @@ struct EngineStats {
   int32_t n_running = 0;  // sequences
   int32_t n_waiting = 0;  // sequences
   int32_t blocks_total = 0;
-  int32_t blocks_free = 0;    // never used or emptied
-  int32_t blocks_cached = 0;  // hold a prefix, evictable
-  int32_t blocks_in_use = 0;  // referenced by running sequences
-  int32_t blocks_shared = 0;  // of those, referenced more than once
+  int32_t blocks_free = 0;     // never used or emptied
+  int32_t blocks_cached = 0;   // hold a prefix, evictable
+  int32_t blocks_in_use = 0;   // referenced by running sequences
+  int32_t blocks_shared = 0;   // of those, referenced more than once
+  int64_t slots_unfilled = 0;  // of running sequences' blocks: reserved, and they have no token for them yet
+  int32_t host_blocks_total = 0;
+  int32_t host_blocks_cached = 0;
+  int64_t n_blocks_down = 0;  // moved to the host
+  int64_t n_blocks_up = 0;    // found there, and brought back
+  DiskStats disk;
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;
   int64_t generated_tokens = 0;
@@ -44,10 +74,14 @@ struct EngineStats {
   // The last step: what was in it and where its time went, in seconds.
   int32_t step_prefill_tokens = 0;
   int32_t step_decode_tokens = 0;
+  int32_t step_sequences = 0;
   double step_plan = 0;
   double step_forward = 0;
   double step_sample = 0;
   double step_settle = 0;
+  // |predicted - taken| / taken of the last steps' times, quantiles.
+  double step_error_p50 = 0;
+  double step_error_p95 = 0;
 };
 
 // One sequence's part of a step.
@@ -55,6 +89,7 @@ struct StepShare {
   RequestId request{};
   int32_t choice = 0;
   int32_t n_tokens = 0;
+  bool operator==(const StepShare&) const = default;
 };
 
 }  // namespace ibid

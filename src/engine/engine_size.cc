@@ -1,25 +1,26 @@
 #include "engine/engine_size.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <fstream>
 
+#include "base/memory.h"
+#include "worker/block_image.h"
 #include "worker/kv_store.h"
 
 namespace ibid {
 namespace {
 
 constexpr int64_t kMiB = 1 << 20;
+constexpr int64_t kLeastDiskBlocks = 16;  // fewer hold no prompt that is worth looking for
 
-// What the machine has, or the control group leaves (version 2, then 1) where that is less.
-int64_t usable_bytes() {
-  int64_t bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-  for (const char* file : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
-    int64_t limit = 0;  // "max" is no number and leaves it alone
-    if (std::ifstream(file) >> limit && limit > 0) bytes = std::min(bytes, limit);
+Status size_disk(const EngineOptions& options, int64_t block_bytes) {
+  const BlockFormat format = {.block_len = options.block_len, .payload_bytes = block_bytes};
+  if (options.disk_bytes < kLeastDiskBlocks * format.image_bytes()) {
+    return invalid("The disk tier of " + std::to_string(options.disk_bytes / kMiB) + " MiB is less than " +
+                       std::to_string(kLeastDiskBlocks) + " blocks of " + std::to_string(format.image_bytes()) +
+                       " bytes.",
+                   "disk_bytes");
   }
-  return bytes;
+  return {};
 }
 
 }  // namespace
@@ -62,6 +63,11 @@ Result<EngineOptions> size_engine(const ModelFacts& model, EngineOptions options
                        " MiB or a smaller context would do.",
                    "kv_bytes");
   }
+  if (options.host_bytes < 0 || options.host_bytes / block_bytes > INT32_MAX / options.block_len) {
+    return invalid("The host tier of " + std::to_string(options.host_bytes / kMiB) + " MiB is out of reach.",
+                   "host_bytes");
+  }
+  if (!options.disk_folder.empty()) TRY(size_disk(options, block_bytes));
   return options;
 }
 

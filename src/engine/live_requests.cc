@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/grow.h"
+#include "base/planted.h"
 #include "kernels/arithmetic_version.h"
 
 namespace ibid {
@@ -41,7 +42,8 @@ LiveRequests::Live LiveRequests::make(const AdmittedRequest& given) {
     auto s = std::make_unique<Sequence>();
     s->id = SeqId{next_sequence_++};
     s->sampler = given.sampler();
-    s->sampler_state = s->sampler->initial_state(static_cast<uint64_t>(choice));
+    s->sampler_state =
+        s->sampler->initial_state(PLANTED("noise_shared_by_choices") ? 0 : static_cast<uint64_t>(choice));
     s->request = request;
     s->choice = choice;
     s->state = SequenceState::kHeld;
@@ -60,12 +62,12 @@ LiveRequests::Live LiveRequests::make(const AdmittedRequest& given) {
 
 void LiveRequests::hold_scopes(Live& live) {
   const Request& request = *live.sequences.front()->request;
-  const CacheScope scope = {
-      .arithmetic = std::to_string(kArithmeticVersion),
-      .model = facts_.digest,
-      .kv_dtype = std::string(traits(options_.kv_dtype).name),
-      .rope = facts_.rope,
-      .salt = request.cache_salt.empty() ? request.tenant : request.tenant + '\n' + request.cache_salt};
+  const bool is_salted = !request.cache_salt.empty() && !PLANTED("salt_is_ignored");
+  const CacheScope scope = {.arithmetic = std::to_string(kArithmeticVersion),
+                            .model = facts_.digest,
+                            .kv_dtype = std::string(traits(options_.kv_dtype).name),
+                            .rope = facts_.rope,
+                            .salt = is_salted ? request.tenant + '\n' + request.cache_salt : request.tenant};
   const ScopeId held = tree_.hold(scope);  // spelled once, for all choices
   for (const auto& s : live.sequences) {
     if (s->choice > 0) tree_.hold_again(held);
@@ -98,9 +100,7 @@ bool LiveRequests::make_room(std::vector<Output>& out) const {
   }
 }
 
-void LiveRequests::publish(Sequence& s, std::vector<Output>& out) {
-  if (auto output = s.answer->take()) out.push_back(std::move(*output));
-}
+void LiveRequests::publish(Sequence& s, std::vector<Output>& out) { s.answer->take(out); }
 
 void LiveRequests::publish(const StepPlan& plan, std::vector<Output>& out) {
   const size_t n_before = out.size();

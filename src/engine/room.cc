@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/planted.h"
+#include "engine/disk_tier.h"
 
 namespace ibid {
 
@@ -27,30 +29,37 @@ int32_t Room::reserve_spare(Sequence& s, int32_t n_tokens, StepPlan& plan) {
 }
 
 bool Room::reclaim_for(const Sequence& s, StepPlan& plan) {
-  if (strip_waiting(nullptr)) return true;
+  if (Sequence* fetching = disk_ == nullptr ? nullptr : disk_->give_way()) {
+    drop_blocks(*fetching);
+    queue_.push(*fetching);
+    return true;
+  }
+  if (strip(queue_.last_holder(nullptr))) return true;
   Sequence* victim = policy_.victim(running_, s);
   if (victim == nullptr) return false;
   preempt(*victim, plan);
   return true;
 }
 
-bool Room::strip_waiting(const Sequence* keep) {
-  Sequence* holder = queue_.last_holder(keep);
-  if (holder != nullptr) drop_blocks(*holder);
-  return holder != nullptr;
+bool Room::strip(Sequence* holder) {
+  if (holder == nullptr || PLANTED("waiting_keep_their_blocks")) return false;
+  drop_blocks(*holder);
+  return true;
 }
 
 void Room::preempt(Sequence& s, StepPlan& plan) {
   CHECK(s.state == SequenceState::kRunning);
   std::erase(running_, &s);
-  plan.withdraw(s);
+  if (!PLANTED("share_of_a_victim_stays")) plan.withdraw(s);
   s.drafts.clear();
   // Whatever nobody needs until it runs again, it finds again: to its last token.
   cache_.publish_tail(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
   drop_blocks(s);
+  s.was_sought = false;
   ++s.n_preemptions;
   ++n_preemptions_;
   s.n_tokens_when_preempted = s.n_tokens();
+  if (PLANTED("tag_not_frozen")) s.key.rank += 1;
   queue_.push(s);
 }
 
@@ -59,11 +68,15 @@ bool Room::admit(Sequence& s, StepPlan& plan) {
   if (!held) {
     const auto known = std::span(s.tokens).first(static_cast<size_t>(s.n_reusable()));
     s.n_computed = cache_.match(s.scope, known, s.blocks, plan.copies);
+    if (PLANTED("position_off_by_one_after_resume") && s.n_computed > 0 && s.n_preemptions > 0) ++s.n_computed;
     s.n_published = s.n_computed / cache_.block_len();
   }
+  // Where nothing runs, it takes from those before it too: a policy may have chosen it although they hold blocks, which
+  // nobody would ever free.
   do {
     if (admit_blocks(s, plan)) return true;
-  } while (strip_waiting(&s));
+  } while (strip(running_.empty() && !PLANTED("forks_ahead_keep_their_blocks") ? queue_.last_other_holder(s)
+                                                                               : queue_.last_holder(&s)));
   // A block to copy needs room besides its copy: alone, a sequence of full length fits only without it.
   s.n_computed = s.n_computed / cache_.block_len() * cache_.block_len();
   cache_.truncate(s.blocks, s.n_computed);

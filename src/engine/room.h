@@ -1,8 +1,9 @@
 // Room: blocks for sequences, taken from others where the pool has none left. The order in which others give way:
-//   1. waiting sequences lose blocks that they hold, last first;
-//   2. the policy's victim among the running ones is preempted: its blocks go, its tokens stay (recompute), and a share
+//   1. sequences that fetch blocks from a disk lose those that have come, youngest first, and compute them instead;
+//   2. waiting sequences lose blocks that they hold, last first;
+//   3. the policy's victim among the running ones is preempted: its blocks go, its tokens stay (recompute), and a share
 //      that it had in the same plan is withdrawn;
-//   3. the asker itself is.
+//   4. the asker itself is.
 // Nobody loses blocks to one that is only being admitted but the waiting behind it, and nobody to drafts.
 #pragma once
 
@@ -15,6 +16,8 @@
 #include "engine/waiting_queue.h"
 
 namespace ibid {
+
+class DiskTier;
 
 class Room {
  public:
@@ -30,18 +33,20 @@ class Room {
   // Back into the queue without its blocks; it goes on as if nothing had happened. It must be running.
   void preempt(Sequence& sequence, StepPlan& plan);
   void drop_blocks(Sequence& sequence);
+  void use_disk(DiskTier& disk) { disk_ = &disk; }
 
   int64_t n_preemptions() const { return n_preemptions_; }
 
  private:
   bool reclaim_for(const Sequence& sequence, StepPlan& plan);
-  bool strip_waiting(const Sequence* keep);
+  bool strip(Sequence* holder);
   bool admit_blocks(Sequence& sequence, StepPlan& plan);
 
   BlockCache& cache_;
   Policy& policy_;
   WaitingQueue& queue_;
   std::vector<Sequence*>& running_;
+  DiskTier* disk_ = nullptr;
   int32_t context_len_;
   int64_t n_preemptions_ = 0;
 };

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "base/grow.h"
+#include "base/planted.h"
 
 namespace ibid {
 namespace {
@@ -97,7 +98,7 @@ void Runner::move_accepted(const StepPlan& plan) {
       to_.push_back(builder_.slot_of(s, s.n_tokens() + static_cast<int32_t>(depth)));
     }
   }
-  if (!from_.empty()) worker_.copy_slots(from_, to_);
+  if (!from_.empty() && !PLANTED("accepted_drafts_not_moved")) worker_.copy_slots(from_, to_);
 }
 
 std::span<const float> Runner::logits(size_t row) const {
@@ -109,7 +110,8 @@ void Runner::score(const StepPlan& plan, Task& task, Scratch& scratch) {
   const Row& row = plan.rows[task.row];
   const auto share = static_cast<size_t>(row.share);
   const Sequence& s = *plan.shares[share].sequence;
-  const int32_t position = s.n_computed + row.token + 1;  // of the token that the row speaks about
+  // Of the token that the row speaks about.
+  const int32_t position = s.n_computed + row.token + !PLANTED("score_of_the_token_before");
   Result<TokenRecord> scored =
       score_row(logits(task.row), s.tokens[static_cast<size_t>(position)], s.request->prompt_logprobs, scratch.sampler);
   task.is_unsound = !scored;
@@ -142,7 +144,7 @@ void Runner::draw(const StepPlan& plan, const Task& task, Scratch& scratch) {
     result.accepted.push_back(draft);
     if (is_first) scratch.answer.assign(history.answer.begin(), history.answer.end());
     scratch.answer.push_back(token);
-    history.answer = scratch.answer;
+    if (!PLANTED("history_without_drafts")) history.answer = scratch.answer;
   }
 }
 

@@ -2,53 +2,198 @@
 
 #include <algorithm>
 #include <new>
+#include <tuple>
+#include <utility>
 
 #include "base/check.h"
+#include "base/planted.h"
+#include "engine/disk_tier.h"
 
 namespace ibid {
+namespace {
+
+constexpr size_t kMaxWindow = 1024;  // candidates for places, of all tenants
+constexpr int32_t kOldestPart = 4;   // the first in order has a quarter
+
+int32_t n_missing(const Sequence& s) { return s.n_tokens() - s.n_computed; }
+// The same, of what is not known to be cached.
+int32_t n_expected(const Sequence& s) { return s.n_tokens() - std::max(s.n_computed, s.n_known); }
+
+}  // namespace
 
 Scheduler::Scheduler(BlockCache& cache, const SchedulerOptions& options)
     : cache_(cache),
       max_sequences_(options.max_sequences),
-      policy_(make_policy(options.policy, options.budget)),
+      policy_(make_policy(options.policy, {options.budget, options.max_itl}, cost_)),
       room_(cache, *policy_, queue_, running_, options.context_len) {
   CHECK(options.budget.n_tokens >= max_sequences_ && options.budget.n_rows >= max_sequences_);
   CHECK(options.context_len > 0 && cache.n_blocks_for(options.context_len) <= cache.pool().n_total());
   const auto n = static_cast<size_t>(max_sequences_);
   running_.reserve(n);
   turn_.reserve(n);
+  window_.reserve(n + kMaxWindow);
+  candidates_.reserve(n + kMaxWindow);
   plan_.shares.reserve(n);
   plan_.rows.reserve(static_cast<size_t>(options.budget.n_rows));
-  plan_.starved.reserve(n + 1);
+  plan_.starved.reserve(2 * n + kMaxWindow);
+}
+
+void Scheduler::make_room(const Request& request, size_t n_sequences) {
+  queue_.make_room(n_sequences);
+  policy_->meet(request);
 }
 
 void Scheduler::enqueue(Sequence& s) {
   s.key = policy_->key_of(s);
+  policy_->queued(s);
+  s.n_known = cache_.n_known(s.scope, std::span(s.tokens).first(static_cast<size_t>(s.n_reusable())));
   queue_.push(s);
 }
 
 const StepPlan& Scheduler::plan() {
   plan_.clear();
-  budget_ = policy_->budget(running_);
   turn_ = running_;
-  const auto n_missing = [](const Sequence* s) { return s->n_tokens() - s->n_computed; };
-  for (Sequence* s : turn_) {
-    if (s->state == SequenceState::kRunning && n_missing(s) == 1) grant(*s, 1);
-  }
-  for (Sequence* s : turn_) {
-    if (s->state == SequenceState::kRunning && n_missing(s) > 1) grant(*s, n_missing(s));
-  }
-  while (Sequence* s = admit_next()) grant(*s, n_missing(s));
+  grant_decodes();
+  grant_prompts();
   for (size_t i = 0; i < plan_.shares.size() && !is_full(); ++i) grant_drafts(plan_.shares[i]);
   list_rows(plan_);
+  if (cost_.is_known()) plan_.seconds = cost_.seconds(plan_.load);
   return plan_;
 }
+
+void Scheduler::took(double seconds) {
+  if (plan_.copies.empty()) cost_.observe(plan_.load, seconds);
+}
+
+void Scheduler::grant_decodes() {
+  StepLoad decodes;
+  for (const Sequence* s : turn_) {
+    if (n_missing(*s) == 1) decodes.add_decode(s->n_computed);
+  }
+  budget_ = policy_->budget(decodes);
+  for (Sequence* s : turn_) {
+    if (s->state == SequenceState::kRunning && n_missing(*s) == 1) grant(*s, 1);
+  }
+}
+
+// ---- prompts -------------------------------------------------------------------------------------------------------
+
+void Scheduler::list_candidates() {
+  window_.clear();
+  candidates_.clear();
+  for (Sequence* s : turn_) {
+    if (s->state == SequenceState::kRunning && n_missing(*s) > 1) window_.push_back(s);
+  }
+  const size_t n_running = window_.size();
+  policy_->window(queue_, static_cast<size_t>(max_sequences_) - running_.size(), window_);
+  for (size_t i = 0; i < window_.size(); ++i) candidates_.push_back({window_[i], i >= n_running});
+}
+
+// The candidate that none is before.
+template <typename Before>
+Scheduler::Candidate* Scheduler::first(Before before) {
+  Candidate* best = nullptr;
+  for (Candidate& c : candidates_) {
+    if (best == nullptr || before(c, *best)) best = &c;
+  }
+  return best;
+}
+
+void Scheduler::grant_prompts() {
+  list_candidates();
+  if (candidates_.empty()) return;
+  const auto turn = [this](const Candidate& c) { return policy_->turn_of(*c.sequence); };
+  const auto in_order = [&](const Candidate& a, const Candidate& b) {
+    return std::pair(turn(a), a.sequence->key) < std::pair(turn(b), b.sequence->key);
+  };
+  const auto shortest = [&](const Candidate& a, const Candidate& b) {
+    const auto place = [&](const Candidate& c) {
+      return std::tuple(turn(c), c.sequence->key.rank, n_expected(*c.sequence), c.sequence->key.id);
+    };
+    return place(a) < place(b);
+  };
+  const auto waiting_in_order = [&](const Candidate& a, const Candidate& b) {
+    return a.waits != b.waits ? a.waits : in_order(a, b);
+  };
+  first_waiting_ = first(waiting_in_order)->waits ? first(waiting_in_order)->sequence : nullptr;
+  const bool shares = policy_->shortest_first();
+  const Sequence* oldest = first(in_order)->sequence;
+  StepBudget limit = shares && candidates_.size() > 1 ? without_part_of(oldest) : budget_;
+  while (!candidates_.empty() && !is_full()) {
+    Candidate* next = shares ? first(shortest) : first(in_order);
+    const Candidate candidate = std::exchange(*next, candidates_.back());
+    candidates_.pop_back();
+    if (candidate.sequence == oldest) limit = budget_;
+    grant_prompt(candidate, limit);
+  }
+}
+
+// What others may use up before the first in order has had its turn.
+StepBudget Scheduler::without_part_of(const Sequence* oldest) const {
+  StepBudget limit = budget_;
+  const int32_t n = n_expected(*oldest);
+  limit.n_tokens -= std::min(n, (budget_.n_tokens - plan_.n_tokens + kOldestPart - 1) / kOldestPart);
+  if (limit.seconds == std::numeric_limits<double>::infinity()) return limit;
+  StepLoad with = plan_.load;
+  with.add_prompt(oldest->n_computed, n, 1);
+  const double begin = cost_.seconds(plan_.load);
+  limit.seconds -= std::min(cost_.seconds(with) - begin, std::max(0.0, limit.seconds - begin) / kOldestPart);
+  return limit;
+}
+
+void Scheduler::grant_prompt(const Candidate& candidate, const StepBudget& limit) {
+  Sequence& s = *candidate.sequence;
+  const bool is_here = s.state == (candidate.waits ? SequenceState::kWaiting : SequenceState::kRunning);
+  if (!is_here || n_within(limit, s, candidate.waits ? std::max(s.n_computed, s.n_known) : s.n_computed) <= 0) return;
+  if (candidate.waits && !admit(s)) return;
+  grant(s, n_within(limit, s, s.n_computed));
+}
+
+// How many of the tokens behind n_computed fit. A step with decodes has some of prompts, however dear.
+int32_t Scheduler::n_within(const StepBudget& limit, const Sequence& s, int32_t n_computed) const {
+  const int32_t n = std::min(s.n_tokens() - n_computed, limit.n_tokens - plan_.n_tokens);
+  if (n <= 1 || limit.seconds == std::numeric_limits<double>::infinity()) return n;
+  const int32_t n_least =
+      limit.seconds < budget_.seconds ? kLeastPromptTokens - kLeastPromptTokens / kOldestPart : kLeastPromptTokens;
+  return std::max(cost_.n_within(limit.seconds, plan_.load, n_computed, n, s.first_row() - n_computed),
+                  std::min(n, n_least - plan_.load.n_prompt_tokens));
+}
+
+bool Scheduler::admit(Sequence& s) {
+  // Blocks go by order: whom they were wanting for is owed the next ones.
+  const bool another_is_owed =
+      first_waiting_ != &s && first_waiting_ != nullptr && refusal_.sequence == first_waiting_->id;
+  if (another_is_owed || is_known_not_to_fit(s) || fetches(s)) return false;
+  if (static_cast<int32_t>(running_.size()) >= max_sequences_) {
+    Sequence* giver = policy_->gives_place(running_, s);
+    if (giver == nullptr) return false;
+    room_.preempt(*giver, plan_);
+  }
+  try {
+    if (!room_.admit(s, plan_)) {
+      refusal_ = {s.id, cache_.pool().n_available(), running_.size()};
+      return false;
+    }
+  } catch (const std::bad_alloc&) {
+    plan_.starved.push_back(s.request->id);
+    return false;
+  }
+  queue_.remove(s);
+  s.state = SequenceState::kRunning;
+  if (refusal_.sequence == s.id) refusal_ = {};
+  const auto before = [](const Sequence* a, const Sequence* b) { return a->key < b->key; };
+  running_.insert(std::upper_bound(running_.begin(), running_.end(), &s, before), &s);
+  return true;
+}
+
+// ---- shares --------------------------------------------------------------------------------------------------------
 
 void Scheduler::grant(Sequence& s, int32_t n_tokens) {
   int32_t n = std::min(n_tokens, budget_.n_tokens - plan_.n_tokens);
   // Every token from first_row() on has a row, so as many tokens go from the end as rows are too many.
   const auto rows_of = [&s](int32_t n_of) { return std::max(0, s.n_computed + n_of - s.first_row()); };
-  n -= std::max(0, std::min(n, rows_of(n) - (budget_.n_rows - plan_.n_rows)));
+  const int32_t n_beyond = rows_of(n) - (budget_.n_rows - plan_.n_rows);
+  if (!PLANTED("budget_of_rows_ignored")) n -= std::max(0, std::min(n, n_beyond));
   if (n <= 0) return;
   try {
     if (!room_.reserve(s, s.n_computed + n, plan_)) return;
@@ -56,6 +201,7 @@ void Scheduler::grant(Sequence& s, int32_t n_tokens) {
     return plan_.starved.push_back(s.request->id);
   }
   plan_.add({.sequence = &s, .n_tokens = n, .n_rows = std::min(n, rows_of(n))});
+  policy_->granted(s, n);
 }
 
 // What is left of the step goes to drafts, as far as there are blocks without taking any from anyone.
@@ -73,26 +219,22 @@ void Scheduler::grant_drafts(Share& share) {
   share.n_rows += n;
   plan_.n_tokens += n;
   plan_.n_rows += n;
+  if (n > 0) plan_.load.add_decode(s.n_tokens(), n);
 }
 
-Sequence* Scheduler::admit_next() {
-  Sequence* s = queue_.front();
-  if (s == nullptr || static_cast<int32_t>(running_.size()) >= max_sequences_) return nullptr;
-  if (is_full() || is_known_not_to_fit(*s)) return nullptr;
-  try {
-    if (!room_.admit(*s, plan_)) {
-      refusal_ = {s->id, cache_.pool().n_available(), running_.size()};
-      return nullptr;
-    }
-  } catch (const std::bad_alloc&) {
-    plan_.starved.push_back(s->request->id);
-    return nullptr;
-  }
-  queue_.remove(*s);
-  s->state = SequenceState::kRunning;
-  const auto before = [](const Sequence* a, const Sequence* b) { return a->key < b->key; };
-  running_.insert(std::upper_bound(running_.begin(), running_.end(), s, before), s);
-  return s;
+// Whoever waits for a disk leaves its turn to others.
+bool Scheduler::fetches(Sequence& s) try {
+  if (disk_ == nullptr || !disk_->begin(s, static_cast<int32_t>(running_.size()), plan_.copies)) return false;
+  queue_.remove(s);
+  return true;
+} catch (const std::bad_alloc&) {
+  plan_.starved.push_back(s.request->id);
+  return true;
+}
+
+void Scheduler::use_disk(DiskTier& disk) {
+  disk_ = &disk;
+  room_.use_disk(disk);
 }
 
 bool Scheduler::is_known_not_to_fit(const Sequence& s) const {
@@ -103,7 +245,10 @@ bool Scheduler::is_known_not_to_fit(const Sequence& s) const {
 void Scheduler::remove(Sequence& s) {
   if (s.state == SequenceState::kWaiting) queue_.remove(s);
   if (s.state == SequenceState::kRunning) std::erase(running_, &s);
-  room_.drop_blocks(s);
+  if (s.state == SequenceState::kFetching) disk_->forget(s);
+  if (PLANTED("aborted_fork_freed_twice") && s.choice > 0) cache_.release(*std::make_unique<BlockTable>(s.blocks));
+  PLANTED("abort_keeps_blocks") ? s.blocks.clear() : room_.drop_blocks(s);
+  policy_->gone(s);
   s.state = SequenceState::kFinished;
 }
 

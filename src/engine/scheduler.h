@@ -2,8 +2,14 @@
 // (policy.h), and blocks are the room's (room.h). It never hears of models, text or clocks.
 //
 // A step goes to, in this order: the next token of each running sequence that needs just one (decodes never wait for a
-// long prompt); the rest of running sequences (prompts go in pieces of what is left); waiting ones, the first in the
-// queue alone, with blocks for all its tokens and one more; drafts.
+// long prompt); prompts, of sequences that run and of waiting ones for which there is a place, in pieces of what the
+// budget leaves; drafts. Who waits comes in with blocks for all its tokens and one more, in the step that first
+// computes some of them, so that it finds what others have published until then.
+//
+// Prompts share: whose turn it is by the policy, and of those who has the least to compute. The first in order has a
+// quarter of what each step does for prompts, or all it needs. So no stream of short prompts starves a long one: once
+// those before it in order have their first token, at most three tokens of later ones are computed for each of its own.
+// Blocks go by order alone: while the first in order of those who wait does not fit, nobody else comes in.
 #pragma once
 
 #include <cstdint>
@@ -21,44 +27,68 @@ namespace ibid {
 
 struct SchedulerOptions {
   StepBudget budget;           // the most of any step
+  double max_itl = 0;          // PolicyOptions::max_itl
   int32_t max_sequences = 64;  // running at once
   int32_t context_len = 0;     // no sequence has more positions; the cache holds at least so many
-  PolicyKind policy = PolicyKind::kPriority;
+  PolicyKind policy = PolicyKind::kFair;
 };
 
 class Scheduler {
  public:
   Scheduler(BlockCache& cache, const SchedulerOptions& options);
 
-  // Room for so many sequences in all. Only this, at submission, may throw for want of memory: a request that finds
-  // none while a step is planned is named in the plan.
-  void make_room(size_t n_sequences) { queue_.make_room(n_sequences); }
+  // Room for this request, with which there are so many sequences in all. Only this, at submission, may throw for want
+  // of memory: a request that finds none while a step is planned is named in the plan.
+  void make_room(const Request& request, size_t n_sequences);
   // Into the queue. The sequence is not owned; it may hold blocks (a fork does) with n_computed to match.
   void enqueue(Sequence& sequence);
   // The next step's work; empty when nothing can run. Valid until the next call.
   const StepPlan& plan();
+  // How long the step took that was planned last.
+  void took(double seconds);
   // Takes a sequence out, wherever it is, and frees its blocks.
   void remove(Sequence& sequence);
   // As Room::preempt(), between steps.
   void preempt(Sequence& sequence) { room_.preempt(sequence, plan_); }
 
+  // Prefixes may come from there.
+  void use_disk(DiskTier& disk);
+  // Back into the queue, with the blocks that it has: its fetch is over.
+  void fetched(Sequence& sequence) { queue_.push(sequence); }
+
   const std::vector<Sequence*>& running() const { return running_; }
+  const StepCost& cost() const { return cost_; }
   int64_t n_preemptions() const { return room_.n_preemptions(); }
 
  private:
+  struct Candidate {  // a prompt
+    Sequence* sequence = nullptr;
+    bool waits = false;
+  };
+  void grant_decodes();
+  void list_candidates();
+  void grant_prompts();
+  StepBudget without_part_of(const Sequence* oldest) const;
+  template <typename Before>
+  Candidate* first(Before before);
+  void grant_prompt(const Candidate& candidate, const StepBudget& limit);
+  int32_t n_within(const StepBudget& limit, const Sequence& sequence, int32_t n_computed) const;
   void grant(Sequence& sequence, int32_t n_tokens);
   void grant_drafts(Share& share);
-  Sequence* admit_next();
+  bool admit(Sequence& sequence);
+  bool fetches(Sequence& sequence);
   bool is_full() const { return plan_.n_tokens >= budget_.n_tokens || plan_.n_rows >= budget_.n_rows; }
   bool is_known_not_to_fit(const Sequence& sequence) const;
 
   BlockCache& cache_;
   int32_t max_sequences_;
+  StepCost cost_;
   std::unique_ptr<Policy> policy_;
   std::vector<Sequence*> running_;  // in the order of their keys
   WaitingQueue queue_;
   Room room_;
-  // The first of the queue that did not fit, and how things were then: looking up a long prompt costs something.
+  DiskTier* disk_ = nullptr;  // null: there is none
+  // Who did not fit last, and how things were then: looking up a long prompt costs something.
   struct Refusal {
     SeqId sequence = SeqId::kNone;
     int32_t n_available = 0;
@@ -68,6 +98,9 @@ class Scheduler {
   StepBudget budget_;  // of the plan that is made
   StepPlan plan_;
   std::vector<Sequence*> turn_;  // running_ as it was when the plan began; preempted ones are skipped
+  std::vector<Sequence*> window_;
+  std::vector<Candidate> candidates_;        // who has not had its turn in this plan
+  const Sequence* first_waiting_ = nullptr;  // in order, of the candidates
 };
 
 }  // namespace ibid

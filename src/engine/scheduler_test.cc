@@ -9,9 +9,7 @@ namespace {
 struct Queue {
   explicit Queue(int32_t n_blocks)
       : cache({.n_blocks = n_blocks, .block_len = 4}),
-        scheduler(cache, {.budget = {64, 8}, .max_sequences = 8, .context_len = 16}) {
-    scheduler.make_room(8);
-  }
+        scheduler(cache, {.budget = {64, 8}, .max_sequences = 8, .context_len = 16}) {}
   Sequence& add(int32_t prompt_len) {
     auto s = std::make_unique<Sequence>();
     Request request;
@@ -22,6 +20,7 @@ struct Queue {
     s->prompt_len = prompt_len;
     s->n_scored = prompt_len - 1;
     s->scope = cache.tree().hold({});
+    scheduler.make_room(*s->request, sequences.size() + 1);
     scheduler.enqueue(*s);
     return *sequences.emplace_back(std::move(s));
   }

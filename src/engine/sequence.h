@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cache/block_cache.h"
+#include "cache/durable_key.h"
 #include "engine/answer.h"
 #include "engine/policy.h"
 #include "engine/request.h"
@@ -27,12 +28,23 @@ enum class SequenceState : uint8_t {
   kHeld,     // a further choice that waits until the first one has computed the prompt
   kWaiting,  // in the queue; may hold blocks as long as nobody needs them
   kRunning,
+  kFetching,  // waits for blocks from a disk; holds those that have come
   kFinished,
 };
 
+// How far a sequence's blocks are known to a store that outlives the process.
+struct DurableChain {
+  int32_t n_blocks = 0;  // the first ones
+  DurableKey last = {};  // of the last of them
+  int64_t use = 0;       // DurableIndex::next_use()
+};
+
+struct Flow;  // fair_policy.h
+
 struct Sequence {
   SeqId id{};
-  OrderKey key;  // as long as it is queued or runs
+  OrderKey key;          // as long as it is queued or runs
+  Flow* flow = nullptr;  // its tenant, to a policy that knows tenants; as long
   std::shared_ptr<const Request> request;
   int32_t choice = 0;
   SequenceState state = SequenceState::kWaiting;
@@ -41,11 +53,14 @@ struct Sequence {
   Drafts drafts;                // of the next step; no part of the text
   int32_t prompt_len = 0;
   int32_t n_computed = 0;  // tokens whose keys and values lie in the cache
+  int32_t n_known = 0;     // tokens that the prefix tree had when it was queued
   int32_t n_scored = 0;    // prompt positions whose rows are done, or not asked for: prompt_len - 1 is all
 
   BlockTable blocks;
   int32_t n_published = 0;  // blocks of the table that the prefix tree knows
   ScopeId scope = ScopeId::kNone;
+  DurableChain durable;
+  bool was_sought = false;           // on disk, since it last began to wait: fetched, or not to be had
   std::vector<Sequence*> followers;  // the other choices, as long as they are held
 
   bool was_admitted = false;

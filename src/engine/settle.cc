@@ -3,6 +3,9 @@
 #include <new>
 #include <utility>
 
+#include "base/planted.h"
+#include "engine/disk_tier.h"
+
 namespace ibid {
 
 Settler::Settler(BlockCache& cache, Scheduler& scheduler, const Clock& clock, int32_t context_len, int32_t window)
@@ -11,7 +14,7 @@ Settler::Settler(BlockCache& cache, Scheduler& scheduler, const Clock& clock, in
 void Settler::admit(const StepPlan& plan) {
   for (const Share& share : plan.shares) {
     Sequence& s = *share.sequence;
-    if (std::exchange(s.was_admitted, true)) continue;
+    if (std::exchange(s.was_admitted, true) && !PLANTED("admitted_at_each_resume")) continue;
     s.answer->timing().admitted = clock_.now();
     if (s.choice > 0) continue;
     s.answer->usage().cached_tokens = s.n_computed;
@@ -67,6 +70,7 @@ void Settler::advance(const Share& share) {
 
 void Settler::publish(Sequence& s) {
   s.n_published = cache_.publish(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
+  if (disk_ != nullptr) disk_->save(s);
 }
 
 void Settler::score(Sequence& s, std::vector<TokenRecord>& scored) {
@@ -84,7 +88,7 @@ void Settler::let_followers_go(Sequence& s) {
   for (Sequence* follower : std::exchange(s.followers, {})) {
     // Each computes the prompt's last token itself: it needs that row of logits anyway.
     cache_.fork(s.blocks, s.prompt_len - 1, follower->blocks);
-    follower->n_computed = s.prompt_len - 1;
+    follower->n_computed = s.prompt_len - !PLANTED("fork_skips_its_own_token");
     follower->n_published = std::min(s.n_published, follower->n_computed / cache_.block_len());
     follower->answer->usage().cached_tokens = s.answer->usage().cached_tokens;
     scheduler_.enqueue(*follower);
@@ -95,7 +99,7 @@ void Settler::append(const Share& share, ShareResult& result, double now) {
   Sequence& s = *share.sequence;
   counts_.drafted_tokens += share.n_drafts;
   if (!result.drawn.empty()) counts_.accepted_tokens += static_cast<int64_t>(result.drawn.size()) - 1;
-  s.sampler_state = result.state;
+  if (!PLANTED("sampler_state_lost")) s.sampler_state = result.state;
   s.drafts.clear();
   for (TokenRecord& record : result.drawn) {
     append(s, std::move(record), now);
@@ -117,7 +121,7 @@ void Settler::append(Sequence& s, TokenRecord drawn, double now) {
   const FinishReason reason = s.answer->push(std::move(drawn));
   if (reason != FinishReason::kNone) {
     close(s, reason);
-  } else if (!s.may_answer() || s.n_tokens() >= context_len_) {
+  } else if (!s.may_answer() || s.n_tokens() >= context_len_ + PLANTED("context_exceeded")) {
     end(s, FinishReason::kLength);
   }
 }
@@ -138,8 +142,9 @@ void Settler::close(Sequence& s, FinishReason reason) {
   s.answer->timing().n_preemptions = s.n_preemptions;
   publish(s);
   cache_.publish_tail(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
+  if (disk_ != nullptr) disk_->leave(s);
   scheduler_.remove(s);
-  cache_.tree().let_go(std::exchange(s.scope, ScopeId::kNone));
+  if (!PLANTED("scope_never_let_go")) cache_.tree().let_go(std::exchange(s.scope, ScopeId::kNone));
   ++counts_.n_finished;
   counts_.n_cancelled += reason == FinishReason::kCancelled;
   counts_.n_failed += reason == FinishReason::kError;

@@ -36,6 +36,8 @@ struct StepFailures {
   }
 };
 
+class DiskTier;
+
 class Settler {
  public:
   Settler(BlockCache& cache, Scheduler& scheduler, const Clock& clock, int32_t context_len, int32_t window);
@@ -47,6 +49,8 @@ class Settler {
   // Ends a sequence in any state; its blocks are free when this returns. Nothing if it has ended.
   void end(Sequence& sequence, FinishReason reason);
   void fail(Sequence& sequence, Error error);  // allocates nothing
+  // What is published is saved there.
+  void use_disk(DiskTier& disk) { disk_ = &disk; }
   const SettleCounts& counts() const { return counts_; }
 
  private:
@@ -65,6 +69,7 @@ class Settler {
   const Clock& clock_;
   int32_t context_len_;
   int32_t window_;
+  DiskTier* disk_ = nullptr;  // null: there is none
   SettleCounts counts_;
 };
 

@@ -25,6 +25,7 @@ void StepNotes::settled() {
 
 void StepNotes::tell(EngineStats& stats) const {
   stats.n_steps = n_steps_;
+  stats.step_sequences = static_cast<int32_t>(shares_.size());
   stats.step_plan = plan_;
   stats.step_forward = forward_;
   stats.step_sample = sample_;

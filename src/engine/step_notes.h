@@ -18,10 +18,12 @@ class StepNotes {
   // In this order. A plan that is empty is not run.
   void begin() { mark_ = clock_.now(); }
   void planned(const StepPlan& plan);
+  double begun_at() const { return mark_; }  // before it is planned
   void ran(const StepResult& result);
   void settled();
 
-  const std::vector<StepShare>& shares() const { return shares_; }  // in the order of the batch
+  double seconds() const { return plan_ + forward_ + sample_ + settle_; }  // of the last step
+  const std::vector<StepShare>& shares() const { return shares_; }         // in the order of the batch
   int32_t n_copies() const { return n_copies_; }
   void tell(EngineStats& stats) const;
 

@@ -5,9 +5,20 @@
 #include "engine/sequence.h"
 
 namespace ibid {
+namespace {
+
+void add_to(StepLoad& load, const Share& share) {
+  const Sequence& s = *share.sequence;
+  const int32_t n = share.n_certain();
+  n > 1 ? load.add_prompt(s.n_computed, n, share.n_rows - share.n_drafts) : load.add_decode(s.n_computed);
+  if (share.n_drafts > 0) load.add_decode(s.n_computed + n, share.n_drafts);
+}
+
+}  // namespace
 
 void StepPlan::add(const Share& share) {
   shares.push_back(share);
+  add_to(load, share);
   n_tokens += share.n_tokens;
   n_rows += share.n_rows;
 }
@@ -18,6 +29,8 @@ void StepPlan::withdraw(const Sequence& sequence) {
   n_tokens -= share->n_tokens;
   n_rows -= share->n_rows;
   shares.erase(share);
+  load = {};
+  for (const Share& left : shares) add_to(load, left);
 }
 
 void list_rows(StepPlan& plan) {

@@ -6,6 +6,7 @@
 
 #include "cache/block_cache.h"
 #include "engine/request.h"
+#include "engine/step_load.h"
 
 namespace ibid {
 
@@ -42,6 +43,8 @@ struct StepPlan {
   std::vector<RequestId> starved;  // an allocation failed for them: they have no share and are to end
   int32_t n_tokens = 0;            // T
   int32_t n_rows = 0;              // R
+  StepLoad load;                   // of all shares
+  double seconds = 0;              // what the step is expected to take; 0: nothing is known
 
   void add(const Share& share);
   // Takes back the share of this sequence, if it has one: it has lost the blocks that the share counts on. What was to
@@ -54,6 +57,8 @@ struct StepPlan {
     rows.clear();
     starved.clear();
     n_tokens = n_rows = 0;
+    load = {};
+    seconds = 0;
   }
 };
 

@@ -33,4 +33,11 @@ Sequence* WaitingQueue::last_holder(const Sequence* keep) const {
   return nullptr;
 }
 
+Sequence* WaitingQueue::last_other_holder(const Sequence& sequence) const {
+  for (Sequence* s : items_) {
+    if (s != &sequence && !s->blocks.empty()) return s;
+  }
+  return nullptr;
+}
+
 }  // namespace ibid

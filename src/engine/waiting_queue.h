@@ -17,8 +17,16 @@ class WaitingQueue {
   // Who goes first; null where nobody waits.
   Sequence* front() const { return items_.empty() ? nullptr : items_.back(); }
   void remove(Sequence& sequence);
+  // From who goes first on, until `visit` says false.
+  template <typename Visit>
+  void each(Visit visit) const {
+    for (size_t i = items_.size(); i-- > 0 && visit(items_[i]);) {
+    }
+  }
   // Of those that hold blocks the one that goes last, if it is behind `keep` (null: any); null if there is none.
   Sequence* last_holder(const Sequence* keep) const;
+  // The same of all but this one.
+  Sequence* last_other_holder(const Sequence& sequence) const;
 
  private:
   std::vector<Sequence*>::iterator place_of(const Sequence& sequence);  // where it is, or belongs

@@ -3,11 +3,15 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <new>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/cache_folder.h"
@@ -45,7 +49,18 @@ void keep(const std::string& path, const ModelDigest& digest) {
 ModelDigest file_digest(const MappedFile& file, const std::string& cache) {
   std::string path = entry_path(cache, file.identity());
   if (std::optional<ModelDigest> known = look_up(path)) return *known;
-  XXH128_hash_t hash = XXH3_128bits(file.bytes().data(), file.bytes().size());
+  // In parts that are given back: a file may be larger than what the process may hold.
+  constexpr size_t kPart = size_t{16} << 20;
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), &XXH3_freeState);
+  if (!state) throw std::bad_alloc();
+  XXH3_128bits_reset(state.get());
+  for (std::span<const std::byte> rest = file.bytes(); !rest.empty();
+       rest = rest.subspan(std::min(kPart, rest.size()))) {
+    const std::span<const std::byte> part = rest.first(std::min(kPart, rest.size()));
+    XXH3_128bits_update(state.get(), part.data(), part.size());
+    file.forget(part);
+  }
+  const XXH128_hash_t hash = XXH3_128bits_digest(state.get());
   ModelDigest digest = {hash.high64, hash.low64};
   auto now = std::chrono::system_clock::now().time_since_epoch();
   constexpr int64_t kSettledNs = 2'000'000'000;

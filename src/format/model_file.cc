@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <utility>
 
 #include "format/gguf.h"
@@ -38,6 +39,16 @@ size_t ModelFile::file_bytes() const {
   size_t n = 0;
   for (const MappedFile& file : parts_.files) n += file.bytes().size();
   return n;
+}
+
+void ModelFile::forget(const TensorView& tensor) const {
+  const std::span<const std::byte> bytes(tensor.data, static_cast<size_t>(tensor.n_rows() * tensor.row_stride_bytes));
+  const std::less_equal<const std::byte*> before;
+  for (const MappedFile& file : parts_.files) {
+    const std::span<const std::byte> all = file.bytes();
+    if (before(all.data(), bytes.data()) && before(bytes.data() + bytes.size(), all.data() + all.size()))
+      file.forget(bytes);
+  }
 }
 
 size_t ModelFile::tensor_bytes() const {

@@ -75,6 +75,8 @@ class ModelFile {
   Result<TensorView> tensor(std::string_view name) const;  // or a sentence that names it
   size_t file_bytes() const;                               // of all files
   size_t tensor_bytes() const;
+  // Gives back the memory of a tensor's bytes that lie in a mapping; whoever reads them again reads the file again.
+  void forget(const TensorView& tensor) const;
 
   const std::map<std::string, MetaValue, std::less<>>& metadata() const { return parts_.metadata; }
   const MetaValue* meta(std::string_view key) const;  // null where there is none

@@ -42,6 +42,12 @@ Status weight_supported(const Stream& s, DType dtype, const KPieces& pieces) {
   return {};
 }
 
+int64_t prepared_bytes(const Stream& s, const TensorView& raw) {
+  if (s.device() != Device::kCpu) return 0;
+  const int64_t n_tiles = (raw.dim[0] + cpu::kTileOutputs - 1) / cpu::kTileOutputs;
+  return n_tiles * packed_tile_bytes(packed_format(raw.dtype), raw.dim[1]);
+}
+
 Weight prepare_weight(Stream& s, const TensorView& raw) {
   CHECK(raw.rank == 2, "a weight is a matrix");
   return prepare_weight(s, raw, one_piece(raw.dim[1]));
@@ -66,7 +72,7 @@ Weight prepare_weight(Stream& s, const TensorView& raw, const KPieces& pieces) {
   if (s.device() != Device::kCpu) return w;
   const int64_t n_tiles = (w.n_outputs + cpu::kTileOutputs - 1) / cpu::kTileOutputs;
   const int64_t tile_bytes = packed_tile_bytes(packed_format(w.dtype), w.n_inputs);
-  w.owned_bytes = n_tiles * tile_bytes;
+  w.owned_bytes = prepared_bytes(s, raw);
   w.owned = allocate(static_cast<size_t>(w.owned_bytes));
   w.packed = w.owned.get();
   s.team().parallel_for(n_tiles, [&](int64_t tile, int) {

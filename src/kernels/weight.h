@@ -33,5 +33,7 @@ Status weight_supported(const Stream& s, DType dtype, const KPieces& pieces);
 // device nothing is repacked: `raw` is read as it lies, and lies in that device's memory.
 Weight prepare_weight(Stream& s, const TensorView& raw, const KPieces& pieces);
 Weight prepare_weight(Stream& s, const TensorView& raw);
+// The owned_bytes of such a weight.
+int64_t prepared_bytes(const Stream& s, const TensorView& raw);
 
 }  // namespace ibid

@@ -52,6 +52,7 @@ Model::Model(Parts parts)
 
 void Model::forward(Stream& s, const ForwardBatch& b, std::span<const PagedKv> kv, const TensorView& logits,
                     const HiddenStates& hidden) {
+  CHECK(!options_.sized_only, "a model without weights");
   CHECK(b.n_tokens >= 1 && b.n_tokens <= options_.step_tokens, "a step with more tokens than the model was loaded for");
   CHECK(b.n_rows >= 0 && b.n_rows <= options_.max_rows, "a step with more rows than the model was loaded for");
   CHECK(b.n_sequences >= 1 && b.n_sequences <= options_.max_sequences);
@@ -111,8 +112,9 @@ Result<std::unique_ptr<Model>> load_model(std::shared_ptr<const ModelFile> file,
   ASSIGN_OR_RETURN(const Architecture* architecture, find_architecture(*file));
   ASSIGN_OR_RETURN(ModelConfig config, read_config(*file));
   ModelOptions resolved = options;
+  if (options.n_layers > 0) config.n_layers = std::min(config.n_layers, options.n_layers);
   TRY(resolve(resolved, config));
-  WeightLoader loader(*file, *architecture, config, s, progress);
+  WeightLoader loader(*file, *architecture, config, s, progress, resolved.sized_only);
   ASSIGN_OR_RETURN(Scratch scratch, Scratch::allocate(config, resolved.step_tokens, resolved.max_rows, s.memory()));
   Model::Parts parts{file, config, resolved, std::move(scratch)};
   struct Loader {
@@ -123,7 +125,7 @@ Result<std::unique_ptr<Model>> load_model(std::shared_ptr<const ModelFile> file,
   const auto* of_shape = std::ranges::find(kLoaders, config.shape, &Loader::shape);
   CHECK(of_shape != std::end(kLoaders), "each shape has a row");
   ASSIGN_OR_RETURN(std::unique_ptr<Model> model, of_shape->load(std::move(parts), loader));
-  TRY(loader.expect_all_read());
+  if (options.n_layers == 0) TRY(loader.expect_all_read());
   model->copies_ = loader.take_copies();
   TRY(s.reserve_workspace(workspace_bytes(config, resolved)));
   model->memory_.mapped_bytes = loader.mapped_bytes();

@@ -29,10 +29,12 @@ struct ModelOptions {
   int32_t step_tokens = 512;   // T, the most tokens of one step
   int32_t max_rows = 64;       // R, the most rows of logits of one step
   int32_t max_sequences = 64;  // S
+  int64_t n_layers = 0;        // only the first so many, to measure them; 0: all
+  bool sized_only = false;     // no weight is read: all is checked and counted, and forward() is not to be called
 };
 
 struct MemoryUse {
-  int64_t mapped_bytes = 0;     // weights that are read where they lie in the file
+  int64_t mapped_bytes = 0;     // weights that steps read where they lie in the file
   int64_t repacked_bytes = 0;   // weights copied into a layout of our own
   int64_t scratch_bytes = 0;    // intermediates of one step
   int64_t workspace_bytes = 0;  // what ops need besides (Stream::workspace)

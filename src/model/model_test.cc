@@ -234,6 +234,22 @@ TEST(Model, CountsItsBytes) {
 }
 
 // Row K18: what the loader holds is what the formulas say.
+TEST(Model, SizingCountsWhatLoadingTakesAndReadsNoWeight) {
+  for (DType dtype : tiny_dtypes()) {
+    const auto file = tiny_model_file({.architecture = "llama", .dtype = dtype});
+    LoadedModel m(file);
+    ModelOptions options = m.model->options();
+    options.sized_only = true;
+    const auto sized = load_model(file, options, *m.stream).value();
+    const MemoryUse &a = sized->memory(), &b = m.model->memory();
+    EXPECT_EQ(a.repacked_bytes, b.repacked_bytes) << traits(dtype).name;
+    EXPECT_EQ(a.mapped_bytes, b.mapped_bytes) << traits(dtype).name;
+    EXPECT_EQ(a.scratch_bytes, b.scratch_bytes);
+    EXPECT_EQ(a.workspace_bytes, b.workspace_bytes);
+    EXPECT_GT(a.repacked_bytes, 0);
+  }
+}
+
 TEST(Model, ParameterCountsAreThoseOfTheTensors) {
   for (std::string_view architecture : tiny_architectures()) {
     const auto file = tiny_model_file({.architecture = architecture});

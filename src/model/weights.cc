@@ -46,8 +46,13 @@ std::string layer_name(std::string_view pattern, int64_t layer) {
 }
 
 WeightLoader::WeightLoader(const ModelFile& file, const Architecture& architecture, const ModelConfig& config,
-                           Stream& stream, Progress progress)
-    : file_(file), architecture_(architecture), config_(config), stream_(stream), progress_(std::move(progress)) {
+                           Stream& stream, Progress progress, bool sized_only)
+    : file_(file),
+      architecture_(architecture),
+      config_(config),
+      stream_(stream),
+      progress_(std::move(progress)),
+      sized_only_(sized_only) {
   read_.resize(file.tensors().size());
   total_bytes_ = std::max<int64_t>(1, static_cast<int64_t>(file.tensor_bytes()));
   if (file.container() == Container::kGguf) return;
@@ -98,9 +103,9 @@ Result<TensorView> WeightLoader::find_matrix(std::string_view name, int64_t laye
   return view;
 }
 
-void WeightLoader::count(const Weight& weight) {
+void WeightLoader::count(const Weight& weight, bool reads_raw) {
   repacked_bytes_ += weight.owned_bytes;
-  if (weight.owned_bytes == 0) mapped_bytes_ += weight.n_outputs * weight.raw.row_stride_bytes;
+  if (reads_raw || weight.owned_bytes == 0) mapped_bytes_ += weight.n_outputs * weight.raw.row_stride_bytes;
   if (progress_) progress_(static_cast<double>(done_bytes_) / static_cast<double>(total_bytes_));
 }
 
@@ -109,7 +114,13 @@ Status WeightLoader::prepare(Weight& out, const TensorView& view, const KPieces&
   if (!supported.ok()) {
     return unsupported(file_.path() + ": tensor " + in_quotes(in_file) + ": " + supported.error().message, in_file);
   }
+  if (sized_only_) {
+    out = {.dtype = view.dtype, .n_outputs = view.dim[0], .n_inputs = view.dim[1], .pieces = pieces, .raw = view};
+    out.owned_bytes = prepared_bytes(stream_, view);
+    return {};
+  }
   out = prepare_weight(stream_, view, pieces);
+  if (out.owned_bytes > 0) file_.forget(view);  // read for the last time, or row by row by embed()
   return {};
 }
 
@@ -122,7 +133,7 @@ Status WeightLoader::matrix(Weight& out, std::string_view name, int64_t layer, i
     out = Weight{
         .dtype = view.dtype, .n_outputs = n_outputs, .n_inputs = n_inputs, .pieces = one_piece(n_inputs), .raw = view};
   }
-  count(out);
+  count(out, true);
   return {};
 }
 
@@ -133,7 +144,7 @@ Status WeightLoader::linear(Linear& out, const LinearSpec& spec, int64_t layer) 
   TRY(prepare(out.weight, view,
               in_pieces ? pieces_of(view.dtype, spec.n_inputs, spec.group_len) : one_piece(spec.n_inputs), in_file));
   out.slice.cut = spec.cut;
-  count(out.weight);
+  count(out.weight, false);
   return spec.has_bias ? vector(out.bias, name + ".bias", layer, spec.n_outputs) : Status{};
 }
 

@@ -36,11 +36,12 @@ class WeightLoader {
  public:
   using Progress = std::function<void(double share)>;
 
+  // `sized_only`: everything is checked and counted, and no matrix is read or prepared.
   WeightLoader(const ModelFile& file, const Architecture& architecture, const ModelConfig& config, Stream& stream,
-               Progress progress);
+               Progress progress, bool sized_only = false);
 
   // A matrix [n_outputs, n_inputs] of F32, F16, BF16 or a quantised type, repacked for ops::linear. `use_packed` false:
-  // only embed() will read it.
+  // only embed() will read it. Where both do, the file's own bytes are counted too.
   Status matrix(Weight& out, std::string_view name, int64_t layer, int64_t n_outputs, int64_t n_inputs,
                 bool use_packed = true);
   // A product of the forward pass. One that ranks would cut along its inputs is summed in pieces of K.
@@ -59,7 +60,7 @@ class WeightLoader {
   Result<TensorView> find(std::string_view name, int64_t layer, std::initializer_list<int64_t> shape);
   Result<TensorView> find_matrix(std::string_view name, int64_t layer, int64_t n_outputs, int64_t n_inputs);
   Status prepare(Weight& out, const TensorView& view, const KPieces& pieces, const std::string& in_file);
-  void count(const Weight& weight);
+  void count(const Weight& weight, bool reads_raw);
   std::string name_in_file(std::string_view canonical, int64_t layer) const;
 
   const ModelFile& file_;
@@ -67,6 +68,7 @@ class WeightLoader {
   const ModelConfig& config_;
   Stream& stream_;
   Progress progress_;
+  bool sized_only_;
   std::string prefix_;  // of a folder's names
   std::vector<bool> read_;
   std::vector<std::unique_ptr<float[]>> copies_;

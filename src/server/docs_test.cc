@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "base/json.h"
+#include "server/metric_table.h"
 #include "server/openapi.h"
 #include "server/parameters.h"
 #include "source_paths.h"
@@ -13,25 +14,32 @@
 namespace ibid {
 namespace {
 
-TEST(ApiDocs, TheTablesOfApiMdAreThoseOfTheParser) {
-  constexpr std::string_view kBegin =
-      "<!-- fields: made from the parser's table; IBID_UPDATE_DOCS=1 build/server_test writes it -->\n";
-  constexpr std::string_view kEnd = "<!-- end of fields -->\n";
-  const std::string path = source_dir() + "/docs/api.md";
+// Between the comments that begin with `name`, the page has `wanted`.
+void expect_in_page(const char* page, const std::string& name, const std::string& wanted) {
+  const std::string begin_mark = "<!-- " + name + "; IBID_UPDATE_DOCS=1 build/server_test writes it -->\n",
+                    end_mark = "<!-- end of " + name.substr(0, name.find(':')) + " -->\n";
+  const std::string path = source_dir() + "/docs/" + page;
   std::stringstream content;
   content << std::ifstream(path).rdbuf();
   std::string text = content.str();
-  const size_t begin = text.find(kBegin), end = text.find(kEnd);
+  const size_t begin = text.find(begin_mark), end = text.find(end_mark);
   ASSERT_NE(begin, std::string::npos);
   ASSERT_NE(end, std::string::npos);
-  const size_t from = begin + kBegin.size();
-  const std::string wanted = parameters_markdown();
+  const size_t from = begin + begin_mark.size();
   if (const char* update = std::getenv("IBID_UPDATE_DOCS"); update != nullptr && *update == '1') {
     text.replace(from, end - from, wanted);
     std::ofstream(path) << text;
     return;
   }
   EXPECT_EQ(text.substr(from, end - from), wanted);
+}
+
+TEST(ApiDocs, TheTablesOfApiMdAreThoseOfTheParser) {
+  expect_in_page("api.md", "fields: made from the parser's table", parameters_markdown());
+}
+
+TEST(ApiDocs, OthersNamesOfMetricsAreThoseOfTheTable) {
+  expect_in_page("serving.md", "names: made from the table of metrics", metric_names_markdown());
 }
 
 TEST(OpenApi, HasEveryFieldOnceWithADefaultOfItsType) {

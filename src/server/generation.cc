@@ -11,6 +11,15 @@
 
 namespace ibid {
 
+namespace {
+
+// All of a prompt's records have as many candidates, but the first, which has none.
+size_t prompt_top_bytes(const std::vector<TokenRecord>& records) {
+  return records.back().top.size() * sizeof(TokenLogprob);
+}
+
+}  // namespace
+
 Generation::Generation(GenerationInfo info, const Tokenizer& tokenizer, Metrics& metrics)
     : info_(std::move(info)), tokenizer_(tokenizer), metrics_(metrics) {
   choices_.resize(info_.requests.size() * static_cast<size_t>(info_.n));
@@ -26,7 +35,10 @@ void Generation::take(std::vector<Output> outputs) {
     Choice& choice = choices_[prompt_index * static_cast<size_t>(info_.n) + static_cast<size_t>(output.choice)];
     if (choice.finished) continue;
 
-    if (!output.prompt.empty()) prompt.records = std::move(output.prompt);
+    if (!output.prompt.empty()) {
+      prompt.records = std::move(output.prompt);
+      if (!info_.stream) gathered_ += prompt.records.size() * (sizeof(TokenRecord) + prompt_top_bytes(prompt.records));
+    }
     if (const int32_t more = output.usage.cached_tokens - prompt.usage.cached_tokens; more > 0) {
       prompt.usage.cached_tokens += more;
       metrics_.add_tokens(0, more, 0);
@@ -210,32 +222,87 @@ void Generation::write_events(std::string& out) {
   done_written_ = true;
 }
 
-WebResponse Generation::response() const {
-  WebResponse response;
+std::optional<WebResponse> Generation::failure() const {
   for (const Choice& choice : choices_) {
-    if (choice.reason == FinishReason::kError) {
-      return error_response(ApiError::of_generation(choice.error));
-    }
+    if (choice.reason == FinishReason::kError) return error_response(ApiError::of_generation(choice.error));
     if (choice.reason == FinishReason::kCancelled) {
       return error_response(
           {503, "The server ended this request because it is shutting down.", "", "shutting_down", 5});
     }
   }
-  JsonWriter json(response.body);
+  return std::nullopt;
+}
+
+void Generation::write_begin(JsonWriter& json) const {
   json.begin_object();
   write_head(json, info_.endpoint == Endpoint::kChat ? "chat.completion" : "text_completion");
   if (info_.trace) json.key("trace_header").raw(info_.trace->header);
   json.key("choices").begin_array();
-  for (size_t i = 0; i < choices_.size(); ++i) {
-    size_t n_code_points = 0;
-    write_choice(json, i, Part::kWhole, choices_[i], n_code_points);
-  }
+}
+
+void Generation::write_rest(JsonWriter& json) const {
   json.end_array();
   if (info_.endpoint == Endpoint::kChat) write_prompt(json, 0, choices_[0]);
   json.key("usage");
   write_usage(json);
   json.end_object();
+}
+
+WebResponse Generation::response() const {
+  if (std::optional<WebResponse> failed = failure()) return *std::move(failed);
+  WebResponse response;
+  if (goes_in_parts()) return response;
+  JsonWriter json(response.body);
+  write_begin(json);
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    size_t n_code_points = 0;
+    write_choice(json, i, Part::kWhole, choices_[i], n_code_points);
+  }
+  write_rest(json);
   return response;
+}
+
+// A choice at a time.
+void Generation::write_part(std::string& out) {
+  JsonWriter json(out);
+  if (n_choices_written_ == 0) write_begin(json);
+  if (n_choices_written_ > 0) out += ',';
+  Choice& choice = choices_[n_choices_written_];
+  size_t n_code_points = 0;
+  {
+    JsonWriter in_list(out);
+    write_choice(in_list, n_choices_written_, Part::kWhole, choice, n_code_points);
+  }
+  choice.text = std::string();
+  choice.records = std::vector<TokenRecord>();
+  if (++n_choices_written_ < choices_.size()) return;
+  write_rest(json);
+  done_written_ = true;
+}
+
+// Counted generously: a token's text as JSON, its ids, and for each log-probability the record of it and its JSON
+// (with the token's text and bytes), which a string that grows by doubling may hold twice.
+int64_t Generation::most_bytes(const GenerationInfo& info, std::span<const Request> requests, int32_t context_len,
+                               int64_t max_backlog) {
+  constexpr int64_t kText = 16, kRecord = sizeof(TokenRecord), kTop = sizeof(TokenLogprob) + 4;
+  constexpr int64_t kRecordJson = 256, kTopJson = 192;
+  const bool keeps_records = info.want_logprobs || info.trace != nullptr || info.return_token_ids;
+  int64_t sum = 0, largest_json = 0;
+  for (const Request& r : requests) {
+    const auto n_prompt = static_cast<int64_t>(r.prompt.size());
+    const int64_t n_left = std::max<int64_t>(0, context_len - n_prompt);
+    const int64_t n_tokens = r.max_tokens < 0 ? n_left : std::min<int64_t>(r.max_tokens, n_left);
+    const int64_t n_top = keeps_records ? std::max(0, r.sampling.logprobs) : 0;
+    const int64_t held = n_tokens * (kText + (keeps_records ? kRecord + n_top * kTop : 0));
+    const int64_t json = n_tokens * (kText + (keeps_records ? kRecordJson + n_top * kTopJson : 0));
+    sum += info.n * (info.stream ? std::min(held, max_backlog) : held);
+    largest_json = std::max(largest_json, info.stream ? std::min(json, 4 * max_backlog) : json);
+    if (r.prompt_logprobs >= 0) {
+      sum += n_prompt * (kRecord + r.prompt_logprobs * kTop);
+      largest_json = std::max(largest_json, json + n_prompt * (kRecordJson + r.prompt_logprobs * kTopJson));
+    }
+  }
+  return sum + 2 * largest_json;
 }
 
 int32_t Generation::completion_tokens() const {
@@ -283,15 +350,20 @@ std::vector<std::pair<const char*, int32_t>> Generation::finishes() const {
 RequestTimes Generation::times(double now) const {
   RequestTimes times = gaps_;
   times.total = whole_microseconds(now - info_.arrived);
+  double first_token = now;
   for (const PromptFacts& prompt : prompts_) {
     if (!prompt.seen || prompt.timing.first_token <= 0) continue;
     const double first = whole_microseconds(prompt.timing.first_token - info_.arrived);
     if (!times.has_first_token || first < times.first_token) {
       times.first_token = first;
       times.queue = whole_microseconds(prompt.timing.admitted - prompt.timing.arrived);
+      times.prefill = whole_microseconds(prompt.timing.first_token - prompt.timing.admitted);
+      first_token = prompt.timing.first_token;
     }
     times.has_first_token = true;
   }
+  for (const Choice& choice : choices_)
+    times.decode = std::max(times.decode, whole_microseconds(choice.last_time - first_token));
   return times;
 }
 

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -52,6 +54,14 @@ class Generation {
   void write_events(std::string& out);
   // The whole answer, once finished().
   WebResponse response() const;
+  // An answer that is too long to be written at once goes out in parts: response() is its head without a body then, and
+  // each call appends a part and lets go of what it was made of, until done().
+  bool goes_in_parts() const { return finished() && !failure() && gathered_ > kAtOnce; }
+  void write_part(std::string& out);
+  // What it may come to hold at most, its JSON on the way out included. `max_backlog`: of a stream whose client does
+  // not read.
+  static int64_t most_bytes(const GenerationInfo& info, std::span<const Request> requests, int32_t context_len,
+                            int64_t max_backlog);
 
   bool finished() const { return n_finished_ == choices_.size(); }
   bool done() const { return done_written_; }          // "[DONE]" is written
@@ -92,6 +102,11 @@ class Generation {
   // What of a choice is written: all of it, some text in a stream, or how it ended.
   enum class Part : uint8_t { kWhole, kPiece, kEnd };
 
+  static constexpr size_t kAtOnce = 256 << 10;  // gathered bytes
+
+  std::optional<WebResponse> failure() const;
+  void write_begin(JsonWriter& json) const;
+  void write_rest(JsonWriter& json) const;
   bool keeps_records() const { return info_.want_logprobs || info_.trace != nullptr || info_.return_token_ids; }
   void write_events_of(size_t index, std::string& out);
   void write_event(size_t index, Part part, std::string& out);
@@ -110,8 +125,9 @@ class Generation {
   size_t n_finished_ = 0;
   size_t gathered_ = 0;
   bool done_written_ = false;
-  bool trace_begun_ = false;  // the stream has its trace_header
-  RequestTimes gaps_;         // its itl_ members
+  size_t n_choices_written_ = 0;  // of an answer in parts
+  bool trace_begun_ = false;      // the stream has its trace_header
+  RequestTimes gaps_;             // its itl_ members
 };
 
 }  // namespace ibid

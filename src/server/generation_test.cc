@@ -1,4 +1,5 @@
 #include "server/generation.h"
+#include "server/metric_table.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -170,6 +171,8 @@ TEST(Generation, TimesAreThoseOfTheEnginesClock) {
   const RequestTimes times = generation.times(14);
   EXPECT_EQ(times.first_token, 1);
   EXPECT_EQ(times.queue, 0.25);
+  EXPECT_EQ(times.prefill, 0.5);
+  EXPECT_EQ(times.decode, 2);
   EXPECT_EQ(times.total, 4);
   EXPECT_EQ(times.itl_count, 2);
   EXPECT_EQ(times.itl_sum, 2);
@@ -214,6 +217,55 @@ TEST(Generation, OutputsOfOthersAndOfUnknownChoicesAreDropped) {
   EXPECT_EQ(body.find("after"), std::string::npos);
 }
 
+TEST(Generation, ALongAnswerGoesInPartsThatAreTheWhole) {
+  Metrics metrics;
+  const ByteTokenizer tokenizer;
+  for (const int n : {1, 3}) {
+    GenerationInfo whole_info = info(false, n), parts_info = info(false, n);
+    whole_info.want_logprobs = parts_info.want_logprobs = true;
+    Generation whole(whole_info, tokenizer, metrics), parts(parts_info, tokenizer, metrics);
+    for (int choice = 0; choice < n; ++choice) {
+      whole.take(one(output("abc", 3, 11, true, choice)));
+      parts.take(one(output("abc", 3, 11, true, choice)));
+    }
+    std::string joined;
+    int n_parts = 0;
+    for (; !parts.done(); ++n_parts) parts.write_part(joined);
+    EXPECT_EQ(joined, whole.response().body);
+    EXPECT_EQ(n_parts, n) << "a choice at a time";
+    EXPECT_FALSE(whole.goes_in_parts());
+  }
+  Generation large(info(false), tokenizer, metrics);
+  large.take(one(output(std::string(300'000, 'x'), 1, 11, true)));
+  EXPECT_TRUE(large.goes_in_parts());
+  EXPECT_TRUE(large.response().body.empty());
+  std::string body;
+  large.write_part(body);
+  EXPECT_TRUE(large.done());
+  EXPECT_EQ(body.substr(body.size() - 2), "}}");
+}
+
+TEST(Generation, WhatItMayComeToHoldIsBoundedBeforeItBegins) {
+  Request request;
+  request.prompt.resize(100);
+  request.max_tokens = 50;
+  const auto most = [&](const GenerationInfo& i) { return Generation::most_bytes(i, {&request, 1}, 1000, 4096); };
+  GenerationInfo plain = info(false), with_records = info(false);
+  with_records.want_logprobs = true;
+  EXPECT_EQ(most(plain), 50 * 16 + 2 * 50 * 16);
+  request.sampling.logprobs = 20;
+  EXPECT_GT(most(with_records), 50 * 20 * 12) << "candidates count";
+  EXPECT_EQ(most(plain), 3 * 50 * 16) << "where they are kept";
+  const int64_t one_choice = most(with_records);
+  with_records.n = 16;
+  EXPECT_GT(most(with_records), one_choice + 15 * 50 * 20 * 12);
+  EXPECT_LT(most(with_records), 16 * one_choice) << "one choice at a time becomes JSON";
+  with_records.stream = true;
+  EXPECT_LE(most(with_records), 16 * 4096 + 2 * 4 * 4096) << "a stream gathers no more than its backlog";
+  request.max_tokens = -1;
+  EXPECT_EQ(most(plain), 900 * 48) << "to the end of the context";
+}
+
 TEST(Generation, AFailedChoiceIsAnErrorThatSaysWhy) {
   Metrics metrics;
   const ByteTokenizer tokenizer;
@@ -234,11 +286,10 @@ TEST(Histogram, CountsUpToAndIncludingItsBounds) {
   Histogram histogram(bounds);
   for (const double value : {0.5, 1.0, 1.5, 2.0, 7.0}) histogram.observe(value);
   std::string text;
-  histogram.append_text(text, "x_seconds", "Help.");
+  Samples(text, "x_seconds", "").add(histogram);
   EXPECT_EQ(text,
-            "# HELP ibid_x_seconds Help.\n# TYPE ibid_x_seconds histogram\nibid_x_seconds_bucket{le=\"1\"} 2\n"
-            "ibid_x_seconds_bucket{le=\"2\"} 4\nibid_x_seconds_bucket{le=\"+Inf\"} 5\nibid_x_seconds_sum "
-            "12\nibid_x_seconds_count 5\n");
+            "x_seconds_bucket{le=\"1\"} 2\nx_seconds_bucket{le=\"2\"} 4\nx_seconds_bucket{le=\"+Inf\"} 5\n"
+            "x_seconds_sum 12\nx_seconds_count 5\n");
 }
 
 TEST(Metrics, BucketsAreNamedWithoutExponents) {
@@ -255,7 +306,15 @@ TEST(RequestLog, WritesOneLineWithTheTimesOfTheMetrics) {
   line.route = "chat";
   line.seconds = 1.5;
   line.has_times = true;
-  line.times = {0.25, 0.5, 1.5, 0.2, 4, {0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 1}, true};
+  line.times = {.queue = 0.25,
+                .first_token = 0.5,
+                .prefill = 0.125,
+                .decode = 0.5,
+                .total = 1.5,
+                .itl_sum = 0.2,
+                .itl_count = 4,
+                .itl_buckets = {0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 1},
+                .has_first_token = true};
   line.choices = {{"eos", 2}, {"length", 1}};
   line.prompt_tokens = 7;
   line.completion_tokens = 5;

@@ -85,6 +85,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   bool hung_up();
   void on_wake();
   void pump();
+  void write_part();
+  void write_piece(std::string piece);
   void write_out();
   void on_written(error_code ec);
   void tick();

@@ -129,26 +129,41 @@ void HttpSession::pump() {
   Generation& generation = *exchange_->generation;
   if (!generation.info().stream) {
     if (!generation.finished()) return;
+    if (told_) return write_part();
     WebResponse response = generation.response();
     response.headers.insert(response.headers.end(), exchange_->response.headers.begin(),
                             exchange_->response.headers.end());
     exchange_->response.status = response.status;
-    write_head(response, response.body.size());
-    out_ += response.body;
-    whole_ = true;
+    if (generation.goes_in_parts()) {
+      if (!chunked_) keep_alive_ = false;
+      write_head(response, std::nullopt);
+    } else {
+      write_head(response, response.body.size());
+      out_ += response.body;
+      whole_ = true;
+    }
     return write_out();
   }
   std::string events;
   generation.write_events(events);
-  if (events.empty()) return;
+  if (!events.empty()) write_piece(std::move(events));
+}
+
+void HttpSession::write_part() {
+  std::string part;
+  exchange_->generation->write_part(part);
+  write_piece(std::move(part));
+}
+
+void HttpSession::write_piece(std::string piece) {
   if (chunked_) {
     out_.clear();
-    append_chunk(out_, events);
-    if (generation.done()) out_ += "0\r\n\r\n";
+    append_chunk(out_, piece);
+    if (exchange_->generation->done()) out_ += "0\r\n\r\n";
   } else {
-    out_ = std::move(events);
+    out_ = std::move(piece);
   }
-  whole_ = generation.done();
+  whole_ = exchange_->generation->done();
   write_out();
 }
 
@@ -178,9 +193,7 @@ void HttpSession::on_written(error_code ec) {
   out_.clear();
   if (phase_ == Phase::kClosing) return linger();
   if (!exchange_) return;
-  const Generation* generation = exchange_->generation.get();
-  const bool streams = generation != nullptr && generation->info().stream;
-  if (!streams ? true : generation->done()) return end_answer();
+  if (whole_) return end_answer();
   on_wake();
 }
 

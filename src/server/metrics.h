@@ -1,5 +1,5 @@
-// Metrics: counters and histograms of the server, and the text of /metrics (Prometheus exposition format 0.0.4). Labels
-// come from fixed sets. Safe from any thread.
+// Metrics: counters and histograms of the server, and the text of /metrics (Prometheus exposition format 0.0.4), whose
+// lines are those of metric_table.h. Labels come from fixed sets. Safe from any thread.
 #pragma once
 
 #include <array>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "text/output/finish_reason.h"
 
 namespace ibid {
 
@@ -31,7 +32,8 @@ class Histogram {
   explicit Histogram(std::span<const double> bounds)
       : bounds_(bounds.begin(), bounds.end()), counts_(bounds.size() + 1) {}
   void observe(double value, int64_t n = 1);
-  void append_text(std::string& out, const char* name, const char* help) const;
+  const std::vector<double>& bounds() const { return bounds_; }
+  const std::vector<int64_t>& counts() const { return counts_; }
   int64_t count() const;
   double sum() const { return sum_; }
 
@@ -45,6 +47,7 @@ enum class Abort : uint8_t { kClientGone, kSlowReader, kShutdown, kNoMemory };
 inline constexpr std::array kAbortNames = {"client_gone", "slow_reader", "shutdown", "no_memory"};
 inline constexpr std::array kRouteNames = {"chat",    "completions", "models", "text", "health",
                                            "metrics", "engine",      "page",   "other"};
+inline constexpr std::array kStepPartNames = {"plan", "forward", "sample", "settle"};
 inline constexpr std::array kErrorNames = {"bad_request", "forbidden",   "not_found",   "timeout", "too_large",
                                            "too_many",    "client_gone", "unavailable", "internal"};
 
@@ -52,6 +55,8 @@ inline constexpr std::array kErrorNames = {"bad_request", "forbidden",   "not_fo
 struct RequestTimes {
   double queue = 0;  // arrival until the first step that had it
   double first_token = 0;
+  double prefill = 0;  // from the first step to the first token
+  double decode = 0;   // from the first token to the last one
   double total = 0;
   double itl_sum = 0;  // between tokens of one choice
   int64_t itl_count = 0;
@@ -67,32 +72,46 @@ struct ServerGauges {
   bool ready = false;
 };
 
+// All that is counted.
+struct MetricCounts {
+  MetricCounts();
+  Histogram ttft, itl, e2e, queue, prefill, decode, step, step_tokens, prompt_len, answer_len;
+  std::array<std::array<int64_t, 5>, kRouteNames.size()> responses = {};  // by class of status
+  std::array<int64_t, kErrorNames.size()> errors = {};
+  std::array<int64_t, kAbortNames.size()> aborts = {};
+  std::array<int64_t, 9> finishes = {};  // by finish_reasons()
+  std::array<double, kStepPartNames.size()> step_parts = {};
+  int64_t prefill_tokens = 0, decode_tokens = 0;  // of steps
+  int64_t step_sequences = 0;                     // added up over steps
+  int64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;
+  int64_t longest = 0;  // tokens of a request, its prompt included
+  int64_t connections_refused = 0, log_lines_lost = 0;
+};
+// Those that an answer may end for.
+std::span<const FinishReason> finish_reasons();
+
+enum class MetricNames : uint8_t { kIbid, kVllm, kLlamaCpp };
+Result<MetricNames> metric_names_by_name(std::string_view name);
+
 class Metrics {
  public:
-  Metrics();
   void add_response(std::string_view route, int status);
   void add_abort(Abort cause);
-  void add_times(const RequestTimes& times);
-  void add_gap(double seconds, int64_t n);  // inter-token latency
+  void add_request(const RequestTimes& times, int64_t prompt_tokens, int64_t answer_tokens);  // at its end
+  void add_gap(double seconds, int64_t n);                                                    // inter-token latency
   void add_finish(std::string_view reason);
   void add_tokens(int64_t prompt, int64_t cached, int64_t generated);
   void add_step(const EngineStats& stats);  // after each step; again is no harm
   void add_connection_refused();
   void add_log_line_lost();
-  std::string text(const EngineStats& stats, const ServerGauges& gauges) const;
+  // Metrics that `names` has no name for keep ours. `model` is a label where others have it as one.
+  std::string text(const EngineStats& stats, const ServerGauges& gauges, MetricNames names = MetricNames::kIbid,
+                   std::string_view model = {}) const;
 
  private:
   mutable std::mutex mutex_;
-  Histogram ttft_, itl_, e2e_, queue_, step_;
-  std::array<std::array<int64_t, 5>, kRouteNames.size()> responses_ = {};  // by class of status
-  std::array<int64_t, kErrorNames.size()> errors_ = {};
-  std::array<int64_t, kAbortNames.size()> aborts_ = {};
-  std::array<int64_t, 9> finishes_ = {};
-  std::array<double, 4> step_parts_ = {};
-  int64_t prefill_tokens_ = 0, decode_tokens_ = 0;  // of steps
-  int64_t steps_seen_ = 0, last_step_ = 0;
-  int64_t prompt_tokens_ = 0, cached_tokens_ = 0, generated_tokens_ = 0;
-  int64_t connections_refused_ = 0, log_lines_lost_ = 0;
+  MetricCounts counts_;
+  int64_t last_step_ = 0;
 };
 
 }  // namespace ibid

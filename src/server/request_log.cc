@@ -96,6 +96,10 @@ std::string format_request_line(const RequestLine& line, bool json, double unix_
     number("preemptions", std::to_string(line.n_preemptions));
     number("stream", line.stream ? "true" : "false");
     if (json) {
+      if (line.times.has_first_token) {
+        number("prefill_ms", in_ms(line.times.prefill));
+        number("decode_ms", in_ms(line.times.decode));
+      }
       if (line.times.itl_count > 0) write_gaps(writer, line.times);
       writer.key("choices").begin_object();
       for (const auto& [reason, count] : line.choices) writer.field(reason, int64_t{count});

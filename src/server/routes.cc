@@ -232,7 +232,9 @@ WebResponse Service::metrics_text(const WebRequest&, WebExchange&) {
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
   const ServerGauges gauges = {connections_, static_cast<int64_t>(router_.size()), steady_clock().now() - started_,
                                ready()};
-  response.body = metrics_.text(backend != nullptr ? backend->stats() : EngineStats(), gauges);
+  response.body = backend != nullptr
+                      ? metrics_.text(backend->stats(), gauges, options_.metric_names, backend->model().name)
+                      : metrics_.text(EngineStats(), gauges, options_.metric_names);
   return response;
 }
 

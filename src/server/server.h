@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "server/api_request.h"
+#include "server/metrics.h"
 
 namespace ibid {
 
@@ -30,10 +31,12 @@ struct ServerOptions {
   std::string log_file;  // empty: standard error
   bool log_json = false;
   bool log_requests = true;
+  MetricNames metric_names = MetricNames::kIbid;  // of /metrics
 
   int64_t max_header_bytes = 16 << 10;
   int64_t max_body_bytes = 8 << 20;
-  int64_t max_bodies_bytes = 256 << 20;  // of all connections together, while they arrive
+  int64_t max_bodies_bytes = 256 << 20;   // of all connections together, while they arrive
+  int64_t max_answers_bytes = 512 << 20;  // what the answers under way may come to hold, all together
   int max_connections = 8192;
   int max_connections_per_address = 4096;
   double header_timeout = 10;              // seconds, from the first byte to the last of a header

@@ -41,6 +41,8 @@ bool is_request_id(std::string_view id) {
   });
 }
 
+std::string mebibytes(int64_t bytes) { return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB"; }
+
 int64_t unix_seconds() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -61,6 +63,7 @@ Service::Service(const ServerOptions& options, ApiKeys keys, RequestLog& log)
       keys_(std::move(keys)),
       hosts_(options, !keys_.empty()),
       log_(log),
+      answers_(options.max_answers_bytes),
       id_prefix_(random_bits()),
       started_(steady_clock().now()) {}
 
@@ -260,6 +263,21 @@ WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebE
   info.prompt_texts = std::move(built->prompt_texts);
   info.arrived = request.arrived;
 
+  const int64_t most = Generation::most_bytes(info, built->requests, model.context_len, options_.max_stream_backlog);
+  if (most > answers_.most()) {
+    return error_response({400,
+                           "This answer might come to hold " + mebibytes(most) + " and the server has " +
+                               mebibytes(answers_.most()) +
+                               " for all of them (--max-answers-bytes): fewer tokens, choices or log-probabilities, or "
+                               "a stream, would do.",
+                           "max_tokens", "answer_too_large"});
+  }
+  exchange.promised = answers_.take(most);
+  if (!exchange.promised) {
+    return error_response({429, "The answers under way have all of the server's memory for them; try again later.", "",
+                           "memory_full", 1});
+  }
+
   exchange.mailbox = std::make_shared<Mailbox>(std::move(wake));
   exchange.row = live_.add_row();
   exchange.row->route = exchange.route;
@@ -359,7 +377,7 @@ void Service::finish(WebExchange& exchange, const Abort* cut) {
     line.n_preemptions = generation->n_preemptions();
     if (cut == nullptr) line.finish = generation->finish_word();
     line.stream = generation->info().stream;
-    metrics_.add_times(line.times);
+    metrics_.add_request(line.times, line.prompt_tokens, line.completion_tokens);
   }
   metrics_.add_response(exchange.route, exchange.response.status);
   write(line);

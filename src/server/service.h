@@ -5,10 +5,12 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "server/api_keys.h"
 #include "server/backend.h"
+#include "server/byte_budget.h"
 #include "server/generation.h"
 #include "server/host_check.h"
 #include "server/live_view.h"
@@ -22,8 +24,9 @@ namespace ibid {
 
 // An HTTP request under way.
 struct WebExchange {
-  WebResponse response;                    // complete, unless there is a generation
-  std::unique_ptr<Generation> generation;  // null: the response is complete
+  std::optional<ByteBudget::Share> promised;  // of what the answer may come to hold
+  WebResponse response;                       // complete, unless there is a generation
+  std::unique_ptr<Generation> generation;     // null: the response is complete
   std::shared_ptr<Mailbox> mailbox;
   std::shared_ptr<ActiveRow> row;
   std::string request_id;
@@ -92,6 +95,7 @@ class Service {
   HostCheck hosts_;
   RequestLog& log_;
   Metrics metrics_;
+  ByteBudget answers_;
   OutputRouter router_;
   LiveView live_;
   std::atomic<Backend*> backend_ = nullptr;

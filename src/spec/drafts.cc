@@ -1,5 +1,7 @@
 #include "spec/drafts.h"
 
+#include "base/planted.h"
+
 namespace ibid {
 
 int32_t Drafts::depth(int32_t i) const {
@@ -10,7 +12,8 @@ int32_t Drafts::depth(int32_t i) const {
 
 int32_t Drafts::child(int32_t parent, TokenId token, int32_t n) const {
   for (int32_t i = parent + 1; i < n; ++i) {
-    if (parents[static_cast<size_t>(i)] == parent && tokens[static_cast<size_t>(i)] == token) return i;
+    if (parents[static_cast<size_t>(i)] != parent) continue;
+    if (tokens[static_cast<size_t>(i)] == token || PLANTED("wrong_draft_taken")) return i;
   }
   return -1;
 }

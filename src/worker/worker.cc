@@ -10,7 +10,7 @@ namespace ibid {
 Result<std::unique_ptr<Worker>> Worker::create(std::unique_ptr<ForwardPass> model, Stream& stream,
                                                const WorkerOptions& options) {
   const std::vector<KvLayout> layouts = kv_layouts(model->facts().layers, options.kv_dtype, options.block_len);
-  ASSIGN_OR_RETURN(KvStore kv, KvStore::create(layouts, options.n_blocks, stream.memory()));
+  ASSIGN_OR_RETURN(KvStore kv, KvStore::create(layouts, options.n_blocks, stream.memory(), options.n_host_blocks));
   std::unique_ptr<Worker> worker(new Worker(std::move(model), stream, options, std::move(kv)));
   TRY(worker->allocate());
   return worker;

@@ -26,7 +26,8 @@ struct WorkerOptions {
   DType kv_dtype = DType::kF16;
   int32_t block_len = 16;  // B
   int32_t n_blocks = 0;
-  int32_t step_tokens = 0;  // T and R of the largest step
+  int32_t n_host_blocks = 0;  // of the tier below
+  int32_t step_tokens = 0;    // T and R of the largest step
   int32_t max_rows = 0;
   std::vector<int32_t> hidden_layers;  // layers whose hidden states a step may ask for; ascending
 };

@@ -84,6 +84,13 @@ class ServeProcess {
   ServeProcess(const ServeProcess&) = delete;
   ServeProcess& operator=(const ServeProcess&) = delete;
 
+  // No farewell.
+  void kill_hard() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+
   int port() const { return port_; }
   Target target() const { return {.port = static_cast<uint16_t>(port_)}; }
   std::string log() const { return read_file(log_); }
@@ -113,6 +120,12 @@ class ServeProcess {
     }
     EXPECT_EQ(n_kv, 1) << "no mapping, or several, of the KV cache's size";
     return sum;
+  }
+  // The most that was ever resident, mapped files included.
+  int64_t peak_bytes() const {
+    const std::string status = read_file(proc("status"));
+    const size_t at = status.find("VmHWM:");
+    return at == std::string::npos ? -1 : std::atoll(status.c_str() + at + 6) << 10;
   }
   double cpu_seconds() const {
     const std::string stat = read_file(proc("stat"));

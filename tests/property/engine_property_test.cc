@@ -8,6 +8,7 @@
 #include <set>
 
 #include "engine/engine.h"
+#include "fake_disk.h"
 #include "fake_model.h"
 #include "random_sampling.h"
 
@@ -22,6 +23,9 @@ struct Life {
   bool prefix_cache;
   int32_t max_drafts;
   PolicyKind policy;
+  int32_t n_host_blocks, n_disk_blocks;  // 0: no such tier
+  int32_t fault_one_in;                  // of what the disk does; 0: never
+  int32_t n_starts;                      // processes that it is lived in, one after another
 };
 
 Life random_life(std::mt19937_64& random) {
@@ -38,60 +42,116 @@ Life random_life(std::mt19937_64& random) {
   l.hash_bits = up_to(2) == 0 ? 8 : 128;
   l.prefix_cache = up_to(4) != 0;
   l.max_drafts = up_to(2) == 0 ? 0 : 1 + up_to(6);
-  l.policy = up_to(2) == 0 ? PolicyKind::kPriority : PolicyKind::kFirstCome;
+  l.n_host_blocks = up_to(2) == 0 ? 0 : up_to(4 * n_context_blocks);
+  l.n_disk_blocks = up_to(3) == 0 ? 0 : 16 + up_to(200);
+  l.fault_one_in = up_to(2) == 0 ? 0 : 2 + up_to(30);
+  l.n_starts = l.n_disk_blocks == 0 ? 1 : 1 + up_to(3);
+  constexpr PolicyKind kPolicies[] = {PolicyKind::kFair, PolicyKind::kPriority, PolicyKind::kFirstCome};
+  l.policy = kPolicies[up_to(3)];
   return l;
 }
 
 class RandomEngine {
  public:
   explicit RandomEngine(uint64_t seed) : random_(seed), life_(random_life(random_)) {
-    auto model = std::make_unique<FakeModel>(life_.context_len, life_.window);
-    model_ = model.get();
-    EngineOptions options;
-    options.block_len = life_.block_len;
-    options.kv_dtype = DType::kF32;
-    options.kv_bytes = life_.n_blocks * KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
-    options.step_tokens = life_.step_tokens;
-    options.max_sequences = life_.max_sequences;
-    options.max_rows = life_.max_rows;
-    options.max_waiting = 64;
-    options.prefix_cache = life_.prefix_cache;
-    options.policy = life_.policy;
-    core_ =
-        Engine::create(std::move(model), nullptr, stream_, options, clock_, PrefixHash(life_.hash_bits, seed)).value();
-    if (life_.max_drafts > 0) core_->speculate(std::make_unique<Guesser>(*this), life_.max_drafts);
     for (std::vector<TokenId>& text : texts_) {
       for (int i = 0; i < 100; ++i) text.push_back(TokenId{1 + up_to(testing::kFakeVocabSize - 1)});
     }
   }
 
   void live(int n_steps) {
+    for (int32_t i = 0; i < life_.n_starts && !::testing::Test::HasFailure(); ++i) {
+      start();
+      live_once(n_steps / life_.n_starts);
+    }
+  }
+
+  int64_t n_choices_ = 0;
+  int64_t n_learning_ = 0;  // requests whose sampler learns from its draws
+  int64_t n_generated_ = 0;
+  struct Totals {  // of all processes
+    int64_t n_accepted_drafts = 0, n_preemptions = 0, cached_tokens = 0, n_blocks_down = 0, n_blocks_up = 0;
+    int64_t n_fetched = 0, n_abandoned = 0, n_bad_files = 0, n_failed = 0, n_evicted = 0;
+    void operator+=(const Totals& o) {
+      n_accepted_drafts += o.n_accepted_drafts, n_preemptions += o.n_preemptions, cached_tokens += o.cached_tokens;
+      n_blocks_down += o.n_blocks_down, n_blocks_up += o.n_blocks_up, n_fetched += o.n_fetched;
+      n_abandoned += o.n_abandoned, n_bad_files += o.n_bad_files, n_failed += o.n_failed, n_evicted += o.n_evicted;
+    }
+  };
+  const Totals& totals() const { return totals_; }
+
+ private:
+  // A process with a cold memory, over the disk as the last one left it.
+  void start() {
+    core_.reset();
+    auto model = std::make_unique<FakeModel>(life_.context_len, life_.window);
+    model_ = model.get();
+    EngineOptions options;
+    options.block_len = life_.block_len;
+    options.kv_dtype = DType::kF32;
+    const int64_t block_bytes = KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
+    options.kv_bytes = life_.n_blocks * block_bytes;
+    options.step_tokens = life_.step_tokens;
+    options.max_sequences = life_.max_sequences;
+    options.max_rows = life_.max_rows;
+    options.max_waiting = 64;
+    options.prefix_cache = life_.prefix_cache;
+    options.policy = life_.policy;
+    options.host_bytes = life_.n_host_blocks * block_bytes;
+    std::unique_ptr<DurableStore> store;
+    if (life_.n_disk_blocks > 0) {
+      const BlockFormat format = {.block_len = life_.block_len, .payload_bytes = block_bytes};
+      options.disk_bytes = life_.n_disk_blocks * format.image_bytes();
+      store = std::make_unique<testing::FakeDisk>(medium_, format,
+                                                  testing::FakeDiskScript{.seed = random_(),
+                                                                          .n_images = 1 + up_to(20),
+                                                                          .most_per_turn = 1 + up_to(20),
+                                                                          .most_idle = up_to(4),
+                                                                          .fault_one_in = life_.fault_one_in});
+    }
+    core_ = Engine::create(std::move(model), nullptr, stream_, options, clock_,
+                           PrefixHash(life_.hash_bits, 1 + random_()), std::move(store))
+                .value();
+    if (life_.max_drafts > 0) core_->speculate(std::make_unique<Guesser>(*this), life_.max_drafts);
+    n_choices_before_ = n_choices_;
+    n_generated_before_ = n_generated_;
+  }
+
+  void live_once(int n_steps) {
     for (int i = 0; i < n_steps && !::testing::Test::HasFailure(); ++i) {
       if (up_to(4) == 0) submit();
       if (up_to(25) == 0) cancel();
       if (up_to(12) == 0) preempt();
+      if (up_to(30) == 0) clock_.advance(0.05);  // some disks are too slow
       turn();
     }
     for (int i = 0; i < 5000 && turn(); ++i) {
     }
     EXPECT_TRUE(running_.empty()) << running_.size() << " requests never ended";
     EXPECT_EQ(core_->cache().pool().n_in_use(), 0);
+    for (const Tier tier : kAllTiers) EXPECT_EQ(core_->cache().pool(tier).n_in_transfer(), 0);
     EXPECT_EQ(model_->faults(), std::vector<std::string>());
     const EngineStats stats = core_->stats();
     EXPECT_EQ(stats.n_waiting + stats.n_running, 0);
-    EXPECT_EQ(stats.n_finished, n_choices_);
+    EXPECT_EQ(stats.n_finished, n_choices_ - n_choices_before_);
     EXPECT_EQ(stats.n_failed, 0);
-    EXPECT_EQ(stats.generated_tokens, n_generated_);
+    EXPECT_EQ(stats.generated_tokens, n_generated_ - n_generated_before_);
+    add(stats);
   }
 
-  int64_t n_choices_ = 0;
-  int64_t n_learning_ = 0;  // requests whose sampler learns from its draws
-  int64_t n_generated_ = 0;
-  int64_t n_accepted_drafts() const { return core_->n_accepted_drafts(); }
-  int64_t n_preemptions() const { return core_->stats().n_preemptions; }
-  int64_t cached_tokens() const { return core_->stats().cached_tokens; }
+  void add(const EngineStats& stats) {
+    totals_.n_accepted_drafts += core_->n_accepted_drafts();
+    totals_.n_preemptions += stats.n_preemptions;
+    totals_.cached_tokens += stats.cached_tokens;
+    totals_.n_blocks_down += stats.n_blocks_down;
+    totals_.n_blocks_up += stats.n_blocks_up;
+    totals_.n_fetched += stats.disk.n_fetched;
+    totals_.n_abandoned += stats.disk.n_abandoned;
+    totals_.n_bad_files += stats.disk.n_corrupt + stats.disk.n_foreign;
+    totals_.n_failed += stats.disk.n_failed_reads + stats.disk.n_failed_writes + stats.disk.n_no_space;
+    totals_.n_evicted += stats.disk.n_evicted;
+  }
 
- private:
   // Knows what each request must answer, and says so with errors here and there.
   class Guesser final : public Proposer {
    public:
@@ -156,6 +216,7 @@ class RandomEngine {
     r.priority = up_to(3) == 0 ? up_to(3) : 0;
     r.prompt_logprobs = up_to(6) == 0 ? up_to(3) : -1;
     r.tenant = up_to(5) == 0 ? "other" : "";
+    if (up_to(4) == 0) r.weight = 3;
     // Every row of a batch has a sampler of its own; Mirostat's carries its state through preemptions.
     r.sampling = testing::random_sampling(random_, testing::kFakeVocabSize);
     r.sampling.logprobs = 0;
@@ -270,32 +331,41 @@ class RandomEngine {
   Stream stream_{team_};
   ManualClock clock_;
   FakeModel* model_ = nullptr;
+  std::shared_ptr<testing::FakeMedium> medium_ = std::make_shared<testing::FakeMedium>();
   std::unique_ptr<Engine> core_;
+  Totals totals_;
+  int64_t n_choices_before_ = 0, n_generated_before_ = 0;  // the process that lives now
   std::vector<TokenId> texts_[4];
   uint64_t next_id_ = 1;
   std::map<RequestId, Running> running_;
 };
 
 void live_many(uint64_t first_seed, uint64_t n_seeds, int n_steps) {
-  int64_t n_preemptions = 0, cached_tokens = 0, n_choices = 0, n_learning = 0, n_accepted = 0;
+  int64_t n_choices = 0, n_learning = 0;
+  RandomEngine::Totals all;
   for (uint64_t seed = first_seed; seed < first_seed + n_seeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     RandomEngine engine(seed);
     engine.live(n_steps);
-    n_preemptions += engine.n_preemptions();
-    cached_tokens += engine.cached_tokens();
     n_choices += engine.n_choices_;
     n_learning += engine.n_learning_;
-    n_accepted += engine.n_accepted_drafts();
+    all += engine.totals();
     if (::testing::Test::HasFailure()) {
       FAIL() << "seed " << seed << " of " << n_steps << " steps fails";
     }
   }
-  EXPECT_GT(n_preemptions, 0);
-  EXPECT_GT(cached_tokens, 0);
+  EXPECT_GT(all.n_preemptions, 0);
+  EXPECT_GT(all.cached_tokens, 0);
   EXPECT_GT(n_choices, 0);
   EXPECT_GT(n_learning, 0);
-  EXPECT_GT(n_accepted, 100);
+  EXPECT_GT(all.n_accepted_drafts, 100);
+  EXPECT_GT(all.n_blocks_down, 0);
+  EXPECT_GT(all.n_blocks_up, 0);
+  EXPECT_GT(all.n_fetched, 0);
+  EXPECT_GT(all.n_abandoned, 0);
+  EXPECT_GT(all.n_bad_files, 0);
+  EXPECT_GT(all.n_failed, 0);
+  EXPECT_GT(all.n_evicted, 0);
 }
 
 TEST(EngineProperty, EveryAnswerIsTheRequestsOwnWhateverHappensAround) { live_many(1, 60, 300); }

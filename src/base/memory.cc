@@ -1,0 +1,25 @@
+#include "base/memory.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+
+namespace ibid {
+
+int64_t usable_bytes() {
+  int64_t bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  for (const char* file : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+    int64_t limit = 0;  // "max" is no number and leaves it alone
+    if (std::ifstream(file) >> limit && limit > 0) bytes = std::min(bytes, limit);
+  }
+  return bytes;
+}
+
+int64_t resident_bytes() {
+  int64_t n_mapped = 0, n_resident = 0;  // pages
+  std::ifstream("/proc/self/statm") >> n_mapped >> n_resident;
+  return n_resident * sysconf(_SC_PAGESIZE);
+}
+
+}  // namespace ibid

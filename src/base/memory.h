@@ -1,0 +1,13 @@
+// Memory of this process and of the machine, as the system tells it.
+#pragma once
+
+#include <cstdint>
+
+namespace ibid {
+
+// What the machine has, or the control group leaves (version 2, then 1) where that is less.
+int64_t usable_bytes();
+// What this process holds now (RSS, mapped files included); 0 where the system does not tell.
+int64_t resident_bytes();
+
+}  // namespace ibid

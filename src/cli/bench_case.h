@@ -1,0 +1,33 @@
+// One measurement of `ibid bench`, and how it is taken: through the engine itself, so that what is measured is what
+// users get.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "engine/engine.h"
+
+namespace ibid::cli {
+
+struct BenchCase {
+  int32_t n_prompt = 0;
+  int32_t n_gen = 0;
+  int32_t n_streams = 1;
+  int32_t depth = 0;
+  std::string name() const {
+    std::string s = n_gen == 0 ? fmt::format("pp{}", n_prompt) : fmt::format("tg{}", n_gen);
+    if (n_streams > 1) s += fmt::format(" x{}", n_streams);
+    if (depth > 0) s += fmt::format(" @ d{}", depth);
+    return s;
+  }
+  int32_t tokens() const { return n_streams * (n_gen == 0 ? n_prompt : n_gen); }
+  int32_t longest() const { return std::max(depth, 1) + (n_gen == 0 ? n_prompt : n_gen) + 1; }
+};
+
+// Seconds from the first to the last token that counts: prefill from submission to the first token, decode from the
+// moment when every stream has its first token.
+Result<double> run_once(Engine& engine, const BenchCase& test, int32_t vocab_size);
+
+}  // namespace ibid::cli

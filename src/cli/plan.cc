@@ -1,0 +1,74 @@
+// What a model and a server of it will hold and how fast they will be, before they are loaded.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "base/memory.h"
+#include "cli/flag_values.h"
+#include "cli/loading.h"
+#include "cli/options.h"
+#include "cli/plan_speed.h"
+#include "engine/engine_size.h"
+#include "server/server_memory.h"
+
+namespace ibid::cli {
+namespace {
+
+std::string amount(int64_t bytes) {
+  const auto n = static_cast<double>(bytes);
+  if (bytes < 1 << 20) return fmt::format("{:.1f} KiB", n / (1 << 10));
+  return bytes < 1 << 30 ? fmt::format("{:.1f} MiB", n / (1 << 20)) : fmt::format("{:.2f} GiB", n / (1 << 30));
+}
+
+void print_memory(const Loaded& sized, const EngineOptions& engine, int64_t limit) {
+  const auto line = [](const std::string& name, int64_t bytes) {
+    std::printf("  %-28s %12s\n", name.c_str(), amount(bytes).c_str());
+  };
+  for (const MemoryPart& part : sized.memory.parts) line(part.name, part.bytes);
+  line("keys and values", engine.kv_bytes);
+  std::printf("  %-28s %12s of %s\n", "together", amount(sized.memory.total() + engine.kv_bytes).c_str(),
+              amount(limit).c_str());
+}
+
+}  // namespace
+
+int plan(const PlanOptions& options) {
+  ServeOptions serve = options.serve;
+  fit_server(serve.server, serve.model.memory_bytes);
+  const StepLimits limits = step_limits(serve);
+  MemoryPlan beside;
+  add_server_parts(beside, serve.server);
+  add_tier_parts(beside, serve.tiers);
+  auto sized = size(serve.model, limits, beside);
+  if (!sized) return fail(sized.error());
+  const int64_t limit = serve.model.memory_bytes > 0 ? serve.model.memory_bytes : usable_bytes();
+  const ModelFacts facts{.layers = sized->model->kv_geometries(), .context_len = sized->context_len};
+  auto engine = size_engine(facts, sized->engine_options(limits));
+  if (!engine) return fail(engine.error());
+
+  std::printf("%s, %s of keys and values a token\n", sized->description().c_str(),
+              amount(planned_block_bytes(*sized->model, *engine) / engine->block_len).c_str());
+  print_memory(*sized, *engine, limit);
+  const int64_t n_tokens =
+      engine->kv_bytes / KvStore::block_bytes(facts, engine->kv_dtype, engine->block_len) * engine->block_len;
+  std::printf("fits: %ld tokens, so %ld streams of %d at once", static_cast<long>(n_tokens),
+              static_cast<long>(n_tokens / sized->context_len), sized->context_len);
+  if (options.n_streams > 0)
+    std::printf(", or %d of %ld", options.n_streams, static_cast<long>(n_tokens / options.n_streams));
+  std::printf("\n");
+  if (!options.speed) return kOk;
+  const auto n_fit = static_cast<int32_t>(std::clamp<int64_t>(n_tokens / sized->context_len, 1, limits.max_sequences));
+  const int32_t n_streams = options.n_streams > 0 ? options.n_streams : n_fit, depth = sized->context_len / 2;
+  auto speed = predict_speed(*sized, n_streams, depth);
+  if (!speed) return fail(speed.error());
+  const MemoryUse& use = sized->model->memory();
+  std::printf("prefill: %.0f tokens/s\n", speed->prefill);
+  std::printf("decode, 1 stream: %.1f tokens/s (%.1f GB/s of weights)\n", speed->one,
+              speed->one * static_cast<double>(use.repacked_bytes) / 1e9);
+  std::printf("decode, %d streams of %d tokens: %.1f tokens/s, %.1f each\n", n_streams, depth, speed->streams,
+              speed->streams / n_streams);
+  return kOk;
+}
+
+}  // namespace ibid::cli

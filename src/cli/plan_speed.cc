@@ -1,0 +1,91 @@
+#include "cli/plan_speed.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "cli/bench_case.h"
+#include "cli/progress.h"
+
+namespace ibid::cli {
+namespace {
+
+// So many bytes of layers do not fit a cache that the whole model would not fit.
+constexpr int64_t kMeasuredBytes = int64_t{512} << 20;
+constexpr int32_t kPrompt = 512, kTokens = 24, kShort = 64, kLong = 1088, kRuns = 3;
+
+struct StepSeconds {
+  double prefill = 0;  // of kPrompt tokens
+  double one = 0;      // of a step of one stream, at its beginning
+  double deep = 0;     // the same with kLong tokens before
+  double many = 0;     // of a step of all streams, with kShort tokens before
+};
+
+Result<double> median_of(Engine& engine, const BenchCase& test, int32_t vocab_size) {
+  std::vector<double> seconds;
+  TRY(run_once(engine, test, vocab_size));
+  for (int i = 0; i < kRuns; ++i) {
+    ASSIGN_OR_RETURN(const double s, run_once(engine, test, vocab_size));
+    seconds.push_back(s);
+  }
+  std::ranges::sort(seconds);
+  return seconds[kRuns / 2] / (test.n_gen > 0 ? test.n_gen : 1);
+}
+
+Result<StepSeconds> measure(const Loaded& sized, int64_t n_layers, int32_t n_streams) {
+  const int32_t context = std::min(sized.context_len, kLong + kTokens + 8);
+  const StepLimits limits{
+      .step_tokens = std::max(512, n_streams), .max_sequences = n_streams, .max_waiting = n_streams};
+  ASSIGN_OR_RETURN(std::unique_ptr<Model> model, load_model(sized.file,
+                                                            {.context_len = context,
+                                                             .step_tokens = limits.step_tokens,
+                                                             .max_rows = std::max(n_streams, 64),
+                                                             .max_sequences = n_streams,
+                                                             .n_layers = n_layers},
+                                                            *sized.stream));
+  EngineOptions options = sized.engine_options(limits);
+  options.prefix_cache = false;
+  options.max_itl = 1e6;  // prompts first: streams are measured once all of them decode
+  const int64_t block = kv_bytes_of_block(*model, sized.kv_dtype, options.block_len);
+  const int64_t n_tokens = std::max<int64_t>(context, int64_t{n_streams} * (kShort + kTokens + 2 * options.block_len));
+  options.kv_bytes = (n_tokens / options.block_len + n_streams + 2) * block;
+  ASSIGN_OR_RETURN(auto engine, Engine::create(*model, sized.tokenizer, *sized.stream, options));
+  const int32_t vocab_size = sized.tokenizer->vocab_size();
+  const auto fits = [&](int32_t n) { return std::min(n, context - kTokens - 2); };
+  StepSeconds out;
+  ASSIGN_OR_RETURN(out.prefill, median_of(*engine, {.n_prompt = fits(kPrompt)}, vocab_size));
+  ASSIGN_OR_RETURN(out.one, median_of(*engine, {.n_gen = kTokens, .depth = fits(kShort)}, vocab_size));
+  ASSIGN_OR_RETURN(out.deep, median_of(*engine, {.n_gen = kTokens, .depth = fits(kLong)}, vocab_size));
+  ASSIGN_OR_RETURN(out.many,
+                   median_of(*engine, {.n_gen = kTokens, .n_streams = n_streams, .depth = fits(kShort)}, vocab_size));
+  return out;
+}
+
+}  // namespace
+
+Result<PredictedSpeed> predict_speed(const Loaded& sized, int32_t n_streams, int32_t depth) {
+  const int64_t L = sized.model->config().n_layers;
+  const int64_t of_layer = std::max<int64_t>(1, static_cast<int64_t>(sized.file->tensor_bytes()) / (L + 1));
+  const int64_t n_many = std::min(L, std::max<int64_t>(4, kMeasuredBytes / of_layer)),
+                n_few = std::max<int64_t>(1, n_many / 2);
+  Progress progress("measuring");
+  ASSIGN_OR_RETURN(const StepSeconds many, measure(sized, n_many == L ? 0 : n_many, n_streams));
+  progress.update(1, 2);
+  StepSeconds few = many;
+  if (n_many < L) {
+    ASSIGN_OR_RETURN(few, measure(sized, n_few, n_streams));
+  }
+  progress.update(2, 2);
+  const auto whole = [&](double StepSeconds::*of) {
+    return n_many == L ? many.*of
+                       : many.*of + (many.*of - few.*of) * static_cast<double>(L - n_many) /
+                                        static_cast<double>(n_many - n_few);
+  };
+  const double one = whole(&StepSeconds::one), of_position = (whole(&StepSeconds::deep) - one) / (kLong - kShort);
+  const double streams = whole(&StepSeconds::many) + n_streams * std::max(0.0, of_position) * (depth - kShort);
+  return PredictedSpeed{.prefill = kPrompt / whole(&StepSeconds::prefill),
+                        .one = 1 / one,
+                        .streams = n_streams / streams,
+                        .n_layers_measured = n_many};
+}
+
+}  // namespace ibid::cli

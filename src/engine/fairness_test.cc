@@ -1,0 +1,158 @@
+// Shares of tenants, on a virtual clock: what each is served while others ask for more than there is.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "timed_model.h"
+
+namespace ibid {
+namespace {
+
+using testing::TimedEngine;
+
+struct Tenant {
+  std::string name;
+  int n_prompt = 100, n_answer = 40;
+  float weight = 1;
+  double rate = 0;  // requests a second; else as many as `at_once` are always there
+  int at_once = 0;
+  double from = 0;  // comes then
+};
+
+class Load {
+ public:
+  explicit Load(std::vector<Tenant> tenants, EngineOptions options = {}) : tenants_(std::move(tenants)), t(options) {
+    next_.resize(tenants_.size());
+    for (size_t i = 0; i < tenants_.size(); ++i) next_[i] = tenants_[i].rate > 0 ? pause(i) : 0;
+  }
+  void run_for(double seconds) {
+    const double end = t.clock.now() + seconds;
+    while (t.clock.now() < end) {
+      for (size_t i = 0; i < tenants_.size(); ++i) arrive(i);
+      if (!t.step()) t.clock.advance(0.001);
+    }
+  }
+  // Of answers and of prompts whose first token came, in [from, to).
+  double served(const std::string& tenant, double from, double to) const {
+    double n = 0;
+    for (const auto& [id, s] : t.seen) {
+      if (s.tenant != tenant) continue;
+      for (size_t i = 0; i < s.tokens.size(); ++i) {
+        if (s.tokens[i] >= from && s.tokens[i] < to) n += i == 0 ? 1 + n_prompt(tenant) : 1;
+      }
+    }
+    return n;
+  }
+  // Of requests that came from `from` on.
+  double ttft(const std::string& tenant, double q, double from) const {
+    std::vector<double> all;
+    for (const auto& [id, s] : t.seen) {
+      if (s.tenant == tenant && s.asked >= from && !s.tokens.empty()) all.push_back(s.ttft());
+    }
+    std::ranges::sort(all);
+    return TimedEngine::quantile(all, q);
+  }
+
+ private:
+  double pause(size_t i) {
+    const double u = (static_cast<double>(random_() >> 11) + 0.5) * 0x1p-53;
+    return -std::log(u) / tenants_[i].rate;
+  }
+  void arrive(size_t i) {
+    const Tenant& tenant = tenants_[i];
+    if (tenant.rate > 0) {
+      for (; next_[i] <= t.clock.now(); next_[i] += pause(i)) submit(tenant);
+      return;
+    }
+    if (t.clock.now() < tenant.from) return;
+    int n_here = 0;
+    for (const auto& id : here_[tenant.name]) n_here += !t.seen[id].finished;
+    std::erase_if(here_[tenant.name], [&](RequestId id) { return t.seen[id].finished; });
+    while (n_here++ < tenant.at_once) submit(tenant);
+  }
+  void submit(const Tenant& tenant) {
+    Request r = t.request(tenant.n_prompt, tenant.n_answer);
+    r.tenant = tenant.name;
+    r.weight = tenant.weight;
+    const RequestId id = t.submit(std::move(r));
+    if (!t.seen[id].refused) here_[tenant.name].insert(id);
+  }
+  int n_prompt(const std::string& name) const {
+    for (const Tenant& tenant : tenants_) {
+      if (tenant.name == name) return tenant.n_prompt;
+    }
+    return 0;
+  }
+
+  std::vector<Tenant> tenants_;
+  std::vector<double> next_;
+  std::map<std::string, std::set<RequestId>> here_;
+  std::mt19937_64 random_{11};
+
+ public:
+  TimedEngine t;
+};
+
+double ratio(const Load& load, double from, double to) {
+  return load.served("a", from, to) / load.served("b", from, to);
+}
+
+TEST(Fairness, TwoTenantsWhoAskAHundredToOneAreServedOneToOne) {
+  Load load({{.name = "a", .at_once = 1000}, {.name = "b", .at_once = 10}}, {.max_sequences = 16});
+  load.run_for(60);
+  EXPECT_NEAR(ratio(load, 20, 60), 1, 0.05);
+}
+
+TEST(Fairness, FirstComeServesWhoAsksMore) {
+  Load load({{.name = "a", .at_once = 1000}, {.name = "b", .at_once = 10}},
+            {.max_sequences = 16, .policy = PolicyKind::kFirstCome});
+  load.run_for(60);
+  EXPECT_GT(ratio(load, 20, 60), 20) << "else the test above shows nothing";
+}
+
+TEST(Fairness, AWeightOfThreeHasThreeTimesAsMuch) {
+  Load load({{.name = "a", .weight = 3, .at_once = 200}, {.name = "b", .at_once = 200}}, {.max_sequences = 16});
+  load.run_for(60);
+  EXPECT_NEAR(ratio(load, 20, 60), 3, 0.15);
+}
+
+// Prompt tokens count at their cost beside decoded ones; what the two are served is as long.
+TEST(Fairness, LongPromptsBesideLongAnswersHaveTheSameTime) {
+  Load load({{.name = "a", .n_prompt = 600, .n_answer = 4, .at_once = 100},
+             {.name = "b", .n_prompt = 10, .n_answer = 200, .at_once = 100}},
+            {.max_sequences = 16});
+  load.run_for(80);
+  const testing::LinearCost cost;
+  const double of_a = load.served("a", 30, 80) * cost.prompt;
+  const double of_b = load.served("b", 30, 80) * cost.decode;
+  EXPECT_NEAR(of_a / of_b, 1, 0.2);
+}
+
+TEST(Fairness, WhoWasAwayHasSavedNothingUp) {
+  Load load({{.name = "a", .at_once = 100}, {.name = "b", .at_once = 100, .from = 40}}, {.max_sequences = 16});
+  load.run_for(60);
+  EXPECT_NEAR(ratio(load, 41, 46), 1, 0.2);
+  EXPECT_NEAR(ratio(load, 45, 60), 1, 0.05);
+}
+
+// The capacity of a machine for requests of this shape, in requests a second.
+double capacity(const EngineOptions& options) {
+  Load load({{.name = "a", .at_once = 300}}, options);
+  load.run_for(40);
+  return load.served("a", 10, 40) / 140 / 30;
+}
+
+TEST(Fairness, ATenantThatAsksATenthOfItsShareDoesNotNoticeHowMuchTheOtherAsks) {
+  const EngineOptions options = {.max_sequences = 16, .max_waiting = 512};
+  const double share = capacity(options) / 2;
+  Load calm({{.name = "a", .rate = share}, {.name = "b", .rate = share / 10}}, options);
+  calm.run_for(600);
+  Load loud({{.name = "a", .rate = 20 * share}, {.name = "b", .rate = share / 10}}, options);
+  loud.run_for(600);
+  EXPECT_LE(loud.ttft("b", 0.95, 20), 1.5 * calm.ttft("b", 0.95, 20));
+  EXPECT_GT(loud.ttft("a", 0.5, 20), 10 * loud.ttft("b", 0.5, 20)) << "the other has to wait";
+}
+
+}  // namespace
+}  // namespace ibid

@@ -1,0 +1,66 @@
+#include "engine/memory_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "model/model.h"
+#include "sample/sampler.h"
+
+namespace ibid {
+namespace {
+
+// What pool and tree note of a block: an entry, a node, its tokens, a place in the hash table and one in the order.
+constexpr int64_t kNotesOfBlock = 192;
+// Of a vocabulary's entry while a token is drawn: logits and log-probabilities, candidates and their orders, counts.
+constexpr int64_t kDrawBytes = 2 * sizeof(float) + 3 * sizeof(Candidate) + sizeof(int32_t) + 1 + sizeof(uint32_t);
+
+std::string mebibytes(int64_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20)); }
+
+}  // namespace
+
+int64_t MemoryPlan::total() const {
+  int64_t sum = 0;
+  for (const MemoryPart& part : parts) sum += part.bytes;
+  return sum;
+}
+
+std::string MemoryPlan::text() const {
+  std::string out;
+  for (const MemoryPart& part : parts) out += (out.empty() ? "" : ", ") + part.name + " " + mebibytes(part.bytes);
+  return out;
+}
+
+void add_engine_parts(MemoryPlan& plan, const Model& model, const EngineOptions& options, int n_threads) {
+  const MemoryUse& use = model.memory();
+  const int64_t vocab_size = model.config().vocab_size, n_rows = std::max(options.max_rows, options.max_sequences);
+  plan.add("weights read from the file", use.mapped_bytes);
+  plan.add("weights repacked", use.repacked_bytes);
+  plan.add("intermediates of a step", use.scratch_bytes + use.workspace_bytes);
+  plan.add("rows of logits", n_rows * vocab_size * static_cast<int64_t>(sizeof(float)));
+  plan.add("drawing", n_threads * vocab_size * kDrawBytes);
+  // A prompt stands in its request and in its sequence, with a table of blocks and the order of a running one's batch.
+  const int64_t of_sequence = model.context_len() * 2 * static_cast<int64_t>(sizeof(TokenId));
+  plan.add("sequences", (options.max_sequences + int64_t{options.max_waiting}) * of_sequence);
+}
+
+int64_t planned_block_bytes(const Model& model, const EngineOptions& options) {
+  return kv_block_bytes(kv_layouts(model.kv_geometries(), options.kv_dtype, options.block_len)) + kNotesOfBlock;
+}
+
+Result<int64_t> kv_bytes_within(int64_t limit, const MemoryPlan& beside, const Model& model,
+                                const EngineOptions& options) {
+  const int64_t with_notes = planned_block_bytes(model, options), block_bytes = with_notes - kNotesOfBlock;
+  const int64_t of_context = (model.context_len() + options.block_len - 1) / options.block_len;
+  const int64_t n_blocks = std::min<int64_t>((limit - beside.total()) / with_notes, INT32_MAX / options.block_len);
+  if (limit < beside.total() || n_blocks < of_context) {
+    return exhausted(fmt::format(
+        "The model does not fit in {}: {} come to {}, and keys and values of one context of {} tokens need {} besides. "
+        "A smaller context, fewer sequences or more memory would do.",
+        mebibytes(limit), beside.text(), mebibytes(beside.total()), model.context_len(),
+        mebibytes(of_context * with_notes)));
+  }
+  return n_blocks * block_bytes;
+}
+
+}  // namespace ibid

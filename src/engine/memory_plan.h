@@ -1,0 +1,42 @@
+// MemoryPlan: what a process will hold at most, part by part, summed up before any of it is held. Parts are added by
+// whoever owns them; what a limit leaves is for keys and values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/engine_options.h"
+
+namespace ibid {
+
+class Model;
+
+struct MemoryPart {
+  std::string name;
+  int64_t bytes = 0;
+};
+
+struct MemoryPlan {
+  std::vector<MemoryPart> parts;
+
+  void add(std::string name, int64_t bytes) { parts.push_back({std::move(name), bytes}); }
+  int64_t total() const;
+  // "weights 84.1 MiB, a step 12.0 MiB, ..."
+  std::string text() const;
+};
+
+// Of a model that was loaded, or only sized (ModelOptions::sized_only), and of an engine over it but for keys and
+// values. `n_threads`: of the team that draws.
+void add_engine_parts(MemoryPlan& plan, const Model& model, const EngineOptions& options, int n_threads);
+
+// Of one block of keys and values, with what the cache notes of it.
+int64_t planned_block_bytes(const Model& model, const EngineOptions& options);
+
+// What `limit` leaves for keys and values beside the parts, in whole blocks. Refused with the sum and its parts where
+// that does not hold one context, as any engine must.
+Result<int64_t> kv_bytes_within(int64_t limit, const MemoryPlan& beside, const Model& model,
+                                const EngineOptions& options);
+
+}  // namespace ibid

@@ -1,0 +1,145 @@
+// No stalls: what a newcomer's prompt does to streams that run, on a virtual clock whose steps cost what the default
+// model's do.
+#include <gtest/gtest.h>
+
+#include "timed_model.h"
+
+namespace ibid {
+namespace {
+
+using testing::LinearCost;
+using testing::TimedEngine;
+
+// So many streams, each well into its answer.
+void run_streams(TimedEngine& t, int n_streams, int n_steps = 100) {
+  for (int i = 0; i < n_streams; ++i) t.submit(40, 4000);
+  for (int i = 0; i < n_steps; ++i) t.step();
+}
+
+double prefill_alone(int32_t n_prompt) {
+  TimedEngine t;
+  const RequestId id = t.submit(n_prompt, 1);
+  t.drain();
+  return t.seen[id].ttft();
+}
+
+void expect_no_stall(const LinearCost& cost) {
+  TimedEngine t({}, cost);
+  run_streams(t, 8);
+  const double p50 = TimedEngine::quantile(t.gaps(t.clock.now() / 2), 0.5);
+  const double asked = t.clock.now();
+  const RequestId newcomer = t.submit(4300, 2);
+  double decodes = 0;  // of the eight streams, for the tokens made meanwhile
+  while (t.seen[newcomer].tokens.empty()) {
+    t.step();
+    decodes += p50;
+  }
+  const double longest = t.gaps(asked).back();
+  EXPECT_LE(longest, 3 * p50 * (1 + cost.noise));
+  EXPECT_LE(longest, p50 + 0.060);
+  EXPECT_LE(t.seen[newcomer].ttft(), 1.3 * (prefill_alone(4300) + decodes));
+}
+
+TEST(Pace, ALongPromptOverEightStreamsStallsNobodyAndIsNotSlowedByMoreThanTheirTokens) { expect_no_stall({}); }
+
+TEST(Pace, NorDoesItOnAMachineTenTimesAsFast) {
+  expect_no_stall({.step = 2.4e-4, .prompt = 0.51e-4, .decode = 0.8e-4, .prompt_read = 0.34e-7, .decode_read = 1.2e-7});
+}
+
+TEST(Pace, NorWhereEachStepTakesATenthMoreOrLess) { expect_no_stall({.noise = 0.1}); }
+
+TEST(Pace, SixteenStreamsThatComeAtOnceHaveNoLongGaps) {
+  TimedEngine t;
+  for (int i = 0; i < 16; ++i) t.submit(280, 128);
+  t.drain();
+  const std::vector<double> gaps = t.gaps();
+  const double p50 = TimedEngine::quantile(gaps, 0.5);
+  EXPECT_LE(TimedEngine::quantile(gaps, 0.99), 3 * p50);
+  EXPECT_LE(TimedEngine::quantile(gaps, 0.999), 5 * p50);
+}
+
+TEST(Pace, AShortPromptDoesNotWaitForALongOne) {
+  TimedEngine t;
+  run_streams(t, 2);
+  t.submit(6000, 2);
+  for (int i = 0; i < 5; ++i) t.step();
+  const RequestId newcomer = t.submit(20, 2);
+  while (t.seen[newcomer].tokens.empty()) t.step();
+  EXPECT_LE(t.seen[newcomer].ttft(), 0.5);
+}
+
+// The bound of a policy without streams: a whole step of the other's prompt, which nobody's gap feels.
+TEST(Pace, NorDoesItWhereNobodyDecodes) {
+  TimedEngine t;
+  t.submit(6000, 2);
+  t.step();
+  const RequestId newcomer = t.submit(20, 2);
+  while (t.seen[newcomer].tokens.empty()) t.step();
+  EXPECT_LE(t.seen[newcomer].ttft(), 1.0);
+}
+
+TEST(Pace, AGivenBoundIsKept) {
+  TimedEngine t({.max_itl = 0.040});
+  run_streams(t, 8);
+  const double asked = t.clock.now();
+  const RequestId newcomer = t.submit(2000, 2);
+  while (t.seen[newcomer].tokens.empty()) t.step();
+  EXPECT_LE(t.gaps(asked).back(), 0.042);
+  EXPECT_GE(TimedEngine::quantile(t.gaps(asked), 0.5), 0.030) << "what the bound allows is used";
+}
+
+// docs/fairness.md: a fifth of each step's time, whatever the bound is.
+TEST(Pace, PromptsAreNotStarvedWhereManyStreamsDecode) {
+  TimedEngine t({.max_itl = 0.001});
+  run_streams(t, 60, 400);
+  const RequestId newcomer = t.submit(1600, 2);
+  while (t.seen[newcomer].tokens.empty()) t.step();
+  const double ttft = t.seen[newcomer].ttft();
+  EXPECT_LE(ttft, 5.3 * prefill_alone(1600));
+  const double longest = t.gaps(t.clock.now() - ttft).back();
+  for (int i = 0; i < 9; ++i) t.step();
+  EXPECT_LE(longest, 1.3 * (t.clock.now() - t.seen[newcomer].tokens[0]) / 9);
+}
+
+TEST(Pace, WithoutStreamsAStepIsAsLargeAsItMayBe) {
+  TimedEngine t;
+  t.submit(100, 3);
+  t.drain();
+  const RequestId newcomer = t.submit(2048, 2);
+  t.step();
+  EXPECT_EQ(t.engine->last_step().at(0).n_tokens, 512);
+  while (t.seen[newcomer].tokens.empty()) t.step();
+}
+
+TEST(Pace, WithOneTenantFairPlansArePriorityPlans) {
+  TimedEngine fair({.policy = PolicyKind::kFair}), priority({.policy = PolicyKind::kPriority});
+  std::mt19937_64 random(5);
+  for (int i = 0; i < 60; ++i) {
+    const auto n_prompt = static_cast<int>(1 + random() % 900), n_answer = static_cast<int>(random() % 60);
+    for (TimedEngine* t : {&fair, &priority}) {
+      Request r = t->request(n_prompt, n_answer);
+      r.priority = i % 7 == 0;
+      t->submit(std::move(r));
+    }
+    for (int k = 0; k < 8; ++k) {
+      EXPECT_EQ(fair.step(), priority.step());
+      EXPECT_EQ(fair.engine->last_step(), priority.engine->last_step());
+    }
+  }
+}
+
+TEST(Pace, AStepsTimeIsPredicted) {
+  TimedEngine t({}, {.noise = 0.05});
+  for (int i = 0; i < 40; ++i) {
+    t.submit(30 + 97 * (i % 11), 20 + i % 7);
+    for (int k = 0; k < 9; ++k) t.step();
+  }
+  t.drain();
+  const EngineStats stats = t.engine->stats();
+  EXPECT_GT(stats.step_error_p95, 0);
+  EXPECT_LT(stats.step_error_p95, 0.2);
+  EXPECT_LT(stats.step_error_p50, stats.step_error_p95);
+}
+
+}  // namespace
+}  // namespace ibid

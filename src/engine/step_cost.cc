@@ -1,0 +1,127 @@
+#include "engine/step_cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace ibid {
+namespace {
+
+// What each part costs beside a prompt token, where nothing is known: a step as much as a few tokens, an attention that
+// reads some hundred positions as much as a token's products. Dense models on CPUs were measured near it, and it is
+// gone after some ten steps.
+constexpr double kGuess[] = {4, 1, 1, 1.0 / 1500, 1.0 / 500, 0.5};
+constexpr double kGuessWeight = 0.05;  // in steps
+constexpr double kKept = 0.98;         // of what is known, a step: some fifty steps are remembered
+constexpr int kSweeps = 12;
+constexpr int64_t kUntold = 16;  // steps of a process whose errors are not counted: pages of weights come in
+constexpr int64_t kEachErrors = 16;
+
+}  // namespace
+
+StepCost::Parts StepCost::parts_of(const StepLoad& w) {
+  const double n[] = {1,
+                      static_cast<double>(w.n_prompt_tokens),
+                      static_cast<double>(w.n_decode_tokens),
+                      static_cast<double>(w.prompt_reads),
+                      static_cast<double>(w.decode_reads),
+                      static_cast<double>(w.n_rows)};
+  Parts parts;
+  for (size_t i = 0; i < kParts; ++i) parts[i] = n[i] * kGuess[i];
+  return parts;
+}
+
+size_t StepCost::kind_of(const StepLoad& w) { return w.n_prompt_tokens == 0 ? 0 : w.n_decode_tokens == 0 ? 1 : 2; }
+
+double StepCost::without_factor(const Parts& parts) const {
+  double sum = 0;
+  for (size_t i = 0; i < kParts; ++i) sum += parts[i] * costs_[i];
+  return sum;
+}
+
+double StepCost::seconds(const StepLoad& load) const { return factor_ * without_factor(parts_of(load)); }
+
+int32_t StepCost::n_within(double limit, const StepLoad& load, int32_t n_before, int32_t n_tokens,
+                           int32_t n_rowless) const {
+  int32_t fits = 0, too_many = n_tokens + 1;
+  while (too_many - fits > 1) {
+    const int32_t n = fits + (too_many - fits) / 2;
+    StepLoad with = load;
+    with.add_prompt(n_before, n, std::max(0, n - n_rowless));
+    (seconds(with) <= limit ? fits : too_many) = n;
+  }
+  return fits;
+}
+
+double StepCost::prompt_token() const {
+  StepLoad prompt, decode;
+  prompt.n_prompt_tokens = 1;
+  decode.n_decode_tokens = decode.n_rows = 1;
+  const double step = seconds({});
+  const double of_decode = seconds(decode) - step;
+  return of_decode <= 0 ? 1 : std::clamp((seconds(prompt) - step) / of_decode, 1.0 / 8, 8.0);
+}
+
+void StepCost::observe(const StepLoad& load, double taken) {
+  if (taken <= 0 || load.empty()) return;
+  const Parts parts = parts_of(load);
+  const double expected = without_factor(parts);
+  if (is_known()) {
+    note_error(std::abs(factor_ * expected - taken) / taken);
+    last_factors_[static_cast<size_t>(n_seen_) % last_factors_.size()] = taken / std::max(expected, 1e-9);
+    auto sorted = last_factors_;
+    std::ranges::sort(sorted);
+    factor_ = std::clamp(sorted[1], 0.1, 10.0);
+  }
+  // Long steps count by their own length, so that one that stalled pulls at nothing.
+  const double scale = std::max(taken, expected);
+  const double weight = 1 / (scale * scale);
+  Seen& seen = seen_[kind_of(load)];
+  for (size_t i = 0; i < kParts; ++i) {
+    for (size_t j = 0; j < kParts; ++j)
+      seen.products[i][j] = kKept * seen.products[i][j] + weight * parts[i] * parts[j];
+    seen.values[i] = kKept * seen.values[i] + weight * parts[i] * taken;
+  }
+  ++n_seen_;
+  fit();
+}
+
+void StepCost::fit() {
+  Seen all;
+  double products = 0, values = 0;
+  for (const Seen& seen : seen_) {
+    for (size_t i = 0; i < kParts; ++i) {
+      for (size_t j = 0; j < kParts; ++j) products += seen.products[i][j], all.products[i][j] += seen.products[i][j];
+      values += seen.values[i], all.values[i] += seen.values[i];
+    }
+  }
+  const double unit = values / products;  // what one would be, were the guess right
+  if (n_seen_ == 1) costs_.fill(unit);
+  for (size_t i = 0; i < kParts; ++i) {
+    all.products[i][i] += kGuessWeight / (unit * unit);
+    all.values[i] += kGuessWeight / unit;
+  }
+  for (int sweep = 0; sweep < kSweeps; ++sweep) {
+    for (size_t i = 0; i < kParts; ++i) {
+      double rest = all.values[i];
+      for (size_t j = 0; j < kParts; ++j) rest -= all.products[i][j] * costs_[j];
+      costs_[i] = std::max(0.0, costs_[i] + rest / all.products[i][i]);
+    }
+  }
+}
+
+void StepCost::note_error(double error) {
+  if (n_seen_ < kUntold) return;
+  errors_[static_cast<size_t>(n_errors_++) % kWindow] = static_cast<float>(error);
+  if (n_errors_ % kEachErrors != 0) return;
+  std::array<float, kWindow> sorted = errors_;
+  const auto n = static_cast<size_t>(std::min<int64_t>(n_errors_, kWindow));
+  const auto at = [&](size_t i) {
+    std::nth_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(i),
+                     sorted.begin() + static_cast<std::ptrdiff_t>(n));
+    return sorted[i];
+  };
+  error_p50_ = at(n / 2);
+  error_p95_ = at(n * 95 / 100);
+}
+
+}  // namespace ibid

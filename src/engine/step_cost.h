@@ -1,0 +1,69 @@
+// StepCost: how long a step will take, learned from how long steps took. Host code of the engine's thread, without a
+// clock of its own: the seconds are those that the engine reads anyway.
+//
+// A step's time is a sum of what it has to do (StepLoad), each part times a cost that is not negative: the step itself
+// (weights are read once), prompt tokens, decoded tokens, positions that their attention reads, rows of logits. Costs
+// are fitted by least squares of relative errors, forgetting older steps, each kind of step (prompts alone, decodes
+// alone, both) for itself: a night of decodes does not make it forget what a prompt costs. A step that took far longer
+// than it should have (a stalled machine) weighs by the inverse square of its time, that is next to nothing.
+// Until steps have told the parts apart, a guess of their proportions stands in, scaled to what was seen.
+// What is shared by all parts at the moment, a machine that others use too, is one factor: the median of the last few
+// steps' times over their predictions.
+//
+// Method: normal equations with exponential forgetting (Ljung, System Identification, 11.2) and ridge towards the
+// guess, solved under c >= 0 by cyclic coordinate descent from the last solution (Franc, Hlavac, Navara, Sequential
+// coordinate-wise algorithm for the non-negative least squares problem, 2005).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/step_load.h"
+
+namespace ibid {
+
+class StepCost {
+ public:
+  // False until a step has been seen: then nothing is predicted.
+  bool is_known() const { return n_seen_ > 0; }
+  double seconds(const StepLoad& load) const;
+  // How many of n_tokens of a prompt, behind n_before others, can join `load` without its time passing `limit` seconds.
+  // All but the first n_rowless of them give rows of logits.
+  int32_t n_within(double limit, const StepLoad& load, int32_t n_before, int32_t n_tokens, int32_t n_rowless) const;
+  // What a prompt's token costs, in decoded tokens; within [1/8, 8].
+  double prompt_token() const;
+
+  // A step of this load took so long. Nothing where no time passed (a clock that stands still).
+  void observe(const StepLoad& load, double seconds);
+
+  // |predicted - taken| / taken of the last steps, the first few of a process left out: quantiles, 0 at first.
+  double error_p50() const { return error_p50_; }
+  double error_p95() const { return error_p95_; }
+
+ private:
+  static constexpr size_t kParts = 6;
+  static constexpr size_t kKinds = 3;
+  static constexpr size_t kWindow = 512;
+  using Parts = std::array<double, kParts>;
+  struct Seen {  // the normal equations of one kind of step
+    std::array<Parts, kParts> products = {};
+    Parts values = {};
+  };
+  static Parts parts_of(const StepLoad& load);
+  static size_t kind_of(const StepLoad& load);
+  double without_factor(const Parts& parts) const;
+  void fit();
+  void note_error(double error);
+
+  std::array<Seen, kKinds> seen_ = {};
+  Parts costs_ = {};  // seconds
+  double factor_ = 1;
+  std::array<double, 3> last_factors_ = {1, 1, 1};
+  int64_t n_seen_ = 0;
+  std::array<float, kWindow> errors_ = {};
+  int64_t n_errors_ = 0;
+  double error_p50_ = 0, error_p95_ = 0;
+};
+
+}  // namespace ibid

@@ -1,0 +1,130 @@
+#include "engine/step_cost.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+namespace ibid {
+namespace {
+
+StepLoad load_of(int32_t n_prompt, int32_t n_before, int32_t n_decodes, int32_t kv_len) {
+  StepLoad load;
+  if (n_prompt > 0) load.add_prompt(n_before, n_prompt, 1);
+  for (int32_t i = 0; i < n_decodes; ++i) load.add_decode(kv_len);
+  return load;
+}
+
+double truth(const StepLoad& l) {
+  return 3e-3 + 0.6e-3 * l.n_prompt_tokens + 0.7e-3 * l.n_decode_tokens + 0.4e-6 * static_cast<double>(l.prompt_reads) +
+         1e-6 * static_cast<double>(l.decode_reads) + 0.2e-3 * l.n_rows;
+}
+
+struct Random {
+  std::mt19937_64 bits{7};
+  int32_t up_to(int32_t n) { return static_cast<int32_t>(bits() % static_cast<uint64_t>(n)); }
+  StepLoad load() {
+    const int32_t kind = up_to(3);
+    return load_of(kind == 0 ? 0 : 2 + up_to(300), up_to(4000), kind == 1 ? 0 : 1 + up_to(40), up_to(2000));
+  }
+};
+
+double error_at(const StepCost& cost, const StepLoad& load, double speed = 1) {
+  return std::abs(cost.seconds(load) / (speed * truth(load)) - 1);
+}
+
+TEST(StepCost, KnowsNothingAtFirstAndFindsThePartsOfALinearCost) {
+  StepCost cost;
+  EXPECT_FALSE(cost.is_known());
+  Random random;
+  for (int i = 0; i < 200; ++i) {
+    const StepLoad load = random.load();
+    cost.observe(load, truth(load));
+  }
+  for (int i = 0; i < 100; ++i) EXPECT_LT(error_at(cost, random.load()), 0.05);
+}
+
+TEST(StepCost, TenStepsAreEnoughForAGuessWithinAThird) {
+  StepCost cost;
+  cost.observe(load_of(40, 0, 0, 0), truth(load_of(40, 0, 0, 0)));
+  for (int i = 0; i < 9; ++i) cost.observe(load_of(0, 0, 1, 40 + i), truth(load_of(0, 0, 1, 40 + i)));
+  EXPECT_LT(error_at(cost, load_of(60, 0, 1, 50)), 0.34);
+  EXPECT_LT(error_at(cost, load_of(0, 0, 8, 50)), 0.34);
+}
+
+TEST(StepCost, AnEveningOfDecodesDoesNotMakeItForgetPrompts) {
+  StepCost cost;
+  Random random;
+  for (int i = 0; i < 200; ++i) {
+    const StepLoad load = random.load();
+    cost.observe(load, truth(load));
+  }
+  for (int i = 0; i < 20000; ++i) {
+    const StepLoad load = load_of(0, 0, 1 + i % 8, 100 + i % 900);
+    cost.observe(load, truth(load));
+  }
+  EXPECT_LT(error_at(cost, load_of(200, 1000, 4, 500)), 0.1);
+}
+
+TEST(StepCost, AStalledStepTeachesNothing) {
+  StepCost cost;
+  Random random;
+  for (int i = 0; i < 300; ++i) {
+    const StepLoad load = random.load();
+    cost.observe(load, truth(load) * (i % 10 == 9 ? 100 : 1));
+  }
+  for (int i = 0; i < 100; ++i) EXPECT_LT(error_at(cost, random.load()), 0.1);
+}
+
+TEST(StepCost, FollowsAMachineThatBecomesSlowerWithinAFewSteps) {
+  StepCost cost;
+  Random random;
+  for (int i = 0; i < 200; ++i) {
+    const StepLoad load = random.load();
+    cost.observe(load, truth(load));
+  }
+  for (int i = 0; i < 5; ++i) cost.observe(load_of(0, 0, 8, 500), 2 * truth(load_of(0, 0, 8, 500)));
+  for (int i = 0; i < 100; ++i) EXPECT_LT(error_at(cost, random.load(), 2), 0.25);
+}
+
+TEST(StepCost, NoPartCostsLessThanNothing) {
+  StepCost cost;
+  std::mt19937_64 random{3};
+  for (int i = 0; i < 500; ++i) {  // noise alone
+    const auto n = static_cast<int32_t>(random() % 200);
+    cost.observe(load_of(2 + n, 10 * n, n % 9, n), 1e-3 * static_cast<double>(1 + random() % 100));
+    const StepLoad small = load_of(2, 0, 0, 0), large = load_of(400, 4000, 40, 4000);
+    ASSERT_LE(cost.seconds(small), cost.seconds(large));
+    ASSERT_TRUE(std::isfinite(cost.seconds(large)));
+  }
+}
+
+TEST(StepCost, AClockThatStandsStillTeachesNothing) {
+  StepCost cost;
+  cost.observe(load_of(40, 0, 0, 0), 0);
+  EXPECT_FALSE(cost.is_known());
+  EXPECT_EQ(cost.seconds(load_of(40, 0, 0, 0)), 0);
+}
+
+TEST(StepCost, SaysHowMuchOfAPromptFits) {
+  StepCost cost;
+  Random random;
+  for (int i = 0; i < 200; ++i) {
+    const StepLoad load = random.load();
+    cost.observe(load, truth(load));
+  }
+  const StepLoad decodes = load_of(0, 0, 8, 500);
+  const double limit = 0.040;
+  const int32_t n = cost.n_within(limit, decodes, 1000, 500, 499);
+  StepLoad fits = decodes, does_not = decodes;
+  fits.add_prompt(1000, n, 0);
+  does_not.add_prompt(1000, n + 1, 0);
+  EXPECT_LE(cost.seconds(fits), limit);
+  EXPECT_GT(cost.seconds(does_not), limit);
+  EXPECT_EQ(cost.n_within(10, decodes, 1000, 500, 499), 500);
+  EXPECT_EQ(cost.n_within(0, decodes, 1000, 500, 499), 0);
+  EXPECT_LT(cost.n_within(limit, decodes, 1000, 500, 0), n) << "rows of logits cost something";
+}
+
+}  // namespace
+}  // namespace ibid

@@ -1,0 +1,29 @@
+// StepLoad: what a step has to compute, in the terms that its time depends on.
+#pragma once
+
+#include <cstdint>
+
+namespace ibid {
+
+struct StepLoad {
+  int32_t n_prompt_tokens = 0;  // of shares of several tokens: prompts, and what is computed again
+  int32_t n_decode_tokens = 0;  // of shares of one token, and drafts
+  int32_t n_rows = 0;           // of logits
+  int64_t prompt_reads = 0;     // positions that their attention reads, summed over tokens
+  int64_t decode_reads = 0;
+
+  bool empty() const { return n_prompt_tokens + n_decode_tokens == 0; }
+  // n_tokens that follow each other behind n_before others of their sequence; the last n_rows give logits.
+  void add_prompt(int64_t n_before, int32_t n_tokens, int32_t n_rows_of_it) {
+    n_prompt_tokens += n_tokens;
+    prompt_reads += n_tokens * n_before + int64_t{n_tokens} * (n_tokens + 1) / 2;
+    n_rows += n_rows_of_it;
+  }
+  void add_decode(int64_t n_before, int32_t n_tokens = 1) {
+    n_decode_tokens += n_tokens;
+    decode_reads += n_tokens * (n_before + 1);
+    n_rows += n_tokens;
+  }
+};
+
+}  // namespace ibid

@@ -1,0 +1,41 @@
+#include "server/server_memory.h"
+
+#include <algorithm>
+
+namespace ibid {
+namespace {
+
+// A connection's session and socket, and what it may keep of a header or of requests behind the one that is answered.
+constexpr int64_t kConnection = (4 << 10) + (16 << 10);
+// What reading and tokenising one body takes besides its bytes; large bodies are handled one at a time, small ones on
+// each I/O thread.
+constexpr int64_t kSmallBodyWork = 4 << 20;
+int64_t large_body_work(const ServerOptions& options) { return 4 * options.max_body_bytes; }
+
+// Of what a process may hold, as a divisor.
+constexpr int64_t kAnswersShare = 8, kBodiesShare = 16, kConnectionsShare = 16, kBodyShare = 128;
+
+template <typename Int>
+void shrink(Int& value, Int by_default, int64_t most) {
+  if (value == by_default) value = static_cast<Int>(std::clamp<int64_t>(most, 1, value));
+}
+
+}  // namespace
+
+void fit_server(ServerOptions& options, int64_t memory_bytes) {
+  if (memory_bytes == 0) return;
+  const ServerOptions by_default;
+  shrink(options.max_answers_bytes, by_default.max_answers_bytes, memory_bytes / kAnswersShare);
+  shrink(options.max_bodies_bytes, by_default.max_bodies_bytes, memory_bytes / kBodiesShare);
+  shrink(options.max_body_bytes, by_default.max_body_bytes, memory_bytes / kBodyShare);
+  shrink(options.max_connections, by_default.max_connections, memory_bytes / kConnectionsShare / kConnection);
+  options.max_connections_per_address = std::min(options.max_connections_per_address, options.max_connections);
+}
+
+void add_server_parts(MemoryPlan& plan, const ServerOptions& options) {
+  plan.add("connections", options.max_connections * kConnection);
+  plan.add("bodies", options.max_bodies_bytes + large_body_work(options) + options.io_threads * kSmallBodyWork);
+  plan.add("answers", options.max_answers_bytes);
+}
+
+}  // namespace ibid

@@ -1,0 +1,111 @@
+// Faults on purpose (base/planted.h), one at a time, in the engine that the simulation runs: each must be found, and
+// without one nothing may be. docs/planted_faults.md is the table.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <numeric>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "base/thread_team.h"
+#include "sim/judge.h"
+#include "source_paths.h"
+
+namespace ibid {
+
+namespace {
+std::string planted = std::getenv("IBID_PLANTED") != nullptr ? std::getenv("IBID_PLANTED") : "";
+}  // namespace
+bool is_planted(std::string_view name) { return name == planted; }
+
+namespace sim {
+namespace {
+
+std::string read(const std::filesystem::path& file) {
+  std::ostringstream out;
+  out << std::ifstream(file).rdbuf();
+  return out.str();
+}
+
+// Every place of the sources that has one.
+std::vector<std::string> all_faults() {
+  std::vector<std::string> out;
+  const std::regex place("PLANTED\\(\"([a-z_]+)\"\\)");
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(source_dir() + "/src")) {
+    if (entry.path().extension() != ".cc" && entry.path().extension() != ".h") continue;
+    const std::string text = read(entry.path());
+    for (std::sregex_iterator it(text.begin(), text.end(), place), end; it != end; ++it) out.push_back((*it)[1]);
+  }
+  std::ranges::sort(out);
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+// What no request can reach today is found by a unit's own test, which this program has too.
+const std::map<std::string, std::string> kFoundByUnits = {
+    {"share_of_a_victim_stays", "Scheduler.WhoLosesItsBlocksLosesItsShareOfThePlanToo"},
+    {"pinned_after_look_up", "Tiers.RandomTextsKeepTheirLettersWhereverTheyHaveBeen"},
+};
+bool unit_passes(const std::string& fault, const std::string& test) {
+  const std::string command = "IBID_PLANTED=" + fault + " '" + build_dir() + "/planted_suite' --gtest_filter=" + test;
+  return std::system((command + " > /dev/null 2>&1").c_str()) == 0;
+}
+
+std::vector<Judged> live_with(const std::string& fault, uint64_t n_seeds) {
+  std::vector<uint64_t> seeds(n_seeds);
+  std::iota(seeds.begin(), seeds.end(), 1);
+  return judge_seeds(seeds, 1000, usable_cores(), [&] { planted = fault; });
+}
+
+class PlantedFault : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(All, PlantedFault, ::testing::ValuesIn(all_faults()),
+                         [](const auto& fault) { return fault.param; });
+
+TEST_P(PlantedFault, IsFound) {
+  if (const auto unit = kFoundByUnits.find(GetParam()); unit != kFoundByUnits.end()) {
+    EXPECT_TRUE(unit_passes("", unit->second));
+    EXPECT_FALSE(unit_passes(unit->first, unit->second)) << "nothing noticed it";
+    return;
+  }
+  const auto judged = live_with(GetParam(), 200);
+  const Judged& last = judged.back();
+  ASSERT_TRUE(last.verdict.failed) << "nothing noticed it";
+  std::printf("%s: seed %d, step %d: %s\n", GetParam().c_str(), static_cast<int>(last.seed),
+              static_cast<int>(last.verdict.step), last.verdict.what.c_str());
+}
+
+TEST(PlantedFaults, WithoutOneNothingIsFound) {
+  const auto judged = live_with("", 40);
+  EXPECT_FALSE(judged.back().verdict.failed) << judged.back().verdict.what;
+}
+
+TEST(PlantedFaults, AreCutDownToAScriptThatStillFails) {
+  const auto plant = [] { planted = "copy_of_the_wrong_block"; };
+  const auto judged = live_with("copy_of_the_wrong_block", 200);
+  const Script whole = random_script(judged.back().seed, 1000);
+  const Script shrunk = shrink(whole, plant);
+  EXPECT_LT(shrunk.events.size(), 8u) << text_of(shrunk);
+  EXPECT_TRUE(judge(read_script(text_of(shrunk)).value(), plant).failed);
+  EXPECT_FALSE(judge(shrunk).failed);
+}
+
+TEST(PlantedFaults, AreThirtyAtLeastAndTheTableHasEachOnce) {
+  const std::vector<std::string> faults = all_faults();
+  EXPECT_GE(faults.size(), 30u);
+  std::vector<std::string> rows;
+  const std::string page = read(source_dir() + "/docs/planted_faults.md");
+  const std::regex row("\n\\| `([a-z_]+)` \\|");
+  for (std::sregex_iterator it(page.begin(), page.end(), row), end; it != end; ++it) rows.push_back((*it)[1]);
+  std::ranges::sort(rows);
+  EXPECT_EQ(rows, faults);
+}
+
+}  // namespace
+}  // namespace sim
+}  // namespace ibid
