@@ -34,15 +34,15 @@ bool Room::reclaim_for(const Sequence& s, StepPlan& plan) {
     queue_.push(*fetching);
     return true;
   }
-  if (strip_waiting(nullptr)) return true;
+  if (strip_waiting(nullptr, true)) return true;
   Sequence* victim = policy_.victim(running_, s);
   if (victim == nullptr) return false;
   preempt(*victim, plan);
   return true;
 }
 
-bool Room::strip_waiting(const Sequence* keep) {
-  Sequence* holder = queue_.last_holder(keep);
+bool Room::strip_waiting(const Sequence* keep, bool ahead_too) {
+  Sequence* holder = queue_.last_holder(keep, ahead_too);
   if (holder == nullptr || PLANTED("waiting_keep_their_blocks")) return false;
   drop_blocks(*holder);
   return true;
@@ -64,7 +64,7 @@ void Room::preempt(Sequence& s, StepPlan& plan) {
   queue_.push(s);
 }
 
-bool Room::admit(Sequence& s, StepPlan& plan) {
+bool Room::admit(Sequence& s, bool is_first, StepPlan& plan) {
   const bool held = !s.blocks.empty();
   if (!held) {
     const auto known = std::span(s.tokens).first(static_cast<size_t>(s.n_reusable()));
@@ -74,7 +74,7 @@ bool Room::admit(Sequence& s, StepPlan& plan) {
   }
   do {
     if (admit_blocks(s, plan)) return true;
-  } while (strip_waiting(&s));
+  } while (strip_waiting(&s, is_first));
   // A block to copy needs room besides its copy: alone, a sequence of full length fits only without it.
   s.n_computed = s.n_computed / cache_.block_len() * cache_.block_len();
   cache_.truncate(s.blocks, s.n_computed);
