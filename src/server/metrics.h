@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "server/quotas.h"
 #include "text/output/finish_reason.h"
 
 namespace ibid {
@@ -70,6 +71,7 @@ struct ServerGauges {
   int64_t requests_active = 0;
   double uptime = 0;
   bool ready = false;
+  std::vector<TenantFigures> tenants = {};
 };
 
 // All that is counted.
