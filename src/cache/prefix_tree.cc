@@ -96,14 +96,16 @@ int32_t PrefixTree::find(int32_t parent, const PrefixHash::Value& hash, std::spa
 }
 
 std::pair<int32_t, int32_t> PrefixTree::nearest(int32_t parent, std::span<const TokenId> tokens) const {
-  // In lexicographic order the longest agreement is with a neighbour.
-  const auto place = order_.lower_bound(Probe{parent, tokens});
   std::pair<int32_t, int32_t> best = {-1, 0};
   const auto consider = [&](int32_t node) {
     if (at(node).parent != parent) return;
     const int32_t n = agreement(tokens_of(NodeId{node}), tokens);
     if (n > best.second) best = {node, n};
   };
+  if (parent >= 0 && at(parent).n_children == 0) return best;
+  if (parent >= 0 && at(parent).only_child >= 0) return consider(at(parent).only_child), best;
+  // In lexicographic order the longest agreement is with a neighbour.
+  const auto place = order_.lower_bound(Probe{parent, tokens});
   if (place != order_.begin()) consider(*std::prev(place));
   if (place != order_.end()) consider(*place);
   return best;
@@ -137,7 +139,11 @@ NodeId PrefixTree::publish(ScopeId scope, NodeId parent_node, std::span<const To
   PrefixHash::Value hash;
   if (tokens.size() == static_cast<size_t>(block_len_)) hash = hash_.of_block(hash_of(parent), tokens);
   int32_t node = known(parent, hash, tokens);
-  if (node >= 0 && (block_of(NodeId{node}, Tier::kDevice) != BlockId::kNone || !is_whole(node))) return NodeId{node};
+  // A tail may be the beginning of a whole block that lies further down: its block is no residence of that.
+  const bool is_tail = tokens.size() < static_cast<size_t>(block_len_);
+  if (node >= 0 && (block_of(NodeId{node}, Tier::kDevice) != BlockId::kNone ||
+                    (is_tail && !PLANTED("tail_stands_for_a_whole_block"))))
+    return NodeId{node};
   // What this block was known to hold until now is the beginning of what it holds now.
   const NodeId shorter = (*pools_)[raw_tier(Tier::kDevice)].node_of(block);
   if (shorter != NodeId::kNone) forget(shorter);
@@ -164,19 +170,48 @@ int32_t PrefixTree::insert(int32_t parent, const PrefixHash::Value& hash, std::s
   std::ranges::copy(tokens, tokens_.begin() + static_cast<ptrdiff_t>(node) * block_len_);
   n = {.hash = hash, .parent = parent, .len = static_cast<int32_t>(tokens.size())};
   try {
-    order_.insert(node);
+    put_in_order(node);
   } catch (const std::bad_alloc&) {
     n = {.next = next_unused};
     return -1;
   }
   first_unused_ = next_unused;
+  ++n_nodes_;
   if (is_whole(node)) n.next = std::exchange(bucket(hash), node);
   ++(parent >= 0 ? at(parent).n_children : scopes_[static_cast<size_t>(~parent)].n_holders);
   return node;
 }
 
+// Before its parent counts it. Where there is no memory, throws with every child findable that was.
+void PrefixTree::put_in_order(int32_t node) {
+  const int32_t parent = at(node).parent;
+  if (parent >= 0 && at(parent).n_children == 0) {
+    at(parent).only_child = node;
+    return;
+  }
+  if (parent >= 0 && at(parent).only_child >= 0) {
+    order_.insert(at(parent).only_child);
+    at(parent).only_child = -1;
+  }
+  order_.insert(node);
+}
+
+void PrefixTree::take_out_of_order(int32_t node) {
+  const int32_t parent = at(node).parent;
+  if (parent >= 0 && at(parent).only_child == node) {
+    at(parent).only_child = -1;
+  } else {
+    order_.erase(node);
+  }
+}
+
+int32_t PrefixTree::first_child(int32_t node) const {
+  return at(node).only_child >= 0 ? at(node).only_child : *order_.lower_bound(Probe{node, {}});
+}
+
 // Tails that `node` begins with say nothing that it does not.
 void PrefixTree::forget_shorter(int32_t node) {
+  if (const int32_t parent = at(node).parent; parent >= 0 && at(parent).only_child == node) return;
   for (;;) {
     const auto place = order_.find(node);
     if (place == order_.begin()) return;
@@ -204,7 +239,7 @@ void PrefixTree::forget(NodeId given) {
   CHECK(is_node(given), "forget() of what is no node");
   int32_t node = raw(given);
   for (;;) {
-    while (at(node).n_children > 0 && !PLANTED("children_are_orphaned")) node = *order_.lower_bound(Probe{node, {}});
+    while (at(node).n_children > 0 && !PLANTED("children_are_orphaned")) node = first_child(node);
     const int32_t parent = at(node).parent;
     remove(node);
     if (node == raw(given)) return;
@@ -219,7 +254,8 @@ void PrefixTree::remove(int32_t node) {
     while (*link != node) link = &at(*link).next;
     *link = n.next;
   }
-  order_.erase(node);
+  take_out_of_order(node);
+  --n_nodes_;
   for (const Tier tier : kAllTiers) {
     if (const BlockId block = n.blocks[raw_tier(tier)]; block != BlockId::kNone)
       (*pools_)[raw_tier(tier)].set_node(block, NodeId::kNone);
@@ -236,7 +272,7 @@ void PrefixTree::remove(int32_t node) {
 int64_t PrefixTree::n_holders() const {
   int64_t n = 0;
   for (const Scope& scope : scopes_) n += scope.n_holders;
-  for (const int32_t node : order_) n -= at(node).parent < 0;
+  for (const Node& node : nodes_) n -= node.len > 0 && node.parent < 0;
   return n;
 }
 
@@ -252,18 +288,26 @@ void PrefixTree::self_check() const {
     }
   }
   std::vector<int32_t> n_children(nodes_.size(), 0);
-  for (const int32_t i : order_) {
+  int32_t n_nodes = 0, n_ordered = 0;
+  for (int32_t i = 0; i < static_cast<int32_t>(nodes_.size()); ++i) {
+    if (at(i).len == 0) continue;
+    ++n_nodes;
     size_t n_here = 0;
     for (const BlockId block : at(i).blocks) n_here += block != BlockId::kNone;
-    CHECK(n_here > 0 && at(i).len > 0, "a node without a residence");
+    CHECK(n_here > 0, "a node without a residence");
     n_residences += n_here;
     CHECK(is_whole(i) || at(i).n_children == 0, "something hangs below an unfinished tail");
-    if (at(i).parent < 0) continue;
-    CHECK(order_.contains(at(i).parent), "a node's parent is no node");
-    ++n_children[static_cast<size_t>(at(i).parent)];
+    const int32_t parent = at(i).parent;
+    n_ordered += parent < 0 || at(parent).only_child != i;
+    if (parent < 0) continue;
+    CHECK(at(parent).len > 0, "a node's parent is no node");
+    CHECK(at(parent).only_child < 0 || at(parent).n_children == 1, "an only child has siblings");
+    ++n_children[static_cast<size_t>(parent)];
   }
-  CHECK(n_settled == n_residences);
-  for (const int32_t i : order_) CHECK(n_children[static_cast<size_t>(i)] == at(i).n_children);
+  CHECK(n_settled == n_residences && n_nodes == n_nodes_);
+  CHECK(n_ordered == static_cast<int32_t>(order_.size()), "a child is found by no order");
+  for (const int32_t i : order_) CHECK(at(i).parent < 0 || at(at(i).parent).only_child != i);
+  for (size_t i = 0; i < nodes_.size(); ++i) CHECK(n_children[i] == nodes_[i].n_children);
 }
 
 }  // namespace ibid

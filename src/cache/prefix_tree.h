@@ -5,7 +5,7 @@
 //
 // Two indexes over (parent, tokens): a keyed 128-bit hash finds the equal child, an order finds the child that agrees
 // longest. The hash only points; tokens and parent are compared in full on a hit, so a collision costs time and nothing
-// else.
+// else. Most nodes have one child, and that one needs no place in the order: its parent names it.
 //
 // A node's parent is a node or a scope (all of docs/design.md section 5, law 5, besides the tokens). A sequence that
 // refers to a block refers to all before it and releases them last first, so in a pool's list children stand before
@@ -63,7 +63,7 @@ class PrefixTree {
   // Forgets the node and all below it; their blocks keep their references.
   void forget(NodeId node);
 
-  int32_t n_nodes() const { return static_cast<int32_t>(order_.size()); }
+  int32_t n_nodes() const { return n_nodes_; }
   int64_t n_holders() const;                              // of scopes, nodes not counted
   int64_t n_collisions() const { return n_collisions_; }  // hash equal, tokens or parent not
   // Of a node: its tokens, the node before it (kNone: a scope is), and its block in a tier (kNone: none).
@@ -83,7 +83,8 @@ class PrefixTree {
     int32_t parent = 0;      // a node, or ~scope
     int32_t next = -1;       // in the bucket, or in the list of unused ones
     int32_t n_children = 0;
-    int32_t len = 0;  // tokens; 0: unused
+    int32_t only_child = -1;  // the child that stands in no order; -1: there is none, or all children stand in it
+    int32_t len = 0;          // tokens; 0: unused
     std::array<BlockId, kTiers> blocks = {BlockId::kNone, BlockId::kNone};
   };
   struct Scope {
@@ -113,17 +114,21 @@ class PrefixTree {
   int32_t known(int32_t parent, const PrefixHash::Value& hash, std::span<const TokenId> tokens);
   int32_t insert(int32_t parent, const PrefixHash::Value& hash, std::span<const TokenId> tokens);
   void forget_shorter(int32_t node);
+  void put_in_order(int32_t node);
+  void take_out_of_order(int32_t node);
+  int32_t first_child(int32_t node) const;
   void remove(int32_t node);
 
   BlockPools* pools_;
   int32_t block_len_;
   PrefixHash hash_;
   int64_t n_collisions_ = 0;
-  std::vector<Node> nodes_;       // as many as all tiers have blocks
-  std::vector<TokenId> tokens_;   // [nodes, B]
-  int32_t first_unused_ = -1;     // of nodes_, linked by next
-  std::vector<int32_t> buckets_;  // first node of each; a power of two of them
-  std::set<int32_t, Less> order_;
+  int32_t n_nodes_ = 0;
+  std::vector<Node> nodes_;        // as many as all tiers have blocks
+  std::vector<TokenId> tokens_;    // [nodes, B]
+  int32_t first_unused_ = -1;      // of nodes_, linked by next
+  std::vector<int32_t> buckets_;   // first node of each; a power of two of them
+  std::set<int32_t, Less> order_;  // but only children of nodes
   std::vector<Scope> scopes_;
   std::vector<int32_t> free_scopes_;
   std::unordered_map<std::string, int32_t> scope_ids_;

@@ -109,6 +109,17 @@ TEST(Tiers, WhatIsEvictedLiesOnTheHostAndComesBack) {
   EXPECT_EQ(m.found("ccccdddd"), 8);
 }
 
+TEST(Tiers, ATailDoesNotStandForAWholeBlockThatLiesOnTheHost) {
+  Memory m({3, 4});
+  BlockTable held = m.compute("aaaab", false);
+  m.write("aaaabbbb");
+  m.write("cccc");  // takes the block of bbbb
+  ASSERT_EQ(m.n_copies(Tier::kDevice, Tier::kHost), 1);
+  m.cache.publish_tail(m.scope, ids("aaaab"), 5, 1, held);
+  m.cache.release(held);
+  EXPECT_EQ(m.found("aaaabbbb"), 8);  // and looks at every letter
+}
+
 TEST(Tiers, WhatLiesOnTheHostAlreadyIsNotCopiedThereAgain) {
   Memory m({2, 4});
   m.write("aaaabbbb");

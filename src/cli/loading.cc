@@ -15,6 +15,7 @@
 #include "kernels/isa.h"
 #include "kernels/reference.h"
 #include "model/tokenizer_of_model.h"
+#include "worker/disk_thread.h"
 
 namespace ibid::cli {
 namespace {
@@ -60,6 +61,11 @@ void use_tiers(const TierArgs& tiers, EngineOptions& options) {
   options.host_bytes = tiers.host_bytes;
   options.disk_folder = tiers.disk_folder;
   options.disk_bytes = tiers.disk_bytes;
+}
+
+void add_tier_parts(MemoryPlan& plan, const TierArgs& tiers) {
+  if (tiers.host_bytes > 0) plan.add("blocks on the host", tiers.host_bytes);
+  if (!tiers.disk_folder.empty()) plan.add("blocks on their way to a disk", kDiskThreadBytes);
 }
 
 int64_t kv_bytes_of_block(const Model& model, DType kv_dtype, int32_t block_len) {

@@ -19,6 +19,8 @@ namespace ibid::cli {
 
 // The flags of --cache-host-bytes and its like, as the engine wants them.
 void use_tiers(const TierArgs& tiers, EngineOptions& options);
+// What they hold in memory.
+void add_tier_parts(MemoryPlan& plan, const TierArgs& tiers);
 // Bytes of one block over all layers.
 int64_t kv_bytes_of_block(const Model& model, DType kv_dtype, int32_t block_len);
 

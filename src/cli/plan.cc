@@ -39,6 +39,7 @@ int plan(const PlanOptions& options) {
   const StepLimits limits = step_limits(serve);
   MemoryPlan beside;
   add_server_parts(beside, serve.server);
+  add_tier_parts(beside, serve.tiers);
   auto sized = size(serve.model, limits, beside);
   if (!sized) return fail(sized.error());
   const int64_t limit = serve.model.memory_bytes > 0 ? serve.model.memory_bytes : usable_bytes();

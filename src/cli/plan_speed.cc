@@ -44,6 +44,7 @@ Result<StepSeconds> measure(const Loaded& sized, int64_t n_layers, int32_t n_str
                                                             *sized.stream));
   EngineOptions options = sized.engine_options(limits);
   options.prefix_cache = false;
+  options.max_itl = 1e6;  // prompts first: streams are measured once all of them decode
   const int64_t block = kv_bytes_of_block(*model, sized.kv_dtype, options.block_len);
   const int64_t n_tokens = std::max<int64_t>(context, int64_t{n_streams} * (kShort + kTokens + 2 * options.block_len));
   options.kv_bytes = (n_tokens / options.block_len + n_streams + 2) * block;

@@ -195,7 +195,9 @@ int converse(Chat& chat, const Loaded& loaded) {
 int run(const RunOptions& options) {
   if (options.raw && !options.prompt) return fail(invalid("--raw continues a text: give one with -p"), kUsage);
   StepLimits limits{.step_tokens = 512, .max_sequences = 1};
-  auto loaded = load(options.model, limits);
+  MemoryPlan tiers;
+  add_tier_parts(tiers, options.tiers);
+  auto loaded = load(options.model, limits, tiers);
   if (!loaded) return fail(loaded.error());
   EngineOptions engine_options = loaded->engine_options(limits);
   use_tiers(options.tiers, engine_options);

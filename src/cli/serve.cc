@@ -27,6 +27,7 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options) {
   const StepLimits limits = step_limits(options);
   MemoryPlan beside;
   add_server_parts(beside, options.server);
+  add_tier_parts(beside, options.tiers);
   ASSIGN_OR_RETURN(Loaded loaded, load(options.model, limits, beside));
   Result<ChatTemplate> chat = load_template(*loaded.file, *loaded.tokenizer);
   if (!chat) log_warn("chat is switched off, completions are served: " + chat.error().message);
@@ -37,7 +38,13 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options) {
   engine_options.max_itl = options.max_itl;
   engine_options.model_digest = digest;
   use_tiers(options.tiers, engine_options);
-  ASSIGN_OR_RETURN(auto engine, Engine::create(*loaded.model, loaded.tokenizer, *loaded.stream, engine_options));
+  std::shared_ptr<Recorder> recorder;
+  if (!options.record.empty()) {
+    ASSIGN_OR_RETURN(recorder, Recorder::create({.path = options.record, .redact = options.redact}));
+  }
+  ASSIGN_OR_RETURN(auto engine, Engine::create(*loaded.model, loaded.tokenizer, *loaded.stream, engine_options,
+                                               recorder ? recorder->clock() : steady_clock()));
+  if (recorder) recorder->begin(*engine, served_name(options.model.model, loaded.path), loaded.team->n_threads());
   ModelInfo info{
       .name = served_name(options.model.model, loaded.path),
       .architecture = loaded.model->config().architecture,
@@ -51,6 +58,7 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options) {
                               .tokenizer = std::move(tokenizer),
                               .chat_template = std::move(chat),
                               .engine = std::move(engine),
+                              .recorder = std::move(recorder),
                               .keep = std::make_shared<Loaded>(std::move(loaded))});
 }
 
@@ -64,6 +72,11 @@ StepLimits step_limits(const ServeOptions& options) {
 }
 
 int serve(const ServeOptions& options) {
+  if (!options.record.empty() && !options.tiers.disk_folder.empty()) {
+    return fail(invalid("--record does not go with --cache-disk yet: what a disk gives, and when, would not be in the "
+                        "record"),
+                kUsage);
+  }
   if (options.max_tokens_per_step < options.max_sequences) {
     return fail(invalid(fmt::format("--max-tokens-per-step {} cannot serve --max-sequences {}: each needs a token of "
                                     "every step",

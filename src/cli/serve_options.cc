@@ -80,8 +80,13 @@ void add_life(CLI::App* c, ServerOptions& o) {
       "no line for each request; what the server itself does is still said");
 }
 
-void add_metrics(CLI::App* c, ServerOptions& o) {
-  add_read(c, "--metrics-names", o.metric_names, "NAMES", "ibid",
+void add_sight(CLI::App* c, ServeOptions& o) {
+  c->add_option("--record", o.record, "write all that enters the engine to this new file, for ibid replay")
+      ->type_name("FILE");
+  c->add_flag("--redact", o.redact, "record without what users wrote; scheduling alone replays")->needs("--record");
+  c->add_option("--otlp", o.server.otlp_url, "send a span for each request to this OpenTelemetry receiver (OTLP, JSON)")
+      ->type_name("URL");
+  add_read(c, "--metrics-names", o.server.metric_names, "NAMES", "ibid",
            "what /metrics calls what it tells: ibid, vllm or llama.cpp", metric_names_by_name);
 }
 
@@ -137,7 +142,7 @@ void add_serve_options(CLI::App* c, ServeOptions& o) {
   c->option_defaults()->group("Life and log");
   add_life(c, o.server);
   c->option_defaults()->group("What can be seen");
-  add_metrics(c, o.server);
+  add_sight(c, o);
   c->option_defaults()->group("Limits of connections");
   add_connections(c, o.server);
   c->option_defaults()->group("Limits of a request (more is a 400 that names the field)");

@@ -8,7 +8,11 @@ namespace ibid {
 
 Answer::Answer(std::shared_ptr<const Request> request, int32_t choice, std::shared_ptr<const Tokenizer> tokenizer,
                std::span<const TokenId> end_of_generation)
-    : request_(std::move(request)), end_of_generation_(end_of_generation) {
+    : request_(std::move(request)),
+      min_tokens_(request_->sampling.min_tokens),
+      ignore_eos_(request_->sampling.ignore_eos),
+      has_stops_(request_->stops != nullptr),
+      end_of_generation_(end_of_generation) {
   if (tokenizer) {
     // The answer goes on from the prompt's text.
     detokenizer_.emplace(std::move(tokenizer),
@@ -25,10 +29,9 @@ FinishReason Answer::push(TokenRecord record) {
   const TokenId id = record.chosen.token;
   pending_.tokens.push_back(std::move(record));
   ++pending_.usage.completion_tokens;
-  const bool may_end = pending_.usage.completion_tokens >= request_->sampling.min_tokens;
-  const bool is_end =
-      !request_->sampling.ignore_eos && std::ranges::find(end_of_generation_, id) != end_of_generation_.end();
-  const bool is_stop = request_->stops && request_->stops->is_stop(id);
+  const bool may_end = pending_.usage.completion_tokens >= min_tokens_;
+  const bool is_end = !ignore_eos_ && std::ranges::find(end_of_generation_, id) != end_of_generation_.end();
+  const bool is_stop = has_stops_ && request_->stops->is_stop(id);
   if (may_end && is_end) {
     end(FinishReason::kEos);
     return pending_.reason;
@@ -83,19 +86,24 @@ void Answer::finish_as(FinishReason reason) {
   pending_.reason = reason;
 }
 
-std::optional<Output> Answer::take() {
+void Answer::take(std::vector<Output>& out) {
   const bool has_news = !pending_.tokens.empty() || !pending_.text.empty() || pending_.finished;
-  if (!has_news || last_taken_) return std::nullopt;
+  if (!has_news || last_taken_) return;
   last_taken_ = pending_.finished;
-  Output out = std::move(pending_);
-  pending_ = {};
-  pending_.request = out.request;
-  pending_.choice = out.choice;
-  pending_.usage = out.usage;
-  pending_.timing = out.timing;
-  pending_.finished = out.finished;
-  pending_.reason = out.reason;
-  return out;
+  // Field by field: most are empty most of the time, and a thousand of these go out in a step.
+  Output& o = out.emplace_back();
+  o.request = pending_.request;
+  o.choice = pending_.choice;
+  o.tokens.swap(pending_.tokens);
+  if (!pending_.text.empty()) o.text.swap(pending_.text);
+  if (!pending_.prompt.empty()) o.prompt.swap(pending_.prompt);
+  o.usage = pending_.usage;
+  o.timing = pending_.timing;
+  o.finished = pending_.finished;
+  o.reason = pending_.reason;
+  if (!pending_.finished) return;
+  o.stop_text = std::move(pending_.stop_text);
+  o.error = std::move(pending_.error);
 }
 
 }  // namespace ibid

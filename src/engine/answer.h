@@ -34,14 +34,17 @@ class Answer {
   FinishReason reason() const { return pending_.reason; }  // kNone while it goes on
   Usage& usage() { return pending_.usage; }
   Timing& timing() { return pending_.timing; }
-  // Moves what is new since the last call into an Output; nothing if nothing is. The last one says so, once.
-  std::optional<Output> take();
+  // Appends what is new since the last call to `out`, in place; nothing if nothing is. The last one says so, once.
+  void take(std::vector<Output>& out);
 
  private:
   void add_text(std::string_view text);
   void finish_as(FinishReason reason);
 
   std::shared_ptr<const Request> request_;
+  // What each token asks, kept here: the request lies elsewhere.
+  int32_t min_tokens_;
+  bool ignore_eos_, has_stops_;
   std::span<const TokenId> end_of_generation_;
   std::optional<Detokenizer> detokenizer_;
   std::optional<StopMatcher> matcher_;

@@ -57,11 +57,13 @@ class Listener {
     listen();
   }
   void listen() {
-    if (auto o = answer_.take()) {
+    std::vector<Output> out;
+    answer_.take(out);
+    for (Output& o : out) {
       EXPECT_FALSE(last.finished) << "an output after the last one";
-      text += o->text;
-      n_tokens += o->tokens.size();
-      last = std::move(*o);
+      text += o.text;
+      n_tokens += o.tokens.size();
+      last = std::move(o);
     }
   }
 

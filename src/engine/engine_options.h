@@ -54,10 +54,11 @@ struct EngineStats {
   int32_t n_running = 0;  // sequences
   int32_t n_waiting = 0;  // sequences
   int32_t blocks_total = 0;
-  int32_t blocks_free = 0;    // never used or emptied
-  int32_t blocks_cached = 0;  // hold a prefix, evictable
-  int32_t blocks_in_use = 0;  // referenced by running sequences
-  int32_t blocks_shared = 0;  // of those, referenced more than once
+  int32_t blocks_free = 0;     // never used or emptied
+  int32_t blocks_cached = 0;   // hold a prefix, evictable
+  int32_t blocks_in_use = 0;   // referenced by running sequences
+  int32_t blocks_shared = 0;   // of those, referenced more than once
+  int64_t slots_unfilled = 0;  // of running sequences' blocks: reserved, and they have no token for them yet
   int32_t host_blocks_total = 0;
   int32_t host_blocks_cached = 0;
   int64_t n_blocks_down = 0;  // moved to the host
@@ -75,6 +76,9 @@ struct EngineStats {
   int32_t step_prefill_tokens = 0;
   int32_t step_decode_tokens = 0;
   int32_t step_sequences = 0;
+  // Of a record, where one is written (engine/record/); told by who owns it.
+  int64_t recorded_bytes = 0;
+  bool is_recording = false;
   double step_plan = 0;
   double step_forward = 0;
   double step_sample = 0;

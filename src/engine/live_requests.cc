@@ -64,7 +64,7 @@ LiveRequests::Live LiveRequests::make(const AdmittedRequest& given) {
     const bool scores = request->prompt_logprobs >= 0 && choice == 0;
     s->n_scored = scores ? 0 : s->prompt_len - 1;
     s->answer = std::make_unique<Answer>(request, choice, tokenizer_, facts_.end_of_generation);
-    s->answer->timing().arrived = clock_.now();
+    s->ledger().until = s->answer->timing().arrived = clock_.now();
     if (scores) s->answer->add_prompt_record({.chosen = {.token = request->prompt.front()}});
     if (choice == 0) s->due = s->answer->timing().arrived + longest_wait(*request);
     if (choice > 0) out.sequences.front()->followers.push_back(s.get());
@@ -97,9 +97,11 @@ void LiveRequests::cancel_all() {
   for (auto& [id, live] : requests_) cancel(id);
 }
 
-Sequence* LiveRequests::find(RequestId id, int32_t choice) {
+Sequence* LiveRequests::find(RequestId id, int32_t choice) const {
   const auto it = requests_.find(id);
-  return it == requests_.end() ? nullptr : it->second.sequences.at(static_cast<size_t>(choice)).get();
+  if (it == requests_.end() || choice < 0) return nullptr;
+  const auto& sequences = it->second.sequences;
+  return static_cast<size_t>(choice) < sequences.size() ? sequences[static_cast<size_t>(choice)].get() : nullptr;
 }
 
 int32_t LiveRequests::n_unfinished() const { return static_cast<int32_t>(n_made_ - settler_.counts().n_finished); }
@@ -113,9 +115,7 @@ bool LiveRequests::make_room(std::vector<Output>& out) const {
   }
 }
 
-void LiveRequests::publish(Sequence& s, std::vector<Output>& out) {
-  if (auto output = s.answer->take()) out.push_back(std::move(*output));
-}
+void LiveRequests::publish(Sequence& s, std::vector<Output>& out) { s.answer->take(out); }
 
 void LiveRequests::publish(const StepPlan& plan, std::vector<Output>& out) {
   const size_t n_before = out.size();

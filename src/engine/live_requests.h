@@ -26,8 +26,8 @@ class LiveRequests {
   Sequence& add(const AdmittedRequest& request);
   void cancel(RequestId id);
   void cancel_all();
-  Sequence* find(RequestId id, int32_t choice);  // null: there is none
-  int32_t n_unfinished() const;                  // sequences
+  Sequence* find(RequestId id, int32_t choice) const;  // null: there is none
+  int32_t n_unfinished() const;                        // sequences
 
   // Room for all that a step may have to tell. False: there is none.
   bool make_room(std::vector<Output>& out) const;

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/result.h"
+#include "engine/ledger.h"
 #include "sample/sampling_params.h"
 #include "sample/token_record.h"
 #include "text/output/finish_reason.h"
@@ -53,6 +54,7 @@ struct Timing {
   double first_token = 0;
   double last_token = 0;
   int32_t n_preemptions = 0;
+  Ledger ledger;
 };
 
 // A piece of one choice's answer. The last one has `finished`; after it nothing comes for that choice.

@@ -34,15 +34,14 @@ bool Room::reclaim_for(const Sequence& s, StepPlan& plan) {
     queue_.push(*fetching);
     return true;
   }
-  if (strip_waiting(nullptr, true)) return true;
+  if (strip(queue_.last_holder(nullptr))) return true;
   Sequence* victim = policy_.victim(running_, s);
   if (victim == nullptr) return false;
   preempt(*victim, plan);
   return true;
 }
 
-bool Room::strip_waiting(const Sequence* keep, bool ahead_too) {
-  Sequence* holder = queue_.last_holder(keep, ahead_too);
+bool Room::strip(Sequence* holder) {
   if (holder == nullptr || PLANTED("waiting_keep_their_blocks")) return false;
   drop_blocks(*holder);
   return true;
@@ -64,7 +63,7 @@ void Room::preempt(Sequence& s, StepPlan& plan) {
   queue_.push(s);
 }
 
-bool Room::admit(Sequence& s, bool is_first, StepPlan& plan) {
+bool Room::admit(Sequence& s, StepPlan& plan) {
   const bool held = !s.blocks.empty();
   if (!held) {
     const auto known = std::span(s.tokens).first(static_cast<size_t>(s.n_reusable()));
@@ -72,9 +71,12 @@ bool Room::admit(Sequence& s, bool is_first, StepPlan& plan) {
     if (PLANTED("position_off_by_one_after_resume") && s.n_computed > 0 && s.n_preemptions > 0) ++s.n_computed;
     s.n_published = s.n_computed / cache_.block_len();
   }
+  // Where nothing runs, it takes from those before it too: a policy may have chosen it although they hold blocks, which
+  // nobody would ever free.
   do {
     if (admit_blocks(s, plan)) return true;
-  } while (strip_waiting(&s, is_first));
+  } while (strip(running_.empty() && !PLANTED("forks_ahead_keep_their_blocks") ? queue_.last_other_holder(s)
+                                                                               : queue_.last_holder(&s)));
   // A block to copy needs room besides its copy: alone, a sequence of full length fits only without it.
   s.n_computed = s.n_computed / cache_.block_len() * cache_.block_len();
   cache_.truncate(s.blocks, s.n_computed);

@@ -4,8 +4,7 @@
 //   3. the policy's victim among the running ones is preempted: its blocks go, its tokens stay (recompute), and a share
 //      that it had in the same plan is withdrawn;
 //   4. the asker itself is.
-// Nobody loses blocks to one that is only being admitted but those who wait for their turn behind it, and nobody to
-// drafts.
+// Nobody loses blocks to one that is only being admitted but the waiting behind it, and nobody to drafts.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +29,7 @@ class Room {
   // The same, as far as there are free blocks, for a sequence that has its share; returns how many positions there are.
   int32_t reserve_spare(Sequence& sequence, int32_t n_tokens, StepPlan& plan);
   // Finds what is cached of a waiting sequence, and makes all its tokens and one more writable. False: it does not fit.
-  // `is_first`: it is its turn before all who wait, also where they stand ahead of it in the queue.
-  bool admit(Sequence& sequence, bool is_first, StepPlan& plan);
+  bool admit(Sequence& sequence, StepPlan& plan);
   // Back into the queue without its blocks; it goes on as if nothing had happened. It must be running.
   void preempt(Sequence& sequence, StepPlan& plan);
   void drop_blocks(Sequence& sequence);
@@ -41,7 +39,7 @@ class Room {
 
  private:
   bool reclaim_for(const Sequence& sequence, StepPlan& plan);
-  bool strip_waiting(const Sequence* keep, bool ahead_too);
+  bool strip(Sequence* holder);
   bool admit_blocks(Sequence& sequence, StepPlan& plan);
 
   BlockCache& cache_;

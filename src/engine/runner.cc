@@ -47,6 +47,7 @@ StepResult& Runner::run(const StepPlan& plan) {
     result.out_of_memory |= task.out_of_memory;
     result.is_unsound |= task.is_unsound;
   }
+  for (size_t i = 0; told_ != nullptr && i < plan.shares.size(); ++i) told_->mark(plan, i, result_.shares[i]);
   move_accepted(plan);
   result_.forward_seconds = forwarded - begin;
   result_.sample_seconds = clock_.now() - forwarded;
@@ -65,6 +66,7 @@ void Runner::list_tasks(const StepPlan& plan) {
     result.drawn.clear();
     result.accepted.clear();
     result.failure.reset();
+    result.told_end = FinishReason::kNone;
     result.is_unsound = false;
     result.out_of_memory = !make_room(result, row - begin, end - row);
     if (!result.out_of_memory) {
@@ -110,6 +112,7 @@ void Runner::score(const StepPlan& plan, Task& task, Scratch& scratch) {
   const Row& row = plan.rows[task.row];
   const auto share = static_cast<size_t>(row.share);
   const Sequence& s = *plan.shares[share].sequence;
+  if (told_ != nullptr) return;  // that there is a record of the token is enough
   // Of the token that the row speaks about.
   const int32_t position = s.n_computed + row.token + !PLANTED("score_of_the_token_before");
   Result<TokenRecord> scored =
@@ -130,8 +133,9 @@ void Runner::draw(const StepPlan& plan, const Task& task, Scratch& scratch) {
   const auto n_prompt = static_cast<size_t>(s.prompt_len);
   SampleHistory history{tokens.first(n_prompt), tokens.subspan(n_prompt)};
   for (int32_t draft = -1;;) {
+    const size_t at = task.row + static_cast<size_t>(draft + 1);
     Result<TokenRecord> drawn =
-        s.sampler->sample(logits(task.row + static_cast<size_t>(draft + 1)), history, result.state, scratch.sampler);
+        told_ != nullptr ? told_->next(plan, i) : s.sampler->sample(logits(at), history, result.state, scratch.sampler);
     if (!drawn) {
       result.failure = drawn.error();
       return;

@@ -134,12 +134,18 @@ void Scheduler::grant_prompts() {
   const Sequence* oldest = first(in_order)->sequence;
   const bool parts = shares && candidates_.size() > 1 && !PLANTED("oldest_has_no_part");
   StepBudget limit = parts ? without_part_of(oldest) : budget_;
+  const int32_t n_before = plan_.n_tokens;
   while (!candidates_.empty() && !is_full()) {
     Candidate* next = shares ? first(shortest) : first(in_order);
     const Candidate candidate = std::exchange(*next, candidates_.back());
     candidates_.pop_back();
     if (candidate.sequence == oldest) limit = budget_;
     grant_prompt(candidate, limit);
+  }
+  // What was kept for the oldest, where that is all and it has no place or no blocks: nobody would ever get on.
+  for (size_t i = 0; i < turn_.size() && plan_.n_tokens == n_before && !PLANTED("kept_for_one_without_place"); ++i) {
+    if (turn_[i]->state == SequenceState::kRunning && n_missing(*turn_[i]) > 1)
+      grant_prompt({turn_[i], false}, budget_);
   }
 }
 
@@ -179,20 +185,14 @@ bool Scheduler::admit(Sequence& s) {
   const bool another_is_owed =
       first_waiting_ != &s && first_waiting_ != nullptr && refusal_.sequence == first_waiting_->id;
   if (another_is_owed && !PLANTED("blocks_out_of_order")) return false;
-  if (is_known_not_to_fit(s) || !keeps_targets_with(s)) return false;
-  try {
-    if (fetches(s)) return false;
-  } catch (const std::bad_alloc&) {
-    plan_.starved.push_back(s.request->id);
-    return false;
-  }
+  if (is_known_not_to_fit(s) || !keeps_targets_with(s) || fetches(s)) return false;
   if (static_cast<int32_t>(running_.size()) >= max_sequences_) {
     Sequence* giver = policy_->gives_place(running_, s);
     if (giver == nullptr) return false;
     room_.preempt(*giver, plan_);
   }
   try {
-    if (!room_.admit(s, &s == first_waiting_ && !PLANTED("holders_ahead_keep_blocks"), plan_)) {
+    if (!room_.admit(s, plan_)) {
       refusal_ = {s.id, cache_.pool().n_available(), running_.size()};
       return false;
     }
@@ -255,10 +255,13 @@ void Scheduler::grant_drafts(Share& share) {
   if (n > 0) plan_.load.add_decode(s.n_tokens(), n);
 }
 
-// Whoever waits for a disk lets the next one go first.
-bool Scheduler::fetches(Sequence& s) {
+// Whoever waits for a disk leaves its turn to others.
+bool Scheduler::fetches(Sequence& s) try {
   if (disk_ == nullptr || !disk_->begin(s, static_cast<int32_t>(running_.size()), plan_.copies)) return false;
   queue_.remove(s);
+  return true;
+} catch (const std::bad_alloc&) {
+  plan_.starved.push_back(s.request->id);
   return true;
 }
 

@@ -25,10 +25,17 @@ void WaitingQueue::remove(Sequence& s) {
   items_.erase(at);
 }
 
-Sequence* WaitingQueue::last_holder(const Sequence* keep, bool ahead_too) const {
+Sequence* WaitingQueue::last_holder(const Sequence* keep) const {
   for (Sequence* s : items_) {
-    if (s == keep && !ahead_too) return nullptr;
-    if (s != keep && !s->blocks.empty()) return s;
+    if (s == keep) return nullptr;
+    if (!s->blocks.empty()) return s;
+  }
+  return nullptr;
+}
+
+Sequence* WaitingQueue::last_other_holder(const Sequence& sequence) const {
+  for (Sequence* s : items_) {
+    if (s != &sequence && !s->blocks.empty()) return s;
   }
   return nullptr;
 }

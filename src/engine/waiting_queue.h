@@ -23,9 +23,10 @@ class WaitingQueue {
     for (size_t i = items_.size(); i-- > 0 && visit(items_[i]);) {
     }
   }
-  // Of those that hold blocks the one that goes last, if it is behind `keep` (null: any) or any but it may be taken;
-  // null if there is none.
-  Sequence* last_holder(const Sequence* keep, bool ahead_too) const;
+  // Of those that hold blocks the one that goes last, if it is behind `keep` (null: any); null if there is none.
+  Sequence* last_holder(const Sequence* keep) const;
+  // The same of all but this one.
+  Sequence* last_other_holder(const Sequence& sequence) const;
 
  private:
   std::vector<Sequence*>::iterator place_of(const Sequence& sequence);  // where it is, or belongs

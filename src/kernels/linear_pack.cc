@@ -9,47 +9,18 @@
 namespace ibid {
 namespace {
 
+using cpu::BlockLayout;
 using cpu::kTileOutputs;
 using cpu::PackedFormat;
 
-struct FormatTraits {
-  int code_bits;  // 0: not a block format
-  int group_len;
-  int scale_bytes;  // 2: f16, 4: f32
-  bool has_min;
-};
+const cpu::BlockLayout& layout_of(PackedFormat format) { return cpu::kBlockLayouts[static_cast<size_t>(format)]; }
 
-FormatTraits format_traits(PackedFormat format) {
-  switch (format) {
-    case PackedFormat::kNibble:
-      return {4, 32, 2, false};
-    case PackedFormat::kNibbleMin:
-      return {4, 32, 2, true};
-    case PackedFormat::kNibbleMinWide:
-      return {4, 32, 4, true};
-    case PackedFormat::kNibbleTable:
-      return {4, 32, 4, false};
-    case PackedFormat::kByte:
-      return {8, 32, 2, false};
-    case PackedFormat::kByteMin:
-      return {8, 32, 2, true};
-    case PackedFormat::kByteMinWide:
-      return {8, 32, 4, true};
-    case PackedFormat::kByte16Wide:
-      return {8, 16, 4, false};
-    case PackedFormat::kByteMin16Wide:
-      return {8, 16, 4, true};
-    default:
-      return {0, 1, 0, false};
-  }
-}
-
-// One row's block of 32 weights, spread out: codes as they are packed, and two groups' scales and mins (one group:
-// [0]).
+// One row's block of 32 weights, spread out: codes before their offset is taken away, and two groups' factors (one
+// group: [0]) as bytes.
 struct Spread {
   uint8_t codes[32];
-  float scale[2] = {0, 0};
-  float min[2] = {0, 0};
+  int scale[2] = {0, 0};
+  int min[2] = {0, 0};
 };
 
 template <typename Block>
@@ -57,12 +28,12 @@ const Block* block_at(const std::byte* row, int64_t i) {
   return reinterpret_cast<const Block*>(row) + i;
 }
 
-void spread_q5(const uint8_t* low, const uint8_t* high, uint8_t offset, uint8_t* codes) {
+void spread_q5(const uint8_t* low, const uint8_t* high, uint8_t* codes) {
   uint32_t bits;
   std::memcpy(&bits, high, 4);
   for (uint32_t i = 0; i < 32; ++i) {
     const uint32_t half = i < 16 ? low[i] & 15u : low[i - 16] >> 4;
-    codes[i] = static_cast<uint8_t>((half | ((bits >> i & 1) << 4)) + offset);
+    codes[i] = static_cast<uint8_t>(half | (bits >> i & 1) << 4);
   }
 }
 
@@ -76,25 +47,17 @@ Spread spread_block(DType dtype, const std::byte* row, int64_t b) {
   const int64_t super = b / 8;
   const int s = static_cast<int>(b % 8);
   switch (dtype) {
-    case DType::kQ5_0: {
-      const auto* q = block_at<BlockQ5_0>(row, b);
-      spread_q5(q->codes, q->high, 128 - 16, r.codes);
-      r.scale[0] = half_to_float(q->scale);
+    case DType::kQ5_0:
+      spread_q5(block_at<BlockQ5_0>(row, b)->codes, block_at<BlockQ5_0>(row, b)->high, r.codes);
       break;
-    }
-    case DType::kQ5_1: {
-      const auto* q = block_at<BlockQ5_1>(row, b);
-      spread_q5(q->codes, q->high, 0, r.codes);
-      r.scale[0] = half_to_float(q->scale);
-      r.min[0] = half_to_float(q->min);
+    case DType::kQ5_1:
+      spread_q5(block_at<BlockQ5_1>(row, b)->codes, block_at<BlockQ5_1>(row, b)->high, r.codes);
       break;
-    }
     case DType::kQ2_K: {
       const auto* q = block_at<BlockQ2_K>(row, super);
       spread_two_bits(q->codes, s, r.codes);
       for (int g = 0; g < 2; ++g) {
-        r.scale[g] = half_to_float(q->scale) * static_cast<float>(q->scales[2 * s + g] & 15);
-        r.min[g] = -(half_to_float(q->min) * static_cast<float>(q->scales[2 * s + g] >> 4));
+        r.scale[g] = q->scales[2 * s + g];  // and the min in its high half
       }
       break;
     }
@@ -102,11 +65,9 @@ Spread spread_block(DType dtype, const std::byte* row, int64_t b) {
       const auto* q = block_at<BlockQ3_K>(row, super);
       spread_two_bits(q->codes, s, r.codes);
       for (int i = 0; i < 32; ++i) {
-        r.codes[i] = static_cast<uint8_t>(r.codes[i] + ((q->high[i] >> s & 1) ? 128 : 128 - 4));
+        r.codes[i] = static_cast<uint8_t>(r.codes[i] | (q->high[i] >> s & 1) << 2);
       }
-      for (int g = 0; g < 2; ++g) {
-        r.scale[g] = half_to_float(q->scale) * static_cast<float>(unpack_q3_scale(q->scales, 2 * s + g));
-      }
+      for (int g = 0; g < 2; ++g) r.scale[g] = unpack_q3_scale(q->scales, 2 * s + g);
       break;
     }
     case DType::kQ4_K:
@@ -121,8 +82,8 @@ Spread spread_block(DType dtype, const std::byte* row, int64_t b) {
       }
       uint8_t scale, min;
       unpack_k_scales(five ? q5->scales : q4->scales, s, scale, min);
-      r.scale[0] = half_to_float(five ? q5->scale : q4->scale) * static_cast<float>(scale);
-      r.min[0] = -(half_to_float(five ? q5->min : q4->min) * static_cast<float>(min));
+      r.scale[0] = scale;
+      r.min[0] = min;
       break;
     }
     case DType::kQ6_K: {
@@ -131,15 +92,15 @@ Spread spread_block(DType dtype, const std::byte* row, int64_t b) {
       for (int i = 0; i < 32; ++i) {
         const int low = (q->low[64 * h + 32 * (quarter % 2) + i] >> (4 * (quarter / 2))) & 15;
         const int high = (q->high[32 * h + i] >> (2 * quarter)) & 3;
-        r.codes[i] = static_cast<uint8_t>((low | high << 4) + 128 - 32);
+        r.codes[i] = static_cast<uint8_t>(low | high << 4);
       }
-      for (int g = 0; g < 2; ++g) r.scale[g] = half_to_float(q->scale) * static_cast<float>(q->scales[2 * s + g]);
+      for (int g = 0; g < 2; ++g) r.scale[g] = q->scales[2 * s + g];
       break;
     }
     case DType::kIQ4_XS: {
       const auto* q = block_at<BlockIQ4_XS>(row, super);
       for (int i = 0; i < 32; ++i) r.codes[i] = (q->codes[16 * s + i % 16] >> (4 * (i / 16))) & 15;
-      r.scale[0] = half_to_float(q->scale) * static_cast<float>(unpack_iq4_scale(*q, s));
+      r.scale[0] = unpack_iq4_scale(*q, s);
       break;
     }
     default:
@@ -147,8 +108,6 @@ Spread spread_block(DType dtype, const std::byte* row, int64_t b) {
   }
   return r;
 }
-
-void put_f32(std::byte* to, float value) { std::memcpy(to, &value, 4); }
 
 // Formats whose blocks of 32 already hold their codes in an order that words of four bytes can be taken from.
 template <typename Block>
@@ -166,38 +125,61 @@ void pack_words(const std::byte* raw, int64_t raw_row_bytes, int n, int64_t n_bl
   }
 }
 
+// `to`: the first block's of all scales or mins, which are f16.
 template <typename Block, typename Get>
-void pack_halves(const std::byte* raw, int64_t raw_row_bytes, int n, int64_t n_blocks, std::byte* to, Get get) {
+void pack_halves(const std::byte* raw, int64_t raw_row_bytes, int n, int64_t n_blocks, int64_t stride_bytes,
+                 std::byte* to, Get get) {
   for (int64_t b = 0; b < n_blocks; ++b) {
     for (int o = 0; o < n; ++o) {
       const uint16_t half = get(*block_at<Block>(raw + o * raw_row_bytes, b));
-      std::memcpy(to + (b * kTileOutputs + o) * 2, &half, 2);
+      std::memcpy(to + b * stride_bytes + o * 2, &half, 2);
     }
   }
 }
+// Scales, and mins behind them, of formats that have f16 for every block of 32.
+template <typename Block>
+void pack_factors(const BlockLayout& l, const std::byte* raw, int64_t raw_row_bytes, int n, int64_t n_blocks,
+                  std::byte* factors) {
+  pack_halves<Block>(raw, raw_row_bytes, n, n_blocks, factor_bytes(l), factors, [](const auto& q) { return q.scale; });
+  if constexpr (requires(Block q) { q.min; }) {
+    pack_halves<Block>(raw, raw_row_bytes, n, n_blocks, factor_bytes(l), factors + kTileOutputs * 2,
+                       [](const auto& q) { return q.min; });
+  }
+}
+template <typename Block>
+void pack_supers(const BlockLayout& l, const std::byte* raw, int64_t raw_row_bytes, int n, int64_t n_supers,
+                 std::byte* supers) {
+  pack_halves<Block>(raw, raw_row_bytes, n, n_supers, super_bytes(l), supers, [](const auto& q) { return q.scale; });
+  if constexpr (requires(Block q) { q.min; }) {
+    pack_halves<Block>(raw, raw_row_bytes, n, n_supers, super_bytes(l), supers + kTileOutputs * 2,
+                       [](const auto& q) { return q.min; });
+  }
+}
 
-void pack_spread(DType dtype, const FormatTraits& f, const std::byte* raw, int64_t raw_row_bytes, int n,
-                 int64_t n_blocks, std::byte* codes, std::byte* scales, std::byte* mins) {
-  const int n_groups = 32 / f.group_len;
-  for (int64_t b = 0; b < n_blocks; ++b) {
+// Bits [from, from + bits) of one output's 32 codes into a plane (cpu/linear_table.h).
+void pack_plane(const uint8_t* codes, int from, int bits, int o, std::byte* plane) {
+  uint32_t words[4] = {};
+  for (int i = 0; i < 8; ++i) {
+    uint32_t four;
+    std::memcpy(&four, codes + 4 * i, 4);
+    words[i % bits] |= (four >> from & ((1u << bits) - 1) * 0x01010101u) << (i / bits * bits);
+  }
+  for (int v = 0; v < bits; ++v) std::memcpy(plane + (v * kTileOutputs + o) * 4, &words[v], 4);
+}
+
+void pack_spread(DType dtype, const BlockLayout& l, const std::byte* raw, int64_t raw_row_bytes, int n,
+                 int64_t n_blocks, std::byte* codes, std::byte* factors) {
+  const int n_groups = 32 / l.group_len;
+  const bool has_bytes = l.factors == cpu::Factors::kByte || l.factors == cpu::Factors::kNibble;
+  for (int64_t b = 0; b < n_blocks; ++b, codes += code_bytes(l), factors += factor_bytes(l)) {
     for (int o = 0; o < n; ++o) {
-      Spread s = spread_block(dtype, raw + o * raw_row_bytes, b);
-      if (f.code_bits == 4) {
-        for (int i = 0; i < 16; ++i) s.codes[i] = static_cast<uint8_t>(s.codes[i] | s.codes[i + 16] << 4);
-      }
-      const int n_words = f.code_bits;
-      for (int v = 0; v < n_words; ++v) {
-        std::memcpy(codes + ((b * n_words + v) * kTileOutputs + o) * 4, s.codes + 4 * v, 4);
-      }
-      for (int g = 0; g < n_groups; ++g) {
-        const int64_t at = ((b * n_groups + g) * kTileOutputs + o) * f.scale_bytes;
-        if (f.scale_bytes == 4) {
-          put_f32(scales + at, s.scale[g]);
-          if (f.has_min) put_f32(mins + at, s.min[g]);
-        } else {
-          const uint16_t scale = float_to_half(s.scale[g]), min = float_to_half(s.min[g]);
-          std::memcpy(scales + at, &scale, 2);
-          if (f.has_min) std::memcpy(mins + at, &min, 2);
+      const Spread s = spread_block(dtype, raw + o * raw_row_bytes, b);
+      pack_plane(s.codes, 0, l.low_bits, o, codes);
+      if (l.high_bits != 0) pack_plane(s.codes, l.low_bits, l.high_bits, o, codes + l.low_bits * 64);
+      for (int g = 0; has_bytes && g < n_groups; ++g) {
+        factors[g * kTileOutputs + o] = static_cast<std::byte>(s.scale[g]);
+        if (l.factors == cpu::Factors::kByte && l.has_min) {
+          factors[(n_groups + g) * kTileOutputs + o] = static_cast<std::byte>(s.min[g]);
         }
       }
     }
@@ -229,27 +211,31 @@ PackedFormat packed_format(DType dtype) {
     case DType::kBF16:
       return PackedFormat::kBF16;
     case DType::kQ4_0:
-      return PackedFormat::kNibble;
+      return PackedFormat::kQ4_0;
     case DType::kQ4_1:
-      return PackedFormat::kNibbleMin;
-    case DType::kQ4_K:
-      return PackedFormat::kNibbleMinWide;
-    case DType::kIQ4_NL:
-    case DType::kIQ4_XS:
-    case DType::kMXFP4:
-      return PackedFormat::kNibbleTable;
+      return PackedFormat::kQ4_1;
     case DType::kQ5_0:
-    case DType::kQ8_0:
-      return PackedFormat::kByte;
+      return PackedFormat::kQ5_0;
     case DType::kQ5_1:
-      return PackedFormat::kByteMin;
-    case DType::kQ5_K:
-      return PackedFormat::kByteMinWide;
-    case DType::kQ3_K:
-    case DType::kQ6_K:
-      return PackedFormat::kByte16Wide;
+      return PackedFormat::kQ5_1;
+    case DType::kQ8_0:
+      return PackedFormat::kQ8_0;
     case DType::kQ2_K:
-      return PackedFormat::kByteMin16Wide;
+      return PackedFormat::kQ2_K;
+    case DType::kQ3_K:
+      return PackedFormat::kQ3_K;
+    case DType::kQ4_K:
+      return PackedFormat::kQ4_K;
+    case DType::kQ5_K:
+      return PackedFormat::kQ5_K;
+    case DType::kQ6_K:
+      return PackedFormat::kQ6_K;
+    case DType::kIQ4_NL:
+      return PackedFormat::kIQ4_NL;
+    case DType::kIQ4_XS:
+      return PackedFormat::kIQ4_XS;
+    case DType::kMXFP4:
+      return PackedFormat::kMXFP4;
     default:
       CHECK(false, "matrices of integers and of doubles are not multiplied");
   }
@@ -268,9 +254,8 @@ int64_t packed_tile_bytes(PackedFormat format, int64_t n_inputs) {
       bytes = (n_inputs + 1) / 2 * kTileOutputs * 4;
       break;
     default: {
-      const FormatTraits f = format_traits(format);
-      const int64_t scales = n_inputs / f.group_len * kTileOutputs * f.scale_bytes;
-      bytes = n_inputs * kTileOutputs * f.code_bits / 8 + scales * (f.has_min ? 2 : 1);
+      const BlockLayout& l = layout_of(format);
+      bytes = n_inputs / 32 * (code_bytes(l) + factor_bytes(l)) + n_inputs / 256 * super_bytes(l);
     }
   }
   return (bytes + 63) / 64 * 64;
@@ -298,10 +283,10 @@ void pack_tile(DType dtype, const std::byte* raw, int64_t raw_row_bytes, int64_t
   const int n = static_cast<int>(n_outputs - first < kTileOutputs ? n_outputs - first : kTileOutputs);
   std::memset(to, 0, static_cast<size_t>(packed_tile_bytes(format, n_inputs)));
   raw += first * raw_row_bytes;
-  const FormatTraits f = format_traits(format);
-  const int64_t n_blocks = n_inputs / 32;
-  std::byte* scales = to + n_inputs * kTileOutputs * f.code_bits / 8;
-  std::byte* mins = scales + n_inputs / f.group_len * kTileOutputs * f.scale_bytes;
+  const BlockLayout& l = layout_of(format);
+  const int64_t n_blocks = n_inputs / 32, n_supers = n_inputs / 256;
+  std::byte* factors = to + n_blocks * code_bytes(l);
+  std::byte* supers = factors + n_blocks * factor_bytes(l);
   switch (dtype) {
     case DType::kF32:
       return pack_plain<uint32_t>(raw, raw_row_bytes, n, n_inputs, 1, to);
@@ -311,28 +296,45 @@ void pack_tile(DType dtype, const std::byte* raw, int64_t raw_row_bytes, int64_t
       return pack_plain<uint16_t>(raw, raw_row_bytes, n, n_inputs, 2, to);
     case DType::kQ4_0:
       pack_words<BlockQ4_0>(raw, raw_row_bytes, n, n_blocks, 0, to);
-      return pack_halves<BlockQ4_0>(raw, raw_row_bytes, n, n_blocks, scales, [](const auto& q) { return q.scale; });
+      return pack_factors<BlockQ4_0>(l, raw, raw_row_bytes, n, n_blocks, factors);
     case DType::kQ4_1:
       pack_words<BlockQ4_1>(raw, raw_row_bytes, n, n_blocks, 0, to);
-      pack_halves<BlockQ4_1>(raw, raw_row_bytes, n, n_blocks, scales, [](const auto& q) { return q.scale; });
-      return pack_halves<BlockQ4_1>(raw, raw_row_bytes, n, n_blocks, mins, [](const auto& q) { return q.min; });
+      return pack_factors<BlockQ4_1>(l, raw, raw_row_bytes, n, n_blocks, factors);
     case DType::kQ8_0:
       pack_words<BlockQ8_0>(raw, raw_row_bytes, n, n_blocks, 0x80808080, to);
-      return pack_halves<BlockQ8_0>(raw, raw_row_bytes, n, n_blocks, scales, [](const auto& q) { return q.scale; });
+      return pack_factors<BlockQ8_0>(l, raw, raw_row_bytes, n, n_blocks, factors);
     case DType::kIQ4_NL:
+      pack_words<BlockIQ4_NL>(raw, raw_row_bytes, n, n_blocks, 0, to);
+      return pack_factors<BlockIQ4_NL>(l, raw, raw_row_bytes, n, n_blocks, factors);
     case DType::kMXFP4:
       for (int64_t b = 0; b < n_blocks; ++b) {
         for (int o = 0; o < n; ++o) {
-          const std::byte* row = raw + o * raw_row_bytes;
-          put_f32(scales + (b * kTileOutputs + o) * 4, dtype == DType::kMXFP4
-                                                           ? mxfp4_scale(block_at<BlockMXFP4>(row, b)->exponent)
-                                                           : half_to_float(block_at<BlockIQ4_NL>(row, b)->scale));
+          const auto* q = block_at<BlockMXFP4>(raw + o * raw_row_bytes, b);
+          factors[b * kTileOutputs + o] = static_cast<std::byte>(q->exponent);
         }
       }
-      return dtype == DType::kMXFP4 ? pack_words<BlockMXFP4>(raw, raw_row_bytes, n, n_blocks, 0, to)
-                                    : pack_words<BlockIQ4_NL>(raw, raw_row_bytes, n, n_blocks, 0, to);
+      return pack_words<BlockMXFP4>(raw, raw_row_bytes, n, n_blocks, 0, to);
     default:
-      return pack_spread(dtype, f, raw, raw_row_bytes, n, n_blocks, to, scales, mins);
+      break;
+  }
+  pack_spread(dtype, l, raw, raw_row_bytes, n, n_blocks, to, factors);
+  switch (dtype) {
+    case DType::kQ5_0:
+      return pack_factors<BlockQ5_0>(l, raw, raw_row_bytes, n, n_blocks, factors);
+    case DType::kQ5_1:
+      return pack_factors<BlockQ5_1>(l, raw, raw_row_bytes, n, n_blocks, factors);
+    case DType::kQ2_K:
+      return pack_supers<BlockQ2_K>(l, raw, raw_row_bytes, n, n_supers, supers);
+    case DType::kQ3_K:
+      return pack_supers<BlockQ3_K>(l, raw, raw_row_bytes, n, n_supers, supers);
+    case DType::kQ4_K:
+      return pack_supers<BlockQ4_K>(l, raw, raw_row_bytes, n, n_supers, supers);
+    case DType::kQ5_K:
+      return pack_supers<BlockQ5_K>(l, raw, raw_row_bytes, n, n_supers, supers);
+    case DType::kQ6_K:
+      return pack_supers<BlockQ6_K>(l, raw, raw_row_bytes, n, n_supers, supers);
+    default:
+      return pack_supers<BlockIQ4_XS>(l, raw, raw_row_bytes, n, n_supers, supers);
   }
 }
 

@@ -66,6 +66,7 @@ struct ApiRequest {
   bool continuous_usage = false;  // in every event
   bool trace = false;
   bool return_token_ids = false;
+  bool ledger = false;
   std::vector<TextBias> text_bias;
   std::vector<std::string> bad_words;
   std::vector<std::string> dry_breakers = {"\n", ":", "\"", "*"};

@@ -160,6 +160,8 @@ constexpr Parameter kParameters[] = {
     {"return_token_ids", kBoth, kBoolean, 0, 0, false, "false", "vLLM", "", nullptr,
      "Put the ids of the answer's tokens into each choice, and into the entries of a chat's logprobs.",
      &R::return_token_ids},
+    {"ledger", kBoth, kBoolean, 0, 0, false, "false", "ibid", "", nullptr,
+     "Tell where the answer's time went: see Ledger.", &R::ledger},
     {"trace", kBoth, kBoolean, 0, 0, false, "false", "ibid", "", nullptr,
      "Tell how each token was drawn, so that the draw can be made again: see Traces.", &R::trace},
 

@@ -31,6 +31,7 @@ struct ServerOptions {
   std::string log_file;  // empty: standard error
   bool log_json = false;
   bool log_requests = true;
+  std::string otlp_url;                           // of a receiver of spans (otlp.h); empty: none
   MetricNames metric_names = MetricNames::kIbid;  // of /metrics
 
   int64_t max_header_bytes = 16 << 10;

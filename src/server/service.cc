@@ -16,6 +16,7 @@
 #include "server/content_type.h"
 #include "server/model_names.h"
 #include "server/page_files.h"
+#include "server/request_span.h"
 #include "server/trace_json.h"
 
 namespace ibid {
@@ -120,6 +121,7 @@ WebExchange Service::handle(const WebRequest& request, std::function<void()> wak
   WebExchange exchange;
   exchange.arrived = request.arrived;
   exchange.method = request.method;
+  if (spans_ != nullptr) exchange.trace = parse_trace_parent(request.header("traceparent"));
   const std::string_view given = request.header("x-request-id");
   exchange.request_id = is_request_id(given) ? std::string(given) : new_request_id();
   try {
@@ -272,8 +274,11 @@ WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebE
   info.prompt_logprobs = api->prompt_logprobs >= 0;
   if (api->trace) info.trace = trace_facts(built->requests[0].sampling, api->sources, model);
   info.return_token_ids = api->return_token_ids;
+  info.ledger = api->ledger;
+  info.clock = &backend.clock();
   info.prompt_texts = std::move(built->prompt_texts);
   info.arrived = request.arrived;
+  info.submitted = now();
 
   const int64_t most = Generation::most_bytes(info, built->requests, model.context_len, options_.max_stream_backlog);
   if (most > answers_.most()) {
@@ -398,6 +403,7 @@ void Service::finish(WebExchange& exchange, const Abort* cut) {
   quotas_.leave(exchange.tenant, std::exchange(exchange.n_sequences, 0), end);
   metrics_.add_response(exchange.route, exchange.response.status);
   write(line);
+  if (spans_ != nullptr) send_span(*spans_, exchange, line, end);
 }
 
 void Service::write(const RequestLine& line) {

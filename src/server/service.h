@@ -17,6 +17,7 @@
 #include "server/mailbox.h"
 #include "server/metrics.h"
 #include "server/quotas.h"
+#include "server/otlp.h"
 #include "server/request_log.h"
 #include "server/server.h"
 #include "server/web_message.h"
@@ -36,6 +37,7 @@ struct WebExchange {
   const char* route = "other";
   double arrived = 0;
   int64_t n_sequences = 0;  // that count for the tenant
+  std::optional<TraceParent> trace;
 };
 
 class Service {
@@ -63,6 +65,8 @@ class Service {
   size_t n_active() const { return router_.size(); }
   double now() const;
   Metrics& metrics() { return metrics_; }
+  // Before the first request; outlives the service's use of it.
+  void send_spans(SpanSender* spans) { spans_ = spans; }
   void on_connections(int64_t n) { connections_ = n; }
 
  private:
@@ -101,6 +105,7 @@ class Service {
   ByteBudget answers_;
   OutputRouter router_;
   LiveView live_;
+  SpanSender* spans_ = nullptr;  // null: nobody wants any
   std::atomic<Backend*> backend_ = nullptr;
   std::atomic<bool> draining_ = false;
   std::atomic<int64_t> connections_ = 0;

@@ -18,9 +18,9 @@ namespace ibid {
 namespace {
 
 constexpr int64_t kMaxImages = DurableStore::kMaxUnderWay / 2;
-constexpr int64_t kImageMemory = int64_t{64} << 20;  // each for reads and for writes
-constexpr size_t kMaxCommands = 1 << 16;             // touches and removals that wait
-constexpr double kFarewell = 5;                      // seconds
+constexpr int64_t kImageMemory = kDiskThreadBytes / 2;  // each for reads and for writes
+constexpr size_t kMaxCommands = 1 << 16;                // touches and removals that wait
+constexpr double kFarewell = 5;                         // seconds
 
 // A fixed number of images in one buffer; the engine's thread takes and gives.
 class Images {

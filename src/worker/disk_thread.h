@@ -5,12 +5,15 @@
 // At its end it writes what it has taken, for a few seconds at most.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
 #include "worker/durable_store.h"
 
 namespace ibid {
+
+inline constexpr int64_t kDiskThreadBytes = int64_t{128} << 20;  // of memory, for images of ordinary blocks
 
 // `folder` is made where it is missing; an error says what is wrong with it.
 Result<std::unique_ptr<DurableStore>> open_disk(const std::string& folder, const BlockFormat& format);

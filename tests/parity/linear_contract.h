@@ -31,17 +31,8 @@ struct ContractRow {
 
 class Contract {
  public:
-  explicit Contract(const Weight& w) : w_(w), format_(packed_format(w.dtype)) {
-    using F = cpu::PackedFormat;
-    bits_ =
-        format_ == F::kNibble || format_ == F::kNibbleMin || format_ == F::kNibbleMinWide || format_ == F::kNibbleTable
-            ? 4
-            : 8;
-    group_ = format_ == F::kByte16Wide || format_ == F::kByteMin16Wide ? 16 : 32;
-    is_wide_ = format_ == F::kNibbleMinWide || format_ == F::kNibbleTable || format_ == F::kByteMinWide || group_ == 16;
-    has_min_ = format_ == F::kNibbleMin || format_ == F::kNibbleMinWide || format_ == F::kByteMin ||
-               format_ == F::kByteMinWide || format_ == F::kByteMin16Wide;
-  }
+  explicit Contract(const Weight& w)
+      : w_(w), format_(packed_format(w.dtype)), layout_(cpu::kBlockLayouts[static_cast<size_t>(format_)]) {}
 
   float output(const ContractRow& x, int64_t n) const { return tree(x, n, 0, w_.pieces.n); }
   float piece(const ContractRow& x, int64_t n, int i) const {
@@ -77,52 +68,69 @@ class Contract {
   }
   float quantised(const ContractRow& x, int64_t n, int64_t k, int64_t k_end) const {
     float acc = 0;
-    for (int64_t g = k / group_; g < k_end / group_; ++g) {
+    const int64_t len = layout_.group_len;
+    for (int64_t g = k / len; g < k_end / len; ++g) {
       int32_t dot = 0, sum = 0;
-      for (int64_t i = g * group_; i < (g + 1) * group_; ++i) {
+      for (int64_t i = g * len; i < (g + 1) * len; ++i) {
         dot += code(n, i) * x.codes[static_cast<size_t>(i)];
         sum += x.codes[static_cast<size_t>(i)];
       }
-      const float x_scale = x.scales[static_cast<size_t>(g * group_ / 32)];
+      const float x_scale = x.scales[static_cast<size_t>(g * len / 32)];
       acc = std::fma(static_cast<float>(dot), factor(n, g, 0) * x_scale, acc);
-      if (has_min_) acc = std::fma(factor(n, g, 1), x_scale * static_cast<float>(sum), acc);
+      if (layout_.has_min) acc = std::fma(factor(n, g, 1), x_scale * static_cast<float>(sum), acc);
     }
     return acc;
   }
-  const std::byte* tile(int64_t n) const {
-    return w_.packed + n / cpu::kTileOutputs * packed_tile_bytes(format_, w_.n_inputs);
+  const uint8_t* tile(int64_t n) const {
+    return reinterpret_cast<const uint8_t*>(w_.packed) +
+           n / cpu::kTileOutputs * packed_tile_bytes(format_, w_.n_inputs);
+  }
+  // Bits of the code of step i, byte j, output o in a plane.
+  static int32_t plane_bits(const uint8_t* plane, int bits, int64_t i, int64_t j, int64_t o) {
+    const int n = bits < 8 ? bits : 8;
+    return plane[(i % n * cpu::kTileOutputs + o) * 4 + j] >> (bits < 8 ? i / n * bits : 0) & ((1 << bits) - 1);
   }
   int32_t code(int64_t n, int64_t k) const {
-    using F = cpu::PackedFormat;
-    const auto* codes = reinterpret_cast<const uint8_t*>(tile(n));
-    const int64_t o = n % cpu::kTileOutputs;
-    if (bits_ == 8) {
-      const int32_t c = codes[(k / 4 * cpu::kTileOutputs + o) * 4 + k % 4];
-      return has_min_ ? c : c - 128;
+    const uint8_t* block = tile(n) + k / 32 * code_bytes(layout_);
+    const int64_t o = n % cpu::kTileOutputs, i = k % 32 / 4, j = k % 4;
+    int32_t c = plane_bits(block, layout_.low_bits, i, j, o);
+    if (layout_.high_bits != 0) {
+      c |= plane_bits(block + layout_.low_bits * 64, layout_.high_bits, i, j, o) << layout_.low_bits;
     }
-    const int64_t in_block = k % 32;
-    const int32_t both = codes[((k / 32 * 4 + in_block / 4 % 4) * cpu::kTileOutputs + o) * 4 + k % 4];
-    const int32_t c = in_block < 16 ? both & 15 : both >> 4;
-    return format_ == F::kNibbleTable ? code_table(w_.dtype)[c] - 128 : format_ == F::kNibble ? c - 8 : c;
+    return (layout_.has_table ? code_table(w_.dtype)[c] : c) - layout_.offset;
   }
+  static float half_at(const uint8_t* p) {
+    uint16_t half;
+    std::memcpy(&half, p, 2);
+    return half_to_float(half);
+  }
+  // The scale (which = 0) or min of a group.
   float factor(int64_t n, int64_t group, int which) const {
-    const int64_t bytes = is_wide_ ? 4 : 2, n_groups = w_.n_inputs / group_;
-    const std::byte* at = tile(n) + w_.n_inputs * cpu::kTileOutputs * bits_ / 8 +
-                          ((which * n_groups + group) * cpu::kTileOutputs + n % cpu::kTileOutputs) * bytes;
-    if (!is_wide_) {
-      uint16_t half;
-      std::memcpy(&half, at, 2);
-      return half_to_float(half);
+    const int64_t o = n % cpu::kTileOutputs, n_groups = 32 / layout_.group_len, b = group / n_groups;
+    const uint8_t* of_codes = tile(n) + w_.n_inputs / 32 * code_bytes(layout_);
+    const uint8_t* p = of_codes + b * factor_bytes(layout_);
+    const uint8_t* super = of_codes + w_.n_inputs / 32 * factor_bytes(layout_) + b / 8 * super_bytes(layout_);
+    const float of_super = layout_.factors == cpu::Factors::kByte || layout_.factors == cpu::Factors::kNibble
+                               ? half_at(super + (which * cpu::kTileOutputs + o) * 2)
+                               : 1.0f;
+    const int64_t at = (which * n_groups + group % n_groups) * cpu::kTileOutputs + o;
+    switch (layout_.factors) {
+      case cpu::Factors::kHalf:
+        return half_at(p + at * 2);
+      case cpu::Factors::kByte:
+        return (which == 0 ? of_super : -of_super) * static_cast<float>(static_cast<int8_t>(p[at]));
+      case cpu::Factors::kNibble: {
+        const uint8_t both = p[group % n_groups * cpu::kTileOutputs + o];
+        return which == 0 ? of_super * static_cast<float>(both & 15) : -of_super * static_cast<float>(both >> 4);
+      }
+      default:
+        return mxfp4_scale(p[at]);
     }
-    float f;
-    std::memcpy(&f, at, 4);
-    return f;
   }
 
   const Weight& w_;
   cpu::PackedFormat format_;
-  int64_t bits_ = 8, group_ = 32;
-  bool is_wide_ = false, has_min_ = false;
+  const cpu::BlockLayout& layout_;
 };
 
 }  // namespace ibid

@@ -70,7 +70,12 @@ bool unit_passes(const std::string& fault, const std::string& test) {
   return std::system((command + " > /dev/null 2>&1").c_str()) == 0;
 }
 
+// What it once found, cut down, comes first; then lives by their seeds.
 std::vector<Judged> live_with(const std::string& fault, uint64_t n_seeds) {
+  for (const auto& file : std::filesystem::directory_iterator(source_dir() + "/tests/sim/scripts")) {
+    const Verdict verdict = judge(read_script(read(file.path())).value(), [&] { planted = fault; });
+    if (verdict.failed) return {{0, verdict}};
+  }
   std::vector<uint64_t> seeds(n_seeds);
   std::iota(seeds.begin(), seeds.end(), 1);
   return judge_seeds(seeds, 1000, usable_cores(), [&] { planted = fault; });
@@ -100,8 +105,9 @@ TEST(PlantedFaults, WithoutOneNothingIsFound) {
 
 TEST(PlantedFaults, AreCutDownToAScriptThatStillFails) {
   const auto plant = [] { planted = "copy_of_the_wrong_block"; };
-  const auto judged = live_with("copy_of_the_wrong_block", 200);
-  const Script whole = random_script(judged.back().seed, 1000);
+  uint64_t seed = 1;
+  while (!judge(random_script(seed, 1000), plant).failed) ASSERT_LT(++seed, 100u);
+  const Script whole = random_script(seed, 1000);
   const Script shrunk = shrink(whole, plant);
   EXPECT_LT(shrunk.events.size(), 8u) << text_of(shrunk);
   EXPECT_TRUE(judge(read_script(text_of(shrunk)).value(), plant).failed);

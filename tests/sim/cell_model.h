@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/block_pool.h"
 #include "worker/forward_pass.h"
 
 namespace ibid::sim {
@@ -79,11 +80,6 @@ class CellModel final : public ForwardPass {
       if (row > 0 && b.logit_rows[row] <= b.logit_rows[row - 1]) witness_.accuse("rows do not ascend");
       logits_behind(cell(b.slots[b.logit_rows[row]]).prefix, {logits.row_as<float>(row), kVocabSize});
     }
-  }
-
-  // Nobody may read it any more.
-  static void poison(const PagedKv& kv, int32_t block) {
-    std::memset(kv.blocks + block * kv.block_bytes, 0xee, static_cast<size_t>(kv.block_bytes));
   }
 
  private:
@@ -169,6 +165,23 @@ class CellModel final : public ForwardPass {
   int64_t step_ = 0;
   std::vector<int64_t> written_;  // [slots] the step that last wrote it
   std::vector<Truth> truths_;     // of this step
+};
+
+// What lies in a block that nobody refers to and nobody may find is written over, once.
+class FreedBlocks {
+ public:
+  void poison(const BlockPool& pool, const PagedKv& kv) {
+    is_poisoned_.resize(static_cast<size_t>(pool.n_total()));
+    for (int32_t b = 0; b < pool.n_total(); ++b) {
+      const bool is_free = pool.n_references(BlockId{b}) == 0 && pool.node_of(BlockId{b}) == NodeId::kNone;
+      if (is_free && is_poisoned_[static_cast<size_t>(b)] == 0)
+        std::memset(kv.blocks + b * kv.block_bytes, 0xee, static_cast<size_t>(kv.block_bytes));
+      is_poisoned_[static_cast<size_t>(b)] = is_free;
+    }
+  }
+
+ private:
+  std::vector<uint8_t> is_poisoned_;
 };
 
 }  // namespace ibid::sim

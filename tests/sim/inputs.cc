@@ -34,6 +34,7 @@ Request request_of(const Event& e, const World& world, std::vector<TokenId> befo
   r.priority = static_cast<int32_t>(e.priority);
   r.prompt_logprobs = static_cast<int32_t>(e.score);
   r.tenant = "tenant " + std::to_string(e.tenant);
+  r.weight = static_cast<float>(1 << e.tenant);
   if (e.salt > 0) r.cache_salt = "salt " + std::to_string(e.salt);
   if (e.stops > 0) {
     std::vector<std::string> strings;

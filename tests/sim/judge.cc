@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "sim/cell_model.h"
+
 namespace ibid::sim {
 namespace {
 
@@ -67,6 +69,16 @@ Verdict finish(const Child& child) {
 }
 
 }  // namespace
+
+void Met::add(const Met& o) {
+  n_steps += o.n_steps, n_submitted += o.n_submitted, n_refused += o.n_refused, n_finished += o.n_finished;
+  n_cancelled += o.n_cancelled, n_stopped += o.n_stopped, n_preemptions += o.n_preemptions, n_copies += o.n_copies;
+  n_shares += o.n_shares, n_tokens += o.n_tokens, n_cached_tokens += o.n_cached_tokens;
+  n_accepted_drafts += o.n_accepted_drafts, n_scored += o.n_scored, n_forked += o.n_forked;
+  n_down += o.n_down, n_up += o.n_up, n_fetched += o.n_fetched, n_broken += o.n_broken, n_restarts += o.n_restarts;
+  longest_wait = std::max(longest_wait, o.longest_wait);
+  digest = mix(digest, o.digest);
+}
 
 Verdict judge(const Script& script, const std::function<void()>& prepare, int seconds) {
   const Child child = start(script, prepare, seconds);

@@ -17,13 +17,16 @@ using namespace ibid::sim;
 void print(const Met& m) {
   std::printf(
       "steps %lld, requests %lld and %lld refused, ends %lld (cancelled %lld, stopped %lld), preemptions %lld, copies "
-      "%lld, shares %lld, tokens %lld, cached %lld, drafts taken %lld, scores %lld, forks %lld, longest wait %lld\n",
+      "%lld, shares %lld, tokens %lld, cached %lld, drafts taken %lld, scores %lld, forks %lld, longest wait %lld, "
+      "down %lld, up %lld, fetched %lld, broken %lld, restarts %lld\n",
       static_cast<long long>(m.n_steps), static_cast<long long>(m.n_submitted), static_cast<long long>(m.n_refused),
       static_cast<long long>(m.n_finished), static_cast<long long>(m.n_cancelled), static_cast<long long>(m.n_stopped),
       static_cast<long long>(m.n_preemptions), static_cast<long long>(m.n_copies), static_cast<long long>(m.n_shares),
       static_cast<long long>(m.n_tokens), static_cast<long long>(m.n_cached_tokens),
       static_cast<long long>(m.n_accepted_drafts), static_cast<long long>(m.n_scored),
-      static_cast<long long>(m.n_forked), static_cast<long long>(m.longest_wait));
+      static_cast<long long>(m.n_forked), static_cast<long long>(m.longest_wait), static_cast<long long>(m.n_down),
+      static_cast<long long>(m.n_up), static_cast<long long>(m.n_fetched), static_cast<long long>(m.n_broken),
+      static_cast<long long>(m.n_restarts));
 }
 
 int explain(const Script& script, const Verdict& verdict, const std::function<void()>& prepare) {

@@ -31,6 +31,11 @@ constexpr WorldField kWorldFields[] = {
     {"max_drafts", &World::max_drafts},
     {"drafts", &World::drafts},
     {"segment", &World::segment},
+    {"max_itl", &World::max_itl},
+    {"host_blocks", &World::host_blocks},
+    {"disk_blocks", &World::disk_blocks},
+    {"disk_faults", &World::disk_faults},
+    {"disk_idle", &World::disk_idle},
 };
 constexpr EventField kEventFields[] = {
     {"id", &Event::id},          {"path", &Event::path},         {"prompt", &Event::prompt_len},
@@ -39,7 +44,7 @@ constexpr EventField kEventFields[] = {
     {"tenant", &Event::tenant},  {"salt", &Event::salt},         {"score", &Event::score},
     {"stops", &Event::stops},    {"sampling", &Event::sampling}, {"keep_eos", &Event::keep_eos},
 };
-constexpr std::string_view kKinds[] = {"submit", "cancel", "hang_up", "preempt", "stall"};
+constexpr std::string_view kKinds[] = {"submit", "cancel", "hang_up", "preempt", "stall", "restart"};
 
 template <typename Fields, typename Thing>
 void write_fields(const Fields& fields, const Thing& thing, std::string& out) {
@@ -87,6 +92,13 @@ World random_world(Dice& dice, int64_t n_steps) {
   w.max_drafts = dice.one_in(2) ? 1 + dice.up_to(6) : 0;
   w.drafts = dice.one_in(4);
   w.segment = 3 + dice.up_to(20);
+  w.max_itl = dice.one_in(2) ? 2 + dice.up_to(20) : 0;
+  if (dice.one_in(3)) w.host_blocks = 1 + dice.up_to(2 * w.n_blocks);
+  if (dice.one_in(3)) {
+    w.disk_blocks = 1 + dice.up_to(4 * w.n_blocks);
+    if (dice.one_in(2)) w.disk_faults = 3 + dice.up_to(30);
+    w.disk_idle = dice.up_to(8);
+  }
   return w;
 }
 
@@ -131,6 +143,7 @@ Script random_script(uint64_t seed, int64_t n_steps) {
     if (dice.one_in(25)) add({.kind = EventKind::kCancel, .id = recent()});
     if (dice.one_in(300)) add({.kind = EventKind::kHangUp, .tenant = dice.up_to(3)});
     if (dice.one_in(12)) add({.kind = EventKind::kPreempt, .id = recent(), .n = dice.one_in(3) ? dice.up_to(4) : 0});
+    if (out.world.disk_blocks > 0 && dice.one_in(400)) add({.kind = EventKind::kRestart});
     if (dice.one_in(100)) add({.kind = EventKind::kStall, .max_tokens = dice.up_to(5000)});
   }
   return out;

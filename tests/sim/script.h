@@ -31,10 +31,15 @@ struct World {
   int64_t window = 0;
   int64_t hash_bits = 128;
   int64_t prefix_cache = 1;
-  int64_t policy = 0;      // of kPolicies (simulation.cc)
+  int64_t policy = 0;      // of kPolicies (start.cc)
   int64_t max_drafts = 0;  // 0: no proposer
   int64_t drafts = 0;      // 0: what is right, mostly; 1: anything
   int64_t segment = 7;     // tokens between two branches of the tree of texts
+  int64_t max_itl = 0;     // milliseconds; 0: the engine's own choice
+  int64_t host_blocks = 0;
+  int64_t disk_blocks = 0;  // 0: no disk
+  int64_t disk_faults = 0;  // one in so many reads and writes goes wrong (tests/fake_disk.h); 0: none
+  int64_t disk_idle = 3;    // turns that it may do nothing
   bool operator==(const World&) const = default;
 };
 
@@ -44,6 +49,7 @@ enum class EventKind : uint8_t {
   kHangUp,   // all of a tenant's requests, as where its connection breaks
   kPreempt,  // choice `n` of the request `id` loses its blocks, as if there were no room
   kStall,    // the clock goes on by `max` milliseconds
+  kRestart,  // the process ends, whatever runs, and another begins over what lies on the disk
 };
 
 struct Event {

@@ -1,11 +1,14 @@
 // The simulation over many seeds. What fails prints a script that is cut down and can be played again.
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <numeric>
+#include <sstream>
 
 #include "base/thread_team.h"
 #include "sim/judge.h"
+#include "source_paths.h"
 
 namespace ibid::sim {
 namespace {
@@ -35,6 +38,11 @@ void expect_all_was_met(const Met& met) {
   EXPECT_GT(met.n_accepted_drafts, met.n_tokens / 100);
   EXPECT_GT(met.n_scored, 0);
   EXPECT_GT(met.n_forked, 0);
+  EXPECT_GT(met.n_down, 0);
+  EXPECT_GT(met.n_up, 0);
+  EXPECT_GT(met.n_fetched, 0);
+  EXPECT_GT(met.n_broken, 0);
+  EXPECT_GT(met.n_restarts, 0);
 }
 
 TEST(Simulation, TwoHundredSeedsOfTwoThousandSteps) {
@@ -52,6 +60,17 @@ TEST(Simulation, IsAFunctionOfItsScript) {
     EXPECT_FALSE(once.failed) << once.what;
     EXPECT_EQ(once.met.digest, again.met.digest);
     EXPECT_NE(once.met.digest, judge(random_script(seed + 100, 500)).met.digest);
+  }
+}
+
+// tests/sim/scripts/: what it has found, cut down.
+TEST(Simulation, WhatOnceFailedDoesNotAnyMore) {
+  for (const auto& file : std::filesystem::directory_iterator(source_dir() + "/tests/sim/scripts")) {
+    std::ostringstream text;
+    text << std::ifstream(file.path()).rdbuf();
+    const Verdict verdict = judge(read_script(text.str()).value());
+    EXPECT_FALSE(verdict.failed) << file.path() << ", step " << verdict.step << ": " << verdict.what;
+    EXPECT_GT(verdict.met.n_finished, 0);
   }
 }
 

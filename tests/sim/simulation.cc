@@ -7,15 +7,13 @@
 #include <unordered_map>
 #include <utility>
 
-#include "engine/engine.h"
 #include "sim/cell_model.h"
 #include "sim/inputs.h"
 #include "sim/solo.h"
+#include "sim/start.h"
 
 namespace ibid::sim {
 namespace {
-
-constexpr PolicyKind kPolicies[] = {PolicyKind::kPriority, PolicyKind::kFirstCome, PolicyKind::kFair};
 
 struct Choice {
   Solo solo;
@@ -68,15 +66,17 @@ class Simulation final : public Witness {
     return condition;
   }
 
+  void start();
+  void restart();
   void happen(const Event& event);
   void submit(const Event& event);
   bool must_be_refused(int32_t n) const;
   bool turn();
   void hear(Output& output);
   void compare(const Live& live, const Choice& choice, const Output& output);
-  void poison();
   void watch_the_first(bool busy);
   void count();
+  void tell_tiers();
   int32_t n_unfinished() const;
 
   const Script& script_;
@@ -84,7 +84,7 @@ class Simulation final : public Witness {
   ThreadTeam team_{1};
   Stream stream_{team_};
   ManualClock clock_;
-  CellModel* model_ = nullptr;
+  std::shared_ptr<testing::FakeMedium> medium_ = std::make_shared<testing::FakeMedium>();  // outlives the engine
   std::unique_ptr<Engine> engine_;
   int64_t step_ = 0;
   Verdict verdict_;
@@ -94,40 +94,32 @@ class Simulation final : public Witness {
   std::map<uint64_t, std::vector<TokenId>> said_;                        // prompt and answer of the latest requests
   std::unordered_map<int64_t, std::pair<uint64_t, int32_t>> sequences_;  // by the engine's number; with a proposer
   int64_t next_sequence_ = 0;
-  std::vector<uint8_t> is_poisoned_;
+  FreedBlocks freed_;
   std::vector<Output> outputs_;
   uint64_t first_ = 0;
   int64_t first_waits_ = 0;
   // Our own count of what the engine counts.
-  int64_t n_finished_ = 0, n_cancelled_ = 0, n_failed_ = 0, n_generated_ = 0, n_prompt_tokens_ = 0, n_preempted_ = 0;
+  int64_t n_finished_ = 0, n_cancelled_ = 0, n_failed_ = 0, n_generated_ = 0, n_prompt_tokens_ = 0,
+          n_cached_tokens_ = 0, n_preempted_ = 0;
   int32_t n_prefill_ = 0, n_decode_ = 0;  // tokens of this step
 };
 
 Simulation::Simulation(const Script& script) : script_(script), world_(script.world) {
-  const auto as_int = [](int64_t n) { return static_cast<int32_t>(n); };
-  auto model = std::make_unique<CellModel>(as_int(world_.context_len), as_int(world_.window), *this);
-  model_ = model.get();
-  EngineOptions options;
-  options.block_len = as_int(world_.block_len);
-  options.kv_dtype = DType::kF32;
-  options.kv_bytes = world_.n_blocks * KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
-  options.step_tokens = as_int(world_.step_tokens);
-  options.max_sequences = as_int(world_.max_sequences);
-  options.max_rows = as_int(world_.max_rows);
-  options.max_waiting = as_int(world_.max_waiting);
-  options.prefix_cache = world_.prefix_cache != 0;
-  options.policy = kPolicies[static_cast<size_t>(world_.policy) % std::size(kPolicies)];
   clock_.advance(1);
-  auto engine = Engine::create(std::move(model), spelled_tokens(), stream_, options, clock_,
-                               PrefixHash(as_int(world_.hash_bits), static_cast<uint64_t>(world_.seed) + 1));
+  start();
+}
+
+void Simulation::start() {
+  auto engine = sim::start(world_, verdict_.met.n_restarts, *this, stream_, clock_, medium_);
   if (!engine) {
     accuse(engine.error().message);
     return;
   }
   engine_ = *std::move(engine);
-  if (world_.max_drafts > 0) engine_->speculate(std::make_unique<Guesser>(*this), as_int(world_.max_drafts));
-  is_poisoned_.assign(static_cast<size_t>(engine_->cache().pool().n_total()), 0);
-  poison();
+  if (world_.max_drafts > 0)
+    engine_->speculate(std::make_unique<Guesser>(*this), static_cast<int32_t>(world_.max_drafts));
+  freed_ = {};
+  freed_.poison(engine_->cache().pool(), engine_->kv().layers()[0]);
 }
 
 Verdict Simulation::run() {
@@ -140,10 +132,23 @@ Verdict Simulation::run() {
   // Nothing new comes: all must end, each step a token of somebody's at the least.
   int64_t n_left = 64;
   for (const auto& [id, live] : live_) n_left += static_cast<int64_t>(live.choices.size()) * (world_.context_len + 8);
-  for (; !verdict_.failed && turn(); ++step_) expect(--n_left > 0, "the rest does not end");
+  for (; !verdict_.failed && (turn() || !live_.empty()); ++step_) expect(--n_left > 0, "the rest does not end");
   if (!verdict_.failed) count();
   verdict_.met.n_steps = step_;
   return verdict_;
+}
+
+// Nobody hears how what ran then ends; what counted it counts anew.
+void Simulation::restart() {
+  tell_tiers();
+  ++verdict_.met.n_restarts;
+  engine_.reset();
+  live_.clear();
+  in_order_.clear();
+  sequences_.clear();
+  next_sequence_ = 0;
+  n_finished_ = n_cancelled_ = n_failed_ = n_generated_ = n_prompt_tokens_ = n_cached_tokens_ = n_preempted_ = 0;
+  start();
 }
 
 // ---- what comes from outside --------------------------------------------------------------------------------------
@@ -170,7 +175,9 @@ void Simulation::happen(const Event& e) {
         engine_->preempt(RequestId{id}, static_cast<int32_t>(e.n));
       return;
     case EventKind::kStall:
-      clock_.advance(static_cast<double>(e.max_tokens) * 1e-3);
+      return clock_.advance(static_cast<double>(e.max_tokens) * 1e-3);
+    case EventKind::kRestart:
+      return restart();
   }
 }
 
@@ -234,6 +241,7 @@ void Simulation::see(const ForwardBatch& b) {
   met.n_tokens += b.n_tokens;
   for (int32_t s = 0; s < b.n_sequences; ++s) {
     const StepShare& share = engine_->last_step()[static_cast<size_t>(s)];
+    // By tenants' tags nobody outside knows the order: then it counts that somebody gets on.
     if (raw(share.request) == first_) first_waits_ = -1;
     const int32_t first = b.positions[b.query_start[s]];
     const auto it = live_.find(raw(share.request));
@@ -247,6 +255,7 @@ void Simulation::see(const ForwardBatch& b) {
       if (share.choice == 0) {
         n_prompt_tokens_ += choice.solo.prompt_len;
         met.n_cached_tokens += first;
+        n_cached_tokens_ += first;
       } else {
         met.n_forked += first > 0;
       }
@@ -262,6 +271,7 @@ void Simulation::see(const ForwardBatch& b) {
 bool Simulation::turn() {
   outputs_.clear();
   n_prefill_ = n_decode_ = 0;
+  clock_.advance(1e-4);
   const bool busy = engine_->step(outputs_);
   for (Output& o : outputs_) hear(o);
   if (verdict_.failed) return false;
@@ -273,21 +283,11 @@ bool Simulation::turn() {
   expect(s.n_finished == n_finished_ && s.n_cancelled == n_cancelled_ && s.n_failed == n_failed_,
          "ends are miscounted");
   expect(s.generated_tokens == n_generated_, "generated tokens are miscounted");
-  expect(s.prompt_tokens == n_prompt_tokens_ && s.cached_tokens == verdict_.met.n_cached_tokens,
+  expect(s.prompt_tokens == n_prompt_tokens_ && s.cached_tokens == n_cached_tokens_,
          "the prompts' tokens are miscounted");
-  poison();
+  freed_.poison(engine_->cache().pool(), engine_->kv().layers()[0]);
   watch_the_first(busy);
   return busy;
-}
-
-void Simulation::poison() {
-  const BlockPool& pool = engine_->cache().pool();
-  for (int32_t b = 0; b < pool.n_total(); ++b) {
-    uint8_t& is_poisoned = is_poisoned_[static_cast<size_t>(b)];
-    const bool is_free = pool.n_references(BlockId{b}) == 0 && pool.node_of(BlockId{b}) == NodeId::kNone;
-    if (is_free && !is_poisoned) CellModel::poison(engine_->kv().layers()[0], b);
-    is_poisoned = is_free;
-  }
 }
 
 // Whoever is first in the policy's order takes blocks from anybody and gives them to nobody, so it waits at most until
@@ -376,20 +376,22 @@ void Simulation::count() {
   expect(s.blocks_in_use == 0 && s.blocks_free + s.blocks_cached == s.blocks_total, "a block does not come back");
   expect(s.n_preemptions == n_preempted_, "preemptions are miscounted");
   expect(sequences_.empty(), "a text is never forgotten");
-  verdict_.met.n_preemptions = s.n_preemptions;
-  verdict_.met.n_accepted_drafts = engine_->n_accepted_drafts();
+  tell_tiers();
+}
+
+void Simulation::tell_tiers() {
+  const EngineStats s = engine_->stats();
+  Met& met = verdict_.met;
+  met.n_preemptions += s.n_preemptions;
+  met.n_accepted_drafts += engine_->n_accepted_drafts();
+  met.n_down += s.n_blocks_down;
+  met.n_up += s.n_blocks_up;
+  met.n_fetched += s.disk.n_fetched;
+  expect(s.disk.bytes <= engine_->options().disk_bytes, "the disk holds more than it may");
+  met.n_broken = medium_->n_broken;
 }
 
 }  // namespace
-
-void Met::add(const Met& o) {
-  n_steps += o.n_steps, n_submitted += o.n_submitted, n_refused += o.n_refused, n_finished += o.n_finished;
-  n_cancelled += o.n_cancelled, n_stopped += o.n_stopped, n_preemptions += o.n_preemptions, n_copies += o.n_copies;
-  n_shares += o.n_shares, n_tokens += o.n_tokens, n_cached_tokens += o.n_cached_tokens;
-  n_accepted_drafts += o.n_accepted_drafts, n_scored += o.n_scored, n_forked += o.n_forked;
-  longest_wait = std::max(longest_wait, o.longest_wait);
-  digest = mix(digest, o.digest);
-}
 
 Verdict simulate(const Script& script) { return Simulation(script).run(); }
 

@@ -18,8 +18,9 @@ namespace ibid::sim {
 struct Met {
   int64_t n_steps = 0, n_submitted = 0, n_refused = 0, n_finished = 0, n_cancelled = 0, n_stopped = 0;
   int64_t n_preemptions = 0, n_copies = 0, n_shares = 0, n_tokens = 0, n_cached_tokens = 0, n_accepted_drafts = 0;
-  int64_t n_scored = 0, n_forked = 0, longest_wait = 0;  // steps that the first in order was without a share
-  uint64_t digest = 0;                                   // of all that was computed and heard
+  int64_t n_scored = 0, n_forked = 0, n_down = 0, n_up = 0, n_fetched = 0, n_broken = 0, n_restarts = 0,
+          longest_wait = 0;  // steps that the first in order was without a share
+  uint64_t digest = 0;       // of all that was computed and heard
   void add(const Met& other);
 };
 

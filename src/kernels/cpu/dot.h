@@ -1,9 +1,10 @@
 // Dot products of 4 bytes (and 2 bf16) per lane, for matrix products. Included after simd.h; IBID_ISA as there.
 //
 // Codes8: 64 unsigned codes, 4 per lane. Two ranges, so that every set can choose its instructions:
-//   small   codes below 32                 dot adds sum(code * x) to acc
+//   small   codes below 128                dot adds sum(code * x) to acc
 //   full    codes 0 to 255 that mean code - 128: start_full(-sum(x)) and then dot_full end at sum((code - 128) * x)
 // x: four signed bytes in [-127, 127], the same for every lane. Sums are exact.
+// shift_words: to the right, or left where n < 0, within words or bytes: what crosses bytes is for mask_bytes to drop.
 #pragma once
 
 #include "kernels/cpu/simd.h"
@@ -23,8 +24,15 @@ typedef __m512i X4;
 typedef __m512i FullCodes8;
 IBID_INLINE Codes8 load_codes(const void* p) { return _mm512_loadu_si512(p); }
 IBID_INLINE void store_codes(void* p, Codes8 c) { _mm512_storeu_si512(p, c); }
-IBID_INLINE Codes8 low_halves(Codes8 c) { return _mm512_and_si512(c, _mm512_set1_epi8(15)); }
-IBID_INLINE Codes8 high_halves(Codes8 c) { return _mm512_and_si512(_mm512_srli_epi16(c, 4), _mm512_set1_epi8(15)); }
+IBID_INLINE Codes8 shift_words(Codes8 c, int n) {
+  return n == 0  ? c
+         : n > 0 ? _mm512_srli_epi16(c, static_cast<unsigned>(n))
+                 : _mm512_slli_epi16(c, static_cast<unsigned>(-n));
+}
+IBID_INLINE Codes8 mask_bytes(Codes8 c, int mask) {
+  return _mm512_and_si512(c, _mm512_set1_epi8(static_cast<char>(mask)));
+}
+IBID_INLINE Codes8 either(Codes8 a, Codes8 b) { return _mm512_or_si512(a, b); }
 struct CodeTable {
   __m512i v;
 };
@@ -57,13 +65,16 @@ IBID_INLINE void store_codes(void* p, Codes8 c) {
   _mm256_storeu_si256(static_cast<__m256i*>(p), c.lo);
   _mm256_storeu_si256(static_cast<__m256i*>(p) + 1, c.hi);
 }
-IBID_INLINE Codes8 low_halves(Codes8 c) {
-  const __m256i mask = _mm256_set1_epi8(15);
-  return {_mm256_and_si256(c.lo, mask), _mm256_and_si256(c.hi, mask)};
+IBID_INLINE Codes8 shift_words(Codes8 c, int n) {
+  if (n == 0) return c;
+  return n > 0 ? Codes8{_mm256_srli_epi16(c.lo, n), _mm256_srli_epi16(c.hi, n)}
+               : Codes8{_mm256_slli_epi16(c.lo, -n), _mm256_slli_epi16(c.hi, -n)};
 }
-IBID_INLINE Codes8 high_halves(Codes8 c) {
-  return low_halves({_mm256_srli_epi16(c.lo, 4), _mm256_srli_epi16(c.hi, 4)});
+IBID_INLINE Codes8 mask_bytes(Codes8 c, int mask) {
+  const __m256i m = _mm256_set1_epi8(static_cast<char>(mask));
+  return {_mm256_and_si256(c.lo, m), _mm256_and_si256(c.hi, m)};
 }
+IBID_INLINE Codes8 either(Codes8 a, Codes8 b) { return {_mm256_or_si256(a.lo, b.lo), _mm256_or_si256(a.hi, b.hi)}; }
 struct CodeTable {
   __m256i v;
 };
@@ -109,13 +120,17 @@ IBID_INLINE Codes8 load_codes(const void* p) {
   return c;
 }
 IBID_INLINE void store_codes(void* p, Codes8 c) { __builtin_memcpy(p, &c, sizeof c); }
-IBID_INLINE Codes8 low_halves(Codes8 c) {
-  for (int q = 0; q < 4; ++q) c.v[q] &= 15;
+IBID_INLINE Codes8 shift_words(Codes8 c, int n) {
+  for (int q = 0; q < 4; ++q) c.v[q] = n < 0 ? c.v[q] << -n : c.v[q] >> n;
   return c;
 }
-IBID_INLINE Codes8 high_halves(Codes8 c) {
-  for (int q = 0; q < 4; ++q) c.v[q] >>= 4;
+IBID_INLINE Codes8 mask_bytes(Codes8 c, int mask) {
+  for (int q = 0; q < 4; ++q) c.v[q] &= static_cast<uint8_t>(mask);
   return c;
+}
+IBID_INLINE Codes8 either(Codes8 a, Codes8 b) {
+  for (int q = 0; q < 4; ++q) a.v[q] |= b.v[q];
+  return a;
 }
 struct CodeTable {
   uint8_t v[16];
@@ -162,5 +177,12 @@ IBID_INLINE i32x16 dot_full(i32x16 acc, FullCodes8 c, X4 x) {
 }
 
 #endif
+
+// kBits bits of every byte, which begin at bit `from`, moved to bit kTo; the rest is 0. (Shifts are of words: what
+// comes in from the neighbouring byte is masked away.)
+template <int kBits, int kTo>
+IBID_INLINE Codes8 take_bits(Codes8 c, int from) {
+  return mask_bytes(shift_words(c, from - kTo), ((1 << kBits) - 1) << kTo);
+}
 
 }  // namespace ibid::cpu::IBID_ISA

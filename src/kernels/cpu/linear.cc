@@ -6,6 +6,7 @@
 #include <array>
 
 #include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/for_rows.h"
 #include "kernels/cpu/table.h"
 
 namespace ibid::cpu {
@@ -13,8 +14,7 @@ namespace {
 
 constexpr int64_t kRowsPerTask = kMaxProductRows;
 constexpr int64_t kTasksPerThread = 4;  // enough to even out, few enough to cost nothing
-constexpr int64_t kSerialRows = 4;      // up to so many rows one thread quantises: a loop would cost more
-constexpr int64_t kTilesPerPanel = 2;   // tasks start at even tiles, so that kernels of two tiles stay whole
+constexpr int64_t kTilesPerPanel = 6;   // where tasks start, so that kernels of two and of three tiles stay whole
 
 enum class XForm { kFloat, kBf16, kInt8 };
 
@@ -23,9 +23,7 @@ XForm x_form(PackedFormat format) {
   return format == PackedFormat::kBF16 ? XForm::kBf16 : XForm::kInt8;
 }
 
-bool sums_of_16(PackedFormat format) {
-  return format == PackedFormat::kByte16Wide || format == PackedFormat::kByteMin16Wide;
-}
+bool sums_of_16(PackedFormat format) { return kBlockLayouts[static_cast<size_t>(format)].group_len == 16; }
 
 // The forms of T rows of K inputs, one after the other in the workspace. A null workspace only counts bytes.
 struct XForms {
@@ -34,14 +32,9 @@ struct XForms {
       if (workspace != nullptr) p = reinterpret_cast<E*>(workspace + bytes);
       bytes += (static_cast<size_t>(n) * sizeof(E) + 63) / 64 * 64;
     };
-    const int64_t n_groups = T * ((K + 31) / 32);
-    int8.n_inputs = K;
-    take(int8.codes, T * K);
-    take(int8.scales, n_groups);
-    take(int8.neg_sums, n_groups);
-    take(int8.scaled_sums, n_groups);
-    take(int8.neg_sums16, 2 * n_groups);
-    take(int8.scaled_sums16, 2 * n_groups);
+    int8.n_rows = T;
+    int8.n_groups = K / 32;
+    take(int8.groups, T * (K / 32));
     take(bf16, T * (K + K % 2));
   }
   QuantisedRows int8;
@@ -62,16 +55,13 @@ XForms convert_inputs(Stream& s, const TensorView& x, std::span<const Weight* co
     needs_16 |= sums_of_16(format);
   }
   XForms forms(needs_int8 || needs_bf16 ? s.workspace(linear_workspace_bytes(T, K)) : nullptr, T, K);
-  if (!needs_16) forms.int8.neg_sums16 = nullptr;
+  forms.int8.has_halves = needs_16;
   auto convert = [&](int64_t row, int64_t row_end) {
     if (needs_int8) kernels.quantise_rows(forms.int8, x_data, x_stride, row, row_end);
     if (needs_bf16) kernels.round_rows(forms.bf16, K, x_data, x_stride, row, row_end);
   };
-  if (T <= kSerialRows) {
-    convert(0, T);
-  } else if (needs_int8 || needs_bf16) {
-    s.team().parallel_for((T + 7) / 8, [&](int64_t i, int) { convert(i * 8, std::min(T, i * 8 + 8)); });
-  }
+  // An element costs four times an addition.
+  if (needs_int8 || needs_bf16) for_rows(s, T, K, 4, convert);
   return forms;
 }
 

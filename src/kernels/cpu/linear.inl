@@ -14,24 +14,32 @@ void product(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile,
       return product_packed<StepF16>(task, task.x, task.x_stride, row, row_end, tile, tile_end);
     case PackedFormat::kBF16:
       return product_bf16(task, row, row_end, tile, tile_end);
-    case PackedFormat::kNibble:
-      return product_int8<Format<4, 32, false, false, Codes::kSmallMinus8>>(task, row, row_end, tile, tile_end);
-    case PackedFormat::kNibbleMin:
-      return product_int8<Format<4, 32, false, true, Codes::kSmall>>(task, row, row_end, tile, tile_end);
-    case PackedFormat::kNibbleMinWide:
-      return product_int8<Format<4, 32, true, true, Codes::kSmall>>(task, row, row_end, tile, tile_end);
-    case PackedFormat::kNibbleTable:
-      return product_int8<Format<4, 32, true, false, Codes::kFull, true>>(task, row, row_end, tile, tile_end);
-    case PackedFormat::kByte:
-      return product_int8<Format<8, 32, false, false, Codes::kFull>>(task, row, row_end, tile, tile_end);
-    case PackedFormat::kByteMin:
-      return product_int8<Format<8, 32, false, true, Codes::kSmall>>(task, row, row_end, tile, tile_end);
-    case PackedFormat::kByteMinWide:
-      return product_int8<Format<8, 32, true, true, Codes::kSmall>>(task, row, row_end, tile, tile_end);
-    case PackedFormat::kByte16Wide:
-      return product_int8<Format<8, 16, true, false, Codes::kFull>>(task, row, row_end, tile, tile_end);
-    case PackedFormat::kByteMin16Wide:
-      return product_int8<Format<8, 16, true, true, Codes::kSmall>>(task, row, row_end, tile, tile_end);
+    case PackedFormat::kQ4_0:
+      return product_int8<PackedFormat::kQ4_0>(task, row, row_end, tile, tile_end);
+    case PackedFormat::kQ4_1:
+      return product_int8<PackedFormat::kQ4_1>(task, row, row_end, tile, tile_end);
+    case PackedFormat::kQ5_0:
+      return product_int8<PackedFormat::kQ5_0>(task, row, row_end, tile, tile_end);
+    case PackedFormat::kQ5_1:
+      return product_int8<PackedFormat::kQ5_1>(task, row, row_end, tile, tile_end);
+    case PackedFormat::kQ8_0:
+      return product_int8<PackedFormat::kQ8_0>(task, row, row_end, tile, tile_end);
+    case PackedFormat::kQ2_K:
+      return product_int8<PackedFormat::kQ2_K>(task, row, row_end, tile, tile_end);
+    case PackedFormat::kQ3_K:
+      return product_int8<PackedFormat::kQ3_K>(task, row, row_end, tile, tile_end);
+    case PackedFormat::kQ4_K:
+      return product_int8<PackedFormat::kQ4_K>(task, row, row_end, tile, tile_end);
+    case PackedFormat::kQ5_K:
+      return product_int8<PackedFormat::kQ5_K>(task, row, row_end, tile, tile_end);
+    case PackedFormat::kQ6_K:
+      return product_int8<PackedFormat::kQ6_K>(task, row, row_end, tile, tile_end);
+    case PackedFormat::kIQ4_NL:
+      return product_int8<PackedFormat::kIQ4_NL>(task, row, row_end, tile, tile_end);
+    case PackedFormat::kIQ4_XS:
+      return product_int8<PackedFormat::kIQ4_XS>(task, row, row_end, tile, tile_end);
+    case PackedFormat::kMXFP4:
+      return product_int8<PackedFormat::kMXFP4>(task, row, row_end, tile, tile_end);
   }
 }
 

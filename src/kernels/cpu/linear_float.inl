@@ -31,11 +31,11 @@ struct StepBf16 {
   IBID_INLINE f32x16 step(f32x16 acc, Bf16Pairs w, Bf16Pairs x) { return dot_bf16(acc, w, x); }
 };
 
-// kTiles tiles at w and w + w_stride (the last may be absent: then it is the first again, and is not stored).
+// kTilesFloat tiles at w and w + w_stride (the last may be absent: then it is the first again, and is not stored).
 template <class S>
 struct FloatRows {
   template <int M>
-  using Sums = float[M][kTiles][kTileOutputs];
+  using Sums = float[M][kTilesFloat][kTileOutputs];
 
   template <int M>
   static void run(const LinearTask& task, const typename S::Weight* w, int64_t w_stride, const typename S::X* x,
@@ -58,7 +58,7 @@ struct FloatRows {
       ++n_waiting;
     }
     for (int m = 0; m < M; ++m) {
-      for (int t = 0; t < kTiles; ++t) store_out(out, m, t, load(waiting[0][m][t]));
+      for (int t = 0; t < kTilesFloat; ++t) store_out(out, m, t, load(waiting[0][m][t]));
     }
   }
 
@@ -69,15 +69,15 @@ struct FloatRows {
   __attribute__((noinline)) static void sum_piece(const typename S::Weight* const& w, const int64_t& w_stride,
                                                   const int64_t& n_steps, const typename S::X* const& x,
                                                   const int64_t& x_stride, Sums<M>& to) {
-    f32x16 acc[M][kTiles];
+    f32x16 acc[M][kTilesFloat];
     for (int m = 0; m < M; ++m) {
-      for (int t = 0; t < kTiles; ++t) acc[m][t] = zero();
+      for (int t = 0; t < kTilesFloat; ++t) acc[m][t] = zero();
     }
     // A memory page ahead, where the processor's own prefetching stops (measured: 512 bytes to 8 KiB; +15 to +30 %).
     constexpr int kAhead = 4096 / static_cast<int>(sizeof(typename S::Weight));
     for (int64_t i = 0; i < n_steps; ++i) {
-      decltype(S::load_w(w)) weight[kTiles];
-      for (int t = 0; t < kTiles; ++t) {
+      decltype(S::load_w(w)) weight[kTilesFloat];
+      for (int t = 0; t < kTilesFloat; ++t) {
         const typename S::Weight* at = w + t * w_stride + i * kTileOutputs * S::kWeightsPerStep;
         weight[t] = S::load_w(at);
         __builtin_prefetch(at + kAhead);
@@ -85,18 +85,18 @@ struct FloatRows {
 #pragma GCC unroll 12
       for (int m = 0; m < M; ++m) {
         const auto xm = S::load_x(x + m * x_stride + i * S::kWeightsPerStep);
-        for (int t = 0; t < kTiles; ++t) acc[m][t] = S::step(acc[m][t], weight[t], xm);
+        for (int t = 0; t < kTilesFloat; ++t) acc[m][t] = S::step(acc[m][t], weight[t], xm);
       }
     }
 #pragma GCC unroll 12
     for (int m = 0; m < M; ++m) {
-      for (int t = 0; t < kTiles; ++t) store(to[m][t], acc[m][t]);
+      for (int t = 0; t < kTilesFloat; ++t) store(to[m][t], acc[m][t]);
     }
   }
   template <int M>
   __attribute__((noinline)) static void add_pieces(Sums<M>& to, const Sums<M>& more) {
     for (int m = 0; m < M; ++m) {
-      for (int t = 0; t < kTiles; ++t) store(to[m][t], add(load(to[m][t]), load(more[m][t])));
+      for (int t = 0; t < kTilesFloat; ++t) store(to[m][t], add(load(to[m][t]), load(more[m][t])));
     }
   }
 };
@@ -105,10 +105,10 @@ template <class S>
 void product_packed(const LinearTask& task, const typename S::X* x, int64_t x_stride, int64_t row, int64_t row_end,
                     int64_t tile, int64_t tile_end) {
   const int64_t tile_len = task.tile_bytes / static_cast<int64_t>(sizeof(typename S::Weight));
-  for (; tile < tile_end; tile += kTiles) {
-    const int n_tiles = static_cast<int>(tile_end - tile < kTiles ? tile_end - tile : kTiles);
+  for (; tile < tile_end; tile += kTilesFloat) {
+    const int n_tiles = static_cast<int>(tile_end - tile < kTilesFloat ? tile_end - tile : kTilesFloat);
     const auto* w = reinterpret_cast<const typename S::Weight*>(task.packed + tile * task.tile_bytes);
-    const int64_t w_stride = n_tiles == kTiles ? tile_len : 0;
+    const int64_t w_stride = n_tiles == kTilesFloat ? tile_len : 0;
     for (int64_t r = row; r < row_end; r += kRowsFloat) {
       with_rows<FloatRows<S>, kRowsFloat>(row_end - r, task, w, w_stride, x + r * x_stride, x_stride,
                                           out_tile(task, r, tile, n_tiles));

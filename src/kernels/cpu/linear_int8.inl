@@ -2,200 +2,256 @@
 #pragma once
 
 #include "kernels/cpu/dot.h"
+#include "kernels/cpu/linear_rows.inl"
 #include "kernels/cpu/linear_tile.h"
 
 namespace ibid::cpu::IBID_ISA {
 namespace {
 
-enum class Codes { kSmall, kSmallMinus8, kFull };
-
-// How the codes of a format enter the integer dot.
-template <Codes kCodes>
+// How codes enter the integer dot: those with an offset of 128 as full bytes, the others as they are, with
+// -offset * sum(x) to start from.
+template <int kOffset>
 struct Dot {
   typedef Codes8 Step;
   IBID_INLINE Step step(Codes8 c) { return c; }
-  IBID_INLINE i32x16 start(int32_t neg_sum) { return broadcast_i(kCodes == Codes::kSmallMinus8 ? neg_sum * 8 : 0); }
+  IBID_INLINE i32x16 start(int32_t neg_sum) {
+    return shift_left<__builtin_ctz(kOffset == 0 ? 1 : kOffset)>(broadcast_i(kOffset == 0 ? 0 : neg_sum));
+  }
   IBID_INLINE i32x16 dot(i32x16 acc, Step w, X4 x) { return dot_small(acc, w, x); }
 };
 template <>
-struct Dot<Codes::kFull> {
+struct Dot<128> {
   typedef FullCodes8 Step;
   IBID_INLINE Step step(Codes8 c) { return full_codes(c); }
   IBID_INLINE i32x16 start(int32_t neg_sum) { return start_full(neg_sum); }
   IBID_INLINE i32x16 dot(i32x16 acc, Step w, X4 x) { return dot_full(acc, w, x); }
 };
 
-// A tile of packed weights, read block by block. kBits 4 or 8; kGroupLen 32 or 16; kWide: scales are f32, else f16.
-template <int kBits, int kGroupLen, bool kWide, bool kHasMin, Codes kCodes, bool kTable = false>
-struct Format {
-  static constexpr int kGroup = kGroupLen;
-  static constexpr bool kMin = kHasMin;
-  static constexpr Codes kRange = kCodes;
+struct Factor {
+  f32x16 scale, min;
+};
+
+// Tiles of weights in a layout of kBlockLayouts. `at`: bytes from the first tile to the one that is meant.
+template <BlockLayout kLayout>
+struct Packed {
+  static constexpr int kGroup = kLayout.group_len, kGroups = 32 / kGroup, kOffset = kLayout.offset;
+  static constexpr bool kMin = kLayout.has_min;
+  static constexpr bool kIsPlain = kLayout.low_bits >= 4 && kLayout.high_bits == 0 && kGroup == 32;
+  // Up to so many rows take their weights straight from the packed form; more unpack it once for all.
+  static constexpr int kDirectRows = kIsPlain ? 2 * kRowsInt8 : (kRowsInt8 + 1) / 2;
+  static constexpr int64_t kCodeBytes = code_bytes(kLayout), kFactorBytes = factor_bytes(kLayout);
+  static constexpr int64_t kSuperBytes = super_bytes(kLayout);
 
   const uint8_t* codes;
-  const uint8_t* scales;
-  const uint8_t* mins;
+  const uint8_t* factors;
+  const uint8_t* supers;
   CodeTable table;
 
-  IBID_INLINE Format tile_of(const LinearTask& task, int64_t tile) {
-    Format f;
-    f.codes = reinterpret_cast<const uint8_t*>(task.packed) + tile * task.tile_bytes;
-    f.scales = f.codes + task.n_inputs * kTileOutputs * kBits / 8;
-    f.mins = f.scales + task.n_inputs / kGroupLen * kTileOutputs * (kWide ? 4 : 2);
-    if constexpr (kTable) f.table = load_table(task.table);
+  IBID_INLINE Packed first_tile(const void* tiles, int64_t n_inputs, const uint8_t* table) {
+    Packed f;
+    f.codes = static_cast<const uint8_t*>(tiles);
+    f.factors = f.codes + n_inputs / 32 * kCodeBytes;
+    f.supers = f.factors + n_inputs / 32 * kFactorBytes;
+    if constexpr (kLayout.has_table) f.table = load_table(table);
     return f;
   }
-  // The codes of block b, four inputs a step.
-  IBID_INLINE void load_steps(const Format& f, int64_t b, Codes8 (&c)[8]) {
-    if constexpr (kBits == 8) {
-      for (int i = 0; i < 8; ++i) c[i] = load_codes(f.codes + (b * 8 + i) * 64);
+  // The codes of inputs [4 i, 4 i + 4) of block b.
+  IBID_INLINE Codes8 step(const Packed& f, int64_t at, int64_t b, int i) {
+    constexpr int kLow = kLayout.low_bits, kHigh = kLayout.high_bits;
+    const uint8_t* p = f.codes + at + b * kCodeBytes;
+    if constexpr (kLow == 8) return load_codes(p + i * 64);
+    Codes8 c = take_bits<kLow, 0>(load_codes(p + i % kLow * 64), i / kLow * kLow);
+    if constexpr (kHigh != 0) {
+      constexpr int kVectors = kHigh == 0 ? 1 : kHigh;
+      c = either(c, take_bits<kHigh, kLow>(load_codes(p + (kLow + i % kVectors) * 64), i / kVectors * kHigh));
+    }
+    if constexpr (kLayout.has_table) c = look_up(f.table, c);
+    return c;
+  }
+  // Of group g of block b.
+  IBID_INLINE Factor factor(const Packed& f, int64_t at, int64_t b, int g) {
+    const uint8_t* p = f.factors + at + b * kFactorBytes;
+    Factor r = {zero(), zero()};
+    if constexpr (kLayout.factors == Factors::kHalf) {
+      r.scale = load_f16(reinterpret_cast<const uint16_t*>(p) + g * kTileOutputs);
+      if constexpr (kMin) r.min = load_f16(reinterpret_cast<const uint16_t*>(p) + (kGroups + g) * kTileOutputs);
+    } else if constexpr (kLayout.factors == Factors::kFloat) {
+      r.scale = load(reinterpret_cast<const float*>(p) + g * kTileOutputs);
+      if constexpr (kMin) r.min = load(reinterpret_cast<const float*>(p) + (kGroups + g) * kTileOutputs);
+    } else if constexpr (kLayout.factors == Factors::kExponent) {
+      const i32x16 e = and_(load_i8(p), broadcast_i(255));  // 2^-128 and 2^-127 are subnormal
+      r.scale = from_bits(select(less(e, broadcast_i(2)), shift_left<21>(add(e, broadcast_i(1))),
+                                 shift_left<23>(sub(e, broadcast_i(1)))));
     } else {
-      for (int i = 0; i < 4; ++i) {
-        const Codes8 both = load_codes(f.codes + (b * 4 + i) * 64);
-        c[i] = low_halves(both);
-        c[i + 4] = high_halves(both);
-        if constexpr (kTable) {
-          c[i] = look_up(f.table, c[i]);
-          c[i + 4] = look_up(f.table, c[i + 4]);
-        }
+      const auto* super = reinterpret_cast<const uint16_t*>(f.supers + at + (b >> 3) * kSuperBytes);
+      const i32x16 low = load_i8(p + g * kTileOutputs);
+      constexpr bool kNibble = kLayout.factors == Factors::kNibble;
+      r.scale = mul(load_f16(super), from_int(kNibble ? and_(low, broadcast_i(15)) : low));
+      if constexpr (kMin) {
+        const i32x16 high =
+            kNibble ? and_(shift_right<4>(low), broadcast_i(15)) : load_i8(p + (kGroups + g) * kTileOutputs);
+        r.min = mul(neg(load_f16(super + kTileOutputs)), from_int(high));
       }
     }
+    return r;
   }
-  // What block b is in the next tile: a tile's codes, scales and mins are streams of a few KiB, too short for the
-  // processor's own prefetching to get going.
-  IBID_INLINE void prefetch(const Format& f, int64_t b, int64_t tile_bytes) {
-    for (int i = 0; i < kBits; ++i) __builtin_prefetch(f.codes + tile_bytes + (b * kBits + i) * 64);
-    constexpr int kFactorBytes = 32 / kGroupLen * kTileOutputs * (kWide ? 4 : 2);
-    for (int i = 0; i < kFactorBytes; i += 64) {
-      __builtin_prefetch(f.scales + tile_bytes + b * kFactorBytes + i);
-      if (kHasMin) __builtin_prefetch(f.mins + tile_bytes + b * kFactorBytes + i);
+  template <int kLocality>
+  IBID_INLINE void prefetch(const Packed& f, int64_t at, int64_t b) {
+    for (int64_t i = 0; i < kCodeBytes; i += 64) __builtin_prefetch(f.codes + at + b * kCodeBytes + i, 0, kLocality);
+    for (int64_t i = 0; i < kFactorBytes; i += 64) {
+      __builtin_prefetch(f.factors + at + b * kFactorBytes + i, 0, kLocality);
     }
-  }
-  IBID_INLINE f32x16 load_factor(const uint8_t* from, int64_t group) {
-    if constexpr (kWide) return load(reinterpret_cast<const float*>(from) + group * kTileOutputs);
-    return load_f16(reinterpret_cast<const uint16_t*>(from) + group * kTileOutputs);
+    if constexpr (kSuperBytes != 0) __builtin_prefetch(f.supers + at + (b >> 3) * kSuperBytes, 0, kLocality);
   }
 };
 
-// Row 0 of a register tile's activations, at the first input of a piece of K.
-struct XRows {
-  const int8_t* codes;
-  const float* scales;
-  const int32_t* neg_sums;  // per group of the format
-  const float* scaled_sums;
-  int64_t codes_stride, scales_stride, sums_stride;
+// The tiles of a register tile, in bytes from the first; one that is absent is the last again, and is not stored.
+struct TileOffsets {
+  int64_t of[kTilesInt8];
 };
-template <int kGroup>
-IBID_INLINE XRows x_rows(const QuantisedRows& x, int64_t row, int64_t k) {
-  const int64_t n = x.n_inputs;
-  const int64_t sums_at = row * (n / kGroup) + k / kGroup;
-  return {x.codes + row * n + k,
-          x.scales + row * (n / 32) + k / 32,
-          (kGroup == 16 ? x.neg_sums16 : x.neg_sums) + sums_at,
-          (kGroup == 16 ? x.scaled_sums16 : x.scaled_sums) + sums_at,
-          n,
-          n / 32,
-          n / kGroup};
+IBID_INLINE TileOffsets tile_offsets(int64_t n_tiles, int64_t tile_bytes) {
+  TileOffsets at;
+  for (int t = 0; t < kTilesInt8; ++t) at.of[t] = (t < n_tiles ? t : n_tiles - 1) * tile_bytes;
+  return at;
 }
 
-// acc += one group's share, in the order of the contract.
-template <bool kMin>
-IBID_INLINE f32x16 add_group(f32x16 acc, i32x16 sum, f32x16 scale, f32x16 min, float x_scale, float x_scaled_sum) {
-  acc = fma(from_int(sum), mul(scale, broadcast(x_scale)), acc);
-  if constexpr (kMin) acc = fma(min, broadcast(x_scaled_sum), acc);
-  return acc;
-}
+// The float sums of a call's rows for one register tile: those of whole pieces of K in their order, and behind them the
+// one that is being added to.
+struct Sums {
+  alignas(64) float of[kMaxWaiting + 1][kMaxProductRows][kTilesInt8][kTileOutputs];
+};
+// A run of blocks inside one piece of K.
+struct Part {
+  int64_t block, block_end;  // of the weights that are read: counted from their own first
+  int n_waiting;             // sums of whole pieces before it
+  int n_adds;                // of these, to be added behind this part: none unless a piece ends here
+  bool begins_piece, ends_k;
+};
 
-// Few rows: every block is unpacked into registers and used by all of them.
+// A tile's codes and factors are streams of a few KiB, too short for the processor's own prefetching to get going. What
+// is fetched: blocks kNear ahead into the first-level cache and kFar ahead into the second, which has more misses in
+// flight; past the end of a tile those of the next one.
+struct Ahead {
+  int64_t n_blocks;   // of a tile; 0: nothing is fetched ahead
+  int64_t next_tile;  // bytes
+};
+inline constexpr int64_t kNear = 4, kFar = 16;
 template <class F>
-struct Direct {
+IBID_INLINE void fetch(const F& f, int64_t at, const Ahead& ahead, int64_t b) {
+  const int64_t near = b + kNear, far = b + kFar;
+  const bool near_here = near < ahead.n_blocks, far_here = far < ahead.n_blocks;
+  F::template prefetch<3>(f, near_here ? at : at + ahead.next_tile, near_here ? near : near - ahead.n_blocks);
+  F::template prefetch<2>(f, far_here ? at : at + ahead.next_tile, far_here ? far : far - ahead.n_blocks);
+}
+
+// Float sums in memory would be taken into registers that are not there, and spilled one by one.
+IBID_INLINE void stay_in_memory() { asm volatile("" ::: "memory"); }
+
+// Up to kRowsInt8 rows, which are a chunk of x: every block is unpacked into registers and used by all of them.
+template <class F>
+struct Rows {
   template <int M>
-  static void run(const LinearTask& task, int64_t row, int64_t tile) {
-    typedef Dot<F::kRange> D;
-    const F f = F::tile_of(task, tile);
-    const XRows x = x_rows<F::kGroup>(task.x_int8, row, 0);
-    constexpr int kGroups = 32 / F::kGroup, kSteps = F::kGroup / 4;
-    alignas(64) float waiting[kMaxWaiting][M][kTileOutputs];
-    int n_waiting = 0;
-    int64_t b = 0;
-    for (int piece = 0;; ++piece) {
-      f32x16 acc[M];
-      for (int m = 0; m < M; ++m) acc[m] = zero();
-      for (const int64_t end = task.edges[piece + 1] / 32; b < end; ++b) {
-        F::prefetch(f, b, task.tile_bytes);
-        Codes8 c[8];
-        F::load_steps(f, b, c);
-        typename D::Step w[8];
-        for (int i = 0; i < 8; ++i) w[i] = D::step(c[i]);
-        for (int g = 0; g < kGroups; ++g) {
-          const int64_t group = b * kGroups + g;
-          const f32x16 scale = F::load_factor(f.scales, group);
-          const f32x16 min = F::kMin ? F::load_factor(f.mins, group) : zero();
+  __attribute__((noinline)) static void run(const F& f, const TileOffsets& at, const Ahead& ahead, const Part& part,
+                                            const XGroup* x, Sums& sums, const int64_t& row, const OutTile& out) {
+    typedef Dot<F::kOffset> D;
+    constexpr int kSteps = F::kGroup / 4;
+    constexpr int kChains = 2 * M <= kRowsInt8 ? 2 : 1;  // where there are registers: integers add exactly
+    int level = part.n_waiting;
+    float(*acc)[kTilesInt8][kTileOutputs] = sums.of[level] + row;
+    if (part.begins_piece) {
+      for (int m = 0; m < M; ++m) {
+        for (int t = 0; t < kTilesInt8; ++t) store(acc[m][t], zero());
+      }
+    }
+    for (int64_t b = part.block; b < part.block_end; ++b, x += M) {
+      if (ahead.n_blocks != 0) {
+        for (int t = 0; t < kTilesInt8; ++t) fetch(f, at.of[t], ahead, b);
+      }
+#pragma GCC unroll 2
+      for (int g = 0; g < F::kGroups; ++g) {
+        i32x16 sum[kChains][M][kTilesInt8];
+#pragma GCC unroll 8
+        for (int m = 0; m < M; ++m) {
+          const i32x16 start = D::start(F::kGroups == 1 ? x[m].neg_sum : x[m].neg_sum16[g]);
+          for (int t = 0; t < kTilesInt8; ++t) {
+            sum[0][m][t] = start;
+            if constexpr (kChains == 2) sum[1][m][t] = broadcast_i(0);
+          }
+        }
+#pragma GCC unroll 8
+        for (int i = 0; i < kSteps; ++i) {
+          typename D::Step w[kTilesInt8];
+          for (int t = 0; t < kTilesInt8; ++t) w[t] = D::step(F::step(f, at.of[t], b, g * kSteps + i));
+          i32x16(&s)[M][kTilesInt8] = sum[i % kChains];
+#pragma GCC unroll 8
           for (int m = 0; m < M; ++m) {
-            const int8_t* codes = x.codes + m * x.codes_stride + group * F::kGroup;
-            i32x16 sum = D::start(x.neg_sums[m * x.sums_stride + group]), more = broadcast_i(0);
-            for (int i = 0; i < kSteps; i += 2) {  // two chains hide the latency of the dot; integers add exactly
-              sum = D::dot(sum, w[g * kSteps + i], load_x4(codes + 4 * i));
-              more = D::dot(more, w[g * kSteps + i + 1], load_x4(codes + 4 * i + 4));
+            const X4 x4 = load_x4(x[m].codes + g * F::kGroup + 4 * i);
+            for (int t = 0; t < kTilesInt8; ++t) s[m][t] = D::dot(s[m][t], w[t], x4);
+          }
+        }
+        stay_in_memory();
+#pragma GCC unroll 8
+        for (int t = 0; t < kTilesInt8; ++t) {
+          const Factor factor = F::factor(f, at.of[t], b, g);
+#pragma GCC unroll 8
+          for (int m = 0; m < M; ++m) {
+            const i32x16 dot = kChains == 2 ? add(sum[0][m][t], sum[kChains - 1][m][t]) : sum[0][m][t];
+            f32x16 a = fma(from_int(dot), mul(factor.scale, broadcast(x[m].scale)), load(acc[m][t]));
+            if constexpr (F::kMin) {
+              a = fma(factor.min, broadcast(F::kGroups == 1 ? x[m].scaled_sum : x[m].scaled_sum16[g]), a);
             }
-            acc[m] = add_group<F::kMin>(acc[m], add(sum, more), scale, min, x.scales[m * x.scales_stride + b],
-                                        x.scaled_sums[m * x.sums_stride + group]);
+            store(acc[m][t], a);
           }
         }
       }
-      for (int n_adds = adds_behind(piece); n_adds > 0; --n_adds) {
-        --n_waiting;
-        for (int m = 0; m < M; ++m) acc[m] = add(load(waiting[n_waiting][m]), acc[m]);
+    }
+    for (int n_adds = part.n_adds; n_adds > 0; --n_adds, --level) {
+      for (int m = 0; m < M; ++m) {
+        for (int t = 0; t < kTilesInt8; ++t) {
+          store(sums.of[level - 1][row + m][t],
+                add(load(sums.of[level - 1][row + m][t]), load(sums.of[level][row + m][t])));
+        }
       }
-      if (piece + 1 == task.n_pieces) {
-        const OutTile out = out_tile(task, row, tile, 1);
-        for (int m = 0; m < M; ++m) store_out(out, m, 0, acc[m]);
-        return;
+    }
+    if (part.ends_k) {
+      for (int m = 0; m < M; ++m) {
+        for (int t = 0; t < kTilesInt8; ++t) store_out(out, m, t, load(sums.of[level][row + m][t]));
       }
-      for (int m = 0; m < M; ++m) store(waiting[n_waiting][m], acc[m]);
-      ++n_waiting;
     }
   }
 };
 
-// Many rows: a panel of kTiles tiles is unpacked to bytes and f32 once, 31 KiB at most, and stays in the first-level
-// cache while all rows pass. It ends where a piece of K ends. The float sums of a row wait in `Sums` between panels:
-// those of whole pieces in their order, and behind them the one that is being added to.
-inline constexpr int64_t kPanelInputs = 576;
-template <int kGroup>
-struct Panel {
-  alignas(64) uint8_t codes[kTiles][kPanelInputs / 4][64];
-  alignas(64) float scales[kTiles][kPanelInputs / kGroup][kTileOutputs];
-  alignas(64) float mins[kTiles][kPanelInputs / kGroup][kTileOutputs];
+// Many rows: a panel of kTilesInt8 tiles is unpacked to bytes and f32 once, 28 KiB at most, and stays in the
+// first-level cache while all rows pass. It ends where a piece of K ends.
+inline constexpr int64_t kPanelInputs = kTilesInt8 == 1 ? 576 : 384;
+template <BlockLayout kLayout>
+struct PanelLayout {
+  static constexpr BlockLayout kOf = {8, 0, kLayout.group_len, Factors::kFloat, kLayout.has_min, kLayout.offset, false};
+  static constexpr int64_t kTileBytes = kPanelInputs / 32 * (code_bytes(kOf) + factor_bytes(kOf));
 };
 
-template <class F>
-void unpack(const LinearTask& task, int64_t tile, int n_tiles, int64_t k, int64_t k_len, Panel<F::kGroup>& panel) {
-  for (int t = 0; t < kTiles; ++t) {  // an absent tile is the first again, and is not stored
-    const F f = F::tile_of(task, t < n_tiles ? tile + t : tile);
-    for (int64_t b = 0; b < k_len / 32; ++b) {
-      F::prefetch(f, k / 32 + b, kTiles * task.tile_bytes);
-      Codes8 c[8];
-      F::load_steps(f, k / 32 + b, c);
-      for (int i = 0; i < 8; ++i) store_codes(panel.codes[t][b * 8 + i], c[i]);
-    }
-    for (int64_t g = 0; g < k_len / F::kGroup; ++g) {
-      store(panel.scales[t][g], F::load_factor(f.scales, k / F::kGroup + g));
-      if constexpr (F::kMin) store(panel.mins[t][g], F::load_factor(f.mins, k / F::kGroup + g));
+template <BlockLayout kLayout>
+void unpack(const Packed<kLayout>& f, const TileOffsets& at, const Ahead& ahead, int64_t block, int64_t block_end,
+            uint8_t* panel) {
+  typedef PanelLayout<kLayout> P;
+  typedef Packed<kLayout> F;
+  constexpr int64_t kFactorsAt = kPanelInputs / 32 * code_bytes(P::kOf);
+  for (int t = 0; t < kTilesInt8; ++t, panel += P::kTileBytes) {
+    uint8_t* codes = panel;
+    auto* factors = reinterpret_cast<float*>(panel + kFactorsAt);
+    for (int64_t b = block; b < block_end; ++b, codes += 512, factors += factor_bytes(P::kOf) / 4) {
+      fetch(f, at.of[t], ahead, b);
+#pragma GCC unroll 8
+      for (int i = 0; i < 8; ++i) store_codes(codes + i * 64, F::step(f, at.of[t], b, i));
+#pragma GCC unroll 2
+      for (int g = 0; g < F::kGroups; ++g) {
+        const Factor factor = F::factor(f, at.of[t], b, g);
+        store(factors + g * kTileOutputs, factor.scale);
+        if constexpr (F::kMin) store(factors + (F::kGroups + g) * kTileOutputs, factor.min);
+      }
     }
   }
 }
-
-struct Sums {
-  alignas(64) float of[kMaxWaiting + 1][kMaxProductRows][kTiles][kTileOutputs];
-};
-// What a panel is of its piece.
-struct Part {
-  int64_t k, k_len;
-  int n_waiting;  // sums of whole pieces before it
-  int n_adds;     // of these, to be added behind this panel: none unless a piece ends here
-  bool begins_piece, ends_k;
-};
 
 // The shortest equal panels, of whole blocks, in which so many inputs pass.
 IBID_INLINE int64_t even_panels(int64_t n_inputs) {
@@ -203,90 +259,48 @@ IBID_INLINE int64_t even_panels(int64_t n_inputs) {
   return ((n_inputs + n_panels - 1) / n_panels + 31) / 32 * 32;
 }
 
-template <int kGroup, bool kMin, Codes kCodes>
-struct PanelRows {
-  // `row` counts within the call, for `sums`.
-  template <int M>
-  static void run(const Panel<kGroup>& panel, const Part& part, const XRows& x, Sums& sums, const int64_t& row,
-                  const OutTile& out) {
-    typedef Dot<kCodes> D;
-    int level = part.n_waiting;
-    f32x16 acc[M][kTiles];
-    for (int m = 0; m < M; ++m) {
-      for (int t = 0; t < kTiles; ++t) acc[m][t] = part.begins_piece ? zero() : load(sums.of[level][row + m][t]);
-    }
-    for (int64_t g = 0; g < part.k_len / kGroup; ++g) {
-      i32x16 sum[M][kTiles];
-      for (int m = 0; m < M; ++m) {
-        const i32x16 start = D::start(x.neg_sums[m * x.sums_stride + g]);
-        for (int t = 0; t < kTiles; ++t) sum[m][t] = start;
-      }
-#pragma GCC unroll 8
-      for (int i = 0; i < kGroup / 4; ++i) {
-        typename D::Step w[kTiles];
-        for (int t = 0; t < kTiles; ++t) w[t] = D::step(load_codes(panel.codes[t][g * (kGroup / 4) + i]));
-#pragma GCC unroll 8
-        for (int m = 0; m < M; ++m) {
-          const X4 x4 = load_x4(x.codes + m * x.codes_stride + g * kGroup + 4 * i);
-          for (int t = 0; t < kTiles; ++t) sum[m][t] = D::dot(sum[m][t], w[t], x4);
-        }
-      }
-      for (int t = 0; t < kTiles; ++t) {
-        const f32x16 scale = load(panel.scales[t][g]);
-        const f32x16 min = kMin ? load(panel.mins[t][g]) : zero();
-#pragma GCC unroll 8
-        for (int m = 0; m < M; ++m) {
-          acc[m][t] = add_group<kMin>(acc[m][t], sum[m][t], scale, min, x.scales[m * x.scales_stride + g * kGroup / 32],
-                                      x.scaled_sums[m * x.sums_stride + g]);
-        }
-      }
-    }
-    for (int n_adds = part.n_adds; n_adds > 0; --n_adds) {
-      --level;
-      for (int m = 0; m < M; ++m) {
-        for (int t = 0; t < kTiles; ++t) acc[m][t] = add(load(sums.of[level][row + m][t]), acc[m][t]);
-      }
-    }
-    if (part.ends_k) {
-      for (int m = 0; m < M; ++m) {
-        for (int t = 0; t < kTiles; ++t) store_out(out, m, t, acc[m][t]);
-      }
-    } else {
-      for (int m = 0; m < M; ++m) {
-        for (int t = 0; t < kTiles; ++t) store(sums.of[level][row + m][t], acc[m][t]);
-      }
-    }
-  }
-};
-
-template <class F>
+template <PackedFormat kFormat>
 void product_int8(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end) {
-  if (row_end - row <= kDirectRows) {
-    for (; tile < tile_end; ++tile) {
-      for (int64_t r = row; r < row_end; r += kRowsDirect) {
-        with_rows<Direct<F>, kRowsDirect>(row_end - r, task, r, tile);
-      }
-    }
-    return;
-  }
-  Panel<F::kGroup> panel;
+  constexpr BlockLayout kLayout = kBlockLayouts[static_cast<int>(kFormat)];
+  typedef PanelLayout<kLayout> P;
+  typedef Packed<kLayout> F;
+  typedef Packed<P::kOf> Unpacked;
+  const bool is_direct = row_end - row <= F::kDirectRows;
+  alignas(64) uint8_t panel[kTilesInt8 * P::kTileBytes];
+  const Unpacked unpacked = Unpacked::first_tile(panel, kPanelInputs, nullptr);
+  const TileOffsets unpacked_at = tile_offsets(kTilesInt8, P::kTileBytes);
   Sums sums;
-  for (; tile < tile_end; tile += kTiles) {
-    const int n_tiles = static_cast<int>(tile_end - tile < kTiles ? tile_end - tile : kTiles);
+  for (; tile < tile_end; tile += kTilesInt8) {
+    const int64_t n_tiles = tile_end - tile < kTilesInt8 ? tile_end - tile : kTilesInt8;
+    const F f = F::first_tile(task.packed + tile * task.tile_bytes, task.n_inputs, task.table);
+    const TileOffsets at = tile_offsets(n_tiles, task.tile_bytes);
+    const Ahead ahead = {task.n_inputs / 32, kTilesInt8 * task.tile_bytes};
     int n_waiting = 0;
     for (int piece = 0; piece < task.n_pieces; ++piece) {
-      const int64_t begin = task.edges[piece], end = task.edges[piece + 1], panel_len = even_panels(end - begin);
+      const int64_t begin = task.edges[piece], end = task.edges[piece + 1];
+      const int64_t part_len = is_direct ? end - begin : even_panels(end - begin);
       int n_adds = 0;
-      for (int64_t k = begin; k < end; k += panel_len) {
-        const bool ends_piece = end - k <= panel_len;
+      for (int64_t k = begin; k < end; k += part_len) {
+        const bool ends_piece = end - k <= part_len;
+        const int64_t block = k / 32, block_end = (ends_piece ? end : k + part_len) / 32;
         n_adds = ends_piece ? adds_behind(piece) : 0;
-        const Part part = {k,          ends_piece ? end - k : panel_len,  n_waiting, n_adds,
-                           k == begin, ends_piece && end == task.n_inputs};
-        unpack<F>(task, tile, n_tiles, k, part.k_len, panel);
+        Part part = {block, block_end, n_waiting, n_adds, k == begin, ends_piece && end == task.n_inputs};
+        if (!is_direct) {
+          unpack<kLayout>(f, at, ahead, block, block_end, panel);
+          part.block = 0;
+          part.block_end = block_end - block;
+        }
         for (int64_t r = row; r < row_end; r += kRowsInt8) {
-          with_rows<PanelRows<F::kGroup, F::kMin, F::kRange>, kRowsInt8>(row_end - r, panel, part,
-                                                                         x_rows<F::kGroup>(task.x_int8, r, k), sums,
-                                                                         r - row, out_tile(task, r, tile, n_tiles));
+          int64_t step;
+          const XGroup* x = x_groups(task.x_int8, r, step) + block * step;
+          const OutTile out = out_tile(task, r, tile, static_cast<int>(n_tiles));
+          if (is_direct) {
+            with_rows < Rows<F>, F::kDirectRows<kRowsInt8 ? F::kDirectRows : kRowsInt8>(row_end - r, f, at, ahead, part,
+                                                                                        x, sums, r - row, out);
+          } else {
+            with_rows<Rows<Unpacked>, kRowsInt8>(row_end - r, unpacked, unpacked_at, Ahead{}, part, x, sums, r - row,
+                                                 out);
+          }
         }
       }
       n_waiting += 1 - n_adds;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/cpu/linear_table.h"
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/linear_tile.h"
 
 namespace ibid::cpu::IBID_ISA {
 namespace {
@@ -10,49 +10,51 @@ namespace {
 inline constexpr float kSmallestAmax = 0x1p-96f;  // 127 / amax stays finite
 inline constexpr float kLargest = 0x1.fffffep127f;
 
-// Codes of 16 inputs; returns their sum.
-IBID_INLINE int32_t put_codes(int8_t* to, f32x16 x, float inverse) {
-  alignas(64) int32_t code[16];
-  store_i(code, to_int(mul(x, broadcast(inverse))));
-  int32_t sum = 0;
-  for (int i = 0; i < 16; ++i) {
-    to[i] = static_cast<int8_t>(code[i]);
-    sum += code[i];
+// |x|, and infinity where x is not finite, so that a maximum of many tells whether all are.
+IBID_INLINE f32x16 magnitude(f32x16 x) {
+  const f32x16 a = abs(x);
+  return select(less(bits(a), broadcast_i(0x7f800000)), a, broadcast(__builtin_inff()));
+}
+// Sums of codes are exact in floats too.
+template <bool kHalves>
+IBID_INLINE void quantise_group(XGroup& to, const float* x) {
+  const f32x16 a = load(x), b = load(x + 16);
+  const float amax = hmax(max(magnitude(a), magnitude(b)));
+  const bool usable = amax >= kSmallestAmax && amax <= kLargest;
+  const f32x16 inverse = broadcast(usable ? 127.0f / amax : 0.0f);
+  const i32x16 codes_a = to_int(mul(usable ? a : zero(), inverse)), codes_b = to_int(mul(usable ? b : zero(), inverse));
+  store_i8(to.codes, codes_a);
+  store_i8(to.codes + 16, codes_b);
+  const float sum = hsum(from_int(add(codes_a, codes_b)));
+  to.scale = usable ? amax / 127.0f : amax - amax;  // not usable: 0, or NaN where x is not finite
+  to.scaled_sum = to.scale * sum;
+  to.neg_sum = -static_cast<int32_t>(sum);
+  if constexpr (kHalves) {
+    const float sum_a = hsum(from_int(codes_a)), sum_b = sum - sum_a;
+    to.scaled_sum16[0] = to.scale * sum_a;
+    to.scaled_sum16[1] = to.scale * sum_b;
+    to.neg_sum16[0] = -static_cast<int32_t>(sum_a);
+    to.neg_sum16[1] = -static_cast<int32_t>(sum_b);
   }
-  return sum;
 }
 
-void quantise_group(const QuantisedRows& to, const float* x, int64_t group) {
-  const f32x16 a = load(x), b = load(x + 16);
-  const float amax = hmax(max(abs(a), abs(b)));
-  // x - x is 0, or NaN where x is not finite.
-  const float poison = hsum(add(sub(a, a), sub(b, b)));
-  const bool usable = amax >= kSmallestAmax && amax <= kLargest && poison == 0.0f;
-  const float scale = usable ? amax / 127.0f : poison;
-  int8_t* codes = to.codes + group * 32;
-  int32_t sum_a = 0, sum_b = 0;
-  if (usable) {
-    const float inverse = 127.0f / amax;
-    sum_a = put_codes(codes, a, inverse);
-    sum_b = put_codes(codes + 16, b, inverse);
-  } else {
-    __builtin_memset(codes, 0, 32);
-  }
-  to.scales[group] = scale;
-  to.neg_sums[group] = -(sum_a + sum_b);
-  to.scaled_sums[group] = scale * static_cast<float>(sum_a + sum_b);
-  if (to.neg_sums16 != nullptr) {
-    to.neg_sums16[2 * group] = -sum_a;
-    to.neg_sums16[2 * group + 1] = -sum_b;
-    to.scaled_sums16[2 * group] = scale * static_cast<float>(sum_a);
-    to.scaled_sums16[2 * group + 1] = scale * static_cast<float>(sum_b);
-  }
+// Group 0 of a row, and in `step` how many groups on its next one is.
+IBID_INLINE XGroup* x_groups(const QuantisedRows& x, int64_t row, int64_t& step) {
+  const int64_t in_chunk = row % kRowsInt8, chunk = row - in_chunk;
+  step = x.n_rows - chunk < kRowsInt8 ? x.n_rows - chunk : kRowsInt8;
+  return x.groups + chunk * x.n_groups + in_chunk;
 }
 
 void quantise_rows(const QuantisedRows& to, const float* x, int64_t x_stride, int64_t row, int64_t row_end) {
-  const int64_t n_groups = to.n_inputs / 32;
   for (; row < row_end; ++row) {
-    for (int64_t g = 0; g < n_groups; ++g) quantise_group(to, x + row * x_stride + g * 32, row * n_groups + g);
+    const float* from = x + row * x_stride;
+    int64_t step;
+    XGroup* groups = x_groups(to, row, step);
+    if (to.has_halves) {
+      for (int64_t g = 0; g < to.n_groups; ++g) quantise_group<true>(groups[g * step], from + g * 32);
+    } else {
+      for (int64_t g = 0; g < to.n_groups; ++g) quantise_group<false>(groups[g * step], from + g * 32);
+    }
   }
 }
 

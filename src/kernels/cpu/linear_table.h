@@ -2,12 +2,15 @@
 // sizes only: see cpu/table.h. What they compute, to the bit, is written in kernels/linear.h.
 //
 // Packed weights: tiles of 16 outputs, one after the other, each `tile_bytes` long (a multiple of 64). A vector lane is
-// an output, so that each output is one accumulator and no sum crosses lanes. Inside a tile, k4 = 4 inputs:
+// an output, so that each output is one accumulator and no sum crosses lanes. Inside a tile:
 //   F32, F16   [K][16 outputs]
 //   BF16       [(K + 1) / 2][16 outputs][2 inputs]
-//   bytes      [K / 4][16 outputs][4 inputs], unsigned; then scales [K / group][16], then mins [K / group][16]
-//   nibbles    [K / 32][4][16 outputs][4]: vector v of a block holds k4 = v in its low halves, k4 = v + 4 in its high
-//   ones
+//   the others, by BlockLayout below: the codes of each block of 32 inputs, then its factors, then those of each super-
+//   block of 256:
+//     codes    [K / 32][low plane, high plane]. A plane holds `bits` of each code in vectors [16 outputs][4 bytes]: of
+//              the 8 steps of four inputs in a block, step i is at bit (i / n) * bits of vector i % n, n = bits vectors
+//     factors  [K / 32][scales [32 / group][16], mins [32 / group][16]]
+//     supers   [K / 256][scales [16], mins [16]], f16
 #pragma once
 
 #include <cstddef>
@@ -22,31 +25,87 @@ enum class PackedFormat : uint8_t {
   kF32,
   kF16,
   kBF16,
-  kNibble,         // f16 scale, code - 8                    Q4_0
-  kNibbleMin,      // f16 scale, f16 min                     Q4_1
-  kNibbleMinWide,  // f32 scale, f32 min                     Q4_K
-  kNibbleTable,    // f32 scale, table of 16 values          IQ4_NL, IQ4_XS, MXFP4
-  kByte,           // f16 scale, code - 128                  Q5_0, Q8_0
-  kByteMin,        // f16 scale, f16 min, codes below 32     Q5_1
-  kByteMinWide,    // f32 scale, f32 min, codes below 32     Q5_K
-  kByte16Wide,     // f32 scale per 16, code - 128           Q3_K, Q6_K
-  kByteMin16Wide,  // f32 scale, f32 min per 16              Q2_K
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ8_0,
+  kQ2_K,
+  kQ3_K,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
+  kIQ4_NL,
+  kIQ4_XS,
+  kMXFP4,
 };
 
-// Rows of activations quantised in groups of 32 inputs. Sums are of the codes.
+enum class Factors : uint8_t {
+  kHalf,      // f16
+  kByte,      // signed bytes, times the super-block's
+  kNibble,    // scale in the low half of a byte, min in the high one, times the super-block's
+  kExponent,  // a byte e: 2^(e - 128)
+  kFloat,     // f32: what kernels unpack to
+};
+
+// Weights as the file's own bits, within 4 % (scales of six bits take a byte).
+struct BlockLayout {
+  int low_bits, high_bits;  // of a code: planes
+  int group_len;            // inputs of one scale
+  Factors factors;
+  bool has_min;
+  int offset;      // of a code; 128: codes of up to eight bits, or a table's values + 128
+  bool has_table;  // a code is a place in a table of 16
+};
+inline constexpr BlockLayout kBlockLayouts[] = {
+    {0, 0, 32, Factors::kHalf, false, 0, false},       // F32: not blocks
+    {0, 0, 32, Factors::kHalf, false, 0, false},       // F16: not blocks
+    {0, 0, 32, Factors::kHalf, false, 0, false},       // BF16: not blocks
+    {4, 0, 32, Factors::kHalf, false, 8, false},       // Q4_0
+    {4, 0, 32, Factors::kHalf, true, 0, false},        // Q4_1
+    {4, 1, 32, Factors::kHalf, false, 16, false},      // Q5_0
+    {4, 1, 32, Factors::kHalf, true, 0, false},        // Q5_1
+    {8, 0, 32, Factors::kHalf, false, 128, false},     // Q8_0
+    {2, 0, 16, Factors::kNibble, true, 0, false},      // Q2_K
+    {2, 1, 16, Factors::kByte, false, 4, false},       // Q3_K
+    {4, 0, 32, Factors::kByte, true, 0, false},        // Q4_K
+    {4, 1, 32, Factors::kByte, true, 0, false},        // Q5_K
+    {4, 2, 16, Factors::kByte, false, 32, false},      // Q6_K
+    {4, 0, 32, Factors::kHalf, false, 128, true},      // IQ4_NL
+    {4, 0, 32, Factors::kByte, false, 128, true},      // IQ4_XS
+    {4, 0, 32, Factors::kExponent, false, 128, true},  // MXFP4
+};
+// Of 16 outputs: the codes and the factors of a block of 32 inputs, the factors of 256.
+static constexpr int64_t code_bytes(const BlockLayout& l) { return (l.low_bits + l.high_bits) * 64; }
+static constexpr int64_t factor_bytes(const BlockLayout& l) {
+  const int64_t n = 32 / l.group_len * kTileOutputs * (l.has_min && l.factors != Factors::kNibble ? 2 : 1);
+  return n * (l.factors == Factors::kHalf ? 2 : l.factors == Factors::kFloat ? 4 : 1);
+}
+static constexpr int64_t super_bytes(const BlockLayout& l) {
+  return l.factors == Factors::kByte || l.factors == Factors::kNibble ? kTileOutputs * 2 * (l.has_min ? 2 : 1) : 0;
+}
+
+// 32 inputs of a row of activations, quantised, in a cache line of their own: a kernel follows one pointer.
+struct alignas(64) XGroup {
+  int8_t codes[32];
+  float scale;
+  float scaled_sum;  // scale * sum of the codes
+  int32_t neg_sum;   // minus the sum of the codes
+  int32_t unused;
+  float scaled_sum16[2];  // the same of halves; only where asked for
+  int32_t neg_sum16[2];
+};
+// Rows lie together in chunks of `chunk_rows`, as many as a register tile has, the last one shorter: [T / chunk rows]
+// [K / 32][rows of the chunk].
 struct QuantisedRows {
-  int64_t n_inputs = 0;            // K, a multiple of 32
-  int8_t* codes = nullptr;         // [T, K]
-  float* scales = nullptr;         // [T, K / 32]
-  int32_t* neg_sums = nullptr;     // [T, K / 32]: minus the sum of a group's codes
-  float* scaled_sums = nullptr;    // [T, K / 32]: scale * sum
-  int32_t* neg_sums16 = nullptr;   // [T, K / 16]; these two may be null
-  float* scaled_sums16 = nullptr;  // [T, K / 16]
+  int64_t n_rows = 0, n_groups = 0;  // T, K / 32
+  XGroup* groups = nullptr;
+  bool has_halves = false;
 };
 
 struct LinearTask {
   PackedFormat format = PackedFormat::kF32;
-  const uint8_t* table = nullptr;  // kNibbleTable: 16 values + 128
+  const uint8_t* table = nullptr;  // 16 values + 128, where the format has one
   const std::byte* packed = nullptr;
   int64_t tile_bytes = 0;
   int64_t n_outputs = 0;  // N

@@ -7,26 +7,24 @@
 namespace ibid::cpu::IBID_ISA {
 namespace {
 
-// A register tile is kTiles x 16 outputs by up to kRowsInt8 or kRowsFloat rows. Sums of a block are integers and then
-// go into floats, so the int8 tile needs twice its accumulators: 2 x 6 x 2 of 32 registers on avx512, with two for
-// weights and one for x. Floats: 2 x 12. With 16 registers and two per vector: 6 floats; 4 for int8, the float sums in
-// memory.
+// A register tile of floats is kTilesFloat x 16 outputs by up to kRowsFloat rows: with 32 registers 2 x 12 sums, two
+// for weights and one for x; with 16 and two per vector 6. Of int8 it is kTilesInt8 x 16 outputs by up to kRowsInt8
+// rows, and only the integer sums of a block live in registers: 3 x 8, so that 24 chains of dots hide a latency of six
+// at two a cycle (2 x 6 hid it just so and lost a third). Their float sums are added to in memory once a block. AVX2: 4
+// sums of two registers.
 #if defined(__AVX512F__)
-inline constexpr int kTiles = 2, kRowsInt8 = 6, kRowsFloat = 12;
+inline constexpr int kTilesInt8 = 3, kRowsInt8 = 8, kTilesFloat = 2, kRowsFloat = 12;
 #elif defined(__AVX2__)
-inline constexpr int kTiles = 1, kRowsInt8 = 4, kRowsFloat = 6;
+inline constexpr int kTilesInt8 = 1, kRowsInt8 = 4, kTilesFloat = 1, kRowsFloat = 6;
 #else
-inline constexpr int kTiles = 1, kRowsInt8 = 2, kRowsFloat = 2;
+inline constexpr int kTilesInt8 = 1, kRowsInt8 = 2, kTilesFloat = 1, kRowsFloat = 2;
 #endif
-// Up to so many rows take their weights straight from the packed form, four at a time, which stays in the first-level
-// cache; more rows unpack it once for all. Both cost the same at about 14 rows (measured on Zen 5).
-inline constexpr int kRowsDirect = 4, kDirectRows = 12;
 
 // Outputs of one register tile: where they go, and how many of each 16 exist.
 struct OutTile {
   float* out;
   int64_t stride;
-  int n_outputs;  // 1 to 16 * kTiles
+  int n_outputs;  // 1 or more
 };
 
 IBID_INLINE int lanes_of(const OutTile& o, int tile) {

@@ -6,8 +6,8 @@
 // Everything is always inlined. No std:: templates: see cpu/table.h.
 //
 // What every set computes, to the bit: fma rounds once; min(a, b) is a < b ? a : b and max(a, b) is a > b ? a : b (so b
-// where one is NaN); to_int rounds to nearest even, for |x| < 2^31; f16 and bf16 stores round to nearest even and keep
-// subnormals; a NaN stays a NaN.
+// where one is NaN); to_int rounds to nearest even, for |x| < 2^31; store_i8 takes lanes of [-128, 127]; f16 and bf16
+// stores round to nearest even and keep subnormals; a NaN stays a NaN.
 #pragma once
 
 #include <cstddef>

@@ -40,6 +40,17 @@ IBID_INLINE void store_i(int32_t* p, i32x16 x) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), x.lo);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 8), x.hi);
 }
+IBID_INLINE i32x16 load_i8(const void* p) {
+  const __m128i bytes = _mm_loadu_si128(static_cast<const __m128i*>(p));
+  return {_mm256_cvtepi8_epi32(bytes), _mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8))};
+}
+// Packing works inside 128-bit halves: the words of four lanes come out as 0 2 1 3.
+IBID_INLINE void store_i8(int8_t* p, i32x16 x) {
+  const __m256i pairs = _mm256_permute4x64_epi64(_mm256_packs_epi32(x.lo, x.hi), 0xd8);
+  const __m256i bytes = _mm256_packs_epi16(pairs, pairs);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
+                   _mm_unpacklo_epi64(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1)));
+}
 IBID_INLINE i32x16 add(i32x16 a, i32x16 b) { return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)}; }
 IBID_INLINE i32x16 sub(i32x16 a, i32x16 b) { return {_mm256_sub_epi32(a.lo, b.lo), _mm256_sub_epi32(a.hi, b.hi)}; }
 IBID_INLINE i32x16 mul(i32x16 a, i32x16 b) { return {_mm256_mullo_epi32(a.lo, b.lo), _mm256_mullo_epi32(a.hi, b.hi)}; }

@@ -31,6 +31,12 @@ IBID_INLINE f32x16 max(f32x16 a, f32x16 b) { return {_mm512_max_ps(a.v, b.v)}; }
 IBID_INLINE i32x16 broadcast_i(int32_t x) { return {_mm512_set1_epi32(x)}; }
 IBID_INLINE i32x16 load_i(const int32_t* p) { return {_mm512_loadu_si512(p)}; }
 IBID_INLINE void store_i(int32_t* p, i32x16 x) { _mm512_storeu_si512(p, x.v); }
+IBID_INLINE i32x16 load_i8(const void* p) {
+  return {_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)))};
+}
+IBID_INLINE void store_i8(int8_t* p, i32x16 x) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(x.v));
+}
 IBID_INLINE i32x16 add(i32x16 a, i32x16 b) { return {_mm512_add_epi32(a.v, b.v)}; }
 IBID_INLINE i32x16 sub(i32x16 a, i32x16 b) { return {_mm512_sub_epi32(a.v, b.v)}; }
 IBID_INLINE i32x16 mul(i32x16 a, i32x16 b) { return {_mm512_mullo_epi32(a.v, b.v)}; }

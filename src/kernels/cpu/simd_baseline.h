@@ -99,6 +99,14 @@ IBID_INLINE i32x16 load_i(const int32_t* p) {
   return r;
 }
 IBID_INLINE void store_i(int32_t* p, i32x16 x) { __builtin_memcpy(p, &x, sizeof x); }
+IBID_INLINE i32x16 load_i8(const void* p) {
+  i32x16 r;
+  for (int i = 0; i < 16; ++i) r.v[i / 4][i % 4] = static_cast<const int8_t*>(p)[i];
+  return r;
+}
+IBID_INLINE void store_i8(int8_t* p, i32x16 x) {
+  for (int i = 0; i < 16; ++i) p[i] = static_cast<int8_t>(x.v[i / 4][i % 4]);
+}
 IBID_INLINE i32x16 add(i32x16 a, i32x16 b) { IBID_EACH_QUARTER(i32x16, (i32x4_)((u32x4_)a.v[q] + (u32x4_)b.v[q])); }
 IBID_INLINE i32x16 sub(i32x16 a, i32x16 b) { IBID_EACH_QUARTER(i32x16, (i32x4_)((u32x4_)a.v[q] - (u32x4_)b.v[q])); }
 IBID_INLINE i32x16 mul(i32x16 a, i32x16 b) { IBID_EACH_QUARTER(i32x16, (i32x4_)((u32x4_)a.v[q] * (u32x4_)b.v[q])); }
