@@ -32,11 +32,12 @@ struct Request {
   int32_t priority = 0;          // higher runs earlier, where the policy is by priority
   std::string tenant;            // blocks are shared only within a tenant ...
   std::string cache_salt;        // ... and with the same salt
-  // For policies that know them: this tenant's part of the machine beside others', and the seconds to the first token
-  // and between tokens that were asked for (0: none).
-  float weight = 1;
+  float weight = 1;              // the tenant's part of the machine beside others', where the policy is fair
+  // Seconds, 0: none. Who cannot have its first token within ttft_target any more, or has waited max_wait for its first
+  // step, is refused; who would make a step with decodes take longer than anybody's tpot_target waits.
   float ttft_target = 0;
   float tpot_target = 0;
+  float max_wait = 0;
 };
 
 // The prompt counts once per request, however many choices it has; completion_tokens are this choice's.

@@ -58,6 +58,8 @@ struct ApiRequest {
   bool skip_special_tokens = true;
   int32_t prompt_logprobs = -1;
   int32_t priority = 0;
+  int32_t ttft_slo_ms = 0;  // 0: none
+  int32_t tpot_slo_ms = 0;
   std::string cache_salt;
   bool stream = false;
   bool include_usage = false;

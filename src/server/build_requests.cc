@@ -113,6 +113,8 @@ Result<Request> build_common(const ApiRequest& api, const Tokenizer& tokenizer) 
   common.show_special = !api.skip_special_tokens;
   common.prompt_logprobs = api.prompt_logprobs;
   common.priority = api.priority;
+  common.ttft_target = static_cast<float>(api.ttft_slo_ms) / 1000;
+  common.tpot_target = static_cast<float>(api.tpot_slo_ms) / 1000;
   return common;
 }
 

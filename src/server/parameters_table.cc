@@ -185,6 +185,12 @@ constexpr Parameter kParameters[] = {
     {"priority", kBoth, kOther, 0, 0, false, "0", "vLLM", "Request::priority",
      R"({"type":"integer","minimum":@min_priority,"maximum":@max_priority})",
      "Higher runs earlier; only where the server allows it.", &read_priority},
+    {"ttft_slo_ms", kBoth, kInteger, 0, 86'400'000, false, "0", "ibid", "Request::ttft_target", nullptr,
+     "Milliseconds to the first token that are of use; where they cannot be kept, 429 says so early. 0: any.",
+     &R::ttft_slo_ms},
+    {"tpot_slo_ms", kBoth, kInteger, 0, 86'400'000, false, "0", "ibid", "Request::tpot_target", nullptr,
+     "Milliseconds between tokens that are of use; nobody comes in beside whom they could not be kept. 0: any.",
+     &R::tpot_slo_ms},
 };
 
 // No value of theirs changes an answer here.
