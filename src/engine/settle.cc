@@ -5,6 +5,7 @@
 
 #include "base/planted.h"
 #include "engine/disk_tier.h"
+#include "sample/grammar/matcher.h"
 
 namespace ibid {
 
@@ -101,8 +102,11 @@ void Settler::append(const Share& share, ShareResult& result, double now) {
   if (!result.drawn.empty()) counts_.accepted_tokens += static_cast<int64_t>(result.drawn.size()) - 1;
   if (!PLANTED("sampler_state_lost")) s.sampler_state = result.state;
   s.drafts.clear();
+  grammar::Matcher* matcher = s.request->grammar.get();
+  if (matcher != nullptr) matcher->hold(s.choice, s.sampler_state.grammar);
+  const bool is_closed = matcher != nullptr && matcher->is_closed(s.sampler_state.grammar);
   for (TokenRecord& record : result.drawn) {
-    append(s, std::move(record), now);
+    append(s, std::move(record), now, is_closed && &record == &result.drawn.back());
     if (s.state == SequenceState::kFinished) return;
   }
   if (result.failure) return fail(s, *result.failure);
@@ -111,7 +115,7 @@ void Settler::append(const Share& share, ShareResult& result, double now) {
   if (share.n_drafts > 0) cache_.truncate(s.blocks, s.n_tokens());
 }
 
-void Settler::append(Sequence& s, TokenRecord drawn, double now) {
+void Settler::append(Sequence& s, TokenRecord drawn, double now, bool is_closed) {
   s.tokens.push_back(drawn.chosen.token);
   s.n_computed = s.n_tokens() - 1;  // what was drawn before it is a draft whose keys and values are in place
   ++counts_.generated_tokens;
@@ -121,6 +125,8 @@ void Settler::append(Sequence& s, TokenRecord drawn, double now) {
   const FinishReason reason = s.answer->push(std::move(drawn));
   if (reason != FinishReason::kNone) {
     close(s, reason);
+  } else if (is_closed) {
+    end(s, FinishReason::kGrammar);
   } else if (!s.may_answer() || s.n_tokens() >= context_len_ + PLANTED("context_exceeded")) {
     end(s, FinishReason::kLength);
   }

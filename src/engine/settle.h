@@ -59,7 +59,8 @@ class Settler {
   void score(Sequence& sequence, std::vector<TokenRecord>& scored);
   void publish(Sequence& sequence);
   void append(const Share& share, ShareResult& result, double now);
-  void append(Sequence& sequence, TokenRecord drawn, double now);
+  // `is_closed`: the grammar allows nothing behind it.
+  void append(Sequence& sequence, TokenRecord drawn, double now, bool is_closed);
   void forget_behind_window(Sequence& sequence);
   void let_followers_go(Sequence& sequence);
   void close(Sequence& sequence, FinishReason reason);
