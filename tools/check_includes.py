@@ -25,6 +25,7 @@ FLOORS = [
 ROOMS = {
     "engine": ["record"],
     "text": ["tokenizer", "output", "jinja"],
+    "sample": ["grammar"],
 }
 # Rooms of which all others include one header.
 DOORS = {

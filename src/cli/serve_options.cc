@@ -3,6 +3,7 @@
 
 #include "base/utf8.h"
 #include "cli/command_line.h"
+#include "cli/presets.h"
 
 namespace ibid::cli {
 namespace {
@@ -34,6 +35,20 @@ void add_address(CLI::App* c, ServerOptions& o) {
       ->type_name("NAME");
   c->add_flag_callback(
       "--no-page", [&o] { o.page = false; }, "answer the API alone, without the page at /");
+}
+
+// Before all others: they are read in this order, so that each may say otherwise than the preset.
+void add_preset(CLI::App* c, ServeOptions& o) {
+  c->add_option_function<std::string>(
+       "--for", [&o](const std::string& name) { apply(**preset_by_name(name), o); },
+       "defaults for who asks: chat, offline, eval, agent or batch (docs/serving.md)")
+      ->check(CLI::Validator(
+          [](const std::string& name) {
+            const auto preset = preset_by_name(name);
+            return preset ? std::string() : preset.error().message;
+          },
+          ""))
+      ->type_name("NAME");
 }
 
 void add_engine(CLI::App* c, ServeOptions& o) {
@@ -116,6 +131,7 @@ void add_requests(CLI::App* c, ApiLimits& o) {
 }  // namespace
 
 void add_serve_options(CLI::App* c, ServeOptions& o) {
+  add_preset(c, o);
   add_model_options(c, o.model);
   add_address(c, o.server);
   c->option_defaults()->group("How much runs at once");

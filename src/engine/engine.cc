@@ -140,7 +140,9 @@ Status Engine::take(const AdmittedRequest& request) try {
   const auto n_beyond = [&](int32_t n) { return std::max(0, n_unfinished + n - options_.max_sequences); };
   TRY(may_wait(n_beyond(0), n_beyond(request->n), options_.max_waiting));
   scheduler_.make_room(*request, static_cast<size_t>(n_unfinished + request->n));
-  scheduler_.enqueue(live_.add(request));
+  Sequence& first = live_.add(request);
+  scheduler_.enqueue(first);
+  live_.watch(first);
   return {};
 } catch (const std::bad_alloc&) {
   return out_of_memory();
@@ -150,7 +152,7 @@ bool Engine::step(std::vector<Output>& out) {
   if (!live_.make_room(out)) return false;  // nothing may be lost between an end and the telling of it
   const size_t n_before = out.size();
   live_.end_cancelled(out);  // between steps nothing runs: ending is easy
-  notes_.begin();
+  live_.end_overdue(notes_.begin(), out);
   settle_disk();
   propose();
   const StepPlan& plan = scheduler_.plan();  // policy: who runs, how many tokens, on which blocks
@@ -267,6 +269,7 @@ EngineStats Engine::stats() const {
   stats.n_finished = counts.n_finished;
   stats.n_cancelled = counts.n_cancelled;
   stats.n_failed = counts.n_failed;
+  stats.n_overdue = live_.n_overdue();
   stats.step_error_p50 = scheduler_.cost().error_p50();
   stats.step_error_p95 = scheduler_.cost().error_p95();
   stats.step_prefill_tokens = counts.step_prefill_tokens;

@@ -76,6 +76,7 @@ class Scheduler {
   void grant(Sequence& sequence, int32_t n_tokens);
   void grant_drafts(Share& share);
   bool admit(Sequence& sequence);
+  bool keeps_targets_with(const Sequence& sequence) const;
   bool fetches(Sequence& sequence);
   bool is_full() const { return plan_.n_tokens >= budget_.n_tokens || plan_.n_rows >= budget_.n_rows; }
   bool is_known_not_to_fit(const Sequence& sequence) const;

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -64,6 +65,7 @@ struct Sequence {
   std::vector<Sequence*> followers;  // the other choices, as long as they are held
 
   bool was_admitted = false;
+  double due = std::numeric_limits<double>::infinity();  // without a first step by then it ends; of choice 0 alone
   int32_t n_preemptions_passed = 0;  // of n_preemptions, those that the ledger has behind it
   int32_t n_preemptions = 0;
   int32_t n_tokens_when_preempted = 0;

@@ -68,6 +68,22 @@ constexpr MetricRow kTable[] = {
        to.add(ratio(static_cast<double>(f.counts.step_sequences), static_cast<double>(f.counts.step.count())));
      }},
 
+    {"tenant_sequences", nullptr, nullptr, "gauge", "Sequences of a tenant under way; 32 tenants have a label.",
+     [](From f, Samples& to) {
+       for (const TenantFigures& t : f.server.tenants) to.add("tenant", t.tenant, static_cast<double>(t.sequences));
+     }},
+    {"tenant_tokens_total", nullptr, nullptr, "counter", "Tokens of a tenant's prompts and answers.",
+     [](From f, Samples& to) {
+       for (const TenantFigures& t : f.server.tenants) to.add("tenant", t.tenant, static_cast<double>(t.tokens));
+     }},
+    {"tenant_refused_total", nullptr, nullptr, "counter", "Requests of a tenant refused by its terms.",
+     [](From f, Samples& to) {
+       for (const TenantFigures& t : f.server.tenants) to.add("tenant", t.tenant, static_cast<double>(t.refused));
+     }},
+    {"requests_overdue_total", nullptr, nullptr, "counter",
+     "Requests that could not begin in the time they were given.",
+     [](From f, Samples& to) { to.add(f.engine.n_overdue); }},
+
     {"prompt_tokens_total", "prompt_tokens_total", nullptr, "counter", "Tokens of prompts taken into the queue.",
      [](From f, Samples& to) { to.add(f.counts.prompt_tokens); }},
     {nullptr, "prefix_cache_queries_total", nullptr, "counter", "Tokens of prompts looked up in the prefix cache.",

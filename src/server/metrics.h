@@ -12,6 +12,7 @@
 
 #include "engine/engine.h"
 #include "engine/ledger.h"
+#include "server/quotas.h"
 #include "text/output/finish_reason.h"
 
 namespace ibid {
@@ -73,6 +74,7 @@ struct ServerGauges {
   double uptime = 0;
   bool ready = false;
   int64_t spans_sent = 0, spans_dropped = 0;  // of requests, to a receiver of spans
+  std::vector<TenantFigures> tenants = {};
 };
 
 // All that is counted.

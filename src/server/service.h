@@ -16,6 +16,7 @@
 #include "server/live_view.h"
 #include "server/mailbox.h"
 #include "server/metrics.h"
+#include "server/quotas.h"
 #include "server/otlp.h"
 #include "server/request_log.h"
 #include "server/server.h"
@@ -35,6 +36,7 @@ struct WebExchange {
   std::string method;
   const char* route = "other";
   double arrived = 0;
+  int64_t n_sequences = 0;  // that count for the tenant
   std::optional<TraceParent> trace;
 };
 
@@ -96,6 +98,7 @@ class Service {
 
   ServerOptions options_;
   ApiKeys keys_;
+  Quotas quotas_;
   HostCheck hosts_;
   RequestLog& log_;
   Metrics metrics_;

@@ -54,6 +54,7 @@ inline Schedule random_schedule(uint64_t seed, int32_t step_tokens, int32_t max_
   s.n_strangers = up_to(4);
   s.max_drafts = up_to(2) == 0 ? 0 : 1 + up_to(7);
   s.n_host_contexts = up_to(3);
+  if (s.n_host_contexts > 0) s.n_contexts = 1 + s.n_contexts % 2;  // so that it is needed
   s.has_disk = up_to(2) == 0;
   return s;
 }
