@@ -101,6 +101,8 @@ constexpr MetricRow kTable[] = {
      }},
     {"cache_blocks_shared", nullptr, nullptr, "gauge", "Blocks in use by more than one sequence.",
      [](From f, Samples& to) { to.add(int64_t{f.engine.blocks_shared}); }},
+    {"cache_slots_unfilled", nullptr, nullptr, "gauge", "Slots of running sequences' blocks that have no token yet.",
+     [](From f, Samples& to) { to.add(f.engine.slots_unfilled); }},
     {"cache_use_ratio", "kv_cache_usage_perc", "kv_cache_usage_ratio", "gauge", "Blocks in use over all blocks.",
      [](From f, Samples& to) { to.add(ratio(f.engine.blocks_in_use, f.engine.blocks_total)); }},
     {nullptr, "gpu_cache_usage_perc", nullptr, "gauge", "Blocks in use over all blocks; the older name.",
