@@ -29,6 +29,8 @@ struct Options {
   bool check = false;
   int newcomer_words = 0;
   double newcomer_at = 5;
+  std::vector<int> sweep;
+  double slo_ttft = 0, slo_itl = 0;
   double timeout = 600;
   std::string output = "md";
 };
@@ -214,6 +216,37 @@ void print_table(const std::vector<Run>& runs) {
   }
 }
 
+// What a larger batch buys and costs: one line for each number of streams.
+int print_sweep(Options o, const Target& target) {
+  std::printf(
+      "| streams | tokens/s | first token p50, p95 ms | between tokens p50, p95, p99 ms | kept the targets |\n");
+  std::printf("|--:|--:|--:|--:|--:|\n");
+  uint64_t number = 0;
+  for (const int n : o.sweep) {
+    o.n_streams = n;
+    std::vector<Run> runs;
+    for (int i = 0; i < o.n_repeats; ++i) {
+      Result<Run> run = run_once(o, target, number++);
+      if (!run) return std::fprintf(stderr, "error: %s\n", run.error().message.c_str()), 1;
+      runs.push_back(*std::move(run));
+    }
+    const auto ms = [&](Percentiles LoadFigures::*which, double Percentiles::*q) {
+      return 1e3 * median(runs, [&](const Run& r) { return r.figures.*which.*q; });
+    };
+    const double rate = median(runs, [](const Run& r) {
+      return static_cast<double>(r.figures.completion_tokens) / std::max(r.figures.seconds, 1e-9);
+    });
+    const bool kept = (o.slo_ttft == 0 || ms(&LoadFigures::ttft, &Percentiles::p95) <= 1e3 * o.slo_ttft) &&
+                      (o.slo_itl == 0 || ms(&LoadFigures::itl, &Percentiles::p95) <= 1e3 * o.slo_itl);
+    std::printf("| %d | %.1f | %.0f, %.0f | %.1f, %.1f, %.1f | %s |\n", n, rate,
+                ms(&LoadFigures::ttft, &Percentiles::p50), ms(&LoadFigures::ttft, &Percentiles::p95),
+                ms(&LoadFigures::itl, &Percentiles::p50), ms(&LoadFigures::itl, &Percentiles::p95),
+                ms(&LoadFigures::itl, &Percentiles::p99), kept ? "yes" : "no");
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
 int main(int argc, char** argv) {
   Options o;
   CLI::App app("A load on a server that speaks OpenAI's API: latency and throughput as its users see them.");
@@ -238,6 +271,9 @@ int main(int argc, char** argv) {
   app.add_option("--seed", o.prompts.seed, "of prompts, arrivals and requests");
   app.add_option("--newcomer-words", o.newcomer_words, "a prompt of so many words arrives over the others (0: none)");
   app.add_option("--newcomer-at", o.newcomer_at, "seconds after the start");
+  app.add_option("--sweep", o.sweep, "one line for each of these numbers of streams, as 1,4,16")->delimiter(',');
+  app.add_option("--slo-ttft", o.slo_ttft, "of a sweep: p95 of first tokens in seconds that is still good");
+  app.add_option("--slo-itl", o.slo_itl, "of a sweep: p95 between tokens in seconds that is still good");
   app.add_option("--timeout", o.timeout, "seconds that one request may take");
   app.add_flag("--check", o.check, "ask each request again, alone, and compare the bytes");
   app.add_option("-o,--output", o.output, "md or json")->check(CLI::IsMember({"md", "json"}));
@@ -247,6 +283,7 @@ int main(int argc, char** argv) {
   if (!target) return std::fprintf(stderr, "error: %s\n", target.error().message.c_str()), 2;
   target->api_key = o.api_key;
   if (o.model.empty()) o.model = first_model(*target);
+  if (!o.sweep.empty()) return print_sweep(o, *target);
   std::vector<Run> runs;
   for (int i = 0; i < o.n_repeats; ++i) {
     Result<Run> run = run_once(o, *target, static_cast<uint64_t>(i));

@@ -24,7 +24,7 @@ endfunction()
 # Sources that run once a command or once a connection and are dear to compile, for their libraries' templates.
 set(IBID_COLD $<$<CONFIG:Release>:-O1>)
 
-set(IBID_INNER_MODULES text/jinja)
+set(IBID_INNER_MODULES text/jinja sample/grammar)
 
 function(ibid_module folder)
   cmake_parse_arguments(M "" "" "DEPENDS" ${ARGN})

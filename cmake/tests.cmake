@@ -30,7 +30,8 @@ function(ibid_test name module)
   endif()
 endfunction()
 
-set(tested_with_text ibid_text_jinja)  # its own module, whose tests are text's
+set(tested_with_text ibid_text_jinja)  # modules within a module, whose tests are its own
+set(tested_with_sample ibid_sample_grammar)
 foreach(module base tensor text kernels format model cache sample worker spec engine server cli)
   ibid_test(${module}_test "ibid_${module};${tested_with_${module}}" src/${module}/*_test.cc)
 endforeach()

@@ -23,7 +23,9 @@ FLOORS = [
 ]
 # Folders within a folder, rising: a room may include those before it and the files that lie in no room, which include none.
 ROOMS = {
+    "engine": ["record"],
     "text": ["tokenizer", "output", "jinja"],
+    "sample": ["grammar"],
 }
 # Rooms of which all others include one header.
 DOORS = {

@@ -41,6 +41,7 @@ std::string failure_message(const CLI::App*, const CLI::Error& error) {
 struct All {
   RunOptions run;
   ServeOptions serve;
+  ReplayOptions replay;
   InspectOptions inspect;
   PullOptions pull;
   PerplexityOptions perplexity;
@@ -68,6 +69,21 @@ void add_run(CLI::App& app, RunOptions& o, int& exit_code) {
       "Examples:\n  ibid run\n  ibid run -p \"Why is the sky blue?\" --temp 0 -n 100\n"
       "  ibid run model.gguf --raw -p \"Once upon a time\"");
   on_parse(c, exit_code, o, run);
+}
+
+void add_replay(CLI::App& app, ReplayOptions& o, int& exit_code) {
+  CLI::App* c = app.add_subcommand("replay", "run a record of ibid serve --record again, step for step");
+  c->add_option("FILE", o.file, "the record")->required();
+  c->add_option("-m,--model", o.model.model, "compute its tokens anew with this model, instead of taking the record's")
+      ->type_name("MODEL")
+      ->each([&o](const std::string&) { o.with_model = true; });
+  add_whole(c, "-t,--threads", o.model.threads, 0, 4096, "threads (0: the cores that affinity and cgroup leave)");
+  add_whole(c, "--request", o.request, 0, INT64_MAX, "tell the life of the request with this number (0: nobody's)");
+  c->add_option("--svg", o.svg, "and draw it into this file")->type_name("FILE")->needs("--request");
+  c->footer(
+      "Examples:\n  ibid replay server.rec\n  ibid replay server.rec --model default\n"
+      "  ibid replay server.rec --request 17 --svg life.svg");
+  on_parse(c, exit_code, o, replay);
 }
 
 void add_serve(CLI::App& app, ServeOptions& o, int& exit_code) {
@@ -228,6 +244,7 @@ int main(int argc, char** argv) {
   int exit_code = kOk;
   add_run(app, all.run, exit_code);
   add_serve(app, all.serve, exit_code);
+  add_replay(app, all.replay, exit_code);
   add_files(app, all, exit_code);
   add_text(app, all, exit_code);
   add_measures(app, all, exit_code);

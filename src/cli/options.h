@@ -65,6 +65,16 @@ struct ServeOptions {
   double max_itl = 0;      // seconds; 0: by the model's own speed
   int64_t kv_bytes = 0;    // 0: chosen
   SamplingFlags sampling;  // of requests that do not say
+  std::string record;      // a file to write all to that the engine does (docs/replay.md); empty: none
+  bool redact = false;     // without what users wrote
+};
+
+struct ReplayOptions {
+  std::string file;
+  ModelArgs model;
+  bool with_model = false;  // else tokens are told by the record
+  uint64_t request = 0;     // whose life is told; 0: nobody's
+  std::string svg;          // where to draw it
 };
 
 struct InspectOptions {
@@ -128,6 +138,7 @@ struct PlanOptions {
 int run(const RunOptions& options);
 int plan(const PlanOptions& options);
 int serve(const ServeOptions& options);
+int replay(const ReplayOptions& options);
 int inspect(const InspectOptions& options);
 int pull(const PullOptions& options);
 int list_models();

@@ -38,7 +38,13 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options) {
   engine_options.max_itl = options.max_itl;
   engine_options.model_digest = digest;
   use_tiers(options.tiers, engine_options);
-  ASSIGN_OR_RETURN(auto engine, Engine::create(*loaded.model, loaded.tokenizer, *loaded.stream, engine_options));
+  std::shared_ptr<Recorder> recorder;
+  if (!options.record.empty()) {
+    ASSIGN_OR_RETURN(recorder, Recorder::create({.path = options.record, .redact = options.redact}));
+  }
+  ASSIGN_OR_RETURN(auto engine, Engine::create(*loaded.model, loaded.tokenizer, *loaded.stream, engine_options,
+                                               recorder ? recorder->clock() : steady_clock()));
+  if (recorder) recorder->begin(*engine, served_name(options.model.model, loaded.path), loaded.team->n_threads());
   ModelInfo info{
       .name = served_name(options.model.model, loaded.path),
       .architecture = loaded.model->config().architecture,
@@ -52,6 +58,7 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options) {
                               .tokenizer = std::move(tokenizer),
                               .chat_template = std::move(chat),
                               .engine = std::move(engine),
+                              .recorder = std::move(recorder),
                               .keep = std::make_shared<Loaded>(std::move(loaded))});
 }
 
@@ -65,6 +72,11 @@ StepLimits step_limits(const ServeOptions& options) {
 }
 
 int serve(const ServeOptions& options) {
+  if (!options.record.empty() && !options.tiers.disk_folder.empty()) {
+    return fail(invalid("--record does not go with --cache-disk yet: what a disk gives, and when, would not be in the "
+                        "record"),
+                kUsage);
+  }
   if (options.max_tokens_per_step < options.max_sequences) {
     return fail(invalid(fmt::format("--max-tokens-per-step {} cannot serve --max-sequences {}: each needs a token of "
                                     "every step",
@@ -72,6 +84,7 @@ int serve(const ServeOptions& options) {
                 kUsage);
   }
   ServeOptions fitted = options;
+  fitted.server.n_places = int64_t{options.max_sequences} + options.max_waiting;
   fit_server(fitted.server, options.model.memory_bytes);
   return run_server(fitted.server, [&options = fitted] { return load_backend(options); });
 }

@@ -3,6 +3,7 @@
 
 #include "base/utf8.h"
 #include "cli/command_line.h"
+#include "cli/presets.h"
 
 namespace ibid::cli {
 namespace {
@@ -36,6 +37,20 @@ void add_address(CLI::App* c, ServerOptions& o) {
       "--no-page", [&o] { o.page = false; }, "answer the API alone, without the page at /");
 }
 
+// Before all others: they are read in this order, so that each may say otherwise than the preset.
+void add_preset(CLI::App* c, ServeOptions& o) {
+  c->add_option_function<std::string>(
+       "--for", [&o](const std::string& name) { apply(**preset_by_name(name), o); },
+       "defaults for who asks: chat, offline, eval, agent or batch (docs/serving.md)")
+      ->check(CLI::Validator(
+          [](const std::string& name) {
+            const auto preset = preset_by_name(name);
+            return preset ? std::string() : preset.error().message;
+          },
+          ""))
+      ->type_name("NAME");
+}
+
 void add_engine(CLI::App* c, ServeOptions& o) {
   add_whole(c, "--max-sequences", o.max_sequences, 1, 4096, "sequences that run at once");
   add_whole(c, "--max-tokens-per-step", o.max_tokens_per_step, 1, 65536,
@@ -65,8 +80,13 @@ void add_life(CLI::App* c, ServerOptions& o) {
       "no line for each request; what the server itself does is still said");
 }
 
-void add_metrics(CLI::App* c, ServerOptions& o) {
-  add_read(c, "--metrics-names", o.metric_names, "NAMES", "ibid",
+void add_sight(CLI::App* c, ServeOptions& o) {
+  c->add_option("--record", o.record, "write all that enters the engine to this new file, for ibid replay")
+      ->type_name("FILE");
+  c->add_flag("--redact", o.redact, "record without what users wrote; scheduling alone replays")->needs("--record");
+  c->add_option("--otlp", o.server.otlp_url, "send a span for each request to this OpenTelemetry receiver (OTLP, JSON)")
+      ->type_name("URL");
+  add_read(c, "--metrics-names", o.server.metric_names, "NAMES", "ibid",
            "what /metrics calls what it tells: ibid, vllm or llama.cpp", metric_names_by_name);
 }
 
@@ -111,6 +131,7 @@ void add_requests(CLI::App* c, ApiLimits& o) {
 }  // namespace
 
 void add_serve_options(CLI::App* c, ServeOptions& o) {
+  add_preset(c, o);
   add_model_options(c, o.model);
   add_address(c, o.server);
   c->option_defaults()->group("How much runs at once");
@@ -121,7 +142,7 @@ void add_serve_options(CLI::App* c, ServeOptions& o) {
   c->option_defaults()->group("Life and log");
   add_life(c, o.server);
   c->option_defaults()->group("What can be seen");
-  add_metrics(c, o.server);
+  add_sight(c, o);
   c->option_defaults()->group("Limits of connections");
   add_connections(c, o.server);
   c->option_defaults()->group("Limits of a request (more is a 400 that names the field)");

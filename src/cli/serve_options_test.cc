@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "cli/command_line.h"
+#include "cli/presets.h"
 #include "source_paths.h"
 
 namespace ibid::cli {
@@ -58,6 +59,32 @@ TEST(ServeOptions, FlagsFillTheServersLimits) {
   EXPECT_EQ(s.api_keys, (std::vector<std::string>{"a:12345678", "87654321"}));
 }
 
+TEST(ServeOptions, APresetIsADefaultOfOtherFlagsWhateverTheirOrder) {
+  const Parsed p = parse("--max-sequences 7 --for offline model.gguf");
+  ASSERT_EQ(p.error, "");
+  EXPECT_EQ(p.options.max_sequences, 7);
+  EXPECT_EQ(p.options.max_tokens_per_step, 1024);
+  EXPECT_EQ(p.options.policy, PolicyKind::kFirstCome);
+  EXPECT_EQ(parse("--for eval --max-itl 50ms model.gguf").options.max_itl, 0.05);
+  EXPECT_FALSE(parse("--for eval model.gguf").options.sampling.empty());
+  EXPECT_TRUE(parse("--for agent model.gguf").options.server.api.allow_priority);
+  EXPECT_EQ(parse("--for fun model.gguf").error,
+            "--for: 'fun' is no preset; chat, offline, eval, agent or batch would do.");
+  // Chat is what there is without one.
+  const ServeOptions chat = parse("--for chat model.gguf").options, none = parse("model.gguf").options;
+  EXPECT_EQ(chat.max_sequences, none.max_sequences);
+  EXPECT_EQ(chat.max_tokens_per_step, none.max_tokens_per_step);
+  EXPECT_EQ(chat.max_waiting, none.max_waiting);
+  EXPECT_EQ(chat.max_itl, none.max_itl);
+  EXPECT_EQ(chat.policy, none.policy);
+}
+
+TEST(ServeOptions, ThePageHasThePresets) {
+  std::ostringstream page;
+  page << std::ifstream(source_dir() + "/docs/serving.md").rdbuf();
+  EXPECT_NE(page.str().find(presets_markdown()), std::string::npos) << presets_markdown();
+}
+
 TEST(ServeOptions, NamesOfTheModelAreTexts) {
   const Parsed p = parse("--alias gpt-4o --alias team/best --strict-model model.gguf");
   ASSERT_EQ(p.error, "");
@@ -74,6 +101,8 @@ TEST(ServeOptions, AWrongValueIsToldWithWhatWouldBeRight) {
   EXPECT_EQ(parse("--max-n 2x").error, "--max-n: '2x' is no whole number from 1 to 4096");
   EXPECT_EQ(parse("--max-body-bytes 12").error,
             "--max-body-bytes: '12' is no number of bytes from 1K to 1G, as 4096, 16K, 8M or 2G");
+  EXPECT_EQ(parse("--max-itl 50min").error,
+            "--max-itl: '50min' is no time from 0.0001 to 86400 seconds, as 50ms or 0.05");
   for (const char* wrong : {"nan", "inf", "-1", "1e99", "5s", "0x5"}) {
     EXPECT_EQ(parse(std::string("--idle-timeout ") + wrong).error,
               std::string("--idle-timeout: '") + wrong + "' is no number of seconds from 0.01 to 86400");

@@ -1,6 +1,7 @@
 #include "engine/admission.h"
 
 #include <algorithm>
+#include <cmath>
 #include <new>
 #include <string>
 
@@ -37,6 +38,12 @@ Status validate(const Request& request, const ModelFacts& model, bool has_text) 
     return invalid("min_tokens is " + number(request.sampling.min_tokens) + " and max_tokens is " +
                        number(request.max_tokens) + "; min_tokens must not be more.",
                    "min_tokens");
+  }
+  if (!(request.weight > 0 && request.weight <= 1e6f))
+    return invalid("weight is " + std::to_string(request.weight) + "; above 0 and up to 1000000 would do.", "weight");
+  for (const float seconds : {request.ttft_target, request.tpot_target, request.max_wait}) {
+    if (!(seconds >= 0 && std::isfinite(seconds)))
+      return invalid("A target is " + std::to_string(seconds) + " seconds; 0 (none) or more would do.", "target");
   }
   const int32_t most = std::min(model.vocab_size, kMaxLogprobs);
   if (request.prompt_logprobs < -1 || request.prompt_logprobs > most) {

@@ -13,18 +13,22 @@ namespace {
 constexpr size_t kMaxFetches = 64;       // sequences that wait at once; others compute
 constexpr int64_t kFar = 1'000'000'000;  // a file that was this much older is told of its use
 constexpr double kLeastWait = 0.02;      // seconds; computing a block or two is as quick as looking away
+constexpr double kGuessPerToken = 1e-3;  // seconds, before a step was measured: a small model's
+constexpr double kFirstRate = 1e9;       // bytes a second, before a read was: worth trying
 constexpr double kSmoothing = 0.1;
 constexpr double kForgetting = 0.05;  // a disk that was slow once is tried again some day
 
-// The first of them is believed at once.
-void learn(double& value, double measured, int64_t n_before) {
-  value += (n_before == 0 ? 1 : kSmoothing) * (measured - value);
-}
-
 }  // namespace
 
-DiskTier::DiskTier(BlockCache& cache, Worker& worker, std::unique_ptr<DurableStore> store, int64_t max_bytes)
-    : cache_(cache), worker_(worker), store_(std::move(store)), format_(store_->format()), index_(max_bytes) {
+DiskTier::DiskTier(BlockCache& cache, Worker& worker, const StepCost& computing, std::unique_ptr<DurableStore> store,
+                   int64_t max_bytes)
+    : cache_(cache),
+      worker_(worker),
+      computing_(computing),
+      store_(std::move(store)),
+      format_(store_->format()),
+      index_(max_bytes),
+      bytes_per_second_(kFirstRate) {
   for (const KvLayout& layout : worker.kv().layouts()) layout_ += layout.name() + ';';
   fetches_.reserve(kMaxFetches);
   ended_.reserve(kMaxFetches);
@@ -68,12 +72,15 @@ bool DiskTier::begin(Sequence& s, int32_t n_kept_free, std::vector<BlockCopy>& c
   for (int32_t i = 0; i < n_known; ++i) key = durable_key_of_block(key, tokens_of(s, i));
   if (const Fetch* other = same_fetch(s, n_known, key)) {
     s.was_sought = false;  // it may want more than the other
+    s.ledger().pass(now_, s.waits_as());
     s.state = SequenceState::kFetching;
     fetches_.push_back({&s, next_ticket_++, n_known, n_known, key, key, 0, other->until, other->ticket});
     return true;
   }
   const int32_t n_wanted = n_there(s, n_known, n_blocks, key);
-  if (n_wanted == n_known || !is_worth(n_wanted - n_known)) return false;
+  const double computing = seconds_to_compute(n_known, n_wanted);
+  s.was_sought = n_wanted == n_known || !is_worth(n_wanted - n_known, computing);
+  if (s.was_sought) return false;
   s.n_computed = cache_.match(s.scope, std::span(s.tokens).first(static_cast<size_t>(n_known * cache_.block_len())),
                               s.blocks, copies);
   s.n_published = s.n_computed / cache_.block_len();
@@ -83,20 +90,28 @@ bool DiskTier::begin(Sequence& s, int32_t n_kept_free, std::vector<BlockCopy>& c
     return false;
   }
   s.was_sought = true;
+  s.ledger().pass(now_, s.waits_as());
   s.state = SequenceState::kFetching;
-  const double seconds = (n_wanted - n_known) * cache_.block_len() * costs_.seconds_per_token;
   fetches_.push_back(
-      {&s, next_ticket_++, n_wanted, n_known, key, key, index_.next_use(), now_ + std::max(kLeastWait, seconds), 0});
+      {&s, next_ticket_++, n_wanted, n_known, key, key, index_.next_use(), now_ + std::max(kLeastWait, computing), 0});
   ++stats_.n_fetches;
   while (ask_one(fetches_.back())) {
   }
   return true;
 }
 
-bool DiskTier::is_worth(int32_t n_blocks) {
-  const double fetching = static_cast<double>(n_blocks * format_.image_bytes()) / costs_.bytes_per_second;
-  if (fetching < n_blocks * cache_.block_len() * costs_.seconds_per_token) return true;
-  costs_.bytes_per_second *= 1 + kForgetting;
+// The blocks [n_known, n_blocks) of a text, by nobody else's side.
+double DiskTier::seconds_to_compute(int32_t n_known, int32_t n_blocks) const {
+  const int32_t n_tokens = (n_blocks - n_known) * cache_.block_len();
+  if (!computing_.is_known()) return n_tokens * kGuessPerToken;
+  StepLoad load;
+  load.add_prompt(n_known * cache_.block_len(), n_tokens, 0);
+  return computing_.seconds(load);
+}
+
+bool DiskTier::is_worth(int32_t n_blocks, double computing) {
+  if (static_cast<double>(n_blocks * format_.image_bytes()) / bytes_per_second_ < computing) return true;
+  bytes_per_second_ *= 1 + kForgetting;
   ++stats_.n_not_worth;
   return false;
 }
@@ -161,6 +176,7 @@ void DiskTier::take(const DurableStore::Done& done, int32_t n_kept_free) {
     return;
   }
   if (done.outcome != BlockIo::kDone) index_.remove(done.key);
+  if (done.outcome == BlockIo::kFailed) store_->remove(done.key);  // it may be there still
   const auto fetch = std::ranges::find(fetches_, done.ticket, &Fetch::ticket);
   if (fetch != fetches_.end() && !fetch->is_over) fetch->is_over = !arrive(*fetch, done, n_kept_free);
   store_->release(done.image);
@@ -191,11 +207,12 @@ bool DiskTier::import(Sequence& s, std::span<std::byte> payload) {
   } catch (const std::bad_alloc&) {
   }
   if (!copies_.empty()) {  // what had to go for it goes down a tier first
-    worker_.wait(worker_.launch({.copies = copies_}));
+    if (!PLANTED("arrival_forgets_what_had_to_go")) worker_.wait(worker_.launch({.copies = copies_}));
     cache_.transferred(copies_);
   }
   if (!has_block) return false;
-  worker_.kv().import_block(s.blocks[static_cast<size_t>(s.n_published)], payload);
+  if (!PLANTED("arrived_block_not_filled"))
+    worker_.kv().import_block(s.blocks[static_cast<size_t>(s.n_published)], payload);
   s.n_computed += cache_.block_len();
   s.n_published = cache_.publish(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
   return true;
@@ -214,7 +231,7 @@ void DiskTier::count(const DurableStore::Done& done) {
     ++stats_.n_failed_reads;
   }
   if (!done.is_read || done.seconds <= 0) return;
-  learn(costs_.bytes_per_second, bytes / done.seconds, costs_.n_reads++);
+  bytes_per_second_ += kSmoothing * (bytes / done.seconds - bytes_per_second_);
 }
 
 bool DiskTier::is_over(const Fetch& f) const {
@@ -237,6 +254,7 @@ void DiskTier::end_fetches() {
 }
 
 void DiskTier::forget(const Sequence& s) {
+  if (PLANTED("cancelled_fetch_goes_on")) return;
   std::erase_if(fetches_, [&s](const Fetch& f) { return f.sequence == &s; });
 }
 
@@ -249,11 +267,6 @@ Sequence* DiskTier::give_way() {
     return s;
   }
   return nullptr;
-}
-
-void DiskTier::note_prefill(int32_t n_tokens, double seconds) {
-  if (seconds <= 0) return;  // a clock that stands still
-  learn(costs_.seconds_per_token, seconds / n_tokens, costs_.n_prefills++);
 }
 
 // ---- saving --------------------------------------------------------------------------------------------------------
@@ -278,7 +291,8 @@ void DiskTier::save(Sequence& s) {
 // False: there is no room for it now.
 bool DiskTier::write(const Sequence& s, int32_t i, const DurableKey& key, const DurableKey& parent) {
   bool fits = false;
-  while (const std::optional<DurableKey> oldest = index_.evict_for(format_.image_bytes(), fits)) {
+  const int64_t bytes = PLANTED("disk_beyond_its_bytes") ? 0 : format_.image_bytes();
+  while (const std::optional<DurableKey> oldest = index_.evict_for(bytes, fits)) {
     store_->remove(*oldest);
     ++stats_.n_evicted;
   }
@@ -299,7 +313,7 @@ bool DiskTier::write(const Sequence& s, int32_t i, const DurableKey& key, const 
   return false;
 }
 
-void DiskTier::leave(const Sequence& s) { stats_.n_unsaved += s.n_published - s.durable.n_blocks; }
+void DiskTier::leave(const Sequence& s) { stats_.n_unsaved += std::max(0, s.n_published - s.durable.n_blocks); }
 
 void DiskTier::tell(DiskStats& stats) const {
   stats = stats_;

@@ -10,7 +10,7 @@
 //   begin()    while a step is planned, of who would be admitted next: fetch for it, or not
 //   save()     while a step is settled, of who has published: copied out, written later
 //
-// Fetching is chosen where it is expected to be faster than computing, by what both have cost so far (Costs).
+// Fetching is chosen where it is expected to be faster than computing, by what both have cost so far (step_cost.h).
 // The engine's thread; nothing here waits for the disk but wait(), which an engine without other work calls.
 #pragma once
 
@@ -23,6 +23,7 @@
 #include "cache/durable_index.h"
 #include "engine/engine_options.h"
 #include "engine/sequence.h"
+#include "engine/step_cost.h"
 #include "worker/durable_store.h"
 #include "worker/worker.h"
 
@@ -30,8 +31,9 @@ namespace ibid {
 
 class DiskTier {
  public:
-  // `cache` and `worker` outlive it. Forgets what was found beyond max_bytes, oldest first.
-  DiskTier(BlockCache& cache, Worker& worker, std::unique_ptr<DurableStore> store, int64_t max_bytes);
+  // `cache`, `worker` and `computing` outlive it. Forgets what was found beyond max_bytes, oldest first.
+  DiskTier(BlockCache& cache, Worker& worker, const StepCost& computing, std::unique_ptr<DurableStore> store,
+           int64_t max_bytes);
 
   // Takes in what the store has done. Those whose fetch is over are in ended() until the next call, with the blocks
   // that they have. n_kept_free: blocks that those who run may need.
@@ -49,8 +51,6 @@ class DiskTier {
   void save(Sequence& sequence);
   // It has ended; what was not written by then is not.
   void leave(const Sequence& sequence);
-  // A step computed so many tokens of prompts and no other, and took so long.
-  void note_prefill(int32_t n_tokens, double seconds);
 
   bool is_fetching() const { return !fetches_.empty(); }
   void wait(double seconds) { store_->wait(seconds); }
@@ -58,13 +58,6 @@ class DiskTier {
   const DurableIndex& index() const { return index_; }
 
  private:
-  // What fetching and computing have cost, smoothed. Before anything was measured: a disk worth trying, a small model.
-  struct Costs {
-    double bytes_per_second = 1e9;
-    double seconds_per_token = 1e-3;
-    int64_t n_reads = 0;
-    int64_t n_prefills = 0;
-  };
   struct Fetch {
     Sequence* sequence;
     int64_t ticket;
@@ -81,7 +74,8 @@ class DiskTier {
   DurableKey key_of(ScopeId scope) const;
   std::span<const TokenId> tokens_of(const Sequence& sequence, int32_t i_block) const;
   int32_t n_there(const Sequence& sequence, int32_t n_known, int32_t n_blocks, DurableKey key) const;
-  bool is_worth(int32_t n_blocks);
+  double seconds_to_compute(int32_t n_known, int32_t n_blocks) const;
+  bool is_worth(int32_t n_blocks, double computing);
   bool has_room(const Sequence& sequence, int32_t n_kept_free) const;
   const Fetch* same_fetch(const Sequence& sequence, int32_t n_known, const DurableKey& key) const;
   void take(const DurableStore::Done& done, int32_t n_kept_free);
@@ -96,11 +90,12 @@ class DiskTier {
 
   BlockCache& cache_;
   Worker& worker_;
+  const StepCost& computing_;
   std::unique_ptr<DurableStore> store_;
   BlockFormat format_;
   std::string layout_;  // of the blocks, for keys
   DurableIndex index_;
-  Costs costs_;
+  double bytes_per_second_;  // of reads, each for itself, smoothed
   DiskStats stats_;
   double now_ = 0;
   int64_t next_ticket_ = 1;

@@ -388,7 +388,6 @@ TEST(DiskTier, OptionsThatCannotWorkAreRefused) {
     auto made = Engine::create(std::make_unique<FakeModel>(64), nullptr, stream, options, steady_clock());
     return made ? "" : made.error().where;
   };
-  EXPECT_EQ(refused([](EngineOptions& o) { o.model_digest.clear(); }), "model_digest");
   EXPECT_EQ(refused([](EngineOptions& o) { o.disk_bytes = 1000; }), "disk_bytes");
   EXPECT_EQ(refused([](EngineOptions& o) { o.host_bytes = -1; }), "host_bytes");
   EXPECT_FALSE(std::filesystem::exists("/tmp/never-made"));

@@ -13,10 +13,9 @@
 namespace ibid {
 namespace {
 
+EngineObserver nobody;
 // How long an engine without other work waits for a disk before it looks for requests again, in seconds.
 constexpr double kFetchTurn = 0.002;
-// Fewer tokens of prompts say little about what one costs.
-constexpr int32_t kTellingTokens = 16;
 
 }  // namespace
 
@@ -86,7 +85,8 @@ Engine::Engine(std::unique_ptr<Worker> worker, std::shared_ptr<const Tokenizer> 
               clock),
       settler_(cache_, scheduler_, clock, worker_->facts().context_len, worker_->facts().window),
       live_(worker_->facts(), options_, std::move(tokenizer), cache_.tree(), settler_, clock),
-      notes_(clock, options.max_sequences) {
+      notes_(clock, options.max_sequences),
+      observer_(&nobody) {
   failures_.reserve(static_cast<size_t>(options.max_sequences));
 }
 
@@ -94,11 +94,15 @@ Engine::~Engine() = default;
 
 Status Engine::use_disk(std::unique_ptr<DurableStore> store) {
   if (store == nullptr && !options_.disk_folder.empty()) {
+    if (worker_->facts().digest.empty()) {
+      return invalid("Blocks that outlive the process need the digest of the model that they belong to.",
+                     "model_digest");
+    }
     const BlockFormat format = {.block_len = options_.block_len, .payload_bytes = worker_->kv().block_bytes()};
     ASSIGN_OR_RETURN(store, open_disk(options_.disk_folder, format));
   }
   if (store == nullptr || !options_.prefix_cache) return {};
-  disk_ = std::make_unique<DiskTier>(cache_, *worker_, std::move(store), options_.disk_bytes);
+  disk_ = std::make_unique<DiskTier>(cache_, *worker_, scheduler_.cost(), std::move(store), options_.disk_bytes);
   scheduler_.use_disk(*disk_);
   settler_.use_disk(*disk_);
   return {};
@@ -113,14 +117,32 @@ Status Engine::submit(Request request) {
   return submit(std::move(admitted));
 }
 
-Status Engine::submit(AdmittedRequest request) try {
+Status Engine::submit(AdmittedRequest request) {
+  Status taken = take(request);
+  observer_->submitted(request, taken);
+  return taken;
+}
+
+void Engine::cancel(RequestId id) {
+  live_.cancel(id);
+  observer_->cancelled(id);
+}
+
+void Engine::cancel_all() {
+  live_.cancel_all();
+  observer_->cancelled_all();
+}
+
+Status Engine::take(const AdmittedRequest& request) try {
   if (live_.contains(request->id)) return invalid("A request with this id is still running.", "id");
   // Those that came since the last step will run in the next one as far as there are places.
   const int32_t n_unfinished = live_.n_unfinished();
   const auto n_beyond = [&](int32_t n) { return std::max(0, n_unfinished + n - options_.max_sequences); };
   TRY(may_wait(n_beyond(0), n_beyond(request->n), options_.max_waiting));
   scheduler_.make_room(*request, static_cast<size_t>(n_unfinished + request->n));
-  scheduler_.enqueue(live_.add(request));
+  Sequence& first = live_.add(request);
+  scheduler_.enqueue(first);
+  live_.watch(first);
   return {};
 } catch (const std::bad_alloc&) {
   return out_of_memory();
@@ -130,25 +152,26 @@ bool Engine::step(std::vector<Output>& out) {
   if (!live_.make_room(out)) return false;  // nothing may be lost between an end and the telling of it
   const size_t n_before = out.size();
   live_.end_cancelled(out);  // between steps nothing runs: ending is easy
-  notes_.begin();
+  live_.end_overdue(notes_.begin(), out);
   settle_disk();
   propose();
   const StepPlan& plan = scheduler_.plan();  // policy: who runs, how many tokens, on which blocks
   notes_.planned(plan);
+  observer_->planned(plan);
   failures_.take(plan.starved);
   if (!plan.empty()) {
-    settler_.admit(plan);
+    settler_.admit(plan, notes_.begun_at());
     StepResult& result = runner_.run(plan);  // mechanism: batch, forward, draw, verify
     notes_.ran(result);
+    observer_->ran(plan, result);
     settler_.settle(plan, result, failures_);  // facts: append, publish, share, stop, free
-    live_.publish(plan, out);                  // what each client hears
+    observer_->settled(plan);
+    live_.publish(plan, out);  // what each client hears
     notes_.settled();
     scheduler_.took(notes_.seconds());
-    const SettleCounts& counts = settler_.counts();
-    if (disk_ && counts.step_decode_tokens == 0 && counts.step_prefill_tokens >= kTellingTokens)
-      disk_->note_prefill(counts.step_prefill_tokens, result.forward_seconds);
   }
   live_.end_failed(failures_, out);
+  observer_->stepped(*this);
 #ifndef NDEBUG
   try {
     self_check();
@@ -164,7 +187,10 @@ bool Engine::step(std::vector<Output>& out) {
 void Engine::settle_disk() {
   if (!disk_) return;
   disk_->settle(notes_.begun_at(), static_cast<int32_t>(scheduler_.running().size()));
-  for (Sequence* s : disk_->ended()) scheduler_.fetched(*s);
+  for (Sequence* s : disk_->ended()) {
+    s->ledger().pass(notes_.begun_at(), Phase::kSwapped);
+    scheduler_.fetched(*s);
+  }
 }
 
 void Engine::speculate(std::unique_ptr<Proposer> proposer, int32_t max_drafts) {
@@ -196,6 +222,7 @@ bool Engine::preempt(RequestId id, int32_t choice) {
   Sequence* s = live_.find(id, choice);
   if (s == nullptr || s->state != SequenceState::kRunning) return false;
   scheduler_.preempt(*s);
+  observer_->preempted(id, choice);
   return true;
 }
 
@@ -242,6 +269,7 @@ EngineStats Engine::stats() const {
   stats.n_finished = counts.n_finished;
   stats.n_cancelled = counts.n_cancelled;
   stats.n_failed = counts.n_failed;
+  stats.n_overdue = live_.n_overdue();
   stats.step_error_p50 = scheduler_.cost().error_p50();
   stats.step_error_p95 = scheduler_.cost().error_p95();
   stats.step_prefill_tokens = counts.step_prefill_tokens;

@@ -9,6 +9,7 @@
 
 #include "engine/admission.h"
 #include "engine/disk_tier.h"
+#include "engine/engine_observer.h"
 #include "engine/engine_options.h"
 #include "engine/live_requests.h"
 #include "engine/runner.h"
@@ -46,14 +47,19 @@ class Engine {
   Status submit(AdmittedRequest request);
   Status submit(Request request);  // both
   // Ends a request at the next step boundary; its blocks are free after that step(). Unknown ids are ignored.
-  void cancel(RequestId id) { live_.cancel(id); }
-  void cancel_all() { live_.cancel_all(); }
+  void cancel(RequestId id);
+  void cancel_all();
   // One turn. Appends what became known to `out`. False when there was nothing to do, or no memory to tell of it: then
   // nothing was done either. A request that an allocation fails for ends with ErrorKind::kNoMemory, and it alone.
   bool step(std::vector<Output>& out);
   // From the next step on, at most max_drafts tokens a sequence and step (kMaxDrafts bound them) are proposed by this
   // one.
   void speculate(std::unique_ptr<Proposer> proposer, int32_t max_drafts);
+
+  // Hears from now on all that enters and all that steps do; outlives the engine.
+  void observe(EngineObserver& observer) { observer_ = &observer; }
+  // From the next step on, tokens are told instead of drawn; outlives the engine. For replays without a model.
+  void draw_from(ToldDraws& told) { runner_.draw_from(&told); }
 
   EngineStats stats() const;
   // When a step that is under way last got on, on steady_clock(); between steps, when the last one did. From any
@@ -71,6 +77,10 @@ class Engine {
   int32_t n_last_copies() const { return notes_.n_copies(); }  // blocks copied by the last step
   // Takes its blocks from a running sequence, as if there were no room. False if it does not run.
   bool preempt(RequestId id, int32_t choice = 0);
+  // Null where there is none, or none any more; valid until the next call that changes anything.
+  const Sequence* find(RequestId id, int32_t choice) const { return live_.find(id, choice); }
+  const ModelFacts& facts() const { return worker_->facts(); }
+  bool has_text() const { return has_text_; }
   // Every reference of the pool is an entry of a table; free + cached + in use == total. CHECKs. Debug builds do this
   // after every step.
   void self_check() const;
@@ -81,6 +91,7 @@ class Engine {
   Status use_disk(std::unique_ptr<DurableStore> store);
   void settle_disk();
   void propose();
+  Status take(const AdmittedRequest& request);
 
   std::unique_ptr<Worker> worker_;
   EngineOptions options_;
@@ -95,6 +106,7 @@ class Engine {
   int32_t max_drafts_ = 0;
   StepFailures failures_;
   StepNotes notes_;
+  EngineObserver* observer_;  // one that hears nothing, where nobody listens
 };
 
 }  // namespace ibid

@@ -71,10 +71,14 @@ struct EngineStats {
   int64_t n_finished = 0;
   int64_t n_cancelled = 0;
   int64_t n_failed = 0;
+  int64_t n_overdue = 0;  // requests that did not begin in time
   // The last step: what was in it and where its time went, in seconds.
   int32_t step_prefill_tokens = 0;
   int32_t step_decode_tokens = 0;
   int32_t step_sequences = 0;
+  // Of a record, where one is written (engine/record/); told by who owns it.
+  int64_t recorded_bytes = 0;
+  bool is_recording = false;
   double step_plan = 0;
   double step_forward = 0;
   double step_sample = 0;

@@ -13,9 +13,6 @@ constexpr int64_t kMiB = 1 << 20;
 constexpr int64_t kLeastDiskBlocks = 16;  // fewer hold no prompt that is worth looking for
 
 Status size_disk(const EngineOptions& options, int64_t block_bytes) {
-  if (options.model_digest.empty()) {
-    return invalid("Blocks that outlive the process need the digest of the model that they belong to.", "model_digest");
-  }
   const BlockFormat format = {.block_len = options.block_len, .payload_bytes = block_bytes};
   if (options.disk_bytes < kLeastDiskBlocks * format.image_bytes()) {
     return invalid("The disk tier of " + std::to_string(options.disk_bytes / kMiB) + " MiB is less than " +

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/planted.h"
 #include "engine/sequence.h"
 #include "engine/waiting_queue.h"
 
@@ -29,8 +30,8 @@ void FairPolicy::queued(Sequence& s) {
   const auto it = flows_.find(s.request->tenant);
   CHECK(it != flows_.end(), "a sequence of a tenant that nobody has met");
   Flow& flow = it->second;
-  flow.weight = static_cast<double>(s.request->weight);
-  if (flow.n_sequences++ == 0) flow.tag = std::max(flow.tag, now_);
+  if (!PLANTED("weight_is_ignored")) flow.weight = static_cast<double>(s.request->weight);
+  if (flow.n_sequences++ == 0 && !PLANTED("service_is_saved_up")) flow.tag = std::max(flow.tag, now_);
   s.flow = &flow;
 }
 
@@ -41,7 +42,7 @@ void FairPolicy::gone(Sequence& s) {
 }
 
 void FairPolicy::granted(const Sequence& s, int32_t n_tokens) {
-  const double each = n_tokens > 1 ? cost().prompt_token() : 1;
+  const double each = n_tokens > 1 && !PLANTED("prompts_count_as_answers") ? cost().prompt_token() : 1;
   s.flow->tag += n_tokens * each / s.flow->weight;
 }
 
@@ -76,7 +77,7 @@ void FairPolicy::advance() {
       it = flows_.erase(it);  // as if it came anew
       continue;
     }
-    if (!is_idle) flow.tag = std::max(flow.tag, now_);
+    if (!is_idle && !PLANTED("service_is_saved_up")) flow.tag = std::max(flow.tag, now_);
     ++it;
   }
 }
@@ -92,6 +93,7 @@ Sequence* FairPolicy::gives_place(std::span<Sequence* const> running, const Sequ
     return (static_cast<double>(flow.n_held) - part_of(flow, weights, running.size())) / flow.weight;
   };
   const Flow& own = *asker.flow;
+  if (PLANTED("places_are_kept")) return nullptr;
   if (static_cast<double>(own.n_held + 1) > part_of(own, weights, running.size())) return nullptr;
   Sequence* best = nullptr;
   for (Sequence* s : running) {

@@ -18,6 +18,7 @@ struct Tenant {
   double rate = 0;  // requests a second; else as many as `at_once` are always there
   int at_once = 0;
   double from = 0;  // comes then
+  float ttft_target = 0, tpot_target = 0;
 };
 
 class Load {
@@ -75,6 +76,8 @@ class Load {
     Request r = t.request(tenant.n_prompt, tenant.n_answer);
     r.tenant = tenant.name;
     r.weight = tenant.weight;
+    r.ttft_target = tenant.ttft_target;
+    r.tpot_target = tenant.tpot_target;
     const RequestId id = t.submit(std::move(r));
     if (!t.seen[id].refused) here_[tenant.name].insert(id);
   }
@@ -152,6 +155,72 @@ TEST(Fairness, ATenantThatAsksATenthOfItsShareDoesNotNoticeHowMuchTheOtherAsks) 
   loud.run_for(600);
   EXPECT_LE(loud.ttft("b", 0.95, 20), 1.5 * calm.ttft("b", 0.95, 20));
   EXPECT_GT(loud.ttft("a", 0.5, 20), 10 * loud.ttft("b", 0.5, 20)) << "the other has to wait";
+}
+
+// ---- Targets ----
+
+// Requests a second whose first token and whose tokens on average came in time.
+double goodput(double rate, const EngineOptions& options, bool has_targets) {
+  Tenant tenant{.name = "a", .n_prompt = 300, .n_answer = 60, .rate = rate};
+  if (has_targets) tenant.ttft_target = 1, tenant.tpot_target = 0.03f;
+  Load load({tenant}, options);
+  load.run_for(120);
+  double n = 0;
+  for (const auto& [id, s] : load.t.seen) {
+    const bool counts = s.asked > 20 && s.asked < 100 && s.tokens.size() == 60;
+    n += counts && s.ttft() <= 1 && (s.tokens.back() - s.tokens.front()) / 59 <= 0.03;
+  }
+  return n / 80;
+}
+
+TEST(Targets, GoodputStaysAtItsPeakWhenThreeTimesAsMuchIsAskedForAsThereIs) {
+  const EngineOptions options = {.max_sequences = 32, .max_waiting = 512};
+  double peak = 0;  // what the machine can do at most
+  for (double rate = 1; rate < 8; rate *= 1.3) peak = std::max(peak, goodput(rate, options, true));
+  EXPECT_GE(goodput(3 * peak, options, true), 0.9 * peak) << "of " << peak;
+  EXPECT_LT(goodput(3 * peak, options, false), 0.5 * peak) << "else targets do nothing";
+}
+
+TEST(Targets, WhoWaitsLongerThanItMayIsRefusedAndNobodyElse) {
+  TimedEngine t({.max_sequences = 1});
+  t.submit(100, 2000);
+  t.step();
+  Request hurried = t.request(100, 3), patient = t.request(100, 3);
+  hurried.max_wait = 0.5;
+  const RequestId early = t.submit(std::move(hurried)), late = t.submit(std::move(patient));
+  const double begin = t.clock.now();
+  while (!t.seen[early].finished) t.step();
+  EXPECT_NEAR(t.clock.now() - begin, 0.5, 0.05);
+  EXPECT_TRUE(t.seen[early].tokens.empty());
+  EXPECT_EQ(t.engine->stats().n_overdue, 1);
+  t.drain();
+  EXPECT_EQ(t.seen[late].tokens.size(), 3u);
+  EXPECT_EQ(t.engine->stats().n_overdue, 1);
+}
+
+TEST(Targets, AFirstTokenThatCannotComeInTimeIsRefusedAtOnce) {
+  TimedEngine t;
+  t.submit(100, 5);
+  t.drain();  // something is known of the machine
+  Request r = t.request(4000, 3);
+  r.ttft_target = 0.5;
+  const RequestId id = t.submit(std::move(r));
+  t.step();
+  EXPECT_TRUE(t.seen[id].finished);
+  EXPECT_TRUE(t.seen[id].tokens.empty());
+}
+
+TEST(Targets, NobodyComesInWhoWouldMakeTheTimeBetweenTokensTooLong) {
+  TimedEngine t;
+  for (int i = 0; i < 40; ++i) {
+    Request r = t.request(50, 100);
+    r.tpot_target = 0.02f;
+    t.submit(std::move(r));
+  }
+  t.drain();
+  const std::vector<double> gaps = t.gaps(1);
+  EXPECT_LE(TimedEngine::quantile(gaps, 0.99), 0.0205);
+  EXPECT_GE(TimedEngine::quantile(gaps, 0.5), 0.012) << "the machine is used";
 }
 
 }  // namespace

@@ -10,6 +10,17 @@
 #include "kernels/arithmetic_version.h"
 
 namespace ibid {
+namespace {
+
+double longest_wait(const Request& request) {
+  double longest = std::numeric_limits<double>::infinity();
+  for (const float seconds : {request.ttft_target, request.max_wait}) {
+    if (seconds > 0) longest = std::min(longest, static_cast<double>(seconds));
+  }
+  return longest;
+}
+
+}  // namespace
 
 LiveRequests::LiveRequests(const ModelFacts& facts, const EngineOptions& options,
                            std::shared_ptr<const Tokenizer> tokenizer, PrefixTree& tree, Settler& settler,
@@ -24,6 +35,7 @@ LiveRequests::LiveRequests(const ModelFacts& facts, const EngineOptions& options
 // All that may fail comes before all that changes something.
 Sequence& LiveRequests::add(const AdmittedRequest& request) {
   grow(cancelled_, requests_.size() + 1);
+  grow(overdue_, requests_.size() + 1);
   Live& live = requests_.emplace(request->id, make(request)).first->second;
   try {
     hold_scopes(live);
@@ -52,8 +64,9 @@ LiveRequests::Live LiveRequests::make(const AdmittedRequest& given) {
     const bool scores = request->prompt_logprobs >= 0 && choice == 0;
     s->n_scored = scores ? 0 : s->prompt_len - 1;
     s->answer = std::make_unique<Answer>(request, choice, tokenizer_, facts_.end_of_generation);
-    s->answer->timing().arrived = clock_.now();
+    s->ledger().until = s->answer->timing().arrived = clock_.now();
     if (scores) s->answer->add_prompt_record({.chosen = {.token = request->prompt.front()}});
+    if (choice == 0) s->due = s->answer->timing().arrived + longest_wait(*request);
     if (choice > 0) out.sequences.front()->followers.push_back(s.get());
     out.sequences.push_back(std::move(s));
   }
@@ -84,9 +97,11 @@ void LiveRequests::cancel_all() {
   for (auto& [id, live] : requests_) cancel(id);
 }
 
-Sequence* LiveRequests::find(RequestId id, int32_t choice) {
+Sequence* LiveRequests::find(RequestId id, int32_t choice) const {
   const auto it = requests_.find(id);
-  return it == requests_.end() ? nullptr : it->second.sequences.at(static_cast<size_t>(choice)).get();
+  if (it == requests_.end() || choice < 0) return nullptr;
+  const auto& sequences = it->second.sequences;
+  return static_cast<size_t>(choice) < sequences.size() ? sequences[static_cast<size_t>(choice)].get() : nullptr;
 }
 
 int32_t LiveRequests::n_unfinished() const { return static_cast<int32_t>(n_made_ - settler_.counts().n_finished); }
@@ -130,6 +145,22 @@ void LiveRequests::end(const std::vector<RequestId>& ids, std::vector<Output>& o
 void LiveRequests::end_cancelled(std::vector<Output>& out) {
   end(cancelled_, out, [this](Sequence& s) { settler_.end(s, FinishReason::kCancelled); });
   cancelled_.clear();
+}
+
+void LiveRequests::end_overdue(double now, std::vector<Output>& out) {
+  if (now < next_due_ || PLANTED("overdue_are_served")) return;
+  next_due_ = std::numeric_limits<double>::infinity();
+  overdue_.clear();
+  for (const auto& [id, live] : requests_) {
+    const Sequence& s = *live.sequences.front();
+    if (s.was_admitted || s.state == SequenceState::kFinished) continue;
+    s.due <= now ? overdue_.push_back(id) : watch(s);
+  }
+  n_overdue_ += static_cast<int64_t>(overdue_.size());
+  // All of a request waits for its first choice.
+  end(overdue_, out, [this](Sequence& s) {
+    settler_.fail(s, exhausted("The request could not begin in the time that it was given; try again later."));
+  });
 }
 
 void LiveRequests::end_failed(const StepFailures& failures, std::vector<Output>& out) {

@@ -26,14 +26,19 @@ class LiveRequests {
   Sequence& add(const AdmittedRequest& request);
   void cancel(RequestId id);
   void cancel_all();
-  Sequence* find(RequestId id, int32_t choice);  // null: there is none
-  int32_t n_unfinished() const;                  // sequences
+  Sequence* find(RequestId id, int32_t choice) const;  // null: there is none
+  int32_t n_unfinished() const;                        // sequences
 
   // Room for all that a step may have to tell. False: there is none.
   bool make_room(std::vector<Output>& out) const;
   // What those in the plan have to say.
   void publish(const StepPlan& plan, std::vector<Output>& out);
   void end_cancelled(std::vector<Output>& out);
+  // Those that have not had their first step when they were due.
+  void end_overdue(double now, std::vector<Output>& out);
+  // It may come to be overdue.
+  void watch(const Sequence& sequence) { next_due_ = std::min(next_due_, sequence.due); }
+  int64_t n_overdue() const { return n_overdue_; }
   void end_failed(const StepFailures& failures, std::vector<Output>& out);
 
   // Told of each sequence that is forgotten.
@@ -67,6 +72,9 @@ class LiveRequests {
   Proposer* proposer_ = nullptr;
   std::unordered_map<RequestId, Live> requests_;
   std::vector<RequestId> cancelled_;  // room for all of requests_
+  std::vector<RequestId> overdue_;    // the same
+  double next_due_ = std::numeric_limits<double>::infinity();
+  int64_t n_overdue_ = 0;
   int64_t next_sequence_ = 0;
   int64_t n_made_ = 0;  // sequences
 };

@@ -68,6 +68,20 @@ TEST(Pace, AShortPromptDoesNotWaitForALongOne) {
   EXPECT_LE(t.seen[newcomer].ttft(), 0.5);
 }
 
+// docs/fairness.md: its first token comes once at most four times its own tokens are computed, whatever comes later.
+TEST(Pace, ALongPromptIsNotStarvedByShortOnes) {
+  TimedEngine t;
+  const RequestId longest = t.submit(4096, 1);
+  int64_t n_computed = 0;
+  while (t.seen[longest].tokens.empty() && n_computed < 40000) {
+    while (t.engine->stats().n_waiting < 50) t.submit(200, 1);
+    t.step();
+    n_computed += t.engine->stats().step_prefill_tokens;
+  }
+  EXPECT_LE(n_computed, 4 * 4096 + 512);
+  EXPECT_GE(n_computed, 2 * 4096) << "the short ones go first";
+}
+
 // The bound of a policy without streams: a whole step of the other's prompt, which nobody's gap feels.
 TEST(Pace, NorDoesItWhereNobodyDecodes) {
   TimedEngine t;

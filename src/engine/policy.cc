@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/planted.h"
 #include "engine/fair_policy.h"
 #include "engine/sequence.h"
 #include "engine/waiting_queue.h"
@@ -37,12 +38,17 @@ constexpr std::pair<PolicyKind, std::string_view> kNames[] = {
 
 }  // namespace
 
-StepBudget Policy::budget(const StepLoad& decodes) const {
+bool Policy::may_decode(const StepLoad& decodes, double tpot) const {
+  return !cost_.is_known() || cost_.seconds(decodes) / (1 - kLeastShare) <= tpot;
+}
+
+StepBudget Policy::budget(const StepLoad& decodes, double tpot) const {
   StepBudget budget = options_.most;
-  if (decodes.empty() || !cost_.is_known()) return budget;
+  if (decodes.empty() || !cost_.is_known() || PLANTED("gaps_are_not_bounded")) return budget;
   const double alone = cost_.seconds(decodes);
   const double wanted = options_.max_itl > 0 ? options_.max_itl : alone + std::min(kLongerBy * alone, kLongerAtMost);
-  budget.seconds = std::max(wanted, alone / (1 - kLeastShare));
+  budget.seconds = std::min(wanted, tpot);
+  if (!PLANTED("prompts_starve_beside_decodes")) budget.seconds = std::max(budget.seconds, alone / (1 - kLeastShare));
   return budget;
 }
 

@@ -52,8 +52,10 @@ class Policy {
   virtual ~Policy() = default;
 
   virtual OrderKey key_of(const Sequence& sequence) = 0;
-  // Of the next step, in which `decodes` have their next token.
-  virtual StepBudget budget(const StepLoad& decodes) const;
+  // Of the next step, in which `decodes` have their next token, the most urgent of them within `tpot` seconds.
+  virtual StepBudget budget(const StepLoad& decodes, double tpot) const;
+  // Whether so many decodes keep within it, with what prompts have at least.
+  bool may_decode(const StepLoad& decodes, double tpot) const;
   // Who of `running` (in order) makes room for `asker`, itself one of them; null: nobody. One that may not be preempted
   // (Sequence::may_be_preempted) is no answer.
   virtual Sequence* victim(std::span<Sequence* const> running, const Sequence& asker);

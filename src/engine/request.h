@@ -9,12 +9,16 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/result.h"
+#include "engine/ledger.h"
 #include "sample/sampling_params.h"
 #include "sample/token_record.h"
 #include "text/output/finish_reason.h"
 
 namespace ibid {
 
+namespace grammar {
+class Matcher;  // sample/grammar/matcher.h
+}
 class StopSet;  // text/output/stop_matcher.h: compiled stop strings and ids, shared by a request's sequences
 
 enum class RequestId : uint64_t {};
@@ -26,16 +30,18 @@ struct Request {
   int32_t n = 1;                         // choices; choice i is this request with seed + i
   int32_t max_tokens = -1;               // generated per choice; -1: up to the context; 0: compute the prompt and end
   std::shared_ptr<const StopSet> stops;  // may be null
-  bool show_special = false;             // control tokens appear in the text
+  std::shared_ptr<grammar::Matcher> grammar;  // what the answers must be of; may be null; this request's own
+  bool show_special = false;                  // control tokens appear in the text
   int32_t prompt_logprobs = -1;  // as SamplingParams::logprobs, for the prompt's own tokens (computes the whole prompt)
   int32_t priority = 0;          // higher runs earlier, where the policy is by priority
   std::string tenant;            // blocks are shared only within a tenant ...
   std::string cache_salt;        // ... and with the same salt
-  // For policies that know them: this tenant's part of the machine beside others', and the seconds to the first token
-  // and between tokens that were asked for (0: none).
-  float weight = 1;
+  float weight = 1;              // the tenant's part of the machine beside others', where the policy is fair
+  // Seconds, 0: none. Who cannot have its first token within ttft_target any more, or has waited max_wait for its first
+  // step, is refused; who would make a step with decodes take longer than anybody's tpot_target waits.
   float ttft_target = 0;
   float tpot_target = 0;
+  float max_wait = 0;
 };
 
 // The prompt counts once per request, however many choices it has; completion_tokens are this choice's.
@@ -52,6 +58,7 @@ struct Timing {
   double first_token = 0;
   double last_token = 0;
   int32_t n_preemptions = 0;
+  Ledger ledger;
 };
 
 // A piece of one choice's answer. The last one has `finished`; after it nothing comes for that choice.

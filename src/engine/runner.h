@@ -14,6 +14,7 @@
 #include "engine/batch_builder.h"
 #include "engine/step_plan.h"
 #include "sample/sampler.h"
+#include "text/output/finish_reason.h"
 #include "worker/worker.h"
 
 namespace ibid {
@@ -26,6 +27,17 @@ struct ShareResult {
   SamplerState state;               // after the draws
   bool out_of_memory = false;       // the above is not whole
   bool is_unsound = false;          // nor here: the model computed no numbers (unsound_row())
+  FinishReason told_end = FinishReason::kNone;  // a replay's: the answer ends behind what was drawn
+};
+
+// What steps draw, told by a record instead of drawn from rows of logits. `share` is an index into the plan. next() may
+// be called for several shares at once.
+class ToldDraws {
+ public:
+  virtual ~ToldDraws() = default;
+  virtual Result<TokenRecord> next(const StepPlan& plan, size_t share) = 0;
+  // Whatever else became of it.
+  virtual void mark(const StepPlan& plan, size_t share, ShareResult& result) = 0;
 };
 
 struct StepResult {
@@ -40,6 +52,8 @@ class Runner {
   Runner(Worker& worker, ThreadTeam& team, const BatchLimits& limits, const Clock& clock);
   // Valid until the next call.
   StepResult& run(const StepPlan& plan);
+  // From now on tokens are told; outlives the runner. Rows are not read.
+  void draw_from(ToldDraws* told) { told_ = told; }
 
  private:
   struct Task {  // one row to score, or all rows of a share from the one that is drawn on
@@ -51,11 +65,13 @@ class Runner {
   struct Scratch {  // of one thread
     SamplerScratch sampler;
     std::vector<TokenId> answer;  // with drafts behind it
+    std::vector<uint32_t> mask;   // of a row; empty where all may come
   };
   void list_tasks(const StepPlan& plan);
   void do_task(const StepPlan& plan, Task& task, Scratch& scratch);
   void score(const StepPlan& plan, Task& task, Scratch& scratch);
   void draw(const StepPlan& plan, const Task& task, Scratch& scratch);
+  void fill_mask(const Sequence& sequence, size_t n_answered, uint32_t state, std::vector<uint32_t>& mask) const;
   std::span<const float> logits(size_t row) const;
   void move_accepted(const StepPlan& plan);
 
@@ -67,6 +83,7 @@ class Runner {
   std::vector<Task> tasks_;
   std::vector<int32_t> from_, to_;  // slots of accepted drafts that move
   std::vector<Scratch> scratch_;    // one per thread
+  ToldDraws* told_ = nullptr;       // null: tokens are drawn
   StepResult result_;
 };
 

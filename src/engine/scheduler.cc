@@ -1,6 +1,7 @@
 #include "engine/scheduler.h"
 
 #include <algorithm>
+#include <limits>
 #include <new>
 #include <tuple>
 #include <utility>
@@ -14,8 +15,13 @@ namespace {
 
 constexpr size_t kMaxWindow = 1024;  // candidates for places, of all tenants
 constexpr int32_t kOldestPart = 4;   // the first in order has a quarter
+constexpr double kBesideOthers = 5;  // a prompt takes so many times as long beside decodes and other prompts
 
 int32_t n_missing(const Sequence& s) { return s.n_tokens() - s.n_computed; }
+constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+double tpot_of(const Sequence& s) {
+  return s.request->tpot_target > 0 ? static_cast<double>(s.request->tpot_target) : kNoLimit;
+}
 // The same, of what is not known to be cached.
 int32_t n_expected(const Sequence& s) { return s.n_tokens() - std::max(s.n_computed, s.n_known); }
 
@@ -47,6 +53,11 @@ void Scheduler::enqueue(Sequence& s) {
   s.key = policy_->key_of(s);
   policy_->queued(s);
   s.n_known = cache_.n_known(s.scope, std::span(s.tokens).first(static_cast<size_t>(s.n_reusable())));
+  if (s.request->ttft_target > 0 && cost_.is_known()) {
+    StepLoad prompt;
+    prompt.add_prompt(s.n_known, n_expected(s), 1);
+    s.due -= kBesideOthers * cost_.seconds(prompt);
+  }
   queue_.push(s);
 }
 
@@ -67,10 +78,13 @@ void Scheduler::took(double seconds) {
 
 void Scheduler::grant_decodes() {
   StepLoad decodes;
+  double tpot = kNoLimit;
   for (const Sequence* s : turn_) {
-    if (n_missing(*s) == 1) decodes.add_decode(s->n_computed);
+    if (n_missing(*s) != 1) continue;
+    decodes.add_decode(s->n_computed);
+    tpot = std::min(tpot, tpot_of(*s));
   }
-  budget_ = policy_->budget(decodes);
+  budget_ = policy_->budget(decodes, tpot);
   for (Sequence* s : turn_) {
     if (s->state == SequenceState::kRunning && n_missing(*s) == 1) grant(*s, 1);
   }
@@ -86,7 +100,10 @@ void Scheduler::list_candidates() {
   }
   const size_t n_running = window_.size();
   policy_->window(queue_, static_cast<size_t>(max_sequences_) - running_.size(), window_);
-  for (size_t i = 0; i < window_.size(); ++i) candidates_.push_back({window_[i], i >= n_running});
+  for (size_t i = 0; i < window_.size(); ++i) {
+    const Sequence& s = *window_[i];
+    candidates_.push_back({window_[i], i >= n_running, policy_->turn_of(s), n_expected(s)});
+  }
 }
 
 // The candidate that none is before.
@@ -99,16 +116,22 @@ Scheduler::Candidate* Scheduler::first(Before before) {
   return best;
 }
 
+// Blocks go by order: whom they were wanting for is owed the next ones, and no other is admitted before it. Under
+// pressure that is all of a long queue, which would be gone through for each of its own.
+void Scheduler::drop_behind_the_owed() {
+  if (first_waiting_ == nullptr || refusal_.sequence != first_waiting_->id) return;
+  std::erase_if(candidates_, [this](const Candidate& c) { return c.waits && c.sequence != first_waiting_; });
+}
+
 void Scheduler::grant_prompts() {
   list_candidates();
   if (candidates_.empty()) return;
-  const auto turn = [this](const Candidate& c) { return policy_->turn_of(*c.sequence); };
-  const auto in_order = [&](const Candidate& a, const Candidate& b) {
-    return std::pair(turn(a), a.sequence->key) < std::pair(turn(b), b.sequence->key);
+  const auto in_order = [](const Candidate& a, const Candidate& b) {
+    return a.turn != b.turn ? a.turn < b.turn : a.sequence->key < b.sequence->key;
   };
-  const auto shortest = [&](const Candidate& a, const Candidate& b) {
-    const auto place = [&](const Candidate& c) {
-      return std::tuple(turn(c), c.sequence->key.rank, n_expected(*c.sequence), c.sequence->key.id);
+  const auto shortest = [](const Candidate& a, const Candidate& b) {
+    const auto place = [](const Candidate& c) {
+      return std::tuple(c.turn, c.sequence->key.rank, c.n_expected, c.sequence->key.id);
     };
     return place(a) < place(b);
   };
@@ -118,7 +141,9 @@ void Scheduler::grant_prompts() {
   first_waiting_ = first(waiting_in_order)->waits ? first(waiting_in_order)->sequence : nullptr;
   const bool shares = policy_->shortest_first();
   const Sequence* oldest = first(in_order)->sequence;
-  StepBudget limit = shares && candidates_.size() > 1 ? without_part_of(oldest) : budget_;
+  drop_behind_the_owed();
+  const bool parts = shares && candidates_.size() > 1 && !PLANTED("oldest_has_no_part");
+  StepBudget limit = parts ? without_part_of(oldest) : budget_;
   const int32_t n_before = plan_.n_tokens;
   while (!candidates_.empty() && !is_full()) {
     Candidate* next = shares ? first(shortest) : first(in_order);
@@ -126,11 +151,14 @@ void Scheduler::grant_prompts() {
     candidates_.pop_back();
     if (candidate.sequence == oldest) limit = budget_;
     grant_prompt(candidate, limit);
+    if (candidate.sequence == first_waiting_) drop_behind_the_owed();
+    if (policy_->turn_of(*candidate.sequence) == candidate.turn) continue;
+    for (Candidate& c : candidates_) c.turn = policy_->turn_of(*c.sequence);
   }
   // What was kept for the oldest, where that is all and it has no place or no blocks: nobody would ever get on.
   for (size_t i = 0; i < turn_.size() && plan_.n_tokens == n_before && !PLANTED("kept_for_one_without_place"); ++i) {
     if (turn_[i]->state == SequenceState::kRunning && n_missing(*turn_[i]) > 1)
-      grant_prompt({turn_[i], false}, budget_);
+      grant_prompt({.sequence = turn_[i]}, budget_);
   }
 }
 
@@ -139,7 +167,7 @@ StepBudget Scheduler::without_part_of(const Sequence* oldest) const {
   StepBudget limit = budget_;
   const int32_t n = n_expected(*oldest);
   limit.n_tokens -= std::min(n, (budget_.n_tokens - plan_.n_tokens + kOldestPart - 1) / kOldestPart);
-  if (limit.seconds == std::numeric_limits<double>::infinity()) return limit;
+  if (limit.seconds == kNoLimit) return limit;
   StepLoad with = plan_.load;
   with.add_prompt(oldest->n_computed, n, 1);
   const double begin = cost_.seconds(plan_.load);
@@ -158,7 +186,7 @@ void Scheduler::grant_prompt(const Candidate& candidate, const StepBudget& limit
 // How many of the tokens behind n_computed fit. A step with decodes has some of prompts, however dear.
 int32_t Scheduler::n_within(const StepBudget& limit, const Sequence& s, int32_t n_computed) const {
   const int32_t n = std::min(s.n_tokens() - n_computed, limit.n_tokens - plan_.n_tokens);
-  if (n <= 1 || limit.seconds == std::numeric_limits<double>::infinity()) return n;
+  if (n <= 1 || limit.seconds == kNoLimit) return n;
   const int32_t n_least =
       limit.seconds < budget_.seconds ? kLeastPromptTokens - kLeastPromptTokens / kOldestPart : kLeastPromptTokens;
   return std::max(cost_.n_within(limit.seconds, plan_.load, n_computed, n, s.first_row() - n_computed),
@@ -169,13 +197,8 @@ bool Scheduler::admit(Sequence& s) {
   // Blocks go by order: whom they were wanting for is owed the next ones.
   const bool another_is_owed =
       first_waiting_ != &s && first_waiting_ != nullptr && refusal_.sequence == first_waiting_->id;
-  if (another_is_owed || is_known_not_to_fit(s)) return false;
-  try {
-    if (fetches(s)) return false;
-  } catch (const std::bad_alloc&) {
-    plan_.starved.push_back(s.request->id);
-    return false;
-  }
+  if (another_is_owed && !PLANTED("blocks_out_of_order")) return false;
+  if (is_known_not_to_fit(s) || !keeps_targets_with(s) || fetches(s)) return false;
   if (static_cast<int32_t>(running_.size()) >= max_sequences_) {
     Sequence* giver = policy_->gives_place(running_, s);
     if (giver == nullptr) return false;
@@ -196,6 +219,17 @@ bool Scheduler::admit(Sequence& s) {
   const auto before = [](const Sequence* a, const Sequence* b) { return a->key < b->key; };
   running_.insert(std::upper_bound(running_.begin(), running_.end(), &s, before), &s);
   return true;
+}
+
+// Whether all keep their targets for the time between tokens, once it decodes too.
+bool Scheduler::keeps_targets_with(const Sequence& s) const {
+  double tpot = tpot_of(s);
+  for (const Sequence* r : running_) tpot = std::min(tpot, tpot_of(*r));
+  if (tpot == kNoLimit || running_.empty() || PLANTED("targets_are_ignored")) return true;
+  StepLoad decodes;
+  decodes.add_decode(s.n_tokens());
+  for (const Sequence* r : running_) decodes.add_decode(r->n_tokens());
+  return policy_->may_decode(decodes, tpot);
 }
 
 // ---- shares --------------------------------------------------------------------------------------------------------
@@ -234,10 +268,13 @@ void Scheduler::grant_drafts(Share& share) {
   if (n > 0) plan_.load.add_decode(s.n_tokens(), n);
 }
 
-// Whoever waits for a disk lets the next one go first.
-bool Scheduler::fetches(Sequence& s) {
+// Whoever waits for a disk leaves its turn to others.
+bool Scheduler::fetches(Sequence& s) try {
   if (disk_ == nullptr || !disk_->begin(s, static_cast<int32_t>(running_.size()), plan_.copies)) return false;
   queue_.remove(s);
+  return true;
+} catch (const std::bad_alloc&) {
+  plan_.starved.push_back(s.request->id);
   return true;
 }
 

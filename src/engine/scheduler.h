@@ -64,10 +64,13 @@ class Scheduler {
   struct Candidate {  // a prompt
     Sequence* sequence = nullptr;
     bool waits = false;
+    double turn = 0;         // Policy::turn_of(), as of the last grant
+    int32_t n_expected = 0;  // tokens to compute
   };
   void grant_decodes();
   void list_candidates();
   void grant_prompts();
+  void drop_behind_the_owed();
   StepBudget without_part_of(const Sequence* oldest) const;
   template <typename Before>
   Candidate* first(Before before);
@@ -76,6 +79,7 @@ class Scheduler {
   void grant(Sequence& sequence, int32_t n_tokens);
   void grant_drafts(Share& share);
   bool admit(Sequence& sequence);
+  bool keeps_targets_with(const Sequence& sequence) const;
   bool fetches(Sequence& sequence);
   bool is_full() const { return plan_.n_tokens >= budget_.n_tokens || plan_.n_rows >= budget_.n_rows; }
   bool is_known_not_to_fit(const Sequence& sequence) const;

@@ -56,6 +56,18 @@ TEST(Scheduler, WhoLosesItsBlocksLosesItsShareOfThePlanToo) {
   }
 }
 
+TEST(Scheduler, WhileTheFirstInOrderDoesNotFitNobodyElseTakesBlocks) {
+  Queue queue(6);
+  queue.add(8);
+  queue.settle(queue.scheduler.plan());
+  Sequence& large = queue.add(15);
+  queue.scheduler.plan();  // finds no blocks for it
+  Sequence& small = queue.add(2);
+  EXPECT_TRUE(queue.scheduler.plan().shares.empty());
+  EXPECT_EQ(large.state, SequenceState::kWaiting);
+  EXPECT_EQ(small.state, SequenceState::kWaiting);
+}
+
 TEST(Scheduler, DraftsComeAfterEverybodysNextToken) {
   Queue queue(16);
   std::vector<Sequence*> all;

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -32,13 +33,14 @@ enum class SequenceState : uint8_t {
   kFinished,
 };
 
-struct Flow;  // fair_policy.h
 // How far a sequence's blocks are known to a store that outlives the process.
 struct DurableChain {
   int32_t n_blocks = 0;  // the first ones
   DurableKey last = {};  // of the last of them
   int64_t use = 0;       // DurableIndex::next_use()
 };
+
+struct Flow;  // fair_policy.h
 
 struct Sequence {
   SeqId id{};
@@ -59,10 +61,12 @@ struct Sequence {
   int32_t n_published = 0;  // blocks of the table that the prefix tree knows
   ScopeId scope = ScopeId::kNone;
   DurableChain durable;
-  bool was_sought = false;           // on disk, since it last began to wait
+  bool was_sought = false;           // on disk, since it last began to wait: fetched, or not to be had
   std::vector<Sequence*> followers;  // the other choices, as long as they are held
 
   bool was_admitted = false;
+  double due = std::numeric_limits<double>::infinity();  // without a first step by then it ends; of choice 0 alone
+  int32_t n_preemptions_passed = 0;  // of n_preemptions, those that the ledger has behind it
   int32_t n_preemptions = 0;
   int32_t n_tokens_when_preempted = 0;
 
@@ -80,6 +84,12 @@ struct Sequence {
   int32_t first_row() const { return is_prompt_scored() ? n_tokens() - 1 : n_scored; }
   // Tokens that may come from the prefix tree: rows that are wanted must be computed.
   int32_t n_reusable() const { return first_row(); }
+  Ledger& ledger() { return answer->timing().ledger; }
+  // What it waits for between steps, as its ledger calls it.
+  Phase waits_as() const {
+    if (!was_admitted) return Phase::kQueue;
+    return n_preemptions > n_preemptions_passed ? Phase::kPreempted : Phase::kOthers;
+  }
   // A preempted sequence is left alone until it has a token more than it had then.
   bool may_be_preempted() const { return n_preemptions == 0 || n_tokens() > n_tokens_when_preempted; }
 };

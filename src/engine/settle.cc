@@ -5,15 +5,18 @@
 
 #include "base/planted.h"
 #include "engine/disk_tier.h"
+#include "sample/grammar/matcher.h"
 
 namespace ibid {
 
 Settler::Settler(BlockCache& cache, Scheduler& scheduler, const Clock& clock, int32_t context_len, int32_t window)
     : cache_(cache), scheduler_(scheduler), clock_(clock), context_len_(context_len), window_(window) {}
 
-void Settler::admit(const StepPlan& plan) {
+void Settler::admit(const StepPlan& plan, double begun_at) {
   for (const Share& share : plan.shares) {
     Sequence& s = *share.sequence;
+    s.ledger().pass(begun_at, s.waits_as());
+    s.n_preemptions_passed = s.n_preemptions;
     if (std::exchange(s.was_admitted, true) && !PLANTED("admitted_at_each_resume")) continue;
     s.answer->timing().admitted = clock_.now();
     if (s.choice > 0) continue;
@@ -27,6 +30,8 @@ void Settler::settle(const StepPlan& plan, StepResult& result, StepFailures& fai
   cache_.transferred(plan.copies);
   counts_.step_prefill_tokens = counts_.step_decode_tokens = 0;
   const double now = clock_.now();
+  settling_at_ = now;
+  account(plan, result, now);
   for (size_t i = 0; i < plan.shares.size(); ++i) {
     if (result.shares[i].is_unsound) {
       failures.unsound.push_back(plan.shares[i].sequence->request->id);
@@ -39,6 +44,18 @@ void Settler::settle(const StepPlan& plan, StepResult& result, StepFailures& fai
       is_starved = true;
     }
     if (is_starved) failures.starved.push_back(plan.shares[i].sequence->request->id);
+  }
+  settling_at_.reset();
+}
+
+// Whose the step's time was: forward passes by tokens, drawing by rows.
+void Settler::account(const StepPlan& plan, const StepResult& result, double now) {
+  for (const Share& share : plan.shares) {
+    Sequence& s = *share.sequence;
+    const bool is_again = s.n_preemptions > 0 && s.n_computed + share.n_certain() < s.n_tokens_when_preempted;
+    const Phase own = is_again ? Phase::kPreempted : s.n_computed < s.prompt_len ? Phase::kPrefill : Phase::kDecode;
+    s.ledger().pass_step(now, own, result.forward_seconds * share.n_tokens / plan.n_tokens,
+                         plan.n_rows > 0 ? result.sample_seconds * share.n_rows / plan.n_rows : 0);
   }
 }
 
@@ -101,8 +118,13 @@ void Settler::append(const Share& share, ShareResult& result, double now) {
   if (!result.drawn.empty()) counts_.accepted_tokens += static_cast<int64_t>(result.drawn.size()) - 1;
   if (!PLANTED("sampler_state_lost")) s.sampler_state = result.state;
   s.drafts.clear();
-  for (TokenRecord& record : result.drawn) {
-    append(s, std::move(record), now);
+  grammar::Matcher* matcher = s.request->grammar.get();
+  if (matcher != nullptr) matcher->hold(s.choice, s.sampler_state.grammar);
+  const bool is_closed = matcher != nullptr && matcher->is_closed(s.sampler_state.grammar);
+  const FinishReason behind_all = is_closed ? FinishReason::kGrammar : result.told_end;
+  for (size_t i = 0; i < result.drawn.size(); ++i) {
+    const bool is_last = i + 1 == result.drawn.size();
+    append(s, std::move(result.drawn[i]), now, is_last ? behind_all : FinishReason::kNone);
     if (s.state == SequenceState::kFinished) return;
   }
   if (result.failure) return fail(s, *result.failure);
@@ -111,7 +133,7 @@ void Settler::append(const Share& share, ShareResult& result, double now) {
   if (share.n_drafts > 0) cache_.truncate(s.blocks, s.n_tokens());
 }
 
-void Settler::append(Sequence& s, TokenRecord drawn, double now) {
+void Settler::append(Sequence& s, TokenRecord drawn, double now, FinishReason behind) {
   s.tokens.push_back(drawn.chosen.token);
   s.n_computed = s.n_tokens() - 1;  // what was drawn before it is a draft whose keys and values are in place
   ++counts_.generated_tokens;
@@ -121,6 +143,8 @@ void Settler::append(Sequence& s, TokenRecord drawn, double now) {
   const FinishReason reason = s.answer->push(std::move(drawn));
   if (reason != FinishReason::kNone) {
     close(s, reason);
+  } else if (behind != FinishReason::kNone) {
+    end(s, behind);
   } else if (!s.may_answer() || s.n_tokens() >= context_len_ + PLANTED("context_exceeded")) {
     end(s, FinishReason::kLength);
   }
@@ -140,6 +164,7 @@ void Settler::fail(Sequence& s, Error error) {
 
 void Settler::close(Sequence& s, FinishReason reason) {
   s.answer->timing().n_preemptions = s.n_preemptions;
+  s.ledger().pass(settling_at_ ? *settling_at_ : clock_.now(), s.waits_as());
   publish(s);
   cache_.publish_tail(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
   if (disk_ != nullptr) disk_->leave(s);

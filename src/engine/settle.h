@@ -2,6 +2,7 @@
 // choices go, ends sequences. What a client is told about it collects in each sequence's Answer.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "base/clock.h"
@@ -41,8 +42,8 @@ class DiskTier;
 class Settler {
  public:
   Settler(BlockCache& cache, Scheduler& scheduler, const Clock& clock, int32_t context_len, int32_t window);
-  // Notes who has a share for the first time; before the plan is run.
-  void admit(const StepPlan& plan);
+  // Notes who has a share, and who for the first time, in the step that began then; before the plan is run.
+  void admit(const StepPlan& plan, double begun_at);
   // Takes the records out of `result`. Adds to `failures`; the sequences of those requests are whole, but have lost
   // something.
   void settle(const StepPlan& plan, StepResult& result, StepFailures& failures);
@@ -55,11 +56,14 @@ class Settler {
 
  private:
   void settle(const Share& share, ShareResult& result, double now);
+  void account(const StepPlan& plan, const StepResult& result, double now);
   void advance(const Share& share);
   void score(Sequence& sequence, std::vector<TokenRecord>& scored);
   void publish(Sequence& sequence);
   void append(const Share& share, ShareResult& result, double now);
-  void append(Sequence& sequence, TokenRecord drawn, double now);
+  // `behind`: why the answer ends behind it, where the answer itself does not see it: its grammar allows nothing more,
+  // or a record says so.
+  void append(Sequence& sequence, TokenRecord drawn, double now, FinishReason behind);
   void forget_behind_window(Sequence& sequence);
   void let_followers_go(Sequence& sequence);
   void close(Sequence& sequence, FinishReason reason);
@@ -69,7 +73,8 @@ class Settler {
   const Clock& clock_;
   int32_t context_len_;
   int32_t window_;
-  DiskTier* disk_ = nullptr;  // null: there is none
+  DiskTier* disk_ = nullptr;           // null: there is none
+  std::optional<double> settling_at_;  // while a step is settled: when
   SettleCounts counts_;
 };
 

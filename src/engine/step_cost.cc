@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/planted.h"
+
 namespace ibid {
 namespace {
 
@@ -74,8 +76,8 @@ void StepCost::observe(const StepLoad& load, double taken) {
   }
   // Long steps count by their own length, so that one that stalled pulls at nothing.
   const double scale = std::max(taken, expected);
-  const double weight = 1 / (scale * scale);
-  Seen& seen = seen_[kind_of(load)];
+  const double weight = PLANTED("stalls_are_believed") ? 1 / (expected * expected + 1e-9) : 1 / (scale * scale);
+  Seen& seen = seen_[PLANTED("decodes_make_prompts_forgotten") ? 0 : kind_of(load)];
   for (size_t i = 0; i < kParts; ++i) {
     for (size_t j = 0; j < kParts; ++j)
       seen.products[i][j] = kKept * seen.products[i][j] + weight * parts[i] * parts[j];
@@ -104,7 +106,8 @@ void StepCost::fit() {
     for (size_t i = 0; i < kParts; ++i) {
       double rest = all.values[i];
       for (size_t j = 0; j < kParts; ++j) rest -= all.products[i][j] * costs_[j];
-      costs_[i] = std::max(0.0, costs_[i] + rest / all.products[i][i]);
+      costs_[i] += rest / all.products[i][i];
+      if (!PLANTED("a_cost_below_nothing")) costs_[i] = std::max(0.0, costs_[i]);
     }
   }
 }

@@ -16,7 +16,7 @@ class StepNotes {
     shares_.reserve(static_cast<size_t>(max_sequences));
   }
   // In this order. A plan that is empty is not run.
-  void begin() { mark_ = clock_.now(); }
+  double begin() { return mark_ = clock_.now(); }
   void planned(const StepPlan& plan);
   double begun_at() const { return mark_; }  // before it is planned
   void ran(const StepResult& result);

@@ -28,13 +28,15 @@ class Exchange {
  public:
   Exchange(const HttpRequest& request, const Url& url) : request_(request), url_(url) {}
 
-  // Sends the request and reads the head; more() then gives the body.
-  Status send(bool with_authorization) {
+  // Sends the request and reads the head; more() then gives the body. `post`: its content type and body, in place of a
+  // GET.
+  Status send(bool with_authorization, const std::pair<std::string, std::string>* post = nullptr) {
     Status connected = connect();
     if (!connected) return connected;
     // A proxy wants the whole address, unless a tunnel goes through it.
     bool whole = proxy_ && !url_.tls;
-    http::request<http::empty_body> message(http::verb::get, whole ? url_.text() : url_.target, 11);
+    http::request<http::string_body> message(post != nullptr ? http::verb::post : http::verb::get,
+                                             whole ? url_.text() : url_.target, 11);
     bool standard = url_.port == (url_.tls ? "443" : "80");
     message.set(http::field::host, standard ? url_.host : url_.host + ":" + url_.port);
     message.set(http::field::user_agent, "ibid/" IBID_VERSION);
@@ -42,6 +44,11 @@ class Exchange {
     message.set(http::field::accept_encoding, "identity");
     message.set(http::field::connection, "close");
     for (const auto& [name, value] : request_.headers) message.set(name, value);
+    if (post != nullptr) {
+      message.set(http::field::content_type, post->first);
+      message.body() = post->second;
+      message.prepare_payload();
+    }
     if (with_authorization && !request_.authorization.empty()) {
       message.set(http::field::authorization, request_.authorization);
     }
@@ -210,6 +217,16 @@ bool is_redirect(int status) {
 }
 
 }  // namespace
+
+Result<int> http_post(const HttpRequest& request, const std::string& content_type, std::string body) {
+  ASSIGN_OR_RETURN(const Url url, parse_url(request.url));
+  Exchange exchange(request, url);
+  const std::pair<std::string, std::string> post = {content_type, std::move(body)};
+  TRY(exchange.send(true, &post));
+  const int status = exchange.head().status;
+  TRY(exchange.read_body({.on_head = {}, .on_body = [](std::string_view) { return Status(); }}));
+  return status;
+}
 
 Status http_get(const HttpRequest& request, const HttpHandler& handler) {
   ASSIGN_OR_RETURN(Url url, parse_url(request.url));

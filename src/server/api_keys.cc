@@ -2,6 +2,8 @@
 
 #include <openssl/crypto.h>
 
+#include <charconv>
+#include <cmath>
 #include <map>
 
 #include "base/sha256.h"
@@ -45,6 +47,30 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
+bool read_number(std::string_view text, double least, double most, double& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() && value >= least && value <= most;
+}
+
+// One term, "weight=3". False: there is no such term, or its value is out of range.
+bool read_term(std::string_view text, TenantTerms& terms) {
+  const size_t equals = text.find('=');
+  if (equals == std::string_view::npos) return false;
+  const std::string_view name = text.substr(0, equals), given = text.substr(equals + 1);
+  double number = 0;
+  if (name == "weight") return read_number(given, 0.001, 1000, terms.weight);
+  if (name == "queue-share") return read_number(given, 0.001, 1, terms.queue_share);
+  if (name == "max-wait") return read_number(given, 0.001, 86400, terms.max_wait);
+  if (name != "sequences" && name != "tokens-per-minute") return false;
+  if (!read_number(given, 1, 1e12, number) || number != std::floor(number)) return false;
+  (name == "sequences" ? terms.sequences : terms.tokens_per_minute) = static_cast<int64_t>(number);
+  return true;
+}
+
+constexpr std::string_view kTerms =
+    "weight (0.001 to 1000), sequences and tokens-per-minute (whole, from 1), queue-share (0.001 to 1) and max-wait "
+    "(seconds, 0.001 to 86400)";
+
 }  // namespace
 
 Result<ApiKeys> ApiKeys::parse(std::string_view text) {
@@ -62,6 +88,20 @@ Result<ApiKeys> ApiKeys::parse(std::string_view text) {
       tenant = trimmed(line.substr(0, colon));
       line = trimmed(line.substr(colon + 1));
     }
+    // Its terms, from the end: a key has no blanks.
+    TenantTerms terms;
+    bool has_terms = false;
+    for (size_t blank = line.find_last_of(" \t"); blank != std::string_view::npos; blank = line.find_last_of(" \t")) {
+      const std::string_view term = line.substr(blank + 1);
+      if (term.find('=') == std::string_view::npos) break;
+      if (!read_term(term, terms)) {
+        return invalid("Line " + std::to_string(n_lines) +
+                       " of the API keys has terms that are none: those that there are " + "are " +
+                       std::string(kTerms) + ", as weight=3.");
+      }
+      has_terms = true;
+      line = trimmed(line.substr(0, blank));
+    }
     bool printable = true;
     for (const char c : line) printable = printable && c > 0x20 && c < 0x7f;
     if (line.size() < 8 || !printable) {
@@ -76,6 +116,12 @@ Result<ApiKeys> ApiKeys::parse(std::string_view text) {
       return invalid("Lines " + std::to_string(earlier->second.first) + " and " + std::to_string(n_lines) +
                      " of the API keys give one key to two tenants; a key has one.");
     }
+    TenantTerms& known_terms = keys.terms_[tenant];
+    if (has_terms && known_terms != TenantTerms() && known_terms != terms) {
+      return invalid("Line " + std::to_string(n_lines) +
+                     " of the API keys gives its tenant other terms than an earlier line does.");
+    }
+    if (has_terms) known_terms = terms;
     if (is_new) keys.entries_.push_back({digest, std::move(tenant)});
   }
   if (keys.empty()) return invalid("There is no API key in what was given; write one a line, as KEY or TENANT:KEY.");

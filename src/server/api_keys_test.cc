@@ -50,6 +50,25 @@ TEST(ApiKeys, WhatIsNoKeyIsRefusedWithItsLineAndWithoutItsText) {
   EXPECT_FALSE(ApiKeys::parse("\n# nothing\n").ok());
 }
 
+TEST(ApiKeys, ALineMayHaveItsTenantsTerms) {
+  const Result<ApiKeys> keys = ApiKeys::parse(
+      "alice:key-of-alice weight=3 sequences=16 tokens-per-minute=60000 queue-share=0.5 max-wait=30\n"
+      "alice:another-key\nbob:key-of-bob\nkey=with=signs\n");
+  ASSERT_TRUE(keys.ok()) << keys.error().message;
+  EXPECT_EQ(keys->tenant_of("another-key"), "alice");
+  EXPECT_EQ(keys->terms().at("alice"), (TenantTerms{3, 16, 60000, 0.5, 30}));
+  EXPECT_EQ(keys->terms().at("bob"), TenantTerms());
+  EXPECT_TRUE(keys->tenant_of("key=with=signs"));
+  for (const char* wrong : {"weight=0", "weight=-1", "weight=nan", "weight=1e9", "wieght=3", "sequences=0",
+                            "sequences=1.5", "queue-share=2", "max-wait=", "tokens-per-minute=many", "=3"}) {
+    const Result<ApiKeys> refused = ApiKeys::parse(std::string("\na:key-of-alice ") + wrong + "\n");
+    ASSERT_FALSE(refused.ok()) << wrong;
+    EXPECT_NE(refused.error().message.find("Line 2"), std::string::npos) << refused.error().message;
+    EXPECT_EQ(refused.error().message.find("key-of-alice"), std::string::npos);
+  }
+  EXPECT_FALSE(ApiKeys::parse("a:key-of-alice weight=3\na:key-of-alina weight=2\n").ok());
+}
+
 TEST(ApiKeys, AreFoundWhereClientsPutThem) {
   EXPECT_EQ(ApiKeys::key_in(with("authorization", "Bearer abc")), "abc");
   EXPECT_EQ(ApiKeys::key_in(with("authorization", "bEARER  abc ")), "abc");

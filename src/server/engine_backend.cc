@@ -22,7 +22,14 @@ class EngineBackend final : public Backend {
   bool is_full() const override { return thread_->is_full(); }
   Status submit(Request request) override { return thread_->submit(std::move(request)); }
   void cancel(RequestId id) override { thread_->cancel(id); }
-  EngineStats stats() const override { return thread_->stats(); }
+  EngineStats stats() const override {
+    EngineStats stats = thread_->stats();
+    if (parts_.recorder) {
+      stats.recorded_bytes = parts_.recorder->bytes_written();
+      stats.is_recording = parts_.recorder->is_recording();
+    }
+    return stats;
+  }
   double heartbeat() const override { return thread_->heartbeat(); }
   const Clock& clock() const override { return steady_clock(); }
   const ModelInfo& model() const override { return parts_.info; }

@@ -48,6 +48,7 @@ void Generation::take(std::vector<Output> outputs) {
     if (!prompt.seen || (has_token && (is_first || output.timing.first_token < prompt.timing.first_token)))
       prompt.timing = output.timing;
     choice.n_preemptions = output.timing.n_preemptions;
+    choice.timing = output.timing;
     prompt.seen = true;
 
     const auto n_new = static_cast<int32_t>(output.tokens.size());
@@ -208,13 +209,17 @@ void Generation::write_events(std::string& out) {
   for (size_t i = 0; i < choices_.size(); ++i) write_events_of(i, out);
   gathered_ = 0;
   if (!finished()) return;
-  if (info_.include_usage) {
+  if (info_.include_usage || info_.ledger) {
     out += "data: ";
     JsonWriter json(out);
     json.begin_object();
     write_head(json, info_.endpoint == Endpoint::kChat ? "chat.completion.chunk" : "text_completion");
-    json.key("choices").begin_array().end_array().key("usage");
-    write_usage(json);
+    json.key("choices").begin_array().end_array();
+    if (info_.include_usage) {
+      json.key("usage");
+      write_usage(json);
+    }
+    if (info_.ledger) write_ledger(json);
     json.end_object();
     out += "\n\n";
   }
@@ -245,6 +250,7 @@ void Generation::write_rest(JsonWriter& json) const {
   if (info_.endpoint == Endpoint::kChat) write_prompt(json, 0, choices_[0]);
   json.key("usage");
   write_usage(json);
+  if (info_.ledger) write_ledger(json);
   json.end_object();
 }
 
@@ -303,68 +309,6 @@ int64_t Generation::most_bytes(const GenerationInfo& info, std::span<const Reque
     }
   }
   return sum + 2 * largest_json;
-}
-
-int32_t Generation::completion_tokens() const {
-  int32_t n = 0;
-  for (const Choice& choice : choices_) n += choice.n_tokens;
-  return n;
-}
-
-int32_t Generation::prompt_tokens() const {
-  int32_t n = 0;
-  for (const int32_t len : info_.prompt_lens) n += len;
-  return n;
-}
-
-int32_t Generation::cached_tokens() const {
-  int32_t n = 0;
-  for (const PromptFacts& prompt : prompts_) n += prompt.usage.cached_tokens;
-  return n;
-}
-
-int32_t Generation::n_preemptions() const {
-  int32_t n = 0;
-  for (const Choice& choice : choices_) n += choice.n_preemptions;
-  return n;
-}
-
-const char* Generation::finish_word() const {
-  for (const Choice& choice : choices_) {
-    if (choice.reason == FinishReason::kError) return finish_reason_name(choice.reason);
-  }
-  return choices_.empty() ? "none" : finish_reason_name(choices_[0].reason);
-}
-
-std::vector<std::pair<const char*, int32_t>> Generation::finishes() const {
-  std::vector<std::pair<const char*, int32_t>> out;
-  for (const Choice& choice : choices_) {
-    if (!choice.finished) continue;
-    const char* name = finish_reason_name(choice.reason);
-    const auto known = std::ranges::find(out, name, &std::pair<const char*, int32_t>::first);
-    known != out.end() ? static_cast<void>(++known->second) : static_cast<void>(out.emplace_back(name, 1));
-  }
-  return out;
-}
-
-RequestTimes Generation::times(double now) const {
-  RequestTimes times = gaps_;
-  times.total = whole_microseconds(now - info_.arrived);
-  double first_token = now;
-  for (const PromptFacts& prompt : prompts_) {
-    if (!prompt.seen || prompt.timing.first_token <= 0) continue;
-    const double first = whole_microseconds(prompt.timing.first_token - info_.arrived);
-    if (!times.has_first_token || first < times.first_token) {
-      times.first_token = first;
-      times.queue = whole_microseconds(prompt.timing.admitted - prompt.timing.arrived);
-      times.prefill = whole_microseconds(prompt.timing.first_token - prompt.timing.admitted);
-      first_token = prompt.timing.first_token;
-    }
-    times.has_first_token = true;
-  }
-  for (const Choice& choice : choices_)
-    times.decode = std::max(times.decode, whole_microseconds(choice.last_time - first_token));
-  return times;
 }
 
 }  // namespace ibid

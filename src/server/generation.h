@@ -12,6 +12,7 @@
 #include "engine/request.h"
 #include "server/api_request.h"
 #include "server/metrics.h"
+#include "server/otlp.h"
 #include "server/web_message.h"
 
 namespace ibid {
@@ -37,12 +38,15 @@ struct GenerationInfo {
   bool processed_logprobs = false;
   bool prompt_logprobs = false;
   bool return_token_ids = false;
+  bool ledger = false;
   std::shared_ptr<const TraceFacts> trace;       // null: no trace
   std::vector<int32_t> prompt_lens;              // tokens of each prompt
   std::vector<std::string> prompt_texts;         // with echo
   std::vector<std::vector<TokenId>> prompt_ids;  // with echo and logprobs
   std::vector<RequestId> requests;               // one per prompt
   double arrived = 0;                            // of the HTTP request, on the engine's clock
+  double submitted = 0;                          // when it was handed to the engine
+  const Clock* clock = nullptr;                  // the engine's; with `ledger`
 };
 
 class Generation {
@@ -68,6 +72,10 @@ class Generation {
   size_t gathered_bytes() const { return gathered_; }  // not yet written
   const GenerationInfo& info() const { return info_; }
   RequestTimes times(double now) const;
+  // Where the time until `now` went: that of the choice which the engine was with longest. Adds up to the whole.
+  std::array<double, kPhaseNames.size()> phases(double now) const;
+  // One after the other, of the choice that had its first token first.
+  std::vector<SpanPhase> span_phases(double now) const;
   int32_t completion_tokens() const;
   int32_t cached_tokens() const;
   int32_t prompt_tokens() const;
@@ -91,6 +99,7 @@ class Generation {
     int32_t n_preemptions = 0;
     size_t n_code_points = 0;  // of the token texts told so far, for text_offset
     double last_time = 0;
+    Timing timing;  // as told last
   };
   struct PromptFacts {
     std::vector<TokenRecord> records;
@@ -115,6 +124,7 @@ class Generation {
   void write_prompt(JsonWriter& json, size_t index, const Choice& choice) const;
   void write_head(JsonWriter& json, const char* object) const;
   void write_usage(JsonWriter& json) const;
+  void write_ledger(JsonWriter& json) const;
   const PromptFacts& prompt_of(size_t index) const { return prompts_[index / static_cast<size_t>(info_.n)]; }
 
   GenerationInfo info_;

@@ -37,6 +37,11 @@ constexpr MetricRow kTable[] = {
     {"request_generated_tokens", "request_generation_tokens", nullptr, "histogram", "Tokens of a request's answers.",
      [](From f, Samples& to) { to.add(f.counts.answer_len); }},
 
+    {"request_phase_seconds_total", nullptr, nullptr, "counter",
+     "Where requests' time went; adds up to request_seconds.",
+     [](From f, Samples& to) {
+       for (size_t i = 0; i < kPhaseNames.size(); ++i) to.add("phase", kPhaseNames[i], f.counts.phases[i]);
+     }},
     {"step_seconds", nullptr, nullptr, "histogram", "Duration of a step.",
      [](From f, Samples& to) { to.add(f.counts.step); }},
     {nullptr, "iteration_tokens_total", nullptr, "histogram", "Tokens that a step computed.",
@@ -48,8 +53,8 @@ constexpr MetricRow kTable[] = {
     {"step_prediction_error_ratio", nullptr, nullptr, "gauge",
      "How far a step's time was from what was expected of it, as a part of it, in the last 512 steps.",
      [](From f, Samples& to) {
-       to.add("quantile", "0.5", f.engine.step_error_p50);
-       to.add("quantile", "0.95", f.engine.step_error_p95);
+       to.add("percentile", "50", f.engine.step_error_p50);
+       to.add("percentile", "95", f.engine.step_error_p95);
      }},
     {"step_tokens_total", nullptr, nullptr, "counter", "Tokens that steps computed, of prompts and of answers.",
      [](From f, Samples& to) {
@@ -62,6 +67,22 @@ constexpr MetricRow kTable[] = {
      [](From f, Samples& to) {
        to.add(ratio(static_cast<double>(f.counts.step_sequences), static_cast<double>(f.counts.step.count())));
      }},
+
+    {"tenant_sequences", nullptr, nullptr, "gauge", "Sequences of a tenant under way; 32 tenants have a label.",
+     [](From f, Samples& to) {
+       for (const TenantFigures& t : f.server.tenants) to.add("tenant", t.tenant, static_cast<double>(t.sequences));
+     }},
+    {"tenant_tokens_total", nullptr, nullptr, "counter", "Tokens of a tenant's prompts and answers.",
+     [](From f, Samples& to) {
+       for (const TenantFigures& t : f.server.tenants) to.add("tenant", t.tenant, static_cast<double>(t.tokens));
+     }},
+    {"tenant_refused_total", nullptr, nullptr, "counter", "Requests of a tenant refused by its terms.",
+     [](From f, Samples& to) {
+       for (const TenantFigures& t : f.server.tenants) to.add("tenant", t.tenant, static_cast<double>(t.refused));
+     }},
+    {"requests_overdue_total", nullptr, nullptr, "counter",
+     "Requests that could not begin in the time they were given.",
+     [](From f, Samples& to) { to.add(f.engine.n_overdue); }},
 
     {"prompt_tokens_total", "prompt_tokens_total", nullptr, "counter", "Tokens of prompts taken into the queue.",
      [](From f, Samples& to) { to.add(f.counts.prompt_tokens); }},
@@ -103,6 +124,48 @@ constexpr MetricRow kTable[] = {
      [](From f, Samples& to) { to.add(int64_t{f.engine.blocks_shared}); }},
     {"cache_slots_unfilled", nullptr, nullptr, "gauge", "Slots of running sequences' blocks that have no token yet.",
      [](From f, Samples& to) { to.add(f.engine.slots_unfilled); }},
+    {"cache_host_blocks", nullptr, nullptr, "gauge", "Blocks of the host tier by state.",
+     [](From f, Samples& to) {
+       to.add("state", "free", f.engine.host_blocks_total - f.engine.host_blocks_cached);
+       to.add("state", "cached", f.engine.host_blocks_cached);
+     }},
+    {"cache_moved_blocks_total", nullptr, nullptr, "counter",
+     "Blocks that moved to a lower tier, and that were found there and brought back.",
+     [](From f, Samples& to) {
+       to.add("way", "to_host", static_cast<double>(f.engine.n_blocks_down));
+       to.add("way", "from_host", static_cast<double>(f.engine.n_blocks_up));
+       to.add("way", "from_disk", static_cast<double>(f.engine.disk.n_fetched));
+     }},
+    {"cache_disk_files", nullptr, nullptr, "gauge", "Blocks of the disk tier, of any model.",
+     [](From f, Samples& to) { to.add(f.engine.disk.n_blocks); }},
+    {"cache_disk_bytes", nullptr, nullptr, "gauge", "Bytes of the disk tier's files.",
+     [](From f, Samples& to) { to.add(f.engine.disk.bytes); }},
+    {"cache_disk_io_bytes_total", nullptr, nullptr, "counter", "Bytes that the disk tier read and wrote.",
+     [](From f, Samples& to) {
+       to.add("way", "read", static_cast<double>(f.engine.disk.bytes_read));
+       to.add("way", "written", static_cast<double>(f.engine.disk.bytes_written));
+     }},
+    {"cache_disk_fetches_total", nullptr, nullptr, "counter",
+     "Prefixes found on the disk: fetched, of these abandoned before all had come, and computed instead.",
+     [](From f, Samples& to) {
+       to.add("outcome", "begun", static_cast<double>(f.engine.disk.n_fetches));
+       to.add("outcome", "abandoned", static_cast<double>(f.engine.disk.n_abandoned));
+       to.add("outcome", "not_worth", static_cast<double>(f.engine.disk.n_not_worth));
+     }},
+    {"cache_disk_evicted_total", nullptr, nullptr, "counter", "Files removed for the sake of newer ones.",
+     [](From f, Samples& to) { to.add(f.engine.disk.n_evicted); }},
+    {"cache_disk_faults_total", nullptr, nullptr, "counter",
+     "Files of the disk tier that were not believed, and reads and writes that failed.",
+     [](From f, Samples& to) {
+       const DiskStats& d = f.engine.disk;
+       to.add("kind", "corrupt", static_cast<double>(d.n_corrupt));
+       to.add("kind", "foreign", static_cast<double>(d.n_foreign));
+       to.add("kind", "missing", static_cast<double>(d.n_missing));
+       to.add("kind", "read", static_cast<double>(d.n_failed_reads));
+       to.add("kind", "write", static_cast<double>(d.n_failed_writes));
+       to.add("kind", "no_space", static_cast<double>(d.n_no_space));
+       to.add("kind", "unsaved", static_cast<double>(d.n_unsaved));
+     }},
     {"cache_use_ratio", "kv_cache_usage_perc", "kv_cache_usage_ratio", "gauge", "Blocks in use over all blocks.",
      [](From f, Samples& to) { to.add(ratio(f.engine.blocks_in_use, f.engine.blocks_total)); }},
     {nullptr, "gpu_cache_usage_perc", nullptr, "gauge", "Blocks in use over all blocks; the older name.",
@@ -150,6 +213,15 @@ constexpr MetricRow kTable[] = {
      [](From f, Samples& to) { to.add(f.server.requests_active); }},
     {"log_lines_lost_total", nullptr, nullptr, "counter", "Lines that the log could not take.",
      [](From f, Samples& to) { to.add(f.counts.log_lines_lost); }},
+    {"spans_total", nullptr, nullptr, "counter", "Requests whose spans went to the receiver, or were dropped.",
+     [](From f, Samples& to) {
+       to.add("outcome", "sent", static_cast<double>(f.server.spans_sent));
+       to.add("outcome", "dropped", static_cast<double>(f.server.spans_dropped));
+     }},
+    {"recording", nullptr, nullptr, "gauge", "1 while a record is written; 0 again where it ended before the server.",
+     [](From f, Samples& to) { to.add(int64_t{f.engine.is_recording}); }},
+    {"record_bytes_total", nullptr, nullptr, "counter", "Bytes of the record.",
+     [](From f, Samples& to) { to.add(f.engine.recorded_bytes); }},
     {"uptime_seconds", nullptr, nullptr, "gauge", "Since the server started.",
      [](From f, Samples& to) { to.add(f.server.uptime); }},
     {"ready", nullptr, nullptr, "gauge", "1 where /health says ready.",

@@ -76,6 +76,7 @@ void Metrics::add_abort(Abort cause) {
 void Metrics::add_request(const RequestTimes& times, int64_t prompt_tokens, int64_t answer_tokens) {
   const std::lock_guard lock(mutex_);
   counts_.e2e.observe(times.total);
+  for (size_t i = 0; i < times.phases.size(); ++i) counts_.phases[i] += times.phases[i];
   counts_.prompt_len.observe(static_cast<double>(prompt_tokens));
   counts_.answer_len.observe(static_cast<double>(answer_tokens));
   counts_.longest = std::max(counts_.longest, prompt_tokens + answer_tokens);

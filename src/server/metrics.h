@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/ledger.h"
+#include "server/quotas.h"
 #include "text/output/finish_reason.h"
 
 namespace ibid {
@@ -62,6 +64,7 @@ struct RequestTimes {
   int64_t itl_count = 0;
   std::array<int32_t, kGapBounds.size() + 1> itl_buckets = {};
   bool has_first_token = false;
+  std::array<double, kPhaseNames.size()> phases = {};  // where its time went: that of the choice that took longest
 };
 
 // Gauges that others own.
@@ -70,6 +73,8 @@ struct ServerGauges {
   int64_t requests_active = 0;
   double uptime = 0;
   bool ready = false;
+  int64_t spans_sent = 0, spans_dropped = 0;  // of requests, to a receiver of spans
+  std::vector<TenantFigures> tenants = {};
 };
 
 // All that is counted.
@@ -81,6 +86,7 @@ struct MetricCounts {
   std::array<int64_t, kAbortNames.size()> aborts = {};
   std::array<int64_t, 9> finishes = {};  // by finish_reasons()
   std::array<double, kStepPartNames.size()> step_parts = {};
+  std::array<double, kPhaseNames.size()> phases = {};
   int64_t prefill_tokens = 0, decode_tokens = 0;  // of steps
   int64_t step_sequences = 0;                     // added up over steps
   int64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;

@@ -31,6 +31,10 @@ const std::string_view kFixedSchemas = R"(
 "Usage":{"type":"object","required":["prompt_tokens","completion_tokens","total_tokens","prompt_tokens_details"],"properties":{
   "prompt_tokens":{"type":"integer","minimum":0},"completion_tokens":{"type":"integer","minimum":0},"total_tokens":{"type":"integer","minimum":0},
   "prompt_tokens_details":{"type":"object","required":["cached_tokens"],"properties":{"cached_tokens":{"type":"integer","minimum":0}}}}},
+"Ledger":{"type":"object","additionalProperties":false,"description":"Where the time of an answer went, in milliseconds; the phases add up to the total.",
+  "required":["queue_ms","prefill_ms","decode_ms","sampling_ms","others_ms","preempted_ms","swapped_ms","network_ms","total_ms"],"properties":{
+  "queue_ms":{"type":"number"},"prefill_ms":{"type":"number"},"decode_ms":{"type":"number"},"sampling_ms":{"type":"number"},"others_ms":{"type":"number"},
+  "preempted_ms":{"type":"number"},"swapped_ms":{"type":"number"},"network_ms":{"type":"number"},"total_ms":{"type":"number"}}},
 "Digest":{"type":"string","pattern":"^[0-9a-f]+$"},
 "TraceHeader":{"type":"object","additionalProperties":false,"description":"What all draws of an answer have in common.",
   "required":["engine","version","arithmetic_version","model","model_digest","adapter","generator","stages","order_digest","parameters","sources","sampling_digest"],
@@ -60,7 +64,8 @@ const std::string_view kFixedSchemas = R"(
   "processed_top_logprobs":{"type":"array","items":{"type":["object","null"],"additionalProperties":{"type":"number","maximum":0}}},
   "text_offset":{"type":"array","items":{"type":"integer","minimum":0}}}},
 "Head":{"type":"object","required":["id","created","model","system_fingerprint","seed","choices"],"properties":{"id":{"type":"string"},
-  "created":{"type":"integer"},"model":{"type":"string"},"system_fingerprint":{"type":"string"},"seed":{"type":"integer","minimum":0},"trace_header":{"$ref":"#/components/schemas/TraceHeader"}}},
+  "created":{"type":"integer"},"model":{"type":"string"},"system_fingerprint":{"type":"string"},"seed":{"type":"integer","minimum":0},"trace_header":{"$ref":"#/components/schemas/TraceHeader"},
+  "ledger":{"$ref":"#/components/schemas/Ledger"}}},
 "Choice":{"type":"object","required":["index","logprobs","finish_reason"],"properties":{"index":{"type":"integer","minimum":0},
   "stop_reason":{"description":"The text or the token id that ended it.","type":["string","integer","null"]},
   "token_ids":{"$ref":"#/components/schemas/TokenIds"},"trace":{"type":"array","items":{"$ref":"#/components/schemas/TraceRecord"}}}},

@@ -100,6 +100,9 @@ std::string format_request_line(const RequestLine& line, bool json, double unix_
         number("prefill_ms", in_ms(line.times.prefill));
         number("decode_ms", in_ms(line.times.decode));
       }
+      writer.key("ledger_ms").begin_object();
+      for (size_t i = 0; i < kPhaseNames.size(); ++i) writer.key(kPhaseNames[i]).raw(in_ms(line.times.phases[i]));
+      writer.end_object();
       if (line.times.itl_count > 0) write_gaps(writer, line.times);
       writer.key("choices").begin_object();
       for (const auto& [reason, count] : line.choices) writer.field(reason, int64_t{count});

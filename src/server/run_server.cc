@@ -87,7 +87,14 @@ Result<int> serve_until_stopped(const ServerOptions& options, const LoadBackend&
   if (!keys) return fail(keys.error().message, kServeBadOptions);
   const bool has_keys = !keys->empty();
 
+  std::unique_ptr<SpanSender> spans;  // outlives who sends
+  if (!options.otlp_url.empty()) {
+    Result<std::unique_ptr<SpanSender>> made = SpanSender::create(options.otlp_url);
+    if (!made) return fail(made.error().message, kServeBadOptions);
+    spans = *std::move(made);
+  }
   Service service(options, *std::move(keys), **log);
+  service.send_spans(spans.get());
   (*log)->on_lost([&service] { service.metrics().add_log_line_lost(); });
   HttpServer http(options, service, **log);
   if (Status status = http.listen(); !status) {

@@ -31,6 +31,7 @@ struct ServerOptions {
   std::string log_file;  // empty: standard error
   bool log_json = false;
   bool log_requests = true;
+  std::string otlp_url;                           // of a receiver of spans (otlp.h); empty: none
   MetricNames metric_names = MetricNames::kIbid;  // of /metrics
 
   int64_t max_header_bytes = 16 << 10;
@@ -45,6 +46,7 @@ struct ServerOptions {
   double write_timeout = 30;               // a write that takes longer ends the connection: its reader does not read
   int64_t max_stream_backlog = 256 << 10;  // bytes gathered for a reader that does not read; more ends its stream
   int send_buffer_bytes = 256 << 10;  // of the socket: what the kernel holds besides; 0: the system's, to megabytes
+  int64_t n_places = 64 + 4096;       // sequences that may run and wait: what tenants share
   double drain_timeout = 30;          // after SIGTERM, until what still runs is cancelled
   double stall_timeout = 30;          // /health says so when work waits and the engine has not turned for so long
   ApiLimits api;

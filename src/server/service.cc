@@ -16,6 +16,7 @@
 #include "server/content_type.h"
 #include "server/model_names.h"
 #include "server/page_files.h"
+#include "server/request_span.h"
 #include "server/trace_json.h"
 
 namespace ibid {
@@ -61,6 +62,7 @@ struct Service::Route {
 Service::Service(const ServerOptions& options, ApiKeys keys, RequestLog& log)
     : options_(options),
       keys_(std::move(keys)),
+      quotas_(keys_.terms(), options.n_places),
       hosts_(options, !keys_.empty()),
       log_(log),
       answers_(options.max_answers_bytes),
@@ -119,6 +121,7 @@ WebExchange Service::handle(const WebRequest& request, std::function<void()> wak
   WebExchange exchange;
   exchange.arrived = request.arrived;
   exchange.method = request.method;
+  if (spans_ != nullptr) exchange.trace = parse_trace_parent(request.header("traceparent"));
   const std::string_view given = request.header("x-request-id");
   exchange.request_id = is_request_id(given) ? std::string(given) : new_request_id();
   try {
@@ -128,6 +131,7 @@ WebExchange Service::handle(const WebRequest& request, std::function<void()> wak
     exchange.response = std::move(response);
   } catch (const std::bad_alloc&) {  // the engine has it, and nobody will ask for its answer
     if (exchange.generation) abandon(*exchange.generation);
+    quotas_.leave(exchange.tenant, exchange.n_sequences, now());
     throw;
   }
   return exchange;
@@ -221,14 +225,24 @@ WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebE
   if (!api) return error_response(ApiError::of(api.error()));
   Result<std::string> name = answering_name(api->model, model, options_);
   if (!name) return error_response(ApiError::of(name.error()));
-  if (backend.is_full()) return error_response({429, "The queue is full; try again later.", "", "queue_full", 1});
+  const auto n_sequences = static_cast<int64_t>(api->n) * std::max<int64_t>(1, std::ssize(api->prompts));
+  if (backend.is_full()) {
+    return error_response(
+        {429, "The queue is full; try again later.", "", "queue_full", quotas_.retry_after(n_sequences, now())});
+  }
+  if (const std::optional<ApiError> refusal = quotas_.enter(exchange.tenant, n_sequences, now()))
+    return error_response(*refusal);
+  exchange.n_sequences = n_sequences;
   *body = Json();
   if (!api->has_seed) api->sampling.seed = random_bits() >> 11;  // a number that every JSON reader gives back
   Result<BuiltRequests> built = build_requests(*api, backend, exchange.tenant);
   if (!built) return error_response(ApiError::of(built.error()));
 
   GenerationInfo info;
+  const TenantTerms& terms = quotas_.terms_of(exchange.tenant);
   for (Request& r : built->requests) {
+    r.weight = static_cast<float>(terms.weight);
+    r.max_wait = static_cast<float>(terms.max_wait);
     const auto len = static_cast<int64_t>(r.prompt.size());
     if (len >= model.context_len && !(len == model.context_len && r.max_tokens == 0)) {
       return error_response({400,
@@ -260,8 +274,11 @@ WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebE
   info.prompt_logprobs = api->prompt_logprobs >= 0;
   if (api->trace) info.trace = trace_facts(built->requests[0].sampling, api->sources, model);
   info.return_token_ids = api->return_token_ids;
+  info.ledger = api->ledger;
+  info.clock = &backend.clock();
   info.prompt_texts = std::move(built->prompt_texts);
   info.arrived = request.arrived;
+  info.submitted = now();
 
   const int64_t most = Generation::most_bytes(info, built->requests, model.context_len, options_.max_stream_backlog);
   if (most > answers_.most()) {
@@ -288,9 +305,12 @@ WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebE
   exchange.generation = std::make_unique<Generation>(std::move(info), backend.tokenizer(), metrics_);
   if (Status status = submit(built->requests, exchange.mailbox); !status) {
     exchange.generation = nullptr;
-    return error_response(ApiError::of(status.error()));
+    ApiError error = ApiError::of(status.error());
+    if (error.status == 429) error.retry_after_s = quotas_.retry_after(n_sequences, now());
+    return error_response(error);
   }
   metrics_.add_tokens(exchange.row->prompt_tokens, 0, 0);
+  quotas_.charge(exchange.tenant, exchange.row->prompt_tokens, now());
   WebResponse head;
   if (api->stream) {
     head.content_type = "text/event-stream; charset=utf-8";
@@ -378,9 +398,12 @@ void Service::finish(WebExchange& exchange, const Abort* cut) {
     if (cut == nullptr) line.finish = generation->finish_word();
     line.stream = generation->info().stream;
     metrics_.add_request(line.times, line.prompt_tokens, line.completion_tokens);
+    quotas_.charge(exchange.tenant, line.completion_tokens, end);
   }
+  quotas_.leave(exchange.tenant, std::exchange(exchange.n_sequences, 0), end);
   metrics_.add_response(exchange.route, exchange.response.status);
   write(line);
+  if (spans_ != nullptr) send_span(*spans_, exchange, line, end);
 }
 
 void Service::write(const RequestLine& line) {

@@ -16,6 +16,8 @@
 #include "server/live_view.h"
 #include "server/mailbox.h"
 #include "server/metrics.h"
+#include "server/quotas.h"
+#include "server/otlp.h"
 #include "server/request_log.h"
 #include "server/server.h"
 #include "server/web_message.h"
@@ -34,6 +36,8 @@ struct WebExchange {
   std::string method;
   const char* route = "other";
   double arrived = 0;
+  int64_t n_sequences = 0;  // that count for the tenant
+  std::optional<TraceParent> trace;
 };
 
 class Service {
@@ -61,6 +65,8 @@ class Service {
   size_t n_active() const { return router_.size(); }
   double now() const;
   Metrics& metrics() { return metrics_; }
+  // Before the first request; outlives the service's use of it.
+  void send_spans(SpanSender* spans) { spans_ = spans; }
   void on_connections(int64_t n) { connections_ = n; }
 
  private:
@@ -92,12 +98,14 @@ class Service {
 
   ServerOptions options_;
   ApiKeys keys_;
+  Quotas quotas_;
   HostCheck hosts_;
   RequestLog& log_;
   Metrics metrics_;
   ByteBudget answers_;
   OutputRouter router_;
   LiveView live_;
+  SpanSender* spans_ = nullptr;  // null: nobody wants any
   std::atomic<Backend*> backend_ = nullptr;
   std::atomic<bool> draining_ = false;
   std::atomic<int64_t> connections_ = 0;

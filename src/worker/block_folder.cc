@@ -51,7 +51,12 @@ bool read_name(std::string_view name, std::string_view folder, DurableKey& key) 
 }
 
 timespec time_of(int64_t age) { return {.tv_sec = age / 1'000'000'000, .tv_nsec = age % 1'000'000'000}; }
-int64_t age_of(const struct stat& info) { return int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec; }
+// A time that nobody has seen yet is none.
+int64_t age_of(const struct stat& info) {
+  constexpr time_t kLatest = 8'000'000'000;
+  if (info.st_mtim.tv_sec < 0 || info.st_mtim.tv_sec > kLatest) return 0;
+  return int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
+}
 
 void set_age(int fd, int64_t age) {
   const timespec times[] = {{.tv_sec = 0, .tv_nsec = UTIME_OMIT}, time_of(age)};

@@ -53,6 +53,38 @@ TEST(KvStore, LayersThatDifferLieOneAfterAnother) {
   }
 }
 
+TEST(KvStore, ABlockGoesToTheHostAndBackInAllItsLayers) {
+  const std::vector<KvLayout> layers =
+      kv_layouts(std::vector{heads(1, 8), heads(2, 24), heads(1, 8, 0)}, DType::kF16, 8);
+  const KvStore store = KvStore::create(layers, 4, cpu_memory(), 3).value();
+  ThreadTeam team(1);
+  Stream stream(team);
+  const auto fill = [&](int32_t block, int32_t seed) {
+    for (const PagedKv& kv : store.owned()) {
+      for (int64_t i = 0; i < kv.block_bytes; ++i)
+        kv.blocks[block * kv.block_bytes + i] = static_cast<std::byte>(seed + i * 7 + kv.block_bytes);
+    }
+  };
+  std::vector<std::byte> before(static_cast<size_t>(store.block_bytes())), now = before;
+  fill(1, 11);
+  fill(2, 99);
+  store.export_block(BlockId{1}, before);
+  // Down, written over, and up into another block, as one list.
+  const std::vector<BlockCopy> copies = {
+      {BlockId{1}, BlockId{2}, Tier::kDevice, Tier::kHost},
+      {BlockId{2}, BlockId{1}},
+      {BlockId{2}, BlockId{3}, Tier::kHost, Tier::kDevice},
+  };
+  store.copy(stream, copies);
+  store.export_block(BlockId{3}, now);
+  EXPECT_EQ(now, before);
+  store.export_block(BlockId{1}, now);
+  EXPECT_NE(now, before);
+  store.import_block(BlockId{0}, before);
+  store.export_block(BlockId{0}, now);
+  EXPECT_EQ(now, before);
+}
+
 TEST(KvStore, ALayerThatNoKernelReadsIsRefusedByItsNumber) {
   std::vector<KvLayout> layers = {{heads(2, 64)}, {{.n_kv_heads = 2, .key_len = 64, .value_len = 32}}};
   EXPECT_EQ(KvStore::create(layers, 4).error().message,

@@ -37,6 +37,7 @@ class Users:
     def __init__(self, server):
         self.server, self.lock, self.n = server, threading.Lock(), 0
         self.seen = {}  # id: (status or None where the client went, seconds)
+        self.ledgers = {}  # id: what its answer says of its time
 
     def new_id(self):
         with self.lock:
@@ -62,6 +63,8 @@ class Users:
             text = read_all(s, 60)
         assert text.startswith(b"HTTP/1.1 "), (path, body, text[:200])
         self.note(request_id, int(text[9:12]), time.monotonic() - begin)
+        if told := re.search(rb'"ledger":(\{"queue_ms[^}]*\})', text):
+            self.ledgers[request_id] = json.loads(told[1])
         return text
 
     def raw(self, data, statuses):
@@ -100,6 +103,7 @@ def mix(users, draw):
         (ask, chat, talk()), (ask, chat, talk(), "beta"), (ask, chat, talk(stream=True)),
         (ask, chat, talk(n=3, ignore_eos=True, max_tokens=draw.randrange(1, 30))),
         (ask, chat, talk(n=2, stream=True, stream_options={"include_usage": True})),
+        (ask, chat, talk(n=2, stream=True, ledger=True)), (ask, chat, talk(ledger=True)),
         (ask, chat, talk(logprobs=True, top_logprobs=3, max_tokens=9)), (ask, chat, talk(min_tokens=20)),
         (ask, complete, {"prompt": common + "and goes on", "max_tokens": 5, "cache_salt": "s"}),
         (ask, complete, {"prompt": common + "and ends", "max_tokens": 40, "stop": ["e", "a", "\n"]}, both),
@@ -213,6 +217,12 @@ def recomputed(lines, bounds):
     answers = [line for line in lines if "prompt_tokens" in line]
     in_seconds = lambda line, key: round(line[key] * 1000) / 1e6  # noqa: E731
     add_histogram(values, "request_seconds", [in_seconds(line, "total_ms") for line in answers], bounds["request_seconds"])
+    for line in answers:
+        phases = 0
+        for phase, ms in line["ledger_ms"].items():
+            values[f'ibid_request_phase_seconds_total{{phase="{phase}"}}'] += round(ms * 1000) / 1e6
+            phases += round(ms * 1000) / 1e6
+        assert abs(phases - in_seconds(line, "total_ms")) < 1e-3, (phases, line)
     for name, key in (("request_prompt_tokens", "prompt_tokens"), ("request_generated_tokens", "completion_tokens")):
         add_histogram(values, name, [line[key] for line in answers], bounds[name])
     for name, key in (("time_to_first_token_seconds", "ttft_ms"), ("queue_seconds", "queue_ms"),
@@ -321,6 +331,18 @@ def test_the_log_has_a_line_for_each_request_as_its_client_saw_it():
     return f"{len(seen)} requests"
 
 
+def test_a_ledger_adds_up_to_its_answers_time():
+    users = facts()["users"]
+    assert len(users.ledgers) > 10
+    for request_id, ledger in users.ledgers.items():
+        seconds = users.seen[request_id][1]
+        total = ledger.pop("total_ms")
+        assert abs(sum(ledger.values()) - total) < 1 and min(ledger.values()) > -1e-3, (ledger, total)
+        assert 0 < total <= seconds * 1000 + 1, (total, seconds)
+        assert ledger["decode_ms"] > 0 and ledger["prefill_ms"] > 0 and ledger["sampling_ms"] > 0, ledger
+    return f"{len(users.ledgers)} ledgers"
+
+
 def test_metrics_equal_what_the_log_says():
     f = facts()
     got = samples_of(f["text"])
@@ -332,7 +354,7 @@ def test_metrics_equal_what_the_log_says():
         wanted[f'ibid_cache_blocks{{state="{state}"}}'] = blocks[state]
     wanted.update({"ibid_cache_blocks_shared": blocks["shared"], "ibid_steps_total": f["engine"]["steps_total"],
                    "ibid_cache_use_ratio": blocks["in_use"] / blocks["total"], "ibid_connections": 1, "ibid_ready": 1})
-    of_steps = {name for name in got if name.startswith(("ibid_step_seconds", "ibid_step_part", "ibid_step_tokens"))}
+    of_steps = {name for name in got if name.startswith(("ibid_step_seconds", "ibid_step_part", "ibid_step_tokens", "ibid_step_prediction"))}
     missing = set(wanted) - set(got)
     assert not missing, missing
     # A sample that nothing recomputes must be 0: nothing of its kind happened.
@@ -468,7 +490,7 @@ def test_promtool_accepts_metrics_configuration_and_expressions():
 
 
 if __name__ == "__main__":
-    main(test_the_log_has_a_line_for_each_request_as_its_client_saw_it, test_metrics_equal_what_the_log_says,
+    main(test_a_ledger_adds_up_to_its_answers_time, test_the_log_has_a_line_for_each_request_as_its_client_saw_it, test_metrics_equal_what_the_log_says,
          test_step_times_equal_those_of_the_engine_view, test_the_dashboard_asks_for_metrics_and_labels_that_exist,
          test_the_page_for_operators_lists_every_metric, test_other_engines_names_have_our_values,
          test_promtool_accepts_metrics_configuration_and_expressions)

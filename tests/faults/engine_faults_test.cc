@@ -7,6 +7,7 @@
 
 #include "conformance/fake_backend.h"
 #include "engine/engine.h"
+#include "fake_disk.h"
 #include "fake_model.h"
 #include "replaced_new.h"
 
@@ -30,6 +31,43 @@ class SparedModel final : public ForwardPass {
 
  private:
   testing::FakeModel fake_;
+};
+
+// The fake disk, whose own allocations are no part of the engine.
+class SparedDisk final : public DurableStore {
+ public:
+  SparedDisk(std::shared_ptr<testing::FakeMedium> medium, const BlockFormat& format)
+      : fake_(std::move(medium), format, {.n_images = 3, .most_idle = 1, .seconds = 1e-9}) {}
+  const BlockFormat& format() const override { return fake_.format(); }
+  std::vector<DurableEntry> take_found() override { return fake_.take_found(); }
+  int64_t opened_at() const override { return fake_.opened_at(); }
+  std::span<std::byte> image_to_write() override { return fake_.image_to_write(); }
+  bool write(const DurableKey& key, int64_t age, std::span<std::byte> image) override {
+    const Spared spared;
+    return fake_.write(key, age, image);
+  }
+  bool read(const DurableKey& key, int64_t age, int64_t ticket) override {
+    const Spared spared;
+    return fake_.read(key, age, ticket);
+  }
+  void touch(const DurableKey& key, int64_t age) override {
+    const Spared spared;
+    fake_.touch(key, age);
+  }
+  void remove(const DurableKey& key) override {
+    const Spared spared;
+    fake_.remove(key);
+  }
+  void collect(std::vector<Done>& done) override {
+    const Spared spared;
+    fake_.collect(done);
+  }
+  void release(std::span<std::byte> image) override { fake_.release(image); }
+  int32_t n_under_way() const override { return fake_.n_under_way(); }
+  void wait(double) override {}
+
+ private:
+  testing::FakeDisk fake_;
 };
 
 // Everything that allocates for a request: choices that share a prompt, scores, every kind of penalty, stop strings,
@@ -76,14 +114,23 @@ using Answers = std::map<std::pair<RequestId, int32_t>, Heard>;
 
 class Bench {
  public:
-  explicit Bench(int n_threads) : team_(n_threads) {
+  explicit Bench(int n_threads, std::shared_ptr<testing::FakeMedium> medium = nullptr) : team_(n_threads) {
     auto model = std::make_unique<SparedModel>(64);
     model_ = model.get();
     EngineOptions options{.block_len = 8, .step_tokens = 24, .max_sequences = 4};
     options.kv_dtype = DType::kF32;
-    options.kv_bytes = 14 * KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
-    engine_ =
-        Engine::create(std::move(model), std::make_shared<ByteTokenizer>(), stream_, options, steady_clock()).value();
+    const int64_t block_bytes = KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
+    options.kv_bytes = 14 * block_bytes;
+    std::unique_ptr<DurableStore> disk;
+    if (medium) {
+      const BlockFormat format = {.block_len = options.block_len, .payload_bytes = block_bytes};
+      options.host_bytes = 4 * block_bytes;
+      options.disk_bytes = 30 * format.image_bytes();
+      disk = std::make_unique<SparedDisk>(std::move(medium), format);
+    }
+    engine_ = Engine::create(std::move(model), std::make_shared<ByteTokenizer>(), stream_, options, steady_clock(),
+                             PrefixHash(), std::move(disk))
+                  .value();
   }
 
   // All of them, the last one cancelled on the way; then, the fault gone, one more.
@@ -116,6 +163,7 @@ class Bench {
     EXPECT_EQ((answers_[{RequestId{100}, 0}]), (whole.at({RequestId{3}, 0})));
   }
   int64_t n_preemptions() const { return engine_->stats().n_preemptions; }
+  int64_t n_fetched() const { return engine_->stats().disk.n_fetched; }
   int64_t cached_tokens() const { return engine_->stats().cached_tokens; }
   const Heard& answer(uint64_t id, int32_t choice = 0) { return answers_[{RequestId{id}, choice}]; }
 
@@ -216,6 +264,28 @@ TEST(EngineFaults, ManyFailuresInARowEndRequestsAndNothingElse) {
     starved(bench.answers(), whole);
     bench.expect_sound(whole);
   }
+}
+
+// A host of four blocks, and a disk that has what an earlier process computed.
+TEST(EngineFaults, TiersLoseBlocksAndNoRequestButTheOneThatItWasFor) {
+  auto whole_medium = std::make_shared<testing::FakeMedium>();
+  Bench first(1, whole_medium);
+  first.run();
+  const Answers whole = first.answers();
+  int64_t n = 0, n_fetched = 0;
+  for (bool struck = true; struck && !HasFailure(); ++n) {
+    SCOPED_TRACE("allocation " + std::to_string(n));
+    Bench bench(1, std::make_shared<testing::FakeMedium>(*whole_medium));
+    PlantedFault fault(n, 1);
+    bench.run();
+    fault.uproot();
+    struck = fault.has_struck();
+    EXPECT_LE(starved(bench.answers(), whole).size(), 1u);
+    n_fetched += bench.n_fetched();
+    bench.expect_sound(whole);
+  }
+  EXPECT_GT(n, 400);
+  EXPECT_GT(n_fetched, n);
 }
 
 }  // namespace

@@ -84,6 +84,13 @@ class ServeProcess {
   ServeProcess(const ServeProcess&) = delete;
   ServeProcess& operator=(const ServeProcess&) = delete;
 
+  // No farewell.
+  void kill_hard() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+
   int port() const { return port_; }
   Target target() const { return {.port = static_cast<uint16_t>(port_)}; }
   std::string log() const { return read_file(log_); }

@@ -123,6 +123,8 @@ TEST_P(TinyModel, SaysTheSameUnderThirtyTwoSchedules) {
   EXPECT_GT(totals.n_preemptions, 0);
   EXPECT_GT(totals.cached_tokens, 0);
   EXPECT_GT(totals.n_accepted, 20);
+  EXPECT_GT(totals.n_blocks_up, 0);
+  EXPECT_GT(totals.n_fetched, 0);
 }
 INSTANTIATE_TEST_SUITE_P(Architectures, TinyModel, ::testing::ValuesIn(testing::tiny_architectures()),
                          [](const auto& param_info) { return std::string(param_info.param); });

@@ -14,6 +14,7 @@
 #include "base/sha256.h"
 #include "engine/engine.h"
 #include "model/model.h"
+#include "temp_folder.h"
 #include "worker/model_pass.h"
 
 namespace ibid::testing {
@@ -27,11 +28,13 @@ struct Schedule {
   int32_t max_sequences = 8;
   bool prefix_cache = true;
   int32_t hash_bits = 128;
-  int32_t warmth = 0;          // 0 cold, 1 partly warm (beginnings of the prompts), 2 warm (all was asked before)
-  int32_t steps_between = 0;   // submits come up to so many steps apart
-  int32_t preempt_one_in = 0;  // steps; 0: never by hand
-  int32_t n_strangers = 0;     // other requests in between, cancelled at random
-  int32_t max_drafts = 0;      // of a sequence in a step, trees and chains of right and wrong ones
+  int32_t warmth = 0;           // 0 cold, 1 partly warm (beginnings of the prompts), 2 warm (all was asked before)
+  int32_t steps_between = 0;    // submits come up to so many steps apart
+  int32_t preempt_one_in = 0;   // steps; 0: never by hand
+  int32_t n_strangers = 0;      // other requests in between, cancelled at random
+  int32_t n_host_contexts = 0;  // size of the host tier; 0: none
+  bool has_disk = false;        // a folder, and a restart between the warm-up and the requests
+  int32_t max_drafts = 0;       // of a sequence in a step, trees and chains of right and wrong ones
 };
 
 inline Schedule random_schedule(uint64_t seed, int32_t step_tokens, int32_t max_sequences) {
@@ -50,6 +53,9 @@ inline Schedule random_schedule(uint64_t seed, int32_t step_tokens, int32_t max_
   s.preempt_one_in = up_to(3) == 0 ? 0 : 2 + up_to(12);
   s.n_strangers = up_to(4);
   s.max_drafts = up_to(2) == 0 ? 0 : 1 + up_to(7);
+  s.n_host_contexts = up_to(3);
+  if (s.n_host_contexts > 0) s.n_contexts = 1 + s.n_contexts % 2;  // so that it is needed
+  s.has_disk = up_to(2) == 0;
   return s;
 }
 
@@ -58,7 +64,8 @@ inline std::string spelled(const Schedule& s) {
   out << "seed " << s.seed << ": block_len " << s.block_len << ", contexts " << s.n_contexts << ", step_tokens "
       << s.step_tokens << ", max_sequences " << s.max_sequences << ", prefix_cache " << s.prefix_cache << ", hash_bits "
       << s.hash_bits << ", warmth " << s.warmth << ", steps_between " << s.steps_between << ", preempt_one_in "
-      << s.preempt_one_in << ", strangers " << s.n_strangers << ", max_drafts " << s.max_drafts;
+      << s.preempt_one_in << ", strangers " << s.n_strangers << ", max_drafts " << s.max_drafts << ", host_contexts "
+      << s.n_host_contexts << ", disk " << s.has_disk;
   return out.str();
 }
 
@@ -108,6 +115,7 @@ using Digests = std::vector<std::string>;  // of all choices of all requests, in
 
 struct Totals {
   int64_t n_schedules = 0, n_preemptions = 0, cached_tokens = 0, n_steps = 0, n_accepted = 0;
+  int64_t n_blocks_up = 0, n_fetched = 0;  // from the host, from a disk
 };
 
 // Proposes what was once said to the same prompt, as a tree with other tokens in between; where nothing was, anything.
@@ -153,10 +161,24 @@ class ScheduleRun {
  public:
   ScheduleRun(Model& model, Stream& stream, std::shared_ptr<const Tokenizer> tokenizer, DType kv_dtype,
               const Schedule& schedule, const std::vector<Request>& requests)
-      : random_(schedule.seed), schedule_(schedule), requests_(requests) {
+      : random_(schedule.seed),
+        schedule_(schedule),
+        requests_(requests),
+        model_(model),
+        stream_(stream),
+        tokenizer_(tokenizer),
+        kv_dtype_(kv_dtype) {
+    if (schedule.has_disk) folder_ = std::make_unique<TempFolder>();
+    start();
+  }
+
+  void start() {
+    core_.reset();
     std::vector<TokenId> ends;
-    if (tokenizer) ends = tokenizer->vocabulary().end_of_generation;
-    auto pass = std::make_unique<ModelPass>(model, stream, ends, "");
+    if (tokenizer_) ends = tokenizer_->vocabulary().end_of_generation;
+    auto pass = std::make_unique<ModelPass>(model_, stream_, ends, "digest");
+    const Schedule& schedule = schedule_;
+    const DType kv_dtype = kv_dtype_;
     EngineOptions options;
     options.block_len = schedule.block_len;
     options.kv_dtype = kv_dtype;
@@ -165,18 +187,23 @@ class ScheduleRun {
         KvStore::block_bytes(pass->facts(), kv_dtype, schedule.block_len) * n_blocks * schedule.n_contexts;
     options.step_tokens = schedule.step_tokens;
     options.max_sequences = schedule.max_sequences;
-    options.max_rows = model.options().max_rows;
+    options.max_rows = model_.options().max_rows;
+    options.host_bytes =
+        schedule.n_host_contexts * n_blocks * KvStore::block_bytes(pass->facts(), kv_dtype, schedule.block_len);
+    if (folder_) options.disk_folder = folder_->path("kv");
+    options.disk_bytes = int64_t{1} << 30;
     options.prefix_cache = schedule.prefix_cache;
     vocab_size_ = pass->facts().vocab_size;
-    core_ = Engine::create(std::move(pass), std::move(tokenizer), stream, options, steady_clock(),
-                           PrefixHash(schedule.hash_bits, 9))
-                .value();
+    core_ =
+        Engine::create(std::move(pass), tokenizer_, stream_, options, steady_clock(), PrefixHash(schedule.hash_bits, 9))
+            .value();
     if (schedule.max_drafts > 0)
       core_->speculate(std::make_unique<Memory>(schedule.seed, vocab_size_), schedule.max_drafts);
   }
 
   Digests run(Totals* totals = nullptr) {
     warm_up();
+    if (schedule_.has_disk) start();
     for (const Request& r : requests_) transcripts_[r.id].resize(static_cast<size_t>(r.n));
     std::vector<Request> arrivals = requests_;
     for (int32_t i = 0; i < schedule_.n_strangers; ++i) arrivals.push_back(stranger(i));
@@ -198,6 +225,8 @@ class ScheduleRun {
       totals->cached_tokens += core_->stats().cached_tokens;
       totals->n_steps += core_->stats().n_steps;
       totals->n_accepted += core_->n_accepted_drafts();
+      totals->n_blocks_up += core_->stats().n_blocks_up;
+      totals->n_fetched += core_->stats().disk.n_fetched;
     }
     Digests out;
     for (const Request& r : requests_) {
@@ -261,6 +290,11 @@ class ScheduleRun {
   std::mt19937_64 random_;
   Schedule schedule_;
   std::vector<Request> requests_;
+  Model& model_;
+  Stream& stream_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  DType kv_dtype_;
+  std::unique_ptr<TempFolder> folder_;  // of the disk tier; null: there is none
   std::unique_ptr<Engine> core_;
   int32_t vocab_size_ = 0;
   std::map<RequestId, std::vector<Transcript>> transcripts_;

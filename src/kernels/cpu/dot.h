@@ -92,6 +92,18 @@ IBID_INLINE __m256i dot_half(__m256i acc, __m256i u, __m256i s) {
 IBID_INLINE i32x16 dot_small(i32x16 acc, Codes8 c, X4 x) {
   return {dot_half(acc.lo, c.lo, x), dot_half(acc.hi, c.hi, x)};
 }
+// Sums in 16 bits, of codes so small that these hold them.
+struct Dots16 {
+  __m256i lo = _mm256_setzero_si256(), hi = _mm256_setzero_si256();
+};
+IBID_INLINE Dots16 dot_small(Dots16 acc, Codes8 c, X4 x) {
+  return {_mm256_add_epi16(acc.lo, _mm256_maddubs_epi16(c.lo, x)),
+          _mm256_add_epi16(acc.hi, _mm256_maddubs_epi16(c.hi, x))};
+}
+IBID_INLINE i32x16 widen(Dots16 d) {
+  const __m256i ones = _mm256_set1_epi16(1);
+  return {_mm256_madd_epi16(d.lo, ones), _mm256_madd_epi16(d.hi, ones)};
+}
 IBID_INLINE FullCodes8 full_codes(Codes8 c) {
   const __m256i flip = _mm256_set1_epi8(-128);
   const Codes8 s = {_mm256_xor_si256(c.lo, flip), _mm256_xor_si256(c.hi, flip)};
@@ -177,6 +189,21 @@ IBID_INLINE i32x16 dot_full(i32x16 acc, FullCodes8 c, X4 x) {
 }
 
 #endif
+
+#if defined(__AVX2__) && !defined(__AVX512F__)
+inline constexpr bool kHasDots16 = true;
+#else
+inline constexpr bool kHasDots16 = false;
+typedef i32x16 Dots16;
+#endif
+template <bool kIn16>
+struct SumOf {
+  typedef i32x16 Type;
+};
+template <>
+struct SumOf<true> {
+  typedef Dots16 Type;
+};
 
 // kBits bits of every byte, which begin at bit `from`, moved to bit kTo; the rest is 0. (Shifts are of words: what
 // comes in from the neighbouring byte is masked away.)

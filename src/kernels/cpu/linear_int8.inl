@@ -8,23 +8,43 @@
 namespace ibid::cpu::IBID_ISA {
 namespace {
 
-// How codes enter the integer dot: those with an offset of 128 as full bytes, the others as they are, with
-// -offset * sum(x) to start from.
-template <int kOffset>
+// How the codes of a group of kLen inputs enter the integer dot: those with an offset of 128 as full bytes, the others,
+// of kBits, as they are, with -offset * sum(x) to start from. A sum begins with first(start) and ends with
+// last(sum, start): AVX2 keeps sums in 16 bits where they fit and widens them once, a third fewer instructions.
+template <int kOffset, int kBits, int kLen>
 struct Dot {
+  static constexpr bool kIn16 = kHasDots16 && kLen / 2 * ((1 << kBits) - 1) * 127 <= 32767;
   typedef Codes8 Step;
+  typedef typename SumOf<kIn16>::Type Sum;
   IBID_INLINE Step step(Codes8 c) { return c; }
   IBID_INLINE i32x16 start(int32_t neg_sum) {
     return shift_left<__builtin_ctz(kOffset == 0 ? 1 : kOffset)>(broadcast_i(kOffset == 0 ? 0 : neg_sum));
   }
-  IBID_INLINE i32x16 dot(i32x16 acc, Step w, X4 x) { return dot_small(acc, w, x); }
+  IBID_INLINE Sum first(i32x16 start) {
+    if constexpr (kIn16) {
+      return Sum{};
+    } else {
+      return start;
+    }
+  }
+  IBID_INLINE Sum dot(Sum acc, Step w, X4 x) { return dot_small(acc, w, x); }
+  IBID_INLINE i32x16 last(Sum sum, i32x16 start) {
+    if constexpr (kIn16) {
+      return add(widen(sum), start);
+    } else {
+      return sum;
+    }
+  }
 };
-template <>
-struct Dot<128> {
+template <int kBits, int kLen>
+struct Dot<128, kBits, kLen> {
   typedef FullCodes8 Step;
+  typedef i32x16 Sum;
   IBID_INLINE Step step(Codes8 c) { return full_codes(c); }
   IBID_INLINE i32x16 start(int32_t neg_sum) { return start_full(neg_sum); }
-  IBID_INLINE i32x16 dot(i32x16 acc, Step w, X4 x) { return dot_full(acc, w, x); }
+  IBID_INLINE Sum first(i32x16 start) { return start; }
+  IBID_INLINE Sum dot(Sum acc, Step w, X4 x) { return dot_full(acc, w, x); }
+  IBID_INLINE i32x16 last(Sum sum, i32x16) { return sum; }
 };
 
 struct Factor {
@@ -38,7 +58,7 @@ struct Packed {
   static constexpr bool kMin = kLayout.has_min;
   static constexpr bool kIsPlain = kLayout.low_bits >= 4 && kLayout.high_bits == 0 && kGroup == 32;
   // Up to so many rows take their weights straight from the packed form; more unpack it once for all.
-  static constexpr int kDirectRows = kIsPlain ? kRowsInt8 : (kRowsInt8 + 1) / 2;
+  static constexpr int kDirectRows = kIsPlain ? 2 * kRowsInt8 : (kRowsInt8 + 1) / 2;
   static constexpr int64_t kCodeBytes = code_bytes(kLayout), kFactorBytes = factor_bytes(kLayout);
   static constexpr int64_t kSuperBytes = super_bytes(kLayout);
 
@@ -95,10 +115,13 @@ struct Packed {
     }
     return r;
   }
+  template <int kLocality>
   IBID_INLINE void prefetch(const Packed& f, int64_t at, int64_t b) {
-    for (int64_t i = 0; i < kCodeBytes; i += 64) __builtin_prefetch(f.codes + at + b * kCodeBytes + i);
-    for (int64_t i = 0; i < kFactorBytes; i += 64) __builtin_prefetch(f.factors + at + b * kFactorBytes + i);
-    if constexpr (kSuperBytes != 0) __builtin_prefetch(f.supers + at + (b >> 3) * kSuperBytes);
+    for (int64_t i = 0; i < kCodeBytes; i += 64) __builtin_prefetch(f.codes + at + b * kCodeBytes + i, 0, kLocality);
+    for (int64_t i = 0; i < kFactorBytes; i += 64) {
+      __builtin_prefetch(f.factors + at + b * kFactorBytes + i, 0, kLocality);
+    }
+    if constexpr (kSuperBytes != 0) __builtin_prefetch(f.supers + at + (b >> 3) * kSuperBytes, 0, kLocality);
   }
 };
 
@@ -125,24 +148,32 @@ struct Part {
   bool begins_piece, ends_k;
 };
 
-// A tile's codes and factors are streams of a few KiB, too short for the processor's own prefetching to get going: so
-// many blocks ahead, which are in the next tiles where these end.
+// A tile's codes and factors are streams of a few KiB, too short for the processor's own prefetching to get going. What
+// is fetched: blocks kNear ahead into the first-level cache and kFar ahead into the second, which has more misses in
+// flight; past the end of a tile those of the next one.
 struct Ahead {
   int64_t n_blocks;   // of a tile; 0: nothing is fetched ahead
   int64_t next_tile;  // bytes
 };
-inline constexpr int64_t kBlocksAhead = 12;
+inline constexpr int64_t kNear = 4, kFar = 16;
+template <class F>
+IBID_INLINE void fetch(const F& f, int64_t at, const Ahead& ahead, int64_t b) {
+  const int64_t near = b + kNear, far = b + kFar;
+  const bool near_here = near < ahead.n_blocks, far_here = far < ahead.n_blocks;
+  F::template prefetch<3>(f, near_here ? at : at + ahead.next_tile, near_here ? near : near - ahead.n_blocks);
+  F::template prefetch<2>(f, far_here ? at : at + ahead.next_tile, far_here ? far : far - ahead.n_blocks);
+}
 
 // Float sums in memory would be taken into registers that are not there, and spilled one by one.
 IBID_INLINE void stay_in_memory() { asm volatile("" ::: "memory"); }
 
 // Up to kRowsInt8 rows, which are a chunk of x: every block is unpacked into registers and used by all of them.
-template <class F>
+template <class F, int kBits>
 struct Rows {
   template <int M>
   __attribute__((noinline)) static void run(const F& f, const TileOffsets& at, const Ahead& ahead, const Part& part,
                                             const XGroup* x, Sums& sums, const int64_t& row, const OutTile& out) {
-    typedef Dot<F::kOffset> D;
+    typedef Dot<F::kOffset, kBits, F::kGroup> D;
     constexpr int kSteps = F::kGroup / 4;
     constexpr int kChains = 2 * M <= kRowsInt8 ? 2 : 1;  // where there are registers: integers add exactly
     int level = part.n_waiting;
@@ -154,28 +185,24 @@ struct Rows {
     }
     for (int64_t b = part.block; b < part.block_end; ++b, x += M) {
       if (ahead.n_blocks != 0) {
-        const int64_t next = b + kBlocksAhead;
-        const bool same_tile = next < ahead.n_blocks;
-        for (int t = 0; t < kTilesInt8; ++t) {
-          F::prefetch(f, at.of[t] + (same_tile ? 0 : ahead.next_tile), same_tile ? next : next - ahead.n_blocks);
-        }
+        for (int t = 0; t < kTilesInt8; ++t) fetch(f, at.of[t], ahead, b);
       }
 #pragma GCC unroll 2
       for (int g = 0; g < F::kGroups; ++g) {
-        i32x16 sum[kChains][M][kTilesInt8];
+        auto start = [&](int m) { return D::start(F::kGroups == 1 ? x[m].neg_sum : x[m].neg_sum16[g]); };
+        typename D::Sum sum[kChains][M][kTilesInt8];
 #pragma GCC unroll 8
         for (int m = 0; m < M; ++m) {
-          const i32x16 start = D::start(F::kGroups == 1 ? x[m].neg_sum : x[m].neg_sum16[g]);
           for (int t = 0; t < kTilesInt8; ++t) {
-            sum[0][m][t] = start;
-            if constexpr (kChains == 2) sum[1][m][t] = broadcast_i(0);
+            sum[0][m][t] = D::first(start(m));
+            if constexpr (kChains == 2) sum[1][m][t] = D::first(broadcast_i(0));
           }
         }
 #pragma GCC unroll 8
         for (int i = 0; i < kSteps; ++i) {
           typename D::Step w[kTilesInt8];
           for (int t = 0; t < kTilesInt8; ++t) w[t] = D::step(F::step(f, at.of[t], b, g * kSteps + i));
-          i32x16(&s)[M][kTilesInt8] = sum[i % kChains];
+          typename D::Sum(&s)[M][kTilesInt8] = sum[i % kChains];
 #pragma GCC unroll 8
           for (int m = 0; m < M; ++m) {
             const X4 x4 = load_x4(x[m].codes + g * F::kGroup + 4 * i);
@@ -188,7 +215,8 @@ struct Rows {
           const Factor factor = F::factor(f, at.of[t], b, g);
 #pragma GCC unroll 8
           for (int m = 0; m < M; ++m) {
-            const i32x16 dot = kChains == 2 ? add(sum[0][m][t], sum[kChains - 1][m][t]) : sum[0][m][t];
+            i32x16 dot = D::last(sum[0][m][t], start(m));
+            if constexpr (kChains == 2) dot = add(dot, D::last(sum[1][m][t], broadcast_i(0)));
             f32x16 a = fma(from_int(dot), mul(factor.scale, broadcast(x[m].scale)), load(acc[m][t]));
             if constexpr (F::kMin) {
               a = fma(factor.min, broadcast(F::kGroups == 1 ? x[m].scaled_sum : x[m].scaled_sum16[g]), a);
@@ -233,7 +261,7 @@ void unpack(const Packed<kLayout>& f, const TileOffsets& at, const Ahead& ahead,
     uint8_t* codes = panel;
     auto* factors = reinterpret_cast<float*>(panel + kFactorsAt);
     for (int64_t b = block; b < block_end; ++b, codes += 512, factors += factor_bytes(P::kOf) / 4) {
-      F::prefetch(f, at.of[t] + ahead.next_tile, b);
+      fetch(f, at.of[t], ahead, b);
 #pragma GCC unroll 8
       for (int i = 0; i < 8; ++i) store_codes(codes + i * 64, F::step(f, at.of[t], b, i));
 #pragma GCC unroll 2
@@ -258,6 +286,8 @@ void product_int8(const LinearTask& task, int64_t row, int64_t row_end, int64_t 
   typedef PanelLayout<kLayout> P;
   typedef Packed<kLayout> F;
   typedef Packed<P::kOf> Unpacked;
+  constexpr int kBits = kLayout.low_bits + kLayout.high_bits;
+  constexpr int kAtOnce = F::kDirectRows < kRowsInt8 ? F::kDirectRows : kRowsInt8;
   const bool is_direct = row_end - row <= F::kDirectRows;
   alignas(64) uint8_t panel[kTilesInt8 * P::kTileBytes];
   const Unpacked unpacked = Unpacked::first_tile(panel, kPanelInputs, nullptr);
@@ -288,10 +318,10 @@ void product_int8(const LinearTask& task, int64_t row, int64_t row_end, int64_t 
           const XGroup* x = x_groups(task.x_int8, r, step) + block * step;
           const OutTile out = out_tile(task, r, tile, static_cast<int>(n_tiles));
           if (is_direct) {
-            with_rows<Rows<F>, F::kDirectRows>(row_end - r, f, at, ahead, part, x, sums, r - row, out);
+            with_rows<Rows<F, kBits>, kAtOnce>(row_end - r, f, at, ahead, part, x, sums, r - row, out);
           } else {
-            with_rows<Rows<Unpacked>, kRowsInt8>(row_end - r, unpacked, unpacked_at, Ahead{}, part, x, sums, r - row,
-                                                 out);
+            with_rows<Rows<Unpacked, kBits>, kRowsInt8>(row_end - r, unpacked, unpacked_at, Ahead{}, part, x, sums,
+                                                        r - row, out);
           }
         }
       }

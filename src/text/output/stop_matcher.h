@@ -35,6 +35,7 @@ class StopSet {
   bool include_stop() const { return include_stop_; }
   bool is_stop(TokenId id) const;
   const std::vector<std::string>& strings() const { return strings_; }
+  const std::vector<TokenId>& ids() const { return ids_; }  // ascending
 
  private:
   friend class StopMatcher;

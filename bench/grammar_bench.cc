@@ -1,0 +1,142 @@
+// Masks of real schemas over real vocabularies:  grammar_bench VOCABULARY... -- SCHEMA...
+// VOCABULARY is a GGUF file, a tokenizer.json, or a file of lines "base64 of a token, its id". SCHEMA is a file of JSON
+// Schema; each of its $defs is a schema too. For each a grammar is compiled (not strict), then answers are walked under its
+// masks, half of the tokens punctuation where there is some, all memory cold at first; the table has CPU time of the
+// thread in microseconds of each first and later mask, and of each compilation.
+#include <time.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "format/gguf.h"
+#include "format/gguf_vocabulary.h"
+#include "sample/grammar/json_schema.h"
+#include "sample/grammar/token_masks.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace {
+
+using namespace ibid::grammar;
+
+std::string read(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::stringstream all;
+  all << in.rdbuf();
+  return all.str();
+}
+
+double microseconds() {
+  timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) * 1e6 + static_cast<double>(t.tv_nsec) / 1e3;
+}
+
+std::vector<std::string> ranks(const std::string& text) {
+  static const std::string kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::vector<std::string> words;
+  std::istringstream lines(text);
+  size_t id = 0;
+  for (std::string word; lines >> word >> id;) {
+    std::string bytes;
+    uint32_t bits = 0;
+    int n = 0;
+    for (char c : word) {
+      if (c == '=') break;
+      bits = bits << 6 | static_cast<uint32_t>(kLetters.find(c));
+      n += 6;
+      if (n >= 8) n -= 8, bytes += static_cast<char>(bits >> n & 255);
+    }
+    if (words.size() <= id) words.resize(id + 1);
+    words[id] = bytes;
+  }
+  return words;
+}
+
+std::vector<std::string> vocabulary(const std::string& path) {
+  ibid::Result<std::shared_ptr<const ibid::Tokenizer>> tokenizer = ibid::invalid("");
+  if (path.ends_with(".gguf")) {
+    auto file = ibid::open_gguf(path);
+    if (!file) return {};
+    auto words = ibid::vocabulary_from_gguf(*file);
+    if (words) tokenizer = ibid::Tokenizer::from_vocabulary(*std::move(words));
+  } else if (path.ends_with(".json")) {
+    tokenizer = ibid::Tokenizer::from_json(read(path));
+  } else {
+    return ranks(read(path));
+  }
+  std::vector<std::string> words;
+  for (int t = 0; tokenizer && t < (*tokenizer)->vocab_size(); ++t)
+    words.emplace_back((*tokenizer)->token_bytes(ibid::TokenId{t}));
+  return words;
+}
+
+void print(const char* name, std::vector<double>& times) {
+  if (times.empty()) return;
+  std::sort(times.begin(), times.end());
+  auto at = [&](double share) { return times[std::min(times.size() - 1, static_cast<size_t>(share * static_cast<double>(times.size())))]; };
+  std::printf("  %-14s %8zu  p50 %9.1f  p99 %9.1f  p99.9 %9.1f  max %9.1f\n", name, times.size(), at(0.5), at(0.99), at(0.999), times.back());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<std::string> vocabularies, files;
+  bool is_schema = false;
+  for (int i = 1; i < argc; ++i) std::string(argv[i]) == "--" ? void(is_schema = true) : (is_schema ? files : vocabularies).push_back(argv[i]);
+  for (const std::string& path : vocabularies) {
+    const std::vector<std::string> words = vocabulary(path);
+    const double begin_trie = microseconds();
+    auto trie = std::make_shared<const TokenTrie>(std::vector<std::string_view>(words.begin(), words.end()));
+    std::printf("%s: %zu tokens, trie %.0f ms\n", path.c_str(), words.size(), (microseconds() - begin_trie) / 1e3);
+    std::vector<double> compile, masks_all, first, later;
+    size_t n_refused = 0;
+    for (const std::string& file : files) {
+      const std::string schema = read(file);
+      const double begin = microseconds();
+      Fuel fuel;
+      Grammar grammar(fuel);
+      SchemaOptions options;
+      options.is_strict = false;
+      auto root = read_json_schema(schema, options, grammar);
+      auto automaton = root ? Automaton::compile(grammar, {.bytes = trie->single_bytes()}) : ibid::Result<Automaton>(root.error());
+      compile.push_back(microseconds() - begin);
+      if (!automaton) {
+        ++n_refused;
+        std::printf("  refused: %s: %.150s\n", file.c_str(), automaton.error().message.c_str());
+        continue;
+      }
+      TokenMasks masks(std::make_shared<const Automaton>(*std::move(automaton)), trie, 256 << 20);
+      std::mt19937 rng(7);
+      std::vector<uint32_t> mask(trie->mask_words());
+      for (int walk = 0; walk < 2; ++walk) {
+        StateId state = kInitial;
+        for (uint32_t left = 200; left > 0; --left) {
+          const uint64_t misses = masks.n_misses();
+          const double before = microseconds();
+          masks.fill(state, mask, left + 100);
+          const double time = microseconds() - before;
+          masks_all.push_back(time);
+          (masks.n_misses() > misses ? first : later).push_back(time);
+          std::vector<int32_t> allowed, marks;
+          for (int32_t t = 0; t < trie->vocab_size(); ++t) {
+            if (!(mask[static_cast<size_t>(t) / 32] >> (t % 32) & 1)) continue;
+            allowed.push_back(t);
+            const std::string& w = words[static_cast<size_t>(t)];
+            if (w.find_first_of("\",:{}[]") != std::string::npos && w.size() < 4) marks.push_back(t);
+          }
+          if (allowed.empty()) break;
+          const auto& from = !marks.empty() && rng() % 2 == 0 ? marks : allowed;
+          state = masks.after(state, ibid::TokenId{from[rng() % from.size()]});
+        }
+      }
+    }
+    std::printf("  %zu schemas, %zu refused\n", files.size(), n_refused);
+    print("compile", compile);
+    print("masks", masks_all);
+    print("first masks", first);
+    print("later masks", later);
+  }
+}

@@ -1,0 +1,61 @@
+#include "cli/presets.h"
+
+#include <fmt/format.h>
+
+namespace ibid::cli {
+namespace {
+
+// Who waits for a whole run, and not for a token, is served best by steps as large as they pay.
+constexpr double kNoPace = 60;
+
+constexpr Preset kPresets[] = {
+    {"chat", "people who read along: first tokens soon, no stalls; what ibid does by itself", 64, 512, 512, 0,
+     PolicyKind::kFair, false, false},
+    {"offline", "a pile of requests whose answers are wanted together: most tokens a second", 128, 1024, 100'000,
+     kNoPace, PolicyKind::kFirstCome, false, false},
+    {"eval", "the same, and the same answers each time: temperature 0 where a request does not say", 64, 1024, 100'000,
+     kNoPace, PolicyKind::kFirstCome, true, false},
+    {"agent", "programs that call again and again with what they had: few places, a short queue, priorities", 32, 512,
+     64, 0, PolicyKind::kPriority, false, true},
+    {"batch", "labelling: short answers to very many prompts, in order, at temperature 0", 128, 2048, 1'000'000,
+     kNoPace, PolicyKind::kFirstCome, true, false},
+};
+
+}  // namespace
+
+std::span<const Preset> presets() { return kPresets; }
+
+Result<const Preset*> preset_by_name(std::string_view name) {
+  for (const Preset& preset : kPresets) {
+    if (name == preset.name) return &preset;
+  }
+  return invalid("'" + std::string(name) + "' is no preset; chat, offline, eval, agent or batch would do.", "for");
+}
+
+void apply(const Preset& preset, ServeOptions& o) {
+  o.max_sequences = preset.max_sequences;
+  o.max_tokens_per_step = preset.max_tokens_per_step;
+  o.max_waiting = preset.max_waiting;
+  o.max_itl = preset.max_itl;
+  o.policy = preset.policy;
+  o.server.api.allow_priority = preset.allow_priority;
+  if (preset.greedy) static_cast<void>(set_sampling(o.sampling, *find_parameter("temperature"), "0"));
+}
+
+std::string presets_markdown() {
+  std::string out =
+      "| `--for` | who asks | `--max-sequences` | `--max-tokens-per-step` | `--max-waiting` | `--max-itl` | `--policy` "
+      "| "
+      "besides |\n|---|---|--:|--:|--:|---|---|---|\n";
+  for (const Preset& p : kPresets) {
+    out += fmt::format("| `{}` | {} | {} | {} | {} | {} | `{}` | {} |\n", p.name, p.what, p.max_sequences,
+                       p.max_tokens_per_step, p.max_waiting,
+                       p.max_itl > 0 ? fmt::format("{} s", p.max_itl) : "by the model's speed", name_of(p.policy),
+                       p.greedy           ? "`--temp 0`"
+                       : p.allow_priority ? "`--allow-priority`"
+                                          : "");
+  }
+  return out;
+}
+
+}  // namespace ibid::cli

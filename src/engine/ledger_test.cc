@@ -1,0 +1,129 @@
+// A ledger's phases add up to the time that passed, whatever became of the request.
+#include "engine/ledger.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <random>
+
+#include "engine/engine.h"
+#include "fake_model.h"
+
+namespace ibid {
+namespace {
+
+// Time passes with each reading, as it does in a step.
+class TickingClock final : public Clock {
+ public:
+  double now() const override { return now_ += static_cast<double>(random_() % 1000) * 1e-5; }
+
+ private:
+  mutable std::mt19937_64 random_{1};
+  mutable double now_ = 1000;
+};
+
+struct Told {
+  Timing timing;
+  double heard = 0;
+};
+
+// `n_blocks` decides how often somebody loses its own.
+std::vector<Told> live(int32_t n_requests, int32_t n_blocks) {
+  const TickingClock clock;
+  ThreadTeam team(1);
+  Stream stream(team);
+  auto model = std::make_unique<testing::FakeModel>(64);
+  EngineOptions options{.step_tokens = 40, .max_sequences = 8, .max_waiting = 1 << 20};
+  options.block_len = 8;
+  options.kv_dtype = DType::kF32;
+  options.kv_bytes = n_blocks * KvStore::block_bytes(model->facts(), options.kv_dtype, 8);
+  auto engine = Engine::create(std::move(model), nullptr, stream, options, clock).value();
+  std::mt19937_64 random(7);
+  std::vector<Told> out;
+  std::vector<Output> outputs;
+  for (int32_t i = 1, n_live = 0; i <= n_requests || n_live > 0;) {
+    for (; i <= n_requests && n_live < 24 && random() % 3 != 0; ++i) {
+      Request r;
+      r.id = RequestId{static_cast<uint64_t>(i)};
+      for (uint64_t k = 1 + random() % 40; k > 0; --k) r.prompt.push_back(TokenId{static_cast<int32_t>(random() % 64)});
+      r.max_tokens = static_cast<int32_t>(random() % 6);
+      r.n = 1 + static_cast<int32_t>(random() % 5 == 0);
+      n_live +=
+          engine->submit(std::move(r)).ok() ? 1 + (engine->find(RequestId{static_cast<uint64_t>(i)}, 1) != nullptr) : 0;
+    }
+    if (random() % 20 == 0) engine->cancel(RequestId{1 + random() % static_cast<uint64_t>(i)});
+    engine->step(outputs);
+    for (const Output& o : outputs) {
+      if (!o.finished) continue;
+      --n_live;
+      out.push_back({o.timing, clock.now()});
+    }
+    outputs.clear();
+  }
+  return out;
+}
+
+TEST(Ledger, AddsUpToTheTimeThatPassedForTenThousandRequests) {
+  std::map<Phase, double> sums;
+  size_t n = 0;
+  for (const int32_t n_blocks : {12, 64}) {
+    for (const Told& told : live(5000, n_blocks)) {
+      const Ledger& ledger = told.timing.ledger;
+      double sum = 0;
+      for (size_t i = 0; i < ledger.seconds.size(); ++i) {
+        EXPECT_GE(ledger.seconds[i], -1e-9) << kPhaseNames[i];
+        sum += ledger.seconds[i];
+        sums[static_cast<Phase>(i)] += ledger.seconds[i];
+      }
+      EXPECT_NEAR(sum, ledger.until - told.timing.arrived, 1e-3);
+      EXPECT_LE(ledger.until, told.heard);
+      EXPECT_GE(ledger.until, told.timing.last_token);
+      ++n;
+    }
+  }
+  EXPECT_GE(n, 10000u);
+  for (const Phase phase :
+       {Phase::kQueue, Phase::kPrefill, Phase::kDecode, Phase::kSampling, Phase::kOthers, Phase::kPreempted})
+    EXPECT_GT(sums[phase], 0.1) << kPhaseNames[static_cast<size_t>(phase)];
+  EXPECT_EQ(sums[Phase::kSwapped], 0);
+  EXPECT_EQ(sums[Phase::kNetwork], 0);
+}
+
+// Alone, all of a step's forward pass is its own.
+TEST(Ledger, NothingIsOthersWorkWhereThereAreNoOthers) {
+  class StepClock final : public Clock {  // a second for each reading
+   public:
+    double now() const override { return now_ += 1; }
+
+   private:
+    mutable double now_ = 0;
+  } clock;
+  ThreadTeam team(1);
+  Stream stream(team);
+  auto model = std::make_unique<testing::FakeModel>(64);
+  EngineOptions options{.step_tokens = 8, .max_sequences = 1};
+  options.block_len = 8;
+  options.kv_dtype = DType::kF32;
+  options.kv_bytes = 16 * KvStore::block_bytes(model->facts(), options.kv_dtype, 8);
+  auto engine = Engine::create(std::move(model), nullptr, stream, options, clock).value();
+  Request r;
+  r.id = RequestId{1};
+  r.prompt.assign(20, TokenId{3});
+  r.max_tokens = 3;
+  r.sampling.ignore_eos = true;
+  ASSERT_TRUE(engine->submit(std::move(r)).ok());
+  std::vector<Output> outputs;
+  while (engine->step(outputs)) {
+  }
+  Ledger ledger = outputs.back().timing.ledger;
+  // Three pieces of the prompt and two more tokens; of each step the clock tells one second of forward pass.
+  EXPECT_EQ(ledger[Phase::kPrefill], 3);
+  EXPECT_EQ(ledger[Phase::kDecode], 2);
+  EXPECT_EQ(ledger[Phase::kSampling], 3) << "steps whose rows are read";
+  EXPECT_EQ(ledger[Phase::kPreempted], 0);
+}
+
+}  // namespace
+}  // namespace ibid

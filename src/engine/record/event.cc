@@ -1,0 +1,249 @@
+#include "engine/record/event.h"
+
+#include <xxhash.h>
+
+#include "engine/record/codec.h"
+#include "text/output/breaker_set.h"
+#include "text/output/stop_matcher.h"
+
+namespace ibid::record {
+namespace {
+
+// Each names all fields of its struct. A field that is added does not compile here until it stands in the record too.
+
+template <typename Ar, typename Options>
+void options_fields(Ar& ar, Options& o) {
+  auto& [block_len, kv_bytes, kv_dtype, step_tokens, max_sequences, max_waiting, max_rows, host_bytes, disk_folder,
+         disk_bytes, prefix_cache, policy, max_itl, model_digest, end_of_generation] = o;
+  ar(block_len, kv_bytes, kv_dtype, step_tokens, max_sequences, max_waiting, max_rows, host_bytes, disk_folder,
+     disk_bytes, prefix_cache, policy, max_itl, model_digest, end_of_generation);
+}
+
+template <typename Ar, typename HeadRef>
+void head_fields(Ar& ar, HeadRef& h) {
+  auto& [version, arithmetic, model, isa, n_threads, is_redacted, has_text, started, vocab_size, context_len, window,
+         end_of_generation, options, n_blocks, n_host_blocks] = h;
+  ar(version, arithmetic, model, isa, n_threads, is_redacted, has_text, started, vocab_size, context_len, window,
+     end_of_generation);
+  options_fields(ar, options);
+  ar(n_blocks, n_host_blocks);
+}
+
+// But for what is compiled: stops and breakers, which stand behind them as texts.
+template <typename Ar, typename Params>
+void sampling_fields(Ar& ar, Params& p) {
+  auto& [repetition_penalty, presence_penalty, frequency_penalty, penalty_last_n, no_repeat_ngram, dry_multiplier,
+         dry_base, dry_allowed_len, dry_last_n, dry_breakers, logit_bias, banned, banned_sequences, allowed,
+         temperature, dynatemp_range, dynatemp_exponent, top_k, top_p, min_p, typical_p, top_n_sigma, xtc_probability,
+         xtc_threshold, mirostat, mirostat_tau, mirostat_eta, seed, logprobs, processed_logprobs, min_tokens,
+         ignore_eos] = p;
+  static_cast<void>(dry_breakers);
+  ar(repetition_penalty, presence_penalty, frequency_penalty, penalty_last_n, no_repeat_ngram, dry_multiplier, dry_base,
+     dry_allowed_len, dry_last_n, logit_bias, banned, banned_sequences, allowed, temperature, dynatemp_range,
+     dynatemp_exponent, top_k, top_p, min_p, typical_p, top_n_sigma, xtc_probability, xtc_threshold, mirostat,
+     mirostat_tau, mirostat_eta, seed, logprobs, processed_logprobs, min_tokens, ignore_eos);
+}
+
+template <typename Ar, typename RequestRef>
+void request_fields(Ar& ar, RequestRef& r) {
+  auto& [id, prompt, sampling, n, max_tokens, stops, show_special, prompt_logprobs, priority, tenant, cache_salt,
+         weight, ttft_target, tpot_target] = r;
+  static_cast<void>(stops);
+  ar(id, prompt);
+  sampling_fields(ar, sampling);
+  ar(n, max_tokens, show_special, prompt_logprobs, priority, tenant, cache_salt, weight, ttft_target, tpot_target);
+}
+
+// What is compiled for a request, as it was given.
+struct Texts {
+  bool has_stops = false, include_stop = false, has_breakers = false;
+  std::vector<std::string> stops, breakers;
+  std::vector<TokenId> stop_ids;
+};
+template <typename Ar, typename TextsRef>
+void texts_fields(Ar& ar, TextsRef& t) {
+  ar(t.has_stops, t.include_stop, t.has_breakers, t.stops, t.breakers, t.stop_ids);
+}
+
+Texts texts_of(const Request& r) {
+  Texts t;
+  if (r.stops) {
+    t.has_stops = true;
+    t.include_stop = r.stops->include_stop();
+    t.stops = r.stops->strings();
+    t.stop_ids = r.stops->ids();
+  }
+  if (r.sampling.dry_breakers) {
+    t.has_breakers = true;
+    t.breakers = r.sampling.dry_breakers->texts();
+  }
+  return t;
+}
+
+Status compile(Texts t, const std::shared_ptr<const Tokenizer>& tokenizer, Request& r) {
+  if (!tokenizer) t.stops.clear(), t.has_breakers = false;
+  if (t.has_stops) {
+    ASSIGN_OR_RETURN(r.stops, StopSet::compile(std::move(t.stops), std::move(t.stop_ids), t.include_stop));
+  }
+  if (t.has_breakers) {
+    ASSIGN_OR_RETURN(r.sampling.dry_breakers, BreakerSet::compile(std::move(t.breakers), tokenizer));
+  }
+  return {};
+}
+
+template <typename Ar, typename StepRef>
+void step_fields(Ar& ar, StepRef& step) {
+  ar(step.was_run);
+  if (!step.was_run) return;
+  auto& d = step.digest;
+  uint64_t batch_and_blocks = uint64_t{d.batch} << 32 | d.blocks, tokens_and_state = uint64_t{d.tokens} << 32 | d.state;
+  ar(batch_and_blocks, tokens_and_state);
+  if constexpr (Ar::kReads) {
+    d = {static_cast<uint32_t>(batch_and_blocks >> 32), static_cast<uint32_t>(batch_and_blocks),
+         static_cast<uint32_t>(tokens_and_state >> 32), static_cast<uint32_t>(tokens_and_state)};
+  }
+  size_t n_shares = step.shares.size();
+  ar(n_shares);
+  for (size_t i = 0; i < n_shares; ++i) {
+    if constexpr (Ar::kReads) {
+      if (!ar.ok()) return;
+      step.shares.emplace_back();
+    }
+    auto& s = step.shares[i];
+    uint8_t flags = static_cast<uint8_t>(static_cast<uint8_t>(s.reason) << 3 | s.is_starved | s.is_unsound << 1 |
+                                         s.has_failed << 2);
+    ar(s.request, s.choice, s.n_drawn, flags);
+    if constexpr (Ar::kReads) {
+      s.is_starved = (flags & 1) != 0;
+      s.is_unsound = (flags & 2) != 0;
+      s.has_failed = (flags & 4) != 0;
+      s.reason = static_cast<FinishReason>(flags >> 3);
+      if (s.reason > FinishReason::kError || s.n_drawn < 0) ar.fail();
+    }
+  }
+  ar(step.tokens);
+  if constexpr (Ar::kReads) {
+    int64_t n_drawn = 0;
+    for (const ShareOutcome& s : step.shares) n_drawn += s.n_drawn;
+    if (n_drawn != static_cast<int64_t>(step.tokens.size())) ar.fail();
+  }
+}
+
+bool is_plausible(const Head& h) {
+  const EngineOptions& o = h.options;
+  const bool has_kv = o.kv_dtype == DType::kF32 || o.kv_dtype == DType::kF16 || o.kv_dtype == DType::kBF16;
+  const bool has_block = o.block_len == 8 || o.block_len == 16 || o.block_len == 32;
+  const auto within = [](int64_t x, int64_t from, int64_t to) { return from <= x && x <= to; };
+  return has_kv && has_block && o.policy <= PolicyKind::kFirstCome && within(o.step_tokens, 1, 65536) &&
+         within(o.max_sequences, 1, 4096) && within(o.max_waiting, 0, 1'000'000) && within(o.max_rows, 1, 65536) &&
+         within(h.vocab_size, 1, 1 << 24) && within(h.context_len, 1, 1 << 26) && within(h.window, 0, 1 << 26) &&
+         within(h.n_blocks, 1, 1 << 22) && within(h.n_host_blocks, 0, 1 << 22) &&
+         within(o.host_bytes, 0, int64_t{1} << 50) && o.max_itl >= 0 && o.max_itl < 1e6 && o.disk_folder.empty() &&
+         within(o.kv_bytes, 1, int64_t{1} << 50);
+}
+
+}  // namespace
+
+void encode(const Event& event, int64_t& last_reading, std::string& out) {
+  Writer w(out);
+  w(event.kind, event.readings.size());
+  for (const int64_t reading : event.readings) w(reading - std::exchange(last_reading, reading));
+  switch (event.kind) {
+    case EventKind::kHead:
+      return head_fields(w, event.head);
+    case EventKind::kSubmit:
+      w(event.was_taken);
+      request_fields(w, *event.request);
+      return texts_fields(w, static_cast<const Texts&>(texts_of(*event.request)));
+    case EventKind::kCancel:
+      return w(event.id);
+    case EventKind::kPreempt:
+      return w(event.id, event.choice);
+    case EventKind::kCancelAll:
+      return;
+    case EventKind::kStep:
+      return step_fields(w, event.step);
+    case EventKind::kCompletion:
+    case EventKind::kEnd:
+      return w(event.text);
+  }
+}
+
+Result<Event> decode(std::string_view body, int64_t& last_reading, const std::shared_ptr<const Tokenizer>& tokenizer) {
+  Event event;
+  Reader r(body);
+  uint64_t n_readings = 0;
+  r(event.kind, n_readings);
+  for (; n_readings > 0 && r.ok(); --n_readings) {
+    int64_t more = 0;
+    r(more);
+    last_reading = static_cast<int64_t>(static_cast<uint64_t>(last_reading) + static_cast<uint64_t>(more));
+    event.readings.push_back(last_reading);
+  }
+  Status compiled;
+  switch (event.kind) {
+    case EventKind::kHead:
+      head_fields(r, event.head);
+      if (r.ok() && !is_plausible(event.head)) r.fail();
+      break;
+    case EventKind::kSubmit: {
+      Request request;
+      Texts texts;
+      r(event.was_taken);
+      request_fields(r, request);
+      texts_fields(r, texts);
+      if (r.ok()) compiled = compile(std::move(texts), tokenizer, request);
+      event.request = std::make_shared<const Request>(std::move(request));
+      break;
+    }
+    case EventKind::kCancel:
+      r(event.id);
+      break;
+    case EventKind::kPreempt:
+      r(event.id, event.choice);
+      break;
+    case EventKind::kCancelAll:
+      break;
+    case EventKind::kStep:
+      step_fields(r, event.step);
+      break;
+    case EventKind::kCompletion:
+    case EventKind::kEnd:
+      r(event.text);
+      break;
+    default:
+      r.fail();
+  }
+  if (!r.ok() || !r.at_end()) {
+    return invalid("An event of the record (" + std::string(kind_name(event.kind)) +
+                   ") is not what this version writes; the ibid that recorded it may read it.");
+  }
+  if (!compiled) return invalid("A request of the record cannot be read: " + compiled.error().message);
+  return event;
+}
+
+uint32_t checksum(std::string_view body) { return static_cast<uint32_t>(XXH3_64bits(body.data(), body.size())); }
+
+std::string_view kind_name(EventKind kind) {
+  switch (kind) {
+    case EventKind::kHead:
+      return "head";
+    case EventKind::kSubmit:
+      return "submit";
+    case EventKind::kCancel:
+      return "cancel";
+    case EventKind::kCancelAll:
+      return "cancel all";
+    case EventKind::kPreempt:
+      return "preempt";
+    case EventKind::kStep:
+      return "step";
+    case EventKind::kCompletion:
+      return "completion";
+    case EventKind::kEnd:
+      return "end";
+  }
+  return "unknown";
+}
+
+}  // namespace ibid::record

@@ -1,0 +1,101 @@
+// What a record is made of (docs/replay.md): a head, then all that entered the engine and all that its steps did, in
+// order. A record is the engine's whole input: with it, the engine runs again, step for step.
+//
+// In the file each is a frame: bytes of the body (u32), the body's checksum (u32, the low half of XXH3), the body; all
+// little-endian, behind eight bytes that say what the file is. The body is the kind, the clock's readings since the
+// event before (nanoseconds, each as the difference from the one before it), and what the kind says below.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/engine_options.h"
+#include "engine/request.h"
+#include "worker/forward_pass.h"
+
+namespace ibid {
+
+class Tokenizer;
+
+namespace record {
+
+inline constexpr std::string_view kMagic = "ibidrec\1";  // the last byte is the version
+inline constexpr size_t kFrameHead = 8;                  // bytes before a frame's body
+inline constexpr uint32_t kMaxBody = 256 << 20;
+
+enum class EventKind : uint8_t {
+  kHead = 1,
+  kSubmit,
+  kCancel,
+  kCancelAll,
+  kPreempt,  // asked for from outside, as a debugger may
+  kStep,
+  kCompletion,  // of work beside the steps, when the engine heard of it; nothing tells any yet
+  kEnd,         // the writer ended, and says why; what has none was cut off
+};
+
+// Of the engine that was recorded.
+struct Head {
+  std::string version;     // of ibid
+  std::string arithmetic;  // kArithmeticVersion
+  std::string model;       // as it was named
+  std::string isa;         // the kernels' table; all tables give the same bits
+  int32_t n_threads = 0;
+  bool is_redacted = false;
+  bool has_text = false;
+  double started = 0;  // seconds since 1970
+  int32_t vocab_size = 0, context_len = 0, window = 0;
+  std::vector<TokenId> end_of_generation;
+  EngineOptions options;  // as completed: kv_bytes is what it became
+  int32_t n_blocks = 0, n_host_blocks = 0;
+};
+
+// Four digests of a step: who computes how much; on which blocks; what was drawn and what ended; what is left in the
+// cache and the queue.
+struct StepDigest {
+  uint32_t batch = 0, blocks = 0, tokens = 0, state = 0;
+  bool operator==(const StepDigest&) const = default;
+};
+
+// What became of a share of the plan.
+struct ShareOutcome {
+  RequestId request{};
+  int32_t choice = 0;
+  int32_t n_drawn = 0;                        // of Step::tokens; of an answer that ended, those before its end
+  FinishReason reason = FinishReason::kNone;  // it ended with this step
+  bool is_starved = false, is_unsound = false, has_failed = false;
+};
+
+struct Step {
+  bool was_run = false;  // else there was nothing to do, and nothing below
+  StepDigest digest;
+  std::vector<ShareOutcome> shares;
+  std::vector<TokenId> tokens;
+};
+
+struct Event {
+  EventKind kind = EventKind::kStep;
+  std::vector<int64_t> readings;           // of the clock, in nanoseconds
+  std::shared_ptr<const Request> request;  // kSubmit
+  bool was_taken = false;                  // kSubmit
+  RequestId id{};                          // kCancel, kPreempt
+  int32_t choice = 0;                      // kPreempt
+  Step step;
+  std::string text;  // kCompletion, kEnd
+  Head head;
+};
+
+// Appends the body. `last_reading` goes from event to event.
+void encode(const Event& event, int64_t& last_reading, std::string& out);
+// `tokenizer` compiles what a request says about texts; null: stop strings and breakers are left out.
+Result<Event> decode(std::string_view body, int64_t& last_reading, const std::shared_ptr<const Tokenizer>& tokenizer);
+
+uint32_t checksum(std::string_view body);
+std::string_view kind_name(EventKind kind);
+
+}  // namespace record
+}  // namespace ibid

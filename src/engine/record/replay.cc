@@ -1,0 +1,276 @@
+#include "engine/record/replay.h"
+
+#include <algorithm>
+
+#include "base/caught.h"
+#include "engine/record/step_digest.h"
+#include "engine/sequence.h"
+
+namespace ibid {
+
+using record::Event;
+using record::EventKind;
+using record::ShareOutcome;
+using record::Step;
+
+namespace {
+
+// A model's seat without a model.
+class NoModel final : public ForwardPass {
+ public:
+  explicit NoModel(const record::Head& head)
+      : facts_{.layers = {{.n_kv_heads = 1, .key_len = 8, .value_len = 8, .window = head.window}},
+               .vocab_size = head.vocab_size,
+               .window = head.window,
+               .context_len = head.context_len,
+               .digest = head.options.model_digest,
+               .rope = "none",
+               .end_of_generation = head.end_of_generation} {}
+  const ModelFacts& facts() const override { return facts_; }
+  void run(const ForwardBatch&, std::span<const PagedKv>, const TensorView&, const HiddenStates&) override {}
+
+ private:
+  ModelFacts facts_;
+};
+
+std::string named(const ShareOutcome& s) {
+  return "request " + std::to_string(static_cast<uint64_t>(s.request)) +
+         (s.choice > 0 ? " (choice " + std::to_string(s.choice) + ")" : "");
+}
+
+std::string listed(const std::vector<ShareOutcome>& shares) {
+  constexpr size_t kMost = 8;
+  std::string out;
+  for (size_t i = 0; i < std::min(shares.size(), kMost); ++i) out += (i > 0 ? ", " : "") + named(shares[i]);
+  if (shares.size() > kMost) out += " and " + std::to_string(shares.size() - kMost) + " more";
+  return out.empty() ? "nobody" : out;
+}
+
+std::string token_difference(const Step& was, const Step& is) {
+  size_t at = 0;
+  for (size_t i = 0; i < std::min(was.shares.size(), is.shares.size()); ++i) {
+    const ShareOutcome &a = was.shares[i], &b = is.shares[i];
+    for (int32_t k = 0; k < std::min(a.n_drawn, b.n_drawn); ++k) {
+      const int32_t old_token = raw(was.tokens[at + static_cast<size_t>(k)]),
+                    new_token = raw(is.tokens[at + static_cast<size_t>(k)]);
+      if (old_token != new_token)
+        return named(a) + " drew token " + std::to_string(old_token) + ", and now " + std::to_string(new_token);
+    }
+    if (a.n_drawn != b.n_drawn)
+      return named(a) + " drew " + std::to_string(a.n_drawn) + " tokens, and now " + std::to_string(b.n_drawn);
+    if (a.reason != b.reason) {
+      return named(a) + " went on or ended as \"" + finish_reason_name(a.reason) + "\", and now as \"" +
+             finish_reason_name(b.reason) + "\"";
+    }
+    at += static_cast<size_t>(a.n_drawn);
+  }
+  return "what was drawn or failed is another";
+}
+
+}  // namespace
+
+double ReplayClock::now() const {
+  if (next_ < readings_.size()) {
+    last_ = static_cast<double>(readings_[next_++]) * 1e-9;
+  } else {
+    ++n_beyond_;
+  }
+  return last_;
+}
+
+void ReplayClock::give(std::vector<int64_t> readings) {
+  readings_ = std::move(readings);
+  next_ = 0;
+  n_beyond_ = 0;
+}
+
+// Gathers what the replay does and says what is another in it.
+class Replay::Checker final : public EngineObserver {
+ public:
+  Checker(EngineObserver* watcher) : watcher_(watcher != nullptr ? watcher : &nobody_) {}
+  void submitted(const AdmittedRequest& request, const Status& taken) noexcept override {
+    watcher_->submitted(request, taken);
+  }
+  void cancelled(RequestId id) noexcept override { watcher_->cancelled(id); }
+  void cancelled_all() noexcept override { watcher_->cancelled_all(); }
+  void preempted(RequestId id, int32_t choice) noexcept override { watcher_->preempted(id, choice); }
+  void planned(const StepPlan& plan) noexcept override {
+    gatherer_.planned(plan);
+    watcher_->planned(plan);
+  }
+  void ran(const StepPlan& plan, const StepResult& result) noexcept override {
+    gatherer_.ran(plan, result);
+    watcher_->ran(plan, result);
+  }
+  void settled(const StepPlan& plan) noexcept override {
+    gatherer_.settled(plan);
+    watcher_->settled(plan);
+  }
+  void stepped(const Engine& engine) noexcept override {
+    gatherer_.stepped(engine);
+    watcher_->stepped(engine);
+  }
+
+  std::string difference(const Step& was) const {
+    const Step& is = gatherer_.step();
+    if (was.was_run != is.was_run)
+      return was.was_run ? "it computed for " + listed(was.shares) + ", and now there is nothing to do"
+                         : "there was nothing to do, and now it computes for " + listed(is.shares);
+    if (!was.was_run) return "";
+    if (was.digest.batch != is.digest.batch)
+      return "the batch is another: it computed for " + listed(was.shares) + ", and now for " + listed(is.shares) +
+             (was.shares.size() == is.shares.size() ? ", or other numbers of tokens" : "");
+    if (was.digest.blocks != is.digest.blocks) return "the same batch lies on other blocks, or copies others";
+    if (was.digest.tokens != is.digest.tokens) return token_difference(was, is);
+    if (was.digest.state != is.digest.state) return "the cache or the queue is another behind the step";
+    return "";
+  }
+
+ private:
+  EngineObserver nobody_;
+  EngineObserver* watcher_;
+  record::StepGatherer gatherer_;
+};
+
+// The tokens of the step that is under way.
+class Replay::Told final : public ToldDraws {
+ public:
+  void begin(const Step& step) {
+    step_ = &step;
+    next_.clear();
+    size_t at = 0;
+    for (const ShareOutcome& s : step.shares) {
+      next_.push_back(at);
+      at += static_cast<size_t>(s.n_drawn);
+    }
+  }
+  Result<TokenRecord> next(const StepPlan& plan, size_t share) override {
+    const ShareOutcome* was = outcome(plan, share);
+    const size_t end = was == nullptr ? 0 : share + 1 < next_.size() ? begin_of(share + 1) : step_->tokens.size();
+    if (was == nullptr || next_[share] >= end) return invalid("The record tells no token here.");
+    TokenRecord record;
+    record.chosen.token = step_->tokens[next_[share]++];
+    record.position = plan.shares[share].sequence->n_tokens();
+    return record;
+  }
+  void mark(const StepPlan& plan, size_t share, ShareResult& result) override {
+    const ShareOutcome* was = outcome(plan, share);
+    if (was == nullptr) return;
+    result.out_of_memory |= was->is_starved;
+    result.is_unsound |= was->is_unsound;
+    if (was->reason != FinishReason::kError) result.told_end = was->reason;
+  }
+
+ private:
+  size_t begin_of(size_t share) const {
+    size_t at = 0;
+    for (size_t i = 0; i < share; ++i) at += static_cast<size_t>(step_->shares[i].n_drawn);
+    return at;
+  }
+  // Null where the replay has gone another way.
+  const ShareOutcome* outcome(const StepPlan& plan, size_t share) const {
+    if (share >= step_->shares.size()) return nullptr;
+    const ShareOutcome& was = step_->shares[share];
+    const Sequence& is = *plan.shares[share].sequence;
+    return was.request == is.request->id && was.choice == is.choice ? &was : nullptr;
+  }
+  const Step* step_ = nullptr;
+  std::vector<size_t> next_;  // of each share, into the step's tokens
+};
+
+Replay::Replay(record::FileReader file) : file_(std::move(file)) {}
+Replay::~Replay() = default;
+
+Result<std::unique_ptr<Replay>> Replay::open(const std::string& path) {
+  ASSIGN_OR_RETURN(record::FileReader file, record::FileReader::open(path));
+  std::unique_ptr<Replay> replay(new Replay(std::move(file)));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Event> first, replay->file_.next());
+  if (!first || first->kind != EventKind::kHead)
+    return invalid("The record " + path + " does not say what engine it is of; it is " +
+                       (first ? "no record of ibid serve" : replay->file_.how_it_ended()) + ".",
+                   path);
+  replay->head_ = std::move(first->head);
+  replay->clock_.give(std::move(first->readings));
+  return replay;
+}
+
+Result<std::unique_ptr<Engine>> Replay::engine_without_model(Stream& stream) {
+  told_ = std::make_unique<Told>();
+  return caught([&]() -> Result<std::unique_ptr<Engine>> {
+    auto pass = std::make_unique<NoModel>(head_);
+    EngineOptions options = head_.options;
+    const int64_t block_bytes = KvStore::block_bytes(pass->facts(), options.kv_dtype, options.block_len);
+    options.kv_bytes = head_.n_blocks * block_bytes;
+    options.host_bytes = head_.n_host_blocks * block_bytes;
+    ASSIGN_OR_RETURN(auto engine, Engine::create(std::move(pass), nullptr, stream, options, clock_));
+    engine->draw_from(*told_);
+    return engine;
+  });
+}
+
+// What is another, where something is.
+std::string Replay::apply(Engine& engine, const Event& event, std::vector<Output>& outputs) {
+  switch (event.kind) {
+    case EventKind::kSubmit: {
+      const std::string who = "request " + std::to_string(static_cast<uint64_t>(event.request->id));
+      Result<AdmittedRequest> admitted = engine.admit(*event.request);
+      if (!admitted) return who + " was let in, and now it is not: " + admitted.error().message;
+      const Status taken = engine.submit(*std::move(admitted));
+      if (taken.ok() == event.was_taken) return "";
+      return event.was_taken ? who + " was taken, and now it is not: " + taken.error().message
+                             : who + " was refused, and now it is taken";
+    }
+    case EventKind::kCancel:
+      engine.cancel(event.id);
+      return "";
+    case EventKind::kCancelAll:
+      engine.cancel_all();
+      return "";
+    case EventKind::kPreempt:
+      return engine.preempt(event.id, event.choice) ? "" : "a sequence that lost its blocks does not run now";
+    case EventKind::kStep:
+      if (told_) told_->begin(event.step);
+      outputs.clear();
+      engine.step(outputs);
+      return "";
+    default:
+      return "";
+  }
+}
+
+Result<ReplayResult> Replay::run(Engine& engine, const std::shared_ptr<const Tokenizer>& tokenizer,
+                                 EngineObserver* watcher) {
+  ReplayResult out;
+  Checker checker(watcher);
+  engine.observe(checker);
+  std::vector<Output> outputs;
+  double first = -1;
+  int64_t n_events = 0;
+  while (out.difference.empty()) {
+    ASSIGN_OR_RETURN(std::unique_ptr<Event> event, file_.next(tokenizer));
+    if (!event) break;
+    if (event->kind == EventKind::kHead) return invalid("The record has a second head; it is no record of one engine.");
+    ++n_events;
+    clock_.give(std::move(event->readings));
+    if (event->kind == EventKind::kEnd) break;
+    const bool is_step = event->kind == EventKind::kStep;
+    std::string what = apply(engine, *event, outputs);
+    if (what.empty() && is_step) what = checker.difference(event->step);
+    if (what.empty() && clock_.n_left() + static_cast<size_t>(clock_.n_beyond()) > 0)
+      what = "the clock was read " + std::to_string(clock_.n_left()) + " times more, or " +
+             std::to_string(clock_.n_beyond()) + " times less, than now";
+    if (first < 0) first = clock_.last();
+    out.seconds = clock_.last() - first;
+    out.n_turns += is_step;
+    out.n_steps += is_step && event->step.was_run;
+    out.n_requests += event->kind == EventKind::kSubmit && event->was_taken;
+    out.n_tokens += static_cast<int64_t>(event->step.tokens.size());
+    if (!what.empty())
+      out.difference = "event " + std::to_string(n_events) + " (" + std::string(kind_name(event->kind)) +
+                       (is_step ? " " + std::to_string(out.n_steps) : "") + "): " + what;
+  }
+  out.end = file_.how_it_ended();
+  return out;
+}
+
+}  // namespace ibid

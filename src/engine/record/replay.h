@@ -1,0 +1,72 @@
+// Replay: a record runs again, step for step, on an engine of its own whose time is the record's, and each step is held
+// against what was recorded: the same batch on the same blocks, the same tokens, the same state behind it. With the
+// model, tokens are computed anew; without it they are told by the record, so that scheduling replays on any machine.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/engine.h"
+#include "engine/record/record_file.h"
+
+namespace ibid {
+
+// Gives the readings of a record. One that is asked for more often than the record was stands still.
+class ReplayClock final : public Clock {
+ public:
+  double now() const override;
+  void give(std::vector<int64_t> readings);
+  size_t n_left() const { return readings_.size() - next_; }
+  int64_t n_beyond() const { return n_beyond_; }  // readings that the record has not, since give()
+  double last() const { return last_; }
+
+ private:
+  std::vector<int64_t> readings_;
+  mutable size_t next_ = 0;
+  mutable int64_t n_beyond_ = 0;
+  mutable double last_ = 0;
+};
+
+struct ReplayResult {
+  int64_t n_steps = 0;     // that computed something
+  int64_t n_turns = 0;     // of the engine, those with nothing to do included
+  int64_t n_requests = 0;  // taken
+  int64_t n_tokens = 0;    // drawn
+  double seconds = 0;      // from the record's first reading to its last
+  std::string difference;  // the first one, where and what; empty: there is none
+  std::string end;         // how the record ends
+};
+
+class Replay {
+ public:
+  static Result<std::unique_ptr<Replay>> open(const std::string& path);
+  ~Replay();
+
+  const record::Head& head() const { return head_; }
+  // What the engine must be made with; outlived by nothing of this.
+  const Clock& clock() const { return clock_; }
+  double now() const { return clock_.last(); }  // the reading that was given last
+  // As it was recorded: for Engine::create with the record's own model.
+  const EngineOptions& options() const { return head_.options; }
+  // An engine of the record's size whose tokens the record tells. `stream` outlives it.
+  Result<std::unique_ptr<Engine>> engine_without_model(Stream& stream);
+  // Once. `tokenizer` is the engine's; null for one without a model. `watcher` hears what the engine does, and may be
+  // null. An error: the record says what no ibid writes.
+  Result<ReplayResult> run(Engine& engine, const std::shared_ptr<const Tokenizer>& tokenizer,
+                           EngineObserver* watcher = nullptr);
+
+ private:
+  class Checker;
+  class Told;
+  explicit Replay(record::FileReader file);
+  std::string apply(Engine& engine, const record::Event& event, std::vector<Output>& outputs);
+
+  record::FileReader file_;
+  record::Head head_;
+  ReplayClock clock_;
+  std::unique_ptr<Told> told_;  // null: with the model
+};
+
+}  // namespace ibid

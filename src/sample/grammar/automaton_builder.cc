@@ -1,0 +1,486 @@
+#include <algorithm>
+#include <map>
+#include <queue>
+
+#include "base/check.h"
+#include "sample/grammar/automaton.h"
+#include "sample/grammar/rule_machine.h"
+
+namespace ibid::grammar {
+namespace {
+
+constexpr uint32_t kMaxCopies = 128;  // states that a repeat may be copied to; beyond, it is counted
+constexpr uint32_t kMaxDepth = 2000;  // of expressions in expressions
+constexpr uint32_t kLarge = 1u << 20;
+
+}  // namespace
+
+class AutomatonBuilder {
+ public:
+  AutomatonBuilder(const Grammar& grammar, const Automaton::Options& options)
+      : g_(grammar), options_(options), fuel_(grammar.fuel()) {}
+
+  Result<Automaton> run() {
+    if (fuel_.is_empty()) return out_of_fuel();
+    TRY(measure());
+    class_tokens();
+    n_rules_ = static_cast<uint32_t>(g_.rules().size());
+    if (g_.root() >= n_rules_) return invalid("The grammar has no rules.");
+    bodies_.resize(n_rules_);
+    for (uint32_t r = 0; r < n_rules_; ++r) bodies_[r] = g_.rules()[r].body;
+    machines_.resize(n_rules_);
+    counter_of_.assign(n_rules_, -1);
+    a_.is_body_.assign(n_rules_, 0);
+    for (uint32_t r = 0; r < bodies_.size(); ++r) {  // which grow
+      if (counter_of_[r] >= 0) continue;
+      RuleMachine machine;
+      if (bodies_[r] != kNoExpr) build(machine, bodies_[r], 0, 1);
+      if (!finish(machine, fuel_)) return out_of_fuel();
+      machines_[r] = std::move(machine);
+    }
+    if (fuel_.is_empty()) return out_of_fuel();
+    lay_out();
+    if (!measure_nodes()) return out_of_fuel();
+    if (a_.root_is_nullable_ == false && rule_shortest(g_.root()) >= kNever)
+      return invalid("No text that this model can write is in the grammar's language.");
+    drop_dead();
+    class_symbols();
+    return std::move(a_);
+  }
+
+ private:
+  // Depth, states and emptiness of each expression; of rules the last by a fixpoint.
+  Status measure() {
+    const auto& exprs = g_.exprs();
+    size_.assign(exprs.size(), 0);
+    nullable_.assign(exprs.size(), 0);
+    std::vector<uint32_t> depth(exprs.size(), 0);
+    rule_nullable_.assign(g_.rules().size(), 0);
+    for (bool changed = true, first = true; changed; first = false) {
+      changed = false;
+      if (!fuel_.burn(static_cast<int64_t>(exprs.size()))) return out_of_fuel();
+      for (uint32_t i = 0; i < exprs.size(); ++i) {
+        const Expr& e = exprs[i];
+        nullable_[i] = is_nullable(e);
+        if (!first) continue;
+        size_[i] = std::min(states_of(e), kLarge);
+        depth[i] = e.kind == ExprKind::kRepeat ? depth[e.a] + 1 : 0;
+        for (ExprId part : e.parts) depth[i] = std::max(depth[i], depth[part] + 1);
+        if (e.kind == ExprKind::kGraph)
+          for (const GraphEdge& edge : g_.graphs()[e.a].edges)
+            if (edge.expr != kNoExpr) depth[i] = std::max(depth[i], depth[edge.expr] + 1);
+        if (depth[i] > kMaxDepth) return invalid("The grammar is nested too deeply.");
+      }
+      for (uint32_t r = 0; r < rule_nullable_.size(); ++r) {
+        const ExprId body = g_.rules()[r].body;
+        if (rule_nullable_[r] || body == kNoExpr || !nullable_[body]) continue;
+        rule_nullable_[r] = 1;
+        changed = true;
+      }
+    }
+    return {};
+  }
+
+  bool is_nullable(const Expr& e) const {
+    switch (e.kind) {
+      case ExprKind::kEmpty:
+        return true;
+      case ExprKind::kNothing:
+      case ExprKind::kBytes:
+      case ExprKind::kTokens:
+        return false;
+      case ExprKind::kSequence:
+        return std::all_of(e.parts.begin(), e.parts.end(), [&](ExprId part) { return nullable_[part] != 0; });
+      case ExprKind::kChoice:
+        return std::any_of(e.parts.begin(), e.parts.end(), [&](ExprId part) { return nullable_[part] != 0; });
+      case ExprKind::kRepeat:
+        return e.min == 0 || nullable_[e.a];
+      case ExprKind::kCall:
+        return rule_nullable_[e.a];
+      case ExprKind::kGraph:
+        break;
+    }
+    const Graph& graph = g_.graphs()[e.a];  // by what is empty from state 0
+    std::vector<uint8_t> reached(graph.n_states, 0);
+    reached[0] = 1;
+    bool has_empty = false;
+    for (const GraphEdge& edge : graph.edges) has_empty |= edge.expr != kNoExpr && nullable_[edge.expr];
+    for (bool changed = has_empty; changed;) {
+      changed = false;
+      fuel_.burn(static_cast<int64_t>(graph.edges.size()) / 4 + 1);
+      for (const GraphEdge& edge : graph.edges)
+        if (reached[edge.from] && !reached[edge.to] && edge.expr != kNoExpr && nullable_[edge.expr])
+          reached[edge.to] = 1, changed = true;
+      if (fuel_.is_empty()) break;
+    }
+    return std::any_of(graph.accepting.begin(), graph.accepting.end(), [&](uint32_t s) { return reached[s] != 0; });
+  }
+
+  uint32_t states_of(const Expr& e) const {
+    uint64_t n = 1;
+    for (ExprId part : e.parts) n += size_[part];
+    if (e.kind == ExprKind::kGraph) n = g_.graphs()[e.a].n_states;
+    if (e.kind == ExprKind::kRepeat) {
+      const uint64_t times = e.max == kUnbounded ? e.min + 1ull : e.max;
+      n = size_[e.a] * times > kMaxCopies ? 1 : size_[e.a] * times;
+    }
+    return static_cast<uint32_t>(std::min<uint64_t>(n, kLarge));
+  }
+
+  // The sets of tokens that the grammar names, cut so that each is a union of classes.
+  void class_tokens() {
+    std::vector<int32_t> cuts;
+    for (const auto& set : g_.token_sets())
+      for (TokenRange r : set) cuts.push_back(r.lo), cuts.push_back(r.hi + 1);
+    std::sort(cuts.begin(), cuts.end());
+    cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+    std::map<std::vector<uint32_t>, uint32_t> classes;
+    classes_of_set_.resize(g_.token_sets().size());
+    for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+      std::vector<uint32_t> in;
+      for (uint32_t set = 0; set < g_.token_sets().size(); ++set)
+        for (TokenRange r : g_.token_sets()[set])
+          if (r.lo <= cuts[i] && cuts[i] <= r.hi) {
+            in.push_back(set);
+            break;
+          }
+      fuel_.burn(static_cast<int64_t>(g_.token_sets().size()));
+      if (in.empty() || fuel_.is_empty()) continue;
+      auto [at, is_new] = classes.try_emplace(in, static_cast<uint32_t>(a_.token_classes_.size()));
+      if (is_new) {
+        a_.token_classes_.emplace_back();
+        for (uint32_t set : in) classes_of_set_[set].push_back(at->second);
+      }
+      a_.token_classes_[at->second].push_back({cuts[i], cuts[i + 1] - 1});
+    }
+  }
+
+  // Edges of `machine` between two states that read what the expression describes. None of them enters `from` or
+  // leaves `to`, so that parts of a choice may share both.
+  void build(RuleMachine& machine, ExprId id, uint32_t from, uint32_t to) {
+    if (!fuel_.burn(6)) return;
+    const Expr& e = g_.exprs()[id];
+    switch (e.kind) {
+      case ExprKind::kEmpty:
+        machine.edges.push_back({from, to, MachineEdge::kEmpty});
+        return;
+      case ExprKind::kNothing:
+        return;
+      case ExprKind::kBytes:
+        add_bytes(machine, from, to, e.lo, e.hi);
+        return;
+      case ExprKind::kTokens:
+        for (uint32_t c : classes_of_set_[e.a]) {
+          const auto symbol = static_cast<uint16_t>(256 + c);
+          machine.edges.push_back({from, to, MachineEdge::kSymbol, symbol, symbol});
+        }
+        return;
+      case ExprKind::kSequence:
+        for (size_t i = 0; i < e.parts.size(); ++i) {
+          const uint32_t next = i + 1 == e.parts.size() ? to : machine.add_state();
+          build(machine, e.parts[i], from, next);
+          from = next;
+        }
+        if (e.parts.empty()) machine.edges.push_back({from, to, MachineEdge::kEmpty});
+        return;
+      case ExprKind::kChoice:
+        for (ExprId part : e.parts) build(machine, part, from, to);
+        return;
+      case ExprKind::kRepeat:
+        return build_repeat(machine, e, from, to);
+      case ExprKind::kCall:
+        machine.edges.push_back({from, to, MachineEdge::kCall, 0, 0, e.a});
+        if (rule_nullable_[e.a]) machine.edges.push_back({from, to, MachineEdge::kEmpty});
+        return;
+      case ExprKind::kGraph:
+        break;
+    }
+    const Graph& graph = g_.graphs()[e.a];
+    if (!fuel_.burn(static_cast<int64_t>(graph.edges.size()) * 3 + graph.n_states)) return;
+    const uint32_t base = machine.n_states;
+    machine.n_states += graph.n_states;
+    machine.edges.push_back({from, base, MachineEdge::kEmpty});
+    for (const GraphEdge& edge : graph.edges) {
+      if (edge.expr == kNoExpr) {
+        add_bytes(machine, base + edge.from, base + edge.to, edge.lo, edge.hi);
+      } else if (g_.exprs()[edge.expr].kind == ExprKind::kCall || g_.exprs()[edge.expr].kind == ExprKind::kEmpty) {
+        build(machine, edge.expr, base + edge.from, base + edge.to);
+      } else {  // states of its own at both ends: other edges of the graph enter and leave these two
+        const uint32_t begin = machine.add_state(), end = machine.add_state();
+        machine.edges.push_back({base + edge.from, begin, MachineEdge::kEmpty});
+        build(machine, edge.expr, begin, end);
+        machine.edges.push_back({end, base + edge.to, MachineEdge::kEmpty});
+      }
+    }
+    for (uint32_t s : graph.accepting) machine.edges.push_back({base + s, to, MachineEdge::kEmpty});
+  }
+
+  // No byte that cannot be spelled is in any automaton.
+  void add_bytes(RuleMachine& machine, uint32_t from, uint32_t to, uint32_t lo, uint32_t hi) {
+    for (uint32_t b = lo; b <= hi; ++b) {
+      if (!options_.bytes[b]) continue;
+      uint32_t end = b;
+      while (end < hi && options_.bytes[end + 1]) ++end;
+      machine.edges.push_back(
+          {from, to, MachineEdge::kSymbol, static_cast<uint16_t>(b), static_cast<uint16_t>(end)});
+      b = end;
+    }
+  }
+
+  void build_repeat(RuleMachine& machine, const Expr& e, uint32_t from, uint32_t to) {
+    if (e.max == 0 || e.max < e.min) {
+      if (e.max == 0 && e.min == 0) machine.edges.push_back({from, to, MachineEdge::kEmpty});
+      return;
+    }
+    const uint32_t min = nullable_[e.a] ? 0 : e.min;
+    const bool is_unbounded = e.max == kUnbounded;
+    const uint64_t times = is_unbounded ? min + 1ull : e.max;
+    if (size_[e.a] * times > kMaxCopies && times > 1) return build_counted(machine, e, min, from, to);
+    uint32_t at = machine.add_state();
+    machine.edges.push_back({from, at, MachineEdge::kEmpty});
+    for (uint64_t i = 0; i < times; ++i) {
+      if (i >= min) machine.edges.push_back({at, to, MachineEdge::kEmpty});
+      const uint32_t next = is_unbounded && i + 1 == times ? at : machine.add_state();
+      if (next == at) {  // a loop, whose body has ends of its own
+        const uint32_t begin = machine.add_state(), end = machine.add_state();
+        machine.edges.push_back({at, begin, MachineEdge::kEmpty});
+        build(machine, e.a, begin, end);
+        machine.edges.push_back({end, at, MachineEdge::kEmpty});
+      } else {
+        build(machine, e.a, at, next);
+      }
+      at = next;
+    }
+    if (!is_unbounded) machine.edges.push_back({at, to, MachineEdge::kEmpty});
+  }
+
+  void build_counted(RuleMachine& machine, const Expr& e, uint32_t min, uint32_t from, uint32_t to) {
+    auto [at, is_new] = counted_.try_emplace({e.a, min, e.max}, 0);
+    if (is_new) {
+      auto [body, is_new_body] = counted_bodies_.try_emplace(e.a, 0);
+      if (is_new_body) body->second = add_rule(e.a, true);
+      at->second = add_rule(kNoExpr, false);
+      Counter counter;
+      counter.min = std::max(min, 1u);
+      counter.is_unbounded = e.max == kUnbounded;
+      counter.last = counter.is_unbounded ? counter.min : e.max;
+      counter.body = body->second;
+      counter.rule = at->second;
+      counter_of_[at->second] = static_cast<int32_t>(a_.counters_.size());
+      a_.counters_.push_back(counter);
+    }
+    machine.edges.push_back({from, to, MachineEdge::kCall, 0, 0, at->second});
+    if (min == 0) machine.edges.push_back({from, to, MachineEdge::kEmpty});
+  }
+
+  uint32_t add_rule(ExprId body, bool is_body) {
+    fuel_.burn(32);
+    bodies_.push_back(body);
+    machines_.emplace_back();
+    counter_of_.push_back(-1);
+    a_.is_body_.push_back(is_body);
+    rule_nullable_.push_back(0);  // calls of them say so themselves
+    return static_cast<uint32_t>(bodies_.size() - 1);
+  }
+
+  void lay_out() {
+    const auto n_rules = static_cast<uint32_t>(bodies_.size());
+    a_.root_ = g_.root();
+    a_.root_is_nullable_ = rule_nullable_[g_.root()];
+    a_.starts_.assign(n_rules, 0);
+    for (uint32_t r = 0; r < n_rules; ++r) {
+      if (counter_of_[r] >= 0) continue;
+      a_.starts_[r] = a_.n_nodes_;
+      a_.n_nodes_ += machines_[r].n_states;
+    }
+    a_.first_edge_.assign(a_.n_nodes_ + 1, 0);
+    a_.first_call_.assign(a_.n_nodes_ + 1, 0);
+    a_.flags_.assign(a_.n_nodes_, 0);
+    for (uint32_t r = 0; r < n_rules; ++r) {
+      for (const MachineEdge& e : machines_[r].edges) {
+        const uint32_t from = a_.starts_[r] + e.from, to = a_.starts_[r] + e.to;
+        if (e.kind == MachineEdge::kSymbol) {
+          a_.edges_.push_back({e.lo, e.hi, to});
+          ++a_.first_edge_[from + 1];
+        } else {
+          a_.calls_.push_back({e.rule, to});
+          ++a_.first_call_[from + 1];
+        }
+      }
+      for (uint32_t s = 0; s < machines_[r].accepts.size(); ++s)
+        if (machines_[r].accepts[s]) a_.flags_[a_.starts_[r] + s] = Automaton::kAccepts;
+      machines_[r] = {};
+    }
+    for (uint32_t n = 0; n < a_.n_nodes_; ++n) {
+      a_.first_edge_[n + 1] += a_.first_edge_[n];
+      a_.first_call_[n + 1] += a_.first_call_[n];
+    }
+    uint32_t base = a_.n_nodes_;
+    for (Counter& c : a_.counters_) {
+      c.base = base;
+      base += c.n_nodes();
+      a_.starts_[c.rule] = c.base;
+    }
+    fuel_.burn(a_.n_nodes_ * 2 + static_cast<int64_t>(a_.edges_.size() + a_.calls_.size()) * 2);
+  }
+
+  // Knuth 1977, "A generalization of Dijkstra's algorithm": the lightest derivation from each node, lightest first.
+  bool measure_nodes() {
+    const uint32_t n = a_.n_nodes_;
+    a_.shortest_.assign(n, kNever);
+    rule_shortest_.assign(bodies_.size(), kNever);
+    struct Back {
+      uint32_t from;
+      uint32_t rule;  // ~0: a symbol
+    };
+    if (!fuel_.burn(static_cast<int64_t>(n) * 4 + static_cast<int64_t>(a_.edges_.size() + a_.calls_.size()) * 6))
+      return false;
+    std::vector<uint32_t> first(n + 1, 0);
+    for (const SymbolEdge& e : a_.edges_) ++first[e.to + 1];
+    for (const CallEdge& e : a_.calls_) ++first[e.to + 1];
+    for (uint32_t i = 0; i < n; ++i) first[i + 1] += first[i];
+    std::vector<Back> back(first[n]);
+    std::vector<uint32_t> at(first.begin(), first.end() - 1);
+    std::vector<uint32_t> caller_first(bodies_.size() + 1, 0), callers(a_.calls_.size()), caller_to(a_.calls_.size());
+    for (const CallEdge& e : a_.calls_) ++caller_first[e.rule + 1];
+    for (size_t r = 0; r < bodies_.size(); ++r) caller_first[r + 1] += caller_first[r];
+    std::vector<uint32_t> caller_at(caller_first.begin(), caller_first.end() - 1);
+    for (uint32_t node = 0; node < n; ++node) {
+      for (const SymbolEdge& e : a_.edges(node)) back[at[e.to]++] = {node, ~0u};
+      for (const CallEdge& e : a_.calls(node)) {
+        back[at[e.to]++] = {node, e.rule};
+        const uint32_t i = caller_at[e.rule]++;
+        callers[i] = node, caller_to[i] = e.to;
+      }
+    }
+    std::vector<uint32_t> rule_of(n, ~0u);  // of starts
+    for (uint32_t r = 0; r < bodies_.size(); ++r)
+      if (counter_of_[r] < 0) rule_of[a_.starts_[r]] = r;
+    std::vector<std::vector<uint32_t>> counters_of_body(bodies_.size());
+    for (uint32_t i = 0; i < a_.counters_.size(); ++i) counters_of_body[a_.counters_[i].body].push_back(i);
+    using Entry = std::pair<uint32_t, uint32_t>;
+    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
+    std::vector<uint8_t> done(n, 0);
+    auto offer = [&](uint32_t node, uint64_t length) {
+      if (length >= a_.shortest_[node]) return;
+      a_.shortest_[node] = static_cast<uint32_t>(length);
+      queue.push({a_.shortest_[node], node});
+    };
+    std::vector<uint32_t> finished;
+    auto finish_rule = [&](uint32_t rule, uint64_t length) {
+      if (rule_shortest_[rule] < kNever) return;
+      rule_shortest_[rule] = static_cast<uint32_t>(std::min<uint64_t>(length, kNever - 1));
+      finished.push_back(rule);
+    };
+    for (uint32_t node = 0; node < n; ++node)
+      if (a_.flags_[node] & Automaton::kAccepts) offer(node, 0);
+    while (!queue.empty()) {
+      const auto [length, node] = queue.top();
+      queue.pop();
+      if (done[node]) continue;
+      done[node] = 1;
+      if (!fuel_.burn(4)) return false;
+      for (uint32_t i = first[node]; i < first[node + 1]; ++i) {
+        const uint64_t step = back[i].rule == ~0u ? 1 : rule_shortest_[back[i].rule];
+        if (step < kNever) offer(back[i].from, std::min<uint64_t>(length + step, kNever - 1));
+      }
+      if (rule_of[node] != ~0u) finish_rule(rule_of[node], length);
+      for (; !finished.empty();) {
+        const uint32_t rule = finished.back();
+        finished.pop_back();
+        for (uint32_t i = caller_first[rule]; i < caller_first[rule + 1]; ++i) {
+          const uint64_t rest = a_.shortest_[caller_to[i]];
+          if (done[caller_to[i]]) offer(callers[i], std::min<uint64_t>(rule_shortest_[rule] + rest, kNever - 1));
+        }
+        for (uint32_t c : counters_of_body[rule])
+          finish_rule(a_.counters_[c].rule, static_cast<uint64_t>(rule_shortest_[rule]) * a_.counters_[c].min);
+      }
+    }
+    for (Counter& c : a_.counters_) body_shortest_.push_back(rule_shortest_[c.body]);
+    return true;
+  }
+
+  uint32_t rule_shortest(uint32_t rule) const { return rule_shortest_[rule]; }
+
+  void drop_dead() {
+    uint32_t edge = 0, call = 0;
+    for (uint32_t node = 0; node < a_.n_nodes_; ++node) {
+      const uint32_t edge_end = a_.first_edge_[node + 1], call_end = a_.first_call_[node + 1];
+      uint32_t i = a_.first_edge_[node], j = a_.first_call_[node];
+      a_.first_edge_[node] = edge;
+      a_.first_call_[node] = call;
+      for (; i < edge_end; ++i)
+        if (a_.shortest_[a_.edges_[i].to] < kNever) a_.edges_[edge++] = a_.edges_[i];
+      for (; j < call_end; ++j)
+        if (a_.shortest_[a_.calls_[j].to] < kNever && rule_shortest_[a_.calls_[j].rule] < kNever)
+          a_.calls_[call++] = a_.calls_[j];
+      if ((a_.flags_[node] & Automaton::kAccepts) && edge == a_.first_edge_[node] && call == a_.first_call_[node])
+        a_.flags_[node] |= Automaton::kOnlyAccepts;
+      if (node + 1 == a_.n_nodes_) a_.first_edge_[a_.n_nodes_] = edge, a_.first_call_[a_.n_nodes_] = call;
+    }
+    a_.edges_.resize(edge);
+    a_.calls_.resize(call);
+    for (size_t i = 0; i < a_.counters_.size(); ++i) a_.counter_shortest_.push_back(body_shortest_[i]);
+  }
+
+  void class_symbols() {
+    const uint32_t n_symbols = 256 + static_cast<uint32_t>(a_.token_classes_.size());
+    std::vector<uint8_t> begins(n_symbols + 1, 0);
+    for (const SymbolEdge& e : a_.edges_) begins[e.lo] = begins[e.hi + 1u] = 1;
+    a_.class_of_.resize(n_symbols);
+    for (uint32_t s = 0; s < n_symbols; ++s) {
+      if (s == 0 || s == 256 || begins[s]) a_.symbol_of_.push_back(static_cast<uint16_t>(s));
+      a_.class_of_[s] = static_cast<uint16_t>(a_.symbol_of_.size() - 1);
+    }
+    a_.n_classes_ = static_cast<uint32_t>(a_.symbol_of_.size());
+  }
+
+  const Grammar& g_;
+  const Automaton::Options& options_;
+  Fuel& fuel_;
+  Automaton a_;
+  uint32_t n_rules_ = 0;
+  std::vector<uint32_t> size_;
+  std::vector<uint8_t> nullable_, rule_nullable_;
+  std::vector<ExprId> bodies_;
+  std::vector<RuleMachine> machines_;
+  std::vector<int32_t> counter_of_;  // per rule; -1: none
+  std::map<std::tuple<ExprId, uint32_t, uint32_t>, uint32_t> counted_;
+  std::map<ExprId, uint32_t> counted_bodies_;
+  std::vector<std::vector<uint32_t>> classes_of_set_;
+  std::vector<uint32_t> rule_shortest_, body_shortest_;
+};
+
+Result<Automaton> Automaton::compile(const Grammar& grammar, const Options& options) {
+  return AutomatonBuilder(grammar, options).run();
+}
+
+const Counter& Automaton::counter(uint32_t node) const {
+  auto after = std::upper_bound(counters_.begin(), counters_.end(), node,
+                                [](uint32_t n, const Counter& c) { return n < c.base; });
+  return *std::prev(after);
+}
+
+uint32_t Automaton::shortest(uint32_t node) const {
+  if (!is_counter(node)) return shortest_[node];
+  const Counter& c = counter(node);
+  const uint32_t done = node - c.base;
+  if (done >= c.min) return 0;
+  const uint64_t rest = static_cast<uint64_t>(counter_shortest_[static_cast<size_t>(&c - counters_.data())]) * (c.min - done);
+  return static_cast<uint32_t>(std::min<uint64_t>(rest, kNever - 1));
+}
+
+int32_t Automaton::token_class(TokenId token) const {
+  for (size_t i = 0; i < token_classes_.size(); ++i)
+    for (TokenRange r : token_classes_[i])
+      if (r.lo <= raw(token) && raw(token) <= r.hi) return static_cast<int32_t>(i);
+  return -1;
+}
+
+size_t Automaton::bytes() const {
+  return sizeof *this + starts_.size() * 5 + (first_edge_.size() + first_call_.size() + shortest_.size()) * 4 +
+         edges_.size() * sizeof(SymbolEdge) + calls_.size() * sizeof(CallEdge) + flags_.size() +
+         counters_.size() * sizeof(Counter) + class_of_.size() * 2 + symbol_of_.size() * 2;
+}
+
+}  // namespace ibid::grammar

@@ -1,0 +1,347 @@
+#include "sample/grammar/code_dfa.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "base/utf8.h"
+
+namespace ibid::grammar {
+namespace {
+
+constexpr uint32_t kGone = ~0u;
+
+struct SetHash {
+  size_t operator()(const std::vector<uint32_t>& states) const {
+    uint64_t h = 1;
+    for (uint32_t s : states) h = (h ^ s) * 0x9E3779B97F4A7C15u, h ^= h >> 32;
+    return h;
+  }
+};
+
+// Rabin and Scott 1959, with the two kinds of edges that only a text's ends let through.
+class Subsets {
+ public:
+  Subsets(const CodeNfa& nfa, Fuel& fuel) : nfa_(nfa), fuel_(fuel), first_(nfa.n_states + 1, 0), mark_(nfa.n_states, 0) {
+    for (const CodeNfa::Edge& e : nfa.edges) ++first_[e.from + 1];
+    for (size_t i = 1; i < first_.size(); ++i) first_[i] += first_[i - 1];
+    sorted_.resize(nfa.edges.size());
+    std::vector<uint32_t> at(first_.begin(), first_.end() - 1);
+    for (const CodeNfa::Edge& e : nfa.edges) sorted_[at[e.from]++] = e;
+  }
+
+  void close(std::vector<uint32_t>& states, bool at_begin, bool at_end) {
+    ++epoch_;
+    for (uint32_t s : states) mark_[s] = epoch_;
+    for (size_t i = 0; i < states.size(); ++i) {
+      for (uint32_t e = first_[states[i]]; e < first_[states[i] + 1]; ++e) {
+        const CodeNfa::Edge& edge = sorted_[e];
+        const bool is_open = edge.kind == CodeNfa::kEmpty || (edge.kind == CodeNfa::kBegin && at_begin) ||
+                             (edge.kind == CodeNfa::kEnd && at_end);
+        if (!is_open || mark_[edge.to] == epoch_) continue;
+        mark_[edge.to] = epoch_;
+        states.push_back(edge.to);
+      }
+    }
+    fuel_.burn(static_cast<int64_t>(states.size()) + 1);
+    std::sort(states.begin(), states.end());
+  }
+
+  bool accepts(std::vector<uint32_t> states, bool at_begin) {
+    close(states, at_begin, true);
+    return std::binary_search(states.begin(), states.end(), nfa_.accept);
+  }
+
+  std::span<const CodeNfa::Edge> edges(uint32_t state) const {
+    return {sorted_.data() + first_[state], sorted_.data() + first_[state + 1]};
+  }
+
+ private:
+  const CodeNfa& nfa_;
+  Fuel& fuel_;
+  std::vector<uint32_t> first_;
+  std::vector<CodeNfa::Edge> sorted_;
+  std::vector<uint32_t> mark_;
+  uint32_t epoch_ = 0;
+};
+
+struct RangeTo {
+  uint32_t lo, hi, to;
+};
+
+}  // namespace
+
+uint32_t CodeNfa::add_text(uint32_t from, std::string_view text) {
+  for (size_t i = 0; i < text.size();) {
+    const utf8::CodePoint c = utf8::decode(text.data() + i, text.data() + text.size());
+    const uint32_t next = add_state();
+    add(from, next, CodeSet{{c.value, c.value}});
+    from = next;
+    i += c.len;
+  }
+  return from;
+}
+
+void CodeDfa::begin_state(bool accepts) {
+  accepts_.push_back(accepts);
+  first_.push_back(static_cast<uint32_t>(edges_.size()));
+}
+
+void CodeDfa::add_edge(uint32_t lo, uint32_t hi, uint32_t to) {
+  if (edges_.size() > first_[first_.size() - 2] && edges_.back().to == to && edges_.back().hi + 1 == lo) {
+    edges_.back().hi = hi;
+  } else {
+    edges_.push_back({lo, hi, to});
+  }
+  first_.back() = static_cast<uint32_t>(edges_.size());
+}
+
+CodeDfa CodeDfa::all() {
+  CodeDfa made;
+  made.begin_state(true);
+  const CodeSet any = CodeSet::all();
+  for (CodeRange r : any.ranges()) made.add_edge(r.lo, r.hi, 0);
+  return made;
+}
+
+Result<CodeDfa> CodeDfa::length(uint32_t min, uint32_t max, Fuel& fuel) {
+  CodeDfa made;
+  const uint32_t last = max == kUnbounded ? min : max;
+  const CodeSet any = CodeSet::all();
+  if (!fuel.burn(static_cast<int64_t>(last) * 6)) return out_of_fuel();
+  for (uint32_t n = 0; n <= last; ++n) {
+    made.begin_state(n >= min);
+    if (n == last && max != kUnbounded) break;
+    for (CodeRange r : any.ranges()) made.add_edge(r.lo, r.hi, std::min(n + 1, last));
+  }
+  return made;
+}
+
+Result<CodeDfa> CodeDfa::one_of(std::span<const std::string_view> texts, Fuel& fuel) {
+  CodeNfa nfa;
+  nfa.accept = nfa.add_state();
+  for (std::string_view text : texts) {
+    if (!fuel.burn(16 + static_cast<int64_t>(text.size()) * 12)) return out_of_fuel();
+    nfa.add(nfa.add_text(0, text), nfa.accept);
+  }
+  return make(nfa, fuel);
+}
+
+Result<CodeDfa> CodeDfa::make(const CodeNfa& nfa, Fuel& fuel) {
+  if (!fuel.burn(static_cast<int64_t>(nfa.edges.size()) * 4 + nfa.n_states)) return out_of_fuel();
+  Subsets subsets(nfa, fuel);
+  CodeDfa made;
+  std::unordered_map<std::vector<uint32_t>, uint32_t, SetHash> ids;
+  std::vector<const std::vector<uint32_t>*> queue;
+  std::vector<uint32_t> start = {0};
+  subsets.close(start, true, false);
+  queue.push_back(&start);  // a state of its own: only here the text begins
+  std::vector<RangeTo> ranges;
+  std::vector<uint32_t> cuts, targets;
+  for (size_t from = 0; from < queue.size(); ++from) {
+    const std::vector<uint32_t> states = *queue[from];
+    made.begin_state(subsets.accepts(states, from == 0));
+    ranges.clear(), cuts.clear();
+    for (uint32_t s : states)
+      for (const CodeNfa::Edge& e : subsets.edges(s))
+        if (e.kind == CodeNfa::kSet)
+          for (CodeRange r : nfa.sets[e.set].ranges()) ranges.push_back({r.lo, r.hi, e.to});
+    if (!fuel.burn(static_cast<int64_t>(ranges.size()) * 3 + 8)) return out_of_fuel();
+    for (const RangeTo& r : ranges) cuts.push_back(r.lo), cuts.push_back(r.hi + 1);
+    std::sort(cuts.begin(), cuts.end());
+    cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+    std::sort(ranges.begin(), ranges.end(), [](const RangeTo& a, const RangeTo& b) { return a.lo < b.lo; });
+    std::vector<RangeTo> open;
+    size_t next = 0;
+    for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+      std::erase_if(open, [&](const RangeTo& r) { return r.hi < cuts[i]; });
+      for (; next < ranges.size() && ranges[next].lo <= cuts[i]; ++next) open.push_back(ranges[next]);
+      if (open.empty()) continue;
+      targets.clear();
+      for (const RangeTo& r : open) targets.push_back(r.to);
+      std::sort(targets.begin(), targets.end());
+      targets.erase(std::unique(targets.begin(), targets.end()), targets.end());
+      subsets.close(targets, false, false);
+      auto [at, is_new] = ids.try_emplace(targets, static_cast<uint32_t>(queue.size()));
+      if (is_new) queue.push_back(&at->first);
+      if (!fuel.burn((is_new ? 24 : 2) + static_cast<int64_t>(targets.size()))) return out_of_fuel();
+      made.add_edge(cuts[i], cuts[i + 1] - 1, at->second);
+    }
+  }
+  if (!made.trim(fuel)) return out_of_fuel();
+  return made;
+}
+
+Result<CodeDfa> CodeDfa::combine(const CodeDfa& a, const CodeDfa& b, How how, Fuel& fuel) {
+  CodeDfa made;
+  std::unordered_map<uint64_t, uint32_t> ids;
+  std::vector<std::pair<uint32_t, uint32_t>> queue;
+  auto id_of = [&](uint32_t x, uint32_t y) {
+    auto [at, is_new] = ids.try_emplace(static_cast<uint64_t>(x) << 32 | y, static_cast<uint32_t>(queue.size()));
+    if (is_new) queue.push_back({x, y});
+    return at->second;
+  };
+  id_of(0, 0);
+  for (size_t from = 0; from < queue.size(); ++from) {
+    const auto [x, y] = queue[from];
+    const bool in_a = x != kGone && a.accepts(x), in_b = y != kGone && b.accepts(y);
+    made.begin_state(how == How::kBoth ? in_a && in_b : how == How::kEither ? in_a || in_b : in_a && !in_b);
+    const auto of_a = x == kGone ? std::span<const Edge>() : a.edges(x);
+    const auto of_b = y == kGone ? std::span<const Edge>() : b.edges(y);
+    if (!fuel.burn(24 + 2 * static_cast<int64_t>(of_a.size() + of_b.size()))) return out_of_fuel();
+    size_t i = 0, j = 0;
+    for (uint32_t at = 0; i < of_a.size() || j < of_b.size();) {
+      // The next piece in which neither side changes.
+      uint32_t end = kMaxCodePoint;
+      uint32_t to_a = kGone, to_b = kGone;
+      if (i < of_a.size()) {
+        if (of_a[i].lo <= at) to_a = of_a[i].to, end = std::min(end, of_a[i].hi);
+        else end = std::min(end, of_a[i].lo - 1);
+      }
+      if (j < of_b.size()) {
+        if (of_b[j].lo <= at) to_b = of_b[j].to, end = std::min(end, of_b[j].hi);
+        else end = std::min(end, of_b[j].lo - 1);
+      }
+      const bool goes_on = how == How::kBoth     ? to_a != kGone && to_b != kGone
+                           : how == How::kEither ? to_a != kGone || to_b != kGone
+                                                 : to_a != kGone;
+      if (goes_on) made.add_edge(at, end, id_of(to_a, to_b));
+      if (i < of_a.size() && of_a[i].hi == end) ++i;
+      if (j < of_b.size() && of_b[j].hi == end) ++j;
+      at = end + 1;
+    }
+  }
+  if (!made.trim(fuel)) return out_of_fuel();
+  return made;
+}
+
+// Keeps the first state and those from which an end is within reach.
+bool CodeDfa::trim(Fuel& fuel) {
+  const uint32_t n = n_states();
+  if (!fuel.burn(static_cast<int64_t>(edges_.size()) * 2 + n * 2)) return false;
+  std::vector<uint32_t> first(n + 1, 0), back(edges_.size()), ahead;
+  for (const Edge& e : edges_) ++first[e.to + 1];
+  for (uint32_t s = 0; s < n; ++s) first[s + 1] += first[s];
+  std::vector<uint32_t> at(first.begin(), first.end() - 1);
+  for (uint32_t s = 0; s < n; ++s)
+    for (const Edge& e : edges(s)) back[at[e.to]++] = s;
+  std::vector<uint8_t> lives(n, 0);
+  for (uint32_t s = 0; s < n; ++s)
+    if (accepts_[s]) lives[s] = 1, ahead.push_back(s);
+  while (!ahead.empty()) {
+    const uint32_t s = ahead.back();
+    ahead.pop_back();
+    for (uint32_t i = first[s]; i < first[s + 1]; ++i)
+      if (!lives[back[i]]) lives[back[i]] = 1, ahead.push_back(back[i]);
+  }
+  std::vector<uint32_t> id(n, kGone);
+  uint32_t n_kept = 0;
+  for (uint32_t s = 0; s < n; ++s)
+    if (lives[s] || s == 0) id[s] = n_kept++;
+  if (n_kept == n) return true;
+  CodeDfa kept;
+  for (uint32_t s = 0; s < n; ++s) {
+    if (id[s] == kGone) continue;
+    kept.begin_state(accepts_[s]);
+    for (const Edge& e : edges(s))
+      if (lives[e.to]) kept.add_edge(e.lo, e.hi, id[e.to]);
+  }
+  *this = std::move(kept);
+  return true;
+}
+
+bool CodeDfa::accepts(std::string_view text) const {
+  uint32_t state = 0;
+  for (size_t i = 0; i < text.size();) {
+    const utf8::CodePoint c = utf8::decode(text.data() + i, text.data() + text.size());
+    const auto all = edges(state);
+    auto after = std::upper_bound(all.begin(), all.end(), c.value, [](uint32_t v, const Edge& e) { return v < e.lo; });
+    if (after == all.begin() || c.value > std::prev(after)->hi) return false;
+    state = std::prev(after)->to;
+    i += c.len;
+  }
+  return accepts(state);
+}
+
+bool CodeDfa::is_empty() const { return std::none_of(accepts_.begin(), accepts_.end(), [](uint8_t a) { return a; }); }
+
+bool CodeDfa::is_all() const {
+  const CodeDfa whole = all();
+  return n_states() == 1 && accepts_[0] && edges_.size() == whole.edges_.size() &&
+         std::equal(edges_.begin(), edges_.end(), whole.edges_.begin(),
+                    [](const Edge& x, const Edge& y) { return x.lo == y.lo && x.hi == y.hi; });
+}
+
+ExprId CodeDfa::spell(Grammar& grammar, Spelling spelling) const {
+  Graph graph;
+  graph.n_states = n_states();
+  Fuel& fuel = grammar.fuel();
+  std::unordered_map<uint64_t, uint32_t> tails;  // (bytes that lead to a state, the state) -> where they begin
+  auto hop = [&](uint8_t lo, uint8_t hi, uint32_t to) {
+    auto [at, is_new] = tails.try_emplace(static_cast<uint64_t>(to) << 16 | static_cast<uint64_t>(lo) << 8 | hi, 0);
+    if (is_new) {
+      at->second = graph.n_states++;
+      graph.edges.push_back({at->second, to, lo, hi});
+      fuel.burn(12);
+    }
+    return at->second;
+  };
+  auto text_to = [&](uint32_t from, std::string_view text, uint32_t to) {
+    for (size_t i = text.size() - 1; i > 0; --i) {
+      const auto b = static_cast<uint8_t>(text[i]);
+      to = hop(b, b, to);
+    }
+    graph.edges.push_back({from, to, static_cast<uint8_t>(text[0]), static_cast<uint8_t>(text[0])});
+  };
+  auto plain = [&](uint32_t from, uint32_t lo, uint32_t hi, uint32_t to) {
+    if (lo > hi) return;
+    each_utf8_piece(lo, hi, [&](const ByteRange* piece, int n) {
+      uint32_t at = to;
+      for (int i = n - 1; i > 0; --i) at = hop(piece[i].lo, piece[i].hi, at);
+      graph.edges.push_back({from, at, piece[0].lo, piece[0].hi});
+    });
+  };
+  static constexpr char kHex[] = "0123456789abcdef";
+  // Behind a backslash, all that are always escaped but the quote and the backslash.
+  std::unordered_map<uint32_t, uint32_t> escapes;
+  auto escape_to = [&](uint32_t to) {
+    auto [at, is_new] = escapes.try_emplace(to, graph.n_states);
+    if (!is_new) return at->second;
+    const uint32_t begin = graph.n_states++, zeros = graph.n_states++, low = graph.n_states++, high = graph.n_states++;
+    for (char c : std::string_view("btnfr")) graph.edges.push_back({begin, to, static_cast<uint8_t>(c), static_cast<uint8_t>(c)});
+    graph.edges.push_back({begin, hop('0', '0', zeros), 'u', 'u'});
+    graph.edges.push_back({zeros, low, '0', '0'});
+    graph.edges.push_back({zeros, high, '1', '1'});
+    for (uint32_t c = 0; c < 0x20; ++c) {
+      if (c == 8 || c == 9 || c == 10 || c == 12 || c == 13) continue;
+      const auto digit = static_cast<uint8_t>(kHex[c & 15]);
+      graph.edges.push_back({c < 16 ? low : high, to, digit, digit});
+    }
+    fuel.burn(120);
+    return begin;
+  };
+  for (uint32_t s = 0; s < n_states(); ++s) {
+    if (accepts_[s]) graph.accepting.push_back(s);
+    for (const Edge& e : edges(s)) {
+      if (!fuel.burn(12)) return grammar.nothing();
+      if (spelling == Spelling::kPlain) {
+        plain(s, e.lo, e.hi, e.to);
+        continue;
+      }
+      const bool has_all = e.lo == 0 && e.hi >= 0x1F;
+      if (has_all) graph.edges.push_back({s, escape_to(e.to), '\\', '\\'});
+      for (uint32_t c = e.lo; !has_all && c < 0x20 && c <= e.hi; ++c) {
+        const char* named = c == 8 ? "\\b" : c == 9 ? "\\t" : c == 10 ? "\\n" : c == 12 ? "\\f" : c == 13 ? "\\r" : nullptr;
+        const char spelled[] = {'\\', 'u', '0', '0', kHex[c >> 4], kHex[c & 15], '\0'};
+        text_to(s, named != nullptr ? named : spelled, e.to);
+      }
+      if (e.lo <= '"' && '"' <= e.hi) text_to(s, "\\\"", e.to);
+      if (e.lo <= '\\' && '\\' <= e.hi) text_to(s, "\\\\", e.to);
+      plain(s, std::max<uint32_t>(e.lo, 0x20), std::min<uint32_t>(e.hi, '"' - 1), e.to);
+      plain(s, std::max<uint32_t>(e.lo, '"' + 1), std::min<uint32_t>(e.hi, '\\' - 1), e.to);
+      plain(s, std::max<uint32_t>(e.lo, '\\' + 1), e.hi, e.to);
+    }
+  }
+  return grammar.graph(std::move(graph));
+}
+
+}  // namespace ibid::grammar

@@ -1,0 +1,89 @@
+#include "sample/grammar/grammar.h"
+
+#include <algorithm>
+
+namespace ibid::grammar {
+
+// Out of fuel, all new expressions are one: whoever compiles them is told.
+ExprId Grammar::add(Expr expr) {
+  if (!fuel_.burn(8 + static_cast<int64_t>(expr.parts.size())) && !exprs_.empty()) return 0;
+  exprs_.push_back(std::move(expr));
+  return static_cast<ExprId>(exprs_.size() - 1);
+}
+
+ExprId Grammar::text(std::string_view bytes) {
+  if (bytes.empty()) return empty();
+  Graph chain;
+  if (!fuel_.burn(static_cast<int64_t>(bytes.size()) * 3)) return nothing();
+  chain.n_states = static_cast<uint32_t>(bytes.size()) + 1;
+  chain.edges.reserve(bytes.size());
+  for (uint32_t i = 0; i < bytes.size(); ++i) {
+    const auto byte = static_cast<uint8_t>(bytes[i]);
+    chain.edges.push_back({i, i + 1, byte, byte});
+  }
+  chain.accepting = {chain.n_states - 1};
+  return graph(std::move(chain));
+}
+
+ExprId Grammar::code_points(const CodeSet& set) {
+  Graph machine;
+  machine.n_states = 2;
+  machine.accepting = {1};
+  // Pieces with the same bytes behind the first share their states.
+  std::vector<std::pair<uint64_t, uint32_t>> tails;
+  for (CodeRange range : set.ranges()) {
+    if (!fuel_.burn(24)) return nothing();
+    each_utf8_piece(range.lo, range.hi, [&](const ByteRange* piece, int n) {
+      uint32_t to = 1;
+      uint64_t key = 0;
+      for (int i = n - 1; i > 0; --i) {
+        key = key << 16 | static_cast<uint64_t>(piece[i].lo) << 8 | piece[i].hi;
+        auto known = std::find_if(tails.begin(), tails.end(), [&](auto& tail) { return tail.first == key; });
+        if (known != tails.end()) {
+          to = known->second;
+          continue;
+        }
+        machine.edges.push_back({machine.n_states, to, piece[i].lo, piece[i].hi});
+        to = machine.n_states++;
+        if (tails.size() < 64) tails.push_back({key, to});
+      }
+      machine.edges.push_back({0, to, piece[0].lo, piece[0].hi});
+    });
+  }
+  return graph(std::move(machine));
+}
+
+ExprId Grammar::tokens(std::vector<TokenRange> ranges) {
+  fuel_.burn(static_cast<int64_t>(ranges.size()));
+  token_sets_.push_back(std::move(ranges));
+  return add({ExprKind::kTokens, 0, 0, 0, 0, static_cast<uint32_t>(token_sets_.size() - 1)});
+}
+
+ExprId Grammar::sequence(std::vector<ExprId> parts) {
+  if (parts.size() == 1) return parts[0];
+  return add({ExprKind::kSequence, 0, 0, 0, 0, 0, std::move(parts)});
+}
+
+ExprId Grammar::choice(std::vector<ExprId> parts) {
+  if (parts.empty()) return nothing();
+  if (parts.size() == 1) return parts[0];
+  return add({ExprKind::kChoice, 0, 0, 0, 0, 0, std::move(parts)});
+}
+
+ExprId Grammar::repeat(ExprId what, uint32_t min, uint32_t max) {
+  return add({ExprKind::kRepeat, 0, 0, min, max, what});
+}
+
+ExprId Grammar::graph(Graph graph) {
+  fuel_.burn(static_cast<int64_t>(graph.edges.size()) * 3);
+  graphs_.push_back(std::move(graph));
+  return add({ExprKind::kGraph, 0, 0, 0, 0, static_cast<uint32_t>(graphs_.size() - 1)});
+}
+
+RuleId Grammar::add_rule(std::string name) {
+  fuel_.burn(16);
+  rules_.push_back({std::move(name)});
+  return static_cast<RuleId>(rules_.size() - 1);
+}
+
+}  // namespace ibid::grammar

@@ -1,0 +1,331 @@
+// Masks and states against brute force and against a recogniser from the textbook, over random grammars.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <set>
+
+#include "sample/grammar/languages.h"
+#include "sample/grammar/testing/vocabularies.h"
+
+namespace ibid::grammar {
+namespace {
+
+std::bitset<256> all_bytes() { return std::bitset<256>().set(); }
+
+std::shared_ptr<const Automaton> compiled(const Grammar& grammar) {
+  auto made = Automaton::compile(grammar, {.bytes = all_bytes()});
+  EXPECT_TRUE(made.ok()) << (made ? "" : made.error().message);
+  return made ? std::make_shared<const Automaton>(*std::move(made)) : nullptr;
+}
+
+std::shared_ptr<const Automaton> from_gbnf(std::string_view text) {
+  Fuel fuel;
+  Grammar grammar(fuel);
+  const Status read = read_gbnf(text, {}, grammar);
+  EXPECT_TRUE(read.ok()) << (read ? "" : read.error().message);
+  return compiled(grammar);
+}
+
+bool matches(const std::shared_ptr<const Automaton>& automaton, std::string_view text) {
+  States states(automaton);
+  const StateId end = states.after(kInitial, text);
+  return end != kDead && states.accepts(end);
+}
+
+constexpr char kJson[] = R"(
+root ::= object
+value ::= object | array | string | number | "true" | "false" | "null"
+object ::= "{" ws (member ("," ws member)*)? "}"
+member ::= string ":" ws value ws
+array ::= "[" ws (value ws ("," ws value ws)*)? "]"
+string ::= "\"" ([^"\\\x00-\x1F] | "\\" (["\\/bfnrt] | "u" [0-9a-fA-F]{4}))* "\""
+number ::= "-"? ("0" | [1-9] [0-9]{0,15}) ("." [0-9]{1,16})? ([eE] [-+]? [0-9]{1,3})?
+ws ::= [ \n]{0,20}
+)";
+
+// Random grammars as data, so that both sides can read them: alternatives of symbols, negative ones terminals.
+struct RandomGrammar {
+  static constexpr const char* kTerminals[] = {"a", "b", "\xC3\xA9"};
+  std::vector<std::vector<std::vector<int>>> rules;
+
+  explicit RandomGrammar(std::mt19937& rng) {
+    auto below = [&](int n) { return static_cast<int>(rng() % static_cast<unsigned>(n)); };
+    rules.resize(static_cast<size_t>(1 + below(6)));
+    for (auto& rule : rules) {
+      rule.resize(static_cast<size_t>(1 + below(3)));
+      for (auto& alternative : rule) {
+        alternative.resize(static_cast<size_t>(below(4)));
+        for (int& symbol : alternative)
+          symbol = below(2) == 0 ? -1 - below(3) : below(static_cast<int>(rules.size()));
+      }
+    }
+  }
+
+  void build(Grammar& g) const {
+    for (size_t r = 0; r < rules.size(); ++r) g.add_rule("r");
+    for (size_t r = 0; r < rules.size(); ++r) {
+      std::vector<ExprId> choices;
+      for (const auto& alternative : rules[r]) {
+        std::vector<ExprId> parts;
+        for (int s : alternative) parts.push_back(s < 0 ? g.text(kTerminals[-1 - s]) : g.call(static_cast<RuleId>(s)));
+        choices.push_back(g.sequence(std::move(parts)));
+      }
+      g.define(static_cast<RuleId>(r), g.choice(std::move(choices)));
+    }
+    g.set_root(0);
+  }
+};
+
+// The same by fixpoints over all parts of a text: slow, and short enough to be believed.
+class Textbook {
+ public:
+  Textbook(const RandomGrammar& g, std::string text) : g_(g), s_(std::move(text)), n_(s_.size()) {
+    const size_t n_rules = g_.rules.size();
+    whole_.assign(n_rules, std::set<std::pair<size_t, size_t>>());
+    productive_.assign(n_rules, false);
+    begun_.assign(n_rules, std::vector<bool>(n_ + 1, false));
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (size_t r = 0; r < n_rules; ++r)
+        for (const auto& alternative : g_.rules[r]) {
+          bool all = true;
+          for (int s : alternative) all &= s < 0 || productive_[static_cast<size_t>(s)];
+          if (all && !productive_[r]) productive_[r] = changed = true;
+          for (size_t i = 0; i <= n_; ++i)
+            for (size_t j : ends(alternative, alternative.size(), i)) changed |= whole_[r].insert({i, j}).second;
+        }
+    }
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (size_t r = 0; r < n_rules; ++r)
+        for (const auto& alternative : g_.rules[r])
+          for (size_t i = 0; i <= n_; ++i)
+            if (!begun_[r][i] && begins(alternative, i)) begun_[r][i] = changed = true;
+    }
+  }
+  bool accepts() const { return whole_[0].contains({0, n_}); }
+  bool is_prefix() const { return begun_[0][0]; }
+
+ private:
+  std::set<size_t> ends(const std::vector<int>& alternative, size_t count, size_t i) const {
+    std::set<size_t> at = {i};
+    for (size_t k = 0; k < count; ++k) {
+      std::set<size_t> next;
+      for (size_t p : at) {
+        if (alternative[k] < 0) {
+          const std::string t = RandomGrammar::kTerminals[-1 - alternative[k]];
+          if (s_.compare(p, t.size(), t) == 0) next.insert(p + t.size());
+        } else {
+          for (auto [from, to] : whole_[static_cast<size_t>(alternative[k])])
+            if (from == p) next.insert(to);
+        }
+      }
+      at = next;
+    }
+    return at;
+  }
+  // Whether it derives some text that begins with s[i..].
+  bool begins(const std::vector<int>& alternative, size_t i) const {
+    for (int s : alternative)
+      if (s >= 0 && !productive_[static_cast<size_t>(s)]) return false;
+    if (ends(alternative, alternative.size(), i).contains(n_)) return true;
+    for (size_t k = 0; k < alternative.size(); ++k)
+      for (size_t p : ends(alternative, k, i)) {
+        if (p == n_) return true;
+        if (alternative[k] >= 0) {
+          if (begun_[static_cast<size_t>(alternative[k])][p]) return true;
+        } else if (std::string(RandomGrammar::kTerminals[-1 - alternative[k]]).starts_with(s_.substr(p))) {
+          return true;
+        }
+      }
+    return false;
+  }
+
+  const RandomGrammar& g_;
+  std::string s_;
+  size_t n_;
+  std::vector<std::set<std::pair<size_t, size_t>>> whole_;
+  std::vector<bool> productive_;
+  std::vector<std::vector<bool>> begun_;
+};
+
+TEST(GrammarStates, AgreeWithATextbookOnRandomGrammars) {
+  std::mt19937 rng(5);
+  int n_alive = 0, n_accepted = 0;
+  for (int round = 0; round < 600; ++round) {
+    const RandomGrammar random(rng);
+    Fuel fuel;
+    Grammar grammar(fuel);
+    random.build(grammar);
+    auto made = Automaton::compile(grammar, {.bytes = all_bytes()});
+    if (!made) {
+      EXPECT_FALSE(Textbook(random, "").is_prefix());
+      continue;
+    }
+    auto automaton = std::make_shared<const Automaton>(*std::move(made));
+    States states(automaton);
+    for (int i = 0; i < 60; ++i) {
+      std::string text;
+      for (int n = static_cast<int>(rng() % 7); n > 0; --n) text += RandomGrammar::kTerminals[rng() % 3];
+      if (rng() % 8 == 0) text += '\xC3';
+      const Textbook expected(random, text);
+      const StateId state = states.after(kInitial, text);
+      ASSERT_EQ(state != kDead, expected.is_prefix()) << "round " << round << " text " << text;
+      ASSERT_EQ(state != kDead && states.accepts(state), expected.accepts()) << "round " << round << " text " << text;
+      n_alive += state != kDead, n_accepted += expected.accepts();
+    }
+  }
+  EXPECT_GT(n_alive, 3000);
+  EXPECT_GT(n_accepted, 1000);
+}
+
+// Random walks under masks, each compared with brute force.
+void compare_masks(TokenMasks& masks, std::mt19937& rng, int n_steps) {
+  std::vector<uint32_t> mask(masks.trie().mask_words());
+  StateId state = kInitial;
+  for (int step = 0; step < n_steps; ++step) {
+    const uint32_t left = rng() % 3 == 0 ? static_cast<uint32_t>(rng() % 40) : TokenMasks::kNoLimit;
+    masks.fill(state, mask, left);
+    ASSERT_EQ(mask, testing::brute_force(masks, state, left)) << "step " << step << " left " << left;
+    std::vector<int32_t> allowed;
+    for (int32_t t = 0; t < masks.trie().vocab_size(); ++t)
+      if (mask[static_cast<size_t>(t) / 32] >> (t % 32) & 1) allowed.push_back(t);
+    if (allowed.empty()) {
+      EXPECT_TRUE(masks.states().accepts(state) || left <= 1);
+      state = kInitial;
+    } else {
+      state = masks.after(state, TokenId{allowed[rng() % allowed.size()]});
+      ASSERT_NE(state, kDead);
+    }
+    if (rng() % 16 == 0) masks.forget_others(std::span<const StateId>(&state, 1));
+  }
+}
+
+TEST(GrammarMasks, AreThoseOfBruteForceOnRandomGrammars) {
+  std::mt19937 rng(6);
+  auto trie = testing::adversarial("ab\xC3\xA9").trie();
+  for (int round = 0; round < 150; ++round) {
+    const RandomGrammar random(rng);
+    Fuel fuel;
+    Grammar grammar(fuel);
+    random.build(grammar);
+    auto made = Automaton::compile(grammar, {.bytes = all_bytes()});
+    if (!made) continue;
+    TokenMasks masks(std::make_shared<const Automaton>(*std::move(made)), trie);
+    ASSERT_NO_FATAL_FAILURE(compare_masks(masks, rng, 30)) << "round " << round;
+  }
+}
+
+TEST(GrammarMasks, AreThoseOfBruteForceOnJsonAndCounters) {
+  std::mt19937 rng(7);
+  auto trie = testing::adversarial("{}[]\",:a1 \n").trie();
+  for (const char* text :
+       {kJson, "root ::= \"\\\"\" [^\"\\\\\\x00-\\x1f]{3,300} \"\\\"\"", "root ::= [a-z]+ | [A-Z] [a-z0-9_-]{0,200} \"!\"",
+        "root ::= (\"a\" | \"ab\" | [é日])* \".\"", "root ::= ([a-b]{2,40} \",\"){10,60}", "root ::= .*",
+        "root ::= x{0,100000} \"b\"\nx ::= [a-z] | [^a-z\"]", "root ::= [0-9]{1,3} (\".\" [0-9]{2})?",
+        "root ::= root \"a\" | \"b\" root | \"c\"", "root ::= (\"ab\" [a-z]{20,}){1,500}"}) {
+    TokenMasks masks(from_gbnf(text), trie);
+    ASSERT_NO_FATAL_FAILURE(compare_masks(masks, rng, 150)) << text;
+  }
+}
+
+TEST(GrammarMasks, OfTokensThatTheGrammarNames) {
+  std::mt19937 rng(8);
+  auto trie = testing::adversarial("ab").trie();
+  TokenMasks masks(from_gbnf("root ::= \"a\"* <[300]> (!<[301]> | \"ab\")* <[302]>"), trie);
+  compare_masks(masks, rng, 300);
+  EXPECT_NE(masks.after(kInitial, TokenId{300}), kDead);
+  EXPECT_EQ(masks.after(kInitial, TokenId{301}), kDead);
+}
+
+TEST(GrammarStates, CountRepeats) {
+  const auto automaton = from_gbnf("root ::= \"<\" ([a-z] | \"é\"){3,500} \">\" (\"x\" \"y\"?){70,} ");
+  auto text = [](int n, int m) {
+    std::string made = "<";
+    for (int i = 0; i < n; ++i) made += i % 3 == 0 ? "é" : "q";
+    made += ">";
+    for (int i = 0; i < m; ++i) made += i % 2 == 0 ? "xy" : "x";
+    return made;
+  };
+  for (int n : {0, 2, 3, 4, 499, 500, 501})
+    for (int m : {0, 69, 70, 71, 200}) EXPECT_EQ(matches(automaton, text(n, m)), n >= 3 && n <= 500 && m >= 70);
+}
+
+TEST(GrammarStates, NeverGrowInLoopsAndInRightRecursion) {
+  const auto automaton = from_gbnf("root ::= list\nlist ::= item | item \",\" list\nitem ::= \"a\" | \"[\" list \"]\"");
+  States states(automaton);
+  StateId state = states.after(kInitial, "a,a,a,[a,a,a,");
+  const size_t n_states = states.n_states();
+  for (int i = 0; i < 1000; ++i) state = states.after(state, "a,");
+  EXPECT_EQ(states.n_states(), n_states);
+  EXPECT_TRUE(states.accepts(states.after(state, "a]")));
+}
+
+TEST(GrammarStates, KeepTheirIdsWhileOthersAreForgotten) {
+  std::mt19937 rng(9);
+  TokenMasks masks(from_gbnf(kJson), testing::adversarial("{}[]\",:a1 \n").trie());
+  States fresh(from_gbnf(kJson));
+  const std::string text = R"({"a": [1, {"b": "x", "c": [[true]]}], "d": "e"})";
+  std::vector<StateId> kept = {kInitial};
+  for (size_t i = 0; i < text.size(); ++i) {
+    kept.push_back(masks.states().next(kept.back(), static_cast<uint8_t>(text[i])));
+    ASSERT_NE(kept.back(), kDead);
+    if (rng() % 4 == 0) masks.forget_others(kept);
+  }
+  for (size_t i = 0; i <= text.size(); ++i) {
+    EXPECT_EQ(masks.states().accepts(masks.states().after(kept[i], text.substr(i))), true);
+    EXPECT_EQ(masks.states().shortest(kept[i]), fresh.shortest(fresh.after(kInitial, text.substr(0, i))));
+  }
+}
+
+TEST(GrammarStates, KnowTheShortestWayToAnEnd) {
+  std::mt19937 rng(10);
+  for (int round = 0; round < 200; ++round) {
+    const RandomGrammar random(rng);
+    Fuel fuel;
+    Grammar grammar(fuel);
+    random.build(grammar);
+    auto made = Automaton::compile(grammar, {.bytes = all_bytes()});
+    if (!made) continue;
+    auto automaton = std::make_shared<const Automaton>(*std::move(made));
+    States states(automaton);
+    std::string text;
+    for (int n = static_cast<int>(rng() % 4); n > 0; --n) text += RandomGrammar::kTerminals[rng() % 3];
+    const StateId begin = states.after(kInitial, text);
+    if (begin == kDead) continue;
+    std::set<StateId> level = {begin};
+    uint32_t length = 0;
+    for (; length < 12; ++length) {
+      if (std::any_of(level.begin(), level.end(), [&](StateId s) { return states.accepts(s); })) break;
+      std::set<StateId> next;
+      for (StateId s : level)
+        for (uint32_t b : {0x61u, 0x62u, 0xC3u, 0xA9u})
+          if (states.next(s, b) != kDead) next.insert(states.next(s, b));
+      level = next;
+    }
+    if (length < 12) {
+      EXPECT_EQ(states.shortest(begin), length) << "round " << round;
+    }
+  }
+}
+
+TEST(GrammarMasks, NeverLeadWhereTheVocabularyCannotGo) {
+  testing::Words words;
+  for (char c : std::string_view("abc")) words.texts.push_back(std::string(1, c));
+  words.texts.push_back("ax");
+  auto trie = words.trie();
+  Fuel fuel;
+  Grammar grammar(fuel);
+  ASSERT_TRUE(read_gbnf("root ::= \"a\" (\"x\" | \"b\") \"c\" | \"d\"", {}, grammar).ok());
+  auto made = Automaton::compile(grammar, {.bytes = trie->single_bytes()});
+  ASSERT_TRUE(made.ok());
+  TokenMasks masks(std::make_shared<const Automaton>(*std::move(made)), trie);
+  EXPECT_EQ(masks.after(kInitial, TokenId{3}), kDead);  // behind x all would be well, but x alone has no token
+  Grammar none(fuel);
+  ASSERT_TRUE(read_gbnf("root ::= \"abcd\"", {}, none).ok());
+  EXPECT_FALSE(Automaton::compile(none, {.bytes = trie->single_bytes()}).ok());
+}
+
+}  // namespace
+}  // namespace ibid::grammar

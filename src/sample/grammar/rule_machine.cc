@@ -1,0 +1,161 @@
+#include "sample/grammar/rule_machine.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace ibid::grammar {
+namespace {
+
+using Subset = std::vector<uint32_t>;
+
+struct SubsetHash {
+  size_t operator()(const Subset& states) const {
+    uint64_t h = 0x9E3779B97F4A7C15u;
+    for (uint32_t s : states) h = (h ^ s) * 0xD6E8FEB86659FD93u, h ^= h >> 32;
+    return h;
+  }
+};
+
+class Finisher {
+ public:
+  Finisher(RuleMachine& machine, Fuel& fuel) : in_(machine), fuel_(fuel) {}
+
+  bool run() {
+    if (!fuel_.burn(static_cast<int64_t>(in_.edges.size()) * 4 + in_.n_states * 2)) return false;
+    first_.assign(in_.n_states + 1, 0);
+    for (const MachineEdge& e : in_.edges) ++first_[e.from + 1];
+    for (size_t i = 1; i < first_.size(); ++i) first_[i] += first_[i - 1];
+    sorted_.resize(in_.edges.size());
+    std::vector<uint32_t> at(first_.begin(), first_.end() - 1);
+    for (const MachineEdge& e : in_.edges) sorted_[at[e.from]++] = e;
+    mark_.assign(in_.n_states, 0);
+    const int64_t limit = 4 * static_cast<int64_t>(in_.n_states) + 256;
+    if (!by_subsets(limit)) return false;
+    in_.n_states = static_cast<uint32_t>(accepts_.size());
+    in_.edges = std::move(out_);
+    in_.accepts = std::move(accepts_);
+    return true;
+  }
+
+ private:
+  void close(Subset& states) {
+    if (++epoch_ == 0) std::fill(mark_.begin(), mark_.end(), 0), epoch_ = 1;
+    size_t n = 0;
+    for (uint32_t s : states)
+      if (mark_[s] != epoch_) mark_[s] = epoch_, states[n++] = s;
+    states.resize(n);
+    for (size_t i = 0; i < states.size(); ++i) {
+      for (uint32_t e = first_[states[i]]; e < first_[states[i] + 1]; ++e) {
+        if (sorted_[e].kind != MachineEdge::kEmpty || mark_[sorted_[e].to] == epoch_) continue;
+        mark_[sorted_[e].to] = epoch_;
+        states.push_back(sorted_[e].to);
+      }
+    }
+    fuel_.burn(static_cast<int64_t>(states.size()));
+    // Subset with nothing but empty edges say nothing; the accepting one does.
+    std::erase_if(states, [&](uint32_t s) {
+      if (s == 1) return false;
+      for (uint32_t e = first_[s]; e < first_[s + 1]; ++e)
+        if (sorted_[e].kind != MachineEdge::kEmpty) return false;
+      return true;
+    });
+    std::sort(states.begin(), states.end());
+  }
+
+  uint32_t state_of(Subset states) {
+    close(states);
+    if (states.empty()) return ~0u;
+    auto [at, is_new] = ids_.try_emplace(states, static_cast<uint32_t>(accepts_.size()));
+    if (is_new) {
+      fuel_.burn(static_cast<int64_t>(states.size()) + 16);
+      accepts_.push_back(std::binary_search(states.begin(), states.end(), 1u));
+      queue_.push_back(&at->first);
+    }
+    return at->second;
+  }
+
+  // Above `limit` subsets each new one is taken apart into its members: what follows of them is one state each, so all
+  // ends within n_states more.
+  void edge_to(uint32_t from, MachineEdge edge, Subset targets, int64_t limit) {
+    if (static_cast<int64_t>(accepts_.size()) <= limit || targets.size() == 1) {
+      edge.from = from;
+      edge.to = state_of(std::move(targets));
+      if (edge.to != ~0u) out_.push_back(edge);
+      return;
+    }
+    for (uint32_t target : targets) edge_to(from, edge, {target}, limit);
+  }
+
+  bool by_subsets(int64_t limit) {
+    Subset start = {0};
+    close(start);
+    accepts_.push_back(0);
+    queue_.push_back(&start);
+    Subset targets;
+    std::vector<MachineEdge> symbols;
+    std::vector<uint32_t> cuts;
+    for (uint32_t from = 0; from < queue_.size(); ++from) {
+      const Subset states = *queue_[from];
+      symbols.clear();
+      std::vector<std::pair<uint32_t, uint32_t>> calls;
+      for (uint32_t s : states) {
+        for (uint32_t e = first_[s]; e < first_[s + 1]; ++e) {
+          if (sorted_[e].kind == MachineEdge::kSymbol) symbols.push_back(sorted_[e]);
+          if (sorted_[e].kind == MachineEdge::kCall) calls.push_back({sorted_[e].rule, sorted_[e].to});
+        }
+      }
+      if (!fuel_.burn(static_cast<int64_t>(symbols.size() + calls.size()) * 3 + 4)) return false;
+      cuts.clear();
+      for (const MachineEdge& e : symbols) cuts.push_back(e.lo), cuts.push_back(e.hi + 1u);
+      std::sort(cuts.begin(), cuts.end());
+      cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+      std::sort(symbols.begin(), symbols.end(), [](const MachineEdge& a, const MachineEdge& b) { return a.lo < b.lo; });
+      size_t begin = 0;
+      for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+        targets.clear();
+        while (begin < symbols.size() && symbols[begin].hi < cuts[i]) ++begin;
+        for (size_t j = begin; j < symbols.size() && symbols[j].lo <= cuts[i]; ++j)
+          if (symbols[j].hi >= cuts[i]) targets.push_back(symbols[j].to);
+        if (!fuel_.burn(static_cast<int64_t>(targets.size()) + 2)) return false;
+        if (targets.empty()) continue;
+        std::sort(targets.begin(), targets.end());
+        targets.erase(std::unique(targets.begin(), targets.end()), targets.end());
+        MachineEdge edge{0, 0, MachineEdge::kSymbol, static_cast<uint16_t>(cuts[i]), static_cast<uint16_t>(cuts[i + 1] - 1)};
+        const size_t n = out_.size();
+        edge_to(from, edge, targets, limit);
+        // Neighbours with one target are one edge.
+        if (n > 0 && out_.size() == n + 1 && out_[n - 1].from == from && out_[n - 1].kind == MachineEdge::kSymbol &&
+            out_[n - 1].to == out_[n].to && out_[n - 1].hi + 1 == out_[n].lo) {
+          out_[n - 1].hi = out_[n].hi;
+          out_.pop_back();
+        }
+      }
+      std::sort(calls.begin(), calls.end());
+      for (size_t i = 0; i < calls.size();) {
+        targets.clear();
+        const uint32_t rule = calls[i].first;
+        for (; i < calls.size() && calls[i].first == rule; ++i) targets.push_back(calls[i].second);
+        targets.erase(std::unique(targets.begin(), targets.end()), targets.end());
+        edge_to(from, {0, 0, MachineEdge::kCall, 0, 0, rule}, targets, limit);
+      }
+      if (fuel_.is_empty()) return false;
+    }
+    return true;
+  }
+
+  RuleMachine& in_;
+  Fuel& fuel_;
+  std::vector<uint32_t> first_;
+  std::vector<MachineEdge> sorted_, out_;
+  std::vector<uint32_t> mark_;
+  uint32_t epoch_ = 0;
+  std::vector<uint8_t> accepts_;
+  std::unordered_map<Subset, uint32_t, SubsetHash> ids_;
+  std::vector<const Subset*> queue_;
+};
+
+}  // namespace
+
+bool finish(RuleMachine& machine, Fuel& fuel) { return Finisher(machine, fuel).run(); }
+
+}  // namespace ibid::grammar

@@ -1,0 +1,77 @@
+// SchemaLogic: from schemas to shapes. A schema's negation is the union of what negates its keywords, so `not`, `oneOf`,
+// `if` and what they imply are exact where all that they reach is; the unions are bounded by fuel and in number.
+#pragma once
+
+#include <map>
+#include <set>
+
+#include "sample/grammar/json_schema.h"
+#include "sample/grammar/schema_document.h"
+#include "sample/grammar/schema_shape.h"
+
+namespace ibid::grammar {
+
+class SchemaLogic {
+ public:
+  SchemaLogic(const SchemaDocument& document, const SchemaOptions& options, Fuel& fuel, SchemaReport* report)
+      : document_(document), options_(options), fuel_(fuel), report_(report) {}
+
+  // What is valid under all of the schemas. Shapes that are plainly empty are not among them.
+  Result<Shapes> shapes(const Conjunction& conjunction);
+  Result<Shapes> shapes(Literal literal);
+  bool is_false(const Conjunction& conjunction) const;
+  // Whether a value is of a shape, or valid under all of the schemas.
+  Result<bool> holds(const Shape& shape, const Value& value);
+  Result<bool> holds(const Conjunction& conjunction, const Value& value);
+  // What a member of this name must be; nothing where there may be none.
+  Result<std::optional<Conjunction>> member(const Shape& shape, const std::string& name);
+  static Conjunction item(const Shape& shape, size_t index);
+
+  // A keyword that cannot be held: an error where strict, else a line of the report.
+  Status cannot(const Value* schema, std::string_view keyword, std::string_view why);
+  const SchemaDocument& document() const { return document_; }
+  const SchemaOptions& options() const { return options_; }
+  Fuel& fuel() const { return fuel_; }
+
+ private:
+  static constexpr size_t kMaxShapes = 256;
+
+  Result<Shapes> read(const Value& schema);
+  Result<Shapes> read_negated(const Value& schema);
+  Status read_keyword(const Value& schema, const std::string& key, const Value& value, Shapes& all);
+  Status read_simple(const Value& schema, const std::string& key, const Value& value, Shape& shape, bool& is_known);
+  Status read_types(const Value& schema, const Value& value, Shape& shape);
+  Result<Shapes> negated_keyword(const Value& schema, const std::string& key, const Value& value);
+  Result<Shapes> negated_simple(const Value& schema, const std::string& key, const Value& value);
+  Result<Shapes> any_of(const Value& schema, const Value& list);
+  Result<Shapes> one_of(const Value& list);
+  Result<Shapes> dependent(const Value& value);
+  Status read_arrays(const Value& schema, Shape& shape);
+  Status read_objects(const Value& schema, Shape& shape);
+  Status read_unevaluated(const Value& schema, Shapes& all);
+  Result<Shapes> meet(const Shapes& a, const Shapes& b);
+  Status narrow(Shapes& all, Result<Shapes> by);
+  Result<bool> is_empty(const Shape& shape, int depth);
+  Result<bool> are_disjoint(const Value& a, const Value& b);
+  Result<Pattern> pattern(std::string_view regex, bool is_negated);
+  Result<Pattern> names_of(const Conjunction& conjunction);
+  Result<Pattern> known_names(const ObjectKeywords& keywords, bool is_negated);
+  Result<uint32_t> count(const Value& value, const std::string& key) const;
+  Result<ObjectKeywords> object_keywords(const Value& schema);
+  ArrayKeywords array_keywords(const Value& schema) const;
+  Error no_schema(const Value& schema, const std::string& key, std::string_view what) const;
+
+  const SchemaDocument& document_;
+  const SchemaOptions& options_;
+  Fuel& fuel_;
+  SchemaReport* report_;
+  std::map<Literal, Shapes> known_;
+  std::set<Literal> open_;
+  std::map<std::pair<std::string, bool>, Pattern> regexes_;
+  int depth_ = 0;
+};
+
+// The texts of a format, as an expression; null for formats that say nothing here.
+const char* format_expression(std::string_view format);
+
+}  // namespace ibid::grammar

@@ -1,0 +1,62 @@
+#include "sample/grammar/schema_shape.h"
+
+#include <algorithm>
+
+namespace ibid::grammar {
+
+Conjunction both(const Conjunction& a, const Conjunction& b) {
+  Conjunction made;
+  std::set_union(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(made));
+  return made;
+}
+
+void Shape::require(const std::string& name) {
+  if (std::find(required.begin(), required.end(), name) == required.end()) required.push_back(name);
+}
+
+void Shape::meet(const Shape& other) {
+  auto append = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
+  types &= other.types;
+  numbers.is_integer |= other.numbers.is_integer;
+  numbers.is_fraction |= other.numbers.is_fraction;
+  if (other.numbers.low) numbers.at_least(*other.numbers.low);
+  if (other.numbers.high) numbers.at_most(*other.numbers.high);
+  append(numbers.multiples, other.numbers.multiples);
+  append(numbers.no_multiples, other.numbers.no_multiples);
+  append(numbers.excluded, other.numbers.excluded);
+  min_length = std::max(min_length, other.min_length);
+  max_length = std::min(max_length, other.max_length);
+  append(patterns, other.patterns);
+  append(excluded_strings, other.excluded_strings);
+  append(arrays, other.arrays);
+  min_items = std::max(min_items, other.min_items);
+  max_items = std::min(max_items, other.max_items);
+  append(contains, other.contains);
+  if (unique == nullptr) unique = other.unique;
+  append(objects, other.objects);
+  for (const std::string& name : other.required) require(name);
+  min_members = std::max(min_members, other.min_members);
+  max_members = std::min(max_members, other.max_members);
+  append(names, other.names);
+  append(some, other.some);
+  if (other.values) {
+    if (values) {
+      std::erase_if(*values, [&](const Value* v) {
+        return std::none_of(other.values->begin(), other.values->end(), [&](const Value* o) { return *v == *o; });
+      });
+    } else {
+      values = other.values;
+    }
+  }
+}
+
+bool Shape::settle() {
+  if (values && values->empty()) types = 0;
+  if (numbers.is_empty()) types &= static_cast<uint8_t>(~kNumberBit);
+  if (min_length > max_length) types &= static_cast<uint8_t>(~kStringBit);
+  if (min_items > max_items) types &= static_cast<uint8_t>(~kArrayBit);
+  if (min_members > max_members || required.size() > max_members) types &= static_cast<uint8_t>(~kObjectBit);
+  return types != 0;
+}
+
+}  // namespace ibid::grammar

@@ -1,0 +1,95 @@
+// What a JSON Schema says, as a union of shapes. A shape is a conjunction of what it asks of values by their type; all
+// logic of keywords (allOf, anyOf, oneOf, not, if, $ref, dependent*, unevaluated*) is worked out before, so that a
+// shape is what a grammar can be written from. What stands below (members, items) are conjunctions of schemas still.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sample/grammar/code_dfa.h"
+#include "sample/grammar/schema_numbers.h"
+#include "sample/grammar/schema_value.h"
+
+namespace ibid::grammar {
+
+// A schema, or what it refuses.
+struct Literal {
+  const Value* schema = nullptr;
+  bool is_negated = false;
+  auto operator<=>(const Literal&) const = default;
+};
+using Conjunction = std::vector<Literal>;  // ascending; empty: anything
+Conjunction both(const Conjunction& a, const Conjunction& b);
+
+enum TypeBit : uint8_t {
+  kNullBit = 1,
+  kFalseBit = 2,
+  kTrueBit = 4,
+  kNumberBit = 8,
+  kStringBit = 16,
+  kArrayBit = 32,
+  kObjectBit = 64,
+  kAllTypes = 127,
+};
+
+using Pattern = std::shared_ptr<const CodeDfa>;
+
+// `items` and its relatives of one schema object.
+struct ArrayKeywords {
+  std::vector<Conjunction> prefix;
+  Conjunction rest;
+  bool has_rest = false;   // all items are evaluated
+  bool evaluates = true;
+};
+struct ContainsKeyword {
+  Conjunction what;
+  uint32_t min = 1, max = kUnbounded;
+  uint32_t from = 0;  // items before it do not count
+};
+// `properties` and its relatives of one schema object.
+struct ObjectKeywords {
+  std::vector<std::pair<std::string, Conjunction>> properties;
+  std::vector<std::pair<Pattern, Conjunction>> patterns;
+  Conjunction additional;
+  bool has_additional = false;  // all members are evaluated
+  bool evaluates = true;
+};
+// At least one member has such a name and such a value.
+struct SomeMember {
+  Pattern names;
+  Conjunction value;
+};
+
+struct Shape {
+  uint8_t types = kAllTypes;
+  NumberRules numbers;
+  uint32_t min_length = 0, max_length = kUnbounded;
+  std::vector<Pattern> patterns;
+  std::vector<std::string> excluded_strings;
+  std::vector<ArrayKeywords> arrays;
+  uint32_t min_items = 0, max_items = kUnbounded;
+  std::vector<ContainsKeyword> contains;
+  const Value* unique = nullptr;  // the schema that asks for it
+  std::vector<ObjectKeywords> objects;
+  std::vector<std::string> required;  // in the order of the schema
+  uint32_t min_members = 0, max_members = kUnbounded;
+  std::vector<Pattern> names;
+  std::vector<SomeMember> some;
+  std::optional<std::vector<const Value*>> values;  // one of them
+
+  static Shape only(uint8_t types) {
+    Shape made;
+    made.types = types;
+    return made;
+  }
+  void meet(const Shape& other);
+  void require(const std::string& name);
+  // Sorts out what its limits leave nothing of; false where nothing is left at all.
+  bool settle();
+};
+using Shapes = std::vector<Shape>;
+
+}  // namespace ibid::grammar

@@ -1,0 +1,50 @@
+// Value: a JSON text as schemas need it: numbers exactly as they are spelled, members in their order.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "sample/grammar/fuel.h"
+
+namespace ibid::grammar {
+
+// A decimal number, exactly: (-1)^is_negative digits x 10^exponent, the digits without zeros at either end; zero has none.
+struct Decimal {
+  bool is_negative = false;
+  std::string digits = {};
+  int64_t exponent = 0;
+
+  static constexpr int64_t kMaxExponent = 400;  // numbers beyond are refused where exactness is asked
+  static Decimal of(std::string_view json_number);
+  bool is_zero() const { return digits.empty(); }
+  bool is_integer() const { return exponent >= 0 || is_zero(); }
+  bool is_huge() const;
+  int compare(const Decimal& other) const;  // neither is huge
+  bool is_multiple_of(const Decimal& other) const;  // other > 0; neither is huge
+  std::string whole() const;     // digits before the point, "0" where there are none; no sign
+  std::string fraction() const;  // behind it
+  std::string text() const;      // without an exponent
+};
+
+struct Value {
+  enum class Kind : uint8_t { kNull, kFalse, kTrue, kNumber, kString, kArray, kObject };
+  Kind kind = Kind::kNull;
+  std::string text = {};  // of a number as spelled, of a string
+  std::vector<Value> items = {};
+  std::vector<std::pair<std::string, Value>> members = {};
+
+  bool is(Kind k) const { return kind == k; }
+  bool is_object() const { return kind == Kind::kObject; }
+  const Value* find(std::string_view key) const;
+  Decimal number() const { return Decimal::of(text); }
+  bool operator==(const Value& other) const;  // as JSON Schema has it: 1 is 1.0, members have no order
+};
+
+Result<Value> read_value(std::string_view json, Fuel& fuel);
+
+// The text as the inside of a JSON string, in the spelling of CodeDfa::Spelling::kJson.
+std::string json_spelling(std::string_view text);
+
+}  // namespace ibid::grammar

@@ -1,0 +1,122 @@
+// States: where texts stand in a grammar, each an integer. A state is Earley's set of items (Earley 1970) of which each
+// names the state in which its rule was called, so that stacks share their bottoms: a graph-structured stack whose
+// nodes are interned by content. Equal sets have one id, so to fork, to go back and to keep a state is to keep an
+// integer, and the table of transitions is the automaton of the grammar with its stack, as far as it has been visited.
+//
+// A function of (automaton, bytes) alone: forgetting states and making them again changes ids, never an answer. Calls
+// in tail position return for their callers (Leo 1991), so that right recursion does not grow.
+// Not for two threads at once. Throws std::bad_alloc alone, and is sound then.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "sample/grammar/automaton.h"
+
+namespace ibid::grammar {
+
+using StateId = uint32_t;
+inline constexpr StateId kDead = 0;
+inline constexpr StateId kInitial = 1;
+
+// `node` of a rule that, when it is through, counts as rule `as` called in state `origin`.
+struct Item {
+  uint32_t node = 0, as = 0, origin = 0;
+  auto operator<=>(const Item&) const = default;
+};
+
+// Items in the order in which they were added, each once.
+class ItemList {
+ public:
+  void clear() { items_.clear(), n_hashed_ = 0; }
+  bool add(const Item& item);  // false where it is there already
+  std::vector<Item>& items() { return items_; }
+  const std::vector<Item>& items() const { return items_; }
+
+ private:
+  static constexpr size_t kFew = 16;  // are searched one by one
+  std::vector<Item> items_;
+  size_t n_hashed_ = 0;
+  std::vector<uint32_t> slots_;  // 1 + the place of an item
+};
+
+class States {
+ public:
+  // More items than these are no state but the end (kDead): with the depth, the bound of what a step costs.
+  static constexpr size_t kMaxItems = 2000;
+  static constexpr uint32_t kMaxDepth = 1000;
+
+  explicit States(std::shared_ptr<const Automaton> automaton);
+
+  const Automaton& automaton() const { return *automaton_; }
+  // The state behind one more symbol; kDead where none is. `state` is alive.
+  StateId next(StateId state, uint32_t symbol) { return next_of_class(state, automaton_->class_of(symbol)); }
+  StateId next_of_class(StateId state, uint32_t a_class) {
+    const uint32_t* row = rows_[state];
+    if (row != nullptr && row[a_class] != kUnknown) return row[a_class];
+    return make_next(state, a_class);
+  }
+  StateId after(StateId state, std::string_view bytes) {
+    for (size_t i = 0; i < bytes.size() && state != kDead; ++i) state = next(state, static_cast<uint8_t>(bytes[i]));
+    return state;
+  }
+
+  bool accepts(StateId state) const { return infos_[state].accepts; }
+  // It accepts, and no symbol may follow.
+  bool is_closed(StateId state) const { return infos_[state].is_closed; }
+  // The fewest symbols from here to a state that accepts.
+  uint32_t shortest(StateId state) const { return infos_[state].shortest; }
+  // Those that were stepped to, then those of the rules that they call, whose origin is the state itself.
+  std::span<const Item> items(StateId state) const {
+    return {infos_[state].items.get(), infos_[state].n_items};
+  }
+  // The fewest symbols behind the end of an item's rule.
+  uint32_t rest_behind(const Item& item) const;
+  size_t n_states() const { return n_alive_; }
+  size_t bytes() const { return bytes_; }
+  uint64_t n_made() const { return n_made_; }
+
+  // Forgets all but the initial state, those of `live` and what these refer to. The ids of these stay.
+  void forget_others(std::span<const StateId> live);
+
+ private:
+  static constexpr uint32_t kUnknown = ~0u;
+  struct Waiting {  // an item before a call of `rule`, by what it is behind the call
+    uint32_t rule = 0;
+    uint32_t rest = 0;  // the fewest symbols from behind the call to a text's end
+    Item item;
+  };
+  struct Info {
+    std::unique_ptr<Item[]> items;
+    std::unique_ptr<Waiting[]> waiting;  // ascending by rule
+    uint32_t n_kernel = 0, n_items = 0, n_waiting = 0;
+    uint32_t shortest = 0, depth = 0;
+    uint64_t hash = 0;
+    bool accepts = false, is_closed = false, is_marked = false;
+  };
+
+  StateId make_next(StateId state, uint32_t a_class);
+  StateId intern();          // the state of kernel_
+  void predict(StateId id);  // fills items_ and waiting_ from kernel_
+  void complete();
+  void measure(StateId id, Info& info);
+  uint32_t rest_behind(std::span<const Waiting> waiting, const Item& item) const;
+  void put_in_table(StateId id);
+  void grow_table();
+
+  std::shared_ptr<const Automaton> automaton_;
+  std::vector<Info> infos_;
+  std::vector<uint32_t*> rows_;
+  std::vector<std::unique_ptr<uint32_t[]>> row_memory_;
+  std::vector<StateId> table_;  // open addressing over the kernels' hashes
+  std::vector<StateId> free_;
+  size_t n_alive_ = 0, bytes_ = 0;
+  uint64_t n_made_ = 0;
+  // Of one step:
+  ItemList kernel_, items_;
+  std::vector<Waiting> waiting_;
+};
+
+}  // namespace ibid::grammar

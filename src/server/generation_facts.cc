@@ -1,0 +1,121 @@
+// What is known of a generation besides what it says: its counts, its times, how it ended.
+#include <algorithm>
+
+#include "base/json_writer.h"
+#include "server/generation.h"
+
+namespace ibid {
+
+int32_t Generation::completion_tokens() const {
+  int32_t n = 0;
+  for (const Choice& choice : choices_) n += choice.n_tokens;
+  return n;
+}
+
+int32_t Generation::prompt_tokens() const {
+  int32_t n = 0;
+  for (const int32_t len : info_.prompt_lens) n += len;
+  return n;
+}
+
+int32_t Generation::cached_tokens() const {
+  int32_t n = 0;
+  for (const PromptFacts& prompt : prompts_) n += prompt.usage.cached_tokens;
+  return n;
+}
+
+int32_t Generation::n_preemptions() const {
+  int32_t n = 0;
+  for (const Choice& choice : choices_) n += choice.n_preemptions;
+  return n;
+}
+
+const char* Generation::finish_word() const {
+  for (const Choice& choice : choices_) {
+    if (choice.reason == FinishReason::kError) return finish_reason_name(choice.reason);
+  }
+  return choices_.empty() ? "none" : finish_reason_name(choices_[0].reason);
+}
+
+std::vector<std::pair<const char*, int32_t>> Generation::finishes() const {
+  std::vector<std::pair<const char*, int32_t>> out;
+  for (const Choice& choice : choices_) {
+    if (!choice.finished) continue;
+    const char* name = finish_reason_name(choice.reason);
+    const auto known = std::ranges::find(out, name, &std::pair<const char*, int32_t>::first);
+    known != out.end() ? static_cast<void>(++known->second) : static_cast<void>(out.emplace_back(name, 1));
+  }
+  return out;
+}
+
+std::array<double, kPhaseNames.size()> Generation::phases(double now) const {
+  const Timing* last = nullptr;
+  for (const Choice& choice : choices_) {
+    if (choice.timing.ledger.until > (last != nullptr ? last->ledger.until : 0)) last = &choice.timing;
+  }
+  Ledger ledger;
+  ledger.until = info_.arrived;
+  ledger.pass(info_.submitted, Phase::kNetwork);
+  if (last == nullptr) {  // it was never told of
+    ledger.pass(now, Phase::kQueue);
+    return ledger.seconds;
+  }
+  ledger.pass(last->arrived, Phase::kQueue);  // the step that ran when it came
+  for (size_t i = 0; i < ledger.seconds.size(); ++i) ledger.seconds[i] += last->ledger.seconds[i];
+  ledger.until = last->ledger.until;
+  ledger.pass(now, Phase::kNetwork);
+  return ledger.seconds;
+}
+
+std::vector<SpanPhase> Generation::span_phases(double now) const {
+  const Timing* first = nullptr;
+  double last_token = 0, until = 0;
+  for (const Choice& choice : choices_) {
+    const Timing& t = choice.timing;
+    last_token = std::max(last_token, t.last_token);
+    until = std::max(until, t.ledger.until);
+    if (t.first_token > 0 && (first == nullptr || t.first_token < first->first_token)) first = &t;
+  }
+  std::vector<SpanPhase> out = {{"read", info_.arrived, info_.submitted}};
+  if (first == nullptr) {
+    out.push_back({"queue", info_.submitted, now});
+    return out;
+  }
+  out.push_back({"queue", info_.submitted, first->admitted});
+  out.push_back({"prefill", first->admitted, first->first_token});
+  out.push_back({"decode", first->first_token, last_token});
+  out.push_back({"write", std::max(last_token, until), now});
+  return out;
+}
+
+void Generation::write_ledger(JsonWriter& json) const {
+  const double now = info_.clock->now();
+  const auto phases = this->phases(now);
+  json.key("ledger").begin_object();
+  for (size_t i = 0; i < phases.size(); ++i) json.key(std::string(kPhaseNames[i]) + "_ms").number(phases[i] * 1e3, 3);
+  json.key("total_ms").number((now - info_.arrived) * 1e3, 3).end_object();
+}
+
+RequestTimes Generation::times(double now) const {
+  RequestTimes times = gaps_;
+  times.phases = phases(now);
+  for (double& seconds : times.phases) seconds = whole_microseconds(seconds);
+  times.total = whole_microseconds(now - info_.arrived);
+  double first_token = now;
+  for (const PromptFacts& prompt : prompts_) {
+    if (!prompt.seen || prompt.timing.first_token <= 0) continue;
+    const double first = whole_microseconds(prompt.timing.first_token - info_.arrived);
+    if (!times.has_first_token || first < times.first_token) {
+      times.first_token = first;
+      times.queue = whole_microseconds(prompt.timing.admitted - prompt.timing.arrived);
+      times.prefill = whole_microseconds(prompt.timing.first_token - prompt.timing.admitted);
+      first_token = prompt.timing.first_token;
+    }
+    times.has_first_token = true;
+  }
+  for (const Choice& choice : choices_)
+    times.decode = std::max(times.decode, whole_microseconds(choice.last_time - first_token));
+  return times;
+}
+
+}  // namespace ibid
