@@ -19,17 +19,20 @@ using testing::kFakeEnd;
 const std::vector<std::string>& words() {
   static const std::vector<std::string> made = [] {
     std::vector<std::string> all = {""};  // the end
-    for (const char* w : {"{", "}", "[", "]", ",", ":", "\"", "1", "2", "a", "b", "c", " ", "true", "null", "{\"", "\":", "\",\"",
-                          "\"}", "]}", "ab", "bc", "12", "},{", "[[", "]]", "\":[", "abc", "1,", "e", "."})
+    for (const char* w :
+         {"{",   "}",     "[",   "]",  ",",  ":",  "\"", "1",   "2",  "a",  "b",    "c",   " ",  "true", "null", "{\"",
+          "\":", "\",\"", "\"}", "]}", "ab", "bc", "12", "},{", "[[", "]]", "\":[", "abc", "1,", "e",    "."})
       all.push_back(w);
-    while (all.size() < testing::kFakeVocabSize) all.push_back(std::string(1, static_cast<char>('d' + all.size() % 20)));
+    while (all.size() < testing::kFakeVocabSize)
+      all.push_back(std::string(1, static_cast<char>('d' + all.size() % 20)));
     return all;
   }();
   return made;
 }
 
 std::shared_ptr<const grammar::TokenTrie> trie() {
-  static const auto made = std::make_shared<const grammar::TokenTrie>(std::vector<std::string_view>(words().begin(), words().end()));
+  static const auto made =
+      std::make_shared<const grammar::TokenTrie>(std::vector<std::string_view>(words().begin(), words().end()));
   return made;
 }
 
@@ -57,10 +60,13 @@ class Oracle final : public Proposer {
   explicit Oracle(std::vector<Answered> answers) : answers_(std::move(answers)) {}
   void propose(const ProposalInput& input, Drafts& drafts) override {
     for (const auto& [answer, reason] : answers_) {
-      if (answer.size() <= input.answer.size() || !std::equal(input.answer.begin(), input.answer.end(), answer.begin())) continue;
+      if (answer.size() <= input.answer.size() || !std::equal(input.answer.begin(), input.answer.end(), answer.begin()))
+        continue;
       for (int32_t i = 0; i < input.max_drafts && input.answer.size() + static_cast<size_t>(i) < answer.size(); ++i) {
         const bool is_wrong = rng_() % 6 == 0;
-        drafts.add(is_wrong ? TokenId{static_cast<int32_t>(rng_() % 64)} : answer[input.answer.size() + static_cast<size_t>(i)], i - 1);
+        drafts.add(is_wrong ? TokenId{static_cast<int32_t>(rng_() % 64)}
+                            : answer[input.answer.size() + static_cast<size_t>(i)],
+                   i - 1);
       }
       return;
     }
@@ -74,16 +80,19 @@ class Oracle final : public Proposer {
 Request request(uint64_t id, bool closes_in_time, int32_t n = 1) {
   Request r;
   r.id = RequestId{id};
-  for (uint64_t i = 0; i < 3 + id % 7; ++i) r.prompt.push_back(TokenId{1 + static_cast<int32_t>(testing::mix(id, i) % 63)});
+  for (uint64_t i = 0; i < 3 + id % 7; ++i)
+    r.prompt.push_back(TokenId{1 + static_cast<int32_t>(testing::mix(id, i) % 63)});
   r.max_tokens = 12 + static_cast<int32_t>(id % 20);
   r.n = n;
   r.sampling.seed = id;
   r.sampling.temperature = id % 3 == 0 ? 0.0f : 1.5f;
-  r.grammar = std::make_shared<grammar::Matcher>(automaton(id % std::size(kGrammars)), trie(), std::vector<TokenId>{kFakeEnd}, n, closes_in_time);
+  r.grammar = std::make_shared<grammar::Matcher>(automaton(id % std::size(kGrammars)), trie(),
+                                                 std::vector<TokenId>{kFakeEnd}, n, closes_in_time);
   return r;
 }
 
-std::vector<Answered> run(const std::vector<uint64_t>& ids, int n_blocks, bool closes_in_time, const std::vector<Answered>* known) {
+std::vector<Answered> run(const std::vector<uint64_t>& ids, int n_blocks, bool closes_in_time,
+                          const std::vector<Answered>* known) {
   ThreadTeam team(2);
   Stream stream(team);
   ManualClock clock;

@@ -66,11 +66,12 @@ Result<std::shared_ptr<const grammar::Automaton>> build_grammar(const ApiRequest
   return made;
 }
 
-std::shared_ptr<grammar::Matcher> make_matcher(std::shared_ptr<const grammar::Automaton> automaton, const ApiRequest& api,
-                                               const Backend& backend) {
+std::shared_ptr<grammar::Matcher> make_matcher(std::shared_ptr<const grammar::Automaton> automaton,
+                                               const ApiRequest& api, const Backend& backend) {
   if (automaton == nullptr) return nullptr;
   return std::make_shared<grammar::Matcher>(std::move(automaton), backend.token_trie(),
-                                            backend.tokenizer().vocabulary().end_of_generation, api.n, api.closes_in_time);
+                                            backend.tokenizer().vocabulary().end_of_generation, api.n,
+                                            api.closes_in_time);
 }
 
 }  // namespace ibid

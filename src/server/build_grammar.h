@@ -11,7 +11,7 @@ namespace ibid {
 
 // Null where the request asks for none. The error's field is the one that asked.
 Result<std::shared_ptr<const grammar::Automaton>> build_grammar(const ApiRequest& api, const Backend& backend);
-std::shared_ptr<grammar::Matcher> make_matcher(std::shared_ptr<const grammar::Automaton> automaton, const ApiRequest& api,
-                                               const Backend& backend);
+std::shared_ptr<grammar::Matcher> make_matcher(std::shared_ptr<const grammar::Automaton> automaton,
+                                               const ApiRequest& api, const Backend& backend);
 
 }  // namespace ibid

@@ -30,7 +30,8 @@ Status ask_text(ApiRequest& request, const Json& value, Kind kind, const std::st
 
 Status ask_choice(ApiRequest& request, const Json& value, const std::string& field) {
   GrammarRequest grammar{.kind = Kind::kChoice, .field = field};
-  if (value.array() == nullptr || value.array()->empty()) return wrong_value(field, "a list of at least one string", value);
+  if (value.array() == nullptr || value.array()->empty())
+    return wrong_value(field, "a list of at least one string", value);
   for (const Json& choice : *value.array()) {
     if (choice.string() == nullptr) return wrong_value(field, "a list of at least one string", value);
     grammar.choices.push_back(*choice.string());
@@ -54,7 +55,8 @@ Status read_response_format(ApiRequest& request, const Json& value, const ApiLim
     if (strict != nullptr && !strict->is_null() && strict->boolean() == nullptr)
       return wrong_value(field + ".json_schema.strict", "true or false", *strict);
     const bool is_strict = strict != nullptr && strict->boolean() != nullptr && *strict->boolean();
-    return ask_schema(request, *schema, is_strict, wrapper != nullptr ? field + ".json_schema.schema" : field + ".schema");
+    return ask_schema(request, *schema, is_strict,
+                      wrapper != nullptr ? field + ".json_schema.schema" : field + ".schema");
   }
   if (*name == "json_schema") return invalid(field + ".json_schema.schema is missing.", field + ".json_schema.schema");
   return ask(request, {.kind = Kind::kJsonObject, .field = field});

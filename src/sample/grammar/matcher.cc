@@ -20,7 +20,8 @@ void Matcher::fill(StateId state, int32_t n_left, std::span<uint32_t> mask) {
   masks_.fill(state, mask, is_tight ? static_cast<uint32_t>(n_left) : TokenMasks::kNoLimit);
   if (!masks_.states().accepts(state) && !PLANTED("grammar_ends_anywhere")) return;
   for (TokenId id : end_of_generation_)
-    if (static_cast<size_t>(raw(id)) < 32 * mask.size()) mask[static_cast<size_t>(raw(id)) / 32] |= 1u << (raw(id) % 32);
+    if (static_cast<size_t>(raw(id)) < 32 * mask.size())
+      mask[static_cast<size_t>(raw(id)) / 32] |= 1u << (raw(id) % 32);
 }
 
 StateId Matcher::after(StateId state, TokenId token) {

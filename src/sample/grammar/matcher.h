@@ -14,8 +14,8 @@ namespace ibid::grammar {
 
 class Matcher {
  public:
-  // `end_of_generation`: the ids that may end an answer where the grammar accepts, and nowhere else. `closes_in_time`: an
-  // answer is complete when its tokens are used up, if it can be.
+  // `end_of_generation`: the ids that may end an answer where the grammar accepts, and nowhere else. `closes_in_time`:
+  // an answer is complete when its tokens are used up, if it can be.
   Matcher(std::shared_ptr<const Automaton> automaton, std::shared_ptr<const TokenTrie> trie,
           std::vector<TokenId> end_of_generation, int32_t n_choices, bool closes_in_time = false);
 
