@@ -16,6 +16,9 @@
 
 namespace ibid {
 
+namespace grammar {
+class Matcher;  // sample/grammar/matcher.h
+}
 class StopSet;  // text/output/stop_matcher.h: compiled stop strings and ids, shared by a request's sequences
 
 enum class RequestId : uint64_t {};
@@ -27,7 +30,8 @@ struct Request {
   int32_t n = 1;                         // choices; choice i is this request with seed + i
   int32_t max_tokens = -1;               // generated per choice; -1: up to the context; 0: compute the prompt and end
   std::shared_ptr<const StopSet> stops;  // may be null
-  bool show_special = false;             // control tokens appear in the text
+  std::shared_ptr<grammar::Matcher> grammar;  // what the answers must be of; may be null; this request's own
+  bool show_special = false;                  // control tokens appear in the text
   int32_t prompt_logprobs = -1;  // as SamplingParams::logprobs, for the prompt's own tokens (computes the whole prompt)
   int32_t priority = 0;          // higher runs earlier, where the policy is by priority
   std::string tenant;            // blocks are shared only within a tenant ...

@@ -5,6 +5,7 @@
 
 #include "base/grow.h"
 #include "base/planted.h"
+#include "sample/grammar/matcher.h"
 
 namespace ibid {
 namespace {
@@ -123,6 +124,15 @@ void Runner::score(const StepPlan& plan, Task& task, Scratch& scratch) {
   result_.shares[share].scored[task.scored] = *std::move(scored);
 }
 
+// What a row of a sequence may draw after `n_answered` tokens of its answer.
+void Runner::fill_mask(const Sequence& s, size_t n_answered, uint32_t state, std::vector<uint32_t>& mask) const {
+  const size_t n_words = (static_cast<size_t>(worker_.facts().vocab_size) + 31) / 32;
+  mask.assign(std::max(n_words, s.request->grammar->mask_words()), 0);
+  const int64_t room = worker_.facts().context_len - s.prompt_len;
+  const int64_t most = s.request->max_tokens < 0 ? room : std::min<int64_t>(room, s.request->max_tokens);
+  s.request->grammar->fill(state, static_cast<int32_t>(most - static_cast<int64_t>(n_answered)), mask);
+}
+
 void Runner::draw(const StepPlan& plan, const Task& task, Scratch& scratch) {
   const auto i = static_cast<size_t>(plan.rows[task.row].share);
   const Share& share = plan.shares[i];
@@ -132,16 +142,25 @@ void Runner::draw(const StepPlan& plan, const Task& task, Scratch& scratch) {
   const auto tokens = std::span<const TokenId>(s.tokens);
   const auto n_prompt = static_cast<size_t>(s.prompt_len);
   SampleHistory history{tokens.first(n_prompt), tokens.subspan(n_prompt)};
+  grammar::Matcher* matcher = s.request->grammar.get();
+  scratch.mask.clear();  // empty: all may come
   for (int32_t draft = -1;;) {
+    if (matcher != nullptr) fill_mask(s, history.answer.size(), result.state.grammar, scratch.mask);
     const size_t at = task.row + static_cast<size_t>(draft + 1);
     Result<TokenRecord> drawn =
-        told_ != nullptr ? told_->next(plan, i) : s.sampler->sample(logits(at), history, result.state, scratch.sampler);
+        told_ != nullptr ? told_->next(plan, i)
+                         : s.sampler->sample(logits(at), history, result.state, scratch.sampler, scratch.mask);
     if (!drawn) {
       result.failure = drawn.error();
       return;
     }
     const TokenId token = drawn->chosen.token;
     result.drawn.push_back(*std::move(drawn));
+    if (matcher != nullptr) {
+      const uint32_t next = matcher->after(result.state.grammar, token);
+      if (!PLANTED("grammar_of_the_parents_parent") || draft < 0) result.state.grammar = next;
+      if (matcher->is_closed(next)) return;
+    }
     const bool is_first = draft < 0;
     draft = s.drafts.child(draft, token, share.n_drafts);
     if (draft < 0) return;

@@ -65,11 +65,13 @@ class Runner {
   struct Scratch {  // of one thread
     SamplerScratch sampler;
     std::vector<TokenId> answer;  // with drafts behind it
+    std::vector<uint32_t> mask;   // of a row; empty where all may come
   };
   void list_tasks(const StepPlan& plan);
   void do_task(const StepPlan& plan, Task& task, Scratch& scratch);
   void score(const StepPlan& plan, Task& task, Scratch& scratch);
   void draw(const StepPlan& plan, const Task& task, Scratch& scratch);
+  void fill_mask(const Sequence& sequence, size_t n_answered, uint32_t state, std::vector<uint32_t>& mask) const;
   std::span<const float> logits(size_t row) const;
   void move_accepted(const StepPlan& plan);
 

@@ -198,6 +198,7 @@ bool Scheduler::admit(Sequence& s) {
     }
   } catch (const std::bad_alloc&) {
     plan_.starved.push_back(s.request->id);
+    candidates_.clear();  // one at a time
     return false;
   }
   queue_.remove(s);

@@ -5,6 +5,7 @@
 
 #include "base/planted.h"
 #include "engine/disk_tier.h"
+#include "sample/grammar/matcher.h"
 
 namespace ibid {
 
@@ -117,9 +118,13 @@ void Settler::append(const Share& share, ShareResult& result, double now) {
   if (!result.drawn.empty()) counts_.accepted_tokens += static_cast<int64_t>(result.drawn.size()) - 1;
   if (!PLANTED("sampler_state_lost")) s.sampler_state = result.state;
   s.drafts.clear();
+  grammar::Matcher* matcher = s.request->grammar.get();
+  if (matcher != nullptr) matcher->hold(s.choice, s.sampler_state.grammar);
+  const bool is_closed = matcher != nullptr && matcher->is_closed(s.sampler_state.grammar);
+  const FinishReason behind_all = is_closed ? FinishReason::kGrammar : result.told_end;
   for (size_t i = 0; i < result.drawn.size(); ++i) {
     const bool is_last = i + 1 == result.drawn.size();
-    append(s, std::move(result.drawn[i]), now, is_last ? result.told_end : FinishReason::kNone);
+    append(s, std::move(result.drawn[i]), now, is_last ? behind_all : FinishReason::kNone);
     if (s.state == SequenceState::kFinished) return;
   }
   if (result.failure) return fail(s, *result.failure);
@@ -128,7 +133,7 @@ void Settler::append(const Share& share, ShareResult& result, double now) {
   if (share.n_drafts > 0) cache_.truncate(s.blocks, s.n_tokens());
 }
 
-void Settler::append(Sequence& s, TokenRecord drawn, double now, FinishReason told_end) {
+void Settler::append(Sequence& s, TokenRecord drawn, double now, FinishReason behind) {
   s.tokens.push_back(drawn.chosen.token);
   s.n_computed = s.n_tokens() - 1;  // what was drawn before it is a draft whose keys and values are in place
   ++counts_.generated_tokens;
@@ -138,8 +143,8 @@ void Settler::append(Sequence& s, TokenRecord drawn, double now, FinishReason to
   const FinishReason reason = s.answer->push(std::move(drawn));
   if (reason != FinishReason::kNone) {
     close(s, reason);
-  } else if (told_end != FinishReason::kNone) {
-    end(s, told_end);
+  } else if (behind != FinishReason::kNone) {
+    end(s, behind);
   } else if (!s.may_answer() || s.n_tokens() >= context_len_ + PLANTED("context_exceeded")) {
     end(s, FinishReason::kLength);
   }

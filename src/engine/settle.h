@@ -61,7 +61,9 @@ class Settler {
   void score(Sequence& sequence, std::vector<TokenRecord>& scored);
   void publish(Sequence& sequence);
   void append(const Share& share, ShareResult& result, double now);
-  void append(Sequence& sequence, TokenRecord drawn, double now, FinishReason told_end);
+  // `behind`: why the answer ends behind it, where the answer itself does not see it: its grammar allows nothing more,
+  // or a record says so.
+  void append(Sequence& sequence, TokenRecord drawn, double now, FinishReason behind);
   void forget_behind_window(Sequence& sequence);
   void let_followers_go(Sequence& sequence);
   void close(Sequence& sequence, FinishReason reason);

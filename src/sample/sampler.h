@@ -35,6 +35,7 @@ struct SampleHistory {
 struct SamplerState {
   uint64_t choice = 0;  // draws with the request's seed + choice
   float mirostat_mu = 0;
+  uint32_t grammar = 1;  // where the text stands in its grammar (sample/grammar/states.h), if it has one
 };
 
 // A token while truncation works; weight = exp(logit - the row's highest).

@@ -44,6 +44,16 @@ struct TextBias {
 // has not written it; all that the model wants around a text.
 enum class AddSpecial : uint8_t { kNothing, kMissingBos, kAll };
 
+// What the answer must be of, in the language in which it was asked.
+struct GrammarRequest {
+  enum class Kind : uint8_t { kNone, kJsonObject, kJsonSchema, kRegex, kChoice, kGbnf };
+  Kind kind = Kind::kNone;
+  std::string text;  // of the schema, the expression or the grammar
+  std::vector<std::string> choices;
+  bool is_strict = false;
+  std::string field;  // which asked
+};
+
 struct ApiRequest {
   Endpoint endpoint = Endpoint::kChat;
   std::string model;
@@ -55,6 +65,9 @@ struct ApiRequest {
   std::vector<std::string> stop;
   std::vector<TokenId> stop_ids;
   bool include_stop = false;
+  GrammarRequest grammar;
+  std::string gbnf;  // the field `grammar`
+  bool closes_in_time = false;
   bool skip_special_tokens = true;
   int32_t prompt_logprobs = -1;
   int32_t priority = 0;

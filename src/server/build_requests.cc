@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "server/build_grammar.h"
 #include "text/output/breaker_set.h"
 #include "text/output/detokenizer.h"
 #include "text/output/stop_matcher.h"
@@ -121,6 +122,7 @@ Result<Request> build_common(const ApiRequest& api, const Tokenizer& tokenizer) 
 Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backend, const std::string& tenant) {
   const Tokenizer& tokenizer = backend.tokenizer();
   ASSIGN_OR_RETURN(Request common, build_common(api, tokenizer));
+  ASSIGN_OR_RETURN(const std::shared_ptr<const grammar::Automaton> grammar, build_grammar(api, backend));
   common.tenant = tenant;
   common.cache_salt = api.cache_salt;
 
@@ -148,6 +150,7 @@ Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backe
     }
     if (ids.empty()) return invalid(where + " has no tokens; it must have at least one.", where);
   }
+  for (Request& request : built.requests) request.grammar = make_matcher(grammar, api, backend);
   return built;
 }
 

@@ -83,6 +83,7 @@ std::optional<ApiError> Quotas::enter(const std::string& tenant, int64_t n, doub
                   "queue_full", retry_after_locked(n, now));
   }
   a.figures.sequences += n;
+  if (n_here_ == 0) last_end_ = now;  // what was idle is no sign of slowness
   n_here_ += n;
   return std::nullopt;
 }

@@ -78,6 +78,14 @@ TEST(Quotas, RetryAfterIsWhenSoManyWillHaveEnded) {
   EXPECT_GE(q.retry_after(1, 260), 60) << "nothing has ended for a minute";
 }
 
+TEST(Quotas, AnIdleHourIsNoReasonToComeBackLate) {
+  Quotas q = quotas("a:key-of-a-1\n");
+  EXPECT_FALSE(q.enter("a", 1, 0));
+  q.leave("a", 1, 1);
+  EXPECT_FALSE(q.enter("a", 1, 3600));
+  EXPECT_LE(q.retry_after(1, 3601), 2);
+}
+
 TEST(Quotas, FiguresHaveABoundedNumberOfLabels) {
   std::string keys;
   for (int i = 100; i < 160; ++i) keys += "tenant" + std::to_string(i) + ":key-number-" + std::to_string(i) + "\n";

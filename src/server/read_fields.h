@@ -23,6 +23,13 @@ Status read_prompt_logprobs(ApiRequest& request, const Json& value, const ApiLim
 Status read_truncate(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_add_special(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_template_kwargs(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_response_format(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_json_schema_field(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_structured_outputs(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_guided_json(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_guided_regex(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_guided_choice(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_guided_grammar(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_priority(ApiRequest& request, const Json& value, const ApiLimits& limits);
 
 // "FIELD must be WANTED, not a string": the sentence of every wrong type.

@@ -231,9 +231,9 @@ WebResponse Service::metrics_text(const WebRequest&, WebExchange&) {
   WebResponse response;
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
   const ServerGauges gauges = {
-      connections_, static_cast<int64_t>(router_.size()),     steady_clock().now() - started_,
-      ready(),      spans_ != nullptr ? spans_->n_sent() : 0, spans_ != nullptr ? spans_->n_dropped() : 0,
-       quotas_.figures()};
+      connections_,     static_cast<int64_t>(router_.size()),     steady_clock().now() - started_,
+      ready(),          spans_ != nullptr ? spans_->n_sent() : 0, spans_ != nullptr ? spans_->n_dropped() : 0,
+      quotas_.figures()};
   response.body = backend != nullptr
                       ? metrics_.text(backend->stats(), gauges, options_.metric_names, backend->model().name)
                       : metrics_.text(EngineStats(), gauges, options_.metric_names);

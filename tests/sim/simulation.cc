@@ -241,7 +241,6 @@ void Simulation::see(const ForwardBatch& b) {
   met.n_tokens += b.n_tokens;
   for (int32_t s = 0; s < b.n_sequences; ++s) {
     const StepShare& share = engine_->last_step()[static_cast<size_t>(s)];
-    // By tenants' tags nobody outside knows the order: then it counts that somebody gets on.
     if (raw(share.request) == first_) first_waits_ = -1;
     const int32_t first = b.positions[b.query_start[s]];
     const auto it = live_.find(raw(share.request));

@@ -47,11 +47,12 @@ void sampling_fields(Ar& ar, Params& p) {
 template <typename Ar, typename RequestRef>
 void request_fields(Ar& ar, RequestRef& r) {
   auto& [id, prompt, sampling, n, max_tokens, stops, show_special, prompt_logprobs, priority, tenant, cache_salt,
-         weight, ttft_target, tpot_target] = r;
+         weight, ttft_target, tpot_target, max_wait] = r;
   static_cast<void>(stops);
   ar(id, prompt);
   sampling_fields(ar, sampling);
-  ar(n, max_tokens, show_special, prompt_logprobs, priority, tenant, cache_salt, weight, ttft_target, tpot_target);
+  ar(n, max_tokens, show_special, prompt_logprobs, priority, tenant, cache_salt, weight, ttft_target, tpot_target,
+     max_wait);
 }
 
 // What is compiled for a request, as it was given.

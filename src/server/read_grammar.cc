@@ -1,0 +1,107 @@
+// Readers of the fields that say what an answer must be of. Only one of them may.
+#include "server/read_fields.h"
+
+namespace ibid {
+namespace {
+
+using Kind = GrammarRequest::Kind;
+
+Status ask(ApiRequest& request, GrammarRequest grammar) {
+  if (request.grammar.kind != Kind::kNone) {
+    return invalid(grammar.field + " and " + request.grammar.field + " both say what the answer must be; one would do.",
+                   grammar.field);
+  }
+  request.grammar = std::move(grammar);
+  return {};
+}
+
+// A schema, or the text of one.
+Status ask_schema(ApiRequest& request, const Json& value, bool is_strict, const std::string& field) {
+  if (value.object() == nullptr && value.boolean() == nullptr && value.string() == nullptr)
+    return wrong_value(field, "a JSON Schema", value);
+  std::string text = value.string() != nullptr ? *value.string() : value.text();
+  return ask(request, {.kind = Kind::kJsonSchema, .text = std::move(text), .is_strict = is_strict, .field = field});
+}
+
+Status ask_text(ApiRequest& request, const Json& value, Kind kind, const std::string& field) {
+  if (value.string() == nullptr) return wrong_value(field, "a string", value);
+  return ask(request, {.kind = kind, .text = *value.string(), .field = field});
+}
+
+Status ask_choice(ApiRequest& request, const Json& value, const std::string& field) {
+  GrammarRequest grammar{.kind = Kind::kChoice, .field = field};
+  if (value.array() == nullptr || value.array()->empty())
+    return wrong_value(field, "a list of at least one string", value);
+  for (const Json& choice : *value.array()) {
+    if (choice.string() == nullptr) return wrong_value(field, "a list of at least one string", value);
+    grammar.choices.push_back(*choice.string());
+  }
+  return ask(request, std::move(grammar));
+}
+
+}  // namespace
+
+Status read_response_format(ApiRequest& request, const Json& value, const ApiLimits&) {
+  const std::string field = "response_format";
+  const Json* type = value.find("type");
+  const std::string* name = type != nullptr ? type->string() : nullptr;
+  if (name == nullptr || (*name != "text" && *name != "json_object" && *name != "json_schema"))
+    return wrong_value(field, "an object whose type is text, json_object or json_schema", value);
+  if (*name == "text") return {};
+  const Json* wrapper = value.find("json_schema");
+  const Json* schema = wrapper != nullptr ? wrapper->find("schema") : value.find("schema");
+  if (schema != nullptr && !schema->is_null()) {
+    const Json* strict = wrapper != nullptr ? wrapper->find("strict") : value.find("strict");
+    if (strict != nullptr && !strict->is_null() && strict->boolean() == nullptr)
+      return wrong_value(field + ".json_schema.strict", "true or false", *strict);
+    const bool is_strict = strict != nullptr && strict->boolean() != nullptr && *strict->boolean();
+    return ask_schema(request, *schema, is_strict,
+                      wrapper != nullptr ? field + ".json_schema.schema" : field + ".schema");
+  }
+  if (*name == "json_schema") return invalid(field + ".json_schema.schema is missing.", field + ".json_schema.schema");
+  return ask(request, {.kind = Kind::kJsonObject, .field = field});
+}
+
+Status read_json_schema_field(ApiRequest& request, const Json& value, const ApiLimits&) {
+  if (value.object() != nullptr && value.object()->empty()) return {};
+  return ask_schema(request, value, false, "json_schema");
+}
+
+Status read_structured_outputs(ApiRequest& request, const Json& value, const ApiLimits&) {
+  const std::string field = "structured_outputs";
+  if (value.object() == nullptr) return wrong_value(field, "an object such as {\"regex\": \"[a-z]+\"}", value);
+  for (const auto& [key, what] : *value.object()) {
+    if (what.is_null() || (what.boolean() != nullptr && !*what.boolean() && key != "json")) continue;
+    const std::string where = field + "." + key;
+    if (key == "json") {
+      TRY(ask_schema(request, what, false, where));
+    } else if (key == "regex") {
+      TRY(ask_text(request, what, Kind::kRegex, where));
+    } else if (key == "choice") {
+      TRY(ask_choice(request, what, where));
+    } else if (key == "grammar") {
+      TRY(ask_text(request, what, Kind::kGbnf, where));
+    } else if (key == "json_object") {
+      if (what.boolean() == nullptr) return wrong_value(where, "true or false", what);
+      TRY(ask(request, {.kind = Kind::kJsonObject, .field = where}));
+    } else {
+      return unsupported(where + " is not served; leave it out.", where);
+    }
+  }
+  return {};
+}
+
+Status read_guided_json(ApiRequest& request, const Json& value, const ApiLimits&) {
+  return ask_schema(request, value, false, "guided_json");
+}
+Status read_guided_regex(ApiRequest& request, const Json& value, const ApiLimits&) {
+  return ask_text(request, value, Kind::kRegex, "guided_regex");
+}
+Status read_guided_choice(ApiRequest& request, const Json& value, const ApiLimits&) {
+  return ask_choice(request, value, "guided_choice");
+}
+Status read_guided_grammar(ApiRequest& request, const Json& value, const ApiLimits&) {
+  return ask_text(request, value, Kind::kGbnf, "guided_grammar");
+}
+
+}  // namespace ibid
