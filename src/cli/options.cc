@@ -46,6 +46,7 @@ struct All {
   PullOptions pull;
   PerplexityOptions perplexity;
   BenchOptions bench;
+  CacheBenchOptions bench_cache;
   PlanOptions plan;
   TokenizeOptions tokenize;
   DetokenizeOptions detokenize;
@@ -165,7 +166,17 @@ void add_measures(CLI::App& app, All& all, int& exit_code) {
   c->footer(
       "Examples:\n  ibid bench\n  ibid bench model.gguf -p 512 -n 128 -t 2 -r 5 -o json\n  ibid bench --streams "
       "1,8,32");
-  on_parse(c, exit_code, b, bench);
+  c->callback([&exit_code, &b, c] {
+    if (c->get_subcommands().empty()) exit_code = bench(b);
+  });
+  CacheBenchOptions& cache = all.bench_cache;
+  c = c->add_subcommand("cache", "blocks of 8 to 128 tokens: what they waste, share and cost, without a model");
+  c->add_option("--trace", cache.trace_file, "Azure's .csv or Mooncake's .jsonl (else a workload that is made up)")
+      ->check(CLI::ExistingFile);
+  add_whole(c, "--tokens", cache.n_tokens, 1 << 12, int64_t{1} << 30, "memory for so many tokens");
+  add_whole(c, "--streams", cache.n_streams, 1, 4096, "requests that hold their blocks at once");
+  add_whole(c, "-t,--threads", cache.n_threads, 0, 1024, "threads of attention (0: all cores)");
+  on_parse(c, exit_code, cache, bench_cache);
 
   PlanOptions& plan_options = all.plan;
   c = app.add_subcommand("plan",

@@ -104,6 +104,13 @@ struct BenchOptions {
   int32_t depth = 0;          // tokens already in the cache
 };
 
+struct CacheBenchOptions {
+  std::string trace_file;  // empty: a workload that is made up
+  int64_t n_tokens = 1 << 18;
+  int32_t n_streams = 16;
+  int32_t n_threads = 0;  // 0: all
+};
+
 struct TokenizeOptions {
   std::string model = "default";
   bool special = false;
@@ -137,6 +144,7 @@ int pull(const PullOptions& options);
 int list_models();
 int perplexity(const PerplexityOptions& options);
 int bench(const BenchOptions& options);
+int bench_cache(const CacheBenchOptions& options);
 int selftest();
 int tokenize(const TokenizeOptions& options);
 int detokenize(const DetokenizeOptions& options);

@@ -100,7 +100,10 @@ void Scheduler::list_candidates() {
   }
   const size_t n_running = window_.size();
   policy_->window(queue_, static_cast<size_t>(max_sequences_) - running_.size(), window_);
-  for (size_t i = 0; i < window_.size(); ++i) candidates_.push_back({window_[i], i >= n_running});
+  for (size_t i = 0; i < window_.size(); ++i) {
+    const Sequence& s = *window_[i];
+    candidates_.push_back({window_[i], i >= n_running, policy_->turn_of(s), n_expected(s)});
+  }
 }
 
 // The candidate that none is before.
@@ -113,16 +116,22 @@ Scheduler::Candidate* Scheduler::first(Before before) {
   return best;
 }
 
+// Blocks go by order: whom they were wanting for is owed the next ones, and no other is admitted before it. Under
+// pressure that is all of a long queue, which would be gone through for each of its own.
+void Scheduler::drop_behind_the_owed() {
+  if (first_waiting_ == nullptr || refusal_.sequence != first_waiting_->id) return;
+  std::erase_if(candidates_, [this](const Candidate& c) { return c.waits && c.sequence != first_waiting_; });
+}
+
 void Scheduler::grant_prompts() {
   list_candidates();
   if (candidates_.empty()) return;
-  const auto turn = [this](const Candidate& c) { return policy_->turn_of(*c.sequence); };
-  const auto in_order = [&](const Candidate& a, const Candidate& b) {
-    return std::pair(turn(a), a.sequence->key) < std::pair(turn(b), b.sequence->key);
+  const auto in_order = [](const Candidate& a, const Candidate& b) {
+    return a.turn != b.turn ? a.turn < b.turn : a.sequence->key < b.sequence->key;
   };
-  const auto shortest = [&](const Candidate& a, const Candidate& b) {
-    const auto place = [&](const Candidate& c) {
-      return std::tuple(turn(c), c.sequence->key.rank, n_expected(*c.sequence), c.sequence->key.id);
+  const auto shortest = [](const Candidate& a, const Candidate& b) {
+    const auto place = [](const Candidate& c) {
+      return std::tuple(c.turn, c.sequence->key.rank, c.n_expected, c.sequence->key.id);
     };
     return place(a) < place(b);
   };
@@ -132,6 +141,7 @@ void Scheduler::grant_prompts() {
   first_waiting_ = first(waiting_in_order)->waits ? first(waiting_in_order)->sequence : nullptr;
   const bool shares = policy_->shortest_first();
   const Sequence* oldest = first(in_order)->sequence;
+  drop_behind_the_owed();
   const bool parts = shares && candidates_.size() > 1 && !PLANTED("oldest_has_no_part");
   StepBudget limit = parts ? without_part_of(oldest) : budget_;
   const int32_t n_before = plan_.n_tokens;
@@ -141,11 +151,14 @@ void Scheduler::grant_prompts() {
     candidates_.pop_back();
     if (candidate.sequence == oldest) limit = budget_;
     grant_prompt(candidate, limit);
+    if (candidate.sequence == first_waiting_) drop_behind_the_owed();
+    if (policy_->turn_of(*candidate.sequence) == candidate.turn) continue;
+    for (Candidate& c : candidates_) c.turn = policy_->turn_of(*c.sequence);
   }
   // What was kept for the oldest, where that is all and it has no place or no blocks: nobody would ever get on.
   for (size_t i = 0; i < turn_.size() && plan_.n_tokens == n_before && !PLANTED("kept_for_one_without_place"); ++i) {
     if (turn_[i]->state == SequenceState::kRunning && n_missing(*turn_[i]) > 1)
-      grant_prompt({turn_[i], false}, budget_);
+      grant_prompt({.sequence = turn_[i]}, budget_);
   }
 }
 

@@ -64,10 +64,13 @@ class Scheduler {
   struct Candidate {  // a prompt
     Sequence* sequence = nullptr;
     bool waits = false;
+    double turn = 0;         // Policy::turn_of(), as of the last grant
+    int32_t n_expected = 0;  // tokens to compute
   };
   void grant_decodes();
   void list_candidates();
   void grant_prompts();
+  void drop_behind_the_owed();
   StepBudget without_part_of(const Sequence* oldest) const;
   template <typename Before>
   Candidate* first(Before before);

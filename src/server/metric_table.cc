@@ -122,6 +122,8 @@ constexpr MetricRow kTable[] = {
      }},
     {"cache_blocks_shared", nullptr, nullptr, "gauge", "Blocks in use by more than one sequence.",
      [](From f, Samples& to) { to.add(int64_t{f.engine.blocks_shared}); }},
+    {"cache_slots_unfilled", nullptr, nullptr, "gauge", "Slots of running sequences' blocks that have no token yet.",
+     [](From f, Samples& to) { to.add(f.engine.slots_unfilled); }},
     {"cache_host_blocks", nullptr, nullptr, "gauge", "Blocks of the host tier by state.",
      [](From f, Samples& to) {
        to.add("state", "free", f.engine.host_blocks_total - f.engine.host_blocks_cached);

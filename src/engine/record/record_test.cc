@@ -168,6 +168,48 @@ TEST(Record, TheFirstDifferenceIsNamed) {
   EXPECT_NE(differs(small_engine(PolicyKind::kFirstCome), fake()), "");
 }
 
+// An engine that has lived before has other blocks in front.
+TEST(Record, OtherBlocksAreADifferenceOfTheirOwn) {
+  const Recorded was(3);
+  auto replay = Replay::open(was.path).value();
+  ThreadTeam team(1);
+  Stream stream(team);
+  auto engine = Engine::create(std::make_unique<testing::FakeModel>(kContext), nullptr, stream, replay->options(),
+                               replay->clock())
+                    .value();
+  Request before;
+  before.id = RequestId{1 << 20};
+  before.prompt.assign(30, TokenId{63});
+  before.max_tokens = 0;
+  ASSERT_TRUE(engine->submit(std::move(before)).ok());
+  std::vector<Output> outputs;
+  while (engine->step(outputs)) {
+  }
+  const std::string difference = replay->run(*engine, nullptr).value().difference;
+  EXPECT_NE(difference.find("on other blocks"), std::string::npos) << difference;
+}
+
+TEST(Record, AHeadOfAnImpossibleEngineIsRefused) {
+  const Recorded was(1);
+  const record::Event head = std::move(events_of(was.path).front());
+  const auto is_read = [&](auto change) {
+    record::Event wrong = head;
+    wrong.readings.clear();
+    change(wrong.head);
+    std::string body;
+    int64_t written = 0, read = 0;
+    record::encode(wrong, written, body);
+    return record::decode(body, read, nullptr).ok();
+  };
+  EXPECT_TRUE(is_read([](record::Head&) {}));
+  EXPECT_FALSE(is_read([](record::Head& h) { h.options.block_len = 0; }));
+  EXPECT_FALSE(is_read([](record::Head& h) { h.options.kv_dtype = static_cast<DType>(200); }));
+  EXPECT_FALSE(is_read([](record::Head& h) { h.options.policy = static_cast<PolicyKind>(77); }));
+  EXPECT_FALSE(is_read([](record::Head& h) { h.n_blocks = 1 << 30; }));
+  EXPECT_FALSE(is_read([](record::Head& h) { h.vocab_size = -1; }));
+  EXPECT_FALSE(is_read([](record::Head& h) { h.options.disk_folder = "/tmp/of-another"; }));
+}
+
 TEST(Record, WithoutWhatUsersWroteSchedulingIsTheSame) {
   const Recorded open(5), redacted(5, true);
   const std::string bytes = bytes_of(redacted.path);
@@ -226,6 +268,10 @@ TEST(Redaction, HidesHowOftenATokenOccursAndLosesNone) {
       EXPECT_TRUE(raw(out[1]) > last && raw(out[1]) < static_cast<int32_t>(record::Redaction::kNumbers)) << vocab_size;
       last = raw(out[1]);
     }
+    size_t n_same = 0;
+    for (int32_t i = 0; i < 100 && vocab_size > 100; ++i)
+      n_same += replaced({TokenId{0}, TokenId{i}, TokenId{7}})[2] == replaced({TokenId{1}, TokenId{i}, TokenId{7}})[2];
+    EXPECT_LT(n_same, 5u) << "what stands before a token is in its key";
     const std::vector<TokenId> same = replaced(std::vector<TokenId>(500, TokenId{0}));
     if (vocab_size < 64) continue;
     EXPECT_GT(std::set<TokenId>(same.begin(), same.end()).size(), 490u);
@@ -320,6 +366,8 @@ TEST(Record, IsItsOwnersAndWritesOverNothing) {
   ASSERT_FALSE(again.ok());
   EXPECT_NE(again.error().message.find("is there already"), std::string::npos);
   EXPECT_FALSE(Recorder::create({.path = was.folder.path() + "/no/such/folder"}).ok());
+  EXPECT_TRUE(Recorder::create({.path = was.folder.path() + "/unused"}).ok());
+  EXPECT_NE(stat((was.folder.path() + "/unused").c_str(), &about), 0) << "nothing was recorded, nothing is left";
   EXPECT_FALSE(Replay::open(was.folder.path() + "/nothing").ok());
   std::ofstream(was.folder.path() + "/text") << "some text, longer than a head";
   EXPECT_NE(Replay::open(was.folder.path() + "/text").error().message.find("is no record"), std::string::npos);

@@ -1,5 +1,7 @@
 #include "engine/record/recorder.h"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <cmath>
 #include <new>
@@ -28,12 +30,15 @@ double Recorder::RecordingClock::now() const {
 Result<std::unique_ptr<Recorder>> Recorder::create(const RecorderOptions& options, const Clock& source) {
   auto redaction = options.redact ? std::make_unique<record::Redaction>() : nullptr;
   ASSIGN_OR_RETURN(auto file, record::FileWriter::create(options.path, std::move(redaction), options.max_backlog));
-  return std::unique_ptr<Recorder>(new Recorder(std::move(file), source));
+  return std::unique_ptr<Recorder>(new Recorder(options.path, std::move(file), source));
 }
 
-Recorder::~Recorder() = default;
+Recorder::~Recorder() {
+  if (!has_begun_) ::unlink(path_.c_str());
+}
 
 void Recorder::begin(Engine& engine, const std::string& model, int32_t n_threads) {
+  has_begun_ = true;
   const ModelFacts& facts = engine.facts();
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   record::Head head = {.version = IBID_VERSION,

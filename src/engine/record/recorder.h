@@ -23,7 +23,7 @@ class Recorder final : public EngineObserver {
  public:
   // `source` outlives the recorder.
   static Result<std::unique_ptr<Recorder>> create(const RecorderOptions& options, const Clock& source = steady_clock());
-  ~Recorder() override;
+  ~Recorder() override;  // of what never began nothing is left
 
   // What the engine is made with, and reads from its own thread (or from the one that makes it) alone.
   const Clock& clock() const { return clock_; }
@@ -53,9 +53,12 @@ class Recorder final : public EngineObserver {
     const Clock& source_;
     mutable std::vector<int64_t> readings_;
   };
-  Recorder(std::unique_ptr<record::FileWriter> file, const Clock& source) : clock_(source), file_(std::move(file)) {}
+  Recorder(std::string path, std::unique_ptr<record::FileWriter> file, const Clock& source)
+      : path_(std::move(path)), clock_(source), file_(std::move(file)) {}
   void add(record::Event event) noexcept;
 
+  const std::string path_;
+  bool has_begun_ = false;
   RecordingClock clock_;
   std::unique_ptr<record::FileWriter> file_;
   record::StepGatherer gatherer_;
