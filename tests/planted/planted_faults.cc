@@ -54,7 +54,6 @@ const std::map<std::string, std::string> kFoundByUnits = {
     {"gaps_are_not_bounded", "Pace.AGivenBoundIsKept"},
     {"oldest_has_no_part", "Pace.ALongPromptIsNotStarvedByShortOnes"},
     {"overdue_are_served", "Targets.WhoWaitsLongerThanItMayIsRefusedAndNobodyElse"},
-    {"places_are_kept", "Fairness.ATenantThatAsksATenthOfItsShareDoesNotNoticeHowMuchTheOtherAsks"},
     {"prompts_count_as_answers", "Fairness.LongPromptsBesideLongAnswersHaveTheSameTime"},
     {"prompts_starve_beside_decodes", "Pace.PromptsAreNotStarvedWhereManyStreamsDecode"},
     {"service_is_saved_up", "Fairness.WhoWasAwayHasSavedNothingUp"},
