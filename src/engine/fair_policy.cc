@@ -93,7 +93,6 @@ Sequence* FairPolicy::gives_place(std::span<Sequence* const> running, const Sequ
     return (static_cast<double>(flow.n_held) - part_of(flow, weights, running.size())) / flow.weight;
   };
   const Flow& own = *asker.flow;
-  if (PLANTED("places_are_kept")) return nullptr;
   if (static_cast<double>(own.n_held + 1) > part_of(own, weights, running.size())) return nullptr;
   Sequence* best = nullptr;
   for (Sequence* s : running) {

@@ -197,8 +197,7 @@ bool Scheduler::admit(Sequence& s) {
   // Blocks go by order: whom they were wanting for is owed the next ones.
   const bool another_is_owed =
       first_waiting_ != &s && first_waiting_ != nullptr && refusal_.sequence == first_waiting_->id;
-  if (another_is_owed && !PLANTED("blocks_out_of_order")) return false;
-  if (is_known_not_to_fit(s) || !keeps_targets_with(s) || fetches(s)) return false;
+  if (another_is_owed || is_known_not_to_fit(s) || !keeps_targets_with(s) || fetches(s)) return false;
   if (static_cast<int32_t>(running_.size()) >= max_sequences_) {
     Sequence* giver = policy_->gives_place(running_, s);
     if (giver == nullptr) return false;

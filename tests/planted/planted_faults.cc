@@ -50,12 +50,10 @@ std::vector<std::string> all_faults() {
 // What no request can reach today is found by a unit's own test, which this program has too.
 const std::map<std::string, std::string> kFoundByUnits = {
     {"a_cost_below_nothing", "StepCost.NoPartCostsLessThanNothing"},
-    {"blocks_out_of_order", "Scheduler.WhileTheFirstInOrderDoesNotFitNobodyElseTakesBlocks"},
     {"decodes_make_prompts_forgotten", "StepCost.AnEveningOfDecodesDoesNotMakeItForgetPrompts"},
     {"gaps_are_not_bounded", "Pace.AGivenBoundIsKept"},
     {"oldest_has_no_part", "Pace.ALongPromptIsNotStarvedByShortOnes"},
     {"overdue_are_served", "Targets.WhoWaitsLongerThanItMayIsRefusedAndNobodyElse"},
-    {"places_are_kept", "Fairness.ATenantThatAsksATenthOfItsShareDoesNotNoticeHowMuchTheOtherAsks"},
     {"prompts_count_as_answers", "Fairness.LongPromptsBesideLongAnswersHaveTheSameTime"},
     {"prompts_starve_beside_decodes", "Pace.PromptsAreNotStarvedWhereManyStreamsDecode"},
     {"service_is_saved_up", "Fairness.WhoWasAwayHasSavedNothingUp"},
