@@ -1,8 +1,8 @@
 // Masks of real schemas over real vocabularies:  grammar_bench VOCABULARY... -- SCHEMA...
 // VOCABULARY is a GGUF file, a tokenizer.json, or a file of lines "base64 of a token, its id". SCHEMA is a file of JSON
-// Schema; each of its $defs is a schema too. For each a grammar is compiled (not strict), then answers are walked under its
-// masks, half of the tokens punctuation where there is some, all memory cold at first; the table has CPU time of the
-// thread in microseconds of each first and later mask, and of each compilation.
+// Schema; each of its $defs is a schema too. For each a grammar is compiled (not strict), then answers are walked under
+// its masks, half of the tokens punctuation where there is some, all memory cold at first; the table has CPU time of
+// the thread in microseconds of each first and later mask, and of each compilation.
 #include <time.h>
 
 #include <algorithm>
@@ -76,8 +76,11 @@ std::vector<std::string> vocabulary(const std::string& path) {
 void print(const char* name, std::vector<double>& times) {
   if (times.empty()) return;
   std::sort(times.begin(), times.end());
-  auto at = [&](double share) { return times[std::min(times.size() - 1, static_cast<size_t>(share * static_cast<double>(times.size())))]; };
-  std::printf("  %-14s %8zu  p50 %9.1f  p99 %9.1f  p99.9 %9.1f  max %9.1f\n", name, times.size(), at(0.5), at(0.99), at(0.999), times.back());
+  auto at = [&](double share) {
+    return times[std::min(times.size() - 1, static_cast<size_t>(share * static_cast<double>(times.size())))];
+  };
+  std::printf("  %-14s %8zu  p50 %9.1f  p99 %9.1f  p99.9 %9.1f  max %9.1f\n", name, times.size(), at(0.5), at(0.99),
+              at(0.999), times.back());
 }
 
 }  // namespace
@@ -85,7 +88,8 @@ void print(const char* name, std::vector<double>& times) {
 int main(int argc, char** argv) {
   std::vector<std::string> vocabularies, files;
   bool is_schema = false;
-  for (int i = 1; i < argc; ++i) std::string(argv[i]) == "--" ? void(is_schema = true) : (is_schema ? files : vocabularies).push_back(argv[i]);
+  for (int i = 1; i < argc; ++i)
+    std::string(argv[i]) == "--" ? void(is_schema = true) : (is_schema ? files : vocabularies).push_back(argv[i]);
   for (const std::string& path : vocabularies) {
     const std::vector<std::string> words = vocabulary(path);
     const double begin_trie = microseconds();
@@ -101,7 +105,8 @@ int main(int argc, char** argv) {
       SchemaOptions options;
       options.is_strict = false;
       auto root = read_json_schema(schema, options, grammar);
-      auto automaton = root ? Automaton::compile(grammar, {.bytes = trie->single_bytes()}) : ibid::Result<Automaton>(root.error());
+      auto automaton =
+          root ? Automaton::compile(grammar, {.bytes = trie->single_bytes()}) : ibid::Result<Automaton>(root.error());
       compile.push_back(microseconds() - begin);
       if (!automaton) {
         ++n_refused;

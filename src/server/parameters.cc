@@ -4,6 +4,7 @@
 #include <cfloat>
 #include <cmath>
 
+#include "base/json_writer.h"
 #include "server/read_fields.h"
 
 namespace ibid {

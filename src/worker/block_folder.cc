@@ -134,8 +134,8 @@ Result<BlockFolder> BlockFolder::open(const std::string& folder) {
   }
   Result<FileLock> lock = FileLock::acquire(path + "/lock", [] { return false; });
   if (!lock) {
-    return unavailable("The cache's folder " + path + " is in use by another process; another folder would do (" +
-                           lock.error().message + ").",
+    return unavailable("The cache's folder " + path + " is in use by another process (or its lock cannot be taken); " +
+                           "another folder would do.",
                        path);
   }
   BlockFolder out(*std::move(lock), fd.release());

@@ -135,7 +135,7 @@ inline const HostileClass kHostileClasses[] = {
      }},
     {"unserved",
      [](std::mt19937& r) {
-       return with_body(chat_body("x", pick(r, {"\"tools\":[{}]", "\"response_format\":{\"type\":\"json_object\"}",
+       return with_body(chat_body("x", pick(r, {"\"tools\":[{}]", "\"response_format\":{\"type\":\"yaml\"}",
                                                 "\"functions\":[1]", "\"grammar\":\"x\"", "\"lora\":[1]"})));
      }},
     {"wrong path",

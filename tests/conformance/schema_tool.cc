@@ -1,7 +1,8 @@
 // Reads cases from standard input, one JSON object a line: {"schema": text of a schema, "strict", "formats": booleans,
-// "texts": lists of spellings of one value each}. Writes for each a line: {"refused": sentence}, or {"accepted": a boolean
-// for each value, "ignored": sentences}. A value is accepted where one of its spellings is, token by token under masks
-// and to an end, in the same way in each of 20 random tokenisations; where these disagree the program aborts.
+// "texts": lists of spellings of one value each}. Writes for each a line: {"refused": sentence}, or {"accepted": a
+// boolean for each value, "ignored": sentences}. A value is accepted where one of its spellings is, token by token
+// under masks and to an end, in the same way in each of 20 random tokenisations; where these disagree the program
+// aborts.
 #include <algorithm>
 #include <iostream>
 #include <random>

@@ -288,9 +288,8 @@ TEST(ServerApi, ErrorsNameTheField) {
   TestServer server;
   RawClient client(server.port());
   EXPECT_EQ(error_param(client.post("/v1/chat/completions", chat_body("x", "\"temperature\":-1"))), "temperature");
-  EXPECT_EQ(
-      error_param(client.post("/v1/chat/completions", chat_body("x", R"("response_format":{"type":"json_object"})"))),
-      "response_format");
+  EXPECT_EQ(error_param(client.post("/v1/chat/completions", chat_body("x", R"("response_format":{"type":"yaml"})"))),
+            "response_format");
   EXPECT_EQ(error_param(client.post("/v1/completions", R"({"prompt":[5,300]})")), "prompt");
   const HttpAnswer length = client.post("/v1/completions", "{\"prompt\":\"" + std::string(3000, 'x') + "\"}");
   EXPECT_EQ(length.status, 400);

@@ -58,7 +58,7 @@ struct Packed {
   static constexpr bool kMin = kLayout.has_min;
   static constexpr bool kIsPlain = kLayout.low_bits >= 4 && kLayout.high_bits == 0 && kGroup == 32;
   // Up to so many rows take their weights straight from the packed form; more unpack it once for all.
-  static constexpr int kDirectRows = kIsPlain ? 2 * kRowsInt8 : (kRowsInt8 + 1) / 2;
+  static constexpr int kDirectRows = kIsPlain ? 2 * kRowsInt8 : kRowsInt8;
   static constexpr int64_t kCodeBytes = code_bytes(kLayout), kFactorBytes = factor_bytes(kLayout);
   static constexpr int64_t kSuperBytes = super_bytes(kLayout);
 
@@ -287,7 +287,6 @@ void product_int8(const LinearTask& task, int64_t row, int64_t row_end, int64_t 
   typedef Packed<kLayout> F;
   typedef Packed<P::kOf> Unpacked;
   constexpr int kBits = kLayout.low_bits + kLayout.high_bits;
-  constexpr int kAtOnce = F::kDirectRows < kRowsInt8 ? F::kDirectRows : kRowsInt8;
   const bool is_direct = row_end - row <= F::kDirectRows;
   alignas(64) uint8_t panel[kTilesInt8 * P::kTileBytes];
   const Unpacked unpacked = Unpacked::first_tile(panel, kPanelInputs, nullptr);
@@ -318,7 +317,7 @@ void product_int8(const LinearTask& task, int64_t row, int64_t row_end, int64_t 
           const XGroup* x = x_groups(task.x_int8, r, step) + block * step;
           const OutTile out = out_tile(task, r, tile, static_cast<int>(n_tiles));
           if (is_direct) {
-            with_rows<Rows<F, kBits>, kAtOnce>(row_end - r, f, at, ahead, part, x, sums, r - row, out);
+            with_rows<Rows<F, kBits>, kRowsInt8>(row_end - r, f, at, ahead, part, x, sums, r - row, out);
           } else {
             with_rows<Rows<Unpacked, kBits>, kRowsInt8>(row_end - r, unpacked, unpacked_at, Ahead{}, part, x, sums,
                                                         r - row, out);

@@ -94,7 +94,7 @@ class Automaton {
   std::vector<CallEdge> calls_;
   std::vector<uint8_t> flags_;
   std::vector<uint32_t> shortest_;
-  std::vector<Counter> counters_;  // ascending by base
+  std::vector<Counter> counters_;           // ascending by base
   std::vector<uint32_t> counter_shortest_;  // of each: its body's shortest text
   std::vector<uint16_t> class_of_, symbol_of_;
   std::vector<std::vector<TokenRange>> token_classes_;

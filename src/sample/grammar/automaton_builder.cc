@@ -221,8 +221,7 @@ class AutomatonBuilder {
       if (!options_.bytes[b]) continue;
       uint32_t end = b;
       while (end < hi && options_.bytes[end + 1]) ++end;
-      machine.edges.push_back(
-          {from, to, MachineEdge::kSymbol, static_cast<uint16_t>(b), static_cast<uint16_t>(end)});
+      machine.edges.push_back({from, to, MachineEdge::kSymbol, static_cast<uint16_t>(b), static_cast<uint16_t>(end)});
       b = end;
     }
   }
@@ -466,7 +465,8 @@ uint32_t Automaton::shortest(uint32_t node) const {
   const Counter& c = counter(node);
   const uint32_t done = node - c.base;
   if (done >= c.min) return 0;
-  const uint64_t rest = static_cast<uint64_t>(counter_shortest_[static_cast<size_t>(&c - counters_.data())]) * (c.min - done);
+  const uint64_t rest =
+      static_cast<uint64_t>(counter_shortest_[static_cast<size_t>(&c - counters_.data())]) * (c.min - done);
   return static_cast<uint32_t>(std::min<uint64_t>(rest, kNever - 1));
 }
 

@@ -21,7 +21,8 @@ struct SetHash {
 // Rabin and Scott 1959, with the two kinds of edges that only a text's ends let through.
 class Subsets {
  public:
-  Subsets(const CodeNfa& nfa, Fuel& fuel) : nfa_(nfa), fuel_(fuel), first_(nfa.n_states + 1, 0), mark_(nfa.n_states, 0) {
+  Subsets(const CodeNfa& nfa, Fuel& fuel)
+      : nfa_(nfa), fuel_(fuel), first_(nfa.n_states + 1, 0), mark_(nfa.n_states, 0) {
     for (const CodeNfa::Edge& e : nfa.edges) ++first_[e.from + 1];
     for (size_t i = 1; i < first_.size(); ++i) first_[i] += first_[i - 1];
     sorted_.resize(nfa.edges.size());
@@ -194,12 +195,16 @@ Result<CodeDfa> CodeDfa::combine(const CodeDfa& a, const CodeDfa& b, How how, Fu
       uint32_t end = kMaxCodePoint;
       uint32_t to_a = kGone, to_b = kGone;
       if (i < of_a.size()) {
-        if (of_a[i].lo <= at) to_a = of_a[i].to, end = std::min(end, of_a[i].hi);
-        else end = std::min(end, of_a[i].lo - 1);
+        if (of_a[i].lo <= at)
+          to_a = of_a[i].to, end = std::min(end, of_a[i].hi);
+        else
+          end = std::min(end, of_a[i].lo - 1);
       }
       if (j < of_b.size()) {
-        if (of_b[j].lo <= at) to_b = of_b[j].to, end = std::min(end, of_b[j].hi);
-        else end = std::min(end, of_b[j].lo - 1);
+        if (of_b[j].lo <= at)
+          to_b = of_b[j].to, end = std::min(end, of_b[j].hi);
+        else
+          end = std::min(end, of_b[j].lo - 1);
       }
       const bool goes_on = how == How::kBoth     ? to_a != kGone && to_b != kGone
                            : how == How::kEither ? to_a != kGone || to_b != kGone
@@ -262,7 +267,9 @@ bool CodeDfa::accepts(std::string_view text) const {
   return accepts(state);
 }
 
-bool CodeDfa::is_empty() const { return std::none_of(accepts_.begin(), accepts_.end(), [](uint8_t a) { return a; }); }
+bool CodeDfa::is_empty() const {
+  return std::none_of(accepts_.begin(), accepts_.end(), [](uint8_t a) { return a; });
+}
 
 bool CodeDfa::is_all() const {
   const CodeDfa whole = all();
@@ -307,7 +314,8 @@ ExprId CodeDfa::spell(Grammar& grammar, Spelling spelling) const {
     auto [at, is_new] = escapes.try_emplace(to, graph.n_states);
     if (!is_new) return at->second;
     const uint32_t begin = graph.n_states++, zeros = graph.n_states++, low = graph.n_states++, high = graph.n_states++;
-    for (char c : std::string_view("btnfr")) graph.edges.push_back({begin, to, static_cast<uint8_t>(c), static_cast<uint8_t>(c)});
+    for (char c : std::string_view("btnfr"))
+      graph.edges.push_back({begin, to, static_cast<uint8_t>(c), static_cast<uint8_t>(c)});
     graph.edges.push_back({begin, hop('0', '0', zeros), 'u', 'u'});
     graph.edges.push_back({zeros, low, '0', '0'});
     graph.edges.push_back({zeros, high, '1', '1'});
@@ -330,7 +338,12 @@ ExprId CodeDfa::spell(Grammar& grammar, Spelling spelling) const {
       const bool has_all = e.lo == 0 && e.hi >= 0x1F;
       if (has_all) graph.edges.push_back({s, escape_to(e.to), '\\', '\\'});
       for (uint32_t c = e.lo; !has_all && c < 0x20 && c <= e.hi; ++c) {
-        const char* named = c == 8 ? "\\b" : c == 9 ? "\\t" : c == 10 ? "\\n" : c == 12 ? "\\f" : c == 13 ? "\\r" : nullptr;
+        const char* named = c == 8    ? "\\b"
+                            : c == 9  ? "\\t"
+                            : c == 10 ? "\\n"
+                            : c == 12 ? "\\f"
+                            : c == 13 ? "\\r"
+                                      : nullptr;
         const char spelled[] = {'\\', 'u', '0', '0', kHex[c >> 4], kHex[c & 15], '\0'};
         text_to(s, named != nullptr ? named : spelled, e.to);
       }

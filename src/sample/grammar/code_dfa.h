@@ -1,6 +1,6 @@
-// CodeDfa: a regular set of texts, as a deterministic automaton over code points: what patterns, formats, lengths, names
-// and numbers of a schema are while they meet each other. All operations are exact and take fuel; without it the result
-// is an error.
+// CodeDfa: a regular set of texts, as a deterministic automaton over code points: what patterns, formats, lengths,
+// names and numbers of a schema are while they meet each other. All operations are exact and take fuel; without it the
+// result is an error.
 #pragma once
 
 #include <cstdint>

@@ -105,7 +105,8 @@ struct Pieces {
 }  // namespace
 
 int utf8_pieces(uint32_t lo, uint32_t hi, ByteRange (*pieces)[4], int* lens) {
-  static constexpr CodeRange kWidths[] = {{0, 0x7F}, {0x80, 0x7FF}, {0x800, 0xD7FF}, {0xE000, 0xFFFF}, {0x10000, kMaxCodePoint}};
+  static constexpr CodeRange kWidths[] = {
+      {0, 0x7F}, {0x80, 0x7FF}, {0x800, 0xD7FF}, {0xE000, 0xFFFF}, {0x10000, kMaxCodePoint}};
   static constexpr int kLens[] = {1, 2, 3, 3, 4};
   Pieces all{pieces, lens};
   for (int i = 0; i < 5; ++i) {

@@ -9,7 +9,7 @@
 
 namespace ibid::grammar {
 
-inline constexpr int64_t kCompileSteps = 4'000'000;
+inline constexpr int64_t kCompileSteps = 8'000'000;
 
 class Fuel {
  public:

@@ -134,7 +134,8 @@ class GbnfReader {
         skip_blanks();
         if (!in_.take("}")) return in_.error("A closing brace is missing");
         if (max < min) return in_.error("The repeats are fewer at most than at least");
-        if (min > kMaxRepeat || (max != kUnbounded && max > kMaxRepeat)) return in_.error("So many repeats are too many");
+        if (min > kMaxRepeat || (max != kUnbounded && max > kMaxRepeat))
+          return in_.error("So many repeats are too many");
         part = g_.repeat(part, min, max);
       } else {
         return part;

@@ -41,7 +41,8 @@ class JsonParts {
   }
   ExprId string() {
     if (string_rule_ == kNoExpr)
-      string_rule_ = g_.rule("string", g_.sequence({g_.text("\""), g_.repeat(character(), 0, kUnbounded), g_.text("\"")}));
+      string_rule_ =
+          g_.rule("string", g_.sequence({g_.text("\""), g_.repeat(character(), 0, kUnbounded), g_.text("\"")}));
     return g_.call(string_rule_);
   }
   ExprId number(bool is_integer) {
@@ -106,7 +107,8 @@ class JsonParts {
     for (size_t i = 0; i < n; ++i) {
       if (i > 0) parts.push_back(g_.text(","));
       parts.push_back(space());
-      parts.push_back(is_object ? member(g_.text("\"" + json_spelling(value.members[i].first) + "\""), text_of(value.members[i].second))
+      parts.push_back(is_object ? member(g_.text("\"" + json_spelling(value.members[i].first) + "\""),
+                                         text_of(value.members[i].second))
                                 : text_of(value.items[i]));
     }
     parts.push_back(space());
@@ -117,15 +119,16 @@ class JsonParts {
  private:
   Grammar& g_;
   JsonSpace space_;
-  RuleId space_rule_ = kNoExpr, string_rule_ = kNoExpr, integer_rule_ = kNoExpr, number_rule_ = kNoExpr, object_rule_ = kNoExpr,
-         value_rule_ = kNoExpr;
+  RuleId space_rule_ = kNoExpr, string_rule_ = kNoExpr, integer_rule_ = kNoExpr, number_rule_ = kNoExpr,
+         object_rule_ = kNoExpr, value_rule_ = kNoExpr;
   ExprId character_ = kNoExpr;
 };
 
 // From shapes to rules. Each conjunction of schemas becomes one rule, so what refers to itself becomes recursion.
 class SchemaWriter {
  public:
-  SchemaWriter(SchemaLogic& logic, Grammar& grammar) : logic_(logic), g_(grammar), parts_(grammar, logic.options().space) {}
+  SchemaWriter(SchemaLogic& logic, Grammar& grammar)
+      : logic_(logic), g_(grammar), parts_(grammar, logic.options().space) {}
 
   Result<RuleId> run() {
     const RuleId root = rule_of({{&logic_.document().root(), false}});
@@ -196,8 +199,9 @@ class SchemaWriter {
     const ExprId quote = g_.text("\"");
     if (shape.patterns.empty() && shape.excluded_strings.empty()) {
       const bool is_free = shape.min_length == 0 && shape.max_length == kUnbounded;
-      choices.push_back(is_free ? parts_.string()
-                                : g_.sequence({quote, g_.repeat(parts_.character(), shape.min_length, shape.max_length), quote}));
+      choices.push_back(
+          is_free ? parts_.string()
+                  : g_.sequence({quote, g_.repeat(parts_.character(), shape.min_length, shape.max_length), quote}));
       return {};
     }
     CodeDfa texts = CodeDfa::all();
@@ -252,8 +256,9 @@ class SchemaWriter {
         const uint32_t min = shape.min_items > n ? shape.min_items - n : 1;
         const uint32_t max = shape.max_items == kUnbounded ? kUnbounded : shape.max_items - n;
         const ExprId next = after_comma(value_of(item));
-        const ExprId rest = n > 0 ? g_.repeat(next, min, max)
-                                  : g_.sequence({first(value_of(item)), g_.repeat(next, min - 1, max == kUnbounded ? max : max - 1)});
+        const ExprId rest =
+            n > 0 ? g_.repeat(next, min, max)
+                  : g_.sequence({first(value_of(item)), g_.repeat(next, min - 1, max == kUnbounded ? max : max - 1)});
         graph.edges.push_back({n, n + 1, 0, 0, rest});
         graph.accepting.push_back(n + 1);
       }
@@ -274,12 +279,14 @@ class SchemaWriter {
           const Conjunction item = SchemaLogic::item(shape, i);
           auto edge = [&](const Conjunction& what, uint32_t to_found) {
             if (logic_.is_false(what)) return;
-            graph.edges.push_back({state(i, found), state(to, to_found), 0, 0, i == 0 ? first(value_of(what)) : after_comma(value_of(what))});
+            graph.edges.push_back({state(i, found), state(to, to_found), 0, 0,
+                                   i == 0 ? first(value_of(what)) : after_comma(value_of(what))});
           };
           Conjunction other = item;
           if (c.max != kUnbounded && i >= c.from)
             for (Literal literal : c.what) other = both(other, {{literal.schema, !literal.is_negated}});
-          if (c.max != kUnbounded && c.what.size() > 1) return unsupported("contains of a conjunction", logic_.document().pointer(conjunction[0].schema));
+          if (c.max != kUnbounded && c.what.size() > 1)
+            return unsupported("contains of a conjunction", logic_.document().pointer(conjunction[0].schema));
           edge(other, found);
           if (i < c.from) continue;
           if (found < most) {
@@ -365,7 +372,8 @@ class SchemaWriter {
         if (!part.is_of_group) part.value = both(part.value, keywords.additional);
     }
     for (Part& part : parts)
-      if (!part.texts.is_empty() && !logic_.is_false(part.value)) others.push_back({std::move(part.texts), std::move(part.value)});
+      if (!part.texts.is_empty() && !logic_.is_false(part.value))
+        others.push_back({std::move(part.texts), std::move(part.value)});
     return {};
   }
 
@@ -426,9 +434,11 @@ class SchemaWriter {
     for (const Names& names : others) {
       more.push_back(parts_.member(name_of(names.texts), value_of(names.value)));
       if (!has_some) continue;
-      ASSIGN_OR_RETURN(const CodeDfa wanted, CodeDfa::combine(names.texts, *shape.some[0].names, CodeDfa::How::kBoth, g_.fuel()));
+      ASSIGN_OR_RETURN(const CodeDfa wanted,
+                       CodeDfa::combine(names.texts, *shape.some[0].names, CodeDfa::How::kBoth, g_.fuel()));
       const Conjunction value = both(names.value, shape.some[0].value);
-      if (!wanted.is_empty() && !logic_.is_false(value)) some_more.push_back(parts_.member(name_of(wanted), value_of(value)));
+      if (!wanted.is_empty() && !logic_.is_false(value))
+        some_more.push_back(parts_.member(name_of(wanted), value_of(value)));
     }
     const ExprId any_more = g_.choice(more), any_some_more = g_.choice(some_more);
     const ExprId nothing = g_.empty();
@@ -440,7 +450,8 @@ class SchemaWriter {
         const uint32_t next = std::min(count + 1, counts);
         const bool is_full = has_most && count >= max;
         for (uint32_t i = 0; i < n; ++i) {
-          if (!members[i].is_required) graph.edges.push_back({state(i, count, some), state(i + 1, count, some), 0, 0, nothing});
+          if (!members[i].is_required)
+            graph.edges.push_back({state(i, count, some), state(i + 1, count, some), 0, 0, nothing});
           if (is_full) continue;
           edge(state(i, count, some), state(i + 1, next, some), count, bodies[i]);
           if (has_some && some == 0 && some_bodies[i] != kNoExpr)
@@ -450,9 +461,11 @@ class SchemaWriter {
           // As a minimum they count once: from the second on the count stays, unless there is a most to keep.
           edge(state(n, count, some), state(n, next, some), count, any_more);
           // The one that is asked for comes last, so that no later member of its name is in its place.
-          if (has_some && some == 0 && !some_more.empty() && next >= min) edge(state(n, count, 0), end, count, any_some_more);
+          if (has_some && some == 0 && !some_more.empty() && next >= min)
+            edge(state(n, count, 0), end, count, any_some_more);
         }
-        if (count >= min && !(has_most && count > max) && (!has_some || some == 1)) graph.accepting.push_back(state(n, count, some));
+        if (count >= min && !(has_most && count > max) && (!has_some || some == 1))
+          graph.accepting.push_back(state(n, count, some));
       }
     }
     graph.accepting.push_back(end);
@@ -469,7 +482,8 @@ class SchemaWriter {
 
 }  // namespace
 
-Result<RuleId> read_json_schema(std::string_view schema, const SchemaOptions& options, Grammar& grammar, SchemaReport* report) {
+Result<RuleId> read_json_schema(std::string_view schema, const SchemaOptions& options, Grammar& grammar,
+                                SchemaReport* report) {
   ASSIGN_OR_RETURN(const SchemaDocument document, SchemaDocument::read(schema, grammar.fuel()));
   SchemaLogic logic(document, options, grammar.fuel(), report);
   ASSIGN_OR_RETURN(const RuleId root, SchemaWriter(logic, grammar).run());

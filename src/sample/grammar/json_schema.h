@@ -1,8 +1,8 @@
-// JSON Schema (2020-12; drafts 4 to 7, 2019-09 and OpenAPI 3.0 as far as they spell it otherwise) to a grammar of the JSON
-// texts that are valid. Sound: every text of the grammar is valid. Complete by value: each valid value has a spelling in
-// it, members in the schema's order, unless `narrowed` or a limit of spelling (digits, depth) says otherwise. A keyword
-// that cannot be held is refused by its name and place where `is_strict`, else listed in `ignored`. docs/structured.md
-// has the table of keywords.
+// JSON Schema (2020-12; drafts 4 to 7, 2019-09 and OpenAPI 3.0 as far as they spell it otherwise) to a grammar of the
+// JSON texts that are valid. Sound: every text of the grammar is valid. Complete by value: each valid value has a
+// spelling in it, members in the schema's order, unless `narrowed` or a limit of spelling (digits, depth) says
+// otherwise. A keyword that cannot be held is refused by its name and place where `is_strict`, else listed in
+// `ignored`. docs/structured.md has the table of keywords.
 #pragma once
 
 #include <string>

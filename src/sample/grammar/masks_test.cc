@@ -56,8 +56,7 @@ struct RandomGrammar {
       rule.resize(static_cast<size_t>(1 + below(3)));
       for (auto& alternative : rule) {
         alternative.resize(static_cast<size_t>(below(4)));
-        for (int& symbol : alternative)
-          symbol = below(2) == 0 ? -1 - below(3) : below(static_cast<int>(rules.size()));
+        for (int& symbol : alternative) symbol = below(2) == 0 ? -1 - below(3) : below(static_cast<int>(rules.size()));
       }
     }
   }
@@ -221,10 +220,11 @@ TEST(GrammarMasks, AreThoseOfBruteForceOnJsonAndCounters) {
   std::mt19937 rng(7);
   auto trie = testing::adversarial("{}[]\",:a1 \n").trie();
   for (const char* text :
-       {kJson, "root ::= \"\\\"\" [^\"\\\\\\x00-\\x1f]{3,300} \"\\\"\"", "root ::= [a-z]+ | [A-Z] [a-z0-9_-]{0,200} \"!\"",
-        "root ::= (\"a\" | \"ab\" | [é日])* \".\"", "root ::= ([a-b]{2,40} \",\"){10,60}", "root ::= .*",
-        "root ::= x{0,100000} \"b\"\nx ::= [a-z] | [^a-z\"]", "root ::= [0-9]{1,3} (\".\" [0-9]{2})?",
-        "root ::= root \"a\" | \"b\" root | \"c\"", "root ::= (\"ab\" [a-z]{20,}){1,500}"}) {
+       {kJson, "root ::= \"\\\"\" [^\"\\\\\\x00-\\x1f]{3,300} \"\\\"\"",
+        "root ::= [a-z]+ | [A-Z] [a-z0-9_-]{0,200} \"!\"", "root ::= (\"a\" | \"ab\" | [é日])* \".\"",
+        "root ::= ([a-b]{2,40} \",\"){10,60}", "root ::= .*", "root ::= x{0,100000} \"b\"\nx ::= [a-z] | [^a-z\"]",
+        "root ::= [0-9]{1,3} (\".\" [0-9]{2})?", "root ::= root \"a\" | \"b\" root | \"c\"",
+        "root ::= (\"ab\" [a-z]{20,}){1,500}"}) {
     TokenMasks masks(from_gbnf(text), trie);
     ASSERT_NO_FATAL_FAILURE(compare_masks(masks, rng, 150)) << text;
   }

@@ -19,8 +19,8 @@ CodeSet digits() { return {{'0', '9'}}; }
 CodeSet words() { return {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}; }
 // WhiteSpace and LineTerminator of ECMA-262, sections 12.2 and 12.3.
 CodeSet spaces() {
-  return {{9, 13}, {0x20, 0x20}, {0xA0, 0xA0}, {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F},
-          {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
+  return {{9, 13},          {0x20, 0x20},     {0xA0, 0xA0},     {0x1680, 0x1680}, {0x2000, 0x200A},
+          {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
 }
 
 constexpr std::array<const char*, 30> kCategoryNames = {"Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl",
@@ -29,11 +29,24 @@ constexpr std::array<const char*, 30> kCategoryNames = {"Lu", "Ll", "Lt", "Lm", 
 struct LongName {
   std::string_view name, code;
 };
-constexpr LongName kLongNames[] = {
-    {"Letter", "L"}, {"Uppercase_Letter", "Lu"}, {"Lowercase_Letter", "Ll"}, {"Mark", "M"}, {"Number", "N"},
-    {"Decimal_Number", "Nd"}, {"digit", "Nd"}, {"Punctuation", "P"}, {"punct", "P"}, {"Symbol", "S"},
-    {"Separator", "Z"}, {"Space_Separator", "Zs"}, {"Other", "C"}, {"Control", "Cc"}, {"cntrl", "Cc"},
-    {"Alphabetic", "L"}, {"Math_Symbol", "Sm"}, {"Currency_Symbol", "Sc"}};
+constexpr LongName kLongNames[] = {{"Letter", "L"},
+                                   {"Uppercase_Letter", "Lu"},
+                                   {"Lowercase_Letter", "Ll"},
+                                   {"Mark", "M"},
+                                   {"Number", "N"},
+                                   {"Decimal_Number", "Nd"},
+                                   {"digit", "Nd"},
+                                   {"Punctuation", "P"},
+                                   {"punct", "P"},
+                                   {"Symbol", "S"},
+                                   {"Separator", "Z"},
+                                   {"Space_Separator", "Zs"},
+                                   {"Other", "C"},
+                                   {"Control", "Cc"},
+                                   {"cntrl", "Cc"},
+                                   {"Alphabetic", "L"},
+                                   {"Math_Symbol", "Sm"},
+                                   {"Currency_Symbol", "Sc"}};
 
 // All categories at once, the first time that somebody asks.
 const std::array<CodeSet, 30>& categories() {
@@ -160,12 +173,18 @@ class RegexReader {
     const std::string_view rest = in_.rest();
     for (size_t i = 0; i < rest.size(); ++i) {
       const char c = rest[i];
-      if (c == '\\') ++i;
-      else if (in_class) in_class = c != ']';
-      else if (c == '[') in_class = true;
-      else if (c == '(') ++depth;
-      else if (c == ')') --depth;
-      else if (c == '|' && depth == 0) return true;
+      if (c == '\\')
+        ++i;
+      else if (in_class)
+        in_class = c != ']';
+      else if (c == '[')
+        in_class = true;
+      else if (c == '(')
+        ++depth;
+      else if (c == ')')
+        --depth;
+      else if (c == '|' && depth == 0)
+        return true;
     }
     return false;
   }

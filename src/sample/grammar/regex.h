@@ -1,5 +1,5 @@
-// Regular expressions as ECMA-262 has them (with the u flag's classes), as regular sets: whatever backtracking would make
-// of them, they cost their automaton. Laziness changes nothing. What is not regular (back-references, look-around
+// Regular expressions as ECMA-262 has them (with the u flag's classes), as regular sets: whatever backtracking would
+// make of them, they cost their automaton. Laziness changes nothing. What is not regular (back-references, look-around
 // but for a leading (?!...), \b) is refused by name.
 #pragma once
 

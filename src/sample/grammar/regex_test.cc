@@ -13,7 +13,8 @@ namespace {
 
 TEST(GrammarRegex, MeansWhatEcmaScriptMeans) {
   std::mt19937 rng(3);
-  const char* atoms[] = {"a", "b", ".", "[ab]", "[^a]", "^", "$", "(a|b)", "(?:ab|c)", "\\d", "\\w", "[a-c]", "()", "c", "x?"};
+  const char* atoms[] = {"a",        "b",   ".",   "[ab]",  "[^a]", "^", "$", "(a|b)",
+                         "(?:ab|c)", "\\d", "\\w", "[a-c]", "()",   "c", "x?"};
   const char* repeats[] = {"", "", "", "*", "+", "?", "{2}", "{1,3}", "{0,2}?", "{2,}"};
   int n_found = 0;
   for (int round = 0; round < 2000; ++round) {
@@ -71,8 +72,8 @@ TEST(GrammarRegex, ClassesAreThoseOfTheStandard) {
 }
 
 TEST(GrammarRegex, RefusesWhatIsNotRegularAndWhatIsNoExpression) {
-  for (const char* text : {"(a)\\1", "a(?=b)", "(?<=a)b", "\\bword", "(", ")", "a**", "foo**", "[a", "\\", "+a", "a{2,1}", "\\q",
-                           "[b-a]", "\\p{Greek}", "a{99999999}", "(?i)a", "\xFF"}) {
+  for (const char* text : {"(a)\\1", "a(?=b)", "(?<=a)b", "\\bword", "(", ")", "a**", "foo**", "[a", "\\", "+a",
+                           "a{2,1}", "\\q", "[b-a]", "\\p{Greek}", "a{99999999}", "(?i)a", "\xFF"}) {
     Fuel fuel;
     EXPECT_FALSE(read_regex(text, RegexUse::kSearch, fuel).ok()) << text;
   }

@@ -120,7 +120,8 @@ class Finisher {
         if (targets.empty()) continue;
         std::sort(targets.begin(), targets.end());
         targets.erase(std::unique(targets.begin(), targets.end()), targets.end());
-        MachineEdge edge{0, 0, MachineEdge::kSymbol, static_cast<uint16_t>(cuts[i]), static_cast<uint16_t>(cuts[i + 1] - 1)};
+        MachineEdge edge{0, 0, MachineEdge::kSymbol, static_cast<uint16_t>(cuts[i]),
+                         static_cast<uint16_t>(cuts[i + 1] - 1)};
         const size_t n = out_.size();
         edge_to(from, edge, targets, limit);
         // Neighbours with one target are one edge.

@@ -14,7 +14,8 @@ std::string joined(const std::string& base, std::string_view reference) {
   const std::string_view ref = reference.substr(0, reference.find('#'));
   if (ref.empty()) return base;
   const size_t colon = ref.find(':');
-  if (colon != std::string_view::npos && ref.substr(0, colon).find('/') == std::string_view::npos) return std::string(ref);
+  if (colon != std::string_view::npos && ref.substr(0, colon).find('/') == std::string_view::npos)
+    return std::string(ref);
   const size_t scheme = base.find("://");
   const size_t authority_end = scheme == std::string::npos ? 0 : std::min(base.find('/', scheme + 3), base.size());
   if (ref.starts_with("//")) return base.substr(0, base.find(':') + 1) + std::string(ref);
@@ -23,7 +24,8 @@ std::string joined(const std::string& base, std::string_view reference) {
     path = ref;
   } else {
     const size_t slash = base.rfind('/');
-    path = slash != std::string::npos && slash >= authority_end ? base.substr(authority_end, slash + 1 - authority_end) : "/";
+    path = slash != std::string::npos && slash >= authority_end ? base.substr(authority_end, slash + 1 - authority_end)
+                                                                : "/";
     if (scheme == std::string::npos && slash == std::string::npos) path.clear();
     path += ref;
   }
@@ -47,7 +49,8 @@ std::string joined(const std::string& base, std::string_view reference) {
 std::string unescaped(std::string_view step) {
   std::string percent, made;
   for (size_t i = 0; i < step.size(); ++i) {
-    if (step[i] == '%' && i + 2 < step.size() && TextReader::hex_digit(step[i + 1]) >= 0 && TextReader::hex_digit(step[i + 2]) >= 0) {
+    if (step[i] == '%' && i + 2 < step.size() && TextReader::hex_digit(step[i + 1]) >= 0 &&
+        TextReader::hex_digit(step[i + 2]) >= 0) {
       percent += static_cast<char>(TextReader::hex_digit(step[i + 1]) * 16 + TextReader::hex_digit(step[i + 2]));
       i += 2;
     } else {
@@ -70,12 +73,22 @@ std::string escaped(std::string_view step) {
   return made;
 }
 
-constexpr std::array<std::string_view, 13> kOneSchema = {
-    "additionalProperties", "unevaluatedProperties", "propertyNames", "items", "additionalItems", "unevaluatedItems",
-    "contains", "not", "if", "then", "else", "contentSchema", ""};
+constexpr std::array<std::string_view, 13> kOneSchema = {"additionalProperties",
+                                                         "unevaluatedProperties",
+                                                         "propertyNames",
+                                                         "items",
+                                                         "additionalItems",
+                                                         "unevaluatedItems",
+                                                         "contains",
+                                                         "not",
+                                                         "if",
+                                                         "then",
+                                                         "else",
+                                                         "contentSchema",
+                                                         ""};
 constexpr std::array<std::string_view, 5> kLists = {"allOf", "anyOf", "oneOf", "prefixItems", "items"};
-constexpr std::array<std::string_view, 6> kMaps = {"properties", "patternProperties", "$defs", "definitions",
-                                                   "dependentSchemas", "dependencies"};
+constexpr std::array<std::string_view, 6> kMaps = {"properties",  "patternProperties", "$defs",
+                                                   "definitions", "dependentSchemas",  "dependencies"};
 
 }  // namespace
 
@@ -84,7 +97,8 @@ Result<SchemaDocument> SchemaDocument::read(std::string_view json, Fuel& fuel) {
   ASSIGN_OR_RETURN(Value root, read_value(json, fuel));
   made.root_ = std::make_shared<const Value>(std::move(root));
   if (const Value* draft = made.root_->find("$schema"))
-    for (const char* old : {"draft-03", "draft-04", "draft-06", "draft-07"}) made.is_old_ |= draft->text.find(old) != std::string::npos;
+    for (const char* old : {"draft-03", "draft-04", "draft-06", "draft-07"})
+      made.is_old_ |= draft->text.find(old) != std::string::npos;
   TRY(made.walk(*made.root_, nullptr, "#", "", fuel));
   made.resources_.try_emplace("", made.root_.get());
   return made;
@@ -100,7 +114,8 @@ Status SchemaDocument::walk(const Value& schema, const Value* parent, std::strin
       base = joined(base, id->text);
       resources_.try_emplace(base, &schema);
     }
-    if (hash != std::string::npos && hash + 1 < id->text.size()) anchors_.try_emplace({base, id->text.substr(hash + 1)}, &schema);
+    if (hash != std::string::npos && hash + 1 < id->text.size())
+      anchors_.try_emplace({base, id->text.substr(hash + 1)}, &schema);
   }
   for (const char* key : {"$anchor", "$dynamicAnchor"}) {
     const Value* anchor = schema.find(key);

@@ -27,8 +27,8 @@ class SchemaDocument {
  private:
   struct Place {
     const Value* parent = nullptr;
-    std::string step;      // of its pointer, in its parent's
-    std::string base;      // the URI of the resource in which it stands
+    std::string step;  // of its pointer, in its parent's
+    std::string base;  // the URI of the resource in which it stands
   };
   Status walk(const Value& schema, const Value* parent, std::string step, std::string base, Fuel& fuel);
   Status walk_children(const Value& schema, const std::string& base, Fuel& fuel);
@@ -36,9 +36,9 @@ class SchemaDocument {
   std::shared_ptr<const Value> root_;
   bool is_old_ = false, has_unevaluated_ = false;
   std::unordered_map<const Value*, Place> places_;
-  std::map<std::string, const Value*> resources_;                          // by URI without fragment
-  std::map<std::pair<std::string, std::string>, const Value*> anchors_;    // by URI and name
-  std::map<std::string, std::vector<const Value*>> dynamic_anchors_;       // by name
+  std::map<std::string, const Value*> resources_;                        // by URI without fragment
+  std::map<std::pair<std::string, std::string>, const Value*> anchors_;  // by URI and name
+  std::map<std::string, std::vector<const Value*>> dynamic_anchors_;     // by name
 };
 
 }  // namespace ibid::grammar

@@ -39,10 +39,32 @@ const Value& never() {
 
 // Keywords that say nothing about values.
 bool is_annotation(const std::string& key) {
-  static const std::set<std::string, std::less<>> names = {
-      "$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$comment", "$defs", "definitions", "$vocabulary", "title", "description",
-      "default", "examples", "example", "readOnly", "writeOnly", "deprecated", "contentEncoding", "contentMediaType",
-      "contentSchema", "$recursiveAnchor", "discriminator", "externalDocs", "xml", "name", "strict"};
+  static const std::set<std::string, std::less<>> names = {"$schema",
+                                                           "$id",
+                                                           "id",
+                                                           "$anchor",
+                                                           "$dynamicAnchor",
+                                                           "$comment",
+                                                           "$defs",
+                                                           "definitions",
+                                                           "$vocabulary",
+                                                           "title",
+                                                           "description",
+                                                           "default",
+                                                           "examples",
+                                                           "example",
+                                                           "readOnly",
+                                                           "writeOnly",
+                                                           "deprecated",
+                                                           "contentEncoding",
+                                                           "contentMediaType",
+                                                           "contentSchema",
+                                                           "$recursiveAnchor",
+                                                           "discriminator",
+                                                           "externalDocs",
+                                                           "xml",
+                                                           "name",
+                                                           "strict"};
   return names.contains(key) || key.starts_with("x-");
 }
 
@@ -64,7 +86,8 @@ uint8_t bit_of(const Value& value) {
 }  // namespace
 
 Status SchemaLogic::cannot(const Value* schema, std::string_view keyword, std::string_view why) {
-  std::string sentence = in_quotes(keyword) + " at " + document_.pointer(schema) + " cannot be held: " + std::string(why) + ".";
+  std::string sentence =
+      in_quotes(keyword) + " at " + document_.pointer(schema) + " cannot be held: " + std::string(why) + ".";
   if (options_.is_strict) return unsupported(std::move(sentence), document_.pointer(schema));
   if (report_ != nullptr && report_->ignored.size() < 100 &&
       std::find(report_->ignored.begin(), report_->ignored.end(), sentence) == report_->ignored.end())
@@ -81,7 +104,9 @@ Result<Shapes> SchemaLogic::meet(const Shapes& a, const Shapes& b) {
   Shapes made;
   for (const Shape& x : a) {
     for (const Shape& y : b) {
-      const auto size = [](const Shape& s) { return s.objects.size() + s.arrays.size() + s.patterns.size() + s.required.size(); };
+      const auto size = [](const Shape& s) {
+        return s.objects.size() + s.arrays.size() + s.patterns.size() + s.required.size();
+      };
       if (!fuel_.burn(100 + 20 * static_cast<int64_t>(size(x) + size(y)))) return out_of_fuel();
       Shape both = x;
       both.meet(y);
@@ -121,12 +146,14 @@ Result<Shapes> SchemaLogic::shapes(Literal literal) {
   if (schema.is(Value::Kind::kTrue) || schema.is(Value::Kind::kFalse))
     return schema.is(Value::Kind::kTrue) != literal.is_negated ? alone({}) : Shapes();
   if (!schema.is_object())
-    return invalid("The schema at " + document_.pointer(&schema) + " is neither an object nor a boolean.", document_.pointer(&schema));
+    return invalid("The schema at " + document_.pointer(&schema) + " is neither an object nor a boolean.",
+                   document_.pointer(&schema));
   if (!fuel_.burn(50)) return out_of_fuel();
   if (++depth_ > kMaxLogicDepth || !open_.insert(literal).second) {
     --depth_;
-    return invalid("The schema at " + document_.pointer(&schema) + " leads back to itself before it says anything of a value.",
-                   document_.pointer(&schema));
+    return invalid(
+        "The schema at " + document_.pointer(&schema) + " leads back to itself before it says anything of a value.",
+        document_.pointer(&schema));
   }
   Result<Shapes> made = literal.is_negated ? read_negated(schema) : read(schema);
   open_.erase(literal);
@@ -200,20 +227,34 @@ Status SchemaLogic::read_keyword(const Value& schema, const std::string& key, co
     if (!value.is_object()) return no_schema(schema, key, "an object");
     return narrow(all, dependent(value));
   }
-  static const std::set<std::string, std::less<>> with_others = {
-      "then", "else", "properties", "patternProperties", "additionalProperties", "items", "prefixItems", "additionalItems",
-      "minContains", "maxContains", "unevaluatedProperties", "unevaluatedItems", "contains", "propertyNames", "nullable"};
+  static const std::set<std::string, std::less<>> with_others = {"then",
+                                                                 "else",
+                                                                 "properties",
+                                                                 "patternProperties",
+                                                                 "additionalProperties",
+                                                                 "items",
+                                                                 "prefixItems",
+                                                                 "additionalItems",
+                                                                 "minContains",
+                                                                 "maxContains",
+                                                                 "unevaluatedProperties",
+                                                                 "unevaluatedItems",
+                                                                 "contains",
+                                                                 "propertyNames",
+                                                                 "nullable"};
   if (with_others.contains(key) || is_annotation(key)) return {};
   // A keyword that nobody knows is an annotation by the standard; it is told of all the same.
   if (report_ != nullptr && report_->ignored.size() < 100)
-    report_->ignored.push_back(in_quotes(key) + " at " + document_.pointer(&schema) + " is no keyword that is known here.");
+    report_->ignored.push_back(in_quotes(key) + " at " + document_.pointer(&schema) +
+                               " is no keyword that is known here.");
   return {};
 }
 
 Result<uint32_t> SchemaLogic::count(const Value& value, const std::string& key) const {
   if (!value.is(Value::Kind::kNumber)) return invalid(in_quotes(key) + " must be a number.");
   const Decimal number = value.number();
-  if (number.is_negative || !number.is_integer()) return invalid(in_quotes(key) + " must be a whole number of at least 0.");
+  if (number.is_negative || !number.is_integer())
+    return invalid(in_quotes(key) + " must be a whole number of at least 0.");
   if (number.is_huge() || number.whole().size() > 9) return kUnbounded - 1;
   return static_cast<uint32_t>(std::stoul(number.whole()));
 }
@@ -235,7 +276,8 @@ Status SchemaLogic::read_types(const Value& schema, const Value& value, Shape& s
 }
 
 // Keywords that one shape holds.
-Status SchemaLogic::read_simple(const Value& schema, const std::string& key, const Value& value, Shape& shape, bool& is_known) {
+Status SchemaLogic::read_simple(const Value& schema, const std::string& key, const Value& value, Shape& shape,
+                                bool& is_known) {
   if (key == "type") return read_types(schema, value, shape);
   if (key == "enum" || key == "const") {
     if (key == "enum" && !value.is(Value::Kind::kArray)) return no_schema(schema, key, "a list");
@@ -258,7 +300,8 @@ Status SchemaLogic::read_simple(const Value& schema, const std::string& key, con
     const bool is_low = key == "minimum" || key == "exclusiveMinimum";
     const Value* beside = schema.find(is_low ? "exclusiveMinimum" : "exclusiveMaximum");
     const bool is_exclusive = key[0] == 'e' || (beside != nullptr && beside->is(Value::Kind::kTrue));
-    is_low ? shape.numbers.at_least({value.number(), is_exclusive}) : shape.numbers.at_most({value.number(), is_exclusive});
+    is_low ? shape.numbers.at_least({value.number(), is_exclusive})
+           : shape.numbers.at_most({value.number(), is_exclusive});
     return {};
   }
   if (key == "multipleOf") {
@@ -278,8 +321,8 @@ Status SchemaLogic::read_simple(const Value& schema, const std::string& key, con
     const char* key;
     uint32_t Shape::*member;
   };
-  static constexpr Count kCounts[] = {{"minLength", &Shape::min_length},    {"maxLength", &Shape::max_length},
-                                      {"minItems", &Shape::min_items},      {"maxItems", &Shape::max_items},
+  static constexpr Count kCounts[] = {{"minLength", &Shape::min_length},      {"maxLength", &Shape::max_length},
+                                      {"minItems", &Shape::min_items},        {"maxItems", &Shape::max_items},
                                       {"minProperties", &Shape::min_members}, {"maxProperties", &Shape::max_members}};
   for (const Count& c : kCounts) {
     if (key != c.key) continue;
@@ -303,7 +346,8 @@ Status SchemaLogic::read_simple(const Value& schema, const std::string& key, con
     const char* regex = format_expression(value.text);
     if (regex == nullptr) {
       if (report_ != nullptr && report_->ignored.size() < 100)
-        report_->ignored.push_back("The format " + in_quotes(value.text) + " at " + document_.pointer(&schema) + " is an annotation here.");
+        report_->ignored.push_back("The format " + in_quotes(value.text) + " at " + document_.pointer(&schema) +
+                                   " is an annotation here.");
       return {};
     }
     ASSIGN_OR_RETURN(Pattern made, pattern(regex, false));
@@ -396,7 +440,8 @@ Result<Shapes> SchemaLogic::dependent(const Value& value) {
     Shape has = Shape::only(kObjectBit);
     has.require(name);
     if (then.is(Value::Kind::kArray) || then.is(Value::Kind::kString)) {
-      for (const Value& other : then.is(Value::Kind::kArray) ? then.items : std::vector<Value>{then}) has.require(other.text);
+      for (const Value& other : then.is(Value::Kind::kArray) ? then.items : std::vector<Value>{then})
+        has.require(other.text);
       choices.push_back(std::move(has));
     } else {
       Shapes with = alone(std::move(has));
@@ -410,7 +455,8 @@ Result<Shapes> SchemaLogic::dependent(const Value& value) {
 
 ArrayKeywords SchemaLogic::array_keywords(const Value& schema) const {
   ArrayKeywords made;
-  const Value *items = schema.find("items"), *prefix = schema.find("prefixItems"), *more = schema.find("additionalItems");
+  const Value *items = schema.find("items"), *prefix = schema.find("prefixItems"),
+              *more = schema.find("additionalItems");
   if (items != nullptr && items->is(Value::Kind::kArray)) prefix = items, items = more;
   if (prefix != nullptr)
     for (const Value& part : prefix->items) made.prefix.push_back(one(part));
@@ -459,7 +505,8 @@ Result<ObjectKeywords> SchemaLogic::object_keywords(const Value& schema) {
       made.patterns.push_back({*names, one(value)});
     }
   }
-  if (const Value* additional = schema.find("additionalProperties")) made.additional = one(*additional), made.has_additional = true;
+  if (const Value* additional = schema.find("additionalProperties"))
+    made.additional = one(*additional), made.has_additional = true;
   return made;
 }
 
@@ -754,8 +801,10 @@ Result<Shapes> SchemaLogic::negated_simple(const Value& schema, const std::strin
     bool is_known = true;
     TRY(read_simple(schema, key, value, limits, is_known));
     made.types = kNumberBit;
-    if (limits.numbers.low) made.numbers.high = NumberLimit{limits.numbers.low->value, !limits.numbers.low->is_exclusive};
-    if (limits.numbers.high) made.numbers.low = NumberLimit{limits.numbers.high->value, !limits.numbers.high->is_exclusive};
+    if (limits.numbers.low)
+      made.numbers.high = NumberLimit{limits.numbers.low->value, !limits.numbers.low->is_exclusive};
+    if (limits.numbers.high)
+      made.numbers.low = NumberLimit{limits.numbers.high->value, !limits.numbers.high->is_exclusive};
     if (!made.numbers.low && !made.numbers.high) return Shapes();
     return alone(std::move(made));
   }
@@ -786,7 +835,9 @@ Result<Shapes> SchemaLogic::negated_simple(const Value& schema, const std::strin
     return alone(std::move(made));
   }
   if (key == "pattern" || key == "format") {
-    const char* regex = key == "pattern" ? value.text.c_str() : options_.holds_formats ? format_expression(value.text) : nullptr;
+    const char* regex = key == "pattern"         ? value.text.c_str()
+                        : options_.holds_formats ? format_expression(value.text)
+                                                 : nullptr;
     if (regex == nullptr) return Shapes();
     ASSIGN_OR_RETURN(Pattern others, pattern(regex, true));
     made.types = kStringBit;
@@ -869,7 +920,9 @@ Result<bool> SchemaLogic::holds(const Conjunction& conjunction, const Value& val
 Result<bool> SchemaLogic::holds(const Shape& shape, const Value& value) {
   if (!fuel_.burn(20)) return out_of_fuel();
   if (!(shape.types & bit_of(value))) return false;
-  if (shape.values && std::none_of(shape.values->begin(), shape.values->end(), [&](const Value* v) { return *v == value; })) return false;
+  if (shape.values &&
+      std::none_of(shape.values->begin(), shape.values->end(), [&](const Value* v) { return *v == value; }))
+    return false;
   switch (value.kind) {
     case Value::Kind::kNumber:
       return shape.numbers.allows(value.number());
@@ -933,10 +986,13 @@ Result<bool> SchemaLogic::holds(const Shape& shape, const Value& value) {
 const char* format_expression(std::string_view format) {
   static const std::map<std::string_view, std::string> known = [] {
     const std::string year = "\\d{4}", leap = "(\\d\\d(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)";
-    const std::string date = "(" + year + "-((0[13578]|1[02])-(0[1-9]|[12]\\d|3[01])|(0[469]|11)-(0[1-9]|[12]\\d|30)|02-(0[1-9]|1\\d|2[0-8]))|" +
-                             leap + "-02-29)";
+    const std::string date =
+        "(" + year +
+        "-((0[13578]|1[02])-(0[1-9]|[12]\\d|3[01])|(0[469]|11)-(0[1-9]|[12]\\d|30)|02-(0[1-9]|1\\d|2[0-8]))|" + leap +
+        "-02-29)";
     const std::string time = "([01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(\\.\\d{1,9})?(Z|[+-]([01]\\d|2[0-3]):[0-5]\\d)";
-    const std::string byte = "(25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)", v4 = byte + "(\\." + byte + "){3}", h = "[0-9a-fA-F]{1,4}";
+    const std::string byte = "(25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)", v4 = byte + "(\\." + byte + "){3}",
+                      h = "[0-9a-fA-F]{1,4}";
     std::string v6 = "((" + h + ":){7}" + h + "|(" + h + ":){6}" + v4;
     for (int before = 0; before <= 6; ++before) {
       const int after = 6 - before;  // at most, behind ::
@@ -956,14 +1012,17 @@ const char* format_expression(std::string_view format) {
         {"date", whole(date)},
         {"time", whole(time)},
         {"date-time", whole(date + "T" + time)},
-        {"duration", whole("P(\\d+W|(\\d+Y(\\d+M(\\d+D)?)?|\\d+M(\\d+D)?|\\d+D)(T(\\d+H(\\d+M(\\d+S)?)?|\\d+M(\\d+S)?|\\d+S))?|T(\\d+H(\\d+M(\\d+S)?)?|\\d+M(\\d+S)?|\\d+S))")},
+        {"duration", whole("P(\\d+W|(\\d+Y(\\d+M(\\d+D)?)?|\\d+M(\\d+D)?|\\d+D)(T(\\d+H(\\d+M(\\d+S)?)?|\\d+M(\\d+S)?|"
+                           "\\d+S))?|T(\\d+H(\\d+M(\\d+S)?)?|\\d+M(\\d+S)?|\\d+S))")},
         {"email", whole(atext + "{1,64}(\\." + atext + "{1,20}){0,2}@" + host)},
         {"hostname", whole(host)},
         {"ipv4", whole(v4)},
         {"ipv6", whole(v6)},
         {"uuid", whole("[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}")},
-        {"uri", whole("[A-Za-z][A-Za-z0-9+.-]*:(" + authority + "|/(" + pchar + "+" + path + ")?|" + pchar + "+" + path + ")?" + query)},
-        {"uri-reference", whole("([A-Za-z][A-Za-z0-9+.-]*:)?(" + authority + "|/(" + pchar + "+" + path + ")?)" + query + "|" + first + "+" + path + query)},
+        {"uri", whole("[A-Za-z][A-Za-z0-9+.-]*:(" + authority + "|/(" + pchar + "+" + path + ")?|" + pchar + "+" +
+                      path + ")?" + query)},
+        {"uri-reference", whole("([A-Za-z][A-Za-z0-9+.-]*:)?(" + authority + "|/(" + pchar + "+" + path + ")?)" +
+                                query + "|" + first + "+" + path + query)},
         {"byte", whole("([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")},
     };
   }();

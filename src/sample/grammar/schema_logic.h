@@ -1,5 +1,6 @@
-// SchemaLogic: from schemas to shapes. A schema's negation is the union of what negates its keywords, so `not`, `oneOf`,
-// `if` and what they imply are exact where all that they reach is; the unions are bounded by fuel and in number.
+// SchemaLogic: from schemas to shapes. A schema's negation is the union of what negates its keywords, so `not`,
+// `oneOf`, `if` and what they imply are exact where all that they reach is; the unions are bounded by fuel and in
+// number.
 #pragma once
 
 #include <map>

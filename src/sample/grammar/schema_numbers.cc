@@ -7,7 +7,7 @@
 namespace ibid::grammar {
 namespace {
 
-constexpr size_t kDigits = 16;       // before and behind the point, where a schema names no more
+constexpr size_t kDigits = 16;          // before and behind the point, where a schema names no more
 constexpr int64_t kMaxStates = 20'000;  // of an automaton that knows remainders
 
 std::string times(size_t n) { return "\\d{" + std::to_string(n) + "}"; }
@@ -18,7 +18,8 @@ std::string at_least_text(const Decimal& limit, bool is_exclusive) {
   std::string all = "[1-9]" + times(whole.size()) + "\\d*(\\.\\d+)?";
   for (size_t i = 0; i < whole.size(); ++i)
     if (whole[i] < '9')
-      all += "|" + whole.substr(0, i) + "[" + static_cast<char>(whole[i] + 1) + "-9]" + times(whole.size() - i - 1) + "(\\.\\d+)?";
+      all += "|" + whole.substr(0, i) + "[" + static_cast<char>(whole[i] + 1) + "-9]" + times(whole.size() - i - 1) +
+             "(\\.\\d+)?";
   for (size_t i = 0; i < fraction.size(); ++i)
     if (fraction[i] < '9')
       all += "|" + whole + "\\." + fraction.substr(0, i) + "[" + static_cast<char>(fraction[i] + 1) + "-9]\\d*";
@@ -40,7 +41,8 @@ std::string same_text(const Decimal& value) {
 
 Result<CodeDfa> expression(const std::string& text, Fuel& fuel) { return read_regex(text, RegexUse::kWhole, fuel); }
 
-// Texts whose value is a multiple: remainders of the digits that were read, with how many of them stand behind the point.
+// Texts whose value is a multiple: remainders of the digits that were read, with how many of them stand behind the
+// point.
 Result<CodeDfa> multiples_of(const Decimal& divisor, Fuel& fuel) {
   if (divisor.is_zero() || divisor.is_huge()) return unsupported("the divisor is out of range");
   const int64_t n_behind = std::max<int64_t>(0, -divisor.exponent);
@@ -101,7 +103,8 @@ bool NumberRules::allows(const Decimal& number) const {
   if (number.is_huge()) return is_free();
   if ((is_integer && !number.is_integer()) || (is_fraction && number.is_integer())) return false;
   if (low && (number.compare(low->value) < 0 || (low->is_exclusive && number.compare(low->value) == 0))) return false;
-  if (high && (number.compare(high->value) > 0 || (high->is_exclusive && number.compare(high->value) == 0))) return false;
+  if (high && (number.compare(high->value) > 0 || (high->is_exclusive && number.compare(high->value) == 0)))
+    return false;
   auto divides = [&](const Decimal& d) { return number.is_multiple_of(d); };
   return std::all_of(multiples.begin(), multiples.end(), divides) &&
          std::none_of(no_multiples.begin(), no_multiples.end(), divides) &&

@@ -22,7 +22,8 @@ struct NumberRules {
   std::vector<Decimal> excluded;
 
   bool is_free() const {
-    return !is_integer && !is_fraction && !low && !high && multiples.empty() && no_multiples.empty() && excluded.empty();
+    return !is_integer && !is_fraction && !low && !high && multiples.empty() && no_multiples.empty() &&
+           excluded.empty();
   }
   void at_least(NumberLimit limit);
   void at_most(NumberLimit limit);

@@ -41,7 +41,7 @@ using Pattern = std::shared_ptr<const CodeDfa>;
 struct ArrayKeywords {
   std::vector<Conjunction> prefix;
   Conjunction rest;
-  bool has_rest = false;   // all items are evaluated
+  bool has_rest = false;  // all items are evaluated
   bool evaluates = true;
 };
 struct ContainsKeyword {

@@ -81,7 +81,9 @@ bool Decimal::is_multiple_of(const Decimal& other) const {
   std::string a = digits + std::string(static_cast<size_t>(exponent - s), '0');
   std::string b = other.digits + std::string(static_cast<size_t>(other.exponent - s), '0');
   std::string rest;
-  auto less = [](const std::string& x, const std::string& y) { return x.size() != y.size() ? x.size() < y.size() : x < y; };
+  auto less = [](const std::string& x, const std::string& y) {
+    return x.size() != y.size() ? x.size() < y.size() : x < y;
+  };
   for (char digit : a) {
     rest += digit;
     rest.erase(0, std::min(rest.find_first_not_of('0'), rest.size()));
@@ -119,9 +121,9 @@ bool Value::operator==(const Value& other) const {
       return items == other.items;
     case Kind::kObject:
       return members.size() == other.members.size() && std::all_of(members.begin(), members.end(), [&](const auto& m) {
-        const Value* same = other.find(m.first);
-        return same != nullptr && *same == m.second;
-      });
+               const Value* same = other.find(m.first);
+               return same != nullptr && *same == m.second;
+             });
     default:
       return true;
   }
@@ -191,7 +193,8 @@ Result<Value> read_value(std::string_view json, Fuel& fuel) {
   ValueBuilder builder(fuel);
   if (const auto fault = read_json(json, 100, builder)) {
     if (fuel.is_empty()) return out_of_fuel();
-    return invalid("The schema is no JSON: " + (fault->kind == JsonFault::Kind::kTooDeep ? "it is nested too deeply" : fault->message) +
+    return invalid("The schema is no JSON: " +
+                   (fault->kind == JsonFault::Kind::kTooDeep ? "it is nested too deeply" : fault->message) +
                    ", at byte " + std::to_string(fault->at) + ".");
   }
   return std::move(builder.root);

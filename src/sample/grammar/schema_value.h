@@ -10,7 +10,8 @@
 
 namespace ibid::grammar {
 
-// A decimal number, exactly: (-1)^is_negative digits x 10^exponent, the digits without zeros at either end; zero has none.
+// A decimal number, exactly: (-1)^is_negative digits x 10^exponent, the digits without zeros at either end; zero has
+// none.
 struct Decimal {
   bool is_negative = false;
   std::string digits = {};
@@ -21,11 +22,11 @@ struct Decimal {
   bool is_zero() const { return digits.empty(); }
   bool is_integer() const { return exponent >= 0 || is_zero(); }
   bool is_huge() const;
-  int compare(const Decimal& other) const;  // neither is huge
+  int compare(const Decimal& other) const;          // neither is huge
   bool is_multiple_of(const Decimal& other) const;  // other > 0; neither is huge
-  std::string whole() const;     // digits before the point, "0" where there are none; no sign
-  std::string fraction() const;  // behind it
-  std::string text() const;      // without an exponent
+  std::string whole() const;                        // digits before the point, "0" where there are none; no sign
+  std::string fraction() const;                     // behind it
+  std::string text() const;                         // without an exponent
 };
 
 struct Value {

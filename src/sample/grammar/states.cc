@@ -37,7 +37,8 @@ bool ItemList::add(const Item& item) {
     while (slots_[at] != 0 && items_[slots_[at] - 1] != i) at = (at + 1) & (slots_.size() - 1);
     return at;
   };
-  for (; n_hashed_ < items_.size(); ++n_hashed_) slots_[place(items_[n_hashed_])] = static_cast<uint32_t>(n_hashed_ + 1);
+  for (; n_hashed_ < items_.size(); ++n_hashed_)
+    slots_[place(items_[n_hashed_])] = static_cast<uint32_t>(n_hashed_ + 1);
   const size_t at = place(item);
   if (slots_[at] != 0) return false;
   items_.push_back(item);
@@ -133,9 +134,8 @@ void States::predict(StateId id) {
       for (const CallEdge& e : automaton_->calls(item.node)) call(item, e.rule, e.to);
     }
   }
-  std::sort(waiting_.begin(), waiting_.end(), [](const Waiting& a, const Waiting& b) {
-    return std::tie(a.rule, a.item) < std::tie(b.rule, b.item);
-  });
+  std::sort(waiting_.begin(), waiting_.end(),
+            [](const Waiting& a, const Waiting& b) { return std::tie(a.rule, a.item) < std::tie(b.rule, b.item); });
   waiting_.erase(std::unique(waiting_.begin(), waiting_.end(),
                              [](const Waiting& a, const Waiting& b) { return a.rule == b.rule && a.item == b.item; }),
                  waiting_.end());
@@ -213,8 +213,10 @@ uint32_t States::rest_behind(const Item& item) const {
 void States::measure(StateId id, Info& info) {
   auto rest = [&](const Item& item) {
     const uint32_t behind =
-        item.origin == id ? rest_behind(waiting_, item)
-                          : rest_behind(std::span<const Waiting>(infos_[item.origin].waiting.get(), infos_[item.origin].n_waiting), item);
+        item.origin == id
+            ? rest_behind(waiting_, item)
+            : rest_behind(std::span<const Waiting>(infos_[item.origin].waiting.get(), infos_[item.origin].n_waiting),
+                          item);
     return std::min(kNever, automaton_->shortest(item.node) + behind);
   };
   for (Waiting& w : waiting_) w.rest = kNever;

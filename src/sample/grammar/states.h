@@ -69,9 +69,7 @@ class States {
   // The fewest symbols from here to a state that accepts.
   uint32_t shortest(StateId state) const { return infos_[state].shortest; }
   // Those that were stepped to, then those of the rules that they call, whose origin is the state itself.
-  std::span<const Item> items(StateId state) const {
-    return {infos_[state].items.get(), infos_[state].n_items};
-  }
+  std::span<const Item> items(StateId state) const { return {infos_[state].items.get(), infos_[state].n_items}; }
   // The fewest symbols behind the end of an item's rule.
   uint32_t rest_behind(const Item& item) const;
   size_t n_states() const { return n_alive_; }

@@ -57,7 +57,8 @@ class TextReader {
   bool number(uint32_t& out) {
     if (peek() < '0' || peek() > '9') return false;
     uint64_t value = 0;
-    for (; peek() >= '0' && peek() <= '9'; ++at_) value = std::min<uint64_t>(value * 10 + static_cast<uint64_t>(peek() - '0'), 1ull << 40);
+    for (; peek() >= '0' && peek() <= '9'; ++at_)
+      value = std::min<uint64_t>(value * 10 + static_cast<uint64_t>(peek() - '0'), 1ull << 40);
     out = static_cast<uint32_t>(value);
     return value < (1ull << 31);
   }

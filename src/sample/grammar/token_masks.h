@@ -30,8 +30,8 @@ class TokenMasks {
   // this one included; as long as an end is within reach at all, a token that would put it out of reach is refused,
   // so that the text is complete when they are used up. What ends an answer is no token here: see accepts().
   void fill(StateId state, std::span<uint32_t> mask, uint32_t left = kNoLimit);
-  // The state behind a token, kDead where it may not come. A token that the grammar names counts as itself wherever that
-  // may come, else as its bytes.
+  // The state behind a token, kDead where it may not come. A token that the grammar names counts as itself wherever
+  // that may come, else as its bytes.
   StateId after(StateId state, TokenId token);
 
   States& states() { return states_; }

@@ -1,0 +1,148 @@
+// Requests with grammars in the engine: the same answers alone, in company, preempted, with drafts and without; each
+// of the grammar, and ended where the grammar ends.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "engine/engine.h"
+#include "fake_model.h"
+#include "sample/grammar/languages.h"
+#include "sample/grammar/matcher.h"
+
+namespace ibid {
+namespace {
+
+using testing::FakeModel;
+using testing::kFakeEnd;
+
+// Token t of the fake vocabulary: bytes and pieces of JSON.
+const std::vector<std::string>& words() {
+  static const std::vector<std::string> made = [] {
+    std::vector<std::string> all = {""};  // the end
+    for (const char* w :
+         {"{",   "}",     "[",   "]",  ",",  ":",  "\"", "1",   "2",  "a",  "b",    "c",   " ",  "true", "null", "{\"",
+          "\":", "\",\"", "\"}", "]}", "ab", "bc", "12", "},{", "[[", "]]", "\":[", "abc", "1,", "e",    "."})
+      all.push_back(w);
+    while (all.size() < testing::kFakeVocabSize)
+      all.push_back(std::string(1, static_cast<char>('d' + all.size() % 20)));
+    return all;
+  }();
+  return made;
+}
+
+std::shared_ptr<const grammar::TokenTrie> trie() {
+  static const auto made =
+      std::make_shared<const grammar::TokenTrie>(std::vector<std::string_view>(words().begin(), words().end()));
+  return made;
+}
+
+constexpr const char* kGrammars[] = {
+    "root ::= object\nobject ::= \"{\" (pair (\",\" pair)*)? \"}\"\npair ::= \"\\\"\" [a-c]{1,6} \"\\\":\" value\n"
+    "value ::= object | \"[\" (value (\",\" value)*)? \"]\" | [1-2]{1,3} | \"true\" | \"null\"",
+    "root ::= [a-z]{3,40}", "root ::= (\"ab\" | \"abc\" | \"c\")+ \".\"", "root ::= \"[\" [12]* \"]\""};
+
+std::shared_ptr<const grammar::Automaton> automaton(size_t i) {
+  grammar::Fuel fuel;
+  grammar::Grammar rules(fuel);
+  EXPECT_TRUE(grammar::read_gbnf(kGrammars[i], {}, rules).ok());
+  return grammar::compile(rules, *trie()).value();
+}
+
+struct Answered {
+  std::vector<TokenId> tokens;
+  FinishReason reason = FinishReason::kNone;
+  bool operator==(const Answered&) const = default;
+};
+
+// Says what the answer will be, or something else.
+class Oracle final : public Proposer {
+ public:
+  explicit Oracle(std::vector<Answered> answers) : answers_(std::move(answers)) {}
+  void propose(const ProposalInput& input, Drafts& drafts) override {
+    for (const auto& [answer, reason] : answers_) {
+      if (answer.size() <= input.answer.size() || !std::equal(input.answer.begin(), input.answer.end(), answer.begin()))
+        continue;
+      for (int32_t i = 0; i < input.max_drafts && input.answer.size() + static_cast<size_t>(i) < answer.size(); ++i) {
+        const bool is_wrong = rng_() % 6 == 0;
+        drafts.add(is_wrong ? TokenId{static_cast<int32_t>(rng_() % 64)}
+                            : answer[input.answer.size() + static_cast<size_t>(i)],
+                   i - 1);
+      }
+      return;
+    }
+  }
+
+ private:
+  std::vector<Answered> answers_;
+  std::mt19937 rng_{4};
+};
+
+Request request(uint64_t id, bool closes_in_time, int32_t n = 1) {
+  Request r;
+  r.id = RequestId{id};
+  for (uint64_t i = 0; i < 3 + id % 7; ++i)
+    r.prompt.push_back(TokenId{1 + static_cast<int32_t>(testing::mix(id, i) % 63)});
+  r.max_tokens = 12 + static_cast<int32_t>(id % 20);
+  r.n = n;
+  r.sampling.seed = id;
+  r.sampling.temperature = id % 3 == 0 ? 0.0f : 1.5f;
+  r.grammar = std::make_shared<grammar::Matcher>(automaton(id % std::size(kGrammars)), trie(),
+                                                 std::vector<TokenId>{kFakeEnd}, n, closes_in_time);
+  return r;
+}
+
+std::vector<Answered> run(const std::vector<uint64_t>& ids, int n_blocks, bool closes_in_time,
+                          const std::vector<Answered>* known) {
+  ThreadTeam team(2);
+  Stream stream(team);
+  ManualClock clock;
+  EngineOptions options{.block_len = 8, .step_tokens = 24, .max_sequences = 8};
+  auto fake = std::make_unique<FakeModel>(64);
+  options.kv_dtype = DType::kF32;
+  options.kv_bytes = n_blocks * KvStore::block_bytes(fake->facts(), options.kv_dtype, options.block_len);
+  std::unique_ptr<Engine> engine = Engine::create(std::move(fake), nullptr, stream, options, clock).value();
+  if (known != nullptr) engine->speculate(std::make_unique<Oracle>(*known), 4);
+  for (uint64_t id : ids) EXPECT_TRUE(engine->submit(request(id, closes_in_time)).ok());
+  std::vector<Answered> answers(ids.size());
+  std::vector<Output> out;
+  while (engine->step(out)) {
+  }
+  for (const Output& o : out)
+    for (size_t i = 0; i < ids.size(); ++i) {
+      if (raw(o.request) != ids[i]) continue;
+      for (const TokenRecord& t : o.tokens) answers[i].tokens.push_back(t.chosen.token);
+      if (o.finished) answers[i].reason = o.reason;
+    }
+  return answers;
+}
+
+TEST(EngineGrammar, AnswersAreOfItAndTheSameHoweverTheyCameAbout) {
+  std::vector<uint64_t> ids;
+  for (uint64_t id = 1; id <= 24; ++id) ids.push_back(id);
+  for (bool closes_in_time : {false, true}) {
+    std::vector<Answered> alone;
+    int n_closed = 0, n_cut = 0;
+    for (uint64_t id : ids) {
+      alone.push_back(run({id}, 64, closes_in_time, nullptr)[0]);
+      const Answered& answer = alone.back();
+      std::string text;
+      for (TokenId t : answer.tokens) text += words()[static_cast<size_t>(raw(t))];
+      grammar::States states(automaton(id % std::size(kGrammars)));
+      const grammar::StateId end = states.after(grammar::kInitial, text);
+      ASSERT_NE(end, grammar::kDead) << text;
+      EXPECT_TRUE(answer.reason != FinishReason::kGrammar || states.is_closed(end)) << text;
+      EXPECT_TRUE((answer.reason != FinishReason::kEos && !closes_in_time) || states.accepts(end)) << text;
+      n_closed += answer.reason == FinishReason::kGrammar;
+      n_cut += answer.reason == FinishReason::kLength && !states.accepts(end);
+    }
+    EXPECT_GT(n_closed, 5);
+    EXPECT_EQ(n_cut > 0, !closes_in_time);
+    for (int n_blocks : {16, 30, 200}) {
+      EXPECT_EQ(run(ids, n_blocks, closes_in_time, nullptr), alone) << n_blocks;
+      EXPECT_EQ(run(ids, n_blocks, closes_in_time, &alone), alone) << n_blocks << " with drafts";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ibid
