@@ -46,10 +46,9 @@ void sampling_fields(Ar& ar, Params& p) {
 
 template <typename Ar, typename RequestRef>
 void request_fields(Ar& ar, RequestRef& r) {
-  auto& [id, prompt, sampling, n, max_tokens, stops, grammar, show_special, prompt_logprobs, priority, tenant, cache_salt,
-         weight, ttft_target, tpot_target, max_wait] = r;
-  static_cast<void>(stops);
-  static_cast<void>(grammar);  // docs/replay.md, "What is not in it"
+  auto& [id, prompt, sampling, n, max_tokens, stops, grammar, show_special, prompt_logprobs, priority, tenant,
+         cache_salt, weight, ttft_target, tpot_target, max_wait] = r;
+  static_cast<void>(stops), static_cast<void>(grammar);  // a grammar is not in the record (docs/replay.md)
   ar(id, prompt);
   sampling_fields(ar, sampling);
   ar(n, max_tokens, show_special, prompt_logprobs, priority, tenant, cache_salt, weight, ttft_target, tpot_target,
