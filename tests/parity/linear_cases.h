@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -21,8 +22,10 @@ inline constexpr DType kMatrixDTypes[] = {DType::kF32,  DType::kF16,    DType::k
                                           DType::kQ2_K, DType::kQ3_K,   DType::kQ4_K,   DType::kQ5_K,
                                           DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS, DType::kMXFP4};
 
-// Row bytes of W[N, K] with all codes and scales of sub-blocks taken from anywhere, and scales that keep sums finite.
-inline std::vector<std::byte> random_weight_bytes(DType dtype, int64_t N, int64_t K, std::mt19937& random) {
+// Row bytes of W[N, K] with all codes and scales of sub-blocks taken from anywhere (or every byte `all`), and scales
+// that keep sums finite.
+inline std::vector<std::byte> random_weight_bytes(DType dtype, int64_t N, int64_t K, std::mt19937& random,
+                                                  std::optional<std::byte> all = {}) {
   std::normal_distribution<float> normal(0.0f, 0.05f);
   std::vector<std::byte> bytes(static_cast<size_t>(N * row_bytes(dtype, K)));
   auto put = [&](size_t at, uint16_t half) { std::memcpy(bytes.data() + at, &half, 2); };
@@ -40,7 +43,7 @@ inline std::vector<std::byte> random_weight_bytes(DType dtype, int64_t N, int64_
     }
     return bytes;
   }
-  for (std::byte& b : bytes) b = static_cast<std::byte>(random());
+  for (std::byte& b : bytes) b = all ? *all : static_cast<std::byte>(random());
   const size_t block_bytes = static_cast<size_t>(traits(dtype).block_bytes);
   auto scale_at = [&](size_t block) {
     switch (dtype) {

@@ -2,6 +2,7 @@
 
 #include "kernels/reference/linear.h"
 #include "parity/linear_cases.h"
+#include "parity/linear_contract.h"
 #include "tensor/dequantise.h"
 
 namespace ibid {
@@ -121,6 +122,39 @@ TEST_P(Linear, GivesTheSameBitsForEveryIsaThreadCountAndRowCount) {
 
 INSTANTIATE_TEST_SUITE_P(EveryDType, Linear, testing::ValuesIn(kMatrixDTypes),
                          [](const auto& i) { return std::string(traits(i.param).name); });
+
+// The largest codes beside the largest inputs of one sign: no sum of a block leaves the integers that an instruction
+// set keeps it in.
+TEST(LinearInputs, TheLargestCodesFitTheirSums) {
+  std::mt19937 random(17);
+  ThreadTeam team(1);
+  Stream s(team);
+  constexpr int64_t T = 33, N = 16, K = 256;
+  std::vector<float> x(T * K);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = i / K % 2 == 0 ? 1.0f : -1.0f;
+  for (DType dtype : kMatrixDTypes) {
+    if (!is_quantised(dtype)) continue;
+    for (std::byte all : {std::byte{0xff}, std::byte{0x7f}, std::byte{0x00}}) {
+      auto bytes = random_weight_bytes(dtype, N, K, random, all);
+      const Weight w = prepare_weight(s, TensorView(bytes.data(), dtype, {N, K}));
+      for (Isa isa : supported_isas()) {
+        ASSERT_TRUE(select_isa(isa).ok());
+        for (int64_t rows : {int64_t{1}, T}) {
+          GuardedOutput out(rows, N);
+          run_linear(s, out.view, TensorView(x.data(), DType::kF32, {rows, K}), w);
+          for (int64_t t = 0; t < rows; ++t) {
+            const ContractRow row(x.data() + t * K, K);
+            for (int64_t n = 0; n < N; ++n) {
+              ASSERT_EQ(out.view.row_as<float>(t)[n], Contract(w).output(row, n))
+                  << traits(dtype).name << isa_name(isa);
+            }
+          }
+        }
+      }
+    }
+  }
+  ASSERT_TRUE(select_isa(supported_isas().back()).ok());
+}
 
 // Sums that cancel, overflow, and end in subnormals, through every set's fma: the emulated one too.
 TEST(LinearInputs, AnyFiniteFloatsGiveTheSameBitsOnEveryIsa) {
