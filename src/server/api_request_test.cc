@@ -75,14 +75,14 @@ TEST(ApiRequest, NullMeansAbsentForEveryField) {
 }
 
 TEST(ApiRequest, EveryFieldRefusesAWrongTypeAndIsNamed) {
+  const std::set<std::string> of_text = {"prompt", "json_schema", "guided_json", "guided_regex", "guided_grammar"};
+  const std::set<std::string> of_object = {"chat_template_kwargs", "stream_options", "json_schema", "guided_json"};
   for (const Parameter& p : parameters()) {
     for (const char* wrong : {R"({"x":{"y":1}})", "[[[1]]]", R"("text")", "-3.5"}) {
-      const bool fits =
-          (std::string(wrong) == R"("text")" &&
-           (p.type == FieldType::kString || p.type == FieldType::kStrings || std::string(p.name) == "prompt")) ||
-          (std::string(wrong) == R"({"x":{"y":1}})" &&
-           (std::string(p.name) == "chat_template_kwargs" || std::string(p.name) == "stream_options")) ||
-          p.type == FieldType::kBoolean;
+      const bool fits = (std::string(wrong) == R"("text")" &&
+                         (p.type == FieldType::kString || p.type == FieldType::kStrings || of_text.contains(p.name))) ||
+                        (std::string(wrong) == R"({"x":{"y":1}})" && of_object.contains(p.name)) ||
+                        p.type == FieldType::kBoolean;
       if (fits) continue;
       const std::string body = std::string("\"") + p.name + "\":" + wrong;
       const bool is_prompt = std::string(p.name) == "prompt", is_messages = std::string(p.name) == "messages";

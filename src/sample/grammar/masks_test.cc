@@ -230,6 +230,17 @@ TEST(GrammarMasks, AreThoseOfBruteForceOnJsonAndCounters) {
   }
 }
 
+TEST(GrammarMasks, OfCountedTextsAtEachCount) {
+  auto trie = testing::adversarial("ab\" ").trie();
+  TokenMasks masks(from_gbnf(R"(root ::= "<" ([^"\\\x00-\x1f] | "\\" [nt"]){3,45} ">")"), trie);
+  std::vector<uint32_t> mask(trie->mask_words());
+  StateId state = masks.states().after(kInitial, "<");
+  for (int n = 0; n <= 45; ++n, state = masks.states().next(state, 'a')) {
+    masks.fill(state, mask);
+    ASSERT_EQ(mask, testing::brute_force(masks, state)) << n;
+  }
+}
+
 TEST(GrammarMasks, OfTokensThatTheGrammarNames) {
   std::mt19937 rng(8);
   auto trie = testing::adversarial("ab").trie();
