@@ -52,6 +52,7 @@ const std::map<std::string, std::string> kFoundByUnits = {
     {"a_cost_below_nothing", "StepCost.NoPartCostsLessThanNothing"},
     {"decodes_make_prompts_forgotten", "StepCost.AnEveningOfDecodesDoesNotMakeItForgetPrompts"},
     {"gaps_are_not_bounded", "Pace.AGivenBoundIsKept"},
+    {"grammar_of_the_parents_parent", "EngineGrammar.AnswersAreOfItAndTheSameHoweverTheyCameAbout"},
     {"oldest_has_no_part", "Pace.ALongPromptIsNotStarvedByShortOnes"},
     {"overdue_are_served", "Targets.WhoWaitsLongerThanItMayIsRefusedAndNobodyElse"},
     {"prompts_count_as_answers", "Fairness.LongPromptsBesideLongAnswersHaveTheSameTime"},
