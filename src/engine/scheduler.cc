@@ -120,7 +120,6 @@ Scheduler::Candidate* Scheduler::first(Before before) {
 // pressure that is all of a long queue, which would be gone through for each of its own.
 void Scheduler::drop_behind_the_owed() {
   if (first_waiting_ == nullptr || refusal_.sequence != first_waiting_->id) return;
-  if (PLANTED("blocks_out_of_order")) return;
   std::erase_if(candidates_, [this](const Candidate& c) { return c.waits && c.sequence != first_waiting_; });
 }
 

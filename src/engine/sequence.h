@@ -66,7 +66,7 @@ struct Sequence {
 
   bool was_admitted = false;
   double due = std::numeric_limits<double>::infinity();  // without a first step by then it ends; of choice 0 alone
-  int32_t n_preemptions_passed = 0;  // of n_preemptions, those that the ledger has behind it
+  int32_t n_preemptions_passed = 0;                      // of n_preemptions, those that the ledger has behind it
   int32_t n_preemptions = 0;
   int32_t n_tokens_when_preempted = 0;
 

@@ -37,6 +37,10 @@ Status read(const GrammarRequest& asked, const Tokenizer& tokenizer, grammar::Gr
   return grammar::read_gbnf(asked.text, find, out);
 }
 
+Error refused(const GrammarRequest& asked, const Error& error) {
+  return invalid(asked.field + ": " + error.message, asked.field);
+}
+
 }  // namespace
 
 std::shared_ptr<const grammar::TokenTrie> make_token_trie(const Tokenizer& tokenizer) {
@@ -60,9 +64,9 @@ Result<std::shared_ptr<const grammar::Automaton>> build_grammar(const ApiRequest
   grammar::Fuel fuel;
   grammar::Grammar rules(fuel);
   Status done = read(asked, backend.tokenizer(), rules);
-  if (!done) return invalid(done.error().message, asked.field);
+  if (!done) return refused(asked, done.error());
   Result<std::shared_ptr<const grammar::Automaton>> made = grammar::compile(rules, *backend.token_trie());
-  if (!made) return invalid(made.error().message, asked.field);
+  if (!made) return refused(asked, made.error());
   return made;
 }
 

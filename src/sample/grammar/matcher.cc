@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <new>
 
-
 namespace ibid::grammar {
 
 Matcher::Matcher(std::shared_ptr<const Automaton> automaton, std::shared_ptr<const TokenTrie> trie,
