@@ -242,10 +242,13 @@ def recomputed(lines, bounds):
         values["ibid_cached_tokens_total"] += line["cached_tokens"]
         values["ibid_generated_tokens_total"] += line["completion_tokens"]
         values["ibid_preemptions_total"] += line["preemptions"]
+        values[f'ibid_tenant_tokens_total{{tenant="{line["tenant"]}"}}'] += line["prompt_tokens"] + line["completion_tokens"]
     for line in lines:
         values[f'ibid_responses_total{{route="{line["route"]}",status="{line["status"] // 100}xx"}}'] += 1
         if line["status"] >= 400:
             values[f'ibid_errors_total{{kind="{KINDS[line["status"]]}"}}'] += 1
+        if line["status"] == 429:  # each by its tenant's part of the queue
+            values[f'ibid_tenant_refused_total{{tenant="{line["tenant"]}"}}'] += 1
         if line.get("finish") in ABORTS:
             values[f'ibid_aborts_total{{cause="{line["finish"]}"}}'] += 1
     return values
