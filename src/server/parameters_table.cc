@@ -69,7 +69,7 @@ constexpr Parameter kParameters[] = {
     {"grammar", kBoth, kString, 0, 1048576, false, "\"\"", "llama.cpp", "Request::grammar", nullptr,
      "The answer is of this grammar, in GBNF.", &R::gbnf},
     {"structured_outputs", kBoth, kOther, 0, 0, false, "null", "vLLM", "Request::grammar",
-     R"({"type":"object","properties":{"json":{},"regex":{"type":"string"},"choice":{"type":"array","items":{"type":"string"}},"grammar":{"type":"string"},"json_object":{"type":"boolean"}}})",
+     R"({"type":"object","properties":{"json":{},"regex":{"type":["string","null"]},"choice":{"type":["array","null"],"minItems":1,"items":{"type":"string"}},"grammar":{"type":["string","null"]},"json_object":{"type":["boolean","null"]}}})",
      "One of `json` (a schema, or its text), `regex`, `choice` (a list of texts), `grammar` (GBNF), `json_object`.",
      &read_structured_outputs},
     {"guided_json", kBoth, kOther, 0, 0, false, "null", "vLLM", "Request::grammar", "{}",

@@ -39,6 +39,18 @@ Status ask_choice(ApiRequest& request, const Json& value, const std::string& fie
   return ask(request, std::move(grammar));
 }
 
+// What OpenAI's clients put around a schema: {"name", "description", "strict", "schema"}.
+Status check_wrapper(const Json& wrapper, const std::string& where) {
+  if (wrapper.object() == nullptr) return wrong_value(where, "an object with a schema", wrapper);
+  for (const auto& [key, what] : *wrapper.object()) {
+    if (key == "name" && what.string() == nullptr) return wrong_value(where + ".name", "a string", what);
+    if (what.is_null()) continue;
+    if (key == "description" && what.string() == nullptr) return wrong_value(where + ".description", "a string", what);
+    if (key == "strict" && what.boolean() == nullptr) return wrong_value(where + ".strict", "true or false", what);
+  }
+  return {};
+}
+
 }  // namespace
 
 Status read_response_format(ApiRequest& request, const Json& value, const ApiLimits&) {
@@ -47,13 +59,12 @@ Status read_response_format(ApiRequest& request, const Json& value, const ApiLim
   const std::string* name = type != nullptr ? type->string() : nullptr;
   if (name == nullptr || (*name != "text" && *name != "json_object" && *name != "json_schema"))
     return wrong_value(field, "an object whose type is text, json_object or json_schema", value);
-  if (*name == "text") return {};
   const Json* wrapper = value.find("json_schema");
+  if (wrapper != nullptr) TRY(check_wrapper(*wrapper, field + ".json_schema"));
+  if (*name == "text") return {};
   const Json* schema = wrapper != nullptr ? wrapper->find("schema") : value.find("schema");
   if (schema != nullptr && !schema->is_null()) {
-    const Json* strict = wrapper != nullptr ? wrapper->find("strict") : value.find("strict");
-    if (strict != nullptr && !strict->is_null() && strict->boolean() == nullptr)
-      return wrong_value(field + ".json_schema.strict", "true or false", *strict);
+    const Json* strict = wrapper != nullptr ? wrapper->find("strict") : nullptr;
     const bool is_strict = strict != nullptr && strict->boolean() != nullptr && *strict->boolean();
     return ask_schema(request, *schema, is_strict,
                       wrapper != nullptr ? field + ".json_schema.schema" : field + ".schema");
@@ -71,7 +82,7 @@ Status read_structured_outputs(ApiRequest& request, const Json& value, const Api
   const std::string field = "structured_outputs";
   if (value.object() == nullptr) return wrong_value(field, "an object such as {\"regex\": \"[a-z]+\"}", value);
   for (const auto& [key, what] : *value.object()) {
-    if (what.is_null() || (what.boolean() != nullptr && !*what.boolean() && key != "json")) continue;
+    if (what.is_null()) continue;
     const std::string where = field + "." + key;
     if (key == "json") {
       TRY(ask_schema(request, what, false, where));
@@ -83,6 +94,7 @@ Status read_structured_outputs(ApiRequest& request, const Json& value, const Api
       TRY(ask_text(request, what, Kind::kGbnf, where));
     } else if (key == "json_object") {
       if (what.boolean() == nullptr) return wrong_value(where, "true or false", what);
+      if (!*what.boolean()) continue;
       TRY(ask(request, {.kind = Kind::kJsonObject, .field = where}));
     } else {
       return unsupported(where + " is not served; leave it out.", where);

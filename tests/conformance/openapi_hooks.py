@@ -5,6 +5,7 @@ import schemathesis
 
 # Two names of one field must agree.
 SECOND_NAMES = ("max_completion_tokens", "n_predict", "repeat_penalty", "n_probs", "n_cmpl")
+GRAMMARS = ("json_schema", "grammar", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar")
 TOKENIZE = ("content", "prompt", "messages", "add_special", "add_special_tokens", "parse_special", "with_pieces",
             "add_generation_prompt")
 
@@ -16,6 +17,16 @@ def with_text(prompt):
     if not isinstance(prompt, list):
         return prompt
     return prompt[:50] if isinstance(prompt[0], (int, float)) else [with_text(item) for item in prompt[:3]]
+
+
+def one_grammar(body):
+    """At most one field says what the answer must be of, and its language is no matter of a schema."""
+    for name in GRAMMARS:
+        body.pop(name, None)
+    asked = body.pop("response_format", None)
+    # With biases and bans, what the grammar leaves might be nothing.
+    if isinstance(asked, dict) and not any(body.get(name) for name in ("logit_bias", "bad_words", "allowed_token_ids")):
+        body["response_format"] = {"type": "text" if asked.get("type") == "text" else "json_object"}
 
 
 def agree(body):
@@ -33,6 +44,7 @@ def agree(body):
         body["logprobs"] = True
     if body.get("logit_bias") or body.get("bad_words"):
         body.pop("allowed_token_ids", None)  # something must be left to draw from
+    one_grammar(body)
     if "prompt" in body:
         body["prompt"] = with_text(body["prompt"])
 
