@@ -1,3 +1,29 @@
+#include <sys/mman.h>
+
+#include <cstdio>
+
 #include "cli/options.h"
 
-int main(int argc, char** argv) { return ibid::cli::main(argc, argv); }
+namespace {
+
+// The main thread computes too, and a stack that cannot grow then is a crash. It grows now, where that can be told.
+constexpr size_t kStack = size_t{512} << 10;
+
+bool reserve_stack() {
+  void* p = mmap(nullptr, kStack, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) return false;
+  munmap(p, kStack);
+  volatile char stack[kStack - (64 << 10)];
+  for (size_t i = sizeof stack; i > 0; i -= 4096) stack[i - 1] = 0;
+  return true;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (!reserve_stack()) {
+    std::fputs("error: There is no memory to begin with.\n", stderr);
+    return ibid::cli::kFailed;
+  }
+  return ibid::cli::main(argc, argv);
+}
