@@ -1,8 +1,10 @@
 // DurableKey: the name of a whole block wherever it lies, in this process or on a disk that outlives it. SHA-256,
 // chained:
 //
-//   of a scope   SHA-256('S', u64 length of layout, layout, scope)    layout: what the bytes of a block are
-//   (kernels/kv_layout.h) of a block   SHA-256('B', parent's key, tokens)     tokens as little-endian 32-bit ids
+//   of a scope   SHA-256('S', u64 length of layout, layout, scope)
+//   of a block   SHA-256('B', parent's key, tokens)
+//
+// The layout says what the bytes of a block are (kernels/kv_layout.h); tokens are little-endian 32-bit ids.
 //
 // So one key stands for everything that the bytes depend on and for who may share them (docs/design.md section 5, law
 // 5): all tokens before and all fields of CacheScope, the tenant's salt among them. Nobody can make two that are equal,

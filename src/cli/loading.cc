@@ -33,6 +33,13 @@ std::string_view main_dtype(const ModelFile& file) {
 
 }  // namespace
 
+StepLimits step_limits(const ServeOptions& options) {
+  return {.step_tokens = options.max_tokens_per_step,
+          .max_sequences = options.max_sequences,
+          .max_waiting = options.max_waiting,
+          .kv_bytes = options.kv_bytes};
+}
+
 std::string Loaded::description() const {
   double n = static_cast<double>(model->config().n_parameters());
   std::string size = n < 1e9 ? fmt::format("{:.0f}M", n / 1e6) : fmt::format("{:.1f}B", n / 1e9);
@@ -66,10 +73,6 @@ void use_tiers(const TierArgs& tiers, EngineOptions& options) {
 void add_tier_parts(MemoryPlan& plan, const TierArgs& tiers) {
   if (tiers.host_bytes > 0) plan.add("blocks on the host", tiers.host_bytes);
   if (!tiers.disk_folder.empty()) plan.add("blocks on their way to a disk", kDiskThreadBytes);
-}
-
-int64_t kv_bytes_of_block(const Model& model, DType kv_dtype, int32_t block_len) {
-  return kv_block_bytes(kv_layouts(model.kv_geometries(), kv_dtype, block_len));
 }
 
 int64_t Loaded::kv_bytes_for(int64_t n_sequences, int64_t n_tokens, int32_t block_len) const {

@@ -21,9 +21,6 @@ namespace ibid::cli {
 void use_tiers(const TierArgs& tiers, EngineOptions& options);
 // What they hold in memory.
 void add_tier_parts(MemoryPlan& plan, const TierArgs& tiers);
-// Bytes of one block over all layers.
-int64_t kv_bytes_of_block(const Model& model, DType kv_dtype, int32_t block_len);
-
 // What one step may hold, which sizes the scratch arrays, and what else is wanted of the engine.
 struct StepLimits {
   int32_t step_tokens = 512;

@@ -51,7 +51,7 @@ int plan(const PlanOptions& options) {
               amount(planned_block_bytes(*sized->model, *engine) / engine->block_len).c_str());
   print_memory(*sized, *engine, limit);
   const int64_t n_tokens =
-      engine->kv_bytes / KvStore::block_bytes(facts, engine->kv_dtype, engine->block_len) * engine->block_len;
+      engine->kv_bytes / kv_bytes_of_block(*sized->model, engine->kv_dtype, engine->block_len) * engine->block_len;
   std::printf("fits: %ld tokens, so %ld streams of %d at once", static_cast<long>(n_tokens),
               static_cast<long>(n_tokens / sized->context_len), sized->context_len);
   if (options.n_streams > 0)

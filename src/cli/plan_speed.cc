@@ -82,10 +82,8 @@ Result<PredictedSpeed> predict_speed(const Loaded& sized, int32_t n_streams, int
   };
   const double one = whole(&StepSeconds::one), of_position = (whole(&StepSeconds::deep) - one) / (kLong - kShort);
   const double streams = whole(&StepSeconds::many) + n_streams * std::max(0.0, of_position) * (depth - kShort);
-  return PredictedSpeed{.prefill = kPrompt / whole(&StepSeconds::prefill),
-                        .one = 1 / one,
-                        .streams = n_streams / streams,
-                        .n_layers_measured = n_many};
+  return PredictedSpeed{
+      .prefill = kPrompt / whole(&StepSeconds::prefill), .one = 1 / one, .streams = n_streams / streams};
 }
 
 }  // namespace ibid::cli

@@ -13,7 +13,6 @@ struct PredictedSpeed {
   double prefill = 0;  // tokens/s of a prompt of 512
   double one = 0;      // tokens/s of one stream at its beginning
   double streams = 0;  // of all n_streams at `depth`, together
-  int64_t n_layers_measured = 0;
 };
 
 // `sized`: by size(). Streams are measured with `depth` tokens of context each.

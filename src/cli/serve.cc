@@ -64,13 +64,6 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options) {
 
 }  // namespace
 
-StepLimits step_limits(const ServeOptions& options) {
-  return {.step_tokens = options.max_tokens_per_step,
-          .max_sequences = options.max_sequences,
-          .max_waiting = options.max_waiting,
-          .kv_bytes = options.kv_bytes};
-}
-
 int serve(const ServeOptions& options) {
   if (!options.record.empty() && !options.tiers.disk_folder.empty()) {
     return fail(invalid("--record does not go with --cache-disk yet: what a disk gives, and when, would not be in the "

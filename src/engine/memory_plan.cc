@@ -44,13 +44,18 @@ void add_engine_parts(MemoryPlan& plan, const Model& model, const EngineOptions&
   plan.add("sequences", (options.max_sequences + int64_t{options.max_waiting}) * of_sequence);
 }
 
+int64_t kv_bytes_of_block(const Model& model, DType kv_dtype, int32_t block_len) {
+  return kv_block_bytes(kv_layouts(model.kv_geometries(), kv_dtype, block_len));
+}
+
 int64_t planned_block_bytes(const Model& model, const EngineOptions& options) {
-  return kv_block_bytes(kv_layouts(model.kv_geometries(), options.kv_dtype, options.block_len)) + kNotesOfBlock;
+  return kv_bytes_of_block(model, options.kv_dtype, options.block_len) + kNotesOfBlock;
 }
 
 Result<int64_t> kv_bytes_within(int64_t limit, const MemoryPlan& beside, const Model& model,
                                 const EngineOptions& options) {
-  const int64_t with_notes = planned_block_bytes(model, options), block_bytes = with_notes - kNotesOfBlock;
+  const int64_t with_notes = planned_block_bytes(model, options);
+  const int64_t block_bytes = kv_bytes_of_block(model, options.kv_dtype, options.block_len);
   const int64_t of_context = (model.context_len() + options.block_len - 1) / options.block_len;
   const int64_t n_blocks = std::min<int64_t>((limit - beside.total()) / with_notes, INT32_MAX / options.block_len);
   if (limit < beside.total() || n_blocks < of_context) {

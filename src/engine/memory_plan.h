@@ -31,7 +31,9 @@ struct MemoryPlan {
 // values. `n_threads`: of the team that draws.
 void add_engine_parts(MemoryPlan& plan, const Model& model, const EngineOptions& options, int n_threads);
 
-// Of one block of keys and values, with what the cache notes of it.
+// Bytes of one block over all layers.
+int64_t kv_bytes_of_block(const Model& model, DType kv_dtype, int32_t block_len);
+// The same with what the cache notes of it.
 int64_t planned_block_bytes(const Model& model, const EngineOptions& options);
 
 // What `limit` leaves for keys and values beside the parts, in whole blocks. Refused with the sum and its parts where

@@ -24,7 +24,7 @@ TEST(MemoryPlan, WhatALimitLeavesIsForKeysAndValuesInWholeBlocks) {
   EXPECT_EQ(plan.total(), sum);
 
   const int64_t with_notes = planned_block_bytes(*m.model, options);
-  const int64_t bytes = kv_block_bytes(kv_layouts(m.model->kv_geometries(), options.kv_dtype, options.block_len));
+  const int64_t bytes = kv_bytes_of_block(*m.model, options.kv_dtype, options.block_len);
   const int64_t n_context = (m.model->context_len() + 15) / 16;
   EXPECT_EQ(kv_bytes_within(sum + n_context * with_notes, plan, *m.model, options).value(), n_context * bytes);
   EXPECT_EQ(kv_bytes_within(sum + (n_context + 4) * with_notes - 1, plan, *m.model, options).value(),

@@ -67,7 +67,7 @@ void Generation::take(std::vector<Output> outputs) {
     }
     gathered_ += output.text.size();
     choice.text += output.text;
-    if (keeps_records()) {
+    if (info_.keeps_records()) {
       for (TokenRecord& record : output.tokens) {
         gathered_ += sizeof record + record.top.size() * sizeof(TokenLogprob);
         choice.records.push_back(std::move(record));
@@ -270,15 +270,12 @@ WebResponse Generation::response() const {
 
 // A choice at a time.
 void Generation::write_part(std::string& out) {
-  JsonWriter json(out);
+  JsonWriter json(out);  // knows no earlier part: the comma between two choices is ours
   if (n_choices_written_ == 0) write_begin(json);
   if (n_choices_written_ > 0) out += ',';
   Choice& choice = choices_[n_choices_written_];
   size_t n_code_points = 0;
-  {
-    JsonWriter in_list(out);
-    write_choice(in_list, n_choices_written_, Part::kWhole, choice, n_code_points);
-  }
+  write_choice(json, n_choices_written_, Part::kWhole, choice, n_code_points);
   choice.text = std::string();
   choice.records = std::vector<TokenRecord>();
   if (++n_choices_written_ < choices_.size()) return;
@@ -292,7 +289,7 @@ int64_t Generation::most_bytes(const GenerationInfo& info, std::span<const Reque
                                int64_t max_backlog) {
   constexpr int64_t kText = 16, kRecord = sizeof(TokenRecord), kTop = sizeof(TokenLogprob) + 4;
   constexpr int64_t kRecordJson = 256, kTopJson = 192;
-  const bool keeps_records = info.want_logprobs || info.trace != nullptr || info.return_token_ids;
+  const bool keeps_records = info.keeps_records();
   int64_t sum = 0, largest_json = 0;
   for (const Request& r : requests) {
     const auto n_prompt = static_cast<int64_t>(r.prompt.size());

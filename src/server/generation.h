@@ -47,6 +47,9 @@ struct GenerationInfo {
   double arrived = 0;                            // of the HTTP request, on the engine's clock
   double submitted = 0;                          // when it was handed to the engine
   const Clock* clock = nullptr;                  // the engine's; with `ledger`
+
+  // Whether the answer tells of its tokens more than their text.
+  bool keeps_records() const { return want_logprobs || trace != nullptr || return_token_ids; }
 };
 
 class Generation {
@@ -116,7 +119,6 @@ class Generation {
   std::optional<WebResponse> failure() const;
   void write_begin(JsonWriter& json) const;
   void write_rest(JsonWriter& json) const;
-  bool keeps_records() const { return info_.want_logprobs || info_.trace != nullptr || info_.return_token_ids; }
   void write_events_of(size_t index, std::string& out);
   void write_event(size_t index, Part part, std::string& out);
   void write_choice(JsonWriter& json, size_t index, Part part, const Choice& choice, size_t& n_code_points) const;

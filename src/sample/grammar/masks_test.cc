@@ -149,20 +149,25 @@ class Textbook {
   std::vector<std::vector<bool>> begun_;
 };
 
+// Null where it has no text.
+std::shared_ptr<const Automaton> compiled(const RandomGrammar& random) {
+  Fuel fuel;
+  Grammar grammar(fuel);
+  random.build(grammar);
+  auto made = Automaton::compile(grammar, {.bytes = all_bytes()});
+  return made ? std::make_shared<const Automaton>(*std::move(made)) : nullptr;
+}
+
 TEST(GrammarStates, AgreeWithATextbookOnRandomGrammars) {
   std::mt19937 rng(5);
   int n_alive = 0, n_accepted = 0;
   for (int round = 0; round < 600; ++round) {
     const RandomGrammar random(rng);
-    Fuel fuel;
-    Grammar grammar(fuel);
-    random.build(grammar);
-    auto made = Automaton::compile(grammar, {.bytes = all_bytes()});
-    if (!made) {
+    const auto automaton = compiled(random);
+    if (automaton == nullptr) {
       EXPECT_FALSE(Textbook(random, "").is_prefix());
       continue;
     }
-    auto automaton = std::make_shared<const Automaton>(*std::move(made));
     States states(automaton);
     for (int i = 0; i < 60; ++i) {
       std::string text;
@@ -206,12 +211,9 @@ TEST(GrammarMasks, AreThoseOfBruteForceOnRandomGrammars) {
   auto trie = testing::adversarial("ab\xC3\xA9").trie();
   for (int round = 0; round < 150; ++round) {
     const RandomGrammar random(rng);
-    Fuel fuel;
-    Grammar grammar(fuel);
-    random.build(grammar);
-    auto made = Automaton::compile(grammar, {.bytes = all_bytes()});
-    if (!made) continue;
-    TokenMasks masks(std::make_shared<const Automaton>(*std::move(made)), trie);
+    const auto automaton = compiled(random);
+    if (automaton == nullptr) continue;
+    TokenMasks masks(automaton, trie);
     ASSERT_NO_FATAL_FAILURE(compare_masks(masks, rng, 30)) << "round " << round;
   }
 }
@@ -294,12 +296,8 @@ TEST(GrammarStates, KnowTheShortestWayToAnEnd) {
   std::mt19937 rng(10);
   for (int round = 0; round < 200; ++round) {
     const RandomGrammar random(rng);
-    Fuel fuel;
-    Grammar grammar(fuel);
-    random.build(grammar);
-    auto made = Automaton::compile(grammar, {.bytes = all_bytes()});
-    if (!made) continue;
-    auto automaton = std::make_shared<const Automaton>(*std::move(made));
+    const auto automaton = compiled(random);
+    if (automaton == nullptr) continue;
     States states(automaton);
     std::string text;
     for (int n = static_cast<int>(rng() % 4); n > 0; --n) text += RandomGrammar::kTerminals[rng() % 3];
