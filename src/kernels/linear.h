@@ -45,9 +45,9 @@
 
 namespace ibid {
 
-// The layout in which the CPU kernels read weights of a dtype, and its bytes for W[n_outputs, n_inputs].
-cpu::PackedFormat packed_format(DType dtype);
-int64_t packed_tile_bytes(cpu::PackedFormat format, int64_t n_inputs);
+// The layout in which the CPU kernels read weights of a dtype, and the bytes of a tile of n_inputs.
+const cpu::BlockLayout& block_layout(DType dtype);
+int64_t packed_tile_bytes(DType dtype, int64_t n_inputs);
 // The 16 code values + 128 of a table format; null for others.
 const uint8_t* code_table(DType dtype);
 

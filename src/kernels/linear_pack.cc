@@ -11,9 +11,6 @@ namespace {
 
 using cpu::BlockLayout;
 using cpu::kTileOutputs;
-using cpu::PackedFormat;
-
-const cpu::BlockLayout& layout_of(PackedFormat format) { return cpu::kBlockLayouts[static_cast<size_t>(format)]; }
 
 // One row's block of 32 weights, spread out: codes before their offset is taken away, and two groups' factors (one
 // group: [0]) as bytes.
@@ -202,59 +199,25 @@ constexpr uint8_t biased(int value) { return static_cast<uint8_t>(value + 128); 
 
 }  // namespace
 
-PackedFormat packed_format(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-      return PackedFormat::kF32;
-    case DType::kF16:
-      return PackedFormat::kF16;
-    case DType::kBF16:
-      return PackedFormat::kBF16;
-    case DType::kQ4_0:
-      return PackedFormat::kQ4_0;
-    case DType::kQ4_1:
-      return PackedFormat::kQ4_1;
-    case DType::kQ5_0:
-      return PackedFormat::kQ5_0;
-    case DType::kQ5_1:
-      return PackedFormat::kQ5_1;
-    case DType::kQ8_0:
-      return PackedFormat::kQ8_0;
-    case DType::kQ2_K:
-      return PackedFormat::kQ2_K;
-    case DType::kQ3_K:
-      return PackedFormat::kQ3_K;
-    case DType::kQ4_K:
-      return PackedFormat::kQ4_K;
-    case DType::kQ5_K:
-      return PackedFormat::kQ5_K;
-    case DType::kQ6_K:
-      return PackedFormat::kQ6_K;
-    case DType::kIQ4_NL:
-      return PackedFormat::kIQ4_NL;
-    case DType::kIQ4_XS:
-      return PackedFormat::kIQ4_XS;
-    case DType::kMXFP4:
-      return PackedFormat::kMXFP4;
-    default:
-      CHECK(false, "matrices of integers and of doubles are not multiplied");
-  }
+const BlockLayout& block_layout(DType dtype) {
+  CHECK(dtype <= DType::kMXFP4, "matrices of integers and of doubles are not multiplied");
+  return cpu::kBlockLayouts[static_cast<size_t>(dtype)];
 }
 
-int64_t packed_tile_bytes(PackedFormat format, int64_t n_inputs) {
+int64_t packed_tile_bytes(DType dtype, int64_t n_inputs) {
   int64_t bytes = 0;
-  switch (format) {
-    case PackedFormat::kF32:
+  switch (dtype) {
+    case DType::kF32:
       bytes = n_inputs * kTileOutputs * 4;
       break;
-    case PackedFormat::kF16:
+    case DType::kF16:
       bytes = n_inputs * kTileOutputs * 2;
       break;
-    case PackedFormat::kBF16:
+    case DType::kBF16:
       bytes = (n_inputs + 1) / 2 * kTileOutputs * 4;
       break;
     default: {
-      const BlockLayout& l = layout_of(format);
+      const BlockLayout& l = block_layout(dtype);
       bytes = n_inputs / 32 * (code_bytes(l) + factor_bytes(l)) + n_inputs / 256 * super_bytes(l);
     }
   }
@@ -278,12 +241,11 @@ const uint8_t* code_table(DType dtype) {
 
 void pack_tile(DType dtype, const std::byte* raw, int64_t raw_row_bytes, int64_t n_outputs, int64_t n_inputs,
                int64_t tile, std::byte* to) {
-  const PackedFormat format = packed_format(dtype);
   const int64_t first = tile * kTileOutputs;
   const int n = static_cast<int>(n_outputs - first < kTileOutputs ? n_outputs - first : kTileOutputs);
-  std::memset(to, 0, static_cast<size_t>(packed_tile_bytes(format, n_inputs)));
+  std::memset(to, 0, static_cast<size_t>(packed_tile_bytes(dtype, n_inputs)));
   raw += first * raw_row_bytes;
-  const BlockLayout& l = layout_of(format);
+  const BlockLayout& l = block_layout(dtype);
   const int64_t n_blocks = n_inputs / 32, n_supers = n_inputs / 256;
   std::byte* factors = to + n_blocks * code_bytes(l);
   std::byte* supers = factors + n_blocks * factor_bytes(l);

@@ -45,7 +45,7 @@ Status weight_supported(const Stream& s, DType dtype, const KPieces& pieces) {
 int64_t prepared_bytes(const Stream& s, const TensorView& raw) {
   if (s.device() != Device::kCpu) return 0;
   const int64_t n_tiles = (raw.dim[0] + cpu::kTileOutputs - 1) / cpu::kTileOutputs;
-  return n_tiles * packed_tile_bytes(packed_format(raw.dtype), raw.dim[1]);
+  return n_tiles * packed_tile_bytes(raw.dtype, raw.dim[1]);
 }
 
 Weight prepare_weight(Stream& s, const TensorView& raw) {
@@ -71,7 +71,7 @@ Weight prepare_weight(Stream& s, const TensorView& raw, const KPieces& pieces) {
   CHECK(weight_supported(s, w.dtype, pieces).ok(), "a weight that the device cannot multiply is refused at load");
   if (s.device() != Device::kCpu) return w;
   const int64_t n_tiles = (w.n_outputs + cpu::kTileOutputs - 1) / cpu::kTileOutputs;
-  const int64_t tile_bytes = packed_tile_bytes(packed_format(w.dtype), w.n_inputs);
+  const int64_t tile_bytes = packed_tile_bytes(w.dtype, w.n_inputs);
   w.owned_bytes = prepared_bytes(s, raw);
   w.owned = allocate(static_cast<size_t>(w.owned_bytes));
   w.packed = w.owned.get();

@@ -31,8 +31,7 @@ struct ContractRow {
 
 class Contract {
  public:
-  explicit Contract(const Weight& w)
-      : w_(w), format_(packed_format(w.dtype)), layout_(cpu::kBlockLayouts[static_cast<size_t>(format_)]) {}
+  explicit Contract(const Weight& w) : w_(w), layout_(block_layout(w.dtype)) {}
 
   float output(const ContractRow& x, int64_t n) const { return tree(x, n, 0, w_.pieces.n); }
   float piece(const ContractRow& x, int64_t n, int i) const {
@@ -83,7 +82,7 @@ class Contract {
   }
   const uint8_t* tile(int64_t n) const {
     return reinterpret_cast<const uint8_t*>(w_.packed) +
-           n / cpu::kTileOutputs * packed_tile_bytes(format_, w_.n_inputs);
+           n / cpu::kTileOutputs * packed_tile_bytes(w_.dtype, w_.n_inputs);
   }
   // Bits of the code of step i, byte j, output o in a plane.
   static int32_t plane_bits(const uint8_t* plane, int bits, int64_t i, int64_t j, int64_t o) {
@@ -129,7 +128,6 @@ class Contract {
   }
 
   const Weight& w_;
-  cpu::PackedFormat format_;
   const cpu::BlockLayout& layout_;
 };
 

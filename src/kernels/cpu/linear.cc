@@ -18,12 +18,10 @@ constexpr int64_t kTilesPerPanel = 6;   // where tasks start, so that kernels of
 
 enum class XForm { kFloat, kBf16, kInt8 };
 
-XForm x_form(PackedFormat format) {
-  if (format == PackedFormat::kF32 || format == PackedFormat::kF16) return XForm::kFloat;
-  return format == PackedFormat::kBF16 ? XForm::kBf16 : XForm::kInt8;
+XForm x_form(DType dtype) {
+  if (dtype == DType::kF32 || dtype == DType::kF16) return XForm::kFloat;
+  return dtype == DType::kBF16 ? XForm::kBf16 : XForm::kInt8;
 }
-
-bool sums_of_16(PackedFormat format) { return kBlockLayouts[static_cast<size_t>(format)].group_len == 16; }
 
 // The forms of T rows of K inputs, one after the other in the workspace. A null workspace only counts bytes.
 struct XForms {
@@ -49,10 +47,9 @@ XForms convert_inputs(Stream& s, const TensorView& x, std::span<const Weight* co
   const auto* x_data = reinterpret_cast<const float*>(x.data);
   bool needs_int8 = false, needs_bf16 = false, needs_16 = false;
   for (const Weight* w : weights) {
-    const PackedFormat format = packed_format(w->dtype);
-    needs_int8 |= x_form(format) == XForm::kInt8;
-    needs_bf16 |= x_form(format) == XForm::kBf16;
-    needs_16 |= sums_of_16(format);
+    needs_int8 |= x_form(w->dtype) == XForm::kInt8;
+    needs_bf16 |= x_form(w->dtype) == XForm::kBf16;
+    needs_16 |= block_layout(w->dtype).group_len == 16;
   }
   XForms forms(needs_int8 || needs_bf16 ? s.workspace(linear_workspace_bytes(T, K)) : nullptr, T, K);
   forms.int8.has_halves = needs_16;
@@ -91,11 +88,10 @@ void linear(Stream& s, std::span<const TensorView> out, const TensorView& x, std
   const int64_t panels_per_task = std::max<int64_t>(1, n_panels_all * n_row_pieces / n_wanted);
   for (size_t j = 0; j < weights.size(); ++j) {
     const Weight& w = *weights[j];
-    const PackedFormat format = packed_format(w.dtype);
-    tasks[j] = {.format = format,
+    tasks[j] = {.dtype = w.dtype,
                 .table = code_table(w.dtype),
                 .packed = w.packed,
-                .tile_bytes = packed_tile_bytes(format, K),
+                .tile_bytes = packed_tile_bytes(w.dtype, K),
                 .n_outputs = w.n_outputs,
                 .n_inputs = K,
                 .n_pieces = w.pieces.n,

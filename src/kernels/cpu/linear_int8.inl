@@ -280,9 +280,9 @@ IBID_INLINE int64_t even_panels(int64_t n_inputs) {
   return ((n_inputs + n_panels - 1) / n_panels + 31) / 32 * 32;
 }
 
-template <PackedFormat kFormat>
+template <DType kDType>
 void product_int8(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end) {
-  constexpr BlockLayout kLayout = kBlockLayouts[static_cast<int>(kFormat)];
+  constexpr BlockLayout kLayout = kBlockLayouts[static_cast<int>(kDType)];
   typedef PanelLayout<kLayout> P;
   typedef Packed<kLayout> F;
   typedef Packed<P::kOf> Unpacked;

@@ -16,29 +16,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tensor/dtype.h"
+
 namespace ibid::cpu {
 
 inline constexpr int kTileOutputs = 16;
 inline constexpr int64_t kMaxProductRows = 96;  // of one call; a multiple of every register tile's rows
-
-enum class PackedFormat : uint8_t {
-  kF32,
-  kF16,
-  kBF16,
-  kQ4_0,
-  kQ4_1,
-  kQ5_0,
-  kQ5_1,
-  kQ8_0,
-  kQ2_K,
-  kQ3_K,
-  kQ4_K,
-  kQ5_K,
-  kQ6_K,
-  kIQ4_NL,
-  kIQ4_XS,
-  kMXFP4,
-};
 
 enum class Factors : uint8_t {
   kHalf,      // f16
@@ -57,6 +40,7 @@ struct BlockLayout {
   int offset;      // of a code; 128: codes of up to eight bits, or a table's values + 128
   bool has_table;  // a code is a place in a table of 16
 };
+// Of the types that are multiplied, by DType.
 inline constexpr BlockLayout kBlockLayouts[] = {
     {0, 0, 32, Factors::kHalf, false, 0, false},       // F32: not blocks
     {0, 0, 32, Factors::kHalf, false, 0, false},       // F16: not blocks
@@ -75,6 +59,7 @@ inline constexpr BlockLayout kBlockLayouts[] = {
     {4, 0, 32, Factors::kByte, false, 128, true},      // IQ4_XS
     {4, 0, 32, Factors::kExponent, false, 128, true},  // MXFP4
 };
+static_assert(sizeof kBlockLayouts / sizeof kBlockLayouts[0] == static_cast<size_t>(DType::kMXFP4) + 1);
 // Of 16 outputs: the codes and the factors of a block of 32 inputs, the factors of 256.
 static constexpr int64_t code_bytes(const BlockLayout& l) { return (l.low_bits + l.high_bits) * 64; }
 static constexpr int64_t factor_bytes(const BlockLayout& l) {
@@ -104,7 +89,7 @@ struct QuantisedRows {
 };
 
 struct LinearTask {
-  PackedFormat format = PackedFormat::kF32;
+  DType dtype = DType::kF32;
   const uint8_t* table = nullptr;  // 16 values + 128, where the format has one
   const std::byte* packed = nullptr;
   int64_t tile_bytes = 0;
