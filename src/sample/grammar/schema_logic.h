@@ -43,7 +43,8 @@ class SchemaLogic {
   Status read_simple(const Value& schema, const std::string& key, const Value& value, Shape& shape, bool& is_known);
   Status read_types(const Value& schema, const Value& value, Shape& shape);
   Result<Shapes> negated_keyword(const Value& schema, const std::string& key, const Value& value);
-  Result<Shapes> negated_simple(const Value& schema, const std::string& key, const Value& value);
+  // `said`: what the keyword itself says.
+  Result<Shapes> negated_simple(const std::string& key, const Value& value, const Shape& said);
   Result<Shapes> any_of(const Value& schema, const Value& list);
   Result<Shapes> one_of(const Value& list);
   Result<Shapes> dependent(const Value& value);
@@ -56,7 +57,7 @@ class SchemaLogic {
   Result<bool> are_disjoint(const Value& a, const Value& b);
   Result<Pattern> pattern(std::string_view regex, bool is_negated);
   Result<Pattern> names_of(const Conjunction& conjunction);
-  Result<Pattern> known_names(const ObjectKeywords& keywords, bool is_negated);
+  Result<Pattern> unknown_names(const ObjectKeywords& keywords);
   Result<uint32_t> count(const Value& value, const std::string& key) const;
   Result<ObjectKeywords> object_keywords(const Value& schema);
   ArrayKeywords array_keywords(const Value& schema) const;
@@ -71,8 +72,5 @@ class SchemaLogic {
   std::map<std::pair<std::string, bool>, Pattern> regexes_;
   int depth_ = 0;
 };
-
-// The texts of a format, as an expression; null for formats that say nothing here.
-const char* format_expression(std::string_view format);
 
 }  // namespace ibid::grammar

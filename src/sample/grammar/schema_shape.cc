@@ -4,6 +4,8 @@
 
 namespace ibid::grammar {
 
+Conjunction one(const Value& schema, bool is_negated) { return {{&schema, is_negated}}; }
+
 Conjunction both(const Conjunction& a, const Conjunction& b) {
   Conjunction made;
   std::set_union(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(made));
@@ -57,6 +59,31 @@ bool Shape::settle() {
   if (min_items > max_items) types &= static_cast<uint8_t>(~kArrayBit);
   if (min_members > max_members || required.size() > max_members) types &= static_cast<uint8_t>(~kObjectBit);
   return types != 0;
+}
+
+uint8_t bit_of(const Value& value) {
+  static constexpr uint8_t kBits[] = {kNullBit, kFalseBit, kTrueBit, kNumberBit, kStringBit, kArrayBit, kObjectBit};
+  return kBits[static_cast<size_t>(value.kind)];
+}
+
+Shapes alone(Shape shape) {
+  Shapes made;
+  made.push_back(std::move(shape));
+  return made;
+}
+
+void append(Shapes& to, Shapes from) {
+  for (Shape& shape : from) to.push_back(std::move(shape));
+}
+
+Shape forbidden_member(const std::string& name) {
+  static const Value never{Value::Kind::kFalse};
+  Shape shape = Shape::only(kObjectBit);
+  ObjectKeywords keywords;
+  keywords.properties.push_back({name, one(never)});
+  keywords.evaluates = false;
+  shape.objects.push_back(std::move(keywords));
+  return shape;
 }
 
 }  // namespace ibid::grammar

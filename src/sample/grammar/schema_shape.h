@@ -22,6 +22,7 @@ struct Literal {
   auto operator<=>(const Literal&) const = default;
 };
 using Conjunction = std::vector<Literal>;  // ascending; empty: anything
+Conjunction one(const Value& schema, bool is_negated = false);
 Conjunction both(const Conjunction& a, const Conjunction& b);
 
 enum TypeBit : uint8_t {
@@ -34,6 +35,8 @@ enum TypeBit : uint8_t {
   kObjectBit = 64,
   kAllTypes = 127,
 };
+
+uint8_t bit_of(const Value& value);
 
 using Pattern = std::shared_ptr<const CodeDfa>;
 
@@ -90,6 +93,11 @@ struct Shape {
   // Sorts out what its limits leave nothing of; false where nothing is left at all.
   bool settle();
 };
-using Shapes = std::vector<Shape>;
+using Shapes = std::vector<Shape>;  // their union
+
+Shapes alone(Shape shape);
+void append(Shapes& to, Shapes from);
+// Objects without a member of this name.
+Shape forbidden_member(const std::string& name);
 
 }  // namespace ibid::grammar

@@ -1,0 +1,12 @@
+// The texts of JSON Schema's `format`, as expressions. RFC 3339 (dates with leap days), 4122, 3986, 2673, 4291 and the
+// usual ones: narrower than some validators are, never wider.
+#pragma once
+
+#include <string_view>
+
+namespace ibid::grammar {
+
+// Null for formats that say nothing here.
+const char* format_expression(std::string_view format);
+
+}  // namespace ibid::grammar

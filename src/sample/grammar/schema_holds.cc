@@ -1,0 +1,132 @@
+// Whether a value is of a shape, and what a shape asks of its items and members.
+#include <algorithm>
+
+#include "base/utf8.h"
+#include "sample/grammar/schema_logic.h"
+
+namespace ibid::grammar {
+
+Conjunction SchemaLogic::item(const Shape& shape, size_t index) {
+  Conjunction made;
+  for (const ArrayKeywords& keywords : shape.arrays)
+    made = both(made, index < keywords.prefix.size() ? keywords.prefix[index] : keywords.rest);
+  return made;
+}
+
+Result<std::optional<Conjunction>> SchemaLogic::member(const Shape& shape, const std::string& name) {
+  for (const Pattern& names : shape.names)
+    if (!names->accepts(name)) return std::optional<Conjunction>();
+  Conjunction made;
+  for (const ObjectKeywords& keywords : shape.objects) {
+    if (!fuel_.burn(4 + static_cast<int64_t>(keywords.properties.size()) / 4)) return out_of_fuel();
+    bool is_known = false;
+    for (const auto& [known, schemas] : keywords.properties)
+      if (known == name) made = both(made, schemas), is_known = true;
+    for (const auto& [names, schemas] : keywords.patterns)
+      if (names->accepts(name)) made = both(made, schemas), is_known = true;
+    if (!is_known) made = both(made, keywords.additional);
+  }
+  if (is_false(made)) return std::optional<Conjunction>();
+  return std::optional<Conjunction>(std::move(made));
+}
+
+// Whether it is plainly empty; a guess in one direction.
+Result<bool> SchemaLogic::is_empty(const Shape& shape, int depth) {
+  Shape copy = shape;
+  if (!copy.settle()) return true;
+  if (copy.values) {
+    for (const Value* v : *copy.values) {
+      ASSIGN_OR_RETURN(const bool is_held, holds(copy, *v));
+      if (is_held) return false;
+    }
+    return true;
+  }
+  if (copy.types != kObjectBit || depth == 0) return false;
+  for (const std::string& name : copy.required) {
+    ASSIGN_OR_RETURN(const std::optional<Conjunction> value, member(copy, name));
+    if (!value) return true;
+    ASSIGN_OR_RETURN(const Shapes all, shapes(*value));
+    bool empty = true;
+    for (const Shape& s : all) {
+      ASSIGN_OR_RETURN(const bool e, is_empty(s, depth - 1));
+      empty &= e;
+    }
+    if (empty) return true;
+  }
+  return false;
+}
+
+Result<bool> SchemaLogic::holds(const Conjunction& conjunction, const Value& value) {
+  ASSIGN_OR_RETURN(const Shapes all, shapes(conjunction));
+  for (const Shape& shape : all) {
+    ASSIGN_OR_RETURN(const bool is_held, holds(shape, value));
+    if (is_held) return true;
+  }
+  return false;
+}
+
+Result<bool> SchemaLogic::holds(const Shape& shape, const Value& value) {
+  if (!fuel_.burn(20)) return out_of_fuel();
+  if (!(shape.types & bit_of(value))) return false;
+  if (shape.values &&
+      std::none_of(shape.values->begin(), shape.values->end(), [&](const Value* v) { return *v == value; }))
+    return false;
+  switch (value.kind) {
+    case Value::Kind::kNumber:
+      return shape.numbers.allows(value.number());
+    case Value::Kind::kString: {
+      const size_t n = utf8::count(value.text);
+      if (n < shape.min_length || n > shape.max_length) return false;
+      for (const Pattern& p : shape.patterns)
+        if (!p->accepts(value.text)) return false;
+      const auto& out = shape.excluded_strings;
+      return std::find(out.begin(), out.end(), value.text) == out.end();
+    }
+    case Value::Kind::kArray: {
+      const size_t n = value.items.size();
+      if (n < shape.min_items || n > shape.max_items) return false;
+      for (size_t i = 0; i < n; ++i) {
+        ASSIGN_OR_RETURN(const bool is_held, holds(item(shape, i), value.items[i]));
+        if (!is_held) return false;
+        if (!fuel_.burn(static_cast<int64_t>(i))) return out_of_fuel();
+        for (size_t j = 0; shape.unique != nullptr && j < i; ++j)
+          if (value.items[i] == value.items[j]) return false;
+      }
+      for (const ContainsKeyword& c : shape.contains) {
+        uint32_t found = 0;
+        for (size_t i = c.from; i < n; ++i) {
+          ASSIGN_OR_RETURN(const bool is_held, holds(c.what, value.items[i]));
+          found += is_held;
+        }
+        if (found < c.min || found > c.max) return false;
+      }
+      return true;
+    }
+    case Value::Kind::kObject:
+      break;
+    default:
+      return true;
+  }
+  const size_t n = value.members.size();
+  if (n < shape.min_members || n > shape.max_members) return false;
+  for (const std::string& name : shape.required)
+    if (value.find(name) == nullptr) return false;
+  for (const auto& [name, part] : value.members) {
+    ASSIGN_OR_RETURN(const std::optional<Conjunction> schemas, member(shape, name));
+    if (!schemas) return false;
+    ASSIGN_OR_RETURN(const bool is_held, holds(*schemas, part));
+    if (!is_held) return false;
+  }
+  for (const SomeMember& some : shape.some) {
+    bool found = false;
+    for (const auto& [name, part] : value.members) {
+      if (!some.names->accepts(name)) continue;
+      ASSIGN_OR_RETURN(const bool is_held, holds(some.value, part));
+      found |= is_held;
+    }
+    if (!found) return false;
+  }
+  return true;
+}
+
+}  // namespace ibid::grammar
