@@ -281,19 +281,7 @@ WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebE
   info.submitted = now();
 
   const int64_t most = Generation::most_bytes(info, built->requests, model.context_len, options_.max_stream_backlog);
-  if (most > answers_.most()) {
-    return error_response({400,
-                           "This answer might come to hold " + mebibytes(most) + " and the server has " +
-                               mebibytes(answers_.most()) +
-                               " for all of them (--max-answers-bytes): fewer tokens, choices or log-probabilities, or "
-                               "a stream, would do.",
-                           "max_tokens", "answer_too_large"});
-  }
-  exchange.promised = answers_.take(most);
-  if (!exchange.promised) {
-    return error_response({429, "The answers under way have all of the server's memory for them; try again later.", "",
-                           "memory_full", 1});
-  }
+  if (const std::optional<ApiError> refusal = promise(exchange, most)) return error_response(*refusal);
 
   exchange.mailbox = std::make_shared<Mailbox>(std::move(wake));
   exchange.row = live_.add_row();
@@ -318,6 +306,22 @@ WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebE
     head.headers.emplace_back("X-Accel-Buffering", "no");
   }
   return head;
+}
+
+// Memory for an answer that may come to hold so many bytes, before it is begun.
+std::optional<ApiError> Service::promise(WebExchange& exchange, int64_t bytes) {
+  if (bytes > answers_.most()) {
+    return ApiError{400,
+                    "This answer might come to hold " + mebibytes(bytes) + " and the server has " +
+                        mebibytes(answers_.most()) +
+                        " for all of them (--max-answers-bytes): fewer tokens, choices or log-probabilities, or a "
+                        "stream, would do.",
+                    "max_tokens", "answer_too_large"};
+  }
+  exchange.promised = answers_.take(bytes);
+  if (exchange.promised) return std::nullopt;
+  return ApiError{429, "The answers under way have all of the server's memory for them; try again later.", "",
+                  "memory_full", 1};
 }
 
 // All or none, also where memory runs out in between.

@@ -83,6 +83,7 @@ class Service {
   void write(const RequestLine& line);
   void cancel(RequestId id);
   void abandon(const Generation& generation);
+  std::optional<ApiError> promise(WebExchange& exchange, int64_t bytes);
   Status submit(std::vector<Request>& requests, const std::shared_ptr<Mailbox>& mailbox);
 
   WebResponse health(const WebRequest& request, WebExchange& exchange);
