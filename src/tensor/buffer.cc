@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <string>
 
 namespace ibid {
@@ -15,11 +16,12 @@ std::byte* map(size_t bytes) {
   return static_cast<std::byte*>(p);
 }
 void unmap(std::byte* p, size_t bytes) { munmap(p, bytes); }
+void write_zeros(std::byte* p, size_t bytes) { std::fill_n(p, bytes, std::byte{0}); }
 
 }  // namespace
 
 const DeviceMemory& cpu_memory() {
-  static constexpr DeviceMemory kMemory = {map, unmap};
+  static constexpr DeviceMemory kMemory = {map, unmap, write_zeros};
   return kMemory;
 }
 
@@ -34,6 +36,10 @@ Result<Buffer> Buffer::allocate(const DeviceMemory& memory, size_t bytes, std::s
   }
   out.bytes_ = bytes;
   return out;
+}
+
+void Buffer::take() const {
+  if (data_ != nullptr && memory_.take != nullptr) memory_.take(data_, bytes_);
 }
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {

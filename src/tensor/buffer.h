@@ -15,6 +15,7 @@ namespace ibid {
 struct DeviceMemory {
   std::byte* (*allocate)(size_t bytes) = nullptr;  // null where there is none left
   void (*release)(std::byte* p, size_t bytes) = nullptr;
+  void (*take)(std::byte* p, size_t bytes) = nullptr;  // writes zeros to all of it; null where allocating took it
 };
 const DeviceMemory& cpu_memory();
 
@@ -27,6 +28,10 @@ class Buffer {
       : memory_(other.memory_), data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
   Buffer& operator=(Buffer&& other) noexcept;
   ~Buffer();
+
+  // Writes zeros to every page, so that the process has all of it from now on. For what the largest step needs: given
+  // page by page, the first load of its size would look like a leak, and the memory promised at start would not be held.
+  void take() const;
 
   std::byte* data() const { return data_; }
   size_t bytes() const { return bytes_; }

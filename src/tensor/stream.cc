@@ -25,6 +25,7 @@ Stream::Stream(Device device, void* native, DeviceMemory memory) : device_(devic
 Status Stream::reserve_workspace(size_t bytes) {
   if (bytes <= workspace_.bytes()) return {};
   ASSIGN_OR_RETURN(Buffer larger, Buffer::allocate(memory_, bytes, "the ops' workspace"));
+  larger.take();
   workspace_ = std::move(larger);
   return {};
 }

@@ -1,7 +1,5 @@
 #include "worker/worker.h"
 
-#include <algorithm>
-
 #include "base/check.h"
 #include "kernels/ops.h"
 
@@ -23,8 +21,7 @@ Status Worker::allocate() {
   const auto row_bytes = sizeof(float) * static_cast<size_t>(facts().vocab_size);
   ASSIGN_OR_RETURN(logits_, Buffer::allocate(stream_.memory(), static_cast<size_t>(options_.max_rows) * row_bytes,
                                              "the rows of logits of a step"));
-  // Taken now, page by page: else each stream would seem to cost its row when it first runs.
-  if (stream_.device() == Device::kCpu) std::fill_n(logits_.data(), logits_.bytes(), std::byte{0});
+  logits_.take();
   ASSIGN_OR_RETURN(hidden_, Buffer::allocate(stream_.memory(), options_.hidden_layers.size() * hidden_bytes(),
                                              "the hidden states of a step"));
   hidden_views_.resize(options_.hidden_layers.size());
