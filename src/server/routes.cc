@@ -152,8 +152,7 @@ WebResponse Service::tokenize(const WebRequest& request, WebExchange&) {
     ASSIGN_OR_RETURN(const std::string* prompt, read_text(body, "prompt"));
     if (const Json* messages = body.find("messages"); messages != nullptr && !messages->is_null()) {
       ASSIGN_OR_RETURN(const ApiRequest api, read_conversation(body, backend, options_));
-      ASSIGN_OR_RETURN(const RenderedPrompt chat,
-                       backend.render_chat(api.messages, api.add_generation_prompt, api.template_kwargs));
+      ASSIGN_OR_RETURN(const RenderedPrompt chat, backend.render_chat(api.chat));
       return std::pair(encode_chat(chat, tokenizer, api.add_special), with_pieces);
     }
     if (content == nullptr && prompt == nullptr)
@@ -218,7 +217,7 @@ WebResponse Service::apply_template(const WebRequest& request, WebExchange&) {
   const auto prompt = [&]() -> Result<RenderedPrompt> {
     ASSIGN_OR_RETURN(const Json body, parse_body(request.body, options_.api.json));
     ASSIGN_OR_RETURN(const ApiRequest api, read_conversation(body, backend, options_));
-    return backend.render_chat(api.messages, api.add_generation_prompt, api.template_kwargs);
+    return backend.render_chat(api.chat);
   }();
   if (!prompt) return error_response(ApiError::of(prompt.error()));
   WebResponse response;

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/quoted.h"
 #include "kernels/arithmetic_version.h"
+#include "server/answer_printer.h"
 #include "server/build_requests.h"
 #include "server/content_type.h"
 #include "server/model_names.h"
@@ -256,9 +257,8 @@ WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebE
     info.prompt_lens.push_back(static_cast<int32_t>(len));
     if (api->echo && api->want_logprobs) info.prompt_ids.push_back(r.prompt);
   }
-  info.endpoint = endpoint;
-  info.id =
-      (endpoint == Endpoint::kChat ? "chatcmpl-" : "cmpl-") + hex(id_prefix_ ^ static_cast<uint64_t>(info.requests[0]));
+  info.style = endpoint == Endpoint::kChat ? ApiStyle::kChat : ApiStyle::kCompletions;
+  info.id = std::string(id_prefix_of(info.style)) + hex(id_prefix_ ^ static_cast<uint64_t>(info.requests[0]));
   info.model = *std::move(name);
   const size_t n_prompts = info.requests.size();
   info.fingerprint = "ibid-" IBID_VERSION "-a" + std::to_string(kArithmeticVersion) + "-" + model.digest.substr(0, 12);
@@ -272,6 +272,9 @@ WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebE
   info.want_logprobs = api->want_logprobs;
   info.processed_logprobs = api->sampling.processed_logprobs;
   info.prompt_logprobs = api->prompt_logprobs >= 0;
+  info.tells_reasoning = api->tells_reasoning;
+  info.parallel_calls = api->parallel_calls;
+  info.parser = std::move(built->parser);
   if (api->trace) info.trace = trace_facts(built->requests[0].sampling, api->sources, model);
   info.return_token_ids = api->return_token_ids;
   info.ledger = api->ledger;
@@ -301,7 +304,7 @@ WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebE
   quotas_.charge(exchange.tenant, exchange.row->prompt_tokens, now());
   WebResponse head;
   if (api->stream) {
-    head.content_type = "text/event-stream; charset=utf-8";
+    head.content_type = exchange.generation->stream_type();
     head.headers.emplace_back("Cache-Control", "no-cache");
     head.headers.emplace_back("X-Accel-Buffering", "no");
   }

@@ -87,13 +87,15 @@ const std::vector<ToolFamily>& tool_families() {
         .key_begins = {"<arg_key>"},
         .key_ends = {"</arg_key>\n<arg_value>", "</arg_key><arg_value>"},
         .value_ends = {"</arg_value>"}}},
-      // Mistral's, Ministral, Magistral, Devstral
-      {{"[TOOL_CALLS]"},
+      // Mistral Small 3.2, Ministral, Magistral, Devstral
+      {{"[TOOL_CALLS]", "[ARGS]"},
        {.kind = Kind::kNamed,
         .begins = {"[TOOL_CALLS]"},
         .name_ends = {"[ARGS]", "[CALL_ID]"},
         .id_begin = "[CALL_ID]",
         .has_short_ids = true}},
+      // Mistral Nemo
+      {{"[TOOL_CALLS]"}, {.kind = Kind::kObjects, .begins = {"[TOOL_CALLS]"}, .has_short_ids = true}},
       // Functionary 3.1
       {{"<function="}, {.kind = Kind::kNamed, .begins = {"<function="}, .ends = {"</function>"}, .name_ends = {">"}}},
       // Command-R7B, Command-R+

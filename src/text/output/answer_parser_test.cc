@@ -10,7 +10,7 @@ namespace {
 // Templates by the signs that they are known by.
 constexpr const char* kHermes = "tools <tool_call> <think>";
 constexpr const char* kLlama = "tools {\"name\": ..., \"parameters\": ...}";
-constexpr const char* kMistral = "[TOOL_CALLS] [THINK]";
+constexpr const char* kMistral = "[TOOL_CALLS] [ARGS] [THINK]";
 constexpr const char* kCoder = "<function= <parameter= <think>";
 constexpr const char* kGlm = "<tool_call> <arg_key> <think>";
 constexpr const char* kGptOss = "<|channel|> to=functions.";
