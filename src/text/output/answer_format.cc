@@ -1,14 +1,14 @@
 #include "text/output/answer_format.h"
 
 #include <algorithm>
-#include <initializer_list>
 #include <utility>
+#include <vector>
 
 namespace ibid {
 namespace {
 
 struct ToolFamily {
-  std::initializer_list<std::string_view> signs;  // all of them stand in the template
+  std::vector<std::string_view> signs;  // all of them stand in the template
   ToolFormat tools;
 };
 
