@@ -11,6 +11,8 @@
 
 namespace ibid {
 
+using PartKind = AnswerPart::Kind;
+
 struct AnswerChoice {
   std::vector<AnswerPart> parts;  // not yet written
   std::optional<AnswerParser> parser;

@@ -9,6 +9,7 @@
 
 #include "server/answer_choice.h"
 #include "server/api_request.h"
+#include "server/web_message.h"
 
 namespace ibid {
 
@@ -31,9 +32,12 @@ class AnswerPrinter {
 };
 
 std::unique_ptr<AnswerPrinter> make_openai_printer(ApiStyle style);  // chat and completions
+std::unique_ptr<AnswerPrinter> make_messages_printer();
 
 std::unique_ptr<AnswerPrinter> make_printer(ApiStyle style);
 // What the ids of its answers begin with.
 const char* id_prefix_of(ApiStyle style);
+// A refusal as the API has it; `request_id` is told where the API tells it in the body.
+void restyle_error(WebResponse& response, ApiStyle style, std::string_view request_id);
 
 }  // namespace ibid

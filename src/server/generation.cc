@@ -119,7 +119,11 @@ std::optional<ApiError> Generation::failure() const {
 }
 
 WebResponse Generation::response() {
-  if (const std::optional<ApiError> failed = failure()) return error_response(*failed);
+  if (const std::optional<ApiError> failed = failure()) {
+    WebResponse response = error_response(*failed);
+    restyle_error(response, info_.style, info_.id);
+    return response;
+  }
   WebResponse response;
   if (goes_in_parts()) return response;
   while (!done_written_) write_part(response.body);

@@ -11,8 +11,6 @@
 namespace ibid {
 namespace {
 
-using Kind = AnswerPart::Kind;
-
 // What of a choice is written: all of it, some of it in a stream, or how it ended.
 enum class Part : uint8_t { kWhole, kPiece, kEnd };
 
@@ -93,12 +91,12 @@ void write_reasoning(JsonWriter& json, std::string_view text) {
 
 void OpenAiPrinter::write_message(const Generation& g, JsonWriter& json, size_t index,
                                   const AnswerChoice& choice) const {
-  const bool calls = choice.has(Kind::kCall);
+  const bool calls = choice.has(PartKind::kCall);
   json.field("role", "assistant");
-  const std::string text = choice.text_of(Kind::kText);
+  const std::string text = choice.text_of(PartKind::kText);
   json.key("content");
   calls&& text.empty() ? json.null() : json.string(text);
-  if (choice.has(Kind::kReasoning)) write_reasoning(json, choice.text_of(Kind::kReasoning));
+  if (choice.has(PartKind::kReasoning)) write_reasoning(json, choice.text_of(PartKind::kReasoning));
   json.key("refusal").null();
   if (!calls) return;
   json.key("tool_calls").begin_array();
@@ -116,13 +114,13 @@ void OpenAiPrinter::write_delta(const Generation& g, JsonWriter& json, size_t in
   if (!choice.started) json.field("role", "assistant");
   if (piece == nullptr) return;
   switch (piece->kind) {
-    case Kind::kText:
+    case PartKind::kText:
       json.field("content", piece->text);
       return;
-    case Kind::kReasoning:
+    case PartKind::kReasoning:
       write_reasoning(json, piece->text);
       return;
-    case Kind::kCall:
+    case PartKind::kCall:
       break;
   }
   if (!choice.started) json.key("content").null();
@@ -144,7 +142,9 @@ void OpenAiPrinter::write_choice(const Generation& g, JsonWriter& json, size_t i
     json.end_object();
   } else {
     const bool echo = info.echo && !choice.started;
-    const std::string text = part == Part::kWhole ? choice.text_of(Kind::kText) : piece != nullptr ? piece->text : "";
+    const std::string text = part == Part::kWhole ? choice.text_of(PartKind::kText)
+                             : piece != nullptr   ? piece->text
+                                                  : "";
     json.field("text", echo ? info.prompt_texts[prompt] + text : text);
   }
   const LogprobExtras extras{.processed = info.processed_logprobs, .ids = info.return_token_ids};

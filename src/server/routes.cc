@@ -5,6 +5,7 @@
 #include "base/json_writer.h"
 #include "base/utf8.h"
 #include "server/build_requests.h"
+#include "server/dialects.h"
 #include "server/logprobs_json.h"
 #include "server/model_names.h"
 #include "server/openapi.h"
@@ -133,6 +134,19 @@ WebResponse Service::models(const WebRequest& request, WebExchange&) {
   for (const std::string& name : names) write_model(json, model, name);
   json.end_array().end_object();
   return response;
+}
+
+WebResponse Service::count_tokens(const WebRequest& request, WebExchange&) {
+  Backend& backend = *backend_.load();
+  const auto count = [&]() -> Result<size_t> {
+    ASSIGN_OR_RETURN(const Json body, parse_body(request.body, options_.api.json));
+    ASSIGN_OR_RETURN(const DialectBody own, body_of_messages(body, true));
+    ASSIGN_OR_RETURN(const ApiRequest api, read_conversation(own.body, backend, options_));
+    ASSIGN_OR_RETURN(const RenderedPrompt chat, backend.render_chat(api.chat));
+    return encode_chat(chat, backend.tokenizer(), api.add_special).size();
+  }();
+  if (!count) return error_response(ApiError::of(count.error()));
+  return json_response("{\"input_tokens\":" + std::to_string(*count) + "}");
 }
 
 WebResponse Service::tokenize(const WebRequest& request, WebExchange&) {

@@ -11,7 +11,6 @@ namespace {
 
 using grammar::ExprId;
 using grammar::Grammar;
-using Kind = ToolFormat::Kind;
 
 class CallGrammar {
  public:
@@ -66,24 +65,24 @@ class CallGrammar {
     const std::string& name = tool_name(tool);
     const Json schema_of_all = tool_schema(tool);
     switch (format.kind) {
-      case Kind::kObjects: {
+      case ToolFormat::Kind::kObjects: {
         std::string begin = "{\"" + format.name_key + "\": ";
         JsonWriter(begin).string(name);
         begin += ", \"" + format.arguments_key + "\": ";
         ASSIGN_OR_RETURN(const ExprId arguments, schema(schema_of_all.text()));
         return out_.sequence({out_.text(begin), arguments, out_.text("}")});
       }
-      case Kind::kNamed: {
+      case ToolFormat::Kind::kNamed: {
         ASSIGN_OR_RETURN(const ExprId arguments, schema(schema_of_all.text()));
         return out_.sequence(
             {marked(format.is_id_name ? "functions." + name + ":0" : name), marked(format.name_ends[0]), arguments});
       }
-      case Kind::kChannels: {
+      case ToolFormat::Kind::kChannels: {
         ASSIGN_OR_RETURN(const ExprId arguments, schema(schema_of_all.text()));
         return out_.sequence({marked("<|channel|>commentary to=functions." + name + " json<|message|>"), arguments});
       }
-      case Kind::kPython:
-      case Kind::kTagged:
+      case ToolFormat::Kind::kPython:
+      case ToolFormat::Kind::kTagged:
         return with_arguments(format, name, schema_of_all);
       default:
         return unsupported("tool_choice cannot be held in this model's format of calls.", "tool_choice");
@@ -104,7 +103,7 @@ class CallGrammar {
 
   // Each argument by itself, in the schema's order.
   Result<ExprId> with_arguments(const ToolFormat& format, const std::string& name, const Json& schema_of_all) {
-    const bool python = format.kind == Kind::kPython;
+    const bool python = format.kind == ToolFormat::Kind::kPython;
     std::vector<ExprId> parts = {marked(python ? name + "(" : name + begin_of_arguments(format))};
     const Json* properties = schema_of_all.find("properties");
     const Json* required = schema_of_all.find("required");
@@ -135,7 +134,7 @@ class CallGrammar {
 
   Result<ExprId> argument_of(const ToolFormat& format, const std::string& key, const Json& property,
                              const Json& schema_of_all, bool is_first) {
-    const bool python = format.kind == Kind::kPython;
+    const bool python = format.kind == ToolFormat::Kind::kPython;
     Json::Object with_definitions = property.object() != nullptr ? *property.object() : Json::Object();
     for (const char* definitions : {"$defs", "definitions"}) {
       const Json* found = schema_of_all.find(definitions);
@@ -171,7 +170,7 @@ class CallGrammar {
 }  // namespace
 
 std::shared_ptr<const AnswerFormat> required_format(const std::shared_ptr<const AnswerFormat>& own) {
-  if (own->tools.kind != Kind::kGemma && own->tools.kind != Kind::kNone) return own;
+  if (own->tools.kind != ToolFormat::Kind::kGemma && own->tools.kind != ToolFormat::Kind::kNone) return own;
   auto generic = std::make_shared<AnswerFormat>(*own);
   generic->tools = AnswerFormat::of_template({}).tools;
   return generic;
@@ -194,18 +193,23 @@ Status read_required_calls(const ApiRequest& api, const AnswerFormat& format, co
   const ExprId call = out.choice(std::move(choices));
   const std::string begin = tools.begins.empty() || tools.is_bare ? "" : tools.begins[0];
   const std::string end = tools.ends.empty() ? "" : tools.ends[0];
-  const bool on_lines = tools.kind == Kind::kObjects && begin.starts_with('<');
+  const bool on_lines = tools.kind == ToolFormat::Kind::kObjects && begin.starts_with('<');
   std::vector<ExprId> parts;
-  if (tools.around.size() >= 2 && tools.kind == Kind::kNamed) parts.push_back(calls.marked(tools.around[0]));
-  if (tools.kind == Kind::kTagged && !tools.around.empty()) parts.push_back(calls.marked(tools.around[0] + "\n"));
-  const bool is_list = tools.kind == Kind::kPython || (tools.kind == Kind::kObjects && !on_lines && !begin.empty());
+  if (tools.around.size() >= 2 && tools.kind == ToolFormat::Kind::kNamed)
+    parts.push_back(calls.marked(tools.around[0]));
+  if (tools.kind == ToolFormat::Kind::kTagged && !tools.around.empty())
+    parts.push_back(calls.marked(tools.around[0] + "\n"));
+  const bool is_list = tools.kind == ToolFormat::Kind::kPython ||
+                       (tools.kind == ToolFormat::Kind::kObjects && !on_lines && !begin.empty());
   if (!begin.empty()) parts.push_back(calls.marked(begin + (on_lines ? "\n" : "")));
   if (is_list && !begin.ends_with('[')) parts.push_back(out.text("["));
   parts.push_back(call);
   if (is_list) parts.push_back(out.text("]"));
   if (!end.empty()) parts.push_back(calls.marked((on_lines ? "\n" : "") + end));
-  if (tools.around.size() >= 2 && tools.kind == Kind::kNamed) parts.push_back(calls.marked(tools.around[1]));
-  if (tools.kind == Kind::kTagged && !tools.around.empty()) parts.push_back(calls.marked("\n" + tools.around[1]));
+  if (tools.around.size() >= 2 && tools.kind == ToolFormat::Kind::kNamed)
+    parts.push_back(calls.marked(tools.around[1]));
+  if (tools.kind == ToolFormat::Kind::kTagged && !tools.around.empty())
+    parts.push_back(calls.marked("\n" + tools.around[1]));
   out.set_root(out.rule("calls", out.sequence(std::move(parts))));
   return {};
 }
@@ -214,7 +218,7 @@ void allow_reasoning(const AnswerParser::Options& parser, const Tokenizer& token
   const ReasoningFormat& reasoning = parser.format->reasoning;
   CallGrammar calls(tokenizer, out);
   ExprId before = grammar::kNoExpr;
-  if (parser.format->tools.kind == Kind::kChannels) {
+  if (parser.format->tools.kind == ToolFormat::Kind::kChannels) {
     before = out.optional(out.sequence(
         {calls.marked("<|channel|>analysis<|message|>"), calls.until("<|end|>"), calls.marked("<|start|>assistant")}));
   } else if (!reasoning.is_none() && parser.is_reasoning) {

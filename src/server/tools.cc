@@ -68,11 +68,11 @@ bool is_text_schema(const Json& schema) {
          std::ranges::all_of(*values->array(), [](const Json& v) { return v.string() != nullptr; });
 }
 
-Json message(const char* role, std::string content) {
+Json said_by(const char* role, std::string content) {
   return Json(Json::Object{{"role", Json(std::string(role))}, {"content", Json(std::move(content))}});
 }
 
-std::string content_of(const Json& message) {
+std::string text_content(const Json& message) {
   const Json* content = message.find("content");
   return content != nullptr && content->string() != nullptr ? *content->string() : "";
 }
@@ -194,21 +194,21 @@ Json with_generic_tools(const Json& messages, const Json& tools) {
   size_t i = 0;
   const std::string* role = given.empty() ? nullptr : given[0].find("role")->string();
   if (role != nullptr && (*role == "system" || *role == "developer")) {
-    out.push_back(message("system", content_of(given[0]) + "\n\n" + told));
+    out.push_back(said_by("system", text_content(given[0]) + "\n\n" + told));
     ++i;
   } else {
-    out.push_back(message("system", told));
+    out.push_back(said_by("system", told));
   }
   for (; i < given.size(); ++i) {
     const Json* calls = given[i].find("tool_calls");
-    const std::string& said_by = *given[i].find("role")->string();
-    if (said_by == "tool") {
-      std::string text = "<tool_response>\n" + content_of(given[i]) + "\n</tool_response>";
+    const std::string& role_of = *given[i].find("role")->string();
+    if (role_of == "tool") {
+      std::string text = "<tool_response>\n" + text_content(given[i]) + "\n</tool_response>";
       const bool goes_on = i > 0 && *given[i - 1].find("role")->string() == "tool";
-      if (goes_on) text = content_of(out.back()) + "\n" + text, out.pop_back();
-      out.push_back(message("user", std::move(text)));
+      if (goes_on) text = text_content(out.back()) + "\n" + text, out.pop_back();
+      out.push_back(said_by("user", std::move(text)));
     } else if (calls != nullptr && calls->array() != nullptr && !calls->array()->empty()) {
-      std::string text = content_of(given[i]);
+      std::string text = text_content(given[i]);
       for (const Json& call : *calls->array()) {
         const Json* function = call.find("function");
         const Json* name = function != nullptr ? function->find("name") : nullptr;
@@ -220,7 +220,7 @@ Json with_generic_tools(const Json& messages, const Json& tools) {
         text += (text.empty() ? "" : "\n") +
                 ("<tool_call>\n{\"name\": " + name->text() + ", \"arguments\": " + json + "}\n</tool_call>");
       }
-      out.push_back(message("assistant", std::move(text)));
+      out.push_back(said_by("assistant", std::move(text)));
     } else {
       out.push_back(given[i]);
     }
