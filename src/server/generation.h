@@ -14,6 +14,7 @@
 #include "server/answer_choice.h"
 #include "server/answer_printer.h"
 #include "server/api_request.h"
+#include "server/dialects.h"
 #include "server/metrics.h"
 #include "server/otlp.h"
 #include "server/web_message.h"
@@ -43,6 +44,11 @@ struct GenerationInfo {
   bool return_token_ids = false;
   bool ledger = false;
   bool tells_reasoning = true;
+  LlamaFields llama;
+  std::string settings;                          // kLlama: what was asked, as JSON
+  std::shared_ptr<const Json> repeated;          // kResponses: the fields that the answer repeats
+  std::shared_ptr<StoredResponse> stored;        // kResponses: to be filled with it
+  bool is_stored = false;                        // and kept
   bool parallel_calls = true;                    // false: the first call alone
   std::optional<AnswerParser::Options> parser;   // none: an answer is text
   std::shared_ptr<const TraceFacts> trace;       // null: no trace
@@ -105,7 +111,8 @@ class Generation {
   int32_t prompt_tokens() const;
   int32_t n_preemptions() const;
   void write_ledger(JsonWriter& json) const;
-  const char* finish_word() const;  // of the first choice, or of one that failed
+  void write_timings(JsonWriter& json) const;  // as llama.cpp tells them
+  const char* finish_word() const;             // of the first choice, or of one that failed
   // How many choices have ended by each reason, those that occur.
   std::vector<std::pair<const char*, int32_t>> finishes() const;
 
