@@ -8,7 +8,7 @@
 //
 // Prompts share: whose turn it is by the policy, and of those who has the least to compute. The first in order has a
 // quarter of what each step does for prompts, or all it needs. So no stream of short prompts starves a long one: once
-// those before it in order have their first token, at most three tokens of later ones are computed for each of its own.
+// those before it in order have their first token, later ones have at most three times the time that it has.
 // Blocks go by order alone: while the first in order of those who wait does not fit, nobody else comes in.
 #pragma once
 
