@@ -1,0 +1,28 @@
+// Acceptance: how likely a looked-up token is the text's next one, by how long the match is that it was found with.
+// A prior that was measured, corrected by what each text itself turned out to be: whatever was found counts, also what
+// was never drafted, so that a text that stops repeating itself is left alone and one that begins to is found out.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace ibid {
+
+class Acceptance {
+ public:
+  explicit Acceptance(float temperature = 0) : temperature_(temperature) {}
+  float of(int32_t match_len) const;  // at least 1 token
+  void observe(int32_t match_len, bool was_right);
+
+ private:
+  static constexpr size_t kLengths = 10;
+  struct Seen {
+    float n = 0, n_right = 0;  // older ones weigh less
+  };
+  static size_t index_of(int32_t match_len);
+  float temperature_;
+  std::array<Seen, kLengths> seen_ = {};
+};
+
+}  // namespace ibid
