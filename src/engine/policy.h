@@ -63,7 +63,8 @@ class Policy {
   virtual Sequence* victim(std::span<Sequence* const> running, const Sequence& asker);
 
   // ---- Prompts ----
-  // Smaller goes first, before rank and age; may change from step to step, and with what is granted.
+  // Smaller goes first, before rank and age; may change from step to step, and with what is granted. The same for all
+  // sequences of one flow (Sequence::flow).
   virtual double turn_of(const Sequence&) const { return 0; }
   // Whether of those whose turn it is the one with the least to compute goes first, and not the oldest. The oldest then
   // has a quarter of what a step does for prompts.
