@@ -18,7 +18,7 @@ class DraftChoice {
   void take(double likely, double more) { n_tokens_ += likely, seconds_ += more; }
 
  private:
-  static constexpr double kMargin = 1.1;  // both sides are estimates, and a row that pays nothing is not for free
+  static constexpr double kMargin = 1.15;  // both sides are estimates, and a row that pays nothing is not for free
   double n_tokens_;
   double seconds_;
 };

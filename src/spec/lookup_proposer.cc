@@ -89,8 +89,8 @@ void LookupProposer::propose(const ProposalInput& input, Drafts& drafts) {
     text->automaton.clear();
     text->acceptance = Acceptance(input.temperature);
     const size_t n = input.prompt.size() + input.answer.size(), n_kept = kept();
-    text->n_predicted = static_cast<int32_t>(
-        n > n_kept || !input.answer.empty() ? 0 : std::min({input.prediction.size(), n_kept, size_t{kReadEachStep}}));
+    text->n_predicted =
+        static_cast<int32_t>(n > n_kept ? 0 : std::min({input.prediction.size(), n_kept, size_t{kReadEachStep}}));
     for (int32_t i = 0; i < text->n_predicted; ++i) text->automaton.add(input.prediction[static_cast<size_t>(i)]);
     n_readable_ -= text->n_predicted;
     text->n_read = n - std::min(n, n_kept);
