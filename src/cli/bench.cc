@@ -105,7 +105,8 @@ int bench(const BenchOptions& options) {
   }
   ModelArgs args = options.model;
   args.context_len = std::max(args.context_len, longest);
-  StepLimits limits{.step_tokens = std::max(budget, n_streams), .max_sequences = n_streams};
+  StepLimits limits{
+      .step_tokens = std::max(budget, n_streams), .max_sequences = n_streams, .max_drafts = options.spec.max_drafts()};
   auto loaded = load(args, limits);
   if (!loaded) return fail(loaded.error());
   EngineOptions engine_options = loaded->engine_options(limits);

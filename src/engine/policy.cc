@@ -59,6 +59,7 @@ StepBudget Policy::budget(const StepLoad& decodes, double tpot) const {
   const double alone = cost_.seconds(decodes);
   const double wanted = options_.max_itl > 0 ? options_.max_itl : alone + std::min(kLongerBy * alone, kLongerAtMost);
   budget.seconds = std::min(wanted, tpot);
+  budget.seconds_with_drafts = std::min(options_.max_itl > 0 ? options_.max_itl : budget.seconds_with_drafts, tpot);
   if (!PLANTED("prompts_starve_beside_decodes")) budget.seconds = std::max(budget.seconds, alone / (1 - kLeastShare));
   return budget;
 }

@@ -35,6 +35,8 @@ struct StepBudget {
   // What the step may take by its cost, prompts included. A step with decodes has kLeastPromptTokens of prompts,
   // should it take longer.
   double seconds = std::numeric_limits<double>::infinity();
+  // The same for drafts, in a step without prompts; in one with prompts they keep within `seconds`.
+  double seconds_with_drafts = std::numeric_limits<double>::infinity();
 };
 inline constexpr int32_t kLeastPromptTokens = 4;
 

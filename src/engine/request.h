@@ -24,6 +24,12 @@ class StopSet;  // text/output/stop_matcher.h: compiled stop strings and ids, sh
 
 enum class RequestId : uint64_t {};
 
+// Drafts change no token, so neither is in a record.
+struct Speculation {
+  int32_t max_drafts = -1;          // a step, as far as the engine proposes any; -1: as many as it does; 0: none
+  std::vector<TokenId> prediction;  // how the answer may go
+};
+
 struct Request {
   RequestId id{};
   std::vector<TokenId> prompt;  // at least one token, at most the context
@@ -42,7 +48,8 @@ struct Request {
   int32_t priority = 0;          // higher runs earlier, where the policy is by priority
   std::string tenant;            // blocks are shared only within a tenant ...
   std::string cache_salt;        // ... and with the same salt
-  float weight = 1;              // the tenant's part of the machine beside others', where the policy is fair
+  Speculation speculation;
+  float weight = 1;  // the tenant's part of the machine beside others', where the policy is fair
 };
 
 // The prompt counts once per request, however many choices it has; completion_tokens are this choice's.
@@ -50,6 +57,8 @@ struct Usage {
   int32_t prompt_tokens = 0;
   int32_t cached_tokens = 0;  // of the prompt, found in the prefix tree
   int32_t completion_tokens = 0;
+  int32_t drafted_tokens = 0;   // that were verified for this choice
+  int32_t accepted_tokens = 0;  // of those, tokens of its answer
 };
 
 // Seconds on the engine's clock.

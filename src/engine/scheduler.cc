@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/planted.h"
 #include "engine/disk_tier.h"
+#include "spec/draft_choice.h"
 
 namespace ibid {
 namespace {
@@ -24,6 +25,8 @@ double tpot_of(const Sequence& s) {
 }
 // The same, of what is not known to be cached.
 int32_t n_expected(const Sequence& s) { return s.n_tokens() - std::max(s.n_computed, s.n_known); }
+// Before a step has been seen: what is shared is worth four decodes, or so.
+double guessed_seconds(const StepLoad& load) { return 4 + load.n_decode_tokens; }
 
 }  // namespace
 
@@ -68,7 +71,7 @@ const StepPlan& Scheduler::plan() {
   turn_ = running_;
   grant_decodes();
   grant_prompts();
-  for (size_t i = 0; i < plan_.shares.size() && !is_full(); ++i) grant_drafts(plan_.shares[i]);
+  grant_drafts();
   list_rows(plan_);
   if (cost_.is_known()) plan_.seconds = cost_.seconds(plan_.load);
   return plan_;
@@ -305,11 +308,49 @@ void Scheduler::grant(Sequence& s, int32_t n_tokens) {
   policy_->granted(s, n);
 }
 
-// What is left of the step goes to drafts, as far as there are blocks without taking any from anyone.
-void Scheduler::grant_drafts(Share& share) {
+// What is left of the step goes to drafts: of all sequences, the likeliest first, as long as they pay.
+void Scheduler::grant_drafts() {
+  StepLoad load = plan_.load, decodes;
+  for (const Share& share : plan_.shares) {
+    if (share.n_tokens == 1) decodes.add_decode(share.sequence->n_computed);
+  }
+  const auto seconds = [this](const StepLoad& of) {
+    return cost_.is_known() ? cost_.seconds(of) : guessed_seconds(of);
+  };
+  const double limit = load.n_prompt_tokens > 0 ? budget_.seconds : budget_.seconds_with_drafts;
+  DraftChoice choice(decodes.n_decode_tokens, seconds(decodes));
+  int32_t n_left = std::min(budget_.n_tokens - plan_.n_tokens, budget_.n_rows - plan_.n_rows);
+  for (Share* share = likeliest_draft(); share != nullptr && n_left > 0; share = likeliest_draft(), --n_left) {
+    const Sequence& s = *share->sequence;
+    StepLoad with = load;
+    with.add_decode(s.n_tokens());
+    const double likely = s.drafts.likely[static_cast<size_t>(share->n_drafts)], more = seconds(with) - seconds(load);
+    if (!choice.is_worth(likely, more) || seconds(with) > limit) break;
+    choice.take(likely, more);
+    load = with;
+    ++share->n_drafts;
+  }
+  for (Share& share : plan_.shares) reserve_drafts(share);
+}
+
+// Who has the likeliest draft that is not granted yet; null: all are. They are those of texts that are whole.
+Share* Scheduler::likeliest_draft() {
+  Share* best = nullptr;
+  float most = -1;
+  for (Share& share : plan_.shares) {
+    const Sequence& s = *share.sequence;
+    const auto next = static_cast<size_t>(share.n_drafts);
+    if (share.n_drafts >= s.drafts.size() || s.n_computed + share.n_tokens < s.n_tokens()) continue;
+    if (s.drafts.likely[next] > most) best = &share, most = s.drafts.likely[next];
+  }
+  return best;
+}
+
+// As far as there are blocks without taking any from anyone.
+void Scheduler::reserve_drafts(Share& share) {
+  int32_t n = std::exchange(share.n_drafts, 0);
+  if (n == 0) return;
   Sequence& s = *share.sequence;
-  if (s.drafts.empty() || s.n_computed + share.n_tokens < s.n_tokens()) return;
-  int32_t n = std::min({s.drafts.size(), budget_.n_tokens - plan_.n_tokens, budget_.n_rows - plan_.n_rows});
   try {
     n = room_.reserve_spare(s, s.n_tokens() + n, plan_) - s.n_tokens();
   } catch (const std::bad_alloc&) {

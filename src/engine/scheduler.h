@@ -89,7 +89,9 @@ class Scheduler {
   void grant_prompt(const Candidate& candidate, const StepBudget& limit);
   int32_t n_within(const StepBudget& limit, const Sequence& sequence, int32_t n_computed) const;
   void grant(Sequence& sequence, int32_t n_tokens);
-  void grant_drafts(Share& share);
+  void grant_drafts();
+  Share* likeliest_draft();
+  void reserve_drafts(Share& share);
   bool admit(Sequence& sequence);
   bool keeps_targets_with(const Sequence& sequence) const;
   bool fetches(Sequence& sequence);

@@ -1,5 +1,6 @@
 #include "engine/settle.h"
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -28,7 +29,7 @@ void Settler::admit(const StepPlan& plan, double begun_at) {
 
 void Settler::settle(const StepPlan& plan, StepResult& result, StepFailures& failures) {
   cache_.transferred(plan.copies);
-  counts_.step_prefill_tokens = counts_.step_decode_tokens = 0;
+  counts_.step_prefill_tokens = counts_.step_decode_tokens = counts_.step_drafted = counts_.step_accepted = 0;
   const double now = clock_.now();
   settling_at_ = now;
   for (size_t i = 0; i < plan.shares.size(); ++i) {
@@ -112,8 +113,6 @@ void Settler::let_followers_go(Sequence& s) {
 
 void Settler::append(const Share& share, ShareResult& result, double now) {
   Sequence& s = *share.sequence;
-  counts_.drafted_tokens += share.n_drafts;
-  if (!result.drawn.empty()) counts_.accepted_tokens += static_cast<int64_t>(result.drawn.size()) - 1;
   if (!PLANTED("sampler_state_lost")) s.sampler_state = result.state;
   s.drafts.clear();
   grammar::Matcher* matcher = s.request->grammar.get();
@@ -122,6 +121,9 @@ void Settler::append(const Share& share, ShareResult& result, double now) {
   const FinishReason behind_all = is_closed ? FinishReason::kGrammar : result.told_end;
   for (size_t i = 0; i < result.drawn.size(); ++i) {
     const bool is_last = i + 1 == result.drawn.size();
+    // A draft behind an answer's end is none of it.
+    if (i == 0) count_drafts(s, share.n_drafts);
+    if (i < result.accepted.size()) count_accepted(s, i);
     append(s, std::move(result.drawn[i]), now, is_last ? behind_all : FinishReason::kNone);
     if (s.state == SequenceState::kFinished) return;
   }
@@ -129,6 +131,21 @@ void Settler::append(const Share& share, ShareResult& result, double now) {
   publish(s);
   // What was reserved for drafts that were wrong.
   if (share.n_drafts > 0) cache_.truncate(s.blocks, s.n_tokens());
+}
+
+void Settler::count_drafts(Sequence& s, int32_t n) {
+  if (n == 0) return;
+  ++counts_.n_drafts;
+  counts_.drafted_tokens += n;
+  counts_.step_drafted += n;
+  s.answer->usage().drafted_tokens += n;
+}
+
+void Settler::count_accepted(Sequence& s, size_t place) {
+  ++counts_.accepted_tokens;
+  ++counts_.step_accepted;
+  ++counts_.accepted_at[std::min(place, kDraftPlaces - 1)];
+  ++s.answer->usage().accepted_tokens;
 }
 
 void Settler::append(Sequence& s, TokenRecord drawn, double now, FinishReason behind) {
