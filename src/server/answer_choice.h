@@ -26,6 +26,7 @@ struct AnswerChoice {
   TokenId last_token = TokenId::kNone;
   int32_t n_tokens = 0;
   int32_t n_preemptions = 0;
+  int32_t n_drafted = 0, n_accepted = 0;
   size_t n_code_points = 0;  // of the token texts told so far, for text_offset
   double last_time = 0;
   Timing timing;  // as told last

@@ -5,6 +5,7 @@
 #include "server/build_grammar.h"
 #include "server/tool_grammar.h"
 #include "server/tools.h"
+#include "spec/lookup_proposer.h"
 #include "text/output/breaker_set.h"
 #include "text/output/detokenizer.h"
 #include "text/output/markers.h"
@@ -12,6 +13,8 @@
 
 namespace ibid {
 namespace {
+
+constexpr size_t kMaxPrediction = LookupProposer::kReadEachStep;  // tokens; more are not looked at
 
 std::vector<TokenId> encode_plain(const Tokenizer& tokenizer, std::string_view text) {
   std::vector<TokenId> ids;
@@ -67,10 +70,6 @@ bool truncate(const ApiRequest& api, int32_t context, std::vector<TokenId>& ids)
   ids.erase(ids.begin(), ids.end() - static_cast<std::ptrdiff_t>(keep));
   return true;
 }
-
-}  // namespace
-
-namespace {
 
 // The prompt up to the end of its last message's text, from which the answer goes on.
 Status cut_behind_final(const ChatPrompt& chat, RenderedPrompt& prompt) {
@@ -141,6 +140,11 @@ Result<Request> build_common(const ApiRequest& api, const Tokenizer& tokenizer) 
   common.show_special = !api.skip_special_tokens;
   common.prompt_logprobs = api.prompt_logprobs;
   common.priority = api.priority;
+  common.speculation.max_drafts = api.max_drafts;
+  if (!api.prediction.empty() && api.max_drafts != 0) {
+    common.speculation.prediction = encode_plain(tokenizer, api.prediction);
+    if (common.speculation.prediction.size() > kMaxPrediction) common.speculation.prediction.resize(kMaxPrediction);
+  }
   common.ttft_target = static_cast<float>(api.ttft_slo_ms) / 1000;
   common.tpot_target = static_cast<float>(api.tpot_slo_ms) / 1000;
   return common;

@@ -46,6 +46,8 @@ void Generation::take(std::vector<Output> outputs) {
     if (!prompt.seen || (has_token && (is_first || output.timing.first_token < prompt.timing.first_token)))
       prompt.timing = output.timing;
     choice.n_preemptions = output.timing.n_preemptions;
+    choice.n_drafted = output.usage.drafted_tokens;
+    choice.n_accepted = output.usage.accepted_tokens;
     choice.timing = output.timing;
     prompt.seen = true;
 

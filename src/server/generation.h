@@ -48,9 +48,10 @@ struct GenerationInfo {
   std::string settings;                          // kLlama: what was asked, as JSON
   std::shared_ptr<const Json> repeated;          // kResponses: the fields that the answer repeats
   std::shared_ptr<StoredResponse> stored;        // kResponses: to be filled with it
-  bool is_stored = false;                        // and kept
+  StoredResponses* keeper = nullptr;             // where that is kept; null: nowhere
   bool parallel_calls = true;                    // false: the first call alone
   std::optional<AnswerParser::Options> parser;   // none: an answer is text
+  bool tells_drafts = false;                     // in the usage
   std::shared_ptr<const TraceFacts> trace;       // null: no trace
   std::vector<int32_t> prompt_lens;              // tokens of each prompt
   std::vector<std::string> prompt_texts;         // with echo
@@ -109,6 +110,8 @@ class Generation {
   int32_t completion_tokens() const;
   int32_t cached_tokens() const;
   int32_t prompt_tokens() const;
+  int32_t drafted_tokens() const;
+  int32_t accepted_tokens() const;  // of these
   int32_t n_preemptions() const;
   void write_ledger(JsonWriter& json) const;
   void write_timings(JsonWriter& json) const;  // as llama.cpp tells them

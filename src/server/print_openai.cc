@@ -52,11 +52,14 @@ void OpenAiPrinter::write_usage(const Generation& g, JsonWriter& json) const {
   const int64_t prompt = g.prompt_tokens(), completion = g.completion_tokens();
   json.begin_object().field("prompt_tokens", prompt).field("completion_tokens", completion);
   json.field("total_tokens", prompt + completion);
-  json.key("prompt_tokens_details")
-      .begin_object()
-      .field("cached_tokens", int64_t{g.cached_tokens()})
-      .end_object()
-      .end_object();
+  json.key("prompt_tokens_details").begin_object().field("cached_tokens", int64_t{g.cached_tokens()}).end_object();
+  // How many there were depends on what else ran; so answers tell of it to those alone who ask.
+  if (g.info().tells_drafts) {
+    json.key("completion_tokens_details").begin_object();
+    json.field("accepted_prediction_tokens", int64_t{g.accepted_tokens()});
+    json.field("rejected_prediction_tokens", int64_t{g.drafted_tokens() - g.accepted_tokens()}).end_object();
+  }
+  json.end_object();
 }
 
 void OpenAiPrinter::write_extras(const Generation& g, JsonWriter& json, size_t index,

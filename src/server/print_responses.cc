@@ -227,7 +227,8 @@ void ResponsesPrinter::end(const Generation& g, const AnswerChoice& choice, std:
   if (!calls.empty()) set(message, "tool_calls", Json(std::move(calls)));
   stored.messages.push_back(std::move(message));
   stored.response = std::move(response);
-  stored.is_ended = !choice.failed();
+  // Before its client is told: it may ask for it at once.
+  if (g.info().keeper != nullptr && !choice.failed()) g.info().keeper->put(g.info().stored, g.info().clock->now());
 }
 
 void ResponsesPrinter::write_events(const Generation& g, AnswerChoice& choice, size_t index, std::string& out) {

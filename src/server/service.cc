@@ -329,7 +329,6 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   info.id = std::string(id_prefix_of(info.style)) + hex(id_prefix_ ^ static_cast<uint64_t>(info.requests[0]));
   // Whoever knows this one may read the answer.
   if (exchange.style == ApiStyle::kResponses) info.id = "resp_" + hex(random_bits()) + hex(random_bits());
-  if (info.stored) info.stored->id = info.id, info.stored->tenant = exchange.tenant;
   info.model = *std::move(name);
   const size_t n_prompts = info.requests.size();
   info.fingerprint = "ibid-" IBID_VERSION "-a" + std::to_string(kArithmeticVersion) + "-" + model.digest.substr(0, 12);
@@ -350,10 +349,12 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   if (is_llama) info.settings = settings_json(*api);
   info.repeated = std::move(own->echo);
   info.stored = std::move(own->stored);
-  info.is_stored = own->is_stored;
+  if (info.stored) info.stored->id = info.id, info.stored->tenant = exchange.tenant;
+  if (own->is_stored) info.keeper = &stored_;
   if (api->trace) info.trace = trace_facts(built->requests[0].sampling, api->sources, model);
   info.return_token_ids = api->return_token_ids;
   info.ledger = api->ledger;
+  info.tells_drafts = api->tells_drafts;
   info.clock = &backend.clock();
   info.prompt_texts = std::move(built->prompt_texts);
   info.arrived = request.arrived;
@@ -479,8 +480,6 @@ void Service::finish(WebExchange& exchange, const Abort* cut) {
     line.completion_tokens = generation->completion_tokens();
     line.n_preemptions = generation->n_preemptions();
     if (cut == nullptr) line.finish = generation->finish_word();
-    const GenerationInfo& info = generation->info();
-    if (cut == nullptr && info.is_stored && info.stored->is_ended) stored_.put(info.stored, end);
     line.stream = generation->info().stream;
     metrics_.add_request(line.times, line.prompt_tokens, line.completion_tokens);
     quotas_.charge(exchange.tenant, line.completion_tokens, end);

@@ -19,7 +19,6 @@ struct StoredResponse {
   std::string response;  // as JSON, when it has ended
   Json::Array input;     // its items, as they were given
   Json::Array messages;  // the conversation with the answer, as a chat has it, without instructions
-  bool is_ended = false;
   int64_t bytes() const;
 };
 
