@@ -43,15 +43,15 @@ struct GenerationInfo {
   bool prompt_logprobs = false;
   bool return_token_ids = false;
   bool ledger = false;
+  bool tells_drafts = false;  // in the usage
   bool tells_reasoning = true;
+  bool parallel_calls = true;  // false: the first call alone
   LlamaFields llama;
   std::string settings;                          // kLlama: what was asked, as JSON
   std::shared_ptr<const Json> repeated;          // kResponses: the fields that the answer repeats
   std::shared_ptr<StoredResponse> stored;        // kResponses: to be filled with it
   StoredResponses* keeper = nullptr;             // where that is kept; null: nowhere
-  bool parallel_calls = true;                    // false: the first call alone
   std::optional<AnswerParser::Options> parser;   // none: an answer is text
-  bool tells_drafts = false;                     // in the usage
   std::shared_ptr<const TraceFacts> trace;       // null: no trace
   std::vector<int32_t> prompt_lens;              // tokens of each prompt
   std::vector<std::string> prompt_texts;         // with echo
