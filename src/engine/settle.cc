@@ -32,8 +32,8 @@ void Settler::settle(const StepPlan& plan, StepResult& result, StepFailures& fai
   counts_.step_prefill_tokens = counts_.step_decode_tokens = counts_.step_drafted = counts_.step_accepted = 0;
   const double now = clock_.now();
   settling_at_ = now;
-  account(plan, result, now);
   for (size_t i = 0; i < plan.shares.size(); ++i) {
+    account(plan, plan.shares[i], result, now);
     if (result.shares[i].is_unsound) {
       failures.unsound.push_back(plan.shares[i].sequence->request->id);
       continue;
@@ -50,14 +50,12 @@ void Settler::settle(const StepPlan& plan, StepResult& result, StepFailures& fai
 }
 
 // Whose the step's time was: forward passes by tokens, drawing by rows.
-void Settler::account(const StepPlan& plan, const StepResult& result, double now) {
-  for (const Share& share : plan.shares) {
-    Sequence& s = *share.sequence;
-    const bool is_again = s.n_preemptions > 0 && s.n_computed + share.n_certain() < s.n_tokens_when_preempted;
-    const Phase own = is_again ? Phase::kPreempted : s.n_computed < s.prompt_len ? Phase::kPrefill : Phase::kDecode;
-    s.ledger().pass_step(now, own, result.forward_seconds * share.n_tokens / plan.n_tokens,
-                         plan.n_rows > 0 ? result.sample_seconds * share.n_rows / plan.n_rows : 0);
-  }
+void Settler::account(const StepPlan& plan, const Share& share, const StepResult& result, double now) {
+  Sequence& s = *share.sequence;
+  const bool is_again = s.n_preemptions > 0 && s.n_computed + share.n_certain() < s.n_tokens_when_preempted;
+  const Phase own = is_again ? Phase::kPreempted : s.n_computed < s.prompt_len ? Phase::kPrefill : Phase::kDecode;
+  s.ledger().pass_step(now, own, result.forward_seconds * share.n_tokens / plan.n_tokens,
+                       plan.n_rows > 0 ? result.sample_seconds * share.n_rows / plan.n_rows : 0);
 }
 
 void Settler::settle(const Share& share, ShareResult& result, double now) {

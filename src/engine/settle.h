@@ -61,7 +61,7 @@ class Settler {
 
  private:
   void settle(const Share& share, ShareResult& result, double now);
-  void account(const StepPlan& plan, const StepResult& result, double now);
+  void account(const StepPlan& plan, const Share& share, const StepResult& result, double now);
   void advance(const Share& share);
   void score(Sequence& sequence, std::vector<TokenRecord>& scored);
   void publish(Sequence& sequence);
