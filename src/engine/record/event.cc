@@ -47,8 +47,8 @@ void sampling_fields(Ar& ar, Params& p) {
 
 template <typename Ar, typename RequestRef>
 void request_fields(Ar& ar, RequestRef& r) {
-  auto& [id, prompt, sampling, n, max_tokens, stops, grammar, show_special, prompt_logprobs, priority, tenant,
-         cache_salt, speculation, weight, ttft_target, tpot_target, max_wait] = r;
+  auto& [id, prompt, sampling, n, max_tokens, stops, grammar, ttft_target, tpot_target, max_wait, show_special,
+         prompt_logprobs, priority, tenant, cache_salt, speculation, weight] = r;
   // Grammars are not in the record (docs/replay.md), and drafts are those that were computed then.
   static_cast<void>(stops), static_cast<void>(grammar), static_cast<void>(speculation);
   ar(id, prompt);
