@@ -10,12 +10,16 @@
 #include <vector>
 
 #include "server/api_error.h"
+#include "server/chat_prompt.h"
 #include "server/parse_body.h"
 #include "server/sampling_defaults.h"
 
 namespace ibid {
 
 enum class Endpoint : uint8_t { kChat = 1, kCompletions = 2 };
+
+// Whose form an answer and its errors have.
+enum class ApiStyle : uint8_t { kChat, kCompletions, kMessages, kResponses, kOllamaChat, kOllamaGenerate, kLlama };
 
 // Bounds that an operator may change.
 struct ApiLimits {
@@ -55,6 +59,8 @@ struct GrammarRequest {
   std::string field;  // which asked
 };
 
+enum class ToolChoice : uint8_t { kNone, kAuto, kRequired };
+
 struct ApiRequest {
   Endpoint endpoint = Endpoint::kChat;
   std::string model;
@@ -91,11 +97,14 @@ struct ApiRequest {
   int32_t truncate_prompt = 0;  // keep so many last tokens of each prompt; -1: as many as leave room; 0: all
 
   // Chat.
-  Json messages;  // an array of objects, checked
+  ChatPrompt chat;
   bool want_logprobs = false;
   int32_t top_logprobs = 0;
-  bool add_generation_prompt = true;
-  Json template_kwargs;
+  ToolChoice tool_choice = ToolChoice::kAuto;
+  std::vector<std::string> allowed_tools;  // of tool_choice; empty: all
+  bool parallel_calls = true;              // false: the first call alone
+  bool finds_reasoning = true;
+  bool tells_reasoning = true;
 
   // Completions.
   std::vector<Prompt> prompts;
@@ -105,6 +114,9 @@ struct ApiRequest {
 // The error's param is the field. `defaults`: how to sample where the body does not say.
 Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const ApiLimits& limits,
                                      const SamplingDefaults& defaults = {});
+
+// What the fields of tools say together.
+Status check_tools(ApiRequest& request);
 
 // Roles, contents and their parts; text parts are joined with newlines, so that `content` is a string or null
 // afterwards. Roles stay as they are said: the template's form decides what becomes of "developer".

@@ -13,8 +13,10 @@
 #include "base/json.h"
 #include "engine/engine.h"
 #include "engine/request.h"
+#include "server/chat_prompt.h"
 #include "server/sampling_defaults.h"
 #include "text/jinja/chat_template.h"
+#include "text/output/answer_format.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace ibid {
@@ -61,9 +63,9 @@ class Backend {
     std::call_once(trie_once_, [this] { trie_ = make_token_trie(tokenizer()); });
     return trie_;
   }
-  // `messages`: as check_messages leaves them. `kwargs`: an object of more variables, or null.
-  virtual Result<RenderedPrompt> render_chat(const Json& messages, bool add_generation_prompt,
-                                             const Json& kwargs) const = 0;
+  virtual Result<RenderedPrompt> render_chat(const ChatPrompt& chat) const = 0;
+  // How the model writes reasoning and calls, by its chat template.
+  virtual const std::shared_ptr<const AnswerFormat>& answer_format() const = 0;
 
  private:
   mutable std::once_flag trie_once_;

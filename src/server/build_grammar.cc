@@ -5,6 +5,7 @@
 #include "sample/grammar/json_schema.h"
 #include "sample/grammar/languages.h"
 #include "sample/grammar/regex.h"
+#include "server/tool_grammar.h"
 
 namespace ibid {
 namespace {
@@ -53,18 +54,26 @@ std::shared_ptr<const grammar::TokenTrie> make_token_trie(const Tokenizer& token
   return std::make_shared<const grammar::TokenTrie>(bytes);
 }
 
-Result<std::shared_ptr<const grammar::Automaton>> build_grammar(const ApiRequest& api, const Backend& backend) {
+Result<std::shared_ptr<const grammar::Automaton>> build_grammar(const ApiRequest& api, const Backend& backend,
+                                                                const AnswerParser::Options* parser) {
   GrammarRequest asked = api.grammar;
   if (!api.gbnf.empty()) {
     if (asked.kind != Kind::kNone)
       return invalid("grammar and " + asked.field + " both say what the answer must be; one would do.", "grammar");
     asked = {.kind = Kind::kGbnf, .text = api.gbnf, .field = "grammar"};
   }
-  if (asked.kind == Kind::kNone) return std::shared_ptr<const grammar::Automaton>();
+  const bool must_call = parser != nullptr && parser->tools && api.tool_choice == ToolChoice::kRequired;
+  if (asked.kind == Kind::kNone && !must_call) return std::shared_ptr<const grammar::Automaton>();
   grammar::Fuel fuel;
   grammar::Grammar rules(fuel);
-  Status done = read(asked, backend.tokenizer(), rules);
-  if (!done) return refused(asked, done.error());
+  if (must_call) {
+    TRY(read_required_calls(api, *parser->format, backend.tokenizer(), rules));
+    asked.field = "tools";
+  } else {
+    Status done = read(asked, backend.tokenizer(), rules);
+    if (!done) return refused(asked, done.error());
+  }
+  if (parser != nullptr) allow_reasoning(*parser, backend.tokenizer(), rules);
   Result<std::shared_ptr<const grammar::Automaton>> made = grammar::compile(rules, *backend.token_trie());
   if (!made) return refused(asked, made.error());
   return made;

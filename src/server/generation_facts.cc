@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/json_writer.h"
+#include "base/sha256.h"
 #include "server/generation.h"
 
 namespace ibid {
@@ -40,6 +41,13 @@ int32_t Generation::n_preemptions() const {
   int32_t n = 0;
   for (const Choice& choice : choices_) n += choice.n_preemptions;
   return n;
+}
+
+std::string Generation::call_id(size_t index, int32_t call, const std::string& own) const {
+  if (!own.empty()) return own;
+  const std::string digest = sha256_hex(info_.id + "/" + std::to_string(index) + "/" + std::to_string(call));
+  if (info_.parser && info_.parser->format->tools.has_short_ids) return digest.substr(0, 9);
+  return (info_.style == ApiStyle::kMessages ? "toolu_" : "call_") + digest.substr(0, 24);
 }
 
 const char* Generation::finish_word() const {

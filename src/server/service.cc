@@ -12,8 +12,10 @@
 #include "base/json.h"
 #include "base/quoted.h"
 #include "kernels/arithmetic_version.h"
+#include "server/answer_printer.h"
 #include "server/build_requests.h"
 #include "server/content_type.h"
+#include "server/dialects.h"
 #include "server/model_names.h"
 #include "server/page_files.h"
 #include "server/request_span.h"
@@ -55,8 +57,9 @@ struct Service::Route {
   const char* path;
   const char* name;  // label in metrics and log
   Handler handler;   // null: a generation
-  Endpoint endpoint = Endpoint::kChat;
+  ApiStyle style = ApiStyle::kChat;
   bool needs_model = true;
+  bool takes_rest = false;  // also path + "/..."
 };
 
 Service::Service(const ServerOptions& options, ApiKeys keys, RequestLog& log)
@@ -126,6 +129,7 @@ WebExchange Service::handle(const WebRequest& request, std::function<void()> wak
   exchange.request_id = is_request_id(given) ? std::string(given) : new_request_id();
   try {
     WebResponse response = dispatch(request, exchange, std::move(wake));
+    restyle_error(response, exchange.style, exchange.request_id);
     response.headers.emplace_back("X-Request-Id", exchange.request_id);
     add_cors(request, response);
     exchange.response = std::move(response);
@@ -139,30 +143,35 @@ WebExchange Service::handle(const WebRequest& request, std::function<void()> wak
 
 WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, std::function<void()> wake) {
   static constexpr Route kRoutes[] = {
-      {"GET", "/health", "health", &Service::health, Endpoint::kChat, false},
-      {"POST", "/v1/chat/completions", "chat", nullptr, Endpoint::kChat},
-      {"POST", "/v1/completions", "completions", nullptr, Endpoint::kCompletions},
-      {"GET", "/v1/models", "models", &Service::models},
+      {"GET", "/health", "health", &Service::health, ApiStyle::kChat, false},
+      {"POST", "/v1/chat/completions", "chat", nullptr, ApiStyle::kChat},
+      {"POST", "/v1/completions", "completions", nullptr, ApiStyle::kCompletions},
+      {"GET", "/v1/models", "models", &Service::models, ApiStyle::kChat, true, true},
+      {"POST", "/v1/messages", "messages", nullptr, ApiStyle::kMessages},
+      {"POST", "/v1/messages/count_tokens", "text", &Service::count_tokens, ApiStyle::kMessages},
       // Some clients' base URL lacks the version.
-      {"POST", "/chat/completions", "chat", nullptr, Endpoint::kChat},
-      {"POST", "/completions", "completions", nullptr, Endpoint::kCompletions},
-      {"GET", "/models", "models", &Service::models},
+      {"POST", "/chat/completions", "chat", nullptr, ApiStyle::kChat},
+      {"POST", "/completions", "completions", nullptr, ApiStyle::kCompletions},
+      {"GET", "/models", "models", &Service::models, ApiStyle::kChat, true, true},
       {"POST", "/tokenize", "text", &Service::tokenize},
       {"POST", "/detokenize", "text", &Service::detokenize},
       {"POST", "/apply-template", "text", &Service::apply_template},
-      {"GET", "/metrics", "metrics", &Service::metrics_text, Endpoint::kChat, false},
+      {"GET", "/metrics", "metrics", &Service::metrics_text, ApiStyle::kChat, false},
       {"GET", "/engine", "engine", &Service::engine_view},
-      {"GET", "/version", "other", &Service::version, Endpoint::kChat, false},
-      {"GET", "/openapi.json", "other", &Service::openapi, Endpoint::kChat, false},
+      {"GET", "/version", "other", &Service::version, ApiStyle::kChat, false},
+      {"GET", "/openapi.json", "other", &Service::openapi, ApiStyle::kChat, false},
   };
-  static constexpr Route kPage = {"GET", "", "page", &Service::page, Endpoint::kChat, false};
+  static constexpr Route kPage = {"GET", "", "page", &Service::page, ApiStyle::kChat, false};
   const std::string_view path = request.path();
   const Route* route = std::ranges::find(page_files(), path, &PageFile::path) != page_files().end() ? &kPage : nullptr;
   for (const Route& candidate : kRoutes) {
-    const bool one_model = candidate.handler == &Service::models && path.starts_with(std::string(candidate.path) + "/");
-    if (path == candidate.path || one_model) route = &candidate;
+    const std::string_view own = candidate.path;
+    const bool is_below = candidate.takes_rest && path.starts_with(own) && path.substr(own.size()).starts_with('/');
+    if (path != own && !is_below) continue;
+    // A path may have a route for each method.
+    if (route == nullptr || route->path != own || request.method == candidate.method) route = &candidate;
   }
-  if (route != nullptr) exchange.route = route->name;
+  if (route != nullptr) exchange.route = route->name, exchange.style = route->style;
   const bool is_health = path == "/health";
 
   if (!hosts_.allows(request.header("host"))) {
@@ -210,18 +219,34 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
   }
   if (route->needs_model && backend_ == nullptr)
     return error_response({503, "The model is still loading.", "", "loading", 1});
-  if (route->handler == nullptr) return generate(route->endpoint, request, exchange, std::move(wake));
+  if (route->handler == nullptr) return generate(request, exchange, std::move(wake));
   return (this->*route->handler)(request, exchange);
 }
 
-WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebExchange& exchange,
-                              std::function<void()> wake) {
+namespace {
+
+// A body of any API in the words of ours.
+Result<DialectBody> read_dialect(ApiStyle style, Json body) {
+  switch (style) {
+    case ApiStyle::kMessages:
+      return body_of_messages(body);
+    default:
+      return DialectBody{style == ApiStyle::kCompletions ? Endpoint::kCompletions : Endpoint::kChat, std::move(body)};
+  }
+}
+
+}  // namespace
+
+WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, std::function<void()> wake) {
   if (draining_) return error_response({503, "The server is shutting down.", "", "shutting_down", 5});
   Backend& backend = *backend_.load();
   Result<Json> body = parse_body(request.body, options_.api.json);
   if (!body) return error_response(ApiError::of(body.error()));
+  Result<DialectBody> own = read_dialect(exchange.style, *std::move(body));
+  if (!own) return error_response(ApiError::of(own.error()));
+  const Endpoint endpoint = own->endpoint;
   const ModelInfo& model = backend.model();
-  Result<ApiRequest> api = parse_api_request(endpoint, *body, options_.api, model.sampling);
+  Result<ApiRequest> api = parse_api_request(endpoint, own->body, options_.api, model.sampling);
   if (!api) return error_response(ApiError::of(api.error()));
   Result<std::string> name = answering_name(api->model, model, options_);
   if (!name) return error_response(ApiError::of(name.error()));
@@ -233,7 +258,7 @@ WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebE
   if (const std::optional<ApiError> refusal = quotas_.enter(exchange.tenant, n_sequences, now()))
     return error_response(*refusal);
   exchange.n_sequences = n_sequences;
-  *body = Json();
+  own->body = Json();
   if (!api->has_seed) api->sampling.seed = random_bits() >> 11;  // a number that every JSON reader gives back
   Result<BuiltRequests> built = build_requests(*api, backend, exchange.tenant);
   if (!built) return error_response(ApiError::of(built.error()));
@@ -256,9 +281,8 @@ WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebE
     info.prompt_lens.push_back(static_cast<int32_t>(len));
     if (api->echo && api->want_logprobs) info.prompt_ids.push_back(r.prompt);
   }
-  info.endpoint = endpoint;
-  info.id =
-      (endpoint == Endpoint::kChat ? "chatcmpl-" : "cmpl-") + hex(id_prefix_ ^ static_cast<uint64_t>(info.requests[0]));
+  info.style = exchange.style;
+  info.id = std::string(id_prefix_of(info.style)) + hex(id_prefix_ ^ static_cast<uint64_t>(info.requests[0]));
   info.model = *std::move(name);
   const size_t n_prompts = info.requests.size();
   info.fingerprint = "ibid-" IBID_VERSION "-a" + std::to_string(kArithmeticVersion) + "-" + model.digest.substr(0, 12);
@@ -272,6 +296,9 @@ WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebE
   info.want_logprobs = api->want_logprobs;
   info.processed_logprobs = api->sampling.processed_logprobs;
   info.prompt_logprobs = api->prompt_logprobs >= 0;
+  info.tells_reasoning = api->tells_reasoning;
+  info.parallel_calls = api->parallel_calls;
+  info.parser = std::move(built->parser);
   if (api->trace) info.trace = trace_facts(built->requests[0].sampling, api->sources, model);
   info.return_token_ids = api->return_token_ids;
   info.ledger = api->ledger;
@@ -302,7 +329,7 @@ WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebE
   quotas_.charge(exchange.tenant, exchange.row->prompt_tokens, now());
   WebResponse head;
   if (api->stream) {
-    head.content_type = "text/event-stream; charset=utf-8";
+    head.content_type = exchange.generation->stream_type();
     head.headers.emplace_back("Cache-Control", "no-cache");
     head.headers.emplace_back("X-Accel-Buffering", "no");
   }

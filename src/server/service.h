@@ -35,6 +35,7 @@ struct WebExchange {
   std::string tenant;
   std::string method;
   const char* route = "other";
+  ApiStyle style = ApiStyle::kChat;  // whose form the answer has, and its errors
   double arrived = 0;
   int64_t n_sequences = 0;  // that count for the tenant
   std::optional<TraceParent> trace;
@@ -77,7 +78,7 @@ class Service {
   WebResponse dispatch(const WebRequest& request, WebExchange& exchange, std::function<void()> wake);
   bool allowed_origin(const WebRequest& request) const;
   void add_cors(const WebRequest& request, WebResponse& response) const;
-  WebResponse generate(Endpoint endpoint, const WebRequest& request, WebExchange& exchange, std::function<void()> wake);
+  WebResponse generate(const WebRequest& request, WebExchange& exchange, std::function<void()> wake);
 
   std::string new_request_id();
   void write(const RequestLine& line);
@@ -89,6 +90,7 @@ class Service {
   WebResponse health(const WebRequest& request, WebExchange& exchange);
   WebResponse version(const WebRequest& request, WebExchange& exchange);
   WebResponse models(const WebRequest& request, WebExchange& exchange);
+  WebResponse count_tokens(const WebRequest& request, WebExchange& exchange);
   WebResponse tokenize(const WebRequest& request, WebExchange& exchange);
   WebResponse detokenize(const WebRequest& request, WebExchange& exchange);
   WebResponse apply_template(const WebRequest& request, WebExchange& exchange);

@@ -1,0 +1,44 @@
+#include "server/dialects.h"
+
+namespace ibid {
+
+const Json* given(const Json& body, std::string_view name) {
+  const Json* value = body.find(name);
+  return value != nullptr && !value->is_null() ? value : nullptr;
+}
+
+const std::string* text_at(const Json& object, std::string_view name) {
+  const Json* value = object.find(name);
+  return value != nullptr ? value->string() : nullptr;
+}
+
+void set(Json& object, std::string name, Json value) {
+  object.object()->emplace_back(std::move(name), std::move(value));
+}
+
+void carry(const Json& from, Json& to, std::initializer_list<std::pair<const char*, const char*>> names) {
+  for (const auto& [name, as] : names) {
+    if (const Json* value = given(from, name)) set(to, as, *value);
+  }
+}
+
+Json chat_message(const char* role, Json content) {
+  return Json(Json::Object{{"role", Json(std::string(role))}, {"content", std::move(content)}});
+}
+
+Json function_tool(const Json& name, const Json* description, const Json* parameters, const Json* strict) {
+  Json function(Json::Object{{"name", name}});
+  if (description != nullptr) set(function, "description", *description);
+  if (parameters != nullptr) set(function, "parameters", *parameters);
+  if (strict != nullptr) set(function, "strict", *strict);
+  return Json(Json::Object{{"type", Json(std::string("function"))}, {"function", std::move(function)}});
+}
+
+Json function_call(const std::string& id, const std::string& name, std::string arguments) {
+  return Json(
+      Json::Object{{"id", Json(id)},
+                   {"type", Json(std::string("function"))},
+                   {"function", Json(Json::Object{{"name", Json(name)}, {"arguments", Json(std::move(arguments))}})}});
+}
+
+}  // namespace ibid
