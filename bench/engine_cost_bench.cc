@@ -50,9 +50,10 @@ class Bench {
     model_ = model.get();
     EngineOptions options;
     options.block_len = 16;
-    options.step_tokens = std::max(8192, n_sequences);
+    options.step_tokens = std::max(8192, 4 * n_sequences);
     options.max_sequences = n_sequences;
     options.max_waiting = 1 << 20;
+    options.max_itl = 1e6;  // all prompts first, then nothing but decodes
     const int64_t n_blocks = n_cached + (len_ / 16 + 2) * static_cast<int64_t>(n_sequences) + kContextLen / 16 + 1;
     options.kv_bytes = n_blocks * KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
     engine_ = Engine::create(std::move(model), nullptr, stream_, options, clock_).value();

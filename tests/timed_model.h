@@ -1,5 +1,5 @@
 // TimedModel: a model on a virtual clock. Every step moves the clock by a linear cost of what is in it; every row of
-// logits draws the same token. For what schedulers do with time, in no time.
+// logits draws the same token, or one that its position says. For what schedulers do with time, in no time.
 #pragma once
 
 #include <algorithm>
@@ -21,9 +21,11 @@ struct LinearCost {
 
 class TimedModel final : public ForwardPass {
  public:
-  TimedModel(ManualClock& clock, const LinearCost& cost, int32_t context_len) : clock_(clock), cost_(cost) {
+  using Next = int32_t (*)(int32_t position);  // the token behind a position; null: 1
+  TimedModel(ManualClock& clock, const LinearCost& cost, int32_t context_len, Next next = nullptr)
+      : clock_(clock), cost_(cost), next_(next) {
     facts_ = {.layers = {{.n_kv_heads = 1, .key_len = 8, .value_len = 8}},
-              .vocab_size = 4,
+              .vocab_size = next != nullptr ? 64 : 4,
               .context_len = context_len,
               .digest = "timed",
               .rope = "none"};
@@ -37,20 +39,24 @@ class TimedModel final : public ForwardPass {
     double taken = cost_.step;
     for (int32_t s = 0; s < b.n_sequences; ++s) {
       const int32_t n = b.query_start[s + 1] - b.query_start[s];
-      taken += seconds(n, b.kv_len[s] - n);
+      // A decode with its drafts has a row for each token.
+      const auto row_of = [&](int32_t i) { return std::find(b.logit_rows, b.logit_rows + b.n_rows, i) - b.logit_rows; };
+      const bool is_decode = row_of(b.query_start[s]) < b.n_rows;
+      taken += is_decode ? n * seconds(1, b.kv_len[s] - n) : seconds(n, b.kv_len[s] - n);
     }
     const double u = static_cast<double>(random_() >> 11) * 0x1p-52 - 1;
     clock_.advance(taken * (1 + cost_.noise * u));
     for (int32_t row = 0; row < b.n_rows; ++row) {
       float* out = logits.row_as<float>(row);
       std::fill(out, out + facts_.vocab_size, 0.0f);
-      out[1] = 1;
+      out[next_ != nullptr ? next_(b.positions[b.logit_rows[row]]) : 1] = 1;
     }
   }
 
  private:
   ManualClock& clock_;
   LinearCost cost_;
+  Next next_;
   ModelFacts facts_;
   std::mt19937_64 random_{1};
 };
@@ -65,8 +71,9 @@ class TimedEngine {
     std::string tenant;
     double ttft() const { return tokens.front() - asked; }
   };
-  explicit TimedEngine(EngineOptions options = {}, const LinearCost& cost = {}, int32_t context_len = 8192) {
-    auto model = std::make_unique<TimedModel>(clock, cost, context_len);
+  explicit TimedEngine(EngineOptions options = {}, const LinearCost& cost = {}, int32_t context_len = 8192,
+                       TimedModel::Next next = nullptr) {
+    auto model = std::make_unique<TimedModel>(clock, cost, context_len, next);
     if (options.kv_bytes == 0)
       options.kv_bytes = 16 * context_len / 16 * KvStore::block_bytes(model->facts(), options.kv_dtype, 16);
     engine = Engine::create(std::move(model), nullptr, stream_, options, clock).value();

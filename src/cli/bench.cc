@@ -105,12 +105,14 @@ int bench(const BenchOptions& options) {
   }
   ModelArgs args = options.model;
   args.context_len = std::max(args.context_len, longest);
-  StepLimits limits{.step_tokens = std::max(budget, n_streams), .max_sequences = n_streams};
+  StepLimits limits{
+      .step_tokens = std::max(budget, n_streams), .max_sequences = n_streams, .max_drafts = options.spec.max_drafts()};
   auto loaded = load(args, limits);
   if (!loaded) return fail(loaded.error());
   EngineOptions engine_options = loaded->engine_options(limits);
   engine_options.prefix_cache = false;
-  engine_options.max_itl = 1e6;  // prompts first: streams are measured once all of them decode
+  engine_options.policy = PolicyKind::kFirstCome;  // prompts in whole steps
+  engine_options.max_itl = 1e6;                    // and first: streams are measured once all of them decode
   // Room for all streams, and at least for the one full context that any engine has.
   engine_options.kv_bytes = std::max(loaded->kv_bytes_for(n_streams, longest, engine_options.block_len),
                                      loaded->kv_bytes_for(1, loaded->context_len, engine_options.block_len));

@@ -29,11 +29,17 @@ Result<double> run_once(Engine& engine, const BenchCase& test, int32_t vocab_siz
     TRY(engine.submit(std::move(r)));
   }
   int32_t n_started = 0, n_finished = 0;
+  int64_t n_computed = 0, n_before = 0;  // tokens of prompts: so far, and when the clock was started
   std::vector<uint8_t> has_token(static_cast<size_t>(test.n_streams) + 1, 0);
   std::vector<Output> outputs;
   while (n_finished < test.n_streams) {
     outputs.clear();
+    if (test.n_gen == 0 && n_before < test.depth && n_computed >= test.depth) {
+      n_before = n_computed;
+      started = steady_clock().now();
+    }
     if (!engine.step(outputs)) return unavailable("the engine stopped before the benchmark was over");
+    n_computed += engine.stats().step_prefill_tokens;
     for (const Output& o : outputs) {
       auto& seen = has_token[static_cast<size_t>(o.request)];
       if (!o.tokens.empty() && !seen) seen = 1, ++n_started;
@@ -45,7 +51,9 @@ Result<double> run_once(Engine& engine, const BenchCase& test, int32_t vocab_siz
       started = steady_clock().now();
     }
   }
-  return steady_clock().now() - started;
+  const double seconds = steady_clock().now() - started;
+  // A step that went beyond the depth left fewer to measure.
+  return test.n_gen > 0 ? seconds : seconds * test.n_prompt / static_cast<double>(n_computed - n_before);
 }
 
 }  // namespace ibid::cli

@@ -14,6 +14,8 @@ namespace ibid::cli {
 void add_model_options(CLI::App* command, ModelArgs& options);
 // --cache-host-bytes, --cache-disk, --cache-disk-bytes.
 void add_tier_options(CLI::App* command, TierArgs& options);
+// --spec, --spec-k.
+void add_spec_options(CLI::App* command, SpecArgs& options);
 void add_serve_options(CLI::App* command, ServeOptions& options);
 // A flag for each field of the API that says how tokens are chosen: those that may have a default, or all, with the
 // stops.

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "cli/flag_values.h"
 #include "cli/progress.h"
+#include "engine/engine_size.h"
 #include "format/source.h"
 #include "kernels/isa.h"
 #include "kernels/reference.h"
@@ -37,6 +38,7 @@ StepLimits step_limits(const ServeOptions& options) {
   return {.step_tokens = options.max_tokens_per_step,
           .max_sequences = options.max_sequences,
           .max_waiting = options.max_waiting,
+          .max_drafts = options.spec.max_drafts(),
           .kv_bytes = options.kv_bytes};
 }
 
@@ -59,6 +61,8 @@ EngineOptions Loaded::engine_options(const StepLimits& limits) const {
   o.step_tokens = limits.step_tokens;
   o.max_sequences = limits.max_sequences;
   o.max_waiting = limits.max_waiting;
+  o.max_drafts = limits.max_drafts;
+  o.max_rows = limits.max_rows;
   o.kv_bytes = kv_bytes;
   o.end_of_generation = end_of_generation_of(*file, *tokenizer);
   return o;
@@ -120,7 +124,7 @@ constexpr int64_t kSlack = 24 << 20;
 ModelOptions model_options(const Loaded& loaded, const StepLimits& limits) {
   return {.context_len = loaded.context_len,
           .step_tokens = std::max(limits.step_tokens, limits.max_sequences),
-          .max_rows = std::max(limits.max_sequences, 64),
+          .max_rows = std::max(rows_of(loaded.engine_options(limits)), 64),
           .max_sequences = limits.max_sequences};
 }
 

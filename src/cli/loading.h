@@ -26,7 +26,9 @@ struct StepLimits {
   int32_t step_tokens = 512;
   int32_t max_sequences = 1;
   int32_t max_waiting = 1;
-  int64_t kv_bytes = 0;  // 0: what --memory leaves; without one, the engine's choice
+  int32_t max_drafts = 0;  // of a sequence in a step
+  int32_t max_rows = 0;    // 0: by the others
+  int64_t kv_bytes = 0;    // 0: what --memory leaves; without one, the engine's choice
 };
 
 StepLimits step_limits(const ServeOptions& options);

@@ -57,6 +57,7 @@ void add_run(CLI::App& app, RunOptions& o, int& exit_code) {
   CLI::App* c = app.add_subcommand("run", "chat with a model in the terminal, or answer once");
   add_model_options(c, o.model);
   add_tier_options(c, o.tiers);
+  add_spec_options(c, o.spec);
   c->add_option("-p,--prompt", o.prompt, "answer this once and exit");
   c->add_option("-s,--system", o.system, "system message");
   c->add_option("-n,--max-tokens", o.max_tokens, "most tokens of an answer (-1: up to the context)");
@@ -146,6 +147,7 @@ void add_measures(CLI::App& app, All& all, int& exit_code) {
   BenchOptions& b = all.bench;
   c = app.add_subcommand("bench", "tokens per second of prefill and decode; flags and JSON keys as in llama-bench");
   add_model_options(c, b.model);
+  add_spec_options(c, b.spec);
   c->add_option("-p,--n-prompt", b.n_prompt, "tokens of prefill, comma-separated (0: none)")
       ->delimiter(',')
       ->capture_default_str();
@@ -222,6 +224,17 @@ void add_tier_options(CLI::App* command, TierArgs& o) {
       ->type_name("DIR");
   add_bytes(command, "--cache-disk-bytes", o.disk_bytes, 1 << 20, int64_t{1} << 50,
             "most bytes of files there; the least recently used go first");
+}
+
+void add_spec_options(CLI::App* command, SpecArgs& o) {
+  add_read(command, "--spec", o.by_lookup, "NAME", o.by_lookup ? "auto" : "off",
+           "tokens that are guessed and verified together, which changes no token: auto, off or ngram",
+           [](std::string_view name) -> Result<bool> {
+             if (name == "off") return false;
+             if (name == "auto" || name == "ngram") return true;
+             return invalid("'" + std::string(name) + "' guesses nothing here; auto, off or ngram would do.");
+           });
+  add_whole(command, "--spec-k", o.k, 1, 16, "most guesses for a sequence and step; how many is chosen as they pay");
 }
 
 int main(int argc, char** argv) {

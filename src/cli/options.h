@@ -42,9 +42,17 @@ struct TierArgs {
   int64_t disk_bytes = int64_t{20} << 30;
 };
 
+// Who proposes drafts (docs/speculation.md).
+struct SpecArgs {
+  bool by_lookup = true;
+  int32_t k = 8;  // most of a sequence in a step
+  int32_t max_drafts() const { return by_lookup ? k : 0; }
+};
+
 struct RunOptions {
   ModelArgs model;
   TierArgs tiers;
+  SpecArgs spec;
   std::optional<std::string> prompt;  // none: chat in the terminal
   std::string system;
   int32_t max_tokens = -1;
@@ -57,6 +65,7 @@ struct RunOptions {
 struct ServeOptions {
   ModelArgs model;
   TierArgs tiers;
+  SpecArgs spec;
   ServerOptions server;
   int32_t max_sequences = 64;
   int32_t max_tokens_per_step = 512;
@@ -96,6 +105,7 @@ struct PerplexityOptions {
 
 struct BenchOptions {
   ModelArgs model;
+  SpecArgs spec{.by_lookup = false};
   std::vector<int32_t> n_prompt = {512};
   std::vector<int32_t> n_gen = {128};
   std::vector<int32_t> streams;  // batched decode with so many sequences

@@ -43,6 +43,7 @@ Status make_with_model(const ReplayOptions& options, Replay& replay, Parts& part
   const StepLimits limits = {.step_tokens = head.options.step_tokens,
                              .max_sequences = head.options.max_sequences,
                              .max_waiting = head.options.max_waiting,
+                             .max_rows = head.options.max_rows,
                              .kv_bytes = head.options.kv_bytes};
   ASSIGN_OR_RETURN(parts.loaded, load(args, limits));
   const std::string digest = model_digest(*parts.loaded.file).hex();

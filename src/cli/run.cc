@@ -194,7 +194,7 @@ int converse(Chat& chat, const Loaded& loaded) {
 
 int run(const RunOptions& options) {
   if (options.raw && !options.prompt) return fail(invalid("--raw continues a text: give one with -p"), kUsage);
-  StepLimits limits{.step_tokens = 512, .max_sequences = 1};
+  StepLimits limits{.step_tokens = 512, .max_sequences = 1, .max_drafts = options.spec.max_drafts()};
   MemoryPlan tiers;
   add_tier_parts(tiers, options.tiers);
   auto loaded = load(options.model, limits, tiers);

@@ -77,6 +77,7 @@ int serve(const ServeOptions& options) {
                 kUsage);
   }
   ServeOptions fitted = options;
+  fitted.server.api.max_drafts = options.spec.max_drafts();
   fitted.server.n_places = int64_t{options.max_sequences} + options.max_waiting;
   fit_server(fitted.server, options.model.memory_bytes);
   return run_server(fitted.server, [&options = fitted] { return load_backend(options); });

@@ -66,6 +66,7 @@ void add_engine(CLI::App* c, ServeOptions& o) {
            [](std::string_view text) { return read_duration(text, 0.0001, kDay); });
   add_read(c, "--kv-memory", o.kv_bytes, "BYTES", "chosen", "memory for keys and values, as 2G or 512M",
            [](std::string_view text) { return read_bytes(text, 0, int64_t{1} << 50); });
+  add_spec_options(c, o.spec);
   add_tier_options(c, o.tiers);
 }
 

@@ -94,7 +94,8 @@ void Answer::take(std::vector<Output>& out) {
   Output& o = out.emplace_back();
   o.request = pending_.request;
   o.choice = pending_.choice;
-  o.tokens.swap(pending_.tokens);
+  o.tokens = std::move(pending_.tokens);
+  pending_.tokens.clear();
   if (!pending_.text.empty()) o.text.swap(pending_.text);
   if (!pending_.prompt.empty()) o.prompt.swap(pending_.prompt);
   o.usage = pending_.usage;

@@ -6,6 +6,7 @@
 
 #include "engine/engine_size.h"
 #include "model/model.h"
+#include "spec/lookup_proposer.h"
 #include "text/tokenizer/tokenizer.h"
 #include "worker/disk_thread.h"
 #include "worker/model_pass.h"
@@ -27,7 +28,7 @@ Result<std::unique_ptr<Engine>> Engine::create(Model& model, std::shared_ptr<con
                    "block_len");
   }
   const ModelOptions& limits = model.options();
-  const int32_t n_rows = std::max(options.max_rows, options.max_sequences);
+  const int32_t n_rows = std::max(rows_of(options), options.max_sequences);
   if (options.step_tokens > limits.step_tokens || options.max_sequences > limits.max_sequences ||
       n_rows > limits.max_rows) {
     return invalid("The model was loaded for steps of " + std::to_string(limits.step_tokens) + " tokens, " +
@@ -88,6 +89,10 @@ Engine::Engine(std::unique_ptr<Worker> worker, std::shared_ptr<const Tokenizer> 
       notes_(clock, options.max_sequences),
       observer_(&nobody) {
   failures_.reserve(static_cast<size_t>(options.max_sequences));
+  const ModelFacts& facts = worker_->facts();
+  if (options.max_drafts > 0)
+    speculate(std::make_unique<LookupProposer>(facts.context_len, options.max_sequences, facts.end_of_generation),
+              options.max_drafts);
 }
 
 Engine::~Engine() = default;
@@ -202,15 +207,23 @@ void Engine::speculate(std::unique_ptr<Proposer> proposer, int32_t max_drafts) {
 // For those that wait for their next token, as far as the answer may go on behind it.
 void Engine::propose() {
   if (!proposer_) return;
+  proposer_->begin_step();
   for (Sequence* s : scheduler_.running()) {
     s->drafts.clear();
     int32_t n = std::min(max_drafts_, worker_->facts().context_len - s->n_tokens() - 1);
     if (s->request->max_tokens >= 0) n = std::min(n, s->request->max_tokens - s->n_answered() - 1);
+    if (s->request->speculation.max_drafts >= 0) n = std::min(n, s->request->speculation.max_drafts);
     if (n <= 0 || s->n_tokens() - s->n_computed != 1) continue;
     const auto tokens = std::span<const TokenId>(s->tokens);
     const auto n_prompt = static_cast<size_t>(s->prompt_len);
     try {
-      proposer_->propose({raw(s->id), tokens.first(n_prompt), tokens.subspan(n_prompt), n}, s->drafts);
+      proposer_->propose({.sequence = raw(s->id),
+                          .prompt = tokens.first(n_prompt),
+                          .answer = tokens.subspan(n_prompt),
+                          .max_drafts = n,
+                          .prediction = s->request->speculation.prediction,
+                          .temperature = s->request->sampling.temperature},
+                         s->drafts);
     } catch (const std::bad_alloc&) {  // then there are none
       s->drafts.clear();
     }
@@ -265,6 +278,12 @@ EngineStats Engine::stats() const {
   stats.prompt_tokens = counts.prompt_tokens;
   stats.cached_tokens = counts.cached_tokens;
   stats.generated_tokens = counts.generated_tokens;
+  stats.n_drafts = counts.n_drafts;
+  stats.drafted_tokens = counts.drafted_tokens;
+  stats.accepted_tokens = counts.accepted_tokens;
+  stats.accepted_at = counts.accepted_at;
+  stats.step_drafted = counts.step_drafted;
+  stats.step_accepted = counts.step_accepted;
   stats.n_preemptions = scheduler_.n_preemptions();
   stats.n_finished = counts.n_finished;
   stats.n_cancelled = counts.n_cancelled;

@@ -1,6 +1,7 @@
 // What an engine is made with, and what it tells of itself.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,8 @@ struct EngineOptions {
   int32_t step_tokens = 512;   // T: token budget of a step
   int32_t max_sequences = 64;  // S: sequences running at once
   int32_t max_waiting = 4096;  // sequences queued beyond those before submit() refuses
-  int32_t max_rows = 0;        // R: rows of logits of a step, which bound its memory; 0: max_sequences
+  int32_t max_rows = 0;        // R: rows of logits of a step, which bound its memory; 0: by the two
+  int32_t max_drafts = 0;      // of a sequence in a step, by look-up (spec/lookup_proposer.h); 0: no speculation
   int64_t host_bytes = 0;      // memory for blocks that have left that of kv_bytes; 0: they are forgotten
   std::string disk_folder;     // where whole blocks outlive the process; empty: they do not. Wants a model_digest
   int64_t disk_bytes = 0;      // of files there, this model's and others'
@@ -27,6 +29,8 @@ struct EngineOptions {
   std::string model_digest;  // of the weights; needed where cached blocks outlive the process
   std::vector<TokenId> end_of_generation;  // ids that end an answer; empty: the tokenizer's
 };
+
+inline constexpr size_t kDraftPlaces = 16;  // that are counted each for itself, the last with all behind it
 
 // What the disk tier has done since the start, and what it holds now.
 struct DiskStats {
@@ -67,6 +71,10 @@ struct EngineStats {
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;
   int64_t generated_tokens = 0;
+  int64_t n_drafts = 0;        // times that a sequence had any in a step
+  int64_t drafted_tokens = 0;  // that were verified
+  int64_t accepted_tokens = 0;
+  std::array<int64_t, kDraftPlaces> accepted_at = {};  // of those, by their place in what was proposed
   int64_t n_preemptions = 0;
   int64_t n_finished = 0;
   int64_t n_cancelled = 0;
@@ -76,6 +84,8 @@ struct EngineStats {
   int32_t step_prefill_tokens = 0;
   int32_t step_decode_tokens = 0;
   int32_t step_sequences = 0;
+  int32_t step_drafted = 0;
+  int32_t step_accepted = 0;
   // Of a record, where one is written (engine/record/); told by who owns it.
   int64_t recorded_bytes = 0;
   bool is_recording = false;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/memory.h"
+#include "spec/drafts.h"
 #include "worker/block_image.h"
 #include "worker/kv_store.h"
 
@@ -25,6 +26,12 @@ Status size_disk(const EngineOptions& options, int64_t block_bytes) {
 
 }  // namespace
 
+int32_t rows_of(const EngineOptions& options) {
+  if (options.max_rows > 0) return options.max_rows;
+  constexpr int32_t kTexts = 4;
+  return options.max_sequences + std::min(options.max_sequences, kTexts) * options.max_drafts;
+}
+
 Result<EngineOptions> size_engine(const ModelFacts& model, EngineOptions options) {
   if (options.block_len < 1 || options.block_len > 1024) {
     return invalid("A block of " + std::to_string(options.block_len) + " tokens was asked for; 1 to 1024 would do.",
@@ -41,7 +48,12 @@ Result<EngineOptions> size_engine(const ModelFacts& model, EngineOptions options
                        " running sequences: each needs one, and at least one must run.",
                    "step_tokens");
   }
-  if (options.max_rows == 0) options.max_rows = options.max_sequences;
+  if (options.max_drafts < 0 || options.max_drafts > kMaxDrafts) {
+    return invalid(std::to_string(options.max_drafts) + " drafts of a sequence were asked for; 0 to " +
+                       std::to_string(kMaxDrafts) + " would do.",
+                   "max_drafts");
+  }
+  options.max_rows = rows_of(options);
   if (options.max_rows < options.max_sequences) {
     return invalid(std::to_string(options.max_rows) + " rows of logits cannot serve " +
                        std::to_string(options.max_sequences) + " running sequences.",

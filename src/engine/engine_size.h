@@ -6,6 +6,10 @@
 
 namespace ibid {
 
+// R of its steps. Where every place is taken, drafts of a few sequences have rows of their own; of more they seldom
+// pay.
+int32_t rows_of(const EngineOptions& options);
+
 // Fills in what was left to us (kv_bytes, max_rows) and refuses what cannot work, with the numbers.
 Result<EngineOptions> size_engine(const ModelFacts& model, EngineOptions options);
 

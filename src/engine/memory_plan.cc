@@ -4,8 +4,10 @@
 
 #include <algorithm>
 
+#include "engine/engine_size.h"
 #include "model/model.h"
 #include "sample/sampler.h"
+#include "spec/lookup_proposer.h"
 
 namespace ibid {
 namespace {
@@ -33,7 +35,7 @@ std::string MemoryPlan::text() const {
 
 void add_engine_parts(MemoryPlan& plan, const Model& model, const EngineOptions& options, int n_threads) {
   const MemoryUse& use = model.memory();
-  const int64_t vocab_size = model.config().vocab_size, n_rows = std::max(options.max_rows, options.max_sequences);
+  const int64_t vocab_size = model.config().vocab_size, n_rows = std::max(rows_of(options), options.max_sequences);
   plan.add("weights read from the file", use.mapped_bytes);
   plan.add("weights repacked", use.repacked_bytes);
   plan.add("intermediates of a step", use.scratch_bytes + use.workspace_bytes);
@@ -42,6 +44,8 @@ void add_engine_parts(MemoryPlan& plan, const Model& model, const EngineOptions&
   // A prompt stands in its request and in its sequence, with a table of blocks and the order of a running one's batch.
   const int64_t of_sequence = model.context_len() * 2 * static_cast<int64_t>(sizeof(TokenId));
   plan.add("sequences", (options.max_sequences + int64_t{options.max_waiting}) * of_sequence);
+  if (options.max_drafts > 0)
+    plan.add("texts that drafts come from", LookupProposer::bytes_of(model.context_len(), options.max_sequences));
 }
 
 int64_t kv_bytes_of_block(const Model& model, DType kv_dtype, int32_t block_len) {

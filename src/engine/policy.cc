@@ -18,6 +18,11 @@ constexpr double kLongerBy = 1;
 constexpr double kLongerAtMost = 0.040;
 // Of a step's time, to prompts, whatever the bound says: they are not starved where many streams decode.
 constexpr double kLeastShare = 0.2;
+// Where nobody decodes, a step is as long as who comes meanwhile may wait for its end; but no less than so many times
+// the shortest step there is, in which reading the weights is nearly all (a large model computes long prompts in pieces
+// that are worth it).
+constexpr double kLongestPiece = 0.15;
+constexpr double kOfShortestStep = 8;
 
 class FirstCome final : public Policy {
  public:
@@ -44,10 +49,17 @@ bool Policy::may_decode(const StepLoad& decodes, double tpot) const {
 
 StepBudget Policy::budget(const StepLoad& decodes, double tpot) const {
   StepBudget budget = options_.most;
-  if (decodes.empty() || !cost_.is_known() || PLANTED("gaps_are_not_bounded")) return budget;
+  if (!cost_.is_known() || PLANTED("gaps_are_not_bounded")) return budget;
+  if (decodes.empty()) {
+    StepLoad shortest;
+    shortest.add_decode(0);
+    if (shortest_first()) budget.seconds = std::max(kLongestPiece, kOfShortestStep * cost_.seconds(shortest));
+    return budget;
+  }
   const double alone = cost_.seconds(decodes);
   const double wanted = options_.max_itl > 0 ? options_.max_itl : alone + std::min(kLongerBy * alone, kLongerAtMost);
   budget.seconds = std::min(wanted, tpot);
+  budget.seconds_with_drafts = std::min(options_.max_itl > 0 ? options_.max_itl : budget.seconds_with_drafts, tpot);
   if (!PLANTED("prompts_starve_beside_decodes")) budget.seconds = std::max(budget.seconds, alone / (1 - kLeastShare));
   return budget;
 }

@@ -35,6 +35,8 @@ struct StepBudget {
   // What the step may take by its cost, prompts included. A step with decodes has kLeastPromptTokens of prompts,
   // should it take longer.
   double seconds = std::numeric_limits<double>::infinity();
+  // The same for drafts, in a step without prompts; in one with prompts they keep within `seconds`.
+  double seconds_with_drafts = std::numeric_limits<double>::infinity();
 };
 inline constexpr int32_t kLeastPromptTokens = 4;
 
@@ -61,7 +63,8 @@ class Policy {
   virtual Sequence* victim(std::span<Sequence* const> running, const Sequence& asker);
 
   // ---- Prompts ----
-  // Smaller goes first, before rank and age; may change from step to step, and with what is granted.
+  // Smaller goes first, before rank and age; may change from step to step, and with what is granted. The same for all
+  // sequences of one flow (Sequence::flow).
   virtual double turn_of(const Sequence&) const { return 0; }
   // Whether of those whose turn it is the one with the least to compute goes first, and not the oldest. The oldest then
   // has a quarter of what a step does for prompts.

@@ -1,6 +1,7 @@
 // Request and Output: what goes into the engine and what comes out. Plain data; a request is immutable once submitted.
 #pragma once
 
+#include <boost/container/small_vector.hpp>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -23,6 +24,12 @@ class StopSet;  // text/output/stop_matcher.h: compiled stop strings and ids, sh
 
 enum class RequestId : uint64_t {};
 
+// Drafts change no token, so neither is in a record.
+struct Speculation {
+  int32_t max_drafts = -1;          // a step, as far as the engine proposes any; -1: as many as it does; 0: none
+  std::vector<TokenId> prediction;  // how the answer may go
+};
+
 struct Request {
   RequestId id{};
   std::vector<TokenId> prompt;  // at least one token, at most the context
@@ -31,17 +38,18 @@ struct Request {
   int32_t max_tokens = -1;               // generated per choice; -1: up to the context; 0: compute the prompt and end
   std::shared_ptr<const StopSet> stops;  // may be null
   std::shared_ptr<grammar::Matcher> grammar;  // what the answers must be of; may be null; this request's own
-  bool show_special = false;                  // control tokens appear in the text
-  int32_t prompt_logprobs = -1;  // as SamplingParams::logprobs, for the prompt's own tokens (computes the whole prompt)
-  int32_t priority = 0;          // higher runs earlier, where the policy is by priority
-  std::string tenant;            // blocks are shared only within a tenant ...
-  std::string cache_salt;        // ... and with the same salt
-  float weight = 1;              // the tenant's part of the machine beside others', where the policy is fair
   // Seconds, 0: none. Who cannot have its first token within ttft_target any more, or has waited max_wait for its first
   // step, is refused; who would make a step with decodes take longer than anybody's tpot_target waits.
   float ttft_target = 0;
   float tpot_target = 0;
   float max_wait = 0;
+  bool show_special = false;     // control tokens appear in the text
+  int32_t prompt_logprobs = -1;  // as SamplingParams::logprobs, for the prompt's own tokens (computes the whole prompt)
+  int32_t priority = 0;          // higher runs earlier, where the policy is by priority
+  std::string tenant;            // blocks are shared only within a tenant ...
+  std::string cache_salt;        // ... and with the same salt
+  Speculation speculation;
+  float weight = 1;  // the tenant's part of the machine beside others', where the policy is fair
 };
 
 // The prompt counts once per request, however many choices it has; completion_tokens are this choice's.
@@ -49,6 +57,8 @@ struct Usage {
   int32_t prompt_tokens = 0;
   int32_t cached_tokens = 0;  // of the prompt, found in the prefix tree
   int32_t completion_tokens = 0;
+  int32_t drafted_tokens = 0;   // that were verified for this choice
+  int32_t accepted_tokens = 0;  // of those, tokens of its answer
 };
 
 // Seconds on the engine's clock.
@@ -65,8 +75,10 @@ struct Timing {
 struct Output {
   RequestId request{};
   int32_t choice = 0;
-  std::vector<TokenRecord> tokens;  // new tokens, those of a dropped stop included
-  std::string text;                 // new text that is certain: whole code points, nothing that may be a stop
+  // New tokens, those of a dropped stop included. One lies in place: a thousand streams tell a token each in a step,
+  // and do not allocate for it.
+  boost::container::small_vector<TokenRecord, 1> tokens;
+  std::string text;  // new text that is certain: whole code points, nothing that may be a stop
   // Once, with the first output of choice 0, if prompt_logprobs >= 0: one record per prompt token. The first token has
   // no log-probability (nothing is before it).
   std::vector<TokenRecord> prompt;

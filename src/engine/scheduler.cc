@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/planted.h"
 #include "engine/disk_tier.h"
+#include "spec/draft_choice.h"
 
 namespace ibid {
 namespace {
@@ -24,6 +25,8 @@ double tpot_of(const Sequence& s) {
 }
 // The same, of what is not known to be cached.
 int32_t n_expected(const Sequence& s) { return s.n_tokens() - std::max(s.n_computed, s.n_known); }
+// Before a step has been seen: what is shared is worth four decodes, or so.
+double guessed_seconds(const StepLoad& load) { return 4 + load.n_decode_tokens; }
 
 }  // namespace
 
@@ -31,6 +34,7 @@ Scheduler::Scheduler(BlockCache& cache, const SchedulerOptions& options)
     : cache_(cache),
       max_sequences_(options.max_sequences),
       policy_(make_policy(options.policy, {options.budget, options.max_itl}, cost_)),
+      shares_(policy_->shortest_first()),
       room_(cache, *policy_, queue_, running_, options.context_len) {
   CHECK(options.budget.n_tokens >= max_sequences_ && options.budget.n_rows >= max_sequences_);
   CHECK(options.context_len > 0 && cache.n_blocks_for(options.context_len) <= cache.pool().n_total());
@@ -39,6 +43,7 @@ Scheduler::Scheduler(BlockCache& cache, const SchedulerOptions& options)
   turn_.reserve(n);
   window_.reserve(n + kMaxWindow);
   candidates_.reserve(n + kMaxWindow);
+  flows_.reserve(n + kMaxWindow);
   plan_.shares.reserve(n);
   plan_.rows.reserve(static_cast<size_t>(options.budget.n_rows));
   plan_.starved.reserve(2 * n + kMaxWindow);
@@ -66,7 +71,7 @@ const StepPlan& Scheduler::plan() {
   turn_ = running_;
   grant_decodes();
   grant_prompts();
-  for (size_t i = 0; i < plan_.shares.size() && !is_full(); ++i) grant_drafts(plan_.shares[i]);
+  grant_drafts();
   list_rows(plan_);
   if (cost_.is_known()) plan_.seconds = cost_.seconds(plan_.load);
   return plan_;
@@ -79,7 +84,9 @@ void Scheduler::took(double seconds) {
 void Scheduler::grant_decodes() {
   StepLoad decodes;
   double tpot = kNoLimit;
+  running_tpot_ = kNoLimit;
   for (const Sequence* s : turn_) {
+    running_tpot_ = std::min(running_tpot_, tpot_of(*s));
     if (n_missing(*s) != 1) continue;
     decodes.add_decode(s->n_computed);
     tpot = std::min(tpot, tpot_of(*s));
@@ -102,58 +109,100 @@ void Scheduler::list_candidates() {
   policy_->window(queue_, static_cast<size_t>(max_sequences_) - running_.size(), window_);
   for (size_t i = 0; i < window_.size(); ++i) {
     const Sequence& s = *window_[i];
-    candidates_.push_back({window_[i], i >= n_running, policy_->turn_of(s), n_expected(s)});
+    candidates_.push_back({window_[i], i >= n_running, policy_->turn_of(s), s.key, n_expected(s)});
   }
 }
 
 // The candidate that none is before.
 template <typename Before>
-Scheduler::Candidate* Scheduler::first(Before before) {
-  Candidate* best = nullptr;
-  for (Candidate& c : candidates_) {
+const Scheduler::Candidate* Scheduler::first(Before before) const {
+  const Candidate* best = nullptr;
+  for (const Candidate& c : candidates_) {
     if (best == nullptr || before(c, *best)) best = &c;
   }
   return best;
+}
+
+// Among those of one flow, which have the same turn whatever is granted.
+bool Scheduler::goes_before(const Candidate& a, const Candidate& b) const {
+  if (!shares_) return a.key < b.key;
+  return std::tuple(a.key.rank, a.n_expected, a.key.id) < std::tuple(b.key.rank, b.n_expected, b.key.id);
+}
+
+// Each flow's candidates stand together, who is next last: a grant changes the turns of whole flows.
+void Scheduler::sort_candidates() {
+  std::ranges::sort(candidates_, [this](const Candidate& a, const Candidate& b) {
+    return a.sequence->flow != b.sequence->flow ? a.sequence->flow < b.sequence->flow : goes_before(b, a);
+  });
+  flows_.clear();
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    const bool is_first = i == 0 || candidates_[i].sequence->flow != candidates_[i - 1].sequence->flow;
+    if (is_first) flows_.push_back({.begin = i});
+    flows_.back().end = i + 1;
+  }
+}
+
+// None where all have had their turn.
+std::optional<Scheduler::Candidate> Scheduler::take_next() {
+  FlowOfCandidates* best = nullptr;
+  double best_turn = 0;
+  for (FlowOfCandidates& flow : flows_) {
+    if (flow.begin == flow.end) continue;
+    const Candidate& next = candidates_[flow.end - 1];
+    const double turn = policy_->turn_of(*next.sequence);
+    const bool is_better =
+        best == nullptr || turn < best_turn || (turn == best_turn && goes_before(next, candidates_[best->end - 1]));
+    if (is_better) best = &flow, best_turn = turn;
+  }
+  if (best == nullptr) return {};
+  return candidates_[--best->end];
+}
+
+template <typename Drops>
+void Scheduler::drop_candidates(Drops drops) {
+  for (FlowOfCandidates& flow : flows_) {
+    const auto at = [this](size_t i) { return candidates_.begin() + static_cast<std::ptrdiff_t>(i); };
+    flow.end = static_cast<size_t>(std::remove_if(at(flow.begin), at(flow.end), drops) - candidates_.begin());
+  }
 }
 
 // Blocks go by order: whom they were wanting for is owed the next ones, and no other is admitted before it. Under
 // pressure that is all of a long queue, which would be gone through for each of its own.
 void Scheduler::drop_behind_the_owed() {
   if (first_waiting_ == nullptr || refusal_.sequence != first_waiting_->id) return;
-  std::erase_if(candidates_, [this](const Candidate& c) { return c.waits && c.sequence != first_waiting_; });
+  drop_candidates([this](const Candidate& c) { return c.waits && c.sequence != first_waiting_; });
 }
 
 void Scheduler::grant_prompts() {
   list_candidates();
   if (candidates_.empty()) return;
   const auto in_order = [](const Candidate& a, const Candidate& b) {
-    return a.turn != b.turn ? a.turn < b.turn : a.sequence->key < b.sequence->key;
-  };
-  const auto shortest = [](const Candidate& a, const Candidate& b) {
-    const auto place = [](const Candidate& c) {
-      return std::tuple(c.turn, c.sequence->key.rank, c.n_expected, c.sequence->key.id);
-    };
-    return place(a) < place(b);
+    return a.turn != b.turn ? a.turn < b.turn : a.key < b.key;
   };
   const auto waiting_in_order = [&](const Candidate& a, const Candidate& b) {
     return a.waits != b.waits ? a.waits : in_order(a, b);
   };
-  first_waiting_ = first(waiting_in_order)->waits ? first(waiting_in_order)->sequence : nullptr;
-  const bool shares = policy_->shortest_first();
+  const Candidate* waiting = first(waiting_in_order);
+  first_waiting_ = waiting->waits ? waiting->sequence : nullptr;
   const Sequence* oldest = first(in_order)->sequence;
+  sort_candidates();
   drop_behind_the_owed();
-  const bool parts = shares && candidates_.size() > 1 && !PLANTED("oldest_has_no_part");
+  const bool parts = shares_ && candidates_.size() > 1 && !PLANTED("oldest_has_no_part");
   StepBudget limit = parts ? without_part_of(oldest) : budget_;
   const int32_t n_before = plan_.n_tokens;
-  while (!candidates_.empty() && !is_full()) {
-    Candidate* next = shares ? first(shortest) : first(in_order);
-    const Candidate candidate = std::exchange(*next, candidates_.back());
-    candidates_.pop_back();
-    if (candidate.sequence == oldest) limit = budget_;
-    grant_prompt(candidate, limit);
-    if (candidate.sequence == first_waiting_) drop_behind_the_owed();
-    if (policy_->turn_of(*candidate.sequence) == candidate.turn) continue;
-    for (Candidate& c : candidates_) c.turn = policy_->turn_of(*c.sequence);
+  bool has_looked_through = false;
+  while (!is_full()) {
+    const std::optional<Candidate> candidate = take_next();
+    if (!candidate) break;
+    if (candidate->sequence == oldest) limit = budget_;
+    const int32_t n_granted = plan_.n_tokens;
+    grant_prompt(*candidate, limit);
+    if (candidate->sequence == first_waiting_) drop_behind_the_owed();
+    // A queue is long: once nothing is left, only who wants one token is asked, and the oldest, for whom some is kept.
+    if (plan_.n_tokens == n_granted && !has_looked_through && is_spent(limit)) {
+      has_looked_through = true;
+      drop_candidates([&](const Candidate& c) { return c.n_expected > 1 && c.sequence != oldest; });
+    }
   }
   // What was kept for the oldest, where that is all and it has no place or no blocks: nobody would ever get on.
   for (size_t i = 0; i < turn_.size() && plan_.n_tokens == n_before && !PLANTED("kept_for_one_without_place"); ++i) {
@@ -187,10 +236,19 @@ void Scheduler::grant_prompt(const Candidate& candidate, const StepBudget& limit
 int32_t Scheduler::n_within(const StepBudget& limit, const Sequence& s, int32_t n_computed) const {
   const int32_t n = std::min(s.n_tokens() - n_computed, limit.n_tokens - plan_.n_tokens);
   if (n <= 1 || limit.seconds == kNoLimit) return n;
-  const int32_t n_least =
-      limit.seconds < budget_.seconds ? kLeastPromptTokens - kLeastPromptTokens / kOldestPart : kLeastPromptTokens;
   return std::max(cost_.n_within(limit.seconds, plan_.load, n_computed, n, s.first_row() - n_computed),
-                  std::min(n, n_least - plan_.load.n_prompt_tokens));
+                  std::min(n, n_least(limit)));
+}
+
+int32_t Scheduler::n_least(const StepBudget& limit) const {
+  const int32_t n_kept = limit.seconds < budget_.seconds ? kLeastPromptTokens / kOldestPart : 0;
+  return kLeastPromptTokens - n_kept - plan_.load.n_prompt_tokens;
+}
+
+// No token of a prompt fits any more, not even the cheapest.
+bool Scheduler::is_spent(const StepBudget& limit) const {
+  return limit.n_tokens <= plan_.n_tokens ||
+         (limit.seconds != kNoLimit && n_least(limit) <= 0 && cost_.n_within(limit.seconds, plan_.load, 0, 1, 1) <= 0);
 }
 
 bool Scheduler::admit(Sequence& s) {
@@ -210,11 +268,12 @@ bool Scheduler::admit(Sequence& s) {
     }
   } catch (const std::bad_alloc&) {
     plan_.starved.push_back(s.request->id);
-    candidates_.clear();  // one at a time
+    flows_.clear();  // one at a time
     return false;
   }
   queue_.remove(s);
   s.state = SequenceState::kRunning;
+  running_tpot_ = std::min(running_tpot_, tpot_of(s));
   if (refusal_.sequence == s.id) refusal_ = {};
   const auto before = [](const Sequence* a, const Sequence* b) { return a->key < b->key; };
   running_.insert(std::upper_bound(running_.begin(), running_.end(), &s, before), &s);
@@ -223,8 +282,7 @@ bool Scheduler::admit(Sequence& s) {
 
 // Whether all keep their targets for the time between tokens, once it decodes too.
 bool Scheduler::keeps_targets_with(const Sequence& s) const {
-  double tpot = tpot_of(s);
-  for (const Sequence* r : running_) tpot = std::min(tpot, tpot_of(*r));
+  const double tpot = std::min(tpot_of(s), running_tpot_);
   if (tpot == kNoLimit || running_.empty() || PLANTED("targets_are_ignored")) return true;
   StepLoad decodes;
   decodes.add_decode(s.n_tokens());
@@ -250,11 +308,49 @@ void Scheduler::grant(Sequence& s, int32_t n_tokens) {
   policy_->granted(s, n);
 }
 
-// What is left of the step goes to drafts, as far as there are blocks without taking any from anyone.
-void Scheduler::grant_drafts(Share& share) {
+// What is left of the step goes to drafts: of all sequences, the likeliest first, as long as they pay.
+void Scheduler::grant_drafts() {
+  StepLoad load = plan_.load, decodes;
+  for (const Share& share : plan_.shares) {
+    if (share.n_tokens == 1) decodes.add_decode(share.sequence->n_computed);
+  }
+  const auto seconds = [this](const StepLoad& of) {
+    return cost_.is_known() ? cost_.seconds(of) : guessed_seconds(of);
+  };
+  const double limit = load.n_prompt_tokens > 0 ? budget_.seconds : budget_.seconds_with_drafts;
+  DraftChoice choice(decodes.n_decode_tokens, seconds(decodes));
+  int32_t n_left = std::min(budget_.n_tokens - plan_.n_tokens, budget_.n_rows - plan_.n_rows);
+  for (Share* share = likeliest_draft(); share != nullptr && n_left > 0; share = likeliest_draft(), --n_left) {
+    const Sequence& s = *share->sequence;
+    StepLoad with = load;
+    with.add_decode(s.n_tokens());
+    const double likely = s.drafts.likely[static_cast<size_t>(share->n_drafts)], more = seconds(with) - seconds(load);
+    if (!choice.is_worth(likely, more) || seconds(with) > limit) break;
+    choice.take(likely, more);
+    load = with;
+    ++share->n_drafts;
+  }
+  for (Share& share : plan_.shares) reserve_drafts(share);
+}
+
+// Who has the likeliest draft that is not granted yet; null: all are. They are those of texts that are whole.
+Share* Scheduler::likeliest_draft() {
+  Share* best = nullptr;
+  float most = -1;
+  for (Share& share : plan_.shares) {
+    const Sequence& s = *share.sequence;
+    const auto next = static_cast<size_t>(share.n_drafts);
+    if (share.n_drafts >= s.drafts.size() || s.n_computed + share.n_tokens < s.n_tokens()) continue;
+    if (s.drafts.likely[next] > most) best = &share, most = s.drafts.likely[next];
+  }
+  return best;
+}
+
+// As far as there are blocks without taking any from anyone.
+void Scheduler::reserve_drafts(Share& share) {
+  int32_t n = std::exchange(share.n_drafts, 0);
+  if (n == 0) return;
   Sequence& s = *share.sequence;
-  if (s.drafts.empty() || s.n_computed + share.n_tokens < s.n_tokens()) return;
-  int32_t n = std::min({s.drafts.size(), budget_.n_tokens - plan_.n_tokens, budget_.n_rows - plan_.n_rows});
   try {
     n = room_.reserve_spare(s, s.n_tokens() + n, plan_) - s.n_tokens();
   } catch (const std::bad_alloc&) {

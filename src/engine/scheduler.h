@@ -8,12 +8,13 @@
 //
 // Prompts share: whose turn it is by the policy, and of those who has the least to compute. The first in order has a
 // quarter of what each step does for prompts, or all it needs. So no stream of short prompts starves a long one: once
-// those before it in order have their first token, at most three tokens of later ones are computed for each of its own.
+// those before it in order have their first token, later ones have at most three times the time that it has.
 // Blocks go by order alone: while the first in order of those who wait does not fit, nobody else comes in.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "cache/block_cache.h"
@@ -64,20 +65,33 @@ class Scheduler {
   struct Candidate {  // a prompt
     Sequence* sequence = nullptr;
     bool waits = false;
-    double turn = 0;         // Policy::turn_of(), as of the last grant
+    double turn = 0;         // Policy::turn_of() when the plan began
+    OrderKey key;            // the sequence's
     int32_t n_expected = 0;  // tokens to compute
+  };
+  struct FlowOfCandidates {
+    size_t begin = 0, end = 0;  // of candidates_, those that have not had their turn
   };
   void grant_decodes();
   void list_candidates();
   void grant_prompts();
+  bool goes_before(const Candidate& a, const Candidate& b) const;
+  void sort_candidates();
+  std::optional<Candidate> take_next();
+  template <typename Drops>
+  void drop_candidates(Drops drops);
   void drop_behind_the_owed();
+  bool is_spent(const StepBudget& limit) const;
+  int32_t n_least(const StepBudget& limit) const;
   StepBudget without_part_of(const Sequence* oldest) const;
   template <typename Before>
-  Candidate* first(Before before);
+  const Candidate* first(Before before) const;
   void grant_prompt(const Candidate& candidate, const StepBudget& limit);
   int32_t n_within(const StepBudget& limit, const Sequence& sequence, int32_t n_computed) const;
   void grant(Sequence& sequence, int32_t n_tokens);
-  void grant_drafts(Share& share);
+  void grant_drafts();
+  Share* likeliest_draft();
+  void reserve_drafts(Share& share);
   bool admit(Sequence& sequence);
   bool keeps_targets_with(const Sequence& sequence) const;
   bool fetches(Sequence& sequence);
@@ -88,6 +102,7 @@ class Scheduler {
   int32_t max_sequences_;
   StepCost cost_;
   std::unique_ptr<Policy> policy_;
+  const bool shares_;               // Policy::shortest_first()
   std::vector<Sequence*> running_;  // in the order of their keys
   WaitingQueue queue_;
   Room room_;
@@ -99,11 +114,13 @@ class Scheduler {
     size_t n_running = 0;
   };
   Refusal refusal_;
-  StepBudget budget_;  // of the plan that is made
+  StepBudget budget_;        // of the plan that is made
+  double running_tpot_ = 0;  // the most urgent target of those that run, or did when the plan began
   StepPlan plan_;
   std::vector<Sequence*> turn_;  // running_ as it was when the plan began; preempted ones are skipped
   std::vector<Sequence*> window_;
-  std::vector<Candidate> candidates_;        // who has not had its turn in this plan
+  std::vector<Candidate> candidates_;
+  std::vector<FlowOfCandidates> flows_;
   const Sequence* first_waiting_ = nullptr;  // in order, of the candidates
 };
 

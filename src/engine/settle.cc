@@ -1,5 +1,6 @@
 #include "engine/settle.h"
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -28,11 +29,11 @@ void Settler::admit(const StepPlan& plan, double begun_at) {
 
 void Settler::settle(const StepPlan& plan, StepResult& result, StepFailures& failures) {
   cache_.transferred(plan.copies);
-  counts_.step_prefill_tokens = counts_.step_decode_tokens = 0;
+  counts_.step_prefill_tokens = counts_.step_decode_tokens = counts_.step_drafted = counts_.step_accepted = 0;
   const double now = clock_.now();
   settling_at_ = now;
-  account(plan, result, now);
   for (size_t i = 0; i < plan.shares.size(); ++i) {
+    account(plan, plan.shares[i], result, now);
     if (result.shares[i].is_unsound) {
       failures.unsound.push_back(plan.shares[i].sequence->request->id);
       continue;
@@ -49,14 +50,12 @@ void Settler::settle(const StepPlan& plan, StepResult& result, StepFailures& fai
 }
 
 // Whose the step's time was: forward passes by tokens, drawing by rows.
-void Settler::account(const StepPlan& plan, const StepResult& result, double now) {
-  for (const Share& share : plan.shares) {
-    Sequence& s = *share.sequence;
-    const bool is_again = s.n_preemptions > 0 && s.n_computed + share.n_certain() < s.n_tokens_when_preempted;
-    const Phase own = is_again ? Phase::kPreempted : s.n_computed < s.prompt_len ? Phase::kPrefill : Phase::kDecode;
-    s.ledger().pass_step(now, own, result.forward_seconds * share.n_tokens / plan.n_tokens,
-                         plan.n_rows > 0 ? result.sample_seconds * share.n_rows / plan.n_rows : 0);
-  }
+void Settler::account(const StepPlan& plan, const Share& share, const StepResult& result, double now) {
+  Sequence& s = *share.sequence;
+  const bool is_again = s.n_preemptions > 0 && s.n_computed + share.n_certain() < s.n_tokens_when_preempted;
+  const Phase own = is_again ? Phase::kPreempted : s.n_computed < s.prompt_len ? Phase::kPrefill : Phase::kDecode;
+  s.ledger().pass_step(now, own, result.forward_seconds * share.n_tokens / plan.n_tokens,
+                       plan.n_rows > 0 ? result.sample_seconds * share.n_rows / plan.n_rows : 0);
 }
 
 void Settler::settle(const Share& share, ShareResult& result, double now) {
@@ -114,8 +113,6 @@ void Settler::let_followers_go(Sequence& s) {
 
 void Settler::append(const Share& share, ShareResult& result, double now) {
   Sequence& s = *share.sequence;
-  counts_.drafted_tokens += share.n_drafts;
-  if (!result.drawn.empty()) counts_.accepted_tokens += static_cast<int64_t>(result.drawn.size()) - 1;
   if (!PLANTED("sampler_state_lost")) s.sampler_state = result.state;
   s.drafts.clear();
   grammar::Matcher* matcher = s.request->grammar.get();
@@ -124,6 +121,9 @@ void Settler::append(const Share& share, ShareResult& result, double now) {
   const FinishReason behind_all = is_closed ? FinishReason::kGrammar : result.told_end;
   for (size_t i = 0; i < result.drawn.size(); ++i) {
     const bool is_last = i + 1 == result.drawn.size();
+    // A draft behind an answer's end is none of it.
+    if (i == 0) count_drafts(s, share.n_drafts);
+    if (i < result.accepted.size()) count_accepted(s, i);
     append(s, std::move(result.drawn[i]), now, is_last ? behind_all : FinishReason::kNone);
     if (s.state == SequenceState::kFinished) return;
   }
@@ -131,6 +131,21 @@ void Settler::append(const Share& share, ShareResult& result, double now) {
   publish(s);
   // What was reserved for drafts that were wrong.
   if (share.n_drafts > 0) cache_.truncate(s.blocks, s.n_tokens());
+}
+
+void Settler::count_drafts(Sequence& s, int32_t n) {
+  if (n == 0) return;
+  ++counts_.n_drafts;
+  counts_.drafted_tokens += n;
+  counts_.step_drafted += n;
+  s.answer->usage().drafted_tokens += n;
+}
+
+void Settler::count_accepted(Sequence& s, size_t place) {
+  ++counts_.accepted_tokens;
+  ++counts_.step_accepted;
+  ++counts_.accepted_at[std::min(place, kDraftPlaces - 1)];
+  ++s.answer->usage().accepted_tokens;
 }
 
 void Settler::append(Sequence& s, TokenRecord drawn, double now, FinishReason behind) {

@@ -2,6 +2,7 @@
 // choices go, ends sequences. What a client is told about it collects in each sequence's Answer.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <vector>
 
@@ -16,13 +17,17 @@ struct SettleCounts {
   int64_t prompt_tokens = 0;  // of requests whose prompt has been computed
   int64_t cached_tokens = 0;  // of those, found in the prefix tree
   int64_t generated_tokens = 0;
+  int64_t n_drafts = 0;         // times that a sequence had any in a step
   int64_t drafted_tokens = 0;   // that were verified
-  int64_t accepted_tokens = 0;  // of those, taken over; some of them may lie behind an answer's end
-  int64_t n_finished = 0;       // choices
+  int64_t accepted_tokens = 0;  // of those, tokens of answers
+  std::array<int64_t, kDraftPlaces> accepted_at = {};
+  int64_t n_finished = 0;  // choices
   int64_t n_cancelled = 0;
   int64_t n_failed = 0;
   int32_t step_prefill_tokens = 0;
   int32_t step_decode_tokens = 0;
+  int32_t step_drafted = 0;
+  int32_t step_accepted = 0;
 };
 
 // Requests that are to end because of this step.
@@ -56,11 +61,13 @@ class Settler {
 
  private:
   void settle(const Share& share, ShareResult& result, double now);
-  void account(const StepPlan& plan, const StepResult& result, double now);
+  void account(const StepPlan& plan, const Share& share, const StepResult& result, double now);
   void advance(const Share& share);
   void score(Sequence& sequence, std::vector<TokenRecord>& scored);
   void publish(Sequence& sequence);
   void append(const Share& share, ShareResult& result, double now);
+  void count_drafts(Sequence& sequence, int32_t n_drafts);
+  void count_accepted(Sequence& sequence, size_t place);
   // `behind`: why the answer ends behind it, where the answer itself does not see it: its grammar allows nothing more,
   // or a record says so.
   void append(Sequence& sequence, TokenRecord drawn, double now, FinishReason behind);

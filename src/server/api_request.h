@@ -28,6 +28,7 @@ struct ApiLimits {
   int32_t max_stop_bytes = 4096;  // of all stop strings together
   int32_t max_messages = 4096;
   bool allow_priority = false;
+  int32_t max_drafts = 0;  // of a sequence in a step; 0: the server does not speculate
   JsonLimits json = kBodyLimits;
 };
 
@@ -73,6 +74,9 @@ struct ApiRequest {
   int32_t priority = 0;
   int32_t ttft_slo_ms = 0;  // 0: none
   int32_t tpot_slo_ms = 0;
+  int32_t max_drafts = -1;  // -1: the server's
+  std::string prediction;
+  bool tells_drafts = false;  // in the usage
   std::string cache_salt;
   bool stream = false;
   bool include_usage = false;

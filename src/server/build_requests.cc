@@ -3,12 +3,15 @@
 #include <algorithm>
 
 #include "server/build_grammar.h"
+#include "spec/lookup_proposer.h"
 #include "text/output/breaker_set.h"
 #include "text/output/detokenizer.h"
 #include "text/output/stop_matcher.h"
 
 namespace ibid {
 namespace {
+
+constexpr size_t kMaxPrediction = LookupProposer::kReadEachStep;  // tokens; more are not looked at
 
 std::vector<TokenId> encode_plain(const Tokenizer& tokenizer, std::string_view text) {
   std::vector<TokenId> ids;
@@ -114,6 +117,11 @@ Result<Request> build_common(const ApiRequest& api, const Tokenizer& tokenizer) 
   common.show_special = !api.skip_special_tokens;
   common.prompt_logprobs = api.prompt_logprobs;
   common.priority = api.priority;
+  common.speculation.max_drafts = api.max_drafts;
+  if (!api.prediction.empty() && api.max_drafts != 0) {
+    common.speculation.prediction = encode_plain(tokenizer, api.prediction);
+    if (common.speculation.prediction.size() > kMaxPrediction) common.speculation.prediction.resize(kMaxPrediction);
+  }
   common.ttft_target = static_cast<float>(api.ttft_slo_ms) / 1000;
   common.tpot_target = static_cast<float>(api.tpot_slo_ms) / 1000;
   return common;

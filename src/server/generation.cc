@@ -48,6 +48,8 @@ void Generation::take(std::vector<Output> outputs) {
     if (!prompt.seen || (has_token && (is_first || output.timing.first_token < prompt.timing.first_token)))
       prompt.timing = output.timing;
     choice.n_preemptions = output.timing.n_preemptions;
+    choice.n_drafted = output.usage.drafted_tokens;
+    choice.n_accepted = output.usage.accepted_tokens;
     choice.timing = output.timing;
     prompt.seen = true;
 
@@ -93,11 +95,14 @@ void Generation::write_usage(JsonWriter& json) const {
   const int64_t prompt = prompt_tokens(), completion = completion_tokens();
   json.begin_object().field("prompt_tokens", prompt).field("completion_tokens", completion);
   json.field("total_tokens", prompt + completion);
-  json.key("prompt_tokens_details")
-      .begin_object()
-      .field("cached_tokens", int64_t{cached_tokens()})
-      .end_object()
-      .end_object();
+  json.key("prompt_tokens_details").begin_object().field("cached_tokens", int64_t{cached_tokens()}).end_object();
+  // How many there were depends on what else ran; so answers tell of it to those alone who ask.
+  if (info_.tells_drafts) {
+    json.key("completion_tokens_details").begin_object();
+    json.field("accepted_prediction_tokens", int64_t{accepted_tokens()});
+    json.field("rejected_prediction_tokens", int64_t{drafted_tokens() - accepted_tokens()}).end_object();
+  }
+  json.end_object();
 }
 
 void Generation::write_extras(JsonWriter& json, size_t index, const Choice& choice) const {

@@ -39,6 +39,7 @@ struct GenerationInfo {
   bool prompt_logprobs = false;
   bool return_token_ids = false;
   bool ledger = false;
+  bool tells_drafts = false;                     // in the usage
   std::shared_ptr<const TraceFacts> trace;       // null: no trace
   std::vector<int32_t> prompt_lens;              // tokens of each prompt
   std::vector<std::string> prompt_texts;         // with echo
@@ -82,6 +83,8 @@ class Generation {
   int32_t completion_tokens() const;
   int32_t cached_tokens() const;
   int32_t prompt_tokens() const;
+  int32_t drafted_tokens() const;
+  int32_t accepted_tokens() const;  // of these
   int32_t n_preemptions() const;
   const char* finish_word() const;  // of the first choice, or of one that failed
   // How many choices have ended by each reason, those that occur.
@@ -100,6 +103,7 @@ class Generation {
     TokenId last_token = TokenId::kNone;
     int32_t n_tokens = 0;
     int32_t n_preemptions = 0;
+    int32_t n_drafted = 0, n_accepted = 0;
     size_t n_code_points = 0;  // of the token texts told so far, for text_offset
     double last_time = 0;
     Timing timing;  // as told last

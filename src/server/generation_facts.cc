@@ -24,6 +24,18 @@ int32_t Generation::cached_tokens() const {
   return n;
 }
 
+int32_t Generation::drafted_tokens() const {
+  int32_t n = 0;
+  for (const Choice& choice : choices_) n += choice.n_drafted;
+  return n;
+}
+
+int32_t Generation::accepted_tokens() const {
+  int32_t n = 0;
+  for (const Choice& choice : choices_) n += choice.n_accepted;
+  return n;
+}
+
 int32_t Generation::n_preemptions() const {
   int32_t n = 0;
   for (const Choice& choice : choices_) n += choice.n_preemptions;

@@ -15,6 +15,8 @@ void LiveView::add_step(const EngineStats& stats, double now) {
                                  stats.step_settle,
                                  stats.step_prefill_tokens,
                                  stats.step_decode_tokens,
+                                 stats.step_accepted,
+                                 stats.step_drafted - stats.step_accepted,
                                  stats.n_running,
                                  stats.n_waiting,
                                  stats.blocks_free,
@@ -44,7 +46,8 @@ std::string LiveView::json(const EngineStats& stats, int64_t since, double now) 
   json.field("cached", int64_t{stats.blocks_cached}).field("in_use", int64_t{stats.blocks_in_use});
   json.field("shared", int64_t{stats.blocks_shared}).end_object();
   json.key("tokens").begin_object().field("prompt", stats.prompt_tokens).field("cached", stats.cached_tokens);
-  json.field("generated", stats.generated_tokens).end_object();
+  json.field("generated", stats.generated_tokens).field("drafted", stats.drafted_tokens);
+  json.field("accepted", stats.accepted_tokens).end_object();
   json.field("preemptions", stats.n_preemptions).field("finished", stats.n_finished);
   json.field("cancelled", stats.n_cancelled).field("failed", stats.n_failed);
   json.key("steps").begin_array();
@@ -53,6 +56,7 @@ std::string LiveView::json(const EngineStats& stats, int64_t since, double now) 
     if (step.number <= since) continue;
     json.begin_object().field("n", step.number).key("age").number(now - step.at, 3);
     json.field("prefill", int64_t{step.prefill}).field("decode", int64_t{step.decode});
+    json.field("accepted", int64_t{step.accepted}).field("refused", int64_t{step.refused});
     json.field("running", int64_t{step.running}).field("waiting", int64_t{step.waiting});
     json.field("free", int64_t{step.free}).field("cached", int64_t{step.cached});
     json.field("in_use", int64_t{step.in_use}).field("shared", int64_t{step.shared});

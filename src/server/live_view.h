@@ -34,7 +34,7 @@ class LiveView {
   struct Step {
     int64_t number = 0;
     double at = 0, plan = 0, forward = 0, sample = 0, settle = 0;
-    int32_t prefill = 0, decode = 0, running = 0, waiting = 0;
+    int32_t prefill = 0, decode = 0, accepted = 0, refused = 0, running = 0, waiting = 0;
     int32_t free = 0, cached = 0, in_use = 0, shared = 0;
   };
   static constexpr size_t kSteps = 240;

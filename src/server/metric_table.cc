@@ -105,6 +105,19 @@ constexpr MetricRow kTable[] = {
      [](From f, Samples& to) { to.add(ratio(static_cast<double>(f.counts.generated_tokens), f.counts.decode.sum())); }},
     {nullptr, nullptr, "n_tokens_max", "gauge", "Tokens of the longest request that has ended, its prompts included.",
      [](From f, Samples& to) { to.add(f.counts.longest); }},
+    {"drafts_total", "spec_decode_num_drafts_total", nullptr, "counter",
+     "Times that a sequence had guessed tokens verified in a step.",
+     [](From f, Samples& to) { to.add(f.engine.n_drafts); }},
+    {"draft_tokens_total", "spec_decode_num_draft_tokens_total", nullptr, "counter", "Guessed tokens that were verified.",
+     [](From f, Samples& to) { to.add(f.engine.drafted_tokens); }},
+    {"accepted_draft_tokens_total", "spec_decode_num_accepted_tokens_total", nullptr, "counter",
+     "Of these, tokens of answers.", [](From f, Samples& to) { to.add(f.engine.accepted_tokens); }},
+    {"accepted_draft_tokens_at_total", "spec_decode_num_accepted_tokens_per_pos_total", nullptr, "counter",
+     "The same by their place in what was guessed, from 0; the last has all behind it.",
+     [](From f, Samples& to) {
+       for (size_t i = 0; i < f.engine.accepted_at.size(); ++i)
+         to.add("position", std::to_string(i), static_cast<double>(f.engine.accepted_at[i]));
+     }},
     {"preemptions_total", "num_preemptions_total", nullptr, "counter",
      "Sequences that had to give up their blocks and start again.",
      [](From f, Samples& to) { to.add(f.engine.n_preemptions); }},

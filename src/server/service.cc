@@ -275,6 +275,7 @@ WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebE
   if (api->trace) info.trace = trace_facts(built->requests[0].sampling, api->sources, model);
   info.return_token_ids = api->return_token_ids;
   info.ledger = api->ledger;
+  info.tells_drafts = api->tells_drafts;
   info.clock = &backend.clock();
   info.prompt_texts = std::move(built->prompt_texts);
   info.arrived = request.arrived;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/grow.h"
 #include "base/ids.h"
 
 namespace ibid {
@@ -16,15 +17,23 @@ inline constexpr int32_t kMaxDrafts = 64;  // of a sequence in a step
 struct Drafts {
   std::vector<TokenId> tokens;
   std::vector<int32_t> parents;  // of each, the index of the one before it, smaller than its own; -1: the text's end
+  std::vector<float> likely;     // of each, how likely it is taken over: it and all on the way to it; 1: verify it
 
   int32_t size() const { return static_cast<int32_t>(tokens.size()); }
   bool empty() const { return tokens.empty(); }
-  void clear() { tokens.clear(), parents.clear(); }
+  void clear() { cut(0); }
   // Keeps at most the first n.
   void cut(int32_t n) {
-    if (n < size()) tokens.resize(static_cast<size_t>(n)), parents.resize(static_cast<size_t>(n));
+    if (n >= size()) return;
+    tokens.resize(static_cast<size_t>(n));
+    parents.resize(static_cast<size_t>(n));
+    likely.resize(static_cast<size_t>(n));
   }
-  void add(TokenId token, int32_t parent) { tokens.push_back(token), parents.push_back(parent); }
+  void add(TokenId token, int32_t parent, float is_likely = 1) {
+    grow(likely, likely.size() + 1);  // where it throws, the three are still of one length
+    grow(parents, parents.size() + 1);
+    tokens.push_back(token), parents.push_back(parent), likely.push_back(is_likely);
+  }
 
   // How many tokens lie on the way from the text's end to draft i, its own included: its position is that of the text's
   // last token and this.

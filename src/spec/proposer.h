@@ -15,12 +15,16 @@ struct ProposalInput {
   int64_t sequence = 0;  // the same number for the same text from step to step, never used again
   std::span<const TokenId> prompt;
   std::span<const TokenId> answer;
-  int32_t max_drafts = 0;  // at least 1; more are cut off
+  int32_t max_drafts = 0;               // at least 1; more are cut off
+  std::span<const TokenId> prediction;  // how the answer may go, by its client; may be empty
+  float temperature = 0;                // that it is drawn at
 };
 
 class Proposer {
  public:
   virtual ~Proposer() = default;
+  // Before the first propose() of each step.
+  virtual void begin_step() {}
   // Fills the empty `drafts`. Ids of the model's vocabulary alone, parents before children.
   virtual void propose(const ProposalInput& input, Drafts& drafts) = 0;
   // The text has ended; nothing more comes of it.

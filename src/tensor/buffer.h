@@ -30,7 +30,8 @@ class Buffer {
   ~Buffer();
 
   // Writes zeros to every page, so that the process has all of it from now on. For what the largest step needs: given
-  // page by page, the first load of its size would look like a leak, and the memory promised at start would not be held.
+  // page by page, the first load of its size would look like a leak, and the memory promised at start would not be
+  // held.
   void take() const;
 
   std::byte* data() const { return data_; }

@@ -105,7 +105,7 @@ constexpr Field kLlama[] = {
     {"n_discard", "5", kNoEffect},
     {"n_cache_reuse", "256", kNoEffect},
     {"backend_sampling", "true", kNoEffect},
-    {"speculative.n_max", "8", kNoEffect},
+    {"speculative.n_max", "8", kServed},
     {"speculative.n_min", "1", kNoEffect},
     {"speculative.p_min", "0.5", kNoEffect},
     {"verbose", "true", kNoEffect},
@@ -185,7 +185,7 @@ TEST(ServerDialects, OpenAisFieldsWithoutEffectHere) {
       {"prompt_cache_key", R"("x")", kNoEffect},
       {"prompt_cache_retention", R"("24h")", kNoEffect},
       {"prompt_cache_options", R"({"a":1})", kNoEffect},
-      {"prediction", R"({"type":"content","content":"x"})", kNoEffect},
+      {"prediction", R"({"type":"content","content":"x"})", kServed},
       {"parallel_tool_calls", "false", kNoEffect},
   };
   check("/v1/chat/completions", kFields);

@@ -183,6 +183,60 @@ TEST(TinyModels, PhysicalBlocksDoNotShowInTheBits) {
   EXPECT_EQ(digests.size(), 1u);
 }
 
+// What a text and a sampler can have that drafts must not change, long enough for both to matter.
+std::vector<Request> requests_with_memory(int32_t vocab_size) {
+  std::vector<Request> out = tiny_requests(vocab_size);
+  for (Request& r : out) r.max_tokens = 40;
+  out[0].prompt.insert(out[0].prompt.end(), out[0].prompt.begin(), out[0].prompt.end());  // it repeats itself
+  out[1].sampling.presence_penalty = 0.4f;
+  out[1].sampling.frequency_penalty = 0.3f;
+  out[2].sampling.dry_multiplier = 0.8f;
+  out[3].sampling.no_repeat_ngram = 3;
+  out[4].sampling.mirostat = 2;
+  out[4].sampling.mirostat_tau = 3;
+  out[5].sampling.xtc_probability = 0.5f;
+  out[5].sampling.xtc_threshold = 0.05f;
+  Request sure = out[0];
+  sure.id = RequestId{7};
+  sure.prompt.resize(30);
+  sure.sampling.repetition_penalty = 1.3f;
+  sure.sampling.min_tokens = 12;
+  sure.sampling.ignore_eos = false;
+  sure.sampling.logit_bias = {{TokenId{5}, 4.0f}};
+  out.push_back(sure);
+  return out;
+}
+
+// Law 4: one SHA-256 of tokens, log-probabilities and text with drafts of any kind and without, for all
+// requests together and one after the other.
+TEST(TinyModels, SayTheSameWithDraftsOfAnyKind) {
+  TinyModels models("llama", DType::kQ8_0);
+  LoadedModel& m = models.load(TinyModels::best(), 1);
+  const auto requests = requests_with_memory(static_cast<int32_t>(m.model->config().vocab_size));
+  const Digests expected = testing::alone(*m.model, *m.stream, nullptr, DType::kF16, kMaxTokens, requests);
+  for (int32_t kind = 0; kind < testing::kDraftKinds; ++kind) {
+    testing::Totals totals;
+    for (int32_t k = 1; k <= 16; k += k < 4 ? 1 : 6) {
+      for (const int32_t n_places : {1, 5}) {
+        Schedule schedule = {
+            .seed = static_cast<uint64_t>(100 * kind + k), .step_tokens = 64, .max_sequences = n_places};
+        schedule.max_drafts = k;
+        schedule.drafts = static_cast<testing::DraftKind>(kind);
+        schedule.block_len = k % 2 == 0 ? 8 : 16;
+        EXPECT_EQ(ScheduleRun(*m.model, *m.stream, nullptr, DType::kF16, schedule, requests).run(&totals), expected)
+            << spelled(schedule);
+      }
+    }
+    EXPECT_GT(totals.n_drafted, 20) << kind;
+    const auto is = [kind](testing::DraftKind of) { return kind == static_cast<int32_t>(of); };
+    if (is(testing::DraftKind::kWrong)) {
+      EXPECT_EQ(totals.n_accepted, 0);
+    } else if (!is(testing::DraftKind::kRandom)) {
+      EXPECT_GT(totals.n_accepted, 20) << kind;
+    }
+  }
+}
+
 TEST(SlowTinyModels, SayTheSameForEveryArchitectureWeightAndKvDtype) {
   testing::Totals totals;
   uint64_t seed = 10000;

@@ -19,6 +19,18 @@
 
 namespace ibid::testing {
 
+// Who proposes drafts.
+enum class DraftKind : uint8_t {
+  kMixed,     // trees and chains of right and wrong ones
+  kLookup,    // the engine's own
+  kRight,     // whoever knows the answer
+  kWrong,     // always
+  kRandom,    // of any id
+  kEnds,      // ends of generation within what is right
+  kRepeated,  // trees with equal children
+};
+inline constexpr int32_t kDraftKinds = 7;
+
 // A schedule, as data; printed where a digest differs.
 struct Schedule {
   uint64_t seed = 0;
@@ -34,7 +46,8 @@ struct Schedule {
   int32_t n_strangers = 0;      // other requests in between, cancelled at random
   int32_t n_host_contexts = 0;  // size of the host tier; 0: none
   bool has_disk = false;        // a folder, and a restart between the warm-up and the requests
-  int32_t max_drafts = 0;       // of a sequence in a step, trees and chains of right and wrong ones
+  int32_t max_drafts = 0;       // of a sequence in a step
+  DraftKind drafts = DraftKind::kMixed;
 };
 
 inline Schedule random_schedule(uint64_t seed, int32_t step_tokens, int32_t max_sequences) {
@@ -56,6 +69,7 @@ inline Schedule random_schedule(uint64_t seed, int32_t step_tokens, int32_t max_
   s.n_host_contexts = up_to(3);
   if (s.n_host_contexts > 0) s.n_contexts = 1 + s.n_contexts % 2;  // so that it is needed
   s.has_disk = up_to(2) == 0;
+  s.drafts = static_cast<DraftKind>(up_to(kDraftKinds));
   return s;
 }
 
@@ -64,8 +78,8 @@ inline std::string spelled(const Schedule& s) {
   out << "seed " << s.seed << ": block_len " << s.block_len << ", contexts " << s.n_contexts << ", step_tokens "
       << s.step_tokens << ", max_sequences " << s.max_sequences << ", prefix_cache " << s.prefix_cache << ", hash_bits "
       << s.hash_bits << ", warmth " << s.warmth << ", steps_between " << s.steps_between << ", preempt_one_in "
-      << s.preempt_one_in << ", strangers " << s.n_strangers << ", max_drafts " << s.max_drafts << ", host_contexts "
-      << s.n_host_contexts << ", disk " << s.has_disk;
+      << s.preempt_one_in << ", strangers " << s.n_strangers << ", max_drafts " << s.max_drafts << " of kind "
+      << static_cast<int>(s.drafts) << ", host_contexts " << s.n_host_contexts << ", disk " << s.has_disk;
   return out.str();
 }
 
@@ -114,28 +128,31 @@ class Transcript {
 using Digests = std::vector<std::string>;  // of all choices of all requests, in order
 
 struct Totals {
-  int64_t n_schedules = 0, n_preemptions = 0, cached_tokens = 0, n_steps = 0, n_accepted = 0;
+  int64_t n_schedules = 0, n_preemptions = 0, cached_tokens = 0, n_steps = 0, n_drafted = 0, n_accepted = 0;
   int64_t n_blocks_up = 0, n_fetched = 0;  // from the host, from a disk
 };
 
-// Proposes what was once said to the same prompt, as a tree with other tokens in between; where nothing was, anything.
+// Proposes what was once said to the same prompt, and what a proposer may get wrong; as many as it likes each time.
 class Memory final : public Proposer {
  public:
-  Memory(uint64_t seed, int32_t vocab_size) : random_(seed), vocab_size_(vocab_size) {}
+  Memory(DraftKind kind, uint64_t seed, int32_t vocab_size, TokenId end)
+      : kind_(kind), random_(seed), vocab_size_(vocab_size), end_(end) {}
   static void remember(const std::vector<TokenId>& prompt, const std::vector<TokenId>& answer) {
     auto& answers = said()[prompt];
     if (std::ranges::find(answers, answer) == answers.end() && answers.size() < 32) answers.push_back(answer);
   }
   void propose(const ProposalInput& input, Drafts& drafts) override {
     const std::vector<TokenId> prompt(input.prompt.begin(), input.prompt.end());
-    const bool is_tree = one_in(2);
+    const bool is_tree = kind_ == DraftKind::kMixed && one_in(2);
+    const auto n = 1 + static_cast<int32_t>(random_() % static_cast<uint64_t>(input.max_drafts));
     int32_t right = -1;
-    for (size_t i = input.answer.size(); drafts.size() < input.max_drafts; ++i) {
+    for (size_t i = input.answer.size(); drafts.size() < n; ++i) {
       const int32_t parent = right;
       if (is_tree && one_in(3)) drafts.add(any_token(), parent);
       right = drafts.size();
-      drafts.add(one_in(6) ? any_token() : next(prompt, input.answer, i), parent);
+      drafts.add(token(prompt, input.answer, i), parent);
       if (is_tree && one_in(3)) drafts.add(any_token(), parent);
+      if (kind_ == DraftKind::kRepeated && one_in(2)) drafts.add(drafts.tokens.back(), parent);
     }
   }
 
@@ -146,14 +163,31 @@ class Memory final : public Proposer {
   }
   bool one_in(uint64_t n) { return random_() % n == 0; }
   TokenId any_token() { return TokenId{static_cast<int32_t>(random_() % static_cast<uint64_t>(vocab_size_))}; }
+  TokenId token(const std::vector<TokenId>& prompt, std::span<const TokenId> answer, size_t i) {
+    const TokenId right = next(prompt, answer, i);
+    switch (kind_) {
+      case DraftKind::kMixed:
+        return one_in(6) ? any_token() : right;
+      case DraftKind::kRandom:
+        return any_token();
+      case DraftKind::kWrong:
+        return TokenId{(raw(right) + 1) % vocab_size_};
+      case DraftKind::kEnds:
+        return one_in(3) ? end_ : right;
+      default:
+        return right;
+    }
+  }
   TokenId next(const std::vector<TokenId>& prompt, std::span<const TokenId> answer, size_t i) {
     for (const std::vector<TokenId>& once : said()[prompt]) {
       if (i < once.size() && std::equal(answer.begin(), answer.end(), once.begin())) return once[i];
     }
     return any_token();
   }
+  DraftKind kind_;
   std::mt19937_64 random_;
   int32_t vocab_size_;
+  TokenId end_;
 };
 
 // Runs `requests` (ids 1, 2, ...) under a schedule and returns their digests.
@@ -193,12 +227,15 @@ class ScheduleRun {
     if (folder_) options.disk_folder = folder_->path("kv");
     options.disk_bytes = int64_t{1} << 30;
     options.prefix_cache = schedule.prefix_cache;
+    if (schedule.drafts == DraftKind::kLookup) options.max_drafts = schedule.max_drafts;
     vocab_size_ = pass->facts().vocab_size;
     core_ =
         Engine::create(std::move(pass), tokenizer_, stream_, options, steady_clock(), PrefixHash(schedule.hash_bits, 9))
             .value();
-    if (schedule.max_drafts > 0)
-      core_->speculate(std::make_unique<Memory>(schedule.seed, vocab_size_), schedule.max_drafts);
+    if (schedule.max_drafts > 0 && schedule.drafts != DraftKind::kLookup) {
+      const TokenId end = ends.empty() ? TokenId{0} : ends.front();
+      core_->speculate(std::make_unique<Memory>(schedule.drafts, schedule.seed, vocab_size_, end), schedule.max_drafts);
+    }
   }
 
   Digests run(Totals* totals = nullptr) {
@@ -224,7 +261,8 @@ class ScheduleRun {
       totals->n_preemptions += core_->stats().n_preemptions;
       totals->cached_tokens += core_->stats().cached_tokens;
       totals->n_steps += core_->stats().n_steps;
-      totals->n_accepted += core_->n_accepted_drafts();
+      totals->n_drafted += core_->stats().drafted_tokens;
+      totals->n_accepted += core_->stats().accepted_tokens;
       totals->n_blocks_up += core_->stats().n_blocks_up;
       totals->n_fetched += core_->stats().disk.n_fetched;
     }

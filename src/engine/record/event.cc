@@ -13,8 +13,9 @@ namespace {
 
 template <typename Ar, typename Options>
 void options_fields(Ar& ar, Options& o) {
-  auto& [block_len, kv_bytes, kv_dtype, step_tokens, max_sequences, max_waiting, max_rows, host_bytes, disk_folder,
-         disk_bytes, prefix_cache, policy, max_itl, model_digest, end_of_generation] = o;
+  auto& [block_len, kv_bytes, kv_dtype, step_tokens, max_sequences, max_waiting, max_rows, max_drafts, host_bytes,
+         disk_folder, disk_bytes, prefix_cache, policy, max_itl, model_digest, end_of_generation] = o;
+  static_cast<void>(max_drafts);  // a replay is told how many there were
   ar(block_len, kv_bytes, kv_dtype, step_tokens, max_sequences, max_waiting, max_rows, host_bytes, disk_folder,
      disk_bytes, prefix_cache, policy, max_itl, model_digest, end_of_generation);
 }
@@ -47,8 +48,9 @@ void sampling_fields(Ar& ar, Params& p) {
 template <typename Ar, typename RequestRef>
 void request_fields(Ar& ar, RequestRef& r) {
   auto& [id, prompt, sampling, n, max_tokens, stops, grammar, show_special, prompt_logprobs, priority, tenant,
-         cache_salt, weight, ttft_target, tpot_target, max_wait] = r;
-  static_cast<void>(stops), static_cast<void>(grammar);  // a grammar is not in the record (docs/replay.md)
+         cache_salt, speculation, weight, ttft_target, tpot_target, max_wait] = r;
+  // Grammars are not in the record (docs/replay.md), and drafts are those that were computed then.
+  static_cast<void>(stops), static_cast<void>(grammar), static_cast<void>(speculation);
   ar(id, prompt);
   sampling_fields(ar, sampling);
   ar(n, max_tokens, show_special, prompt_logprobs, priority, tenant, cache_salt, weight, ttft_target, tpot_target,
@@ -113,13 +115,13 @@ void step_fields(Ar& ar, StepRef& step) {
     auto& s = step.shares[i];
     uint8_t flags = static_cast<uint8_t>(static_cast<uint8_t>(s.reason) << 3 | s.is_starved | s.is_unsound << 1 |
                                          s.has_failed << 2);
-    ar(s.request, s.choice, s.n_drawn, flags);
+    ar(s.request, s.choice, s.n_drafts, s.n_drawn, flags);
     if constexpr (Ar::kReads) {
       s.is_starved = (flags & 1) != 0;
       s.is_unsound = (flags & 2) != 0;
       s.has_failed = (flags & 4) != 0;
       s.reason = static_cast<FinishReason>(flags >> 3);
-      if (s.reason > FinishReason::kError || s.n_drawn < 0) ar.fail();
+      if (s.reason > FinishReason::kError || s.n_drawn < 0 || s.n_drafts < 0 || s.n_drafts > kMaxDrafts) ar.fail();
     }
   }
   ar(step.tokens);

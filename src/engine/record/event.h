@@ -23,7 +23,7 @@ class Tokenizer;
 
 namespace record {
 
-inline constexpr std::string_view kMagic = "ibidrec\1";  // the last byte is the version
+inline constexpr std::string_view kMagic = "ibidrec\2";  // the last byte is the version
 inline constexpr size_t kFrameHead = 8;                  // bytes before a frame's body
 inline constexpr uint32_t kMaxBody = 256 << 20;
 
@@ -65,6 +65,7 @@ struct StepDigest {
 struct ShareOutcome {
   RequestId request{};
   int32_t choice = 0;
+  int32_t n_drafts = 0;                       // that were verified
   int32_t n_drawn = 0;                        // of Step::tokens; of an answer that ended, those before its end
   FinishReason reason = FinishReason::kNone;  // it ended with this step
   bool is_starved = false, is_unsound = false, has_failed = false;

@@ -48,13 +48,42 @@ class OtherModel final : public ForwardPass {
   int n_ = 0;
 };
 
+// Knows what is answered, and errs here and there, in chains and trees.
+class Knowing final : public Proposer {
+ public:
+  explicit Knowing(uint64_t seed) : random_(seed) {}
+  void meet(const Request& r) {
+    for (int32_t i = 0; i < r.n; ++i) known_.emplace(r.prompt, testing::expected_answer(r, i, kContext).tokens);
+  }
+  void propose(const ProposalInput& input, Drafts& drafts) override {
+    const auto [from, to] = known_.equal_range({input.prompt.begin(), input.prompt.end()});
+    for (auto it = from; it != to; ++it) {
+      const std::vector<TokenId>& answer = it->second;
+      const size_t n = input.answer.size();
+      if (answer.size() <= n || !std::equal(input.answer.begin(), input.answer.end(), answer.begin())) continue;
+      int32_t parent = -1;
+      for (size_t i = n; i < answer.size(); ++i) {
+        if (random_() % 3 == 0) drafts.add(TokenId{9}, parent);
+        drafts.add(random_() % 6 == 0 ? TokenId{11} : answer[i], parent);
+        parent = drafts.size() - 1;
+      }
+      return;
+    }
+  }
+
+ private:
+  std::mt19937_64 random_;
+  std::multimap<std::vector<TokenId>, std::vector<TokenId>> known_;
+};
+
 struct Recorded {
   TempFolder folder;
   std::string path = folder.path() + "/record";
   std::map<RequestId, std::vector<TokenId>> prompts;
-  int64_t n_tokens = 0, n_preemptions = 0, n_cached = 0, n_refused = 0;
+  int64_t n_tokens = 0, n_preemptions = 0, n_cached = 0, n_refused = 0, n_drafted = 0, n_accepted = 0;
 
-  // A life with prompts that share beginnings, choices, cancels, refusals and too little memory.
+  // A life with prompts that share beginnings, choices, cancels, refusals and too little memory; those of even seeds
+  // have drafts.
   explicit Recorded(uint64_t seed, bool redact = false, size_t max_backlog = record::FileWriter::kMaxBacklog) {
     auto recorder = Recorder::create({.path = path, .redact = redact, .max_backlog = max_backlog}).value();
     ThreadTeam team(1);
@@ -63,6 +92,9 @@ struct Recorded {
                                  recorder->clock(), PrefixHash(128, 1))
                       .value();
     recorder->begin(*engine, "fake", 1);
+    auto proposer = std::make_unique<Knowing>(seed);
+    Knowing& knowing = *proposer;
+    if (seed % 2 == 0) engine->speculate(std::move(proposer), 5);
     std::mt19937_64 random(seed);
     const auto below = [&](uint64_t n) { return static_cast<int32_t>(random() % n); };
     std::vector<Output> outputs;
@@ -71,6 +103,7 @@ struct Recorded {
       for (int32_t n = below(8) == 0 ? below(4) : 0; n > 0; --n) {
         Request r = request(RequestId{next_id++}, random);
         const auto [id, prompt] = std::pair(r.id, r.prompt);
+        if (seed % 2 == 0) knowing.meet(r);
         if (engine->submit(std::move(r)).ok()) prompts[id] = prompt;
         n_refused += !prompts.contains(id);
       }
@@ -84,6 +117,8 @@ struct Recorded {
     while (engine->step(outputs)) outputs.clear();
     n_preemptions = engine->stats().n_preemptions;
     n_cached = engine->stats().cached_tokens;
+    n_drafted = engine->stats().drafted_tokens;
+    n_accepted = engine->stats().accepted_tokens;
   }
 
   static Request request(RequestId id, std::mt19937_64& random) {
@@ -130,10 +165,11 @@ std::vector<record::Event> events_of(const std::string& path) {
 }
 
 TEST(Record, RunsAgainStepForStepWithTheModelAndWithout) {
-  int64_t n_preemptions = 0, n_cached = 0, n_refused = 0;
+  int64_t n_preemptions = 0, n_cached = 0, n_refused = 0, n_accepted = 0;
   for (uint64_t seed = 1; seed <= 8; ++seed) {
     const Recorded was(seed);
     n_preemptions += was.n_preemptions, n_cached += was.n_cached, n_refused += was.n_refused;
+    n_accepted += was.n_accepted;
     for (const bool with_model : {true, false}) {
       const ReplayResult is = replay(was.path, with_model);
       EXPECT_EQ(is.difference, "") << seed << " " << with_model;
@@ -145,6 +181,7 @@ TEST(Record, RunsAgainStepForStepWithTheModelAndWithout) {
   EXPECT_GT(n_preemptions, 10);
   EXPECT_GT(n_cached, 10);
   EXPECT_GT(n_refused, 0);
+  EXPECT_GT(n_accepted, 100);
 }
 
 TEST(Record, TheFirstDifferenceIsNamed) {
@@ -217,6 +254,7 @@ TEST(Record, WithoutWhatUsersWroteSchedulingIsTheSame) {
   EXPECT_NE(bytes_of(open.path).find("secret salt"), std::string::npos);
   for (uint64_t seed = 20; seed < 28; ++seed) {
     const Recorded one(seed, true);
+    EXPECT_EQ(one.n_drafted > 100, seed % 2 == 0);
     const ReplayResult is = replay(one.path, false);
     EXPECT_EQ(is.difference, "") << seed;
     EXPECT_EQ(is.n_tokens, one.n_tokens);

@@ -178,6 +178,32 @@ class Replay::Told final : public ToldDraws {
   std::vector<size_t> next_;  // of each share, into the step's tokens
 };
 
+// Proposes what was verified then: of each text as many drafts, those that were right and, behind them, wrong ones. So
+// neither a proposer's state nor its code is needed to run the same steps again.
+class Replay::ToldDrafts final : public Proposer {
+ public:
+  explicit ToldDrafts(const Engine& engine) : engine_(engine) {}
+  void begin(const Step& step) { step_ = &step; }
+  void propose(const ProposalInput& input, Drafts& drafts) override {
+    const TokenId* drawn = step_->tokens.data();
+    for (const ShareOutcome& s : step_->shares) {
+      const Sequence* sequence = s.n_drafts > 0 ? engine_.find(s.request, s.choice) : nullptr;
+      if (sequence != nullptr && raw(sequence->id) == input.sequence) return add(s, drawn, drafts);
+      drawn += s.n_drawn;
+    }
+  }
+
+ private:
+  void add(const ShareOutcome& s, const TokenId* drawn, Drafts& drafts) const {
+    for (int32_t i = 0; i < s.n_drafts; ++i) {
+      const TokenId was = i < s.n_drawn ? drawn[i] : TokenId{0};
+      drafts.add(i + 1 < s.n_drawn ? was : TokenId{(raw(was) + 1) % engine_.facts().vocab_size}, i - 1);
+    }
+  }
+  const Engine& engine_;
+  const Step* step_ = nullptr;
+};
+
 Replay::Replay(record::FileReader file) : file_(std::move(file)) {}
 Replay::~Replay() = default;
 
@@ -230,6 +256,7 @@ std::string Replay::apply(Engine& engine, const Event& event, std::vector<Output
       return engine.preempt(event.id, event.choice) ? "" : "a sequence that lost its blocks does not run now";
     case EventKind::kStep:
       if (told_) told_->begin(event.step);
+      told_drafts_->begin(event.step);
       outputs.clear();
       engine.step(outputs);
       return "";
@@ -243,6 +270,9 @@ Result<ReplayResult> Replay::run(Engine& engine, const std::shared_ptr<const Tok
   ReplayResult out;
   Checker checker(watcher);
   engine.observe(checker);
+  auto told_drafts = std::make_unique<ToldDrafts>(engine);
+  told_drafts_ = told_drafts.get();
+  engine.speculate(std::move(told_drafts), kMaxDrafts);
   std::vector<Output> outputs;
   double first = -1;
   int64_t n_events = 0;

@@ -60,13 +60,15 @@ class Replay {
  private:
   class Checker;
   class Told;
+  class ToldDrafts;
   explicit Replay(record::FileReader file);
   std::string apply(Engine& engine, const record::Event& event, std::vector<Output>& outputs);
 
   record::FileReader file_;
   record::Head head_;
   ReplayClock clock_;
-  std::unique_ptr<Told> told_;  // null: with the model
+  std::unique_ptr<Told> told_;         // null: with the model
+  ToldDrafts* told_drafts_ = nullptr;  // the engine's
 };
 
 }  // namespace ibid

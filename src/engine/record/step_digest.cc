@@ -60,6 +60,7 @@ void StepGatherer::ran(const StepPlan& plan, const StepResult& result) noexcept 
     const ShareResult& from = result.shares[i];
     step_.shares.push_back({.request = plan.shares[i].sequence->request->id,
                             .choice = plan.shares[i].sequence->choice,
+                            .n_drafts = plan.shares[i].n_drafts,
                             .n_drawn = static_cast<int32_t>(from.drawn.size()),
                             .is_starved = from.out_of_memory,
                             .is_unsound = from.is_unsound,

@@ -75,7 +75,7 @@ class Chart {
   }
 }
 
-const batch = new Chart("batch", [["decode", "decode"], ["prefill", "prefill"]], "tokens");
+const batch = new Chart("batch", [["decode", "decode"], ["accepted", "accepted"], ["refused", "refused"], ["prefill", "prefill"]], "tokens");
 const times = new Chart("times", kParts.map((part) => [part + "_ms", part]), "ms");
 let lastStep = -1;
 
@@ -96,6 +96,8 @@ function showSteps({ steps, steps_total }) {
   times.place();
   text("last-prefill", whole(last.prefill));
   text("last-decode", whole(last.decode));
+  text("last-accepted", whole(last.accepted));
+  text("last-refused", whole(last.refused));
   for (const part of kParts) text("last-" + part, last[part + "_ms"].toFixed(2));
   batch.describe(`Batch of each step; the newest has ${last.prefill} prompt tokens and ${last.decode} of answers`);
   const took = kParts.reduce((sum, part) => sum + last[part + "_ms"], 0);

@@ -1,0 +1,249 @@
+// What drafts bring, by kind of text: the same prompts with speculation and without, in turn, on one model.
+//   speculation_bench [--model MODEL] [--threads N] [--tokens N] [--temp T] [--k K] [--oracle] [--repeats N] [PROMPTS]
+// Tokens must be the same. E: tokens a step. steps: what the counted steps would take by v(r), the median time of a
+// step of r rows over one of 1 row, both of this run; clock: the time of the plain answer over the other's, of what
+// both took behind their first token. Of `repeats` runs, whose order alternates, the median. --oracle proposes the
+// plain answer.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include "base/check.h"
+#include "cli/chat.h"
+#include "cli/loading.h"
+
+namespace ibid::bench {
+namespace {
+
+struct Prompt {
+  std::string kind, text;
+};
+
+std::vector<Prompt> read_prompts(const std::string& path) {
+  std::ifstream in(path);
+  CHECK(in.is_open(), "the prompts cannot be read; run it from the repository, or name the file");
+  std::map<std::string, std::string> passages;
+  std::vector<Prompt> out;
+  std::string line, kind, number, text;
+  const auto close = [&] {
+    if (kind == "passage") passages[number] = text;
+    if (kind != "passage" && !kind.empty())
+      out.push_back({kind, number.empty() ? text : passages[number] + "\n" + text});
+    text.clear();
+  };
+  while (std::getline(in, line)) {
+    if (line.starts_with("#")) continue;
+    if (!line.starts_with("== ")) {
+      text += line + "\n";
+      continue;
+    }
+    close();
+    const size_t space = line.find(' ', 3);
+    kind = line.substr(3, space == std::string::npos ? space : space - 3);
+    number = space == std::string::npos ? "" : line.substr(space + 1);
+  }
+  close();
+  return out;
+}
+
+class Oracle final : public Proposer {
+ public:
+  explicit Oracle(const std::vector<TokenId>& answer) : answer_(answer) {}
+  void propose(const ProposalInput& input, Drafts& drafts) override {
+    for (size_t i = input.answer.size(); i < answer_.size() && drafts.size() < input.max_drafts; ++i)
+      drafts.add(answer_[i], drafts.size() - 1);
+  }
+
+ private:
+  const std::vector<TokenId>& answer_;
+};
+
+struct Answer {
+  std::vector<TokenId> tokens;
+  std::vector<std::pair<int32_t, double>> steps;  // rows and seconds, of those behind the first token
+  int32_t n_drafted = 0, n_accepted = 0;
+  double seconds = 0;  // of these
+};
+
+struct Settings {
+  std::string model = "default", prompts = "bench/prompts/speculation.txt";
+  int threads = 0;
+  int32_t n_tokens = 128, k = 8, repeats = 3;
+  float temperature = 0;
+  bool oracle = false;
+};
+
+Answer answer(Engine& engine, std::vector<TokenId> prompt, const Settings& settings, uint64_t seed) {
+  static uint64_t next_id = 1;
+  Request r;
+  r.id = RequestId{next_id++};
+  r.prompt = std::move(prompt);
+  r.max_tokens = settings.n_tokens;
+  r.sampling.temperature = settings.temperature;
+  r.sampling.seed = seed;
+  const EngineStats before = engine.stats();
+  CHECK(engine.submit(std::move(r)).ok());
+  Answer out;
+  std::vector<Output> outputs;
+  bool has_ended = false;
+  while (!has_ended) {
+    const bool is_decode = !out.tokens.empty();
+    const double begin = steady_clock().now();
+    CHECK(engine.step(outputs));
+    const double took = steady_clock().now() - begin;
+    if (is_decode) {
+      out.steps.emplace_back(1 + engine.stats().step_drafted, took);
+      out.seconds += took;
+    }
+    for (const Output& o : outputs) {
+      for (const TokenRecord& t : o.tokens) out.tokens.push_back(t.chosen.token);
+      has_ended |= o.finished;
+      CHECK(o.reason != FinishReason::kError, o.error.message.c_str());
+    }
+    outputs.clear();
+  }
+  out.n_drafted = static_cast<int32_t>(engine.stats().drafted_tokens - before.drafted_tokens);
+  out.n_accepted = static_cast<int32_t>(engine.stats().accepted_tokens - before.accepted_tokens);
+  return out;
+}
+
+double median(std::vector<double> v) {
+  CHECK(!v.empty());
+  std::ranges::nth_element(v, v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2));
+  return v[v.size() / 2];
+}
+
+struct Row {  // of one prompt, or a kind's sum
+  std::string kind;
+  int64_t n_plain_steps = 0, n_steps = 0, n_drafted = 0, n_accepted = 0;
+  std::map<int32_t, int64_t> rows;  // steps of so many rows
+  double plain_seconds = 0, seconds = 0;
+  void add(const Row& o) {
+    n_plain_steps += o.n_plain_steps, n_steps += o.n_steps, n_drafted += o.n_drafted, n_accepted += o.n_accepted;
+    for (const auto& [rows_of, n] : o.rows) rows[rows_of] += n;
+    plain_seconds += o.plain_seconds, seconds += o.seconds;
+  }
+  double by_steps(const std::map<int32_t, double>& v) const {
+    double cost = 0;
+    for (const auto& [n_rows, n] : rows) cost += static_cast<double>(n) * v.at(n_rows);
+    return static_cast<double>(n_plain_steps) / cost;
+  }
+};
+
+int run(const Settings& settings) {
+  cli::ModelArgs args;
+  args.model = settings.model;
+  args.threads = settings.threads;
+  args.context_len = 2048;
+  const cli::StepLimits limits = {.max_drafts = settings.k};
+  auto loaded = cli::load(args, limits);
+  if (!loaded) return cli::fail(loaded.error());
+  auto chat = cli::load_template(*loaded->file, *loaded->tokenizer);
+  if (!chat) return cli::fail(chat.error());
+  EngineOptions with = loaded->engine_options(limits);
+  with.prefix_cache = false;
+  with.kv_bytes = loaded->kv_bytes_for(1, loaded->context_len, with.block_len);
+  EngineOptions without = with;
+  without.max_drafts = 0;
+  auto plain = Engine::create(*loaded->model, loaded->tokenizer, *loaded->stream, without).value();
+  auto drafting = Engine::create(*loaded->model, loaded->tokenizer, *loaded->stream, with).value();
+
+  std::vector<Row> all;
+  std::map<int32_t, std::vector<double>> seconds_of;
+  std::vector<double> plain_steps;
+  uint64_t seed = 0;
+  for (const Prompt& prompt : read_prompts(settings.prompts)) {
+    const std::vector<TokenId> ids = cli::chat_prompt(*chat, *loaded->tokenizer, "", {{"user", prompt.text}}).value();
+    Row row{.kind = prompt.kind};
+    std::vector<double> plain_seconds, seconds;
+    ++seed;
+    for (int32_t turn = 0; turn < settings.repeats; ++turn) {
+      Answer a, b;
+      const auto go_plain = [&] { a = answer(*plain, ids, settings, seed); };
+      const auto go_drafting = [&] {
+        if (settings.oracle) drafting->speculate(std::make_unique<Oracle>(a.tokens), settings.k);
+        b = answer(*drafting, ids, settings, seed);
+      };
+      if (turn % 2 == 0 || settings.oracle)
+        go_plain(), go_drafting();
+      else
+        go_drafting(), go_plain();
+      CHECK(a.tokens == b.tokens, "drafts have changed an answer");
+      for (const auto& [rows, took] : a.steps) plain_steps.push_back(took);
+      for (const auto& [rows, took] : b.steps) seconds_of[rows].push_back(took);
+      plain_seconds.push_back(a.seconds), seconds.push_back(b.seconds);
+      if (turn > 0) continue;
+      row.n_plain_steps = static_cast<int64_t>(a.steps.size()), row.n_steps = static_cast<int64_t>(b.steps.size());
+      row.n_drafted = b.n_drafted, row.n_accepted = b.n_accepted;
+      for (const auto& [rows, took] : b.steps) ++row.rows[rows];
+    }
+    row.plain_seconds = median(plain_seconds), row.seconds = median(seconds);
+    all.push_back(std::move(row));
+  }
+  const double one = median(plain_steps);
+  std::map<int32_t, double> v;
+  double last = 0;
+  std::printf("%s, %d threads, T %g, k %d%s: a step of one row %.2f ms, v(rows)", loaded->description().c_str(),
+              loaded->team->n_threads(), static_cast<double>(settings.temperature), settings.k,
+              settings.oracle ? ", oracle" : "", 1e3 * one);
+  for (const auto& [rows, took] : seconds_of) {
+    // A count that is rare is measured badly; more rows never take less.
+    v[rows] = last = took.size() < 8 ? last + 0.1 : std::max(last, median(took) / one);
+    std::printf(" %d:%.2f", rows, v[rows]);
+  }
+  std::printf("\n\n| text | prompts | E | drafted a step | accepted of them | steps x v | clock | worst by steps |\n");
+  std::printf("|---|--:|--:|--:|--:|--:|--:|--:|\n");
+  std::vector<std::string> kinds;
+  for (const Row& row : all) {
+    if (std::ranges::find(kinds, row.kind) == kinds.end()) kinds.push_back(row.kind);
+  }
+  kinds.push_back("all");
+  for (const std::string& kind : kinds) {
+    Row sum;
+    int n = 0;
+    double worst = 1e9;
+    for (const Row& row : all) {
+      if (kind != "all" && row.kind != kind) continue;
+      ++n, sum.add(row);
+      if (row.n_steps > 0) worst = std::min(worst, row.by_steps(v));
+    }
+    const auto steps = static_cast<double>(sum.n_steps);
+    std::printf("| %s | %d | %.2f | %.2f | %.2f | %.2f | %.2f | %.2f |\n", kind.c_str(), n,
+                static_cast<double>(sum.n_plain_steps) / steps, static_cast<double>(sum.n_drafted) / steps,
+                sum.n_drafted > 0 ? static_cast<double>(sum.n_accepted) / static_cast<double>(sum.n_drafted) : 0.0,
+                sum.by_steps(v), sum.plain_seconds / sum.seconds, worst);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace ibid::bench
+
+int main(int argc, char** argv) {
+  ibid::bench::Settings s;
+  for (int i = 1; i < argc; ++i) {
+    const std::string flag = argv[i];
+    const auto value = [&] { return std::string(i + 1 < argc ? argv[++i] : ""); };
+    if (flag == "--model")
+      s.model = value();
+    else if (flag == "--threads")
+      s.threads = std::atoi(value().c_str());
+    else if (flag == "--tokens")
+      s.n_tokens = std::atoi(value().c_str());
+    else if (flag == "--temp")
+      s.temperature = static_cast<float>(std::atof(value().c_str()));
+    else if (flag == "--k")
+      s.k = std::atoi(value().c_str());
+    else if (flag == "--repeats")
+      s.repeats = std::max(1, std::atoi(value().c_str()));
+    else if (flag == "--oracle")
+      s.oracle = true;
+    else
+      s.prompts = flag;
+  }
+  return ibid::bench::run(s);
+}

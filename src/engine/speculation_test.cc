@@ -1,0 +1,246 @@
+// Drafts in the engine: when there are any, what they may take, how they are counted. That they change no byte is held
+// by tests/property and tests/sim.
+#include <gtest/gtest.h>
+
+#include "fake_model.h"
+#include "timed_model.h"
+
+namespace ibid {
+namespace {
+
+using testing::ExpectedAnswer;
+using testing::FakeModel;
+using testing::TimedEngine;
+
+// Says the same token for ever, each as likely behind the one before it; a timed model always draws 1.
+class Guessing final : public Proposer {
+ public:
+  Guessing(TokenId token, float likely) : token_(token), likely_(likely) {}
+  void propose(const ProposalInput& input, Drafts& drafts) override {
+    float likely = 1;
+    for (int32_t i = 0; i < input.max_drafts; ++i) drafts.add(token_, i - 1, likely *= likely_);
+  }
+
+ private:
+  TokenId token_;
+  float likely_;
+};
+
+EngineOptions speculating(int32_t max_drafts = 8) {
+  EngineOptions options;
+  options.max_drafts = max_drafts;
+  return options;
+}
+
+// What a stream says, and what a look-up makes of it.
+struct Text {
+  const char* name;
+  int32_t (*next)(int32_t position);
+};
+constexpr Text kTexts[] = {
+    {"one token again and again", [](int32_t) { return 1; }},
+    {"a sentence of 23 tokens again and again", [](int32_t i) { return i % 23 + 1; }},
+    {"four tokens at random", [](int32_t i) { return static_cast<int32_t>(testing::mix(7, uint64_t(i)) % 4); }},
+    {"sixty tokens at random", [](int32_t i) { return static_cast<int32_t>(testing::mix(7, uint64_t(i)) % 60); }},
+    {"what is about to repeat itself, and does not",
+     [](int32_t i) { return i % 4 == 3 ? 10 + static_cast<int32_t>(testing::mix(3, uint64_t(i)) % 50) : i % 4; }},
+    {"a sentence with an error now and then",
+     [](int32_t i) { return testing::mix(5, uint64_t(i)) % 9 == 0 ? 40 : i % 17 + 1; }},
+};
+
+double seconds_of(const Text& text, int32_t n_streams, int32_t max_drafts, EngineStats* stats = nullptr) {
+  TimedEngine t(speculating(max_drafts), {}, 8192, text.next);
+  for (int32_t i = 0; i < n_streams; ++i) t.submit(40, 200);
+  t.drain();
+  if (stats != nullptr) *stats = t.engine->stats();
+  return t.clock.now();
+}
+
+// Row S27, on a virtual clock: a sweep of texts and loads.
+TEST(Speculation, IsNeverSlowerThanNone) {
+  for (const Text& text : kTexts) {
+    for (const int32_t n_streams : {1, 2, 4, 8, 16, 32}) {
+      const double ratio = seconds_of(text, n_streams, 8) / seconds_of(text, n_streams, 0);
+      EXPECT_LE(ratio, 1.03) << text.name << ", " << n_streams << " streams";
+    }
+  }
+}
+
+TEST(Speculation, SaysWhatRepeatsInFewerSteps) {
+  EngineStats with, without;
+  const double ratio = seconds_of(kTexts[1], 1, 8, &with) / seconds_of(kTexts[1], 1, 0, &without);
+  EXPECT_LT(ratio, 0.7);
+  EXPECT_LT(3 * with.n_steps, without.n_steps);
+  EXPECT_EQ(with.n_steps + with.accepted_tokens, without.n_steps);
+}
+
+TEST(Speculation, ManyStreamsHaveFewerDraftsAndThenNone) {
+  double before = 1e9;
+  for (const int32_t n_streams : {1, 3, 8, 32}) {
+    TimedEngine t(speculating());
+    t.engine->speculate(std::make_unique<Guessing>(TokenId{2}, 0.9F), 8);
+    for (int32_t i = 0; i < n_streams; ++i) t.submit(20, 60);
+    t.drain();
+    const double of_stream = static_cast<double>(t.engine->stats().drafted_tokens) / n_streams;
+    EXPECT_LT(of_stream, before);
+    before = of_stream;
+  }
+  EXPECT_LT(before, 0.5);  // until the first steps have told what rows cost
+}
+
+TEST(Speculation, KeepsWithinTheTimeBetweenTokens) {
+  for (const double bound : {0.005, 0.0065, 0.009}) {
+    EngineOptions options = speculating();
+    options.max_itl = bound;
+    TimedEngine t(options);
+    t.submit(40, 400);
+    t.drain();
+    const std::vector<double> gaps = t.gaps(0.2);
+    EXPECT_LE(gaps.back(), bound * 1.01);
+    EXPECT_GT(t.engine->stats().drafted_tokens, 50);
+  }
+}
+
+TEST(Speculation, TakesNoTimeFromPrompts) {
+  const auto first_token = [](int32_t max_drafts) {
+    TimedEngine t(speculating(max_drafts));
+    for (int i = 0; i < 4; ++i) t.submit(40, 4000);
+    for (int i = 0; i < 60; ++i) t.step();
+    const RequestId newcomer = t.submit(3000, 1);
+    while (t.seen[newcomer].tokens.empty()) t.step();
+    return t.seen[newcomer].ttft();
+  };
+  EXPECT_LE(first_token(8), first_token(0) * 1.05);
+}
+
+TEST(Speculation, ARequestHasAsManyDraftsAsItSays) {
+  const auto drafted = [](int32_t max_drafts) {
+    TimedEngine t(speculating());
+    Request r = t.request(20, 100);
+    r.speculation.max_drafts = max_drafts;
+    t.submit(std::move(r));
+    int64_t most = 0, before = 0;
+    while (t.step()) {
+      const int64_t now = t.engine->stats().drafted_tokens;
+      most = std::max(most, now - std::exchange(before, now));
+    }
+    return most;
+  };
+  EXPECT_EQ(drafted(0), 0);
+  EXPECT_EQ(drafted(2), 2);
+  EXPECT_EQ(drafted(-1), drafted(8));
+  EXPECT_EQ(drafted(60), drafted(8));
+}
+
+TEST(Speculation, FollowsWhatAClientPredicts) {
+  const auto steps = [](bool predicts) {
+    TimedEngine t(speculating(), {}, 8192,
+                  [](int32_t i) { return static_cast<int32_t>(testing::mix(9, uint64_t(i)) % 60); });
+    Request r = t.request(20, 60);
+    for (int32_t i = 20; predicts && i < 80; ++i)
+      r.speculation.prediction.push_back(TokenId{static_cast<int32_t>(testing::mix(9, uint64_t(i - 1)) % 60)});
+    t.submit(std::move(r));
+    t.drain();
+    return t.engine->stats().n_steps;
+  };
+  EXPECT_LT(2 * steps(true), steps(false));
+}
+
+// ---- counting, and ends
+// ----------------------------------------------------------------------------------------------
+
+// Proposes what is answered, with an error in every `wrong_each`th place.
+class Knowing final : public Proposer {
+ public:
+  Knowing(std::vector<TokenId> answer, size_t wrong_each) : answer_(std::move(answer)), wrong_each_(wrong_each) {}
+  void propose(const ProposalInput& input, Drafts& drafts) override {
+    for (int32_t i = 0; i < input.max_drafts; ++i) {
+      const size_t at = input.answer.size() + static_cast<size_t>(i);
+      const bool is_right = at < answer_.size() && (at + 1) % wrong_each_ != 0;
+      const TokenId right = at < answer_.size() ? answer_[at] : TokenId{5};
+      drafts.add(is_right ? right : TokenId{(raw(right) + 1) % testing::kFakeVocabSize}, i - 1);
+    }
+  }
+
+ private:
+  std::vector<TokenId> answer_;
+  size_t wrong_each_;
+};
+
+struct Heard {
+  std::vector<TokenId> tokens;
+  FinishReason reason = FinishReason::kNone;
+  Usage usage;
+};
+
+// Each step's tokens are one and the drafts that were right; nothing of a wrong one is left.
+Heard answer(const Request& request, int32_t k, size_t wrong_each, int32_t context_len) {
+  ThreadTeam team(1);
+  Stream stream(team);
+  EngineOptions options;
+  options.block_len = 8;
+  options.max_sequences = 2;
+  options.max_rows = 20;
+  const ExpectedAnswer expected = testing::expected_answer(request, 0, context_len);
+  auto model = std::make_unique<FakeModel>(context_len);
+  const FakeModel& fake = *model;
+  auto engine = Engine::create(std::move(model), nullptr, stream, options, steady_clock()).value();
+  if (k > 0) engine->speculate(std::make_unique<Knowing>(expected.tokens, wrong_each), k);
+  EXPECT_TRUE(engine->submit(request).ok());
+  Heard heard;
+  std::vector<Output> outputs;
+  int64_t n_draws = 0;
+  while (engine->step(outputs)) {
+    const EngineStats stats = engine->stats();
+    for (const Output& o : outputs) {
+      n_draws += !o.tokens.empty();
+      for (const TokenRecord& t : o.tokens) heard.tokens.push_back(t.chosen.token);
+      if (o.finished) heard.reason = o.reason, heard.usage = o.usage;
+    }
+    outputs.clear();
+    if (const Sequence* s = engine->find(request.id, 0)) {
+      EXPECT_LE(static_cast<int32_t>(s->blocks.size()), engine->cache().n_blocks_for(s->n_tokens() + 1));
+      EXPECT_LE(s->n_computed, s->n_tokens() - 1 + (s->n_answered() == 0));
+    }
+    // A draft may be the end; what was drawn behind it is nothing.
+    const bool ends_with_draft = stats.accepted_tokens > static_cast<int64_t>(heard.tokens.size()) - n_draws;
+    EXPECT_EQ(stats.accepted_tokens, static_cast<int64_t>(heard.tokens.size()) - n_draws + ends_with_draft);
+    EXPECT_TRUE(!ends_with_draft || heard.reason == FinishReason::kEos) << finish_reason_name(heard.reason);
+    EXPECT_LE(stats.accepted_tokens, stats.drafted_tokens);
+  }
+  EXPECT_EQ(heard.tokens, expected.tokens);
+  EXPECT_EQ(heard.reason, expected.reason);
+  EXPECT_EQ(heard.usage.completion_tokens, static_cast<int32_t>(expected.tokens.size()));
+  EXPECT_EQ(heard.usage.accepted_tokens, engine->stats().accepted_tokens);
+  EXPECT_EQ(heard.usage.drafted_tokens, engine->stats().drafted_tokens);
+  int64_t by_place = 0;
+  for (const int64_t n : engine->stats().accepted_at) by_place += n;
+  EXPECT_EQ(by_place, heard.usage.accepted_tokens);
+  EXPECT_TRUE(fake.faults().empty()) << fake.faults().front();
+  EXPECT_EQ(engine->cache().pool().n_in_use(), 0);
+  return heard;
+}
+
+// Ends of every kind, at every place of what was drafted: bound, context, end of generation, stop id.
+TEST(Speculation, AnEndInsideDraftsIsTheSameEnd) {
+  std::set<FinishReason> reasons;
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    Request r;
+    r.id = RequestId{1};
+    for (uint64_t i = 0; i < 5 + seed; ++i)
+      r.prompt.push_back(TokenId{static_cast<int32_t>(1 + testing::mix(seed, i) % 60)});
+    r.sampling.seed = seed;
+    r.sampling.temperature = seed % 3 == 0 ? 0.0F : 0.9F;
+    r.max_tokens = seed % 2 == 0 ? -1 : static_cast<int32_t>(seed + 2);
+    for (int32_t k = 1; k <= 8; ++k) {
+      for (const size_t wrong_each : {size_t{3}, size_t{5}, size_t{1000}}) {
+        reasons.insert(answer(r, k, wrong_each, 40).reason);
+        if (HasFailure()) return;
+      }
+    }
+  }
+  EXPECT_GE(reasons.size(), 2u);
+}
+
+}  // namespace
+}  // namespace ibid

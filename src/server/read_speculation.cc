@@ -1,0 +1,71 @@
+// What a request says about drafts (docs/speculation.md).
+#include "server/read_fields.h"
+#include "spec/drafts.h"
+
+namespace ibid {
+namespace {
+
+Status check_mode(const std::string& mode, const ApiLimits& limits) {
+  if (mode == "ngram" && limits.max_drafts == 0) {
+    return unsupported("This server does not speculate; leave speculation out, or say auto.", "speculation.mode");
+  }
+  if (mode == "off" || mode == "auto" || mode == "ngram") return {};
+  return unsupported("speculation.mode is \"" + mode + "\"; auto, off or ngram would do.", "speculation.mode");
+}
+
+}  // namespace
+
+Status read_speculation(ApiRequest& request, const Json& value, const ApiLimits& limits) {
+  if (value.object() == nullptr) return wrong_value("speculation", "an object such as {\"mode\": \"auto\"}", value);
+  request.tells_drafts = true;
+  bool is_off = false;
+  for (const auto& [key, what] : *value.object()) {
+    if (what.is_null()) continue;
+    const std::string where = "speculation." + key;
+    if (key == "mode") {
+      if (what.string() == nullptr) return wrong_value(where, "auto, off or ngram", what);
+      TRY(check_mode(*what.string(), limits));
+      is_off = *what.string() == "off";
+    } else if (key == "k") {
+      ASSIGN_OR_RETURN(const int64_t k, read_integer(what, 0, kMaxDrafts, where));
+      request.max_drafts = static_cast<int32_t>(k);
+    } else if (key == "verifier") {
+      if (what.string() == nullptr) return wrong_value(where, "coupled", what);
+      if (*what.string() != "coupled")
+        return unsupported("speculation.verifier is \"" + *what.string() + "\"; coupled would do.", where);
+    } else {
+      return unsupported(where + " is not served; leave it out.", where);
+    }
+  }
+  if (is_off) request.max_drafts = 0;
+  return {};
+}
+
+// {"type": "content", "content": TEXT}, or an array of text parts.
+Status read_prediction(ApiRequest& request, const Json& value, const ApiLimits&) {
+  const Json::Object* members = value.object();
+  if (members == nullptr) return wrong_value("prediction", "an object with type and content", value);
+  const Json *type = nullptr, *content = nullptr;
+  for (const auto& [key, what] : *members) {
+    if (key == "type") type = &what;
+    if (key == "content") content = &what;
+  }
+  if (type == nullptr || type->string() == nullptr || *type->string() != "content")
+    return invalid("prediction.type must be \"content\".", "prediction.type");
+  if (content == nullptr) return invalid("prediction has no content.", "prediction.content");
+  request.tells_drafts = true;
+  if (content->string() != nullptr) {
+    request.prediction = *content->string();
+    return {};
+  }
+  if (content->array() == nullptr) return wrong_value("prediction.content", "a string or an array of texts", *content);
+  for (const Json& part : *content->array()) {
+    const Json* text = part.object() == nullptr ? nullptr : part.find("text");
+    if (text == nullptr || text->string() == nullptr)
+      return wrong_value("prediction.content", "a string or an array of {\"type\": \"text\", \"text\": ...}", *content);
+    request.prediction += *text->string();
+  }
+  return {};
+}
+
+}  // namespace ibid
