@@ -3,15 +3,16 @@
 
 #include <memory>
 
-#include "sample/grammar/matcher.h"
+#include "sample/grammar/grammars.h"
 #include "server/api_request.h"
 #include "server/backend.h"
 
 namespace ibid {
 
 // Null where the request asks for none. The error's field is the one that asked.
-Result<std::shared_ptr<const grammar::Automaton>> build_grammar(const ApiRequest& api, const Backend& backend);
-std::shared_ptr<grammar::Matcher> make_matcher(std::shared_ptr<const grammar::Automaton> automaton,
+Result<std::shared_ptr<grammar::Compiled>> build_grammar(const ApiRequest& api, const Backend& backend,
+                                                         const std::string& tenant);
+std::shared_ptr<grammar::Matcher> make_matcher(const std::shared_ptr<grammar::Compiled>& compiled,
                                                const ApiRequest& api, const Backend& backend);
 
 }  // namespace ibid

@@ -130,7 +130,7 @@ Result<Request> build_common(const ApiRequest& api, const Tokenizer& tokenizer) 
 Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backend, const std::string& tenant) {
   const Tokenizer& tokenizer = backend.tokenizer();
   ASSIGN_OR_RETURN(Request common, build_common(api, tokenizer));
-  ASSIGN_OR_RETURN(const std::shared_ptr<const grammar::Automaton> grammar, build_grammar(api, backend));
+  ASSIGN_OR_RETURN(const std::shared_ptr<grammar::Compiled> grammar, build_grammar(api, backend, tenant));
   common.tenant = tenant;
   common.cache_salt = api.cache_salt;
 

@@ -419,6 +419,7 @@ void TokenMasks::forget_others(std::span<const StateId> live) {
   reach_.forget();
   mask_bytes_ = 0;
   states_.forget_others(live);
+  bytes_kept_ = bytes();
 }
 
 }  // namespace ibid::grammar

@@ -16,6 +16,7 @@
 // Not for two threads at once. May throw std::bad_alloc, and is sound then.
 #pragma once
 
+#include <algorithm>
 #include <bitset>
 #include <cstdint>
 #include <memory>
@@ -47,9 +48,10 @@ class TokenMasks {
 
   States& states() { return states_; }
   const TokenTrie& trie() const { return *trie_; }
+  const Automaton& automaton() const { return states_.automaton(); }
   size_t bytes() const { return states_.bytes() + reach_.bytes() + mask_bytes_; }
   // Above the budget, forgets all that `live` do not need. Between two calls all states that are used must be in it.
-  bool is_over_budget() const { return bytes() > max_bytes_; }
+  bool is_over_budget() const { return bytes() > std::max(max_bytes_, 2 * bytes_kept_); }
   void forget_others(std::span<const StateId> live);
   uint64_t n_hits() const { return n_hits_; }
   uint64_t n_misses() const { return n_misses_; }
@@ -106,6 +108,7 @@ class TokenMasks {
   std::shared_ptr<const TokenTrie> trie_;
   size_t max_bytes_;
   size_t mask_bytes_ = 0;
+  size_t bytes_kept_ = 0;  // by the last forget_others(): less is not to be had
   uint64_t n_hits_ = 0, n_misses_ = 0;
   std::unordered_map<StateId, Recipe> recipes_;
   NodeReach reach_;
