@@ -272,7 +272,8 @@ WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebE
   info.want_logprobs = api->want_logprobs;
   info.processed_logprobs = api->sampling.processed_logprobs;
   info.prompt_logprobs = api->prompt_logprobs >= 0;
-  if (api->trace) info.trace = trace_facts(built->requests[0].sampling, api->sources, model);
+  if (api->trace)
+    info.trace = trace_facts(built->requests[0].sampling, api->sources, model, built->requests[0].grammar.get());
   info.return_token_ids = api->return_token_ids;
   info.ledger = api->ledger;
   info.tells_drafts = api->tells_drafts;

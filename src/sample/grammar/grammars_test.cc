@@ -43,16 +43,16 @@ TEST(Grammars, WhoSendsEverNewOnesLosesHisOwnAlone) {
   EXPECT_LT(grammars.size(), 40u);
 }
 
-TEST(Grammars, DigestsTellApartWhateverDecidesAboutMasks) {
-  std::set<std::string> digests;
+TEST(Grammars, TheirSpellingsTellApartWhateverDecidesAboutMasks) {
+  std::set<std::string> spelled;
   for (bool closes_in_time : {false, true})
     for (bool is_strict : {false, true})
       for (Language language : {Language::kJsonSchema, Language::kRegex})
         for (const char* text : {"{}", "[]"})
-          digests.insert(digest({.language = language, .is_strict = is_strict, .text = text}, closes_in_time));
-  digests.insert(digest({.language = Language::kChoices, .choices = {"ab", "c"}}, false));
-  digests.insert(digest({.language = Language::kChoices, .choices = {"a", "bc"}}, false));
-  EXPECT_EQ(digests.size(), 18u);
+          spelled.insert(spell({.language = language, .is_strict = is_strict, .text = text}, closes_in_time));
+  spelled.insert(spell({.language = Language::kChoices, .choices = {"ab", "c"}}, false));
+  spelled.insert(spell({.language = Language::kChoices, .choices = {"a", "bc"}}, false));
+  EXPECT_EQ(spelled.size(), 18u);
 }
 
 // Requests of one grammar on threads of their own, with hardly any memory, each against a walk of its own.

@@ -1,6 +1,5 @@
 #include "sample/grammar/source.h"
 
-#include "base/sha256.h"
 #include "sample/grammar/json_schema.h"
 #include "sample/grammar/regex.h"
 
@@ -27,13 +26,13 @@ Status read(const Source& source, const FindToken& find_token, Grammar& grammar)
   return read_gbnf(source.text, find_token, grammar);
 }
 
-std::string digest(const Source& source, bool closes_in_time) {
+std::string spell(const Source& source, bool closes_in_time) {
   std::string bytes = {static_cast<char>(source.language), static_cast<char>(source.is_strict),
                        static_cast<char>(closes_in_time)};
   auto add = [&](const std::string& text) { bytes += std::to_string(text.size()) + ':' + text; };
   add(source.text);
   for (const std::string& choice : source.choices) add(choice);
-  return sha256_hex(bytes).substr(0, 32);
+  return bytes;
 }
 
 }  // namespace ibid::grammar

@@ -24,7 +24,7 @@ struct Source {
 
 Status read(const Source& source, const FindToken& find_token, Grammar& grammar);
 
-// 32 hexadecimal digits; of the source and of what else decides about masks.
-std::string digest(const Source& source, bool closes_in_time);
+// All that decides about masks, as bytes that are the same on every machine and tell any two apart: for digests.
+std::string spell(const Source& source, bool closes_in_time);
 
 }  // namespace ibid::grammar
