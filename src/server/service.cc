@@ -299,7 +299,8 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   info.tells_reasoning = api->tells_reasoning;
   info.parallel_calls = api->parallel_calls;
   info.parser = std::move(built->parser);
-  if (api->trace) info.trace = trace_facts(built->requests[0].sampling, api->sources, model);
+  if (api->trace)
+    info.trace = trace_facts(built->requests[0].sampling, api->sources, model, built->requests[0].grammar.get());
   info.return_token_ids = api->return_token_ids;
   info.ledger = api->ledger;
   info.tells_drafts = api->tells_drafts;
