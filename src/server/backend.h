@@ -60,6 +60,7 @@ class Backend {
     return *grammars_;
   }
   virtual Result<RenderedPrompt> render_chat(const ChatPrompt& chat) const = 0;
+  virtual std::string_view chat_template() const = 0;  // its source; empty: none
   // How the model writes reasoning and calls, by its chat template.
   virtual const std::shared_ptr<const AnswerFormat>& answer_format() const = 0;
 
