@@ -219,8 +219,8 @@ Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backe
     }
     if (ids.empty()) return invalid(where + " has no tokens; it must have at least one.", where);
   }
-  ASSIGN_OR_RETURN(const std::shared_ptr<const grammar::Automaton> grammar,
-                   build_grammar(api, backend, built.parser ? &*built.parser : nullptr));
+  ASSIGN_OR_RETURN(const std::shared_ptr<grammar::Compiled> grammar,
+                   build_grammar(api, backend, tenant, built.parser ? &*built.parser : nullptr));
   for (Request& request : built.requests) request.grammar = make_matcher(grammar, api, backend);
   return built;
 }

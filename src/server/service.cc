@@ -351,7 +351,8 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   info.stored = std::move(own->stored);
   if (info.stored) info.stored->id = info.id, info.stored->tenant = exchange.tenant;
   if (own->is_stored) info.keeper = &stored_;
-  if (api->trace) info.trace = trace_facts(built->requests[0].sampling, api->sources, model);
+  if (api->trace)
+    info.trace = trace_facts(built->requests[0].sampling, api->sources, model, built->requests[0].grammar.get());
   info.return_token_ids = api->return_token_ids;
   info.ledger = api->ledger;
   info.tokens_as_ids = api->tokens_as_ids;
