@@ -150,7 +150,7 @@ constexpr Parameter kParameters[] = {
 
     // Biases and masks.
     {"logit_bias", kBoth, kOther, 0, 0, false, "null", "OpenAI, llama.cpp", "SamplingParams::logit_bias",
-     R"({"oneOf":[{"type":"object","additionalProperties":{"$ref":"#/components/schemas/Bias"}},{"type":"array","items":{"type":"array","minItems":2,"maxItems":2,"prefixItems":[{"oneOf":[{"type":"integer","minimum":0,"maximum":@max_token},{"type":"string","minLength":1}]},{"$ref":"#/components/schemas/Bias"}]}}]})",
+     R"({"oneOf":[{"type":"object","propertyNames":{"minLength":1},"additionalProperties":{"$ref":"#/components/schemas/Bias"}},{"type":"array","items":{"type":"array","minItems":2,"maxItems":2,"prefixItems":[{"oneOf":[{"type":"integer","minimum":0,"maximum":@max_token},{"type":"string","minLength":1}]},{"$ref":"#/components/schemas/Bias"}]}}]})",
      "Added to logits, -100 to 100; false bans. An object `{\"ID or text\": BIAS}`, where a key that is a whole number "
      "is "
      "an id, or an array of pairs `[ID or text, BIAS]`. A text stands for the tokens that it is encoded to alone, "

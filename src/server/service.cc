@@ -151,9 +151,9 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
       {"GET", "/v1/models", "models", &Service::models, ApiStyle::kChat, true, true},
       {"POST", "/v1/responses", "responses", nullptr, ApiStyle::kResponses},
       {"POST", "/v1/responses/input_tokens", "text", &Service::response_tokens},
-      {"GET", "/v1/responses", "responses", &Service::response_by_id, ApiStyle::kResponses, true, true},
-      {"DELETE", "/v1/responses", "responses", &Service::delete_response, ApiStyle::kResponses, true, true},
-      {"POST", "/v1/responses", "responses", &Service::cancel_response, ApiStyle::kResponses, true, true},
+      {"GET", "/v1/responses/", "responses", &Service::response_by_id, ApiStyle::kResponses, true, true},
+      {"DELETE", "/v1/responses/", "responses", &Service::delete_response, ApiStyle::kResponses, true, true},
+      {"POST", "/v1/responses/", "responses", &Service::cancel_response, ApiStyle::kResponses, true, true},
       {"POST", "/api/chat", "ollama", nullptr, ApiStyle::kOllamaChat},
       {"POST", "/api/generate", "ollama", nullptr, ApiStyle::kOllamaGenerate},
       {"GET", "/api/tags", "ollama", &Service::ollama_tags, ApiStyle::kOllamaChat},
@@ -185,10 +185,14 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
   static constexpr Route kPage = {"GET", "", "page", &Service::page, ApiStyle::kChat, false};
   const std::string_view path = request.path();
   const Route* route = std::ranges::find(page_files(), path, &PageFile::path) != page_files().end() ? &kPage : nullptr;
+  std::string allowed = route != nullptr ? route->method : "";  // methods
   for (const Route& candidate : kRoutes) {
     const std::string_view own = candidate.path;
-    const bool is_below = candidate.takes_rest && path.starts_with(own) && path.substr(own.size()).starts_with('/');
+    const bool is_below = candidate.takes_rest && path.starts_with(own) && path.size() > own.size() &&
+                          (own.ends_with('/') || path[own.size()] == '/');
     if (path != own && !is_below) continue;
+    if (allowed.find(candidate.method) == std::string::npos)
+      allowed += (allowed.empty() ? "" : ", ") + std::string(candidate.method);
     // A path may have a route for each method.
     // A path may have a route for each method; one of its own goes before those that take what is below another.
     const bool is_better = route != nullptr && request.method == candidate.method && request.method != route->method;
@@ -232,9 +236,8 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
         {404, "There is no such path here; /openapi.json lists those that there are.", "", "no_such_path"});
   const bool is_read = request.method == "GET" || request.method == "HEAD";
   if (std::string_view(route->method) == "GET" ? !is_read : request.method != route->method) {
-    WebResponse response =
-        error_response({405, std::string("This path takes ") + route->method + " alone.", "", "method_not_allowed"});
-    response.headers.emplace_back("Allow", route->method);
+    WebResponse response = error_response({405, "This path takes " + allowed + " alone.", "", "method_not_allowed"});
+    response.headers.emplace_back("Allow", allowed);
     return response;
   }
   if (request.method == "POST") {
