@@ -125,7 +125,9 @@ void hold_to_schedules(std::string_view architecture, DType dtype, DType kv_dtyp
   const auto vocab_size = static_cast<int32_t>(best.model->config().vocab_size);
   const auto requests = n_requests == 0 ? tiny_requests(vocab_size) : many_requests(vocab_size, n_requests, first_seed);
   const Digests expected = testing::alone(*best.model, *best.stream, nullptr, kv_dtype, kMaxTokens, requests);
-  if (n_requests == 0) EXPECT_GE(std::set<std::string>(expected.begin(), expected.end()).size(), requests.size());
+  if (n_requests == 0) {
+    EXPECT_GE(std::set<std::string>(expected.begin(), expected.end()).size(), requests.size());
+  }
   const std::vector<Isa> isas = supported_isas();
   for (uint64_t seed = first_seed; seed < first_seed + n_schedules; ++seed) {
     const Schedule schedule = testing::random_schedule(seed, kMaxTokens, kMaxSequences);
