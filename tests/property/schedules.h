@@ -68,6 +68,8 @@ inline Schedule random_schedule(uint64_t seed, int32_t step_tokens, int32_t max_
   s.warmth = up_to(3);
   s.steps_between = up_to(4);
   s.preempt_one_in = up_to(3) == 0 ? 0 : 2 + up_to(12);
+  // Where nothing is found again, a long prompt in small pieces must have a chance between two of them.
+  if (!s.prefix_cache && s.preempt_one_in > 0) s.preempt_one_in += 400 / s.step_tokens;
   s.n_strangers = up_to(4);
   s.max_drafts = up_to(2) == 0 ? 0 : 1 + up_to(7);
   s.n_host_contexts = up_to(3);
