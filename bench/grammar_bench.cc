@@ -1,4 +1,4 @@
-// Masks of real schemas over real vocabularies:  grammar_bench VOCABULARY... -- SCHEMA...
+// Masks of real schemas over real vocabularies:  grammar_bench [--tight] VOCABULARY... -- SCHEMA...
 // VOCABULARY is a GGUF file, a tokenizer.json, or a file of lines "base64 of a token, its id". SCHEMA is a file of JSON
 // Schema; each of its $defs is a schema too. For each a grammar is compiled (not strict), then answers are walked under
 // its masks, half of the tokens punctuation where there is some, all memory cold at first; the table has CPU time of
@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <fstream>
 #include <random>
@@ -73,6 +74,29 @@ std::vector<std::string> vocabulary(const std::string& path) {
   return words;
 }
 
+// One of the tokens of `mask`; of those that are `marks` too, if it should be and there are such. -1: none.
+ibid::TokenId pick(std::span<const uint32_t> mask, std::span<const uint32_t> marks, bool should_mark,
+                   std::mt19937& rng) {
+  size_t n = 0, n_marks = 0;
+  for (size_t w = 0; w < mask.size(); ++w) {
+    n += static_cast<size_t>(std::popcount(mask[w]));
+    n_marks += static_cast<size_t>(std::popcount(mask[w] & marks[w]));
+  }
+  if (n == 0) return ibid::TokenId{-1};
+  const bool is_mark = should_mark && n_marks > 0;
+  size_t at = rng() % (is_mark ? n_marks : n);
+  for (size_t w = 0;; ++w) {
+    uint32_t bits = is_mark ? mask[w] & marks[w] : mask[w];
+    const auto here = static_cast<size_t>(std::popcount(bits));
+    if (at >= here) {
+      at -= here;
+      continue;
+    }
+    for (; at > 0; --at) bits &= bits - 1;
+    return ibid::TokenId{static_cast<int32_t>(32 * w) + std::countr_zero(bits)};
+  }
+}
+
 void print(const char* name, std::vector<double>& times) {
   if (times.empty()) return;
   std::sort(times.begin(), times.end());
@@ -87,14 +111,19 @@ void print(const char* name, std::vector<double>& times) {
 
 int main(int argc, char** argv) {
   std::vector<std::string> vocabularies, files;
-  bool is_schema = false;
+  bool is_schema = false, is_tight = false;
   for (int i = 1; i < argc; ++i)
-    std::string(argv[i]) == "--" ? void(is_schema = true) : (is_schema ? files : vocabularies).push_back(argv[i]);
+    std::string(argv[i]) == "--tight" ? void(is_tight = true)
+    : std::string(argv[i]) == "--"    ? void(is_schema = true)
+                                      : (is_schema ? files : vocabularies).push_back(argv[i]);
   for (const std::string& path : vocabularies) {
     const std::vector<std::string> words = vocabulary(path);
     const double begin_trie = microseconds();
     auto trie = std::make_shared<const TokenTrie>(std::vector<std::string_view>(words.begin(), words.end()));
     std::printf("%s: %zu tokens, trie %.0f ms\n", path.c_str(), words.size(), (microseconds() - begin_trie) / 1e3);
+    std::vector<uint32_t> marks(trie->mask_words());
+    for (size_t t = 0; t < words.size(); ++t)
+      if (words[t].size() < 4 && words[t].find_first_of("\",:{}[]") != std::string::npos) marks[t / 32] |= 1u << t % 32;
     std::vector<double> compile, masks_all, first, later;
     size_t n_refused = 0;
     for (const std::string& file : files) {
@@ -118,23 +147,16 @@ int main(int argc, char** argv) {
       std::vector<uint32_t> mask(trie->mask_words());
       for (int walk = 0; walk < 2; ++walk) {
         StateId state = kInitial;
-        for (uint32_t left = 200; left > 0; --left) {
+        for (uint32_t left = 200; left > 0 && state != kDead; --left) {
           const uint64_t misses = masks.n_misses();
           const double before = microseconds();
-          masks.fill(state, mask, left + 100);
+          masks.fill(state, mask, is_tight ? left + 100 : TokenMasks::kNoLimit);
           const double time = microseconds() - before;
           masks_all.push_back(time);
           (masks.n_misses() > misses ? first : later).push_back(time);
-          std::vector<int32_t> allowed, marks;
-          for (int32_t t = 0; t < trie->vocab_size(); ++t) {
-            if (!(mask[static_cast<size_t>(t) / 32] >> (t % 32) & 1)) continue;
-            allowed.push_back(t);
-            const std::string& w = words[static_cast<size_t>(t)];
-            if (w.find_first_of("\",:{}[]") != std::string::npos && w.size() < 4) marks.push_back(t);
-          }
-          if (allowed.empty()) break;
-          const auto& from = !marks.empty() && rng() % 2 == 0 ? marks : allowed;
-          state = masks.after(state, ibid::TokenId{from[rng() % from.size()]});
+          ibid::TokenId token = pick(mask, marks, rng() % 2 == 0, rng);
+          if (raw(token) < 0) break;
+          state = masks.after(state, token);
         }
       }
     }

@@ -157,7 +157,7 @@ void Runner::draw(const StepPlan& plan, const Task& task, Scratch& scratch) {
     const TokenId token = drawn->chosen.token;
     result.drawn.push_back(*std::move(drawn));
     if (matcher != nullptr) {
-      const uint32_t next = matcher->after(result.state.grammar, token);
+      const uint32_t next = matcher->after(s.choice, result.state.grammar, token);
       if (!PLANTED("grammar_of_the_parents_parent") || draft < 0) result.state.grammar = next;
       if (matcher->is_closed(next)) return;
     }

@@ -9,9 +9,19 @@ std::unique_ptr<AnswerPrinter> make_printer(ApiStyle style) {
   switch (style) {
     case ApiStyle::kMessages:
       return make_messages_printer();
-    default:
-      return make_openai_printer(style);
+    case ApiStyle::kResponses:
+      return make_responses_printer();
+    case ApiStyle::kOllamaChat:
+    case ApiStyle::kOllamaGenerate:
+      return make_ollama_printer(style);
+    case ApiStyle::kLlama:
+    case ApiStyle::kInfill:
+      return make_llama_printer();
+    case ApiStyle::kChat:
+    case ApiStyle::kCompletions:
+      break;
   }
+  return make_openai_printer(style);
 }
 
 const char* id_prefix_of(ApiStyle style) {

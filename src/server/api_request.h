@@ -19,7 +19,16 @@ namespace ibid {
 enum class Endpoint : uint8_t { kChat = 1, kCompletions = 2 };
 
 // Whose form an answer and its errors have.
-enum class ApiStyle : uint8_t { kChat, kCompletions, kMessages, kResponses, kOllamaChat, kOllamaGenerate, kLlama };
+enum class ApiStyle : uint8_t {
+  kChat,
+  kCompletions,
+  kMessages,
+  kResponses,
+  kOllamaChat,
+  kOllamaGenerate,
+  kLlama,
+  kInfill
+};
 
 // Bounds that an operator may change.
 struct ApiLimits {
@@ -109,6 +118,7 @@ struct ApiRequest {
   // Completions.
   std::vector<Prompt> prompts;
   bool echo = false;
+  bool keeps_prompt = false;  // the answer repeats it
 };
 
 // The error's param is the field. `defaults`: how to sample where the body does not say.

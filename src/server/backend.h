@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "engine/engine.h"
 #include "engine/request.h"
+#include "sample/grammar/grammars.h"
 #include "server/chat_prompt.h"
 #include "server/sampling_defaults.h"
 #include "text/jinja/chat_template.h"
@@ -20,11 +21,6 @@
 #include "text/tokenizer/tokenizer.h"
 
 namespace ibid {
-
-namespace grammar {
-class TokenTrie;
-}
-std::shared_ptr<const grammar::TokenTrie> make_token_trie(const Tokenizer& tokenizer);  // build_grammar.cc
 
 struct ModelInfo {
   std::string name;  // as /v1/models gives it
@@ -58,18 +54,19 @@ class Backend {
 
   virtual const ModelInfo& model() const = 0;
   virtual const Tokenizer& tokenizer() const = 0;
-  // The tokenizer's tokens as grammars need them, made when first asked for.
-  std::shared_ptr<const grammar::TokenTrie> token_trie() const {
-    std::call_once(trie_once_, [this] { trie_ = make_token_trie(tokenizer()); });
-    return trie_;
+  // Those that requests have asked for.
+  grammar::Grammars& grammars() const {
+    std::call_once(grammars_once_, [this] { grammars_ = std::make_shared<grammar::Grammars>(tokenizer()); });
+    return *grammars_;
   }
   virtual Result<RenderedPrompt> render_chat(const ChatPrompt& chat) const = 0;
+  virtual std::string_view chat_template() const = 0;  // its source; empty: none
   // How the model writes reasoning and calls, by its chat template.
   virtual const std::shared_ptr<const AnswerFormat>& answer_format() const = 0;
 
  private:
-  mutable std::once_flag trie_once_;
-  mutable std::shared_ptr<const grammar::TokenTrie> trie_;
+  mutable std::once_flag grammars_once_;
+  mutable std::shared_ptr<grammar::Grammars> grammars_;
 };
 
 }  // namespace ibid

@@ -71,10 +71,6 @@ bool truncate(const ApiRequest& api, int32_t context, std::vector<TokenId>& ids)
   return true;
 }
 
-}  // namespace
-
-namespace {
-
 // The prompt up to the end of its last message's text, from which the answer goes on.
 Status cut_behind_final(const ChatPrompt& chat, RenderedPrompt& prompt) {
   const Json& last = chat.messages.array()->back();
@@ -214,17 +210,17 @@ Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backe
     if (const std::string* text = std::get_if<std::string>(&api.prompts[i])) {
       tokenizer.encode(*text, {.add_special = api.add_special == AddSpecial::kAll}, ids);
       const bool is_cut = truncate(api, backend.model().context_len, ids);
-      if (api.echo) built.prompt_texts.push_back(is_cut ? decode(tokenizer, ids, true) : *text);
+      if (api.echo || api.keeps_prompt) built.prompt_texts.push_back(is_cut ? decode(tokenizer, ids, true) : *text);
     } else {
       ids = std::get<std::vector<TokenId>>(api.prompts[i]);
       for (const TokenId id : ids) TRY(check_id(id, tokenizer, where));
       truncate(api, backend.model().context_len, ids);
-      if (api.echo) built.prompt_texts.push_back(decode(tokenizer, ids, true));
+      if (api.echo || api.keeps_prompt) built.prompt_texts.push_back(decode(tokenizer, ids, true));
     }
     if (ids.empty()) return invalid(where + " has no tokens; it must have at least one.", where);
   }
-  ASSIGN_OR_RETURN(const std::shared_ptr<const grammar::Automaton> grammar,
-                   build_grammar(api, backend, built.parser ? &*built.parser : nullptr));
+  ASSIGN_OR_RETURN(const std::shared_ptr<grammar::Compiled> grammar,
+                   build_grammar(api, backend, tenant, built.parser ? &*built.parser : nullptr));
   for (Request& request : built.requests) request.grammar = make_matcher(grammar, api, backend);
   return built;
 }

@@ -1,6 +1,38 @@
 #include "server/dialects.h"
 
+#include <concepts>
+#include <ctime>
+
+#include "sample/sampling_digest.h"
+
 namespace ibid {
+
+std::string rfc3339(int64_t unix_seconds) {
+  const std::time_t seconds = unix_seconds;
+  std::tm parts{};
+  gmtime_r(&seconds, &parts);
+  char text[32];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
+}
+
+std::string settings_json(const ApiRequest& api) {
+  std::string out;
+  JsonWriter json(out);
+  json.begin_object().key("seed").large_integer(api.sampling.seed).field("n_predict", int64_t{api.max_tokens});
+  for_each_parameter(api.sampling, [&]<typename T>(std::string_view name, const T& value) {
+    if constexpr (std::same_as<T, float>) json.key(name).single(value);
+    if constexpr (std::same_as<T, int32_t>) json.field(name, int64_t{value});
+    if constexpr (std::same_as<T, bool>) json.key(name).boolean(value);
+  });
+  json.key("stop").begin_array();
+  for (const std::string& stop : api.stop) json.string(stop);
+  json.end_array()
+      .field("n_probs", int64_t{api.want_logprobs ? api.top_logprobs : 0})
+      .key("stream")
+      .boolean(api.stream);
+  json.end_object();
+  return out;
+}
 
 const Json* given(const Json& body, std::string_view name) {
   const Json* value = body.find(name);

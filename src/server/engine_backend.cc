@@ -38,6 +38,9 @@ class EngineBackend final : public Backend {
   const ModelInfo& model() const override { return parts_.info; }
   const Tokenizer& tokenizer() const override { return *parts_.tokenizer; }
 
+  std::string_view chat_template() const override {
+    return parts_.chat_template ? parts_.chat_template->source() : std::string_view();
+  }
   const std::shared_ptr<const AnswerFormat>& answer_format() const override { return format_; }
   Result<RenderedPrompt> render_chat(const ChatPrompt& chat) const override {
     if (!parts_.chat_template) {

@@ -205,7 +205,9 @@ Result<DialectBody> body_of_messages(const Json& body, bool counts) {
     if (value != nullptr && !(value->array() != nullptr && value->array()->empty()))
       return unsupported(std::string(name) + " is not served here; leave it out.", name);
   }
-  return DialectBody{Endpoint::kChat, std::move(out)};
+  DialectBody made;
+  made.body = std::move(out);
+  return made;
 }
 
 }  // namespace ibid

@@ -149,7 +149,11 @@ void Generation::write_part(std::string& out) {
 // (with the token's text and bytes), which a string that grows by doubling may hold twice.
 int64_t Generation::most_bytes(const GenerationInfo& info, std::span<const Request> requests, int32_t context_len,
                                int64_t max_backlog) {
-  constexpr int64_t kText = 16, kRecord = sizeof(TokenRecord), kTop = sizeof(TokenLogprob) + 4;
+  // Responses tell and keep a text several times; a printer may hold back what it can tell only whole.
+  const bool holds_all = info.style == ApiStyle::kResponses || (info.parser && info.style == ApiStyle::kOllamaChat);
+  const int64_t kText = info.style == ApiStyle::kResponses ? 128 : info.parser ? 32 : 16;
+  const bool streams = info.stream && !holds_all;
+  constexpr int64_t kRecord = sizeof(TokenRecord), kTop = sizeof(TokenLogprob) + 4;
   constexpr int64_t kRecordJson = 256, kTopJson = 192;
   const bool keeps_records = info.keeps_records();
   int64_t sum = 0, largest_json = 0;
@@ -160,8 +164,8 @@ int64_t Generation::most_bytes(const GenerationInfo& info, std::span<const Reque
     const int64_t n_top = keeps_records ? std::max(0, r.sampling.logprobs) : 0;
     const int64_t held = n_tokens * (kText + (keeps_records ? kRecord + n_top * kTop : 0));
     const int64_t json = n_tokens * (kText + (keeps_records ? kRecordJson + n_top * kTopJson : 0));
-    sum += info.n * (info.stream ? std::min(held, max_backlog) : held);
-    largest_json = std::max(largest_json, info.stream ? std::min(json, 4 * max_backlog) : json);
+    sum += info.n * (streams ? std::min(held, max_backlog) : held);
+    largest_json = std::max(largest_json, streams ? std::min(json, 4 * max_backlog) : json);
     if (r.prompt_logprobs >= 0) {
       sum += n_prompt * (kRecord + r.prompt_logprobs * kTop);
       largest_json = std::max(largest_json, json + n_prompt * (kRecordJson + r.prompt_logprobs * kTopJson));

@@ -14,6 +14,7 @@
 #include "server/answer_choice.h"
 #include "server/answer_printer.h"
 #include "server/api_request.h"
+#include "server/dialects.h"
 #include "server/metrics.h"
 #include "server/otlp.h"
 #include "server/web_message.h"
@@ -44,7 +45,12 @@ struct GenerationInfo {
   bool ledger = false;
   bool tells_drafts = false;  // in the usage
   bool tells_reasoning = true;
-  bool parallel_calls = true;                    // false: the first call alone
+  bool parallel_calls = true;  // false: the first call alone
+  LlamaFields llama;
+  std::string settings;                          // kLlama: what was asked, as JSON
+  std::shared_ptr<const Json> repeated;          // kResponses: the fields that the answer repeats
+  std::shared_ptr<StoredResponse> stored;        // kResponses: to be filled with it
+  StoredResponses* keeper = nullptr;             // where that is kept; null: nowhere
   std::optional<AnswerParser::Options> parser;   // none: an answer is text
   std::shared_ptr<const TraceFacts> trace;       // null: no trace
   std::vector<int32_t> prompt_lens;              // tokens of each prompt
@@ -108,7 +114,8 @@ class Generation {
   int32_t accepted_tokens() const;  // of these
   int32_t n_preemptions() const;
   void write_ledger(JsonWriter& json) const;
-  const char* finish_word() const;  // of the first choice, or of one that failed
+  void write_timings(JsonWriter& json) const;  // as llama.cpp tells them
+  const char* finish_word() const;             // of the first choice, or of one that failed
   // How many choices have ended by each reason, those that occur.
   std::vector<std::pair<const char*, int32_t>> finishes() const;
 

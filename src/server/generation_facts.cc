@@ -116,6 +116,20 @@ void Generation::write_ledger(JsonWriter& json) const {
   json.key("total_ms").number((now - info_.arrived) * 1e3, 3).end_object();
 }
 
+void Generation::write_timings(JsonWriter& json) const {
+  const RequestTimes t = times(info_.clock != nullptr ? info_.clock->now() : info_.arrived);
+  const auto part = [&](const char* name, int64_t n, double seconds) {
+    const std::string prefix = name;
+    json.field(prefix + "_n", n).key(prefix + "_ms").number(seconds * 1e3, 3);
+    json.key(prefix + "_per_token_ms").number(n > 0 ? seconds * 1e3 / static_cast<double>(n) : 0, 3);
+    json.key(prefix + "_per_second").number(seconds > 0 ? static_cast<double>(n) / seconds : 0, 3);
+  };
+  json.key("timings").begin_object().field("cache_n", int64_t{cached_tokens()});
+  part("prompt", prompt_tokens() - cached_tokens(), t.prefill);
+  part("predicted", completion_tokens(), t.decode);
+  json.end_object();
+}
+
 RequestTimes Generation::times(double now) const {
   RequestTimes times = gaps_;
   times.phases = phases(now);

@@ -57,7 +57,7 @@ const std::string_view kFixedSchemas = R"(
   "adapter":{"type":"null"},"generator":{"const":"philox4x32-10"},"stages":{"type":"array","items":{"type":"string"},"uniqueItems":true},
   "order_digest":{"$ref":"#/components/schemas/Digest"},"parameters":{"type":"object","required":["temperature","top_k","top_p"]},
   "sources":{"type":"object","required":["temperature","top_k","top_p"],"additionalProperties":{"enum":["request","flag","model","default"]}},
-  "sampling_digest":{"$ref":"#/components/schemas/Digest"}}},
+  "sampling_digest":{"$ref":"#/components/schemas/Digest"},"grammar_digest":{"$ref":"#/components/schemas/Digest"}}},
 "TraceRecord":{"type":"object","additionalProperties":false,
   "description":"One draw: a function of the processed distribution, the seed and the counter (position, purpose).",
   "required":["token","logprob","processed_logprob","support","seed","position","purpose","parameters","model_digest","sampling_digest"],

@@ -69,6 +69,7 @@ Service::Service(const ServerOptions& options, ApiKeys keys, RequestLog& log)
       hosts_(options, !keys_.empty()),
       log_(log),
       answers_(options.max_answers_bytes),
+      stored_(options.max_stored_bytes, options.max_stored_age),
       id_prefix_(random_bits()),
       started_(steady_clock().now()) {}
 
@@ -78,6 +79,7 @@ void Service::set_backend(Backend* backend) {
     metrics_.add_step(stats);
     live_.add_step(stats, backend->clock().now());
   });
+  fim_ = find_fim_tokens(backend->tokenizer());
   backend_ = backend;
 }
 
@@ -147,6 +149,25 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
       {"POST", "/v1/chat/completions", "chat", nullptr, ApiStyle::kChat},
       {"POST", "/v1/completions", "completions", nullptr, ApiStyle::kCompletions},
       {"GET", "/v1/models", "models", &Service::models, ApiStyle::kChat, true, true},
+      {"POST", "/v1/responses", "responses", nullptr, ApiStyle::kResponses},
+      {"POST", "/v1/responses/input_tokens", "text", &Service::response_tokens},
+      {"GET", "/v1/responses", "responses", &Service::response_by_id, ApiStyle::kResponses, true, true},
+      {"DELETE", "/v1/responses", "responses", &Service::delete_response, ApiStyle::kResponses, true, true},
+      {"POST", "/v1/responses", "responses", &Service::cancel_response, ApiStyle::kResponses, true, true},
+      {"POST", "/api/chat", "ollama", nullptr, ApiStyle::kOllamaChat},
+      {"POST", "/api/generate", "ollama", nullptr, ApiStyle::kOllamaGenerate},
+      {"GET", "/api/tags", "ollama", &Service::ollama_tags, ApiStyle::kOllamaChat},
+      {"GET", "/api/ps", "ollama", &Service::ollama_tags, ApiStyle::kOllamaChat},
+      {"POST", "/api/show", "ollama", &Service::ollama_show, ApiStyle::kOllamaChat},
+      {"GET", "/api/version", "other", &Service::version, ApiStyle::kOllamaChat, false},
+      {"POST", "/completion", "completion", nullptr, ApiStyle::kLlama},
+      {"POST", "/infill", "infill", nullptr, ApiStyle::kInfill},
+      {"GET", "/props", "other", &Service::props},
+      {"GET", "/slots", "other", &Service::slots},
+      {"GET", "/load", "other", &Service::load},
+      {"GET", "/tokenizer_info", "text", &Service::tokenizer_info},
+      {"GET", "/v1/health", "health", &Service::health, ApiStyle::kChat, false},
+      {"GET", "/ping", "health", &Service::health, ApiStyle::kChat, false},
       {"POST", "/v1/messages", "messages", nullptr, ApiStyle::kMessages},
       {"POST", "/v1/messages/count_tokens", "text", &Service::count_tokens, ApiStyle::kMessages},
       // Some clients' base URL lacks the version.
@@ -169,10 +190,12 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
     const bool is_below = candidate.takes_rest && path.starts_with(own) && path.substr(own.size()).starts_with('/');
     if (path != own && !is_below) continue;
     // A path may have a route for each method.
-    if (route == nullptr || route->path != own || request.method == candidate.method) route = &candidate;
+    // A path may have a route for each method; one of its own goes before those that take what is below another.
+    const bool is_better = route != nullptr && request.method == candidate.method && request.method != route->method;
+    if (route == nullptr || is_better || (path == own && route->path != own)) route = &candidate;
   }
   if (route != nullptr) exchange.route = route->name, exchange.style = route->style;
-  const bool is_health = path == "/health";
+  const bool is_health = exchange.route == std::string_view("health");
 
   if (!hosts_.allows(request.header("host"))) {
     return error_response({403,
@@ -187,7 +210,7 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
   if (request.method == "OPTIONS" && !options_.cors_origin.empty()) {
     WebResponse response;
     response.status = 204;
-    response.headers = {{"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},
+    response.headers = {{"Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS"},
                         {"Access-Control-Allow-Headers", "Authorization, Content-Type, X-Api-Key, X-Request-Id"},
                         {"Access-Control-Max-Age", "600"}};
     return response;
@@ -223,31 +246,52 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
   return (this->*route->handler)(request, exchange);
 }
 
-namespace {
-
 // A body of any API in the words of ours.
-Result<DialectBody> read_dialect(ApiStyle style, Json body) {
-  switch (style) {
+Result<DialectBody> Service::read_dialect(const WebExchange& exchange, Json body) {
+  const Backend& backend = *backend_.load();
+  switch (exchange.style) {
     case ApiStyle::kMessages:
       return body_of_messages(body);
-    default:
-      return DialectBody{style == ApiStyle::kCompletions ? Endpoint::kCompletions : Endpoint::kChat, std::move(body)};
+    case ApiStyle::kResponses:
+      return body_of_response(body, [&](std::string_view id) { return stored_.find(id, exchange.tenant, now()); });
+    case ApiStyle::kOllamaChat:
+    case ApiStyle::kOllamaGenerate:
+      return body_of_ollama(body, exchange.style == ApiStyle::kOllamaGenerate, backend.model());
+    case ApiStyle::kLlama:
+      return body_of_completion(body, backend.tokenizer());
+    case ApiStyle::kInfill:
+      return body_of_infill(body, backend.tokenizer(), fim_);
+    case ApiStyle::kChat:
+    case ApiStyle::kCompletions:
+      break;
   }
+  DialectBody out;
+  out.endpoint = exchange.style == ApiStyle::kCompletions ? Endpoint::kCompletions : Endpoint::kChat;
+  out.body = std::move(body);
+  return out;
 }
-
-}  // namespace
 
 WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, std::function<void()> wake) {
   if (draining_) return error_response({503, "The server is shutting down.", "", "shutting_down", 5});
   Backend& backend = *backend_.load();
   Result<Json> body = parse_body(request.body, options_.api.json);
   if (!body) return error_response(ApiError::of(body.error()));
-  Result<DialectBody> own = read_dialect(exchange.style, *std::move(body));
+  Result<DialectBody> own = read_dialect(exchange, *std::move(body));
   if (!own) return error_response(ApiError::of(own.error()));
+  if (own->answer) {
+    WebResponse response;
+    response.body = *std::move(own->answer);
+    return response;
+  }
   const Endpoint endpoint = own->endpoint;
   const ModelInfo& model = backend.model();
   Result<ApiRequest> api = parse_api_request(endpoint, own->body, options_.api, model.sampling);
   if (!api) return error_response(ApiError::of(api.error()));
+  const bool is_llama = exchange.style == ApiStyle::kLlama || exchange.style == ApiStyle::kInfill;
+  api->keeps_prompt = is_llama;
+  if (exchange.style != ApiStyle::kChat && exchange.style != ApiStyle::kCompletions && api->n != 1)
+    return error_response(
+        ApiError::of(unsupported("n is " + std::to_string(api->n) + "; this API has one choice.", "n")));
   Result<std::string> name = answering_name(api->model, model, options_);
   if (!name) return error_response(ApiError::of(name.error()));
   const auto n_sequences = static_cast<int64_t>(api->n) * std::max<int64_t>(1, std::ssize(api->prompts));
@@ -283,6 +327,8 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   }
   info.style = exchange.style;
   info.id = std::string(id_prefix_of(info.style)) + hex(id_prefix_ ^ static_cast<uint64_t>(info.requests[0]));
+  // Whoever knows this one may read the answer.
+  if (exchange.style == ApiStyle::kResponses) info.id = "resp_" + hex(random_bits()) + hex(random_bits());
   info.model = *std::move(name);
   const size_t n_prompts = info.requests.size();
   info.fingerprint = "ibid-" IBID_VERSION "-a" + std::to_string(kArithmeticVersion) + "-" + model.digest.substr(0, 12);
@@ -299,7 +345,14 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   info.tells_reasoning = api->tells_reasoning;
   info.parallel_calls = api->parallel_calls;
   info.parser = std::move(built->parser);
-  if (api->trace) info.trace = trace_facts(built->requests[0].sampling, api->sources, model);
+  info.llama = std::move(own->llama);
+  if (is_llama) info.settings = settings_json(*api);
+  info.repeated = std::move(own->echo);
+  info.stored = std::move(own->stored);
+  if (info.stored) info.stored->id = info.id, info.stored->tenant = exchange.tenant;
+  if (own->is_stored) info.keeper = &stored_;
+  if (api->trace)
+    info.trace = trace_facts(built->requests[0].sampling, api->sources, model, built->requests[0].grammar.get());
   info.return_token_ids = api->return_token_ids;
   info.ledger = api->ledger;
   info.tells_drafts = api->tells_drafts;

@@ -214,6 +214,10 @@ Status read_required_calls(const ApiRequest& api, const AnswerFormat& format, co
   return {};
 }
 
+bool may_reason(const AnswerParser::Options& parser) {
+  return parser.format->tools.kind == ToolFormat::Kind::kChannels || !parser.format->reasoning.is_none();
+}
+
 void allow_reasoning(const AnswerParser::Options& parser, const Tokenizer& tokenizer, Grammar& out) {
   const ReasoningFormat& reasoning = parser.format->reasoning;
   CallGrammar calls(tokenizer, out);

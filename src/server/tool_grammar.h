@@ -16,7 +16,9 @@ std::shared_ptr<const AnswerFormat> required_format(const std::shared_ptr<const 
 Status read_required_calls(const ApiRequest& api, const AnswerFormat& format, const Tokenizer& tokenizer,
                            grammar::Grammar& out);
 
-// Lets reasoning come before the root.
+// Whether reasoning may come before an answer's grammar.
+bool may_reason(const AnswerParser::Options& parser);
+// Lets it come before the root.
 void allow_reasoning(const AnswerParser::Options& parser, const Tokenizer& tokenizer, grammar::Grammar& out);
 
 }  // namespace ibid

@@ -19,9 +19,10 @@ constexpr const char* kBody =
 
 // A text that the grammar allows, drawn byte by byte.
 std::string draw(const grammar::Grammar& rules, const Backend& backend, uint64_t seed) {
-  const auto automaton = grammar::compile(rules, *backend.token_trie());
+  const auto automaton = grammar::compile(rules, *backend.grammars().trie());
   if (!automaton) return ADD_FAILURE() << automaton.error().message, "";
-  grammar::Matcher matcher(*automaton, backend.token_trie(), {}, 1, true);
+  const auto compiled = std::make_shared<grammar::Compiled>(grammar::Source(), *automaton, backend.grammars().trie());
+  grammar::Matcher matcher(compiled, {}, 1, true);
   std::string text;
   grammar::StateId state = grammar::kInitial;
   std::vector<uint32_t> mask(matcher.mask_words());
@@ -35,7 +36,7 @@ std::string draw(const grammar::Grammar& rules, const Backend& backend, uint64_t
     seed = seed * 6364136223846793005ull + 1442695040888963407ull;
     const TokenId token = allowed[(seed >> 33) % allowed.size()];
     text += backend.tokenizer().token_bytes(token, true);
-    state = matcher.after(state, token);
+    state = matcher.after(0, state, token);
     matcher.hold(0, state);
   }
   return text;

@@ -91,7 +91,7 @@ std::string acting_parameters(const SamplingParams& sampling) {
 }  // namespace
 
 std::shared_ptr<const TraceFacts> trace_facts(const SamplingParams& sampling, const SamplingSources& sources,
-                                              const ModelInfo& model) {
+                                              const ModelInfo& model, const grammar::Matcher* grammar) {
   auto facts = std::make_shared<TraceFacts>();
   facts->parameters = acting_parameters(sampling);
   facts->model_digest = model.digest;
@@ -105,7 +105,10 @@ std::shared_ptr<const TraceFacts> trace_facts(const SamplingParams& sampling, co
   json.end_array().field("order_digest", sampling_digest(spell_stages()));
   json.key("parameters").raw(all_parameters(sampling));
   json.key("sources").raw(all_sources(sampling, sources));
-  json.field("sampling_digest", facts->sampling_digest).end_object();
+  json.field("sampling_digest", facts->sampling_digest);
+  if (grammar != nullptr)
+    json.field("grammar_digest", sampling_digest(grammar::spell(grammar->source(), grammar->closes_in_time())));
+  json.end_object();
   return facts;
 }
 

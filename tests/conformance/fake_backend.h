@@ -120,6 +120,7 @@ class FakeBackend final : public Backend {
   const Clock& clock() const override { return steady_clock(); }
   const ModelInfo& model() const override { return info_; }
   const Tokenizer& tokenizer() const override { return tokenizer_; }
+  std::string_view chat_template() const override { return "{{ messages }}"; }
   const std::shared_ptr<const AnswerFormat>& answer_format() const override { return format_; }
   Result<RenderedPrompt> render_chat(const ChatPrompt& chat) const override {
     RenderedPrompt prompt;

@@ -3,6 +3,7 @@
 #include <xxhash.h>
 
 #include "engine/record/codec.h"
+#include "sample/grammar/grammars.h"
 #include "text/output/breaker_set.h"
 #include "text/output/stop_matcher.h"
 
@@ -49,7 +50,7 @@ template <typename Ar, typename RequestRef>
 void request_fields(Ar& ar, RequestRef& r) {
   auto& [id, prompt, sampling, n, max_tokens, stops, grammar, ttft_target, tpot_target, max_wait, show_special,
          prompt_logprobs, priority, tenant, cache_salt, speculation, weight] = r;
-  // Grammars are not in the record (docs/replay.md), and drafts are those that were computed then.
+  // Grammars stand behind as their sources, as stops do; drafts are those that were computed then.
   static_cast<void>(stops), static_cast<void>(grammar), static_cast<void>(speculation);
   ar(id, prompt);
   sampling_fields(ar, sampling);
@@ -62,10 +63,14 @@ struct Texts {
   bool has_stops = false, include_stop = false, has_breakers = false;
   std::vector<std::string> stops, breakers;
   std::vector<TokenId> stop_ids;
+  grammar::Source grammar;
+  bool closes_in_time = false;
 };
 template <typename Ar, typename TextsRef>
 void texts_fields(Ar& ar, TextsRef& t) {
   ar(t.has_stops, t.include_stop, t.has_breakers, t.stops, t.breakers, t.stop_ids);
+  auto& [language, is_strict, text, choices] = t.grammar;
+  ar(language, is_strict, text, choices, t.closes_in_time);
 }
 
 Texts texts_of(const Request& r) {
@@ -76,6 +81,10 @@ Texts texts_of(const Request& r) {
     t.stops = r.stops->strings();
     t.stop_ids = r.stops->ids();
   }
+  if (r.grammar) {
+    t.grammar = r.grammar->source();
+    t.closes_in_time = r.grammar->closes_in_time();
+  }
   if (r.sampling.dry_breakers) {
     t.has_breakers = true;
     t.breakers = r.sampling.dry_breakers->texts();
@@ -83,13 +92,18 @@ Texts texts_of(const Request& r) {
   return t;
 }
 
-Status compile(Texts t, const std::shared_ptr<const Tokenizer>& tokenizer, Request& r) {
+Status compile(Texts t, const std::shared_ptr<const Tokenizer>& tokenizer, grammar::Grammars* grammars, Request& r) {
   if (!tokenizer) t.stops.clear(), t.has_breakers = false;
   if (t.has_stops) {
     ASSIGN_OR_RETURN(r.stops, StopSet::compile(std::move(t.stops), std::move(t.stop_ids), t.include_stop));
   }
   if (t.has_breakers) {
     ASSIGN_OR_RETURN(r.sampling.dry_breakers, BreakerSet::compile(std::move(t.breakers), tokenizer));
+  }
+  if (t.grammar.language != grammar::Language::kNone && grammars != nullptr) {
+    ASSIGN_OR_RETURN(std::shared_ptr<grammar::Compiled> compiled, grammars->get(t.grammar));
+    r.grammar = std::make_shared<grammar::Matcher>(std::move(compiled), tokenizer->vocabulary().end_of_generation, r.n,
+                                                   t.closes_in_time);
   }
   return {};
 }
@@ -172,7 +186,8 @@ void encode(const Event& event, int64_t& last_reading, std::string& out) {
   }
 }
 
-Result<Event> decode(std::string_view body, int64_t& last_reading, const std::shared_ptr<const Tokenizer>& tokenizer) {
+Result<Event> decode(std::string_view body, int64_t& last_reading, const std::shared_ptr<const Tokenizer>& tokenizer,
+                     grammar::Grammars* grammars) {
   Event event;
   Reader r(body);
   uint64_t n_readings = 0;
@@ -195,7 +210,10 @@ Result<Event> decode(std::string_view body, int64_t& last_reading, const std::sh
       r(event.was_taken);
       request_fields(r, request);
       texts_fields(r, texts);
-      if (r.ok()) compiled = compile(std::move(texts), tokenizer, request);
+      if (r.ok() && texts.grammar.language != grammar::Language::kNone &&
+          (texts.grammar.language > grammar::kLastLanguage || request.n < 1 || request.n > 65536))
+        r.fail();
+      if (r.ok()) compiled = compile(std::move(texts), tokenizer, grammars, request);
       event.request = std::make_shared<const Request>(std::move(request));
       break;
     }

@@ -20,10 +20,13 @@
 namespace ibid {
 
 class Tokenizer;
+namespace grammar {
+class Grammars;  // sample/grammar/grammars.h
+}
 
 namespace record {
 
-inline constexpr std::string_view kMagic = "ibidrec\2";  // the last byte is the version
+inline constexpr std::string_view kMagic = "ibidrec\3";  // the last byte is the version
 inline constexpr size_t kFrameHead = 8;                  // bytes before a frame's body
 inline constexpr uint32_t kMaxBody = 256 << 20;
 
@@ -92,8 +95,10 @@ struct Event {
 
 // Appends the body. `last_reading` goes from event to event.
 void encode(const Event& event, int64_t& last_reading, std::string& out);
-// `tokenizer` compiles what a request says about texts; null: stop strings and breakers are left out.
-Result<Event> decode(std::string_view body, int64_t& last_reading, const std::shared_ptr<const Tokenizer>& tokenizer);
+// `tokenizer` compiles what a request says about texts; null: stop strings and breakers are left out. `grammars`, of
+// the same tokenizer, compiles grammars; null: they are left out.
+Result<Event> decode(std::string_view body, int64_t& last_reading, const std::shared_ptr<const Tokenizer>& tokenizer,
+                     grammar::Grammars* grammars = nullptr);
 
 uint32_t checksum(std::string_view body);
 std::string_view kind_name(EventKind kind);

@@ -190,7 +190,11 @@ Result<std::unique_ptr<Event>> FileReader::next(const std::shared_ptr<const Toke
   const std::string_view body = rest.substr(kFrameHead, n);
   if (checksum(body) != u32_at(rest, 4)) return cut_off("damaged");
   auto event = std::make_unique<Event>();
-  ASSIGN_OR_RETURN(*event, decode(body, last_reading_, tokenizer));
+  if (tokenizer != nullptr && tokenizer_ != tokenizer) {
+    tokenizer_ = tokenizer;
+    grammars_ = std::make_unique<grammar::Grammars>(*tokenizer);
+  }
+  ASSIGN_OR_RETURN(*event, decode(body, last_reading_, tokenizer, tokenizer ? grammars_.get() : nullptr));
   at_ += kFrameHead + n;
   if (event->kind == EventKind::kEnd) how_it_ended_ = event->text;
   return event;

@@ -14,6 +14,7 @@
 
 #include "base/mapped_file.h"
 #include "engine/record/event.h"
+#include "sample/grammar/grammars.h"
 
 namespace ibid::record {
 
@@ -73,6 +74,8 @@ class FileReader {
   size_t at_ = 0;
   int64_t last_reading_ = 0;
   std::string how_it_ended_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  std::unique_ptr<grammar::Grammars> grammars_;  // of the tokenizer
 };
 
 }  // namespace ibid::record

@@ -18,6 +18,8 @@
 #include "engine/record/redaction.h"
 #include "engine/record/replay.h"
 #include "fake_model.h"
+#include "sample/grammar/grammars.h"
+#include "spelled_tokens.h"
 #include "text/output/stop_matcher.h"
 
 namespace ibid {
@@ -182,6 +184,52 @@ TEST(Record, RunsAgainStepForStepWithTheModelAndWithout) {
   EXPECT_GT(n_cached, 10);
   EXPECT_GT(n_refused, 0);
   EXPECT_GT(n_accepted, 100);
+}
+
+// A request's grammar is written as it was asked for, and compiled for the replay.
+TEST(Record, GrammarsAreCompiledAnew) {
+  std::vector<std::string> words(64);
+  for (size_t t = 1; t < words.size(); ++t) words[t] = std::string(1 + t / 40, static_cast<char>('a' + t % 20));
+  const auto tokenizer = std::make_shared<const SpelledTokens>(words);
+  grammar::Grammars grammars(*tokenizer);
+  const grammar::Source source{.language = grammar::Language::kGbnf, .text = "root ::= [a-d]{2,9} [e-j]{1,30} \"k\""};
+  TempFolder folder;
+  const std::string path = folder.path() + "/record";
+  ThreadTeam team(1);
+  Stream stream(team);
+  std::vector<TokenId> drawn;
+  {
+    auto recorder = Recorder::create({.path = path}).value();
+    auto engine = Engine::create(std::make_unique<testing::FakeModel>(kContext), nullptr, stream, small_engine(),
+                                 recorder->clock(), PrefixHash(128, 1))
+                      .value();
+    recorder->begin(*engine, "fake", 1);
+    for (uint64_t id = 1; id <= 6; ++id) {
+      Request r;
+      r.id = RequestId{id};
+      r.prompt = {TokenId{static_cast<int32_t>(id)}, TokenId{9}};
+      r.max_tokens = 20;
+      r.sampling.seed = id;
+      r.grammar = std::make_shared<grammar::Matcher>(grammars.get(source).value(), std::vector<TokenId>{}, 1, true);
+      ASSERT_TRUE(engine->submit(std::move(r)).ok());
+    }
+    std::vector<Output> out;
+    while (engine->step(out)) {
+    }
+    for (const Output& o : out)
+      for (const TokenRecord& t : o.tokens) drawn.push_back(t.chosen.token);
+  }
+  for (const TokenId t : drawn) ASSERT_LE(words[static_cast<size_t>(raw(t))][0], 'k');
+  auto replay = Replay::open(path).value();
+  auto again = Engine::create(std::make_unique<testing::FakeModel>(kContext), nullptr, stream, replay->options(),
+                              replay->clock())
+                   .value();
+  const ReplayResult is = replay->run(*again, tokenizer).value();
+  EXPECT_EQ(is.difference, "");
+  EXPECT_EQ(is.n_tokens, static_cast<int64_t>(drawn.size()));
+  auto bare = Replay::open(path).value();
+  auto without = bare->engine_without_model(stream).value();
+  EXPECT_EQ(bare->run(*without, nullptr).value().difference, "");
 }
 
 TEST(Record, TheFirstDifferenceIsNamed) {

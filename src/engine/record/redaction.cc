@@ -92,6 +92,7 @@ void Redaction::redact(Request& r, Live& live) {
   // How many rows are read is scheduling; the rest of the sampler's settings is not.
   r.sampling = {.logprobs = r.sampling.logprobs};
   r.stops = nullptr;
+  r.grammar = nullptr;
 }
 
 void Redaction::redact(Step& step) {

@@ -225,8 +225,11 @@ TEST(GrammarMasks, AreThoseOfBruteForceOnJsonAndCounters) {
        {kJson, "root ::= \"\\\"\" [^\"\\\\\\x00-\\x1f]{3,300} \"\\\"\"",
         "root ::= [a-z]+ | [A-Z] [a-z0-9_-]{0,200} \"!\"", "root ::= (\"a\" | \"ab\" | [é日])* \".\"",
         "root ::= ([a-b]{2,40} \",\"){10,60}", "root ::= .*", "root ::= x{0,100000} \"b\"\nx ::= [a-z] | [^a-z\"]",
-        "root ::= [0-9]{1,3} (\".\" [0-9]{2})?", "root ::= root \"a\" | \"b\" root | \"c\"",
-        "root ::= (\"ab\" [a-z]{20,}){1,500}"}) {
+        "root ::= [0-9]{1,3} (\".\" [0-9]{2})?", "root ::= \"<\" [a-z]+ \"://\" [a-z.]+ (\":\" [0-9]{1,5})? \"a:\"",
+        "root ::= [A-Z] [a-zA-Z0-9-]{0,60} [-,] [a-z]* \"!\"", "root ::= [a-z]{40,200} [a-z]* \"x\" [^a-z]{3}",
+        "root ::= \"a\" | \"abb\" [^\"\\\\\\x00-\\x1f]* \"]\" | [^a\"\\\\\\x00-\\x1f] [^\"\\\\\\x00-\\x1f]* [\"]",
+        "root ::= ([^/]+ \"/\"?)+", "root ::= [a-z0-9]* [^\\x00-\\x7f]{1,40} [a-z]+",
+        "root ::= root \"a\" | \"b\" root | \"c\"", "root ::= (\"ab\" [a-z]{20,}){1,500}"}) {
     TokenMasks masks(from_gbnf(text), trie);
     ASSERT_NO_FATAL_FAILURE(compare_masks(masks, rng, 150)) << text;
   }

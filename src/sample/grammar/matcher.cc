@@ -5,44 +5,75 @@
 
 namespace ibid::grammar {
 
-Matcher::Matcher(std::shared_ptr<const Automaton> automaton, std::shared_ptr<const TokenTrie> trie,
-                 std::vector<TokenId> end_of_generation, int32_t n_choices, bool closes_in_time)
-    : masks_(std::move(automaton), std::move(trie)),
+size_t Compiled::idle_bytes() const {
+  size_t bytes = masks_.automaton().bytes() + kIdleBytes + source_.text.size() + sizeof *this;
+  for (const std::string& choice : source_.choices) bytes += choice.size() + sizeof choice;
+  return bytes;
+}
+
+Matcher::Matcher(std::shared_ptr<Compiled> compiled, std::vector<TokenId> end_of_generation, int32_t n_choices,
+                 bool closes_in_time)
+    : compiled_(std::move(compiled)),
       end_of_generation_(std::move(end_of_generation)),
-      held_(static_cast<size_t>(n_choices), kInitial),
-      closes_in_time_(closes_in_time) {}
+      choices_(static_cast<size_t>(n_choices)),
+      closes_in_time_(closes_in_time) {
+  std::lock_guard lock(compiled_->mutex_);
+  compiled_->users_.push_back(this);
+}
+
+Matcher::~Matcher() {
+  std::lock_guard lock(compiled_->mutex_);
+  std::erase(compiled_->users_, this);
+  if (!compiled_->users_.empty() || compiled_->masks_.bytes() <= Compiled::kIdleBytes) return;
+  try {
+    compiled_->masks_.forget_others({});
+  } catch (const std::bad_alloc&) {
+  }
+}
 
 void Matcher::fill(StateId state, int32_t n_left, std::span<uint32_t> mask) {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(compiled_->mutex_);
+  TokenMasks& masks = compiled_->masks_;
   const bool is_tight = closes_in_time_ && n_left >= 0;
-  masks_.fill(state, mask, is_tight ? static_cast<uint32_t>(n_left) : TokenMasks::kNoLimit);
-  if (!masks_.states().accepts(state)) return;
+  masks.fill(state, mask, is_tight ? static_cast<uint32_t>(n_left) : TokenMasks::kNoLimit);
+  if (!masks.states().accepts(state)) return;
   for (TokenId id : end_of_generation_)
     if (static_cast<size_t>(raw(id)) < 32 * mask.size())
       mask[static_cast<size_t>(raw(id)) / 32] |= 1u << (raw(id) % 32);
 }
 
-StateId Matcher::after(StateId state, TokenId token) {
+StateId Matcher::after(int32_t choice, StateId state, TokenId token) {
   if (std::find(end_of_generation_.begin(), end_of_generation_.end(), token) != end_of_generation_.end()) return state;
-  std::lock_guard lock(mutex_);
-  return masks_.after(state, token);
+  std::lock_guard lock(compiled_->mutex_);
+  const StateId next = compiled_->masks_.after(state, token);
+  choices_[static_cast<size_t>(choice)].come_to.push_back(next);
+  return next;
 }
 
 bool Matcher::is_closed(StateId state) {
-  std::lock_guard lock(mutex_);
-  return state != kDead && masks_.states().is_closed(state);
+  std::lock_guard lock(compiled_->mutex_);
+  return state != kDead && compiled_->masks_.states().is_closed(state);
 }
 
 bool Matcher::accepts(StateId state) {
-  std::lock_guard lock(mutex_);
-  return state != kDead && masks_.states().accepts(state);
+  std::lock_guard lock(compiled_->mutex_);
+  return state != kDead && compiled_->masks_.states().accepts(state);
 }
 
 void Matcher::hold(int32_t choice, StateId state) {
-  std::lock_guard lock(mutex_);
-  held_[static_cast<size_t>(choice)] = state;
+  std::lock_guard lock(compiled_->mutex_);
+  choices_[static_cast<size_t>(choice)].held = state;
+  choices_[static_cast<size_t>(choice)].come_to.clear();
+  if (!compiled_->masks_.is_over_budget()) return;
   try {
-    if (masks_.is_over_budget()) masks_.forget_others(held_);
+    std::vector<StateId> live;
+    for (const Matcher* user : compiled_->users_) {
+      for (const Choice& c : user->choices_) {
+        live.push_back(c.held);
+        live.insert(live.end(), c.come_to.begin(), c.come_to.end());
+      }
+    }
+    compiled_->masks_.forget_others(live);
   } catch (const std::bad_alloc&) {
   }
 }

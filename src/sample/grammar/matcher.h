@@ -1,6 +1,9 @@
-// Matcher: one request's grammar at work, for all its choices: masks of its rows and the states of its texts. A state
-// is an integer that its sequence keeps; it stays valid as long as it is held, or until the next call of hold(), so a
-// row that is drawn on trial goes from state to state and has nothing to undo. From any thread at once.
+// Compiled: a grammar at work for all requests that ask for it; what its states and masks are is found out once.
+// Matcher: one request's place in that, for all its choices: masks of its rows and the states of its texts.
+//
+// A state is an integer that its sequence keeps. It stays valid while a choice holds it, or has come to it since the
+// choice last held one: so a row that is drawn on trial goes from state to state and has nothing to undo, and others
+// who ask for the same grammar take nothing away. All from any thread at once.
 #pragma once
 
 #include <memory>
@@ -8,34 +11,67 @@
 #include <span>
 #include <vector>
 
+#include "sample/grammar/source.h"
 #include "sample/grammar/token_masks.h"
 
 namespace ibid::grammar {
+
+class Matcher;
+
+class Compiled {
+ public:
+  Compiled(Source source, std::shared_ptr<const Automaton> automaton, std::shared_ptr<const TokenTrie> trie,
+           size_t max_bytes = TokenMasks::kDefaultBytes)
+      : source_(std::move(source)), masks_(std::move(automaton), std::move(trie), max_bytes) {}
+  // What is remembered of states and masks while nobody uses them.
+  static constexpr size_t kIdleBytes = 256 << 10;
+
+  const Source& source() const { return source_; }
+  size_t idle_bytes() const;  // the most that it takes while nobody uses it
+
+ private:
+  friend class Matcher;
+  Source source_;
+  std::mutex mutex_;
+  TokenMasks masks_;
+  std::vector<const Matcher*> users_;
+};
 
 class Matcher {
  public:
   // `end_of_generation`: the ids that may end an answer where the grammar accepts, and nowhere else. `closes_in_time`:
   // an answer is complete when its tokens are used up, if it can be.
-  Matcher(std::shared_ptr<const Automaton> automaton, std::shared_ptr<const TokenTrie> trie,
-          std::vector<TokenId> end_of_generation, int32_t n_choices, bool closes_in_time = false);
+  Matcher(std::shared_ptr<Compiled> compiled, std::vector<TokenId> end_of_generation, int32_t n_choices,
+          bool closes_in_time = false);
+  ~Matcher();
+  Matcher(const Matcher&) = delete;
+  Matcher& operator=(const Matcher&) = delete;
 
   // Bits of the tokens that may follow, as TokenMasks::fill; all others of the mask are 0. `n_left`: tokens that the
   // answer may still have, -1: no limit. May throw std::bad_alloc.
   void fill(StateId state, int32_t n_left, std::span<uint32_t> mask);
-  size_t mask_words() const { return masks_.trie().mask_words(); }  // the fewest that fill() takes
-  // The state behind a token that the mask allowed; of an end, the same state.
-  StateId after(StateId state, TokenId token);
+  size_t mask_words() const { return compiled_->masks_.trie().mask_words(); }  // the fewest that fill() takes
+  // The state behind a token that the mask allowed, for a choice; of an end, the same state.
+  StateId after(int32_t choice, StateId state, TokenId token);
   // The text is complete and nothing may follow.
   bool is_closed(StateId state);
   bool accepts(StateId state);
-  // The choice stands there now: other states may be forgotten. Allocation failures are put off to the next call.
+  // The choice stands there now: others that it came to may be forgotten. Allocation failures are put off to the next
+  // call.
   void hold(int32_t choice, StateId state);
 
+  const Source& source() const { return compiled_->source(); }
+  bool closes_in_time() const { return closes_in_time_; }
+
  private:
-  std::mutex mutex_;
-  TokenMasks masks_;
+  struct Choice {
+    StateId held = kInitial;
+    std::vector<StateId> come_to;  // since
+  };
+
+  std::shared_ptr<Compiled> compiled_;
   std::vector<TokenId> end_of_generation_;
-  std::vector<StateId> held_;
+  std::vector<Choice> choices_;
   bool closes_in_time_;
 };
 

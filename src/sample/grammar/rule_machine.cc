@@ -29,6 +29,7 @@ class Finisher {
     std::vector<uint32_t> at(first_.begin(), first_.end() - 1);
     for (const MachineEdge& e : in_.edges) sorted_[at[e.from]++] = e;
     mark_.assign(in_.n_states, 0);
+    ones_.assign(in_.n_states, kUnknown);
     const int64_t limit = 4 * static_cast<int64_t>(in_.n_states) + 256;
     if (!by_subsets(limit)) return false;
     in_.n_states = static_cast<uint32_t>(accepts_.size());
@@ -76,14 +77,23 @@ class Finisher {
 
   // Above `limit` subsets each new one is taken apart into its members: what follows of them is one state each, so all
   // ends within n_states more.
-  void edge_to(uint32_t from, MachineEdge edge, Subset targets, int64_t limit) {
-    if (static_cast<int64_t>(accepts_.size()) <= limit || targets.size() == 1) {
-      edge.from = from;
-      edge.to = state_of(std::move(targets));
+  void edge_to(uint32_t from, MachineEdge edge, const Subset& targets, int64_t limit) {
+    edge.from = from;
+    if (targets.size() > 1 && static_cast<int64_t>(accepts_.size()) <= limit) {
+      edge.to = state_of(targets);
       if (edge.to != ~0u) out_.push_back(edge);
       return;
     }
-    for (uint32_t target : targets) edge_to(from, edge, {target}, limit);
+    for (uint32_t target : targets) {
+      edge.to = state_of_one(target);
+      if (edge.to != ~0u) out_.push_back(edge);
+    }
+  }
+
+  // Most edges lead where others have led.
+  uint32_t state_of_one(uint32_t target) {
+    if (ones_[target] == kUnknown) ones_[target] = state_of({target});
+    return ones_[target];
   }
 
   bool by_subsets(int64_t limit) {
@@ -94,10 +104,21 @@ class Finisher {
     Subset targets;
     std::vector<MachineEdge> symbols;
     std::vector<uint32_t> cuts;
+    std::vector<std::pair<uint32_t, uint32_t>> calls;
+    // Neighbours with one target are one edge.
+    auto emit = [&](uint32_t from, uint16_t lo, uint16_t hi) {
+      const size_t n = out_.size();
+      edge_to(from, {0, 0, MachineEdge::kSymbol, lo, hi}, targets, limit);
+      if (n > 0 && out_.size() == n + 1 && out_[n - 1].from == from && out_[n - 1].kind == MachineEdge::kSymbol &&
+          out_[n - 1].to == out_[n].to && out_[n - 1].hi + 1 == out_[n].lo) {
+        out_[n - 1].hi = out_[n].hi;
+        out_.pop_back();
+      }
+    };
     for (uint32_t from = 0; from < queue_.size(); ++from) {
-      const Subset states = *queue_[from];
+      const Subset& states = *queue_[from];  // stays where it is
       symbols.clear();
-      std::vector<std::pair<uint32_t, uint32_t>> calls;
+      calls.clear();
       for (uint32_t s : states) {
         for (uint32_t e = first_[s]; e < first_[s + 1]; ++e) {
           if (sorted_[e].kind == MachineEdge::kSymbol) symbols.push_back(sorted_[e]);
@@ -105,11 +126,21 @@ class Finisher {
         }
       }
       if (!fuel_.burn(static_cast<int64_t>(symbols.size() + calls.size()) * 3 + 4)) return false;
+      std::sort(symbols.begin(), symbols.end(), [](const MachineEdge& a, const MachineEdge& b) { return a.lo < b.lo; });
+      bool is_disjoint = true;
+      for (size_t i = 1; i < symbols.size(); ++i) is_disjoint &= symbols[i - 1].hi < symbols[i].lo;
+      if (is_disjoint) {
+        if (!fuel_.burn(static_cast<int64_t>(symbols.size()) * 3)) return false;
+        for (const MachineEdge& e : symbols) {
+          targets.assign(1, e.to);
+          emit(from, e.lo, e.hi);
+        }
+        symbols.clear();
+      }
       cuts.clear();
       for (const MachineEdge& e : symbols) cuts.push_back(e.lo), cuts.push_back(e.hi + 1u);
       std::sort(cuts.begin(), cuts.end());
       cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
-      std::sort(symbols.begin(), symbols.end(), [](const MachineEdge& a, const MachineEdge& b) { return a.lo < b.lo; });
       size_t begin = 0;
       for (size_t i = 0; i + 1 < cuts.size(); ++i) {
         targets.clear();
@@ -120,16 +151,7 @@ class Finisher {
         if (targets.empty()) continue;
         std::sort(targets.begin(), targets.end());
         targets.erase(std::unique(targets.begin(), targets.end()), targets.end());
-        MachineEdge edge{0, 0, MachineEdge::kSymbol, static_cast<uint16_t>(cuts[i]),
-                         static_cast<uint16_t>(cuts[i + 1] - 1)};
-        const size_t n = out_.size();
-        edge_to(from, edge, targets, limit);
-        // Neighbours with one target are one edge.
-        if (n > 0 && out_.size() == n + 1 && out_[n - 1].from == from && out_[n - 1].kind == MachineEdge::kSymbol &&
-            out_[n - 1].to == out_[n].to && out_[n - 1].hi + 1 == out_[n].lo) {
-          out_[n - 1].hi = out_[n].hi;
-          out_.pop_back();
-        }
+        emit(from, static_cast<uint16_t>(cuts[i]), static_cast<uint16_t>(cuts[i + 1] - 1));
       }
       std::sort(calls.begin(), calls.end());
       for (size_t i = 0; i < calls.size();) {
@@ -144,11 +166,13 @@ class Finisher {
     return true;
   }
 
+  static constexpr uint32_t kUnknown = ~0u - 1;
+
   RuleMachine& in_;
   Fuel& fuel_;
   std::vector<uint32_t> first_;
   std::vector<MachineEdge> sorted_, out_;
-  std::vector<uint32_t> mark_;
+  std::vector<uint32_t> mark_, ones_;  // per state of the machine; of the subset that it alone makes
   uint32_t epoch_ = 0;
   std::vector<uint8_t> accepts_;
   std::unordered_map<Subset, uint32_t, SubsetHash> ids_;

@@ -49,7 +49,6 @@ bool ItemList::add(const Item& item) {
 States::States(std::shared_ptr<const Automaton> automaton) : automaton_(std::move(automaton)) {
   infos_.resize(1);
   rows_.assign(1, nullptr);
-  row_memory_.resize(1);
   table_.assign(256, kDead);
   kernel_.add({automaton_->start(automaton_->root()), automaton_->root(), kInitial});
   const StateId made = intern();
@@ -59,14 +58,26 @@ States::States(std::shared_ptr<const Automaton> automaton) : automaton_(std::mov
   infos_[kInitial].is_closed = false;
 }
 
-StateId States::make_next(StateId state, uint32_t a_class) {
-  if (rows_[state] == nullptr) {
-    const uint32_t n = automaton_->n_classes();
-    row_memory_[state] = std::make_unique_for_overwrite<uint32_t[]>(n);
-    rows_[state] = row_memory_[state].get();
-    std::fill_n(rows_[state], n, kUnknown);
-    bytes_ += n * sizeof(uint32_t);
+// Where no item has an edge there is nothing to find out.
+const uint32_t* States::make_row(StateId state) {
+  const uint32_t n = automaton_->n_classes();
+  if (n_rows_ == kRowsAtOnce * row_memory_.size()) {
+    row_memory_.push_back(std::make_unique_for_overwrite<uint32_t[]>(kRowsAtOnce * n));
+    bytes_ += kRowsAtOnce * n * sizeof(uint32_t);
   }
+  uint32_t* row = row_memory_.back().get() + n_rows_++ % kRowsAtOnce * n;
+  std::fill_n(row, n, kDead);
+  for (const Item& item : items(state)) {
+    if (automaton_->is_counter(item.node)) continue;
+    for (const SymbolEdge& e : automaton_->edges(item.node)) {
+      const uint32_t first = automaton_->class_of(e.lo);
+      std::fill_n(row + first, automaton_->class_of(e.hi) - first + 1, kUnknown);
+    }
+  }
+  return rows_[state] = row;
+}
+
+StateId States::make_next(StateId state, uint32_t a_class) {
   const uint32_t symbol = automaton_->symbol_of(a_class);
   kernel_.clear();
   const Info& info = infos_[state];
@@ -94,8 +105,8 @@ void States::complete() {
     const Item done = kernel[i];
     if (!automaton_->accepts(done.node)) continue;
     const Info& origin = infos_[done.origin];
-    const Waiting* end = origin.waiting.get() + origin.n_waiting;
-    const Waiting* at = std::lower_bound(static_cast<const Waiting*>(origin.waiting.get()), end, done.as,
+    const Waiting* end = origin.waiting + origin.n_waiting;
+    const Waiting* at = std::lower_bound(static_cast<const Waiting*>(origin.waiting), end, done.as,
                                          [](const Waiting& w, uint32_t rule) { return w.rule < rule; });
     for (; at != end && at->rule == done.as; ++at) kernel_.add(at->item);
   }
@@ -146,18 +157,16 @@ StateId States::intern() {
   const uint64_t hash = hash_of(kernel);
   for (size_t i = hash & (table_.size() - 1); table_[i] != kDead; i = (i + 1) & (table_.size() - 1)) {
     const Info& known = infos_[table_[i]];
-    if (known.hash == hash && known.n_kernel == kernel.size() &&
-        std::equal(kernel.begin(), kernel.end(), known.items.get()))
+    if (known.hash == hash && known.n_kernel == kernel.size() && std::equal(kernel.begin(), kernel.end(), known.items))
       return table_[i];
   }
   if (free_.empty()) {
     if (infos_.size() == infos_.capacity()) {
       const size_t room = 2 * infos_.size() + 64;
-      infos_.reserve(room), rows_.reserve(room), row_memory_.reserve(room), free_.reserve(room);
+      infos_.reserve(room), rows_.reserve(room), free_.reserve(room);
     }
     infos_.emplace_back();
     rows_.push_back(nullptr);
-    row_memory_.emplace_back();
     free_.push_back(static_cast<StateId>(infos_.size() - 1));
   }
   const StateId id = free_.back();
@@ -168,11 +177,11 @@ StateId States::intern() {
   info.n_kernel = static_cast<uint32_t>(kernel.size());
   info.n_items = static_cast<uint32_t>(items.size());
   info.n_waiting = static_cast<uint32_t>(waiting_.size());
-  info.items = std::make_unique_for_overwrite<Item[]>(items.size());
-  std::copy(items.begin(), items.end(), info.items.get());
-  if (!waiting_.empty()) {
-    info.waiting = std::make_unique_for_overwrite<Waiting[]>(waiting_.size());
-  }
+  static_assert(sizeof(Item) == 12 && sizeof(Waiting) == 20 && std::is_trivially_copyable_v<Waiting>);
+  info.memory = std::make_unique_for_overwrite<uint32_t[]>(3 * items.size() + 5 * waiting_.size());
+  info.items = reinterpret_cast<Item*>(info.memory.get());
+  info.waiting = reinterpret_cast<Waiting*>(info.memory.get() + 3 * items.size());
+  std::copy(items.begin(), items.end(), info.items);
   bool goes_on = false;
   for (const Item& item : items) {
     if (item.origin != id) info.depth = std::max(info.depth, infos_[item.origin].depth + 1);
@@ -183,7 +192,7 @@ StateId States::intern() {
   info.is_closed = info.accepts && !goes_on;
   if (info.depth > kMaxDepth) return kDead;
   measure(id, info);
-  if (!waiting_.empty()) std::copy(waiting_.begin(), waiting_.end(), info.waiting.get());
+  std::copy(waiting_.begin(), waiting_.end(), info.waiting);
   if (2 * (n_alive_ + 1) > table_.size()) grow_table();
   free_.pop_back();
   bytes_ += items.size() * sizeof(Item) + waiting_.size() * sizeof(Waiting) + sizeof(Info) + 24;
@@ -206,7 +215,7 @@ uint32_t States::rest_behind(std::span<const Waiting> waiting, const Item& item)
 
 uint32_t States::rest_behind(const Item& item) const {
   const Info& origin = infos_[item.origin];
-  return rest_behind(std::span<const Waiting>(origin.waiting.get(), origin.n_waiting), item);
+  return rest_behind(std::span<const Waiting>(origin.waiting, origin.n_waiting), item);
 }
 
 // What waits in this very state may wait for one another (left recursion): lengths fall until they hold.
@@ -215,8 +224,7 @@ void States::measure(StateId id, Info& info) {
     const uint32_t behind =
         item.origin == id
             ? rest_behind(waiting_, item)
-            : rest_behind(std::span<const Waiting>(infos_[item.origin].waiting.get(), infos_[item.origin].n_waiting),
-                          item);
+            : rest_behind(std::span<const Waiting>(infos_[item.origin].waiting, infos_[item.origin].n_waiting), item);
     return std::min(kNever, automaton_->shortest(item.node) + behind);
   };
   for (Waiting& w : waiting_) w.rest = kNever;
@@ -245,10 +253,11 @@ void States::forget_others(std::span<const StateId> live) {
   }
   // Transitions are learned anew: which of them lead to what stays is not worth the search.
   bytes_ = 0;
+  row_memory_.clear();
+  n_rows_ = 0;
   for (StateId id = 1; id < infos_.size(); ++id) {
     Info& info = infos_[id];
     rows_[id] = nullptr;
-    row_memory_[id].reset();
     if (info.items == nullptr) continue;  // free before
     if (info.is_marked) {
       bytes_ += info.n_items * sizeof(Item) + info.n_waiting * sizeof(Waiting) + sizeof(Info) + 24;

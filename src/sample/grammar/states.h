@@ -53,10 +53,11 @@ class States {
   const Automaton& automaton() const { return *automaton_; }
   // The state behind one more symbol; kDead where none is. `state` is alive.
   StateId next(StateId state, uint32_t symbol) { return next_of_class(state, automaton_->class_of(symbol)); }
-  StateId next_of_class(StateId state, uint32_t a_class) {
-    const uint32_t* row = rows_[state];
-    if (row != nullptr && row[a_class] != kUnknown) return row[a_class];
-    return make_next(state, a_class);
+  StateId next_of_class(StateId state, uint32_t a_class) { return next_in(row(state), state, a_class); }
+  // The same by the state's row of the table, for loops over one state. A row stays until states are forgotten.
+  const uint32_t* row(StateId state) { return rows_[state] != nullptr ? rows_[state] : make_row(state); }
+  StateId next_in(const uint32_t* row, StateId state, uint32_t a_class) {
+    return row[a_class] != kUnknown ? row[a_class] : make_next(state, a_class);
   }
   StateId after(StateId state, std::string_view bytes) {
     for (size_t i = 0; i < bytes.size() && state != kDead; ++i) state = next(state, static_cast<uint8_t>(bytes[i]));
@@ -69,7 +70,7 @@ class States {
   // The fewest symbols from here to a state that accepts.
   uint32_t shortest(StateId state) const { return infos_[state].shortest; }
   // Those that were stepped to, then those of the rules that they call, whose origin is the state itself.
-  std::span<const Item> items(StateId state) const { return {infos_[state].items.get(), infos_[state].n_items}; }
+  std::span<const Item> items(StateId state) const { return {infos_[state].items, infos_[state].n_items}; }
   // The fewest symbols behind the end of an item's rule.
   uint32_t rest_behind(const Item& item) const;
   size_t n_states() const { return n_alive_; }
@@ -81,20 +82,23 @@ class States {
 
  private:
   static constexpr uint32_t kUnknown = ~0u;
+  static constexpr size_t kRowsAtOnce = 32;
   struct Waiting {  // an item before a call of `rule`, by what it is behind the call
     uint32_t rule = 0;
     uint32_t rest = 0;  // the fewest symbols from behind the call to a text's end
     Item item;
   };
   struct Info {
-    std::unique_ptr<Item[]> items;
-    std::unique_ptr<Waiting[]> waiting;  // ascending by rule
+    std::unique_ptr<uint32_t[]> memory;  // of items, then of those that wait
+    Item* items = nullptr;
+    Waiting* waiting = nullptr;  // ascending by rule
     uint32_t n_kernel = 0, n_items = 0, n_waiting = 0;
     uint32_t shortest = 0, depth = 0;
     uint64_t hash = 0;
     bool accepts = false, is_closed = false, is_marked = false;
   };
 
+  const uint32_t* make_row(StateId state);
   StateId make_next(StateId state, uint32_t a_class);
   StateId intern();          // the state of kernel_
   void predict(StateId id);  // fills items_ and waiting_ from kernel_
@@ -106,8 +110,9 @@ class States {
 
   std::shared_ptr<const Automaton> automaton_;
   std::vector<Info> infos_;
-  std::vector<uint32_t*> rows_;
-  std::vector<std::unique_ptr<uint32_t[]>> row_memory_;
+  std::vector<uint32_t*> rows_;                          // per state; null: not asked for yet
+  std::vector<std::unique_ptr<uint32_t[]>> row_memory_;  // of kRowsAtOnce rows each
+  size_t n_rows_ = 0;
   std::vector<StateId> table_;  // open addressing over the kernels' hashes
   std::vector<StateId> free_;
   size_t n_alive_ = 0, bytes_ = 0;

@@ -8,65 +8,30 @@
 namespace ibid::grammar {
 namespace {
 
-constexpr uint32_t kAll = kMaxCounted + 1;  // a number of code points that no token is counted beyond
-constexpr size_t kMaxSearch = 2048;         // nodes
+// The state behind this one is the one behind each code point of the kind where all are one.
+uint32_t some_byte(size_t kind) { return kind == kDigits ? '0' : 'a'; }
+constexpr size_t kMaxSingles = 12000;  // tokens that are looked at one by one, rather than walked
 
-// What may follow inside a code point of UTF-8 (Unicode 16, table 3-7).
-struct Phase {
-  uint8_t lo, hi, next;
-};
-constexpr std::array<Phase, 8> kPhases = {{{0, 0, 0},
-                                           {0x80, 0xBF, 0},    // 1: one more
-                                           {0x80, 0xBF, 1},    // 2: two more
-                                           {0x80, 0xBF, 2},    // 3: three more
-                                           {0xA0, 0xBF, 1},    // 4: behind E0
-                                           {0x80, 0x9F, 1},    // 5: behind ED
-                                           {0x90, 0xBF, 2},    // 6: behind F0
-                                           {0x80, 0x8F, 2}}};  // 7: behind F4
-struct Lead {
-  uint8_t lo, hi, phase;
-};
-constexpr std::array<Lead, 7> kLeads = {{{0xC2, 0xDF, 1},
-                                         {0xE0, 0xE0, 4},
-                                         {0xE1, 0xEC, 2},
-                                         {0xED, 0xED, 5},
-                                         {0xEE, 0xEF, 2},
-                                         {0xF0, 0xF0, 6},
-                                         {0xF1, 0xF3, 3}}};
-constexpr Lead kLastLead = {0xF4, 0xF4, 7};
-
-// The ranges of the bytes that begin a code point of a kind, with what follows.
-std::vector<Lead> leads_of(size_t kind) {
-  std::vector<Lead> leads;
-  for (int b = 0; b < 0x80; ++b) {
-    if (!kind_has(kind, static_cast<uint8_t>(b))) continue;
-    if (!leads.empty() && leads.back().hi + 1 == b) {
-      leads.back().hi = static_cast<uint8_t>(b);
-    } else {
-      leads.push_back({static_cast<uint8_t>(b), static_cast<uint8_t>(b), 0});
-    }
-  }
-  if (kind == static_cast<size_t>(TokenKind::kUnicode)) {
-    leads.insert(leads.end(), kLeads.begin(), kLeads.end());
-    leads.push_back(kLastLead);
-  }
-  return leads;
-}
-
-const std::array<std::vector<Lead>, kPlainKinds>& all_leads() {
-  static const auto leads = [] {
-    std::array<std::vector<Lead>, kPlainKinds> all;
-    for (size_t kind = 0; kind < kPlainKinds; ++kind) all[kind] = leads_of(kind);
-    return all;
+constexpr uint32_t kMany = 8;  // entries below a node that are worth a look at their bytes
+// The bytes that are code points of a kind.
+const std::bitset<256>& ascii_of(size_t kind) {
+  static const auto table = [] {
+    std::array<std::bitset<256>, kPlainKinds> bytes;
+    for (size_t k = 0; k < kPlainKinds; ++k)
+      for (size_t b = 0; b < 128; ++b) bytes[k][b] = kind_has(k, static_cast<uint8_t>(b));
+    return bytes;
   }();
-  return leads;
+  return table[kind];
 }
 
 }  // namespace
 
 TokenMasks::TokenMasks(std::shared_ptr<const Automaton> automaton, std::shared_ptr<const TokenTrie> trie,
                        size_t max_bytes)
-    : states_(std::move(automaton)), trie_(std::move(trie)), max_bytes_(max_bytes), path_(trie_->longest() + 1) {}
+    : states_(std::move(automaton)),
+      trie_(std::move(trie)),
+      max_bytes_(max_bytes),
+      reach_(states_.automaton(), *trie_) {}
 
 StateId TokenMasks::after(StateId state, TokenId token) {
   if (!states_.automaton().token_classes().empty()) {
@@ -81,18 +46,28 @@ StateId TokenMasks::after(StateId state, TokenId token) {
 void TokenMasks::fill(StateId state, std::span<uint32_t> mask, uint32_t left) {
   const size_t n = trie_->mask_words();
   CHECK(state != kDead && mask.size() >= n);
-  std::fill(mask.begin(), mask.end(), 0);
   const Recipe* plain = &recipe(state);
   Recipe tight;
   if (left != kNoLimit && plain->worst >= left && states_.shortest(state) <= left) {
     tight = make(state, left);
     plain = &tight;
   }
-  for (Recipe::Whole whole : plain->wholes) {
-    const std::vector<uint32_t>& bits = trie_->kind(whole.kind).up_to_n(whole.up_to);
-    for (size_t w = 0; w < n; ++w) mask[w] |= bits[w];
-  }
-  for (size_t w = 0; w < plain->bits.size(); ++w) mask[w] |= plain->bits[w];
+  bool is_empty = true;  // still as it came
+  auto unite = [&](const uint32_t* bits) {
+    if (is_empty) {
+      std::copy_n(bits, n, mask.data());
+      std::fill(mask.begin() + static_cast<ptrdiff_t>(n), mask.end(), 0);
+    } else {
+      for (size_t w = 0; w < n; ++w) mask[w] |= bits[w];
+    }
+    is_empty = false;
+  };
+  for (Recipe::Whole whole : plain->wholes)
+    unite(whole.kind == kPlainKinds ? trie_->plain_up_to(whole.up_to).data()
+                                    : trie_->kind(whole.kind).up_to_n(whole.up_to).data());
+  if (!plain->bits.empty()) unite(plain->bits.data());
+  if (is_empty) std::fill(mask.begin(), mask.end(), 0);
+  for (int32_t t : plain->refused) mask[static_cast<size_t>(t) / 32] &= ~(1u << (t % 32));
   for (int32_t t : plain->tokens) mask[static_cast<size_t>(t) / 32] |= 1u << (t % 32);
 }
 
@@ -104,54 +79,98 @@ const TokenMasks::Recipe& TokenMasks::recipe(StateId state) {
   }
   ++n_misses_;
   Recipe made = make(state, kNoLimit);
-  mask_bytes_ += sizeof(Recipe) + 64 + made.tokens.capacity() * 4 + made.bits.size() * 4 + made.wholes.capacity() * 2;
+  mask_bytes_ += sizeof(Recipe) + 64 + made.tokens.capacity() * 4 + made.bits.size() * 4 + made.refused.capacity() * 4 +
+                 made.wholes.capacity() * 2;
   return recipes_.emplace(state, std::move(made)).first->second;
 }
 
-template <typename Found>
-void TokenMasks::walk(const TokenTrie::Kind& kind, StateId state, Found&& found) {
-  const Automaton& automaton = states_.automaton();
-  path_[0] = state;
-  for (uint32_t i = 0; i < kind.nodes.size();) {
-    const TrieNode node = kind.nodes[i];
-    const StateId next = states_.next_of_class(path_[node.depth - 1u], automaton.class_of(node.byte));
-    if (next == kDead) {
-      i = node.skip;
-      continue;
-    }
-    path_[node.depth] = next;
-    if (node.is_token) found(kind.tokens[i], next);
-    ++i;
+TokenMasks::Spread TokenMasks::spread(StateId state) {
+  auto known = spreads_.find(state);
+  if (known != spreads_.end()) return known->second;
+  constexpr ByteGroups kBeyond = ByteGroups{1} << kNonAsciiGroup | ByteGroups{1} << kPartGroup;
+  Spread found{states_.next(state, 'a'), ~ByteGroups{0}, 0};
+  for (uint32_t b = 0; b < 256; ++b) {
+    if (!trie_->used_bytes()[b]) continue;
+    const StateId next = states_.next(state, b);
+    const ByteGroups group = b < 0x80 ? ByteGroups{1} << group_of_ascii(static_cast<uint8_t>(b)) : kBeyond;
+    if (next != kDead) found.any |= group;
+    if (b < 0x80 && next != found.to) found.all &= ~group;
   }
+  found.all &= ~kBeyond;
+  if (ways(state, kNonAscii) == Ways::kOne && states_.after(state, "\xC3\xA9") == found.to)
+    found.all |= ByteGroups{1} << kNonAsciiGroup;
+  if (found.to == kDead) found.all = 0;
+  mask_bytes_ += sizeof(Spread) + 48;
+  spreads_.emplace(state, found);
+  return found;
+}
+
+template <typename Found>
+void TokenMasks::walk(const ByteTrie& trie, uint32_t node, StateId state, Found&& found) {
+  const Automaton& automaton = states_.automaton();
+  auto loops = [&](StateId at, ByteGroups groups) {
+    return states_.next(at, 'a') == at && (groups & ~spread(at).all) == 0;
+  };
+  auto enter = [&](uint32_t i, StateId at) {
+    const ByteTrie::Node& n = trie.nodes[i];
+    if (n.n_children == 0) return found(n.first, n.first + n.n_own, at);
+    const ByteTrie::Below& below = trie.below[i];
+    // Behind a whole code point may be more of which all lead to this state, as inside a string.
+    if (n.byte < 0x80 && below.end - n.first >= kMany && loops(at, below.groups)) return found(n.first, below.end, at);
+    if (n.n_own > 0) found(n.first, n.first + n.n_own, at);
+    frames_.push_back({n.child, n.child + n.n_children, at, states_.row(at)});
+  };
+  frames_.clear();
+  enter(node, state);
+  while (!frames_.empty()) {
+    Frame& frame = frames_.back();
+    StateId next = kDead;
+    while (next == kDead && frame.at < frame.end)
+      next = states_.next_in(frame.row, frame.state, automaton.class_of(trie.nodes[frame.at++].byte));
+    const uint32_t entered = frame.at - 1;
+    if (frame.at == frame.end) frames_.pop_back();
+    if (next != kDead) enter(entered, next);
+  }
+}
+
+// Of a whole trie, what begins with one of the bytes of `first`.
+void TokenMasks::walk_all(const ByteTrie& trie, StateId state, const std::bitset<256>& first, uint32_t left,
+                          Recipe& made) {
+  const Automaton& automaton = states_.automaton();
+  const uint32_t* row = states_.row(state);
+  for (size_t b = first._Find_first(); b < 256; b = first._Find_next(b)) {
+    if (trie.roots[b] == ByteTrie::kNoRoot) continue;
+    const StateId begin = states_.next_in(row, state, automaton.class_of(static_cast<uint32_t>(b)));
+    if (begin == kDead) continue;
+    uint32_t i = trie.nodes[0].child + trie.roots[b];
+    do {
+      walk(trie, i, begin, [&](uint32_t from, uint32_t end, StateId next) {
+        const uint32_t rest = states_.shortest(next);
+        if (rest >= left) return;
+        made.worst = std::max(made.worst, rest);
+        made.tokens.insert(made.tokens.end(), trie.tokens.begin() + from, trie.tokens.begin() + end);
+      });
+    } while (i-- > trie.nodes[0].child && trie.nodes[i].byte == b);
+  }
+}
+
+// The bytes that may come next.
+std::bitset<256> TokenMasks::next_bytes(StateId state) {
+  std::bitset<256> bytes;
+  const uint32_t* row = states_.row(state);
+  for (uint32_t b = 0; b < 256; ++b) bytes[b] = states_.next_in(row, state, states_.automaton().class_of(b)) != kDead;
+  return bytes;
 }
 
 TokenMasks::Recipe TokenMasks::make(StateId state, uint32_t left) {
   Recipe made;
   const Automaton& automaton = states_.automaton();
-  auto add = [&](int32_t token, StateId next) {
-    const uint32_t rest = states_.shortest(next);
-    if (rest >= left) return;
-    made.worst = std::max(made.worst, rest);
-    for (int32_t t = token; t >= 0; t = trie_->twin(t)) made.tokens.push_back(t);
-  };
-  for (size_t kind = 0; kind < kPlainKinds; ++kind) {
-    Reach whole;
-    for (const Item& item : states_.items(state)) {
-      const Reach r = reach(item.node, kind);
-      // A counter speaks for the calls of its body.
-      if (!(item.origin == state && automaton.is_counted_body(item.as))) whole.none = std::max(whole.none, r.none);
-      if (r.all <= whole.all) continue;
-      whole.all = r.all;
-      whole.worst = std::min(kNever, r.worst + states_.rest_behind(item));
-    }
-    if (whole.worst >= left) whole.all = 0, whole.none = whole.none > 1 ? kAll : whole.none;
-    if (whole.all > 0) {
-      made.wholes.push_back({static_cast<uint8_t>(kind), static_cast<uint8_t>(whole.all)});
-      made.worst = std::max(made.worst, whole.worst);
-    }
-    if (whole.all < kAll && whole.none > whole.all + 1) walk(trie_->kind(kind), state, add);
-  }
-  walk(trie_->kind(static_cast<size_t>(TokenKind::kRest)), state, add);
+  bool is_made = left == kNoLimit && (make_by_chain(state, kUnicode, made) || make_by_difference(state, made));
+  is_made = is_made ||
+            (left == kNoLimit && states_.next(state, 'a') == kDead ? make_by_chain(state, kDigits, made)
+                                                                   : left == kNoLimit && make_by_groups(state, made));
+  if (!is_made) make_by_walk(state, left, made);
+  walk_all(trie_->kind(static_cast<size_t>(TokenKind::kRest)).trie, state, next_bytes(state), left, made);
   for (uint32_t c = 0; c < automaton.token_classes().size(); ++c) {
     const StateId next = states_.next(state, 256 + c);
     if (next == kDead || states_.shortest(next) >= left) continue;
@@ -159,139 +178,248 @@ TokenMasks::Recipe TokenMasks::make(StateId state, uint32_t left) {
     for (TokenRange range : automaton.token_classes()[c])
       for (int32_t t = std::max(range.lo, 0); t <= range.hi && t < trie_->vocab_size(); ++t) made.tokens.push_back(t);
   }
-  if (made.tokens.size() > trie_->mask_words()) {
-    made.bits.assign(trie_->mask_words(), 0);
+  if (!made.bits.empty() || made.tokens.size() > trie_->mask_words()) {
+    made.bits.resize(trie_->mask_words(), 0);
     for (int32_t t : made.tokens) made.bits[static_cast<size_t>(t) / 32] |= 1u << (t % 32);
     made.tokens = {};
   }
   return made;
 }
 
-TokenMasks::Reach TokenMasks::reach(uint32_t node, size_t kind) {
-  const uint64_t key = static_cast<uint64_t>(node) << 3 | kind;
-  auto known = reaches_.find(key);
-  if (known != reaches_.end()) return known->second;
-  const Reach found = states_.automaton().is_counter(node) ? reach_of_counter(node, kind) : search(node, kind);
-  reaches_.emplace(key, found);
-  mask_bytes_ += sizeof(Reach) + 40;
-  return found;
-}
-
-// Breadth first over the code points of the kind, all at once. Never too much is promised: what leaves the rule, or
-// overlaps, or is too large, counts as unknown.
-TokenMasks::Reach TokenMasks::search(uint32_t start, size_t kind) {
-  const Automaton& automaton = states_.automaton();
-  const auto& leads = all_leads()[kind];
-  struct At {
-    uint32_t node;
-    uint8_t phase;
-    bool operator==(const At&) const = default;
-  };
-  std::vector<At> level = {{start, 0}}, next_level;
-  std::unordered_map<uint64_t, uint32_t> seen = {{static_cast<uint64_t>(start) << 3, 0}};
-  Reach found{kAll, 0, automaton.shortest(start)};
-  for (uint32_t depth = 0; !level.empty(); ++depth) {
-    next_level.clear();
-    if (found.none < kAll) found.none = std::min(depth + 1, kAll);
-    for (size_t i = 0; i < level.size(); ++i) {
-      const At at = level[i];
-      auto enter = [&](uint32_t to, uint8_t phase) {
-        const uint32_t to_depth = depth + (phase == 0 ? 1 : 0);
-        auto [place, is_new] = seen.try_emplace(static_cast<uint64_t>(to) << 3 | phase, to_depth);
-        if (!is_new) {
-          if (place->second != to_depth) found.none = kAll;
-          return;
-        }
-        if (phase == 0) {
-          found.worst = std::max(found.worst, automaton.shortest(to));
-          if (automaton.accepts(to) || !automaton.calls(to).empty()) found.none = kAll;
-          auto known = reaches_.find(static_cast<uint64_t>(to) << 3 | kind);
-          if (known != reaches_.end()) {
-            const Reach& rest = known->second;
-            if (rest.all < kAll) found.all = std::min(found.all, std::min(to_depth + rest.all, kMaxCounted));
-            found.none = rest.none >= kAll ? kAll : std::max(found.none, std::min(to_depth + rest.none, kAll));
-            found.worst = std::max(found.worst, rest.worst);
-            return;
-          }
-        }
-        (phase == 0 ? next_level : level).push_back({to, phase});
-      };
-      // Each range of bytes that must be there.
-      auto need = [&](uint32_t lo, uint32_t hi, uint8_t phase) {
-        uint32_t covered = lo;  // up to here, without it
-        for (const SymbolEdge& e : automaton.edges(at.node)) {
-          if (e.hi < lo || e.lo > hi) continue;
-          if (e.lo > covered) found.all = std::min({found.all, depth, kMaxCounted});
-          covered = std::max<uint32_t>(covered, e.hi + 1u);
-          enter(e.to, phase);
-        }
-        if (covered <= hi) found.all = std::min({found.all, depth, kMaxCounted});
-      };
-      if (at.phase == 0) {
-        for (const Lead& lead : leads) need(lead.lo, lead.hi, lead.phase);
-      } else {
-        need(kPhases[at.phase].lo, kPhases[at.phase].hi, kPhases[at.phase].next);
-      }
-      if (found.all == 0 && found.none >= kAll) return found;
-      if (seen.size() > kMaxSearch) return {std::min({found.all, depth, kMaxCounted}), kAll, kNever};
-    }
-    level.swap(next_level);
+// Items in counters read nothing themselves; those of their bodies do.
+TokenMasks::Ways TokenMasks::ways(StateId state, size_t kind) {
+  if (kind == kUnicode && state < ways_.size() && ways_[state] != Ways::kUnknown) return ways_[state];
+  Ways found = Ways::kNone;
+  for (const Item& item : states_.items(state)) {
+    if (states_.automaton().is_counter(item.node)) continue;
+    const Step step = reach_.step(item.node, kind);
+    if (step.dies()) continue;
+    found = step.is_one() ? Ways::kOne : Ways::kMany;
+    if (found == Ways::kMany) break;
+  }
+  if (kind == kUnicode) {
+    if (ways_.size() <= state) ways_.resize(2 * state + 64);
+    ways_[state] = found;
   }
   return found;
 }
 
-TokenMasks::Reach TokenMasks::reach_of_counter(uint32_t node, size_t kind) {
+bool TokenMasks::make_chain(StateId state, size_t kind) {
+  chain_.assign(1, state);
+  is_endless_ = true;
+  while (chain_.size() <= trie_->tails(kind).longest) {
+    const Ways found = ways(chain_.back(), kind);
+    if (found == Ways::kMany) return false;
+    const StateId next = found == Ways::kNone ? kDead : states_.next(chain_.back(), some_byte(kind));
+    if (next == kDead) {
+      is_endless_ = false;
+      break;
+    }
+    if (next == chain_.back()) break;
+    chain_.push_back(next);
+  }
+  return is_endless_ || chain_.size() > 1;
+}
+
+// What follows n code points is asked once for all n whose states go on to the same state.
+template <typename Found>
+void TokenMasks::walk_tails(size_t kind, Found&& found) {
   const Automaton& automaton = states_.automaton();
-  const Counter& counter = automaton.counter(node);
-  const uint32_t start = automaton.start(counter.body);
-  const uint32_t worst = automaton.shortest(node);
-  if (automaton.is_counter(start) || !automaton.calls(start).empty()) return {0, kAll, worst};
-  // Whether the body is one code point, whichever of the kind. Its nodes are looked at here alone.
-  struct At {
-    uint32_t node;
-    uint8_t phase;
+  const ByteTrie& trie = trie_->tails(kind).trie;
+  const size_t last = std::max<size_t>(chain_.size() - 1, 1);
+  auto behind = [&](size_t n) { return chain_[std::min(n, chain_.size() - 1)]; };
+  const ByteTrie::Node& root = trie.nodes[0];
+  for (uint32_t i = root.child; i < root.child + root.n_children; ++i) {
+    const uint32_t a_class = automaton.class_of(trie.nodes[i].byte);
+    for (size_t from = 1, to = 1; from <= last; from = ++to) {
+      const StateId begin = states_.next_of_class(behind(from), a_class);
+      while (to < last && states_.next_of_class(behind(to + 1), a_class) == begin) ++to;
+      if (begin == kDead) continue;
+      const size_t most = to == last && is_endless_ ? ~size_t{0} : to;
+      walk(trie, i, begin, [&](uint32_t e, uint32_t end, StateId next) {
+        for (; e < end; ++e)
+          if (from <= trie.lengths[e] && trie.lengths[e] <= most) found(trie.tokens[e], next);
+      });
+    }
+  }
+}
+
+bool TokenMasks::make_by_chain(StateId state, size_t kind, Recipe& made) {
+  if (!make_chain(state, kind)) return false;
+  const size_t length = chain_.size() - 1;
+  const auto up_to = static_cast<uint8_t>(is_endless_ ? kAllCodes : std::min<size_t>(length, kMaxCounted));
+  for (size_t n = std::min<size_t>(1, length); n <= length; ++n)
+    made.worst = std::max(made.worst, states_.shortest(chain_[n]));
+  if (kind == kUnicode) made.wholes.push_back({static_cast<uint8_t>(kPlainKinds), up_to});
+  for (size_t k = 0; k < kPlainKinds; ++k) {
+    if (!kind_has_kind(kind, k)) continue;
+    if (kind != kUnicode) made.wholes.push_back({static_cast<uint8_t>(k), up_to});
+    for (auto [n, token] : trie_->kind(k).long_ones)
+      if (!is_endless_ && n <= length) made.tokens.push_back(token);
+  }
+  walk_tails(kind, [&](int32_t token, StateId next) {
+    made.worst = std::max(made.worst, states_.shortest(next));
+    made.tokens.push_back(token);
+  });
+  if (kind == kUnicode) return true;
+  const std::bitset<256> outside = next_bytes(state) & ~ascii_of(kind);
+  for (size_t k = 0; k <= kTailed; ++k) {
+    if (k < kPlainKinds && kind_has_kind(kind, k)) continue;
+    walk_all(trie_->kind(k).trie, state, outside, kNoLimit, made);
+  }
+  return true;
+}
+
+// Along a chain as of make_chain(), but of all groups that are alike from its first state on, lower case among them.
+bool TokenMasks::make_by_groups(StateId state, Recipe& made) {
+  const StateId second = states_.next(state, 'a');
+  if (second == kDead || states_.next(state, 'z') != second) return false;
+  const Spread begin = spread(state);
+  if ((begin.all & kLowerGroups) != kLowerGroups) return false;
+  ByteGroups all = ~ByteGroups{0}, any = 0;  // behind the first code point
+  chain_ = {state, begin.to};
+  is_endless_ = false;
+  bool dies = false;
+  for (;;) {
+    const Spread next = spread(chain_.back());
+    any |= next.any;
+    if ((next.all & kLowerGroups) != kLowerGroups) {
+      dies = (all & next.any) == 0;
+      break;
+    }
+    all &= next.all;
+    is_endless_ = next.to == chain_.back();
+    if (is_endless_ || chain_.size() > kMaxCounted) break;
+    chain_.push_back(next.to);
+  }
+  const size_t length = chain_.size() - 1;
+  const bool is_known = is_endless_ || dies;  // what becomes of longer ones
+  const auto tokens = trie_->bucket_tokens();
+  const auto lengths = trie_->bucket_lengths();
+  // Of a bucket, tokens before `whole` may come, those from `single` on are to be looked at, others may not.
+  auto cut = [&](const TokenTrie::Bucket& bucket) -> std::pair<uint32_t, uint32_t> {
+    if ((bucket.first & begin.any) == 0) return {bucket.begin, bucket.end};
+    if ((bucket.first & begin.all) == 0) return {bucket.begin, bucket.begin};
+    const auto from = lengths.begin() + bucket.begin, to = lengths.begin() + bucket.end;
+    const auto longer =
+        is_endless_ ? bucket.end : static_cast<uint32_t>(std::upper_bound(from, to, length) - lengths.begin());
+    if ((bucket.groups & ~all) == 0) return {longer, is_known ? bucket.end : longer};
+    // The first one of no such group leads nowhere.
+    const bool is_refused = (bucket.first & all) != 0 && (bucket.groups & any & ~all) == 0;
+    return {bucket.begin, !is_refused ? bucket.begin : is_known ? bucket.end : longer};
   };
-  std::vector<At> ahead = {{start, 0}};
-  bool takes_all = true, takes_none = true;
-  for (size_t i = 0; i < ahead.size() && ahead.size() <= kMaxSearch; ++i) {
-    auto need = [&](uint32_t lo, uint32_t hi, uint8_t phase) {
-      uint32_t covered = lo;
-      for (const SymbolEdge& e : automaton.edges(ahead[i].node)) {
-        if (e.hi < lo || e.lo > hi) continue;
-        takes_none = false;
-        takes_all &= e.lo <= covered;
-        covered = std::max<uint32_t>(covered, e.hi + 1u);
-        if (phase == 0) {
-          takes_all &= automaton.only_accepts(e.to);
-        } else {
-          takes_all &= !automaton.accepts(e.to) && automaton.calls(e.to).empty();
-          const At to{e.to, phase};
-          if (std::none_of(ahead.begin(), ahead.end(), [&](At a) { return a.node == to.node && a.phase == phase; }))
-            ahead.push_back(to);
-        }
-      }
-      takes_all &= covered > hi;
-    };
-    const At at = ahead[i];
-    if (at.phase == 0) {
-      for (const Lead& lead : all_leads()[kind]) need(lead.lo, lead.hi, lead.phase);
+  size_t n_singles = 0;
+  for (const TokenTrie::Bucket& bucket : trie_->buckets()) n_singles += bucket.end - cut(bucket).second;
+  if (n_singles > kMaxSingles) return false;
+  for (StateId at : chain_) made.worst = std::max(made.worst, states_.shortest(at));
+  made.bits.assign(trie_->mask_words(), 0);
+  auto set = [&](int32_t token) { made.bits[static_cast<size_t>(token) / 32] |= 1u << (token % 32); };
+  auto look_at = [&](int32_t token) {
+    const StateId next = states_.after(state, trie_->bytes_of(TokenId{token}));
+    if (next == kDead) return;
+    made.worst = std::max(made.worst, states_.shortest(next));
+    set(token);
+  };
+  for (const TokenTrie::Bucket& bucket : trie_->buckets()) {
+    const auto [whole, single] = cut(bucket);
+    if (!bucket.bits.empty() && 2 * (whole - bucket.begin) > bucket.end - bucket.begin) {
+      for (size_t w = 0; w < made.bits.size(); ++w) made.bits[w] |= bucket.bits[w];
+      for (uint32_t i = whole; i < bucket.end; ++i)
+        made.bits[static_cast<size_t>(tokens[i]) / 32] &= ~(1u << (tokens[i] % 32));
     } else {
-      need(kPhases[at.phase].lo, kPhases[at.phase].hi, kPhases[at.phase].next);
+      for (uint32_t i = bucket.begin; i < whole; ++i) set(tokens[i]);
     }
+    for (uint32_t i = single; i < bucket.end; ++i) look_at(tokens[i]);
   }
-  if (takes_none) return {0, 1, worst};
-  if (!takes_all || ahead.size() > kMaxSearch) return {0, kAll, worst};
-  if (counter.is_unbounded) return {kAll, kAll, worst};
-  const uint32_t left = counter.last - (node - counter.base);
-  const bool is_enough = left >= trie_->kind(kind).longest;
-  return {is_enough ? kAll : std::min(left, kMaxCounted), std::min(left + 1, kAll), worst};
+  for (int32_t token : trie_->long_tokens()) look_at(token);
+  return true;
+}
+
+const TokenMasks::Tailed& TokenMasks::tailed(StateId state) {
+  auto known = tailed_.find(state);
+  if (known != tailed_.end()) return known->second;
+  Tailed made;
+  walk_tails(kUnicode, [&](int32_t token, StateId next) {
+    made.worst = std::max(made.worst, states_.shortest(next));
+    made.tokens.push_back(token);
+    made.first.push_back(static_cast<uint8_t>(trie_->bytes_of(TokenId{token})[0]));
+  });
+  mask_bytes_ += sizeof(Tailed) + 40 + made.tokens.capacity() * 4 + made.first.capacity();
+  return tailed_.emplace(state, std::move(made)).first->second;
+}
+
+// A byte that hardly any grammar spells out shows the state that all others lead to.
+bool TokenMasks::make_by_difference(StateId state, Recipe& made) {
+  const StateId other = states_.next(state, '~');
+  if (other == kDead || ways(other, kUnicode) != Ways::kOne || states_.next(other, 'a') != other) return false;
+  chain_.assign(1, other);
+  is_endless_ = true;
+  const Tailed& tails = tailed(other);
+  made.worst = std::max(states_.shortest(other), tails.worst);
+  made.wholes.push_back({static_cast<uint8_t>(kPlainKinds), static_cast<uint8_t>(kAllCodes)});
+  for (size_t k = 0; k < kPlainKinds; ++k) walk_differences(trie_->kind(k).trie, 0, state, other, made);
+  std::bitset<256> differs;
+  for (uint32_t b = 0; b < 256; ++b) differs[b] = states_.next(state, b) != states_.next(other, b);
+  for (size_t i = 0; i < tails.tokens.size(); ++i)
+    if (!differs[tails.first[i]]) made.tokens.push_back(tails.tokens[i]);
+  walk_all(trie_->kind(kTailed).trie, state, differs, kNoLimit, made);
+  return true;
+}
+
+// What `other` takes all of and `state` does not. As deep as the longest text that the grammar spells out.
+void TokenMasks::walk_differences(const ByteTrie& trie, uint32_t node, StateId state, StateId other, Recipe& made) {
+  const Automaton& automaton = states_.automaton();
+  const ByteTrie::Node& n = trie.nodes[node];
+  const uint32_t *row = states_.row(state), *other_row = states_.row(other);
+  for (uint32_t i = n.child; i < n.child + n.n_children; ++i) {
+    const uint32_t a_class = automaton.class_of(trie.nodes[i].byte);
+    const StateId next = states_.next_in(row, state, a_class), same = states_.next_in(other_row, other, a_class);
+    if (next == same) continue;
+    if (next == kDead) {
+      made.refused.insert(made.refused.end(), trie.tokens.begin() + trie.nodes[i].first,
+                          trie.tokens.begin() + trie.below[i].end);
+      continue;
+    }
+    if (trie.nodes[i].n_own > 0) made.worst = std::max(made.worst, states_.shortest(next));
+    walk_differences(trie, i, next, same, made);
+  }
+}
+
+void TokenMasks::make_by_walk(StateId state, uint32_t left, Recipe& made) {
+  const Automaton& automaton = states_.automaton();
+  const std::bitset<256> first = next_bytes(state);
+  for (size_t kind = 0; kind < kPlainKinds; ++kind) {
+    Reach whole{0, kAllCodes};
+    if ((ascii_of(kind) & trie_->plain_bytes() & ~first).none()) {
+      whole.none = 0;
+      for (const Item& item : states_.items(state)) {
+        const Reach r = reach_.reach(item.node, kind);
+        // A counter speaks for the calls of its body.
+        if (!(item.origin == state && automaton.is_counted_body(item.as))) whole.none = std::max(whole.none, r.none);
+        if (r.all <= whole.all) continue;
+        whole.all = r.all;
+        whole.worst = std::min(kNever, r.worst + states_.rest_behind(item));
+      }
+      if (whole.worst >= left) whole.all = 0, whole.none = whole.none > 1 ? kAllCodes : whole.none;
+    }
+    if (whole.all > 0) {
+      made.wholes.push_back({static_cast<uint8_t>(kind), static_cast<uint8_t>(whole.all)});
+      made.worst = std::max(made.worst, whole.worst);
+    }
+    if (whole.all < kAllCodes && whole.none > whole.all + 1) walk_all(trie_->kind(kind).trie, state, first, left, made);
+  }
+  walk_all(trie_->kind(kTailed).trie, state, first, left, made);
 }
 
 void TokenMasks::forget_others(std::span<const StateId> live) {
   recipes_.clear();
-  reaches_.clear();
+  tailed_.clear();
+  ways_.clear();
+  spreads_.clear();
+  reach_.forget();
   mask_bytes_ = 0;
   states_.forget_others(live);
+  bytes_kept_ = bytes();
 }
 
 }  // namespace ibid::grammar

@@ -2,17 +2,29 @@
 // (grammar, bytes so far) and, where asked, of how many tokens are left; never of what was asked before: states,
 // transitions and masks are remembered within a budget of bytes, and made again where they were forgotten.
 //
-// A first mask of a state is a walk over tries of tokens, state by state. Kinds of tokens (TokenKind) all of which may
-// come, or those of up to n code points, are taken whole instead: exactly those walks that could refuse none.
+// A first mask of a state is a walk over tries of tokens, state by state. Most walks are short, as most tokens are
+// refused at their first byte. Those that are not:
+// - Where no code point of a kind (TokenKind) is told from another, as inside a string, n of them lead to one state,
+//   whichever they are. So tokens of the kind are taken whole, those of up to n code points where the state behind n
+//   takes no more; of others that begin with n of the kind, what lies behind these is walked from that state, once.
+// - Where all that the grammar does not spell out leads to such a state, as at the begin of a member's name, the mask
+// is
+//   that state's except for the tokens whose ways differ.
+// - Where all lower case and perhaps other groups of bytes lead to one state, as in many patterns, tokens are taken by
+//   the groups that they have, and only those with others that may come too are looked at one by one.
+// - Else kinds all of which may come, or those of up to n code points, are taken whole where the nodes say so.
 // Not for two threads at once. May throw std::bad_alloc, and is sound then.
 #pragma once
 
+#include <algorithm>
+#include <bitset>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
+#include "sample/grammar/node_reach.h"
 #include "sample/grammar/states.h"
 #include "sample/grammar/token_trie.h"
 
@@ -36,45 +48,81 @@ class TokenMasks {
 
   States& states() { return states_; }
   const TokenTrie& trie() const { return *trie_; }
-  size_t bytes() const { return states_.bytes() + mask_bytes_; }
+  const Automaton& automaton() const { return states_.automaton(); }
+  size_t bytes() const { return states_.bytes() + reach_.bytes() + mask_bytes_; }
   // Above the budget, forgets all that `live` do not need. Between two calls all states that are used must be in it.
-  bool is_over_budget() const { return bytes() > max_bytes_; }
+  bool is_over_budget() const { return bytes() > std::max(max_bytes_, 2 * bytes_kept_); }
   void forget_others(std::span<const StateId> live);
   uint64_t n_hits() const { return n_hits_; }
   uint64_t n_misses() const { return n_misses_; }
 
  private:
-  // Of texts of one kind from one node: all of up to `all` code points stay in the rule, none of `none` or more does.
-  // `worst`: the longest way to the rule's end from where they lead.
-  struct Reach {
-    uint32_t all = 0, none = 0, worst = 0;
-  };
   struct Recipe {
     struct Whole {
-      uint8_t kind = 0, up_to = 0;
+      uint8_t kind = 0, up_to = 0;  // kPlainKinds: of all plain kinds
     };
     std::vector<Whole> wholes;
+    std::vector<int32_t> refused;  // of those
+    std::vector<int32_t> tokens;   // and these
+    std::vector<uint32_t> bits;    // instead of tokens where these are many
+    uint32_t worst = 0;            // the longest way to an end behind any of them
+  };
+
+  // Tokens with a tail that may come where code points of kUnicode lead nowhere else, with their first bytes.
+  struct Tailed {
     std::vector<int32_t> tokens;
-    std::vector<uint32_t> bits;  // instead of tokens where these are many
-    uint32_t worst = 0;          // the longest way to an end behind any of them
+    std::vector<uint8_t> first;
+    uint32_t worst = 0;
+  };
+  enum class Ways : uint8_t { kUnknown, kNone, kOne, kMany };
+
+  // What one code point of each group leads to: all of those of `all` to `to`, those of groups out of `any` nowhere.
+  struct Spread {
+    StateId to = kDead;
+    ByteGroups all = 0, any = 0;
   };
 
   const Recipe& recipe(StateId state);
   Recipe make(StateId state, uint32_t left);
+  // Each adds to the recipe what plain kinds and tails there are; false: it does not fit this state.
+  bool make_by_chain(StateId state, size_t kind, Recipe& made);
+  bool make_by_groups(StateId state, Recipe& made);
+  bool make_by_difference(StateId state, Recipe& made);
+  void make_by_walk(StateId state, uint32_t left, Recipe& made);
+  // What one code point of a kind leads to, all being one or none.
+  Ways ways(StateId state, size_t kind);
+  // The states behind 0, 1, 2, ... code points of a kind. False where these tell one from another.
+  bool make_chain(StateId state, size_t kind);
+  const Tailed& tailed(StateId state);
+  std::bitset<256> next_bytes(StateId state);
+  Spread spread(StateId state);
+  // Calls found(first, end, state) for the entries of a node that stands at `state`, and of all below it.
   template <typename Found>
-  void walk(const TokenTrie::Kind& kind, StateId state, Found&& found);
-  Reach reach(uint32_t node, size_t kind);
-  Reach search(uint32_t node, size_t kind);
-  Reach reach_of_counter(uint32_t node, size_t kind);
+  void walk(const ByteTrie& trie, uint32_t node, StateId state, Found&& found);
+  void walk_all(const ByteTrie& trie, StateId state, const std::bitset<256>& first, uint32_t left, Recipe& made);
+  template <typename Found>
+  void walk_tails(size_t kind, Found&& found);
+  void walk_differences(const ByteTrie& trie, uint32_t node, StateId state, StateId other, Recipe& made);
 
   States states_;
   std::shared_ptr<const TokenTrie> trie_;
   size_t max_bytes_;
   size_t mask_bytes_ = 0;
+  size_t bytes_kept_ = 0;  // by the last forget_others(): less is not to be had
   uint64_t n_hits_ = 0, n_misses_ = 0;
   std::unordered_map<StateId, Recipe> recipes_;
-  std::unordered_map<uint64_t, Reach> reaches_;  // by node << 3 | kind
-  std::vector<StateId> path_;                    // of a walk, by depth
+  NodeReach reach_;
+  std::unordered_map<StateId, Tailed> tailed_;
+  std::vector<Ways> ways_;  // of kUnicode, per state
+  std::unordered_map<StateId, Spread> spreads_;
+  struct Frame {  // children yet to be walked
+    uint32_t at, end;
+    StateId state;
+    const uint32_t* row;
+  };
+  std::vector<Frame> frames_;
+  std::vector<StateId> chain_;
+  bool is_endless_ = false;  // the last of chain_ leads to itself, or no token is longer
 };
 
 }  // namespace ibid::grammar

@@ -13,12 +13,26 @@ bool is_lower(uint8_t b) { return b >= 'a' && b <= 'z'; }
 bool is_letter(uint8_t b) { return is_lower(b | 0x20); }
 bool is_digit(uint8_t b) { return b >= '0' && b <= '9'; }
 
+// Which bytes a token begins with that are whole code points of a kind, and how many code points these are.
+struct Head {
+  size_t n_bytes = 0;
+  uint32_t n_codes = 0;
+};
+Head head_of(std::string_view bytes, size_t kind) {
+  Head head;
+  while (head.n_bytes < bytes.size() && kind_has(kind, static_cast<uint8_t>(bytes[head.n_bytes]))) {
+    const utf8::CodePoint c = utf8::decode(bytes.data() + head.n_bytes, bytes.data() + bytes.size());
+    if (!c.valid) break;
+    head.n_bytes += c.len;
+    ++head.n_codes;
+  }
+  return head;
+}
+
 size_t kind_of(std::string_view bytes) {
-  if (!utf8::is_valid(bytes)) return static_cast<size_t>(TokenKind::kRest);
   for (size_t kind = 0; kind < kPlainKinds; ++kind)
-    if (std::all_of(bytes.begin(), bytes.end(), [&](char c) { return kind_has(kind, static_cast<uint8_t>(c)); }))
-      return kind;
-  return static_cast<size_t>(TokenKind::kRest);
+    if (head_of(bytes, kind).n_bytes == bytes.size()) return kind;
+  return static_cast<size_t>(head_of(bytes, kUnicode).n_bytes > 0 ? TokenKind::kTailed : TokenKind::kRest);
 }
 
 }  // namespace
@@ -39,14 +53,29 @@ bool kind_has(size_t kind, uint8_t b) {
       return b >= 0x20 && b < 0x7F && b != '"' && b != '\\';
     case TokenKind::kUnicode:
       return b >= 0x20 && b != '"' && b != '\\';
+    case TokenKind::kTailed:
     case TokenKind::kRest:
       return false;
   }
   return false;
 }
 
+bool kind_has_kind(size_t outer, size_t inner) {
+  static const auto table = [] {
+    std::array<std::array<bool, kPlainKinds>, kPlainKinds> has;
+    for (size_t o = 0; o < kPlainKinds; ++o) {
+      for (size_t i = 0; i < kPlainKinds; ++i) {
+        has[o][i] = true;
+        for (uint32_t b = 0; b < 256; ++b)
+          has[o][i] &= !kind_has(i, static_cast<uint8_t>(b)) || kind_has(o, static_cast<uint8_t>(b));
+      }
+    }
+    return has;
+  }();
+  return table[outer][inner];
+}
+
 TokenTrie::TokenTrie(std::span<const std::string_view> bytes) : vocab_size_(static_cast<int32_t>(bytes.size())) {
-  twins_.assign(bytes.size(), -1);
   size_t n_bytes = 0;
   for (std::string_view b : bytes) n_bytes += b.size();
   text_.reserve(n_bytes);
@@ -62,6 +91,12 @@ TokenTrie::TokenTrie(std::span<const std::string_view> bytes) : vocab_size_(stat
   }
   begin_.push_back(static_cast<uint32_t>(text_.size()));
   for (size_t i = 0; i < kTokenKinds; ++i) build(kinds_[i], tokens[i]);
+  for (size_t i : {kDigits, kUnicode}) build_tails(i);
+  build_buckets();
+  plain_.assign(kMaxCounted + 2, std::vector<uint32_t>(mask_words(), 0));
+  for (size_t i = 0; i < kPlainKinds; ++i)
+    for (uint32_t n = 0; n < plain_.size(); ++n)
+      for (size_t w = 0; w < mask_words(); ++w) plain_[n][w] |= kinds_[i].up_to_n(n)[w];
 }
 
 std::string_view TokenTrie::bytes_of(TokenId token) const {
@@ -70,48 +105,78 @@ std::string_view TokenTrie::bytes_of(TokenId token) const {
   return {text_.data() + begin_[t], begin_[t + 1] - begin_[t]};
 }
 
-void TokenTrie::build(Kind& kind, std::vector<int32_t>& tokens) {
-  auto text = [&](int32_t t) { return bytes_of(TokenId{t}); };
-  std::sort(tokens.begin(), tokens.end(), [&](int32_t a, int32_t b) {
-    const int order = text(a).compare(text(b));
-    return order != 0 ? order < 0 : a < b;
-  });
-  kind.n_tokens = static_cast<uint32_t>(tokens.size());
-  std::vector<uint32_t> path;  // open nodes by depth
-  std::string_view before;
-  int32_t last = -1;
+void TokenTrie::build(Kind& kind, std::span<const int32_t> tokens) {
+  std::vector<ByteTrie::Entry> entries;
+  for (int32_t token : tokens) entries.push_back({bytes_of(TokenId{token}), token});
+  const bool is_plain = &kind < &kinds_[kPlainKinds];
+  kind.trie.build(std::move(entries), is_plain);
+  if (!is_plain) return;
   for (int32_t token : tokens) {
-    const std::string_view b = text(token);
-    if (last >= 0 && b == before) {
-      twins_[static_cast<size_t>(last)] = token;
-      last = token;
-      continue;
-    }
-    size_t same = 0;
-    while (same < before.size() && same < b.size() && before[same] == b[same]) ++same;
-    for (; path.size() > same; path.pop_back()) kind.nodes[path.back()].skip = static_cast<uint32_t>(kind.nodes.size());
-    for (size_t i = same; i < b.size(); ++i) {
-      path.push_back(static_cast<uint32_t>(kind.nodes.size()));
-      kind.nodes.push_back({0, static_cast<uint8_t>(b[i]), 0, static_cast<uint16_t>(i + 1)});
-      kind.tokens.push_back(-1);
-    }
-    kind.nodes.back().is_token = 1;
-    kind.tokens.back() = token;
-    before = b;
-    last = token;
+    const auto n_codes = static_cast<uint32_t>(utf8::count(bytes_of(TokenId{token})));
+    kind.longest = std::max(kind.longest, n_codes);
+    if (n_codes > kMaxCounted) kind.long_ones.push_back({n_codes, token});
   }
-  for (uint32_t open : path) kind.nodes[open].skip = static_cast<uint32_t>(kind.nodes.size());
-  if (&kind == &kinds_[static_cast<size_t>(TokenKind::kRest)]) return;
-  size_t longest = 0;
-  for (int32_t token : tokens) longest = std::max(longest, utf8::count(text(token)));
-  kind.longest = static_cast<uint32_t>(longest);
-  kind.up_to.assign(std::min<size_t>(longest, kMaxCounted + 1) + 1, std::vector<uint32_t>(mask_words(), 0));
+  kind.up_to.assign(std::min(kind.longest, kMaxCounted + 1) + 1, std::vector<uint32_t>(mask_words(), 0));
   for (int32_t token : tokens) {
-    const size_t n = std::min<size_t>(utf8::count(text(token)), kMaxCounted + 1);
+    const size_t n = std::min<size_t>(utf8::count(bytes_of(TokenId{token})), kMaxCounted + 1);
     kind.up_to[n][static_cast<size_t>(token) / 32] |= 1u << (token % 32);
   }
   for (size_t n = 1; n < kind.up_to.size(); ++n)
     for (size_t w = 0; w < mask_words(); ++w) kind.up_to[n][w] |= kind.up_to[n - 1][w];
+}
+
+void TokenTrie::build_tails(size_t kind) {
+  std::vector<ByteTrie::Entry> entries;
+  Tails& tails = tails_[kind];
+  for (size_t k = 0; k < kPlainKinds; ++k)
+    if (kind_has_kind(kind, k)) tails.longest = std::max(tails.longest, kinds_[k].longest);
+  for (int32_t t = 0; t < vocab_size_; ++t) {
+    const std::string_view bytes = bytes_of(TokenId{t});
+    const Head head = head_of(bytes, kind);
+    if (head.n_codes == 0) continue;
+    if (kind == kUnicode)
+      for (size_t i = 0; i < head.n_bytes; ++i) plain_bytes_.set(static_cast<uint8_t>(bytes[i]));
+    if (head.n_bytes == bytes.size()) continue;
+    entries.push_back({bytes.substr(head.n_bytes), t, static_cast<uint16_t>(head.n_codes)});
+    tails.longest = std::max(tails.longest, head.n_codes);
+  }
+  tails.trie.build(std::move(entries), false);
+}
+
+void TokenTrie::build_buckets() {
+  struct Token {
+    ByteGroups groups, first;
+    uint32_t n_codes;
+    int32_t token;
+    auto operator<=>(const Token&) const = default;
+  };
+  std::vector<Token> all;
+  for (int32_t t = 0; t < vocab_size_; ++t) {
+    const std::string_view bytes = bytes_of(TokenId{t});
+    for (char byte : bytes) used_bytes_.set(static_cast<uint8_t>(byte));
+    if (head_of(bytes, kUnicode).n_codes == 0) continue;
+    const auto n_codes = static_cast<uint32_t>(utf8::count(bytes));
+    if (n_codes > kMaxCounted) {
+      long_tokens_.push_back(t);
+    } else {
+      all.push_back({groups_of(bytes), groups_of(bytes.substr(0, utf8::len_of(bytes[0]))), n_codes, t});
+    }
+  }
+  std::sort(all.begin(), all.end());
+  for (const Token& token : all) {
+    const auto n = static_cast<uint32_t>(bucket_tokens_.size());
+    if (buckets_.empty() || buckets_.back().groups != token.groups || buckets_.back().first != token.first)
+      buckets_.push_back({token.groups, token.first, n, n});
+    bucket_tokens_.push_back(token.token);
+    bucket_lengths_.push_back(static_cast<uint8_t>(token.n_codes));
+    ++buckets_.back().end;
+  }
+  for (Bucket& bucket : buckets_) {
+    if (bucket.end - bucket.begin < mask_words() / 8) continue;
+    bucket.bits.assign(mask_words(), 0);
+    for (uint32_t i = bucket.begin; i < bucket.end; ++i)
+      bucket.bits[static_cast<size_t>(bucket_tokens_[i]) / 32] |= 1u << (bucket_tokens_[i] % 32);
+  }
 }
 
 }  // namespace ibid::grammar

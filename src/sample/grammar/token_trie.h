@@ -1,5 +1,7 @@
 // TokenTrie: the vocabulary of one model as masks need it: tries over the bytes of its tokens, one for each kind of
-// token, so that of a kind of which all may come none is looked at. Immutable, one per model; made in some 100 ms.
+// token, so that of a kind of which all may come none is looked at; and tries of what tokens have behind their first
+// code points of a kind, for states that such code points do not tell apart. Immutable, one per model; made in some
+// 200 ms.
 #pragma once
 
 #include <array>
@@ -11,11 +13,12 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "sample/grammar/byte_trie.h"
 
 namespace ibid::grammar {
 
-// The kinds. All but the last hold tokens that are whole code points, none of them one that JSON escapes in a string;
-// each token is of the first kind that has all of its code points.
+// The kinds. All but the last two hold tokens that are whole code points, none of them one that JSON escapes in a
+// string; each token is of the first kind that has all of its code points.
 enum class TokenKind : uint8_t {
   kLower,    // a-z
   kLetters,  // A-Z a-z
@@ -24,18 +27,14 @@ enum class TokenKind : uint8_t {
   kPhrase,   // A-Z a-z and space
   kPrinted,  // 20..7E
   kUnicode,
-  kRest,  // quotes, backslashes, controls, parts of code points
+  kTailed,  // begin with code points of kUnicode and end with others
+  kRest,    // begin with quotes, backslashes, controls, parts of code points
 };
-inline constexpr size_t kTokenKinds = 8, kPlainKinds = 7;
+inline constexpr size_t kTokenKinds = 9, kPlainKinds = 7;
+inline constexpr auto kDigits = static_cast<size_t>(TokenKind::kDigits);
+inline constexpr auto kUnicode = static_cast<size_t>(TokenKind::kUnicode);
+inline constexpr auto kTailed = static_cast<size_t>(TokenKind::kTailed);
 inline constexpr uint32_t kMaxCounted = 32;  // code points in a token beyond which tokens are counted as one
-
-// A node of a trie in depth-first order. A byte that is refused leads to `skip`.
-struct TrieNode {
-  uint32_t skip = 0;
-  uint8_t byte = 0;
-  uint8_t is_token = 0;
-  uint16_t depth = 0;  // of children of the root: 1
-};
 
 class TokenTrie {
  public:
@@ -43,37 +42,72 @@ class TokenTrie {
   explicit TokenTrie(std::span<const std::string_view> bytes);
 
   struct Kind {
-    std::vector<TrieNode> nodes;
-    std::vector<int32_t> tokens;  // per node where is_token
-    uint32_t n_tokens = 0;
-    uint32_t longest = 0;  // code points of the longest, in kinds of whole ones
+    ByteTrie trie;
+    uint32_t longest = 0;                                 // code points of the longest, in kinds of whole ones
+    std::vector<std::pair<uint32_t, int32_t>> long_ones;  // code points beyond kMaxCounted, token
     // up_to[n]: bits of the tokens of at most n code points, n = 0..kMaxCounted; the last one is of all.
-    // Kinds of few tokens that are never taken as a whole (kRest) have none.
+    // Kinds that are never taken as a whole (kTailed, kRest) have none.
     std::vector<std::vector<uint32_t>> up_to;
     const std::vector<uint32_t>& up_to_n(uint32_t n) const { return up_to[n < up_to.size() ? n : up_to.size() - 1]; }
   };
   const Kind& kind(size_t i) const { return kinds_[i]; }
+  // Of the tokens that begin with one or more code points of a kind and go on otherwise: what lies behind these, and as
+  // `lengths` how many they are.
+  struct Tails {
+    ByteTrie trie;
+    uint32_t longest = 0;  // of the lengths, and of all code points of tokens of the kind
+  };
+  const Tails& tails(size_t i) const { return tails_[i]; }  // of kDigits and kUnicode
+  // The tokens but those of kRest that begin alike and have bytes of the same groups, of those of up to kMaxCounted
+  // code points; by code points, then by id.
+  struct Bucket {
+    ByteGroups groups = 0, first = 0;  // of all bytes; of the first code point
+    uint32_t begin = 0, end = 0;       // in bucket_tokens()
+    std::vector<uint32_t> bits;        // where they are many
+  };
+  std::span<const Bucket> buckets() const { return buckets_; }
+  std::span<const int32_t> bucket_tokens() const { return bucket_tokens_; }
+  std::span<const uint8_t> bucket_lengths() const { return bucket_lengths_; }  // in code points
+  std::span<const int32_t> long_tokens() const { return long_tokens_; }        // all others
+  const std::bitset<256>& used_bytes() const { return used_bytes_; }           // by any token
+  // plain_up_to(n): bits of the tokens of all plain kinds with at most n code points.
+  const std::vector<uint32_t>& plain_up_to(uint32_t n) const {
+    return plain_[n < plain_.size() ? n : plain_.size() - 1];
+  }
+  // Those that some token has in a whole code point of kUnicode.
+  const std::bitset<256>& plain_bytes() const { return plain_bytes_; }
+  bool has_plain(uint32_t lo, uint32_t hi) const {  // any of these
+    for (uint32_t b = lo; b <= hi; ++b)
+      if (plain_bytes_[b]) return true;
+    return false;
+  }
   int32_t vocab_size() const { return vocab_size_; }
   size_t mask_words() const { return (static_cast<size_t>(vocab_size_) + 31) / 32; }
-  // The next token with the same bytes, or -1.
-  int32_t twin(int32_t token) const { return twins_[static_cast<size_t>(token)]; }
   const std::bitset<256>& single_bytes() const { return single_bytes_; }  // that some token spells alone
   std::string_view bytes_of(TokenId token) const;
   uint32_t longest() const { return longest_; }
 
  private:
-  void build(Kind& kind, std::vector<int32_t>& tokens);
+  void build(Kind& kind, std::span<const int32_t> tokens);
+  void build_tails(size_t kind);
+  void build_buckets();
 
   int32_t vocab_size_ = 0;
   uint32_t longest_ = 0;
   std::vector<char> text_;
   std::vector<uint32_t> begin_;  // in text_, per token, and the end
   std::array<Kind, kTokenKinds> kinds_;
-  std::vector<int32_t> twins_;
-  std::bitset<256> single_bytes_;
+  std::array<Tails, kPlainKinds> tails_;
+  std::vector<std::vector<uint32_t>> plain_;
+  std::vector<Bucket> buckets_;
+  std::vector<int32_t> bucket_tokens_, long_tokens_;
+  std::vector<uint8_t> bucket_lengths_;
+  std::bitset<256> single_bytes_, plain_bytes_, used_bytes_;
 };
 
 // Whether a byte may be in a code point of the kind that is ASCII; kinds but kUnicode have nothing else.
 bool kind_has(size_t kind, uint8_t byte);
+// Whether all code points of `inner` are of `outer`, both plain.
+bool kind_has_kind(size_t outer, size_t inner);
 
 }  // namespace ibid::grammar

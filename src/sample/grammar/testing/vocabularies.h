@@ -70,6 +70,14 @@ inline Words adversarial(std::string_view letters) {
                            "Ab",
                            "A",
                            "zZ9_",
+                           "://",
+                           ".a",
+                           "a.a",
+                           "-a-",
+                           "A1-",
+                           "a/",
+                           "/",
+                           "日本語日本語日本語日本語日本語日本語日本語日本語日本語日本語日本語日本語",
                            "\x7F"})
     words.texts.push_back(more);
   return words;

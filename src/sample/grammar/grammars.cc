@@ -1,0 +1,82 @@
+#include "sample/grammar/grammars.h"
+
+#include <algorithm>
+
+namespace ibid::grammar {
+namespace {
+
+std::shared_ptr<const TokenTrie> make_trie(const Tokenizer& tokenizer) {
+  std::vector<std::string_view> bytes;
+  bytes.reserve(static_cast<size_t>(tokenizer.vocab_size()));
+  for (int t = 0; t < tokenizer.vocab_size(); ++t) bytes.push_back(tokenizer.token_bytes(TokenId{t}));
+  // What ends an answer is no part of its text.
+  for (TokenId id : tokenizer.vocabulary().end_of_generation)
+    if (raw(id) >= 0 && raw(id) < tokenizer.vocab_size()) bytes[static_cast<size_t>(raw(id))] = {};
+  return std::make_shared<const TokenTrie>(bytes);
+}
+
+}  // namespace
+
+std::shared_ptr<const TokenTrie> Grammars::trie() const {
+  std::call_once(trie_once_, [this] { trie_ = make_trie(tokenizer_); });
+  return trie_;
+}
+
+Result<std::shared_ptr<Compiled>> Grammars::get(const Source& source, const std::string& tenant, const Make& make) {
+  const Key key{tenant, source};
+  {
+    std::lock_guard lock(mutex_);
+    auto known = entries_.find(key);
+    if (known != entries_.end()) {
+      std::list<const Key*>& by_use = tenants_[tenant].by_use;
+      by_use.splice(by_use.begin(), by_use, known->second.place);
+      return known->second.compiled;
+    }
+  }
+  Fuel fuel;
+  Grammar grammar(fuel);
+  const auto find = [&](std::string_view spelled) {
+    const std::vector<std::string>& tokens = tokenizer_.vocabulary().tokens;
+    const auto at = std::find(tokens.begin(), tokens.end(), spelled);
+    return at == tokens.end() ? TokenId::kNone : TokenId{static_cast<int32_t>(at - tokens.begin())};
+  };
+  TRY(make ? make(find, grammar) : read(source, find, grammar));
+  ASSIGN_OR_RETURN(std::shared_ptr<const Automaton> automaton, compile(grammar, *trie()));
+  auto compiled = std::make_shared<Compiled>(source, std::move(automaton), trie());
+  std::lock_guard lock(mutex_);
+  auto [at, is_new] = entries_.try_emplace(key);
+  if (!is_new) return at->second.compiled;  // somebody else was faster
+  at->second.compiled = compiled;
+  Tenant& owner = tenants_[tenant];
+  owner.by_use.push_front(&at->first);
+  at->second.place = owner.by_use.begin();
+  // The key has the source once more.
+  at->second.bytes = compiled->idle_bytes() + source.text.size() + sizeof(Key) + sizeof(Entry) + 128;
+  owner.bytes += at->second.bytes, bytes_ += at->second.bytes;
+  make_room();
+  return compiled;
+}
+
+void Grammars::make_room() {
+  while (bytes_ > max_bytes_) {
+    auto most = std::max_element(tenants_.begin(), tenants_.end(),
+                                 [](const auto& a, const auto& b) { return a.second.bytes < b.second.bytes; });
+    auto last = entries_.find(*most->second.by_use.back());
+    most->second.bytes -= last->second.bytes, bytes_ -= last->second.bytes;
+    most->second.by_use.pop_back();
+    entries_.erase(last);
+    if (most->second.by_use.empty()) tenants_.erase(most);
+  }
+}
+
+size_t Grammars::bytes() const {
+  std::lock_guard lock(mutex_);
+  return bytes_;
+}
+
+size_t Grammars::size() const {
+  std::lock_guard lock(mutex_);
+  return entries_.size();
+}
+
+}  // namespace ibid::grammar
