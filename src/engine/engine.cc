@@ -26,7 +26,7 @@ void cut_by_grammar(Sequence& s) {
   if (matcher == nullptr || !s.drafts.is_chain(s.drafts.size()) || PLANTED("drafts_that_no_grammar_allows")) return;
   grammar::StateId state = s.sampler_state.grammar;
   for (int32_t i = 0; i < s.drafts.size(); ++i) {
-    state = matcher->after(state, s.drafts.tokens[static_cast<size_t>(i)]);
+    state = matcher->after(s.choice, state, s.drafts.tokens[static_cast<size_t>(i)]);
     if (state == grammar::kDead) return s.drafts.cut(i);
   }
 }
