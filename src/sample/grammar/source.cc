@@ -20,6 +20,10 @@ Status read(const Source& source, const FindToken& find_token, Grammar& grammar)
       return read_regex(source.text, grammar);
     case Language::kChoices:
       return read_choices(source.choices, grammar);
+    case Language::kLark:
+      return read_lark(source.text, find_token, grammar);
+    case Language::kStructuralTag:
+      return read_structural_tag(source.text, find_token, grammar);
     case Language::kGbnf:
       break;
   }

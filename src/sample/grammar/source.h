@@ -11,8 +11,8 @@
 namespace ibid::grammar {
 
 // In records and digests: numbers stay.
-enum class Language : uint8_t { kNone, kJsonObject, kJsonSchema, kRegex, kChoices, kGbnf };
-inline constexpr Language kLastLanguage = Language::kGbnf;
+enum class Language : uint8_t { kNone, kJsonObject, kJsonSchema, kRegex, kChoices, kGbnf, kLark, kStructuralTag };
+inline constexpr Language kLastLanguage = Language::kStructuralTag;
 
 struct Source {
   Language language = Language::kNone;
