@@ -55,6 +55,7 @@ class FakeModel final : public ForwardPass {
       for (int32_t i = b.query_start[s]; i < b.query_start[s + 1]; ++i) {
         longest = std::max(longest, b.positions[i] + 1);
         expect(written.insert(b.slots[i]).second, "two tokens are written to one slot");
+        expect(b.positions[i] < facts_.context_len, "a position lies behind the context");
         if (!b.path(i).empty()) {
           expect(b.path(i).back() == b.slots[i], "a path does not end at its token");
           continue;

@@ -12,7 +12,7 @@ Result<std::vector<TokenId>> chat_prompt(const ChatTemplate& chat, const Tokeniz
   };
   if (!system.empty()) add("system", system);
   for (const ChatMessage& m : messages) add(m.role, m.content);
-  ASSIGN_OR_RETURN(const RenderedPrompt prompt, render_chat(chat, tokenizer, Json(std::move(list))));
+  ASSIGN_OR_RETURN(const RenderedPrompt prompt, render_chat(chat, tokenizer, {.messages = Json(std::move(list))}));
   return encode_chat(prompt, tokenizer);
 }
 

@@ -210,9 +210,11 @@ void Engine::propose() {
   proposer_->begin_step();
   for (Sequence* s : scheduler_.running()) {
     s->drafts.clear();
-    int32_t n = std::min(max_drafts_, worker_->facts().context_len - s->n_tokens() - 1);
+    const int32_t context_len = worker_->facts().context_len + 2 * PLANTED("drafts_behind_the_context");
+    int32_t n = std::min(max_drafts_, context_len - s->n_tokens() - 1);
     if (s->request->max_tokens >= 0) n = std::min(n, s->request->max_tokens - s->n_answered() - 1);
-    if (s->request->speculation.max_drafts >= 0) n = std::min(n, s->request->speculation.max_drafts);
+    if (s->request->speculation.max_drafts >= 0 && !PLANTED("a_requests_own_bound_is_ignored"))
+      n = std::min(n, s->request->speculation.max_drafts);
     if (n <= 0 || s->n_tokens() - s->n_computed != 1) continue;
     const auto tokens = std::span<const TokenId>(s->tokens);
     const auto n_prompt = static_cast<size_t>(s->prompt_len);

@@ -146,7 +146,7 @@ void Runner::draw(const StepPlan& plan, const Task& task, Scratch& scratch) {
   scratch.mask.clear();  // empty: all may come
   for (int32_t draft = -1;;) {
     if (matcher != nullptr) fill_mask(s, history.answer.size(), result.state.grammar, scratch.mask);
-    const size_t at = task.row + static_cast<size_t>(draft + 1);
+    const size_t at = task.row + static_cast<size_t>(draft + !(PLANTED("row_of_the_draft_before") && draft >= 0));
     Result<TokenRecord> drawn =
         told_ != nullptr ? told_->next(plan, i)
                          : s.sampler->sample(logits(at), history, result.state, scratch.sampler, scratch.mask);
@@ -166,6 +166,7 @@ void Runner::draw(const StepPlan& plan, const Task& task, Scratch& scratch) {
     if (draft < 0) return;
     result.accepted.push_back(draft);
     if (is_first) scratch.answer.assign(history.answer.begin(), history.answer.end());
+    if (PLANTED("state_of_the_texts_end")) result.state = s.sampler_state;
     scratch.answer.push_back(token);
     if (!PLANTED("history_without_drafts")) history.answer = scratch.answer;
   }

@@ -123,14 +123,17 @@ void Settler::append(const Share& share, ShareResult& result, double now) {
     const bool is_last = i + 1 == result.drawn.size();
     // A draft behind an answer's end is none of it.
     if (i == 0) count_drafts(s, share.n_drafts);
-    if (i < result.accepted.size()) count_accepted(s, i);
+    if (i < (PLANTED("refused_drafts_count") ? static_cast<size_t>(share.n_drafts) : result.accepted.size()))
+      count_accepted(s, i);
     append(s, std::move(result.drawn[i]), now, is_last ? behind_all : FinishReason::kNone);
-    if (s.state == SequenceState::kFinished) return;
+    if (s.state == SequenceState::kFinished && !PLANTED("answers_go_on_behind_an_end")) return;
   }
   if (result.failure) return fail(s, *result.failure);
   publish(s);
   // What was reserved for drafts that were wrong.
-  if (share.n_drafts > 0) cache_.truncate(s.blocks, s.n_tokens());
+  if (share.n_drafts > 0 && !PLANTED("blocks_of_refused_drafts_stay")) cache_.truncate(s.blocks, s.n_tokens());
+  if (PLANTED("a_refused_drafts_keys_stay") && share.n_drafts > static_cast<int32_t>(result.accepted.size()))
+    s.n_computed = s.n_tokens();
 }
 
 void Settler::count_drafts(Sequence& s, int32_t n) {
@@ -138,7 +141,7 @@ void Settler::count_drafts(Sequence& s, int32_t n) {
   ++counts_.n_drafts;
   counts_.drafted_tokens += n;
   counts_.step_drafted += n;
-  s.answer->usage().drafted_tokens += n;
+  if (!PLANTED("usage_without_drafts")) s.answer->usage().drafted_tokens += n;
 }
 
 void Settler::count_accepted(Sequence& s, size_t place) {

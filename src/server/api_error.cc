@@ -60,8 +60,23 @@ std::string error_json(const ApiError& error) {
   return out;
 }
 
+std::string messages_error_members(const ApiError& error) {
+  const char* type = error.status == 401   ? "authentication_error"
+                     : error.status == 403 ? "permission_error"
+                     : error.status == 404 ? "not_found_error"
+                     : error.status == 413 ? "request_too_large"
+                     : error.status == 429 ? "rate_limit_error"
+                     : error.status == 503 ? "overloaded_error"
+                     : error.status >= 500 ? "api_error"
+                                           : "invalid_request_error";
+  std::string out = "\"error\":";
+  JsonWriter(out).begin_object().field("type", type).field("message", error.message).end_object();
+  return out;
+}
+
 WebResponse error_response(const ApiError& error) {
   WebResponse response;
+  response.error = std::make_shared<const ApiError>(error);
   response.status = error.status;
   response.body = error_json(error);
   if (error.retry_after_s > 0) response.headers.emplace_back("Retry-After", std::to_string(error.retry_after_s));

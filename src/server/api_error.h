@@ -27,6 +27,9 @@ std::string error_json(const ApiError& error);
 // The whole answer: status, body, and the headers that a client wants with it.
 WebResponse error_response(const ApiError& error);
 
+// {"error": {"type", "message"}}'s members, as Anthropic's API has them.
+std::string messages_error_members(const ApiError& error);
+
 // The label under which an error of this status is counted: one of a fixed set.
 std::string_view error_kind(int status);
 

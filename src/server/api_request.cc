@@ -84,6 +84,17 @@ Result<Json> check_message(const Json& message, const std::string& where) {
   return Json(std::move(checked));
 }
 
+// Of an answer that goes on from the last message.
+Status check_final(const ChatPrompt& chat) {
+  const Json& last = chat.messages.array()->back();
+  const Json* content = last.find("content");
+  if (*last.find("role")->string() == "assistant" && content != nullptr && content->string() != nullptr &&
+      content->string()->find_first_not_of(" \t\r\n") != std::string::npos)
+    return {};
+  return invalid("continue_final_message wants the last message to be the assistant's, with a text.",
+                 "continue_final_message");
+}
+
 }  // namespace
 
 Result<Json> check_messages(const Json& messages, const ApiLimits& limits) {
@@ -138,10 +149,12 @@ Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const 
   }
 
   const bool chat = endpoint == Endpoint::kChat;
-  if (chat && request.messages.is_null())
+  if (chat && request.chat.messages.is_null())
     return invalid("messages is missing; it must be an array of messages.", "messages");
   if (!chat && request.prompts.empty())
     return invalid("prompt is missing; it must be a text, an array of token ids, or an array of either.", "prompt");
+  if (chat) TRY(check_tools(request));
+  if (chat && request.chat.continues_final) TRY(check_final(request.chat));
   if (chat && request.top_logprobs > 0 && !request.want_logprobs)
     return invalid("top_logprobs wants logprobs to be true.", "top_logprobs");
   if ((request.include_usage || request.continuous_usage) && !request.stream)

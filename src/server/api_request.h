@@ -10,12 +10,25 @@
 #include <vector>
 
 #include "server/api_error.h"
+#include "server/chat_prompt.h"
 #include "server/parse_body.h"
 #include "server/sampling_defaults.h"
 
 namespace ibid {
 
 enum class Endpoint : uint8_t { kChat = 1, kCompletions = 2 };
+
+// Whose form an answer and its errors have.
+enum class ApiStyle : uint8_t {
+  kChat,
+  kCompletions,
+  kMessages,
+  kResponses,
+  kOllamaChat,
+  kOllamaGenerate,
+  kLlama,
+  kInfill
+};
 
 // Bounds that an operator may change.
 struct ApiLimits {
@@ -47,13 +60,15 @@ enum class AddSpecial : uint8_t { kNothing, kMissingBos, kAll };
 
 // What the answer must be of, in the language in which it was asked.
 struct GrammarRequest {
-  enum class Kind : uint8_t { kNone, kJsonObject, kJsonSchema, kRegex, kChoice, kGbnf };
+  enum class Kind : uint8_t { kNone, kJsonObject, kJsonSchema, kRegex, kChoice, kGbnf, kTag };
   Kind kind = Kind::kNone;
   std::string text;  // of the schema, the expression or the grammar
   std::vector<std::string> choices;
   bool is_strict = false;
   std::string field;  // which asked
 };
+
+enum class ToolChoice : uint8_t { kNone, kAuto, kRequired };
 
 struct ApiRequest {
   Endpoint endpoint = Endpoint::kChat;
@@ -91,20 +106,27 @@ struct ApiRequest {
   int32_t truncate_prompt = 0;  // keep so many last tokens of each prompt; -1: as many as leave room; 0: all
 
   // Chat.
-  Json messages;  // an array of objects, checked
+  ChatPrompt chat;
   bool want_logprobs = false;
   int32_t top_logprobs = 0;
-  bool add_generation_prompt = true;
-  Json template_kwargs;
+  ToolChoice tool_choice = ToolChoice::kAuto;
+  std::vector<std::string> allowed_tools;  // of tool_choice; empty: all
+  bool parallel_calls = true;              // false: the first call alone
+  bool finds_reasoning = true;
+  bool tells_reasoning = true;
 
   // Completions.
   std::vector<Prompt> prompts;
   bool echo = false;
+  bool keeps_prompt = false;  // the answer repeats it
 };
 
 // The error's param is the field. `defaults`: how to sample where the body does not say.
 Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const ApiLimits& limits,
                                      const SamplingDefaults& defaults = {});
+
+// What the fields of tools say together.
+Status check_tools(ApiRequest& request);
 
 // Roles, contents and their parts; text parts are joined with newlines, so that `content` is a string or null
 // afterwards. Roles stay as they are said: the template's form decides what becomes of "developer".

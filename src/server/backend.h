@@ -14,8 +14,10 @@
 #include "engine/engine.h"
 #include "engine/request.h"
 #include "sample/grammar/grammars.h"
+#include "server/chat_prompt.h"
 #include "server/sampling_defaults.h"
 #include "text/jinja/chat_template.h"
+#include "text/output/answer_format.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace ibid {
@@ -57,9 +59,10 @@ class Backend {
     std::call_once(grammars_once_, [this] { grammars_ = std::make_shared<grammar::Grammars>(tokenizer()); });
     return *grammars_;
   }
-  // `messages`: as check_messages leaves them. `kwargs`: an object of more variables, or null.
-  virtual Result<RenderedPrompt> render_chat(const Json& messages, bool add_generation_prompt,
-                                             const Json& kwargs) const = 0;
+  virtual Result<RenderedPrompt> render_chat(const ChatPrompt& chat) const = 0;
+  virtual std::string_view chat_template() const = 0;  // its source; empty: none
+  // How the model writes reasoning and calls, by its chat template.
+  virtual const std::shared_ptr<const AnswerFormat>& answer_format() const = 0;
 
  private:
   mutable std::once_flag grammars_once_;

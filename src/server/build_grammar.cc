@@ -1,5 +1,8 @@
 #include "server/build_grammar.h"
 
+#include "server/tool_grammar.h"
+#include "server/tools.h"
+
 namespace ibid {
 namespace {
 
@@ -11,7 +14,8 @@ grammar::Source source_of(const GrammarRequest& asked) {
                             : asked.kind == Kind::kJsonSchema ? Language::kJsonSchema
                             : asked.kind == Kind::kRegex      ? Language::kRegex
                             : asked.kind == Kind::kChoice     ? Language::kChoices
-                                                              : Language::kGbnf;
+                            : asked.kind == Kind::kTag        ? Language::kStructuralTag
+                                                              : grammar::language_of_grammar(asked.text);
   return {.language = language, .is_strict = asked.is_strict, .text = asked.text, .choices = asked.choices};
 }
 
@@ -19,18 +23,42 @@ Error refused(const GrammarRequest& asked, const Error& error) {
   return invalid(asked.field + ": " + error.message, asked.field);
 }
 
+// What tools must be called, and what may stand before any grammar, is the server's to say; the source names it.
+Result<std::shared_ptr<grammar::Compiled>> make_around(const GrammarRequest& asked, const ApiRequest& api,
+                                                       const Backend& backend, const std::string& tenant,
+                                                       const AnswerParser::Options& parser, bool must_call) {
+  const grammar::Source inner = must_call ? grammar::Source() : source_of(asked);
+  grammar::Source source = {.language = grammar::Language::kMade, .text = grammar::spell(inner, false)};
+  source.choices.push_back(parser.is_reasoning ? "reasoning" : "");
+  if (must_call) {
+    for (const Json& tool : *api.chat.tools.array())
+      if (may_be_called(api, tool_name(tool))) source.choices.push_back(tool.text());
+  }
+  return backend.grammars().get(source, tenant, [&](const grammar::FindToken& find, grammar::Grammar& out) -> Status {
+    TRY(must_call ? read_required_calls(api, *parser.format, backend.tokenizer(), out)
+                  : grammar::read(inner, find, out));
+    allow_reasoning(parser, backend.tokenizer(), out);
+    return {};
+  });
+}
+
 }  // namespace
 
 Result<std::shared_ptr<grammar::Compiled>> build_grammar(const ApiRequest& api, const Backend& backend,
-                                                         const std::string& tenant) {
+                                                         const std::string& tenant,
+                                                         const AnswerParser::Options* parser) {
   GrammarRequest asked = api.grammar;
   if (!api.gbnf.empty()) {
     if (asked.kind != Kind::kNone)
       return invalid("grammar and " + asked.field + " both say what the answer must be; one would do.", "grammar");
     asked = {.kind = Kind::kGbnf, .text = api.gbnf, .field = "grammar"};
   }
-  if (asked.kind == Kind::kNone) return std::shared_ptr<grammar::Compiled>();
-  auto made = backend.grammars().get(source_of(asked), tenant);
+  const bool must_call = parser != nullptr && parser->tools && api.tool_choice == ToolChoice::kRequired;
+  if (asked.kind == Kind::kNone && !must_call) return std::shared_ptr<grammar::Compiled>();
+  if (must_call) asked.field = "tools";
+  const bool is_made = must_call || (parser != nullptr && may_reason(*parser));
+  auto made = is_made ? make_around(asked, api, backend, tenant, *parser, must_call)
+                      : backend.grammars().get(source_of(asked), tenant);
   if (!made) return refused(asked, made.error());
   return made;
 }

@@ -3,9 +3,12 @@
 #include <algorithm>
 
 #include "server/build_grammar.h"
+#include "server/tool_grammar.h"
+#include "server/tools.h"
 #include "spec/lookup_proposer.h"
 #include "text/output/breaker_set.h"
 #include "text/output/detokenizer.h"
+#include "text/output/markers.h"
 #include "text/output/stop_matcher.h"
 
 namespace ibid {
@@ -68,18 +71,38 @@ bool truncate(const ApiRequest& api, int32_t context, std::vector<TokenId>& ids)
   return true;
 }
 
+// The prompt up to the end of its last message's text, from which the answer goes on.
+Status cut_behind_final(const ChatPrompt& chat, RenderedPrompt& prompt) {
+  const Json& last = chat.messages.array()->back();
+  std::string_view said = *last.find("content")->string();  // templates trim it
+  while (!said.empty() && markers::is_blank(said.back())) said.remove_suffix(1);
+  said.remove_prefix(markers::n_blank(said));
+  const size_t at = prompt.text.rfind(said);
+  if (at == std::string::npos)
+    return unsupported("The chat template does not write the last message as it is, so that nothing can go on from it.",
+                       "continue_final_message");
+  prompt.text.resize(at + said.size());
+  std::erase_if(prompt.plain_ranges, [&](const TextRange& range) { return range.begin >= prompt.text.size(); });
+  for (TextRange& range : prompt.plain_ranges) range.end = std::min(range.end, prompt.text.size());
+  return {};
+}
+
 }  // namespace
 
-Result<RenderedPrompt> render_chat(const ChatTemplate& chat, const Tokenizer& tokenizer, const Json& messages,
-                                   bool add_generation_prompt, const Json& kwargs) {
+Result<RenderedPrompt> render_chat(const ChatTemplate& chat, const Tokenizer& tokenizer, const ChatPrompt& asked) {
   ChatInput input;
   name_tokens(tokenizer, input);
-  input.messages = messages.text();
-  input.add_generation_prompt = add_generation_prompt;
-  if (const Json::Object* members = kwargs.object()) {
+  const bool has_tools = asked.tools.array() != nullptr;
+  const bool is_generic = has_tools && !chat.mentions("tools");
+  input.messages = is_generic ? with_generic_tools(asked.messages, asked.tools).text() : asked.messages.text();
+  if (has_tools && !is_generic) input.tools = asked.tools.text();
+  input.add_generation_prompt = asked.add_generation_prompt && !asked.continues_final;
+  if (const Json::Object* members = asked.template_kwargs.object()) {
     for (const Json::Member& member : *members) input.extra.emplace_back(member.first, member.second.text());
   }
-  return chat.render(input);
+  ASSIGN_OR_RETURN(RenderedPrompt prompt, chat.render(input));
+  if (asked.continues_final) TRY(cut_behind_final(asked, prompt));
+  return prompt;
 }
 
 std::vector<TokenId> encode_chat(const RenderedPrompt& prompt, const Tokenizer& tokenizer, AddSpecial add_special) {
@@ -127,17 +150,55 @@ Result<Request> build_common(const ApiRequest& api, const Tokenizer& tokenizer) 
   return common;
 }
 
+namespace {
+
+bool ends_with_marker(std::string_view text, const std::string& marker) {
+  while (!text.empty() && markers::is_blank(text.back())) text.remove_suffix(1);
+  return !marker.empty() && text.ends_with(marker);
+}
+
+std::optional<AnswerParser::Options> parser_options(const ApiRequest& api,
+                                                    const std::shared_ptr<const AnswerFormat>& format,
+                                                    std::string_view prompt) {
+  const bool must_call = api.chat.tools.array() != nullptr && api.tool_choice == ToolChoice::kRequired;
+  AnswerParser::Options options{.format = must_call ? required_format(format) : format,
+                                .tools = declared_tools(api),
+                                .finds_reasoning = api.finds_reasoning};
+  const bool may_reason = api.finds_reasoning && !format->reasoning.is_none();
+  const bool has_channels = format->tools.kind == ToolFormat::Kind::kChannels;
+  if (!options.tools && !may_reason && !has_channels) return std::nullopt;
+  options.is_reasoning = ends_with_marker(prompt, format->reasoning.begin);
+  return options;
+}
+
+// Markers that are control tokens are in the text only where it shows them all.
+bool shows_markers(const AnswerParser::Options& options, const Tokenizer& tokenizer) {
+  const AnswerFormat& format = *options.format;
+  std::vector<std::string> marks = {format.reasoning.begin, format.reasoning.end};
+  for (const auto* list : {&format.tools.begins, &format.tools.around, &format.tools.ends, &format.hidden})
+    marks.insert(marks.end(), list->begin(), list->end());
+  if (format.tools.kind == ToolFormat::Kind::kChannels) marks.emplace_back("<|channel|>");
+  return std::ranges::any_of(marks, [&](const std::string& mark) {
+    std::vector<TokenId> ids;
+    tokenizer.encode(mark, {.parse_special = true}, ids);
+    return std::ranges::any_of(
+        ids, [&](TokenId id) { return tokenizer.token_bytes(id).empty() && !tokenizer.token_bytes(id, true).empty(); });
+  });
+}
+
+}  // namespace
+
 Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backend, const std::string& tenant) {
   const Tokenizer& tokenizer = backend.tokenizer();
   ASSIGN_OR_RETURN(Request common, build_common(api, tokenizer));
-  ASSIGN_OR_RETURN(const std::shared_ptr<grammar::Compiled> grammar, build_grammar(api, backend, tenant));
   common.tenant = tenant;
   common.cache_salt = api.cache_salt;
 
   BuiltRequests built;
   if (api.endpoint == Endpoint::kChat) {
-    ASSIGN_OR_RETURN(const RenderedPrompt prompt,
-                     backend.render_chat(api.messages, api.add_generation_prompt, api.template_kwargs));
+    ASSIGN_OR_RETURN(const RenderedPrompt prompt, backend.render_chat(api.chat));
+    built.parser = parser_options(api, backend.answer_format(), prompt.text);
+    if (built.parser && shows_markers(*built.parser, tokenizer)) common.show_special = true;
     built.requests.push_back(common);
     built.requests.back().prompt = encode_chat(prompt, tokenizer, api.add_special);
     truncate(api, backend.model().context_len, built.requests.back().prompt);
@@ -149,15 +210,17 @@ Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backe
     if (const std::string* text = std::get_if<std::string>(&api.prompts[i])) {
       tokenizer.encode(*text, {.add_special = api.add_special == AddSpecial::kAll}, ids);
       const bool is_cut = truncate(api, backend.model().context_len, ids);
-      if (api.echo) built.prompt_texts.push_back(is_cut ? decode(tokenizer, ids, true) : *text);
+      if (api.echo || api.keeps_prompt) built.prompt_texts.push_back(is_cut ? decode(tokenizer, ids, true) : *text);
     } else {
       ids = std::get<std::vector<TokenId>>(api.prompts[i]);
       for (const TokenId id : ids) TRY(check_id(id, tokenizer, where));
       truncate(api, backend.model().context_len, ids);
-      if (api.echo) built.prompt_texts.push_back(decode(tokenizer, ids, true));
+      if (api.echo || api.keeps_prompt) built.prompt_texts.push_back(decode(tokenizer, ids, true));
     }
     if (ids.empty()) return invalid(where + " has no tokens; it must have at least one.", where);
   }
+  ASSIGN_OR_RETURN(const std::shared_ptr<grammar::Compiled> grammar,
+                   build_grammar(api, backend, tenant, built.parser ? &*built.parser : nullptr));
   for (Request& request : built.requests) request.grammar = make_matcher(grammar, api, backend);
   return built;
 }

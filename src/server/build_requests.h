@@ -1,18 +1,21 @@
 // From an ApiRequest to engine requests, one per prompt: chat template, tokens, stops, biases by text.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/request.h"
 #include "server/api_request.h"
 #include "server/backend.h"
+#include "text/output/answer_parser.h"
 
 namespace ibid {
 
 struct BuiltRequests {
-  std::vector<Request> requests;          // without ids
-  std::vector<std::string> prompt_texts;  // with echo: what to put before the answer
+  std::vector<Request> requests;                // without ids
+  std::vector<std::string> prompt_texts;        // with echo: what to put before the answer
+  std::optional<AnswerParser::Options> parser;  // of a chat whose answers are more than text
 };
 
 // `tenant` and the request's cache_salt make the salt of its blocks.
@@ -21,10 +24,8 @@ Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backe
 // What the requests of all prompts have in common: all but the prompt and the salt of its blocks.
 Result<Request> build_common(const ApiRequest& api, const Tokenizer& tokenizer);
 
-// A conversation as the template writes it, for the tokenizer's bos and eos. `messages`: an array of objects; `kwargs`:
-// an object of more variables, or null.
-Result<RenderedPrompt> render_chat(const ChatTemplate& chat, const Tokenizer& tokenizer, const Json& messages,
-                                   bool add_generation_prompt = true, const Json& kwargs = {});
+// A conversation as the template writes it, for the tokenizer's bos and eos.
+Result<RenderedPrompt> render_chat(const ChatTemplate& chat, const Tokenizer& tokenizer, const ChatPrompt& prompt);
 
 // The tokens of a rendered conversation.
 std::vector<TokenId> encode_chat(const RenderedPrompt& prompt, const Tokenizer& tokenizer,

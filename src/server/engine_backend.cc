@@ -8,7 +8,10 @@ namespace {
 
 class EngineBackend final : public Backend {
  public:
-  explicit EngineBackend(EngineParts parts) : parts_(std::move(parts)) {}
+  explicit EngineBackend(EngineParts parts)
+      : parts_(std::move(parts)),
+        format_(std::make_shared<AnswerFormat>(
+            AnswerFormat::of_template(parts_.chat_template ? parts_.chat_template->source() : std::string_view()))) {}
   ~EngineBackend() override {
     stop();
     parts_.engine = nullptr;  // before what it refers to
@@ -35,15 +38,17 @@ class EngineBackend final : public Backend {
   const ModelInfo& model() const override { return parts_.info; }
   const Tokenizer& tokenizer() const override { return *parts_.tokenizer; }
 
-  Result<RenderedPrompt> render_chat(const Json& messages, bool add_generation_prompt,
-                                     const Json& kwargs) const override {
+  std::string_view chat_template() const override {
+    return parts_.chat_template ? parts_.chat_template->source() : std::string_view();
+  }
+  const std::shared_ptr<const AnswerFormat>& answer_format() const override { return format_; }
+  Result<RenderedPrompt> render_chat(const ChatPrompt& chat) const override {
     if (!parts_.chat_template) {
       return unsupported("Chat is switched off, because the model's chat template cannot be used: " +
                              parts_.chat_template.error().message + " Completions are served.",
                          "messages");
     }
-    Result<RenderedPrompt> prompt =
-        ibid::render_chat(*parts_.chat_template, *parts_.tokenizer, messages, add_generation_prompt, kwargs);
+    Result<RenderedPrompt> prompt = ibid::render_chat(*parts_.chat_template, *parts_.tokenizer, chat);
     // A template that runs out of its budget is no full queue: trying again would not help.
     if (!prompt)
       return invalid("The model's chat template refuses these messages: " + prompt.error().message, "messages");
@@ -52,6 +57,7 @@ class EngineBackend final : public Backend {
 
  private:
   EngineParts parts_;
+  std::shared_ptr<const AnswerFormat> format_;
   std::unique_ptr<EngineThread> thread_;
 };
 

@@ -1,6 +1,7 @@
-// Generation: one HTTP request that the engine answers over time. It gathers outputs and writes them as server-sent
-// events or as one JSON answer. What is gathered while a client does not read is merged: one event per choice then
-// holds all that came meanwhile. Belongs to its connection's strand; not for two threads at once.
+// Generation: one HTTP request that the engine answers over time. It gathers outputs as the parts of its choices
+// (reasoning, text, calls of tools, how they ended), which the printer of the request's API writes as events or as one
+// answer. What is gathered while a client does not read is merged: the events of a choice then hold all that came
+// meanwhile. Belongs to its connection's strand; not for two threads at once.
 #pragma once
 
 #include <memory>
@@ -10,7 +11,10 @@
 #include <vector>
 
 #include "engine/request.h"
+#include "server/answer_choice.h"
+#include "server/answer_printer.h"
 #include "server/api_request.h"
+#include "server/dialects.h"
 #include "server/metrics.h"
 #include "server/otlp.h"
 #include "server/web_message.h"
@@ -23,8 +27,8 @@ struct TraceFacts;
 
 // What the answer has to repeat or to know of the request.
 struct GenerationInfo {
-  Endpoint endpoint = Endpoint::kChat;
-  std::string id;  // "chatcmpl-..." or "cmpl-..."
+  ApiStyle style = ApiStyle::kChat;
+  std::string id;  // as the API spells it
   std::string model;
   std::string fingerprint;
   int64_t created = 0;
@@ -39,7 +43,15 @@ struct GenerationInfo {
   bool prompt_logprobs = false;
   bool return_token_ids = false;
   bool ledger = false;
-  bool tells_drafts = false;                     // in the usage
+  bool tells_drafts = false;  // in the usage
+  bool tells_reasoning = true;
+  bool parallel_calls = true;  // false: the first call alone
+  LlamaFields llama;
+  std::string settings;                          // kLlama: what was asked, as JSON
+  std::shared_ptr<const Json> repeated;          // kResponses: the fields that the answer repeats
+  std::shared_ptr<StoredResponse> stored;        // kResponses: to be filled with it
+  StoredResponses* keeper = nullptr;             // where that is kept; null: nowhere
+  std::optional<AnswerParser::Options> parser;   // none: an answer is text
   std::shared_ptr<const TraceFacts> trace;       // null: no trace
   std::vector<int32_t> prompt_lens;              // tokens of each prompt
   std::vector<std::string> prompt_texts;         // with echo
@@ -55,16 +67,26 @@ struct GenerationInfo {
 
 class Generation {
  public:
+  using Choice = AnswerChoice;
+  struct PromptFacts {
+    std::vector<TokenRecord> records;
+    Usage usage;
+    Timing timing;
+    bool seen = false;
+  };
+
   Generation(GenerationInfo info, const Tokenizer& tokenizer, Metrics& metrics);
 
   void take(std::vector<Output> outputs);
-  // Appends the events that are due; with the last of them "[DONE]".
+  // Appends the events that are due.
   void write_events(std::string& out);
   // The whole answer, once finished().
-  WebResponse response() const;
+  WebResponse response();
   // An answer that is too long to be written at once goes out in parts: response() is its head without a body then, and
   // each call appends a part and lets go of what it was made of, until done().
   bool goes_in_parts() const { return finished() && !failure() && gathered_ > kAtOnce; }
+  std::string_view stream_type() const { return printer_->stream_type(); }
+  std::string_view still_here() const { return printer_->still_here(); }
   void write_part(std::string& out);
   // What it may come to hold at most, its JSON on the way out included. `max_backlog`: of a stream whose client does
   // not read.
@@ -72,9 +94,14 @@ class Generation {
                             int64_t max_backlog);
 
   bool finished() const { return n_finished_ == choices_.size(); }
-  bool done() const { return done_written_; }          // "[DONE]" is written
+  bool done() const { return done_written_; }          // the last event is written
   size_t gathered_bytes() const { return gathered_; }  // not yet written
   const GenerationInfo& info() const { return info_; }
+  const Tokenizer& tokenizer() const { return tokenizer_; }
+  const std::vector<Choice>& choices() const { return choices_; }
+  const PromptFacts& prompt_of(size_t index) const { return prompts_[index / static_cast<size_t>(info_.n)]; }
+  // Of a call by its number: the model's own, or one that is made up.
+  std::string call_id(size_t index, int32_t call, const std::string& own) const;
   RequestTimes times(double now) const;
   // Where the time until `now` went: that of the choice which the engine was with longest. Adds up to the whole.
   std::array<double, kPhaseNames.size()> phases(double now) const;
@@ -86,52 +113,17 @@ class Generation {
   int32_t drafted_tokens() const;
   int32_t accepted_tokens() const;  // of these
   int32_t n_preemptions() const;
-  const char* finish_word() const;  // of the first choice, or of one that failed
+  void write_ledger(JsonWriter& json) const;
+  void write_timings(JsonWriter& json) const;  // as llama.cpp tells them
+  const char* finish_word() const;             // of the first choice, or of one that failed
   // How many choices have ended by each reason, those that occur.
   std::vector<std::pair<const char*, int32_t>> finishes() const;
 
  private:
-  struct Choice {
-    std::string text;
-    std::vector<TokenRecord> records;
-    bool started = false;  // an event went out
-    bool finished = false;
-    bool end_written = false;
-    FinishReason reason = FinishReason::kNone;
-    std::string stop_text;
-    Error error;
-    TokenId last_token = TokenId::kNone;
-    int32_t n_tokens = 0;
-    int32_t n_preemptions = 0;
-    int32_t n_drafted = 0, n_accepted = 0;
-    size_t n_code_points = 0;  // of the token texts told so far, for text_offset
-    double last_time = 0;
-    Timing timing;  // as told last
-  };
-  struct PromptFacts {
-    std::vector<TokenRecord> records;
-    Usage usage;
-    Timing timing;
-    bool seen = false;
-  };
-
-  // What of a choice is written: all of it, some text in a stream, or how it ended.
-  enum class Part : uint8_t { kWhole, kPiece, kEnd };
-
   static constexpr size_t kAtOnce = 256 << 10;  // gathered bytes
 
-  std::optional<WebResponse> failure() const;
-  void write_begin(JsonWriter& json) const;
-  void write_rest(JsonWriter& json) const;
-  void write_events_of(size_t index, std::string& out);
-  void write_event(size_t index, Part part, std::string& out);
-  void write_choice(JsonWriter& json, size_t index, Part part, const Choice& choice, size_t& n_code_points) const;
-  void write_extras(JsonWriter& json, size_t index, const Choice& choice) const;
-  void write_prompt(JsonWriter& json, size_t index, const Choice& choice) const;
-  void write_head(JsonWriter& json, const char* object) const;
-  void write_usage(JsonWriter& json) const;
-  void write_ledger(JsonWriter& json) const;
-  const PromptFacts& prompt_of(size_t index) const { return prompts_[index / static_cast<size_t>(info_.n)]; }
+  std::optional<ApiError> failure() const;
+  void leave_out(Choice& choice) const;
 
   GenerationInfo info_;
   const Tokenizer& tokenizer_;
@@ -142,8 +134,8 @@ class Generation {
   size_t gathered_ = 0;
   bool done_written_ = false;
   size_t n_choices_written_ = 0;  // of an answer in parts
-  bool trace_begun_ = false;      // the stream has its trace_header
-  RequestTimes gaps_;             // its itl_ members
+  std::unique_ptr<AnswerPrinter> printer_;
+  RequestTimes gaps_;  // its itl_ members
 };
 
 }  // namespace ibid

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/json_writer.h"
+#include "base/sha256.h"
 #include "server/generation.h"
 
 namespace ibid {
@@ -40,6 +41,13 @@ int32_t Generation::n_preemptions() const {
   int32_t n = 0;
   for (const Choice& choice : choices_) n += choice.n_preemptions;
   return n;
+}
+
+std::string Generation::call_id(size_t index, int32_t call, const std::string& own) const {
+  if (!own.empty()) return own;
+  const std::string digest = sha256_hex(info_.id + "/" + std::to_string(index) + "/" + std::to_string(call));
+  if (info_.parser && info_.parser->format->tools.has_short_ids) return digest.substr(0, 9);
+  return (info_.style == ApiStyle::kMessages ? "toolu_" : "call_") + digest.substr(0, 24);
 }
 
 const char* Generation::finish_word() const {
@@ -106,6 +114,20 @@ void Generation::write_ledger(JsonWriter& json) const {
   json.key("ledger").begin_object();
   for (size_t i = 0; i < phases.size(); ++i) json.key(std::string(kPhaseNames[i]) + "_ms").number(phases[i] * 1e3, 3);
   json.key("total_ms").number((now - info_.arrived) * 1e3, 3).end_object();
+}
+
+void Generation::write_timings(JsonWriter& json) const {
+  const RequestTimes t = times(info_.clock != nullptr ? info_.clock->now() : info_.arrived);
+  const auto part = [&](const char* name, int64_t n, double seconds) {
+    const std::string prefix = name;
+    json.field(prefix + "_n", n).key(prefix + "_ms").number(seconds * 1e3, 3);
+    json.key(prefix + "_per_token_ms").number(n > 0 ? seconds * 1e3 / static_cast<double>(n) : 0, 3);
+    json.key(prefix + "_per_second").number(seconds > 0 ? static_cast<double>(n) / seconds : 0, 3);
+  };
+  json.key("timings").begin_object().field("cache_n", int64_t{cached_tokens()});
+  part("prompt", prompt_tokens() - cached_tokens(), t.prefill);
+  part("predicted", completion_tokens(), t.decode);
+  json.end_object();
 }
 
 RequestTimes Generation::times(double now) const {

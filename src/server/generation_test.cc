@@ -107,7 +107,7 @@ TEST(Generation, TheReasonComesAfterTheLastTextInAnEventOfItsOwn) {
           R"({"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null})",
           R"({"index":0,"delta":{},"logprobs":null,"finish_reason":"stop","stop_reason":null})", "data: [DONE]"}));
   GenerationInfo text = info(true);
-  text.endpoint = Endpoint::kCompletions;
+  text.style = ApiStyle::kCompletions;
   const std::string end = R"({"index":0,"text":"","logprobs":null,"finish_reason":"stop","stop_reason":null})";
   EXPECT_EQ(stream(text, output("ab", 2, 11, true)),
             (std::vector<std::string>{R"({"index":0,"text":"ab","logprobs":null,"finish_reason":null})", end,

@@ -100,10 +100,11 @@ void HttpSession::tick() {
     const auto self = weak.lock();
     if (ec || !self || self->phase_ != Phase::kAnswering || !self->exchange_) return;
     self->guard([&] {
-      if (self->quiet_ && !self->writing_ && self->exchange_->generation->info().stream) {
+      if (self->quiet_ && !self->writing_ && self->exchange_->generation->info().stream &&
+          !self->exchange_->generation->still_here().empty()) {
         self->out_.clear();
-        constexpr std::string_view kComment = ": still here\n\n";
-        self->chunked_ ? append_chunk(self->out_, kComment) : static_cast<void>(self->out_ += kComment);
+        const std::string_view comment = self->exchange_->generation->still_here();
+        self->chunked_ ? append_chunk(self->out_, comment) : static_cast<void>(self->out_ += comment);
         self->write_out();
       }
       self->on_wake();

@@ -8,6 +8,19 @@ const std::string_view kFixedSchemas = R"(
   "properties":{"message":{"type":"string","minLength":1},"type":{"type":"string"},"param":{"type":["string","null"]},"code":{"type":["string","null"]}}}}},
 
 "TextPart":{"type":"object","required":["type","text"],"properties":{"type":{"const":"text"},"text":{"type":"string"}}},
+"Tool":{"type":"object","required":["type","function"],"properties":{"type":{"const":"function"},"function":{"type":"object","required":["name"],
+  "properties":{"name":{"type":"string","pattern":"^[A-Za-z0-9_.-]{1,64}$"},"description":{"type":["string","null"]},"parameters":{"type":["object","null"]},
+    "strict":{"type":["boolean","null"]}}}}},
+"ToolChoice":{"oneOf":[{"enum":["none","auto","required"]},
+  {"type":"object","required":["type","function"],"properties":{"type":{"const":"function"},"function":{"$ref":"#/components/schemas/FunctionName"}}},
+  {"type":"object","required":["type","allowed_tools"],"properties":{"type":{"const":"allowed_tools"},"allowed_tools":{"type":"object","required":["mode","tools"],
+    "properties":{"mode":{"enum":["none","auto","required"]},"tools":{"type":"array","minItems":1,"items":{"type":"object","required":["function"],
+      "properties":{"function":{"$ref":"#/components/schemas/FunctionName"}}}}}}}}]},
+"FunctionName":{"type":"object","required":["name"],"properties":{"name":{"type":"string"}}},
+"ToolCall":{"type":"object","required":["id","type","function"],"properties":{"id":{"type":"string"},"type":{"const":"function"},
+  "function":{"type":"object","required":["name","arguments"],"properties":{"name":{"type":"string"},"arguments":{"type":"string"}}}}},
+"ToolCallPiece":{"type":"object","required":["index","function"],"properties":{"index":{"type":"integer","minimum":0},"id":{"type":"string"},"type":{"const":"function"},
+  "function":{"type":"object","required":["arguments"],"properties":{"name":{"type":"string"},"arguments":{"type":"string"}}}}},
 "Content":{"oneOf":[{"type":"string"},{"type":"array","items":{"oneOf":[{"type":"string"},{"$ref":"#/components/schemas/TextPart"}]}}]},
 "Message":{"type":"object","required":["role"],"properties":{"role":{"enum":["system","developer","user","assistant","tool"]},
   "content":{"oneOf":[{"$ref":"#/components/schemas/Content"},{"type":"null"}]},"name":{"type":["string","null"]},"tool_calls":{"type":["array","null"]}},
@@ -71,7 +84,7 @@ const std::string_view kFixedSchemas = R"(
 "Choice":{"type":"object","required":["index","logprobs","finish_reason"],"properties":{"index":{"type":"integer","minimum":0},
   "stop_reason":{"description":"The text or the token id that ended it.","type":["string","integer","null"]},
   "token_ids":{"$ref":"#/components/schemas/TokenIds"},"trace":{"type":"array","items":{"$ref":"#/components/schemas/TraceRecord"}}}},
-"Ended":{"required":["stop_reason"],"properties":{"finish_reason":{"enum":["stop","length","cancelled"]}}},
+"Ended":{"required":["stop_reason"],"properties":{"finish_reason":{"enum":["stop","length","tool_calls","cancelled"]}}},
 "ChatChoice":{"allOf":[{"$ref":"#/components/schemas/Choice"},{"properties":{
   "logprobs":{"oneOf":[{"$ref":"#/components/schemas/ChatLogprobs"},{"type":"null"}]}}}]},
 "CompletionChoice":{"allOf":[{"$ref":"#/components/schemas/Choice"},{"required":["text"],"properties":{"text":{"type":"string"},
@@ -80,7 +93,8 @@ const std::string_view kFixedSchemas = R"(
   "object":{"const":"chat.completion"},"usage":{"$ref":"#/components/schemas/Usage"},"prompt_logprobs":{"$ref":"#/components/schemas/PromptLogprobs"},
   "choices":{"type":"array","minItems":1,"items":{"allOf":[{"$ref":"#/components/schemas/ChatChoice"},{"$ref":"#/components/schemas/Ended"},
     {"required":["message"],"properties":{"message":{"type":"object","required":["role","content","refusal"],"properties":{
-      "role":{"const":"assistant"},"content":{"type":"string"},"refusal":{"type":"null"}}}}}]}}}}]},
+      "role":{"const":"assistant"},"content":{"type":["string","null"]},"refusal":{"type":"null"},"reasoning":{"type":"string"},"reasoning_content":{"type":"string"},
+      "tool_calls":{"type":"array","minItems":1,"items":{"$ref":"#/components/schemas/ToolCall"}}}}}}]}}}}]},
 "Completion":{"allOf":[{"$ref":"#/components/schemas/Head"},{"required":["object","usage"],"properties":{
   "object":{"const":"text_completion"},"usage":{"$ref":"#/components/schemas/Usage"},
   "choices":{"type":"array","minItems":1,"items":{"allOf":[{"$ref":"#/components/schemas/CompletionChoice"},{"$ref":"#/components/schemas/Ended"}]}}}}]},
@@ -88,7 +102,8 @@ const std::string_view kFixedSchemas = R"(
 "ChatCompletionChunk":{"allOf":[{"$ref":"#/components/schemas/Head"},{"required":["object"],"properties":{
   "object":{"const":"chat.completion.chunk"},"prompt_logprobs":{"$ref":"#/components/schemas/PromptLogprobs"},"usage":{"oneOf":[{"$ref":"#/components/schemas/Usage"},{"type":"null"}]},
   "choices":{"type":"array","maxItems":1,"items":{"allOf":[{"$ref":"#/components/schemas/ChatChoice"},{"$ref":"#/components/schemas/Piece"},
-    {"required":["delta"],"properties":{"delta":{"type":"object","properties":{"role":{"const":"assistant"},"content":{"type":"string"}}}}}]}}}}]},
+    {"required":["delta"],"properties":{"delta":{"type":"object","properties":{"role":{"const":"assistant"},"content":{"type":["string","null"]},"reasoning":{"type":"string"},
+      "reasoning_content":{"type":"string"},"tool_calls":{"type":"array","minItems":1,"items":{"$ref":"#/components/schemas/ToolCallPiece"}}}}}}]}}}}]},
 "CompletionChunk":{"allOf":[{"$ref":"#/components/schemas/Head"},{"required":["object"],"properties":{
   "object":{"const":"text_completion"},"usage":{"oneOf":[{"$ref":"#/components/schemas/Usage"},{"type":"null"}]},
   "choices":{"type":"array","maxItems":1,"items":{"allOf":[{"$ref":"#/components/schemas/CompletionChoice"},{"$ref":"#/components/schemas/Piece"}]}}}}]},

@@ -1,5 +1,7 @@
 #include "server/read_fields.h"
 
+#include <algorithm>
+#include <array>
 #include <cfloat>
 #include <charconv>
 #include <cmath>
@@ -108,7 +110,7 @@ Status read_prompt(ApiRequest& request, const Json& value, const ApiLimits& limi
 }
 
 Status read_messages(ApiRequest& request, const Json& value, const ApiLimits& limits) {
-  ASSIGN_OR_RETURN(request.messages, check_messages(value, limits));
+  ASSIGN_OR_RETURN(request.chat.messages, check_messages(value, limits));
   return {};
 }
 
@@ -234,7 +236,55 @@ Status read_add_special(ApiRequest& request, const Json& value, const ApiLimits&
 
 Status read_template_kwargs(ApiRequest& request, const Json& value, const ApiLimits&) {
   if (value.object() == nullptr) return wrong_value("chat_template_kwargs", "an object", value);
-  request.template_kwargs = value;
+  if (request.chat.template_kwargs.is_null()) return request.chat.template_kwargs = value, Status();
+  Json::Object& known = *request.chat.template_kwargs.object();
+  for (const Json::Member& member : *value.object()) {
+    std::erase_if(known, [&](const Json::Member& old) { return old.first == member.first; });
+    known.push_back(member);
+  }
+  return {};
+}
+
+namespace {
+
+// A variable of the template, unless chat_template_kwargs has it.
+void add_kwarg(ApiRequest& request, const char* name, Json value) {
+  if (request.chat.template_kwargs.is_null()) request.chat.template_kwargs = Json(Json::Object());
+  if (request.chat.template_kwargs.find(name) == nullptr)
+    request.chat.template_kwargs.object()->emplace_back(name, std::move(value));
+}
+
+}  // namespace
+
+// Templates know the effort, or a switch, or neither.
+Status read_reasoning_effort(ApiRequest& request, const Json& value, const ApiLimits&) {
+  constexpr std::array kEfforts = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
+  if (value.string() == nullptr || std::ranges::find(kEfforts, *value.string()) == kEfforts.end())
+    return wrong_value("reasoning_effort", "none, minimal, low, medium, high, xhigh or max", value);
+  const bool thinks = *value.string() != "none";
+  if (thinks) add_kwarg(request, "reasoning_effort", value);
+  add_kwarg(request, "enable_thinking", Json(thinks));
+  add_kwarg(request, "thinking", Json(thinks));
+  return {};
+}
+
+Status read_reasoning_format(ApiRequest& request, const Json& value, const ApiLimits&) {
+  const std::string* format = value.string();
+  if (format == nullptr || (*format != "none" && *format != "auto" && *format != "deepseek"))
+    return wrong_value("reasoning_format", "none, auto or deepseek", value);
+  request.finds_reasoning = *format != "none";
+  return {};
+}
+
+Status read_continue_final(ApiRequest& request, const Json& value, const ApiLimits&) {
+  if (value.boolean() == nullptr) return wrong_value("continue_final_message", "true or false", value);
+  request.chat.continues_final = *value.boolean();
+  return {};
+}
+
+Status read_add_generation_prompt(ApiRequest& request, const Json& value, const ApiLimits&) {
+  if (value.boolean() == nullptr) return wrong_value("add_generation_prompt", "true or false", value);
+  request.chat.add_generation_prompt = *value.boolean();
   return {};
 }
 

@@ -33,6 +33,12 @@ Status read_guided_grammar(ApiRequest& request, const Json& value, const ApiLimi
 Status read_speculation(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_prediction(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_priority(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_tools(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_tool_choice(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_reasoning_effort(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_reasoning_format(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_continue_final(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_add_generation_prompt(ApiRequest& request, const Json& value, const ApiLimits& limits);
 
 // "FIELD must be WANTED, not a string": the sentence of every wrong type.
 Error wrong_value(const std::string& where, const std::string& wanted, const Json& found);

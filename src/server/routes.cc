@@ -5,6 +5,7 @@
 #include "base/json_writer.h"
 #include "base/utf8.h"
 #include "server/build_requests.h"
+#include "server/dialects.h"
 #include "server/logprobs_json.h"
 #include "server/model_names.h"
 #include "server/openapi.h"
@@ -135,6 +136,19 @@ WebResponse Service::models(const WebRequest& request, WebExchange&) {
   return response;
 }
 
+WebResponse Service::count_tokens(const WebRequest& request, WebExchange&) {
+  Backend& backend = *backend_.load();
+  const auto count = [&]() -> Result<size_t> {
+    ASSIGN_OR_RETURN(const Json body, parse_body(request.body, options_.api.json));
+    ASSIGN_OR_RETURN(const DialectBody own, body_of_messages(body, true));
+    ASSIGN_OR_RETURN(const ApiRequest api, read_conversation(own.body, backend, options_));
+    ASSIGN_OR_RETURN(const RenderedPrompt chat, backend.render_chat(api.chat));
+    return encode_chat(chat, backend.tokenizer(), api.add_special).size();
+  }();
+  if (!count) return error_response(ApiError::of(count.error()));
+  return json_response("{\"input_tokens\":" + std::to_string(*count) + "}");
+}
+
 WebResponse Service::tokenize(const WebRequest& request, WebExchange&) {
   Backend& backend = *backend_.load();
   const Tokenizer& tokenizer = backend.tokenizer();
@@ -152,8 +166,7 @@ WebResponse Service::tokenize(const WebRequest& request, WebExchange&) {
     ASSIGN_OR_RETURN(const std::string* prompt, read_text(body, "prompt"));
     if (const Json* messages = body.find("messages"); messages != nullptr && !messages->is_null()) {
       ASSIGN_OR_RETURN(const ApiRequest api, read_conversation(body, backend, options_));
-      ASSIGN_OR_RETURN(const RenderedPrompt chat,
-                       backend.render_chat(api.messages, api.add_generation_prompt, api.template_kwargs));
+      ASSIGN_OR_RETURN(const RenderedPrompt chat, backend.render_chat(api.chat));
       return std::pair(encode_chat(chat, tokenizer, api.add_special), with_pieces);
     }
     if (content == nullptr && prompt == nullptr)
@@ -218,7 +231,7 @@ WebResponse Service::apply_template(const WebRequest& request, WebExchange&) {
   const auto prompt = [&]() -> Result<RenderedPrompt> {
     ASSIGN_OR_RETURN(const Json body, parse_body(request.body, options_.api.json));
     ASSIGN_OR_RETURN(const ApiRequest api, read_conversation(body, backend, options_));
-    return backend.render_chat(api.messages, api.add_generation_prompt, api.template_kwargs);
+    return backend.render_chat(api.chat);
   }();
   if (!prompt) return error_response(ApiError::of(prompt.error()));
   WebResponse response;

@@ -43,6 +43,9 @@ struct ServerOptions {
   double header_timeout = 10;              // seconds, from the first byte to the last of a header
   double body_timeout = 30;                // for the whole body
   double idle_timeout = 75;                // between requests of a connection
+  int64_t max_stored_bytes = 64 << 20;     // of answers of /v1/responses that can be asked for again; 0: none are kept
+  double max_stored_age = 3600;            // seconds
+  bool slots = false;                      // answer /slots, which tells of what others have under way
   double write_timeout = 30;               // a write that takes longer ends the connection: its reader does not read
   int64_t max_stream_backlog = 256 << 10;  // bytes gathered for a reader that does not read; more ends its stream
   int send_buffer_bytes = 256 << 10;  // of the socket: what the kernel holds besides; 0: the system's, to megabytes

@@ -12,8 +12,10 @@
 #include "base/json.h"
 #include "base/quoted.h"
 #include "kernels/arithmetic_version.h"
+#include "server/answer_printer.h"
 #include "server/build_requests.h"
 #include "server/content_type.h"
+#include "server/dialects.h"
 #include "server/model_names.h"
 #include "server/page_files.h"
 #include "server/request_span.h"
@@ -55,8 +57,9 @@ struct Service::Route {
   const char* path;
   const char* name;  // label in metrics and log
   Handler handler;   // null: a generation
-  Endpoint endpoint = Endpoint::kChat;
+  ApiStyle style = ApiStyle::kChat;
   bool needs_model = true;
+  bool takes_rest = false;  // also path + "/..."
 };
 
 Service::Service(const ServerOptions& options, ApiKeys keys, RequestLog& log)
@@ -66,6 +69,7 @@ Service::Service(const ServerOptions& options, ApiKeys keys, RequestLog& log)
       hosts_(options, !keys_.empty()),
       log_(log),
       answers_(options.max_answers_bytes),
+      stored_(options.max_stored_bytes, options.max_stored_age),
       id_prefix_(random_bits()),
       started_(steady_clock().now()) {}
 
@@ -75,6 +79,7 @@ void Service::set_backend(Backend* backend) {
     metrics_.add_step(stats);
     live_.add_step(stats, backend->clock().now());
   });
+  fim_ = find_fim_tokens(backend->tokenizer());
   backend_ = backend;
 }
 
@@ -126,6 +131,7 @@ WebExchange Service::handle(const WebRequest& request, std::function<void()> wak
   exchange.request_id = is_request_id(given) ? std::string(given) : new_request_id();
   try {
     WebResponse response = dispatch(request, exchange, std::move(wake));
+    restyle_error(response, exchange.style, exchange.request_id);
     response.headers.emplace_back("X-Request-Id", exchange.request_id);
     add_cors(request, response);
     exchange.response = std::move(response);
@@ -139,31 +145,57 @@ WebExchange Service::handle(const WebRequest& request, std::function<void()> wak
 
 WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, std::function<void()> wake) {
   static constexpr Route kRoutes[] = {
-      {"GET", "/health", "health", &Service::health, Endpoint::kChat, false},
-      {"POST", "/v1/chat/completions", "chat", nullptr, Endpoint::kChat},
-      {"POST", "/v1/completions", "completions", nullptr, Endpoint::kCompletions},
-      {"GET", "/v1/models", "models", &Service::models},
+      {"GET", "/health", "health", &Service::health, ApiStyle::kChat, false},
+      {"POST", "/v1/chat/completions", "chat", nullptr, ApiStyle::kChat},
+      {"POST", "/v1/completions", "completions", nullptr, ApiStyle::kCompletions},
+      {"GET", "/v1/models", "models", &Service::models, ApiStyle::kChat, true, true},
+      {"POST", "/v1/responses", "responses", nullptr, ApiStyle::kResponses},
+      {"POST", "/v1/responses/input_tokens", "text", &Service::response_tokens},
+      {"GET", "/v1/responses", "responses", &Service::response_by_id, ApiStyle::kResponses, true, true},
+      {"DELETE", "/v1/responses", "responses", &Service::delete_response, ApiStyle::kResponses, true, true},
+      {"POST", "/v1/responses", "responses", &Service::cancel_response, ApiStyle::kResponses, true, true},
+      {"POST", "/api/chat", "ollama", nullptr, ApiStyle::kOllamaChat},
+      {"POST", "/api/generate", "ollama", nullptr, ApiStyle::kOllamaGenerate},
+      {"GET", "/api/tags", "ollama", &Service::ollama_tags, ApiStyle::kOllamaChat},
+      {"GET", "/api/ps", "ollama", &Service::ollama_tags, ApiStyle::kOllamaChat},
+      {"POST", "/api/show", "ollama", &Service::ollama_show, ApiStyle::kOllamaChat},
+      {"GET", "/api/version", "other", &Service::version, ApiStyle::kOllamaChat, false},
+      {"POST", "/completion", "completion", nullptr, ApiStyle::kLlama},
+      {"POST", "/infill", "infill", nullptr, ApiStyle::kInfill},
+      {"GET", "/props", "other", &Service::props},
+      {"GET", "/slots", "other", &Service::slots},
+      {"GET", "/load", "other", &Service::load},
+      {"GET", "/tokenizer_info", "text", &Service::tokenizer_info},
+      {"GET", "/v1/health", "health", &Service::health, ApiStyle::kChat, false},
+      {"GET", "/ping", "health", &Service::health, ApiStyle::kChat, false},
+      {"POST", "/v1/messages", "messages", nullptr, ApiStyle::kMessages},
+      {"POST", "/v1/messages/count_tokens", "text", &Service::count_tokens, ApiStyle::kMessages},
       // Some clients' base URL lacks the version.
-      {"POST", "/chat/completions", "chat", nullptr, Endpoint::kChat},
-      {"POST", "/completions", "completions", nullptr, Endpoint::kCompletions},
-      {"GET", "/models", "models", &Service::models},
+      {"POST", "/chat/completions", "chat", nullptr, ApiStyle::kChat},
+      {"POST", "/completions", "completions", nullptr, ApiStyle::kCompletions},
+      {"GET", "/models", "models", &Service::models, ApiStyle::kChat, true, true},
       {"POST", "/tokenize", "text", &Service::tokenize},
       {"POST", "/detokenize", "text", &Service::detokenize},
       {"POST", "/apply-template", "text", &Service::apply_template},
-      {"GET", "/metrics", "metrics", &Service::metrics_text, Endpoint::kChat, false},
+      {"GET", "/metrics", "metrics", &Service::metrics_text, ApiStyle::kChat, false},
       {"GET", "/engine", "engine", &Service::engine_view},
-      {"GET", "/version", "other", &Service::version, Endpoint::kChat, false},
-      {"GET", "/openapi.json", "other", &Service::openapi, Endpoint::kChat, false},
+      {"GET", "/version", "other", &Service::version, ApiStyle::kChat, false},
+      {"GET", "/openapi.json", "other", &Service::openapi, ApiStyle::kChat, false},
   };
-  static constexpr Route kPage = {"GET", "", "page", &Service::page, Endpoint::kChat, false};
+  static constexpr Route kPage = {"GET", "", "page", &Service::page, ApiStyle::kChat, false};
   const std::string_view path = request.path();
   const Route* route = std::ranges::find(page_files(), path, &PageFile::path) != page_files().end() ? &kPage : nullptr;
   for (const Route& candidate : kRoutes) {
-    const bool one_model = candidate.handler == &Service::models && path.starts_with(std::string(candidate.path) + "/");
-    if (path == candidate.path || one_model) route = &candidate;
+    const std::string_view own = candidate.path;
+    const bool is_below = candidate.takes_rest && path.starts_with(own) && path.substr(own.size()).starts_with('/');
+    if (path != own && !is_below) continue;
+    // A path may have a route for each method.
+    // A path may have a route for each method; one of its own goes before those that take what is below another.
+    const bool is_better = route != nullptr && request.method == candidate.method && request.method != route->method;
+    if (route == nullptr || is_better || (path == own && route->path != own)) route = &candidate;
   }
-  if (route != nullptr) exchange.route = route->name;
-  const bool is_health = path == "/health";
+  if (route != nullptr) exchange.route = route->name, exchange.style = route->style;
+  const bool is_health = exchange.route == std::string_view("health");
 
   if (!hosts_.allows(request.header("host"))) {
     return error_response({403,
@@ -178,7 +210,7 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
   if (request.method == "OPTIONS" && !options_.cors_origin.empty()) {
     WebResponse response;
     response.status = 204;
-    response.headers = {{"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},
+    response.headers = {{"Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS"},
                         {"Access-Control-Allow-Headers", "Authorization, Content-Type, X-Api-Key, X-Request-Id"},
                         {"Access-Control-Max-Age", "600"}};
     return response;
@@ -210,19 +242,56 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
   }
   if (route->needs_model && backend_ == nullptr)
     return error_response({503, "The model is still loading.", "", "loading", 1});
-  if (route->handler == nullptr) return generate(route->endpoint, request, exchange, std::move(wake));
+  if (route->handler == nullptr) return generate(request, exchange, std::move(wake));
   return (this->*route->handler)(request, exchange);
 }
 
-WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebExchange& exchange,
-                              std::function<void()> wake) {
+// A body of any API in the words of ours.
+Result<DialectBody> Service::read_dialect(const WebExchange& exchange, Json body) {
+  const Backend& backend = *backend_.load();
+  switch (exchange.style) {
+    case ApiStyle::kMessages:
+      return body_of_messages(body);
+    case ApiStyle::kResponses:
+      return body_of_response(body, [&](std::string_view id) { return stored_.find(id, exchange.tenant, now()); });
+    case ApiStyle::kOllamaChat:
+    case ApiStyle::kOllamaGenerate:
+      return body_of_ollama(body, exchange.style == ApiStyle::kOllamaGenerate, backend.model());
+    case ApiStyle::kLlama:
+      return body_of_completion(body, backend.tokenizer());
+    case ApiStyle::kInfill:
+      return body_of_infill(body, backend.tokenizer(), fim_);
+    case ApiStyle::kChat:
+    case ApiStyle::kCompletions:
+      break;
+  }
+  DialectBody out;
+  out.endpoint = exchange.style == ApiStyle::kCompletions ? Endpoint::kCompletions : Endpoint::kChat;
+  out.body = std::move(body);
+  return out;
+}
+
+WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, std::function<void()> wake) {
   if (draining_) return error_response({503, "The server is shutting down.", "", "shutting_down", 5});
   Backend& backend = *backend_.load();
   Result<Json> body = parse_body(request.body, options_.api.json);
   if (!body) return error_response(ApiError::of(body.error()));
+  Result<DialectBody> own = read_dialect(exchange, *std::move(body));
+  if (!own) return error_response(ApiError::of(own.error()));
+  if (own->answer) {
+    WebResponse response;
+    response.body = *std::move(own->answer);
+    return response;
+  }
+  const Endpoint endpoint = own->endpoint;
   const ModelInfo& model = backend.model();
-  Result<ApiRequest> api = parse_api_request(endpoint, *body, options_.api, model.sampling);
+  Result<ApiRequest> api = parse_api_request(endpoint, own->body, options_.api, model.sampling);
   if (!api) return error_response(ApiError::of(api.error()));
+  const bool is_llama = exchange.style == ApiStyle::kLlama || exchange.style == ApiStyle::kInfill;
+  api->keeps_prompt = is_llama;
+  if (exchange.style != ApiStyle::kChat && exchange.style != ApiStyle::kCompletions && api->n != 1)
+    return error_response(
+        ApiError::of(unsupported("n is " + std::to_string(api->n) + "; this API has one choice.", "n")));
   Result<std::string> name = answering_name(api->model, model, options_);
   if (!name) return error_response(ApiError::of(name.error()));
   const auto n_sequences = static_cast<int64_t>(api->n) * std::max<int64_t>(1, std::ssize(api->prompts));
@@ -233,7 +302,7 @@ WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebE
   if (const std::optional<ApiError> refusal = quotas_.enter(exchange.tenant, n_sequences, now()))
     return error_response(*refusal);
   exchange.n_sequences = n_sequences;
-  *body = Json();
+  own->body = Json();
   if (!api->has_seed) api->sampling.seed = random_bits() >> 11;  // a number that every JSON reader gives back
   Result<BuiltRequests> built = build_requests(*api, backend, exchange.tenant);
   if (!built) return error_response(ApiError::of(built.error()));
@@ -256,9 +325,10 @@ WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebE
     info.prompt_lens.push_back(static_cast<int32_t>(len));
     if (api->echo && api->want_logprobs) info.prompt_ids.push_back(r.prompt);
   }
-  info.endpoint = endpoint;
-  info.id =
-      (endpoint == Endpoint::kChat ? "chatcmpl-" : "cmpl-") + hex(id_prefix_ ^ static_cast<uint64_t>(info.requests[0]));
+  info.style = exchange.style;
+  info.id = std::string(id_prefix_of(info.style)) + hex(id_prefix_ ^ static_cast<uint64_t>(info.requests[0]));
+  // Whoever knows this one may read the answer.
+  if (exchange.style == ApiStyle::kResponses) info.id = "resp_" + hex(random_bits()) + hex(random_bits());
   info.model = *std::move(name);
   const size_t n_prompts = info.requests.size();
   info.fingerprint = "ibid-" IBID_VERSION "-a" + std::to_string(kArithmeticVersion) + "-" + model.digest.substr(0, 12);
@@ -272,6 +342,15 @@ WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebE
   info.want_logprobs = api->want_logprobs;
   info.processed_logprobs = api->sampling.processed_logprobs;
   info.prompt_logprobs = api->prompt_logprobs >= 0;
+  info.tells_reasoning = api->tells_reasoning;
+  info.parallel_calls = api->parallel_calls;
+  info.parser = std::move(built->parser);
+  info.llama = std::move(own->llama);
+  if (is_llama) info.settings = settings_json(*api);
+  info.repeated = std::move(own->echo);
+  info.stored = std::move(own->stored);
+  if (info.stored) info.stored->id = info.id, info.stored->tenant = exchange.tenant;
+  if (own->is_stored) info.keeper = &stored_;
   if (api->trace)
     info.trace = trace_facts(built->requests[0].sampling, api->sources, model, built->requests[0].grammar.get());
   info.return_token_ids = api->return_token_ids;
@@ -303,7 +382,7 @@ WebResponse Service::generate(Endpoint endpoint, const WebRequest& request, WebE
   quotas_.charge(exchange.tenant, exchange.row->prompt_tokens, now());
   WebResponse head;
   if (api->stream) {
-    head.content_type = "text/event-stream; charset=utf-8";
+    head.content_type = exchange.generation->stream_type();
     head.headers.emplace_back("Cache-Control", "no-cache");
     head.headers.emplace_back("X-Accel-Buffering", "no");
   }

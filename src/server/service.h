@@ -11,6 +11,7 @@
 #include "server/api_keys.h"
 #include "server/backend.h"
 #include "server/byte_budget.h"
+#include "server/dialects.h"
 #include "server/generation.h"
 #include "server/host_check.h"
 #include "server/live_view.h"
@@ -35,6 +36,7 @@ struct WebExchange {
   std::string tenant;
   std::string method;
   const char* route = "other";
+  ApiStyle style = ApiStyle::kChat;  // whose form the answer has, and its errors
   double arrived = 0;
   int64_t n_sequences = 0;  // that count for the tenant
   std::optional<TraceParent> trace;
@@ -74,21 +76,34 @@ class Service {
   using Handler = WebResponse (Service::*)(const WebRequest&, WebExchange&);
 
   std::string_view health_word() const;
+  std::vector<std::string> capabilities() const;  // of the model, as Ollama names them
   WebResponse dispatch(const WebRequest& request, WebExchange& exchange, std::function<void()> wake);
   bool allowed_origin(const WebRequest& request) const;
   void add_cors(const WebRequest& request, WebResponse& response) const;
-  WebResponse generate(Endpoint endpoint, const WebRequest& request, WebExchange& exchange, std::function<void()> wake);
+  WebResponse generate(const WebRequest& request, WebExchange& exchange, std::function<void()> wake);
 
   std::string new_request_id();
   void write(const RequestLine& line);
   void cancel(RequestId id);
   void abandon(const Generation& generation);
   std::optional<ApiError> promise(WebExchange& exchange, int64_t bytes);
+  Result<DialectBody> read_dialect(const WebExchange& exchange, Json body);
   Status submit(std::vector<Request>& requests, const std::shared_ptr<Mailbox>& mailbox);
 
   WebResponse health(const WebRequest& request, WebExchange& exchange);
   WebResponse version(const WebRequest& request, WebExchange& exchange);
   WebResponse models(const WebRequest& request, WebExchange& exchange);
+  WebResponse response_by_id(const WebRequest& request, WebExchange& exchange);
+  WebResponse response_tokens(const WebRequest& request, WebExchange& exchange);
+  WebResponse delete_response(const WebRequest& request, WebExchange& exchange);
+  WebResponse cancel_response(const WebRequest& request, WebExchange& exchange);
+  WebResponse ollama_tags(const WebRequest& request, WebExchange& exchange);
+  WebResponse ollama_show(const WebRequest& request, WebExchange& exchange);
+  WebResponse props(const WebRequest& request, WebExchange& exchange);
+  WebResponse slots(const WebRequest& request, WebExchange& exchange);
+  WebResponse load(const WebRequest& request, WebExchange& exchange);
+  WebResponse tokenizer_info(const WebRequest& request, WebExchange& exchange);
+  WebResponse count_tokens(const WebRequest& request, WebExchange& exchange);
   WebResponse tokenize(const WebRequest& request, WebExchange& exchange);
   WebResponse detokenize(const WebRequest& request, WebExchange& exchange);
   WebResponse apply_template(const WebRequest& request, WebExchange& exchange);
@@ -105,6 +120,8 @@ class Service {
   Metrics metrics_;
   ByteBudget answers_;
   OutputRouter router_;
+  StoredResponses stored_;
+  FimTokens fim_;  // of the backend's model
   LiveView live_;
   SpanSender* spans_ = nullptr;  // null: nobody wants any
   std::atomic<Backend*> backend_ = nullptr;

@@ -1,12 +1,15 @@
 // One HTTP request and its answer as plain data; the only form in which the rest of the server sees HTTP.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 namespace ibid {
+
+struct ApiError;
 
 struct WebRequest {
   std::string method;
@@ -33,7 +36,8 @@ struct WebResponse {
   std::string content_type = "application/json";
   std::string body;
   std::vector<std::pair<std::string, std::string>> headers;
-  bool close = false;  // end the connection after this
+  bool close = false;                     // end the connection after this
+  std::shared_ptr<const ApiError> error;  // that the body tells of, if it is a refusal
 };
 
 }  // namespace ibid

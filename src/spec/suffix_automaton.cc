@@ -5,6 +5,7 @@
 #include <random>
 
 #include "base/check.h"
+#include "base/planted.h"
 
 namespace ibid {
 namespace {
@@ -76,7 +77,7 @@ int32_t SuffixAutomaton::clone(int32_t state, int32_t len) {
   State copy = states_[static_cast<size_t>(state)];
   const int32_t first = copy.first_edge;
   copy.first_edge = -1;
-  copy.len = len;
+  copy.len = PLANTED("a_clone_is_too_long") ? copy.len : len;
   const int32_t made = add_state(copy);
   for (int32_t e = first; e >= 0; e = edges_[static_cast<size_t>(e)].next) {
     const Edge edge = edges_[static_cast<size_t>(e)];

@@ -71,7 +71,7 @@ def test_engine_view_shows_what_the_engine_says(w):
             n_agreed += 1
             for key in most:
                 most[key] = max(most[key], shown[key])
-            heights = {step["n"]: {k: step[k] for k in ("decode", "prefill") if step[k]} for step in answers.steps()}
+            heights = {step["n"]: {k: step[k] for k in ("decode", "accepted", "refused", "prefill") if step[k]} for step in answers.steps()}
             assert len(shown["bars"]) > 3 and all(bar == heights[n] for n, bar in shown["bars"]), shown["bars"]
             assert len(shown["rows"]) == N_STREAMS == len(match[-1]["requests"])
             for row, r in zip(shown["rows"], match[-1]["requests"]):

@@ -46,12 +46,17 @@ def test_many_connections_and_streams():
     return f"2000 idle connections at {per_idle:.1f} KiB each, 200 streams at {per_stream:.1f} KiB each"
 
 
-def run_clients(server):
+def run_clients(server, script="openai_client_test.py"):
     programs = venv("venv-conformance", *(HERE / "requirements.txt").read_text().split())
-    result = subprocess.run([programs / "python", HERE / "openai_client_test.py", server.url], timeout=600)
+    result = subprocess.run([programs / "python", HERE / script, server.url], timeout=600)
     code, errors = server.end()
     assert code == 0, errors
     assert result.returncode == 0
+
+
+def test_other_apis_clients_against_the_scripted_server():
+    with fake(0.1) as server:
+        run_clients(server, "apis_client_test.py")
 
 
 def test_the_openai_client_against_the_scripted_server():
@@ -65,5 +70,6 @@ def test_the_openai_client_against_the_default_model():
 
 
 if __name__ == "__main__":
-    main(test_many_connections_and_streams, test_the_openai_client_against_the_scripted_server,
+    main(test_many_connections_and_streams, test_other_apis_clients_against_the_scripted_server,
+         test_the_openai_client_against_the_scripted_server,
          test_the_openai_client_against_the_default_model)

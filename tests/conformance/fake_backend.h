@@ -120,9 +120,11 @@ class FakeBackend final : public Backend {
   const Clock& clock() const override { return steady_clock(); }
   const ModelInfo& model() const override { return info_; }
   const Tokenizer& tokenizer() const override { return tokenizer_; }
-  Result<RenderedPrompt> render_chat(const Json& messages, bool add_generation_prompt, const Json&) const override {
+  std::string_view chat_template() const override { return "{{ messages }}"; }
+  const std::shared_ptr<const AnswerFormat>& answer_format() const override { return format_; }
+  Result<RenderedPrompt> render_chat(const ChatPrompt& chat) const override {
     RenderedPrompt prompt;
-    for (const Json& message : *messages.array()) {
+    for (const Json& message : *chat.messages.array()) {
       const std::string& role = *message.find("role")->string();
       prompt.text += "<" + (role == "developer" ? "system" : role) + ">";  // as for most templates
       const std::string* content = message.find("content")->string();
@@ -131,10 +133,15 @@ class FakeBackend final : public Backend {
       prompt.plain_ranges.push_back({begin, prompt.text.size()});
       prompt.text += "<|end|>";
     }
-    if (add_generation_prompt) prompt.text += "<assistant>";
+    if (chat.add_generation_prompt) prompt.text += "<assistant>";
     return prompt;
   }
 
+  // A user's message of these words is answered so, and the answer ends by itself.
+  void say(const std::string& asked, const std::string& said) {
+    const std::lock_guard lock(mutex_);
+    script_[asked] = said;
+  }
   // Faults and facts for tests.
   std::atomic<bool> frozen = false;  // the engine's thread stands still
   std::atomic<int> n_submitted = 0, n_cancelled = 0, n_finished = 0;
@@ -150,6 +157,7 @@ class FakeBackend final : public Backend {
     int choice = 0;
     std::string answer;
     size_t n_done = 0;
+    bool ends_itself = false;
     std::optional<StopMatcher> matcher;
     Timing timing;
   };
@@ -164,6 +172,11 @@ class FakeBackend final : public Backend {
     const int n = std::min(room, request->max_tokens >= 0 ? request->max_tokens : options_.answer_len);
     sequence.answer = answer(prompt, request->sampling.seed + static_cast<uint64_t>(choice), n);
     if (prompt.find(error_for) != std::string::npos) sequence.answer = "\x01";
+    for (const auto& [asked, said] : script_) {
+      if (!prompt.ends_with(chat_prompt(asked)) && prompt != asked) continue;
+      sequence.answer = said.substr(0, static_cast<size_t>(request->max_tokens >= 0 ? request->max_tokens : room));
+      sequence.ends_itself = sequence.answer.size() == said.size();
+    }
     if (request->stops) sequence.matcher.emplace(request->stops);
     sequence.timing.arrived = steady_clock().now();
     return sequence;
@@ -220,7 +233,7 @@ class FakeBackend final : public Backend {
     if (!o.finished && s.n_done == s.answer.size()) {
       if (s.matcher) s.matcher->finish(o.text);
       o.finished = true;
-      o.reason = s.request->max_tokens >= 0 ? FinishReason::kLength : FinishReason::kEos;
+      o.reason = s.request->max_tokens >= 0 && !s.ends_itself ? FinishReason::kLength : FinishReason::kEos;
     }
     o.usage = {static_cast<int>(s.request->prompt.size()), 0, static_cast<int>(s.n_done)};
     o.timing = s.timing;
@@ -268,6 +281,10 @@ class FakeBackend final : public Backend {
   }
 
   Options options_;
+  // Answers are as Hermes and Qwen 3 write them.
+  std::shared_ptr<const AnswerFormat> format_ =
+      std::make_shared<AnswerFormat>(AnswerFormat::of_template("<tool_call> <think>"));
+  std::map<std::string, std::string> script_;
   ModelInfo info_;
   ByteTokenizer tokenizer_{options_.long_text_seconds};
   OnOutput on_output_;

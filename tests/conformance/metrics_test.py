@@ -356,8 +356,13 @@ def test_metrics_equal_what_the_log_says():
     for state in ("free", "cached", "in_use"):
         wanted[f'ibid_cache_blocks{{state="{state}"}}'] = blocks[state]
     wanted.update({"ibid_cache_blocks_shared": blocks["shared"], "ibid_steps_total": f["engine"]["steps_total"],
+                   "ibid_draft_tokens_total": f["engine"]["tokens"]["drafted"],
+                   "ibid_accepted_draft_tokens_total": f["engine"]["tokens"]["accepted"],
                    "ibid_cache_use_ratio": blocks["in_use"] / blocks["total"], "ibid_connections": 1, "ibid_ready": 1})
-    of_steps = {name for name in got if name.startswith(("ibid_step_seconds", "ibid_step_part", "ibid_step_tokens", "ibid_step_prediction"))}
+    of_steps = {name for name in got if name.startswith(("ibid_step_seconds", "ibid_step_part", "ibid_step_tokens", "ibid_step_prediction",
+                                                          "ibid_drafts", "ibid_accepted_draft_tokens_at"))}
+    by_place = [value for name, value in got.items() if name.startswith("ibid_accepted_draft_tokens_at_total")]
+    assert sum(by_place) == f["engine"]["tokens"]["accepted"] and by_place == sorted(by_place, reverse=True), by_place
     missing = set(wanted) - set(got)
     assert not missing, missing
     # A sample that nothing recomputes must be 0: nothing of its kind happened.

@@ -150,7 +150,7 @@ def test_fields_that_change_nothing_are_taken_and_those_that_would_are_named():
                  {"extra_body": {"a_name_of_tomorrow": 1, "use_beam_search": False, "spaces_between_special_tokens": True}}):
         assert chat(seed=6, **more).choices[0].message.content == plain, more
     for more in ({"response_format": {"type": "yaml"}}, {"functions": [{"name": "f"}]}, {"audio": {"voice": "x", "format": "wav"}},
-                 {"modalities": ["audio"]}, {"reasoning_effort": "high"}, {"web_search_options": {}}, {"tool_choice": "required"}):
+                 {"modalities": ["audio"]}, {"reasoning_effort": "huge"}, {"web_search_options": {}}, {"tool_choice": "required"}):
         refused(openai.BadRequestError, next(iter(more)), lambda: chat(**more))
     for more in ({"best_of": 3}, {"suffix": "x"}):
         refused(openai.BadRequestError, next(iter(more)), lambda: complete("x", **more))
@@ -171,7 +171,7 @@ def refused(error, param, call):
 def test_errors_are_those_of_the_client():
     for error, param, call in [
         (openai.BadRequestError, "temperature", lambda: chat(temperature=-1)),
-        (openai.BadRequestError, "tools", lambda: chat(tools=[{"type": "function", "function": {"name": "f", "parameters": {}}}])),
+        (openai.BadRequestError, "tools[1].type", lambda: chat(tools=[{"type": "function", "function": {"name": "f"}}, {"type": "web_search"}])),
         (openai.BadRequestError, "messages", lambda: chat(messages=[])),
         (openai.BadRequestError, "prompt", lambda: complete([10**9])),
         (openai.BadRequestError, "top_logprobs", lambda: chat(logprobs=True, top_logprobs=21)),

@@ -127,6 +127,10 @@ class RawClient {
     send("GET " + std::string(path) + " HTTP/1.1\r\nHost: localhost\r\n" + std::string(headers) + "\r\n");
     return answer();
   }
+  HttpAnswer erase(std::string_view path, std::string_view headers = "") {
+    send("DELETE " + std::string(path) + " HTTP/1.1\r\nHost: localhost\r\n" + std::string(headers) + "\r\n");
+    return answer();
+  }
   HttpAnswer post(std::string_view path, std::string_view body, std::string_view headers = "", double seconds = 10) {
     send(post_text(path, body, headers));
     return answer(seconds);

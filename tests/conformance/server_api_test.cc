@@ -234,11 +234,10 @@ TEST(ServerApi, WhatChatRefusesIsRefusedWhereMessagesAreTemplatedAlone) {
        {std::string("[]"), std::string("{}"), std::string(R"({"messages":5})"), std::string(R"({"messages":[]})"),
         std::string(R"({"messages":[{"role":"king","content":"x"}]})"),
         std::string(R"({"messages":[{"role":"user","content":[{"type":"image_url"}]}]})"),
-        chat_body("x", R"("tools":[{"type":"function","function":{"name":"f"}}])"),
-        chat_body("x", R"("chat_template":"{{ 1 }}")"), chat_body("x", R"("continue_final_message":true)"),
-        chat_body("x", R"("documents":[{"a":"b"}])"), chat_body("x", R"("chat_template_kwargs":[1])"),
-        chat_body("x", R"("add_special_tokens":1)"), chat_body("x", R"("allowed_token_ids":[999])"),
-        chat_body("x", R"("add_generation_prompt":"no")")}) {
+        chat_body("x", R"("tools":[{"type":"web_search"}])"), chat_body("x", R"("chat_template":"{{ 1 }}")"),
+        chat_body("x", R"("continue_final_message":true)"), chat_body("x", R"("documents":[{"a":"b"}])"),
+        chat_body("x", R"("chat_template_kwargs":[1])"), chat_body("x", R"("add_special_tokens":1)"),
+        chat_body("x", R"("allowed_token_ids":[999])"), chat_body("x", R"("add_generation_prompt":"no")")}) {
     const HttpAnswer chat = client.post("/v1/chat/completions", body);
     EXPECT_EQ(chat.status, 400) << body;
     EXPECT_EQ(client.post("/apply-template", body).body, chat.body) << body;

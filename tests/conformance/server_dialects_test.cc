@@ -62,12 +62,18 @@ constexpr Field kVllmChat[] = {
     {"continue_final_message", "true", kRefused},
     {"chat_template", R"("{{ 1 }}")", kRefused},
     {"documents", R"([{"title":"t","text":"x"}])", kRefused},
-    {"include_reasoning", "false", kRefused},
-    {"reasoning_effort", R"("high")", kRefused},
+    {"include_reasoning", "false", kServed},
+    {"reasoning_effort", R"("high")", kServed},
+    {"reasoning_effort", R"("huge")", kRefused},
+    {"reasoning_format", R"("deepseek")", kServed},
+    {"reasoning_format", R"("none")", kServed},
+    {"reasoning_format", R"("deepseek-legacy")", kRefused},
     {"mm_processor_kwargs", R"({"a":1})", kRefused},
     {"media_io_kwargs", R"({"a":1})", kRefused},
 };
 constexpr Field kVllmCompletions[] = {
+    {"reasoning_format", R"("deepseek")", kRefused},
+    {"reasoning_format", R"("auto")", kServed},
     {"echo", "true", kServed},
     {"prompt_embeds", R"("AAAA")", kRefused},
     {"response_format", R"({"type":"json_object"})", kServed},
@@ -127,8 +133,6 @@ constexpr Field kLlama[] = {
     {"response_fields", R"(["content"])", kRefused},
     {"adaptive_target", "0.5", kRefused},
     {"adaptive_decay", "0.9", kNoEffect},
-    {"reasoning_format", R"("deepseek")", kRefused},
-    {"reasoning_format", R"("auto")", kServed},
     {"reasoning_budget_tokens", "100", kRefused},
 };
 
@@ -186,7 +190,7 @@ TEST(ServerDialects, OpenAisFieldsWithoutEffectHere) {
       {"prompt_cache_retention", R"("24h")", kNoEffect},
       {"prompt_cache_options", R"({"a":1})", kNoEffect},
       {"prediction", R"({"type":"content","content":"x"})", kServed},
-      {"parallel_tool_calls", "false", kNoEffect},
+      {"parallel_tool_calls", "false", kServed},
   };
   check("/v1/chat/completions", kFields);
 }

@@ -55,6 +55,38 @@ std::vector<Request> tiny_requests(int32_t vocab_size) {
   return out;
 }
 
+// Requests of all kinds: beginnings that some share, samplers, choices, log-probabilities, lengths.
+std::vector<Request> many_requests(int32_t vocab_size, size_t n, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto up_to = [&random](int n_of) { return static_cast<int>(random() % static_cast<uint64_t>(n_of)); };
+  const auto one_in = [&up_to](int n_of) { return up_to(n_of) == 0; };
+  std::vector<std::vector<TokenId>> texts;
+  for (uint32_t i = 0; i < 4; ++i) texts.push_back(testing::some_tokens(kContext, vocab_size, 40 + i));
+  std::vector<Request> out(n);
+  for (size_t i = 0; i < n; ++i) {
+    Request& r = out[i];
+    r.id = RequestId{i + 1};
+    const std::vector<TokenId>& text = texts[random() % texts.size()];
+    r.prompt.assign(text.begin(), text.begin() + 1 + up_to(one_in(6) ? 200 : 60));
+    for (int own = one_in(2) ? up_to(40) : 0; own > 0; --own) r.prompt.push_back(TokenId{up_to(vocab_size)});
+    r.max_tokens = 1 + up_to(14);
+    r.n = one_in(8) ? 2 + up_to(2) : 1;
+    r.prompt_logprobs = one_in(8) ? up_to(3) : -1;
+    SamplingParams& s = r.sampling;
+    s.seed = random();
+    s.ignore_eos = !one_in(4);
+    s.temperature = one_in(4) ? 0 : 0.5f + static_cast<float>(up_to(10)) / 10;
+    s.logprobs = up_to(4) - 1;
+    if (one_in(4)) s.top_k = 1 + up_to(40);
+    if (one_in(4)) s.top_p = 0.5f + static_cast<float>(up_to(5)) / 10;
+    if (one_in(4)) s.min_p = 0.02f;
+    if (one_in(4)) s.repetition_penalty = 1.1f;
+    if (one_in(6)) s.presence_penalty = 0.5f;
+    if (one_in(6)) s.min_tokens = up_to(r.max_tokens);
+  }
+  return out;
+}
+
 // One architecture and weight dtype: models for each ISA, one stream for each number of threads.
 class TinyModels {
  public:
@@ -85,14 +117,17 @@ class TinyModels {
 };
 
 void hold_to_schedules(std::string_view architecture, DType dtype, DType kv_dtype, uint64_t first_seed,
-                       uint64_t n_schedules, uint64_t baseline_one_in, testing::Totals& totals) {
+                       uint64_t n_schedules, uint64_t baseline_one_in, testing::Totals& totals, size_t n_requests = 0) {
   SCOPED_TRACE(std::string(architecture) + ", weights " + std::string(traits(dtype).name) + ", KV " +
                std::string(traits(kv_dtype).name));
   TinyModels models(architecture, dtype);
   LoadedModel& best = models.load(TinyModels::best(), 1);
-  const auto requests = tiny_requests(static_cast<int32_t>(best.model->config().vocab_size));
+  const auto vocab_size = static_cast<int32_t>(best.model->config().vocab_size);
+  const auto requests = n_requests == 0 ? tiny_requests(vocab_size) : many_requests(vocab_size, n_requests, first_seed);
   const Digests expected = testing::alone(*best.model, *best.stream, nullptr, kv_dtype, kMaxTokens, requests);
-  EXPECT_GE(std::set<std::string>(expected.begin(), expected.end()).size(), requests.size());
+  if (n_requests == 0) {
+    EXPECT_GE(std::set<std::string>(expected.begin(), expected.end()).size(), requests.size());
+  }
   const std::vector<Isa> isas = supported_isas();
   for (uint64_t seed = first_seed; seed < first_seed + n_schedules; ++seed) {
     const Schedule schedule = testing::random_schedule(seed, kMaxTokens, kMaxSequences);
@@ -109,22 +144,43 @@ void hold_to_schedules(std::string_view architecture, DType dtype, DType kv_dtyp
 
 class TinyModel : public ::testing::TestWithParam<std::string_view> {};
 
-// Eight schedules for each of four weight dtypes; all dtypes come up among the architectures.
-TEST_P(TinyModel, SaysTheSameUnderThirtyTwoSchedules) {
+// Sixteen schedules for each of four weight dtypes; all dtypes come up among the architectures.
+TEST_P(TinyModel, SaysTheSameUnderSixtyFourSchedules) {
   const auto architectures = testing::tiny_architectures();
   const auto dtypes = testing::tiny_dtypes();
   const size_t index = static_cast<size_t>(std::ranges::find(architectures, GetParam()) - architectures.begin());
   testing::Totals totals;
   for (size_t i = 0; i < 4; ++i) {
     const size_t turn = index * 4 + i;
-    hold_to_schedules(GetParam(), dtypes[turn % dtypes.size()], kKvDtypes[turn % 3], 1 + turn * 8, 8, 32, totals);
+    hold_to_schedules(GetParam(), dtypes[turn % dtypes.size()], kKvDtypes[turn % 3], 1 + turn * 16, 16, 32, totals);
   }
-  EXPECT_EQ(totals.n_schedules, 32);
+  EXPECT_EQ(totals.n_schedules, 64);
   EXPECT_GT(totals.n_preemptions, 0);
   EXPECT_GT(totals.cached_tokens, 0);
   EXPECT_GT(totals.n_accepted, 20);
   EXPECT_GT(totals.n_blocks_up, 0);
   EXPECT_GT(totals.n_fetched, 0);
+}
+// Paused behind its k-th step, whichever that is, it goes on as if nothing had been: computed again, or from the host.
+TEST_P(TinyModel, GoesOnAlikePausedAtEveryStep) {
+  TinyModels models(GetParam(), DType::kF32);
+  LoadedModel& m = models.load(TinyModels::best(), 1);
+  const auto all = tiny_requests(static_cast<int32_t>(m.model->config().vocab_size));
+  for (const size_t i : {0, 1, 4}) {
+    const std::vector<Request> one = {all[i]};
+    const Digests expected = testing::alone(*m.model, *m.stream, nullptr, DType::kF16, kMaxTokens, one);
+    int32_t n_paused = 0;
+    for (int32_t step = 0;; ++step) {
+      Schedule schedule = {.seed = 1, .step_tokens = kMaxSequences, .prefix_cache = step % 3 != 0};
+      schedule.n_host_contexts = step % 3 == 1;
+      schedule.preempt_at = step;
+      ScheduleRun run(*m.model, *m.stream, nullptr, DType::kF16, schedule, one);
+      EXPECT_EQ(run.run(), expected) << "request " << i << " paused behind step " << step;
+      if (run.n_paused() == 0 || HasFailure()) break;
+      n_paused += run.n_paused();
+    }
+    EXPECT_GE(n_paused, all[i].max_tokens) << "each token, and the prompt's pieces";
+  }
 }
 INSTANTIATE_TEST_SUITE_P(Architectures, TinyModel, ::testing::ValuesIn(testing::tiny_architectures()),
                          [](const auto& param_info) { return std::string(param_info.param); });
@@ -235,6 +291,21 @@ TEST(TinyModels, SayTheSameWithDraftsOfAnyKind) {
       EXPECT_GT(totals.n_accepted, 20) << kind;
     }
   }
+}
+
+TEST(SlowTinyModels, SayTheSameToFiveHundredRequests) {
+  testing::Totals totals;
+  const auto architectures = testing::tiny_architectures();
+  const auto dtypes = testing::tiny_dtypes();
+  const size_t each = (500 + architectures.size() - 1) / architectures.size();
+  for (size_t i = 0; i < architectures.size(); ++i) {
+    hold_to_schedules(architectures[i], dtypes[i % dtypes.size()], kKvDtypes[i % 3], 20000 + 100 * i, 10, 6, totals,
+                      each);
+    if (HasFailure()) return;
+  }
+  EXPECT_GE(totals.n_schedules, 64);
+  EXPECT_GT(totals.n_preemptions, 0);
+  EXPECT_GT(totals.n_fetched, 0);
 }
 
 TEST(SlowTinyModels, SayTheSameForEveryArchitectureWeightAndKvDtype) {

@@ -48,6 +48,10 @@ struct Schedule {
   bool has_disk = false;        // a folder, and a restart between the warm-up and the requests
   int32_t max_drafts = 0;       // of a sequence in a step
   DraftKind drafts = DraftKind::kMixed;
+  int32_t preempt_at = -1;  // all that run, behind this step
+  PolicyKind policy = PolicyKind::kFair;
+  bool has_ranks = false;  // requests of several priorities; strangers of other tenants, weights and targets
+  double max_itl = 0;      // in real time: what it leads to is another schedule each time
 };
 
 inline Schedule random_schedule(uint64_t seed, int32_t step_tokens, int32_t max_sequences) {
@@ -64,12 +68,17 @@ inline Schedule random_schedule(uint64_t seed, int32_t step_tokens, int32_t max_
   s.warmth = up_to(3);
   s.steps_between = up_to(4);
   s.preempt_one_in = up_to(3) == 0 ? 0 : 2 + up_to(12);
+  // Where nothing is found again, a long prompt in small pieces must have a chance between two of them.
+  if (!s.prefix_cache && s.preempt_one_in > 0) s.preempt_one_in += 400 / s.step_tokens;
   s.n_strangers = up_to(4);
   s.max_drafts = up_to(2) == 0 ? 0 : 1 + up_to(7);
   s.n_host_contexts = up_to(3);
   if (s.n_host_contexts > 0) s.n_contexts = 1 + s.n_contexts % 2;  // so that it is needed
   s.has_disk = up_to(2) == 0;
   s.drafts = static_cast<DraftKind>(up_to(kDraftKinds));
+  s.policy = static_cast<PolicyKind>(up_to(3));
+  s.has_ranks = up_to(2) == 0;
+  s.max_itl = up_to(3) * 0.0005;
   return s;
 }
 
@@ -79,7 +88,9 @@ inline std::string spelled(const Schedule& s) {
       << s.step_tokens << ", max_sequences " << s.max_sequences << ", prefix_cache " << s.prefix_cache << ", hash_bits "
       << s.hash_bits << ", warmth " << s.warmth << ", steps_between " << s.steps_between << ", preempt_one_in "
       << s.preempt_one_in << ", strangers " << s.n_strangers << ", max_drafts " << s.max_drafts << " of kind "
-      << static_cast<int>(s.drafts) << ", host_contexts " << s.n_host_contexts << ", disk " << s.has_disk;
+      << static_cast<int>(s.drafts) << ", host_contexts " << s.n_host_contexts << ", disk " << s.has_disk
+      << ", preempt_at " << s.preempt_at << ", policy " << name_of(s.policy) << ", ranks " << s.has_ranks
+      << ", max_itl " << s.max_itl;
   return out.str();
 }
 
@@ -227,6 +238,8 @@ class ScheduleRun {
     if (folder_) options.disk_folder = folder_->path("kv");
     options.disk_bytes = int64_t{1} << 30;
     options.prefix_cache = schedule.prefix_cache;
+    options.policy = schedule.policy;
+    options.max_itl = schedule.max_itl;
     if (schedule.drafts == DraftKind::kLookup) options.max_drafts = schedule.max_drafts;
     vocab_size_ = pass->facts().vocab_size;
     core_ =
@@ -248,6 +261,7 @@ class ScheduleRun {
     for (Request& r : arrivals) {
       const bool is_stranger = !transcripts_.contains(r.id);
       const RequestId id = r.id;
+      if (schedule_.has_ranks) r.priority = up_to(3) - 1;
       CHECK(core_->submit(std::move(r)).ok());
       for (int32_t i = up_to(schedule_.steps_between + 1); i > 0; --i) turn();
       if (is_stranger && up_to(2) == 0) core_->cancel(id);
@@ -275,6 +289,7 @@ class ScheduleRun {
     }
     return out;
   }
+  int32_t n_paused() const { return n_paused_; }  // by Schedule::preempt_at
   const Transcript& transcript(RequestId id, int32_t choice = 0) {
     return transcripts_[id].at(static_cast<size_t>(choice));
   }
@@ -306,6 +321,11 @@ class ScheduleRun {
     r.max_tokens = 1 + up_to(10);
     r.n = 1 + up_to(2);
     r.sampling.seed = random_();
+    if (schedule_.has_ranks) {
+      r.tenant = up_to(2) == 0 ? "a" : "b";
+      r.weight = static_cast<float>(1 + up_to(3));
+      r.tpot_target = up_to(3) == 0 ? 0.001f : 0;
+    }
     return r;
   }
 
@@ -316,6 +336,11 @@ class ScheduleRun {
       CHECK(o.reason != FinishReason::kError, o.error.message.c_str());
       if (const auto it = transcripts_.find(o.request); it != transcripts_.end()) {
         it->second.at(static_cast<size_t>(o.choice)).hear(o);
+      }
+    }
+    if (n_turns_++ == schedule_.preempt_at) {
+      for (const Request& r : requests_) {
+        for (int32_t choice = 0; choice < r.n; ++choice) n_paused_ += core_->preempt(r.id, choice);
       }
     }
     if (schedule_.preempt_one_in > 0 && up_to(schedule_.preempt_one_in) == 0) {
@@ -334,7 +359,7 @@ class ScheduleRun {
   DType kv_dtype_;
   std::unique_ptr<TempFolder> folder_;  // of the disk tier; null: there is none
   std::unique_ptr<Engine> core_;
-  int32_t vocab_size_ = 0;
+  int32_t vocab_size_ = 0, n_turns_ = 0, n_paused_ = 0;
   std::map<RequestId, std::vector<Transcript>> transcripts_;
   std::vector<Output> out_;
 };

@@ -22,7 +22,7 @@ std::shared_ptr<const TokenTrie> Grammars::trie() const {
   return trie_;
 }
 
-Result<std::shared_ptr<Compiled>> Grammars::get(const Source& source, const std::string& tenant) {
+Result<std::shared_ptr<Compiled>> Grammars::get(const Source& source, const std::string& tenant, const Make& make) {
   const Key key{tenant, source};
   {
     std::lock_guard lock(mutex_);
@@ -40,7 +40,7 @@ Result<std::shared_ptr<Compiled>> Grammars::get(const Source& source, const std:
     const auto at = std::find(tokens.begin(), tokens.end(), spelled);
     return at == tokens.end() ? TokenId::kNone : TokenId{static_cast<int32_t>(at - tokens.begin())};
   };
-  TRY(read(source, find, grammar));
+  TRY(make ? make(find, grammar) : read(source, find, grammar));
   ASSIGN_OR_RETURN(std::shared_ptr<const Automaton> automaton, compile(grammar, *trie()));
   auto compiled = std::make_shared<Compiled>(source, std::move(automaton), trie());
   std::lock_guard lock(mutex_);

@@ -4,6 +4,7 @@
 // else. From any thread at once; grammars are compiled side by side.
 #pragma once
 
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -24,7 +25,9 @@ class Grammars {
       : tokenizer_(tokenizer), max_bytes_(max_bytes) {}
 
   // Grammars of one tenant are never another's: what is known of one tells nothing of what others ask.
-  Result<std::shared_ptr<Compiled>> get(const Source& source, const std::string& tenant = {});
+  // Of Language::kMade, `make` says what it is; the source tells it from all others.
+  using Make = std::function<Status(const FindToken&, Grammar&)>;
+  Result<std::shared_ptr<Compiled>> get(const Source& source, const std::string& tenant = {}, const Make& make = {});
   // Made when first asked for, in some 200 ms.
   std::shared_ptr<const TokenTrie> trie() const;
 

@@ -5,10 +5,19 @@
 
 namespace ibid::grammar {
 
+Language language_of_grammar(std::string_view text) {
+  return text.starts_with("%llguidance") || text.find("::=") == std::string_view::npos ? Language::kLark
+                                                                                       : Language::kGbnf;
+}
+
 Status read(const Source& source, const FindToken& find_token, Grammar& grammar) {
   switch (source.language) {
     case Language::kNone:
       return invalid("There is no grammar.");
+    case Language::kMade:
+      return unsupported(
+          "This grammar was made by a server, of tools or around reasoning, and is not in the record; a replay without "
+          "the model does not need it.");
     case Language::kJsonObject:
       grammar.set_root(any_json_object(grammar, JsonSpace::kFlexible));
       return {};

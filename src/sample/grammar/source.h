@@ -11,14 +11,26 @@
 namespace ibid::grammar {
 
 // In records and digests: numbers stay.
-enum class Language : uint8_t { kNone, kJsonObject, kJsonSchema, kRegex, kChoices, kGbnf, kLark, kStructuralTag };
+enum class Language : uint8_t {
+  kNone,
+  kJsonObject,
+  kJsonSchema,
+  kRegex,
+  kChoices,
+  kGbnf,
+  kMade,
+  kLark,
+  kStructuralTag,
+};
 inline constexpr Language kLastLanguage = Language::kStructuralTag;
+// Of a text that is GBNF or Lark: what defines rules by ::= is GBNF.
+Language language_of_grammar(std::string_view text);
 
 struct Source {
   Language language = Language::kNone;
   bool is_strict = false;            // of schemas: what cannot be held is an error
   std::string text;                  // of the schema, the expression or the grammar
-  std::vector<std::string> choices;  // of kChoices
+  std::vector<std::string> choices;  // of kChoices; of kMade, by a caller of its own, all that tells it from others
   auto operator<=>(const Source&) const = default;
 };
 

@@ -1,0 +1,49 @@
+// AnswerChoice: one choice of an answer as it grows, as parts that every API can write: reasoning, text, calls of
+// tools, and how it ended.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/request.h"
+#include "text/output/answer_parser.h"
+
+namespace ibid {
+
+using PartKind = AnswerPart::Kind;
+
+struct AnswerChoice {
+  std::vector<AnswerPart> parts;  // not yet written
+  std::optional<AnswerParser> parser;
+  std::vector<TokenRecord> records;
+  bool started = false;  // an event went out
+  bool finished = false;
+  bool end_written = false;
+  FinishReason reason = FinishReason::kNone;
+  std::string stop_text;
+  Error error;
+  TokenId last_token = TokenId::kNone;
+  int32_t n_tokens = 0;
+  int32_t n_preemptions = 0;
+  int32_t n_drafted = 0, n_accepted = 0;
+  size_t n_code_points = 0;  // of the token texts told so far, for text_offset
+  double last_time = 0;
+  Timing timing;  // as told last
+
+  bool failed() const { return finished && reason == FinishReason::kError; }
+  bool asks_for_tools() const;  // it ended with calls, and they are whole
+  // Of all parts of the kind together.
+  std::string text_of(AnswerPart::Kind kind) const;
+  bool has(AnswerPart::Kind kind) const;
+};
+
+// A call of it, all parts together.
+struct AnswerCall {
+  int32_t number = 0;
+  std::string name, id, arguments;
+  bool is_whole = false;
+};
+std::vector<AnswerCall> calls_of(const AnswerChoice& choice);
+
+}  // namespace ibid

@@ -1,0 +1,74 @@
+// Dialects: the bodies of other APIs, in the words of our own two. What they ask for and we have becomes a field of
+// /v1/chat/completions or /v1/completions, which is then read and checked as there; what nobody serves here is refused
+// by its name in the API that asked.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/json_writer.h"
+#include "base/result.h"
+#include "server/api_request.h"
+#include "server/backend.h"
+#include "server/stored_responses.h"
+
+namespace ibid {
+
+// What llama.cpp's answers have besides.
+struct LlamaFields {
+  bool return_tokens = false;
+  bool timings_per_token = false;
+  bool post_sampling = false;                // probabilities after the processors
+  std::vector<std::string> response_fields;  // these alone; empty: all
+};
+
+struct DialectBody {
+  Endpoint endpoint = Endpoint::kChat;
+  Json body;
+  std::optional<std::string> answer;  // of a request that needs no model, as JSON
+  LlamaFields llama;
+  // Of /v1/responses: the fields that an answer repeats, and what is kept of it.
+  std::shared_ptr<const Json> echo;
+  std::shared_ptr<StoredResponse> stored;
+  bool is_stored = false;
+};
+
+// The tokens between which a model fills in; kNone where it has none.
+struct FimTokens {
+  TokenId prefix = TokenId::kNone, suffix = TokenId::kNone, middle = TokenId::kNone;
+  TokenId repository = TokenId::kNone, file = TokenId::kNone;
+  bool is_there() const { return prefix != TokenId::kNone && suffix != TokenId::kNone && middle != TokenId::kNone; }
+};
+FimTokens find_fim_tokens(const Tokenizer& tokenizer);  // looks at the whole vocabulary
+
+// Anthropic's Messages. `counts`: of /v1/messages/count_tokens, which wants no max_tokens.
+Result<DialectBody> body_of_messages(const Json& body, bool counts = false);
+// OpenAI's Responses; `find`: a stored one of the same tenant, or null.
+using FindResponse = std::function<std::shared_ptr<const StoredResponse>(std::string_view id)>;
+Result<DialectBody> body_of_response(const Json& body, const FindResponse& find);
+// Ollama's /api/chat and /api/generate.
+Result<DialectBody> body_of_ollama(const Json& body, bool generate, const ModelInfo& model);
+// llama.cpp's /completion and /infill.
+Result<DialectBody> body_of_completion(const Json& body, const Tokenizer& tokenizer);
+Result<DialectBody> body_of_infill(const Json& body, const Tokenizer& tokenizer, const FimTokens& fim);
+
+// What a request asked for, as llama.cpp tells it in its answers.
+std::string settings_json(const ApiRequest& api);
+
+// Shared by the readers. The member, or null where it is absent or null itself.
+const Json* given(const Json& body, std::string_view name);
+const std::string* text_at(const Json& object, std::string_view name);  // null where it is no text
+void set(Json& object, std::string name, Json value);
+// Copies the members that are there, from one name to another.
+void carry(const Json& from, Json& to, std::initializer_list<std::pair<const char*, const char*>> names);
+Json chat_message(const char* role, Json content);
+Json function_tool(const Json& name, const Json* description, const Json* parameters, const Json* strict);
+std::string rfc3339(int64_t unix_seconds);
+// A call as a chat's message has it.
+Json function_call(const std::string& id, const std::string& name, std::string arguments);
+
+}  // namespace ibid

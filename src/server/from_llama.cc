@@ -1,0 +1,146 @@
+// llama.cpp's /completion and /infill to completions. Most of its fields have their names there too.
+#include <algorithm>
+
+#include "base/quoted.h"
+#include "server/dialects.h"
+#include "server/read_fields.h"
+
+namespace ibid {
+namespace {
+
+// What the printer serves, and completions do not know under these names.
+constexpr const char* kOwnFields[] = {"prompt",          "return_tokens",  "timings_per_token", "response_fields",
+                                      "input_prefix",    "input_suffix",   "input_extra",       "post_sampling_probs",
+                                      "return_progress", "t_max_prompt_ms"};
+
+Result<bool> read_switch(const Json& body, const char* name) {
+  const Json* value = given(body, name);
+  if (value == nullptr) return false;
+  if (value->boolean() == nullptr) return wrong_value(name, "true or false", *value);
+  return *value->boolean();
+}
+
+// Texts and ids in one row are ids.
+Result<Json> read_mixed_prompt(const Json& prompt, const Tokenizer& tokenizer) {
+  const Json::Array* items = prompt.array();
+  if (items == nullptr) return prompt;
+  const bool has_text = std::ranges::any_of(*items, [](const Json& item) { return item.string() != nullptr; });
+  const bool has_ids = std::ranges::any_of(*items, [](const Json& item) { return item.is_number(); });
+  if (!has_text || !has_ids) {
+    if (has_text && items->size() > 1) {
+      return unsupported("prompt has " + std::to_string(items->size()) +
+                             " texts; here it must be one prompt (/v1/completions takes several).",
+                         "prompt");
+    }
+    return prompt;
+  }
+  Json::Array ids;
+  for (size_t i = 0; i < items->size(); ++i) {
+    const Json& item = (*items)[i];
+    if (item.string() == nullptr) {
+      ids.push_back(item);
+      continue;
+    }
+    std::vector<TokenId> tokens;
+    tokenizer.encode(*item.string(), {.add_special = i == 0, .parse_special = true}, tokens);
+    for (const TokenId id : tokens) ids.emplace_back(int64_t{raw(id)});
+  }
+  return Json(std::move(ids));
+}
+
+Result<std::string> read_optional_text(const Json& body, const char* name) {
+  const Json* value = given(body, name);
+  if (value == nullptr) return std::string();
+  if (value->string() == nullptr) return wrong_value(name, "a text", *value);
+  return *value->string();
+}
+
+}  // namespace
+
+FimTokens find_fim_tokens(const Tokenizer& tokenizer) {
+  const auto find = [&](std::initializer_list<std::string_view> spellings) {
+    const std::vector<std::string>& tokens = tokenizer.vocabulary().tokens;
+    const auto at = std::ranges::find_if(
+        tokens, [&](const std::string& token) { return std::ranges::find(spellings, token) != spellings.end(); });
+    return at == tokens.end() ? TokenId::kNone : TokenId{static_cast<int32_t>(at - tokens.begin())};
+  };
+  return {.prefix = find({"<|fim_prefix|>", "<fim_prefix>", "<fim-prefix>", "<｜fim▁begin｜>", "▁<PRE>", "<PRE>",
+                          "<|code_prefix|>", "[PREFIX]"}),
+          .suffix = find({"<|fim_suffix|>", "<fim_suffix>", "<fim-suffix>", "<｜fim▁hole｜>", "▁<SUF>", "<SUF>",
+                          "<|code_suffix|>", "[SUFFIX]"}),
+          .middle = find({"<|fim_middle|>", "<fim_middle>", "<fim-middle>", "<｜fim▁end｜>", "▁<MID>", "<MID>",
+                          "<|code_middle|>", "[MIDDLE]"}),
+          .repository = find({"<|repo_name|>", "<repo_name>", "<reponame>"}),
+          .file = find({"<|file_sep|>", "<file_sep>", "<filename>"})};
+}
+
+Result<DialectBody> body_of_completion(const Json& body, const Tokenizer& tokenizer) {
+  if (body.object() == nullptr) return invalid(std::string("The body must be a JSON object, not ") + body.kind() + ".");
+  DialectBody out;
+  out.endpoint = Endpoint::kCompletions;
+  out.body = Json(Json::Object());
+  for (const auto& [name, value] : *body.object()) {
+    if (std::ranges::find(kOwnFields, std::string_view(name)) == std::end(kOwnFields)) set(out.body, name, value);
+  }
+  if (const Json* prompt = given(body, "prompt")) {
+    ASSIGN_OR_RETURN(Json one, read_mixed_prompt(*prompt, tokenizer));
+    set(out.body, "prompt", std::move(one));
+  }
+  ASSIGN_OR_RETURN(out.llama.return_tokens, read_switch(body, "return_tokens"));
+  ASSIGN_OR_RETURN(out.llama.timings_per_token, read_switch(body, "timings_per_token"));
+  ASSIGN_OR_RETURN(out.llama.post_sampling, read_switch(body, "post_sampling_probs"));
+  TRY(read_switch(body, "return_progress"));
+  if (out.llama.return_tokens) set(out.body, "return_token_ids", Json(true));
+  if (out.llama.post_sampling) set(out.body, "processed_logprobs", Json(true));
+  if (const Json* fields = given(body, "response_fields")) {
+    if (fields->array() == nullptr || fields->array()->size() > 64)
+      return wrong_value("response_fields", "an array of at most 64 names", *fields);
+    for (const Json& field : *fields->array()) {
+      if (field.string() == nullptr) return wrong_value("response_fields", "an array of names", *fields);
+      out.llama.response_fields.push_back(*field.string());
+    }
+  }
+  return out;
+}
+
+// The order in which models are trained: what stands before, what stands behind, and then the middle.
+Result<DialectBody> body_of_infill(const Json& body, const Tokenizer& tokenizer, const FimTokens& fim) {
+  if (!fim.is_there()) {
+    return unsupported("The model that is served has no tokens for filling in (prefix, suffix and middle).",
+                       "input_prefix");
+  }
+  ASSIGN_OR_RETURN(DialectBody out, body_of_completion(body, tokenizer));
+  ASSIGN_OR_RETURN(const std::string prefix, read_optional_text(body, "input_prefix"));
+  ASSIGN_OR_RETURN(const std::string suffix, read_optional_text(body, "input_suffix"));
+  ASSIGN_OR_RETURN(const std::string prompt, read_optional_text(body, "prompt"));
+  std::vector<TokenId> ids;
+  const Vocabulary& vocabulary = tokenizer.vocabulary();
+  if (vocabulary.add_bos && vocabulary.bos != TokenId::kNone) ids.push_back(vocabulary.bos);
+  const auto add = [&](TokenId mark, std::string_view text) {
+    if (mark != TokenId::kNone) ids.push_back(mark);
+    tokenizer.encode(text, {}, ids);
+  };
+  if (const Json* extra = given(body, "input_extra")) {
+    if (extra->array() == nullptr) return wrong_value("input_extra", "an array of {\"filename\", \"text\"}", *extra);
+    if (fim.repository != TokenId::kNone && !extra->array()->empty()) add(fim.repository, "project\n");
+    for (size_t i = 0; i < extra->array()->size(); ++i) {
+      const Json& file = (*extra->array())[i];
+      const std::string where = "input_extra[" + std::to_string(i) + "]";
+      const std::string* text = text_at(file, "text");
+      if (text == nullptr) return invalid(where + ".text must be a text.", where + ".text");
+      const std::string* name = text_at(file, "filename");
+      add(fim.file, (name != nullptr ? *name : "file") + "\n" + *text + "\n");
+    }
+    if (fim.file != TokenId::kNone && !extra->array()->empty()) add(fim.file, "filename\n");
+  }
+  add(fim.prefix, prefix + prompt);
+  add(fim.suffix, suffix);
+  add(fim.middle, "");
+  Json::Array list;
+  for (const TokenId id : ids) list.emplace_back(int64_t{raw(id)});
+  std::erase_if(*out.body.object(), [](const Json::Member& member) { return member.first == "prompt"; });
+  set(out.body, "prompt", Json(std::move(list)));
+  return out;
+}
+
+}  // namespace ibid

@@ -1,0 +1,290 @@
+// OpenAI's Responses to a chat.
+#include "base/quoted.h"
+#include "server/dialects.h"
+#include "server/read_fields.h"
+
+namespace ibid {
+namespace {
+
+Error unserved_type(const std::string& type, const std::string& where) {
+  return unsupported(where + ".type is " + in_quotes(type, 32) + "; it is not served here.", where + ".type");
+}
+
+// A text, or the texts of parts.
+Result<std::string> read_parts(const Json& content, const std::string& where) {
+  if (content.string() != nullptr) return *content.string();
+  if (content.array() == nullptr) return wrong_value(where, "a text or an array of parts", content);
+  std::string text;
+  for (size_t i = 0; i < content.array()->size(); ++i) {
+    const Json& part = (*content.array())[i];
+    const std::string place = where + "[" + std::to_string(i) + "]";
+    const std::string* type = text_at(part, "type");
+    if (type == nullptr) return invalid(place + " must be an object with a type.", place);
+    const bool refusal = *type == "refusal";
+    if (!refusal && *type != "input_text" && *type != "output_text" && *type != "text" && *type != "reasoning_text" &&
+        *type != "summary_text")
+      return unserved_type(*type, place);
+    const std::string* piece = text_at(part, refusal ? "refusal" : "text");
+    if (piece == nullptr) return invalid(place + ".text must be a text.", place + ".text");
+    if (i > 0) text += '\n';
+    text += *piece;
+  }
+  return text;
+}
+
+// Items to messages: a model's reasoning, text and calls in a row are one message.
+class ItemReader {
+ public:
+  explicit ItemReader(Json::Array& messages) : messages_(messages) {}
+
+  Status read(const Json& item, const std::string& where) {
+    if (item.object() == nullptr) return wrong_value(where, "an object", item);
+    const std::string* type = text_at(item, "type");
+    if (type == nullptr || *type == "message") return read_message(item, where);
+    if (*type == "function_call") return read_call(item, where);
+    if (*type == "function_call_output") {
+      const std::string* id = text_at(item, "call_id");
+      const Json* output = given(item, "output");
+      if (id == nullptr || output == nullptr) return invalid(where + " must have call_id and output.", where);
+      ASSIGN_OR_RETURN(std::string text, read_parts(*output, where + ".output"));
+      Json message = chat_message("tool", Json(std::move(text)));
+      set(message, "tool_call_id", Json(*id));
+      messages_.push_back(std::move(message));
+      return {};
+    }
+    if (*type == "reasoning") {
+      const Json* content = given(item, "content");
+      if (content == nullptr) return {};
+      ASSIGN_OR_RETURN(std::string text, read_parts(*content, where + ".content"));
+      set(answer(true), "reasoning_content", Json(std::move(text)));
+      return {};
+    }
+    return unserved_type(*type, where);
+  }
+
+ private:
+  Status read_message(const Json& item, const std::string& where) {
+    const std::string* role = text_at(item, "role");
+    const Json* content = given(item, "content");
+    if (role == nullptr || (*role != "user" && *role != "system" && *role != "developer" && *role != "assistant"))
+      return invalid(where + ".role must be user, system, developer or assistant.", where + ".role");
+    if (content == nullptr) return invalid(where + ".content is missing.", where + ".content");
+    ASSIGN_OR_RETURN(std::string text, read_parts(*content, where + ".content"));
+    if (*role == "assistant") {
+      Json& message = answer(false);
+      for (auto& [name, value] : *message.object())
+        if (name == "content") value = Json(std::move(text));
+      return {};
+    }
+    messages_.push_back(chat_message(role->c_str(), Json(std::move(text))));
+    return {};
+  }
+
+  Status read_call(const Json& item, const std::string& where) {
+    const std::string *id = text_at(item, "call_id"), *name = text_at(item, "name");
+    const std::string* arguments = text_at(item, "arguments");
+    if (id == nullptr || name == nullptr || arguments == nullptr)
+      return invalid(where + " must have call_id, name and arguments.", where);
+    Json& message = answer(false, true);
+    if (message.find("tool_calls") == nullptr) set(message, "tool_calls", Json(Json::Array()));
+    for (auto& [key, value] : *message.object())
+      if (key == "tool_calls") value.array()->push_back(function_call(*id, *name, *arguments));
+    return {};
+  }
+
+  // The assistant's message that the item belongs to.
+  Json& answer(bool begins, bool is_call = false) {
+    const bool goes_on = !messages_.empty() && *messages_.back().find("role")->string() == "assistant";
+    const bool has_said =
+        goes_on && (!messages_.back().find("content")->is_null() || messages_.back().find("tool_calls") != nullptr);
+    if (!goes_on || begins || (has_said && !is_call)) messages_.push_back(chat_message("assistant", Json()));
+    return messages_.back();
+  }
+
+  Json::Array& messages_;
+};
+
+Status read_response_tools(const Json& tools, Json& out) {
+  if (tools.array() == nullptr) return wrong_value("tools", "an array of tools", tools);
+  Json::Array list;
+  for (size_t i = 0; i < tools.array()->size(); ++i) {
+    const Json& tool = (*tools.array())[i];
+    const std::string place = "tools[" + std::to_string(i) + "]";
+    const std::string* type = text_at(tool, "type");
+    if (type == nullptr) return invalid(place + " must be an object with a type.", place);
+    if (*type != "function") return unserved_type(*type, place);
+    if (text_at(tool, "name") == nullptr) return invalid(place + ".name must be a text.", place + ".name");
+    list.push_back(function_tool(*tool.find("name"), given(tool, "description"), given(tool, "parameters"),
+                                 given(tool, "strict")));
+  }
+  set(out, "tools", Json(std::move(list)));
+  return {};
+}
+
+Result<Json> named_function(const Json& choice, const std::string& where) {
+  const Json* name = given(choice, "name");
+  if (name == nullptr || name->string() == nullptr) return invalid(where + ".name must be a text.", where + ".name");
+  return Json(Json::Object{{"type", Json(std::string("function"))}, {"function", Json(Json::Object{{"name", *name}})}});
+}
+
+Status read_response_choice(const Json& choice, Json& out) {
+  const std::string* type = text_at(choice, "type");
+  if (type == nullptr) return set(out, "tool_choice", choice), Status();  // a word
+  if (*type == "function") {
+    ASSIGN_OR_RETURN(Json named, named_function(choice, "tool_choice"));
+    return set(out, "tool_choice", std::move(named)), Status();
+  }
+  if (*type != "allowed_tools") return unserved_type(*type, "tool_choice");
+  const Json *mode = given(choice, "mode"), *tools = given(choice, "tools");
+  Json::Array list;
+  for (size_t i = 0; tools != nullptr && tools->array() != nullptr && i < tools->array()->size(); ++i) {
+    ASSIGN_OR_RETURN(Json named, named_function((*tools->array())[i], "tool_choice.tools"));
+    list.push_back(std::move(named));
+  }
+  set(out, "tool_choice",
+      Json(Json::Object{{"type", Json(std::string("allowed_tools"))},
+                        {"allowed_tools", Json(Json::Object{{"mode", mode != nullptr ? *mode : Json()},
+                                                            {"tools", Json(std::move(list))}})}}));
+  return {};
+}
+
+Status read_text_format(const Json& text, Json& out) {
+  const Json* format = given(text, "format");
+  if (format == nullptr) return {};
+  const std::string* type = text_at(*format, "type");
+  if (type == nullptr || (*type != "text" && *type != "json_object" && *type != "json_schema"))
+    return invalid("text.format.type must be text, json_object or json_schema.", "text.format.type");
+  Json wanted(Json::Object{{"type", Json(*type)}});
+  if (*type == "json_schema") {
+    Json wrapper{Json::Object()};
+    carry(*format, wrapper,
+          {{"name", "name"}, {"schema", "schema"}, {"strict", "strict"}, {"description", "description"}});
+    set(wanted, "json_schema", std::move(wrapper));
+  }
+  set(out, "response_format", std::move(wanted));
+  return {};
+}
+
+// What a response repeats of its request; null or the default where it says nothing.
+Json echo_of(const Json& body) {
+  Json out{Json::Object()};
+  const auto add = [&](const char* name, const char* otherwise) {
+    const Json* value = given(body, name);
+    set(out, name, value != nullptr ? *value : *parse_json(otherwise));
+  };
+  for (const char* name : {"previous_response_id", "instructions", "max_output_tokens", "max_tool_calls", "user",
+                           "safety_identifier", "prompt_cache_key", "reasoning"})
+    add(name, "null");
+  add("tools", "[]");
+  add("tool_choice", "\"auto\"");
+  add("truncation", "\"disabled\"");
+  add("parallel_tool_calls", "true");
+  add("text", R"({"format":{"type":"text"}})");
+  add("top_p", "1.0");
+  add("temperature", "1.0");
+  add("presence_penalty", "0");
+  add("frequency_penalty", "0");
+  add("top_logprobs", "0");
+  add("store", "true");
+  add("service_tier", "\"default\"");
+  add("metadata", "{}");
+  set(out, "background", Json(false));
+  return out;
+}
+
+}  // namespace
+
+Result<DialectBody> body_of_response(const Json& body, const FindResponse& find) {
+  if (body.object() == nullptr) return invalid(std::string("The body must be a JSON object, not ") + body.kind() + ".");
+  DialectBody out;
+  out.body = Json(Json::Object());
+  Json& own = out.body;
+  const Json* background = given(body, "background");
+  if (background != nullptr && !(background->boolean() != nullptr && !*background->boolean()))
+    return unsupported("background is not served: an answer ends with its connection; leave it out.", "background");
+  for (const char* name : {"conversation", "prompt", "context_management"}) {
+    if (given(body, name) != nullptr)
+      return unsupported(std::string(name) + " is not served; give input, with previous_response_id.", name);
+  }
+  const std::string* truncation = text_at(body, "truncation");
+  if (truncation != nullptr && *truncation != "disabled")
+    return unsupported("truncation: nothing is cut off in silence here; leave it out.", "truncation");
+  if (const Json* include = given(body, "include")) {
+    for (size_t i = 0; include->array() != nullptr && i < include->array()->size(); ++i) {
+      const std::string* what = (*include->array())[i].string();
+      if (what != nullptr && *what != "reasoning.encrypted_content")
+        return unsupported("include has " + in_quotes(*what, 64) + ", which is not served.", "include");
+    }
+  }
+  carry(body, own,
+        {{"model", "model"},
+         {"max_output_tokens", "max_tokens"},
+         {"temperature", "temperature"},
+         {"top_p", "top_p"},
+         {"presence_penalty", "presence_penalty"},
+         {"frequency_penalty", "frequency_penalty"},
+         {"stream", "stream"},
+         {"parallel_tool_calls", "parallel_tool_calls"},
+         {"seed", "seed"},
+         {"cache_salt", "cache_salt"}});
+  if (const Json* top = given(body, "top_logprobs"); top != nullptr && !(top->is_number() && top->number() == 0))
+    return unsupported("top_logprobs is not served here; /v1/chat/completions has them.", "top_logprobs");
+  const Json* metadata = given(body, "metadata");
+  if (metadata != nullptr && (metadata->object() == nullptr || metadata->object()->size() > 16))
+    return wrong_value("metadata", "an object of at most 16 texts", *metadata);
+
+  auto stored = std::make_shared<StoredResponse>();
+  Json::Array messages;
+  if (const std::string* previous = text_at(body, "previous_response_id")) {
+    const std::shared_ptr<const StoredResponse> before = find(*previous);
+    if (before == nullptr) {
+      return invalid("There is no response " + in_quotes(*previous, 64) +
+                         " to go on from: it was never stored, was "
+                         "deleted, or had to make room.",
+                     "previous_response_id");
+    }
+    messages = before->messages;
+    stored->input = before->input;
+    const Result<Json> answer = parse_json(before->response);
+    const Json* output = answer ? answer->find("output") : nullptr;
+    if (output != nullptr) stored->input.insert(stored->input.end(), output->array()->begin(), output->array()->end());
+  }
+  const Json* input = given(body, "input");
+  if (input == nullptr) return invalid("input is missing; it must be a text or an array of items.", "input");
+  if (input->string() != nullptr) {
+    messages.push_back(chat_message("user", *input));
+    Json item = chat_message(
+        "user", Json(Json::Array{Json(Json::Object{{"type", Json(std::string("input_text"))}, {"text", *input}})}));
+    set(item, "type", Json(std::string("message")));
+    stored->input.push_back(std::move(item));
+  } else if (input->array() != nullptr) {
+    ItemReader reader(messages);
+    for (size_t i = 0; i < input->array()->size(); ++i) {
+      TRY(reader.read((*input->array())[i], "input[" + std::to_string(i) + "]"));
+      stored->input.push_back((*input->array())[i]);
+    }
+  } else {
+    return wrong_value("input", "a text or an array of items", *input);
+  }
+  if (messages.empty()) return invalid("input is empty; it must have at least one item.", "input");
+  stored->messages = messages;
+  if (const Json* instructions = given(body, "instructions")) {
+    if (instructions->string() == nullptr) return wrong_value("instructions", "a text", *instructions);
+    messages.insert(messages.begin(), chat_message("system", *instructions));
+  }
+  set(own, "messages", Json(std::move(messages)));
+  if (const Json* tools = given(body, "tools")) TRY(read_response_tools(*tools, own));
+  if (const Json* choice = given(body, "tool_choice")) TRY(read_response_choice(*choice, own));
+  if (const Json* text = given(body, "text")) TRY(read_text_format(*text, own));
+  if (const Json* reasoning = given(body, "reasoning")) {
+    if (const Json* effort = given(*reasoning, "effort")) set(own, "reasoning_effort", *effort);
+  }
+  const Json* store = given(body, "store");
+  if (store != nullptr && store->boolean() == nullptr) return wrong_value("store", "true or false", *store);
+  out.is_stored = store == nullptr || *store->boolean();
+  out.echo = std::make_shared<const Json>(echo_of(body));
+  out.stored = std::move(stored);
+  return out;
+}
+
+}  // namespace ibid

@@ -1,0 +1,133 @@
+// llama.cpp's /completion and /infill.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/json_writer.h"
+#include "kernels/math.h"
+#include "server/api_error.h"
+#include "server/generation.h"
+#include "server/logprobs_json.h"
+
+namespace ibid {
+namespace {
+
+class LlamaPrinter final : public AnswerPrinter {
+ public:
+  void write_events(const Generation& g, AnswerChoice& choice, size_t index, std::string& out) override;
+  void write_end(const Generation&, std::string&) override {}
+  void write_choice(const Generation& g, const AnswerChoice& choice, size_t index, std::string& out) override;
+
+ private:
+  void write_piece(const Generation& g, const AnswerChoice& choice, const std::string& text, bool ended,
+                   std::string& out) const;
+};
+
+void write_probability(const Generation& g, JsonWriter& json, const TokenLogprob& token, bool post) {
+  const std::string_view bytes = g.tokenizer().token_bytes(token.token, true);
+  json.field("id", int64_t{raw(token.token)}).field("token", token_text(g.tokenizer(), token.token));
+  json.key("bytes").begin_array();
+  for (const char c : bytes) json.integer(static_cast<unsigned char>(c));
+  json.end_array();
+  if (post) {
+    json.key("prob").single(std::isfinite(token.processed) ? math::exp(token.processed) : 0);
+  } else {
+    json.key("logprob");
+    write_logprob(json, token.raw);
+  }
+}
+
+void write_probabilities(const Generation& g, JsonWriter& json, const AnswerChoice& choice, bool post) {
+  json.key("completion_probabilities").begin_array();
+  for (const TokenRecord& record : choice.records) {
+    json.begin_object();
+    write_probability(g, json, record.chosen, post);
+    json.key(post ? "top_probs" : "top_logprobs").begin_array();
+    for (const TokenLogprob& token : record.top) {
+      json.begin_object();
+      write_probability(g, json, token, post);
+      json.end_object();
+    }
+    json.end_array().end_object();
+  }
+  json.end_array();
+}
+
+// A field of an object at a path: "generation_settings/n_predict".
+void keep_fields(std::string& body, const std::vector<std::string>& paths) {
+  const Result<Json> whole = parse_json(body);
+  if (!whole) return;
+  body.clear();
+  JsonWriter json(body);
+  json.begin_object();
+  for (const std::string& path : paths) {
+    const Json* at = &*whole;
+    size_t begin = 0;
+    while (at != nullptr && begin <= path.size()) {
+      const size_t end = std::min(path.find('/', begin), path.size());
+      at = at->find(std::string_view(path).substr(begin, end - begin));
+      begin = end + 1;
+    }
+    if (at != nullptr) json.key(path.substr(path.rfind('/') + 1)).value(*at);
+  }
+  json.end_object();
+}
+
+void LlamaPrinter::write_piece(const Generation& g, const AnswerChoice& choice, const std::string& text, bool ended,
+                               std::string& out) const {
+  const GenerationInfo& info = g.info();
+  JsonWriter json(out);
+  json.begin_object().field("index", int64_t{0}).field("content", text);
+  json.key("tokens").begin_array();
+  if (info.llama.return_tokens || info.stream) {
+    for (const TokenRecord& record : choice.records) json.integer(raw(record.chosen.token));
+  }
+  json.end_array().field("id_slot", int64_t{-1}).key("stop").boolean(ended);
+  json.field("tokens_predicted", int64_t{g.completion_tokens()}).field("tokens_evaluated", int64_t{g.prompt_tokens()});
+  if (info.want_logprobs) write_probabilities(g, json, choice, info.llama.post_sampling);
+  if (ended) {
+    const bool by_text = choice.reason == FinishReason::kStop && !choice.stop_text.empty();
+    json.field("model", info.model).key("generation_settings").raw(info.settings);
+    json.field("prompt", info.prompt_texts.empty() ? "" : info.prompt_texts[0]);
+    json.key("truncated")
+        .boolean(false)
+        .field("stop_type", by_text                                  ? "word"
+                            : choice.reason == FinishReason::kLength ? "limit"
+                                                                     : "eos");
+    json.field("stopping_word", by_text ? choice.stop_text : "").field("tokens_cached", int64_t{g.cached_tokens()});
+  }
+  if (ended || info.llama.timings_per_token) g.write_timings(json);
+  json.end_object();
+}
+
+void LlamaPrinter::write_events(const Generation& g, AnswerChoice& choice, size_t, std::string& out) {
+  const std::vector<AnswerPart> parts = std::exchange(choice.parts, {});
+  if (choice.failed()) {
+    if (!std::exchange(choice.end_written, true))
+      out += "data: " + error_json(ApiError::of_generation(choice.error)) + "\n\n";
+    return;
+  }
+  for (const AnswerPart& part : parts) {
+    out += "data: ";
+    write_piece(g, choice, part.text, false, out);
+    out += "\n\n";
+    choice.records.clear();
+  }
+  if (!choice.finished || std::exchange(choice.end_written, true)) return;
+  out += "data: ";
+  write_piece(g, choice, "", true, out);
+  out += "\n\n";
+}
+
+void LlamaPrinter::write_choice(const Generation& g, const AnswerChoice& choice, size_t, std::string& out) {
+  std::string body;
+  write_piece(g, choice, choice.text_of(PartKind::kText), true, body);
+  if (!g.info().llama.response_fields.empty()) keep_fields(body, g.info().llama.response_fields);
+  out += body;
+}
+
+}  // namespace
+
+std::unique_ptr<AnswerPrinter> make_llama_printer() { return std::make_unique<LlamaPrinter>(); }
+
+}  // namespace ibid

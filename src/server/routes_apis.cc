@@ -1,0 +1,215 @@
+// Routes of other servers' APIs that answer at once.
+#include <algorithm>
+
+#include "base/json_writer.h"
+#include "server/build_requests.h"
+#include "server/logprobs_json.h"
+#include "server/model_names.h"
+#include "server/parse_body.h"
+#include "server/service.h"
+
+namespace ibid {
+namespace {
+
+constexpr std::string_view kResponsesPath = "/v1/responses/";
+
+WebResponse as_json(std::string body) {
+  WebResponse response;
+  response.body = std::move(body);
+  return response;
+}
+
+WebResponse no_response() {
+  return error_response({404, "There is no such response: it was never stored, was deleted, or had to make room.",
+                         "response_id", "not_found"});
+}
+
+// What the last part of the path names, and what of it is asked for: "input_items", "cancel" or nothing.
+std::pair<std::string_view, std::string_view> response_in(const WebRequest& request) {
+  std::string_view rest = request.path();
+  rest.remove_prefix(std::min(rest.size(), kResponsesPath.size()));
+  const size_t slash = std::min(rest.find('/'), rest.size());
+  return {rest.substr(0, slash), rest.substr(std::min(rest.size(), slash + 1))};
+}
+
+void write_details(JsonWriter& json, const ModelInfo& model) {
+  json.key("details").begin_object().field("parent_model", "").field("format", "gguf");
+  json.field("family", model.architecture).key("families").begin_array().string(model.architecture).end_array();
+  json.field("parameter_size", "").field("quantization_level", "").end_object();
+}
+
+}  // namespace
+
+WebResponse Service::response_by_id(const WebRequest& request, WebExchange& exchange) {
+  const auto [id, what] = response_in(request);
+  const auto found = stored_.find(id, exchange.tenant, now());
+  if (found == nullptr) return no_response();
+  if (what.empty()) return as_json(found->response);
+  if (what != "input_items") return error_response({404, "There is no such path here.", "", "no_such_path"});
+  WebResponse response;
+  JsonWriter json(response.body);
+  json.begin_object().field("object", "list").key("data").begin_array();
+  const auto item_id = [&](size_t i) { return "item_" + std::string(id.substr(5)) + "_" + std::to_string(i); };
+  for (size_t i = 0; i < found->input.size(); ++i) {
+    Json item = found->input[i];
+    if (item.find("id") == nullptr) set(item, "id", Json(item_id(i)));
+    json.value(item);
+  }
+  json.end_array().key("first_id");
+  found->input.empty() ? json.null() : json.string(item_id(0));
+  json.key("last_id");
+  found->input.empty() ? json.null() : json.string(item_id(found->input.size() - 1));
+  json.key("has_more").boolean(false).end_object();
+  return response;
+}
+
+WebResponse Service::delete_response(const WebRequest& request, WebExchange& exchange) {
+  const auto [id, what] = response_in(request);
+  if (!what.empty() || !stored_.erase(id, exchange.tenant)) return no_response();
+  WebResponse response;
+  JsonWriter json(response.body);
+  json.begin_object().field("id", id).field("object", "response").key("deleted").boolean(true).end_object();
+  return response;
+}
+
+WebResponse Service::cancel_response(const WebRequest& request, WebExchange& exchange) {
+  const auto [id, what] = response_in(request);
+  if (what != "cancel") return error_response({404, "There is no such path here.", "", "no_such_path"});
+  if (stored_.find(id, exchange.tenant, now()) == nullptr) return no_response();
+  return error_response({400,
+                         "Only a response in the background can be cancelled, and none is served: one that is under "
+                         "way ends with its connection.",
+                         "response_id", "unsupported_value"});
+}
+
+WebResponse Service::response_tokens(const WebRequest& request, WebExchange& exchange) {
+  Backend& backend = *backend_.load();
+  const auto count = [&]() -> Result<size_t> {
+    ASSIGN_OR_RETURN(const Json body, parse_body(request.body, options_.api.json));
+    ASSIGN_OR_RETURN(const DialectBody own, body_of_response(body, [&](std::string_view id) {
+                       return stored_.find(id, exchange.tenant, now());
+                     }));
+    ASSIGN_OR_RETURN(const ApiRequest api, parse_api_request(Endpoint::kChat, own.body, options_.api));
+    TRY(answering_name(api.model, backend.model(), options_));
+    ASSIGN_OR_RETURN(const RenderedPrompt chat, backend.render_chat(api.chat));
+    return encode_chat(chat, backend.tokenizer(), api.add_special).size();
+  }();
+  if (!count) return error_response(ApiError::of(count.error()));
+  return as_json("{\"object\":\"response.input_tokens\",\"input_tokens\":" + std::to_string(*count) + "}");
+}
+
+// /api/tags and /api/ps: what is there is loaded.
+WebResponse Service::ollama_tags(const WebRequest& request, WebExchange&) {
+  const ModelInfo& model = backend_.load()->model();
+  WebResponse response;
+  JsonWriter json(response.body);
+  json.begin_object().key("models").begin_array();
+  for (const std::string& name : model_names(model, options_)) {
+    json.begin_object().field("name", name).field("model", name);
+    json.field("size", int64_t{0}).field("digest", model.digest);
+    if (request.path() == "/api/ps") {
+      json.field("expires_at", "9999-12-31T23:59:59Z").field("size_vram", int64_t{0});
+      json.field("context_length", int64_t{model.context_len});
+    } else {
+      json.field("modified_at", rfc3339(model.created));
+    }
+    write_details(json, model);
+    json.end_object();
+  }
+  json.end_array().end_object();
+  return response;
+}
+
+WebResponse Service::ollama_show(const WebRequest& request, WebExchange&) {
+  Backend& backend = *backend_.load();
+  const ModelInfo& model = backend.model();
+  const auto name = [&]() -> Result<std::string> {
+    ASSIGN_OR_RETURN(const Json body, parse_body(request.body, options_.api.json));
+    const std::string* asked = text_at(body, "model");
+    if (asked == nullptr) asked = text_at(body, "name");
+    if (asked == nullptr) return invalid("model is missing; it must be a text.", "model");
+    const std::string known = asked->ends_with(":latest") ? asked->substr(0, asked->size() - 7) : *asked;
+    return answering_name(known, model, options_);
+  }();
+  if (!name) return error_response(ApiError::of(name.error()));
+  WebResponse response;
+  JsonWriter json(response.body);
+  json.begin_object().field("license", "").field("modelfile", "").field("parameters", "");
+  json.field("template", backend.chat_template()).field("modified_at", rfc3339(model.created));
+  write_details(json, model);
+  json.key("model_info").begin_object().field("general.architecture", model.architecture);
+  json.field(model.architecture + ".context_length", int64_t{model.context_len}).end_object();
+  json.key("capabilities").begin_array();
+  for (const std::string& capability : capabilities()) json.string(capability);
+  json.end_array().end_object();
+  return response;
+}
+
+std::vector<std::string> Service::capabilities() const {
+  std::vector<std::string> out = {"completion", "tools"};
+  if (!backend_.load()->answer_format()->reasoning.is_none()) out.emplace_back("thinking");
+  if (fim_.is_there()) out.emplace_back("insert");
+  return out;
+}
+
+WebResponse Service::props(const WebRequest&, WebExchange&) {
+  Backend& backend = *backend_.load();
+  const ModelInfo& model = backend.model();
+  ApiRequest defaults;
+  defaults.sampling = model.sampling.params;
+  WebResponse response;
+  JsonWriter json(response.body);
+  json.begin_object().key("default_generation_settings").begin_object().field("n_ctx", int64_t{model.context_len});
+  json.key("params").raw(settings_json(defaults)).end_object();
+  json.field("total_slots", options_.n_places).field("model_path", model.name).field("model_alias", model.name);
+  json.field("chat_template", backend.chat_template());
+  const Vocabulary& vocabulary = backend.tokenizer().vocabulary();
+  for (const auto& [name, id] : {std::pair{"bos_token", vocabulary.bos}, std::pair{"eos_token", vocabulary.eos}})
+    json.field(name, id == TokenId::kNone ? "" : token_text(backend.tokenizer(), id));
+  json.key("modalities").begin_object().key("vision").boolean(false).key("audio").boolean(false).end_object();
+  json.key("chat_template_caps").begin_object().key("supports_tools").boolean(true).end_object();
+  json.field("build_info", "ibid-" IBID_VERSION).key("is_sleeping").boolean(false).end_object();
+  return response;
+}
+
+// How many are under way, and nothing of whose they are or what they say.
+WebResponse Service::slots(const WebRequest&, WebExchange&) {
+  if (!options_.slots)
+    return error_response({501, "This server does not tell of its slots; --slots lets it.", "", "not_supported"});
+  const Backend& backend = *backend_.load();
+  const EngineStats stats = backend.stats();
+  WebResponse response;
+  JsonWriter json(response.body);
+  json.begin_array();
+  for (int32_t i = 0; i < std::max(1, stats.n_running); ++i) {
+    json.begin_object().field("id", int64_t{i}).field("n_ctx", int64_t{backend.model().context_len});
+    json.key("is_processing").boolean(i < stats.n_running).end_object();
+  }
+  json.end_array();
+  return response;
+}
+
+WebResponse Service::load(const WebRequest&, WebExchange&) {
+  const EngineStats stats = backend_.load()->stats();
+  return as_json("{\"server_load\":" + std::to_string(stats.n_running + stats.n_waiting) + "}");
+}
+
+WebResponse Service::tokenizer_info(const WebRequest&, WebExchange&) {
+  Backend& backend = *backend_.load();
+  const Vocabulary& vocabulary = backend.tokenizer().vocabulary();
+  WebResponse response;
+  JsonWriter json(response.body);
+  json.begin_object().field("vocab_size", int64_t{backend.tokenizer().vocab_size()});
+  for (const auto& [name, id] : {std::pair{"bos_token", vocabulary.bos}, std::pair{"eos_token", vocabulary.eos}}) {
+    json.key(name);
+    id == TokenId::kNone ? json.null() : json.string(token_text(backend.tokenizer(), id));
+    json.key(std::string(name) + "_id");
+    id == TokenId::kNone ? json.null() : json.integer(raw(id));
+  }
+  json.key("add_bos_token").boolean(vocabulary.add_bos);
+  json.field("chat_template", backend.chat_template()).field("max_model_len", int64_t{backend.model().context_len});
+  json.end_object();
+  return response;
+}
+
+}  // namespace ibid

@@ -1,0 +1,24 @@
+// The grammar of an answer that must call a tool, as the model's family writes calls; and what may stand before any
+// grammar where the model reasons.
+#pragma once
+
+#include "sample/grammar/grammar.h"
+#include "server/api_request.h"
+#include "text/output/answer_parser.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace ibid {
+
+// The format in which such an answer is: the model's own where a grammar can hold it, else the generic one.
+std::shared_ptr<const AnswerFormat> required_format(const std::shared_ptr<const AnswerFormat>& own);
+
+// Makes the calls of the tools that may be called the grammar's root.
+Status read_required_calls(const ApiRequest& api, const AnswerFormat& format, const Tokenizer& tokenizer,
+                           grammar::Grammar& out);
+
+// Whether reasoning may come before an answer's grammar.
+bool may_reason(const AnswerParser::Options& parser);
+// Lets it come before the root.
+void allow_reasoning(const AnswerParser::Options& parser, const Tokenizer& tokenizer, grammar::Grammar& out);
+
+}  // namespace ibid

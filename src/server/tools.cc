@@ -1,0 +1,231 @@
+#include "server/tools.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/quoted.h"
+#include "server/read_fields.h"
+
+namespace ibid {
+namespace {
+
+constexpr size_t kMaxTools = 512;
+constexpr size_t kMaxToolName = 64;
+
+bool is_tool_name(std::string_view name) {
+  return !name.empty() && name.size() <= kMaxToolName && std::ranges::all_of(name, [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-' ||
+           c == '.';
+  });
+}
+
+Status check_tool(const Json& tool, const std::string& where, std::set<std::string>& names) {
+  const Json* type = tool.find("type");
+  if (tool.object() == nullptr || type == nullptr || type->string() == nullptr)
+    return wrong_value(where, "an object such as {\"type\": \"function\", \"function\": {...}}", tool);
+  if (*type->string() != "function") {
+    return unsupported(where + ".type is " + in_quotes(*type->string(), 32) + "; only functions are served.",
+                       where + ".type");
+  }
+  const Json* function = tool.find("function");
+  if (function == nullptr || function->object() == nullptr)
+    return invalid(where + ".function must be an object with a name.", where + ".function");
+  const Json* name = function->find("name");
+  if (name == nullptr || name->string() == nullptr || !is_tool_name(*name->string())) {
+    return invalid(where + ".function.name must be a name of 1 to 64 letters, digits, '_', '-' or '.'.",
+                   where + ".function.name");
+  }
+  if (!names.insert(*name->string()).second)
+    return invalid(where + ".function.name is a name that another tool has.", where + ".function.name");
+  for (const char* text : {"description"}) {
+    const Json* value = function->find(text);
+    if (value != nullptr && !value->is_null() && value->string() == nullptr)
+      return wrong_value(where + ".function." + text, "a text", *value);
+  }
+  const Json* parameters = function->find("parameters");
+  if (parameters != nullptr && !parameters->is_null() && parameters->object() == nullptr)
+    return wrong_value(where + ".function.parameters", "a JSON Schema of an object", *parameters);
+  const Json* strict = function->find("strict");
+  if (strict != nullptr && !strict->is_null() && strict->boolean() == nullptr)
+    return wrong_value(where + ".function.strict", "true or false", *strict);
+  return {};
+}
+
+// {"type": "function", "function": {"name": N}}.
+Result<std::string> read_function_choice(const Json& value, const std::string& where) {
+  const Json* function = value.find("function");
+  const Json* name = function != nullptr ? function->find("name") : nullptr;
+  if (name == nullptr || name->string() == nullptr)
+    return invalid(where + ".function.name is missing; it must name a tool.", where + ".function.name");
+  return *name->string();
+}
+
+bool is_text_schema(const Json& schema) {
+  const Json* type = schema.find("type");
+  if (type != nullptr) return type->string() != nullptr && *type->string() == "string";
+  const Json* values = schema.find("enum");
+  return values != nullptr && values->array() != nullptr &&
+         std::ranges::all_of(*values->array(), [](const Json& v) { return v.string() != nullptr; });
+}
+
+Json said_by(const char* role, std::string content) {
+  return Json(Json::Object{{"role", Json(std::string(role))}, {"content", Json(std::move(content))}});
+}
+
+std::string text_content(const Json& message) {
+  const Json* content = message.find("content");
+  return content != nullptr && content->string() != nullptr ? *content->string() : "";
+}
+
+}  // namespace
+
+Status read_tools(ApiRequest& request, const Json& value, const ApiLimits&) {
+  if (value.array() == nullptr) return wrong_value("tools", "an array of tools", value);
+  if (value.array()->empty()) return {};
+  if (value.array()->size() > kMaxTools) {
+    return invalid("tools has " + std::to_string(value.array()->size()) + " tools; at most " +
+                       std::to_string(kMaxTools) + " are served.",
+                   "tools");
+  }
+  std::set<std::string> names;
+  for (size_t i = 0; i < value.array()->size(); ++i)
+    TRY(check_tool((*value.array())[i], "tools[" + std::to_string(i) + "]", names));
+  request.chat.tools = value;
+  return {};
+}
+
+Status read_tool_choice(ApiRequest& request, const Json& value, const ApiLimits&) {
+  const std::string field = "tool_choice";
+  const auto mode_of = [](std::string_view word) -> std::optional<ToolChoice> {
+    if (word == "none") return ToolChoice::kNone;
+    if (word == "auto") return ToolChoice::kAuto;
+    if (word == "required") return ToolChoice::kRequired;
+    return std::nullopt;
+  };
+  constexpr const char* kWanted = "\"none\", \"auto\", \"required\", or an object that names functions";
+  if (value.string() != nullptr) {
+    const std::optional<ToolChoice> mode = mode_of(*value.string());
+    if (!mode) return wrong_value(field, kWanted, value);
+    request.tool_choice = *mode;
+    return {};
+  }
+  const Json* type = value.find("type");
+  const std::string* word = type != nullptr ? type->string() : nullptr;
+  if (word != nullptr && *word == "function") {
+    ASSIGN_OR_RETURN(std::string name, read_function_choice(value, field));
+    request.tool_choice = ToolChoice::kRequired;
+    request.allowed_tools = {std::move(name)};
+    return {};
+  }
+  if (word == nullptr || *word != "allowed_tools") return wrong_value(field, kWanted, value);
+  const Json* allowed = value.find("allowed_tools");
+  const Json* mode = allowed != nullptr ? allowed->find("mode") : nullptr;
+  const Json* tools = allowed != nullptr ? allowed->find("tools") : nullptr;
+  const std::optional<ToolChoice> known =
+      mode != nullptr && mode->string() != nullptr ? mode_of(*mode->string()) : std::nullopt;
+  if (!known || tools == nullptr || tools->array() == nullptr || tools->array()->empty())
+    return wrong_value(field + ".allowed_tools", "an object with mode and tools",
+                       allowed != nullptr ? *allowed : value);
+  request.tool_choice = *known;
+  for (const Json& tool : *tools->array()) {
+    ASSIGN_OR_RETURN(std::string name, read_function_choice(tool, field + ".allowed_tools.tools"));
+    request.allowed_tools.push_back(std::move(name));
+  }
+  return {};
+}
+
+// What the fields say together.
+Status check_tools(ApiRequest& request) {
+  const Json::Array* tools = request.chat.tools.array();
+  if (tools == nullptr) {
+    if (request.tool_choice == ToolChoice::kRequired || !request.allowed_tools.empty())
+      return invalid("tool_choice wants tools to choose from.", "tool_choice");
+    return {};
+  }
+  for (const std::string& name : request.allowed_tools) {
+    if (std::ranges::none_of(*tools, [&](const Json& tool) { return tool_name(tool) == name; }))
+      return invalid("tool_choice names " + in_quotes(name, 64) + ", which is none of the tools.", "tool_choice");
+  }
+  if (request.tool_choice == ToolChoice::kRequired &&
+      (request.grammar.kind != GrammarRequest::Kind::kNone || !request.gbnf.empty())) {
+    return invalid("tool_choice says that the answer is a call, and another field what else it must be; one would do.",
+                   "tool_choice");
+  }
+  return {};
+}
+
+const std::string& tool_name(const Json& tool) { return *tool.find("function")->find("name")->string(); }
+
+Json tool_schema(const Json& tool) {
+  const Json* parameters = tool.find("function")->find("parameters");
+  if (parameters != nullptr && parameters->object() != nullptr && !parameters->object()->empty()) return *parameters;
+  return Json(Json::Object{{"type", Json(std::string("object"))}, {"properties", Json(Json::Object())}});
+}
+
+bool may_be_called(const ApiRequest& api, const std::string& name) {
+  return api.allowed_tools.empty() || std::ranges::find(api.allowed_tools, name) != api.allowed_tools.end();
+}
+
+std::shared_ptr<const std::vector<DeclaredTool>> declared_tools(const ApiRequest& api) {
+  if (api.chat.tools.array() == nullptr || api.tool_choice == ToolChoice::kNone) return nullptr;
+  auto tools = std::make_shared<std::vector<DeclaredTool>>();
+  for (const Json& tool : *api.chat.tools.array()) {
+    if (!may_be_called(api, tool_name(tool))) continue;
+    DeclaredTool declared{tool_name(tool), {}};
+    const Json schema = tool_schema(tool);
+    const Json* properties = schema.find("properties");
+    if (properties != nullptr && properties->object() != nullptr) {
+      for (const auto& [name, property] : *properties->object())
+        declared.arguments.push_back({name, is_text_schema(property)});
+    }
+    tools->push_back(std::move(declared));
+  }
+  return tools;
+}
+
+Json with_generic_tools(const Json& messages, const Json& tools) {
+  std::string told = "You may call functions. Each line describes one of them, as JSON:\n";
+  for (const Json& tool : *tools.array()) told += tool.find("function")->text() + "\n";
+  told +=
+      "To call a function, write its name and its arguments as JSON between these two tags and nothing behind them:\n"
+      "<tool_call>\n{\"name\": \"NAME\", \"arguments\": {}}\n</tool_call>";
+  Json::Array out;
+  const Json::Array& given = *messages.array();
+  size_t i = 0;
+  const std::string* role = given.empty() ? nullptr : given[0].find("role")->string();
+  if (role != nullptr && (*role == "system" || *role == "developer")) {
+    out.push_back(said_by("system", text_content(given[0]) + "\n\n" + told));
+    ++i;
+  } else {
+    out.push_back(said_by("system", told));
+  }
+  for (; i < given.size(); ++i) {
+    const Json* calls = given[i].find("tool_calls");
+    const std::string& role_of = *given[i].find("role")->string();
+    if (role_of == "tool") {
+      std::string text = "<tool_response>\n" + text_content(given[i]) + "\n</tool_response>";
+      const bool goes_on = i > 0 && *given[i - 1].find("role")->string() == "tool";
+      if (goes_on) text = text_content(out.back()) + "\n" + text, out.pop_back();
+      out.push_back(said_by("user", std::move(text)));
+    } else if (calls != nullptr && calls->array() != nullptr && !calls->array()->empty()) {
+      std::string text = text_content(given[i]);
+      for (const Json& call : *calls->array()) {
+        const Json* function = call.find("function");
+        const Json* name = function != nullptr ? function->find("name") : nullptr;
+        const Json* arguments = function != nullptr ? function->find("arguments") : nullptr;
+        if (name == nullptr || name->string() == nullptr) continue;
+        const std::string json = arguments == nullptr             ? "{}"
+                                 : arguments->string() != nullptr ? *arguments->string()
+                                                                  : arguments->text();
+        text += (text.empty() ? "" : "\n") +
+                ("<tool_call>\n{\"name\": " + name->text() + ", \"arguments\": " + json + "}\n</tool_call>");
+      }
+      out.push_back(said_by("assistant", std::move(text)));
+    } else {
+      out.push_back(given[i]);
+    }
+  }
+  return Json(std::move(out));
+}
+
+}  // namespace ibid

@@ -1,0 +1,48 @@
+// AnswerFormat: how a family of models writes its reasoning and its calls of tools, read off the model's own chat
+// template. docs/tools.md has the table of families.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ibid {
+
+struct ReasoningFormat {
+  std::string begin, end;  // both empty: none
+  bool is_ended_by_call = false;
+
+  bool is_none() const { return end.empty(); }
+};
+
+struct ToolFormat {
+  enum class Kind : uint8_t {
+    kNone,
+    kObjects,   // BEGIN {"name": N, "arguments": {...}} END, or an array of them
+    kNamed,     // BEGIN N NAME_END {...} END; objects where a bracket stands in the name's place
+    kTagged,    // BEGIN N NAME_END (KEY_BEGIN K KEY_END V VALUE_END)* END
+    kGemma,     // BEGIN N {k:<|"|>text<|"|>,n:1} END
+    kPython,    // BEGIN [N(k="v", n=1), M()] END
+    kChannels,  // <|channel|>commentary to=functions.N<|message|>{...}<|call|>, and text and reasoning in the like
+  };
+  Kind kind = Kind::kNone;
+  std::vector<std::string> begins = {}, ends = {};  // of a call
+  std::vector<std::string> around = {};             // of what stands around calls and says nothing
+  std::vector<std::string> name_ends = {}, key_begins = {}, key_ends = {}, value_ends = {};
+  std::string id_begin = {};                                   // in a name's end's place: the call's id comes first
+  std::string name_key = "name", arguments_key = "arguments";  // kObjects
+  bool is_bare = false;        // kObjects: a call may be all of the answer, without a marker
+  bool is_id_name = false;     // "functions.N:0" is the id, and N the name
+  bool has_short_ids = false;  // of nine letters and digits, or the template refuses them
+};
+
+struct AnswerFormat {
+  ReasoningFormat reasoning;
+  ToolFormat tools;
+  std::vector<std::string> hidden;  // markers around an answer's text
+
+  // Of a model with this chat template. Without a format of its own for tools: the generic one, which is Hermes'.
+  static AnswerFormat of_template(std::string_view source);
+};
+
+}  // namespace ibid

@@ -1,0 +1,251 @@
+// What lies around calls: text, reasoning, channels.
+#include "text/output/answer_parser.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "text/output/markers.h"
+
+namespace ibid {
+
+namespace {
+
+constexpr size_t kMaxHead = 512;  // bytes of a channel's head
+
+const std::vector<std::string> kChannelEnds = {"<|end|>", "<|call|>", "<|return|>", "<|start|>", "<|channel|>"};
+const std::vector<std::string> kHeadBegins = {"<|start|>", "<|channel|>", " to="};
+const std::vector<std::string> kMessage = {"<|message|>"};
+
+}  // namespace
+
+AnswerParser::AnswerParser(Options options) : options_(std::move(options)), tools_(options_.format->tools) {
+  const AnswerFormat& format = *options_.format;
+  const auto append = [](std::vector<std::string>& to, const std::vector<std::string>& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  append(text_marks_, format.hidden);
+  if (has_tools()) {
+    append(text_marks_, tools_.begins);
+    append(text_marks_, tools_.around);
+  }
+  if (!format.reasoning.is_none()) {
+    reasoning_ends_ = {"\n" + format.reasoning.end, format.reasoning.end};
+    if (has_tools() && format.reasoning.is_ended_by_call) {
+      append(reasoning_ends_, tools_.begins);
+      append(reasoning_ends_, tools_.around);
+    }
+  }
+  if (format.reasoning.is_none() || !options_.finds_reasoning) is_reasoning_done_ = true;
+  if (tools_.kind == ToolFormat::Kind::kChannels) {
+    state_ = State::kHead;
+  } else if (options_.is_reasoning && !is_reasoning_done_) {
+    n_newlines_ = 1;
+    state_ = State::kReasoning;
+  }
+}
+
+void AnswerParser::push(std::string_view text, std::vector<AnswerPart>& parts) {
+  buffer_ += text;
+  while (!buffer_.empty() && step(parts)) {
+  }
+}
+
+void AnswerParser::finish(std::vector<AnswerPart>& parts) {
+  switch (state_) {
+    case State::kReasoning:
+      add(AnswerPart::Kind::kReasoning, buffer_, parts);
+      break;
+    case State::kValue:
+    case State::kArguments:
+    case State::kTagged:
+    case State::kKey:
+      break;  // cut: what is there has been told
+    case State::kHead:
+      break;
+    case State::kText:
+      add_text(buffer_, parts);
+      break;
+    case State::kChannel:
+      if (!is_call_channel_)
+        add(is_reasoning_channel_ ? AnswerPart::Kind::kReasoning : AnswerPart::Kind::kText, buffer_, parts);
+      break;
+    default:
+      if (!has_called_) add_text(raw_ + buffer_, parts);
+  }
+  buffer_.clear();
+  raw_.clear();
+  if (!space_.empty() && n_calls_ == 0) add(AnswerPart::Kind::kText, std::exchange(space_, {}), parts);
+}
+
+void AnswerParser::add(AnswerPart::Kind kind, std::string_view text, Parts& parts) {
+  if (text.empty()) return;
+  if (parts.empty() || parts.back().kind != kind) {
+    parts.emplace_back();
+    parts.back().kind = kind;
+  }
+  parts.back().text += text;
+}
+
+// White space is held back while a call may follow, which it would belong to.
+void AnswerParser::add_text(std::string_view text, Parts& parts) {
+  if (!has_tools()) return add(AnswerPart::Kind::kText, text, parts);
+  size_t n = text.size();
+  while (n > 0 && markers::is_blank(text[n - 1])) --n;
+  if (n > 0) {
+    add(AnswerPart::Kind::kText, std::exchange(space_, {}), parts);
+    add(AnswerPart::Kind::kText, text.substr(0, n), parts);
+  }
+  space_ += text.substr(n);
+}
+
+bool AnswerParser::go_on(size_t n, State state) {
+  raw_ += buffer_.substr(0, n);
+  buffer_.erase(0, n);
+  state_ = state;
+  return true;
+}
+
+// What seemed to be a call is text.
+bool AnswerParser::fail(Parts& parts) {
+  add_text(std::exchange(raw_, {}), parts);
+  is_array_ = false;
+  state_ = State::kText;
+  return true;
+}
+
+bool AnswerParser::step(Parts& parts) {
+  switch (state_) {
+    case State::kStart:
+      return step_start(parts);
+    case State::kReasoning:
+      return step_reasoning(parts);
+    case State::kText:
+      return step_text(parts);
+    case State::kBetween:
+      return step_between(parts);
+    case State::kName:
+    case State::kId:
+      return step_name(parts);
+    case State::kArguments:
+      return step_arguments(parts);
+    case State::kObjects:
+      return step_objects(parts);
+    case State::kObject:
+      return step_object(parts);
+    case State::kPython:
+      return step_python(parts);
+    case State::kTagged:
+      return step_tagged(parts);
+    case State::kKey:
+      return step_key(parts);
+    case State::kValue:
+      return step_value(parts);
+    case State::kHead:
+      return step_head(parts);
+    case State::kChannel:
+      return step_channel(parts);
+  }
+  return false;
+}
+
+bool AnswerParser::step_start(Parts&) {
+  while (n_newlines_ > 0 && !buffer_.empty() && buffer_[0] == '\n') {
+    buffer_.erase(0, 1);
+    --n_newlines_;
+  }
+  const size_t n_space = markers::n_blank(buffer_);
+  if (n_space == buffer_.size()) return false;
+  n_newlines_ = 0;
+  const std::string_view rest = std::string_view(buffer_).substr(n_space);
+  if (!is_reasoning_done_) {
+    const markers::Fit fit = markers::fit(rest, std::span(&options_.format->reasoning.begin, 1));
+    if (fit.is_open()) return false;
+    is_reasoning_done_ = true;
+    if (fit.is_whole()) {
+      buffer_.erase(0, n_space + fit.len);
+      n_newlines_ = 1;
+      state_ = State::kReasoning;
+      return true;
+    }
+  }
+  if (has_tools() && tools_.is_bare && rest[0] == '{') {
+    has_called_ = false;
+    return go_on(n_space, State::kObjects);
+  }
+  state_ = State::kText;
+  return true;
+}
+
+bool AnswerParser::step_reasoning(Parts& parts) {
+  if (std::exchange(n_newlines_, 0) > 0 && buffer_[0] == '\n') {
+    buffer_.erase(0, 1);
+    return true;
+  }
+  const markers::Found found = markers::find(buffer_, reasoning_ends_);
+  add(AnswerPart::Kind::kReasoning, std::string_view(buffer_).substr(0, found.at), parts);
+  buffer_.erase(0, found.at);
+  if (found.which < 0) return false;
+  is_reasoning_done_ = true;
+  state_ = State::kStart;  // a bare call may be all of the rest
+  if (found.which < 2) {
+    buffer_.erase(0, reasoning_ends_[static_cast<size_t>(found.which)].size());
+    n_newlines_ = 2;
+  }
+  return true;
+}
+
+bool AnswerParser::step_text(Parts& parts) {
+  const markers::Found found = markers::find(buffer_, text_marks_);
+  add_text(std::string_view(buffer_).substr(0, found.at), parts);
+  buffer_.erase(0, found.at);
+  if (found.which < 0) return false;
+  const std::string& mark = text_marks_[static_cast<size_t>(found.which)];
+  buffer_.erase(0, mark.size());
+  if (static_cast<size_t>(found.which) < options_.format->hidden.size()) return true;
+  enter_call(mark);
+  return true;
+}
+
+// A head says whose the message is: "<|channel|>analysis", " to=functions.f<|channel|>commentary json".
+bool AnswerParser::step_head(Parts& parts) {
+  const size_t n_mark = raw_.empty() ? markers::skip(buffer_, kChannelEnds, 3) : 0;
+  if (n_mark > 0) return buffer_.erase(0, n_mark), true;
+  if (raw_.empty()) {
+    const markers::Fit fit = markers::fit(buffer_, kHeadBegins);
+    const markers::Fit ended = markers::fit(buffer_, kChannelEnds);
+    if (fit.is_open() || (ended.is_open() && !fit.is_whole())) return false;
+    if (!fit.is_whole()) return fail(parts);
+  }
+  const markers::Found found = markers::find(buffer_, kMessage);
+  go_on(found.at, State::kHead);
+  if (raw_.size() > kMaxHead) return fail(parts);
+  if (found.which < 0) return false;
+  buffer_.erase(0, kMessage[0].size());
+  constexpr std::string_view kTo = "to=functions.";
+  const size_t to = raw_.find(kTo);
+  is_call_channel_ = has_tools() && to != std::string::npos;
+  is_reasoning_channel_ = !is_call_channel_ && options_.finds_reasoning && raw_.find("analysis") != std::string::npos;
+  if (is_call_channel_) {
+    const size_t begin = to + kTo.size();
+    name_ = raw_.substr(begin, raw_.find_first_of(" <\n", begin) - begin);
+    reader_ = ArgumentReader();
+    raw_ += kMessage[0];
+    state_ = State::kArguments;
+    return true;
+  }
+  raw_.clear();
+  state_ = State::kChannel;
+  return true;
+}
+
+bool AnswerParser::step_channel(Parts& parts) {
+  const markers::Found found = markers::find(buffer_, kChannelEnds);
+  add(is_reasoning_channel_ ? AnswerPart::Kind::kReasoning : AnswerPart::Kind::kText,
+      std::string_view(buffer_).substr(0, found.at), parts);
+  buffer_.erase(0, found.at);
+  if (found.which < 0) return false;
+  state_ = State::kHead;
+  return true;
+}
+
+}  // namespace ibid

@@ -1,0 +1,428 @@
+// One scripted answer over four APIs, streamed and not, cut at each of its tokens (a byte each): all clients put the
+// same content together. And what each API has of its own.
+#include "conformance/server_fixture.h"
+
+namespace ibid {
+namespace {
+
+constexpr const char* kSaid =
+    "<think>\nHm.\n</think>\n\nI look.\n<tool_call>\n{\"name\": \"find\", \"arguments\": {\"q\": \"a \\\"b\\\"\"}}\n"
+    "</tool_call>\n<tool_call>\n{\"name\": \"find\", \"arguments\": {}}\n</tool_call>";
+
+// What an answer says, in whatever form it came.
+struct Told {
+  std::string reasoning, text, reason;
+  std::vector<std::pair<std::string, std::string>> calls;  // name and arguments
+  std::string joined() const {
+    std::string out = "(" + reasoning + ")" + text;
+    for (const auto& [name, arguments] : calls) out += "<" + name + arguments + ">";
+    return out + " " + reason;
+  }
+};
+
+const Json& at(const Json& json, std::string_view key) {
+  static const Json kNone;
+  const Json* found = json.find(key);
+  return found != nullptr ? *found : kNone;
+}
+std::string text_of(const Json& json, std::string_view key) {
+  return at(json, key).string() != nullptr ? *at(json, key).string() : "";
+}
+const Json::Array& list_of(const Json& json, std::string_view key) {
+  static const Json::Array kNone;
+  return at(json, key).array() != nullptr ? *at(json, key).array() : kNone;
+}
+
+// The events of a stream: their type (of `event:` lines) and data.
+std::vector<std::pair<std::string, Json>> events_of(const std::string& body) {
+  std::vector<std::pair<std::string, Json>> out;
+  size_t begin = 0;
+  for (size_t end; (end = body.find("\n\n", begin)) != std::string::npos; begin = end + 2) {
+    const std::string event = body.substr(begin, end - begin);
+    const size_t data = event.find("data: ");
+    if (data == std::string::npos || event.substr(data) == "data: [DONE]") continue;
+    Result<Json> json = parse_json(event.substr(data + 6));
+    EXPECT_TRUE(json.ok()) << event;
+    if (!json) continue;
+    const std::string type = event.starts_with("event: ") ? event.substr(7, event.find('\n') - 7) : "";
+    out.emplace_back(type, *std::move(json));
+  }
+  return out;
+}
+
+class Api {
+ public:
+  explicit Api(RawClient& client) : client_(client) {}
+  virtual ~Api() = default;
+  virtual const char* name() const = 0;
+  virtual Told ask(int max_tokens, bool stream) = 0;
+
+ protected:
+  Json post(const char* path, const std::string& body) {
+    const HttpAnswer a = client_.post(path, body);
+    EXPECT_EQ(a.status, 200) << body << a.body;
+    Result<Json> json = parse_json(a.body);
+    return json ? *std::move(json) : Json();
+  }
+  std::string stream(const char* path, const std::string& body) {
+    const HttpAnswer a = client_.post(path, body);
+    EXPECT_EQ(a.status, 200) << body << a.body;
+    return a.body;
+  }
+  RawClient& client_;
+};
+
+class Chat final : public Api {
+ public:
+  using Api::Api;
+  const char* name() const override { return "chat"; }
+  Told ask(int max_tokens, bool streamed) override {
+    const std::string body = R"({"messages":[{"role":"user","content":"go"}],"tools":[{"type":"function","function":)"
+                             R"({"name":"find"}}],"max_tokens":)" +
+                             std::to_string(max_tokens) + (streamed ? ",\"stream\":true}" : "}");
+    Told told;
+    if (!streamed) {
+      const Json choice = list_of(post("/v1/chat/completions", body), "choices")[0];
+      take(at(choice, "message"), told);
+      told.reason = text_of(choice, "finish_reason");
+      return told;
+    }
+    for (const auto& [type, event] : events_of(stream("/v1/chat/completions", body))) {
+      const Json& choice = list_of(event, "choices")[0];
+      take(at(choice, "delta"), told);
+      told.reason += text_of(choice, "finish_reason");
+    }
+    return told;
+  }
+
+ private:
+  static void take(const Json& delta, Told& told) {
+    told.text += text_of(delta, "content");
+    told.reasoning += text_of(delta, "reasoning_content");
+    for (const Json& call : list_of(delta, "tool_calls")) {
+      const Json& function = at(call, "function");
+      if (call.find("id") != nullptr) told.calls.emplace_back();
+      told.calls.back().first += text_of(function, "name");
+      told.calls.back().second += text_of(function, "arguments");
+    }
+  }
+};
+
+class Messages final : public Api {
+ public:
+  using Api::Api;
+  const char* name() const override { return "messages"; }
+  Told ask(int max_tokens, bool streamed) override {
+    const std::string body = R"({"model":"m","messages":[{"role":"user","content":"go"}],"tools":[{"name":"find",)"
+                             R"("input_schema":{"type":"object"}}],"max_tokens":)" +
+                             std::to_string(max_tokens) + (streamed ? ",\"stream\":true}" : "}");
+    Told told;
+    if (!streamed) {
+      const Json message = post("/v1/messages", body);
+      for (const Json& block : list_of(message, "content")) {
+        told.reasoning += text_of(block, "thinking");
+        told.text += text_of(block, "text");
+        if (text_of(block, "type") == "tool_use")
+          told.calls.emplace_back(text_of(block, "name"), at(block, "input").text());
+      }
+      told.reason = text_of(message, "stop_reason");
+      return told;
+    }
+    // The order of events is the API's.
+    std::string last = "";
+    int64_t index = -1;
+    for (const auto& [type, event] : events_of(stream("/v1/messages", body))) {
+      EXPECT_EQ(type, text_of(event, "type"));
+      if (type == "message_start") {
+        EXPECT_EQ(last, "");
+      }
+      if (type == "content_block_start") {
+        EXPECT_TRUE(last == "message_start" || last == "content_block_stop") << last;
+        EXPECT_EQ(*at(event, "index").integer(), ++index);
+        const Json& block = at(event, "content_block");
+        if (text_of(block, "type") == "tool_use") told.calls.emplace_back(text_of(block, "name"), "");
+      }
+      if (type == "content_block_delta") {
+        EXPECT_TRUE(last == "content_block_start" || last == "content_block_delta") << last;
+        EXPECT_EQ(*at(event, "index").integer(), index);
+        const Json& delta = at(event, "delta");
+        told.reasoning += text_of(delta, "thinking");
+        told.text += text_of(delta, "text");
+        if (text_of(delta, "type") == "input_json_delta") told.calls.back().second += text_of(delta, "partial_json");
+      }
+      if (type == "message_delta") {
+        EXPECT_TRUE(last == "content_block_stop" || last == "message_start") << last;
+        told.reason = text_of(at(event, "delta"), "stop_reason");
+      }
+      last = type;
+    }
+    EXPECT_EQ(last, "message_stop");
+    return told;
+  }
+};
+
+class Responses final : public Api {
+ public:
+  using Api::Api;
+  const char* name() const override { return "responses"; }
+  Told ask(int max_tokens, bool streamed) override {
+    const std::string body = R"({"model":"m","input":"go","tools":[{"type":"function","name":"find",)"
+                             R"("parameters":{"type":"object"}}],"max_output_tokens":)" +
+                             std::to_string(max_tokens) + (streamed ? ",\"stream\":true}" : "}");
+    if (!streamed) return whole(post("/v1/responses", body));
+    Told told;
+    int64_t number = 0;
+    std::vector<std::string> open;
+    std::string added_up;
+    Json last;
+    for (const auto& [type, event] : events_of(stream("/v1/responses", body))) {
+      EXPECT_EQ(type, text_of(event, "type"));
+      EXPECT_EQ(*at(event, "sequence_number").integer(), number) << type;
+      if (number == 0) {
+        EXPECT_EQ(type, "response.created");
+      }
+      ++number;
+      const int64_t* index = at(event, "output_index").integer();
+      if (type == "response.output_item.added") {
+        EXPECT_EQ(*index, static_cast<int64_t>(open.size()));
+        open.push_back(text_of(at(event, "item"), "id"));
+        if (text_of(at(event, "item"), "type") == "function_call")
+          told.calls.emplace_back(text_of(at(event, "item"), "name"), "");
+        added_up.clear();
+      } else if (index != nullptr && type != "response.output_item.done") {
+        EXPECT_EQ(text_of(event, "item_id"), open[static_cast<size_t>(*index)]) << type;
+      }
+      if (type.ends_with(".delta")) added_up += text_of(event, "delta");
+      if (type == "response.output_text.delta") told.text += text_of(event, "delta");
+      if (type == "response.reasoning_text.delta") told.reasoning += text_of(event, "delta");
+      if (type == "response.function_call_arguments.delta") told.calls.back().second += text_of(event, "delta");
+      if (type == "response.output_text.done" || type == "response.reasoning_text.done") {
+        EXPECT_EQ(text_of(event, "text"), added_up);
+      }
+      if (type == "response.function_call_arguments.done") {
+        EXPECT_EQ(text_of(event, "arguments"), added_up);
+      }
+      last = event;
+    }
+    const Told at_end = whole(at(last, "response"));
+    told.reason = at_end.reason;
+    EXPECT_EQ(told.joined(), at_end.joined()) << "deltas add up to the whole";
+    return told;
+  }
+
+ private:
+  static Told whole(const Json& response) {
+    Told told;
+    for (const Json& item : list_of(response, "output")) {
+      const std::string type = text_of(item, "type");
+      if (type == "function_call") told.calls.emplace_back(text_of(item, "name"), text_of(item, "arguments"));
+      for (const Json& part : list_of(item, "content"))
+        (type == "reasoning" ? told.reasoning : told.text) += text_of(part, "text");
+    }
+    told.reason = text_of(response, "status");
+    return told;
+  }
+};
+
+class Ollama final : public Api {
+ public:
+  using Api::Api;
+  const char* name() const override { return "ollama"; }
+  Told ask(int max_tokens, bool streamed) override {
+    const std::string body = R"({"model":"m","messages":[{"role":"user","content":"go"}],"tools":[{"type":"function",)"
+                             R"("function":{"name":"find"}}],"options":{"num_predict":)" +
+                             std::to_string(max_tokens) + (streamed ? "}}" : "},\"stream\":false}");
+    Told told;
+    const std::string lines = streamed ? stream("/api/chat", body) : post("/api/chat", body).text() + "\n";
+    for (size_t begin = 0, end; (end = lines.find('\n', begin)) != std::string::npos; begin = end + 1) {
+      const Result<Json> line = parse_json(lines.substr(begin, end - begin));
+      if (!line) return ADD_FAILURE() << lines, told;
+      const Json& message = at(*line, "message");
+      told.text += text_of(message, "content");
+      told.reasoning += text_of(message, "thinking");
+      for (const Json& call : list_of(message, "tool_calls"))
+        told.calls.emplace_back(text_of(at(call, "function"), "name"), at(at(call, "function"), "arguments").text());
+      told.reason += text_of(*line, "done_reason");
+    }
+    return told;
+  }
+};
+
+TEST(ServerApis, OneAnswerIsTheSameOverFourApisWhereverItIsCut) {
+  FakeBackend::Options engine;
+  engine.step_seconds = 0.00002;
+  TestServer server({}, engine);
+  server.backend.say("go", kSaid);
+  RawClient client(server.port());
+  Chat chat(client);
+  Messages messages(client);
+  Responses responses(client);
+  Ollama ollama(client);
+  const auto n = static_cast<int>(std::string_view(kSaid).size());
+  for (int len = 1; len <= n; ++len) {
+    const Told wanted = chat.ask(len, false);
+    if (len == n) {
+      EXPECT_EQ(wanted.joined(), "(Hm.)I look.<find{\"q\":\"a \\\"b\\\"\"}><find{}> tool_calls");
+    }
+    const bool ended = len == n;
+    for (Api* api : {static_cast<Api*>(&chat), static_cast<Api*>(&messages), static_cast<Api*>(&responses),
+                     static_cast<Api*>(&ollama)}) {
+      for (const bool streamed : {false, true}) {
+        const Told told = api->ask(len, streamed);
+        const std::string where =
+            std::string(api->name()) + (streamed ? " streamed" : "") + " cut at " + std::to_string(len);
+        ASSERT_EQ(told.text, wanted.text) << where;
+        ASSERT_EQ(told.reasoning, wanted.reasoning) << where;
+        // Where arguments are an object, those of a call that is cut are none.
+        const bool object = api == &ollama || (api == &messages && !streamed);
+        for (size_t i = 0; i < wanted.calls.size(); ++i) {
+          const bool is_whole = parse_json(wanted.calls[i].second).ok();
+          if (object && !is_whole) continue;
+          ASSERT_LT(i, told.calls.size()) << where;
+          ASSERT_EQ(told.calls[i], wanted.calls[i]) << where;
+        }
+        const std::string reason = api == &chat        ? (ended ? "tool_calls" : "length")
+                                   : api == &messages  ? (ended ? "tool_use" : "max_tokens")
+                                   : api == &responses ? (ended ? "completed" : "incomplete")
+                                                       : (ended ? "stop" : "length");
+        ASSERT_EQ(told.reason, reason) << where;
+      }
+    }
+  }
+}
+
+TEST(ServerApis, RefusalsHaveTheFormOfTheApi) {
+  TestServer server({}, {}, "a:key-of-tenant-a");
+  RawClient client(server.port());
+  for (
+      const auto& [path, body, wanted] : std::initializer_list<std::tuple<const char*, const char*, const char*>>{
+          {"/v1/messages", R"({"messages":[]})", "invalid_request_error"},
+          {"/v1/messages", R"({"max_tokens":5,"messages":[{"role":"user","content":[{"type":"image"}]}]})",
+           "messages[0].content[0].type"},
+          {"/v1/messages",
+           R"({"max_tokens":5,"messages":[{"role":"user","content":"x"}],"tools":[{"type":"bash_20250124","name":"x"}]})",
+           "tools[0].type"},
+          {"/v1/messages", R"({"max_tokens":5,"messages":[{"role":"user","content":"x"}],"mcp_servers":[{}]})",
+           "mcp_servers"},
+          {"/v1/responses", R"({"input":"x","background":true})", "background"},
+          {"/v1/responses", R"({"input":"x","truncation":"auto"})", "truncation"},
+          {"/v1/responses", R"({"input":"x","tools":[{"type":"web_search"}]})", "tools[0].type"},
+          {"/v1/responses", R"({"input":[{"type":"item_reference","id":"x"}]})", "input[0].type"},
+          {"/v1/responses", R"({"input":"x","previous_response_id":"resp_1"})", "previous_response_id"},
+          {"/v1/responses", R"({})", "input"},
+          {"/api/chat", R"({"messages":[{"role":"user","content":"x","images":["a"]}]})", "messages[0].images"},
+          {"/api/chat", R"({"messages":[{"role":"user","content":"x"}],"options":{"num_ctx":9999999}})",
+           "options.num_ctx"},
+          {"/api/generate", R"({"prompt":"x","suffix":"y"})", "suffix"},
+          {"/infill", R"({"input_prefix":"x"})", "tokens for filling in"},
+          {"/completion", R"({"prompt":["a","b"]})", "prompt"}}) {
+    const HttpAnswer a = client.post(path, body, "Authorization: Bearer key-of-tenant-a\r\n");
+    EXPECT_EQ(a.status, 400) << path << body << a.body;
+    EXPECT_NE(a.body.find(wanted), std::string::npos) << path << body << a.body;
+  }
+  EXPECT_TRUE(
+      client.post("/v1/messages", "{}").body.starts_with(R"({"type":"error","error":{"type":"authentication_error")"));
+  EXPECT_TRUE(client.post("/api/chat", "{}").body.starts_with(R"({"error":")"));
+}
+
+TEST(ServerApis, AResponseBelongsToTheTenantThatMadeIt) {
+  TestServer server({}, {}, "a:key-of-tenant-a\nb:key-of-tenant-b");
+  server.backend.say("go", "Gone.");
+  RawClient client(server.port());
+  const std::string a = "Authorization: Bearer key-of-tenant-a\r\n", b = "Authorization: Bearer key-of-tenant-b\r\n";
+  const Result<Json> first =
+      parse_json(client.post("/v1/responses", R"({"input":"go","instructions":"Be short."})", a).body);
+  const std::string id = text_of(*first, "id");
+  EXPECT_EQ(id.size(), 5u + 32);
+  EXPECT_EQ(client.get("/v1/responses/" + id, a).body, first->text());
+  EXPECT_EQ(client.get("/v1/responses/" + id, b).status, 404);
+  EXPECT_EQ(client.get("/v1/responses/" + id).status, 401);
+  const Result<Json> items = parse_json(client.get("/v1/responses/" + id + "/input_items", a).body);
+  EXPECT_EQ(list_of(*items, "data").size(), 1u);
+  EXPECT_EQ(client.post("/v1/responses/" + id + "/cancel", "", a).status, 400);
+  // What goes on from it has its question and answer before its own, and not its instructions.
+  const std::string next = R"({"input":"more","previous_response_id":")" + id + "\"}";
+  server.backend.say("more", "More.");
+  const Result<Json> second = parse_json(client.post("/v1/responses", next, a).body);
+  const std::string prompt = "<user>go<|end|><assistant>Gone.<|end|><user>more<|end|><assistant>";
+  EXPECT_EQ(*at(at(*second, "usage"), "input_tokens").integer(), static_cast<int64_t>(prompt.size() - 3 * 6));
+  EXPECT_EQ(client.post("/v1/responses", next, b).status, 400);
+  EXPECT_EQ(client.erase("/v1/responses/" + id, b).status, 404);
+  EXPECT_EQ(client.erase("/v1/responses/" + id, a).status, 200);
+  EXPECT_EQ(client.get("/v1/responses/" + id, a).status, 404);
+  const Result<Json> unkept = parse_json(client.post("/v1/responses", R"({"input":"go","store":false})", a).body);
+  EXPECT_EQ(client.get("/v1/responses/" + text_of(*unkept, "id"), a).status, 404);
+}
+
+TEST(ServerApis, StoredResponsesHaveABound) {
+  StoredResponses stored(20'000, 100);
+  const auto make = [](const std::string& id, size_t n_bytes) {
+    auto r = std::make_shared<StoredResponse>();
+    r->id = id, r->tenant = "a", r->response = std::string(n_bytes, 'x');
+    return r;
+  };
+  for (int i = 0; i < 100; ++i) {
+    stored.put(make(std::to_string(i), 3000), i);
+    EXPECT_LE(stored.bytes(), 20'000);
+  }
+  EXPECT_NE(stored.find("99", "a", 100), nullptr);
+  EXPECT_EQ(stored.find("99", "b", 100), nullptr);
+  EXPECT_EQ(stored.find("50", "a", 100), nullptr) << "it had to make room";
+  EXPECT_EQ(stored.find("99", "a", 300), nullptr) << "it is too old";
+  stored.put(make("large", 30'000), 100);
+  EXPECT_EQ(stored.find("large", "a", 100), nullptr);
+  EXPECT_NE(stored.find("98", "a", 100), nullptr) << "what cannot be kept makes nobody else go";
+}
+
+TEST(ServerApis, LlamaCppsCompletion) {
+  TestServer server;
+  server.backend.say("go", "Gone.");
+  RawClient client(server.port());
+  const Result<Json> whole =
+      parse_json(client.post("/completion", R"({"prompt":"go","n_predict":3,"return_tokens":true,"n_probs":2})").body);
+  EXPECT_EQ(text_of(*whole, "content"), "Gon");
+  EXPECT_EQ(text_of(*whole, "stop_type"), "limit");
+  EXPECT_EQ(text_of(*whole, "prompt"), "go");
+  EXPECT_EQ(list_of(*whole, "tokens").size(), 3u);
+  EXPECT_EQ(list_of(*whole, "completion_probabilities").size(), 3u);
+  EXPECT_NE(at(*whole, "timings").find("predicted_per_second"), nullptr);
+  std::string text;
+  bool stopped = false;
+  for (const auto& [type, event] :
+       events_of(client.post("/completion", R"({"prompt":"go","stream":true,"stop":["e"]})").body)) {
+    EXPECT_FALSE(stopped);
+    text += text_of(event, "content");
+    stopped = *at(event, "stop").boolean();
+    if (stopped) {
+      EXPECT_EQ(text_of(event, "stopping_word"), "e");
+    }
+  }
+  EXPECT_EQ(text, "Gon");
+  EXPECT_TRUE(stopped);
+  EXPECT_EQ(
+      client
+          .post("/completion",
+                R"({"prompt":["g",111],"n_predict":2,"response_fields":["content","generation_settings/n_predict"]})")
+          .body,
+      R"({"content":"Go","n_predict":2})");
+  EXPECT_EQ(client.get("/slots").status, 501);
+  EXPECT_EQ(client.get("/props").status, 200);
+}
+
+TEST(ServerApis, OthersHealthAndFacts) {
+  TestServer server;
+  RawClient client(server.port());
+  for (const char* path :
+       {"/v1/health", "/ping", "/load", "/tokenizer_info", "/api/tags", "/api/ps", "/api/version", "/props"})
+    EXPECT_EQ(client.get(path).status, 200) << path;
+  EXPECT_EQ(client.post("/api/show", R"({"model":"fake-1:latest"})").status, 200);
+  EXPECT_EQ(client.post("/v1/messages/count_tokens", R"({"messages":[{"role":"user","content":"abc"}]})").body,
+            "{\"input_tokens\":" + std::to_string(FakeBackend::chat_prompt("abc").size() - 6) + "}");
+  EXPECT_EQ(client.post("/v1/responses/input_tokens", R"({"input":"abc"})").body,
+            "{\"object\":\"response.input_tokens\",\"input_tokens\":" +
+                std::to_string(FakeBackend::chat_prompt("abc").size() - 6) + "}");
+  EXPECT_EQ(*at(*parse_json(client.post("/api/chat", R"({"model":"x","messages":[]})").body), "done").boolean(), true);
+}
+
+}  // namespace
+}  // namespace ibid
