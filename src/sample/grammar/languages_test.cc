@@ -156,6 +156,14 @@ TEST(GrammarStructuralTag, IsFreeTextUpToATriggerAndATagBehindIt) {
   expect(many, {"<t>1a", "x<t>1b y <t>1a z"}, {"", "x", "<t>1c"});
 }
 
+// A trigger may end within the begin of another.
+TEST(GrammarStructuralTag, TheTriggerThatEndsFirstCounts) {
+  expect(Read(Language::kStructuralTag, R"x({"format":{"type":"triggered_tags","triggers":["ab1","b"],"tags":[
+    {"begin":"ab12","content":{"type":"const_string","value":""},"end":"."},
+    {"begin":"b","content":{"type":"const_string","value":"x"},"end":";"}]}})x"),
+         {"a", "abx;", "aabx;a", "bx;bx;"}, {"ab", "ab12.", "ab1", "b", "abx"});
+}
+
 TEST(GrammarStructuralTag, HasTheOlderForm) {
   expect(Read(Language::kStructuralTag, R"x({"type":"structural_tag","structures":[{"begin":"<function=f>",
     "schema":{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"],"additionalProperties":false},
