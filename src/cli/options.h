@@ -71,11 +71,12 @@ struct ServeOptions {
   int32_t max_tokens_per_step = 512;
   int32_t max_waiting = 512;
   PolicyKind policy = PolicyKind::kFair;
-  double max_itl = 0;      // seconds; 0: by the model's own speed
-  int64_t kv_bytes = 0;    // 0: chosen
-  SamplingFlags sampling;  // of requests that do not say
-  std::string record;      // a file to write all to that the engine does (docs/replay.md); empty: none
-  bool redact = false;     // without what users wrote
+  double max_itl = 0;         // seconds; 0: by the model's own speed
+  int64_t kv_bytes = 0;       // 0: chosen
+  SamplingFlags sampling;     // of requests that do not say
+  std::string record;         // a file to write all to that the engine does (docs/replay.md); empty: none
+  bool redact = false;        // without what users wrote
+  std::string chat_template;  // a file in the place of the model's own; empty: none
 };
 
 struct ReplayOptions {

@@ -3,8 +3,10 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 
 #include "base/log.h"
+#include "base/quoted.h"
 #include "cli/loading.h"
 #include "cli/options.h"
 #include "format/model_digest.h"
@@ -17,10 +19,26 @@ namespace ibid::cli {
 namespace {
 
 // What people call the model: the alias or hub name, the file's name otherwise.
+constexpr size_t kMaxTemplate = 256 << 10;
+
 std::string served_name(const std::string& typed, const std::string& path) {
   if (typed == "default") return std::string(kDefaultModel);
   if (!std::filesystem::exists(typed)) return typed;
   return std::filesystem::path(path).stem().string();
+}
+
+// The model's, or the operator's; the latter must be one.
+Result<ChatTemplate> chat_template_from(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string source(kMaxTemplate + 1, '\0');
+  file.read(source.data(), static_cast<std::streamsize>(source.size()));
+  source.resize(static_cast<size_t>(file.gcount()));
+  if (source.empty()) return not_found("There is no chat template in " + in_quotes(path) + ".", "--chat-template");
+  Result<ChatTemplate> chat = ChatTemplate::for_model(source);
+  if (!chat)
+    return invalid("The chat template " + in_quotes(path) + " cannot be used: " + chat.error().message,
+                   "--chat-template");
+  return chat;
 }
 
 Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options) {
@@ -29,7 +47,10 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options) {
   add_server_parts(beside, options.server);
   add_tier_parts(beside, options.tiers);
   ASSIGN_OR_RETURN(Loaded loaded, load(options.model, limits, beside));
-  Result<ChatTemplate> chat = load_template(*loaded.file, *loaded.tokenizer);
+  const bool has_own = !options.chat_template.empty();
+  Result<ChatTemplate> chat =
+      has_own ? chat_template_from(options.chat_template) : load_template(*loaded.file, *loaded.tokenizer);
+  if (has_own && !chat) return chat.error();
   if (!chat) log_warn("chat is switched off, completions are served: " + chat.error().message);
   std::string digest = model_digest(*loaded.file).hex();
 

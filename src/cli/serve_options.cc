@@ -22,6 +22,7 @@ void add_address(CLI::App* c, ServerOptions& o) {
   add_whole(c, "--port", o.port, 0, 65535, "port to listen on (0: any free one)");
   c->add_option("--api-key", o.api_keys, "key that clients must send, KEY or TENANT:KEY; may be repeated")
       ->allow_extra_args(false)
+      ->envname("IBID_API_KEY")
       ->type_name("KEY");
   c->add_option("--api-key-file", o.api_key_file, "file with one such key a line")->type_name("FILE");
   c->add_option("--alias", o.aliases, "further name of the model; may be repeated")
@@ -64,6 +65,8 @@ void add_engine(CLI::App* c, ServeOptions& o) {
   add_read(c, "--max-itl", o.max_itl, "TIME", "by the model's speed",
            "time between tokens, as 50ms, that prompts of others may cause; they are computed in pieces that fit",
            [](std::string_view text) { return read_duration(text, 0.0001, kDay); });
+  c->add_option("--chat-template", o.chat_template, "file with a chat template in the place of the model's own")
+      ->type_name("FILE");
   add_read(c, "--kv-memory", o.kv_bytes, "BYTES", "chosen", "memory for keys and values, as 2G or 512M",
            [](std::string_view text) { return read_bytes(text, 0, int64_t{1} << 50); });
   add_spec_options(c, o.spec);
@@ -85,6 +88,7 @@ void add_sight(CLI::App* c, ServeOptions& o) {
   c->add_option("--record", o.record, "write all that enters the engine to this new file, for ibid replay")
       ->type_name("FILE");
   c->add_flag("--redact", o.redact, "record without what users wrote; scheduling alone replays")->needs("--record");
+  c->add_flag("--slots", o.server.slots, "answer /slots, which tells how many requests run");
   c->add_option("--otlp", o.server.otlp_url, "send a span for each request to this OpenTelemetry receiver (OTLP, JSON)")
       ->type_name("URL");
   add_read(c, "--metrics-names", o.server.metric_names, "NAMES", "ibid",

@@ -98,6 +98,8 @@ struct ApiRequest {
   bool continuous_usage = false;  // in every event
   bool trace = false;
   bool return_token_ids = false;
+  bool tokens_as_ids = false;  // in log-probabilities: "token_id:7"
+  bool timings = false;
   bool ledger = false;
   std::vector<TextBias> text_bias;
   std::vector<std::string> bad_words;

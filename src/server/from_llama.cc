@@ -9,9 +9,8 @@ namespace ibid {
 namespace {
 
 // What the printer serves, and completions do not know under these names.
-constexpr const char* kOwnFields[] = {"prompt",          "return_tokens",  "timings_per_token", "response_fields",
-                                      "input_prefix",    "input_suffix",   "input_extra",       "post_sampling_probs",
-                                      "return_progress", "t_max_prompt_ms"};
+constexpr const char* kOwnFields[] = {"prompt",       "return_tokens", "timings_per_token", "response_fields",
+                                      "input_prefix", "input_suffix",  "input_extra",       "post_sampling_probs"};
 
 Result<bool> read_switch(const Json& body, const char* name) {
   const Json* value = given(body, name);
@@ -89,7 +88,6 @@ Result<DialectBody> body_of_completion(const Json& body, const Tokenizer& tokeni
   ASSIGN_OR_RETURN(out.llama.return_tokens, read_switch(body, "return_tokens"));
   ASSIGN_OR_RETURN(out.llama.timings_per_token, read_switch(body, "timings_per_token"));
   ASSIGN_OR_RETURN(out.llama.post_sampling, read_switch(body, "post_sampling_probs"));
-  TRY(read_switch(body, "return_progress"));
   if (out.llama.return_tokens) set(out.body, "return_token_ids", Json(true));
   if (out.llama.post_sampling) set(out.body, "processed_logprobs", Json(true));
   if (const Json* fields = given(body, "response_fields")) {

@@ -166,6 +166,7 @@ int64_t Generation::most_bytes(const GenerationInfo& info, std::span<const Reque
     const int64_t json = n_tokens * (kText + (keeps_records ? kRecordJson + n_top * kTopJson : 0));
     sum += info.n * (streams ? std::min(held, max_backlog) : held);
     largest_json = std::max(largest_json, streams ? std::min(json, 4 * max_backlog) : json);
+    if (info.return_token_ids) sum += 3 * kText * n_prompt;  // its ids, and their JSON
     if (r.prompt_logprobs >= 0) {
       sum += n_prompt * (kRecord + r.prompt_logprobs * kTop);
       largest_json = std::max(largest_json, json + n_prompt * (kRecordJson + r.prompt_logprobs * kTopJson));

@@ -43,6 +43,8 @@ struct GenerationInfo {
   bool prompt_logprobs = false;
   bool return_token_ids = false;
   bool ledger = false;
+  bool tokens_as_ids = false;
+  bool timings = false;       // llama.cpp's
   bool tells_drafts = false;  // in the usage
   bool tells_reasoning = true;
   bool parallel_calls = true;  // false: the first call alone
@@ -55,7 +57,7 @@ struct GenerationInfo {
   std::shared_ptr<const TraceFacts> trace;       // null: no trace
   std::vector<int32_t> prompt_lens;              // tokens of each prompt
   std::vector<std::string> prompt_texts;         // with echo
-  std::vector<std::vector<TokenId>> prompt_ids;  // with echo and logprobs
+  std::vector<std::vector<TokenId>> prompt_ids;  // with echo and logprobs, or return_token_ids
   std::vector<RequestId> requests;               // one per prompt
   double arrived = 0;                            // of the HTTP request, on the engine's clock
   double submitted = 0;                          // when it was handed to the engine

@@ -10,9 +10,13 @@
 namespace ibid {
 namespace {
 
+std::string spelled(const Tokenizer& tokenizer, TokenId id, LogprobExtras extras) {
+  return extras.as_ids ? "token_id:" + std::to_string(raw(id)) : token_text(tokenizer, id);
+}
+
 void write_entry(JsonWriter& json, const Tokenizer& tokenizer, const TokenLogprob& token, LogprobExtras extras) {
   if (extras.ids) json.field("id", int64_t{raw(token.token)});
-  json.key("token").string(token_text(tokenizer, token.token));
+  json.key("token").string(spelled(tokenizer, token.token, extras));
   json.key("logprob");
   write_logprob(json, token.raw);
   if (extras.processed) {
@@ -45,7 +49,7 @@ using TokenRow = std::pair<TokenId, const TokenRecord*>;
 
 // Texts to log-probabilities, row by row.
 void write_top_column(JsonWriter& json, const Tokenizer& tokenizer, std::span<const TokenRow> rows,
-                      float TokenLogprob::*which) {
+                      float TokenLogprob::*which, LogprobExtras extras) {
   json.begin_array();
   for (const auto& [id, record] : rows) {
     if (record == nullptr) {
@@ -55,7 +59,7 @@ void write_top_column(JsonWriter& json, const Tokenizer& tokenizer, std::span<co
     json.begin_object();
     std::vector<std::string> keys;  // two ids may look alike; an object holds the first, which is the likelier one
     const auto write = [&](const TokenLogprob& token) {
-      std::string key = token_text(tokenizer, token.token);
+      std::string key = spelled(tokenizer, token.token, extras);
       if (std::ranges::find(keys, key) != keys.end()) return;
       json.key(key);
       write_logprob(json, token.*which);
@@ -107,12 +111,12 @@ void write_completion_logprobs(JsonWriter& json, const Tokenizer& tokenizer, std
   for (const TokenRecord& record : records) rows.emplace_back(record.chosen.token, &record);
 
   json.begin_object().key("tokens").begin_array();
-  for (const auto& [id, record] : rows) json.string(token_text(tokenizer, id));
+  for (const auto& [id, record] : rows) json.string(spelled(tokenizer, id, extras));
   json.end_array().key("token_logprobs").begin_array();
   for (const auto& [id, record] : rows)
     record == nullptr ? static_cast<void>(json.null()) : write_logprob(json, record->chosen.raw);
   json.end_array().key("top_logprobs");
-  write_top_column(json, tokenizer, rows, &TokenLogprob::raw);
+  write_top_column(json, tokenizer, rows, &TokenLogprob::raw, extras);
   if (extras.processed) {
     // The stages worked on the answer alone.
     const size_t n_prompt = prompt.size();
@@ -121,7 +125,7 @@ void write_completion_logprobs(JsonWriter& json, const Tokenizer& tokenizer, std
       i < n_prompt ? static_cast<void>(json.null()) : write_logprob(json, rows[i].second->chosen.processed);
     json.end_array().key("processed_top_logprobs");
     for (size_t i = 0; i < n_prompt; ++i) rows[i].second = nullptr;
-    write_top_column(json, tokenizer, rows, &TokenLogprob::processed);
+    write_top_column(json, tokenizer, rows, &TokenLogprob::processed, extras);
   }
   json.key("text_offset").begin_array();
   for (const auto& [id, record] : rows) {

@@ -20,6 +20,7 @@ void write_logprob(JsonWriter& json, float value);
 struct LogprobExtras {
   bool processed = false;  // also the log-probabilities after the stages
   bool ids = false;        // also token ids
+  bool as_ids = false;     // a token's text is "token_id:7"
 };
 
 // {"content": [...], "refusal": null}.

@@ -198,6 +198,55 @@ void write_operation(JsonWriter& json, const Operation& op) {
   json.end_object().end_object();
 }
 
+// Other APIs' routes: their bodies are described by those who made them (docs/apis.md).
+struct OtherOperation {
+  const char* path;
+  const char* method;
+  const char* id;
+  const char* summary;
+};
+constexpr OtherOperation kOtherOperations[] = {
+    {"/v1/responses", "post", "makeResponse", "OpenAI's Responses."},
+    {"/v1/responses/input_tokens", "post", "countResponse", "The tokens of a response's input."},
+    {"/v1/responses/{id}", "get", "getResponse", "A stored response."},
+    {"/v1/responses/{id}", "delete", "deleteResponse", "Forget a stored response."},
+    {"/v1/responses/{id}/input_items", "get", "listInputItems", "What a stored response answers."},
+    {"/v1/messages", "post", "makeMessage", "Anthropic's Messages."},
+    {"/v1/messages/count_tokens", "post", "countMessage", "The tokens of a message's prompt."},
+    {"/api/chat", "post", "ollamaChat", "Ollama's chat."},
+    {"/api/generate", "post", "ollamaGenerate", "Ollama's generate."},
+    {"/api/show", "post", "ollamaShow", "What Ollama tells of a model."},
+    {"/api/tags", "get", "ollamaTags", "The models, as Ollama lists them."},
+    {"/api/ps", "get", "ollamaPs", "The models that are loaded, as Ollama lists them."},
+    {"/completion", "post", "llamaCompletion", "llama.cpp's completion."},
+    {"/infill", "post", "llamaInfill", "llama.cpp's infill, of models that have tokens for it."},
+    {"/props", "get", "llamaProps", "What llama.cpp tells of its settings."},
+    {"/slots", "get", "llamaSlots", "How many requests run, with --slots."},
+    {"/load", "get", "load", "How many requests are under way."},
+    {"/tokenizer_info", "get", "tokenizerInfo", "The tokenizer's facts."},
+};
+
+void write_other_operation(JsonWriter& json, const OtherOperation& op) {
+  json.key(op.method).begin_object().field("operationId", op.id).field("summary", op.summary);
+  if (std::string_view(op.path).find('{') != std::string_view::npos)
+    json.key("parameters")
+        .raw(R"([{"name":"id","in":"path","required":true,"schema":{"type":"string","minLength":1}}])");
+  const bool has_body = std::string_view(op.method) == "post";
+  if (has_body)
+    json.key("requestBody").raw(R"({"required":true,"content":{"application/json":{"schema":{"type":"object"}}}})");
+  json.key("responses").begin_object();
+  for (const char* status : {"200", "400", "401", "403", "404", "413", "415", "429", "503"}) {
+    begin_response(json, status, status[0] == '2' ? "The answer." : "The refusal, in the API's form.");
+    json.key("application/json").raw(R"({"schema":{"type":["object","array"]}})");
+    if (has_body && status[0] == '2') {
+      json.key("text/event-stream").raw(R"({"schema":{"type":"string"}})");
+      json.key("application/x-ndjson").raw(R"({"schema":{"type":"string"}})");
+    }
+    json.end_object().end_object();
+  }
+  json.end_object().end_object();
+}
+
 }  // namespace
 
 std::string openapi_json(const ApiLimits& limits, int32_t max_token, const SamplingDefaults& defaults) {
@@ -209,6 +258,14 @@ std::string openapi_json(const ApiLimits& limits, int32_t max_token, const Sampl
       .end_object();
   json.key("paths").begin_object();
   for (const Operation& op : kOperations) write_operation(json, op);
+  std::string_view last;  // methods of a path stand together
+  for (const OtherOperation& op : kOtherOperations) {
+    if (op.path != last && !last.empty()) json.end_object();
+    if (op.path != last) json.key(op.path).begin_object();
+    write_other_operation(json, op);
+    last = op.path;
+  }
+  json.end_object();
   json.end_object().key("components").begin_object();
   json.key("securitySchemes").raw(R"({"key":{"type":"http","scheme":"bearer"}})");
   json.key("schemas").begin_object();

@@ -81,7 +81,13 @@ void OpenAiPrinter::write_extras(const Generation& g, JsonWriter& json, size_t i
 void OpenAiPrinter::write_prompt(const Generation& g, JsonWriter& json, size_t index,
                                  const AnswerChoice& choice) const {
   const GenerationInfo& info = g.info();
-  if (!info.prompt_logprobs || choice.started || index % static_cast<size_t>(info.n) != 0) return;
+  if (choice.started || index % static_cast<size_t>(info.n) != 0) return;
+  if (info.return_token_ids) {
+    json.key("prompt_token_ids").begin_array();
+    for (const TokenId id : info.prompt_ids[index / static_cast<size_t>(info.n)]) json.integer(raw(id));
+    json.end_array();
+  }
+  if (!info.prompt_logprobs) return;
   json.key("prompt_logprobs");
   write_prompt_logprobs(json, g.tokenizer(), info.prompt_lens[index / static_cast<size_t>(info.n)],
                         g.prompt_of(index).records);
@@ -150,7 +156,8 @@ void OpenAiPrinter::write_choice(const Generation& g, JsonWriter& json, size_t i
                                                   : "";
     json.field("text", echo ? info.prompt_texts[prompt] + text : text);
   }
-  const LogprobExtras extras{.processed = info.processed_logprobs, .ids = info.return_token_ids};
+  const LogprobExtras extras{
+      .processed = info.processed_logprobs, .ids = info.return_token_ids, .as_ids = info.tokens_as_ids};
   json.key("logprobs");
   if (!info.want_logprobs || (part == Part::kEnd && choice.records.empty())) {
     json.null();
@@ -202,6 +209,7 @@ void OpenAiPrinter::write_event(const Generation& g, size_t index, Part part, co
   } else if (info.include_usage) {
     json.key("usage").null();
   }
+  if (info.timings) g.write_timings(json);
   json.end_object();
   out += "\n\n";
   choice.started = true;
@@ -266,6 +274,7 @@ void OpenAiPrinter::write_rest(const Generation& g, std::string& out) {
   if (chat_) write_prompt(g, json, 0, g.choices()[0]);
   json.key("usage");
   write_usage(g, json);
+  if (g.info().timings) g.write_timings(json);
   if (g.info().ledger) g.write_ledger(json);
   json.end_object();
 }

@@ -71,7 +71,8 @@ Result<ApiRequest> read_conversation(const Json& body, const Backend& backend, c
   return api;
 }
 
-void write_model(JsonWriter& json, const ModelInfo& model, const std::string& name) {
+void write_model(JsonWriter& json, const ModelInfo& model, const std::string& name,
+                 std::span<const std::string> capabilities) {
   json.begin_object()
       .field("id", name)
       .field("object", "model")
@@ -83,8 +84,12 @@ void write_model(JsonWriter& json, const ModelInfo& model, const std::string& na
       .begin_object()
       .field("architecture", model.architecture)
       .field("digest", model.digest)
+      .field("n_ctx", int64_t{model.context_len})
       .end_object()
-      .end_object();
+      .key("capabilities")
+      .begin_array();
+  for (const std::string& capability : capabilities) json.string(capability);
+  json.end_array().end_object();
 }
 
 }  // namespace
@@ -127,11 +132,11 @@ WebResponse Service::models(const WebRequest& request, WebExchange&) {
     const std::string name = percent_decoded(request.path().substr(at + kBefore.size()));
     const auto known = std::ranges::find(names, name);
     if (known == names.end()) return error_response(ApiError::of(no_such_model(name, model, options_)));
-    write_model(json, model, *known);
+    write_model(json, model, *known, capabilities());
     return response;
   }
   json.begin_object().field("object", "list").key("data").begin_array();
-  for (const std::string& name : names) write_model(json, model, name);
+  for (const std::string& name : names) write_model(json, model, name, capabilities());
   json.end_array().end_object();
   return response;
 }
@@ -262,7 +267,7 @@ WebResponse Service::engine_view(const WebRequest& request, WebExchange&) {
     if (read.ec != std::errc() || read.ptr != end || since < -1)
       return error_response(ApiError::of(invalid("since must be the number of a step, or -1.", "since")));
   }
-  WebResponse response = json_response(live_.json(backend.stats(), since, backend.clock().now()));
+  WebResponse response = json_response(live_.json(backend.stats(), quotas_.figures(), since, backend.clock().now()));
   response.headers.emplace_back("Cache-Control", "no-store");
   return response;
 }

@@ -43,7 +43,7 @@ struct ServerOptions {
   double header_timeout = 10;              // seconds, from the first byte to the last of a header
   double body_timeout = 30;                // for the whole body
   double idle_timeout = 75;                // between requests of a connection
-  int64_t max_stored_bytes = 64 << 20;     // of answers of /v1/responses that can be asked for again; 0: none are kept
+  int64_t max_stored_bytes = 32 << 20;     // of answers of /v1/responses that can be asked for again; 0: none are kept
   double max_stored_age = 3600;            // seconds
   bool slots = false;                      // answer /slots, which tells of what others have under way
   double write_timeout = 30;               // a write that takes longer ends the connection: its reader does not read

@@ -323,7 +323,7 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
     r.id = backend.next_id();
     info.requests.push_back(r.id);
     info.prompt_lens.push_back(static_cast<int32_t>(len));
-    if (api->echo && api->want_logprobs) info.prompt_ids.push_back(r.prompt);
+    if ((api->echo && api->want_logprobs) || api->return_token_ids) info.prompt_ids.push_back(r.prompt);
   }
   info.style = exchange.style;
   info.id = std::string(id_prefix_of(info.style)) + hex(id_prefix_ ^ static_cast<uint64_t>(info.requests[0]));
@@ -355,6 +355,8 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
     info.trace = trace_facts(built->requests[0].sampling, api->sources, model, built->requests[0].grammar.get());
   info.return_token_ids = api->return_token_ids;
   info.ledger = api->ledger;
+  info.tokens_as_ids = api->tokens_as_ids;
+  info.timings = api->timings;
   info.tells_drafts = api->tells_drafts;
   info.clock = &backend.clock();
   info.prompt_texts = std::move(built->prompt_texts);

@@ -5,7 +5,9 @@
 namespace ibid {
 namespace {
 
-constexpr int64_t kEach = 1024;      // beside the texts
+constexpr int64_t kMostOfOne =
+    16;                          // parts of the whole that one response may be; a request copies what it goes on from
+constexpr int64_t kEach = 1024;  // beside the texts
 constexpr int64_t kEachValue = 128;  // of a tree, beside its texts
 
 int64_t tree_bytes(const Json& json) {
@@ -39,7 +41,7 @@ void StoredResponses::drop(Place place) {
 void StoredResponses::put(std::shared_ptr<const StoredResponse> response, double now) {
   const int64_t bytes = response->bytes();
   const std::lock_guard lock(mutex_);
-  if (bytes > max_bytes_) return;
+  if (bytes > max_bytes_ / kMostOfOne) return;
   while (!kept_.empty() && (bytes_ + bytes > max_bytes_ || now - kept_.front().since > max_age_)) drop(kept_.begin());
   kept_.push_back({std::move(response), now, bytes});
   bytes_ += bytes;

@@ -26,7 +26,7 @@ class StoredResponses {
  public:
   StoredResponses(int64_t max_bytes, double max_age) : max_bytes_(max_bytes), max_age_(max_age) {}
 
-  // `now`: seconds. One that alone is too large is not kept.
+  // `now`: seconds. One that is more than a sixteenth of all is not kept.
   void put(std::shared_ptr<const StoredResponse> response, double now);
   std::shared_ptr<const StoredResponse> find(std::string_view id, std::string_view tenant, double now);
   bool erase(std::string_view id, std::string_view tenant);

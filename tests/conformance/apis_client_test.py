@@ -52,7 +52,7 @@ def test_messages_go_round_with_results():
 
 
 def test_messages_refusals_are_the_clients_errors():
-    for error, more in [(anthropic.BadRequestError, {"max_tokens": 0}), (anthropic.BadRequestError, {"temperature": -1}),
+    for error, more in [(anthropic.BadRequestError, {"max_tokens": 0}), (anthropic.BadRequestError, {"extra_body": {"temperature": -1}}),
                         (anthropic.BadRequestError, {"tools": [{"type": "web_search_20250305", "name": "web_search"}]})]:
         try:
             claude.messages.create(**{"model": "m", "max_tokens": 5, "messages": ask(), **more})

@@ -18,6 +18,13 @@ int main(int argc, char** argv) {
   return ibid::run_server(options, [&]() -> ibid::Result<std::unique_ptr<ibid::Backend>> {
     if (load_ms < 0) return ibid::invalid("The model is no model; give another.");
     std::this_thread::sleep_for(std::chrono::milliseconds(load_ms));
-    return std::unique_ptr<ibid::Backend>(std::make_unique<ibid::FakeBackend>(engine));
+    auto backend = std::make_unique<ibid::FakeBackend>(engine);
+    backend->say("plain", "The sea is wide.");
+    backend->say(
+        "tools",
+        "<think>\nWhere is it?\n</think>\n\nI look it up.\n<tool_call>\n{\"name\": \"get_weather\", \"arguments\": "
+        "{\"place\": \"Z\\u00fcrich\"}}\n</tool_call>\n<tool_call>\n{\"name\": \"now\", \"arguments\": "
+        "{}}\n</tool_call>");
+    return std::unique_ptr<ibid::Backend>(std::move(backend));
   });
 }
