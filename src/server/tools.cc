@@ -158,8 +158,13 @@ const std::string& tool_name(const Json& tool) { return *tool.find("function")->
 
 Json tool_schema(const Json& tool) {
   const Json* parameters = tool.find("function")->find("parameters");
-  if (parameters != nullptr && parameters->object() != nullptr && !parameters->object()->empty()) return *parameters;
-  return Json(Json::Object{{"type", Json(std::string("object"))}, {"properties", Json(Json::Object())}});
+  Json schema(Json::Object{{"type", Json(std::string("object"))}, {"properties", Json(Json::Object())}});
+  if (parameters != nullptr && parameters->object() != nullptr && !parameters->object()->empty()) schema = *parameters;
+  // A function takes what it names: a model that may make up more does not end.
+  if (schema.find("additionalProperties") == nullptr && schema.find("patternProperties") == nullptr &&
+      schema.find("allOf") == nullptr && schema.find("anyOf") == nullptr && schema.find("$ref") == nullptr)
+    schema.object()->emplace_back("additionalProperties", Json(false));
+  return schema;
 }
 
 bool may_be_called(const ApiRequest& api, const std::string& name) {
