@@ -4,8 +4,10 @@
 #include <new>
 #include <utility>
 
+#include "base/planted.h"
 #include "engine/engine_size.h"
 #include "model/model.h"
+#include "sample/grammar/matcher.h"
 #include "spec/lookup_proposer.h"
 #include "text/tokenizer/tokenizer.h"
 #include "worker/disk_thread.h"
@@ -17,6 +19,17 @@ namespace {
 EngineObserver nobody;
 // How long an engine without other work waits for a disk before it looks for requests again, in seconds.
 constexpr double kFetchTurn = 0.002;
+
+// A chain's drafts up to the first that the grammar of its request refuses: no row is spent on what cannot be drawn.
+void cut_by_grammar(Sequence& s) {
+  grammar::Matcher* matcher = s.request->grammar.get();
+  if (matcher == nullptr || !s.drafts.is_chain(s.drafts.size()) || PLANTED("drafts_that_no_grammar_allows")) return;
+  grammar::StateId state = s.sampler_state.grammar;
+  for (int32_t i = 0; i < s.drafts.size(); ++i) {
+    state = matcher->after(s.choice, state, s.drafts.tokens[static_cast<size_t>(i)]);
+    if (state == grammar::kDead) return s.drafts.cut(i);
+  }
+}
 
 }  // namespace
 
@@ -226,10 +239,11 @@ void Engine::propose() {
                           .prediction = s->request->speculation.prediction,
                           .temperature = s->request->sampling.temperature},
                          s->drafts);
+      s->drafts.cut(n);
+      cut_by_grammar(*s);
     } catch (const std::bad_alloc&) {  // then there are none
       s->drafts.clear();
     }
-    s->drafts.cut(n);
   }
 }
 

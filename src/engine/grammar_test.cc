@@ -156,5 +156,35 @@ TEST(EngineGrammar, AnswersAreOfItAndTheSameHoweverTheyCameAbout) {
   }
 }
 
+// Says what cannot be.
+class Refused final : public Proposer {
+ public:
+  void propose(const ProposalInput& input, Drafts& drafts) override {
+    for (int32_t i = 0; i < input.max_drafts; ++i) drafts.add(TokenId{63 - i}, i - 1);
+  }
+};
+
+// What the grammar refuses is not verified: no row is spent on it.
+TEST(EngineGrammar, DraftsEndWhereTheGrammarRefusesThem) {
+  for (const bool has_grammar : {true, false}) {
+    ThreadTeam team(1);
+    Stream stream(team);
+    ManualClock clock;
+    EngineOptions options{.block_len = 8, .step_tokens = 24, .max_sequences = 8};
+    std::unique_ptr<Engine> engine =
+        Engine::create(std::make_unique<FakeModel>(64), nullptr, stream, options, clock).value();
+    engine->speculate(std::make_unique<Refused>(), 4);
+    for (uint64_t id = 3; id < 16; id += 4) {  // brackets and figures
+      Request r = request(id, false);
+      if (!has_grammar) r.grammar = nullptr;
+      ASSERT_TRUE(engine->submit(std::move(r)).ok());
+    }
+    std::vector<Output> out;
+    while (engine->step(out)) {
+    }
+    EXPECT_EQ(engine->stats().drafted_tokens == 0, has_grammar);
+  }
+}
+
 }  // namespace
 }  // namespace ibid

@@ -17,7 +17,7 @@ void Settler::admit(const StepPlan& plan, double begun_at) {
   for (const Share& share : plan.shares) {
     Sequence& s = *share.sequence;
     s.ledger().pass(begun_at, s.waits_as());
-    s.n_preemptions_passed = s.n_preemptions;
+    s.n_preemptions_passed = s.answer->timing().n_preemptions = s.n_preemptions;  // told also if its client goes
     if (std::exchange(s.was_admitted, true) && !PLANTED("admitted_at_each_resume")) continue;
     s.answer->timing().admitted = clock_.now();
     if (s.choice > 0) continue;

@@ -60,7 +60,7 @@ enum class AddSpecial : uint8_t { kNothing, kMissingBos, kAll };
 
 // What the answer must be of, in the language in which it was asked.
 struct GrammarRequest {
-  enum class Kind : uint8_t { kNone, kJsonObject, kJsonSchema, kRegex, kChoice, kGbnf };
+  enum class Kind : uint8_t { kNone, kJsonObject, kJsonSchema, kRegex, kChoice, kGbnf, kTag };
   Kind kind = Kind::kNone;
   std::string text;  // of the schema, the expression or the grammar
   std::vector<std::string> choices;

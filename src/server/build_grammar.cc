@@ -14,7 +14,8 @@ grammar::Source source_of(const GrammarRequest& asked) {
                             : asked.kind == Kind::kJsonSchema ? Language::kJsonSchema
                             : asked.kind == Kind::kRegex      ? Language::kRegex
                             : asked.kind == Kind::kChoice     ? Language::kChoices
-                                                              : Language::kGbnf;
+                            : asked.kind == Kind::kTag        ? Language::kStructuralTag
+                                                              : grammar::language_of_grammar(asked.text);
   return {.language = language, .is_strict = asked.is_strict, .text = asked.text, .choices = asked.choices};
 }
 

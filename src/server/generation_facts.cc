@@ -127,6 +127,8 @@ void Generation::write_timings(JsonWriter& json) const {
   json.key("timings").begin_object().field("cache_n", int64_t{cached_tokens()});
   part("prompt", prompt_tokens() - cached_tokens(), t.prefill);
   part("predicted", completion_tokens(), t.decode);
+  if (drafted_tokens() > 0)
+    json.field("draft_n", int64_t{drafted_tokens()}).field("draft_n_accepted", int64_t{accepted_tokens()});
   json.end_object();
 }
 

@@ -33,7 +33,8 @@ std::shared_ptr<ActiveRow> LiveView::add_row() {
   return row;
 }
 
-std::string LiveView::json(const EngineStats& stats, int64_t since, double now) const {
+std::string LiveView::json(const EngineStats& stats, const std::vector<TenantFigures>& tenants, int64_t since,
+                           double now) const {
   const std::lock_guard lock(mutex_);
   std::string out;
   JsonWriter json(out);
@@ -62,6 +63,11 @@ std::string LiveView::json(const EngineStats& stats, int64_t since, double now) 
     json.field("in_use", int64_t{step.in_use}).field("shared", int64_t{step.shared});
     json.key("plan_ms").number(step.plan * 1e3, 3).key("forward_ms").number(step.forward * 1e3, 3);
     json.key("sample_ms").number(step.sample * 1e3, 3).key("settle_ms").number(step.settle * 1e3, 3).end_object();
+  }
+  json.end_array().key("tenants").begin_array();
+  for (const TenantFigures& t : tenants) {
+    json.begin_object().field("tenant", t.tenant).field("sequences", t.sequences);
+    json.field("tokens", t.tokens).field("refused", t.refused).end_object();
   }
   json.end_array().key("requests").begin_array();
   int64_t n_rows = 0;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "server/quotas.h"
 
 namespace ibid {
 
@@ -27,8 +28,9 @@ class LiveView {
   void add_step(const EngineStats& stats, double now);
   // Shown for as long as the caller keeps it.
   std::shared_ptr<ActiveRow> add_row();
-  // Steps after number `since`, and all rows.
-  std::string json(const EngineStats& stats, int64_t since, double now) const;
+  // Steps after number `since`, all rows, and what each tenant has and had.
+  std::string json(const EngineStats& stats, const std::vector<TenantFigures>& tenants, int64_t since,
+                   double now) const;
 
  private:
   struct Step {

@@ -126,11 +126,12 @@ const std::string_view kFixedSchemas = R"(
 "Health":{"type":"object","required":["status"],"properties":{"status":{"enum":["ready","loading","draining","stalled"]},
   "running":{"type":"integer","minimum":0},"waiting":{"type":"integer","minimum":0},"heartbeat_age":{"type":"number","minimum":0}}},
 "Version":{"type":"object","required":["version"],"properties":{"version":{"type":"string"}}},
-"Engine":{"type":"object","required":["steps_total","running","waiting","blocks","tokens","steps","requests"],"properties":{
+"Engine":{"type":"object","required":["steps_total","running","waiting","blocks","tokens","steps","tenants","requests"],"properties":{
   "steps_total":{"type":"integer"},"running":{"type":"integer"},"waiting":{"type":"integer"},
   "blocks":{"type":"object","required":["total","free","cached","in_use","shared"],"additionalProperties":{"type":"integer","minimum":0}},
   "tokens":{"type":"object","required":["prompt","cached","generated"],"additionalProperties":{"type":"integer","minimum":0}},
   "steps":{"type":"array","items":{"type":"object","required":["n","age","prefill","decode"],"additionalProperties":{"type":"number"}}},
+  "tenants":{"type":"array","maxItems":33,"items":{"type":"object","required":["tenant","sequences","tokens","refused"]}},
   "requests":{"type":"array","items":{"type":"object","required":["route","age","prompt_tokens","generated","choices","stream"]}}}},
 "Description":{"type":"object","required":["openapi","info","paths"]})";
 // clang-format on

@@ -59,18 +59,20 @@ constexpr Parameter kParameters[] = {
      "A text or several at which the answer ends; the text itself is left out.", &R::stop},
     // What it must be of.
     {"response_format", kBoth, kOther, 0, 0, false, "null", "OpenAI", "Request::grammar",
-     R"({"type":"object","required":["type"],"properties":{"type":{"enum":["text","json_object","json_schema"]},"schema":{},"json_schema":{"type":"object","properties":{"name":{"type":"string"},"description":{"type":["string","null"]},"strict":{"type":["boolean","null"]},"schema":{}}}}})",
+     R"({"type":"object","required":["type"],"properties":{"type":{"enum":["text","json_object","json_schema","structural_tag"]},"format":{},"structures":{},"triggers":{},"schema":{},"json_schema":{"type":"object","properties":{"name":{"type":"string"},"description":{"type":["string","null"]},"strict":{"type":["boolean","null"]},"schema":{}}}}})",
      "`text`; `json_object`: any JSON object; `json_schema`: a value of the schema, at once or within `json_schema`. "
      "With "
-     "`strict`, a keyword that cannot be held is an error (docs/structured.md).",
+     "`strict`, a keyword that cannot be held is an error (docs/structured.md). `structural_tag`: free text with tags.",
      &read_response_format},
     {"json_schema", kBoth, kOther, 0, 0, false, "{}", "llama.cpp", "Request::grammar", "{}",
      "The answer is a JSON value of this schema; `{}` asks for nothing.", &read_json_schema_field},
     {"grammar", kBoth, kString, 0, 1048576, false, "\"\"", "llama.cpp", "Request::grammar", nullptr,
-     "The answer is of this grammar, in GBNF.", &R::gbnf},
+     "The answer is of this grammar, in GBNF or Lark.", &R::gbnf},
     {"structured_outputs", kBoth, kOther, 0, 0, false, "null", "vLLM", "Request::grammar",
-     R"({"type":"object","properties":{"json":{},"regex":{"type":["string","null"]},"choice":{"type":["array","null"],"minItems":1,"items":{"type":"string"}},"grammar":{"type":["string","null"]},"json_object":{"type":["boolean","null"]}}})",
-     "One of `json` (a schema, or its text), `regex`, `choice` (a list of texts), `grammar` (GBNF), `json_object`.",
+     R"({"type":"object","properties":{"json":{},"regex":{"type":["string","null"]},"choice":{"type":["array","null"],"minItems":1,"items":{"type":"string"}},"grammar":{"type":["string","null"]},"json_object":{"type":["boolean","null"]},"structural_tag":{}}})",
+     "One of `json` (a schema, or its text), `regex`, `choice` (a list of texts), `grammar` (GBNF or Lark), "
+     "`json_object`, "
+     "`structural_tag` (an object, or its text).",
      &read_structured_outputs},
     {"guided_json", kBoth, kOther, 0, 0, false, "null", "vLLM", "Request::grammar", "{}",
      "The older name of structured_outputs.json.", &read_guided_json},

@@ -57,11 +57,13 @@ Status read_response_format(ApiRequest& request, const Json& value, const ApiLim
   const std::string field = "response_format";
   const Json* type = value.find("type");
   const std::string* name = type != nullptr ? type->string() : nullptr;
-  if (name == nullptr || (*name != "text" && *name != "json_object" && *name != "json_schema"))
-    return wrong_value(field, "an object whose type is text, json_object or json_schema", value);
+  if (name == nullptr ||
+      (*name != "text" && *name != "json_object" && *name != "json_schema" && *name != "structural_tag"))
+    return wrong_value(field, "an object whose type is text, json_object, json_schema or structural_tag", value);
   const Json* wrapper = value.find("json_schema");
   if (wrapper != nullptr) TRY(check_wrapper(*wrapper, field + ".json_schema"));
   if (*name == "text") return {};
+  if (*name == "structural_tag") return ask(request, {.kind = Kind::kTag, .text = value.text(), .field = field});
   const Json* schema = wrapper != nullptr ? wrapper->find("schema") : value.find("schema");
   if (schema != nullptr && !schema->is_null()) {
     const Json* strict = wrapper != nullptr ? wrapper->find("strict") : nullptr;
@@ -92,6 +94,11 @@ Status read_structured_outputs(ApiRequest& request, const Json& value, const Api
       TRY(ask_choice(request, what, where));
     } else if (key == "grammar") {
       TRY(ask_text(request, what, Kind::kGbnf, where));
+    } else if (key == "structural_tag") {
+      if (what.object() == nullptr && what.string() == nullptr)
+        return wrong_value(where, "a structural tag, or its text", what);
+      std::string text = what.string() != nullptr ? *what.string() : what.text();
+      TRY(ask(request, {.kind = Kind::kTag, .text = std::move(text), .field = where}));
     } else if (key == "json_object") {
       if (what.boolean() == nullptr) return wrong_value(where, "true or false", what);
       if (!*what.boolean()) continue;

@@ -267,7 +267,7 @@ WebResponse Service::engine_view(const WebRequest& request, WebExchange&) {
     if (read.ec != std::errc() || read.ptr != end || since < -1)
       return error_response(ApiError::of(invalid("since must be the number of a step, or -1.", "since")));
   }
-  WebResponse response = json_response(live_.json(backend.stats(), since, backend.clock().now()));
+  WebResponse response = json_response(live_.json(backend.stats(), quotas_.figures(), since, backend.clock().now()));
   response.headers.emplace_back("Cache-Control", "no-store");
   return response;
 }

@@ -352,6 +352,11 @@ def test_metrics_equal_what_the_log_says():
     bounds = bounds_of(got)
     wanted = recomputed(f["lines"], bounds)
     wanted["ibid_connections_refused_total"] = f["n_refused"]
+    shown = {t["tenant"]: t for t in f["engine"]["tenants"]}
+    assert set(shown) == set(KEYS), shown
+    for tenant, figures in shown.items():
+        for key, name in (("sequences", "sequences"), ("tokens", "tokens_total"), ("refused", "refused_total")):
+            assert figures[key] == got[f'ibid_tenant_{name}{{tenant="{tenant}"}}'], (tenant, key)
     blocks = f["engine"]["blocks"]
     for state in ("free", "cached", "in_use"):
         wanted[f'ibid_cache_blocks{{state="{state}"}}'] = blocks[state]

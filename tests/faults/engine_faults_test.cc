@@ -121,6 +121,7 @@ class Bench {
     options.kv_dtype = DType::kF32;
     const int64_t block_bytes = KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
     options.kv_bytes = 14 * block_bytes;
+    options.max_drafts = 3;
     std::unique_ptr<DurableStore> disk;
     if (medium) {
       const BlockFormat format = {.block_len = options.block_len, .payload_bytes = block_bytes};

@@ -63,6 +63,7 @@ const std::map<std::string, std::string> kFoundByUnits = {
     {"drafts_behind_the_context", "Speculation.AnEndInsideDraftsIsTheSameEnd"},
     {"drafts_go_on_behind_an_end", "LookupProposer.StopsBehindAnEnd"},
     {"drafts_make_gaps", "Speculation.KeepsWithinTheTimeBetweenTokens"},
+    {"drafts_that_no_grammar_allows", "EngineGrammar.DraftsEndWhereTheGrammarRefusesThem"},
     {"drafts_whatever_they_cost", "Speculation.IsNeverSlowerThanNone"},
     {"nothing_is_learned_of_a_text", "LookupProposer.LearnsHowOftenItIsRight"},
     {"refused_drafts_count", "Speculation.AnEndInsideDraftsIsTheSameEnd"},

@@ -129,5 +129,59 @@ TEST_F(SlowDefaultModel, SaysTheSameUnderSixtyFourSchedules) {
   EXPECT_GT(totals.n_accepted, 0);
 }
 
+// What repeats its prompt or itself is said in fewer steps; what does not, in no more, and with few drafts in vain.
+// Counts do not depend on the machine: time stands still, and rows are priced by a guess. bench/speculation_bench.cc
+// has the times.
+TEST_F(SlowDefaultModel, SaysWhatRepeatsInFewerSteps) {
+  constexpr const char* kMeeting =
+      "Meeting of the garden club, 4 May. Present: Ruth Okafor (chair), Emil Brandt (treasurer), Sofia Pereira. The "
+      "treasurer reported that the club has 1,240 pounds. Sofia proposed to plant a hedge along the north fence.\n";
+  struct Case {
+    std::string text;
+    double least, most_refused;  // tokens a step; drafts in vain, of all steps
+  };
+  const Case cases[] = {
+      {std::string(kMeeting) + "Repeat this text and write every number in words.", 2.0, 1.0},
+      {std::string(kMeeting) + "List the persons as a JSON array of objects with the keys name and role.", 1.2, 0.6},
+      {"Write a Python class Stack with the methods push, pop, peek, is_empty and size.", 1.2, 0.5},
+      {"Explain to a child why the sky is blue.", 1.0, 0.4}};
+  Default::Loaded& l = file_.load(supported_isas().back(), 2);
+  for (const Case& c : cases) {
+    int64_t n_steps[2] = {};
+    std::vector<TokenId> said[2];
+    for (const bool drafts : {false, true}) {
+      const ManualClock clock;
+      EngineOptions options;
+      options.max_sequences = 1;
+      options.step_tokens = kMaxTokens;
+      options.max_drafts = drafts ? kMaxSequences - 1 : 0;
+      auto engine = Engine::create(*l.model, file_.tokenizer, *l.stream, options, clock).value();
+      Request r;
+      r.id = RequestId{1};
+      r.prompt = file_.tokenizer->encode(
+          std::string(kSystem) + "<|im_start|>user\n" + c.text + "<|im_end|>\n<|im_start|>assistant\n",
+          {.parse_special = true});
+      r.max_tokens = 128;
+      r.sampling.temperature = 0;
+      ASSERT_TRUE(engine->submit(std::move(r)).ok());
+      std::vector<Output> out;
+      while (engine->step(out)) {
+      }
+      for (const Output& o : out)
+        for (const TokenRecord& t : o.tokens) said[drafts].push_back(t.chosen.token);
+      const EngineStats stats = engine->stats();
+      n_steps[drafts] = stats.n_steps;
+      if (!drafts) continue;
+      const auto steps = static_cast<double>(stats.n_steps);
+      const double refused = static_cast<double>(stats.drafted_tokens - stats.accepted_tokens) / steps;
+      EXPECT_GE(static_cast<double>(n_steps[0]) / steps, c.least) << c.text;
+      EXPECT_LE(refused, c.most_refused) << c.text;
+      printf("%.2f tokens a step, %.2f drafts in vain: %s\n", static_cast<double>(n_steps[0]) / steps, refused,
+             c.text.c_str());
+    }
+    EXPECT_EQ(said[0], said[1]) << c.text;
+  }
+}
+
 }  // namespace
 }  // namespace ibid

@@ -246,6 +246,19 @@ TEST(GrammarMasks, OfCountedTextsAtEachCount) {
   }
 }
 
+// Behind a counter's last repeat may be more of what it counts.
+TEST(GrammarMasks, GoOnBehindACounterAlsoWhereTokensRunOut) {
+  auto trie = testing::adversarial("ab!").trie();
+  TokenMasks masks(from_gbnf("root ::= [a-z]{200} [a-z]* (\"x\" | \"!yyyyyyyyyy\")"), trie);
+  std::vector<uint32_t> mask(trie->mask_words());
+  StateId state = masks.states().after(kInitial, std::string(185, 'a'));
+  for (int n = 185; n <= 203; ++n, state = masks.states().next(state, 'a'))
+    for (uint32_t left : {5u, 9u, TokenMasks::kNoLimit}) {
+      masks.fill(state, mask, left);
+      ASSERT_EQ(mask, testing::brute_force(masks, state, left)) << n;
+    }
+}
+
 TEST(GrammarMasks, OfTokensThatTheGrammarNames) {
   std::mt19937 rng(8);
   auto trie = testing::adversarial("ab").trie();

@@ -5,6 +5,11 @@
 
 namespace ibid::grammar {
 
+Language language_of_grammar(std::string_view text) {
+  return text.starts_with("%llguidance") || text.find("::=") == std::string_view::npos ? Language::kLark
+                                                                                       : Language::kGbnf;
+}
+
 Status read(const Source& source, const FindToken& find_token, Grammar& grammar) {
   switch (source.language) {
     case Language::kNone:
@@ -24,6 +29,10 @@ Status read(const Source& source, const FindToken& find_token, Grammar& grammar)
       return read_regex(source.text, grammar);
     case Language::kChoices:
       return read_choices(source.choices, grammar);
+    case Language::kLark:
+      return read_lark(source.text, find_token, grammar);
+    case Language::kStructuralTag:
+      return read_structural_tag(source.text, find_token, grammar);
     case Language::kGbnf:
       break;
   }

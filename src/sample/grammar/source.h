@@ -11,8 +11,20 @@
 namespace ibid::grammar {
 
 // In records and digests: numbers stay.
-enum class Language : uint8_t { kNone, kJsonObject, kJsonSchema, kRegex, kChoices, kGbnf, kMade };
-inline constexpr Language kLastLanguage = Language::kMade;
+enum class Language : uint8_t {
+  kNone,
+  kJsonObject,
+  kJsonSchema,
+  kRegex,
+  kChoices,
+  kGbnf,
+  kMade,
+  kLark,
+  kStructuralTag,
+};
+inline constexpr Language kLastLanguage = Language::kStructuralTag;
+// Of a text that is GBNF or Lark: what defines rules by ::= is GBNF.
+Language language_of_grammar(std::string_view text);
 
 struct Source {
   Language language = Language::kNone;

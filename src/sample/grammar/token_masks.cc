@@ -406,7 +406,8 @@ void TokenMasks::make_by_walk(StateId state, uint32_t left, Recipe& made) {
       made.wholes.push_back({static_cast<uint8_t>(kind), static_cast<uint8_t>(whole.all)});
       made.worst = std::max(made.worst, whole.worst);
     }
-    if (whole.all < kAllCodes && whole.none > whole.all + 1) walk_all(trie_->kind(kind).trie, state, first, left, made);
+    if (whole.all < kAllCodes && (whole.none == kAllCodes || whole.none > whole.all + 1))
+      walk_all(trie_->kind(kind).trie, state, first, left, made);
   }
   walk_all(trie_->kind(kTailed).trie, state, first, left, made);
 }

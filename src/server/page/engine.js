@@ -138,6 +138,16 @@ function showRequests({ requests, requests_total }) {
     requests_total > kRows ? `and ${whole(requests_total - kRows)} more` : "");
 }
 
+// One alone has all there is: nothing to tell apart.
+function showTenants(tenants) {
+  $("tenants").hidden = tenants.length < 2;
+  $("tenant-rows").replaceChildren(...tenants.map(({ tenant, sequences, tokens, refused }) => {
+    const row = document.createElement("tr");
+    for (const cell of [tenant, whole(sequences), whole(tokens), whole(refused)]) row.insertCell().textContent = cell;
+    return row;
+  }));
+}
+
 function showAll(engine) {
   const { tokens } = engine;
   text("running", whole(engine.running));
