@@ -152,7 +152,8 @@ TEST(ServerApi, ATraceTellsHowEachTokenWasDrawn) {
   const Json& header = *json->find("trace_header");
   const Json& record = (*(*json->find("choices")->array())[1].find("trace")->array())[1];
   for (const auto& [object, schema] : {std::pair{&header, "TraceHeader"}, std::pair{&record, "TraceRecord"}}) {
-    const auto [all, required] = names_of_schema(client, schema);
+    auto [all, required] = names_of_schema(client, schema);
+    all.erase("grammar_digest");  // of an answer that a grammar held
     EXPECT_EQ(names_of(*object), all) << schema;
     EXPECT_EQ(all, required) << schema;
   }
