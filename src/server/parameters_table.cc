@@ -285,7 +285,7 @@ constexpr IgnoredField kIgnored[] = {
     {"speculative.n_min", kBoth, "drafts change no token"},
     {"speculative.p_min", kBoth, "drafts change no token"},
     {"adaptive_decay", kBoth, "it belongs to adaptive_target, which is not served"},
-    {"preserved_tokens", kBoth, "it belongs to grammar, which is not served; skip_special_tokens shows control tokens"},
+    {"preserved_tokens", kBoth, "a grammar names the control tokens that it wants; skip_special_tokens shows them"},
     {"verbose", kBoth, "it asks for a log"},
     {"parallel_tool_calls", kCompletionsOnly, "no tools are served here"},
 };
