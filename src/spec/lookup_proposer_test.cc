@@ -144,13 +144,13 @@ TEST(LookupProposer, LooksAtNoTextButItsOwn) {
 }
 
 TEST(DraftChoice, TakesDraftsWhileTheyMakeTokensCheaper) {
-  // A step of 1 with rows of 0.25 each: a draft pays from 0.29 on, the margin included; with more taken, from more on.
+  // A step of 1 with rows of 0.25 each: a draft pays from 0.34 on, the margin included; with more taken, from more on.
   DraftChoice choice(1, 1);
-  EXPECT_FALSE(choice.is_worth(0.28, 0.25));
-  EXPECT_TRUE(choice.is_worth(0.29, 0.25));
+  EXPECT_FALSE(choice.is_worth(0.33, 0.25));
+  EXPECT_TRUE(choice.is_worth(0.34, 0.25));
   choice.take(0.9, 0.25);  // 1.9 tokens in 1.25
-  EXPECT_FALSE(choice.is_worth(0.4, 0.25));
-  EXPECT_TRUE(choice.is_worth(0.45, 0.25));
+  EXPECT_FALSE(choice.is_worth(0.51, 0.25));
+  EXPECT_TRUE(choice.is_worth(0.52, 0.25));
 }
 
 TEST(DraftChoice, TakesNoneWhereRowsAreAllThatCosts) {
