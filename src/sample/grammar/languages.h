@@ -17,12 +17,12 @@ using FindToken = std::function<TokenId(std::string_view)>;
 // GBNF, as llama.cpp's grammars/README.md describes it, left recursion too; the root is the rule `root`.
 Status read_gbnf(std::string_view text, const FindToken& find_token, Grammar& grammar);
 
-// A structural tag: {"format": ...} as XGrammar has them, or {"structures": [...], "triggers": [...]}. Free text holds any
-// bytes but triggers, excluded texts and, inside a tag, its end.
+// A structural tag: {"format": ...} as XGrammar has them, or {"structures": [...], "triggers": [...]}. Free text holds
+// any bytes but triggers, excluded texts and, inside a tag, its end.
 Status read_structural_tag(std::string_view text, const FindToken& find_token, Grammar& grammar);
 
-// Lark, as guidance and OpenAI take it, read without a lexer: a terminal is an expression in which nothing is ignored, and
-// no border of terminals is decided by the longest match. Root is the rule `start`.
+// Lark, as guidance and OpenAI take it, read without a lexer: a terminal is an expression in which nothing is ignored,
+// and no border of terminals is decided by the longest match. Root is the rule `start`.
 Status read_lark(std::string_view text, const FindToken& find_token, Grammar& grammar);
 
 // The answer is one of the texts.
