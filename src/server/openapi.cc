@@ -210,6 +210,7 @@ constexpr OtherOperation kOtherOperations[] = {
     {"/v1/responses/input_tokens", "post", "countResponse", "The tokens of a response's input."},
     {"/v1/responses/{id}", "get", "getResponse", "A stored response."},
     {"/v1/responses/{id}", "delete", "deleteResponse", "Forget a stored response."},
+    {"/v1/responses/{id}/cancel", "post", "cancelResponse", "Refused: none is served in the background."},
     {"/v1/responses/{id}/input_items", "get", "listInputItems", "What a stored response answers."},
     {"/v1/messages", "post", "makeMessage", "Anthropic's Messages."},
     {"/v1/messages/count_tokens", "post", "countMessage", "The tokens of a message's prompt."},
@@ -254,7 +255,9 @@ std::string openapi_json(const ApiLimits& limits, int32_t max_token, const Sampl
   JsonWriter json(out);
   json.begin_object().field("openapi", "3.1.0");
   json.key("info").begin_object().field("title", "ibid").field("version", IBID_VERSION);
-  json.field("description", "The same request gives the same bytes. Paths under /v1 are served without it as well.")
+  json.field("description",
+             "The same request gives the same bytes. /v1/chat/completions, /v1/completions and /v1/models are served "
+             "without /v1 as well.")
       .end_object();
   json.key("paths").begin_object();
   for (const Operation& op : kOperations) write_operation(json, op);

@@ -24,12 +24,10 @@ WebResponse no_response() {
                          "response_id", "not_found"});
 }
 
-// What the last part of the path names, and what of it is asked for: "input_items", "cancel" or nothing.
-std::pair<std::string_view, std::string_view> response_in(const WebRequest& request) {
-  std::string_view rest = request.path();
-  rest.remove_prefix(std::min(rest.size(), kResponsesPath.size()));
-  const size_t slash = std::min(rest.find('/'), rest.size());
-  return {rest.substr(0, slash), rest.substr(std::min(rest.size(), slash + 1))};
+// The response that the path names.
+std::string_view response_in(const WebRequest& request) {
+  const std::string_view rest = request.path().substr(kResponsesPath.size());
+  return rest.substr(0, rest.find('/'));
 }
 
 void write_details(JsonWriter& json, const ModelInfo& model) {
@@ -41,11 +39,14 @@ void write_details(JsonWriter& json, const ModelInfo& model) {
 }  // namespace
 
 WebResponse Service::response_by_id(const WebRequest& request, WebExchange& exchange) {
-  const auto [id, what] = response_in(request);
+  const auto found = stored_.find(response_in(request), exchange.tenant, now());
+  return found == nullptr ? no_response() : as_json(found->response);
+}
+
+WebResponse Service::response_input(const WebRequest& request, WebExchange& exchange) {
+  const std::string_view id = response_in(request);
   const auto found = stored_.find(id, exchange.tenant, now());
   if (found == nullptr) return no_response();
-  if (what.empty()) return as_json(found->response);
-  if (what != "input_items") return error_response({404, "There is no such path here.", "", "no_such_path"});
   WebResponse response;
   JsonWriter json(response.body);
   json.begin_object().field("object", "list").key("data").begin_array();
@@ -64,8 +65,8 @@ WebResponse Service::response_by_id(const WebRequest& request, WebExchange& exch
 }
 
 WebResponse Service::delete_response(const WebRequest& request, WebExchange& exchange) {
-  const auto [id, what] = response_in(request);
-  if (!what.empty() || !stored_.erase(id, exchange.tenant)) return no_response();
+  const std::string_view id = response_in(request);
+  if (!stored_.erase(id, exchange.tenant)) return no_response();
   WebResponse response;
   JsonWriter json(response.body);
   json.begin_object().field("id", id).field("object", "response").key("deleted").boolean(true).end_object();
@@ -73,9 +74,7 @@ WebResponse Service::delete_response(const WebRequest& request, WebExchange& exc
 }
 
 WebResponse Service::cancel_response(const WebRequest& request, WebExchange& exchange) {
-  const auto [id, what] = response_in(request);
-  if (what != "cancel") return error_response({404, "There is no such path here.", "", "no_such_path"});
-  if (stored_.find(id, exchange.tenant, now()) == nullptr) return no_response();
+  if (stored_.find(response_in(request), exchange.tenant, now()) == nullptr) return no_response();
   return error_response({400,
                          "Only a response in the background can be cancelled, and none is served: one that is under "
                          "way ends with its connection.",

@@ -143,6 +143,18 @@ WebExchange Service::handle(const WebRequest& request, std::function<void()> wak
   return exchange;
 }
 
+// Whether the route takes a path that is no route's own: a name behind it, or in the place of its "{id}".
+template <typename Route>
+static bool is_below(std::string_view path, const Route& route) {
+  std::string_view own = route.path;
+  if (route.takes_rest) return path.starts_with(own) && path.substr(own.size()).starts_with('/');
+  const size_t at = own.find("{id}");
+  if (at == std::string_view::npos || !path.starts_with(own.substr(0, at))) return false;
+  const std::string_view end = own.substr(at + 4), rest = path.substr(at);
+  const size_t n = rest.find('/');
+  return n != 0 && !rest.empty() && (n == std::string_view::npos ? end.empty() : rest.substr(n) == end);
+}
+
 WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, std::function<void()> wake) {
   static constexpr Route kRoutes[] = {
       {"GET", "/health", "health", &Service::health, ApiStyle::kChat, false},
@@ -151,9 +163,10 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
       {"GET", "/v1/models", "models", &Service::models, ApiStyle::kChat, true, true},
       {"POST", "/v1/responses", "responses", nullptr, ApiStyle::kResponses},
       {"POST", "/v1/responses/input_tokens", "text", &Service::response_tokens},
-      {"GET", "/v1/responses/", "responses", &Service::response_by_id, ApiStyle::kResponses, true, true},
-      {"DELETE", "/v1/responses/", "responses", &Service::delete_response, ApiStyle::kResponses, true, true},
-      {"POST", "/v1/responses/", "responses", &Service::cancel_response, ApiStyle::kResponses, true, true},
+      {"GET", "/v1/responses/{id}", "responses", &Service::response_by_id, ApiStyle::kResponses},
+      {"DELETE", "/v1/responses/{id}", "responses", &Service::delete_response, ApiStyle::kResponses},
+      {"GET", "/v1/responses/{id}/input_items", "responses", &Service::response_input, ApiStyle::kResponses},
+      {"POST", "/v1/responses/{id}/cancel", "responses", &Service::cancel_response, ApiStyle::kResponses},
       {"POST", "/api/chat", "ollama", nullptr, ApiStyle::kOllamaChat},
       {"POST", "/api/generate", "ollama", nullptr, ApiStyle::kOllamaGenerate},
       {"GET", "/api/tags", "ollama", &Service::ollama_tags, ApiStyle::kOllamaChat},
@@ -186,17 +199,12 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
   const std::string_view path = request.path();
   const Route* route = std::ranges::find(page_files(), path, &PageFile::path) != page_files().end() ? &kPage : nullptr;
   std::string allowed = route != nullptr ? route->method : "";  // methods
+  const bool is_own = std::ranges::find(kRoutes, path, &Route::path) != std::end(kRoutes);
   for (const Route& candidate : kRoutes) {
-    const std::string_view own = candidate.path;
-    const bool is_below = candidate.takes_rest && path.starts_with(own) && path.size() > own.size() &&
-                          (own.ends_with('/') || path[own.size()] == '/');
-    if (path != own && !is_below) continue;
-    if (allowed.find(candidate.method) == std::string::npos)
-      allowed += (allowed.empty() ? "" : ", ") + std::string(candidate.method);
+    if (is_own ? path != candidate.path : !is_below(path, candidate)) continue;
     // A path may have a route for each method.
-    // A path may have a route for each method; one of its own goes before those that take what is below another.
-    const bool is_better = route != nullptr && request.method == candidate.method && request.method != route->method;
-    if (route == nullptr || is_better || (path == own && route->path != own)) route = &candidate;
+    allowed += (allowed.empty() ? "" : ", ") + std::string(candidate.method);
+    if (route == nullptr || request.method == candidate.method) route = &candidate;
   }
   if (route != nullptr) exchange.route = route->name, exchange.style = route->style;
   const bool is_health = exchange.route == std::string_view("health");

@@ -94,6 +94,7 @@ class Service {
   WebResponse version(const WebRequest& request, WebExchange& exchange);
   WebResponse models(const WebRequest& request, WebExchange& exchange);
   WebResponse response_by_id(const WebRequest& request, WebExchange& exchange);
+  WebResponse response_input(const WebRequest& request, WebExchange& exchange);
   WebResponse response_tokens(const WebRequest& request, WebExchange& exchange);
   WebResponse delete_response(const WebRequest& request, WebExchange& exchange);
   WebResponse cancel_response(const WebRequest& request, WebExchange& exchange);
