@@ -314,8 +314,8 @@ TEST(SlowTinyModels, SayTheSameForEveryArchitectureWeightAndKvDtype) {
   for (const std::string_view architecture : testing::tiny_architectures()) {
     for (const DType dtype : testing::tiny_dtypes()) {
       for (const DType kv_dtype : kKvDtypes) {
-        hold_to_schedules(architecture, dtype, kv_dtype, seed, 12, 6, totals);
-        seed += 12;
+        hold_to_schedules(architecture, dtype, kv_dtype, seed, 8, 6, totals);
+        seed += 8;
         if (HasFailure()) return;
       }
     }
