@@ -3,7 +3,7 @@
 # sanitized.sh SOURCE_DIR
 set -euo pipefail
 cd "$1"
-targets="hostile_suite conformance_suite faults_suite server_test text_test format_test cache_test gguf_fuzz_replay
+targets="hostile_suite conformance_suite faults_suite server_test text_test format_test cache_test gguf_fuzz_replay grammar_fuzz_replay
   safetensors_fuzz_replay template_fuzz_replay tokenizer_json_fuzz_replay tokenizer_encode_fuzz_replay"
 cmake --preset asan >/dev/null
 # shellcheck disable=SC2086
