@@ -310,9 +310,11 @@ void Scheduler::grant(Sequence& s, int32_t n_tokens) {
 
 // What is left of the step goes to drafts: of all sequences, the likeliest first, as long as they pay.
 void Scheduler::grant_drafts() {
+  Share* share = likeliest_draft();
+  if (share == nullptr) return;
   StepLoad load = plan_.load, decodes;
-  for (const Share& share : plan_.shares) {
-    if (share.n_tokens == 1) decodes.add_decode(share.sequence->n_computed);
+  for (const Share& decode : plan_.shares) {
+    if (decode.n_tokens == 1) decodes.add_decode(decode.sequence->n_computed);
   }
   const auto seconds = [this](const StepLoad& of) {
     return cost_.is_known() ? cost_.seconds(of) : guessed_seconds(of);
@@ -320,7 +322,7 @@ void Scheduler::grant_drafts() {
   const double limit = load.n_prompt_tokens > 0 ? budget_.seconds : budget_.seconds_with_drafts;
   DraftChoice choice(decodes.n_decode_tokens, seconds(decodes));
   int32_t n_left = std::min(budget_.n_tokens - plan_.n_tokens, budget_.n_rows - plan_.n_rows);
-  for (Share* share = likeliest_draft(); share != nullptr && n_left > 0; share = likeliest_draft(), --n_left) {
+  for (; share != nullptr && n_left > 0; share = likeliest_draft(), --n_left) {
     const Sequence& s = *share->sequence;
     StepLoad with = load;
     with.add_decode(s.n_tokens());
@@ -331,7 +333,7 @@ void Scheduler::grant_drafts() {
     load = with;
     ++share->n_drafts;
   }
-  for (Share& share : plan_.shares) reserve_drafts(share);
+  for (Share& granted : plan_.shares) reserve_drafts(granted);
 }
 
 // Who has the likeliest draft that is not granted yet; null: all are. They are those of texts that are whole.
