@@ -3,6 +3,7 @@
 #include <concepts>
 #include <ctime>
 
+#include "base/quoted.h"
 #include "sample/sampling_digest.h"
 
 namespace ibid {
@@ -42,6 +43,16 @@ const Json* given(const Json& body, std::string_view name) {
 const std::string* text_at(const Json& object, std::string_view name) {
   const Json* value = object.find(name);
   return value != nullptr ? value->string() : nullptr;
+}
+
+Result<std::string> type_of(const Json& part, const std::string& where) {
+  const std::string* type = text_at(part, "type");
+  if (type == nullptr) return invalid(where + " must be an object with a type.", where);
+  return *type;
+}
+
+Error unserved_type(const std::string& type, const std::string& where) {
+  return unsupported(where + ".type is " + in_quotes(type, 32) + "; it is not served here.", where + ".type");
 }
 
 void set(Json& object, std::string name, Json value) {

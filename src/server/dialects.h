@@ -62,6 +62,9 @@ std::string settings_json(const ApiRequest& api);
 // Shared by the readers. The member, or null where it is absent or null itself.
 const Json* given(const Json& body, std::string_view name);
 const std::string* text_at(const Json& object, std::string_view name);  // null where it is no text
+// Of a part of a list, which must say it; the error names the place.
+Result<std::string> type_of(const Json& part, const std::string& where);
+Error unserved_type(const std::string& type, const std::string& where);
 void set(Json& object, std::string name, Json value);
 // Copies the members that are there, from one name to another.
 void carry(const Json& from, Json& to, std::initializer_list<std::pair<const char*, const char*>> names);

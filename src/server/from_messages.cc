@@ -1,14 +1,9 @@
 // Anthropic's Messages to a chat.
-#include "base/quoted.h"
 #include "server/dialects.h"
 #include "server/read_fields.h"
 
 namespace ibid {
 namespace {
-
-Error unserved_block(const std::string& type, const std::string& where) {
-  return unsupported(where + ".type is " + in_quotes(type, 32) + "; it is not served here.", where + ".type");
-}
 
 // A text, or the texts of blocks.
 Result<std::string> read_texts(const Json& content, const std::string& where) {
@@ -18,9 +13,8 @@ Result<std::string> read_texts(const Json& content, const std::string& where) {
   for (size_t i = 0; i < content.array()->size(); ++i) {
     const Json& block = (*content.array())[i];
     const std::string place = where + "[" + std::to_string(i) + "]";
-    const std::string* type = text_at(block, "type");
-    if (type == nullptr) return invalid(place + " must be an object with a type.", place);
-    if (*type != "text") return unserved_block(*type, place);
+    ASSIGN_OR_RETURN(const std::string type, type_of(block, place));
+    if (type != "text") return unserved_type(type, place);
     if (text_at(block, "text") == nullptr) return invalid(place + ".text must be a text.", place + ".text");
     if (!text.empty()) text += '\n';
     text += *text_at(block, "text");
@@ -57,24 +51,23 @@ class MessageReader {
     for (size_t i = 0; i < content->array()->size(); ++i) {
       const Json& block = (*content->array())[i];
       const std::string at = place + "[" + std::to_string(i) + "]";
-      const std::string* type = text_at(block, "type");
-      if (type == nullptr) return invalid(at + " must be an object with a type.", at);
-      if (*type == "text") {
+      ASSIGN_OR_RETURN(const std::string type, type_of(block, at));
+      if (type == "text") {
         if (text_at(block, "text") == nullptr) return invalid(at + ".text must be a text.", at + ".text");
         if (!text.empty()) text += '\n';
         text += *text_at(block, "text");
-      } else if (*type == "tool_result" && user) {
+      } else if (type == "tool_result" && user) {
         has_results = true;
         TRY(read_result(block, at));
-      } else if (*type == "tool_use" && !user) {
+      } else if (type == "tool_use" && !user) {
         const std::string *id = text_at(block, "id"), *name = text_at(block, "name");
         const Json* input = given(block, "input");
         if (id == nullptr || name == nullptr) return invalid(at + " must have an id and a name.", at);
         calls.push_back(function_call(*id, *name, input != nullptr ? input->text() : "{}"));
-      } else if (*type == "thinking" && !user) {
+      } else if (type == "thinking" && !user) {
         if (text_at(block, "thinking") != nullptr) reasoning += *text_at(block, "thinking");
-      } else if (*type != "redacted_thinking" || user) {
-        return unserved_block(*type, at);
+      } else if (type != "redacted_thinking" || user) {
+        return unserved_type(type, at);
       }
     }
     if (text.empty() && has_results) return {};
@@ -113,7 +106,7 @@ Status read_message_tools(const Json& tools, Json& out) {
     const Json& tool = (*tools.array())[i];
     const std::string place = "tools[" + std::to_string(i) + "]";
     const std::string* type = text_at(tool, "type");
-    if (type != nullptr && *type != "custom") return unserved_block(*type, place);
+    if (type != nullptr && *type != "custom") return unserved_type(*type, place);
     if (text_at(tool, "name") == nullptr) return invalid(place + ".name must be a text.", place + ".name");
     list.push_back(function_tool(*tool.find("name"), given(tool, "description"), given(tool, "input_schema"),
                                  given(tool, "strict")));

@@ -6,10 +6,6 @@
 namespace ibid {
 namespace {
 
-Error unserved_type(const std::string& type, const std::string& where) {
-  return unsupported(where + ".type is " + in_quotes(type, 32) + "; it is not served here.", where + ".type");
-}
-
 // A text, or the texts of parts.
 Result<std::string> read_parts(const Json& content, const std::string& where) {
   if (content.string() != nullptr) return *content.string();
@@ -18,12 +14,11 @@ Result<std::string> read_parts(const Json& content, const std::string& where) {
   for (size_t i = 0; i < content.array()->size(); ++i) {
     const Json& part = (*content.array())[i];
     const std::string place = where + "[" + std::to_string(i) + "]";
-    const std::string* type = text_at(part, "type");
-    if (type == nullptr) return invalid(place + " must be an object with a type.", place);
-    const bool refusal = *type == "refusal";
-    if (!refusal && *type != "input_text" && *type != "output_text" && *type != "text" && *type != "reasoning_text" &&
-        *type != "summary_text")
-      return unserved_type(*type, place);
+    ASSIGN_OR_RETURN(const std::string type, type_of(part, place));
+    const bool refusal = type == "refusal";
+    if (!refusal && type != "input_text" && type != "output_text" && type != "text" && type != "reasoning_text" &&
+        type != "summary_text")
+      return unserved_type(type, place);
     const std::string* piece = text_at(part, refusal ? "refusal" : "text");
     if (piece == nullptr) return invalid(place + ".text must be a text.", place + ".text");
     if (i > 0) text += '\n';
@@ -110,9 +105,8 @@ Status read_response_tools(const Json& tools, Json& out) {
   for (size_t i = 0; i < tools.array()->size(); ++i) {
     const Json& tool = (*tools.array())[i];
     const std::string place = "tools[" + std::to_string(i) + "]";
-    const std::string* type = text_at(tool, "type");
-    if (type == nullptr) return invalid(place + " must be an object with a type.", place);
-    if (*type != "function") return unserved_type(*type, place);
+    ASSIGN_OR_RETURN(const std::string type, type_of(tool, place));
+    if (type != "function") return unserved_type(type, place);
     if (text_at(tool, "name") == nullptr) return invalid(place + ".name must be a text.", place + ".name");
     list.push_back(function_tool(*tool.find("name"), given(tool, "description"), given(tool, "parameters"),
                                  given(tool, "strict")));

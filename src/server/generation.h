@@ -126,6 +126,7 @@ class Generation {
 
   std::optional<ApiError> failure() const;
   void leave_out(Choice& choice) const;
+  int32_t sum_of(int32_t Choice::*count) const;  // over all choices
 
   GenerationInfo info_;
   const Tokenizer& tokenizer_;

@@ -7,11 +7,13 @@
 
 namespace ibid {
 
-int32_t Generation::completion_tokens() const {
+int32_t Generation::sum_of(int32_t Choice::*count) const {
   int32_t n = 0;
-  for (const Choice& choice : choices_) n += choice.n_tokens;
+  for (const Choice& choice : choices_) n += choice.*count;
   return n;
 }
+
+int32_t Generation::completion_tokens() const { return sum_of(&Choice::n_tokens); }
 
 int32_t Generation::prompt_tokens() const {
   int32_t n = 0;
@@ -25,23 +27,11 @@ int32_t Generation::cached_tokens() const {
   return n;
 }
 
-int32_t Generation::drafted_tokens() const {
-  int32_t n = 0;
-  for (const Choice& choice : choices_) n += choice.n_drafted;
-  return n;
-}
+int32_t Generation::drafted_tokens() const { return sum_of(&Choice::n_drafted); }
 
-int32_t Generation::accepted_tokens() const {
-  int32_t n = 0;
-  for (const Choice& choice : choices_) n += choice.n_accepted;
-  return n;
-}
+int32_t Generation::accepted_tokens() const { return sum_of(&Choice::n_accepted); }
 
-int32_t Generation::n_preemptions() const {
-  int32_t n = 0;
-  for (const Choice& choice : choices_) n += choice.n_preemptions;
-  return n;
-}
+int32_t Generation::n_preemptions() const { return sum_of(&Choice::n_preemptions); }
 
 std::string Generation::call_id(size_t index, int32_t call, const std::string& own) const {
   if (!own.empty()) return own;
