@@ -369,6 +369,7 @@ TEST(Record, IsReadUpToWhereItIsWhole) {
   const std::string bytes = bytes_of(was.path);
   const int64_t n_whole = replay(was.path, false).n_turns;
   int64_t n_before = 0;
+  int n_between = 0;
   for (size_t n = 0; n < bytes.size(); n += 1 + n / 7) {
     const std::string path = was.folder.path() + "/torn";
     std::ofstream(path, std::ios::binary) << bytes.substr(0, n);
@@ -379,9 +380,11 @@ TEST(Record, IsReadUpToWhereItIsWhole) {
     EXPECT_NE(is.end, "closed");
     EXPECT_GE(is.n_turns, n_before);
     n_before = is.n_turns;
+    n_between += is.n_turns > 0 && is.n_turns < n_whole;
   }
-  EXPECT_GT(n_before, 0);
-  EXPECT_LT(n_before, n_whole);
+  // The last cut may lose the closing event alone: how long the file is depends on the times in it.
+  EXPECT_LE(n_before, n_whole);
+  EXPECT_GT(n_between, 3);
 }
 
 TEST(Record, ADamagedByteEndsItThere) {
