@@ -73,6 +73,7 @@ struct Timing {
 
 // A piece of one choice's answer. The last one has `finished`; after it nothing comes for that choice.
 struct Output {
+  Output() {}  // not by zeroing all of it first: a thousand are made in a step
   RequestId request{};
   int32_t choice = 0;
   // New tokens, those of a dropped stop included. One lies in place: a thousand streams tell a token each in a step,

@@ -101,6 +101,7 @@ void Settler::forget_behind_window(Sequence& s) {
 }
 
 void Settler::let_followers_go(Sequence& s) {
+  if (s.followers.empty()) return;
   for (Sequence* follower : std::exchange(s.followers, {})) {
     // Each computes the prompt's last token itself: it needs that row of logits anyway.
     cache_.fork(s.blocks, s.prompt_len - 1, follower->blocks);
@@ -151,7 +152,7 @@ void Settler::count_accepted(Sequence& s, size_t place) {
   ++s.answer->usage().accepted_tokens;
 }
 
-void Settler::append(Sequence& s, TokenRecord drawn, double now, FinishReason behind) {
+void Settler::append(Sequence& s, TokenRecord&& drawn, double now, FinishReason behind) {
   s.tokens.push_back(drawn.chosen.token);
   s.n_computed = s.n_tokens() - 1;  // what was drawn before it is a draft whose keys and values are in place
   ++counts_.generated_tokens;
