@@ -17,8 +17,9 @@
 
 namespace ibid::cli {
 
-// The flags of --cache-host-bytes and its like, as the engine wants them.
-void use_tiers(const TierArgs& tiers, EngineOptions& options);
+// The flags of --cache-host-bytes and its like, as the engine wants them. With a host tier it measures, for some 20 ms,
+// what a block costs to copy.
+void use_tiers(const TierArgs& tiers, int64_t block_bytes, EngineOptions& options);
 // What they hold in memory.
 void add_tier_parts(MemoryPlan& plan, const TierArgs& tiers);
 // What one step may hold, which sizes the scratch arrays, and what else is wanted of the engine.

@@ -58,7 +58,8 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options) {
   engine_options.policy = options.policy;
   engine_options.max_itl = options.max_itl;
   engine_options.model_digest = digest;
-  use_tiers(options.tiers, engine_options);
+  use_tiers(options.tiers, kv_bytes_of_block(*loaded.model, engine_options.kv_dtype, engine_options.block_len),
+            engine_options);
   std::shared_ptr<Recorder> recorder;
   if (!options.record.empty()) {
     ASSIGN_OR_RETURN(recorder, Recorder::create({.path = options.record, .redact = options.redact}));
