@@ -19,6 +19,7 @@
 #include "kernels/isa.h"
 #include "kernels/reference.h"
 #include "model/tokenizer_of_model.h"
+#include "sample/grammar/grammars.h"
 #include "worker/disk_thread.h"
 
 namespace ibid::cli {
@@ -42,6 +43,7 @@ StepLimits step_limits(const ServeOptions& options) {
           .max_sequences = options.max_sequences,
           .max_waiting = options.max_waiting,
           .max_drafts = options.spec.max_drafts(),
+          .has_grammars = true,
           .kv_bytes = options.kv_bytes};
 }
 
@@ -173,6 +175,8 @@ Result<Loaded> size_whole(const ModelArgs& args, const StepLimits& limits, const
   out.kv_bytes = limits.kv_bytes;
   const EngineOptions engine = out.engine_options(limits);
   add_engine_parts(out.memory, *out.model, engine, out.team->n_threads());
+  if (limits.has_grammars)
+    out.memory.add("a vocabulary for grammars", grammar::Grammars::bytes_beside(out.model->config().vocab_size));
   ASSIGN_OR_RETURN(const int64_t kv_bytes, kv_bytes_within(args.memory_bytes > 0 ? args.memory_bytes : usable_bytes(),
                                                            out.memory, *out.model, engine));
   if (args.memory_bytes == 0) return out;

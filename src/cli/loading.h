@@ -29,7 +29,8 @@ struct StepLimits {
   int32_t max_waiting = 1;
   int32_t max_drafts = 0;  // of a sequence in a step
   int32_t max_rows = 0;    // 0: by the others
-  int64_t kv_bytes = 0;    // 0: what --memory leaves; without one, the engine's choice
+  bool has_grammars = false;
+  int64_t kv_bytes = 0;  // 0: what --memory leaves; without one, the engine's choice
 };
 
 StepLimits step_limits(const ServeOptions& options);
