@@ -105,6 +105,7 @@ void Answer::take(std::vector<Output>& out) {
   if (!pending_.finished) return;
   o.stop_text = std::move(pending_.stop_text);
   o.error = std::move(pending_.error);
+  o.score = pending_.score;
 }
 
 }  // namespace ibid

@@ -30,6 +30,7 @@ class Answer {
   // Ends the answer with an error; text that was held back does not go out. Allocates nothing.
   void fail(Error error);
 
+  void set_score(double score) { pending_.score = score; }
   bool finished() const { return pending_.finished; }
   FinishReason reason() const { return pending_.reason; }  // kNone while it goes on
   Usage& usage() { return pending_.usage; }

@@ -62,13 +62,16 @@ Result<std::unique_ptr<Engine>> Engine::create(std::unique_ptr<ForwardPass> mode
   const int64_t block_bytes = KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
   const auto n_blocks = static_cast<int32_t>(options.kv_bytes / block_bytes);
   const auto n_host_blocks = static_cast<int32_t>(options.host_bytes / block_bytes);
+  // What contrastive search compares stands behind all layers.
+  const auto n_layers = static_cast<int32_t>(model->facts().layers.size());
   ASSIGN_OR_RETURN(std::unique_ptr<Worker> worker, Worker::create(std::move(model), stream,
                                                                   {.kv_dtype = options.kv_dtype,
                                                                    .block_len = options.block_len,
                                                                    .n_blocks = n_blocks,
                                                                    .n_host_blocks = n_host_blocks,
                                                                    .step_tokens = options.step_tokens,
-                                                                   .max_rows = options.max_rows}));
+                                                                   .max_rows = options.max_rows,
+                                                                   .hidden_layers = {n_layers}}));
   std::unique_ptr<Engine> engine(
       new Engine(std::move(worker), std::move(tokenizer), options, n_blocks, n_host_blocks, clock, hash));
   TRY(engine->use_disk(std::move(store)));
@@ -156,8 +159,8 @@ Status Engine::take(const AdmittedRequest& request) try {
   // Those that came since the last step will run in the next one as far as there are places.
   const int32_t n_unfinished = live_.n_unfinished();
   const auto n_beyond = [&](int32_t n) { return std::max(0, n_unfinished + n - options_.max_sequences); };
-  TRY(may_wait(n_beyond(0), n_beyond(request->n), options_.max_waiting));
-  scheduler_.make_room(*request, static_cast<size_t>(n_unfinished + request->n));
+  TRY(may_wait(n_beyond(0), n_beyond(request->n_sequences()), options_.max_waiting));
+  scheduler_.make_room(*request, static_cast<size_t>(n_unfinished + request->n_sequences()));
   Sequence& first = live_.add(request);
   scheduler_.enqueue(first);
   live_.watch(first);
@@ -236,6 +239,7 @@ void Engine::propose() {
   proposer_->begin_step();
   for (Sequence* s : scheduler_.running()) {
     s->drafts.clear();
+    if (s->group != nullptr) continue;
     const int32_t context_len = worker_->facts().context_len + 2 * PLANTED("drafts_behind_the_context");
     int32_t n = std::min(max_drafts_, context_len - s->n_tokens() - 1);
     if (s->request->max_tokens >= 0) n = std::min(n, s->request->max_tokens - s->n_answered() - 1);

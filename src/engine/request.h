@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "engine/ledger.h"
 #include "sample/sampling_params.h"
+#include "sample/search.h"
 #include "sample/token_record.h"
 #include "text/output/finish_reason.h"
 
@@ -50,6 +51,12 @@ struct Request {
   std::string cache_salt;        // ... and with the same salt
   Speculation speculation;
   float weight = 1;  // the tenant's part of the machine beside others', where the policy is fair
+  // How the answer is found; n, at most the search's width, are then the best texts, told at the end. Stop strings,
+  // prompt_logprobs, other tokens' log-probabilities, temperatures and truncations are refused beside one.
+  SearchOptions search;
+
+  bool searches() const { return search.kind != SearchKind::kNone; }
+  int32_t n_sequences() const { return searches() ? search.width : n; }
 };
 
 // The prompt counts once per request, however many choices it has; completion_tokens are this choice's.
@@ -86,6 +93,7 @@ struct Output {
   bool finished = false;
   FinishReason reason = FinishReason::kStop;
   std::string stop_text;  // the stop string that ended it, if one did
+  double score = 0;       // of a text that a search found (sample/search.h), in the last one
   Error error;            // with FinishReason::kError
   Usage usage;            // running totals
   Timing timing;

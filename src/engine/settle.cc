@@ -60,13 +60,17 @@ void Settler::account(const StepPlan& plan, const Share& share, const StepResult
 
 void Settler::settle(const Share& share, ShareResult& result, double now) {
   Sequence& s = *share.sequence;
+  if (s.state == SequenceState::kFinished) return;  // another beam of its search has failed
   advance(share);
+  if (s.group != nullptr) add_context(share, result);
   score(s, result.scored);
   const bool is_whole = s.n_computed == s.n_tokens();
   if (is_whole) let_followers_go(s);
   forget_behind_window(s);
   if (!is_whole) return;
-  if (!s.may_answer()) {
+  if (s.group != nullptr) {
+    take_row(share, result, now);
+  } else if (!s.may_answer()) {
     end(s, FinishReason::kLength);
   } else {
     append(share, result, now);

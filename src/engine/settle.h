@@ -73,6 +73,13 @@ class Settler {
   void append(Sequence& sequence, TokenRecord&& drawn, double now, FinishReason behind);
   void forget_behind_window(Sequence& sequence);
   void let_followers_go(Sequence& sequence);
+  // settle_search.cc
+  void add_context(const Share& share, const ShareResult& result);
+  void take_row(const Share& share, ShareResult& result, double now);
+  void seat_children(SearchGroup& group);
+  void fork(const Sequence& parent, Sequence& child);
+  void end_search(Sequence& last, double now);
+  void fail_search(Sequence& sequence, const Error& error);
   void close(Sequence& sequence, FinishReason reason);
 
   BlockCache& cache_;

@@ -49,13 +49,15 @@ void sampling_fields(Ar& ar, Params& p) {
 template <typename Ar, typename RequestRef>
 void request_fields(Ar& ar, RequestRef& r) {
   auto& [id, prompt, sampling, n, max_tokens, stops, grammar, ttft_target, tpot_target, max_wait, show_special,
-         prompt_logprobs, priority, tenant, cache_salt, speculation, weight] = r;
+         prompt_logprobs, priority, tenant, cache_salt, speculation, weight, search] = r;
   // Grammars stand behind as their sources, as stops do; drafts are those that were computed then.
   static_cast<void>(stops), static_cast<void>(grammar), static_cast<void>(speculation);
   ar(id, prompt);
   sampling_fields(ar, sampling);
   ar(n, max_tokens, show_special, prompt_logprobs, priority, tenant, cache_salt, weight, ttft_target, tpot_target,
      max_wait);
+  auto& [kind, width, length_penalty, early_stopping, n_groups, diversity_penalty, scores_whole, alpha] = search;
+  ar(kind, width, length_penalty, early_stopping, n_groups, diversity_penalty, scores_whole, alpha);
 }
 
 // What is compiled for a request, as it was given.
@@ -102,8 +104,8 @@ Status compile(Texts t, const std::shared_ptr<const Tokenizer>& tokenizer, gramm
   }
   if (t.grammar.language != grammar::Language::kNone && grammars != nullptr) {
     ASSIGN_OR_RETURN(std::shared_ptr<grammar::Compiled> compiled, grammars->get(t.grammar));
-    r.grammar = std::make_shared<grammar::Matcher>(std::move(compiled), tokenizer->vocabulary().end_of_generation, r.n,
-                                                   t.closes_in_time);
+    r.grammar = std::make_shared<grammar::Matcher>(std::move(compiled), tokenizer->vocabulary().end_of_generation,
+                                                   r.n_sequences(), t.closes_in_time);
   }
   return {};
 }
@@ -211,6 +213,9 @@ Result<Event> decode(std::string_view body, int64_t& last_reading, const std::sh
       r(event.was_taken);
       request_fields(r, request);
       texts_fields(r, texts);
+      if (request.search.kind > SearchKind::kContrastive || request.search.early_stopping > EarlyStopping::kNever ||
+          !validate(request.search))
+        r.fail();
       if (r.ok() && texts.grammar.language != grammar::Language::kNone &&
           (texts.grammar.language > grammar::kLastLanguage || request.n < 1 || request.n > 65536))
         r.fail();

@@ -82,6 +82,7 @@ class Matcher {
   void hold(int32_t choice, StateId state);
 
   const Source& source() const { return compiled_->source(); }
+  int32_t n_choices() const { return static_cast<int32_t>(choices_.size()); }
   bool closes_in_time() const { return closes_in_time_; }
 
  private:
