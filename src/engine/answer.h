@@ -30,6 +30,8 @@ class Answer {
   // Ends the answer with an error; text that was held back does not go out. Allocates nothing.
   void fail(Error error);
 
+  void set_embedding(std::vector<float> embedding) { pending_.embedding = std::move(embedding); }
+
   bool finished() const { return pending_.finished; }
   FinishReason reason() const { return pending_.reason; }  // kNone while it goes on
   Usage& usage() { return pending_.usage; }

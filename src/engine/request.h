@@ -11,6 +11,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "engine/ledger.h"
+#include "model/pooling.h"
 #include "sample/sampling_params.h"
 #include "sample/token_record.h"
 #include "text/output/finish_reason.h"
@@ -49,7 +50,8 @@ struct Request {
   std::string tenant;            // blocks are shared only within a tenant ...
   std::string cache_salt;        // ... and with the same salt
   Speculation speculation;
-  float weight = 1;  // the tenant's part of the machine beside others', where the policy is fair
+  float weight = 1;                  // the tenant's part of the machine beside others', where the policy is fair
+  Pooling pooling = Pooling::kNone;  // else the answer is the prompt's vector, and no token: max_tokens is 0
 };
 
 // The prompt counts once per request, however many choices it has; completion_tokens are this choice's.
@@ -82,6 +84,7 @@ struct Output {
   // Once, with the first output of choice 0, if prompt_logprobs >= 0: one record per prompt token. The first token has
   // no log-probability (nothing is before it).
   std::vector<TokenRecord> prompt;
+  std::vector<float> embedding;  // [C] with the last output, where the request pools
   bool finished = false;
   FinishReason reason = FinishReason::kStop;
   std::string stop_text;  // the stop string that ended it, if one did

@@ -1,6 +1,7 @@
 #include "engine/runner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <new>
 
 #include "base/grow.h"
@@ -36,10 +37,14 @@ StepResult& Runner::run(const StepPlan& plan) {
   const double begin = clock_.now();
   ForwardBatch batch;
   if (plan.n_tokens > 0) batch = builder_.build(plan);
-  const Inflight step = worker_.launch({.copies = plan.copies, .batch = plan.n_tokens > 0 ? &batch : nullptr});
-  logits_ = worker_.wait(step).logits;
+  const bool pools = std::ranges::any_of(plan.shares, [](const Share& s) { return s.sequence->pools(); });
+  const Inflight step = worker_.launch(
+      {.copies = plan.copies, .batch = plan.n_tokens > 0 ? &batch : nullptr, .wants_final = pools && told_ == nullptr});
+  const StepOutput output = worker_.wait(step);
+  logits_ = output.logits;
   const double forwarded = clock_.now();
   list_tasks(plan);
+  hand_out_states(plan, output.final_norm);
   team_.parallel_for(static_cast<int64_t>(tasks_.size()), [&](int64_t task, int thread) {
     do_task(plan, tasks_[static_cast<size_t>(task)], scratch_[static_cast<size_t>(thread)]);
   });
@@ -75,6 +80,22 @@ void Runner::list_tasks(const StepPlan& plan) {
       if (row < end && share.sequence->may_answer()) tasks_.push_back({row});
     }
     row = end;
+  }
+}
+
+// Of those that pool, each its own; none where the step has none.
+void Runner::hand_out_states(const StepPlan& plan, std::span<const float> states) {
+  const auto width = static_cast<size_t>(worker_.facts().width);
+  size_t begin = 0;
+  for (size_t i = 0; i < plan.shares.size(); ++i) {
+    const size_t n = static_cast<size_t>(plan.shares[i].n_tokens) * width;
+    ShareResult& result = result_.shares[i];
+    result.states = {};
+    if (plan.shares[i].sequence->pools() && !states.empty()) {
+      result.states = states.subspan(begin, n);
+      result.is_unsound = !std::ranges::all_of(result.states, [](float x) { return std::isfinite(x); });
+    }
+    begin += n;
   }
 }
 

@@ -60,13 +60,17 @@ void Settler::account(const StepPlan& plan, const Share& share, const StepResult
 
 void Settler::settle(const Share& share, ShareResult& result, double now) {
   Sequence& s = *share.sequence;
+  if (s.pools()) s.pool.add(s.n_computed, s.n_tokens(), result.states);
   advance(share);
   score(s, result.scored);
   const bool is_whole = s.n_computed == s.n_tokens();
   if (is_whole) let_followers_go(s);
   forget_behind_window(s);
   if (!is_whole) return;
-  if (!s.may_answer()) {
+  if (s.pools()) {
+    s.answer->set_embedding(s.pool.vector());
+    end(s, FinishReason::kStop);
+  } else if (!s.may_answer()) {
     end(s, FinishReason::kLength);
   } else {
     append(share, result, now);

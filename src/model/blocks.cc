@@ -60,6 +60,7 @@ void embed_tokens(Pass& p, const VocabularyWeights& w) {
 }
 
 void logits_head(Pass& p, const VocabularyWeights& w) {
+  if (p.hidden.final_norm.rank != 0) ops::gather_rows(p.s, p.hidden.final_norm, p.t.h, p.rows.tokens);
   if (p.batch.n_rows == 0) return;
   if (!p.only_wanted_rows) {  // all rows came this far, for their hidden states
     ops::gather_rows(p.s, p.t.x_rows, p.t.h, wanted_rows(p.batch));
@@ -132,7 +133,7 @@ void attention_output(Pass& p, const AttentionWeights& w, int l) {
 }
 
 bool keep_wanted_rows(Pass& p, int l) {
-  if (!p.is_last(l) || p.hidden.has(l)) return true;
+  if (!p.is_last(l) || p.hidden.has(l) || p.hidden.final_norm.rank != 0) return true;
   if (p.batch.n_rows == 0) return false;
   const std::span<const int32_t> rows = wanted_rows(p.batch);
   ops::gather_rows(p.s, p.t.x_rows, p.t.x, rows);

@@ -73,6 +73,10 @@ void Model::forward(Stream& s, const ForwardBatch& b, std::span<const PagedKv> k
     Dim T{b.n_tokens}, C{config_.width};
     expect(hidden.out[i], {&T, &C});
   }
+  if (hidden.final_norm.rank != 0) {
+    Dim T{b.n_tokens}, C{config_.width};
+    expect(hidden.final_norm, {&T, &C});
+  }
   step_.cut_to(scratch_, b.n_tokens, b.n_rows);
   Pass pass{.s = s,
             .config = config_,

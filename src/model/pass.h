@@ -22,6 +22,7 @@ namespace ibid {
 struct HiddenStates {
   std::span<const int32_t> layers;  // ascending, each once, from 0 to L - 1
   std::span<const TensorView> out;  // [T, C] F32 for each of `layers`; the caller's
+  TensorView final_norm = {};       // [T, C] F32: behind the final norm, where logits are made of; rank 0: not wanted
 
   bool has(int layer) const {
     for (int32_t l : layers) {
