@@ -76,7 +76,9 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options) {
       .context_len = loaded.context_len,
       .created =
           std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count(),
-      .sampling = sampling_defaults(*loaded.file, options.sampling)};
+      .sampling = sampling_defaults(*loaded.file, options.sampling),
+      .width = static_cast<int32_t>(loaded.model->config().width),
+      .pooling = options.pooling.value_or(loaded.model->config().pooling.value_or(Pooling::kMean))};
   auto tokenizer = loaded.tokenizer;
   auto backend = make_engine_backend({.info = std::move(info),
                                       .tokenizer = std::move(tokenizer),

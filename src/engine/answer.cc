@@ -103,6 +103,7 @@ void Answer::take(std::vector<Output>& out) {
   o.finished = pending_.finished;
   o.reason = pending_.reason;
   if (!pending_.finished) return;
+  o.embedding = std::move(pending_.embedding);
   o.stop_text = std::move(pending_.stop_text);
   o.error = std::move(pending_.error);
   o.score = pending_.score;

@@ -31,6 +31,8 @@ class Answer {
   void fail(Error error);
 
   void set_score(double score) { pending_.score = score; }
+  void set_embedding(std::vector<float> embedding) { pending_.embedding = std::move(embedding); }
+
   bool finished() const { return pending_.finished; }
   FinishReason reason() const { return pending_.reason; }  // kNone while it goes on
   Usage& usage() { return pending_.usage; }

@@ -62,7 +62,7 @@ Result<std::unique_ptr<Engine>> Engine::create(std::unique_ptr<ForwardPass> mode
   const int64_t block_bytes = KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
   const auto n_blocks = static_cast<int32_t>(options.kv_bytes / block_bytes);
   const auto n_host_blocks = static_cast<int32_t>(options.host_bytes / block_bytes);
-  // What contrastive search compares stands behind all layers.
+  // What contrastive search compares and vectors of texts are made of stands behind all layers.
   const auto n_layers = static_cast<int32_t>(model->facts().layers.size());
   ASSIGN_OR_RETURN(std::unique_ptr<Worker> worker, Worker::create(std::move(model), stream,
                                                                   {.kv_dtype = options.kv_dtype,

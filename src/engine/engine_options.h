@@ -24,8 +24,8 @@ struct EngineOptions {
   // Of copying one block between the two, as measured: blocks go there and come back while computing them again takes
   // longer. 0: nothing.
   double host_copy_seconds = 0;
-  std::string disk_folder;     // where whole blocks outlive the process; empty: they do not. Wants a model_digest
-  int64_t disk_bytes = 0;      // of files there, this model's and others'
+  std::string disk_folder;  // where whole blocks outlive the process; empty: they do not. Wants a model_digest
+  int64_t disk_bytes = 0;   // of files there, this model's and others'
   bool prefix_cache = true;
   PolicyKind policy = PolicyKind::kFair;
   double max_itl = 0;        // seconds between tokens that prompts may cause; 0: by the model's own speed (policy.h)
@@ -68,7 +68,7 @@ struct EngineStats {
   int64_t slots_unfilled = 0;  // of running sequences' blocks: reserved, and they have no token for them yet
   int32_t host_blocks_total = 0;
   int32_t host_blocks_cached = 0;
-  bool uses_host = true;  // it costs less to copy a block down and up than to compute it
+  bool uses_host = true;      // it costs less to copy a block down and up than to compute it
   int64_t n_blocks_down = 0;  // moved to the host
   int64_t n_blocks_up = 0;    // found there, and brought back
   DiskStats disk;

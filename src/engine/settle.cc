@@ -61,6 +61,7 @@ void Settler::account(const StepPlan& plan, const Share& share, const StepResult
 void Settler::settle(const Share& share, ShareResult& result, double now) {
   Sequence& s = *share.sequence;
   if (s.state == SequenceState::kFinished) return;  // another beam of its search has failed
+  if (s.pools()) s.pool.add(s.n_computed, s.n_tokens(), result.states);
   advance(share);
   if (s.group != nullptr) add_context(share, result);
   score(s, result.scored);
@@ -70,6 +71,9 @@ void Settler::settle(const Share& share, ShareResult& result, double now) {
   if (!is_whole) return;
   if (s.group != nullptr) {
     take_row(share, result, now);
+  } else if (s.pools()) {
+    s.answer->set_embedding(s.pool.vector());
+    end(s, FinishReason::kStop);
   } else if (!s.may_answer()) {
     end(s, FinishReason::kLength);
   } else {

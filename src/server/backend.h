@@ -29,6 +29,8 @@ struct ModelInfo {
   int32_t context_len = 0;         // tokens
   int64_t created = 0;             // seconds since 1970
   SamplingDefaults sampling = {};  // of requests that do not say
+  int32_t width = 0;               // values of a text's vector; 0: it makes none
+  Pooling pooling = Pooling::kMean;
 };
 
 class Backend {

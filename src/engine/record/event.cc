@@ -49,15 +49,18 @@ void sampling_fields(Ar& ar, Params& p) {
 template <typename Ar, typename RequestRef>
 void request_fields(Ar& ar, RequestRef& r) {
   auto& [id, prompt, sampling, n, max_tokens, stops, grammar, ttft_target, tpot_target, max_wait, show_special,
-         prompt_logprobs, priority, tenant, cache_salt, speculation, weight, search] = r;
+         prompt_logprobs, priority, tenant, cache_salt, speculation, weight, search, pooling] = r;
   // Grammars stand behind as their sources, as stops do; drafts are those that were computed then.
   static_cast<void>(stops), static_cast<void>(grammar), static_cast<void>(speculation);
   ar(id, prompt);
   sampling_fields(ar, sampling);
   ar(n, max_tokens, show_special, prompt_logprobs, priority, tenant, cache_salt, weight, ttft_target, tpot_target,
-     max_wait);
+     max_wait, pooling);
   auto& [kind, width, length_penalty, early_stopping, n_groups, diversity_penalty, scores_whole, alpha] = search;
   ar(kind, width, length_penalty, early_stopping, n_groups, diversity_penalty, scores_whole, alpha);
+  if constexpr (Ar::kReads) {
+    if (pooling > Pooling::kFirst) ar.fail();
+  }
 }
 
 // What is compiled for a request, as it was given.
