@@ -139,7 +139,7 @@ TEST(HiddenStates, OfALayerThatIsNotThereAreAMistakeOfTheCaller) {
   LoadedModel m(testing::TinyModelOptions{});
   const std::vector<TokenId> tokens = testing::some_tokens(3, 96);
   const auto ask = [&](std::vector<int32_t> layers) { BatchOfOne(*m.model, *m.stream).step(tokens, {}, layers); };
-  EXPECT_DEATH(ask({2}), "layers of hidden states");
+  EXPECT_DEATH(ask({3}), "layers of hidden states");
   EXPECT_DEATH(ask({-1}), "layers of hidden states");
   EXPECT_DEATH(ask({1, 0}), "layers of hidden states");
   EXPECT_DEATH(ask({1, 1}), "layers of hidden states");
