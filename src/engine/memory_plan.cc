@@ -33,6 +33,11 @@ std::string MemoryPlan::text() const {
   return out;
 }
 
+DeviceFit Devices::fit(int64_t taken) const {
+  const int64_t all = n * bytes;
+  return taken > all ? DeviceFit::kNot : all - taken < all / 7 ? DeviceFit::kTight : DeviceFit::kRoomy;
+}
+
 void add_engine_parts(MemoryPlan& plan, const Model& model, const EngineOptions& options, int n_threads) {
   const MemoryUse& use = model.memory();
   const int64_t vocab_size = model.config().vocab_size, n_rows = std::max(rows_of(options), options.max_sequences);
