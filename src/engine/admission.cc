@@ -84,6 +84,11 @@ Status validate(const Request& request, const ModelFacts& model, bool has_text) 
                    "prompt_logprobs");
   }
   if (request.searches()) TRY(validate_search(request, model));
+  if (request.pooling != Pooling::kNone) {
+    if (model.width == 0) return unsupported("This model has no hidden states to make a text's vector of.", "pooling");
+    if (request.n != 1 || request.max_tokens != 0 || request.prompt_logprobs >= 0)
+      return invalid("A text's vector is no answer: n 1, max_tokens 0 and no prompt_logprobs would do.", "pooling");
+  }
   if (!has_text && request.stops && !request.stops->strings().empty()) {
     return unsupported("Stop strings need a tokenizer, and this model has none; stop ids would do.", "stop");
   }

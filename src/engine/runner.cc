@@ -1,6 +1,7 @@
 #include "engine/runner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <new>
 
 #include "base/grow.h"
@@ -54,14 +55,17 @@ StepResult& Runner::run(const StepPlan& plan) {
   const double begin = clock_.now();
   ForwardBatch batch;
   if (plan.n_tokens > 0) batch = builder_.build(plan);
-  const bool wants_hidden = std::ranges::any_of(plan.shares, is_contrastive);
-  const Inflight step = worker_.launch(
-      {.copies = plan.copies, .batch = plan.n_tokens > 0 ? &batch : nullptr, .wants_hidden = wants_hidden});
+  const auto wants_hidden = [](const Share& s) { return is_contrastive(s) || s.sequence->pools(); };
+  const Inflight step =
+      worker_.launch({.copies = plan.copies,
+                      .batch = plan.n_tokens > 0 ? &batch : nullptr,
+                      .wants_hidden = told_ == nullptr && std::ranges::any_of(plan.shares, wants_hidden)});
   const StepOutput output = worker_.wait(step);
   logits_ = output.logits;
   hidden_ = output.hidden.empty() ? std::span<const float>() : all_of(output.hidden.front());
   const double forwarded = clock_.now();
   list_tasks(plan);
+  hand_out_states(plan, hidden_);
   team_.parallel_for(static_cast<int64_t>(tasks_.size()), [&](int64_t task, int thread) {
     do_task(plan, tasks_[static_cast<size_t>(task)], scratch_[static_cast<size_t>(thread)]);
   });
@@ -101,6 +105,22 @@ void Runner::list_tasks(const StepPlan& plan) {
       if (row < end && (share.sequence->may_answer() || share.sequence->group != nullptr)) tasks_.push_back({row});
     }
     row = end;
+  }
+}
+
+// Of those that pool, each its own; none where the step has none.
+void Runner::hand_out_states(const StepPlan& plan, std::span<const float> states) {
+  const auto width = static_cast<size_t>(worker_.facts().width);
+  size_t begin = 0;
+  for (size_t i = 0; i < plan.shares.size(); ++i) {
+    const size_t n = static_cast<size_t>(plan.shares[i].n_tokens) * width;
+    ShareResult& result = result_.shares[i];
+    result.states = {};
+    if (plan.shares[i].sequence->pools() && !states.empty()) {
+      result.states = states.subspan(begin, n);
+      result.is_unsound = !std::ranges::all_of(result.states, [](float x) { return std::isfinite(x); });
+    }
+    begin += n;
   }
 }
 

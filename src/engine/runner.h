@@ -29,6 +29,7 @@ struct ShareResult {
   std::span<const float> hidden;    // of a contrastive search's: [its tokens, C]; valid until the next step
   bool out_of_memory = false;       // the above is not whole
   bool is_unsound = false;          // nor here: the model computed no numbers (unsound_row())
+  std::span<const float> states;    // [tokens of the share, C] of a request that pools; valid until the next step
   FinishReason told_end = FinishReason::kNone;  // a replay's: the answer ends behind what was drawn
 };
 
@@ -69,6 +70,7 @@ class Runner {
     std::vector<TokenId> answer;  // with drafts behind it
     std::vector<uint32_t> mask;   // of a row; empty where all may come
   };
+  void hand_out_states(const StepPlan& plan, std::span<const float> states);
   void list_tasks(const StepPlan& plan);
   void do_task(const StepPlan& plan, Task& task, Scratch& scratch);
   void score(const StepPlan& plan, Task& task, Scratch& scratch);

@@ -19,6 +19,7 @@
 #include "cache/durable_key.h"
 #include "engine/answer.h"
 #include "engine/policy.h"
+#include "engine/pooling.h"
 #include "engine/request.h"
 #include "sample/sampler.h"
 #include "spec/drafts.h"
@@ -59,6 +60,8 @@ struct Sequence {
   int32_t n_known = 0;     // tokens that the prefix tree had when it was queued
   int32_t n_scored = 0;    // prompt positions whose rows are done, or not asked for: prompt_len - 1 is all
 
+  Pool pool;  // of a request that pools
+
   BlockTable blocks;
   int32_t n_published = 0;  // blocks of the table that the prefix tree knows
   ScopeId scope = ScopeId::kNone;
@@ -86,9 +89,15 @@ struct Sequence {
   bool may_answer() const { return request->max_tokens < 0 || n_answered() < request->max_tokens; }
   bool is_prompt_scored() const { return n_scored >= prompt_len - 1; }
   // The first position whose row of logits is wanted; all after it are wanted too.
-  int32_t first_row() const { return is_prompt_scored() ? n_tokens() - 1 : n_scored; }
+  int32_t first_row() const {
+    if (pools()) return n_tokens();  // it wants hidden states, and no logits
+    return is_prompt_scored() ? n_tokens() - 1 : n_scored;
+  }
+  bool pools() const { return request->pooling != Pooling::kNone; }
   // Tokens that may come from the prefix tree: rows and hidden states that are wanted must be computed.
-  int32_t n_reusable() const { return std::min(first_row(), n_without_hidden); }
+  int32_t n_reusable() const {
+    return pools() ? pool.first_wanted(n_tokens()) : std::min(first_row(), n_without_hidden);
+  }
   Ledger& ledger() { return answer->timing().ledger; }
   // What it waits for between steps, as its ledger calls it.
   Phase waits_as() const {

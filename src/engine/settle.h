@@ -70,7 +70,7 @@ class Settler {
   void count_accepted(Sequence& sequence, size_t place);
   // `behind`: why the answer ends behind it, where the answer itself does not see it: its grammar allows nothing more,
   // or a record says so.
-  void append(Sequence& sequence, TokenRecord drawn, double now, FinishReason behind);
+  void append(Sequence& sequence, TokenRecord&& drawn, double now, FinishReason behind);
   void forget_behind_window(Sequence& sequence);
   void let_followers_go(Sequence& sequence);
   // settle_search.cc

@@ -109,6 +109,34 @@ TEST(HiddenStates, OfAnyLayersDoNotDependOnWhichOthersAreAskedFor) {
   }
 }
 
+// Of every token, behind the norm that logits are made of, whichever rows of logits and layers are wanted besides.
+TEST(HiddenStates, BehindTheFinalNormAreWhatAllLogitsWouldBeMadeOf) {
+  for (std::string_view architecture : testing::tiny_architectures()) {
+    LoadedModel m(testing::TinyModelOptions{.architecture = architecture});
+    const std::vector<TokenId> tokens = testing::some_tokens(kTokens, m.model->config().vocab_size);
+    std::vector<float> want;  // [T, C]
+    m.model->set_tap([&](std::string_view name, int, const TensorView& x) {
+      if (name != "final_norm") return;
+      ASSERT_EQ(x.n_rows(), kTokens);
+      want.assign(x.row_as<const float>(0), x.row_as<const float>(0) + x.n_elements());
+    });
+    const StepOutput all = BatchOfOne(*m.model, *m.stream).step(tokens, up_to(kTokens), {});
+    m.model->set_tap(nullptr);
+    const auto V = static_cast<size_t>(m.model->config().vocab_size);
+    for (const std::vector<int32_t>& rows : {std::vector<int32_t>{}, {kTokens - 1}, {2, 9}, up_to(kTokens)}) {
+      const int32_t L = m.model->config().n_layers;
+      for (const std::vector<int32_t>& layers : {std::vector<int32_t>{L}, {0, L}}) {
+        const StepOutput out = BatchOfOne(*m.model, *m.stream).step(tokens, rows, layers);
+        EXPECT_TRUE(same_bits(out.hidden.back(), want)) << architecture << ", " << rows.size() << " rows";
+        for (size_t r = 0; r < rows.size(); ++r) {
+          EXPECT_TRUE(same_bits(std::span(out.logits).subspan(r * V, V),
+                                std::span(all.logits).subspan(static_cast<size_t>(rows[r]) * V, V)));
+        }
+      }
+    }
+  }
+}
+
 TEST(HiddenStates, OfALayerThatIsNotThereAreAMistakeOfTheCaller) {
   LoadedModel m(testing::TinyModelOptions{});
   const std::vector<TokenId> tokens = testing::some_tokens(3, 96);

@@ -17,6 +17,7 @@ struct AnswerChoice {
   std::vector<AnswerPart> parts;  // not yet written
   std::optional<AnswerParser> parser;
   std::vector<TokenRecord> records;
+  std::vector<float> embedding;
   bool started = false;  // an event went out
   bool finished = false;
   bool end_written = false;

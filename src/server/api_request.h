@@ -28,7 +28,11 @@ enum class ApiStyle : uint8_t {
   kOllamaChat,
   kOllamaGenerate,
   kLlama,
-  kInfill
+  kInfill,
+  kEmbeddings,
+  kOllamaEmbed,
+  kOllamaEmbeddings,  // the older one, of a single prompt
+  kLlamaEmbedding
 };
 
 // Bounds that an operator may change.
@@ -36,6 +40,7 @@ struct ApiLimits {
   int32_t max_n = 64;             // choices of one prompt
   int32_t max_prompts = 256;      // in one completions request
   int32_t max_choices = 256;      // n times prompts
+  int32_t max_inputs = 2048;      // texts of an embeddings request
   int32_t max_logprobs = 20;      // candidates beside the chosen token
   int32_t max_logit_bias = 1024;  // entries
   int32_t max_stops = 64;         // stop strings, and stop ids
@@ -125,7 +130,8 @@ struct ApiRequest {
   // Completions.
   std::vector<Prompt> prompts;
   bool echo = false;
-  bool keeps_prompt = false;  // the answer repeats it
+  bool keeps_prompt = false;           // the answer repeats it
+  std::string prompt_name = "prompt";  // as the API that asked calls it
 };
 
 // The error's param is the field. `defaults`: how to sample where the body does not say.

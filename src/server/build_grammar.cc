@@ -22,7 +22,9 @@ grammar::Source source_of(const GrammarRequest& asked) {
 }
 
 Error refused(const GrammarRequest& asked, const Error& error) {
-  return invalid(asked.field + ": " + error.message, asked.field);
+  Error out = error;
+  if (out.kind == ErrorKind::kInvalid) out.message = asked.field + ": " + out.message, out.where = asked.field;
+  return out;
 }
 
 // What tools must be called, and what may stand before any grammar, is the server's to say; the source names it.

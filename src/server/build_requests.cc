@@ -205,7 +205,8 @@ Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backe
     truncate(api, backend.model().context_len, built.requests.back().prompt);
   }
   for (size_t i = 0; i < api.prompts.size(); ++i) {
-    const std::string where = api.prompts.size() == 1 ? "prompt" : "prompt[" + std::to_string(i) + "]";
+    const std::string where =
+        api.prompts.size() == 1 ? api.prompt_name : api.prompt_name + "[" + std::to_string(i) + "]";
     built.requests.push_back(common);
     std::vector<TokenId>& ids = built.requests.back().prompt;
     if (const std::string* text = std::get_if<std::string>(&api.prompts[i])) {

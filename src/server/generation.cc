@@ -11,6 +11,8 @@ namespace ibid {
 
 namespace {
 
+constexpr size_t kValueJson = 16;  // of a vector
+
 // All of a prompt's records have as many candidates, but the first, which has none.
 size_t prompt_top_bytes(const std::vector<TokenRecord>& records) {
   return records.back().top.size() * sizeof(TokenLogprob);
@@ -92,6 +94,8 @@ void Generation::take(std::vector<Output> outputs) {
       choice.stop_text = std::move(output.stop_text);
       choice.error = std::move(output.error);
       choice.score = output.score;
+      choice.embedding = std::move(output.embedding);
+      gathered_ += choice.embedding.size() * kValueJson;
       metrics_.add_finish(finish_reason_name(choice.reason));
       ++n_finished_;
     }
@@ -163,6 +167,7 @@ void Generation::write_part(std::string& out) {
   printer_->write_choice(*this, choice, n_choices_written_, out);
   choice.parts = {};
   choice.records = {};
+  choice.embedding = {};
   if (++n_choices_written_ < choices_.size()) return;
   printer_->write_rest(*this, out);
   done_written_ = true;
@@ -186,6 +191,12 @@ int64_t Generation::most_bytes(const GenerationInfo& info, std::span<const Reque
     const int64_t n_tokens = r.max_tokens < 0 ? n_left : std::min<int64_t>(r.max_tokens, n_left);
     const int64_t n_top = keeps_records ? std::max(0, r.sampling.logprobs) : 0;
     const int64_t held = n_tokens * (kText + (keeps_records ? kRecord + n_top * kTop : 0));
+    if (r.pooling != Pooling::kNone) {
+      constexpr int64_t kValue = sizeof(float) + kValueJson;
+      sum += info.embedding_len * kValue;
+      largest_json = std::max(largest_json, info.embedding_len * kValue);
+      continue;
+    }
     const int64_t json = n_tokens * (kText + (keeps_records ? kRecordJson + n_top * kTopJson : 0));
     sum += info.n * (streams ? std::min(held, max_backlog) : held);
     largest_json = std::max(largest_json, streams ? std::min(json, 4 * max_backlog) : json);

@@ -51,6 +51,8 @@ struct GenerationInfo {
   bool tells_reasoning = true;
   bool parallel_calls = true;  // false: the first call alone
   LlamaFields llama;
+  EmbeddingFields embedding;
+  int32_t embedding_len = 0;                     // values of a vector
   std::string settings;                          // kLlama: what was asked, as JSON
   std::shared_ptr<const Json> repeated;          // kResponses: the fields that the answer repeats
   std::shared_ptr<StoredResponse> stored;        // kResponses: to be filled with it
