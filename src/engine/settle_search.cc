@@ -58,7 +58,7 @@ void Settler::seat_children(SearchGroup& group) {
   for (size_t i = 0; i < children.size(); ++i) {
     Sequence& s = *group.next[i];
     if (matcher != nullptr) matcher->hold(s.choice, children[i].grammar);
-    s.sampler_state.grammar = children[i].grammar;
+    if (!PLANTED("beam_keeps_its_seats_grammar")) s.sampler_state.grammar = children[i].grammar;
     s.tokens.push_back(children[i].token);
     s.n_without_hidden = Sequence::kAll;
     scheduler_.resume(s);
@@ -75,8 +75,7 @@ void Settler::fork(const Sequence& parent, Sequence& s) {
   s.durable = {};
   s.was_sought = false;
   // A parent that has lost its blocks meanwhile has none to share: the child computes them again, or finds them cached.
-  if (parent.n_computed < parent.n_tokens()) return;
-  cache_.fork(parent.blocks, parent.n_computed - PLANTED("beam_forks_a_token_less") * cache_.block_len(), s.blocks);
+  cache_.fork(parent.blocks, parent.n_computed, s.blocks);
   s.n_computed = parent.n_computed;
   s.n_published = parent.n_published;
   s.durable = parent.durable;

@@ -61,6 +61,7 @@ void BeamSearch::advance(Group& group, std::span<const SearchRow> rows, int32_t 
   if (places_.size() > n_kept && !options_.scores_whole) places_.resize(n_kept);
   const bool is_last = n_tokens_ >= max_tokens_;
   std::vector<Beam> next;
+  std::vector<TokenId> now_taken;
   int32_t n_next = 0;  // those that do not end by themselves, up to as many as beams
   for (size_t rank = 0; rank < places_.size(); ++rank) {
     const Place& place = places_[rank];
@@ -70,8 +71,9 @@ void BeamSearch::advance(Group& group, std::span<const SearchRow> rows, int32_t 
       continue;
     }
     const bool runs_on = n_next++ < group_width_;
+    if (runs_on) now_taken.push_back(place.candidate->token);
     if (is_last) {
-      if (options_.scores_whole ? runs_on : is_among_first) finish(group, place, FinishReason::kLength);
+      if (ends_open() ? runs_on : is_among_first) finish(group, place, FinishReason::kLength);
     } else if (runs_on) {
       next.push_back(grown(group.running[static_cast<size_t>(place.beam)], *place.candidate, place.sum));
       children.push_back({first_row + place.beam, place.candidate->token, place.candidate->grammar});
@@ -84,7 +86,7 @@ void BeamSearch::advance(Group& group, std::span<const SearchRow> rows, int32_t 
     children.resize(children.size() - n_children);
     group.running.clear();
   }
-  for (const Beam& beam : group.running) taken_.push_back(beam.tokens.back());
+  taken_.insert(taken_.end(), now_taken.begin(), now_taken.end());
 }
 
 // Whether a text that runs may come among the finished ones.
@@ -92,7 +94,8 @@ bool BeamSearch::may_improve(const Group& group) const {
   if (options_.scores_whole || static_cast<int32_t>(group.finished.size()) < group_width_) return true;
   if (options_.early_stopping == EarlyStopping::kYes) return false;
   const bool longest = options_.early_stopping == EarlyStopping::kNever && options_.length_penalty > 0;
-  return score(group.running.front().sum, longest ? max_tokens_ : n_tokens_, false) > group.finished.back().score;
+  const double best = options_.n_groups > 1 ? places_.front().sum : group.running.front().sum;
+  return score(best, longest ? max_tokens_ : n_tokens_, false) > group.finished.back().score;
 }
 
 double BeamSearch::score(double sum, int32_t n_tokens, bool has_end) const {

@@ -1,7 +1,8 @@
 // Beam search as Hugging Face's transformers 5 does it (generation/utils.py, _beam_search): of the sums of
 // log-probabilities of all continuations of K beams the best (1 + number of ends, at least 2) K are kept; those of them
 // that end and rank among the first K are finished, the best K others run on. Ties go to the lower beam, then to the
-// lower token. Groups (Vijayakumar 2016, "Diverse Beam Search") take turns in each step, each with a search of its own.
+// lower token. Groups (Vijayakumar 2016, "Diverse Beam Search") take turns in each step, each with a search of its own;
+// where they stop, and what of the length's end counts, is as in transformers 4.49, the last that had them.
 #pragma once
 
 #include "sample/search.h"
@@ -36,6 +37,8 @@ class BeamSearch final : public Search {
   void list_places(const Group& group, std::span<const SearchRow> rows);
   int32_t n_taken(TokenId token) const;
   bool may_improve(const Group& group) const;
+  // At the length's end all beams that would have run on are finished, not those of the first ranks alone.
+  bool ends_open() const { return options_.scores_whole || options_.n_groups > 1; }
   double score(double sum, int32_t n_tokens, bool has_end) const;
   void finish(Group& group, const Place& place, FinishReason reason);
   static Beam grown(const Beam& beam, const SearchCandidate& candidate, double sum);

@@ -319,7 +319,8 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
         ApiError::of(unsupported("n is " + std::to_string(api->n) + "; this API has one choice.", "n")));
   Result<std::string> name = answering_name(api->model, model, options_);
   if (!name) return error_response(ApiError::of(name.error()));
-  const auto n_sequences = static_cast<int64_t>(api->n) * std::max<int64_t>(1, std::ssize(api->prompts));
+  const auto n_sequences =
+      int64_t{std::max({api->n, api->best_of, api->search.width})} * std::max<int64_t>(1, std::ssize(api->prompts));
   if (backend.is_full()) {
     return error_response(
         {429, "The queue is full; try again later.", "", "queue_full", quotas_.retry_after(n_sequences, now())});
@@ -360,7 +361,9 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   info.fingerprint = "ibid-" IBID_VERSION "-a" + std::to_string(kArithmeticVersion) + "-" + model.digest.substr(0, 12);
   info.created = unix_seconds();
   info.seed = api->sampling.seed;
-  info.n = api->n;
+  info.n = std::max(api->n, api->best_of);
+  info.n_told = api->n;
+  info.searches = api->search.kind != SearchKind::kNone;
   info.stream = api->stream;
   info.include_usage = api->include_usage;
   info.continuous_usage = api->continuous_usage;
