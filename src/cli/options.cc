@@ -230,13 +230,21 @@ void add_tier_options(CLI::App* command, TierArgs& o) {
 }
 
 void add_spec_options(CLI::App* command, SpecArgs& o) {
-  add_read(command, "--spec", o.by_lookup, "NAME", o.by_lookup ? "auto" : "off",
-           "tokens that are guessed and verified together, which changes no token: auto, off or ngram",
-           [](std::string_view name) -> Result<bool> {
-             if (name == "off") return false;
-             if (name == "auto" || name == "ngram") return true;
-             return invalid("'" + std::string(name) + "' guesses nothing here; auto, off or ngram would do.");
-           });
+  add_read(
+      command, "--spec", o, "NAME", o.by_lookup ? "auto" : "off",
+      "tokens that are guessed and verified together, which changes no token: auto, off, ngram (by the text itself), "
+      "or draft:MODEL, a small model of the same vocabulary beside that",
+      [o](std::string_view name) -> Result<SpecArgs> {
+        constexpr std::string_view kDraft = "draft:";
+        SpecArgs read = o;
+        read.by_lookup = name != "off";
+        if (name == "off" || name == "auto" || name == "ngram") return read;
+        if (!name.starts_with(kDraft) || name.size() == kDraft.size()) {
+          return invalid("'" + std::string(name) + "' guesses nothing here; auto, off, ngram or draft:MODEL would do.");
+        }
+        read.draft_model = name.substr(kDraft.size());
+        return read;
+      });
   add_whole(command, "--spec-k", o.k, 1, 16, "most guesses for a sequence and step; how many is chosen as they pay");
 }
 

@@ -45,7 +45,8 @@ struct TierArgs {
 // Who proposes drafts (docs/speculation.md).
 struct SpecArgs {
   bool by_lookup = true;
-  int32_t k = 8;  // most of a sequence in a step
+  std::string draft_model;  // beside it; empty: none
+  int32_t k = 8;            // most of a sequence in a step
   int32_t max_drafts() const { return by_lookup ? k : 0; }
 };
 

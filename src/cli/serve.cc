@@ -68,6 +68,7 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options) {
   }
   ASSIGN_OR_RETURN(auto engine, Engine::create(*loaded.model, loaded.tokenizer, *loaded.stream, engine_options,
                                                recorder ? recorder->clock() : steady_clock()));
+  TRY(use_draft_model(*engine, loaded, limits));
   if (recorder) recorder->begin(*engine, served_name(options.model.model, loaded.path), loaded.team->n_threads());
   ModelInfo info{
       .name = served_name(options.model.model, loaded.path),
