@@ -66,7 +66,6 @@ StepResult& Runner::run(const StepPlan& plan) {
   hidden_ = output.hidden.empty() ? std::span<const float>() : all_of(output.hidden.front());
   const double forwarded = clock_.now();
   list_tasks(plan);
-  hand_out_states(plan, hidden_);
   team_.parallel_for(static_cast<int64_t>(tasks_.size()), [&](int64_t task, int thread) {
     do_task(plan, tasks_[static_cast<size_t>(task)], scratch_[static_cast<size_t>(thread)]);
   });
@@ -99,29 +98,14 @@ void Runner::list_tasks(const StepPlan& plan) {
     result.accepted.clear();
     result.failure.reset();
     result.told_end = FinishReason::kNone;
-    result.is_unsound = false;
+    const auto is_number = [](float x) { return std::isfinite(x); };
+    result.is_unsound = share.sequence->pools() && !std::ranges::all_of(result.hidden, is_number);
     result.out_of_memory = !make_room(result, row - begin, end - row);
     if (!result.out_of_memory) {
       for (size_t scored = begin; scored < row; ++scored) tasks_.push_back({scored, scored - begin});
       if (row < end && (share.sequence->may_answer() || share.sequence->group != nullptr)) tasks_.push_back({row});
     }
     row = end;
-  }
-}
-
-// Of those that pool, each its own; none where the step has none.
-void Runner::hand_out_states(const StepPlan& plan, std::span<const float> states) {
-  const auto width = static_cast<size_t>(worker_.facts().width);
-  size_t begin = 0;
-  for (size_t i = 0; i < plan.shares.size(); ++i) {
-    const size_t n = static_cast<size_t>(plan.shares[i].n_tokens) * width;
-    ShareResult& result = result_.shares[i];
-    result.states = {};
-    if (plan.shares[i].sequence->pools() && !states.empty()) {
-      result.states = states.subspan(begin, n);
-      result.is_unsound = !std::ranges::all_of(result.states, [](float x) { return std::isfinite(x); });
-    }
-    begin += n;
   }
 }
 

@@ -61,7 +61,7 @@ void Settler::account(const StepPlan& plan, const Share& share, const StepResult
 void Settler::settle(const Share& share, ShareResult& result, double now) {
   Sequence& s = *share.sequence;
   if (s.state == SequenceState::kFinished) return;  // another beam of its search has failed
-  if (s.pools()) s.pool.add(s.n_computed, s.n_tokens(), result.states);
+  if (s.pools()) s.pool.add(s.n_computed, s.n_tokens(), result.hidden);
   advance(share);
   if (s.group != nullptr) add_context(share, result);
   score(s, result.scored);
