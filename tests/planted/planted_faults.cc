@@ -96,6 +96,8 @@ const std::map<std::string, std::string> kFoundByUnits = {
     {"nothing_is_learned_of_a_text", "LookupProposer.LearnsHowOftenItIsRight"},
     {"refused_drafts_count", "Speculation.AnEndInsideDraftsIsTheSameEnd"},
     {"texts_of_others_are_looked_at", "LookupProposer.LooksAtNoTextButItsOwn"},
+    {"blocks_are_copied_at_any_price", "HostTier.IsLeftAloneWhereComputingIsQuicker"},
+    {"recompute_is_booked_as_prefill", "Ledger.WhatIsComputedAgainIsThePreemptions"},
     {"usage_without_drafts", "Speculation.AnEndInsideDraftsIsTheSameEnd"},
     {"service_is_saved_up", "Fairness.WhoWasAwayHasSavedNothingUp"},
     {"stalls_are_believed", "StepCost.AStalledStepTeachesNothing"},
