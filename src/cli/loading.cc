@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstring>
+#include <limits>
 #include <map>
 
 #include "base/caught.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/quoted.h"
@@ -17,6 +20,7 @@
 #include "kernels/isa.h"
 #include "kernels/reference.h"
 #include "model/tokenizer_of_model.h"
+#include "sample/grammar/grammars.h"
 #include "spec/draft_model.h"
 #include "spec/free_proposers.h"
 #include "worker/disk_thread.h"
@@ -43,6 +47,7 @@ StepLimits step_limits(const ServeOptions& options) {
           .max_sequences = options.max_sequences,
           .max_waiting = options.max_waiting,
           .max_drafts = options.spec.max_drafts(),
+          .has_grammars = true,
           .kv_bytes = options.kv_bytes,
           .draft_model = options.spec.draft_model};
 }
@@ -73,8 +78,26 @@ EngineOptions Loaded::engine_options(const StepLimits& limits) const {
   return o;
 }
 
-void use_tiers(const TierArgs& tiers, EngineOptions& options) {
+namespace {
+
+// Seconds that copying n bytes takes from memory to memory, the best of three rounds over more than caches hold.
+double seconds_to_copy(int64_t n) {
+  const auto size = static_cast<size_t>(n), n_pieces = std::max<size_t>(1, (size_t{16} << 20) / size);
+  std::vector<std::byte> from(n_pieces * size, std::byte{1}), to(n_pieces * size);
+  double best = std::numeric_limits<double>::infinity();
+  for (int round = 0; round < 3; ++round) {
+    const double begin = steady_clock().now();
+    for (size_t i = 0; i < n_pieces; ++i) std::memcpy(to.data() + i * size, from.data() + i * size, size);
+    best = std::min(best, steady_clock().now() - begin);
+  }
+  return best / static_cast<double>(n_pieces);
+}
+
+}  // namespace
+
+void use_tiers(const TierArgs& tiers, int64_t block_bytes, EngineOptions& options) {
   options.host_bytes = tiers.host_bytes;
+  if (tiers.host_bytes > 0) options.host_copy_seconds = seconds_to_copy(block_bytes);
   options.disk_folder = tiers.disk_folder;
   options.disk_bytes = tiers.disk_bytes;
 }
@@ -207,6 +230,8 @@ Result<Loaded> size_whole(const ModelArgs& args, const StepLimits& limits, const
   out.kv_bytes = limits.kv_bytes;
   const EngineOptions engine = out.engine_options(limits);
   add_engine_parts(out.memory, *out.model, engine, out.team->n_threads());
+  if (limits.has_grammars)
+    out.memory.add("a vocabulary for grammars", grammar::Grammars::bytes_beside(out.model->config().vocab_size));
   ASSIGN_OR_RETURN(const int64_t kv_bytes, kv_bytes_within(args.memory_bytes > 0 ? args.memory_bytes : usable_bytes(),
                                                            out.memory, *out.model, engine));
   if (args.memory_bytes == 0) return out;

@@ -17,8 +17,9 @@
 
 namespace ibid::cli {
 
-// The flags of --cache-host-bytes and its like, as the engine wants them.
-void use_tiers(const TierArgs& tiers, EngineOptions& options);
+// The flags of --cache-host-bytes and its like, as the engine wants them. With a host tier it measures, for some 20 ms,
+// what a block costs to copy.
+void use_tiers(const TierArgs& tiers, int64_t block_bytes, EngineOptions& options);
 // What they hold in memory.
 void add_tier_parts(MemoryPlan& plan, const TierArgs& tiers);
 // What one step may hold, which sizes the scratch arrays, and what else is wanted of the engine.
@@ -26,8 +27,9 @@ struct StepLimits {
   int32_t step_tokens = 512;
   int32_t max_sequences = 1;
   int32_t max_waiting = 1;
-  int32_t max_drafts = 0;        // of a sequence in a step
-  int32_t max_rows = 0;          // 0: by the others
+  int32_t max_drafts = 0;  // of a sequence in a step
+  int32_t max_rows = 0;    // 0: by the others
+  bool has_grammars = false;
   int64_t kv_bytes = 0;          // 0: what --memory leaves; without one, the engine's choice
   std::string draft_model = {};  // that guesses beside the look-up; empty: none
 };

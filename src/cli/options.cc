@@ -186,6 +186,9 @@ void add_measures(CLI::App& app, All& all, int& exit_code) {
   add_model_options(c, plan_options.serve.model);
   add_whole(c, "--max-sequences", plan_options.serve.max_sequences, 1, 4096, "sequences that run at once");
   add_whole(c, "--streams", plan_options.n_streams, 0, 4096, "streams whose speed is wanted (0: as many as fit)");
+  c->add_option("--devices", plan_options.devices,
+                "memory of devices to try it on, as 2x80G,4x80G: of their weights and the keys and values of --streams")
+      ->delimiter(',');
   c->add_flag("!--no-speed", plan_options.speed, "do not measure");
   add_tier_options(c, plan_options.serve.tiers);
   add_spec_options(c, plan_options.serve.spec);

@@ -72,12 +72,13 @@ struct ServeOptions {
   int32_t max_tokens_per_step = 512;
   int32_t max_waiting = 512;
   PolicyKind policy = PolicyKind::kFair;
-  double max_itl = 0;         // seconds; 0: by the model's own speed
-  int64_t kv_bytes = 0;       // 0: chosen
-  SamplingFlags sampling;     // of requests that do not say
-  std::string record;         // a file to write all to that the engine does (docs/replay.md); empty: none
-  bool redact = false;        // without what users wrote
-  std::string chat_template;  // a file in the place of the model's own; empty: none
+  double max_itl = 0;              // seconds; 0: by the model's own speed
+  int64_t kv_bytes = 0;            // 0: chosen
+  SamplingFlags sampling;          // of requests that do not say
+  std::string record;              // a file to write all to that the engine does (docs/replay.md); empty: none
+  bool redact = false;             // without what users wrote
+  std::string chat_template;       // a file in the place of the model's own; empty: none
+  std::optional<Pooling> pooling;  // of texts' vectors; none: as the model's file says, else the mean
 };
 
 struct ReplayOptions {
@@ -143,7 +144,8 @@ struct TemplateOptions {
 
 struct PlanOptions {
   ServeOptions serve;     // of the server that is planned
-  int32_t n_streams = 0;  // 0: as many as fit
+  int32_t n_streams = 0;             // 0: as many as fit
+  std::vector<std::string> devices;  // "2x80G"
   bool speed = true;
 };
 

@@ -204,7 +204,8 @@ int run(const RunOptions& options) {
   auto loaded = load(options.model, limits, tiers);
   if (!loaded) return fail(loaded.error());
   EngineOptions engine_options = loaded->engine_options(limits);
-  use_tiers(options.tiers, engine_options);
+  use_tiers(options.tiers, kv_bytes_of_block(*loaded->model, engine_options.kv_dtype, engine_options.block_len),
+            engine_options);
   if (!options.tiers.disk_folder.empty()) engine_options.model_digest = model_digest(*loaded->file).hex();
   auto engine = Engine::create(*loaded->model, loaded->tokenizer, *loaded->stream, engine_options);
   if (!engine) return fail(engine.error());

@@ -9,6 +9,7 @@
 #include "base/quoted.h"
 #include "cli/loading.h"
 #include "cli/options.h"
+#include "engine/record/record_file.h"
 #include "format/model_digest.h"
 #include "format/registry.h"
 #include "server/engine_backend.h"
@@ -46,6 +47,7 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options) {
   MemoryPlan beside;
   add_server_parts(beside, options.server);
   add_tier_parts(beside, options.tiers);
+  if (!options.record.empty()) beside.add("a record on its way to its file", record::FileWriter::kMaxBacklog);
   ASSIGN_OR_RETURN(Loaded loaded, load(options.model, limits, beside));
   const bool has_own = !options.chat_template.empty();
   Result<ChatTemplate> chat =
@@ -58,7 +60,8 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options) {
   engine_options.policy = options.policy;
   engine_options.max_itl = options.max_itl;
   engine_options.model_digest = digest;
-  use_tiers(options.tiers, engine_options);
+  use_tiers(options.tiers, kv_bytes_of_block(*loaded.model, engine_options.kv_dtype, engine_options.block_len),
+            engine_options);
   std::shared_ptr<Recorder> recorder;
   if (!options.record.empty()) {
     ASSIGN_OR_RETURN(recorder, Recorder::create({.path = options.record, .redact = options.redact}));
@@ -74,14 +77,18 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options) {
       .context_len = loaded.context_len,
       .created =
           std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count(),
-      .sampling = sampling_defaults(*loaded.file, options.sampling)};
+      .sampling = sampling_defaults(*loaded.file, options.sampling),
+      .width = static_cast<int32_t>(loaded.model->config().width),
+      .pooling = options.pooling.value_or(loaded.model->config().pooling.value_or(Pooling::kMean))};
   auto tokenizer = loaded.tokenizer;
-  return make_engine_backend({.info = std::move(info),
-                              .tokenizer = std::move(tokenizer),
-                              .chat_template = std::move(chat),
-                              .engine = std::move(engine),
-                              .recorder = std::move(recorder),
-                              .keep = std::make_shared<Loaded>(std::move(loaded))});
+  auto backend = make_engine_backend({.info = std::move(info),
+                                      .tokenizer = std::move(tokenizer),
+                                      .chat_template = std::move(chat),
+                                      .engine = std::move(engine),
+                                      .recorder = std::move(recorder),
+                                      .keep = std::make_shared<Loaded>(std::move(loaded))});
+  backend->limit_grammars(options.server.max_grammars_bytes);
+  return backend;
 }
 
 }  // namespace

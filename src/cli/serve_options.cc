@@ -4,6 +4,7 @@
 #include "base/utf8.h"
 #include "cli/command_line.h"
 #include "cli/presets.h"
+#include "server/dialects.h"
 
 namespace ibid::cli {
 namespace {
@@ -67,6 +68,12 @@ void add_engine(CLI::App* c, ServeOptions& o) {
            [](std::string_view text) { return read_duration(text, 0.0001, kDay); });
   c->add_option("--chat-template", o.chat_template, "file with a chat template in the place of the model's own")
       ->type_name("FILE");
+  c->add_option_function<std::string>(
+       "--pooling", [&o](const std::string& name) { o.pooling = pooling_by_name(name); },
+       "which hidden states /v1/embeddings makes a text's vector of: mean, last or cls, the first (as the model's file "
+       "says, else mean)")
+      ->check(CLI::IsMember({"mean", "last", "cls"}))
+      ->type_name("NAME");
   add_read(c, "--kv-memory", o.kv_bytes, "BYTES", "chosen", "memory for keys and values, as 2G or 512M",
            [](std::string_view text) { return read_bytes(text, 0, int64_t{1} << 50); });
   add_spec_options(c, o.spec);
@@ -122,6 +129,7 @@ void add_connections(CLI::App* c, ServerOptions& o) {
 void add_requests(CLI::App* c, ApiLimits& o) {
   add_whole(c, "--max-n", o.max_n, 1, 4096, "choices of a prompt");
   add_whole(c, "--max-prompts", o.max_prompts, 1, 65536, "prompts of a request");
+  add_whole(c, "--max-inputs", o.max_inputs, 1, 65536, "texts of an embeddings request");
   add_whole(c, "--max-choices", o.max_choices, 1, 65536, "choices of a request: n times its prompts");
   add_whole(c, "--max-logprobs", o.max_logprobs, 0, 1000, "candidates beside each token");
   add_whole(c, "--max-logit-bias", o.max_logit_bias, 0, kMaxTokenEntries, "entries of logit_bias");

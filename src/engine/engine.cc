@@ -68,13 +68,16 @@ Result<std::unique_ptr<Engine>> Engine::create(std::unique_ptr<ForwardPass> mode
   const int64_t block_bytes = KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
   const auto n_blocks = static_cast<int32_t>(options.kv_bytes / block_bytes);
   const auto n_host_blocks = static_cast<int32_t>(options.host_bytes / block_bytes);
+  // What contrastive search compares and vectors of texts are made of stands behind all layers.
+  const auto n_layers = static_cast<int32_t>(model->facts().layers.size());
   ASSIGN_OR_RETURN(std::unique_ptr<Worker> worker, Worker::create(std::move(model), stream,
                                                                   {.kv_dtype = options.kv_dtype,
                                                                    .block_len = options.block_len,
                                                                    .n_blocks = n_blocks,
                                                                    .n_host_blocks = n_host_blocks,
                                                                    .step_tokens = options.step_tokens,
-                                                                   .max_rows = options.max_rows}));
+                                                                   .max_rows = options.max_rows,
+                                                                   .hidden_layers = {n_layers}}));
   std::unique_ptr<Engine> engine(
       new Engine(std::move(worker), std::move(tokenizer), options, n_blocks, n_host_blocks, clock, hash));
   TRY(engine->use_disk(std::move(store)));
@@ -161,8 +164,8 @@ Status Engine::take(const AdmittedRequest& request) try {
   // Those that came since the last step will run in the next one as far as there are places.
   const int32_t n_unfinished = live_.n_unfinished();
   const auto n_beyond = [&](int32_t n) { return std::max(0, n_unfinished + n - options_.max_sequences); };
-  TRY(may_wait(n_beyond(0), n_beyond(request->n), options_.max_waiting));
-  scheduler_.make_room(*request, static_cast<size_t>(n_unfinished + request->n));
+  TRY(may_wait(n_beyond(0), n_beyond(request->n_sequences()), options_.max_waiting));
+  scheduler_.make_room(*request, static_cast<size_t>(n_unfinished + request->n_sequences()));
   Sequence& first = live_.add(request);
   scheduler_.enqueue(first);
   live_.watch(first);
@@ -177,6 +180,7 @@ bool Engine::step(std::vector<Output>& out) {
   live_.end_cancelled(out);  // between steps nothing runs: ending is easy
   live_.end_overdue(notes_.begin(), out);
   settle_disk();
+  weigh_host_tier();
   propose();
   const StepPlan& plan = scheduler_.plan(notes_.proposed());  // policy: who runs, how many tokens, on which blocks
   notes_.planned(plan);
@@ -216,6 +220,18 @@ void Engine::settle_disk() {
   }
 }
 
+// A block that goes down and comes up again is copied twice. Computing it is priced as the second of two, without what
+// a step costs by itself.
+void Engine::weigh_host_tier() {
+  const StepCost& cost = scheduler_.cost();
+  if (options_.host_copy_seconds <= 0 || !cost.is_known()) return;
+  StepLoad one, two;
+  one.add_prompt(0, options_.block_len, 0);
+  two.add_prompt(0, 2 * options_.block_len, 0);
+  const bool is_worth = 2 * options_.host_copy_seconds < cost.seconds(two) - cost.seconds(one);
+  cache_.use_lower_tiers(is_worth || PLANTED("blocks_are_copied_at_any_price"));
+}
+
 void Engine::speculate(std::unique_ptr<Proposer> proposer, int32_t max_drafts) {
   proposer_ = std::move(proposer);
   max_drafts_ = std::min(max_drafts, kMaxDrafts);
@@ -228,6 +244,7 @@ void Engine::propose() {
   proposals_.clear();
   for (Sequence* s : scheduler_.running()) {
     s->drafts.clear();
+    if (s->group != nullptr) continue;
     const Request& r = *s->request;
     const int32_t context_len = worker_->facts().context_len + 2 * PLANTED("drafts_behind_the_context");
     int32_t n_left = context_len - s->n_tokens();
@@ -308,6 +325,7 @@ EngineStats Engine::stats() const {
     stats.slots_unfilled += static_cast<int64_t>(s->blocks.size()) * cache_.block_len() - s->n_tokens();
   stats.host_blocks_total = cache_.pool(Tier::kHost).n_total();
   stats.host_blocks_cached = cache_.pool(Tier::kHost).n_cached();
+  stats.uses_host = cache_.uses_lower_tiers();
   stats.n_blocks_down = cache_.n_moved_down();
   stats.n_blocks_up = cache_.n_moved_up();
   if (disk_) disk_->tell(stats.disk);

@@ -90,6 +90,7 @@ class Engine {
          int32_t n_blocks, int32_t n_host_blocks, const Clock& clock, PrefixHash hash);
   Status use_disk(std::unique_ptr<DurableStore> store);
   void settle_disk();
+  void weigh_host_tier();
   void propose();
   Status take(const AdmittedRequest& request);
 

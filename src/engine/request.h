@@ -11,7 +11,9 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "engine/ledger.h"
+#include "model/pooling.h"
 #include "sample/sampling_params.h"
+#include "sample/search.h"
 #include "sample/token_record.h"
 #include "text/output/finish_reason.h"
 
@@ -52,6 +54,13 @@ struct Request {
   std::string cache_salt;        // ... and with the same salt
   Speculation speculation;
   float weight = 1;  // the tenant's part of the machine beside others', where the policy is fair
+  // How the answer is found; n, at most the search's width, are then the best texts, told at the end. Stop strings,
+  // prompt_logprobs, other tokens' log-probabilities, temperatures and truncations are refused beside one.
+  SearchOptions search;
+
+  bool searches() const { return search.kind != SearchKind::kNone; }
+  int32_t n_sequences() const { return searches() ? search.width : n; }
+  Pooling pooling = Pooling::kNone;  // else the answer is the prompt's vector, and no token: max_tokens is 0
 };
 
 // The prompt counts once per request, however many choices it has; completion_tokens are this choice's.
@@ -75,6 +84,7 @@ struct Timing {
 
 // A piece of one choice's answer. The last one has `finished`; after it nothing comes for that choice.
 struct Output {
+  Output() {}  // not by zeroing all of it first: a thousand are made in a step
   RequestId request{};
   int32_t choice = 0;
   // New tokens, those of a dropped stop included. One lies in place: a thousand streams tell a token each in a step,
@@ -84,9 +94,11 @@ struct Output {
   // Once, with the first output of choice 0, if prompt_logprobs >= 0: one record per prompt token. The first token has
   // no log-probability (nothing is before it).
   std::vector<TokenRecord> prompt;
+  std::vector<float> embedding;  // [C] with the last output, where the request pools
   bool finished = false;
   FinishReason reason = FinishReason::kStop;
   std::string stop_text;  // the stop string that ended it, if one did
+  double score = 0;       // of a text that a search found (sample/search.h), in the last one
   Error error;            // with FinishReason::kError
   Usage usage;            // running totals
   Timing timing;

@@ -51,6 +51,7 @@ Scheduler::Scheduler(BlockCache& cache, const SchedulerOptions& options)
 
 void Scheduler::make_room(const Request& request, size_t n_sequences) {
   queue_.make_room(n_sequences);
+  room_.make_room(n_sequences);
   policy_->meet(request);
 }
 
@@ -290,12 +291,16 @@ bool Scheduler::admit(Sequence& s) {
     return false;
   }
   queue_.remove(s);
-  s.state = SequenceState::kRunning;
   running_tpot_ = std::min(running_tpot_, tpot_of(s));
   if (refusal_.sequence == s.id) refusal_ = {};
+  start(s);
+  return true;
+}
+
+void Scheduler::start(Sequence& s) {
+  s.state = SequenceState::kRunning;
   const auto before = [](const Sequence* a, const Sequence* b) { return a->key < b->key; };
   running_.insert(std::upper_bound(running_.begin(), running_.end(), &s, before), &s);
-  return true;
 }
 
 // Whether all keep their targets for the time between tokens, once it decodes too.
@@ -402,6 +407,25 @@ void Scheduler::use_disk(DiskTier& disk) {
   room_.use_disk(disk);
 }
 
+void Scheduler::park(Sequence& s) {
+  CHECK(s.state == SequenceState::kRunning);
+  std::erase(running_, &s);
+  room_.park(s);
+}
+
+void Scheduler::resume(Sequence& s) {
+  if (s.state == SequenceState::kParked) room_.unpark(s);
+  if (s.key.id == SeqId::kNone) return enqueue(s);
+  const bool has_place = !s.blocks.empty() && static_cast<int32_t>(running_.size()) < max_sequences_;
+  has_place ? start(s) : queue_.push(s);
+}
+
+void Scheduler::rest(Sequence& s) {
+  if (s.state == SequenceState::kParked) room_.unpark(s);
+  s.state = SequenceState::kHeld;
+  room_.drop_blocks(s);
+}
+
 bool Scheduler::is_known_not_to_fit(const Sequence& s) const {
   return refusal_.sequence == s.id && !running_.empty() && running_.size() >= refusal_.n_running &&
          cache_.pool().n_available() <= refusal_.n_available;
@@ -411,6 +435,7 @@ void Scheduler::remove(Sequence& s) {
   if (s.state == SequenceState::kWaiting) queue_.remove(s);
   if (s.state == SequenceState::kRunning) std::erase(running_, &s);
   if (s.state == SequenceState::kFetching) disk_->forget(s);
+  if (s.state == SequenceState::kParked) room_.unpark(s);
   if (PLANTED("aborted_fork_freed_twice") && s.choice > 0) cache_.release(*std::make_unique<BlockTable>(s.blocks));
   PLANTED("abort_keeps_blocks") ? s.blocks.clear() : room_.drop_blocks(s);
   policy_->gone(s);

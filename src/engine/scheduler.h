@@ -51,6 +51,12 @@ class Scheduler {
   const StepPlan& plan(double spent = 0);
   // How long the step took that was planned last.
   void took(double seconds);
+  // A beam has its row: it runs no more, keeps its blocks as long as nobody needs them, and waits for the others.
+  void park(Sequence& sequence);
+  // It goes on: at once where it has its blocks and there is a place, else from its old place in the queue.
+  void resume(Sequence& sequence);
+  // A seat without a beam: it holds nothing.
+  void rest(Sequence& sequence);
   // Takes a sequence out, wherever it is, and frees its blocks.
   void remove(Sequence& sequence);
   // As Room::preempt(), between steps.
@@ -97,6 +103,7 @@ class Scheduler {
   Share* likeliest_draft();
   void reserve_drafts(Share& share);
   bool admit(Sequence& sequence);
+  void start(Sequence& sequence);
   bool keeps_targets_with(const Sequence& sequence) const;
   bool fetches(Sequence& sequence);
   bool is_full() const { return plan_.n_tokens >= budget_.n_tokens || plan_.n_rows >= budget_.n_rows; }

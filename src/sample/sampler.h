@@ -13,6 +13,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "sample/sampling_params.h"
+#include "sample/search.h"
 #include "sample/stage_order.h"
 #include "sample/token_record.h"
 
@@ -82,6 +83,14 @@ class Sampler {
   Result<TokenRecord> sample(std::span<const float> logits, const SampleHistory& history, SamplerState& state,
                              SamplerScratch& scratch, std::span<const uint32_t> mask = {},
                              DrawRule* rule = nullptr) const;
+
+  // What a search (search.h) asks of a row: the n best that are possible, by log-probability and then the processors,
+  // or by the probability behind them. Draws nothing and truncates nothing. Fills token, score and logprob.
+  Status candidates(std::span<const float> logits, const SampleHistory& history, const SamplerState& state,
+                    SamplerScratch& scratch, std::span<const uint32_t> mask, bool by_probability, size_t n,
+                    std::vector<SearchCandidate>& out) const;
+  // Neither a temperature nor anything that cuts the support is asked for.
+  bool only_ranks() const;
 
   SamplerState initial_state(uint64_t choice = 0) const;
   const SamplingParams& params() const { return params_; }

@@ -135,7 +135,8 @@ Result<Request> build_common(const ApiRequest& api, const Tokenizer& tokenizer) 
     if (!stops) return invalid(stops.error().message, "stop");
     common.stops = *std::move(stops);
   }
-  common.n = api.n;
+  common.n = std::max(api.n, api.best_of);
+  common.search = api.search;
   common.max_tokens = api.max_tokens;
   common.show_special = !api.skip_special_tokens;
   common.prompt_logprobs = api.prompt_logprobs;
@@ -211,7 +212,8 @@ Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backe
     truncate(api, backend.model().context_len, built.requests.back().prompt);
   }
   for (size_t i = 0; i < api.prompts.size(); ++i) {
-    const std::string where = api.prompts.size() == 1 ? "prompt" : "prompt[" + std::to_string(i) + "]";
+    const std::string where =
+        api.prompts.size() == 1 ? api.prompt_name : api.prompt_name + "[" + std::to_string(i) + "]";
     built.requests.push_back(common);
     std::vector<TokenId>& ids = built.requests.back().prompt;
     if (const std::string* text = std::get_if<std::string>(&api.prompts[i])) {

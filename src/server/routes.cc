@@ -85,6 +85,8 @@ void write_model(JsonWriter& json, const ModelInfo& model, const std::string& na
       .field("architecture", model.architecture)
       .field("digest", model.digest)
       .field("n_ctx", int64_t{model.context_len})
+      .field("n_embd", int64_t{model.width})
+      .field("pooling", pooling_name(model.pooling))
       .end_object()
       .key("capabilities")
       .begin_array();

@@ -137,7 +137,8 @@ WebResponse Service::ollama_show(const WebRequest& request, WebExchange&) {
   json.field("template", backend.chat_template()).field("modified_at", rfc3339(model.created));
   write_details(json, model);
   json.key("model_info").begin_object().field("general.architecture", model.architecture);
-  json.field(model.architecture + ".context_length", int64_t{model.context_len}).end_object();
+  json.field(model.architecture + ".context_length", int64_t{model.context_len});
+  json.field(model.architecture + ".embedding_length", int64_t{model.width}).end_object();
   json.key("capabilities").begin_array();
   for (const std::string& capability : capabilities()) json.string(capability);
   json.end_array().end_object();
@@ -148,6 +149,7 @@ std::vector<std::string> Service::capabilities() const {
   std::vector<std::string> out = {"completion", "tools"};
   if (!backend_.load()->answer_format()->reasoning.is_none()) out.emplace_back("thinking");
   if (fim_.is_there()) out.emplace_back("insert");
+  if (backend_.load()->model().width > 0) out.emplace_back("embedding");
   return out;
 }
 

@@ -181,11 +181,16 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
       {"GET", "/tokenizer_info", "text", &Service::tokenizer_info},
       {"GET", "/v1/health", "health", &Service::health, ApiStyle::kChat, false},
       {"GET", "/ping", "health", &Service::health, ApiStyle::kChat, false},
+      {"POST", "/v1/embeddings", "embeddings", nullptr, ApiStyle::kEmbeddings},
+      {"POST", "/api/embed", "embeddings", nullptr, ApiStyle::kOllamaEmbed},
+      {"POST", "/api/embeddings", "embeddings", nullptr, ApiStyle::kOllamaEmbeddings},
+      {"POST", "/embedding", "embeddings", nullptr, ApiStyle::kLlamaEmbedding},
       {"POST", "/v1/messages", "messages", nullptr, ApiStyle::kMessages},
       {"POST", "/v1/messages/count_tokens", "text", &Service::count_tokens, ApiStyle::kMessages},
       // Some clients' base URL lacks the version.
       {"POST", "/chat/completions", "chat", nullptr, ApiStyle::kChat},
       {"POST", "/completions", "completions", nullptr, ApiStyle::kCompletions},
+      {"POST", "/embeddings", "embeddings", nullptr, ApiStyle::kEmbeddings},
       {"GET", "/models", "models", &Service::models, ApiStyle::kChat, true, true},
       {"POST", "/tokenize", "text", &Service::tokenize},
       {"POST", "/detokenize", "text", &Service::detokenize},
@@ -272,6 +277,11 @@ Result<DialectBody> Service::read_dialect(const WebExchange& exchange, Json body
       return body_of_completion(body, backend.tokenizer());
     case ApiStyle::kInfill:
       return body_of_infill(body, backend.tokenizer(), fim_);
+    case ApiStyle::kEmbeddings:
+    case ApiStyle::kOllamaEmbed:
+    case ApiStyle::kOllamaEmbeddings:
+    case ApiStyle::kLlamaEmbedding:
+      return body_of_embeddings(body, exchange.style, backend.model(), options_.api);
     case ApiStyle::kChat:
     case ApiStyle::kCompletions:
       break;
@@ -296,8 +306,12 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   }
   const Endpoint endpoint = own->endpoint;
   const ModelInfo& model = backend.model();
-  Result<ApiRequest> api = parse_api_request(endpoint, own->body, options_.api, model.sampling);
+  const bool makes_vectors = own->embedding.pooling != Pooling::kNone;
+  ApiLimits limits = options_.api;
+  if (makes_vectors) limits.max_prompts = limits.max_choices = limits.max_inputs;
+  Result<ApiRequest> api = parse_api_request(endpoint, own->body, limits, model.sampling);
   if (!api) return error_response(ApiError::of(api.error()));
+  if (makes_vectors) api->echo = false, api->prompt_name = own->prompt_name;
   const bool is_llama = exchange.style == ApiStyle::kLlama || exchange.style == ApiStyle::kInfill;
   api->keeps_prompt = is_llama;
   if (exchange.style != ApiStyle::kChat && exchange.style != ApiStyle::kCompletions && api->n != 1)
@@ -305,7 +319,8 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
         ApiError::of(unsupported("n is " + std::to_string(api->n) + "; this API has one choice.", "n")));
   Result<std::string> name = answering_name(api->model, model, options_);
   if (!name) return error_response(ApiError::of(name.error()));
-  const auto n_sequences = static_cast<int64_t>(api->n) * std::max<int64_t>(1, std::ssize(api->prompts));
+  const auto n_sequences =
+      int64_t{std::max({api->n, api->best_of, api->search.width})} * std::max<int64_t>(1, std::ssize(api->prompts));
   if (backend.is_full()) {
     return error_response(
         {429, "The queue is full; try again later.", "", "queue_full", quotas_.retry_after(n_sequences, now())});
@@ -323,13 +338,14 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   for (Request& r : built->requests) {
     r.weight = static_cast<float>(terms.weight);
     r.max_wait = static_cast<float>(terms.max_wait);
+    r.pooling = own->embedding.pooling;
     const auto len = static_cast<int64_t>(r.prompt.size());
     if (len >= model.context_len && !(len == model.context_len && r.max_tokens == 0)) {
       return error_response({400,
                              "The prompt has " + std::to_string(len) +
                                  " tokens; with at least one for the answer, the model's context of " +
                                  std::to_string(model.context_len) + " has no room for it.",
-                             endpoint == Endpoint::kChat ? "messages" : "prompt", "context_length_exceeded"});
+                             endpoint == Endpoint::kChat ? "messages" : api->prompt_name, "context_length_exceeded"});
     }
     r.id = backend.next_id();
     info.requests.push_back(r.id);
@@ -345,7 +361,9 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   info.fingerprint = "ibid-" IBID_VERSION "-a" + std::to_string(kArithmeticVersion) + "-" + model.digest.substr(0, 12);
   info.created = unix_seconds();
   info.seed = api->sampling.seed;
-  info.n = api->n;
+  info.n = std::max(api->n, api->best_of);
+  info.n_told = api->n;
+  info.searches = api->search.kind != SearchKind::kNone;
   info.stream = api->stream;
   info.include_usage = api->include_usage;
   info.continuous_usage = api->continuous_usage;
@@ -357,6 +375,8 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   info.parallel_calls = api->parallel_calls;
   info.parser = std::move(built->parser);
   info.llama = std::move(own->llama);
+  info.embedding = own->embedding;
+  info.embedding_len = model.width;
   if (is_llama) info.settings = settings_json(*api);
   info.repeated = std::move(own->echo);
   info.stored = std::move(own->stored);

@@ -240,6 +240,7 @@ class ScheduleRun {
     options.max_rows = model_.options().max_rows;
     options.host_bytes =
         schedule.n_host_contexts * n_blocks * KvStore::block_bytes(pass->facts(), kv_dtype, schedule.block_len);
+    if (schedule.block_len == 8) options.host_copy_seconds = 1e-5;  // on the edge of being worth it
     if (folder_) options.disk_folder = folder_->path("kv");
     options.disk_bytes = int64_t{1} << 30;
     options.prefix_cache = schedule.prefix_cache;
