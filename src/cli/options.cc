@@ -191,6 +191,7 @@ void add_measures(CLI::App& app, All& all, int& exit_code) {
       ->delimiter(',');
   c->add_flag("!--no-speed", plan_options.speed, "do not measure");
   add_tier_options(c, plan_options.serve.tiers);
+  add_spec_options(c, plan_options.serve.spec);
   c->footer("Example:\n  ibid plan model.gguf --memory 8G --streams 16 --ctx 4096");
   on_parse(c, exit_code, plan_options, plan);
 

@@ -48,6 +48,7 @@ struct GenerationInfo {
   bool tokens_as_ids = false;
   bool timings = false;       // llama.cpp's
   bool tells_drafts = false;  // in the usage
+  bool is_rejection = false;  // drafts are verified by rejection: the answer says what is exact
   bool tells_reasoning = true;
   bool parallel_calls = true;  // false: the first call alone
   LlamaFields llama;

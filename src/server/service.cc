@@ -389,6 +389,7 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   info.tokens_as_ids = api->tokens_as_ids;
   info.timings = api->timings;
   info.tells_drafts = api->tells_drafts;
+  info.is_rejection = api->is_rejection;
   info.clock = &backend.clock();
   info.prompt_texts = std::move(built->prompt_texts);
   info.arrived = request.arrived;
