@@ -98,6 +98,10 @@ void add_engine(CLI::App* c, ServeOptions& o) {
 }
 
 void add_life(CLI::App* c, ServerOptions& o) {
+  c->add_option("--files-dir", o.files_folder,
+                "folder for /v1/files and /v1/batches, which go on where they were when the server starts again")
+      ->type_name("DIR");
+  add_bytes(c, "--max-files-bytes", o.max_files_bytes, 1 << 20, int64_t{1} << 50, "all files there, together");
   add_seconds(c, "--drain-timeout", o.drain_timeout, 0, kDay, "how long what runs may take after SIGTERM");
   add_seconds(c, "--stall-timeout", o.stall_timeout, 0.1, kDay,
               "/health is 503 when work waits and the engine has not turned for so long");

@@ -13,6 +13,7 @@
 
 #include "base/caught.h"
 #include "server/backend.h"
+#include "server/batches.h"
 #include "server/fleet.h"
 #include "server/host_check.h"
 #include "server/http_server.h"
@@ -98,6 +99,14 @@ Result<int> serve_until_stopped(const ServerOptions& options, const LoadBackend&
   Service service(options, *std::move(keys), **log);
   service.send_spans(spans.get());
   (*log)->on_lost([&service] { service.metrics().add_log_line_lost(); });
+  std::unique_ptr<Batches> batches;
+  if (!options.files_folder.empty()) {
+    Result<std::unique_ptr<Batches>> opened =
+        Batches::open(options.files_folder, options.max_files_bytes, static_cast<size_t>(options.max_body_bytes));
+    if (!opened) return fail(opened.error().message, kServeBadOptions);
+    batches = *std::move(opened);
+    service.set_batches(batches.get());
+  }
   std::unique_ptr<Fleet> fleet;
   if (!load) fleet = std::make_unique<Fleet>(std::move(several.models), several.memory_bytes, service);
   HttpServer http(options, service, **log);
@@ -147,6 +156,7 @@ Result<int> serve_until_stopped(const ServerOptions& options, const LoadBackend&
     http.stop();
     return fail(status.error().message, kServeModelFailed);
   }
+  if (batches) batches->start(service);
   std::string model = fleet ? "" : (*backend)->model().name;
   if (fleet) {
     for (const FleetFacts& facts : fleet->facts()) model += (model.empty() ? "" : ", ") + facts.name;
@@ -175,6 +185,7 @@ Result<int> serve_until_stopped(const ServerOptions& options, const LoadBackend&
       if (signals.came_within(20, **log)) end_at_once(**log);
     }
   }
+  if (batches) batches->stop();
   if (fleet) fleet->join();  // what it does ends in connections
   http.stop();
   if (*backend) (*backend)->stop();

@@ -28,6 +28,9 @@ struct ServerOptions {
   std::vector<std::string> aliases;  // further names of the model
   bool strict_model = false;         // a name that it does not have is a 404
 
+  std::string files_folder;                    // of /v1/files and /v1/batches (batches.h); empty: they are not served
+  int64_t max_files_bytes = int64_t{1} << 30;  // of all files there
+
   std::string log_file;  // empty: standard error
   bool log_json = false;
   bool log_requests = true;

@@ -16,6 +16,7 @@
 #include "server/build_requests.h"
 #include "server/content_type.h"
 #include "server/dialects.h"
+#include "server/file_store.h"
 #include "server/model_names.h"
 #include "server/page_files.h"
 #include "server/request_span.h"
@@ -48,10 +49,6 @@ std::string mebibytes(int64_t bytes) { return std::to_string((bytes + (1 << 20) 
 
 // Enough to fill steps, and no more than half of a small queue.
 int64_t texts_at_once(const ServerOptions& options) { return std::clamp<int64_t>(options.n_places / 2, 1, 64); }
-
-int64_t unix_seconds() {
-  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 }  // namespace
 
@@ -194,6 +191,15 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
       {"GET", "/tokenizer_info", "text", &Service::tokenizer_info},
       {"GET", "/v1/health", "health", &Service::health, ApiStyle::kChat, false},
       {"GET", "/ping", "health", &Service::health, ApiStyle::kChat, false},
+      {"POST", "/v1/files", "files", &Service::create_file, ApiStyle::kChat, false},
+      {"GET", "/v1/files", "files", &Service::list_files, ApiStyle::kChat, false},
+      {"GET", "/v1/files/{id}", "files", &Service::file_by_id, ApiStyle::kChat, false},
+      {"DELETE", "/v1/files/{id}", "files", &Service::delete_file, ApiStyle::kChat, false},
+      {"GET", "/v1/files/{id}/content", "files", &Service::file_content, ApiStyle::kChat, false},
+      {"POST", "/v1/batches", "batches", &Service::create_batch, ApiStyle::kChat, false},
+      {"GET", "/v1/batches", "batches", &Service::list_batches, ApiStyle::kChat, false},
+      {"GET", "/v1/batches/{id}", "batches", &Service::batch_by_id, ApiStyle::kChat, false},
+      {"POST", "/v1/batches/{id}/cancel", "batches", &Service::cancel_batch, ApiStyle::kChat, false},
       {"POST", "/v1/embeddings", "embeddings", nullptr, ApiStyle::kEmbeddings},
       {"POST", "/api/embed", "embeddings", nullptr, ApiStyle::kOllamaEmbed},
       {"POST", "/api/embeddings", "embeddings", nullptr, ApiStyle::kOllamaEmbeddings},
@@ -227,14 +233,15 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
   if (route != nullptr) exchange.route = route->name, exchange.style = route->style;
   const bool is_health = exchange.route == std::string_view("health");
 
-  if (!hosts_.allows(request.header("host"))) {
+  if (request.as_tenant) exchange.tenant = *request.as_tenant;
+  if (!request.as_tenant && !hosts_.allows(request.header("host"))) {
     return error_response({403,
                            "This server does not answer to the name " + in_quotes(request.header("host"), 128) +
                                "; --allow-host gives it further names.",
                            "", "host_refused"});
   }
   // A page of another site must not use a server that trusts its network.
-  if (!allowed_origin(request))
+  if (!request.as_tenant && !allowed_origin(request))
     return error_response(
         {403, "This server does not answer pages of other sites; --cors-origin allows one.", "", "origin_refused"});
   if (request.method == "OPTIONS" && !options_.cors_origin.empty()) {
@@ -245,7 +252,7 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
                         {"Access-Control-Max-Age", "600"}};
     return response;
   }
-  if (!keys_.empty() && !is_health) {
+  if (!keys_.empty() && !is_health && !request.as_tenant) {
     std::optional<std::string> tenant = keys_.tenant_of(ApiKeys::key_in(request));
     if (!tenant) {
       WebResponse response = error_response(
@@ -267,7 +274,9 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
     return response;
   }
   if (request.method == "POST") {
-    if (const std::optional<ApiError> wrong = check_content_type(request)) return error_response(*wrong);
+    const bool is_upload = route->handler == &Service::create_file;
+    const std::optional<ApiError> wrong = is_upload ? std::nullopt : check_content_type(request);
+    if (wrong) return error_response(*wrong);
   }
   if (request.refusal) return error_response(*request.refusal);
   if (route->needs_model && backend_ == nullptr)

@@ -27,6 +27,8 @@
 namespace ibid {
 
 // An HTTP request under way.
+class Batches;
+
 struct WebExchange {
   std::shared_ptr<ModelUse> model;            // of several; let go after all that refers to it
   std::optional<ByteBudget::Share> promised;  // of what the answer may come to hold
@@ -53,6 +55,8 @@ class Service {
   std::unique_ptr<Service> make_service(bool has_aliases);
   // From now on requests go to the models of a fleet, which outlives the service's use of it.
   void set_fleet(Fleet* fleet);
+  // Before the first request; outlives the service's use of it. Null: there are no files and no batches.
+  void set_batches(Batches* batches) { batches_ = batches; }
 
   // The model is there. `backend` outlives the service's use of it; start()s it.
   void set_backend(Backend* backend);
@@ -66,6 +70,8 @@ class Service {
   // called, by what is given to post_to_loader() for request.model_name.
   bool choose_model(WebRequest& request);
   void wait_for_model(WebRequest& request);
+  // Both, where whoever asks may wait; not from posted work.
+  void choose_model_and_wait(WebRequest& request);
   void post_to_loader(const std::string& model, std::function<void()> work);
   // `wake` is called on the engine's thread when the mailbox has something.
   WebExchange handle(const WebRequest& request, std::function<void()> wake);
@@ -139,6 +145,15 @@ class Service {
   WebResponse ollama_show(const WebRequest& request, WebExchange& exchange);
   WebResponse props(const WebRequest& request, WebExchange& exchange);
   WebResponse slots(const WebRequest& request, WebExchange& exchange);
+  WebResponse create_file(const WebRequest& request, WebExchange& exchange);
+  WebResponse list_files(const WebRequest& request, WebExchange& exchange);
+  WebResponse file_by_id(const WebRequest& request, WebExchange& exchange);
+  WebResponse delete_file(const WebRequest& request, WebExchange& exchange);
+  WebResponse file_content(const WebRequest& request, WebExchange& exchange);
+  WebResponse create_batch(const WebRequest& request, WebExchange& exchange);
+  WebResponse list_batches(const WebRequest& request, WebExchange& exchange);
+  WebResponse batch_by_id(const WebRequest& request, WebExchange& exchange);
+  WebResponse cancel_batch(const WebRequest& request, WebExchange& exchange);
   WebResponse load(const WebRequest& request, WebExchange& exchange);
   WebResponse tokenizer_info(const WebRequest& request, WebExchange& exchange);
   WebResponse count_tokens(const WebRequest& request, WebExchange& exchange);
@@ -162,6 +177,7 @@ class Service {
   StoredResponses& stored_;
   FimTokens fim_;  // of the backend's model
   LiveView live_;
+  Batches* batches_ = nullptr;   // null: none are served
   SpanSender* spans_ = nullptr;  // null: nobody wants any
   std::atomic<Backend*> backend_ = nullptr;
   std::atomic<Fleet*> fleet_ = nullptr;  // null: there is one model

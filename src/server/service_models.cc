@@ -1,6 +1,7 @@
 // What a Service knows of the models that are served: its own, or those of a fleet behind it.
 #include <algorithm>
 #include <array>
+#include <future>
 
 #include "server/api_error.h"
 #include "server/dialects.h"
@@ -65,6 +66,7 @@ std::vector<Service::ListedModel> Service::listed() const {
 
 // Whose requests may make a model be loaded: those that are answered.
 bool Service::is_welcome(const WebRequest& request) const {
+  if (request.as_tenant) return true;
   return hosts_.allows(request.header("host")) && allowed_origin(request) &&
          (keys_.empty() || keys_.tenant_of(ApiKeys::key_in(request)));
 }
@@ -75,7 +77,8 @@ std::optional<std::string> Service::model_named_in(WebRequest& request) const {
     if (std::ranges::find(kReadsOfModel, request.path()) == kReadsOfModel.end()) return std::nullopt;
     return percent_decoded(query_value(request.query(), "model").value_or(""));
   }
-  if (request.method != "POST" || request.path().ends_with("/cancel")) return std::nullopt;
+  const bool is_upload = request.path().starts_with("/v1/files") || request.path().starts_with("/v1/batches");
+  if (request.method != "POST" || request.path().ends_with("/cancel") || is_upload) return std::nullopt;
   const Result<Json> body = parse_body(request.body, options_.api.json);
   if (!body) {
     request.refusal = std::make_shared<ApiError>(ApiError::of(body.error()));
@@ -109,6 +112,19 @@ void Service::wait_for_model(WebRequest& request) {
   } else {
     request.refusal = std::make_shared<ApiError>(ApiError::of(use.error()));
   }
+}
+
+void Service::choose_model_and_wait(WebRequest& request) {
+  if (choose_model(request)) return;
+  std::promise<void> done;
+  post_to_loader(request.model_name, [&] {
+    try {
+      wait_for_model(request);
+    } catch (const std::exception&) {  // no memory: then there is no model
+    }
+    done.set_value();
+  });
+  done.get_future().wait();
 }
 
 void Service::post_to_loader(const std::string& model, std::function<void()> work) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,6 +20,7 @@ struct WebRequest {
   std::string body;
   double arrived = 0;  // when its header was complete, on the backend's clock
   // Where several models are served: the one that it is for, or why there is none.
+  std::optional<std::string> as_tenant = {};  // of the server's own: not from a socket, and needs no key
   std::string model_name = {};
   std::shared_ptr<ModelUse> model = nullptr;
   std::shared_ptr<const ApiError> refusal = nullptr;
