@@ -122,13 +122,14 @@ Ledger alone(bool is_preempted) {
   std::vector<Output> outputs;
   for (int n_tokens = 0; engine->step(outputs);) {
     n_tokens = outputs.empty() ? 0 : outputs.back().usage.completion_tokens;
-    if (is_preempted && n_tokens == 2 && engine->stats().n_preemptions == 0) EXPECT_TRUE(engine->preempt(RequestId{1}, 0));
+    if (is_preempted && n_tokens == 2 && engine->stats().n_preemptions == 0)
+      EXPECT_TRUE(engine->preempt(RequestId{1}, 0));
   }
   return outputs.back().timing.ledger;
 }
 
-// Alone, all of a step's forward pass is its own: three pieces of the prompt and two more tokens; of each step the clock
-// tells one second of forward pass.
+// Alone, all of a step's forward pass is its own: three pieces of the prompt and two more tokens; of each step the
+// clock tells one second of forward pass.
 TEST(Ledger, NothingIsOthersWorkWhereThereAreNoOthers) {
   Ledger ledger = alone(false);
   EXPECT_EQ(ledger[Phase::kPrefill], 3);

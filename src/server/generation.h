@@ -101,6 +101,8 @@ class Generation {
                             int64_t max_backlog);
 
   bool finished() const { return n_finished_ == choices_.size(); }
+  size_t n_finished() const { return n_finished_; }
+  bool has_failed() const { return failure().has_value(); }
   bool done() const { return done_written_; }          // the last event is written
   size_t gathered_bytes() const { return gathered_; }  // not yet written
   const GenerationInfo& info() const { return info_; }
