@@ -27,9 +27,10 @@ enum ExitCode : int {
 // What every command that runs a model takes.
 struct ModelArgs {
   std::string model = "default";
-  int32_t context_len = 0;   // 0: what the model promises, at most 8192
-  int threads = 0;           // 0: the cores that affinity and cgroup leave
-  int64_t memory_bytes = 0;  // what the process may hold; 0: what the machine has
+  int32_t context_len = 0;    // 0: what the model promises, at most 8192
+  int threads = 0;            // 0: the cores that affinity and cgroup leave
+  int64_t memory_bytes = 0;   // what the process may hold; 0: what the machine has
+  int64_t process_bytes = 0;  // what it holds without any model; 0: what it holds now
   DType kv_dtype = DType::kF16;
   std::optional<Isa> isa;  // none: the best of this CPU
   bool reference_kernels = false;
@@ -45,7 +46,8 @@ struct TierArgs {
 // Who proposes drafts (docs/speculation.md).
 struct SpecArgs {
   bool by_lookup = true;
-  int32_t k = 8;  // most of a sequence in a step
+  std::string draft_model;  // beside it; empty: none
+  int32_t k = 8;            // most of a sequence in a step
   int32_t max_drafts() const { return by_lookup ? k : 0; }
 };
 
@@ -64,6 +66,10 @@ struct RunOptions {
 
 struct ServeOptions {
   ModelArgs model;
+  bool names_model = false;               // it was said, and is not what is served for want of any
+  std::vector<std::string> more_models;   // paths or names, besides
+  std::vector<std::string> named_models;  // NAME=PATH
+  std::string models_folder;
   TierArgs tiers;
   SpecArgs spec;
   ServerOptions server;
@@ -71,12 +77,13 @@ struct ServeOptions {
   int32_t max_tokens_per_step = 512;
   int32_t max_waiting = 512;
   PolicyKind policy = PolicyKind::kFair;
-  double max_itl = 0;         // seconds; 0: by the model's own speed
-  int64_t kv_bytes = 0;       // 0: chosen
-  SamplingFlags sampling;     // of requests that do not say
-  std::string record;         // a file to write all to that the engine does (docs/replay.md); empty: none
-  bool redact = false;        // without what users wrote
-  std::string chat_template;  // a file in the place of the model's own; empty: none
+  double max_itl = 0;              // seconds; 0: by the model's own speed
+  int64_t kv_bytes = 0;            // 0: chosen
+  SamplingFlags sampling;          // of requests that do not say
+  std::string record;              // a file to write all to that the engine does (docs/replay.md); empty: none
+  bool redact = false;             // without what users wrote
+  std::string chat_template;       // a file in the place of the model's own; empty: none
+  std::optional<Pooling> pooling;  // of texts' vectors; none: as the model's file says, else the mean
 };
 
 struct ReplayOptions {
@@ -151,7 +158,8 @@ struct TemplateOptions {
 
 struct PlanOptions {
   ServeOptions serve;     // of the server that is planned
-  int32_t n_streams = 0;  // 0: as many as fit
+  int32_t n_streams = 0;             // 0: as many as fit
+  std::vector<std::string> devices;  // "2x80G"
   bool speed = true;
 };
 

@@ -4,6 +4,7 @@
 #include "base/utf8.h"
 #include "cli/command_line.h"
 #include "cli/presets.h"
+#include "server/dialects.h"
 
 namespace ibid::cli {
 namespace {
@@ -38,6 +39,23 @@ void add_address(CLI::App* c, ServerOptions& o) {
       "--no-page", [&o] { o.page = false; }, "answer the API alone, without the page at /");
 }
 
+void add_models(CLI::App* c, ServeOptions& o) {
+  c->get_option("MODEL")->each([&o](const std::string&) { o.names_model = true; });
+  c->add_option("MORE", o.more_models, "further models, loaded when they are first asked for by name");
+  c->add_option("--model", o.named_models, "a model and the name that it is served by; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("NAME=PATH")
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            const size_t at = text.find('=');
+            const bool is_whole = at != std::string::npos && at + 1 < text.size();
+            return is_whole ? check_alias(text.substr(0, at)) : std::string("a model is NAME=PATH");
+          },
+          ""));
+  c->add_option("--models-dir", o.models_folder, "folder of GGUF files and of models' folders, all of them served")
+      ->type_name("DIR");
+}
+
 // Before all others: they are read in this order, so that each may say otherwise than the preset.
 void add_preset(CLI::App* c, ServeOptions& o) {
   c->add_option_function<std::string>(
@@ -67,6 +85,12 @@ void add_engine(CLI::App* c, ServeOptions& o) {
            [](std::string_view text) { return read_duration(text, 0.0001, kDay); });
   c->add_option("--chat-template", o.chat_template, "file with a chat template in the place of the model's own")
       ->type_name("FILE");
+  c->add_option_function<std::string>(
+       "--pooling", [&o](const std::string& name) { o.pooling = pooling_by_name(name); },
+       "which hidden states /v1/embeddings makes a text's vector of: mean, last or cls, the first (as the model's file "
+       "says, else mean)")
+      ->check(CLI::IsMember({"mean", "last", "cls"}))
+      ->type_name("NAME");
   add_read(c, "--kv-memory", o.kv_bytes, "BYTES", "chosen", "memory for keys and values, as 2G or 512M",
            [](std::string_view text) { return read_bytes(text, 0, int64_t{1} << 50); });
   add_spec_options(c, o.spec);
@@ -74,6 +98,10 @@ void add_engine(CLI::App* c, ServeOptions& o) {
 }
 
 void add_life(CLI::App* c, ServerOptions& o) {
+  c->add_option("--files-dir", o.files_folder,
+                "folder for /v1/files and /v1/batches, which go on where they were when the server starts again")
+      ->type_name("DIR");
+  add_bytes(c, "--max-files-bytes", o.max_files_bytes, 1 << 20, int64_t{1} << 50, "all files there, together");
   add_seconds(c, "--drain-timeout", o.drain_timeout, 0, kDay, "how long what runs may take after SIGTERM");
   add_seconds(c, "--stall-timeout", o.stall_timeout, 0.1, kDay,
               "/health is 503 when work waits and the engine has not turned for so long");
@@ -122,6 +150,7 @@ void add_connections(CLI::App* c, ServerOptions& o) {
 void add_requests(CLI::App* c, ApiLimits& o) {
   add_whole(c, "--max-n", o.max_n, 1, 4096, "choices of a prompt");
   add_whole(c, "--max-prompts", o.max_prompts, 1, 65536, "prompts of a request");
+  add_whole(c, "--max-inputs", o.max_inputs, 1, 65536, "texts of an embeddings request");
   add_whole(c, "--max-choices", o.max_choices, 1, 65536, "choices of a request: n times its prompts");
   add_whole(c, "--max-logprobs", o.max_logprobs, 0, 1000, "candidates beside each token");
   add_whole(c, "--max-logit-bias", o.max_logit_bias, 0, kMaxTokenEntries, "entries of logit_bias");
@@ -138,6 +167,7 @@ void add_requests(CLI::App* c, ApiLimits& o) {
 void add_serve_options(CLI::App* c, ServeOptions& o) {
   add_preset(c, o);
   add_model_options(c, o.model);
+  add_models(c, o);
   add_address(c, o.server);
   c->option_defaults()->group("How much runs at once");
   add_engine(c, o);

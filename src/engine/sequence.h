@@ -19,6 +19,7 @@
 #include "cache/durable_key.h"
 #include "engine/answer.h"
 #include "engine/policy.h"
+#include "engine/pooling.h"
 #include "engine/request.h"
 #include "sample/sampler.h"
 #include "spec/drafts.h"
@@ -30,6 +31,7 @@ enum class SequenceState : uint8_t {
   kWaiting,  // in the queue; may hold blocks as long as nobody needs them
   kRunning,
   kFetching,  // waits for blocks from a disk; holds those that have come
+  kParked,    // a beam that waits for the others' rows; holds its blocks as long as nobody needs them
   kFinished,
 };
 
@@ -40,7 +42,8 @@ struct DurableChain {
   int64_t use = 0;       // DurableIndex::next_use()
 };
 
-struct Flow;  // fair_policy.h
+struct Flow;         // fair_policy.h
+struct SearchGroup;  // search_group.h
 
 struct Sequence {
   SeqId id{};
@@ -57,12 +60,17 @@ struct Sequence {
   int32_t n_known = 0;     // tokens that the prefix tree had when it was queued
   int32_t n_scored = 0;    // prompt positions whose rows are done, or not asked for: prompt_len - 1 is all
 
+  Pool pool;  // of a request that pools
+
   BlockTable blocks;
   int32_t n_published = 0;  // blocks of the table that the prefix tree knows
   ScopeId scope = ScopeId::kNone;
   DurableChain durable;
   bool was_sought = false;           // on disk, since it last began to wait: fetched, or not to be had
   std::vector<Sequence*> followers;  // the other choices, as long as they are held
+  static constexpr int32_t kAll = std::numeric_limits<int32_t>::max();
+  SearchGroup* group = nullptr;     // of a beam
+  int32_t n_without_hidden = kAll;  // tokens that may be cached ones, as nobody needs their hidden states
 
   bool was_admitted = false;
   double due = std::numeric_limits<double>::infinity();  // without a first step by then it ends; of choice 0 alone
@@ -81,9 +89,15 @@ struct Sequence {
   bool may_answer() const { return request->max_tokens < 0 || n_answered() < request->max_tokens; }
   bool is_prompt_scored() const { return n_scored >= prompt_len - 1; }
   // The first position whose row of logits is wanted; all after it are wanted too.
-  int32_t first_row() const { return is_prompt_scored() ? n_tokens() - 1 : n_scored; }
-  // Tokens that may come from the prefix tree: rows that are wanted must be computed.
-  int32_t n_reusable() const { return first_row(); }
+  int32_t first_row() const {
+    if (pools()) return n_tokens();  // it wants hidden states, and no logits
+    return is_prompt_scored() ? n_tokens() - 1 : n_scored;
+  }
+  bool pools() const { return request->pooling != Pooling::kNone; }
+  // Tokens that may come from the prefix tree: rows and hidden states that are wanted must be computed.
+  int32_t n_reusable() const {
+    return pools() ? pool.first_wanted(n_tokens()) : std::min(first_row(), n_without_hidden);
+  }
   Ledger& ledger() { return answer->timing().ledger; }
   // What it waits for between steps, as its ledger calls it.
   Phase waits_as() const {

@@ -6,11 +6,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "format/model_file.h"
+#include "model/pooling.h"
 
 namespace ibid {
 
@@ -69,6 +71,8 @@ struct ModelConfig {
   bool fused_qkv = false;      // one matrix [(H + 2 K) D, C]
   bool fused_gate_up = false;  // one matrix [2 F, C]
   bool tied_embedding = false;
+
+  std::optional<Pooling> pooling;  // of a text's vector, where the file says it
 
   std::vector<RopeConfig> ropes;
   std::vector<LayerConfig> layers;  // [L]

@@ -17,6 +17,7 @@ struct AnswerChoice {
   std::vector<AnswerPart> parts;  // not yet written
   std::optional<AnswerParser> parser;
   std::vector<TokenRecord> records;
+  std::vector<float> embedding;
   bool started = false;  // an event went out
   bool finished = false;
   bool end_written = false;
@@ -25,6 +26,8 @@ struct AnswerChoice {
   Error error;
   TokenId last_token = TokenId::kNone;
   int32_t n_tokens = 0;
+  double logprob = 0;  // of all its tokens, where they have one
+  double score = 0;    // of a search
   int32_t n_preemptions = 0;
   int32_t n_drafted = 0, n_accepted = 0;
   size_t n_code_points = 0;  // of the token texts told so far, for text_offset

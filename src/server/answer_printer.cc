@@ -17,6 +17,11 @@ std::unique_ptr<AnswerPrinter> make_printer(ApiStyle style) {
     case ApiStyle::kLlama:
     case ApiStyle::kInfill:
       return make_llama_printer();
+    case ApiStyle::kEmbeddings:
+    case ApiStyle::kOllamaEmbed:
+    case ApiStyle::kOllamaEmbeddings:
+    case ApiStyle::kLlamaEmbedding:
+      return make_embedding_printer(style);
     case ApiStyle::kChat:
     case ApiStyle::kCompletions:
       break;
@@ -32,6 +37,8 @@ const char* id_prefix_of(ApiStyle style) {
       return "msg_";
     case ApiStyle::kResponses:
       return "resp_";
+    case ApiStyle::kEmbeddings:
+      return "embd-";
     default:
       return "cmpl-";
   }
@@ -45,7 +52,8 @@ void restyle_error(WebResponse& response, ApiStyle style, std::string_view reque
     body = "{\"type\":\"error\"," + messages_error_members(*response.error) + ",\"request_id\":";
     JsonWriter(body).string(request_id);
     body += '}';
-  } else if (style == ApiStyle::kOllamaChat || style == ApiStyle::kOllamaGenerate) {
+  } else if (style == ApiStyle::kOllamaChat || style == ApiStyle::kOllamaGenerate || style == ApiStyle::kOllamaEmbed ||
+             style == ApiStyle::kOllamaEmbeddings) {
     json.begin_object().field("error", response.error->message).end_object();
   } else {
     return;

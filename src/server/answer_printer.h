@@ -36,6 +36,7 @@ std::unique_ptr<AnswerPrinter> make_messages_printer();
 std::unique_ptr<AnswerPrinter> make_responses_printer();
 std::unique_ptr<AnswerPrinter> make_ollama_printer(ApiStyle style);  // chat and generate
 std::unique_ptr<AnswerPrinter> make_llama_printer();
+std::unique_ptr<AnswerPrinter> make_embedding_printer(ApiStyle style);  // all that make vectors
 
 std::unique_ptr<AnswerPrinter> make_printer(ApiStyle style);
 // What the ids of its answers begin with.

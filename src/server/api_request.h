@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "sample/search.h"
 #include "server/api_error.h"
 #include "server/chat_prompt.h"
 #include "server/parse_body.h"
@@ -27,7 +28,11 @@ enum class ApiStyle : uint8_t {
   kOllamaChat,
   kOllamaGenerate,
   kLlama,
-  kInfill
+  kInfill,
+  kEmbeddings,
+  kOllamaEmbed,
+  kOllamaEmbeddings,  // the older one, of a single prompt
+  kLlamaEmbedding
 };
 
 // Bounds that an operator may change.
@@ -35,6 +40,7 @@ struct ApiLimits {
   int32_t max_n = 64;             // choices of one prompt
   int32_t max_prompts = 256;      // in one completions request
   int32_t max_choices = 256;      // n times prompts
+  int32_t max_inputs = 2048;      // texts of an embeddings request
   int32_t max_logprobs = 20;      // candidates beside the chosen token
   int32_t max_logit_bias = 1024;  // entries
   int32_t max_stops = 64;         // stop strings, and stop ids
@@ -77,6 +83,10 @@ struct ApiRequest {
   SamplingSources sources;  // of its parameters
   bool has_seed = false;
   int32_t n = 1;
+  int32_t best_of = 0;  // texts that are drawn, of which the n likeliest are told; 0: n
+  int32_t num_beams = 0;
+  bool use_beam_search = false;
+  SearchOptions search;  // of these and their like
   int32_t max_tokens = -1;
   std::vector<std::string> stop;
   std::vector<TokenId> stop_ids;
@@ -89,7 +99,8 @@ struct ApiRequest {
   int32_t priority = 0;
   int32_t ttft_slo_ms = 0;  // 0: none
   int32_t tpot_slo_ms = 0;
-  int32_t max_drafts = -1;  // -1: the server's
+  int32_t max_drafts = -1;    // -1: the server's
+  bool is_rejection = false;  // how drafts are verified
   std::string prediction;
   bool tells_drafts = false;  // in the usage
   std::string cache_salt;
@@ -120,12 +131,16 @@ struct ApiRequest {
   // Completions.
   std::vector<Prompt> prompts;
   bool echo = false;
-  bool keeps_prompt = false;  // the answer repeats it
+  bool keeps_prompt = false;           // the answer repeats it
+  std::string prompt_name = "prompt";  // as the API that asked calls it
 };
 
 // The error's param is the field. `defaults`: how to sample where the body does not say.
 Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const ApiLimits& limits,
                                      const SamplingDefaults& defaults = {});
+
+// What the fields of searches say together.
+Status check_search(ApiRequest& request);
 
 // What the fields of tools say together.
 Status check_tools(ApiRequest& request);

@@ -135,12 +135,20 @@ Result<Request> build_common(const ApiRequest& api, const Tokenizer& tokenizer) 
     if (!stops) return invalid(stops.error().message, "stop");
     common.stops = *std::move(stops);
   }
-  common.n = api.n;
+  common.n = std::max(api.n, api.best_of);
+  common.search = api.search;
   common.max_tokens = api.max_tokens;
   common.show_special = !api.skip_special_tokens;
   common.prompt_logprobs = api.prompt_logprobs;
   common.priority = api.priority;
   common.speculation.max_drafts = api.max_drafts;
+  common.speculation.is_rejection = api.is_rejection;
+  if (api.is_rejection && api.trace) {
+    return unsupported(
+        "A trace is enough to make each draw again, by the seed alone; what rejection draws depends on the drafts too. "
+        "Leave trace or speculation.verifier out.",
+        "speculation.verifier");
+  }
   if (!api.prediction.empty() && api.max_drafts != 0) {
     common.speculation.prediction = encode_plain(tokenizer, api.prediction);
     if (common.speculation.prediction.size() > kMaxPrediction) common.speculation.prediction.resize(kMaxPrediction);
@@ -204,7 +212,8 @@ Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backe
     truncate(api, backend.model().context_len, built.requests.back().prompt);
   }
   for (size_t i = 0; i < api.prompts.size(); ++i) {
-    const std::string where = api.prompts.size() == 1 ? "prompt" : "prompt[" + std::to_string(i) + "]";
+    const std::string where =
+        api.prompts.size() == 1 ? api.prompt_name : api.prompt_name + "[" + std::to_string(i) + "]";
     built.requests.push_back(common);
     std::vector<TokenId>& ids = built.requests.back().prompt;
     if (const std::string* text = std::get_if<std::string>(&api.prompts[i])) {

@@ -26,11 +26,21 @@ struct LlamaFields {
   std::vector<std::string> response_fields;  // these alone; empty: all
 };
 
+// What vectors of texts are asked for, and how they are written.
+struct EmbeddingFields {
+  Pooling pooling = Pooling::kNone;  // none: an answer is asked for, and nothing below
+  enum class Norm : int8_t { kNone = -1, kMaxAbs16, kTaxicab, kEuclid } norm = Norm::kEuclid;  // as llama.cpp counts
+  int32_t dimensions = 0;  // the first so many values; 0: all
+  bool base64 = false;
+};
+
 struct DialectBody {
   Endpoint endpoint = Endpoint::kChat;
   Json body;
   std::optional<std::string> answer;  // of a request that needs no model, as JSON
   LlamaFields llama;
+  EmbeddingFields embedding;
+  std::string prompt_name;  // what that API calls its texts
   // Of /v1/responses: the fields that an answer repeats, and what is kept of it.
   std::shared_ptr<const Json> echo;
   std::shared_ptr<StoredResponse> stored;
@@ -55,6 +65,12 @@ Result<DialectBody> body_of_ollama(const Json& body, bool generate, const ModelI
 // llama.cpp's /completion and /infill.
 Result<DialectBody> body_of_completion(const Json& body, const Tokenizer& tokenizer);
 Result<DialectBody> body_of_infill(const Json& body, const Tokenizer& tokenizer, const FimTokens& fim);
+
+// Any API's request for vectors of texts.
+Result<DialectBody> body_of_embeddings(const Json& body, ApiStyle style, const ModelInfo& model,
+                                       const ApiLimits& limits);
+std::string_view pooling_name(Pooling pooling);
+std::optional<Pooling> pooling_by_name(std::string_view name);
 
 // What a request asked for, as llama.cpp tells it in its answers.
 std::string settings_json(const ApiRequest& api);

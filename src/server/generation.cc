@@ -1,6 +1,8 @@
 #include "server/generation.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <utility>
 
 #include "server/api_error.h"
@@ -8,6 +10,8 @@
 namespace ibid {
 
 namespace {
+
+constexpr size_t kValueJson = 16;  // of a vector
 
 // All of a prompt's records have as many candidates, but the first, which has none.
 size_t prompt_top_bytes(const std::vector<TokenRecord>& records) {
@@ -65,6 +69,7 @@ void Generation::take(std::vector<Output> outputs) {
       choice.n_tokens += n_new;
       metrics_.add_tokens(0, 0, n_new);
     }
+    for (const TokenRecord& record : output.tokens) choice.logprob += static_cast<double>(record.chosen.raw);
     gathered_ += output.text.size();
     if (choice.parser) {
       choice.parser->push(output.text, choice.parts);
@@ -88,10 +93,32 @@ void Generation::take(std::vector<Output> outputs) {
       choice.reason = output.reason;
       choice.stop_text = std::move(output.stop_text);
       choice.error = std::move(output.error);
+      choice.score = output.score;
+      choice.embedding = std::move(output.embedding);
+      gathered_ += choice.embedding.size() * kValueJson;
       metrics_.add_finish(finish_reason_name(choice.reason));
       ++n_finished_;
     }
   }
+  if (info_.n_told > 0 && info_.n_told < info_.n && finished() && !failure()) keep_likeliest();
+}
+
+// best_of: of each prompt's choices those of the highest log-probability a token, best first.
+void Generation::keep_likeliest() {
+  const auto n = static_cast<size_t>(info_.n), n_told = static_cast<size_t>(info_.n_told);
+  const auto likely = [](const Choice& c) { return c.n_tokens > 0 ? c.logprob / c.n_tokens : 0; };
+  std::vector<Choice> kept;
+  kept.reserve(prompts_.size() * n_told);
+  std::vector<size_t> order(n);
+  for (size_t begin = 0; begin < choices_.size(); begin += n) {
+    std::iota(order.begin(), order.end(), begin);
+    std::ranges::stable_sort(order, std::greater<>(), [&](size_t i) { return likely(choices_[i]); });
+    for (size_t i = 0; i < n_told; ++i) kept.push_back(std::move(choices_[order[i]]));
+    for (size_t i = n_told; i < n; ++i) n_dropped_tokens_ += choices_[order[i]].n_tokens;
+  }
+  choices_.swap(kept);
+  n_finished_ = choices_.size();
+  info_.n = info_.n_told;
 }
 
 // What the request does not want to see.
@@ -140,6 +167,7 @@ void Generation::write_part(std::string& out) {
   printer_->write_choice(*this, choice, n_choices_written_, out);
   choice.parts = {};
   choice.records = {};
+  choice.embedding = {};
   if (++n_choices_written_ < choices_.size()) return;
   printer_->write_rest(*this, out);
   done_written_ = true;
@@ -163,6 +191,12 @@ int64_t Generation::most_bytes(const GenerationInfo& info, std::span<const Reque
     const int64_t n_tokens = r.max_tokens < 0 ? n_left : std::min<int64_t>(r.max_tokens, n_left);
     const int64_t n_top = keeps_records ? std::max(0, r.sampling.logprobs) : 0;
     const int64_t held = n_tokens * (kText + (keeps_records ? kRecord + n_top * kTop : 0));
+    if (r.pooling != Pooling::kNone) {
+      constexpr int64_t kValue = sizeof(float) + kValueJson;
+      sum += info.embedding_len * kValue;
+      largest_json = std::max(largest_json, info.embedding_len * kValue);
+      continue;
+    }
     const int64_t json = n_tokens * (kText + (keeps_records ? kRecordJson + n_top * kTopJson : 0));
     sum += info.n * (streams ? std::min(held, max_backlog) : held);
     largest_json = std::max(largest_json, streams ? std::min(json, 4 * max_backlog) : json);

@@ -32,8 +32,10 @@ struct GenerationInfo {
   std::string model;
   std::string fingerprint;
   int64_t created = 0;
-  uint64_t seed = 0;  // of choice 0 of each prompt
-  int32_t n = 1;
+  uint64_t seed = 0;      // of choice 0 of each prompt
+  int32_t n = 1;          // choices that the engine makes
+  int32_t n_told = 0;     // the likeliest of them, where that is less
+  bool searches = false;  // each choice has a score
   bool stream = false;
   bool include_usage = false;
   bool continuous_usage = false;
@@ -46,9 +48,12 @@ struct GenerationInfo {
   bool tokens_as_ids = false;
   bool timings = false;       // llama.cpp's
   bool tells_drafts = false;  // in the usage
+  bool is_rejection = false;  // drafts are verified by rejection: the answer says what is exact
   bool tells_reasoning = true;
   bool parallel_calls = true;  // false: the first call alone
   LlamaFields llama;
+  EmbeddingFields embedding;
+  int32_t embedding_len = 0;                     // values of a vector
   std::string settings;                          // kLlama: what was asked, as JSON
   std::shared_ptr<const Json> repeated;          // kResponses: the fields that the answer repeats
   std::shared_ptr<StoredResponse> stored;        // kResponses: to be filled with it
@@ -96,6 +101,8 @@ class Generation {
                             int64_t max_backlog);
 
   bool finished() const { return n_finished_ == choices_.size(); }
+  size_t n_finished() const { return n_finished_; }
+  bool has_failed() const { return failure().has_value(); }
   bool done() const { return done_written_; }          // the last event is written
   size_t gathered_bytes() const { return gathered_; }  // not yet written
   const GenerationInfo& info() const { return info_; }
@@ -126,6 +133,7 @@ class Generation {
 
   std::optional<ApiError> failure() const;
   void leave_out(Choice& choice) const;
+  void keep_likeliest();
   int32_t sum_of(int32_t Choice::*count) const;  // over all choices
 
   GenerationInfo info_;
@@ -134,6 +142,7 @@ class Generation {
   std::vector<Choice> choices_;  // prompt 0's, then prompt 1's, ...
   std::vector<PromptFacts> prompts_;
   size_t n_finished_ = 0;
+  int32_t n_dropped_tokens_ = 0;  // of choices that are not told
   size_t gathered_ = 0;
   bool done_written_ = false;
   size_t n_choices_written_ = 0;  // of an answer in parts

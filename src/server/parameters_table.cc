@@ -165,6 +165,34 @@ constexpr Parameter kParameters[] = {
     {"allowed_token_ids", kBoth, kOther, 0, 0, false, "null", "vLLM", "SamplingParams::allowed",
      R"({"allOf":[{"$ref":"#/components/schemas/TokenIds"},{"minItems":1}]})", "Only these tokens.", &read_allowed},
 
+    // Searches: docs/search.md.
+    {"num_beams", kBoth, kInteger, 1, kMaxBeams, false, "1", "Hugging Face", "Request::search", nullptr,
+     "Beam search with so many beams, of which the n best texts are told; not streamed.", &R::num_beams},
+    {"use_beam_search", kBoth, kBoolean, 0, 0, false, "false", "vLLM", "Request::search", nullptr,
+     "Beam search with vLLM's score and end; n beams, where num_beams does not say how many.", &R::use_beam_search},
+    {"length_penalty", kBoth, kOther, 0, 0, false, "1", "Hugging Face, vLLM", "Request::search",
+     R"({"type":"number","minimum":-10,"maximum":10})", "A beam's sum is divided by its length to this power.",
+     &read_length_penalty},
+    {"early_stopping", kBoth, kOther, 0, 0, false, "false", "Hugging Face", "Request::search",
+     R"({"enum":[true,false,"never"]})",
+     "When enough beams have ended: as soon as there are as many as beams; where the best running one could not beat "
+     "them now; or never could.",
+     &read_early_stopping},
+    {"num_beam_groups", kBoth, kOther, 0, 0, false, "1", "Hugging Face", "Request::search",
+     R"({"type":"integer","minimum":1,"maximum":64})", "Groups of beams that are to differ; divides num_beams.",
+     &read_beam_groups},
+    {"diversity_penalty", kBoth, kOther, 0, 0, false, "0", "Hugging Face", "Request::search",
+     R"({"type":"number","minimum":0,"maximum":100})",
+     "Taken from a token's log-probability for each beam of earlier groups that has taken it in this step.",
+     &read_diversity_penalty},
+    {"penalty_alpha", kBoth, kOther, 0, 0, false, "0", "Hugging Face", "Request::search",
+     R"({"type":"number","minimum":0,"maximum":1})",
+     "Contrastive search among the top_k likeliest tokens: how much likeness to the text before weighs.",
+     &read_penalty_alpha},
+    {"best_of", kCompletionsOnly, kOther, 0, 0, false, "null", "OpenAI", "",
+     R"({"type":"integer","minimum":1,"maximum":@max_n})",
+     "Draw so many texts and tell the n that are likeliest by token; not streamed.", &read_best_of},
+
     // What is told about the tokens.
     {"logprobs", kChatOnly, kBoolean, 0, 0, false, "false", "OpenAI", "SamplingParams::logprobs", nullptr,
      "Tell each token's log-probability: the model's own, before any processor.", &R::want_logprobs},
@@ -243,9 +271,12 @@ constexpr Parameter kParameters[] = {
      R"({"type":"integer","minimum":@min_priority,"maximum":@max_priority})",
      "Higher runs earlier; only where the server allows it.", &read_priority},
     {"speculation", kBoth, kOther, 0, 0, false, "{}", "ibid", "Request::speculation",
-     R"({"type":"object","properties":{"mode":{"enum":["auto","off","ngram",null]},"k":{"type":["integer","null"],"minimum":0,"maximum":64},"verifier":{"enum":["coupled",null]}},"additionalProperties":false})",
-     "How tokens are guessed and verified together, which changes none: `mode` auto, off or ngram; `k`, the most for a "
-     "step, as far as the server has as many (docs/speculation.md).",
+     R"({"type":"object","properties":{"mode":{"enum":["auto","off","ngram",null]},"k":{"type":["integer","null"],"minimum":0,"maximum":64},"verifier":{"enum":["coupled","rejection",null]}},"additionalProperties":false})",
+     "How tokens are guessed and verified together, which changes none by default: `mode` auto, off or ngram; `k`, the "
+     "most for a "
+     "step, as far as the server has as many; `verifier` coupled, or rejection, with which the law is exact and the "
+     "bytes "
+     "depend on the drafts: the answer says `exact` (docs/speculation.md).",
      &read_speculation},
     {"speculative.n_max", kBoth, kInteger, 0, kMaxInt, false, "null", "llama.cpp", "Request::speculation", nullptr,
      "llama.cpp's name of speculation.k.", &R::max_drafts},
@@ -299,11 +330,7 @@ constexpr UnservedField kUnserved[] = {
     {"moderation", kChatOnly, "[]", "leave it out"},
     {"web_search_options", kChatOnly, "[]", "leave it out"},
     {"suffix", kCompletionsOnly, R"([""])", "leave it out"},
-    {"best_of", kCompletionsOnly, "[1]", "use n"},
     // vLLM.
-    {"use_beam_search", kBoth, "[false]", "use false"},
-    {"length_penalty", kBoth, "[1]", "leave it out"},
-    {"early_stopping", kBoth, "[false]", "leave it out"},
     {"echo", kChatOnly, "[false]", "use /v1/completions"},
     {"chat_template", kChatOnly, "[]", "leave it out"},
     {"documents", kChatOnly, "[[]]", "leave it out"},

@@ -28,6 +28,9 @@ struct ServerOptions {
   std::vector<std::string> aliases;  // further names of the model
   bool strict_model = false;         // a name that it does not have is a 404
 
+  std::string files_folder;                    // of /v1/files and /v1/batches (batches.h); empty: they are not served
+  int64_t max_files_bytes = int64_t{1} << 30;  // of all files there
+
   std::string log_file;  // empty: standard error
   bool log_json = false;
   bool log_requests = true;
@@ -45,6 +48,7 @@ struct ServerOptions {
   double idle_timeout = 75;                // between requests of a connection
   int64_t max_stored_bytes = 32 << 20;     // of answers of /v1/responses that can be asked for again; 0: none are kept
   double max_stored_age = 3600;            // seconds
+  int64_t max_grammars_bytes = 256 << 20;  // of compiled grammars, kept ones and those in use
   bool slots = false;                      // answer /slots, which tells of what others have under way
   double write_timeout = 30;               // a write that takes longer ends the connection: its reader does not read
   int64_t max_stream_backlog = 256 << 10;  // bytes gathered for a reader that does not read; more ends its stream
@@ -68,9 +72,27 @@ enum ServeExit : int {
 // Makes the backend; called once on a thread of its own while /health already says "loading".
 using LoadBackend = std::function<Result<std::unique_ptr<Backend>>()>;
 
+// A model of several (fleet.h).
+struct LoadedModel {
+  std::unique_ptr<Backend> backend;
+  int64_t bytes = 0;  // that it may come to hold
+};
+struct FleetModel {
+  std::string name;
+  std::vector<std::string> aliases;
+  // Within so many bytes, 0: what loading itself finds. kExhausted: it does not fit there, and nothing was kept.
+  std::function<Result<LoadedModel>(int64_t memory_bytes)> load;
+};
+struct FleetOptions {
+  std::vector<FleetModel> models;  // the first is loaded at once, and answers who names none
+  int64_t memory_bytes = 0;
+};
+
 // Serves until SIGTERM or SIGINT: then takes no more requests, lets what runs end within drain_timeout, and returns. A
 // second signal ends at once. SIGHUP reopens the log file; without one it ends a server that has a terminal as SIGTERM
 // does, and no other. Says in one sentence on standard error why it ended where that was not asked for.
 int run_server(const ServerOptions& options, const LoadBackend& load);
+// The same with several models: each is loaded when it is first asked for, and unloaded where another wants its room.
+int run_fleet(const ServerOptions& options, FleetOptions fleet);
 
 }  // namespace ibid

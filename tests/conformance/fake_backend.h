@@ -60,9 +60,11 @@ class FakeBackend final : public Backend {
     int context_len = 2048;
     double long_text_seconds = 0;  // what it takes to tokenise one
     int answer_len = 20;           // where max_tokens says nothing
+    std::string name = "fake-1";
   };
   explicit FakeBackend(Options options) : options_(options) {
-    info_ = {"fake-1", "fake", "0123456789abcdef0123", options.context_len, 1700000000};
+    info_ = {options.name, "fake", "0123456789abcdef0123", options.context_len, 1700000000};
+    info_.width = 4;
   }
   FakeBackend() : FakeBackend(Options()) {}
   ~FakeBackend() override { stop(); }
@@ -77,6 +79,11 @@ class FakeBackend final : public Backend {
       text += "abcdefghijklmnopqrstuvwxyz      "[state >> 59];
     }
     return text;
+  }
+  // The vector of a text: its length, its first token, how it is pooled, and 1.
+  static std::vector<float> vector(const Request& r) {
+    return {static_cast<float>(r.prompt.size()), static_cast<float>(raw(r.prompt[0])), static_cast<float>(r.pooling),
+            1};
   }
   static std::string chat_prompt(std::string_view user) { return "<user>" + std::string(user) + "<|end|><assistant>"; }
 
@@ -205,7 +212,11 @@ class FakeBackend final : public Backend {
       for (size_t i = 1; i < s.request->prompt.size(); ++i)
         o.prompt.push_back(record(s.request->prompt[i], i, s.request->prompt_logprobs, i));
     }
-    if (s.answer == "\x01") {
+    if (s.request->pooling != Pooling::kNone && s.answer != "\x01") {
+      o.embedding = vector(*s.request);
+      o.finished = true;
+      o.reason = FinishReason::kStop;
+    } else if (s.answer == "\x01") {
       o.finished = true;
       o.reason = FinishReason::kError;
       o.error = invalid("No token is left to draw from.");
@@ -230,7 +241,7 @@ class FakeBackend final : public Backend {
         o.stop_text = s.request->stops->strings()[static_cast<size_t>(*stop)];
       }
     }
-    if (!o.finished && s.n_done == s.answer.size()) {
+    if (!o.finished && s.n_done == s.answer.size() && s.request->pooling == Pooling::kNone) {
       if (s.matcher) s.matcher->finish(o.text);
       o.finished = true;
       o.reason = s.request->max_tokens >= 0 && !s.ends_itself ? FinishReason::kLength : FinishReason::kEos;

@@ -1,3 +1,4 @@
+#include <array>
 #include <cmath>
 
 #include "model/arch/common.h"
@@ -14,6 +15,18 @@ Result<int64_t> same_in_all_layers(const ModelFile& file, const std::string& key
       return unsupported("key " + in_quotes(key) + " differs between layers; ibid wants one value", key);
   }
   return values.front();
+}
+
+// As llama.cpp counts them; 0 is none, which says nothing.
+Result<std::optional<Pooling>> pooling_from_gguf(const ModelFile& file, const std::string& key) {
+  constexpr std::array<std::optional<Pooling>, 4> kKinds = {std::nullopt, Pooling::kMean, Pooling::kFirst,
+                                                            Pooling::kLast};
+  ASSIGN_OR_RETURN(const int64_t kind, file.meta_int(key, 0));
+  if (kind < 0 || kind >= std::ssize(kKinds))
+    return unsupported("the model pools its texts by kind " + std::to_string(kind) +
+                           "; ibid knows 0 (none), 1 (mean), 2 (first) and 3 (last)",
+                       key);
+  return kKinds[static_cast<size_t>(kind)];
 }
 
 }  // namespace
@@ -73,6 +86,7 @@ Result<ModelConfig> common_from_gguf(const ModelFile& file, Shape shape, bool in
   ASSIGN_OR_RETURN(RopeConfig rope, rope_from_gguf(file, config, interleaved));
   config.ropes.push_back(std::move(rope));
   config.layers.resize(static_cast<size_t>(config.n_layers));
+  ASSIGN_OR_RETURN(config.pooling, pooling_from_gguf(file, arch + "pooling_type"));
   return config;
 }
 

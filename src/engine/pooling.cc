@@ -1,0 +1,25 @@
+#include "engine/pooling.h"
+
+namespace ibid {
+
+void Pool::add(int32_t from, int32_t n_tokens, std::span<const float> states) {
+  const size_t width = sum_.size();
+  for (int32_t i = from; !states.empty(); ++i, states = states.subspan(width)) {
+    const bool is_mean = pooling_ == Pooling::kMean && i == n_seen_;
+    const int32_t one = pooling_ == Pooling::kLast ? n_tokens - 1 : 0;
+    const bool is_one = pooling_ != Pooling::kMean && i == one && n_seen_ == 0;
+    if (!is_mean && !is_one) continue;  // a preempted text computes some again
+    for (size_t c = 0; c < width; ++c) sum_[c] += static_cast<double>(states[c]);
+    ++n_seen_;
+    if (is_one) return;
+  }
+}
+
+std::vector<float> Pool::vector() const {
+  std::vector<float> out(sum_.size());
+  const double n = std::max(1, n_seen_);
+  for (size_t c = 0; c < out.size(); ++c) out[c] = static_cast<float>(sum_[c] / n);
+  return out;
+}
+
+}  // namespace ibid

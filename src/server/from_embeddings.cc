@@ -1,0 +1,113 @@
+// Requests for vectors of texts, of OpenAI, Ollama and llama.cpp, to completions of no tokens.
+#include <algorithm>
+#include <array>
+
+#include "base/quoted.h"
+#include "server/dialects.h"
+#include "server/read_fields.h"
+
+namespace ibid {
+namespace {
+
+constexpr std::array<std::pair<std::string_view, Pooling>, 3> kPoolings = {
+    {{"mean", Pooling::kMean}, {"last", Pooling::kLast}, {"cls", Pooling::kFirst}}};
+
+bool is_ollama(ApiStyle style) { return style == ApiStyle::kOllamaEmbed || style == ApiStyle::kOllamaEmbeddings; }
+
+Status read_form(const Json& body, EmbeddingFields& out) {
+  if (const Json* format = given(body, "encoding_format")) {
+    const std::string* name = format->string();
+    if (name == nullptr || (*name != "float" && *name != "base64"))
+      return wrong_value("encoding_format", "\"float\" or \"base64\"", *format);
+    out.base64 = *name == "base64";
+  }
+  if (const Json* pooling = given(body, "pooling")) {
+    const std::string* name = pooling->string();
+    const std::optional<Pooling> known = name != nullptr ? pooling_by_name(*name) : std::nullopt;
+    if (!known) return wrong_value("pooling", "\"mean\", \"last\" or \"cls\"", *pooling);
+    out.pooling = *known;
+  }
+  return {};
+}
+
+// A part of a vector is one too only of models that were trained so (matryoshka), and no file says whether it is.
+// Ollama cuts all the same.
+Status read_dimensions(const Json& body, ApiStyle style, const ModelInfo& model, EmbeddingFields& out) {
+  const Json* value = given(body, "dimensions");
+  if (value == nullptr) return {};
+  ASSIGN_OR_RETURN(const int64_t n, read_integer(*value, 1, INT32_MAX, "dimensions"));
+  if (n > model.width || (n < model.width && !is_ollama(style))) {
+    return unsupported("dimensions is " + std::to_string(n) + "; this model's vectors have " +
+                           std::to_string(model.width) + " values, and its file does not say that fewer would do.",
+                       "dimensions");
+  }
+  out.dimensions = static_cast<int32_t>(n);
+  return {};
+}
+
+// A row of ids that llama.cpp and Ollama know under another name than OpenAI.
+const Json* texts_in(const Json& body, ApiStyle style, std::string& name) {
+  name = style == ApiStyle::kOllamaEmbeddings ? "prompt" : "input";
+  const Json* texts = given(body, name);
+  if (texts == nullptr && style == ApiStyle::kLlamaEmbedding) texts = given(body, name = "content");
+  return texts;
+}
+
+bool is_empty(const Json* texts) {
+  return texts == nullptr || (texts->string() != nullptr && texts->string()->empty()) ||
+         (texts->array() != nullptr && texts->array()->empty());
+}
+
+}  // namespace
+
+std::string_view pooling_name(Pooling pooling) {
+  const auto* found = std::ranges::find(kPoolings, pooling, &decltype(kPoolings)::value_type::second);
+  return found != kPoolings.end() ? found->first : "none";
+}
+
+std::optional<Pooling> pooling_by_name(std::string_view name) {
+  const auto* found = std::ranges::find(kPoolings, name, &decltype(kPoolings)::value_type::first);
+  if (found == kPoolings.end()) return std::nullopt;
+  return found->second;
+}
+
+Result<DialectBody> body_of_embeddings(const Json& body, ApiStyle style, const ModelInfo& model,
+                                       const ApiLimits& limits) {
+  if (body.object() == nullptr) return invalid(std::string("The body must be a JSON object, not ") + body.kind() + ".");
+  if (model.width == 0) return unsupported("This model makes no vectors of texts.", "model");
+  DialectBody out;
+  out.endpoint = Endpoint::kCompletions;
+  out.embedding.pooling = model.pooling;
+  TRY(read_form(body, out.embedding));
+  TRY(read_dimensions(body, style, model, out.embedding));
+  if (const Json* norm = given(body, "embd_normalize"); norm != nullptr && style == ApiStyle::kLlamaEmbedding) {
+    ASSIGN_OR_RETURN(const int64_t kind, read_integer(*norm, -1, 2, "embd_normalize"));
+    out.embedding.norm = static_cast<EmbeddingFields::Norm>(kind);
+  }
+  out.body = Json(Json::Object{{"max_tokens", Json(int64_t{0})}, {"echo", Json(true)}});
+  carry(body, out.body,
+        {{"model", "model"},
+         {"user", "user"},
+         {"priority", "priority"},
+         {"cache_salt", "cache_salt"},
+         {"add_special_tokens", "add_special_tokens"},
+         {"truncate_prompt_tokens", "truncate_prompt_tokens"}});
+  if (const std::string* name = text_at(body, "model");
+      is_ollama(style) && name != nullptr && name->ends_with(":latest"))
+    set(out.body, "model", Json(name->substr(0, name->size() - 7)));
+  const Json* texts = texts_in(body, style, out.prompt_name);
+  if (is_ollama(style) && is_empty(texts)) {  // Ollama loads the model so
+    out.answer = style == ApiStyle::kOllamaEmbed ? "{\"embeddings\":[]}" : "{\"embedding\":[]}";
+    return out;
+  }
+  if (texts == nullptr)
+    return invalid(out.prompt_name + " is missing; it must be a text, a list of texts, ids, or a list of those.",
+                   out.prompt_name);
+  ApiLimits own = limits;
+  own.max_prompts = limits.max_inputs;
+  TRY(read_prompts(*texts, own, out.prompt_name));  // wrong ones under this name
+  set(out.body, "prompt", *texts);
+  return out;
+}
+
+}  // namespace ibid
