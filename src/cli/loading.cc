@@ -224,7 +224,7 @@ Result<Loaded> size_whole(const ModelArgs& args, const StepLimits& limits, const
   options.sized_only = true;
   ASSIGN_OR_RETURN(out.model, load_model(out.file, options, *out.stream));
 
-  out.memory.add("program and vocabulary", resident_bytes() + kSlack);
+  out.memory.add("program and vocabulary", (args.process_bytes > 0 ? args.process_bytes : resident_bytes()) + kSlack);
   for (const MemoryPart& part : beside.parts) out.memory.add(part.name, part.bytes);
   if (!limits.draft_model.empty()) TRY(size_draft(limits.draft_model, limits, out));
   out.kv_bytes = limits.kv_bytes;

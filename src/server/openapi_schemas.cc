@@ -44,7 +44,8 @@ const std::string_view kFixedSchemas = R"(
 "Usage":{"type":"object","required":["prompt_tokens","completion_tokens","total_tokens","prompt_tokens_details"],"properties":{
   "prompt_tokens":{"type":"integer","minimum":0},"completion_tokens":{"type":"integer","minimum":0},"total_tokens":{"type":"integer","minimum":0},
   "prompt_tokens_details":{"type":"object","required":["cached_tokens"],"properties":{"cached_tokens":{"type":"integer","minimum":0}}},
-  "completion_tokens_details":{"type":"object","description":"Of requests with prediction or speculation: guessed tokens that were verified.","required":["accepted_prediction_tokens","rejected_prediction_tokens"],"properties":{
+  "completion_tokens_details":{"type":"object","description":"Tokens of reasoning, markers included, where the model reasons; of requests with prediction or speculation, guessed tokens that were verified.","properties":{
+    "reasoning_tokens":{"type":"integer","minimum":0},
     "accepted_prediction_tokens":{"type":"integer","minimum":0},"rejected_prediction_tokens":{"type":"integer","minimum":0}}}}},
 "Ledger":{"type":"object","additionalProperties":false,"description":"Where the time of an answer went, in milliseconds; the phases add up to the total.",
   "required":["queue_ms","prefill_ms","decode_ms","sampling_ms","others_ms","preempted_ms","swapped_ms","network_ms","total_ms"],"properties":{
@@ -115,8 +116,8 @@ const std::string_view kFixedSchemas = R"(
 "CompletionEvent":{"type":"object","required":["data"],"properties":{"data":{"oneOf":[{"const":"[DONE]"},{"type":"string",
   "contentMediaType":"application/json","contentSchema":{"oneOf":[{"$ref":"#/components/schemas/CompletionChunk"},{"$ref":"#/components/schemas/Error"}]}}]}}},
 
-"Model":{"type":"object","required":["id","object","created","owned_by","root","max_model_len","meta","capabilities"],"properties":{"id":{"type":"string"},
-  "object":{"const":"model"},"created":{"type":"integer"},"owned_by":{"type":"string"},"root":{"type":"string"},"max_model_len":{"type":"integer","minimum":1},"capabilities":{"type":"array","items":{"type":"string"}},
+"Model":{"type":"object","required":["id","object","created","owned_by","root","loaded"],"properties":{"id":{"type":"string"},
+  "object":{"const":"model"},"created":{"type":"integer"},"owned_by":{"type":"string"},"root":{"type":"string"},"loaded":{"type":"boolean"},"status":{"type":"object"},"max_model_len":{"type":"integer","minimum":1},"capabilities":{"type":"array","items":{"type":"string"}},
   "meta":{"type":"object","required":["architecture","digest"],"properties":{"architecture":{"type":"string"},"digest":{"type":"string"},"n_ctx":{"type":"integer","minimum":1}}}}},
 "ModelList":{"type":"object","required":["object","data"],"properties":{"object":{"const":"list"},
   "data":{"type":"array","items":{"$ref":"#/components/schemas/Model"}}}},
