@@ -69,23 +69,40 @@ std::vector<double> arrivals(const Options& o, size_t n, uint64_t run) {
   return out;
 }
 
-// The longest time without text for any of the streams, while the newcomer was there.
-double longest_stall(std::span<const LoadAnswer> answers, double from) {
-  double longest = 0;
-  for (const LoadAnswer& answer : answers) {
+// What a newcomer's prompt did to the streams that were there, and they to it. Seconds.
+struct Newcomer {
+  double ttft = 0;
+  double alone = 0;       // a prompt of the same length with nobody beside it, until its first token
+  double p50_before = 0;  // between two pieces of a stream's text, before it came
+  double stall = 0;       // the longest such time while it was there
+  double meanwhile = 0;   // what the streams' tokens until its first one take without it: p50_before for each of each
+};
+
+Newcomer newcomer_among(std::span<const LoadAnswer> streams, double came, double first) {
+  Newcomer out{.ttft = first - came};
+  std::vector<double> before;
+  int64_t n_meanwhile = 0;
+  for (const LoadAnswer& answer : streams) {
     const StreamContent content = read_stream(answer);
     for (size_t i = 1; i < content.times.size(); ++i) {
-      if (content.times[i] > from) longest = std::max(longest, content.times[i] - content.times[i - 1]);
+      const double gap = content.times[i] - content.times[i - 1];
+      if (content.times[i] <= came) before.push_back(gap);
+      if (content.times[i] > came) out.stall = std::max(out.stall, gap);
+      n_meanwhile += content.times[i] > came && content.times[i] <= first;
     }
   }
-  return longest;
+  if (before.empty()) return out;
+  std::ranges::nth_element(before, before.begin() + static_cast<std::ptrdiff_t>(before.size() / 2));
+  out.p50_before = before[before.size() / 2];
+  out.meanwhile = out.p50_before * static_cast<double>(n_meanwhile) / static_cast<double>(streams.size());
+  return out;
 }
 
 struct Run {
   LoadFigures figures;
   double client_share = 0;  // of one core, while it ran
   int64_t n_different = -1;
-  double newcomer_ttft = 0, stall = 0;
+  Newcomer newcomer;
 };
 
 double cpu_seconds() {
@@ -118,10 +135,13 @@ Result<Run> run_once(const Options& o, const Target& target, uint64_t number) {
   for (size_t i = 0; i < n; ++i) requests.push_back({path, body_of(o, prompts[i], p.seed + i), due[i]});
   if (o.warm) run_load(target, {{path, body_of(o, prompts[n], p.seed)}}, 1, o.timeout);
   const bool has_newcomer = o.newcomer_words > 0;
+  double alone = 0;
   if (has_newcomer) {
     p.n_words = o.newcomer_words;
     p.run = number + 1'000'000;
-    ASSIGN_OR_RETURN(const std::vector<std::string> newcomer, make_prompts(p, 1));
+    ASSIGN_OR_RETURN(const std::vector<std::string> newcomer, make_prompts(p, 2));
+    const LoadAnswer other = run_load(target, {{path, body_of(o, newcomer[1], p.seed)}}, 1, o.timeout)[0];
+    alone = read_stream(other).first - other.due;
     requests.push_back({path, body_of(o, newcomer[0], p.seed), o.newcomer_at});
   }
 
@@ -132,8 +152,8 @@ Result<Run> run_once(const Options& o, const Target& target, uint64_t number) {
   const double used = cpu_seconds() - cpu;
   if (has_newcomer) {
     const LoadAnswer newcomer = answers.back();
-    run.newcomer_ttft = read_stream(newcomer).first - newcomer.due;
-    run.stall = longest_stall(std::span(answers).first(n), newcomer.due);
+    run.newcomer = newcomer_among(std::span(answers).first(n), newcomer.due, read_stream(newcomer).first);
+    run.newcomer.alone = alone;
     answers.pop_back();
     requests.pop_back();
   }
@@ -170,8 +190,11 @@ void print_json(const std::vector<Run>& runs) {
     write_figures(json, run.figures);
     json.key("client_cores").number(run.client_share, 4);
     if (run.n_different >= 0) json.field("different_from_alone", run.n_different);
-    if (run.newcomer_ttft > 0)
-      json.key("newcomer_ttft_seconds").number(run.newcomer_ttft, 6).key("longest_stall_seconds").number(run.stall, 6);
+    if (const Newcomer& who = run.newcomer; who.ttft > 0) {
+      json.key("newcomer_ttft_seconds").number(who.ttft, 6).key("newcomer_alone_seconds").number(who.alone, 6);
+      json.key("streams_meanwhile_seconds").number(who.meanwhile, 6);
+      json.key("p50_before_seconds").number(who.p50_before, 6).key("longest_stall_seconds").number(who.stall, 6);
+    }
     json.end_object();
   }
   json.end_array().end_object();
@@ -202,9 +225,14 @@ void print_table(const std::vector<Run>& runs) {
   };
   latency("time to first token", &LoadFigures::ttft);
   latency("between tokens", &LoadFigures::itl);
-  if (runs[0].newcomer_ttft > 0) {
-    row("newcomer's first token", "ms", 1e3, [](const Run& r) { return r.newcomer_ttft; });
-    row("longest stall of the others", "ms", 1e3, [](const Run& r) { return r.stall; });
+  if (runs[0].newcomer.ttft > 0) {
+    row("newcomer's first token", "ms", 1e3, [](const Run& r) { return r.newcomer.ttft; });
+    row("of such a prompt alone", "ms", 1e3, [](const Run& r) { return r.newcomer.alone; });
+    row("the others' tokens meanwhile, without it", "ms", 1e3, [](const Run& r) { return r.newcomer.meanwhile; });
+    row("newcomer's first token against that sum", "%", 100,
+        [](const Run& r) { return r.newcomer.ttft / std::max(r.newcomer.alone + r.newcomer.meanwhile, 1e-9); });
+    row("between tokens p50 before it came", "ms", 1e3, [](const Run& r) { return r.newcomer.p50_before; });
+    row("longest stall of the others", "ms", 1e3, [](const Run& r) { return r.newcomer.stall; });
   }
   row("this client", "% of a core", 100, [](const Run& r) { return r.client_share; });
   for (const Run& run : runs) {

@@ -1,5 +1,6 @@
 // What drafts bring, by kind of text: the same prompts with speculation and without, in turn, on one model.
-//   speculation_bench [--model MODEL] [--threads N] [--tokens N] [--temp T] [--k K] [--oracle] [--repeats N] [PROMPTS]
+//   speculation_bench [--model MODEL] [--threads N] [--tokens N] [--temp T] [--k K] [--draft MODEL] [--oracle]
+//   [--repeats N] [PROMPTS]
 // Tokens must be the same. E: tokens a step. steps: what the counted steps would take by v(r), the median time of a
 // step of r rows over one of 1 row, both of this run; clock: the time of the plain answer over the other's, of what
 // both took behind their first token. Of `repeats` runs, whose order alternates, the median. --oracle proposes the
@@ -70,7 +71,7 @@ struct Answer {
 };
 
 struct Settings {
-  std::string model = "default", prompts = "bench/prompts/speculation.txt";
+  std::string model = "default", draft, prompts = "bench/prompts/speculation.txt";
   int threads = 0;
   int32_t n_tokens = 128, k = 8, repeats = 3;
   float temperature = 0;
@@ -139,7 +140,7 @@ int run(const Settings& settings) {
   args.model = settings.model;
   args.threads = settings.threads;
   args.context_len = 2048;
-  const cli::StepLimits limits = {.max_drafts = settings.k};
+  const cli::StepLimits limits = {.max_drafts = settings.k, .draft_model = settings.draft};
   auto loaded = cli::load(args, limits);
   if (!loaded) return cli::fail(loaded.error());
   auto chat = cli::load_template(*loaded->file, *loaded->tokenizer);
@@ -151,6 +152,8 @@ int run(const Settings& settings) {
   without.max_drafts = 0;
   auto plain = Engine::create(*loaded->model, loaded->tokenizer, *loaded->stream, without).value();
   auto drafting = Engine::create(*loaded->model, loaded->tokenizer, *loaded->stream, with).value();
+
+  if (Status used = cli::use_draft_model(*drafting, *loaded, limits); !used) return cli::fail(used.error());
 
   std::vector<Row> all;
   std::map<int32_t, std::vector<double>> seconds_of;
@@ -232,6 +235,8 @@ int main(int argc, char** argv) {
     const auto value = [&] { return std::string(i + 1 < argc ? argv[++i] : ""); };
     if (flag == "--model")
       s.model = value();
+    else if (flag == "--draft")
+      s.draft = value();
     else if (flag == "--threads")
       s.threads = std::atoi(value().c_str());
     else if (flag == "--tokens")

@@ -46,6 +46,7 @@ void BlockCache::evict(NodeId node, Tier tier, std::vector<BlockCopy>& copies) {
 }
 
 bool BlockCache::move_down(NodeId node, Tier tier, std::vector<BlockCopy>& copies) {
+  if (!uses_lower_tiers_) return false;
   for (size_t below = raw_tier(tier) + 1; below < kTiers; ++below) {
     const Tier to = kAllTiers[below];
     if (pool_of(to).n_available() == 0) continue;
@@ -93,12 +94,24 @@ bool BlockCache::append(NodeId node, BlockTable& table, std::vector<BlockCopy>& 
 
 // ---- tables --------------------------------------------------------------------------------------------------------
 
+// The nodes of the longest known beginning of `tokens`, and how many tokens they hold.
+int32_t BlockCache::find_path(ScopeId scope, std::span<const TokenId> tokens) {
+  path_.clear();
+  if (!options_.prefix_cache) return 0;
+  const int32_t n_matched = tree_.match(scope, tokens, options_.partial_step, path_);
+  if (uses_lower_tiers_) return n_matched;
+  const auto is_down = [&](NodeId node) { return tree_.block_of(node, Tier::kDevice) == BlockId::kNone; };
+  const auto first = std::ranges::find_if(path_, is_down);
+  if (first == path_.end()) return n_matched;
+  path_.erase(first, path_.end());
+  return static_cast<int32_t>(path_.size()) * options_.block_len;
+}
+
 int32_t BlockCache::match(ScopeId scope, std::span<const TokenId> tokens, BlockTable& table,
                           std::vector<BlockCopy>& copies) {
   CHECK(table.empty());
-  if (!options_.prefix_cache) return 0;
-  path_.clear();
-  const int32_t n_matched = tree_.match(scope, tokens, options_.partial_step, path_);
+  const int32_t n_matched = find_path(scope, tokens);
+  if (path_.empty()) return 0;
   const auto is_up = [&](NodeId node) { return tree_.block_of(node, Tier::kDevice) != BlockId::kNone; };
   grow(table, path_.size());
   if (!std::ranges::all_of(path_, is_up)) grow(copies, copies.size() + path_.size() * kTiers);
@@ -118,8 +131,7 @@ int32_t BlockCache::match(ScopeId scope, std::span<const TokenId> tokens, BlockT
 }
 
 int32_t BlockCache::n_known(ScopeId scope, std::span<const TokenId> tokens) try {
-  path_.clear();
-  return options_.prefix_cache ? tree_.match(scope, tokens, options_.partial_step, path_) : 0;
+  return find_path(scope, tokens);
 } catch (const std::bad_alloc&) {
   return 0;
 }

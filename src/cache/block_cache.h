@@ -60,7 +60,7 @@ class BlockCache {
   // Fills the empty `table` with the longest cached beginning of `tokens`; returns how many tokens it holds. What lies
   // in a lower tier comes up as far as there is room, appended to `copies`.
   int32_t match(ScopeId scope, std::span<const TokenId> tokens, BlockTable& table, std::vector<BlockCopy>& copies);
-  // How many tokens match() would find in any tier, and no more than that: 0 for want of memory to look.
+  // How many tokens match() would find, had the device room for them, and no more than that: 0 for want of memory to look.
   int32_t n_known(ScopeId scope, std::span<const TokenId> tokens);
   // Fills the empty `table` with the blocks that hold the first n_tokens of `from`, an unfinished one included.
   void fork(const BlockTable& from, int32_t n_tokens, BlockTable& table);
@@ -89,6 +89,10 @@ class BlockCache {
   // their entries become kNone. The last published block stays: what follows it is published behind it.
   void release_before(int32_t n_tokens, int32_t n_published, BlockTable& table);
 
+  // Whether what is evicted goes to lower tiers and what lies there is found (at first: yes). What lies there stays.
+  void use_lower_tiers(bool are_used) { uses_lower_tiers_ = are_used; }
+  bool uses_lower_tiers() const { return uses_lower_tiers_; }
+
   PrefixTree& tree() { return tree_; }
   const PrefixTree& tree() const { return tree_; }
   const BlockPool& pool(Tier tier = Tier::kDevice) const { return pools_[raw_tier(tier)]; }
@@ -105,13 +109,15 @@ class BlockCache {
   bool move_down(NodeId node, Tier tier, std::vector<BlockCopy>& copies);
   bool append(NodeId node, BlockTable& table, std::vector<BlockCopy>& copies);
   void plan_copy(const BlockCopy& copy, std::vector<BlockCopy>& copies);
+  int32_t find_path(ScopeId scope, std::span<const TokenId> tokens);
   std::optional<NodeId> parent_at(size_t i, const BlockTable& table) const;
   bool must_copy(const BlockTable& table, int32_t n_written, int32_t n_wanted) const;
 
   BlockCacheOptions options_;
   BlockPools pools_;
   PrefixTree tree_;
-  std::vector<NodeId> path_;  // of match()
+  std::vector<NodeId> path_;  // of find_path()
+  bool uses_lower_tiers_ = true;
   int64_t n_moved_down_ = 0;
   int64_t n_moved_up_ = 0;
 };

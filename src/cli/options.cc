@@ -186,6 +186,9 @@ void add_measures(CLI::App& app, All& all, int& exit_code) {
   add_model_options(c, plan_options.serve.model);
   add_whole(c, "--max-sequences", plan_options.serve.max_sequences, 1, 4096, "sequences that run at once");
   add_whole(c, "--streams", plan_options.n_streams, 0, 4096, "streams whose speed is wanted (0: as many as fit)");
+  c->add_option("--devices", plan_options.devices,
+                "memory of devices to try it on, as 2x80G,4x80G: of their weights and the keys and values of --streams")
+      ->delimiter(',');
   c->add_flag("!--no-speed", plan_options.speed, "do not measure");
   add_tier_options(c, plan_options.serve.tiers);
   c->footer("Example:\n  ibid plan model.gguf --memory 8G --streams 16 --ctx 4096");
@@ -227,13 +230,21 @@ void add_tier_options(CLI::App* command, TierArgs& o) {
 }
 
 void add_spec_options(CLI::App* command, SpecArgs& o) {
-  add_read(command, "--spec", o.by_lookup, "NAME", o.by_lookup ? "auto" : "off",
-           "tokens that are guessed and verified together, which changes no token: auto, off or ngram",
-           [](std::string_view name) -> Result<bool> {
-             if (name == "off") return false;
-             if (name == "auto" || name == "ngram") return true;
-             return invalid("'" + std::string(name) + "' guesses nothing here; auto, off or ngram would do.");
-           });
+  add_read(
+      command, "--spec", o, "NAME", o.by_lookup ? "auto" : "off",
+      "tokens that are guessed and verified together, which changes no token: auto, off, ngram (by the text itself), "
+      "or draft:MODEL, a small model of the same vocabulary beside that",
+      [o](std::string_view name) -> Result<SpecArgs> {
+        constexpr std::string_view kDraft = "draft:";
+        SpecArgs read = o;
+        read.by_lookup = name != "off";
+        if (name == "off" || name == "auto" || name == "ngram") return read;
+        if (!name.starts_with(kDraft) || name.size() == kDraft.size()) {
+          return invalid("'" + std::string(name) + "' guesses nothing here; auto, off, ngram or draft:MODEL would do.");
+        }
+        read.draft_model = name.substr(kDraft.size());
+        return read;
+      });
   add_whole(command, "--spec-k", o.k, 1, 16, "most guesses for a sequence and step; how many is chosen as they pay");
 }
 

@@ -46,7 +46,8 @@ struct TierArgs {
 // Who proposes drafts (docs/speculation.md).
 struct SpecArgs {
   bool by_lookup = true;
-  int32_t k = 8;  // most of a sequence in a step
+  std::string draft_model;  // beside it; empty: none
+  int32_t k = 8;            // most of a sequence in a step
   int32_t max_drafts() const { return by_lookup ? k : 0; }
 };
 
@@ -148,7 +149,8 @@ struct TemplateOptions {
 
 struct PlanOptions {
   ServeOptions serve;     // of the server that is planned
-  int32_t n_streams = 0;  // 0: as many as fit
+  int32_t n_streams = 0;             // 0: as many as fit
+  std::vector<std::string> devices;  // "2x80G"
   bool speed = true;
 };
 

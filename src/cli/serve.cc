@@ -12,6 +12,7 @@
 #include "base/quoted.h"
 #include "cli/loading.h"
 #include "cli/options.h"
+#include "engine/record/record_file.h"
 #include "format/model_digest.h"
 #include "format/registry.h"
 #include "server/engine_backend.h"
@@ -92,6 +93,7 @@ MemoryPlan parts_beside(const ServeOptions& options) {
   MemoryPlan beside;
   add_server_parts(beside, options.server);
   add_tier_parts(beside, options.tiers);
+  if (!options.record.empty()) beside.add("a record on its way to its file", record::FileWriter::kMaxBacklog);
   return beside;
 }
 
@@ -109,13 +111,15 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options, const
   engine_options.policy = options.policy;
   engine_options.max_itl = options.max_itl;
   engine_options.model_digest = digest;
-  use_tiers(options.tiers, engine_options);
+  use_tiers(options.tiers, kv_bytes_of_block(*loaded.model, engine_options.kv_dtype, engine_options.block_len),
+            engine_options);
   std::shared_ptr<Recorder> recorder;
   if (!options.record.empty()) {
     ASSIGN_OR_RETURN(recorder, Recorder::create({.path = options.record, .redact = options.redact}));
   }
   ASSIGN_OR_RETURN(auto engine, Engine::create(*loaded.model, loaded.tokenizer, *loaded.stream, engine_options,
                                                recorder ? recorder->clock() : steady_clock()));
+  TRY(use_draft_model(*engine, loaded, limits));
   if (recorder) recorder->begin(*engine, name, loaded.team->n_threads());
   ModelInfo info{
       .name = name,
@@ -128,12 +132,14 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options, const
       .width = static_cast<int32_t>(loaded.model->config().width),
       .pooling = options.pooling.value_or(loaded.model->config().pooling.value_or(Pooling::kMean))};
   auto tokenizer = loaded.tokenizer;
-  return make_engine_backend({.info = std::move(info),
-                              .tokenizer = std::move(tokenizer),
-                              .chat_template = std::move(chat),
-                              .engine = std::move(engine),
-                              .recorder = std::move(recorder),
-                              .keep = std::make_shared<Loaded>(std::move(loaded))});
+  auto backend = make_engine_backend({.info = std::move(info),
+                                      .tokenizer = std::move(tokenizer),
+                                      .chat_template = std::move(chat),
+                                      .engine = std::move(engine),
+                                      .recorder = std::move(recorder),
+                                      .keep = std::make_shared<Loaded>(std::move(loaded))});
+  backend->limit_grammars(options.server.max_grammars_bytes);
+  return backend;
 }
 
 // One of several, within what the others leave. Unless --kv-memory says more, its keys and values have what is left of
@@ -162,8 +168,10 @@ Result<LoadedModel> load_within(const ServeOptions& options, const NamedModel& m
 }
 
 int serve_several(const ServeOptions& options, const std::vector<NamedModel>& models) {
-  if (!options.record.empty() || !options.tiers.disk_folder.empty()) {
-    return fail(invalid("--record and --cache-disk are of one engine; they do not go with several models"), kUsage);
+  if (!options.record.empty() || !options.tiers.disk_folder.empty() || !options.spec.draft_model.empty()) {
+    return fail(
+        invalid("--record, --cache-disk and a draft model are of one engine; they do not go with several models"),
+        kUsage);
   }
   FleetOptions fleet;
   fleet.memory_bytes = options.model.memory_bytes > 0 ? options.model.memory_bytes : usable_bytes();

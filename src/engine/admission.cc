@@ -6,10 +6,43 @@
 #include <string>
 
 #include "base/planted.h"
+#include "sample/grammar/matcher.h"
 #include "text/output/stop_matcher.h"
 
 namespace ibid {
 namespace {
+
+// What a search needs, and what cannot stand beside one.
+Status validate_search(const Request& request, const ModelFacts& model) {
+  const SearchOptions& search = request.search;
+  const auto not_beside = [](const char* field) {
+    return unsupported(std::string("A search finds whole texts, so ") + field + " cannot stand beside it.", field);
+  };
+  TRY(validate(search));
+  const bool is_contrastive = search.kind == SearchKind::kContrastive;
+  if (request.n > (is_contrastive ? 1 : search.width))
+    return invalid("n is " + std::to_string(request.n) + " and the search has fewer texts.", "n");
+  if (request.max_tokens == 0)
+    return invalid("A search needs tokens to search; max_tokens of 1 would do.", "max_tokens");
+  if (static_cast<int32_t>(request.prompt.size()) >= model.context_len)
+    return invalid("The prompt fills the context and leaves nothing to search.", "prompt");
+  if (is_contrastive && search.width > model.vocab_size) return not_beside("so large a top_k");
+  const int64_t room = model.context_len - static_cast<int64_t>(request.prompt.size());
+  const int64_t n_answer = request.max_tokens < 0 ? room : std::min<int64_t>(room, request.max_tokens);
+  const int64_t n_context = static_cast<int64_t>(request.prompt.size()) + n_answer;
+  if (is_contrastive && n_context * model.width > kMaxContrastiveContext) {
+    return invalid("Contrastive search compares hidden states of at most " +
+                       std::to_string(kMaxContrastiveContext / std::max(1, model.width)) +
+                       " tokens, prompt and answer together; a smaller max_tokens would do.",
+                   "max_tokens");
+  }
+  if (request.stops && !request.stops->strings().empty()) return not_beside("stop");
+  if (request.prompt_logprobs >= 0) return not_beside("prompt_logprobs");
+  if (request.sampling.logprobs > 0) return not_beside("top_logprobs");
+  if (request.grammar && request.grammar->n_choices() < search.width)
+    return invalid("The grammar's matcher has too few choices for the search.", "grammar");
+  return {};
+}
 
 // All but the sampling, which its sampler checks.
 Status validate(const Request& request, const ModelFacts& model, bool has_text) {
@@ -50,6 +83,7 @@ Status validate(const Request& request, const ModelFacts& model, bool has_text) 
     return invalid("prompt_logprobs is " + number(request.prompt_logprobs) + "; -1 to " + number(most) + " would do.",
                    "prompt_logprobs");
   }
+  if (request.searches()) TRY(validate_search(request, model));
   if (request.pooling != Pooling::kNone) {
     if (model.width == 0) return unsupported("This model has no hidden states to make a text's vector of.", "pooling");
     if (request.n != 1 || request.max_tokens != 0 || request.prompt_logprobs >= 0)
@@ -68,6 +102,10 @@ Result<AdmittedRequest> admit(Request request, const ModelFacts& model, bool has
   ASSIGN_OR_RETURN(std::shared_ptr<const Sampler> sampler,
                    Sampler::compile(request.sampling, model.vocab_size, model.end_of_generation,
                                     PLANTED("noise_shared_by_requests") ? 0 : request.sampling.seed));
+  if (request.searches() && !sampler->only_ranks()) {
+    return unsupported("A search takes the likeliest: temperature, top_k, top_p and the like cannot stand beside it.",
+                       "temperature");
+  }
   return AdmittedRequest(std::make_shared<const Request>(std::move(request)), std::move(sampler));
 } catch (const std::bad_alloc&) {
   return out_of_memory();

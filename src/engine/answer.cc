@@ -25,7 +25,7 @@ Answer::Answer(std::shared_ptr<const Request> request, int32_t choice, std::shar
   pending_.usage.prompt_tokens = static_cast<int32_t>(request_->prompt.size());
 }
 
-FinishReason Answer::push(TokenRecord record) {
+FinishReason Answer::push(TokenRecord&& record) {
   const TokenId id = record.chosen.token;
   pending_.tokens.push_back(std::move(record));
   ++pending_.usage.completion_tokens;
@@ -106,6 +106,7 @@ void Answer::take(std::vector<Output>& out) {
   o.embedding = std::move(pending_.embedding);
   o.stop_text = std::move(pending_.stop_text);
   o.error = std::move(pending_.error);
+  o.score = pending_.score;
 }
 
 }  // namespace ibid

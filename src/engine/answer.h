@@ -24,12 +24,13 @@ class Answer {
 
   void add_prompt_record(TokenRecord record) { pending_.prompt.push_back(std::move(record)); }
   // Takes a drawn token. Returns why it ends the answer, kNone if it does not; after an end only take() is called.
-  FinishReason push(TokenRecord record);
+  FinishReason push(TokenRecord&& record);
   // Ends the answer for a reason from outside (length, cancelled); text that was held back goes out.
   void end(FinishReason reason);
   // Ends the answer with an error; text that was held back does not go out. Allocates nothing.
   void fail(Error error);
 
+  void set_score(double score) { pending_.score = score; }
   void set_embedding(std::vector<float> embedding) { pending_.embedding = std::move(embedding); }
 
   bool finished() const { return pending_.finished; }

@@ -42,7 +42,7 @@ class Listener {
     for (const int t : tokens) {
       TokenRecord record;
       record.chosen.token = TokenId{t};
-      reason = answer_.push(record);
+      reason = answer_.push(TokenRecord(record));
       listen();
       if (reason != FinishReason::kNone) break;
     }

@@ -36,7 +36,14 @@ ForwardBatch BatchBuilder::build(const StepPlan& plan) {
   path_start_.assign(1, 0);
   path_slots_.clear();
   batch_ = {.n_sequences = n_sequences, .block_len = limits_.block_len};
-  for (const Share& share : plan.shares) add(share);
+  for (size_t i = 0; i < plan.shares.size(); ++i) {
+    if (i + 8 < plan.shares.size()) {
+      const Sequence& s = *plan.shares[i + 8].sequence;
+      __builtin_prefetch(s.tokens.data() + s.n_computed);
+      __builtin_prefetch(s.blocks.data() + s.blocks.size());
+    }
+    add(plan.shares[i]);
+  }
   for (const Row& row : plan.rows) logit_rows_.push_back(query_start_[static_cast<size_t>(row.share)] + row.token);
   CHECK(static_cast<int32_t>(tokens_.size()) == plan.n_tokens &&
         static_cast<int32_t>(logit_rows_.size()) == plan.n_rows);

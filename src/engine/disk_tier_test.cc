@@ -124,6 +124,55 @@ TEST(DiskTier, APrefixIsFoundAfterARestartUpToItsLastWholeBlock) {
   EXPECT_EQ(p.ask(100, 2), 0);
 }
 
+// A clock on which each reading takes a while, so that steps do.
+struct TickingClock final : Clock {
+  mutable double at = 0;
+  double now() const override { return at += 1e-3; }
+};
+
+// Three long texts in turn, of which the device holds two. Returns what came of the host tier.
+EngineStats swapped(double host_copy_seconds) {
+  ThreadTeam team(1);
+  Stream stream(team);
+  const TickingClock clock;
+  auto model = std::make_unique<FakeModel>(kContext);
+  FakeModel& fake = *model;
+  const int64_t block_bytes = KvStore::block_bytes(model->facts(), DType::kF32, kLen);
+  EngineOptions options{.block_len = kLen, .kv_dtype = DType::kF32, .step_tokens = 64, .max_sequences = 4};
+  options.kv_bytes = kContext / kLen * block_bytes;
+  options.host_bytes = 4 * options.kv_bytes;
+  options.host_copy_seconds = host_copy_seconds;
+  auto engine = Engine::create(std::move(model), nullptr, stream, options, clock).value();
+  std::vector<Output> out;
+  for (uint64_t i = 0; i < 12; ++i) {
+    Request r;
+    r.id = RequestId{i};
+    for (int32_t k = 0; k < 200; ++k)
+      r.prompt.push_back(TokenId{1 + static_cast<int32_t>(testing::mix(i % 3, static_cast<uint64_t>(k)) % 63)});
+    r.max_tokens = 2;
+    EXPECT_TRUE(engine->submit(std::move(r)).ok());
+    while (engine->step(out)) engine->self_check();
+  }
+  EXPECT_EQ(fake.faults(), std::vector<std::string>());
+  return engine->stats();
+}
+
+TEST(HostTier, IsUsedWhereCopyingABlockTwiceTakesLessThanComputingIt) {
+  for (const double seconds : {0.0, 1e-7}) {
+    const EngineStats stats = swapped(seconds);
+    EXPECT_TRUE(stats.uses_host) << seconds;
+    EXPECT_GT(stats.n_blocks_down, 40) << seconds;
+    EXPECT_GT(stats.n_blocks_up, 40) << seconds;
+  }
+}
+
+TEST(HostTier, IsLeftAloneWhereComputingIsQuicker) {
+  const EngineStats stats = swapped(1);
+  EXPECT_FALSE(stats.uses_host);
+  EXPECT_EQ(stats.n_blocks_down, 0);
+  EXPECT_EQ(stats.n_blocks_up, 0);
+}
+
 TEST(DiskTier, ARealFolderDoesTheSame) {
   const TempFolder temp;
   {

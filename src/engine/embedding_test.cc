@@ -155,8 +155,8 @@ class UnsoundModel final : public ForwardPass {
   void run(const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits,
            const HiddenStates& hidden) override {
     fake_.run(batch, kv, logits, hidden);
-    for (int32_t i = 0; hidden.final_norm.rank != 0 && i < batch.n_tokens; ++i) {
-      float* row = hidden.final_norm.row_as<float>(i);
+    for (int32_t i = 0; !hidden.out.empty() && i < batch.n_tokens; ++i) {
+      float* row = hidden.out.back().row_as<float>(i);
       std::fill_n(row, 4, batch.tokens[i] == TokenId{13} ? std::numeric_limits<float>::quiet_NaN() : 2.0f);
     }
   }

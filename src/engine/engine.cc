@@ -8,7 +8,7 @@
 #include "engine/engine_size.h"
 #include "model/model.h"
 #include "sample/grammar/matcher.h"
-#include "spec/lookup_proposer.h"
+#include "spec/free_proposers.h"
 #include "text/tokenizer/tokenizer.h"
 #include "worker/disk_thread.h"
 #include "worker/model_pass.h"
@@ -29,6 +29,12 @@ void cut_by_grammar(Sequence& s) {
     state = matcher->after(s.choice, state, s.drafts.tokens[static_cast<size_t>(i)]);
     if (state == grammar::kDead) return s.drafts.cut(i);
   }
+}
+
+// Rejection verifies chains alone, whatever they cost: what is verified may not depend on the clock.
+void pin(Drafts& drafts) {
+  if (!drafts.is_chain(drafts.size())) drafts.clear();
+  std::ranges::fill(drafts.likely, 1.0F);
 }
 
 }  // namespace
@@ -62,13 +68,16 @@ Result<std::unique_ptr<Engine>> Engine::create(std::unique_ptr<ForwardPass> mode
   const int64_t block_bytes = KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
   const auto n_blocks = static_cast<int32_t>(options.kv_bytes / block_bytes);
   const auto n_host_blocks = static_cast<int32_t>(options.host_bytes / block_bytes);
+  // What contrastive search compares and vectors of texts are made of stands behind all layers.
+  const auto n_layers = static_cast<int32_t>(model->facts().layers.size());
   ASSIGN_OR_RETURN(std::unique_ptr<Worker> worker, Worker::create(std::move(model), stream,
                                                                   {.kv_dtype = options.kv_dtype,
                                                                    .block_len = options.block_len,
                                                                    .n_blocks = n_blocks,
                                                                    .n_host_blocks = n_host_blocks,
                                                                    .step_tokens = options.step_tokens,
-                                                                   .max_rows = options.max_rows}));
+                                                                   .max_rows = options.max_rows,
+                                                                   .hidden_layers = {n_layers}}));
   std::unique_ptr<Engine> engine(
       new Engine(std::move(worker), std::move(tokenizer), options, n_blocks, n_host_blocks, clock, hash));
   TRY(engine->use_disk(std::move(store)));
@@ -102,10 +111,9 @@ Engine::Engine(std::unique_ptr<Worker> worker, std::shared_ptr<const Tokenizer> 
       notes_(clock, options.max_sequences),
       observer_(&nobody) {
   failures_.reserve(static_cast<size_t>(options.max_sequences));
+  proposals_.reserve(static_cast<size_t>(options.max_sequences));
   const ModelFacts& facts = worker_->facts();
-  if (options.max_drafts > 0)
-    speculate(std::make_unique<LookupProposer>(facts.context_len, options.max_sequences, facts.end_of_generation),
-              options.max_drafts);
+  if (options.max_drafts > 0) speculate(free_proposers(facts, options.max_sequences), options.max_drafts);
 }
 
 Engine::~Engine() = default;
@@ -156,8 +164,8 @@ Status Engine::take(const AdmittedRequest& request) try {
   // Those that came since the last step will run in the next one as far as there are places.
   const int32_t n_unfinished = live_.n_unfinished();
   const auto n_beyond = [&](int32_t n) { return std::max(0, n_unfinished + n - options_.max_sequences); };
-  TRY(may_wait(n_beyond(0), n_beyond(request->n), options_.max_waiting));
-  scheduler_.make_room(*request, static_cast<size_t>(n_unfinished + request->n));
+  TRY(may_wait(n_beyond(0), n_beyond(request->n_sequences()), options_.max_waiting));
+  scheduler_.make_room(*request, static_cast<size_t>(n_unfinished + request->n_sequences()));
   Sequence& first = live_.add(request);
   scheduler_.enqueue(first);
   live_.watch(first);
@@ -172,8 +180,9 @@ bool Engine::step(std::vector<Output>& out) {
   live_.end_cancelled(out);  // between steps nothing runs: ending is easy
   live_.end_overdue(notes_.begin(), out);
   settle_disk();
+  weigh_host_tier();
   propose();
-  const StepPlan& plan = scheduler_.plan();  // policy: who runs, how many tokens, on which blocks
+  const StepPlan& plan = scheduler_.plan(notes_.proposed());  // policy: who runs, how many tokens, on which blocks
   notes_.planned(plan);
   observer_->planned(plan);
   failures_.take(plan.starved);
@@ -211,6 +220,18 @@ void Engine::settle_disk() {
   }
 }
 
+// A block that goes down and comes up again is copied twice. Computing it is priced as the second of two, without what
+// a step costs by itself.
+void Engine::weigh_host_tier() {
+  const StepCost& cost = scheduler_.cost();
+  if (options_.host_copy_seconds <= 0 || !cost.is_known()) return;
+  StepLoad one, two;
+  one.add_prompt(0, options_.block_len, 0);
+  two.add_prompt(0, 2 * options_.block_len, 0);
+  const bool is_worth = 2 * options_.host_copy_seconds < cost.seconds(two) - cost.seconds(one);
+  cache_.use_lower_tiers(is_worth || PLANTED("blocks_are_copied_at_any_price"));
+}
+
 void Engine::speculate(std::unique_ptr<Proposer> proposer, int32_t max_drafts) {
   proposer_ = std::move(proposer);
   max_drafts_ = std::min(max_drafts, kMaxDrafts);
@@ -220,30 +241,46 @@ void Engine::speculate(std::unique_ptr<Proposer> proposer, int32_t max_drafts) {
 // For those that wait for their next token, as far as the answer may go on behind it.
 void Engine::propose() {
   if (!proposer_) return;
-  proposer_->begin_step();
+  proposals_.clear();
   for (Sequence* s : scheduler_.running()) {
     s->drafts.clear();
+    if (s->group != nullptr) continue;
+    const Request& r = *s->request;
     const int32_t context_len = worker_->facts().context_len + 2 * PLANTED("drafts_behind_the_context");
-    int32_t n = std::min(max_drafts_, context_len - s->n_tokens() - 1);
-    if (s->request->max_tokens >= 0) n = std::min(n, s->request->max_tokens - s->n_answered() - 1);
-    if (s->request->speculation.max_drafts >= 0 && !PLANTED("a_requests_own_bound_is_ignored"))
-      n = std::min(n, s->request->speculation.max_drafts);
+    int32_t n_left = context_len - s->n_tokens();
+    if (r.max_tokens >= 0) n_left = std::min(n_left, r.max_tokens - s->n_answered());
+    int32_t n = std::min(max_drafts_, n_left - 1);
+    if (r.speculation.max_drafts >= 0 && !PLANTED("a_requests_own_bound_is_ignored"))
+      n = std::min(n, r.speculation.max_drafts);
     if (n <= 0 || s->n_tokens() - s->n_computed != 1) continue;
     const auto tokens = std::span<const TokenId>(s->tokens);
     const auto n_prompt = static_cast<size_t>(s->prompt_len);
-    try {
-      proposer_->propose({.sequence = raw(s->id),
-                          .prompt = tokens.first(n_prompt),
-                          .answer = tokens.subspan(n_prompt),
-                          .max_drafts = n,
-                          .prediction = s->request->speculation.prediction,
-                          .temperature = s->request->sampling.temperature},
-                         s->drafts);
-      s->drafts.cut(n);
-      cut_by_grammar(*s);
-    } catch (const std::bad_alloc&) {  // then there are none
-      s->drafts.clear();
+    proposals_.push_back({.input = {.sequence = raw(s->id),
+                                    .prompt = tokens.first(n_prompt),
+                                    .answer = tokens.subspan(n_prompt),
+                                    .max_drafts = n,
+                                    .prediction = r.speculation.prediction,
+                                    .temperature = r.sampling.temperature,
+                                    .sampler = s->sampler.get(),
+                                    .state = s->sampler_state,
+                                    .grammar = r.grammar.get(),
+                                    .choice = s->choice,
+                                    .is_rejection = r.speculation.is_rejection,
+                                    .n_left = n_left,
+                                    .scope = cache_.tree().spelled(s->scope)},
+                          .drafts = &s->drafts});
+  }
+  if (proposals_.empty()) return;
+  try {
+    proposer_->begin_step(scheduler_.prices());
+    proposer_->propose_all(proposals_);
+    for (const Proposal& p : proposals_) {
+      p.drafts->cut(p.input.max_drafts);
+      if (p.input.is_rejection) pin(*p.drafts);
     }
+    for (Sequence* s : scheduler_.running()) cut_by_grammar(*s);
+  } catch (const std::bad_alloc&) {  // then there are none
+    for (const Proposal& p : proposals_) p.drafts->clear();
   }
 }
 
@@ -288,6 +325,7 @@ EngineStats Engine::stats() const {
     stats.slots_unfilled += static_cast<int64_t>(s->blocks.size()) * cache_.block_len() - s->n_tokens();
   stats.host_blocks_total = cache_.pool(Tier::kHost).n_total();
   stats.host_blocks_cached = cache_.pool(Tier::kHost).n_cached();
+  stats.uses_host = cache_.uses_lower_tiers();
   stats.n_blocks_down = cache_.n_moved_down();
   stats.n_blocks_up = cache_.n_moved_up();
   if (disk_) disk_->tell(stats.disk);

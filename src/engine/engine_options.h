@@ -21,8 +21,11 @@ struct EngineOptions {
   int32_t max_rows = 0;        // R: rows of logits of a step, which bound its memory; 0: by the two
   int32_t max_drafts = 0;      // of a sequence in a step, by look-up (spec/lookup_proposer.h); 0: no speculation
   int64_t host_bytes = 0;      // memory for blocks that have left that of kv_bytes; 0: they are forgotten
-  std::string disk_folder;     // where whole blocks outlive the process; empty: they do not. Wants a model_digest
-  int64_t disk_bytes = 0;      // of files there, this model's and others'
+  // Of copying one block between the two, as measured: blocks go there and come back while computing them again takes
+  // longer. 0: nothing.
+  double host_copy_seconds = 0;
+  std::string disk_folder;  // where whole blocks outlive the process; empty: they do not. Wants a model_digest
+  int64_t disk_bytes = 0;   // of files there, this model's and others'
   bool prefix_cache = true;
   PolicyKind policy = PolicyKind::kFair;
   double max_itl = 0;        // seconds between tokens that prompts may cause; 0: by the model's own speed (policy.h)
@@ -65,6 +68,7 @@ struct EngineStats {
   int64_t slots_unfilled = 0;  // of running sequences' blocks: reserved, and they have no token for them yet
   int32_t host_blocks_total = 0;
   int32_t host_blocks_cached = 0;
+  bool uses_host = true;      // it costs less to copy a block down and up than to compute it
   int64_t n_blocks_down = 0;  // moved to the host
   int64_t n_blocks_up = 0;    // found there, and brought back
   DiskStats disk;

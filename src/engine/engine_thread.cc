@@ -99,7 +99,7 @@ void EngineThread::State::run_errands() {
 Status EngineThread::State::take(AdmittedRequest request) {
   const EngineStats now = engine->stats();
   try {
-    grow(outputs, outputs.size() + 2 * static_cast<size_t>(now.n_running + now.n_waiting + request->n));
+    grow(outputs, outputs.size() + 2 * static_cast<size_t>(now.n_running + now.n_waiting + request->n_sequences()));
   } catch (const std::bad_alloc&) {
     return out_of_memory();
   }

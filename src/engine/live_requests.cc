@@ -8,6 +8,7 @@
 #include "base/grow.h"
 #include "base/planted.h"
 #include "kernels/arithmetic_version.h"
+#include "text/output/stop_matcher.h"
 
 namespace ibid {
 namespace {
@@ -50,7 +51,7 @@ Sequence& LiveRequests::add(const AdmittedRequest& request) {
 LiveRequests::Live LiveRequests::make(const AdmittedRequest& given) {
   const std::shared_ptr<const Request>& request = given.request();
   Live out;
-  for (int32_t choice = 0; choice < request->n; ++choice) {
+  for (int32_t choice = 0; choice < request->n_sequences(); ++choice) {
     auto s = std::make_unique<Sequence>();
     s->id = SeqId{next_sequence_++};
     s->sampler = given.sampler();
@@ -68,10 +69,38 @@ LiveRequests::Live LiveRequests::make(const AdmittedRequest& given) {
     s->ledger().until = s->answer->timing().arrived = clock_.now();
     if (scores) s->answer->add_prompt_record({.chosen = {.token = request->prompt.front()}});
     if (choice == 0) s->due = s->answer->timing().arrived + longest_wait(*request);
-    if (choice > 0) out.sequences.front()->followers.push_back(s.get());
+    if (request->searches()) {
+      if (choice > 0) s->tokens.clear();  // until a beam takes its seat
+    } else if (choice > 0) {
+      out.sequences.front()->followers.push_back(s.get());
+    }
     out.sequences.push_back(std::move(s));
   }
+  if (request->searches()) make_group(out);
   return out;
+}
+
+void LiveRequests::make_group(Live& live) const {
+  Sequence& first = *live.sequences.front();
+  const Request& request = *first.request;
+  const int32_t room = facts_.context_len - first.prompt_len;
+  const int32_t most = request.max_tokens < 0 ? room : std::min(room, request.max_tokens);
+  auto n_ends = static_cast<int32_t>(facts_.end_of_generation.size());
+  if (request.sampling.ignore_eos) n_ends = 0;
+  if (request.stops) n_ends += static_cast<int32_t>(request.stops->ids().size());
+  auto group = std::make_unique<SearchGroup>();
+  group->search = make_search(request.search, first.prompt_len, most, n_ends);
+  if (request.search.kind == SearchKind::kContrastive) {
+    group->contrastive = static_cast<ContrastiveSearch*>(group->search.get());
+    first.n_without_hidden = 0;
+  }
+  group->running.push_back(&first);
+  group->rows.resize(1);
+  for (const auto& s : live.sequences) {
+    s->group = group.get();
+    group->seats.push_back(s.get());
+  }
+  live.group = std::move(group);
 }
 
 void LiveRequests::hold_scopes(Live& live) {
@@ -116,11 +145,20 @@ bool LiveRequests::make_room(std::vector<Output>& out) const {
   }
 }
 
-void LiveRequests::publish(Sequence& s, std::vector<Output>& out) { s.answer->take(out); }
+void LiveRequests::publish(Sequence& s, std::vector<Output>& out) {
+  if (s.choice < s.request->n) s.answer->take(out);  // further ones are seats of beams
+}
 
 void LiveRequests::publish(const StepPlan& plan, std::vector<Output>& out) {
   const size_t n_before = out.size();
-  for (const Share& share : plan.shares) publish(*share.sequence, out);
+  for (const Share& share : plan.shares) {
+    const SearchGroup* group = share.sequence->group;
+    if (group == nullptr) {
+      publish(*share.sequence, out);
+    } else if (share.sequence->state == SequenceState::kFinished) {
+      for (Sequence* seat : group->seats) publish(*seat, out);
+    }
+  }
   for (size_t i = n_before; i < out.size(); ++i) {
     if (out[i].finished) forget_if_finished(out[i].request);
   }

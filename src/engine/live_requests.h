@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "engine/admission.h"
 #include "engine/engine_options.h"
+#include "engine/search_group.h"
 #include "engine/sequence.h"
 #include "engine/settle.h"
 #include "spec/proposer.h"
@@ -54,9 +55,11 @@ class LiveRequests {
  private:
   struct Live {
     std::vector<std::unique_ptr<Sequence>> sequences;  // one per choice
+    std::unique_ptr<SearchGroup> group;                // of a search
     bool is_cancelled = false;
   };
   Live make(const AdmittedRequest& request);
+  void make_group(Live& live) const;
   void hold_scopes(Live& live);
   template <typename End>
   void end(const std::vector<RequestId>& ids, std::vector<Output>& out, End end_one);

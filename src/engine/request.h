@@ -13,6 +13,7 @@
 #include "engine/ledger.h"
 #include "model/pooling.h"
 #include "sample/sampling_params.h"
+#include "sample/search.h"
 #include "sample/token_record.h"
 #include "text/output/finish_reason.h"
 
@@ -25,10 +26,12 @@ class StopSet;  // text/output/stop_matcher.h: compiled stop strings and ids, sh
 
 enum class RequestId : uint64_t {};
 
-// Drafts change no token, so neither is in a record.
+// Drafts change no token, so none of this is in a record: a replay is told what rejection drew.
 struct Speculation {
   int32_t max_drafts = -1;          // a step, as far as the engine proposes any; -1: as many as it does; 0: none
   std::vector<TokenId> prediction;  // how the answer may go
+  // Verified by rejection (spec/rejection.h): exact in distribution, and tokens depend on how many drafts there are.
+  bool is_rejection = false;
 };
 
 struct Request {
@@ -50,7 +53,13 @@ struct Request {
   std::string tenant;            // blocks are shared only within a tenant ...
   std::string cache_salt;        // ... and with the same salt
   Speculation speculation;
-  float weight = 1;                  // the tenant's part of the machine beside others', where the policy is fair
+  float weight = 1;  // the tenant's part of the machine beside others', where the policy is fair
+  // How the answer is found; n, at most the search's width, are then the best texts, told at the end. Stop strings,
+  // prompt_logprobs, other tokens' log-probabilities, temperatures and truncations are refused beside one.
+  SearchOptions search;
+
+  bool searches() const { return search.kind != SearchKind::kNone; }
+  int32_t n_sequences() const { return searches() ? search.width : n; }
   Pooling pooling = Pooling::kNone;  // else the answer is the prompt's vector, and no token: max_tokens is 0
 };
 
@@ -75,6 +84,7 @@ struct Timing {
 
 // A piece of one choice's answer. The last one has `finished`; after it nothing comes for that choice.
 struct Output {
+  Output() {}  // not by zeroing all of it first: a thousand are made in a step
   RequestId request{};
   int32_t choice = 0;
   // New tokens, those of a dropped stop included. One lies in place: a thousand streams tell a token each in a step,
@@ -88,6 +98,7 @@ struct Output {
   bool finished = false;
   FinishReason reason = FinishReason::kStop;
   std::string stop_text;  // the stop string that ended it, if one did
+  double score = 0;       // of a text that a search found (sample/search.h), in the last one
   Error error;            // with FinishReason::kError
   Usage usage;            // running totals
   Timing timing;

@@ -34,7 +34,7 @@ bool Room::reclaim_for(const Sequence& s, StepPlan& plan) {
     queue_.push(*fetching);
     return true;
   }
-  if (strip(queue_.last_holder(nullptr))) return true;
+  if (strip(parked_holder(s, false)) || strip(queue_.last_holder(nullptr))) return true;
   Sequence* victim = policy_.victim(running_, s);
   if (victim == nullptr) return false;
   preempt(*victim, plan);
@@ -75,7 +75,8 @@ bool Room::admit(Sequence& s, StepPlan& plan) {
   // nobody would ever free.
   do {
     if (admit_blocks(s, plan)) return true;
-  } while (strip(running_.empty() && !PLANTED("forks_ahead_keep_their_blocks") ? queue_.last_other_holder(s)
+  } while (strip(parked_holder(s, true)) ||
+           strip(running_.empty() && !PLANTED("forks_ahead_keep_their_blocks") ? queue_.last_other_holder(s)
                                                                                : queue_.last_holder(&s)));
   // A block to copy needs room besides its copy: alone, a sequence of full length fits only without it.
   s.n_computed = s.n_computed / cache_.block_len() * cache_.block_len();
@@ -94,6 +95,23 @@ bool Room::admit_blocks(Sequence& s, StepPlan& plan) {
   if (cache_.n_blocks_missing(s.blocks, s.n_computed, n_tokens) + n_kept_free > cache_.pool().n_available())
     return false;
   return cache_.reserve(s.blocks, s.n_computed, n_tokens, plan.copies);
+}
+
+void Room::park(Sequence& s) {
+  s.state = SequenceState::kParked;
+  parked_.push_back(&s);
+}
+
+void Room::unpark(Sequence& s) { std::erase(parked_, &s); }
+
+Sequence* Room::parked_holder(const Sequence& asker, bool is_admitted) const {
+  Sequence* last = nullptr;
+  for (Sequence* s : parked_) {
+    const bool gives_way = !is_admitted || running_.empty() || s->group == asker.group || asker.key < s->key;
+    if (s->blocks.empty() || !gives_way || PLANTED("parked_beams_keep_their_blocks")) continue;
+    if (last == nullptr || last->key < s->key) last = s;
+  }
+  return last;
 }
 
 void Room::drop_blocks(Sequence& s) {

@@ -1,15 +1,17 @@
 // Room: blocks for sequences, taken from others where the pool has none left. The order in which others give way:
 //   1. sequences that fetch blocks from a disk lose those that have come, youngest first, and compute them instead;
-//   2. waiting sequences lose blocks that they hold, last first;
+//   2. parked beams lose theirs, last first, and after them waiting sequences;
 //   3. the policy's victim among the running ones is preempted: its blocks go, its tokens stay (recompute), and a share
 //      that it had in the same plan is withdrawn;
 //   4. the asker itself is.
-// Nobody loses blocks to one that is only being admitted but the waiting behind it, and nobody to drafts.
+// Nobody loses blocks to one that is only being admitted but the waiting and the parked behind it and the parked of its
+// own search, and nobody to drafts.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "base/grow.h"
 #include "cache/block_cache.h"
 #include "engine/policy.h"
 #include "engine/step_plan.h"
@@ -33,6 +35,10 @@ class Room {
   // Back into the queue without its blocks; it goes on as if nothing had happened. It must be running.
   void preempt(Sequence& sequence, StepPlan& plan);
   void drop_blocks(Sequence& sequence);
+  // Room for so many that are parked; only this may throw, for want of memory.
+  void make_room(size_t n_sequences) { grow(parked_, n_sequences); }
+  void park(Sequence& sequence);  // into state kParked
+  void unpark(Sequence& sequence);
   void use_disk(DiskTier& disk) { disk_ = &disk; }
 
   int64_t n_preemptions() const { return n_preemptions_; }
@@ -40,12 +46,15 @@ class Room {
  private:
   bool reclaim_for(const Sequence& sequence, StepPlan& plan);
   bool strip(Sequence* holder);
+  // Of the parked that hold blocks the last one that gives way to `asker`; null: there is none.
+  Sequence* parked_holder(const Sequence& asker, bool is_admitted) const;
   bool admit_blocks(Sequence& sequence, StepPlan& plan);
 
   BlockCache& cache_;
   Policy& policy_;
   WaitingQueue& queue_;
   std::vector<Sequence*>& running_;
+  std::vector<Sequence*> parked_;
   DiskTier* disk_ = nullptr;
   int32_t context_len_;
   int64_t n_preemptions_ = 0;

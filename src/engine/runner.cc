@@ -6,7 +6,10 @@
 
 #include "base/grow.h"
 #include "base/planted.h"
+#include "engine/search_group.h"
 #include "sample/grammar/matcher.h"
+#include "spec/rejection.h"
+#include "text/output/stop_matcher.h"
 
 namespace ibid {
 namespace {
@@ -23,6 +26,22 @@ bool make_room(ShareResult& result, size_t n_scored, size_t n_drawn) {
   }
 }
 
+bool is_contrastive(const Share& share) {
+  return share.sequence->group != nullptr && share.sequence->group->contrastive != nullptr;
+}
+
+std::span<const float> all_of(const TensorView& x) {
+  return {x.row_as<const float>(0), static_cast<size_t>(x.n_elements())};
+}
+
+// Why a beam's text ends with this token; kNone: it does not.
+FinishReason end_of(const Sequence& s, TokenId token, std::span<const TokenId> end_of_generation) {
+  if (s.n_answered() + 1 < s.request->sampling.min_tokens) return FinishReason::kNone;
+  const bool is_end = std::ranges::find(end_of_generation, token) != end_of_generation.end();
+  if (is_end && !s.request->sampling.ignore_eos) return FinishReason::kEos;
+  return s.request->stops && s.request->stops->is_stop(token) ? FinishReason::kStop : FinishReason::kNone;
+}
+
 }  // namespace
 
 Runner::Runner(Worker& worker, ThreadTeam& team, const BatchLimits& limits, const Clock& clock)
@@ -37,14 +56,16 @@ StepResult& Runner::run(const StepPlan& plan) {
   const double begin = clock_.now();
   ForwardBatch batch;
   if (plan.n_tokens > 0) batch = builder_.build(plan);
-  const bool pools = std::ranges::any_of(plan.shares, [](const Share& s) { return s.sequence->pools(); });
-  const Inflight step = worker_.launch(
-      {.copies = plan.copies, .batch = plan.n_tokens > 0 ? &batch : nullptr, .wants_final = pools && told_ == nullptr});
+  const auto wants_hidden = [](const Share& s) { return is_contrastive(s) || s.sequence->pools(); };
+  const Inflight step =
+      worker_.launch({.copies = plan.copies,
+                      .batch = plan.n_tokens > 0 ? &batch : nullptr,
+                      .wants_hidden = told_ == nullptr && std::ranges::any_of(plan.shares, wants_hidden)});
   const StepOutput output = worker_.wait(step);
   logits_ = output.logits;
+  hidden_ = output.hidden.empty() ? std::span<const float>() : all_of(output.hidden.front());
   const double forwarded = clock_.now();
   list_tasks(plan);
-  hand_out_states(plan, output.final_norm);
   team_.parallel_for(static_cast<int64_t>(tasks_.size()), [&](int64_t task, int thread) {
     do_task(plan, tasks_[static_cast<size_t>(task)], scratch_[static_cast<size_t>(thread)]);
   });
@@ -63,45 +84,40 @@ StepResult& Runner::run(const StepPlan& plan) {
 void Runner::list_tasks(const StepPlan& plan) {
   tasks_.clear();
   result_.shares.resize(plan.shares.size());
-  size_t row = 0;
+  size_t row = 0, token = 0;
+  const auto width = static_cast<size_t>(worker_.facts().width);
   for (size_t i = 0; i < plan.shares.size(); ++i) {
     const Share& share = plan.shares[i];
     ShareResult& result = result_.shares[i];
+    const auto n_tokens = static_cast<size_t>(share.n_tokens);
+    result.hidden = hidden_.empty() ? hidden_ : hidden_.subspan(token * width, n_tokens * width);
+    token += n_tokens;
     const size_t begin = row, end = row + static_cast<size_t>(share.n_rows);
     while (row < end && plan.rows[row].purpose == RowPurpose::kScore) ++row;
     result.drawn.clear();
     result.accepted.clear();
     result.failure.reset();
     result.told_end = FinishReason::kNone;
-    result.is_unsound = false;
+    const auto is_number = [](float x) { return std::isfinite(x); };
+    result.is_unsound = share.sequence->pools() && !std::ranges::all_of(result.hidden, is_number);
     result.out_of_memory = !make_room(result, row - begin, end - row);
     if (!result.out_of_memory) {
       for (size_t scored = begin; scored < row; ++scored) tasks_.push_back({scored, scored - begin});
-      if (row < end && share.sequence->may_answer()) tasks_.push_back({row});
+      if (row < end && (share.sequence->may_answer() || share.sequence->group != nullptr)) tasks_.push_back({row});
     }
     row = end;
   }
 }
 
-// Of those that pool, each its own; none where the step has none.
-void Runner::hand_out_states(const StepPlan& plan, std::span<const float> states) {
-  const auto width = static_cast<size_t>(worker_.facts().width);
-  size_t begin = 0;
-  for (size_t i = 0; i < plan.shares.size(); ++i) {
-    const size_t n = static_cast<size_t>(plan.shares[i].n_tokens) * width;
-    ShareResult& result = result_.shares[i];
-    result.states = {};
-    if (plan.shares[i].sequence->pools() && !states.empty()) {
-      result.states = states.subspan(begin, n);
-      result.is_unsound = !std::ranges::all_of(result.states, [](float x) { return std::isfinite(x); });
-    }
-    begin += n;
-  }
-}
-
 void Runner::do_task(const StepPlan& plan, Task& task, Scratch& scratch) {
   try {
-    plan.rows[task.row].purpose == RowPurpose::kScore ? score(plan, task, scratch) : draw(plan, task, scratch);
+    const Row& row = plan.rows[task.row];
+    const bool is_beam = plan.shares[static_cast<size_t>(row.share)].sequence->group != nullptr;
+    if (row.purpose == RowPurpose::kScore) {
+      score(plan, task, scratch);
+    } else {
+      is_beam ? look(plan, task, scratch) : draw(plan, task, scratch);
+    }
   } catch (const std::bad_alloc&) {
     task.out_of_memory = true;
     scratch = {};  // what it holds between draws may not be what the next draw expects
@@ -154,6 +170,35 @@ void Runner::fill_mask(const Sequence& s, size_t n_answered, uint32_t state, std
   s.request->grammar->fill(state, static_cast<int32_t>(most - static_cast<int64_t>(n_answered)), mask);
 }
 
+// What may follow a beam.
+void Runner::look(const StepPlan& plan, const Task& task, Scratch& scratch) {
+  const auto i = static_cast<size_t>(plan.rows[task.row].share);
+  const Sequence& s = *plan.shares[i].sequence;
+  const SearchGroup& group = *s.group;
+  ShareResult& result = result_.shares[i];
+  const auto tokens = std::span<const TokenId>(s.tokens);
+  const auto n_prompt = static_cast<size_t>(s.prompt_len);
+  const SampleHistory history{tokens.first(n_prompt), tokens.subspan(n_prompt)};
+  grammar::Matcher* matcher = s.request->grammar.get();
+  scratch.mask.clear();
+  if (matcher != nullptr) fill_mask(s, history.answer.size(), s.sampler_state.grammar, scratch.mask);
+  const Status looked = s.sampler->candidates(logits(task.row), history, s.sampler_state, scratch.sampler, scratch.mask,
+                                              group.contrastive != nullptr,
+                                              static_cast<size_t>(group.search->n_candidates()), result.row.best);
+  if (!looked) {
+    result.failure = looked.error();
+    return;
+  }
+  for (SearchCandidate& c : result.row.best) {
+    c.end = end_of(s, c.token, worker_.facts().end_of_generation);
+    if (matcher == nullptr) continue;
+    c.grammar = matcher->after(s.choice, s.sampler_state.grammar, c.token);
+    if (c.end == FinishReason::kNone && matcher->is_closed(c.grammar)) c.end = FinishReason::kGrammar;
+  }
+  if (group.contrastive != nullptr && !hidden_.empty())
+    group.contrastive->look_at(result.hidden.last(static_cast<size_t>(worker_.facts().width)), result.row);
+}
+
 void Runner::draw(const StepPlan& plan, const Task& task, Scratch& scratch) {
   const auto i = static_cast<size_t>(plan.rows[task.row].share);
   const Share& share = plan.shares[i];
@@ -168,9 +213,15 @@ void Runner::draw(const StepPlan& plan, const Task& task, Scratch& scratch) {
   for (int32_t draft = -1;;) {
     if (matcher != nullptr) fill_mask(s, history.answer.size(), result.state.grammar, scratch.mask);
     const size_t at = task.row + static_cast<size_t>(draft + !(PLANTED("row_of_the_draft_before") && draft >= 0));
+    // Rejection verifies the draft behind this one, in a chain; the rest is the same.
+    const auto behind = static_cast<size_t>(draft + 1);
+    const bool is_offered = s.request->speculation.is_rejection && draft + 1 < share.n_drafts;
+    VerifyRule verify(is_offered ? s.drafts.tokens[behind] : TokenId::kNone,
+                      is_offered ? s.drafts.q[behind] : std::span<const float>());
+    DrawRule* rule = is_offered && !PLANTED("rejection_is_never_asked") ? &verify : nullptr;
     Result<TokenRecord> drawn =
         told_ != nullptr ? told_->next(plan, i)
-                         : s.sampler->sample(logits(at), history, result.state, scratch.sampler, scratch.mask);
+                         : s.sampler->sample(logits(at), history, result.state, scratch.sampler, scratch.mask, rule);
     if (!drawn) {
       result.failure = drawn.error();
       return;

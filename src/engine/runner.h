@@ -25,9 +25,10 @@ struct ShareResult {
   std::optional<Error> failure;     // of the draw behind them
   std::vector<int32_t> accepted;    // those drafts, by their index; their keys and values lie at their positions
   SamplerState state;               // after the draws
+  SearchRow row;                    // of a beam: what may follow it, instead of what is drawn
+  std::span<const float> hidden;    // of its tokens, [n, C], where anybody wants them; valid until the next step
   bool out_of_memory = false;       // the above is not whole
   bool is_unsound = false;          // nor here: the model computed no numbers (unsound_row())
-  std::span<const float> states;    // [tokens of the share, C] of a request that pools; valid until the next step
   FinishReason told_end = FinishReason::kNone;  // a replay's: the answer ends behind what was drawn
 };
 
@@ -68,11 +69,11 @@ class Runner {
     std::vector<TokenId> answer;  // with drafts behind it
     std::vector<uint32_t> mask;   // of a row; empty where all may come
   };
-  void hand_out_states(const StepPlan& plan, std::span<const float> states);
   void list_tasks(const StepPlan& plan);
   void do_task(const StepPlan& plan, Task& task, Scratch& scratch);
   void score(const StepPlan& plan, Task& task, Scratch& scratch);
   void draw(const StepPlan& plan, const Task& task, Scratch& scratch);
+  void look(const StepPlan& plan, const Task& task, Scratch& scratch);
   void fill_mask(const Sequence& sequence, size_t n_answered, uint32_t state, std::vector<uint32_t>& mask) const;
   std::span<const float> logits(size_t row) const;
   void move_accepted(const StepPlan& plan);
@@ -82,6 +83,7 @@ class Runner {
   const Clock& clock_;
   BatchBuilder builder_;
   std::span<const float> logits_;  // [R, V] of this step
+  std::span<const float> hidden_;  // [T, C] of it, behind the final norm; empty if nobody wants them
   std::vector<Task> tasks_;
   std::vector<int32_t> from_, to_;  // slots of accepted drafts that move
   std::vector<Scratch> scratch_;    // one per thread

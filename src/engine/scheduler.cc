@@ -51,6 +51,7 @@ Scheduler::Scheduler(BlockCache& cache, const SchedulerOptions& options)
 
 void Scheduler::make_room(const Request& request, size_t n_sequences) {
   queue_.make_room(n_sequences);
+  room_.make_room(n_sequences);
   policy_->meet(request);
 }
 
@@ -66,12 +67,30 @@ void Scheduler::enqueue(Sequence& s) {
   queue_.push(s);
 }
 
-const StepPlan& Scheduler::plan() {
+StepPrices Scheduler::prices() const {
+  StepLoad decodes, with;
+  double tpot = kNoLimit;
+  for (const Sequence* s : running_) {
+    if (n_missing(*s) != 1) continue;
+    decodes.add_decode(s->n_computed);
+    tpot = std::min(tpot, tpot_of(*s));
+  }
+  StepPrices prices{.n_decodes = std::max(1, decodes.n_decode_tokens),
+                    .limit = policy_->budget(decodes, tpot).seconds_with_drafts};
+  if (!cost_.is_known() || decodes.n_decode_tokens == 0) return prices;
+  with = decodes;
+  with.add_decode(decodes.decode_reads / decodes.n_decode_tokens);
+  prices.step = cost_.seconds(decodes);
+  prices.row = cost_.seconds(with) - prices.step;
+  return prices;
+}
+
+const StepPlan& Scheduler::plan(double spent) {
   plan_.clear();
   turn_ = running_;
   grant_decodes();
   grant_prompts();
-  grant_drafts();
+  grant_drafts(spent);
   list_rows(plan_);
   if (cost_.is_known()) plan_.seconds = cost_.seconds(plan_.load);
   return plan_;
@@ -272,12 +291,16 @@ bool Scheduler::admit(Sequence& s) {
     return false;
   }
   queue_.remove(s);
-  s.state = SequenceState::kRunning;
   running_tpot_ = std::min(running_tpot_, tpot_of(s));
   if (refusal_.sequence == s.id) refusal_ = {};
+  start(s);
+  return true;
+}
+
+void Scheduler::start(Sequence& s) {
+  s.state = SequenceState::kRunning;
   const auto before = [](const Sequence* a, const Sequence* b) { return a->key < b->key; };
   running_.insert(std::upper_bound(running_.begin(), running_.end(), &s, before), &s);
-  return true;
 }
 
 // Whether all keep their targets for the time between tokens, once it decodes too.
@@ -309,7 +332,7 @@ void Scheduler::grant(Sequence& s, int32_t n_tokens) {
 }
 
 // What is left of the step goes to drafts: of all sequences, the likeliest first, as long as they pay.
-void Scheduler::grant_drafts() {
+void Scheduler::grant_drafts(double spent) {
   Share* share = likeliest_draft();
   if (share == nullptr) return;
   StepLoad load = plan_.load, decodes;
@@ -319,7 +342,7 @@ void Scheduler::grant_drafts() {
   const auto seconds = [this](const StepLoad& of) {
     return cost_.is_known() ? cost_.seconds(of) : guessed_seconds(of);
   };
-  const double limit = load.n_prompt_tokens > 0 ? budget_.seconds : budget_.seconds_with_drafts;
+  const double limit = (load.n_prompt_tokens > 0 ? budget_.seconds : budget_.seconds_with_drafts) - spent;
   DraftChoice choice(decodes.n_decode_tokens, seconds(decodes));
   int32_t n_left = std::min(budget_.n_tokens - plan_.n_tokens, budget_.n_rows - plan_.n_rows);
   for (; share != nullptr && n_left > 0; share = likeliest_draft(), --n_left) {
@@ -327,8 +350,10 @@ void Scheduler::grant_drafts() {
     StepLoad with = load;
     with.add_decode(s.n_tokens());
     const double likely = s.drafts.likely[static_cast<size_t>(share->n_drafts)], more = seconds(with) - seconds(load);
+    // What rejection verifies may not depend on the clock.
+    const bool is_pinned = s.request->speculation.is_rejection && !PLANTED("what_rejection_verifies_depends_on_time");
     if (!choice.is_worth(likely, more) && !PLANTED("drafts_whatever_they_cost")) break;
-    if (seconds(with) > limit && !PLANTED("drafts_make_gaps")) break;
+    if (seconds(with) > limit && !is_pinned && !PLANTED("drafts_make_gaps")) break;
     choice.take(likely, more);
     load = with;
     ++share->n_drafts;
@@ -382,6 +407,25 @@ void Scheduler::use_disk(DiskTier& disk) {
   room_.use_disk(disk);
 }
 
+void Scheduler::park(Sequence& s) {
+  CHECK(s.state == SequenceState::kRunning);
+  std::erase(running_, &s);
+  room_.park(s);
+}
+
+void Scheduler::resume(Sequence& s) {
+  if (s.state == SequenceState::kParked) room_.unpark(s);
+  if (s.key.id == SeqId::kNone) return enqueue(s);
+  const bool has_place = !s.blocks.empty() && static_cast<int32_t>(running_.size()) < max_sequences_;
+  has_place ? start(s) : queue_.push(s);
+}
+
+void Scheduler::rest(Sequence& s) {
+  if (s.state == SequenceState::kParked) room_.unpark(s);
+  s.state = SequenceState::kHeld;
+  room_.drop_blocks(s);
+}
+
 bool Scheduler::is_known_not_to_fit(const Sequence& s) const {
   return refusal_.sequence == s.id && !running_.empty() && running_.size() >= refusal_.n_running &&
          cache_.pool().n_available() <= refusal_.n_available;
@@ -391,6 +435,7 @@ void Scheduler::remove(Sequence& s) {
   if (s.state == SequenceState::kWaiting) queue_.remove(s);
   if (s.state == SequenceState::kRunning) std::erase(running_, &s);
   if (s.state == SequenceState::kFetching) disk_->forget(s);
+  if (s.state == SequenceState::kParked) room_.unpark(s);
   if (PLANTED("aborted_fork_freed_twice") && s.choice > 0) cache_.release(*std::make_unique<BlockTable>(s.blocks));
   PLANTED("abort_keeps_blocks") ? s.blocks.clear() : room_.drop_blocks(s);
   policy_->gone(s);

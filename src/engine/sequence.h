@@ -31,6 +31,7 @@ enum class SequenceState : uint8_t {
   kWaiting,  // in the queue; may hold blocks as long as nobody needs them
   kRunning,
   kFetching,  // waits for blocks from a disk; holds those that have come
+  kParked,    // a beam that waits for the others' rows; holds its blocks as long as nobody needs them
   kFinished,
 };
 
@@ -41,7 +42,8 @@ struct DurableChain {
   int64_t use = 0;       // DurableIndex::next_use()
 };
 
-struct Flow;  // fair_policy.h
+struct Flow;         // fair_policy.h
+struct SearchGroup;  // search_group.h
 
 struct Sequence {
   SeqId id{};
@@ -66,6 +68,9 @@ struct Sequence {
   DurableChain durable;
   bool was_sought = false;           // on disk, since it last began to wait: fetched, or not to be had
   std::vector<Sequence*> followers;  // the other choices, as long as they are held
+  static constexpr int32_t kAll = std::numeric_limits<int32_t>::max();
+  SearchGroup* group = nullptr;     // of a beam
+  int32_t n_without_hidden = kAll;  // tokens that may be cached ones, as nobody needs their hidden states
 
   bool was_admitted = false;
   double due = std::numeric_limits<double>::infinity();  // without a first step by then it ends; of choice 0 alone
@@ -89,8 +94,10 @@ struct Sequence {
     return is_prompt_scored() ? n_tokens() - 1 : n_scored;
   }
   bool pools() const { return request->pooling != Pooling::kNone; }
-  // Tokens that may come from the prefix tree: rows that are wanted must be computed.
-  int32_t n_reusable() const { return pools() ? pool.first_wanted(n_tokens()) : first_row(); }
+  // Tokens that may come from the prefix tree: rows and hidden states that are wanted must be computed.
+  int32_t n_reusable() const {
+    return pools() ? pool.first_wanted(n_tokens()) : std::min(first_row(), n_without_hidden);
+  }
   Ledger& ledger() { return answer->timing().ledger; }
   // What it waits for between steps, as its ledger calls it.
   Phase waits_as() const {

@@ -60,14 +60,18 @@ void Settler::account(const StepPlan& plan, const Share& share, const StepResult
 
 void Settler::settle(const Share& share, ShareResult& result, double now) {
   Sequence& s = *share.sequence;
-  if (s.pools()) s.pool.add(s.n_computed, s.n_tokens(), result.states);
+  if (s.state == SequenceState::kFinished) return;  // another beam of its search has failed
+  if (s.pools()) s.pool.add(s.n_computed, s.n_tokens(), result.hidden);
   advance(share);
+  if (s.group != nullptr) add_context(share, result);
   score(s, result.scored);
   const bool is_whole = s.n_computed == s.n_tokens();
   if (is_whole) let_followers_go(s);
   forget_behind_window(s);
   if (!is_whole) return;
-  if (s.pools()) {
+  if (s.group != nullptr) {
+    take_row(share, result, now);
+  } else if (s.pools()) {
     s.answer->set_embedding(s.pool.vector());
     end(s, FinishReason::kStop);
   } else if (!s.may_answer()) {
@@ -105,6 +109,7 @@ void Settler::forget_behind_window(Sequence& s) {
 }
 
 void Settler::let_followers_go(Sequence& s) {
+  if (s.followers.empty()) return;
   for (Sequence* follower : std::exchange(s.followers, {})) {
     // Each computes the prompt's last token itself: it needs that row of logits anyway.
     cache_.fork(s.blocks, s.prompt_len - 1, follower->blocks);
@@ -155,7 +160,7 @@ void Settler::count_accepted(Sequence& s, size_t place) {
   ++s.answer->usage().accepted_tokens;
 }
 
-void Settler::append(Sequence& s, TokenRecord drawn, double now, FinishReason behind) {
+void Settler::append(Sequence& s, TokenRecord&& drawn, double now, FinishReason behind) {
   s.tokens.push_back(drawn.chosen.token);
   s.n_computed = s.n_tokens() - 1;  // what was drawn before it is a draft whose keys and values are in place
   ++counts_.generated_tokens;

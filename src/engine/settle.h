@@ -70,9 +70,16 @@ class Settler {
   void count_accepted(Sequence& sequence, size_t place);
   // `behind`: why the answer ends behind it, where the answer itself does not see it: its grammar allows nothing more,
   // or a record says so.
-  void append(Sequence& sequence, TokenRecord drawn, double now, FinishReason behind);
+  void append(Sequence& sequence, TokenRecord&& drawn, double now, FinishReason behind);
   void forget_behind_window(Sequence& sequence);
   void let_followers_go(Sequence& sequence);
+  // settle_search.cc
+  void add_context(const Share& share, const ShareResult& result);
+  void take_row(const Share& share, ShareResult& result, double now);
+  void seat_children(SearchGroup& group);
+  void fork(const Sequence& parent, Sequence& child);
+  void end_search(Sequence& last, double now);
+  void fail_search(Sequence& sequence, const Error& error);
   void close(Sequence& sequence, FinishReason reason);
 
   BlockCache& cache_;

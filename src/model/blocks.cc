@@ -22,6 +22,12 @@ void rotate_heads(const Pass& p, const TensorView& x, int rope) {
   ops::rope(p.s, x, static_cast<int>(p.config.head_len), p.ropes[r].op(), p.t.cos_sin[r]);
 }
 
+void give_hidden(const Pass& p, int layer, const TensorView& x) {
+  for (size_t i = 0; i < p.hidden.layers.size(); ++i) {
+    if (p.hidden.layers[i] == layer) ops::gather_rows(p.s, p.hidden.out[i], x, p.rows.tokens);
+  }
+}
+
 }  // namespace
 
 void project(const Pass& p, const Projections& w, const TensorView& x) {
@@ -60,7 +66,7 @@ void embed_tokens(Pass& p, const VocabularyWeights& w) {
 }
 
 void logits_head(Pass& p, const VocabularyWeights& w) {
-  if (p.hidden.final_norm.rank != 0) ops::gather_rows(p.s, p.hidden.final_norm, p.t.h, p.rows.tokens);
+  give_hidden(p, p.n_layers(), p.t.h);
   if (p.batch.n_rows == 0) return;
   if (!p.only_wanted_rows) {  // all rows came this far, for their hidden states
     ops::gather_rows(p.s, p.t.x_rows, p.t.h, wanted_rows(p.batch));
@@ -133,7 +139,7 @@ void attention_output(Pass& p, const AttentionWeights& w, int l) {
 }
 
 bool keep_wanted_rows(Pass& p, int l) {
-  if (!p.is_last(l) || p.hidden.has(l) || p.hidden.final_norm.rank != 0) return true;
+  if (!p.is_last(l) || p.hidden.has(l) || p.hidden.has(l + 1)) return true;
   if (p.batch.n_rows == 0) return false;
   const std::span<const int32_t> rows = wanted_rows(p.batch);
   ops::gather_rows(p.s, p.t.x_rows, p.t.x, rows);
@@ -174,9 +180,7 @@ void gated_ffn(Pass& p, const FfnWeights& w, Activation activation, int l) {
 
 void layer_done(const Pass& p, int l) {
   p.seen("output", l, p.t.x);
-  for (size_t i = 0; i < p.hidden.layers.size(); ++i) {
-    if (p.hidden.layers[i] == l) ops::gather_rows(p.s, p.hidden.out[i], p.t.x, p.rows.tokens);
-  }
+  give_hidden(p, l, p.t.x);
 }
 
 }  // namespace ibid

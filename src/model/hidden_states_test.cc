@@ -1,5 +1,5 @@
-// Hidden states that a caller asks for are those that the tap sees where all rows go through every layer, whoever else
-// asks for what, and asking changes no logit.
+// Hidden states that a caller asks for, of layers or behind the final norm, are those that the tap sees where all rows
+// go through every layer, whoever else asks for what, and asking changes no logit.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -39,15 +39,16 @@ struct Expected {
 Expected expected_of(LoadedModel& m) {
   Expected out{.tokens = testing::some_tokens(kTokens, m.model->config().vocab_size)};
   m.model->set_tap([&](std::string_view name, int layer, const TensorView& x) {
-    if (name != "output") return;
-    EXPECT_EQ(layer, static_cast<int>(out.hidden.size()));
+    if (name != "output" && name != "final_norm") return;
+    EXPECT_EQ(name == "output" ? layer : static_cast<int>(m.model->config().n_layers),
+              static_cast<int>(out.hidden.size()));
     EXPECT_EQ(x.n_rows(), kTokens);
     const float* values = x.row_as<const float>(0);
     out.hidden.emplace_back(values, values + x.n_elements());
   });
   out.logits = BatchOfOne(*m.model, *m.stream).step(out.tokens, up_to(kTokens), {}).logits;
   m.model->set_tap(nullptr);
-  EXPECT_EQ(static_cast<int64_t>(out.hidden.size()), m.model->config().n_layers);
+  EXPECT_EQ(static_cast<int64_t>(out.hidden.size()), m.model->config().n_layers + 1);
   return out;
 }
 
@@ -56,7 +57,7 @@ TEST(HiddenStates, AreTheResidualStreamBehindEachLayerOfEveryTokenHoweverTheStep
     LoadedModel m(testing::TinyModelOptions{.architecture = architecture});
     const Expected expected = expected_of(m);
     const auto V = static_cast<size_t>(m.model->config().vocab_size);
-    const std::vector<int32_t> layers = up_to(static_cast<int32_t>(m.model->config().n_layers));
+    const std::vector<int32_t> layers = up_to(static_cast<int32_t>(m.model->config().n_layers) + 1);
     for (int32_t piece : {1, 7, kTokens}) {
       BatchOfOne sequence(*m.model, *m.stream);
       std::vector<std::vector<float>> hidden(layers.size());
@@ -82,15 +83,16 @@ TEST(HiddenStates, AreTheResidualStreamBehindEachLayerOfEveryTokenHoweverTheStep
   }
 }
 
-// Every subset of layers, beside few rows: those behind the last layer keep all rows to the end, the others do not.
+// Every subset of layers and the final norm, beside few rows: those behind the last layer keep all rows to the end, the
+// others do not.
 TEST(HiddenStates, OfAnyLayersDoNotDependOnWhichOthersAreAskedFor) {
   for (std::string_view architecture : {"smollm3", "gemma3"}) {
     LoadedModel m(testing::TinyModelOptions{.architecture = architecture});
     const Expected expected = expected_of(m);
     const auto V = static_cast<size_t>(m.model->config().vocab_size);
-    for (uint32_t subset = 0; subset < 1u << m.model->config().n_layers; ++subset) {
+    for (uint32_t subset = 0; subset < 2u << m.model->config().n_layers; ++subset) {
       std::vector<int32_t> layers;
-      for (int32_t l = 0; l < m.model->config().n_layers; ++l) {
+      for (int32_t l = 0; l <= m.model->config().n_layers; ++l) {
         if (subset >> l & 1) layers.push_back(l);
       }
       BatchOfOne sequence(*m.model, *m.stream);
@@ -122,9 +124,10 @@ TEST(HiddenStates, BehindTheFinalNormAreWhatAllLogitsWouldBeMadeOf) {
     m.model->set_tap(nullptr);
     const auto V = static_cast<size_t>(m.model->config().vocab_size);
     for (const std::vector<int32_t>& rows : {std::vector<int32_t>{}, {kTokens - 1}, {2, 9}, up_to(kTokens)}) {
-      for (const std::vector<int32_t>& layers : {std::vector<int32_t>{}, {0}}) {
-        const StepOutput out = BatchOfOne(*m.model, *m.stream).step(tokens, rows, layers, true);
-        EXPECT_TRUE(same_bits(out.final_norm, want)) << architecture << ", " << rows.size() << " rows";
+      const int32_t L = m.model->config().n_layers;
+      for (const std::vector<int32_t>& layers : {std::vector<int32_t>{L}, {0, L}}) {
+        const StepOutput out = BatchOfOne(*m.model, *m.stream).step(tokens, rows, layers);
+        EXPECT_TRUE(same_bits(out.hidden.back(), want)) << architecture << ", " << rows.size() << " rows";
         for (size_t r = 0; r < rows.size(); ++r) {
           EXPECT_TRUE(same_bits(std::span(out.logits).subspan(r * V, V),
                                 std::span(all.logits).subspan(static_cast<size_t>(rows[r]) * V, V)));
@@ -138,7 +141,7 @@ TEST(HiddenStates, OfALayerThatIsNotThereAreAMistakeOfTheCaller) {
   LoadedModel m(testing::TinyModelOptions{});
   const std::vector<TokenId> tokens = testing::some_tokens(3, 96);
   const auto ask = [&](std::vector<int32_t> layers) { BatchOfOne(*m.model, *m.stream).step(tokens, {}, layers); };
-  EXPECT_DEATH(ask({2}), "layers of hidden states");
+  EXPECT_DEATH(ask({3}), "layers of hidden states");
   EXPECT_DEATH(ask({-1}), "layers of hidden states");
   EXPECT_DEATH(ask({1, 0}), "layers of hidden states");
   EXPECT_DEATH(ask({1, 1}), "layers of hidden states");

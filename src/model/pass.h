@@ -17,12 +17,12 @@
 
 namespace ibid {
 
-// Hidden states that a caller wants besides logits: the residual stream behind a layer, of every token of the step
-// however few rows of logits are wanted. What drafters that read hidden states are fed with.
+// Hidden states that a caller wants besides logits: the residual stream behind a layer, or for "layer" L what the final
+// norm makes of it, of every token of the step however few rows of logits are wanted. What drafters that read hidden
+// states are fed with, and what contrastive search compares.
 struct HiddenStates {
-  std::span<const int32_t> layers;  // ascending, each once, from 0 to L - 1
+  std::span<const int32_t> layers;  // ascending, each once, from 0 to L
   std::span<const TensorView> out;  // [T, C] F32 for each of `layers`; the caller's
-  TensorView final_norm = {};       // [T, C] F32: behind the final norm, where logits are made of; rank 0: not wanted
 
   bool has(int layer) const {
     for (int32_t l : layers) {

@@ -5,7 +5,9 @@
 #include <limits>
 
 #include "kernels/math.h"
+#include "kernels/row_math.h"
 #include "sample/row_functions.h"
+#include "sample/sort_candidates.h"
 #include "sample/stage_table.h"
 #include "sample/stages.h"
 
@@ -52,8 +54,50 @@ SamplerState Sampler::initial_state(uint64_t choice) const {
   return {.choice = choice, .mirostat_mu = 2.0f * params_.mirostat_tau};
 }
 
+bool Sampler::only_ranks() const {
+  const bool cools = params_.temperature > 0 && (params_.temperature != 1.0f || params_.dynatemp_range > 0);
+  // The last one is the draw.
+  return !cools && std::ranges::none_of(support_stages_, [](StageId id) { return stage(id).cut_support != nullptr; });
+}
+
+Status Sampler::candidates(std::span<const float> logits, const SampleHistory& history, const SamplerState& given,
+                           SamplerScratch& scratch, std::span<const uint32_t> mask, bool by_probability, size_t n,
+                           std::vector<SearchCandidate>& out) const {
+  CHECK(mask.empty() || mask.size() >= (logits.size() + 31) / 32);
+  CHECK(static_cast<int32_t>(logits.size()) == vocab_size_);
+  out.clear();
+  constexpr float kMasked = -std::numeric_limits<float>::infinity();
+  if (!row_is_sound(logits) || !(row_max(logits) > kMasked)) return unsound_row();
+  std::vector<float>&row = scratch.logits, &log_probs = scratch.log_probs;
+  log_probs.resize(logits.size());
+  row_log_softmax(log_probs, logits);
+  by_probability ? row.assign(logits.begin(), logits.end()) : row.assign(log_probs.begin(), log_probs.end());
+  if (!mask.empty()) stages::keep_bits(row, mask);
+  SamplerState state = given;
+  const StageInput input{.params = params_,
+                         .history = history,
+                         .state = state,
+                         .seed = seed_,
+                         .vocab_size = vocab_size_,
+                         .allowed = allowed_,
+                         .end_of_generation = end_of_generation_,
+                         .scratch = scratch};
+  for (StageId id : row_stages_) {
+    if (stage(id).acts == nullptr || stage(id).acts(input)) stage(id).change_row(row, input);
+  }
+  if (!row_is_sound(row)) return invalid("the penalties and biases together take a logit beyond what a float can hold");
+  if (by_probability && row_max(row) > kMasked) row_log_softmax(row, row);
+  keep_best(row, n, scratch);
+  for (const Candidate& c : scratch.best) {
+    if (!(c.logit > kMasked)) break;
+    const float score = by_probability ? static_cast<float>(math::exp(static_cast<double>(c.logit))) : c.logit;
+    out.push_back({.token = TokenId{c.id}, .score = score, .logprob = log_probs[static_cast<size_t>(c.id)]});
+  }
+  return {};
+}
+
 Result<TokenRecord> Sampler::sample(std::span<const float> logits, const SampleHistory& history, SamplerState& state,
-                                    SamplerScratch& scratch, std::span<const uint32_t> mask) const {
+                                    SamplerScratch& scratch, std::span<const uint32_t> mask, DrawRule* rule) const {
   CHECK(mask.empty() || mask.size() >= (logits.size() + 31) / 32);
   CHECK(static_cast<int32_t>(logits.size()) == vocab_size_);
   const SamplingParams& p = params_;
@@ -103,7 +147,8 @@ Result<TokenRecord> Sampler::sample(std::span<const float> logits, const SampleH
     for (StageId id : support_stages_) {
       if (acts(id)) stage(id).cut_support(support, input);
     }
-    out.chosen.token = stages::draw(support, input.seed, history.position(), scratch);
+    out.chosen.token = rule == nullptr ? stages::draw(support, input.seed, history.position(), scratch)
+                                       : rule->draw(support.all(), support.total_weight(), input.seed, out.position);
     out.support = support.size();
     if (p.mirostat != 0 || p.processed_logprobs) {
       log_total = math::log(support.total_weight());

@@ -7,10 +7,8 @@
 #include "sample/sort_candidates.h"
 
 namespace ibid {
-namespace {
 
-// scratch.best: the n highest of a row, in order. A buffer of twice as many, cut to the n best whenever it is full,
-// looks at each token a bounded number of times, whatever the order in which they come.
+// A buffer of twice as many, cut to the n best whenever it is full, whatever the order in which they come.
 void keep_best(std::span<const float> row, size_t n, SamplerScratch& scratch) {
   std::vector<Candidate>& best = scratch.best;
   constexpr size_t kLeast = 64;
@@ -35,8 +33,6 @@ void keep_best(std::span<const float> row, size_t n, SamplerScratch& scratch) {
   cut();
   sort_candidates(best, scratch.spare);
 }
-
-}  // namespace
 
 Error unsound_row() {
   return unavailable("the model computed a logit that is not a number or is infinite; its weights may be damaged");

@@ -154,6 +154,7 @@ Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const 
   if (!chat && request.prompts.empty())
     return invalid("prompt is missing; it must be a text, an array of token ids, or an array of either.", "prompt");
   if (chat) TRY(check_tools(request));
+  TRY(check_search(request));
   if (chat && request.chat.continues_final) TRY(check_final(request.chat));
   if (chat && request.top_logprobs > 0 && !request.want_logprobs)
     return invalid("top_logprobs wants logprobs to be true.", "top_logprobs");
@@ -162,8 +163,9 @@ Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const 
   if (request.max_tokens == 0 && !request.echo)
     return invalid("max_tokens must be at least 1 (0 is for completions with echo).", "max_tokens");
   const auto n_prompts = static_cast<int64_t>(chat ? 1 : request.prompts.size());
-  if (n_prompts * request.n > limits.max_choices) {
-    return invalid("n times the number of prompts is " + std::to_string(n_prompts * request.n) + "; at most " +
+  const int32_t n = std::max({request.n, request.best_of, request.search.width});
+  if (n_prompts * n > limits.max_choices) {
+    return invalid("n times the number of prompts is " + std::to_string(n_prompts * n) + "; at most " +
                        std::to_string(limits.max_choices) + " choices fit into one request.",
                    "n");
   }
@@ -175,6 +177,8 @@ Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const 
   // A cut that nobody asked for must not come before mirostat's, which is one of its own.
   if (request.sampling.mirostat != 0 && request.sources.of("top_p") == SamplingSource::kDefault)
     request.sampling.top_p = 1;
+  if (request.best_of > request.n || request.search.kind != SearchKind::kNone)
+    request.sampling.logprobs = std::max(request.sampling.logprobs, 0);
   if (request.want_logprobs) request.sampling.logprobs = request.top_logprobs;
   if (request.echo && request.want_logprobs && request.prompt_logprobs < 0)
     request.prompt_logprobs = request.top_logprobs;

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "sample/search.h"
 #include "server/api_error.h"
 #include "server/chat_prompt.h"
 #include "server/parse_body.h"
@@ -82,6 +83,10 @@ struct ApiRequest {
   SamplingSources sources;  // of its parameters
   bool has_seed = false;
   int32_t n = 1;
+  int32_t best_of = 0;  // texts that are drawn, of which the n likeliest are told; 0: n
+  int32_t num_beams = 0;
+  bool use_beam_search = false;
+  SearchOptions search;  // of these and their like
   int32_t max_tokens = -1;
   std::vector<std::string> stop;
   std::vector<TokenId> stop_ids;
@@ -132,6 +137,9 @@ struct ApiRequest {
 // The error's param is the field. `defaults`: how to sample where the body does not say.
 Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const ApiLimits& limits,
                                      const SamplingDefaults& defaults = {});
+
+// What the fields of searches say together.
+Status check_search(ApiRequest& request);
 
 // What the fields of tools say together.
 Status check_tools(ApiRequest& request);

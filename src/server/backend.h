@@ -58,15 +58,19 @@ class Backend {
   virtual const Tokenizer& tokenizer() const = 0;
   // Those that requests have asked for.
   grammar::Grammars& grammars() const {
-    std::call_once(grammars_once_, [this] { grammars_ = std::make_shared<grammar::Grammars>(tokenizer()); });
+    std::call_once(grammars_once_, [this] {
+      grammars_ = std::make_shared<grammar::Grammars>(tokenizer(), static_cast<size_t>(max_grammars_bytes_));
+    });
     return *grammars_;
   }
+  void limit_grammars(int64_t max_bytes) { max_grammars_bytes_ = max_bytes; }  // before any is asked for
   virtual Result<RenderedPrompt> render_chat(const ChatPrompt& chat) const = 0;
   virtual std::string_view chat_template() const = 0;  // its source; empty: none
   // How the model writes reasoning and calls, by its chat template.
   virtual const std::shared_ptr<const AnswerFormat>& answer_format() const = 0;
 
  private:
+  int64_t max_grammars_bytes_ = grammar::Grammars::kDefaultBytes;
   mutable std::once_flag grammars_once_;
   mutable std::shared_ptr<grammar::Grammars> grammars_;
 };

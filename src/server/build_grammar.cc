@@ -1,5 +1,7 @@
 #include "server/build_grammar.h"
 
+#include <algorithm>
+
 #include "server/tool_grammar.h"
 #include "server/tools.h"
 
@@ -20,7 +22,9 @@ grammar::Source source_of(const GrammarRequest& asked) {
 }
 
 Error refused(const GrammarRequest& asked, const Error& error) {
-  return invalid(asked.field + ": " + error.message, asked.field);
+  Error out = error;
+  if (out.kind == ErrorKind::kInvalid) out.message = asked.field + ": " + out.message, out.where = asked.field;
+  return out;
 }
 
 // What tools must be called, and what may stand before any grammar, is the server's to say; the source names it.
@@ -66,8 +70,8 @@ Result<std::shared_ptr<grammar::Compiled>> build_grammar(const ApiRequest& api, 
 std::shared_ptr<grammar::Matcher> make_matcher(const std::shared_ptr<grammar::Compiled>& compiled,
                                                const ApiRequest& api, const Backend& backend) {
   if (compiled == nullptr) return nullptr;
-  return std::make_shared<grammar::Matcher>(compiled, backend.tokenizer().vocabulary().end_of_generation, api.n,
-                                            api.closes_in_time);
+  return std::make_shared<grammar::Matcher>(compiled, backend.tokenizer().vocabulary().end_of_generation,
+                                            std::max({api.n, api.best_of, api.search.width}), api.closes_in_time);
 }
 
 }  // namespace ibid

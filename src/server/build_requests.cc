@@ -135,7 +135,8 @@ Result<Request> build_common(const ApiRequest& api, const Tokenizer& tokenizer) 
     if (!stops) return invalid(stops.error().message, "stop");
     common.stops = *std::move(stops);
   }
-  common.n = api.n;
+  common.n = std::max(api.n, api.best_of);
+  common.search = api.search;
   common.max_tokens = api.max_tokens;
   common.show_special = !api.skip_special_tokens;
   common.prompt_logprobs = api.prompt_logprobs;

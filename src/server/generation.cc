@@ -1,6 +1,8 @@
 #include "server/generation.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <utility>
 
 #include "server/api_error.h"
@@ -67,6 +69,7 @@ void Generation::take(std::vector<Output> outputs) {
       choice.n_tokens += n_new;
       metrics_.add_tokens(0, 0, n_new);
     }
+    for (const TokenRecord& record : output.tokens) choice.logprob += static_cast<double>(record.chosen.raw);
     gathered_ += output.text.size();
     if (choice.parser) {
       choice.parser->push(output.text, choice.parts);
@@ -90,12 +93,32 @@ void Generation::take(std::vector<Output> outputs) {
       choice.reason = output.reason;
       choice.stop_text = std::move(output.stop_text);
       choice.error = std::move(output.error);
+      choice.score = output.score;
       choice.embedding = std::move(output.embedding);
       gathered_ += choice.embedding.size() * kValueJson;
       metrics_.add_finish(finish_reason_name(choice.reason));
       ++n_finished_;
     }
   }
+  if (info_.n_told > 0 && info_.n_told < info_.n && finished() && !failure()) keep_likeliest();
+}
+
+// best_of: of each prompt's choices those of the highest log-probability a token, best first.
+void Generation::keep_likeliest() {
+  const auto n = static_cast<size_t>(info_.n), n_told = static_cast<size_t>(info_.n_told);
+  const auto likely = [](const Choice& c) { return c.n_tokens > 0 ? c.logprob / c.n_tokens : 0; };
+  std::vector<Choice> kept;
+  kept.reserve(prompts_.size() * n_told);
+  std::vector<size_t> order(n);
+  for (size_t begin = 0; begin < choices_.size(); begin += n) {
+    std::iota(order.begin(), order.end(), begin);
+    std::ranges::stable_sort(order, std::greater<>(), [&](size_t i) { return likely(choices_[i]); });
+    for (size_t i = 0; i < n_told; ++i) kept.push_back(std::move(choices_[order[i]]));
+    for (size_t i = n_told; i < n; ++i) n_dropped_tokens_ += choices_[order[i]].n_tokens;
+  }
+  choices_.swap(kept);
+  n_finished_ = choices_.size();
+  info_.n = info_.n_told;
 }
 
 // What the request does not want to see.

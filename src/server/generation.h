@@ -32,8 +32,10 @@ struct GenerationInfo {
   std::string model;
   std::string fingerprint;
   int64_t created = 0;
-  uint64_t seed = 0;  // of choice 0 of each prompt
-  int32_t n = 1;
+  uint64_t seed = 0;      // of choice 0 of each prompt
+  int32_t n = 1;          // choices that the engine makes
+  int32_t n_told = 0;     // the likeliest of them, where that is less
+  bool searches = false;  // each choice has a score
   bool stream = false;
   bool include_usage = false;
   bool continuous_usage = false;
@@ -130,6 +132,7 @@ class Generation {
 
   std::optional<ApiError> failure() const;
   void leave_out(Choice& choice) const;
+  void keep_likeliest();
   int32_t sum_of(int32_t Choice::*count) const;  // over all choices
 
   GenerationInfo info_;
@@ -138,6 +141,7 @@ class Generation {
   std::vector<Choice> choices_;  // prompt 0's, then prompt 1's, ...
   std::vector<PromptFacts> prompts_;
   size_t n_finished_ = 0;
+  int32_t n_dropped_tokens_ = 0;  // of choices that are not told
   size_t gathered_ = 0;
   bool done_written_ = false;
   size_t n_choices_written_ = 0;  // of an answer in parts

@@ -13,7 +13,7 @@ int32_t Generation::sum_of(int32_t Choice::*count) const {
   return n;
 }
 
-int32_t Generation::completion_tokens() const { return sum_of(&Choice::n_tokens); }
+int32_t Generation::completion_tokens() const { return sum_of(&Choice::n_tokens) + n_dropped_tokens_; }
 
 int32_t Generation::prompt_tokens() const {
   int32_t n = 0;

@@ -142,6 +142,9 @@ constexpr MetricRow kTable[] = {
        to.add("state", "free", f.engine.host_blocks_total - f.engine.host_blocks_cached);
        to.add("state", "cached", f.engine.host_blocks_cached);
      }},
+    {"cache_host_is_used", nullptr, nullptr, "gauge",
+     "1 while copying a block to the host tier and back takes less than computing it; else nothing goes there.",
+     [](From f, Samples& to) { to.add(int64_t{f.engine.uses_host}); }},
     {"cache_moved_blocks_total", nullptr, nullptr, "counter",
      "Blocks that moved to a lower tier, and that were found there and brought back.",
      [](From f, Samples& to) {

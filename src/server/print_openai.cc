@@ -186,6 +186,7 @@ void OpenAiPrinter::write_choice(const Generation& g, JsonWriter& json, size_t i
       json.null();
     }
   }
+  if (ended && info.searches) json.key("score").number(choice.score);
   write_extras(g, json, index, choice);
   json.end_object();
 }

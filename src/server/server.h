@@ -48,6 +48,7 @@ struct ServerOptions {
   double idle_timeout = 75;                // between requests of a connection
   int64_t max_stored_bytes = 32 << 20;     // of answers of /v1/responses that can be asked for again; 0: none are kept
   double max_stored_age = 3600;            // seconds
+  int64_t max_grammars_bytes = 256 << 20;  // of compiled grammars, kept ones and those in use
   bool slots = false;                      // answer /slots, which tells of what others have under way
   double write_timeout = 30;               // a write that takes longer ends the connection: its reader does not read
   int64_t max_stream_backlog = 256 << 10;  // bytes gathered for a reader that does not read; more ends its stream

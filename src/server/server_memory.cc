@@ -13,7 +13,8 @@ constexpr int64_t kSmallBodyWork = 4 << 20;
 int64_t large_body_work(const ServerOptions& options) { return 4 * options.max_body_bytes; }
 
 // Of what a process may hold, as a divisor.
-constexpr int64_t kAnswersShare = 8, kBodiesShare = 16, kConnectionsShare = 16, kBodyShare = 128, kStoredShare = 128;
+constexpr int64_t kAnswersShare = 8, kBodiesShare = 16, kConnectionsShare = 16, kBodyShare = 128, kStoredShare = 128,
+                  kGrammarsShare = 16;
 
 template <typename Int>
 void shrink(Int& value, Int by_default, int64_t most) {
@@ -28,6 +29,7 @@ void fit_server(ServerOptions& options, int64_t memory_bytes) {
   shrink(options.max_answers_bytes, by_default.max_answers_bytes, memory_bytes / kAnswersShare);
   shrink(options.max_bodies_bytes, by_default.max_bodies_bytes, memory_bytes / kBodiesShare);
   shrink(options.max_stored_bytes, by_default.max_stored_bytes, memory_bytes / kStoredShare);
+  shrink(options.max_grammars_bytes, by_default.max_grammars_bytes, memory_bytes / kGrammarsShare);
   shrink(options.max_body_bytes, by_default.max_body_bytes, memory_bytes / kBodyShare);
   shrink(options.max_connections, by_default.max_connections, memory_bytes / kConnectionsShare / kConnection);
   options.max_connections_per_address = std::min(options.max_connections_per_address, options.max_connections);
@@ -38,6 +40,7 @@ void add_server_parts(MemoryPlan& plan, const ServerOptions& options) {
   plan.add("bodies", options.max_bodies_bytes + large_body_work(options) + options.io_threads * kSmallBodyWork);
   plan.add("answers", options.max_answers_bytes);
   plan.add("stored responses", options.max_stored_bytes);
+  plan.add("grammars", options.max_grammars_bytes);
 }
 
 }  // namespace ibid

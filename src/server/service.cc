@@ -345,8 +345,8 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   if (!name) return error_response(ApiError::of(name.error()));
   // Many texts are under way a few at a time.
   const int64_t at_once = makes_vectors ? texts_at_once(options_) : INT64_MAX;
-  const int64_t n_sequences =
-      std::min(at_once, static_cast<int64_t>(api->n) * std::max<int64_t>(1, std::ssize(api->prompts)));
+  const int64_t n_sequences = std::min(at_once, int64_t{std::max({api->n, api->best_of, api->search.width})} *
+                                                    std::max<int64_t>(1, std::ssize(api->prompts)));
   if (backend.is_full()) {
     return error_response(
         {429, "The queue is full; try again later.", "", "queue_full", quotas_.retry_after(n_sequences, now())});
@@ -387,7 +387,9 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   info.fingerprint = "ibid-" IBID_VERSION "-a" + std::to_string(kArithmeticVersion) + "-" + model.digest.substr(0, 12);
   info.created = unix_seconds();
   info.seed = api->sampling.seed;
-  info.n = api->n;
+  info.n = std::max(api->n, api->best_of);
+  info.n_told = api->n;
+  info.searches = api->search.kind != SearchKind::kNone;
   info.stream = api->stream;
   info.include_usage = api->include_usage;
   info.continuous_usage = api->continuous_usage;

@@ -24,8 +24,6 @@ Status Worker::allocate() {
   logits_.take();
   ASSIGN_OR_RETURN(hidden_, Buffer::allocate(stream_.memory(), options_.hidden_layers.size() * hidden_bytes(),
                                              "the hidden states of a step"));
-  ASSIGN_OR_RETURN(final_norm_,
-                   Buffer::allocate(stream_.memory(), hidden_bytes(), "the hidden states that texts are pooled of"));
   hidden_views_.resize(options_.hidden_layers.size());
   return {};
 }
@@ -49,14 +47,10 @@ Inflight Worker::launch(const StepWork& work) {
             TensorView(hidden_.data() + i * hidden_bytes(), DType::kF32, {batch.n_tokens, facts().width});
       hidden = {.layers = options_.hidden_layers, .out = hidden_views_};
     }
-    const size_t n_final =
-        work.wants_final ? static_cast<size_t>(batch.n_tokens) * static_cast<size_t>(facts().width) : 0;
-    if (n_final > 0) hidden.final_norm = TensorView(final_norm_.data(), DType::kF32, {batch.n_tokens, facts().width});
     model_->run(batch, kv_.layers(), logits, hidden);
     output_ = {.logits = {reinterpret_cast<const float*>(logits_.data()),
                           static_cast<size_t>(batch.n_rows) * static_cast<size_t>(facts().vocab_size)},
-               .hidden = hidden.out,
-               .final_norm = {reinterpret_cast<const float*>(final_norm_.data()), n_final}};
+               .hidden = hidden.out};
   }
   return {++n_launched_};
 }

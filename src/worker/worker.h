@@ -37,7 +37,6 @@ struct StepWork {
   std::span<const BlockCopy> copies;    // done first, in their order
   const ForwardBatch* batch = nullptr;  // null: nothing but copies
   bool wants_hidden = false;
-  bool wants_final = false;  // what logits are made of, for every token
 };
 struct Inflight {
   int64_t step = 0;
@@ -45,7 +44,6 @@ struct Inflight {
 struct StepOutput {
   std::span<const float> logits;       // [R, V], where the sampler may read them
   std::span<const TensorView> hidden;  // [T, C] for each of hidden_layers, on the device; empty if not wanted
-  std::span<const float> final_norm;   // [T, C] behind the final norm, as logits are; empty if not wanted
 };
 
 class Worker {
@@ -75,7 +73,6 @@ class Worker {
   WorkerOptions options_;
   KvStore kv_;
   Buffer logits_;                         // [R, V] of the largest step
-  Buffer final_norm_;                     // [T, C] of it
   Buffer hidden_;                         // [hidden_layers, T, C] of it
   std::vector<TensorView> hidden_views_;  // of the last step
   int64_t n_launched_ = 0, n_waited_ = 0;

@@ -1,5 +1,7 @@
 // What an answer says about itself, over the real engine: why it ended, what it cost, what its tokens and its prompt's
 // were worth, whatever else is in the batch.
+#include <algorithm>
+#include <functional>
 #include <set>
 
 #include "conformance/engine_server.h"
@@ -19,6 +21,79 @@ std::string text_of(const Json& answer) { return *first_choice(answer).find("tex
 std::string ends_by(const Json& answer) {
   const Json& choice = first_choice(answer);
   return choice.find("finish_reason")->text() + " " + choice.find("stop_reason")->text();
+}
+
+TEST(ServerAnswers, OfSearchesComeBestFirstWithTheirScores) {
+  EngineServer server({}, 0);
+  RawClient client(server.port());
+  const Json beams = ask(client, R"("prompt":"ABC","num_beams":4,"n":3,"max_tokens":6,"logprobs":0)");
+  const Json::Array& choices = *beams.find("choices")->array();
+  ASSERT_EQ(choices.size(), 3u);
+  double last = 0;
+  std::set<std::string> texts;
+  for (const Json& choice : choices) {
+    EXPECT_LE(choice.find("score")->number(), last);
+    last = choice.find("score")->number();
+    texts.insert(*choice.find("text")->string());
+    double sum = 0;
+    const Json::Array& logprobs = *choice.find("logprobs")->find("token_logprobs")->array();
+    for (const Json& logprob : logprobs) sum += logprob.number();
+    EXPECT_NEAR(last, sum / static_cast<double>(logprobs.size()), 1e-4);
+  }
+  EXPECT_EQ(texts.size(), 3u);
+  // One beam is the likeliest token each time, and vLLM's spelling has its width in n.
+  const Json greedy = ask(client, R"("prompt":"ABC","temperature":0,"max_tokens":6)");
+  EXPECT_EQ(text_of(ask(client, R"("prompt":"ABC","use_beam_search":true,"max_tokens":6)")), text_of(greedy));
+  EXPECT_EQ(
+      ask(client, R"("prompt":"ABC","use_beam_search":true,"n":2,"max_tokens":6)").find("choices")->array()->size(),
+      2u);
+  EXPECT_EQ(first_choice(greedy).find("score"), nullptr);
+}
+
+TEST(ServerAnswers, BestOfAreTheLikeliestOfThoseThatAreDrawn) {
+  EngineServer server({}, 0);
+  RawClient client(server.port());
+  const std::string fields = R"("prompt":"ABC","seed":5,"max_tokens":7,"logprobs":0,"temperature":2,)";
+  const Json all = ask(client, fields + R"("n":6)");
+  std::vector<std::pair<double, std::string>> ranked;
+  for (const Json& choice : *all.find("choices")->array()) {
+    const Json::Array& logprobs = *choice.find("logprobs")->find("token_logprobs")->array();
+    double sum = 0;
+    for (const Json& logprob : logprobs) sum += logprob.number();
+    ranked.emplace_back(sum / static_cast<double>(logprobs.size()), *choice.find("text")->string());
+  }
+  std::ranges::sort(ranked, std::greater<>());
+  const Json best = ask(client, fields + R"("n":2,"best_of":6)");
+  ASSERT_EQ(best.find("choices")->array()->size(), 2u);
+  for (size_t i = 0; i < 2; ++i)
+    EXPECT_EQ(*(*best.find("choices")->array())[i].find("text")->string(), ranked[i].second);
+  EXPECT_EQ(*best.find("usage")->find("completion_tokens")->integer(),
+            *all.find("usage")->find("completion_tokens")->integer())
+      << "all that was drawn is paid for";
+}
+
+TEST(ServerAnswers, SearchesRefuseByNameWhatCannotBe) {
+  EngineServer server({}, 0);
+  RawClient client(server.port());
+  for (const auto& [fields, param] : std::initializer_list<std::pair<const char*, const char*>>{
+           {R"("num_beams":4,"stream":true)", "stream"},
+           {R"("best_of":3,"stream":true)", "stream"},
+           {R"("num_beams":4,"top_p":0.5)", "temperature"},
+           {R"("num_beams":4,"stop":["x"])", "stop"},
+           {R"("num_beams":4,"logprobs":2)", "top_logprobs"},
+           {R"("num_beams":4,"num_beam_groups":3)", "num_beam_groups"},
+           {R"("num_beams":4,"n":5)", "n"},
+           {R"("num_beams":65)", "num_beams"},
+           {R"("penalty_alpha":0.5)", "penalty_alpha"},
+           {R"("length_penalty":2)", "length_penalty"},
+           {R"("n":3,"best_of":2)", "best_of"}}) {
+    const HttpAnswer a =
+        client.post("/v1/completions", std::string(R"({"prompt":"ABC","max_tokens":4,)") + fields + "}");
+    EXPECT_EQ(a.status, 400) << fields << a.body;
+    const Result<Json> json = parse_json(a.body);
+    ASSERT_TRUE(json.ok());
+    EXPECT_EQ(json->find("error")->find("param")->text(), std::string("\"") + param + "\"") << a.body;
+  }
 }
 
 TEST(ServerAnswers, SayWhyTheyEnded) {

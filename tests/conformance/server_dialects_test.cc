@@ -39,7 +39,9 @@ constexpr Field kVllm[] = {
     {"priority", "5", kRefused},
     {"request_id", R"("r")", kRefused},
     {"use_beam_search", "false", kServed},
-    {"use_beam_search", "true", kRefused},
+    {"use_beam_search", "true", kServed},
+    {"num_beams", "4", kServed},
+    {"penalty_alpha", "0.6", kRefused},
     {"length_penalty", "1.0", kServed},
     {"length_penalty", "0.5", kRefused},
     {"early_stopping", "true", kRefused},
@@ -79,7 +81,7 @@ constexpr Field kVllmCompletions[] = {
     {"response_format", R"({"type":"json_object"})", kServed},
     {"response_format", R"({"type":"text"})", kServed},
     {"suffix", R"("x")", kRefused},
-    {"best_of", "3", kRefused},
+    {"best_of", "3", kServed},
 };
 // What llama.cpp's server reads on both of these routes.
 constexpr Field kLlama[] = {

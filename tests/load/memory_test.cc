@@ -23,7 +23,8 @@ struct Asked {
   bool stream = false;
 };
 
-// Anything that is allowed, the dear ones above all: long prompts and answers, many choices, all log-probabilities.
+// Anything that is allowed, the dear ones above all: long prompts and answers, many choices, all log-probabilities,
+// grammars of their own.
 LoadRequest hostile_request(std::mt19937_64& random, Asked& asked) {
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<uint64_t>(n)); };
   const int n_words = below(4) == 0 ? 1200 : 1 + below(300);
@@ -37,6 +38,11 @@ LoadRequest hostile_request(std::mt19937_64& random, Asked& asked) {
   json.field("n", n).key("ignore_eos").boolean(true).key("stream").boolean(asked.stream);
   if (asked.stream) json.key("stream_options").raw(R"({"include_usage":true})");
   if (below(2) == 0) json.field("logprobs", int64_t{below(2) == 0 ? 20 : 3});
+  if (below(6) == 0) {  // nobody else's, and without an end
+    const std::string regex =
+        "([A-Za-z ,.]{1," + std::to_string(1 + below(1000)) + "}[0-9]{0," + std::to_string(1 + below(100)) + "})*";
+    json.key("structured_outputs").begin_object().field("regex", regex).end_object();
+  }
   json.end_object();
   return {"/v1/completions", body};
 }

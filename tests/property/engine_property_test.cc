@@ -98,6 +98,7 @@ class RandomEngine {
     options.prefix_cache = life_.prefix_cache;
     options.policy = life_.policy;
     options.host_bytes = life_.n_host_blocks * block_bytes;
+    options.host_copy_seconds = 1e-6 * up_to(3);
     std::unique_ptr<DurableStore> store;
     if (life_.n_disk_blocks > 0) {
       const BlockFormat format = {.block_len = life_.block_len, .payload_bytes = block_bytes};

@@ -15,10 +15,10 @@ namespace {
 template <typename Ar, typename Options>
 void options_fields(Ar& ar, Options& o) {
   auto& [block_len, kv_bytes, kv_dtype, step_tokens, max_sequences, max_waiting, max_rows, max_drafts, host_bytes,
-         disk_folder, disk_bytes, prefix_cache, policy, max_itl, model_digest, end_of_generation] = o;
+         host_copy_seconds, disk_folder, disk_bytes, prefix_cache, policy, max_itl, model_digest, end_of_generation] = o;
   static_cast<void>(max_drafts);  // a replay is told how many there were
-  ar(block_len, kv_bytes, kv_dtype, step_tokens, max_sequences, max_waiting, max_rows, host_bytes, disk_folder,
-     disk_bytes, prefix_cache, policy, max_itl, model_digest, end_of_generation);
+  ar(block_len, kv_bytes, kv_dtype, step_tokens, max_sequences, max_waiting, max_rows, host_bytes,
+     host_copy_seconds, disk_folder, disk_bytes, prefix_cache, policy, max_itl, model_digest, end_of_generation);
 }
 
 template <typename Ar, typename HeadRef>
@@ -49,13 +49,15 @@ void sampling_fields(Ar& ar, Params& p) {
 template <typename Ar, typename RequestRef>
 void request_fields(Ar& ar, RequestRef& r) {
   auto& [id, prompt, sampling, n, max_tokens, stops, grammar, ttft_target, tpot_target, max_wait, show_special,
-         prompt_logprobs, priority, tenant, cache_salt, speculation, weight, pooling] = r;
+         prompt_logprobs, priority, tenant, cache_salt, speculation, weight, search, pooling] = r;
   // Grammars stand behind as their sources, as stops do; drafts are those that were computed then.
   static_cast<void>(stops), static_cast<void>(grammar), static_cast<void>(speculation);
   ar(id, prompt);
   sampling_fields(ar, sampling);
   ar(n, max_tokens, show_special, prompt_logprobs, priority, tenant, cache_salt, weight, ttft_target, tpot_target,
      max_wait, pooling);
+  auto& [kind, width, length_penalty, early_stopping, n_groups, diversity_penalty, scores_whole, alpha] = search;
+  ar(kind, width, length_penalty, early_stopping, n_groups, diversity_penalty, scores_whole, alpha);
   if constexpr (Ar::kReads) {
     if (pooling > Pooling::kFirst) ar.fail();
   }
@@ -105,8 +107,8 @@ Status compile(Texts t, const std::shared_ptr<const Tokenizer>& tokenizer, gramm
   }
   if (t.grammar.language != grammar::Language::kNone && grammars != nullptr) {
     ASSIGN_OR_RETURN(std::shared_ptr<grammar::Compiled> compiled, grammars->get(t.grammar));
-    r.grammar = std::make_shared<grammar::Matcher>(std::move(compiled), tokenizer->vocabulary().end_of_generation, r.n,
-                                                   t.closes_in_time);
+    r.grammar = std::make_shared<grammar::Matcher>(std::move(compiled), tokenizer->vocabulary().end_of_generation,
+                                                   r.n_sequences(), t.closes_in_time);
   }
   return {};
 }
@@ -158,7 +160,8 @@ bool is_plausible(const Head& h) {
          within(o.max_sequences, 1, 4096) && within(o.max_waiting, 0, 1'000'000) && within(o.max_rows, 1, 65536) &&
          within(h.vocab_size, 1, 1 << 24) && within(h.context_len, 1, 1 << 26) && within(h.window, 0, 1 << 26) &&
          within(h.n_blocks, 1, 1 << 22) && within(h.n_host_blocks, 0, 1 << 22) &&
-         within(o.host_bytes, 0, int64_t{1} << 50) && o.max_itl >= 0 && o.max_itl < 1e6 && o.disk_folder.empty() &&
+         within(o.host_bytes, 0, int64_t{1} << 50) && o.max_itl >= 0 && o.max_itl < 1e6 &&
+         o.host_copy_seconds >= 0 && o.host_copy_seconds < 1e6 && o.disk_folder.empty() &&
          within(o.kv_bytes, 1, int64_t{1} << 50);
 }
 
@@ -213,6 +216,9 @@ Result<Event> decode(std::string_view body, int64_t& last_reading, const std::sh
       r(event.was_taken);
       request_fields(r, request);
       texts_fields(r, texts);
+      if (request.search.kind > SearchKind::kContrastive || request.search.early_stopping > EarlyStopping::kNever ||
+          !validate(request.search))
+        r.fail();
       if (r.ok() && texts.grammar.language != grammar::Language::kNone &&
           (texts.grammar.language > grammar::kLastLanguage || request.n < 1 || request.n > 65536))
         r.fail();

@@ -239,6 +239,8 @@ std::string Replay::apply(Engine& engine, const Event& event, std::vector<Output
   switch (event.kind) {
     case EventKind::kSubmit: {
       const std::string who = "request " + std::to_string(static_cast<uint64_t>(event.request->id));
+      if (told_ && event.request->searches())
+        return who + " searches, which looks at more than the tokens that a record has; with the model it replays";
       Result<AdmittedRequest> admitted = engine.admit(*event.request);
       if (!admitted) return who + " was let in, and now it is not: " + admitted.error().message;
       const Status taken = engine.submit(*std::move(admitted));

@@ -16,7 +16,6 @@ namespace ibid::testing {
 struct StepOutput {
   std::vector<float> logits;               // [R, V]
   std::vector<std::vector<float>> hidden;  // [T, C] for each layer that was asked for
-  std::vector<float> final_norm;           // [T, C]
 };
 
 class BatchOfOne {
@@ -27,8 +26,7 @@ class BatchOfOne {
   }
 
   // The next tokens; `rows` are indices into them, ascending.
-  StepOutput step(std::span<const TokenId> tokens, std::span<const int32_t> rows, std::span<const int32_t> layers,
-                  bool wants_final = false) {
+  StepOutput step(std::span<const TokenId> tokens, std::span<const int32_t> rows, std::span<const int32_t> layers) {
     const auto n = static_cast<int32_t>(tokens.size());
     std::vector<int32_t> positions(tokens.size());
     std::iota(positions.begin(), positions.end(), n_tokens_);
@@ -56,12 +54,8 @@ class BatchOfOne {
       hidden.resize(static_cast<size_t>(n * C));
       views.emplace_back(hidden.data(), DType::kF32, std::initializer_list<int64_t>{n, C});
     }
-    HiddenStates wanted{.layers = layers, .out = views};
-    if (wants_final) {
-      out.final_norm.resize(static_cast<size_t>(n * C));
-      wanted.final_norm = TensorView(out.final_norm.data(), DType::kF32, {n, C});
-    }
-    model_.forward(stream_, batch, memory_.kv(), TensorView(out.logits.data(), DType::kF32, {batch.n_rows, V}), wanted);
+    model_.forward(stream_, batch, memory_.kv(), TensorView(out.logits.data(), DType::kF32, {batch.n_rows, V}),
+                   {.layers = layers, .out = views});
     out.logits.resize(static_cast<size_t>(batch.n_rows * V));
     return out;
   }

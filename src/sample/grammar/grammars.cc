@@ -32,7 +32,10 @@ Result<std::shared_ptr<Compiled>> Grammars::get(const Source& source, const std:
       by_use.splice(by_use.begin(), by_use, known->second.place);
       return known->second.compiled;
     }
+    if (together_->are_too_many()) make_room(0);
   }
+  if (together_->are_too_many())
+    return exhausted("The grammars of requests under way take all the memory that there is for them; try again later.");
   Fuel fuel;
   Grammar grammar(fuel);
   const auto find = [&](std::string_view spelled) {
@@ -42,7 +45,8 @@ Result<std::shared_ptr<Compiled>> Grammars::get(const Source& source, const std:
   };
   TRY(make ? make(find, grammar) : read(source, find, grammar));
   ASSIGN_OR_RETURN(std::shared_ptr<const Automaton> automaton, compile(grammar, *trie()));
-  auto compiled = std::make_shared<Compiled>(source, std::move(automaton), trie());
+  auto compiled =
+      std::make_shared<Compiled>(source, std::move(automaton), trie(), TokenMasks::kDefaultBytes, together_);
   std::lock_guard lock(mutex_);
   auto [at, is_new] = entries_.try_emplace(key);
   if (!is_new) return at->second.compiled;  // somebody else was faster
@@ -53,19 +57,19 @@ Result<std::shared_ptr<Compiled>> Grammars::get(const Source& source, const std:
   // The key has the source once more.
   at->second.bytes = compiled->idle_bytes() + source.text.size() + sizeof(Key) + sizeof(Entry) + 128;
   owner.bytes += at->second.bytes, bytes_ += at->second.bytes;
-  make_room();
+  make_room(max_kept_);
   return compiled;
 }
 
-void Grammars::make_room() {
-  while (bytes_ > max_bytes_) {
-    auto most = std::max_element(tenants_.begin(), tenants_.end(),
-                                 [](const auto& a, const auto& b) { return a.second.bytes < b.second.bytes; });
-    auto last = entries_.find(*most->second.by_use.back());
-    most->second.bytes -= last->second.bytes, bytes_ -= last->second.bytes;
-    most->second.by_use.pop_back();
+void Grammars::make_room(size_t most) {
+  while (bytes_ > most) {
+    auto largest = std::max_element(tenants_.begin(), tenants_.end(),
+                                    [](const auto& a, const auto& b) { return a.second.bytes < b.second.bytes; });
+    auto last = entries_.find(*largest->second.by_use.back());
+    largest->second.bytes -= last->second.bytes, bytes_ -= last->second.bytes;
+    largest->second.by_use.pop_back();
     entries_.erase(last);
-    if (most->second.by_use.empty()) tenants_.erase(most);
+    if (largest->second.by_use.empty()) tenants_.erase(largest);
   }
 }
 

@@ -1,7 +1,8 @@
 // Grammars: those of one model, compiled once for all requests that ask for the same and kept within a budget of bytes.
 // Where it is exceeded, whose grammars take most gives up the one that was not asked for longest; what requests still
-// use lives on until they end. So whoever sends ever new grammars takes the room of their own alone, and time of nobody
-// else. From any thread at once; grammars are compiled side by side.
+// use lives on until they end, and while those and what is kept take all that grammars may, no other is compiled. So
+// whoever sends ever new grammars takes the room of their own alone, and time of nobody else. From any thread at once;
+// grammars are compiled side by side.
 #pragma once
 
 #include <functional>
@@ -18,20 +19,25 @@ namespace ibid::grammar {
 
 class Grammars {
  public:
-  static constexpr size_t kDefaultBytes = 64 << 20;
+  static constexpr size_t kDefaultBytes = 256 << 20;
 
-  // The tokenizer outlives it.
+  // The tokenizer outlives it. `max_bytes`: of all, those in use included, but for what the longest of answers cannot
+  // do without; a quarter of it is kept for later.
   explicit Grammars(const Tokenizer& tokenizer, size_t max_bytes = kDefaultBytes)
-      : tokenizer_(tokenizer), max_bytes_(max_bytes) {}
+      : tokenizer_(tokenizer), max_kept_(max_bytes / 4), together_(std::make_shared<GrammarBytes>(max_bytes)) {}
+  // What the vocabulary takes as masks need it, and compiling one grammar besides, about.
+  static int64_t bytes_beside(int32_t vocab_size) { return int64_t{vocab_size} * 128 + (32 << 20); }
 
   // Grammars of one tenant are never another's: what is known of one tells nothing of what others ask.
   // Of Language::kMade, `make` says what it is; the source tells it from all others.
   using Make = std::function<Status(const FindToken&, Grammar&)>;
+  // kExhausted: all that grammars may take is taken by those that requests use.
   Result<std::shared_ptr<Compiled>> get(const Source& source, const std::string& tenant = {}, const Make& make = {});
   // Made when first asked for, in some 200 ms.
   std::shared_ptr<const TokenTrie> trie() const;
 
-  size_t bytes() const;
+  size_t bytes() const;                                // of those that are kept
+  size_t taken() const { return together_->taken(); }  // by all
   size_t size() const;
 
  private:
@@ -50,10 +56,11 @@ class Grammars {
     std::list<const Key*> by_use;  // the one that was asked for last comes first
   };
 
-  void make_room();
+  void make_room(size_t most);
 
   const Tokenizer& tokenizer_;
-  size_t max_bytes_;
+  size_t max_kept_;
+  std::shared_ptr<GrammarBytes> together_;
   mutable std::once_flag trie_once_;
   mutable std::shared_ptr<const TokenTrie> trie_;
   mutable std::mutex mutex_;

@@ -32,7 +32,7 @@ TEST(Grammars, AreCompiledOnceForAllOfATenant) {
 }
 
 TEST(Grammars, WhoSendsEverNewOnesLosesHisOwnAlone) {
-  Grammars grammars(tokens(), 8 << 20);
+  Grammars grammars(tokens(), 32 << 20);
   const Source source = regex("[a-z]{3,60}1");
   const auto mine = grammars.get(source, "alice").value();
   for (int i = 0; i < 100'000; ++i) {
@@ -41,6 +41,60 @@ TEST(Grammars, WhoSendsEverNewOnesLosesHisOwnAlone) {
   }
   EXPECT_EQ(grammars.get(source, "alice").value(), mine);
   EXPECT_LT(grammars.size(), 40u);
+}
+
+TEST(Grammars, TakeNoMoreTogetherThanTheyMay) {
+  constexpr size_t kMost = 4 << 20;
+  Grammars grammars(tokens(), kMost);
+  const auto ask = [&](int i) { return grammars.get(regex("[a-z]{3,60}" + std::to_string(i)), "mallory"); };
+  std::vector<std::shared_ptr<Compiled>> used;
+  for (int i = 0;; ++i) {
+    ASSERT_LT(i, 1000);
+    auto compiled = ask(i);
+    if (!compiled) {
+      EXPECT_EQ(compiled.error().kind, ErrorKind::kExhausted);
+      break;
+    }
+    used.push_back(*std::move(compiled));
+  }
+  EXPECT_GT(used.size(), 8u);
+  EXPECT_GT(grammars.taken(), kMost);
+  EXPECT_LT(grammars.taken(), kMost + kMost / used.size() * 2) << "one too many, at most";
+  EXPECT_EQ(grammars.size(), 0u) << "what is kept goes first";
+  EXPECT_FALSE(ask(0).ok()) << "nor is one in use found again that is not kept";
+  used.clear();
+  EXPECT_EQ(grammars.taken(), 0u);
+  EXPECT_TRUE(ask(0).ok());
+}
+
+// Where all of them are near what they may take, states and masks that no text needs go before their own budget is
+// full.
+TEST(Grammars, ForgetStatesWhereTheyAreTooMany) {
+  const auto taken_by = [](size_t most) {
+    Grammars grammars(tokens(), most);
+    const auto compiled = grammars.get(regex("([a-z]{1,9}[0-9]{1,9}){1,40}")).value();
+    Matcher matcher(compiled, {}, 1);
+    std::vector<uint32_t> mask(matcher.mask_words());
+    std::mt19937 random(1);
+    size_t highest = 0;
+    for (int text = 0; text < 50; ++text) {
+      StateId state = kInitial;
+      for (int i = 0; i < 60 && state != kDead && !matcher.is_closed(state); ++i) {
+        matcher.fill(state, -1, mask);
+        std::vector<TokenId> may;
+        for (size_t t = 0; t < 32 * mask.size(); ++t)
+          if (mask[t / 32] >> t % 32 & 1) may.push_back(TokenId{static_cast<int32_t>(t)});
+        if (may.empty()) break;
+        state = matcher.after(0, state, may[random() % may.size()]);
+        matcher.hold(0, state);
+        highest = std::max(highest, grammars.taken());
+      }
+    }
+    return highest;
+  };
+  const size_t free = taken_by(size_t{1} << 30);
+  EXPECT_GT(free, size_t{1} << 20);
+  EXPECT_LT(taken_by(1), free / 2);
 }
 
 TEST(Grammars, TheirSpellingsTellApartWhateverDecidesAboutMasks) {

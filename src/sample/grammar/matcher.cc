@@ -5,6 +5,30 @@
 
 namespace ibid::grammar {
 
+Compiled::Compiled(Source source, std::shared_ptr<const Automaton> automaton, std::shared_ptr<const TokenTrie> trie,
+                   size_t max_bytes, std::shared_ptr<GrammarBytes> together)
+    : source_(std::move(source)),
+      together_(std::move(together)),
+      masks_(std::move(automaton), std::move(trie), max_bytes) {
+  count();
+}
+
+Compiled::~Compiled() {
+  if (together_) together_->drop(counted_);
+}
+
+void Compiled::count() {
+  if (!together_) return;
+  const size_t now = idle_bytes() + std::max(masks_.bytes(), kIdleBytes) - kIdleBytes;
+  now > counted_ ? together_->add(now - counted_) : together_->drop(counted_ - now);
+  counted_ = now;
+}
+
+bool Compiled::must_forget() const {
+  return masks_.is_over_budget() ||
+         (together_ && together_->are_too_many() && masks_.bytes() > std::max(kIdleBytes, 2 * masks_.bytes_kept()));
+}
+
 size_t Compiled::idle_bytes() const {
   size_t bytes = masks_.automaton().bytes() + kIdleBytes + source_.text.size() + sizeof *this;
   for (const std::string& choice : source_.choices) bytes += choice.size() + sizeof choice;
@@ -29,6 +53,7 @@ Matcher::~Matcher() {
     compiled_->masks_.forget_others({});
   } catch (const std::bad_alloc&) {
   }
+  compiled_->count();
 }
 
 void Matcher::fill(StateId state, int32_t n_left, std::span<uint32_t> mask) {
@@ -64,7 +89,8 @@ void Matcher::hold(int32_t choice, StateId state) {
   std::lock_guard lock(compiled_->mutex_);
   choices_[static_cast<size_t>(choice)].held = state;
   choices_[static_cast<size_t>(choice)].come_to.clear();
-  if (!compiled_->masks_.is_over_budget()) return;
+  compiled_->count();
+  if (!compiled_->must_forget()) return;
   try {
     std::vector<StateId> live;
     for (const Matcher* user : compiled_->users_) {
@@ -76,6 +102,7 @@ void Matcher::hold(int32_t choice, StateId state) {
     compiled_->masks_.forget_others(live);
   } catch (const std::bad_alloc&) {
   }
+  compiled_->count();
 }
 
 Result<std::shared_ptr<const Automaton>> compile(const Grammar& grammar, const TokenTrie& trie) {

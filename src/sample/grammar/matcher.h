@@ -6,6 +6,7 @@
 // who ask for the same grammar take nothing away. All from any thread at once.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -18,11 +19,26 @@ namespace ibid::grammar {
 
 class Matcher;
 
+// What the grammars of one model take together, kept ones and those that requests use. From any thread.
+class GrammarBytes {
+ public:
+  explicit GrammarBytes(size_t most) : most_(most) {}
+  void add(size_t bytes) { taken_ += bytes; }
+  void drop(size_t bytes) { taken_ -= bytes; }
+  bool are_too_many() const { return taken_ > most_; }
+  size_t taken() const { return taken_; }
+
+ private:
+  const size_t most_;
+  std::atomic<size_t> taken_ = 0;
+};
+
 class Compiled {
  public:
+  // `together` may be null. Where they are too many, it forgets what it can of its states and masks.
   Compiled(Source source, std::shared_ptr<const Automaton> automaton, std::shared_ptr<const TokenTrie> trie,
-           size_t max_bytes = TokenMasks::kDefaultBytes)
-      : source_(std::move(source)), masks_(std::move(automaton), std::move(trie), max_bytes) {}
+           size_t max_bytes = TokenMasks::kDefaultBytes, std::shared_ptr<GrammarBytes> together = nullptr);
+  ~Compiled();
   // What is remembered of states and masks while nobody uses them.
   static constexpr size_t kIdleBytes = 256 << 10;
 
@@ -31,7 +47,12 @@ class Compiled {
 
  private:
   friend class Matcher;
+  void count();  // what it has come to take; with the mutex held
+  bool must_forget() const;
+
   Source source_;
+  std::shared_ptr<GrammarBytes> together_;
+  size_t counted_ = 0;  // of them, its own
   std::mutex mutex_;
   TokenMasks masks_;
   std::vector<const Matcher*> users_;
@@ -61,6 +82,7 @@ class Matcher {
   void hold(int32_t choice, StateId state);
 
   const Source& source() const { return compiled_->source(); }
+  int32_t n_choices() const { return static_cast<int32_t>(choices_.size()); }
   bool closes_in_time() const { return closes_in_time_; }
 
  private:

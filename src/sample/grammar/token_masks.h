@@ -53,6 +53,7 @@ class TokenMasks {
   // Above the budget, forgets all that `live` do not need. Between two calls all states that are used must be in it.
   bool is_over_budget() const { return bytes() > std::max(max_bytes_, 2 * bytes_kept_); }
   void forget_others(std::span<const StateId> live);
+  size_t bytes_kept() const { return bytes_kept_; }  // by the last of them: less is not to be had
   uint64_t n_hits() const { return n_hits_; }
   uint64_t n_misses() const { return n_misses_; }
 
@@ -108,7 +109,7 @@ class TokenMasks {
   std::shared_ptr<const TokenTrie> trie_;
   size_t max_bytes_;
   size_t mask_bytes_ = 0;
-  size_t bytes_kept_ = 0;  // by the last forget_others(): less is not to be had
+  size_t bytes_kept_ = 0;
   uint64_t n_hits_ = 0, n_misses_ = 0;
   std::unordered_map<StateId, Recipe> recipes_;
   NodeReach reach_;
