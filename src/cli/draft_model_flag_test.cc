@@ -33,7 +33,7 @@ TEST(DraftModelFlag, NamesAModelBesideTheLookUp) {
   EXPECT_FALSE(spec("--spec drafts"));
 }
 
-std::string tiny_file(const testing::TempFolder& folder, const char* name, int64_t vocab_size, uint64_t seed) {
+std::string tiny_file(const TempFolder& folder, const char* name, int64_t vocab_size, uint64_t seed) {
   const std::string path = folder.path(name);
   std::ofstream(path, std::ios::binary) << testing::tiny_gguf(
       {.seed = seed, .vocab_size = vocab_size, .context_len = 128, .tokenizer = true});
@@ -41,7 +41,7 @@ std::string tiny_file(const testing::TempFolder& folder, const char* name, int64
 }
 
 TEST(DraftModelFlag, WhatADraftModelHoldsIsCounted) {
-  testing::TempFolder folder;
+  TempFolder folder;
   const ModelArgs model{.model = tiny_file(folder, "target.gguf", 260, 1), .threads = 1};
   StepLimits limits{.max_sequences = 2, .max_drafts = 4};
   const int64_t without = size(model, limits).value().memory.total();
@@ -55,7 +55,7 @@ TEST(DraftModelFlag, WhatADraftModelHoldsIsCounted) {
 }
 
 TEST(DraftModelFlag, AnotherVocabularyIsRefusedByItsFirstDifference) {
-  testing::TempFolder folder;
+  TempFolder folder;
   const ModelArgs model{.model = tiny_file(folder, "target.gguf", 260, 1), .threads = 1};
   const auto sized = size(model, {.max_drafts = 4, .draft_model = tiny_file(folder, "draft.gguf", 264, 2)});
   ASSERT_FALSE(sized);

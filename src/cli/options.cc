@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "cli/command_line.h"
 #include "cli/loading.h"
+#include "format/quant_mix.h"
 #include "kernels/arithmetic_version.h"
 
 namespace ibid::cli {
@@ -44,6 +45,7 @@ struct All {
   ReplayOptions replay;
   InspectOptions inspect;
   PullOptions pull;
+  QuantizeOptions quantize;
   PerplexityOptions perplexity;
   BenchOptions bench;
   CacheBenchOptions bench_cache;
@@ -103,6 +105,22 @@ void add_files(CLI::App& app, All& all, int& exit_code) {
   c = app.add_subcommand("pull", "fetch a model into the cache");
   add_model(c, all.pull.model);
   on_parse(c, exit_code, all.pull, pull);
+
+  QuantizeOptions& q = all.quantize;
+  c = app.add_subcommand("quantize", "write a model in other types, as a GGUF file");
+  c->add_option("IN", q.in, kModelHelp)->required();
+  c->add_option("OUT", q.out, "the file to write")->required();
+  add_read(c, "--type", q.type, "TYPE", q.type, "what its matrices become; mixtures as llama.cpp names them",
+           [](std::string_view name) -> Result<std::string> {
+             if (quant_mix_from_name(name)) return std::string(name);
+             return invalid("'" + std::string(name) + "' is no type; these are: " + quant_mix_names() + ".");
+           });
+  add_whole(c, "--kv-heads", q.kv_heads, 0, 4096, "average keys' and values' heads into so many groups (0: keep them)");
+  add_whole(c, "-t,--threads", q.threads, 0, 4096, "threads (0: the cores that affinity and cgroup leave)");
+  c->add_flag("--force", q.force, "write over a file that is there");
+  c->add_option("--imatrix", q.imatrix, "not supported")->type_name("FILE");
+  c->footer("Example:\n  ibid quantize model-f16.gguf model-q4_k_m.gguf --type q4_k_m");
+  on_parse(c, exit_code, q, quantize);
 
   c = app.add_subcommand("models", "the models that have a name here");
   c->callback([&exit_code] { exit_code = list_models(); });
@@ -191,6 +209,7 @@ void add_measures(CLI::App& app, All& all, int& exit_code) {
       ->delimiter(',');
   c->add_flag("!--no-speed", plan_options.speed, "do not measure");
   add_tier_options(c, plan_options.serve.tiers);
+  add_spec_options(c, plan_options.serve.spec);
   c->footer("Example:\n  ibid plan model.gguf --memory 8G --streams 16 --ctx 4096");
   on_parse(c, exit_code, plan_options, plan);
 

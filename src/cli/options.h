@@ -104,6 +104,15 @@ struct PullOptions {
   std::string model = "default";
 };
 
+struct QuantizeOptions {
+  std::string in, out;
+  std::string type = "q4_k_m";  // a name of format/quant_mix.h
+  int64_t kv_heads = 0;         // 0: as many as there are
+  int threads = 0;              // 0: the cores that affinity and cgroup leave
+  bool force = false;           // write over what is there
+  std::string imatrix;          // refused
+};
+
 struct PerplexityOptions {
   ModelArgs model;
   std::string file;       // text; "-": standard input
@@ -161,6 +170,7 @@ int replay(const ReplayOptions& options);
 int inspect(const InspectOptions& options);
 int pull(const PullOptions& options);
 int list_models();
+int quantize(const QuantizeOptions& options);
 int perplexity(const PerplexityOptions& options);
 int bench(const BenchOptions& options);
 int bench_cache(const CacheBenchOptions& options);

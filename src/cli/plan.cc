@@ -104,6 +104,22 @@ int plan(const PlanOptions& options) {
               speed->one * static_cast<double>(use.repacked_bytes) / 1e9);
   std::printf("decode, %d streams of %d tokens: %.1f tokens/s, %.1f each\n", n_streams, depth, speed->streams,
               speed->streams / n_streams);
+  if (!serve.spec.by_lookup) return kOk;
+  double draft_seconds = 0;
+  if (sized->draft) {
+    ModelArgs of_draft = serve.model;
+    of_draft.model = serve.spec.draft_model;
+    auto draft = size(of_draft, {});
+    if (!draft) return fail(draft.error());
+    auto draft_speed = predict_speed(*draft, 1, depth);
+    if (!draft_speed) return fail(draft_speed.error());
+    draft_seconds = 1 / draft_speed->one;
+    const double part = static_cast<double>(draft->model->config().n_parameters()) /
+                        static_cast<double>(sized->model->config().n_parameters());
+    std::printf("draft model: %s, 1/%.0f of the target's parameters; 1/30 to 1/10 mostly fits\n",
+                draft->description().c_str(), 1 / part);
+  }
+  std::printf("%s", speculation_advice(*speed, draft_seconds, serve.spec.k).c_str());
   return kOk;
 }
 

@@ -177,6 +177,7 @@ int serve_several(const ServeOptions& options, const std::vector<NamedModel>& mo
   fleet.memory_bytes = options.model.memory_bytes > 0 ? options.model.memory_bytes : usable_bytes();
   ServeOptions own = options;
   own.model.process_bytes = resident_bytes();
+  own.server.max_grammars_bytes /= static_cast<int64_t>(models.size());  // each has its own
   const int64_t share = fleet.memory_bytes / static_cast<int64_t>(models.size());
   for (const NamedModel& model : models) {
     fleet.models.push_back({.name = model.name,

@@ -99,7 +99,8 @@ struct ApiRequest {
   int32_t priority = 0;
   int32_t ttft_slo_ms = 0;  // 0: none
   int32_t tpot_slo_ms = 0;
-  int32_t max_drafts = -1;  // -1: the server's
+  int32_t max_drafts = -1;    // -1: the server's
+  bool is_rejection = false;  // how drafts are verified
   std::string prediction;
   bool tells_drafts = false;  // in the usage
   std::string cache_salt;
@@ -124,6 +125,8 @@ struct ApiRequest {
   ToolChoice tool_choice = ToolChoice::kAuto;
   std::vector<std::string> allowed_tools;  // of tool_choice; empty: all
   bool parallel_calls = true;              // false: the first call alone
+  int32_t reasoning_budget = -1;  // tokens; -1: none
+  std::string reasoning_effort;
   bool finds_reasoning = true;
   bool tells_reasoning = true;
 

@@ -44,7 +44,8 @@ const std::string_view kFixedSchemas = R"(
 "Usage":{"type":"object","required":["prompt_tokens","completion_tokens","total_tokens","prompt_tokens_details"],"properties":{
   "prompt_tokens":{"type":"integer","minimum":0},"completion_tokens":{"type":"integer","minimum":0},"total_tokens":{"type":"integer","minimum":0},
   "prompt_tokens_details":{"type":"object","required":["cached_tokens"],"properties":{"cached_tokens":{"type":"integer","minimum":0}}},
-  "completion_tokens_details":{"type":"object","description":"Of requests with prediction or speculation: guessed tokens that were verified.","required":["accepted_prediction_tokens","rejected_prediction_tokens"],"properties":{
+  "completion_tokens_details":{"type":"object","description":"Tokens of reasoning, markers included, where the model reasons; of requests with prediction or speculation, guessed tokens that were verified.","properties":{
+    "reasoning_tokens":{"type":"integer","minimum":0},
     "accepted_prediction_tokens":{"type":"integer","minimum":0},"rejected_prediction_tokens":{"type":"integer","minimum":0}}}}},
 "Ledger":{"type":"object","additionalProperties":false,"description":"Where the time of an answer went, in milliseconds; the phases add up to the total.",
   "required":["queue_ms","prefill_ms","decode_ms","sampling_ms","others_ms","preempted_ms","swapped_ms","network_ms","total_ms"],"properties":{
@@ -79,7 +80,8 @@ const std::string_view kFixedSchemas = R"(
   "processed_top_logprobs":{"type":"array","items":{"type":["object","null"],"additionalProperties":{"type":"number","maximum":0}}},
   "text_offset":{"type":"array","items":{"type":"integer","minimum":0}}}},
 "Head":{"type":"object","required":["id","created","model","system_fingerprint","seed","choices"],"properties":{"id":{"type":"string"},
-  "created":{"type":"integer"},"model":{"type":"string"},"system_fingerprint":{"type":"string"},"seed":{"type":"integer","minimum":0},"trace_header":{"$ref":"#/components/schemas/TraceHeader"},
+  "created":{"type":"integer"},"model":{"type":"string"},"system_fingerprint":{"type":"string"},"seed":{"type":"integer","minimum":0},
+  "exact":{"const":"distribution","description":"Of requests with speculation.verifier rejection: the law of the answer is the model's, its bytes depend on the drafts."},"trace_header":{"$ref":"#/components/schemas/TraceHeader"},
   "ledger":{"$ref":"#/components/schemas/Ledger"}}},
 "Choice":{"type":"object","required":["index","logprobs","finish_reason"],"properties":{"index":{"type":"integer","minimum":0},
   "stop_reason":{"description":"The text or the token id that ended it.","type":["string","integer","null"]},

@@ -240,8 +240,15 @@ constexpr Parameter kParameters[] = {
      "False: the answer has one call at most.", &R::parallel_calls},
     {"reasoning_effort", kChatOnly, kOther, 0, 0, false, "null", "OpenAI", "",
      R"({"enum":["none","minimal","low","medium","high","xhigh","max"]})",
-     "For the template, where it knows `reasoning_effort`; `none` also says `enable_thinking` false.",
+     "For the template, where it knows `reasoning_effort`; else minimal, low and medium are budgets of 128, 1,024 and "
+     "2,048 tokens. `none` also says `enable_thinking` false.",
      &read_reasoning_effort},
+    {"thinking_token_budget", kChatOnly, kInteger, -1, kMaxInt, false, "-1", "vLLM", "Request::reasoning", nullptr,
+     "The model's reasoning is closed after so many tokens; -1: never.", &R::reasoning_budget},
+    {"thinking_budget", kChatOnly, kInteger, -1, kMaxInt, false, "-1", "Qwen", "Request::reasoning", nullptr,
+     "Qwen's name of thinking_token_budget.", &R::reasoning_budget, "thinking_token_budget"},
+    {"reasoning_budget_tokens", kChatOnly, kInteger, -1, kMaxInt, false, "-1", "llama.cpp", "Request::reasoning", nullptr,
+     "llama.cpp's name of thinking_token_budget.", &R::reasoning_budget, "thinking_token_budget"},
     {"reasoning_format", kChatOnly, kOther, 0, 0, false, "\"auto\"", "llama.cpp", "",
      R"({"enum":["none","auto","deepseek"]})",
      "`none`: the model's reasoning stays in the text as it wrote it; else it is told apart.", &read_reasoning_format},
@@ -271,9 +278,12 @@ constexpr Parameter kParameters[] = {
      R"({"type":"integer","minimum":@min_priority,"maximum":@max_priority})",
      "Higher runs earlier; only where the server allows it.", &read_priority},
     {"speculation", kBoth, kOther, 0, 0, false, "{}", "ibid", "Request::speculation",
-     R"({"type":"object","properties":{"mode":{"enum":["auto","off","ngram",null]},"k":{"type":["integer","null"],"minimum":0,"maximum":64},"verifier":{"enum":["coupled",null]}},"additionalProperties":false})",
-     "How tokens are guessed and verified together, which changes none: `mode` auto, off or ngram; `k`, the most for a "
-     "step, as far as the server has as many (docs/speculation.md).",
+     R"({"type":"object","properties":{"mode":{"enum":["auto","off","ngram",null]},"k":{"type":["integer","null"],"minimum":0,"maximum":64},"verifier":{"enum":["coupled","rejection",null]}},"additionalProperties":false})",
+     "How tokens are guessed and verified together, which changes none by default: `mode` auto, off or ngram; `k`, the "
+     "most for a "
+     "step, as far as the server has as many; `verifier` coupled, or rejection, with which the law is exact and the "
+     "bytes "
+     "depend on the drafts: the answer says `exact` (docs/speculation.md).",
      &read_speculation},
     {"speculative.n_max", kBoth, kInteger, 0, kMaxInt, false, "null", "llama.cpp", "Request::speculation", nullptr,
      "llama.cpp's name of speculation.k.", &R::max_drafts},
@@ -331,7 +341,8 @@ constexpr UnservedField kUnserved[] = {
     {"echo", kChatOnly, "[false]", "use /v1/completions"},
     {"chat_template", kChatOnly, "[]", "leave it out"},
     {"documents", kChatOnly, "[[]]", "leave it out"},
-    {"thinking_token_budget", kBoth, "[]", "leave it out"},
+    {"thinking_token_budget", kCompletionsOnly, "[]", "leave it out"},
+    {"thinking_budget", kCompletionsOnly, "[]", "leave it out"},
     {"prompt_embeds", kCompletionsOnly, "[]", "use prompt"},
     {"truncation_side", kBoth, R"(["left"])", "truncate_prompt_tokens keeps the last tokens"},
     {"detokenize", kBoth, "[true]", "return_token_ids adds the ids to the text"},
@@ -359,7 +370,7 @@ constexpr UnservedField kUnserved[] = {
     {"return_progress", kBoth, "[false]", "leave it out"},
     {"response_fields", kBoth, "[[]]", "leave it out"},
     {"reasoning_format", kCompletionsOnly, R"(["none","auto"])", "leave it out"},
-    {"reasoning_budget_tokens", kBoth, "[-1]", "leave it out"},
+    {"reasoning_budget_tokens", kCompletionsOnly, "[-1]", "leave it out"},
     {"adaptive_target", kBoth, "[-1]", "leave it out"},
 };
 

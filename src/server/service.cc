@@ -400,6 +400,7 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   info.tells_reasoning = api->tells_reasoning;
   info.parallel_calls = api->parallel_calls;
   info.parser = std::move(built->parser);
+  info.reasoning = std::move(built->reasoning);
   info.llama = std::move(own->llama);
   info.embedding = own->embedding;
   info.embedding_len = model.width;
@@ -415,6 +416,7 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   info.tokens_as_ids = api->tokens_as_ids;
   info.timings = api->timings;
   info.tells_drafts = api->tells_drafts;
+  info.is_rejection = api->is_rejection;
   info.clock = &backend.clock();
   info.prompt_texts = std::move(built->prompt_texts);
   info.arrived = request.arrived;
