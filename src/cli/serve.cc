@@ -168,8 +168,10 @@ Result<LoadedModel> load_within(const ServeOptions& options, const NamedModel& m
 }
 
 int serve_several(const ServeOptions& options, const std::vector<NamedModel>& models) {
-  if (!options.record.empty() || !options.tiers.disk_folder.empty()) {
-    return fail(invalid("--record and --cache-disk are of one engine; they do not go with several models"), kUsage);
+  if (!options.record.empty() || !options.tiers.disk_folder.empty() || !options.spec.draft_model.empty()) {
+    return fail(
+        invalid("--record, --cache-disk and a draft model are of one engine; they do not go with several models"),
+        kUsage);
   }
   FleetOptions fleet;
   fleet.memory_bytes = options.model.memory_bytes > 0 ? options.model.memory_bytes : usable_bytes();

@@ -9,6 +9,7 @@
 #include "engine/search_group.h"
 #include "sample/grammar/matcher.h"
 #include "spec/rejection.h"
+#include "text/output/reasoning_budget.h"
 #include "text/output/stop_matcher.h"
 
 namespace ibid {
@@ -161,13 +162,26 @@ void Runner::score(const StepPlan& plan, Task& task, Scratch& scratch) {
   result_.shares[share].scored[task.scored] = *std::move(scored);
 }
 
-// What a row of a sequence may draw after `n_answered` tokens of its answer.
-void Runner::fill_mask(const Sequence& s, size_t n_answered, uint32_t state, std::vector<uint32_t>& mask) const {
+// What a row of a sequence may draw behind this answer; empty: anything.
+void Runner::fill_mask(const Sequence& s, std::span<const TokenId> answer, uint32_t state,
+                       std::vector<uint32_t>& mask) const {
   const size_t n_words = (static_cast<size_t>(worker_.facts().vocab_size) + 31) / 32;
-  mask.assign(std::max(n_words, s.request->grammar->mask_words()), 0);
-  const int64_t room = worker_.facts().context_len - s.prompt_len;
-  const int64_t most = s.request->max_tokens < 0 ? room : std::min<int64_t>(room, s.request->max_tokens);
-  s.request->grammar->fill(state, static_cast<int32_t>(most - static_cast<int64_t>(n_answered)), mask);
+  mask.clear();
+  if (grammar::Matcher* matcher = s.request->grammar.get()) {
+    mask.assign(std::max(n_words, matcher->mask_words()), 0);
+    const int64_t room = worker_.facts().context_len - s.prompt_len;
+    const int64_t most = s.request->max_tokens < 0 ? room : std::min<int64_t>(room, s.request->max_tokens);
+    matcher->fill(state, static_cast<int32_t>(most - static_cast<int64_t>(answer.size())), mask);
+  }
+  if (!s.request->reasoning) return;
+  const std::optional<TokenId> forced = s.request->reasoning->forced_behind(answer);
+  if (!forced || PLANTED("reasoning_goes_on")) return;
+  const auto word = static_cast<size_t>(raw(*forced)) / 32;
+  const uint32_t bit = 1u << (raw(*forced) % 32);
+  // A grammar that has no reasoning has nothing to be closed.
+  if (!mask.empty() && (mask[word] & bit) == 0) return;
+  mask.assign(std::max(n_words, mask.size()), 0);
+  mask[word] = bit;
 }
 
 // What may follow a beam.
@@ -180,8 +194,7 @@ void Runner::look(const StepPlan& plan, const Task& task, Scratch& scratch) {
   const auto n_prompt = static_cast<size_t>(s.prompt_len);
   const SampleHistory history{tokens.first(n_prompt), tokens.subspan(n_prompt)};
   grammar::Matcher* matcher = s.request->grammar.get();
-  scratch.mask.clear();
-  if (matcher != nullptr) fill_mask(s, history.answer.size(), s.sampler_state.grammar, scratch.mask);
+  fill_mask(s, history.answer, s.sampler_state.grammar, scratch.mask);
   const Status looked = s.sampler->candidates(logits(task.row), history, s.sampler_state, scratch.sampler, scratch.mask,
                                               group.contrastive != nullptr,
                                               static_cast<size_t>(group.search->n_candidates()), result.row.best);
@@ -209,9 +222,8 @@ void Runner::draw(const StepPlan& plan, const Task& task, Scratch& scratch) {
   const auto n_prompt = static_cast<size_t>(s.prompt_len);
   SampleHistory history{tokens.first(n_prompt), tokens.subspan(n_prompt)};
   grammar::Matcher* matcher = s.request->grammar.get();
-  scratch.mask.clear();  // empty: all may come
   for (int32_t draft = -1;;) {
-    if (matcher != nullptr) fill_mask(s, history.answer.size(), result.state.grammar, scratch.mask);
+    fill_mask(s, history.answer, result.state.grammar, scratch.mask);
     const size_t at = task.row + static_cast<size_t>(draft + !(PLANTED("row_of_the_draft_before") && draft >= 0));
     // Rejection verifies the draft behind this one, in a chain; the rest is the same.
     const auto behind = static_cast<size_t>(draft + 1);

@@ -74,7 +74,8 @@ class Runner {
   void score(const StepPlan& plan, Task& task, Scratch& scratch);
   void draw(const StepPlan& plan, const Task& task, Scratch& scratch);
   void look(const StepPlan& plan, const Task& task, Scratch& scratch);
-  void fill_mask(const Sequence& sequence, size_t n_answered, uint32_t state, std::vector<uint32_t>& mask) const;
+  void fill_mask(const Sequence& sequence, std::span<const TokenId> answer, uint32_t state,
+                 std::vector<uint32_t>& mask) const;
   std::span<const float> logits(size_t row) const;
   void move_accepted(const StepPlan& plan);
 

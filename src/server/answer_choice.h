@@ -8,6 +8,7 @@
 
 #include "engine/request.h"
 #include "text/output/answer_parser.h"
+#include "text/output/reasoning_budget.h"
 
 namespace ibid {
 
@@ -26,8 +27,10 @@ struct AnswerChoice {
   Error error;
   TokenId last_token = TokenId::kNone;
   int32_t n_tokens = 0;
-  double logprob = 0;  // of all its tokens, where they have one
-  double score = 0;    // of a search
+  int32_t n_reasoning = 0;                  // of these, with its markers
+  std::optional<ReasoningBlock> reasoning;  // that is being counted
+  double logprob = 0;                       // of all its tokens, where they have one
+  double score = 0;                         // of a search
   int32_t n_preemptions = 0;
   int32_t n_drafted = 0, n_accepted = 0;
   size_t n_code_points = 0;  // of the token texts told so far, for text_offset

@@ -27,20 +27,24 @@ Error refused(const GrammarRequest& asked, const Error& error) {
   return out;
 }
 
+enum class Calls : uint8_t { kNone, kRequired, kAuto };  // that a grammar holds
+
 // What tools must be called, and what may stand before any grammar, is the server's to say; the source names it.
 Result<std::shared_ptr<grammar::Compiled>> make_around(const GrammarRequest& asked, const ApiRequest& api,
                                                        const Backend& backend, const std::string& tenant,
-                                                       const AnswerParser::Options& parser, bool must_call) {
-  const grammar::Source inner = must_call ? grammar::Source() : source_of(asked);
+                                                       const AnswerParser::Options& parser, Calls held) {
+  const grammar::Source inner = held == Calls::kNone ? source_of(asked) : grammar::Source();
   grammar::Source source = {.language = grammar::Language::kMade, .text = grammar::spell(inner, false)};
   source.choices.push_back(parser.is_reasoning ? "reasoning" : "");
-  if (must_call) {
+  if (held != Calls::kNone) {
+    source.choices.emplace_back(held == Calls::kRequired ? "required" : "auto");
     for (const Json& tool : *api.chat.tools.array())
       if (may_be_called(api, tool_name(tool))) source.choices.push_back(tool.text());
   }
   return backend.grammars().get(source, tenant, [&](const grammar::FindToken& find, grammar::Grammar& out) -> Status {
-    TRY(must_call ? read_required_calls(api, *parser.format, backend.tokenizer(), out)
-                  : grammar::read(inner, find, out));
+    TRY(held == Calls::kRequired ? read_required_calls(api, *parser.format, backend.tokenizer(), out)
+        : held == Calls::kAuto   ? read_auto_calls(api, *parser.format, backend.tokenizer(), out)
+                                 : grammar::read(inner, find, out));
     allow_reasoning(parser, backend.tokenizer(), out);
     return {};
   });
@@ -58,10 +62,13 @@ Result<std::shared_ptr<grammar::Compiled>> build_grammar(const ApiRequest& api, 
     asked = {.kind = Kind::kGbnf, .text = api.gbnf, .field = "grammar"};
   }
   const bool must_call = parser != nullptr && parser->tools && api.tool_choice == ToolChoice::kRequired;
-  if (asked.kind == Kind::kNone && !must_call) return std::shared_ptr<grammar::Compiled>();
-  if (must_call) asked.field = "tools";
-  const bool is_made = must_call || (parser != nullptr && may_reason(*parser));
-  auto made = is_made ? make_around(asked, api, backend, tenant, *parser, must_call)
+  const bool may_call =
+      asked.kind == Kind::kNone && parser != nullptr && parser->tools && holds_auto_calls(api, *parser->format);
+  const Calls held = must_call ? Calls::kRequired : may_call ? Calls::kAuto : Calls::kNone;
+  if (asked.kind == Kind::kNone && held == Calls::kNone) return std::shared_ptr<grammar::Compiled>();
+  if (held != Calls::kNone) asked.field = "tools";
+  const bool is_made = held != Calls::kNone || (parser != nullptr && may_reason(*parser));
+  auto made = is_made ? make_around(asked, api, backend, tenant, *parser, held)
                       : backend.grammars().get(source_of(asked), tenant);
   if (!made) return refused(asked, made.error());
   return made;

@@ -165,6 +165,24 @@ bool ends_with_marker(std::string_view text, const std::string& marker) {
   return !marker.empty() && text.ends_with(marker);
 }
 
+// How an answer behind this prompt opens and ends its reasoning; nothing where its model has none.
+std::optional<ReasoningMarkers> reasoning_markers(const AnswerFormat& format, std::string_view prompt) {
+  const bool has_channels = format.tools.kind == ToolFormat::Kind::kChannels;
+  if (has_channels) return ReasoningMarkers{.begin = "<|channel|>analysis<|message|>", .ends = {"<|end|>"}};
+  if (format.reasoning.is_none()) return std::nullopt;
+  ReasoningMarkers markers{.begin = format.reasoning.begin,
+                           .ends = {format.reasoning.end},
+                           .is_open = ends_with_marker(prompt, format.reasoning.begin)};
+  if (format.reasoning.is_ended_by_call)
+    markers.ends.insert(markers.ends.end(), format.tools.begins.begin(), format.tools.begins.end());
+  return markers;
+}
+
+// Of a template that does not know the word, by LiteLLM's numbers.
+int32_t budget_of_effort(std::string_view effort) {
+  return effort == "minimal" ? 128 : effort == "low" ? 1024 : effort == "medium" ? 2048 : -1;
+}
+
 std::optional<AnswerParser::Options> parser_options(const ApiRequest& api,
                                                     const std::shared_ptr<const AnswerFormat>& format,
                                                     std::string_view prompt) {
@@ -206,6 +224,12 @@ Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backe
   if (api.endpoint == Endpoint::kChat) {
     ASSIGN_OR_RETURN(const RenderedPrompt prompt, backend.render_chat(api.chat));
     built.parser = parser_options(api, backend.answer_format(), prompt.text);
+    built.reasoning = reasoning_markers(*backend.answer_format(), prompt.text);
+    int32_t budget = api.reasoning_budget;
+    if (budget < 0 && backend.chat_template().find("reasoning_effort") == std::string_view::npos)
+      budget = budget_of_effort(api.reasoning_effort);
+    if (built.reasoning && budget >= 0)
+      common.reasoning = std::make_shared<const ReasoningBudget>(shared(tokenizer), budget, *built.reasoning);
     if (built.parser && shows_markers(*built.parser, tokenizer)) common.show_special = true;
     built.requests.push_back(common);
     built.requests.back().prompt = encode_chat(prompt, tokenizer, api.add_special);

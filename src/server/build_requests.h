@@ -9,6 +9,7 @@
 #include "server/api_request.h"
 #include "server/backend.h"
 #include "text/output/answer_parser.h"
+#include "text/output/reasoning_budget.h"
 
 namespace ibid {
 
@@ -16,6 +17,7 @@ struct BuiltRequests {
   std::vector<Request> requests;                // without ids
   std::vector<std::string> prompt_texts;        // with echo: what to put before the answer
   std::optional<AnswerParser::Options> parser;  // of a chat whose answers are more than text
+  std::optional<ReasoningMarkers> reasoning;    // of a chat whose model reasons
 };
 
 // `tenant` and the request's cache_salt make the salt of its blocks.

@@ -140,6 +140,10 @@ Status read_thinking(const Json& thinking, Json& out) {
   if (type == nullptr || (*type != "enabled" && *type != "disabled" && *type != "adaptive"))
     return invalid("thinking.type must be enabled, disabled or adaptive.", "thinking.type");
   const bool thinks = *type != "disabled";
+  if (const Json* budget = given(thinking, "budget_tokens"); budget != nullptr && thinks) {
+    ASSIGN_OR_RETURN(const int64_t n, read_integer(*budget, 0, INT32_MAX, "thinking.budget_tokens"));
+    set(out, "thinking_token_budget", Json(n));
+  }
   set(out, "chat_template_kwargs", Json(Json::Object{{"enable_thinking", Json(thinks)}, {"thinking", Json(thinks)}}));
   return {};
 }

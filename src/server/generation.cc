@@ -24,6 +24,9 @@ Generation::Generation(GenerationInfo info, const Tokenizer& tokenizer, Metrics&
     : info_(std::move(info)), tokenizer_(tokenizer), metrics_(metrics), printer_(make_printer(info_.style)) {
   choices_.resize(info_.requests.size() * static_cast<size_t>(info_.n));
   prompts_.resize(info_.requests.size());
+  if (info_.reasoning) {
+    for (Choice& choice : choices_) choice.reasoning.emplace(*info_.reasoning);
+  }
   if (!info_.parser) return;
   for (Choice& choice : choices_) choice.parser.emplace(*info_.parser);
 }
@@ -70,6 +73,11 @@ void Generation::take(std::vector<Output> outputs) {
       metrics_.add_tokens(0, 0, n_new);
     }
     for (const TokenRecord& record : output.tokens) choice.logprob += static_cast<double>(record.chosen.raw);
+    for (size_t i = 0; i < output.tokens.size() && choice.reasoning; ++i) {
+      choice.reasoning->push(tokenizer_.token_bytes(output.tokens[i].chosen.token, true));
+      choice.n_reasoning = choice.reasoning->is_none() ? 0 : choice.n_reasoning + 1;
+      if (!choice.reasoning->may_go_on()) choice.reasoning.reset();
+    }
     gathered_ += output.text.size();
     if (choice.parser) {
       choice.parser->push(output.text, choice.parts);

@@ -18,6 +18,7 @@
 #include "server/metrics.h"
 #include "server/otlp.h"
 #include "server/web_message.h"
+#include "text/output/reasoning_budget.h"
 
 namespace ibid {
 
@@ -59,6 +60,7 @@ struct GenerationInfo {
   std::shared_ptr<StoredResponse> stored;        // kResponses: to be filled with it
   StoredResponses* keeper = nullptr;             // where that is kept; null: nowhere
   std::optional<AnswerParser::Options> parser;   // none: an answer is text
+  std::optional<ReasoningMarkers> reasoning;     // none: no tokens of it are counted
   std::shared_ptr<const TraceFacts> trace;       // null: no trace
   std::vector<int32_t> prompt_lens;              // tokens of each prompt
   std::vector<std::string> prompt_texts;         // with echo
@@ -117,6 +119,7 @@ class Generation {
   // One after the other, of the choice that had its first token first.
   std::vector<SpanPhase> span_phases(double now) const;
   int32_t completion_tokens() const;
+  int32_t reasoning_tokens() const;
   int32_t cached_tokens() const;
   int32_t prompt_tokens() const;
   int32_t drafted_tokens() const;

@@ -15,6 +15,8 @@ int32_t Generation::sum_of(int32_t Choice::*count) const {
 
 int32_t Generation::completion_tokens() const { return sum_of(&Choice::n_tokens) + n_dropped_tokens_; }
 
+int32_t Generation::reasoning_tokens() const { return sum_of(&Choice::n_reasoning); }
+
 int32_t Generation::prompt_tokens() const {
   int32_t n = 0;
   for (const int32_t len : info_.prompt_lens) n += len;

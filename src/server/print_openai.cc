@@ -55,10 +55,14 @@ void OpenAiPrinter::write_usage(const Generation& g, JsonWriter& json) const {
   json.field("total_tokens", prompt + completion);
   json.key("prompt_tokens_details").begin_object().field("cached_tokens", int64_t{g.cached_tokens()}).end_object();
   // How many there were depends on what else ran; so answers tell of it to those alone who ask.
-  if (g.info().tells_drafts) {
+  if (g.info().tells_drafts || g.info().reasoning) {
     json.key("completion_tokens_details").begin_object();
-    json.field("accepted_prediction_tokens", int64_t{g.accepted_tokens()});
-    json.field("rejected_prediction_tokens", int64_t{g.drafted_tokens() - g.accepted_tokens()}).end_object();
+    if (g.info().reasoning) json.field("reasoning_tokens", int64_t{g.reasoning_tokens()});
+    if (g.info().tells_drafts) {
+      json.field("accepted_prediction_tokens", int64_t{g.accepted_tokens()});
+      json.field("rejected_prediction_tokens", int64_t{g.drafted_tokens() - g.accepted_tokens()});
+    }
+    json.end_object();
   }
   json.end_object();
 }

@@ -95,7 +95,10 @@ void write_response(const Generation& g, const std::vector<OutputItem>& items, c
     const int64_t prompt = g.prompt_tokens(), completion = g.completion_tokens();
     json.begin_object().field("input_tokens", prompt).key("input_tokens_details").begin_object();
     json.field("cached_tokens", int64_t{g.cached_tokens()}).end_object().field("output_tokens", completion);
-    json.key("output_tokens_details").begin_object().field("reasoning_tokens", int64_t{0}).end_object();
+    json.key("output_tokens_details")
+        .begin_object()
+        .field("reasoning_tokens", int64_t{g.reasoning_tokens()})
+        .end_object();
     json.field("total_tokens", prompt + completion).end_object();
   }
   json.end_object();

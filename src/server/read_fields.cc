@@ -262,6 +262,7 @@ Status read_reasoning_effort(ApiRequest& request, const Json& value, const ApiLi
   if (value.string() == nullptr || std::ranges::find(kEfforts, *value.string()) == kEfforts.end())
     return wrong_value("reasoning_effort", "none, minimal, low, medium, high, xhigh or max", value);
   const bool thinks = *value.string() != "none";
+  request.reasoning_effort = *value.string();
   if (thinks) add_kwarg(request, "reasoning_effort", value);
   add_kwarg(request, "enable_thinking", Json(thinks));
   add_kwarg(request, "thinking", Json(thinks));

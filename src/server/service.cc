@@ -400,6 +400,7 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   info.tells_reasoning = api->tells_reasoning;
   info.parallel_calls = api->parallel_calls;
   info.parser = std::move(built->parser);
+  info.reasoning = std::move(built->reasoning);
   info.llama = std::move(own->llama);
   info.embedding = own->embedding;
   info.embedding_len = model.width;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/json_writer.h"
+#include "sample/grammar/free_text.h"
 #include "sample/grammar/json_schema.h"
 #include "server/tools.h"
 
@@ -14,14 +15,22 @@ using grammar::Grammar;
 
 class CallGrammar {
  public:
-  CallGrammar(const Tokenizer& tokenizer, Grammar& out) : tokenizer_(tokenizer), out_(out) {}
+  // `is_free`: the model begins calls by itself, and spaces them as it likes; what a tool that is not strict takes is
+  // any object.
+  CallGrammar(const Tokenizer& tokenizer, bool is_free, Grammar& out)
+      : tokenizer_(tokenizer), is_free_(is_free), out_(out) {}
+
+  bool has_control(std::string_view text) const {
+    std::vector<TokenId> ids;
+    tokenizer_.encode(text, {.parse_special = true}, ids);
+    return std::ranges::any_of(ids, [&](TokenId id) { return is_control(id); });
+  }
 
   // A text of which control tokens are themselves, and not what they spell.
   ExprId marked(std::string_view text) {
     std::vector<TokenId> ids;
     tokenizer_.encode(text, {.parse_special = true}, ids);
-    const bool has_control = std::ranges::any_of(ids, [&](TokenId id) { return is_control(id); });
-    if (!has_control) return out_.text(text);
+    if (!has_control(text)) return out_.text(text);
     std::vector<ExprId> parts;
     for (const TokenId id : ids)
       parts.push_back(is_control(id) ? out_.tokens({{raw(id), raw(id)}}) : out_.text(tokenizer_.token_bytes(id)));
@@ -55,22 +64,25 @@ class CallGrammar {
   ExprId blanks() { return out_.repeat(out_.choice({out_.text("\n"), out_.text(" ")}), 0, 4); }
 
   Result<ExprId> schema(const std::string& text) {
-    ASSIGN_OR_RETURN(
-        const grammar::RuleId rule,
-        grammar::read_json_schema(text, {.is_strict = false, .space = grammar::JsonSpace::kCompact}, out_));
+    const grammar::JsonSpace space = is_free_ ? grammar::JsonSpace::kFlexible : grammar::JsonSpace::kCompact;
+    ASSIGN_OR_RETURN(const grammar::RuleId rule,
+                     grammar::read_json_schema(text, {.is_strict = is_strict_, .space = space}, out_));
     return out_.call(rule);
   }
 
   Result<ExprId> call_of(const ToolFormat& format, const Json& tool) {
     const std::string& name = tool_name(tool);
-    const Json schema_of_all = tool_schema(tool);
+    is_strict_ = is_free_ && is_strict_tool(tool);
+    const bool is_json = format.kind == ToolFormat::Kind::kObjects || format.kind == ToolFormat::Kind::kNamed;
+    const Json schema_of_all = is_free_ && is_json && !is_strict_ ? any_object() : tool_schema(tool);
     switch (format.kind) {
       case ToolFormat::Kind::kObjects: {
-        std::string begin = "{\"" + format.name_key + "\": ";
-        JsonWriter(begin).string(name);
-        begin += ", \"" + format.arguments_key + "\": ";
+        std::string named;
+        JsonWriter(named).string(name);
+        const ExprId space = is_free_ ? out_.optional(out_.text(" ")) : out_.text(" ");
         ASSIGN_OR_RETURN(const ExprId arguments, schema(schema_of_all.text()));
-        return out_.sequence({out_.text(begin), arguments, out_.text("}")});
+        return out_.sequence({out_.text("{\"" + format.name_key + "\":"), space, out_.text(named + ","), space,
+                              out_.text("\"" + format.arguments_key + "\":"), space, arguments, out_.text("}")});
       }
       case ToolFormat::Kind::kNamed: {
         ASSIGN_OR_RETURN(const ExprId arguments, schema(schema_of_all.text()));
@@ -163,7 +175,10 @@ class CallGrammar {
     return out_.sequence({begin, value, marked(end), line});
   }
 
+  static Json any_object() { return Json(Json::Object{{"type", Json(std::string("object"))}}); }
+
   const Tokenizer& tokenizer_;
+  bool is_free_, is_strict_ = false;
   Grammar& out_;
 };
 
@@ -176,10 +191,20 @@ std::shared_ptr<const AnswerFormat> required_format(const std::shared_ptr<const 
   return generic;
 }
 
-Status read_required_calls(const ApiRequest& api, const AnswerFormat& format, const Tokenizer& tokenizer,
-                           Grammar& out) {
-  CallGrammar calls(tokenizer, out);
-  const ToolFormat& tools = format.tools;
+namespace {
+
+// Some formats put a call on lines of its own, some have lists of calls.
+bool is_on_lines(const ToolFormat& tools) {
+  return tools.kind == ToolFormat::Kind::kObjects && !tools.begins.empty() && tools.begins[0].starts_with('<');
+}
+bool is_listed(const ToolFormat& tools) {
+  const bool has_begin = !tools.begins.empty() && !tools.is_bare;
+  return tools.kind == ToolFormat::Kind::kPython ||
+         (tools.kind == ToolFormat::Kind::kObjects && !is_on_lines(tools) && has_begin);
+}
+
+// One call of the tools that may be called, without what stands around it.
+Result<ExprId> any_call(const ApiRequest& api, const ToolFormat& tools, CallGrammar& calls, Grammar& out) {
   std::vector<ExprId> choices;
   for (const Json& tool : *api.chat.tools.array()) {
     if (!may_be_called(api, tool_name(tool))) continue;
@@ -190,17 +215,25 @@ Status read_required_calls(const ApiRequest& api, const AnswerFormat& format, co
     }
     choices.push_back(*call);
   }
-  const ExprId call = out.choice(std::move(choices));
+  return out.choice(std::move(choices));
+}
+
+}  // namespace
+
+Status read_required_calls(const ApiRequest& api, const AnswerFormat& format, const Tokenizer& tokenizer,
+                           Grammar& out) {
+  CallGrammar calls(tokenizer, false, out);
+  const ToolFormat& tools = format.tools;
+  ASSIGN_OR_RETURN(const ExprId call, any_call(api, tools, calls, out));
   const std::string begin = tools.begins.empty() || tools.is_bare ? "" : tools.begins[0];
   const std::string end = tools.ends.empty() ? "" : tools.ends[0];
-  const bool on_lines = tools.kind == ToolFormat::Kind::kObjects && begin.starts_with('<');
+  const bool on_lines = is_on_lines(tools) && !begin.empty();
   std::vector<ExprId> parts;
   if (tools.around.size() >= 2 && tools.kind == ToolFormat::Kind::kNamed)
     parts.push_back(calls.marked(tools.around[0]));
   if (tools.kind == ToolFormat::Kind::kTagged && !tools.around.empty())
     parts.push_back(calls.marked(tools.around[0] + "\n"));
-  const bool is_list = tools.kind == ToolFormat::Kind::kPython ||
-                       (tools.kind == ToolFormat::Kind::kObjects && !on_lines && !begin.empty());
+  const bool is_list = is_listed(tools);
   if (!begin.empty()) parts.push_back(calls.marked(begin + (on_lines ? "\n" : "")));
   if (is_list && !begin.ends_with('[')) parts.push_back(out.text("["));
   parts.push_back(call);
@@ -214,13 +247,62 @@ Status read_required_calls(const ApiRequest& api, const AnswerFormat& format, co
   return {};
 }
 
+bool holds_auto_calls(const ApiRequest& api, const AnswerFormat& format) {
+  using Kind = ToolFormat::Kind;
+  const ToolFormat& tools = format.tools;
+  if (api.chat.tools.array() == nullptr || api.tool_choice != ToolChoice::kAuto) return false;
+  const bool has_opening = tools.kind == Kind::kObjects || tools.kind == Kind::kNamed || tools.kind == Kind::kTagged ||
+                           tools.kind == Kind::kPython;
+  const bool is_within_reasoning = !format.reasoning.is_none() && format.reasoning.is_ended_by_call;
+  if (!has_opening || tools.is_bare || tools.begins.empty() || is_within_reasoning) return false;
+  return std::ranges::any_of(*api.chat.tools.array(), [&](const Json& tool) {
+    return is_strict_tool(tool) && may_be_called(api, tool_name(tool));
+  });
+}
+
+Status read_auto_calls(const ApiRequest& api, const AnswerFormat& format, const Tokenizer& tokenizer, Grammar& out) {
+  CallGrammar calls(tokenizer, true, out);
+  const ToolFormat& tools = format.tools;
+  ASSIGN_OR_RETURN(const ExprId call, any_call(api, tools, calls, out));
+  const ExprId line = out.optional(out.text("\n"));
+  const auto behind = [&](const std::string& begin) {
+    std::vector<ExprId> parts;
+    if (is_on_lines(tools)) parts.push_back(line);
+    const bool is_list = is_listed(tools);
+    if (is_list && !begin.ends_with('[')) parts.push_back(out.text("["));
+    parts.push_back(call);
+    if (is_list) {
+      const ExprId next = out.sequence({out.text(","), out.optional(out.text(" ")), call});
+      parts.push_back(out.repeat(next, 0, grammar::kUnbounded));
+      parts.push_back(out.text("]"));
+    }
+    if (is_on_lines(tools)) parts.push_back(line);
+    if (!tools.ends.empty()) parts.push_back(calls.marked(tools.ends[0]));
+    return out.sequence(std::move(parts));
+  };
+  // An opening that is a control token is itself alone; one that is text may come to stand in any tokens.
+  grammar::FreeText free;
+  std::vector<ExprId> held;
+  for (const std::string& begin : tools.begins) {
+    if (calls.has_control(begin)) {
+      held.push_back(out.sequence({calls.marked(begin), behind(begin)}));
+    } else if (!begin.empty()) {
+      free.words.push_back({begin, behind(begin)});
+    }
+  }
+  const ExprId text = free.words.empty() ? out.repeat(out.byte(0, 255), 0, grammar::kUnbounded) : free_text(free, out);
+  const ExprId more = out.repeat(out.sequence({out.choice(std::move(held)), text}), 0, grammar::kUnbounded);
+  out.set_root(out.rule("text and calls", out.sequence({text, more})));
+  return {};
+}
+
 bool may_reason(const AnswerParser::Options& parser) {
   return parser.format->tools.kind == ToolFormat::Kind::kChannels || !parser.format->reasoning.is_none();
 }
 
 void allow_reasoning(const AnswerParser::Options& parser, const Tokenizer& tokenizer, Grammar& out) {
   const ReasoningFormat& reasoning = parser.format->reasoning;
-  CallGrammar calls(tokenizer, out);
+  CallGrammar calls(tokenizer, false, out);
   ExprId before = grammar::kNoExpr;
   if (parser.format->tools.kind == ToolFormat::Kind::kChannels) {
     before = out.optional(out.sequence(

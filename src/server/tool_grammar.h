@@ -16,6 +16,12 @@ std::shared_ptr<const AnswerFormat> required_format(const std::shared_ptr<const 
 Status read_required_calls(const ApiRequest& api, const AnswerFormat& format, const Tokenizer& tokenizer,
                            grammar::Grammar& out);
 
+// Whether calls that a model begins by itself are held: one of the tools is strict, and the format has an opening.
+bool holds_auto_calls(const ApiRequest& api, const AnswerFormat& format);
+// Makes free text the grammar's root in which, behind a call's opening, comes a call of a tool that may be called.
+Status read_auto_calls(const ApiRequest& api, const AnswerFormat& format, const Tokenizer& tokenizer,
+                       grammar::Grammar& out);
+
 // Whether reasoning may come before an answer's grammar.
 bool may_reason(const AnswerParser::Options& parser);
 // Lets it come before the root.

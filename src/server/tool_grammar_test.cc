@@ -17,8 +17,9 @@ constexpr const char* kBody =
     R"("additionalProperties":false,"$defs":{"point":{"type":"object","properties":{"x":{"type":"number"}},)"
     R"("required":["x"],"additionalProperties":false}}}}},{"type":"function","function":{"name":"now"}}]})";
 
-// A text that the grammar allows, drawn byte by byte.
-std::string draw(const grammar::Grammar& rules, const Backend& backend, uint64_t seed) {
+// A text that the grammar allows and that begins so, drawn byte by byte, with up to n tokens more.
+std::string draw(const grammar::Grammar& rules, const Backend& backend, uint64_t seed, std::string_view begin = {},
+                 int n = 500) {
   const auto automaton = grammar::compile(rules, *backend.grammars().trie());
   if (!automaton) return ADD_FAILURE() << automaton.error().message, "";
   const auto compiled = std::make_shared<grammar::Compiled>(grammar::Source(), *automaton, backend.grammars().trie());
@@ -26,7 +27,15 @@ std::string draw(const grammar::Grammar& rules, const Backend& backend, uint64_t
   std::string text;
   grammar::StateId state = grammar::kInitial;
   std::vector<uint32_t> mask(matcher.mask_words());
-  for (int n_left = 500; n_left > 0 && !matcher.is_closed(state); --n_left) {
+  std::vector<TokenId> given;
+  backend.tokenizer().encode(begin, {.parse_special = true}, given);
+  for (const TokenId token : given) {
+    text += backend.tokenizer().token_bytes(token, true);
+    state = matcher.after(0, state, token);
+    matcher.hold(0, state);
+    if (state == grammar::kDead) return "refused behind " + text;
+  }
+  for (int n_left = n; n_left > 0 && !matcher.is_closed(state); --n_left) {
     matcher.fill(state, n_left, mask);
     std::vector<TokenId> allowed;
     for (int32_t t = 0; t < 257; ++t) {
@@ -100,6 +109,56 @@ TEST(ToolGrammar, WhatItAllowsIsOneWholeCallInEveryFormat) {
       ASSERT_TRUE(json->find("at")->find("x")->is_number()) << text;
     }
   }
+}
+
+TEST(ToolGrammar, CallsThatAModelBeginsByItselfAreHeldBehindTheirOpening) {
+  const FakeBackend backend;
+  std::string body = kBody;
+  body.replace(body.find("\"required\""), 10, "\"auto\"");
+  Result<ApiRequest> loose = parse_api_request(Endpoint::kChat, *parse_json(body), {});
+  ASSERT_TRUE(loose.ok()) << loose.error().message;
+  body.replace(body.find("\"name\":\"get_weather\""), 0, "\"strict\":true,");
+  Result<ApiRequest> api = parse_api_request(Endpoint::kChat, *parse_json(body), {});
+  ASSERT_TRUE(api.ok()) << api.error().message;
+  int n_formats = 0;
+  for (const char* signs :
+       {"", "[TOOL_CALLS] [ARGS]", "[TOOL_CALLS]", "<function= <parameter=", "<arg_key>", "<minimax:tool_call>",
+        "<|tool_call_argument_begin|>", "<|tool_call_start|>", "<|START_ACTION|>", "<TOOLCALL>"}) {
+    const auto format = std::make_shared<AnswerFormat>(AnswerFormat::of_template(signs));
+    EXPECT_FALSE(holds_auto_calls(*loose, *format)) << signs;
+    if (!holds_auto_calls(*api, *format)) continue;
+    ++n_formats;
+    grammar::Fuel fuel;
+    grammar::Grammar rules(fuel);
+    const Status read = read_auto_calls(*api, *format, backend.tokenizer(), rules);
+    ASSERT_TRUE(read.ok()) << signs << read.error().message;
+    const std::string opening = format->tools.begins[0];
+    EXPECT_EQ(draw(rules, backend, 1, "No call here, {not even} one.", 0), "No call here, {not even} one.");
+    EXPECT_TRUE(draw(rules, backend, 1, "So: " + opening + "nobody knows it", 0).starts_with("refused")) << signs;
+    for (uint64_t seed = 0; seed < 40; ++seed) {
+      const std::string text = draw(rules, backend, seed * 7919 + 1, "So: " + opening, 300);
+      AnswerParser parser({format, declared_tools(*api), true, false});
+      std::vector<AnswerPart> parts;
+      Utf8Mender mender;
+      std::string mended;
+      mender.push(text, mended), mender.finish(mended);
+      parser.push(mended, parts);
+      parser.finish(parts);
+      ASSERT_GE(parser.n_calls(), 1) << signs << ": " << text;
+      ASSERT_TRUE(parser.are_calls_whole()) << signs << ": " << text;
+      std::string name, arguments;
+      for (const AnswerPart& part : parts) {
+        if (part.kind == AnswerPart::Kind::kCall && part.call == 0) name += part.name, arguments += part.text;
+      }
+      const Result<Json> json = parse_json(arguments);
+      ASSERT_TRUE(json.ok()) << signs << ": " << arguments << " of " << text;
+      if (name != "get_weather") continue;
+      ASSERT_NE(json->find("place"), nullptr) << text;
+      ASSERT_NE(json->find("at"), nullptr) << text;
+      ASSERT_TRUE(json->find("at")->find("x")->is_number()) << text;
+    }
+  }
+  EXPECT_GE(n_formats, 7);
 }
 
 TEST(ToolGrammar, ANamedToolIsTheOnlyOne) {

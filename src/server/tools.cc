@@ -156,6 +156,11 @@ Status check_tools(ApiRequest& request) {
 
 const std::string& tool_name(const Json& tool) { return *tool.find("function")->find("name")->string(); }
 
+bool is_strict_tool(const Json& tool) {
+  const Json* strict = tool.find("function")->find("strict");
+  return strict != nullptr && strict->boolean() != nullptr && *strict->boolean();
+}
+
 Json tool_schema(const Json& tool) {
   const Json* parameters = tool.find("function")->find("parameters");
   Json schema(Json::Object{{"type", Json(std::string("object"))}, {"properties", Json(Json::Object())}});

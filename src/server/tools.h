@@ -15,6 +15,7 @@ std::shared_ptr<const std::vector<DeclaredTool>> declared_tools(const ApiRequest
 // A tool's function: its name, and the schema of its arguments (an object).
 const std::string& tool_name(const Json& tool);
 Json tool_schema(const Json& tool);
+bool is_strict_tool(const Json& tool);
 bool may_be_called(const ApiRequest& api, const std::string& name);
 
 // The conversation for a template that knows no tools: they stand in the system's message, calls and results in texts.

@@ -54,7 +54,6 @@ constexpr Field kVllm[] = {
     {"guided_grammar", R"("root ::= x")", kRefused},
     {"kv_transfer_params", R"({"a":1})", kRefused},
     {"vllm_xargs", R"({"a":1})", kRefused},
-    {"thinking_token_budget", "5", kRefused},
     {"repetition_detection", R"({"max_pattern_size":3})", kRefused},
 };
 constexpr Field kVllmChat[] = {
@@ -70,6 +69,9 @@ constexpr Field kVllmChat[] = {
     {"reasoning_format", R"("deepseek")", kServed},
     {"reasoning_format", R"("none")", kServed},
     {"reasoning_format", R"("deepseek-legacy")", kRefused},
+    {"thinking_token_budget", "5", kServed},
+    {"thinking_budget", "5", kServed},
+    {"reasoning_budget_tokens", "100", kServed},
     {"mm_processor_kwargs", R"({"a":1})", kRefused},
     {"media_io_kwargs", R"({"a":1})", kRefused},
 };
@@ -80,6 +82,8 @@ constexpr Field kVllmCompletions[] = {
     {"prompt_embeds", R"("AAAA")", kRefused},
     {"response_format", R"({"type":"json_object"})", kServed},
     {"response_format", R"({"type":"text"})", kServed},
+    {"thinking_token_budget", "5", kRefused},
+    {"reasoning_budget_tokens", "100", kRefused},
     {"suffix", R"("x")", kRefused},
     {"best_of", "3", kServed},
 };
@@ -135,7 +139,6 @@ constexpr Field kLlama[] = {
     {"response_fields", R"(["content"])", kRefused},
     {"adaptive_target", "0.5", kRefused},
     {"adaptive_decay", "0.9", kNoEffect},
-    {"reasoning_budget_tokens", "100", kRefused},
 };
 
 void check(const char* path, std::span<const Field> fields) {

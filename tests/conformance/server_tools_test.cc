@@ -133,6 +133,20 @@ TEST(ServerTools, WhatARequestDoesNotWantIsLeftOut) {
   EXPECT_TRUE(ask(R"(,"reasoning_format":"none")").starts_with("()<think>\nWhere is it?\n</think>\n\nI look it up.<"));
 }
 
+TEST(ServerTools, TokensOfReasoningAreCountedHoweverTheyCome) {
+  TestServer server;
+  server.backend.say("Weather?", kSaid);
+  server.backend.say("Plain?", "Nothing to think of.");
+  RawClient client(server.port());
+  const auto counted = [&](const char* asked) {
+    const Result<Json> json = parse_json(client.post("/v1/chat/completions", chat_body(asked)).body);
+    const Json* details = json->find("usage")->find("completion_tokens_details");
+    return details == nullptr ? -1 : *details->find("reasoning_tokens")->integer();
+  };
+  EXPECT_EQ(counted("Weather?"), static_cast<int64_t>(std::string_view("<think>\nWhere is it?\n</think>").size()));
+  EXPECT_EQ(counted("Plain?"), 0);
+}
+
 TEST(ServerTools, MalformedCallsStayText) {
   TestServer server;
   RawClient client(server.port());

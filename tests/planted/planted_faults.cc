@@ -81,6 +81,7 @@ const std::map<std::string, std::string> kFoundByUnits = {
     {"beam_keeps_its_seats_grammar", "Search.TextsAreTheSameAloneInCompanyAndHoweverOftenTheirBlocksAreTaken"},
     {"beams_go_on_without_the_others", "Search.TextsAreTheSameAloneInCompanyAndHoweverOftenTheirBlocksAreTaken"},
     {"parked_beams_keep_their_blocks", "Search.TextsAreTheSameAloneInCompanyAndHoweverOftenTheirBlocksAreTaken"},
+    {"reasoning_goes_on", "EngineReasoning.EndsInItsBudgetAndTheSameHoweverItCameAbout"},
     {"oldest_has_no_part", "Pace.ALongPromptIsNotStarvedByShortOnes"},
     {"overdue_are_served", "Targets.WhoWaitsLongerThanItMayIsRefusedAndNobodyElse"},
     {"prompts_count_as_answers", "Fairness.LongPromptsBesideLongAnswersHaveTheSameTime"},

@@ -5,6 +5,7 @@
 #include "engine/record/codec.h"
 #include "sample/grammar/grammars.h"
 #include "text/output/breaker_set.h"
+#include "text/output/reasoning_budget.h"
 #include "text/output/stop_matcher.h"
 
 namespace ibid::record {
@@ -15,10 +16,11 @@ namespace {
 template <typename Ar, typename Options>
 void options_fields(Ar& ar, Options& o) {
   auto& [block_len, kv_bytes, kv_dtype, step_tokens, max_sequences, max_waiting, max_rows, max_drafts, host_bytes,
-         host_copy_seconds, disk_folder, disk_bytes, prefix_cache, policy, max_itl, model_digest, end_of_generation] = o;
+         host_copy_seconds, disk_folder, disk_bytes, prefix_cache, policy, max_itl, model_digest, end_of_generation] =
+      o;
   static_cast<void>(max_drafts);  // a replay is told how many there were
-  ar(block_len, kv_bytes, kv_dtype, step_tokens, max_sequences, max_waiting, max_rows, host_bytes,
-     host_copy_seconds, disk_folder, disk_bytes, prefix_cache, policy, max_itl, model_digest, end_of_generation);
+  ar(block_len, kv_bytes, kv_dtype, step_tokens, max_sequences, max_waiting, max_rows, host_bytes, host_copy_seconds,
+     disk_folder, disk_bytes, prefix_cache, policy, max_itl, model_digest, end_of_generation);
 }
 
 template <typename Ar, typename HeadRef>
@@ -48,10 +50,10 @@ void sampling_fields(Ar& ar, Params& p) {
 
 template <typename Ar, typename RequestRef>
 void request_fields(Ar& ar, RequestRef& r) {
-  auto& [id, prompt, sampling, n, max_tokens, stops, grammar, ttft_target, tpot_target, max_wait, show_special,
-         prompt_logprobs, priority, tenant, cache_salt, speculation, weight, search, pooling] = r;
+  auto& [id, prompt, sampling, n, max_tokens, stops, grammar, reasoning, ttft_target, tpot_target, max_wait,
+         show_special, prompt_logprobs, priority, tenant, cache_salt, speculation, weight, search, pooling] = r;
   // Grammars stand behind as their sources, as stops do; drafts are those that were computed then.
-  static_cast<void>(stops), static_cast<void>(grammar), static_cast<void>(speculation);
+  static_cast<void>(stops), static_cast<void>(grammar), static_cast<void>(reasoning), static_cast<void>(speculation);
   ar(id, prompt);
   sampling_fields(ar, sampling);
   ar(n, max_tokens, show_special, prompt_logprobs, priority, tenant, cache_salt, weight, ttft_target, tpot_target,
@@ -70,12 +72,17 @@ struct Texts {
   std::vector<TokenId> stop_ids;
   grammar::Source grammar;
   bool closes_in_time = false;
+  bool has_budget = false, is_reasoning = false;
+  int32_t max_reasoning = 0;
+  std::string begin_reasoning;
+  std::vector<std::string> end_reasoning;
 };
 template <typename Ar, typename TextsRef>
 void texts_fields(Ar& ar, TextsRef& t) {
   ar(t.has_stops, t.include_stop, t.has_breakers, t.stops, t.breakers, t.stop_ids);
   auto& [language, is_strict, text, choices] = t.grammar;
   ar(language, is_strict, text, choices, t.closes_in_time);
+  ar(t.has_budget, t.is_reasoning, t.max_reasoning, t.begin_reasoning, t.end_reasoning);
 }
 
 Texts texts_of(const Request& r) {
@@ -90,6 +97,13 @@ Texts texts_of(const Request& r) {
     t.grammar = r.grammar->source();
     t.closes_in_time = r.grammar->closes_in_time();
   }
+  if (r.reasoning) {
+    t.has_budget = true;
+    t.max_reasoning = r.reasoning->max_tokens();
+    t.is_reasoning = r.reasoning->markers().is_open;
+    t.begin_reasoning = r.reasoning->markers().begin;
+    t.end_reasoning = r.reasoning->markers().ends;
+  }
   if (r.sampling.dry_breakers) {
     t.has_breakers = true;
     t.breakers = r.sampling.dry_breakers->texts();
@@ -101,6 +115,12 @@ Status compile(Texts t, const std::shared_ptr<const Tokenizer>& tokenizer, gramm
   if (!tokenizer) t.stops.clear(), t.has_breakers = false;
   if (t.has_stops) {
     ASSIGN_OR_RETURN(r.stops, StopSet::compile(std::move(t.stops), std::move(t.stop_ids), t.include_stop));
+  }
+  if (t.has_budget && tokenizer) {
+    if (t.end_reasoning.empty()) return invalid("A budget of reasoning that nothing ends.");
+    r.reasoning = std::make_shared<const ReasoningBudget>(
+        tokenizer, t.max_reasoning,
+        ReasoningMarkers{std::move(t.begin_reasoning), std::move(t.end_reasoning), t.is_reasoning});
   }
   if (t.has_breakers) {
     ASSIGN_OR_RETURN(r.sampling.dry_breakers, BreakerSet::compile(std::move(t.breakers), tokenizer));
@@ -160,9 +180,8 @@ bool is_plausible(const Head& h) {
          within(o.max_sequences, 1, 4096) && within(o.max_waiting, 0, 1'000'000) && within(o.max_rows, 1, 65536) &&
          within(h.vocab_size, 1, 1 << 24) && within(h.context_len, 1, 1 << 26) && within(h.window, 0, 1 << 26) &&
          within(h.n_blocks, 1, 1 << 22) && within(h.n_host_blocks, 0, 1 << 22) &&
-         within(o.host_bytes, 0, int64_t{1} << 50) && o.max_itl >= 0 && o.max_itl < 1e6 &&
-         o.host_copy_seconds >= 0 && o.host_copy_seconds < 1e6 && o.disk_folder.empty() &&
-         within(o.kv_bytes, 1, int64_t{1} << 50);
+         within(o.host_bytes, 0, int64_t{1} << 50) && o.max_itl >= 0 && o.max_itl < 1e6 && o.host_copy_seconds >= 0 &&
+         o.host_copy_seconds < 1e6 && o.disk_folder.empty() && within(o.kv_bytes, 1, int64_t{1} << 50);
 }
 
 }  // namespace

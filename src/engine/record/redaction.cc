@@ -93,6 +93,7 @@ void Redaction::redact(Request& r, Live& live) {
   r.sampling = {.logprobs = r.sampling.logprobs};
   r.stops = nullptr;
   r.grammar = nullptr;
+  r.reasoning = nullptr;
 }
 
 void Redaction::redact(Step& step) {
