@@ -32,8 +32,8 @@ struct Requantised {
 };
 
 // Writes `to`, a GGUF file that is not there before it is whole. A matrix that has the wanted type already keeps its
-// bytes. Holds some 16 MiB and the mapped pages of one tensor, however large the model is. Errors are sentences about the
-// file (a container without GGUF's metadata, a number that is not finite) or the disk; then nothing is left behind.
+// bytes. Holds some 16 MiB and the mapped pages of one tensor, however large the model is. Errors are sentences about
+// the file (a container without GGUF's metadata, a number that is not finite) or the disk; then nothing is left behind.
 // progress(done, all) in bytes that were read, on the caller's thread.
 Result<Requantised> requantise(const ModelFile& from, const std::string& to, const RequantiseOptions& options,
                                ThreadTeam& team, const std::function<void(uint64_t, uint64_t)>& progress = {});
