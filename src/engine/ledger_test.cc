@@ -122,8 +122,9 @@ Ledger alone(bool is_preempted) {
   std::vector<Output> outputs;
   for (int n_tokens = 0; engine->step(outputs);) {
     n_tokens = outputs.empty() ? 0 : outputs.back().usage.completion_tokens;
-    if (is_preempted && n_tokens == 2 && engine->stats().n_preemptions == 0)
+    if (is_preempted && n_tokens == 2 && engine->stats().n_preemptions == 0) {
       EXPECT_TRUE(engine->preempt(RequestId{1}, 0));
+    }
   }
   return outputs.back().timing.ledger;
 }

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "base/result.h"
 #include "worker/durable_store.h"
 
 namespace ibid {
