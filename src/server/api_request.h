@@ -74,6 +74,12 @@ struct GrammarRequest {
   std::string field;  // which asked
 };
 
+// At what a lazy grammar begins, as llama.cpp has it.
+struct GrammarTrigger {
+  std::string text;
+  TokenId token = TokenId::kNone;  // instead of a text
+};
+
 enum class ToolChoice : uint8_t { kNone, kAuto, kRequired };
 
 struct ApiRequest {
@@ -93,6 +99,8 @@ struct ApiRequest {
   bool include_stop = false;
   GrammarRequest grammar;
   std::string gbnf;  // the field `grammar`
+  bool is_lazy = false;
+  std::vector<GrammarTrigger> triggers;
   bool closes_in_time = false;
   bool skip_special_tokens = true;
   int32_t prompt_logprobs = -1;
