@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """ibid beside llama.cpp, in one run: bench/compare_llama.py [MODEL.gguf ...] [-p 512 -n 128 -t 2 -r 5] [--json FILE]
 
-Without MODEL: the default model as it is and as Q4_0, Q8_0 and F16 (bench/make_variants.py). Prefill of -p tokens and
+Without MODEL: the default model as it is and as Q4_0, Q8_0 and F16 (`ibid quantize`). Prefill of -p tokens and
 decode of -n tokens in one stream, engines in turn (A B A B ...), each in a process of its own, at least five repeats;
 medians, spread (largest over smallest) and the ratio of medians. Ours is `build/ibid bench`, the peer the low-level API
 of the Python package llama-cpp-python, which should be built natively from its source package:
@@ -10,15 +10,31 @@ Exit status 1 where a ratio is below --at-least (default 0.8).
 """
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from make_variants import default_model, variant
-
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def cache_dir() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ibid" / "models"
+
+
+def default_model() -> Path:
+    return Path(os.environ.get("IBID_MODEL") or cache_dir() / "SmolLM2-135M-Instruct.Q4_1.gguf")
+
+
+def variant(ibid: str, model: Path, dtype: str) -> Path:
+    """The path of the model in `dtype`, made if it is not there."""
+    out = cache_dir() / "variants" / f"{model.name.removesuffix('.Q4_1.gguf')}.{dtype}.gguf"
+    if not out.exists():
+        out.parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run([ibid, "quantize", model, out, "--type", dtype], check=True)
+    return out
 
 
 def run_peer(model: str, n_prompt: int, n_gen: int, n_threads: int) -> dict:
@@ -118,7 +134,7 @@ def main() -> int:
         if not default_model().exists():
             print(f"{default_model()} is not there; run ./quickstart once or set IBID_MODEL", file=sys.stderr)
             return 2
-        models = [default_model()] + [variant(default_model(), d) for d in ("Q4_0", "Q8_0", "F16")]
+        models = [default_model()] + [variant(args.ibid, default_model(), d) for d in ("Q4_0", "Q8_0", "F16")]
     print(f"{'model':44} {'test':12} {'ours t/s':>9} {'llama.cpp':>9} {'ratio':>6}  spread of ours, peer")
     rows = []
     for model in models:

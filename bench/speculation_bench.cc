@@ -1,9 +1,11 @@
 // What drafts bring, by kind of text: the same prompts with speculation and without, in turn, on one model.
-//   speculation_bench [--model MODEL] [--threads N] [--tokens N] [--temp T] [--k K] [--oracle] [--repeats N] [PROMPTS]
+//   speculation_bench [--model MODEL] [--threads N] [--tokens N] [--temp T] [--k K] [--draft MODEL] [--oracle]
+//   [--siblings] [--repeats N] [PROMPTS]
 // Tokens must be the same. E: tokens a step. steps: what the counted steps would take by v(r), the median time of a
 // step of r rows over one of 1 row, both of this run; clock: the time of the plain answer over the other's, of what
 // both took behind their first token. Of `repeats` runs, whose order alternates, the median. --oracle proposes the
-// plain answer.
+// plain answer. --siblings tells instead how often a second branch of a tree would be right: what followed the first
+// occurrence of the text's end, where that is another token than what followed the last.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +17,7 @@
 #include "base/check.h"
 #include "cli/chat.h"
 #include "cli/loading.h"
+#include "spec/suffix_automaton.h"
 
 namespace ibid::bench {
 namespace {
@@ -70,11 +73,32 @@ struct Answer {
 };
 
 struct Settings {
-  std::string model = "default", prompts = "bench/prompts/speculation.txt";
+  std::string model = "default", draft, prompts = "bench/prompts/speculation.txt";
   int threads = 0;
   int32_t n_tokens = 128, k = 8, repeats = 3;
   float temperature = 0;
   bool oracle = false;
+  bool siblings = false;
+};
+
+// Of all tokens of answers: with a guess, that guess right; with another one beside it, that one right.
+struct Siblings {
+  int64_t n_tokens = 0, n_guessed = 0, n_right = 0, n_with_other = 0, n_other_right = 0;
+  void add(std::span<const TokenId> prompt, std::span<const TokenId> answer) {
+    SuffixAutomaton automaton(static_cast<int32_t>(prompt.size() + answer.size()));
+    for (const TokenId t : prompt) automaton.add(t);
+    for (const TokenId t : answer) {
+      const SuffixAutomaton::Match& match = automaton.match();
+      const auto at = [&](int32_t i) { return automaton.text()[static_cast<size_t>(i)]; };
+      ++n_tokens;
+      if (match.len > 0) {
+        const bool has_other = at(match.first_end) != at(match.last_end);
+        ++n_guessed, n_right += at(match.last_end) == t;
+        n_with_other += has_other, n_other_right += has_other && at(match.first_end) == t;
+      }
+      automaton.add(t);
+    }
+  }
 };
 
 Answer answer(Engine& engine, std::vector<TokenId> prompt, const Settings& settings, uint64_t seed) {
@@ -139,7 +163,7 @@ int run(const Settings& settings) {
   args.model = settings.model;
   args.threads = settings.threads;
   args.context_len = 2048;
-  const cli::StepLimits limits = {.max_drafts = settings.k};
+  const cli::StepLimits limits = {.max_drafts = settings.k, .draft_model = settings.draft};
   auto loaded = cli::load(args, limits);
   if (!loaded) return cli::fail(loaded.error());
   auto chat = cli::load_template(*loaded->file, *loaded->tokenizer);
@@ -152,12 +176,20 @@ int run(const Settings& settings) {
   auto plain = Engine::create(*loaded->model, loaded->tokenizer, *loaded->stream, without).value();
   auto drafting = Engine::create(*loaded->model, loaded->tokenizer, *loaded->stream, with).value();
 
+  if (Status used = cli::use_draft_model(*drafting, *loaded, limits); !used) return cli::fail(used.error());
+
   std::vector<Row> all;
   std::map<int32_t, std::vector<double>> seconds_of;
   std::vector<double> plain_steps;
   uint64_t seed = 0;
+  std::map<std::string, Siblings> siblings;
   for (const Prompt& prompt : read_prompts(settings.prompts)) {
     const std::vector<TokenId> ids = cli::chat_prompt(*chat, *loaded->tokenizer, "", {{"user", prompt.text}}).value();
+    if (settings.siblings) {
+      const Answer a = answer(*plain, ids, settings, ++seed);
+      for (const std::string& kind : {prompt.kind, std::string("of all")}) siblings[kind].add(ids, a.tokens);
+      continue;
+    }
     Row row{.kind = prompt.kind};
     std::vector<double> plain_seconds, seconds;
     ++seed;
@@ -184,6 +216,12 @@ int run(const Settings& settings) {
     row.plain_seconds = median(plain_seconds), row.seconds = median(seconds);
     all.push_back(std::move(row));
   }
+  for (const auto& [kind, s] : siblings) {
+    std::printf("%-10s tokens %ld, with a guess %ld, right %ld; another beside it %ld, right %ld\n", kind.c_str(),
+                static_cast<long>(s.n_tokens), static_cast<long>(s.n_guessed), static_cast<long>(s.n_right),
+                static_cast<long>(s.n_with_other), static_cast<long>(s.n_other_right));
+  }
+  if (settings.siblings) return 0;
   // Of the same engine and the same moments where it has them: machines get busier and less so.
   const double one = seconds_of[1].size() >= 32 ? median(seconds_of[1]) : median(plain_steps);
   if (seconds_of[1].empty()) seconds_of.erase(1);
@@ -232,6 +270,8 @@ int main(int argc, char** argv) {
     const auto value = [&] { return std::string(i + 1 < argc ? argv[++i] : ""); };
     if (flag == "--model")
       s.model = value();
+    else if (flag == "--draft")
+      s.draft = value();
     else if (flag == "--threads")
       s.threads = std::atoi(value().c_str());
     else if (flag == "--tokens")
@@ -244,6 +284,8 @@ int main(int argc, char** argv) {
       s.repeats = std::max(1, std::atoi(value().c_str()));
     else if (flag == "--oracle")
       s.oracle = true;
+    else if (flag == "--siblings")
+      s.siblings = true;
     else
       s.prompts = flag;
   }

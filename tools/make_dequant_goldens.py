@@ -18,7 +18,7 @@ from gguf.quants import dequantize, quantize
 
 N_BLOCKS = 2048
 DEQUANT = "F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS MXFP4".split()
-QUANT = "F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0".split()
+QUANT = "F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 MXFP4".split()
 # Byte offsets of the half-precision fields of a block.
 HALVES = {"Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q2_K": [80, 82], "Q3_K": [108],
           "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "IQ4_NL": [0], "IQ4_XS": [0], "MXFP4": [], "F16": [], "BF16": []}

@@ -105,8 +105,10 @@ int bench(const BenchOptions& options) {
   }
   ModelArgs args = options.model;
   args.context_len = std::max(args.context_len, longest);
-  StepLimits limits{
-      .step_tokens = std::max(budget, n_streams), .max_sequences = n_streams, .max_drafts = options.spec.max_drafts()};
+  StepLimits limits{.step_tokens = std::max(budget, n_streams),
+                    .max_sequences = n_streams,
+                    .max_drafts = options.spec.max_drafts(),
+                    .draft_model = options.spec.draft_model};
   auto loaded = load(args, limits);
   if (!loaded) return fail(loaded.error());
   EngineOptions engine_options = loaded->engine_options(limits);
@@ -118,6 +120,7 @@ int bench(const BenchOptions& options) {
                                      loaded->kv_bytes_for(1, loaded->context_len, engine_options.block_len));
   auto engine = Engine::create(*loaded->model, loaded->tokenizer, *loaded->stream, engine_options);
   if (!engine) return fail(engine.error());
+  if (Status used = use_draft_model(**engine, *loaded, limits); !used) return fail(used.error());
 
   std::vector<Measured> all;
   Progress progress("measuring");

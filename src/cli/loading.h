@@ -30,10 +30,18 @@ struct StepLimits {
   int32_t max_drafts = 0;  // of a sequence in a step
   int32_t max_rows = 0;    // 0: by the others
   bool has_grammars = false;
-  int64_t kv_bytes = 0;  // 0: what --memory leaves; without one, the engine's choice
+  int64_t kv_bytes = 0;          // 0: what --memory leaves; without one, the engine's choice
+  std::string draft_model = {};  // that guesses beside the look-up; empty: none
 };
 
 StepLimits step_limits(const ServeOptions& options);
+
+// A model that guesses for another.
+struct LoadedDraft {
+  std::shared_ptr<const ModelFile> file;
+  std::unique_ptr<Model> model;
+  int64_t kv_bytes = 0;
+};
 
 struct Loaded {
   std::string path;
@@ -42,6 +50,7 @@ struct Loaded {
   std::unique_ptr<ThreadTeam> team;
   std::unique_ptr<Stream> stream;
   std::unique_ptr<Model> model;
+  std::optional<LoadedDraft> draft;
   int32_t context_len = 0;
   DType kv_dtype = DType::kF16;
   MemoryPlan memory;     // all parts but keys and values
@@ -53,6 +62,9 @@ struct Loaded {
   // Bytes of KV that hold `n_sequences` of `n_tokens` each.
   int64_t kv_bytes_for(int64_t n_sequences, int64_t n_tokens, int32_t block_len) const;
 };
+
+// Has `engine` guess by `loaded`'s draft model too, if there is one. The latter outlives the former.
+Status use_draft_model(Engine& engine, const Loaded& loaded, const StepLimits& limits);
 
 // Fetches (aliases and hf: sources), maps, checks, sizes and prepares, with progress on standard error. What does not
 // fit into --memory, or into the machine's, is refused before a weight is read. `beside`: what the process will hold

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "cli/command_line.h"
 #include "cli/loading.h"
+#include "format/quant_mix.h"
 #include "kernels/arithmetic_version.h"
 
 namespace ibid::cli {
@@ -44,6 +45,7 @@ struct All {
   ReplayOptions replay;
   InspectOptions inspect;
   PullOptions pull;
+  QuantizeOptions quantize;
   PerplexityOptions perplexity;
   BenchOptions bench;
   CacheBenchOptions bench_cache;
@@ -103,6 +105,22 @@ void add_files(CLI::App& app, All& all, int& exit_code) {
   c = app.add_subcommand("pull", "fetch a model into the cache");
   add_model(c, all.pull.model);
   on_parse(c, exit_code, all.pull, pull);
+
+  QuantizeOptions& q = all.quantize;
+  c = app.add_subcommand("quantize", "write a model in other types, as a GGUF file");
+  c->add_option("IN", q.in, kModelHelp)->required();
+  c->add_option("OUT", q.out, "the file to write")->required();
+  add_read(c, "--type", q.type, "TYPE", q.type, "what its matrices become; mixtures as llama.cpp names them",
+           [](std::string_view name) -> Result<std::string> {
+             if (quant_mix_from_name(name)) return std::string(name);
+             return invalid("'" + std::string(name) + "' is no type; these are: " + quant_mix_names() + ".");
+           });
+  add_whole(c, "--kv-heads", q.kv_heads, 0, 4096, "average keys' and values' heads into so many groups (0: keep them)");
+  add_whole(c, "-t,--threads", q.threads, 0, 4096, "threads (0: the cores that affinity and cgroup leave)");
+  c->add_flag("--force", q.force, "write over a file that is there");
+  c->add_option("--imatrix", q.imatrix, "not supported")->type_name("FILE");
+  c->footer("Example:\n  ibid quantize model-f16.gguf model-q4_k_m.gguf --type q4_k_m");
+  on_parse(c, exit_code, q, quantize);
 
   c = app.add_subcommand("models", "the models that have a name here");
   c->callback([&exit_code] { exit_code = list_models(); });
@@ -186,8 +204,12 @@ void add_measures(CLI::App& app, All& all, int& exit_code) {
   add_model_options(c, plan_options.serve.model);
   add_whole(c, "--max-sequences", plan_options.serve.max_sequences, 1, 4096, "sequences that run at once");
   add_whole(c, "--streams", plan_options.n_streams, 0, 4096, "streams whose speed is wanted (0: as many as fit)");
+  c->add_option("--devices", plan_options.devices,
+                "memory of devices to try it on, as 2x80G,4x80G: of their weights and the keys and values of --streams")
+      ->delimiter(',');
   c->add_flag("!--no-speed", plan_options.speed, "do not measure");
   add_tier_options(c, plan_options.serve.tiers);
+  add_spec_options(c, plan_options.serve.spec);
   c->footer("Example:\n  ibid plan model.gguf --memory 8G --streams 16 --ctx 4096");
   on_parse(c, exit_code, plan_options, plan);
 
@@ -227,13 +249,21 @@ void add_tier_options(CLI::App* command, TierArgs& o) {
 }
 
 void add_spec_options(CLI::App* command, SpecArgs& o) {
-  add_read(command, "--spec", o.by_lookup, "NAME", o.by_lookup ? "auto" : "off",
-           "tokens that are guessed and verified together, which changes no token: auto, off or ngram",
-           [](std::string_view name) -> Result<bool> {
-             if (name == "off") return false;
-             if (name == "auto" || name == "ngram") return true;
-             return invalid("'" + std::string(name) + "' guesses nothing here; auto, off or ngram would do.");
-           });
+  add_read(
+      command, "--spec", o, "NAME", o.by_lookup ? "auto" : "off",
+      "tokens that are guessed and verified together, which changes no token: auto, off, ngram (by the text itself), "
+      "or draft:MODEL, a small model of the same vocabulary beside that",
+      [o](std::string_view name) -> Result<SpecArgs> {
+        constexpr std::string_view kDraft = "draft:";
+        SpecArgs read = o;
+        read.by_lookup = name != "off";
+        if (name == "off" || name == "auto" || name == "ngram") return read;
+        if (!name.starts_with(kDraft) || name.size() == kDraft.size()) {
+          return invalid("'" + std::string(name) + "' guesses nothing here; auto, off, ngram or draft:MODEL would do.");
+        }
+        read.draft_model = name.substr(kDraft.size());
+        return read;
+      });
   add_whole(command, "--spec-k", o.k, 1, 16, "most guesses for a sequence and step; how many is chosen as they pay");
 }
 

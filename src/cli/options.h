@@ -27,9 +27,10 @@ enum ExitCode : int {
 // What every command that runs a model takes.
 struct ModelArgs {
   std::string model = "default";
-  int32_t context_len = 0;   // 0: what the model promises, at most 8192
-  int threads = 0;           // 0: the cores that affinity and cgroup leave
-  int64_t memory_bytes = 0;  // what the process may hold; 0: what the machine has
+  int32_t context_len = 0;    // 0: what the model promises, at most 8192
+  int threads = 0;            // 0: the cores that affinity and cgroup leave
+  int64_t memory_bytes = 0;   // what the process may hold; 0: what the machine has
+  int64_t process_bytes = 0;  // what it holds without any model; 0: what it holds now
   DType kv_dtype = DType::kF16;
   std::optional<Isa> isa;  // none: the best of this CPU
   bool reference_kernels = false;
@@ -45,7 +46,8 @@ struct TierArgs {
 // Who proposes drafts (docs/speculation.md).
 struct SpecArgs {
   bool by_lookup = true;
-  int32_t k = 8;  // most of a sequence in a step
+  std::string draft_model;  // beside it; empty: none
+  int32_t k = 8;            // most of a sequence in a step
   int32_t max_drafts() const { return by_lookup ? k : 0; }
 };
 
@@ -64,6 +66,10 @@ struct RunOptions {
 
 struct ServeOptions {
   ModelArgs model;
+  bool names_model = false;               // it was said, and is not what is served for want of any
+  std::vector<std::string> more_models;   // paths or names, besides
+  std::vector<std::string> named_models;  // NAME=PATH
+  std::string models_folder;
   TierArgs tiers;
   SpecArgs spec;
   ServerOptions server;
@@ -96,6 +102,15 @@ struct InspectOptions {
 
 struct PullOptions {
   std::string model = "default";
+};
+
+struct QuantizeOptions {
+  std::string in, out;
+  std::string type = "q4_k_m";  // a name of format/quant_mix.h
+  int64_t kv_heads = 0;         // 0: as many as there are
+  int threads = 0;              // 0: the cores that affinity and cgroup leave
+  bool force = false;           // write over what is there
+  std::string imatrix;          // refused
 };
 
 struct PerplexityOptions {
@@ -143,7 +158,8 @@ struct TemplateOptions {
 
 struct PlanOptions {
   ServeOptions serve;     // of the server that is planned
-  int32_t n_streams = 0;  // 0: as many as fit
+  int32_t n_streams = 0;             // 0: as many as fit
+  std::vector<std::string> devices;  // "2x80G"
   bool speed = true;
 };
 
@@ -154,6 +170,7 @@ int replay(const ReplayOptions& options);
 int inspect(const InspectOptions& options);
 int pull(const PullOptions& options);
 int list_models();
+int quantize(const QuantizeOptions& options);
 int perplexity(const PerplexityOptions& options);
 int bench(const BenchOptions& options);
 int bench_cache(const CacheBenchOptions& options);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 
 #include "base/memory.h"
@@ -31,6 +32,37 @@ void print_memory(const Loaded& sized, const EngineOptions& engine, int64_t limi
               amount(limit).c_str());
 }
 
+// "2x80G", or "80G" for one.
+Result<Devices> devices_from(const std::string& text) {
+  const size_t x = text.find('x');
+  int64_t n = 1;
+  if (x != std::string::npos) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + x, n);
+    if (error != std::errc() || end != text.data() + x || n < 1 || n > 4096) n = 0;
+  }
+  ASSIGN_OR_RETURN(const int64_t bytes,
+                   read_bytes(x == std::string::npos ? text : text.substr(x + 1), 1 << 20, int64_t{1} << 50));
+  if (n == 0) return invalid(text + " are no devices; 2x80G would do.", "--devices");
+  return Devices{n, bytes};
+}
+
+// What `n_streams` full contexts take there: weights once, spread over all.
+Status print_devices(const Loaded& sized, const EngineOptions& engine, int64_t n_streams,
+                     const std::vector<std::string>& asked) {
+  const int64_t n_blocks = (sized.context_len + engine.block_len - 1) / engine.block_len;
+  const MemoryUse& use = sized.model->memory();
+  const int64_t taken = use.mapped_bytes + use.repacked_bytes + use.scratch_bytes + use.workspace_bytes +
+                        n_streams * n_blocks * kv_bytes_of_block(*sized.model, engine.kv_dtype, engine.block_len);
+  for (const std::string& text : asked) {
+    ASSIGN_OR_RETURN(const Devices devices, devices_from(text));
+    constexpr const char* kSaid[] = {"does not fit", "fits, tightly", "fits with room to spare"};
+    std::printf("%s: %ld streams of %d take %s of %s: %s\n", text.c_str(), static_cast<long>(n_streams),
+                sized.context_len, amount(taken).c_str(), amount(devices.n * devices.bytes).c_str(),
+                kSaid[static_cast<size_t>(devices.fit(taken))]);
+  }
+  return {};
+}
+
 }  // namespace
 
 int plan(const PlanOptions& options) {
@@ -57,6 +89,10 @@ int plan(const PlanOptions& options) {
   if (options.n_streams > 0)
     std::printf(", or %d of %ld", options.n_streams, static_cast<long>(n_tokens / options.n_streams));
   std::printf("\n");
+  const int64_t n_asked =
+      options.n_streams > 0 ? options.n_streams : std::max<int64_t>(1, n_tokens / sized->context_len);
+  if (const Status told = print_devices(*sized, *engine, n_asked, options.devices); !told)
+    return fail(told.error(), kUsage);
   if (!options.speed) return kOk;
   const auto n_fit = static_cast<int32_t>(std::clamp<int64_t>(n_tokens / sized->context_len, 1, limits.max_sequences));
   const int32_t n_streams = options.n_streams > 0 ? options.n_streams : n_fit, depth = sized->context_len / 2;
@@ -68,6 +104,22 @@ int plan(const PlanOptions& options) {
               speed->one * static_cast<double>(use.repacked_bytes) / 1e9);
   std::printf("decode, %d streams of %d tokens: %.1f tokens/s, %.1f each\n", n_streams, depth, speed->streams,
               speed->streams / n_streams);
+  if (!serve.spec.by_lookup) return kOk;
+  double draft_seconds = 0;
+  if (sized->draft) {
+    ModelArgs of_draft = serve.model;
+    of_draft.model = serve.spec.draft_model;
+    auto draft = size(of_draft, {});
+    if (!draft) return fail(draft.error());
+    auto draft_speed = predict_speed(*draft, 1, depth);
+    if (!draft_speed) return fail(draft_speed.error());
+    draft_seconds = 1 / draft_speed->one;
+    const double part = static_cast<double>(draft->model->config().n_parameters()) /
+                        static_cast<double>(sized->model->config().n_parameters());
+    std::printf("draft model: %s, 1/%.0f of the target's parameters; 1/30 to 1/10 mostly fits\n",
+                draft->description().c_str(), 1 / part);
+  }
+  std::printf("%s", speculation_advice(*speed, draft_seconds, serve.spec.k).c_str());
   return kOk;
 }
 

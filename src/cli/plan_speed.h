@@ -2,7 +2,9 @@
 // what each of them adds is extrapolated to all.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <string>
 
 #include "base/result.h"
 #include "cli/loading.h"
@@ -13,9 +15,16 @@ struct PredictedSpeed {
   double prefill = 0;  // tokens/s of a prompt of 512
   double one = 0;      // tokens/s of one stream at its beginning
   double streams = 0;  // of all n_streams at `depth`, together
+  // What a step of kRowCounts[i] rows takes, in steps of one row: streams at their beginning, near what drafts take.
+  std::array<double, 3> rows = {};
 };
+inline constexpr std::array<int32_t, 3> kRowCounts = {2, 3, 5};
 
 // `sized`: by size(). Streams are measured with `depth` tokens of context each.
 Result<PredictedSpeed> predict_speed(const Loaded& sized, int32_t n_streams, int32_t depth);
+
+// What speculation may bring beside that, by the formulas of spec/gain.h: for some rates of acceptance the best number
+// of drafts and the gain, and below which rate it does not pay. `draft_seconds`: of a drafted token; 0: the look-up's.
+std::string speculation_advice(const PredictedSpeed& target, double draft_seconds, int32_t max_drafts);
 
 }  // namespace ibid::cli

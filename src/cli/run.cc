@@ -195,7 +195,10 @@ int converse(Chat& chat, const Loaded& loaded) {
 
 int run(const RunOptions& options) {
   if (options.raw && !options.prompt) return fail(invalid("--raw continues a text: give one with -p"), kUsage);
-  StepLimits limits{.step_tokens = 512, .max_sequences = 1, .max_drafts = options.spec.max_drafts()};
+  StepLimits limits{.step_tokens = 512,
+                    .max_sequences = 1,
+                    .max_drafts = options.spec.max_drafts(),
+                    .draft_model = options.spec.draft_model};
   MemoryPlan tiers;
   add_tier_parts(tiers, options.tiers);
   auto loaded = load(options.model, limits, tiers);
@@ -206,6 +209,7 @@ int run(const RunOptions& options) {
   if (!options.tiers.disk_folder.empty()) engine_options.model_digest = model_digest(*loaded->file).hex();
   auto engine = Engine::create(*loaded->model, loaded->tokenizer, *loaded->stream, engine_options);
   if (!engine) return fail(engine.error());
+  if (Status used = use_draft_model(**engine, *loaded, limits); !used) return fail(used.error());
   struct sigaction action = {};
   action.sa_handler = on_interrupt;  // without SA_RESTART, so that Ctrl-C also ends a wait for input
   sigaction(SIGINT, &action, nullptr);

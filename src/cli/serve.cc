@@ -1,11 +1,14 @@
 // Serve a model over HTTP: hands the server an engine.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 
+#include "base/caught.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/quoted.h"
 #include "cli/loading.h"
 #include "cli/options.h"
@@ -15,6 +18,7 @@
 #include "server/engine_backend.h"
 #include "server/server.h"
 #include "server/server_memory.h"
+#include "tensor/dtype.h"
 
 namespace ibid::cli {
 namespace {
@@ -22,10 +26,53 @@ namespace {
 // What people call the model: the alias or hub name, the file's name otherwise.
 constexpr size_t kMaxTemplate = 256 << 10;
 
-std::string served_name(const std::string& typed, const std::string& path) {
+std::string served_name(const std::string& typed) {
   if (typed == "default") return std::string(kDefaultModel);
-  if (!std::filesystem::exists(typed)) return typed;
-  return std::filesystem::path(path).stem().string();
+  std::error_code ignored;
+  if (!std::filesystem::exists(typed, ignored)) return typed;
+  const std::filesystem::path path(typed);
+  return (path.has_filename() ? path : path.parent_path()).stem().string();  // of a folder, maybe with a slash
+}
+
+struct NamedModel {
+  std::string name, typed;
+};
+
+bool is_model(const std::filesystem::directory_entry& entry) {
+  std::error_code ignored;
+  if (entry.is_directory(ignored)) return std::filesystem::exists(entry.path() / "config.json", ignored);
+  return entry.path().extension() == ".gguf";
+}
+
+// All that the command line names, each name once.
+Result<std::vector<NamedModel>> models_of(const ServeOptions& options) {
+  std::vector<NamedModel> out;
+  const bool has_others =
+      !options.more_models.empty() || !options.named_models.empty() || !options.models_folder.empty();
+  if (options.names_model || !has_others) out.push_back({served_name(options.model.model), options.model.model});
+  for (const std::string& typed : options.more_models) out.push_back({served_name(typed), typed});
+  for (const std::string& pair : options.named_models)
+    out.push_back({pair.substr(0, pair.find('=')), pair.substr(pair.find('=') + 1)});
+  if (!options.models_folder.empty()) {
+    const size_t n_before = out.size();
+    std::error_code wrong;
+    for (const auto& entry : std::filesystem::directory_iterator(options.models_folder, wrong)) {
+      if (is_model(entry)) out.push_back({served_name(entry.path().string()), entry.path().string()});
+    }
+    if (wrong || out.size() == n_before)
+      return not_found("There is no model in the folder " + in_quotes(options.models_folder) + ".", "--models-dir");
+    std::sort(out.begin() + static_cast<std::ptrdiff_t>(n_before), out.end(),
+              [](const NamedModel& a, const NamedModel& b) { return a.name < b.name; });
+  }
+  for (size_t i = 0; i < out.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (out[i].name == out[j].name)
+        return invalid("Two models would be served as " + in_quotes(out[i].name) + ", " + out[j].typed + " and " +
+                           out[i].typed + "; --model NAME=PATH gives one another name.",
+                       "--model");
+    }
+  }
+  return out;
 }
 
 // The model's, or the operator's; the latter must be one.
@@ -42,13 +89,17 @@ Result<ChatTemplate> chat_template_from(const std::string& path) {
   return chat;
 }
 
-Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options) {
-  const StepLimits limits = step_limits(options);
+MemoryPlan parts_beside(const ServeOptions& options) {
   MemoryPlan beside;
   add_server_parts(beside, options.server);
   add_tier_parts(beside, options.tiers);
   if (!options.record.empty()) beside.add("a record on its way to its file", record::FileWriter::kMaxBacklog);
-  ASSIGN_OR_RETURN(Loaded loaded, load(options.model, limits, beside));
+  return beside;
+}
+
+Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options, const std::string& name) {
+  const StepLimits limits = step_limits(options);
+  ASSIGN_OR_RETURN(Loaded loaded, load(options.model, limits, parts_beside(options)));
   const bool has_own = !options.chat_template.empty();
   Result<ChatTemplate> chat =
       has_own ? chat_template_from(options.chat_template) : load_template(*loaded.file, *loaded.tokenizer);
@@ -68,9 +119,10 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options) {
   }
   ASSIGN_OR_RETURN(auto engine, Engine::create(*loaded.model, loaded.tokenizer, *loaded.stream, engine_options,
                                                recorder ? recorder->clock() : steady_clock()));
-  if (recorder) recorder->begin(*engine, served_name(options.model.model, loaded.path), loaded.team->n_threads());
+  TRY(use_draft_model(*engine, loaded, limits));
+  if (recorder) recorder->begin(*engine, name, loaded.team->n_threads());
   ModelInfo info{
-      .name = served_name(options.model.model, loaded.path),
+      .name = name,
       .architecture = loaded.model->config().architecture,
       .digest = digest,
       .context_len = loaded.context_len,
@@ -88,6 +140,53 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options) {
                                       .keep = std::make_shared<Loaded>(std::move(loaded))});
   backend->limit_grammars(options.server.max_grammars_bytes);
   return backend;
+}
+
+// One of several, within what the others leave. Unless --kv-memory says more, its keys and values have what is left of
+// an even share of all memory, at least one context and at most what an engine alone would choose.
+Result<LoadedModel> load_within(const ServeOptions& options, const NamedModel& model, int64_t memory_bytes,
+                                int64_t share) {
+  ServeOptions own = options;
+  own.model.model = model.typed;
+  own.model.memory_bytes = memory_bytes;
+  const MemoryPlan beside = parts_beside(own);
+  StepLimits limits = step_limits(own);
+  ASSIGN_OR_RETURN(const Loaded sized, size(own.model, limits, beside));
+  const EngineOptions engine = sized.engine_options(limits);
+  const int64_t of_block = kv_bytes_of_block(*sized.model, engine.kv_dtype, engine.block_len);
+  const int64_t of_context = (sized.context_len + engine.block_len - 1) / engine.block_len * of_block;
+  if (own.kv_bytes == 0) {
+    const int64_t wanted = std::min(std::max(1, own.max_sequences / 4) * of_context, share - sized.memory.total());
+    own.kv_bytes = std::min(sized.kv_bytes, std::max(of_context, wanted / of_block * of_block));
+  }
+  LoadedModel out;
+  const int64_t n_blocks = own.kv_bytes / of_block;
+  out.bytes = sized.memory.total() - sized.memory.parts.front().bytes - beside.total() +
+              n_blocks * planned_block_bytes(*sized.model, engine);
+  ASSIGN_OR_RETURN(out.backend, load_backend(own, model.name));
+  return out;
+}
+
+int serve_several(const ServeOptions& options, const std::vector<NamedModel>& models) {
+  if (!options.record.empty() || !options.tiers.disk_folder.empty() || !options.spec.draft_model.empty()) {
+    return fail(
+        invalid("--record, --cache-disk and a draft model are of one engine; they do not go with several models"),
+        kUsage);
+  }
+  FleetOptions fleet;
+  fleet.memory_bytes = options.model.memory_bytes > 0 ? options.model.memory_bytes : usable_bytes();
+  ServeOptions own = options;
+  own.model.process_bytes = resident_bytes();
+  own.server.max_grammars_bytes /= static_cast<int64_t>(models.size());  // each has its own
+  const int64_t share = fleet.memory_bytes / static_cast<int64_t>(models.size());
+  for (const NamedModel& model : models) {
+    fleet.models.push_back({.name = model.name,
+                            .aliases = fleet.models.empty() ? own.server.aliases : std::vector<std::string>(),
+                            .load = [own, model, share](int64_t memory_bytes) {
+                              return caught([&] { return load_within(own, model, memory_bytes, share); });
+                            }});
+  }
+  return run_fleet(own.server, std::move(fleet));
 }
 
 }  // namespace
@@ -108,7 +207,12 @@ int serve(const ServeOptions& options) {
   fitted.server.api.max_drafts = options.spec.max_drafts();
   fitted.server.n_places = int64_t{options.max_sequences} + options.max_waiting;
   fit_server(fitted.server, options.model.memory_bytes);
-  return run_server(fitted.server, [&options = fitted] { return load_backend(options); });
+  const Result<std::vector<NamedModel>> models = models_of(options);
+  if (!models) return fail(models.error(), kUsage);
+  if (models->size() > 1) return serve_several(fitted, *models);
+  const NamedModel& model = models->front();
+  fitted.model.model = model.typed;
+  return run_server(fitted.server, [&options = fitted, &model] { return load_backend(options, model.name); });
 }
 
 }  // namespace ibid::cli

@@ -39,6 +39,23 @@ void add_address(CLI::App* c, ServerOptions& o) {
       "--no-page", [&o] { o.page = false; }, "answer the API alone, without the page at /");
 }
 
+void add_models(CLI::App* c, ServeOptions& o) {
+  c->get_option("MODEL")->each([&o](const std::string&) { o.names_model = true; });
+  c->add_option("MORE", o.more_models, "further models, loaded when they are first asked for by name");
+  c->add_option("--model", o.named_models, "a model and the name that it is served by; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("NAME=PATH")
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            const size_t at = text.find('=');
+            const bool is_whole = at != std::string::npos && at + 1 < text.size();
+            return is_whole ? check_alias(text.substr(0, at)) : std::string("a model is NAME=PATH");
+          },
+          ""));
+  c->add_option("--models-dir", o.models_folder, "folder of GGUF files and of models' folders, all of them served")
+      ->type_name("DIR");
+}
+
 // Before all others: they are read in this order, so that each may say otherwise than the preset.
 void add_preset(CLI::App* c, ServeOptions& o) {
   c->add_option_function<std::string>(
@@ -81,6 +98,10 @@ void add_engine(CLI::App* c, ServeOptions& o) {
 }
 
 void add_life(CLI::App* c, ServerOptions& o) {
+  c->add_option("--files-dir", o.files_folder,
+                "folder for /v1/files and /v1/batches, which go on where they were when the server starts again")
+      ->type_name("DIR");
+  add_bytes(c, "--max-files-bytes", o.max_files_bytes, 1 << 20, int64_t{1} << 50, "all files there, together");
   add_seconds(c, "--drain-timeout", o.drain_timeout, 0, kDay, "how long what runs may take after SIGTERM");
   add_seconds(c, "--stall-timeout", o.stall_timeout, 0.1, kDay,
               "/health is 503 when work waits and the engine has not turned for so long");
@@ -146,6 +167,7 @@ void add_requests(CLI::App* c, ApiLimits& o) {
 void add_serve_options(CLI::App* c, ServeOptions& o) {
   add_preset(c, o);
   add_model_options(c, o.model);
+  add_models(c, o);
   add_address(c, o.server);
   c->option_defaults()->group("How much runs at once");
   add_engine(c, o);

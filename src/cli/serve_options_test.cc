@@ -34,6 +34,20 @@ TEST(ServeOptions, AFlagThatMayBeRepeatedLeavesTheModelAlone) {
   EXPECT_EQ(p.options.server.allowed_hosts, (std::vector<std::string>{"a.example", "b.example"}));
 }
 
+TEST(ServeOptions, SeveralModelsAreNamedOneByOneOrByAFolder) {
+  const Parsed p = parse("a.gguf b.gguf c.gguf --model x=d.gguf --model y=e=f.gguf --models-dir models --pooling last");
+  ASSERT_EQ(p.error, "");
+  EXPECT_TRUE(p.options.names_model);
+  EXPECT_EQ(p.options.model.model, "a.gguf");
+  EXPECT_EQ(p.options.more_models, (std::vector<std::string>{"b.gguf", "c.gguf"}));
+  EXPECT_EQ(p.options.named_models, (std::vector<std::string>{"x=d.gguf", "y=e=f.gguf"}));
+  EXPECT_EQ(p.options.models_folder, "models");
+  EXPECT_EQ(p.options.pooling, Pooling::kLast);
+  EXPECT_FALSE(parse("--model x=d.gguf").options.names_model);
+  for (const char* wrong : {"--model d.gguf", "--model =d.gguf", "--model x=", "--pooling max"})
+    EXPECT_NE(parse(wrong).error, "") << wrong;
+}
+
 TEST(ServeOptions, FlagsFillTheServersLimits) {
   const Parsed p = parse(
       "model.gguf --port 0 --no-page --no-request-log --log-file log --io-threads 3 --max-body-bytes 1.5M "

@@ -8,7 +8,7 @@
 #include "engine/engine_size.h"
 #include "model/model.h"
 #include "sample/grammar/matcher.h"
-#include "spec/lookup_proposer.h"
+#include "spec/free_proposers.h"
 #include "text/tokenizer/tokenizer.h"
 #include "worker/disk_thread.h"
 #include "worker/model_pass.h"
@@ -29,6 +29,12 @@ void cut_by_grammar(Sequence& s) {
     state = matcher->after(s.choice, state, s.drafts.tokens[static_cast<size_t>(i)]);
     if (state == grammar::kDead) return s.drafts.cut(i);
   }
+}
+
+// Rejection verifies chains alone, whatever they cost: what is verified may not depend on the clock.
+void pin(Drafts& drafts) {
+  if (!drafts.is_chain(drafts.size())) drafts.clear();
+  std::ranges::fill(drafts.likely, 1.0F);
 }
 
 }  // namespace
@@ -105,10 +111,9 @@ Engine::Engine(std::unique_ptr<Worker> worker, std::shared_ptr<const Tokenizer> 
       notes_(clock, options.max_sequences),
       observer_(&nobody) {
   failures_.reserve(static_cast<size_t>(options.max_sequences));
+  proposals_.reserve(static_cast<size_t>(options.max_sequences));
   const ModelFacts& facts = worker_->facts();
-  if (options.max_drafts > 0)
-    speculate(std::make_unique<LookupProposer>(facts.context_len, options.max_sequences, facts.end_of_generation),
-              options.max_drafts);
+  if (options.max_drafts > 0) speculate(free_proposers(facts, options.max_sequences), options.max_drafts);
 }
 
 Engine::~Engine() = default;
@@ -177,7 +182,7 @@ bool Engine::step(std::vector<Output>& out) {
   settle_disk();
   weigh_host_tier();
   propose();
-  const StepPlan& plan = scheduler_.plan();  // policy: who runs, how many tokens, on which blocks
+  const StepPlan& plan = scheduler_.plan(notes_.proposed());  // policy: who runs, how many tokens, on which blocks
   notes_.planned(plan);
   observer_->planned(plan);
   failures_.take(plan.starved);
@@ -236,31 +241,46 @@ void Engine::speculate(std::unique_ptr<Proposer> proposer, int32_t max_drafts) {
 // For those that wait for their next token, as far as the answer may go on behind it.
 void Engine::propose() {
   if (!proposer_) return;
-  proposer_->begin_step();
+  proposals_.clear();
   for (Sequence* s : scheduler_.running()) {
     s->drafts.clear();
     if (s->group != nullptr) continue;
+    const Request& r = *s->request;
     const int32_t context_len = worker_->facts().context_len + 2 * PLANTED("drafts_behind_the_context");
-    int32_t n = std::min(max_drafts_, context_len - s->n_tokens() - 1);
-    if (s->request->max_tokens >= 0) n = std::min(n, s->request->max_tokens - s->n_answered() - 1);
-    if (s->request->speculation.max_drafts >= 0 && !PLANTED("a_requests_own_bound_is_ignored"))
-      n = std::min(n, s->request->speculation.max_drafts);
+    int32_t n_left = context_len - s->n_tokens();
+    if (r.max_tokens >= 0) n_left = std::min(n_left, r.max_tokens - s->n_answered());
+    int32_t n = std::min(max_drafts_, n_left - 1);
+    if (r.speculation.max_drafts >= 0 && !PLANTED("a_requests_own_bound_is_ignored"))
+      n = std::min(n, r.speculation.max_drafts);
     if (n <= 0 || s->n_tokens() - s->n_computed != 1) continue;
     const auto tokens = std::span<const TokenId>(s->tokens);
     const auto n_prompt = static_cast<size_t>(s->prompt_len);
-    try {
-      proposer_->propose({.sequence = raw(s->id),
-                          .prompt = tokens.first(n_prompt),
-                          .answer = tokens.subspan(n_prompt),
-                          .max_drafts = n,
-                          .prediction = s->request->speculation.prediction,
-                          .temperature = s->request->sampling.temperature},
-                         s->drafts);
-      s->drafts.cut(n);
-      cut_by_grammar(*s);
-    } catch (const std::bad_alloc&) {  // then there are none
-      s->drafts.clear();
+    proposals_.push_back({.input = {.sequence = raw(s->id),
+                                    .prompt = tokens.first(n_prompt),
+                                    .answer = tokens.subspan(n_prompt),
+                                    .max_drafts = n,
+                                    .prediction = r.speculation.prediction,
+                                    .temperature = r.sampling.temperature,
+                                    .sampler = s->sampler.get(),
+                                    .state = s->sampler_state,
+                                    .grammar = r.grammar.get(),
+                                    .choice = s->choice,
+                                    .is_rejection = r.speculation.is_rejection,
+                                    .n_left = n_left,
+                                    .scope = cache_.tree().spelled(s->scope)},
+                          .drafts = &s->drafts});
+  }
+  if (proposals_.empty()) return;
+  try {
+    proposer_->begin_step(scheduler_.prices());
+    proposer_->propose_all(proposals_);
+    for (const Proposal& p : proposals_) {
+      p.drafts->cut(p.input.max_drafts);
+      if (p.input.is_rejection) pin(*p.drafts);
     }
+    for (Sequence* s : scheduler_.running()) cut_by_grammar(*s);
+  } catch (const std::bad_alloc&) {  // then there are none
+    for (const Proposal& p : proposals_) p.drafts->clear();
   }
 }
 

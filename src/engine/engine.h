@@ -79,7 +79,7 @@ class Engine {
   bool preempt(RequestId id, int32_t choice = 0);
   // Null where there is none, or none any more; valid until the next call that changes anything.
   const Sequence* find(RequestId id, int32_t choice) const { return live_.find(id, choice); }
-  const ModelFacts& facts() const { return worker_->facts(); }
+  const ModelFacts& facts() const { return worker_->facts(); }  // of its model
   bool has_text() const { return has_text_; }
   // Every reference of the pool is an entry of a table; free + cached + in use == total. CHECKs. Debug builds do this
   // after every step.
@@ -105,6 +105,7 @@ class Engine {
   std::unique_ptr<DiskTier> disk_;      // may be null
   std::unique_ptr<Proposer> proposer_;  // may be null
   int32_t max_drafts_ = 0;
+  std::vector<Proposal> proposals_;  // of a step
   StepFailures failures_;
   StepNotes notes_;
   EngineObserver* observer_;  // one that hears nothing, where nobody listens

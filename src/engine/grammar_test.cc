@@ -8,6 +8,8 @@
 #include "fake_model.h"
 #include "sample/grammar/languages.h"
 #include "sample/grammar/matcher.h"
+#include "spec/draft_model.h"
+#include "spec/grammar_proposer.h"
 
 namespace ibid {
 namespace {
@@ -154,6 +156,63 @@ TEST(EngineGrammar, AnswersAreOfItAndTheSameHoweverTheyCameAbout) {
       EXPECT_EQ(run(ids, n_blocks, closes_in_time, &alone), alone) << n_blocks << " with drafts";
     }
   }
+}
+
+// A request of one grammar, with whom to guess, if anybody.
+std::pair<EngineStats, std::vector<TokenId>> answer_in(const char* text, std::unique_ptr<Proposer> proposer,
+                                                       Stream& stream, float temperature = 1.5F) {
+  ManualClock clock;
+  EngineOptions options{.block_len = 8, .step_tokens = 24, .max_sequences = 2, .max_rows = 12};
+  std::unique_ptr<Engine> engine =
+      Engine::create(std::make_unique<FakeModel>(64), nullptr, stream, options, clock).value();
+  if (proposer) engine->speculate(std::move(proposer), 8);
+  grammar::Fuel fuel;
+  grammar::Grammar rules(fuel);
+  EXPECT_TRUE(grammar::read_gbnf(text, {}, rules).ok());
+  auto compiled_once =
+      std::make_shared<grammar::Compiled>(grammar::Source{.language = grammar::Language::kGbnf, .text = text},
+                                          grammar::compile(rules, *trie()).value(), trie());
+  Request r = request(5, false);
+  r.sampling.temperature = temperature;
+  r.grammar = std::make_shared<grammar::Matcher>(compiled_once, std::vector<TokenId>{kFakeEnd}, 1);
+  EXPECT_TRUE(engine->submit(std::move(r)).ok());
+  std::vector<Output> out;
+  while (engine->step(out)) {
+  }
+  std::vector<TokenId> tokens;
+  for (const Output& o : out) {
+    for (const TokenRecord& t : o.tokens) tokens.push_back(t.chosen.token);
+  }
+  return {engine->stats(), tokens};
+}
+
+// h to o are tokens of their own and in no other.
+TEST(EngineGrammar, WhatTheGrammarForcesIsDrafted) {
+  ThreadTeam team(1);
+  Stream stream(team);
+  const char* text = "root ::= \"hijkl\" [m-o] \"ijklmno\" [k-m]{5,9}";
+  const auto plain = answer_in(text, nullptr, stream);
+  const auto drafted = answer_in(text, std::make_unique<GrammarProposer>(testing::kFakeVocabSize), stream);
+  EXPECT_EQ(drafted.second, plain.second);
+  EXPECT_EQ(drafted.first.accepted_tokens, 4 + 7);
+  EXPECT_EQ(drafted.first.drafted_tokens, drafted.first.accepted_tokens);
+}
+
+TEST(EngineGrammar, ADraftModelDrawsWithinItToo) {
+  ThreadTeam team(1);
+  Stream stream(team);
+  int64_t n_drafted = 0;
+  for (const char* text : kGrammars) {
+    const auto plain = answer_in(text, nullptr, stream);
+    DraftModelOptions options{
+        .kv_bytes = 1 << 20, .max_texts = 2, .vocab_size = testing::kFakeVocabSize, .always = true};
+    auto draft = DraftModel::create(std::make_unique<FakeModel>(64), stream, options).value();
+    const auto drafted = answer_in(text, std::move(draft), stream);
+    EXPECT_EQ(drafted.second, plain.second) << text;
+    EXPECT_EQ(drafted.first.drafted_tokens, drafted.first.accepted_tokens) << text;
+    n_drafted += drafted.first.drafted_tokens;
+  }
+  EXPECT_GT(n_drafted, 10);
 }
 
 // Says what cannot be.

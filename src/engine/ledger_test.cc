@@ -93,19 +93,22 @@ TEST(Ledger, AddsUpToTheTimeThatPassedForTenThousandRequests) {
   EXPECT_EQ(sums[Phase::kNetwork], 0);
 }
 
-// Alone, all of a step's forward pass is its own.
-TEST(Ledger, NothingIsOthersWorkWhereThereAreNoOthers) {
-  class StepClock final : public Clock {  // a second for each reading
-   public:
-    double now() const override { return now_ += 1; }
+class StepClock final : public Clock {  // a second for each reading
+ public:
+  double now() const override { return now_ += 1; }
 
-   private:
-    mutable double now_ = 0;
-  } clock;
+ private:
+  mutable double now_ = 0;
+};
+
+// The ledger of a prompt of 20 tokens and an answer of 3, alone, in steps of 8, preempted behind its second token or
+// not at all.
+Ledger alone(bool is_preempted) {
+  const StepClock clock;
   ThreadTeam team(1);
   Stream stream(team);
   auto model = std::make_unique<testing::FakeModel>(64);
-  EngineOptions options{.step_tokens = 8, .max_sequences = 1};
+  EngineOptions options{.step_tokens = 8, .max_sequences = 1, .prefix_cache = false};
   options.block_len = 8;
   options.kv_dtype = DType::kF32;
   options.kv_bytes = 16 * KvStore::block_bytes(model->facts(), options.kv_dtype, 8);
@@ -115,16 +118,32 @@ TEST(Ledger, NothingIsOthersWorkWhereThereAreNoOthers) {
   r.prompt.assign(20, TokenId{3});
   r.max_tokens = 3;
   r.sampling.ignore_eos = true;
-  ASSERT_TRUE(engine->submit(std::move(r)).ok());
+  EXPECT_TRUE(engine->submit(std::move(r)).ok());
   std::vector<Output> outputs;
-  while (engine->step(outputs)) {
+  for (int n_tokens = 0; engine->step(outputs);) {
+    n_tokens = outputs.empty() ? 0 : outputs.back().usage.completion_tokens;
+    if (is_preempted && n_tokens == 2 && engine->stats().n_preemptions == 0)
+      EXPECT_TRUE(engine->preempt(RequestId{1}, 0));
   }
-  Ledger ledger = outputs.back().timing.ledger;
-  // Three pieces of the prompt and two more tokens; of each step the clock tells one second of forward pass.
+  return outputs.back().timing.ledger;
+}
+
+// Alone, all of a step's forward pass is its own: three pieces of the prompt and two more tokens; of each step the
+// clock tells one second of forward pass.
+TEST(Ledger, NothingIsOthersWorkWhereThereAreNoOthers) {
+  Ledger ledger = alone(false);
   EXPECT_EQ(ledger[Phase::kPrefill], 3);
   EXPECT_EQ(ledger[Phase::kDecode], 2);
   EXPECT_EQ(ledger[Phase::kSampling], 3) << "steps whose rows are read";
   EXPECT_EQ(ledger[Phase::kPreempted], 0);
+}
+
+// What is computed again is no prefill and no decode: those stay what they are without it.
+TEST(Ledger, WhatIsComputedAgainIsThePreemptions) {
+  Ledger ledger = alone(true), without = alone(false);
+  EXPECT_EQ(ledger[Phase::kPrefill], without[Phase::kPrefill]);
+  EXPECT_EQ(ledger[Phase::kDecode], without[Phase::kDecode]);
+  EXPECT_GE(ledger[Phase::kPreempted], 2) << "two whole pieces of what it had, before the one with its next token";
 }
 
 }  // namespace

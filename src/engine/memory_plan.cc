@@ -33,6 +33,11 @@ std::string MemoryPlan::text() const {
   return out;
 }
 
+DeviceFit Devices::fit(int64_t taken) const {
+  const int64_t all = n * bytes;
+  return taken > all ? DeviceFit::kNot : all - taken < all / 7 ? DeviceFit::kTight : DeviceFit::kRoomy;
+}
+
 void add_engine_parts(MemoryPlan& plan, const Model& model, const EngineOptions& options, int n_threads) {
   const MemoryUse& use = model.memory();
   const int64_t vocab_size = model.config().vocab_size, n_rows = std::max(rows_of(options), options.max_sequences);
@@ -40,7 +45,7 @@ void add_engine_parts(MemoryPlan& plan, const Model& model, const EngineOptions&
   plan.add("weights repacked", use.repacked_bytes);
   plan.add("intermediates of a step", use.scratch_bytes + use.workspace_bytes);
   plan.add("rows of logits", n_rows * vocab_size * static_cast<int64_t>(sizeof(float)));
-  plan.add("hidden states that texts are pooled of",
+  plan.add("hidden states of a step",
            options.step_tokens * model.config().width * static_cast<int64_t>(sizeof(float)));
   plan.add("drawing", n_threads * vocab_size * kDrawBytes);
   // A prompt stands in its request and in its sequence, with a table of blocks and the order of a running one's batch.

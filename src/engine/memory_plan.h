@@ -27,6 +27,15 @@ struct MemoryPlan {
   std::string text() const;
 };
 
+// Whether so many bytes, spread evenly, go into the memory of n devices. Tight: less than a seventh is left, so that a
+// few longer prompts or one more stream would not do; what they run besides, its pages and tables, is not counted.
+enum class DeviceFit : uint8_t { kNot, kTight, kRoomy };
+struct Devices {
+  int64_t n = 1;
+  int64_t bytes = 0;  // of each
+  DeviceFit fit(int64_t taken) const;
+};
+
 // Of a model that was loaded, or only sized (ModelOptions::sized_only), and of an engine over it but for keys and
 // values. `n_threads`: of the team that draws.
 void add_engine_parts(MemoryPlan& plan, const Model& model, const EngineOptions& options, int n_threads);

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/engine.h"
+#include "fake_model.h"
+#include "model/kv_arithmetic.h"
 #include "model/testing/loaded_model.h"
 
 namespace ibid {
@@ -35,6 +38,57 @@ TEST(MemoryPlan, WhatALimitLeavesIsForKeysAndValuesInWholeBlocks) {
   EXPECT_EQ(refused.error().kind, ErrorKind::kExhausted);
   for (const MemoryPart& part : plan.parts) EXPECT_NE(refused.error().message.find(part.name), std::string::npos);
   EXPECT_FALSE(kv_bytes_within(1000, plan, *m.model, options).ok());
+}
+
+// The budget of a 70B model with eight sequences of 4,096 tokens (row K13), in bytes and in the text's round numbers.
+TEST(MemoryPlan, OfSeventyBillionIsTightOnTwoCardsAndTypicalOnFour) {
+  constexpr int64_t kGb = 1'000'000'000;
+  const KvShape kv{.n_layers = 80, .n_kv_heads = 8, .head_len = 128};
+  MemoryPlan plan;
+  plan.add("weights", 70 * kGb * 2);
+  plan.add("keys and values", kv.bytes(4096, 8));
+  plan.add("intermediates of a step", 2 * kGb);
+  EXPECT_EQ(plan.total(), 140 * kGb + 8 * int64_t{1'342'177'280} + 2 * kGb);
+  EXPECT_NEAR(static_cast<double>(plan.total()), 152e9, 1e9);
+  const auto fit = [&](int64_t n) { return Devices{n, 80 * kGb}.fit(plan.total()); };
+  EXPECT_EQ(fit(1), DeviceFit::kNot);
+  EXPECT_EQ(fit(2), DeviceFit::kTight);
+  EXPECT_EQ(fit(4), DeviceFit::kRoomy);
+  plan.add("a draft model of 7B", 7 * kGb * 2);
+  EXPECT_EQ(fit(2), DeviceFit::kNot);
+  EXPECT_EQ(fit(4), DeviceFit::kRoomy);
+  plan.parts.pop_back();
+  plan.add("a trained head", kGb / 5);
+  EXPECT_EQ(fit(2), DeviceFit::kTight);
+}
+
+// Row K14: whole contexts at once, as `ibid plan` counts them.
+TEST(MemoryPlan, AsManySequencesRunAtOnceAsAreSaidToFit) {
+  ThreadTeam team(1);
+  Stream stream(team);
+  constexpr int32_t kContext = 256;
+  for (const int32_t n_blocks : {17, 40, 100, 333}) {
+    ManualClock clock;
+    auto model = std::make_unique<testing::FakeModel>(kContext);
+    EngineOptions options{.block_len = 16, .kv_dtype = DType::kF32, .step_tokens = 40 * kContext, .max_sequences = 64};
+    options.kv_bytes = n_blocks * KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
+    auto engine = Engine::create(std::move(model), nullptr, stream, options, clock).value();
+    const int32_t predicted = n_blocks * options.block_len / kContext;
+    for (uint64_t i = 0; i < 40; ++i) {
+      Request r;
+      r.id = RequestId{i};
+      for (int32_t k = 0; k < kContext - 4; ++k)
+        r.prompt.push_back(TokenId{1 + static_cast<int32_t>(testing::mix(i, static_cast<uint64_t>(k)) % 60)});
+      r.sampling.ignore_eos = true;
+      ASSERT_TRUE(engine->submit(std::move(r)).ok());
+    }
+    int32_t most = 0;
+    std::vector<Output> out;
+    while (engine->step(out)) most = std::max(most, engine->stats().n_running);
+    EXPECT_LE(std::abs(most - predicted), 1)
+        << n_blocks << " blocks: " << most << " ran, " << predicted << " were said";
+    EXPECT_EQ(engine->stats().n_preemptions, 0);
+  }
 }
 
 }  // namespace

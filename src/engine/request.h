@@ -27,10 +27,12 @@ class StopSet;  // text/output/stop_matcher.h: compiled stop strings and ids, sh
 
 enum class RequestId : uint64_t {};
 
-// Drafts change no token, so neither is in a record.
+// Drafts change no token, so none of this is in a record: a replay is told what rejection drew.
 struct Speculation {
   int32_t max_drafts = -1;          // a step, as far as the engine proposes any; -1: as many as it does; 0: none
   std::vector<TokenId> prediction;  // how the answer may go
+  // Verified by rejection (spec/rejection.h): exact in distribution, and tokens depend on how many drafts there are.
+  bool is_rejection = false;
 };
 
 struct Request {

@@ -8,6 +8,7 @@
 #include "base/planted.h"
 #include "engine/search_group.h"
 #include "sample/grammar/matcher.h"
+#include "spec/rejection.h"
 #include "text/output/reasoning_budget.h"
 #include "text/output/stop_matcher.h"
 
@@ -66,7 +67,6 @@ StepResult& Runner::run(const StepPlan& plan) {
   hidden_ = output.hidden.empty() ? std::span<const float>() : all_of(output.hidden.front());
   const double forwarded = clock_.now();
   list_tasks(plan);
-  hand_out_states(plan, hidden_);
   team_.parallel_for(static_cast<int64_t>(tasks_.size()), [&](int64_t task, int thread) {
     do_task(plan, tasks_[static_cast<size_t>(task)], scratch_[static_cast<size_t>(thread)]);
   });
@@ -99,29 +99,14 @@ void Runner::list_tasks(const StepPlan& plan) {
     result.accepted.clear();
     result.failure.reset();
     result.told_end = FinishReason::kNone;
-    result.is_unsound = false;
+    const auto is_number = [](float x) { return std::isfinite(x); };
+    result.is_unsound = share.sequence->pools() && !std::ranges::all_of(result.hidden, is_number);
     result.out_of_memory = !make_room(result, row - begin, end - row);
     if (!result.out_of_memory) {
       for (size_t scored = begin; scored < row; ++scored) tasks_.push_back({scored, scored - begin});
       if (row < end && (share.sequence->may_answer() || share.sequence->group != nullptr)) tasks_.push_back({row});
     }
     row = end;
-  }
-}
-
-// Of those that pool, each its own; none where the step has none.
-void Runner::hand_out_states(const StepPlan& plan, std::span<const float> states) {
-  const auto width = static_cast<size_t>(worker_.facts().width);
-  size_t begin = 0;
-  for (size_t i = 0; i < plan.shares.size(); ++i) {
-    const size_t n = static_cast<size_t>(plan.shares[i].n_tokens) * width;
-    ShareResult& result = result_.shares[i];
-    result.states = {};
-    if (plan.shares[i].sequence->pools() && !states.empty()) {
-      result.states = states.subspan(begin, n);
-      result.is_unsound = !std::ranges::all_of(result.states, [](float x) { return std::isfinite(x); });
-    }
-    begin += n;
   }
 }
 
@@ -240,9 +225,15 @@ void Runner::draw(const StepPlan& plan, const Task& task, Scratch& scratch) {
   for (int32_t draft = -1;;) {
     fill_mask(s, history.answer, result.state.grammar, scratch.mask);
     const size_t at = task.row + static_cast<size_t>(draft + !(PLANTED("row_of_the_draft_before") && draft >= 0));
+    // Rejection verifies the draft behind this one, in a chain; the rest is the same.
+    const auto behind = static_cast<size_t>(draft + 1);
+    const bool is_offered = s.request->speculation.is_rejection && draft + 1 < share.n_drafts;
+    VerifyRule verify(is_offered ? s.drafts.tokens[behind] : TokenId::kNone,
+                      is_offered ? s.drafts.q[behind] : std::span<const float>());
+    DrawRule* rule = is_offered && !PLANTED("rejection_is_never_asked") ? &verify : nullptr;
     Result<TokenRecord> drawn =
         told_ != nullptr ? told_->next(plan, i)
-                         : s.sampler->sample(logits(at), history, result.state, scratch.sampler, scratch.mask);
+                         : s.sampler->sample(logits(at), history, result.state, scratch.sampler, scratch.mask, rule);
     if (!drawn) {
       result.failure = drawn.error();
       return;

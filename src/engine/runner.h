@@ -26,10 +26,9 @@ struct ShareResult {
   std::vector<int32_t> accepted;    // those drafts, by their index; their keys and values lie at their positions
   SamplerState state;               // after the draws
   SearchRow row;                    // of a beam: what may follow it, instead of what is drawn
-  std::span<const float> hidden;    // of a contrastive search's: [its tokens, C]; valid until the next step
+  std::span<const float> hidden;    // of its tokens, [n, C], where anybody wants them; valid until the next step
   bool out_of_memory = false;       // the above is not whole
   bool is_unsound = false;          // nor here: the model computed no numbers (unsound_row())
-  std::span<const float> states;    // [tokens of the share, C] of a request that pools; valid until the next step
   FinishReason told_end = FinishReason::kNone;  // a replay's: the answer ends behind what was drawn
 };
 
@@ -70,7 +69,6 @@ class Runner {
     std::vector<TokenId> answer;  // with drafts behind it
     std::vector<uint32_t> mask;   // of a row; empty where all may come
   };
-  void hand_out_states(const StepPlan& plan, std::span<const float> states);
   void list_tasks(const StepPlan& plan);
   void do_task(const StepPlan& plan, Task& task, Scratch& scratch);
   void score(const StepPlan& plan, Task& task, Scratch& scratch);

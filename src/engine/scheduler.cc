@@ -67,12 +67,30 @@ void Scheduler::enqueue(Sequence& s) {
   queue_.push(s);
 }
 
-const StepPlan& Scheduler::plan() {
+StepPrices Scheduler::prices() const {
+  StepLoad decodes, with;
+  double tpot = kNoLimit;
+  for (const Sequence* s : running_) {
+    if (n_missing(*s) != 1) continue;
+    decodes.add_decode(s->n_computed);
+    tpot = std::min(tpot, tpot_of(*s));
+  }
+  StepPrices prices{.n_decodes = std::max(1, decodes.n_decode_tokens),
+                    .limit = policy_->budget(decodes, tpot).seconds_with_drafts};
+  if (!cost_.is_known() || decodes.n_decode_tokens == 0) return prices;
+  with = decodes;
+  with.add_decode(decodes.decode_reads / decodes.n_decode_tokens);
+  prices.step = cost_.seconds(decodes);
+  prices.row = cost_.seconds(with) - prices.step;
+  return prices;
+}
+
+const StepPlan& Scheduler::plan(double spent) {
   plan_.clear();
   turn_ = running_;
   grant_decodes();
   grant_prompts();
-  grant_drafts();
+  grant_drafts(spent);
   list_rows(plan_);
   if (cost_.is_known()) plan_.seconds = cost_.seconds(plan_.load);
   return plan_;
@@ -314,7 +332,7 @@ void Scheduler::grant(Sequence& s, int32_t n_tokens) {
 }
 
 // What is left of the step goes to drafts: of all sequences, the likeliest first, as long as they pay.
-void Scheduler::grant_drafts() {
+void Scheduler::grant_drafts(double spent) {
   Share* share = likeliest_draft();
   if (share == nullptr) return;
   StepLoad load = plan_.load, decodes;
@@ -324,7 +342,7 @@ void Scheduler::grant_drafts() {
   const auto seconds = [this](const StepLoad& of) {
     return cost_.is_known() ? cost_.seconds(of) : guessed_seconds(of);
   };
-  const double limit = load.n_prompt_tokens > 0 ? budget_.seconds : budget_.seconds_with_drafts;
+  const double limit = (load.n_prompt_tokens > 0 ? budget_.seconds : budget_.seconds_with_drafts) - spent;
   DraftChoice choice(decodes.n_decode_tokens, seconds(decodes));
   int32_t n_left = std::min(budget_.n_tokens - plan_.n_tokens, budget_.n_rows - plan_.n_rows);
   for (; share != nullptr && n_left > 0; share = likeliest_draft(), --n_left) {
@@ -332,8 +350,10 @@ void Scheduler::grant_drafts() {
     StepLoad with = load;
     with.add_decode(s.n_tokens());
     const double likely = s.drafts.likely[static_cast<size_t>(share->n_drafts)], more = seconds(with) - seconds(load);
+    // What rejection verifies may not depend on the clock.
+    const bool is_pinned = s.request->speculation.is_rejection && !PLANTED("what_rejection_verifies_depends_on_time");
     if (!choice.is_worth(likely, more) && !PLANTED("drafts_whatever_they_cost")) break;
-    if (seconds(with) > limit && !PLANTED("drafts_make_gaps")) break;
+    if (seconds(with) > limit && !is_pinned && !PLANTED("drafts_make_gaps")) break;
     choice.take(likely, more);
     load = with;
     ++share->n_drafts;

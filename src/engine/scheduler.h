@@ -23,6 +23,7 @@
 #include "engine/sequence.h"
 #include "engine/step_plan.h"
 #include "engine/waiting_queue.h"
+#include "spec/proposer.h"
 
 namespace ibid {
 
@@ -43,8 +44,11 @@ class Scheduler {
   void make_room(const Request& request, size_t n_sequences);
   // Into the queue. The sequence is not owned; it may hold blocks (a fork does) with n_computed to match.
   void enqueue(Sequence& sequence);
-  // The next step's work; empty when nothing can run. Valid until the next call.
-  const StepPlan& plan();
+  // What the next step takes, as far as its decodes alone.
+  StepPrices prices() const;
+  // The next step's work; empty when nothing can run. Valid until the next call. `spent`: seconds that went into
+  // drafts already, and count as the step's.
+  const StepPlan& plan(double spent = 0);
   // How long the step took that was planned last.
   void took(double seconds);
   // A beam has its row: it runs no more, keeps its blocks as long as nobody needs them, and waits for the others.
@@ -95,7 +99,7 @@ class Scheduler {
   void grant_prompt(const Candidate& candidate, const StepBudget& limit);
   int32_t n_within(const StepBudget& limit, const Sequence& sequence, int32_t n_computed) const;
   void grant(Sequence& sequence, int32_t n_tokens);
-  void grant_drafts();
+  void grant_drafts(double spent);
   Share* likeliest_draft();
   void reserve_drafts(Share& share);
   bool admit(Sequence& sequence);

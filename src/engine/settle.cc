@@ -52,7 +52,8 @@ void Settler::settle(const StepPlan& plan, StepResult& result, StepFailures& fai
 // Whose the step's time was: forward passes by tokens, drawing by rows.
 void Settler::account(const StepPlan& plan, const Share& share, const StepResult& result, double now) {
   Sequence& s = *share.sequence;
-  const bool is_again = s.n_preemptions > 0 && s.n_computed + share.n_certain() < s.n_tokens_when_preempted;
+  const bool is_again = s.n_preemptions > 0 && s.n_computed + share.n_certain() < s.n_tokens_when_preempted &&
+                        !PLANTED("recompute_is_booked_as_prefill");
   const Phase own = is_again ? Phase::kPreempted : s.n_computed < s.prompt_len ? Phase::kPrefill : Phase::kDecode;
   s.ledger().pass_step(now, own, result.forward_seconds * share.n_tokens / plan.n_tokens,
                        plan.n_rows > 0 ? result.sample_seconds * share.n_rows / plan.n_rows : 0);
@@ -61,7 +62,7 @@ void Settler::account(const StepPlan& plan, const Share& share, const StepResult
 void Settler::settle(const Share& share, ShareResult& result, double now) {
   Sequence& s = *share.sequence;
   if (s.state == SequenceState::kFinished) return;  // another beam of its search has failed
-  if (s.pools()) s.pool.add(s.n_computed, s.n_tokens(), result.states);
+  if (s.pools()) s.pool.add(s.n_computed, s.n_tokens(), result.hidden);
   advance(share);
   if (s.group != nullptr) add_context(share, result);
   score(s, result.scored);

@@ -17,13 +17,15 @@ class StepNotes {
   }
   // In this order. A plan that is empty is not run.
   double begin() { return mark_ = clock_.now(); }
+  double proposed() { return propose_ = clock_.now() - mark_; }
   void planned(const StepPlan& plan);
   double begun_at() const { return mark_; }  // before it is planned
   void ran(const StepResult& result);
   void settled();
 
-  double seconds() const { return plan_ + forward_ + sample_ + settle_; }  // of the last step
-  const std::vector<StepShare>& shares() const { return shares_; }         // in the order of the batch
+  // Of the last step, without what came before its plan: what the plan is to be priced by.
+  double seconds() const { return plan_ + forward_ + sample_ + settle_ - propose_; }
+  const std::vector<StepShare>& shares() const { return shares_; }  // in the order of the batch
   int32_t n_copies() const { return n_copies_; }
   void tell(EngineStats& stats) const;
 
@@ -33,7 +35,7 @@ class StepNotes {
   std::vector<StepShare> shares_;
   int32_t n_copies_ = 0;
   int64_t n_steps_ = 0;
-  double plan_ = 0, forward_ = 0, sample_ = 0, settle_ = 0;  // seconds, of the last step that was run
+  double plan_ = 0, propose_ = 0, forward_ = 0, sample_ = 0, settle_ = 0;  // seconds, of the last step that was run
 };
 
 }  // namespace ibid

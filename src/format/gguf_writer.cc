@@ -98,14 +98,23 @@ void GgufWriter::set(std::string key, MetaValue value) {
   metadata_.emplace_back(std::move(key), std::move(value));
 }
 
+void GgufWriter::add(Entry entry) {
+  CHECK(!entry.dims.empty() && entry.dims.size() <= TensorView::kMaxRank && ggml_type(entry.dtype) >= 0);
+  int64_t n_bytes = row_bytes(entry.dtype, entry.dims.back());
+  for (size_t i = 0; i + 1 < entry.dims.size(); ++i) n_bytes *= entry.dims[i];
+  entry.n_bytes = static_cast<size_t>(n_bytes);
+  CHECK(entry.fill || entry.n_bytes == entry.data.size(), "a tensor's data has the size of its shape");
+  for (const Entry& other : tensors_) CHECK(other.name != entry.name, "a tensor's name is unique");
+  tensors_.push_back(std::move(entry));
+}
+
 void GgufWriter::add_tensor(std::string name, DType dtype, std::span<const int64_t> dims,
                             std::span<const std::byte> data) {
-  CHECK(!dims.empty() && dims.size() <= TensorView::kMaxRank && ggml_type(dtype) >= 0);
-  int64_t n_bytes = row_bytes(dtype, dims.back());
-  for (int64_t dim : dims.first(dims.size() - 1)) n_bytes *= dim;
-  CHECK(static_cast<size_t>(n_bytes) == data.size(), "a tensor's data has the size of its shape");
-  for (const Entry& entry : tensors_) CHECK(entry.name != name, "a tensor's name is unique");
-  tensors_.push_back({std::move(name), dtype, {dims.begin(), dims.end()}, data});
+  add({std::move(name), dtype, {dims.begin(), dims.end()}, data, 0, {}});
+}
+
+void GgufWriter::add_tensor(std::string name, DType dtype, std::span<const int64_t> dims, Fill fill) {
+  add({std::move(name), dtype, {dims.begin(), dims.end()}, {}, 0, std::move(fill)});
 }
 
 void GgufWriter::add_tensor(std::string name, const TensorView& view) {
@@ -130,7 +139,7 @@ std::string GgufWriter::header() const {
     for (size_t i = entry.dims.size(); i-- > 0;) put<uint64_t>(out, static_cast<uint64_t>(entry.dims[i]));
     put<uint32_t>(out, static_cast<uint32_t>(ggml_type(entry.dtype)));
     put(out, offset);
-    offset += entry.data.size() + padding(entry.data.size());
+    offset += entry.n_bytes + padding(entry.n_bytes);
   }
   out.append(padding(out.size()), '\0');
   return out;
@@ -154,13 +163,23 @@ Status GgufWriter::write(const std::string& path) const {
   };
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(partial.c_str(), "wb"), &std::fclose);
   if (!file) return failed();
-  auto put_bytes = [&](const void* data, size_t n) { return n == 0 || std::fwrite(data, 1, n, file.get()) == n; };
-  const char zeros[kAlignment] = {};
-  std::string head = header();
-  if (!put_bytes(head.data(), head.size())) return failed();
+  size_t n_put = 0;  // of a tensor
+  const Put put = [&](std::span<const std::byte> bytes) -> Status {
+    if (!bytes.empty() && std::fwrite(bytes.data(), 1, bytes.size(), file.get()) != bytes.size()) return failed();
+    n_put += bytes.size();
+    return {};
+  };
+  const std::byte zeros[kAlignment] = {};
+  const std::string head = header();
+  TRY(put(std::as_bytes(std::span(head))));
   for (const Entry& entry : tensors_) {
-    if (!put_bytes(entry.data.data(), entry.data.size())) return failed();
-    if (!put_bytes(zeros, padding(entry.data.size()))) return failed();
+    n_put = 0;
+    if (const Status filled = entry.fill ? entry.fill(put) : put(entry.data); !filled.ok()) {
+      std::remove(partial.c_str());
+      return filled;
+    }
+    CHECK(n_put == entry.n_bytes, "a tensor's bytes are all given");
+    TRY(put({zeros, padding(entry.n_bytes)}));
   }
   if (std::fclose(file.release()) != 0) return failed();
   if (std::rename(partial.c_str(), path.c_str()) != 0) return failed();

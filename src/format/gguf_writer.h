@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <initializer_list>
 #include <span>
 #include <string>
@@ -30,6 +31,11 @@ class GgufWriter {
     add_tensor(std::move(name), dtype, std::span<const int64_t>(dims.begin(), dims.size()), data);
   }
   void add_tensor(std::string name, const TensorView& view);
+  // A tensor whose bytes come when the file is written: `fill` is called once, and gives all of them to `put` in their
+  // order. What either returns as an error, write() returns. Not for bytes().
+  using Put = std::function<Status(std::span<const std::byte>)>;
+  using Fill = std::function<Status(const Put& put)>;
+  void add_tensor(std::string name, DType dtype, std::span<const int64_t> dims, Fill fill);
 
   // The file's bytes; for small files.
   std::string bytes() const;
@@ -44,7 +50,10 @@ class GgufWriter {
     DType dtype;
     std::vector<int64_t> dims;
     std::span<const std::byte> data;
+    size_t n_bytes;
+    Fill fill;  // null: `data`
   };
+  void add(Entry entry);
   std::vector<std::pair<std::string, MetaValue>> metadata_;
   std::vector<Entry> tensors_;
 };

@@ -12,7 +12,13 @@
 
 namespace ibid {
 
-enum class NoisePurpose : uint32_t { kDraw = 0, kXtc = 1 };
+enum class NoisePurpose : uint32_t {
+  kDraw = 0,
+  kXtc = 1,
+  kPropose = 2,  // rejection verification (spec/rejection.h): what a draft is drawn with,
+  kAccept = 3,   // whether it is taken over,
+  kResidual = 4  // and what is drawn if not
+};
 
 // Four 32-bit words for tokens 4 * group .. 4 * group + 3.
 inline std::array<uint32_t, 4> noise_words(uint64_t seed, int32_t position, NoisePurpose purpose, uint32_t group) {

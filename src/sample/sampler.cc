@@ -97,7 +97,7 @@ Status Sampler::candidates(std::span<const float> logits, const SampleHistory& h
 }
 
 Result<TokenRecord> Sampler::sample(std::span<const float> logits, const SampleHistory& history, SamplerState& state,
-                                    SamplerScratch& scratch, std::span<const uint32_t> mask) const {
+                                    SamplerScratch& scratch, std::span<const uint32_t> mask, DrawRule* rule) const {
   CHECK(mask.empty() || mask.size() >= (logits.size() + 31) / 32);
   CHECK(static_cast<int32_t>(logits.size()) == vocab_size_);
   const SamplingParams& p = params_;
@@ -147,7 +147,8 @@ Result<TokenRecord> Sampler::sample(std::span<const float> logits, const SampleH
     for (StageId id : support_stages_) {
       if (acts(id)) stage(id).cut_support(support, input);
     }
-    out.chosen.token = stages::draw(support, input.seed, history.position(), scratch);
+    out.chosen.token = rule == nullptr ? stages::draw(support, input.seed, history.position(), scratch)
+                                       : rule->draw(support.all(), support.total_weight(), input.seed, out.position);
     out.support = support.size();
     if (p.mirostat != 0 || p.processed_logprobs) {
       log_total = math::log(support.total_weight());

@@ -60,6 +60,15 @@ struct SamplerScratch {
   std::vector<uint32_t> noise;
 };
 
+// Who draws from what is left to draw from, in the place of the race: drafts and their verification where they are not
+// coupled (spec/rejection.h). Not asked at temperature 0.
+class DrawRule {
+ public:
+  virtual ~DrawRule() = default;
+  // `support` is not empty; weights are not normalised.
+  virtual TokenId draw(std::span<const Candidate> support, double total_weight, uint64_t seed, int32_t position) = 0;
+};
+
 class Sampler {
  public:
   // `end_of_generation` are the ids that min_tokens and ignore_eos mask. `order` must be a stage order.
@@ -70,9 +79,10 @@ class Sampler {
   // `logits`[V]. An empty support is an error of this request (row L10), and so is a logit that is NaN or +infinity, be
   // it the model's or what the stages make of it: no probability is ever NaN. `mask`: empty, or a bit for each token
   // (bit v % 32 of word v / 32); those whose bit is 0 cannot be drawn. `state` is changed by a draw that succeeds
-  // alone.
+  // alone. `rule`: null for the race.
   Result<TokenRecord> sample(std::span<const float> logits, const SampleHistory& history, SamplerState& state,
-                             SamplerScratch& scratch, std::span<const uint32_t> mask = {}) const;
+                             SamplerScratch& scratch, std::span<const uint32_t> mask = {},
+                             DrawRule* rule = nullptr) const;
 
   // What a search (search.h) asks of a row: the n best that are possible, by log-probability and then the processors,
   // or by the probability behind them. Draws nothing and truncates nothing. Fills token, score and logprob.

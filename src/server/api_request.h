@@ -107,7 +107,8 @@ struct ApiRequest {
   int32_t priority = 0;
   int32_t ttft_slo_ms = 0;  // 0: none
   int32_t tpot_slo_ms = 0;
-  int32_t max_drafts = -1;  // -1: the server's
+  int32_t max_drafts = -1;    // -1: the server's
+  bool is_rejection = false;  // how drafts are verified
   std::string prediction;
   bool tells_drafts = false;  // in the usage
   std::string cache_salt;

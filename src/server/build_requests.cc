@@ -142,6 +142,13 @@ Result<Request> build_common(const ApiRequest& api, const Tokenizer& tokenizer) 
   common.prompt_logprobs = api.prompt_logprobs;
   common.priority = api.priority;
   common.speculation.max_drafts = api.max_drafts;
+  common.speculation.is_rejection = api.is_rejection;
+  if (api.is_rejection && api.trace) {
+    return unsupported(
+        "A trace is enough to make each draw again, by the seed alone; what rejection draws depends on the drafts too. "
+        "Leave trace or speculation.verifier out.",
+        "speculation.verifier");
+  }
   if (!api.prediction.empty() && api.max_drafts != 0) {
     common.speculation.prediction = encode_plain(tokenizer, api.prediction);
     if (common.speculation.prediction.size() > kMaxPrediction) common.speculation.prediction.resize(kMaxPrediction);

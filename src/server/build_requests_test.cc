@@ -46,6 +46,17 @@ TEST(BuildRequests, ATextInLogitBiasStandsForEachOfItsTokensOnce) {
   EXPECT_EQ(built->requests[0].sampling.logit_bias.size(), 2u);
 }
 
+TEST(BuildRequests, RejectionIsARequestsOwnAndGoesWithNoTrace) {
+  EXPECT_FALSE(build(R"("prompt":"x","speculation":{"verifier":"coupled"})")->requests[0].speculation.is_rejection);
+  EXPECT_TRUE(build(R"("prompt":"x","speculation":{"verifier":"rejection"})")->requests[0].speculation.is_rejection);
+  for (const char* wrong : {R"("speculation":{"verifier":"typical"})", R"("speculation":{"verifier":1})",
+                            R"("trace":true,"speculation":{"verifier":"rejection"})"}) {
+    const Result<BuiltRequests> built = build(R"("prompt":"x",)" + std::string(wrong));
+    ASSERT_FALSE(built.ok()) << wrong;
+    EXPECT_EQ(built.error().where, "speculation.verifier") << wrong;
+  }
+}
+
 TEST(BuildRequests, BreakersAreCompiledWhereDryIsOn) {
   EXPECT_EQ(build(R"("prompt":"x")")->requests[0].sampling.dry_breakers, nullptr);
   Result<BuiltRequests> built = build(R"("prompt":"x","dry_multiplier":0.8)");

@@ -49,6 +49,7 @@ struct GenerationInfo {
   bool tokens_as_ids = false;
   bool timings = false;       // llama.cpp's
   bool tells_drafts = false;  // in the usage
+  bool is_rejection = false;  // drafts are verified by rejection: the answer says what is exact
   bool tells_reasoning = true;
   bool parallel_calls = true;  // false: the first call alone
   LlamaFields llama;
@@ -103,6 +104,8 @@ class Generation {
                             int64_t max_backlog);
 
   bool finished() const { return n_finished_ == choices_.size(); }
+  size_t n_finished() const { return n_finished_; }
+  bool has_failed() const { return failure().has_value(); }
   bool done() const { return done_written_; }          // the last event is written
   size_t gathered_bytes() const { return gathered_; }  // not yet written
   const GenerationInfo& info() const { return info_; }

@@ -75,7 +75,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void refuse(int status, const char* message, const char* code);
 
   void handle();
-  void handle_apart(WebRequest request);
+  enum class Apart { kLarge, kWantsModel };
+  void handle_apart(WebRequest request, Apart why);
   void take_handled();
   std::function<void()> waker();
   void begin_answer(WebExchange exchange);

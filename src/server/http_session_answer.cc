@@ -27,15 +27,22 @@ void HttpSession::handle() {
   request.body = std::move(parser_->get().body());
   parser_.reset();
   stream_.expires_never();
-  if (request.body.size() > kSmallBody) return handle_apart(std::move(request));
+  if (request.body.size() > kSmallBody) return handle_apart(std::move(request), Apart::kLarge);
+  if (!shared_->service.choose_model(request)) return handle_apart(std::move(request), Apart::kWantsModel);
   release_body();
   begin_answer(shared_->service.handle(request, waker()));
 }
 
-void HttpSession::handle_apart(WebRequest given) {
-  net::post(shared_->heavy, [self = shared_from_this(), request = std::move(given)]() mutable {
+void HttpSession::handle_apart(WebRequest given, Apart why) {
+  const std::string model = given.model_name;
+  auto work = [self = shared_from_this(), why, request = std::move(given)]() mutable {
     HttpSession& s = *self;
     try {
+      if (why == Apart::kWantsModel) {
+        s.shared_->service.wait_for_model(request);
+      } else if (!s.shared_->service.choose_model(request)) {
+        return s.handle_apart(std::move(request), Apart::kWantsModel);
+      }
       s.handled_ = s.shared_->service.handle(request, s.waker());
       s.is_handled_ = true;
       request = {};
@@ -46,7 +53,9 @@ void HttpSession::handle_apart(WebRequest given) {
       s.handled_->response.status = untold_status(cause);
       s.shared_->service.finish(*s.handled_, &cause);
     }
-  });
+  };
+  why == Apart::kWantsModel ? shared_->service.post_to_loader(model, std::move(work))
+                            : net::post(shared_->heavy, std::move(work));
 }
 
 void HttpSession::take_handled() {

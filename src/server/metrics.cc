@@ -99,10 +99,9 @@ void Metrics::add_finish(std::string_view reason) {
   }
 }
 
-void Metrics::add_step(const EngineStats& stats) {
+void Metrics::add_step(const EngineStats& stats, const void* engine) {
   const std::lock_guard lock(mutex_);
-  if (stats.n_steps == last_step_) return;
-  last_step_ = stats.n_steps;
+  if (stats.n_steps == std::exchange(last_steps_[engine], stats.n_steps)) return;
   const double parts[] = {stats.step_plan, stats.step_forward, stats.step_sample, stats.step_settle};
   double total = 0;
   for (size_t i = 0; i < kStepPartNames.size(); ++i) {

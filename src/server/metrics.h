@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <span>
 #include <string>
@@ -107,7 +108,8 @@ class Metrics {
   void add_gap(double seconds, int64_t n);                                                    // inter-token latency
   void add_finish(std::string_view reason);
   void add_tokens(int64_t prompt, int64_t cached, int64_t generated);
-  void add_step(const EngineStats& stats);  // after each step; again is no harm
+  // After each step; again is no harm. `engine`: whose, where there are several.
+  void add_step(const EngineStats& stats, const void* engine = nullptr);
   void add_connection_refused();
   void add_log_line_lost();
   // Metrics that `names` has no name for keep ours. `model` is a label where others have it as one.
@@ -117,7 +119,7 @@ class Metrics {
  private:
   mutable std::mutex mutex_;
   MetricCounts counts_;
-  int64_t last_step_ = 0;
+  std::map<const void*, int64_t> last_steps_;  // of each engine
 };
 
 }  // namespace ibid

@@ -22,6 +22,10 @@ Result<std::string> answering_name(const std::string& asked, const ModelInfo& mo
   return model.name;
 }
 
+Error no_such_model(std::string_view asked) {
+  return not_found("The model " + in_quotes(asked) + " is not served here; /v1/models lists those that are.", "model");
+}
+
 Error no_such_model(std::string_view asked, const ModelInfo& model, const ServerOptions& options) {
   std::string known;
   for (const std::string& name : model_names(model, options)) known += (known.empty() ? "" : ", ") + in_quotes(name);

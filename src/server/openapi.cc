@@ -219,6 +219,15 @@ constexpr OtherOperation kOtherOperations[] = {
     {"/api/show", "post", "ollamaShow", "What Ollama tells of a model."},
     {"/api/tags", "get", "ollamaTags", "The models, as Ollama lists them."},
     {"/api/ps", "get", "ollamaPs", "The models that are loaded, as Ollama lists them."},
+    {"/v1/files", "post", "uploadFile", "Keep a file, with --files-dir."},
+    {"/v1/files", "get", "listFiles", "The files of who asks."},
+    {"/v1/files/{id}", "get", "getFile", "A file's facts."},
+    {"/v1/files/{id}", "delete", "deleteFile", "Forget a file."},
+    {"/v1/files/{id}/content", "get", "fileContent", "A file's bytes."},
+    {"/v1/batches", "post", "makeBatch", "Answer a file of requests in the background."},
+    {"/v1/batches", "get", "listBatches", "The batches of who asks."},
+    {"/v1/batches/{id}", "get", "getBatch", "How far a batch is."},
+    {"/v1/batches/{id}/cancel", "post", "cancelBatch", "Begin no more of a batch's lines."},
     {"/v1/embeddings", "post", "makeEmbeddings", "A vector for each text."},
     {"/api/embed", "post", "ollamaEmbed", "A vector for each text, as Ollama tells them."},
     {"/api/embeddings", "post", "ollamaEmbeddings", "A text's vector, as Ollama told it before."},
@@ -237,12 +246,20 @@ void write_other_operation(JsonWriter& json, const OtherOperation& op) {
     json.key("parameters")
         .raw(R"([{"name":"id","in":"path","required":true,"schema":{"type":"string","minLength":1}}])");
   const bool has_body = std::string_view(op.method) == "post";
-  if (has_body)
+  const std::string_view path = op.path;
+  if (has_body && path == "/v1/files") {
+    json.key("requestBody")
+        .raw(
+            R"({"required":true,"content":{"multipart/form-data":{"schema":{"type":"object","required":["file","purpose"],)"
+            R"("properties":{"file":{"type":"string","format":"binary"},"purpose":{"const":"batch"}}}}}})");
+  } else if (has_body) {
     json.key("requestBody").raw(R"({"required":true,"content":{"application/json":{"schema":{"type":"object"}}}})");
+  }
   json.key("responses").begin_object();
   for (const char* status : {"200", "400", "401", "403", "404", "413", "415", "429", "503"}) {
     begin_response(json, status, status[0] == '2' ? "The answer." : "The refusal, in the API's form.");
     json.key("application/json").raw(R"({"schema":{"type":["object","array"]}})");
+    if (path.ends_with("/content") && status[0] == '2') write_content(json, "application/octet-stream", nullptr);
     if (has_body && status[0] == '2') {
       json.key("text/event-stream").raw(R"({"schema":{"type":"string"}})");
       json.key("application/x-ndjson").raw(R"({"schema":{"type":"string"}})");

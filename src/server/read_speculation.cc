@@ -30,9 +30,10 @@ Status read_speculation(ApiRequest& request, const Json& value, const ApiLimits&
       ASSIGN_OR_RETURN(const int64_t k, read_integer(what, 0, kMaxDrafts, where));
       request.max_drafts = static_cast<int32_t>(k);
     } else if (key == "verifier") {
-      if (what.string() == nullptr) return wrong_value(where, "coupled", what);
-      if (*what.string() != "coupled")
-        return unsupported("speculation.verifier is \"" + *what.string() + "\"; coupled would do.", where);
+      if (what.string() == nullptr) return wrong_value(where, "coupled or rejection", what);
+      request.is_rejection = *what.string() == "rejection";
+      if (!request.is_rejection && *what.string() != "coupled")
+        return unsupported("speculation.verifier is \"" + *what.string() + "\"; coupled or rejection would do.", where);
     } else {
       return unsupported(where + " is not served; leave it out.", where);
     }

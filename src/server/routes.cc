@@ -11,6 +11,7 @@
 #include "server/openapi.h"
 #include "server/page_files.h"
 #include "server/parse_body.h"
+#include "server/query.h"
 #include "server/read_fields.h"
 #include "server/service.h"
 
@@ -30,31 +31,6 @@ Result<bool> read_flag(const Json& body, const char* name, bool otherwise) {
   return *value->boolean();
 }
 
-std::optional<std::string_view> query_value(std::string_view query, std::string_view name) {
-  while (!query.empty()) {
-    const std::string_view pair = query.substr(0, query.find('&'));
-    if (pair.starts_with(name) && pair.substr(name.size()).starts_with('=')) return pair.substr(name.size() + 1);
-    query.remove_prefix(std::min(query.size(), pair.size() + 1));
-  }
-  return std::nullopt;
-}
-
-// What is no escape stays as it is.
-std::string percent_decoded(std::string_view text) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    unsigned byte = 0;
-    const char* digits = text.data() + i + 1;
-    if (text[i] == '%' && i + 2 < text.size() && std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2) {
-      out += static_cast<char>(byte);
-      i += 2;
-    } else {
-      out += text[i];
-    }
-  }
-  return out;
-}
-
 // Null where it is absent.
 Result<const std::string*> read_text(const Json& body, const char* name) {
   const Json* value = body.find(name);
@@ -71,14 +47,24 @@ Result<ApiRequest> read_conversation(const Json& body, const Backend& backend, c
   return api;
 }
 
-void write_model(JsonWriter& json, const ModelInfo& model, const std::string& name,
+void write_model(JsonWriter& json, const ModelInfo& model, const std::string& name, bool is_loaded,
                  std::span<const std::string> capabilities) {
   json.begin_object()
       .field("id", name)
       .field("object", "model")
       .field("created", model.created)
       .field("owned_by", "ibid")
-      .field("root", model.name);
+      .field("root", model.name)
+      .key("loaded")
+      .boolean(is_loaded)
+      .key("status")
+      .begin_object()
+      .field("value", is_loaded ? "loaded" : "unloaded")
+      .end_object();
+  if (model.context_len == 0) {  // it was never loaded
+    json.end_object();
+    return;
+  }
   json.field("max_model_len", int64_t{model.context_len});
   json.key("meta")
       .begin_object()
@@ -98,6 +84,7 @@ void write_model(JsonWriter& json, const ModelInfo& model, const std::string& na
 
 std::string_view Service::health_word() const {
   if (draining_) return "draining";
+  if (fleet_ != nullptr) return "ready";
   const Backend* backend = backend_;
   if (backend == nullptr) return "loading";
   const EngineStats stats = backend->stats();
@@ -125,20 +112,26 @@ WebResponse Service::version(const WebRequest&, WebExchange&) {
 }
 
 WebResponse Service::models(const WebRequest& request, WebExchange&) {
-  const ModelInfo& model = backend_.load()->model();
-  const std::vector<std::string> names = model_names(model, options_);
+  const std::vector<ListedModel> models = listed();
+  if (models.empty()) return error_response({503, "The model is still loading.", "", "loading", 1});
   WebResponse response;
   JsonWriter json(response.body);
   constexpr std::string_view kBefore = "/models/";
   if (const size_t at = request.path().find(kBefore); at != std::string_view::npos) {
     const std::string name = percent_decoded(request.path().substr(at + kBefore.size()));
-    const auto known = std::ranges::find(names, name);
-    if (known == names.end()) return error_response(ApiError::of(no_such_model(name, model, options_)));
-    write_model(json, model, *known, capabilities());
-    return response;
+    for (const ListedModel& model : models) {
+      const auto known = std::ranges::find(model.names, name);
+      if (known == model.names.end()) continue;
+      write_model(json, model.info, *known, model.is_loaded, model.capabilities);
+      return response;
+    }
+    return error_response(ApiError::of(no_such_model(name)));
   }
   json.begin_object().field("object", "list").key("data").begin_array();
-  for (const std::string& name : names) write_model(json, model, name, capabilities());
+  for (const ListedModel& model : models) {
+    for (const std::string& name : model.names)
+      write_model(json, model.info, name, model.is_loaded, model.capabilities);
+  }
   json.end_array().end_object();
   return response;
 }
@@ -248,15 +241,17 @@ WebResponse Service::apply_template(const WebRequest& request, WebExchange&) {
 
 WebResponse Service::metrics_text(const WebRequest&, WebExchange&) {
   const Backend* backend = backend_;
+  const Fleet* fleet = fleet_;
   WebResponse response;
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
   const ServerGauges gauges = {
-      connections_,     static_cast<int64_t>(router_.size()),     steady_clock().now() - started_,
+      connections_,     static_cast<int64_t>(n_active()),         steady_clock().now() - started_,
       ready(),          spans_ != nullptr ? spans_->n_sent() : 0, spans_ != nullptr ? spans_->n_dropped() : 0,
       quotas_.figures()};
   response.body = backend != nullptr
                       ? metrics_.text(backend->stats(), gauges, options_.metric_names, backend->model().name)
-                      : metrics_.text(EngineStats(), gauges, options_.metric_names);
+                      : metrics_.text(stats(), gauges, options_.metric_names);
+  if (fleet != nullptr) response.body += fleet->metrics_text();
   return response;
 }
 

@@ -97,23 +97,28 @@ WebResponse Service::response_tokens(const WebRequest& request, WebExchange& exc
   return as_json("{\"object\":\"response.input_tokens\",\"input_tokens\":" + std::to_string(*count) + "}");
 }
 
-// /api/tags and /api/ps: what is there is loaded.
+// /api/tags, and of those what is loaded in /api/ps.
 WebResponse Service::ollama_tags(const WebRequest& request, WebExchange&) {
-  const ModelInfo& model = backend_.load()->model();
+  const std::vector<ListedModel> models = listed();
+  if (models.empty()) return error_response({503, "The model is still loading.", "", "loading", 1});
+  const bool is_ps = request.path() == "/api/ps";
   WebResponse response;
   JsonWriter json(response.body);
   json.begin_object().key("models").begin_array();
-  for (const std::string& name : model_names(model, options_)) {
-    json.begin_object().field("name", name).field("model", name);
-    json.field("size", int64_t{0}).field("digest", model.digest);
-    if (request.path() == "/api/ps") {
-      json.field("expires_at", "9999-12-31T23:59:59Z").field("size_vram", int64_t{0});
-      json.field("context_length", int64_t{model.context_len});
-    } else {
-      json.field("modified_at", rfc3339(model.created));
+  for (const ListedModel& model : models) {
+    if (is_ps && !model.is_loaded) continue;
+    for (const std::string& name : model.names) {
+      json.begin_object().field("name", name).field("model", name);
+      json.field("size", int64_t{0}).field("digest", model.info.digest);
+      if (is_ps) {
+        json.field("expires_at", "9999-12-31T23:59:59Z").field("size_vram", int64_t{0});
+        json.field("context_length", int64_t{model.info.context_len});
+      } else {
+        json.field("modified_at", rfc3339(model.info.created));
+      }
+      write_details(json, model.info);
+      json.end_object();
     }
-    write_details(json, model);
-    json.end_object();
   }
   json.end_array().end_object();
   return response;

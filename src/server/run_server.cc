@@ -13,6 +13,8 @@
 
 #include "base/caught.h"
 #include "server/backend.h"
+#include "server/batches.h"
+#include "server/fleet.h"
 #include "server/host_check.h"
 #include "server/http_server.h"
 
@@ -78,7 +80,8 @@ class Signals {
   std::_Exit(kServeForced);
 }
 
-Result<int> serve_until_stopped(const ServerOptions& options, const LoadBackend& load) {
+// `load`: of the one model; null where there is a fleet of them.
+Result<int> serve_until_stopped(const ServerOptions& options, const LoadBackend& load, FleetOptions several) {
   // Without a log file there is none to reopen, and a server that a terminal shows its log goes with that terminal.
   Signals signals(options.log_file.empty() && (isatty(STDERR_FILENO) || isatty(STDIN_FILENO)));
   Result<std::unique_ptr<RequestLog>> log = RequestLog::open(options.log_file, options.log_json, options.log_requests);
@@ -96,6 +99,16 @@ Result<int> serve_until_stopped(const ServerOptions& options, const LoadBackend&
   Service service(options, *std::move(keys), **log);
   service.send_spans(spans.get());
   (*log)->on_lost([&service] { service.metrics().add_log_line_lost(); });
+  std::unique_ptr<Batches> batches;
+  if (!options.files_folder.empty()) {
+    Result<std::unique_ptr<Batches>> opened =
+        Batches::open(options.files_folder, options.max_files_bytes, static_cast<size_t>(options.max_body_bytes));
+    if (!opened) return fail(opened.error().message, kServeBadOptions);
+    batches = *std::move(opened);
+    service.set_batches(batches.get());
+  }
+  std::unique_ptr<Fleet> fleet;
+  if (!load) fleet = std::make_unique<Fleet>(std::move(several.models), several.memory_bytes, service);
   HttpServer http(options, service, **log);
   if (Status status = http.listen(); !status) {
     const ErrorKind kind = status.error().kind;
@@ -112,9 +125,17 @@ Result<int> serve_until_stopped(const ServerOptions& options, const LoadBackend&
   http.start();
 
   std::atomic<bool> loaded = false;
-  Result<std::unique_ptr<Backend>> backend = Error{};
+  Result<std::unique_ptr<Backend>> backend = std::unique_ptr<Backend>();
+  Status first;  // of the fleet's first
   std::jthread loader([&] {
-    backend = caught(load);
+    if (fleet) {
+      first = caught([&]() -> Status {
+        const auto use = fleet->load(fleet->model_for(""));
+        return use ? Status() : Status(use.error());
+      });
+    } else {
+      backend = caught(load);
+    }
     loaded = true;
   });
   while (!loaded) {
@@ -123,19 +144,23 @@ Result<int> serve_until_stopped(const ServerOptions& options, const LoadBackend&
     std::_Exit(kServeOk);
   }
   loader.join();
-  if (!backend) {
+  if (!backend || !first) {
     http.stop();
-    return fail(backend.error().message, kServeModelFailed);
+    return fail(first ? backend.error().message : first.error().message, kServeModelFailed);
   }
   const auto start_engine = [&]() -> Status {
-    service.set_backend(backend->get());
+    fleet ? service.set_fleet(fleet.get()) : service.set_backend(backend->get());
     return {};
   };
   if (Status status = caught(start_engine); !status) {
     http.stop();
     return fail(status.error().message, kServeModelFailed);
   }
-  std::string model = (*backend)->model().name;
+  if (batches) batches->start(service);
+  std::string model = fleet ? "" : (*backend)->model().name;
+  if (fleet) {
+    for (const FleetFacts& facts : fleet->facts()) model += (model.empty() ? "" : ", ") + facts.name;
+  }
   for (const std::string& alias : options.aliases) model += ", " + alias;
   (*log)->say("Serving " + model + " on " + url + (options.page ? " (page and API)" : " (API)") +
               (has_keys ? ", with API keys." : "."));
@@ -160,8 +185,10 @@ Result<int> serve_until_stopped(const ServerOptions& options, const LoadBackend&
       if (signals.came_within(20, **log)) end_at_once(**log);
     }
   }
+  if (batches) batches->stop();
+  if (fleet) fleet->join();  // what it does ends in connections
   http.stop();
-  (*backend)->stop();
+  if (*backend) (*backend)->stop();
   (*log)->say("Ended.");
   return int{kServeOk};
 }
@@ -169,7 +196,12 @@ Result<int> serve_until_stopped(const ServerOptions& options, const LoadBackend&
 }  // namespace
 
 int run_server(const ServerOptions& options, const LoadBackend& load) {
-  const Result<int> code = caught([&] { return serve_until_stopped(options, load); });
+  const Result<int> code = caught([&] { return serve_until_stopped(options, load, {}); });
+  return code ? *code : fail(code.error().message, kServeFailed);
+}
+
+int run_fleet(const ServerOptions& options, FleetOptions fleet) {
+  const Result<int> code = caught([&] { return serve_until_stopped(options, nullptr, std::move(fleet)); });
   return code ? *code : fail(code.error().message, kServeFailed);
 }
 

@@ -28,6 +28,9 @@ struct ServerOptions {
   std::vector<std::string> aliases;  // further names of the model
   bool strict_model = false;         // a name that it does not have is a 404
 
+  std::string files_folder;                    // of /v1/files and /v1/batches (batches.h); empty: they are not served
+  int64_t max_files_bytes = int64_t{1} << 30;  // of all files there
+
   std::string log_file;  // empty: standard error
   bool log_json = false;
   bool log_requests = true;
@@ -69,9 +72,27 @@ enum ServeExit : int {
 // Makes the backend; called once on a thread of its own while /health already says "loading".
 using LoadBackend = std::function<Result<std::unique_ptr<Backend>>()>;
 
+// A model of several (fleet.h).
+struct LoadedModel {
+  std::unique_ptr<Backend> backend;
+  int64_t bytes = 0;  // that it may come to hold
+};
+struct FleetModel {
+  std::string name;
+  std::vector<std::string> aliases;
+  // Within so many bytes, 0: what loading itself finds. kExhausted: it does not fit there, and nothing was kept.
+  std::function<Result<LoadedModel>(int64_t memory_bytes)> load;
+};
+struct FleetOptions {
+  std::vector<FleetModel> models;  // the first is loaded at once, and answers who names none
+  int64_t memory_bytes = 0;
+};
+
 // Serves until SIGTERM or SIGINT: then takes no more requests, lets what runs end within drain_timeout, and returns. A
 // second signal ends at once. SIGHUP reopens the log file; without one it ends a server that has a terminal as SIGTERM
 // does, and no other. Says in one sentence on standard error why it ended where that was not asked for.
 int run_server(const ServerOptions& options, const LoadBackend& load);
+// The same with several models: each is loaded when it is first asked for, and unloaded where another wants its room.
+int run_fleet(const ServerOptions& options, FleetOptions fleet);
 
 }  // namespace ibid

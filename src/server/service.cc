@@ -16,6 +16,7 @@
 #include "server/build_requests.h"
 #include "server/content_type.h"
 #include "server/dialects.h"
+#include "server/file_store.h"
 #include "server/model_names.h"
 #include "server/page_files.h"
 #include "server/request_span.h"
@@ -46,9 +47,8 @@ bool is_request_id(std::string_view id) {
 
 std::string mebibytes(int64_t bytes) { return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB"; }
 
-int64_t unix_seconds() {
-  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
+// Enough to fill steps, and no more than half of a small queue.
+int64_t texts_at_once(const ServerOptions& options) { return std::clamp<int64_t>(options.n_places / 2, 1, 64); }
 
 }  // namespace
 
@@ -63,20 +63,25 @@ struct Service::Route {
 };
 
 Service::Service(const ServerOptions& options, ApiKeys keys, RequestLog& log)
+    : Service(options, keys, log, std::make_shared<Shared>(options, keys)) {}
+
+Service::Service(const ServerOptions& options, ApiKeys keys, RequestLog& log, std::shared_ptr<Shared> shared)
     : options_(options),
       keys_(std::move(keys)),
-      quotas_(keys_.terms(), options.n_places),
+      shared_(std::move(shared)),
+      quotas_(shared_->quotas),
       hosts_(options, !keys_.empty()),
       log_(log),
-      answers_(options.max_answers_bytes),
-      stored_(options.max_stored_bytes, options.max_stored_age),
+      metrics_(shared_->metrics),
+      answers_(shared_->answers),
+      stored_(shared_->stored),
       id_prefix_(random_bits()),
       started_(steady_clock().now()) {}
 
 void Service::set_backend(Backend* backend) {
   backend->start([this, backend](std::span<Output> outputs, const EngineStats& stats) {
     router_.deliver(outputs);
-    metrics_.add_step(stats);
+    metrics_.add_step(stats, this);
     live_.add_step(stats, backend->clock().now());
   });
   fim_ = find_fim_tokens(backend->tokenizer());
@@ -123,6 +128,11 @@ void Service::add_cors(const WebRequest& request, WebResponse& response) const {
 }
 
 WebExchange Service::handle(const WebRequest& request, std::function<void()> wake) {
+  if (request.model && request.model->service != this) {
+    WebExchange of_model = request.model->service->handle(request, std::move(wake));
+    of_model.model = request.model;
+    return of_model;
+  }
   WebExchange exchange;
   exchange.arrived = request.arrived;
   exchange.method = request.method;
@@ -160,17 +170,17 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
       {"GET", "/health", "health", &Service::health, ApiStyle::kChat, false},
       {"POST", "/v1/chat/completions", "chat", nullptr, ApiStyle::kChat},
       {"POST", "/v1/completions", "completions", nullptr, ApiStyle::kCompletions},
-      {"GET", "/v1/models", "models", &Service::models, ApiStyle::kChat, true, true},
+      {"GET", "/v1/models", "models", &Service::models, ApiStyle::kChat, false, true},
       {"POST", "/v1/responses", "responses", nullptr, ApiStyle::kResponses},
       {"POST", "/v1/responses/input_tokens", "text", &Service::response_tokens},
-      {"GET", "/v1/responses/{id}", "responses", &Service::response_by_id, ApiStyle::kResponses},
-      {"DELETE", "/v1/responses/{id}", "responses", &Service::delete_response, ApiStyle::kResponses},
-      {"GET", "/v1/responses/{id}/input_items", "responses", &Service::response_input, ApiStyle::kResponses},
-      {"POST", "/v1/responses/{id}/cancel", "responses", &Service::cancel_response, ApiStyle::kResponses},
+      {"GET", "/v1/responses/{id}", "responses", &Service::response_by_id, ApiStyle::kResponses, false},
+      {"DELETE", "/v1/responses/{id}", "responses", &Service::delete_response, ApiStyle::kResponses, false},
+      {"GET", "/v1/responses/{id}/input_items", "responses", &Service::response_input, ApiStyle::kResponses, false},
+      {"POST", "/v1/responses/{id}/cancel", "responses", &Service::cancel_response, ApiStyle::kResponses, false},
       {"POST", "/api/chat", "ollama", nullptr, ApiStyle::kOllamaChat},
       {"POST", "/api/generate", "ollama", nullptr, ApiStyle::kOllamaGenerate},
-      {"GET", "/api/tags", "ollama", &Service::ollama_tags, ApiStyle::kOllamaChat},
-      {"GET", "/api/ps", "ollama", &Service::ollama_tags, ApiStyle::kOllamaChat},
+      {"GET", "/api/tags", "ollama", &Service::ollama_tags, ApiStyle::kOllamaChat, false},
+      {"GET", "/api/ps", "ollama", &Service::ollama_tags, ApiStyle::kOllamaChat, false},
       {"POST", "/api/show", "ollama", &Service::ollama_show, ApiStyle::kOllamaChat},
       {"GET", "/api/version", "other", &Service::version, ApiStyle::kOllamaChat, false},
       {"POST", "/completion", "completion", nullptr, ApiStyle::kLlama},
@@ -181,6 +191,15 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
       {"GET", "/tokenizer_info", "text", &Service::tokenizer_info},
       {"GET", "/v1/health", "health", &Service::health, ApiStyle::kChat, false},
       {"GET", "/ping", "health", &Service::health, ApiStyle::kChat, false},
+      {"POST", "/v1/files", "files", &Service::create_file, ApiStyle::kChat, false},
+      {"GET", "/v1/files", "files", &Service::list_files, ApiStyle::kChat, false},
+      {"GET", "/v1/files/{id}", "files", &Service::file_by_id, ApiStyle::kChat, false},
+      {"DELETE", "/v1/files/{id}", "files", &Service::delete_file, ApiStyle::kChat, false},
+      {"GET", "/v1/files/{id}/content", "files", &Service::file_content, ApiStyle::kChat, false},
+      {"POST", "/v1/batches", "batches", &Service::create_batch, ApiStyle::kChat, false},
+      {"GET", "/v1/batches", "batches", &Service::list_batches, ApiStyle::kChat, false},
+      {"GET", "/v1/batches/{id}", "batches", &Service::batch_by_id, ApiStyle::kChat, false},
+      {"POST", "/v1/batches/{id}/cancel", "batches", &Service::cancel_batch, ApiStyle::kChat, false},
       {"POST", "/v1/embeddings", "embeddings", nullptr, ApiStyle::kEmbeddings},
       {"POST", "/api/embed", "embeddings", nullptr, ApiStyle::kOllamaEmbed},
       {"POST", "/api/embeddings", "embeddings", nullptr, ApiStyle::kOllamaEmbeddings},
@@ -191,7 +210,7 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
       {"POST", "/chat/completions", "chat", nullptr, ApiStyle::kChat},
       {"POST", "/completions", "completions", nullptr, ApiStyle::kCompletions},
       {"POST", "/embeddings", "embeddings", nullptr, ApiStyle::kEmbeddings},
-      {"GET", "/models", "models", &Service::models, ApiStyle::kChat, true, true},
+      {"GET", "/models", "models", &Service::models, ApiStyle::kChat, false, true},
       {"POST", "/tokenize", "text", &Service::tokenize},
       {"POST", "/detokenize", "text", &Service::detokenize},
       {"POST", "/apply-template", "text", &Service::apply_template},
@@ -214,14 +233,15 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
   if (route != nullptr) exchange.route = route->name, exchange.style = route->style;
   const bool is_health = exchange.route == std::string_view("health");
 
-  if (!hosts_.allows(request.header("host"))) {
+  if (request.as_tenant) exchange.tenant = *request.as_tenant;
+  if (!request.as_tenant && !hosts_.allows(request.header("host"))) {
     return error_response({403,
                            "This server does not answer to the name " + in_quotes(request.header("host"), 128) +
                                "; --allow-host gives it further names.",
                            "", "host_refused"});
   }
   // A page of another site must not use a server that trusts its network.
-  if (!allowed_origin(request))
+  if (!request.as_tenant && !allowed_origin(request))
     return error_response(
         {403, "This server does not answer pages of other sites; --cors-origin allows one.", "", "origin_refused"});
   if (request.method == "OPTIONS" && !options_.cors_origin.empty()) {
@@ -232,7 +252,7 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
                         {"Access-Control-Max-Age", "600"}};
     return response;
   }
-  if (!keys_.empty() && !is_health) {
+  if (!keys_.empty() && !is_health && !request.as_tenant) {
     std::optional<std::string> tenant = keys_.tenant_of(ApiKeys::key_in(request));
     if (!tenant) {
       WebResponse response = error_response(
@@ -254,10 +274,14 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
     return response;
   }
   if (request.method == "POST") {
-    if (const std::optional<ApiError> wrong = check_content_type(request)) return error_response(*wrong);
+    const bool is_upload = route->handler == &Service::create_file;
+    const std::optional<ApiError> wrong = is_upload ? std::nullopt : check_content_type(request);
+    if (wrong) return error_response(*wrong);
   }
+  if (request.refusal) return error_response(*request.refusal);
   if (route->needs_model && backend_ == nullptr)
-    return error_response({503, "The model is still loading.", "", "loading", 1});
+    return error_response({503, fleet_ != nullptr ? "The model is not loaded." : "The model is still loading.", "",
+                           fleet_ != nullptr ? "not_loaded" : "loading", 1});
   if (route->handler == nullptr) return generate(request, exchange, std::move(wake));
   return (this->*route->handler)(request, exchange);
 }
@@ -319,8 +343,10 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
         ApiError::of(unsupported("n is " + std::to_string(api->n) + "; this API has one choice.", "n")));
   Result<std::string> name = answering_name(api->model, model, options_);
   if (!name) return error_response(ApiError::of(name.error()));
-  const auto n_sequences =
-      int64_t{std::max({api->n, api->best_of, api->search.width})} * std::max<int64_t>(1, std::ssize(api->prompts));
+  // Many texts are under way a few at a time.
+  const int64_t at_once = makes_vectors ? texts_at_once(options_) : INT64_MAX;
+  const int64_t n_sequences = std::min(at_once, int64_t{std::max({api->n, api->best_of, api->search.width})} *
+                                                    std::max<int64_t>(1, std::ssize(api->prompts)));
   if (backend.is_full()) {
     return error_response(
         {429, "The queue is full; try again later.", "", "queue_full", quotas_.retry_after(n_sequences, now())});
@@ -391,6 +417,7 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   info.tokens_as_ids = api->tokens_as_ids;
   info.timings = api->timings;
   info.tells_drafts = api->tells_drafts;
+  info.is_rejection = api->is_rejection;
   info.clock = &backend.clock();
   info.prompt_texts = std::move(built->prompt_texts);
   info.arrived = request.arrived;
@@ -407,8 +434,12 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   exchange.row->arrived = request.arrived;
   for (const int32_t len : info.prompt_lens) exchange.row->prompt_tokens += len;
   exchange.generation = std::make_unique<Generation>(std::move(info), backend.tokenizer(), metrics_);
-  if (Status status = submit(built->requests, exchange.mailbox); !status) {
+  const auto n_first = static_cast<size_t>(std::min<int64_t>(at_once, std::ssize(built->requests)));
+  exchange.held.assign(std::make_move_iterator(built->requests.rbegin()),
+                       std::make_move_iterator(built->requests.rend() - static_cast<std::ptrdiff_t>(n_first)));
+  if (Status status = submit(std::span(built->requests).first(n_first), exchange.mailbox); !status) {
     exchange.generation = nullptr;
+    exchange.held.clear();
     ApiError error = ApiError::of(status.error());
     if (error.status == 429) error.retry_after_s = quotas_.retry_after(n_sequences, now());
     return error_response(error);
@@ -441,7 +472,7 @@ std::optional<ApiError> Service::promise(WebExchange& exchange, int64_t bytes) {
 }
 
 // All or none, also where memory runs out in between.
-Status Service::submit(std::vector<Request>& requests, const std::shared_ptr<Mailbox>& mailbox) {
+Status Service::submit(std::span<Request> requests, const std::shared_ptr<Mailbox>& mailbox) {
   struct Undo {
     Service& service;
     std::vector<RequestId> ids;
@@ -462,8 +493,39 @@ Status Service::submit(std::vector<Request>& requests, const std::shared_ptr<Mai
   return {};
 }
 
+// The next of many texts, as those before them are done.
+void Service::submit_held(WebExchange& exchange) {
+  Generation& generation = *exchange.generation;
+  const auto n_under_way = [&] {
+    return std::ssize(generation.info().requests) - std::ssize(exchange.held) -
+           static_cast<int64_t>(generation.n_finished());
+  };
+  while (!exchange.held.empty() && n_under_way() < texts_at_once(options_)) {
+    Request next = exchange.held.back();
+    Status status = draining_ ? Status(unavailable("The server is shutting down.")) : Status();
+    if (status && !generation.has_failed()) status = submit({&next, 1}, exchange.mailbox);
+    if (!status && status.error().kind == ErrorKind::kExhausted && n_under_way() > 0) return;  // when one of those ends
+    if (status && !generation.has_failed()) {
+      exchange.held.pop_back();
+      continue;
+    }
+    std::vector<Output> ended;
+    for (const Request& held : exchange.held) {
+      Output& output = ended.emplace_back();
+      output.request = held.id;
+      output.finished = true;
+      output.reason = FinishReason::kError;
+      output.error = status ? unavailable("Another text of the request failed.") : status.error();
+    }
+    exchange.held.clear();
+    generation.take(std::move(ended));
+  }
+}
+
 void Service::collect(WebExchange& exchange) {
+  if (exchange.model && exchange.model->service != this) return exchange.model->service->collect(exchange);
   exchange.generation->take(exchange.mailbox->take());
+  submit_held(exchange);
   exchange.row->generated = exchange.generation->completion_tokens();
 }
 
@@ -475,6 +537,7 @@ void Service::abandon(const Generation& generation) {
 }
 
 void Service::cancel(WebExchange& exchange) {
+  if (exchange.model && exchange.model->service != this) return exchange.model->service->cancel(exchange);
   for (const RequestId id : exchange.generation->info().requests) cancel(id);
 }
 
@@ -490,6 +553,7 @@ void Service::cancel(RequestId id) {
 }
 
 void Service::finish(WebExchange& exchange, const Abort* cut) {
+  if (exchange.model && exchange.model->service != this) return exchange.model->service->finish(exchange, cut);
   const double end = now();
   RequestLine line;
   line.request_id = exchange.request_id;
@@ -504,6 +568,7 @@ void Service::finish(WebExchange& exchange, const Abort* cut) {
   }
   if (Generation* generation = exchange.generation.get()) {
     abandon(*generation);
+    if (!generation->finished()) exchange.held.clear();
     try {
       collect(exchange);  // what came before its client went counts, here as in the metrics
       line.choices = generation->finishes();

@@ -12,6 +12,7 @@
 #include "server/backend.h"
 #include "server/byte_budget.h"
 #include "server/dialects.h"
+#include "server/fleet.h"
 #include "server/generation.h"
 #include "server/host_check.h"
 #include "server/live_view.h"
@@ -26,11 +27,15 @@
 namespace ibid {
 
 // An HTTP request under way.
+class Batches;
+
 struct WebExchange {
+  std::shared_ptr<ModelUse> model;            // of several; let go after all that refers to it
   std::optional<ByteBudget::Share> promised;  // of what the answer may come to hold
   WebResponse response;                       // complete, unless there is a generation
   std::unique_ptr<Generation> generation;     // null: the response is complete
   std::shared_ptr<Mailbox> mailbox;
+  std::vector<Request> held;  // texts that the engine gets when those before them are done; the next one last
   std::shared_ptr<ActiveRow> row;
   std::string request_id;
   std::string tenant;
@@ -45,13 +50,29 @@ struct WebExchange {
 class Service {
  public:
   Service(const ServerOptions& options, ApiKeys keys, RequestLog& log);
+  // One of several behind this one, with a backend of its own, sharing all that users share. `has_aliases`: it answers
+  // to the options' aliases.
+  std::unique_ptr<Service> make_service(bool has_aliases);
+  // From now on requests go to the models of a fleet, which outlives the service's use of it.
+  void set_fleet(Fleet* fleet);
+  // Before the first request; outlives the service's use of it. Null: there are no files and no batches.
+  void set_batches(Batches* batches) { batches_ = batches; }
 
   // The model is there. `backend` outlives the service's use of it; start()s it.
   void set_backend(Backend* backend);
-  void set_draining() { draining_ = true; }
+  void drop_backend() { backend_ = nullptr; }     // nobody uses it any more
+  std::vector<std::string> capabilities() const;  // of the model, as Ollama names them
+  void set_draining();
   bool draining() const { return draining_; }
   bool ready() const { return health_word() == std::string_view("ready"); }
 
+  // Of several models the one that a request is for, noted in it. False: it is not loaded, and wait_for_model() must be
+  // called, by what is given to post_to_loader() for request.model_name.
+  bool choose_model(WebRequest& request);
+  void wait_for_model(WebRequest& request);
+  // Both, where whoever asks may wait; not from posted work.
+  void choose_model_and_wait(WebRequest& request);
+  void post_to_loader(const std::string& model, std::function<void()> work);
   // `wake` is called on the engine's thread when the mailbox has something.
   WebExchange handle(const WebRequest& request, std::function<void()> wake);
   // A request that HTTP itself refused (too large, malformed, too slow), which began to come at `arrived`.
@@ -64,7 +85,7 @@ class Service {
   // cancels.
   void finish(WebExchange& exchange, const Abort* cut);
 
-  size_t n_active() const { return router_.size(); }
+  size_t n_active() const;
   double now() const;
   Metrics& metrics() { return metrics_; }
   // Before the first request; outlives the service's use of it.
@@ -73,10 +94,31 @@ class Service {
 
  private:
   struct Route;
+  // What all models of a server share.
+  struct Shared {
+    Shared(const ServerOptions& options, const ApiKeys& keys)
+        : quotas(keys.terms(), options.n_places),
+          answers(options.max_answers_bytes),
+          stored(options.max_stored_bytes, options.max_stored_age) {}
+    Quotas quotas;
+    Metrics metrics;
+    ByteBudget answers;
+    StoredResponses stored;
+  };
+  // A model that is served, loaded or not.
+  struct ListedModel {
+    ModelInfo info;
+    std::vector<std::string> names, capabilities;
+    bool is_loaded = true;
+  };
+  Service(const ServerOptions& options, ApiKeys keys, RequestLog& log, std::shared_ptr<Shared> shared);
+  std::vector<ListedModel> listed() const;
+  std::optional<std::string> model_named_in(WebRequest& request) const;
+  bool is_welcome(const WebRequest& request) const;
+  EngineStats stats() const;  // of all models
   using Handler = WebResponse (Service::*)(const WebRequest&, WebExchange&);
 
   std::string_view health_word() const;
-  std::vector<std::string> capabilities() const;  // of the model, as Ollama names them
   WebResponse dispatch(const WebRequest& request, WebExchange& exchange, std::function<void()> wake);
   bool allowed_origin(const WebRequest& request) const;
   void add_cors(const WebRequest& request, WebResponse& response) const;
@@ -88,7 +130,8 @@ class Service {
   void abandon(const Generation& generation);
   std::optional<ApiError> promise(WebExchange& exchange, int64_t bytes);
   Result<DialectBody> read_dialect(const WebExchange& exchange, Json body);
-  Status submit(std::vector<Request>& requests, const std::shared_ptr<Mailbox>& mailbox);
+  Status submit(std::span<Request> requests, const std::shared_ptr<Mailbox>& mailbox);
+  void submit_held(WebExchange& exchange);
 
   WebResponse health(const WebRequest& request, WebExchange& exchange);
   WebResponse version(const WebRequest& request, WebExchange& exchange);
@@ -102,6 +145,15 @@ class Service {
   WebResponse ollama_show(const WebRequest& request, WebExchange& exchange);
   WebResponse props(const WebRequest& request, WebExchange& exchange);
   WebResponse slots(const WebRequest& request, WebExchange& exchange);
+  WebResponse create_file(const WebRequest& request, WebExchange& exchange);
+  WebResponse list_files(const WebRequest& request, WebExchange& exchange);
+  WebResponse file_by_id(const WebRequest& request, WebExchange& exchange);
+  WebResponse delete_file(const WebRequest& request, WebExchange& exchange);
+  WebResponse file_content(const WebRequest& request, WebExchange& exchange);
+  WebResponse create_batch(const WebRequest& request, WebExchange& exchange);
+  WebResponse list_batches(const WebRequest& request, WebExchange& exchange);
+  WebResponse batch_by_id(const WebRequest& request, WebExchange& exchange);
+  WebResponse cancel_batch(const WebRequest& request, WebExchange& exchange);
   WebResponse load(const WebRequest& request, WebExchange& exchange);
   WebResponse tokenizer_info(const WebRequest& request, WebExchange& exchange);
   WebResponse count_tokens(const WebRequest& request, WebExchange& exchange);
@@ -115,17 +167,20 @@ class Service {
 
   ServerOptions options_;
   ApiKeys keys_;
-  Quotas quotas_;
+  const std::shared_ptr<Shared> shared_;
+  Quotas& quotas_;
   HostCheck hosts_;
   RequestLog& log_;
-  Metrics metrics_;
-  ByteBudget answers_;
+  Metrics& metrics_;
+  ByteBudget& answers_;
   OutputRouter router_;
-  StoredResponses stored_;
+  StoredResponses& stored_;
   FimTokens fim_;  // of the backend's model
   LiveView live_;
+  Batches* batches_ = nullptr;   // null: none are served
   SpanSender* spans_ = nullptr;  // null: nobody wants any
   std::atomic<Backend*> backend_ = nullptr;
+  std::atomic<Fleet*> fleet_ = nullptr;  // null: there is one model
   std::atomic<bool> draining_ = false;
   std::atomic<int64_t> connections_ = 0;
   std::atomic<uint64_t> n_requests_ = 0;

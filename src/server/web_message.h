@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -10,6 +11,7 @@
 namespace ibid {
 
 struct ApiError;
+struct ModelUse;
 
 struct WebRequest {
   std::string method;
@@ -17,6 +19,11 @@ struct WebRequest {
   std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
   std::string body;
   double arrived = 0;  // when its header was complete, on the backend's clock
+  // Where several models are served: the one that it is for, or why there is none.
+  std::optional<std::string> as_tenant = {};  // of the server's own: not from a socket, and needs no key
+  std::string model_name = {};
+  std::shared_ptr<ModelUse> model = nullptr;
+  std::shared_ptr<const ApiError> refusal = nullptr;
 
   std::string_view header(std::string_view name) const {
     for (const auto& [key, value] : headers) {

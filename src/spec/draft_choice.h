@@ -12,10 +12,12 @@ class DraftChoice {
   // Of the step's decodes alone: what prompts cost beside them is no reason to draft.
   DraftChoice(double n_tokens, double seconds) : n_tokens_(n_tokens), seconds_(seconds) {}
   // A draft that is taken over with probability `likely`; 1: whoever proposes it has decided. `more`: seconds.
-  bool is_worth(double likely, double more) const {
-    return likely >= 1 || likely * seconds_ > kMargin * more * n_tokens_;
-  }
+  bool is_worth(double likely, double more) const { return likely >= 1 || raises(likely, more); }
+  // Whether so many tokens more for so many seconds more raise the tokens a second.
+  bool raises(double likely, double more) const { return likely * seconds_ > kMargin * more * n_tokens_; }
   void take(double likely, double more) { n_tokens_ += likely, seconds_ += more; }
+  double n_tokens() const { return n_tokens_; }
+  double seconds() const { return seconds_; }
 
  private:
   static constexpr double kMargin =

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/grow.h"
@@ -17,7 +18,9 @@ inline constexpr int32_t kMaxDrafts = 64;  // of a sequence in a step
 struct Drafts {
   std::vector<TokenId> tokens;
   std::vector<int32_t> parents;  // of each, the index of the one before it, smaller than its own; -1: the text's end
-  std::vector<float> likely;     // of each, how likely it is taken over: it and all on the way to it; 1: verify it
+  // Of each, what it was drawn from, [V] of its proposer's until the next step; empty: nobody drew it.
+  std::vector<std::span<const float>> q;
+  std::vector<float> likely;  // of each, how likely it is taken over: it and all on the way to it; 1: verify it
 
   int32_t size() const { return static_cast<int32_t>(tokens.size()); }
   bool empty() const { return tokens.empty(); }
@@ -28,11 +31,13 @@ struct Drafts {
     tokens.resize(static_cast<size_t>(n));
     parents.resize(static_cast<size_t>(n));
     likely.resize(static_cast<size_t>(n));
+    q.resize(static_cast<size_t>(n));
   }
-  void add(TokenId token, int32_t parent, float is_likely = 1) {
-    grow(likely, likely.size() + 1);  // where it throws, the three are still of one length
+  void add(TokenId token, int32_t parent, float is_likely = 1, std::span<const float> drawn_from = {}) {
+    grow(likely, likely.size() + 1);  // where it throws, all are still of one length
     grow(parents, parents.size() + 1);
-    tokens.push_back(token), parents.push_back(parent), likely.push_back(is_likely);
+    grow(q, q.size() + 1);
+    tokens.push_back(token), parents.push_back(parent), likely.push_back(is_likely), q.push_back(drawn_from);
   }
 
   // How many tokens lie on the way from the text's end to draft i, its own included: its position is that of the text's

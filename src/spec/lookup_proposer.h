@@ -27,7 +27,7 @@ class LookupProposer final : public Proposer {
   // What one holds at most.
   static int64_t bytes_of(int32_t context_len, int32_t max_texts);
 
-  void begin_step() override { n_readable_ = kReadEachStep; }
+  void begin_step(const StepPrices&) override { n_readable_ = kReadEachStep; }
   void propose(const ProposalInput& input, Drafts& drafts) override;
   void forget(int64_t sequence) override;
 

@@ -30,7 +30,7 @@ struct Proposing {
                          int32_t max_drafts = 8, int64_t sequence = 1) {
     const Ids p = ids(prompt), a = ids(answer), predicted = ids(prediction);
     drafts.clear();
-    proposer.begin_step();
+    proposer.begin_step({});
     proposer.propose(
         {.sequence = sequence, .prompt = p, .answer = a, .max_drafts = max_drafts, .prediction = predicted}, drafts);
     EXPECT_TRUE(drafts.is_chain(drafts.size()));
@@ -101,7 +101,7 @@ TEST(LookupProposer, ReadsALongPromptInSeveralSteps) {
   prompt.push_back(TokenId{77});
   Drafts drafts;
   for (int step = 0; step < 3; ++step) {
-    proposer.begin_step();
+    proposer.begin_step({});
     drafts.clear();
     proposer.propose({.sequence = 1, .prompt = prompt, .max_drafts = 2}, drafts);
     EXPECT_EQ(drafts.empty(), step < 2) << step;
@@ -116,7 +116,7 @@ TEST(LookupProposer, ForgetsTheBeginOfAVeryLongText) {
   Drafts drafts;
   for (int32_t i = 0; i < 3000; ++i) {
     answer.push_back(TokenId{i % 7});
-    proposer.begin_step();
+    proposer.begin_step({});
     drafts.clear();
     proposer.propose({.sequence = 1, .prompt = prompt, .answer = answer, .max_drafts = 4}, drafts);
     if (i > 20 && !drafts.empty()) {

@@ -3,14 +3,21 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
+#include <string_view>
 
 #include "base/ids.h"
+#include "sample/sampler.h"
 #include "spec/drafts.h"
 
 namespace ibid {
 
-// A text that waits for its next token. Spans are valid during the call.
+namespace grammar {
+class Matcher;  // sample/grammar/matcher.h
+}
+
+// A text that waits for its next token. Spans and pointers are valid during the call.
 struct ProposalInput {
   int64_t sequence = 0;  // the same number for the same text from step to step, never used again
   std::span<const TokenId> prompt;
@@ -18,15 +25,47 @@ struct ProposalInput {
   int32_t max_drafts = 0;               // at least 1; more are cut off
   std::span<const TokenId> prediction;  // how the answer may go, by its client; may be empty
   float temperature = 0;                // that it is drawn at
+  // How the target will draw, for those who draw alike: the sampler and its state, the answer's grammar (null: none)
+  // and its choice of the request, and how many tokens the answer may still have.
+  const Sampler* sampler = nullptr;
+  SamplerState state = {};
+  grammar::Matcher* grammar = nullptr;
+  int32_t choice = 0;
+  // Drafts are verified by rejection: those that are drawn have noise of their own and tell what they were drawn from,
+  // and how many there are depends on nothing that was drawn for this step.
+  bool is_rejection = false;
+  int32_t n_left = std::numeric_limits<int32_t>::max();
+  // Texts of equal scopes alone may share what is kept of them; empty: none may.
+  std::string_view scope = {};
+};
+
+struct Proposal {
+  ProposalInput input;
+  Drafts* drafts = nullptr;
+};
+
+// What the next step takes, for those whose guesses take time too. In seconds.
+struct StepPrices {
+  int32_t n_decodes = 1;                                   // texts that have a token of it anyway
+  double step = 0;                                         // of the step without drafts; 0: nothing is known yet
+  double row = 0;                                          // of each draft that is verified in it
+  double limit = std::numeric_limits<double>::infinity();  // of step and guessing together
 };
 
 class Proposer {
  public:
   virtual ~Proposer() = default;
   // Before the first propose() of each step.
-  virtual void begin_step() {}
+  virtual void begin_step(const StepPrices&) {}
   // Fills the empty `drafts`. Ids of the model's vocabulary alone, parents before children.
   virtual void propose(const ProposalInput& input, Drafts& drafts) = 0;
+  // The same for all texts of a step together. Where drafts of another proposer are there already, likelier ones may
+  // take their place.
+  virtual void propose_all(std::span<const Proposal> proposals) {
+    for (const Proposal& p : proposals) {
+      if (p.drafts->empty()) propose(p.input, *p.drafts);
+    }
+  }
   // The text has ended; nothing more comes of it.
   virtual void forget(int64_t sequence) { static_cast<void>(sequence); }
 };

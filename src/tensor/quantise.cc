@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "tensor/block_formats.h"
 #include "tensor/half.h"
+#include "tensor/quantise_k.h"
 
 namespace ibid {
 namespace {
@@ -117,21 +118,7 @@ void convert(const float* src, void* dst, int64_t n) {
 
 }  // namespace
 
-bool can_quantise(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-    case DType::kF16:
-    case DType::kBF16:
-    case DType::kQ4_0:
-    case DType::kQ4_1:
-    case DType::kQ5_0:
-    case DType::kQ5_1:
-    case DType::kQ8_0:
-      return true;
-    default:
-      return false;
-  }
-}
+bool can_quantise(DType dtype) { return dtype <= DType::kMXFP4; }  // all but whole numbers and doubles
 
 void quantise_row(DType dtype, const float* src, void* dst, int64_t n) {
   switch (dtype) {
@@ -153,7 +140,7 @@ void quantise_row(DType dtype, const float* src, void* dst, int64_t n) {
     case DType::kQ8_0:
       return quantise_blocks<BlockQ8_0>(src, dst, n);
     default:
-      CHECK(false, "this format cannot be made from floats; ask can_quantise first");
+      return quantise_searched(dtype, src, dst, n);
   }
 }
 

@@ -1,9 +1,13 @@
-// Rows of floats to the formats that need no search: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0. Equal byte for byte
-// to gguf.quants.quantize of the Python package `gguf` for finite input whose scale is a normal float.
+// Rows of floats to every format that weights may have.
 //
-// Q4_0, Q5_0: scale = (the element of largest magnitude, the first of equals) / -8 (-16). Q4_1, Q5_1: scale =
-// (max - min) / 15 (31), min kept. Q8_0: scale = max|x| / 127, ties away from zero. Codes come from the float scale
-// before it is rounded to half. Other input (infinite, NaN, subnormal scale) gives codes in range, no more.
+// F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 and MXFP4 need no search, and equal gguf.quants.quantize of the Python
+// package `gguf` byte for byte, for finite input whose scale is a normal float. Q4_0, Q5_0: scale = (the element of
+// largest magnitude, the first of equals) / -8 (-16). Q4_1, Q5_1: scale = (max - min) / 15 (31), min kept. Q8_0: scale
+// = max|x| / 127, ties away from zero. Codes come from the float scale before it is rounded to half.
+//
+// Q2_K to Q6_K, IQ4_NL and IQ4_XS (which that package only reads): of some twenty scales of each sub-block the one with
+// the least weighted squares of errors; the scales become whole numbers, and codes come from what these are read as.
+// Other input (infinite, NaN, subnormal scale) gives codes in range, no more.
 #pragma once
 
 #include <cstdint>

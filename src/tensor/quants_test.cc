@@ -7,9 +7,11 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <random>
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/sha256.h"
@@ -168,18 +170,64 @@ TEST(Quantise, EqualsThePythonPackageOnZeroHugeTinyAndTiedBlocks) {
     quantise_row(g.dtype, values.data(), packed.data(), static_cast<int64_t>(values.size()));
     EXPECT_EQ(sha256_of(packed), g.second) << traits(g.dtype).name;
   }
-  EXPECT_EQ(n, 7);
+  EXPECT_EQ(n, 8);
+}
+
+// The root of the mean square of errors over that of the values, of normal numbers.
+double relative_error(DType dtype, const std::vector<float>& x) {
+  std::vector<uint8_t> packed(static_cast<size_t>(row_bytes(dtype, static_cast<int64_t>(x.size()))));
+  quantise_row(dtype, x.data(), packed.data(), static_cast<int64_t>(x.size()));
+  std::vector<float> back(x.size());
+  dequantise_row(dtype, packed.data(), back.data(), static_cast<int64_t>(x.size()));
+  double error = 0, size = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    error += std::pow(back[i] - x[i], 2);
+    size += std::pow(x[i], 2);
+  }
+  return std::sqrt(error / size);
+}
+
+TEST(Quantise, SearchedFormatsErrAsLittleAsTheirBitsAllow) {
+  // What was measured, rounded up. A wrong place of a code or scale errs by 0.5 and more.
+  const std::pair<DType, double> bounds[] = {{DType::kQ2_K, 0.32},    {DType::kQ3_K, 0.17},  {DType::kQ4_K, 0.082},
+                                             {DType::kQ5_K, 0.042},   {DType::kQ6_K, 0.019}, {DType::kIQ4_NL, 0.086},
+                                             {DType::kIQ4_XS, 0.088}, {DType::kMXFP4, 0.16}};
+  for (const auto& [dtype, bound] : bounds) {
+    for (const float scale : {1.0f, 3e-3f, 2e4f}) {
+      std::mt19937 random(7);
+      std::normal_distribution<float> normal(0.0f, scale);
+      std::vector<float> x(256 * 64);
+      for (float& v : x) v = normal(random);
+      const double error = relative_error(dtype, x);
+      EXPECT_LT(error, bound) << traits(dtype).name << " of " << scale;
+      EXPECT_GT(error, 0.7 * bound) << "a bound that is far from what happens says nothing: " << traits(dtype).name;
+    }
+  }
+}
+
+TEST(Quantise, SearchedFormatsKeepWhatTheyCanSay) {
+  for (const DType dtype : {DType::kQ2_K, DType::kQ3_K, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kIQ4_NL,
+                            DType::kIQ4_XS, DType::kMXFP4}) {
+    EXPECT_LT(relative_error(dtype, std::vector<float>(256, -1.0f)), 0.02) << traits(dtype).name;
+    const std::vector<float> zeros(256, 0.0f);
+    std::vector<uint8_t> packed(static_cast<size_t>(row_bytes(dtype, 256)));
+    quantise_row(dtype, zeros.data(), packed.data(), 256);
+    std::vector<float> back(256, 1.0f);
+    dequantise_row(dtype, packed.data(), back.data(), 256);
+    EXPECT_EQ(back, zeros) << traits(dtype).name;
+  }
 }
 
 TEST(Quantise, InfinitiesNansAndSubnormalsGiveSomeCodesAndNoTrap) {
-  std::vector<float> bad(32, 1.0f);
+  std::vector<float> bad(256, 1.0f);
   for (float value : {INFINITY, -INFINITY, NAN, 1e-45f, 3e38f, -3e38f}) {
     bad[7] = value;
-    if (value == 1e-45f) bad.assign(32, value);
-    for (DType dtype :
-         {DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0}) {
-      std::vector<uint8_t> packed(static_cast<size_t>(row_bytes(dtype, 32)));
-      quantise_row(dtype, bad.data(), packed.data(), 32);
+    if (value == 1e-45f) bad.assign(256, value);
+    for (int d = 0; d < kDTypeCount; ++d) {
+      const auto dtype = static_cast<DType>(d);
+      if (!can_quantise(dtype)) continue;
+      std::vector<uint8_t> packed(static_cast<size_t>(row_bytes(dtype, 256)));
+      quantise_row(dtype, bad.data(), packed.data(), 256);
     }
   }
 }

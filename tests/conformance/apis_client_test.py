@@ -128,6 +128,13 @@ def test_ollama():
         raise AssertionError("no error")
 
 
+def test_ollamas_embeddings():
+    many = llama.embed(model="m", input=["hey", "a"])
+    assert len(many.embeddings) == 2 and many.prompt_eval_count == 4
+    assert all(abs(sum(x * x for x in v) - 1) < 1e-5 for v in many.embeddings)
+    assert len(llama.embeddings(model="m", prompt="hey").embedding) == len(many.embeddings[0])
+
+
 failed = 0
 for name, test in [(n, f) for n, f in list(globals().items()) if n.startswith("test_")]:
     begin = time.monotonic()

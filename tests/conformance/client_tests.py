@@ -4,6 +4,7 @@ import json
 import pathlib
 import resource
 import subprocess
+import tempfile
 
 from harness import GET_HEALTH, HERE, IBID, Server, begin_stream, default_model, eventually, fake, main, venv
 
@@ -65,8 +66,9 @@ def test_the_openai_client_against_the_scripted_server():
 
 
 def test_the_openai_client_against_the_default_model():
-    with Server([IBID, "serve", *default_model(), "--port", 0], seconds=120) as server:
-        run_clients(server)
+    with tempfile.TemporaryDirectory() as folder:
+        with Server([IBID, "serve", *default_model(), "--port", 0, "--files-dir", folder], seconds=120) as server:
+            run_clients(server)
 
 
 if __name__ == "__main__":

@@ -60,9 +60,10 @@ class FakeBackend final : public Backend {
     int context_len = 2048;
     double long_text_seconds = 0;  // what it takes to tokenise one
     int answer_len = 20;           // where max_tokens says nothing
+    std::string name = "fake-1";
   };
   explicit FakeBackend(Options options) : options_(options) {
-    info_ = {"fake-1", "fake", "0123456789abcdef0123", options.context_len, 1700000000};
+    info_ = {options.name, "fake", "0123456789abcdef0123", options.context_len, 1700000000};
     info_.width = 4;
   }
   FakeBackend() : FakeBackend(Options()) {}

@@ -149,6 +149,8 @@ def test_fields_that_change_nothing_are_taken_and_those_that_would_are_named():
                  {"service_tier": "flex"}, {"verbosity": "low"}, {"prediction": {"type": "content", "content": "x"}}, {"response_format": {"type": "text"}}, {"modalities": ["text"]}, {"tool_choice": "none"},
                  {"extra_body": {"a_name_of_tomorrow": 1, "use_beam_search": False, "spaces_between_special_tokens": True}}):
         assert chat(seed=6, **more).choices[0].message.content == plain, more
+    verified = chat(seed=6, extra_body={"speculation": {"verifier": "rejection"}})
+    assert verified.model_extra["exact"] == "distribution" and "exact" not in chat(seed=6).model_extra
     for more in ({"response_format": {"type": "yaml"}}, {"functions": [{"name": "f"}]}, {"audio": {"voice": "x", "format": "wav"}},
                  {"modalities": ["audio"]}, {"reasoning_effort": "huge"}, {"web_search_options": {}}, {"tool_choice": "required"}):
         refused(openai.BadRequestError, next(iter(more)), lambda: chat(**more))
@@ -198,6 +200,36 @@ def test_a_client_that_goes_away_leaves_nothing_behind():
 
 def test_openapi_is_valid():
     validate(get("/openapi.json"))
+
+
+def test_embeddings_in_either_form_alone_and_among_others():
+    texts = ["The cat sat on the mat.", "A feline rested.", "Stock markets fell today."]
+    many = client.embeddings.create(model=MODEL, input=texts)
+    vectors = [item.embedding for item in many.data]  # which the client asks for in base64
+    assert [item.index for item in many.data] == [0, 1, 2] and many.usage.total_tokens == many.usage.prompt_tokens > 0
+    assert client.embeddings.create(model=MODEL, input=texts[1]).data[0].embedding == vectors[1]
+    plain = client.embeddings.create(model=MODEL, input=texts[1], encoding_format="float").data[0].embedding
+    assert max(abs(a - b) for a, b in zip(plain, vectors[1])) < 1e-7
+    assert all(abs(sum(x * x for x in v) - 1) < 1e-5 for v in vectors)
+
+
+def test_a_batch_from_upload_to_answers():
+    line = {"method": "POST", "url": "/v1/chat/completions", "body": {"messages": ASK, "max_tokens": 4, "seed": 7}}
+    lines = "\n".join(json.dumps({**line, "custom_id": f"q{i}"}) for i in range(5))
+    try:
+        file = client.files.create(file=("in.jsonl", lines.encode()), purpose="batch")
+    except openai.NotFoundError:
+        return  # a server without a folder for files
+    batch = client.batches.create(input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h")
+    while batch.status not in ("completed", "failed"):
+        time.sleep(0.1)
+        batch = client.batches.retrieve(batch.id)
+    assert batch.status == "completed" and batch.request_counts.completed == 5
+    answers = [json.loads(line) for line in client.files.content(batch.output_file_id).text.splitlines()]
+    alone = chat(max_tokens=4, seed=7).choices[0].message.content
+    assert sorted(a["custom_id"] for a in answers) == [f"q{i}" for i in range(5)]
+    assert all(a["response"]["body"]["choices"][0]["message"]["content"] == alone for a in answers)
+    assert client.files.delete(file.id).deleted and batch.id in [b.id for b in client.batches.list().data]
 
 
 failures = 0

@@ -10,6 +10,8 @@
 #include "fake_disk.h"
 #include "fake_model.h"
 #include "replaced_new.h"
+#include "spec/draft_model.h"
+#include "spec/free_proposers.h"
 
 namespace ibid {
 namespace {
@@ -132,6 +134,7 @@ class Bench {
     engine_ = Engine::create(std::move(model), std::make_shared<ByteTokenizer>(), stream_, options, steady_clock(),
                              PrefixHash(), std::move(disk))
                   .value();
+    if (options.disk_bytes == 0) draft_by_model();
   }
 
   // All of them, the last one cancelled on the way; then, the fault gone, one more.
@@ -169,6 +172,17 @@ class Bench {
   const Heard& answer(uint64_t id, int32_t choice = 0) { return answers_[{RequestId{id}, choice}]; }
 
  private:
+  // Beside the look-up; it drafts whatever that costs, for as many as it has places for.
+  void draft_by_model() {
+    const DraftModelOptions options{.block_len = 8,
+                                    .kv_bytes = 1 << 17,
+                                    .step_tokens = 24,
+                                    .max_texts = 3,
+                                    .vocab_size = engine_->facts().vocab_size,
+                                    .always = true};
+    auto draft = DraftModel::create(std::make_unique<SparedModel>(64), stream_, options).value();
+    engine_->speculate(free_proposers(engine_->facts(), 4, std::move(draft)), 3);
+  }
   void submit(Request request) {
     const RequestId id = request.id;
     const int32_t n = request.n;

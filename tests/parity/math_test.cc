@@ -76,6 +76,8 @@ TEST(Math, EdgesOfTheLanes) {
     EXPECT_EQ(math::exp(kInf), kInf);
     EXPECT_EQ(math::exp(88.8f), kInf);
     EXPECT_NEAR(math::exp(-100.0f), 3.783506e-44f, 2e-45f);
+    EXPECT_EQ(math::exp(-103.97f), std::numeric_limits<float>::denorm_min());  // the last before 0
+    EXPECT_EQ(math::exp(-104.0f), 0.0f);
     EXPECT_TRUE(std::isnan(math::exp(std::nanf(""))));
     EXPECT_EQ(math::tanh(0.0f), 0.0f);
     EXPECT_EQ(math::tanh(40.0f), 1.0f);

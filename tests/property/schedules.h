@@ -14,6 +14,9 @@
 #include "base/sha256.h"
 #include "engine/engine.h"
 #include "model/model.h"
+#include "model/testing/tiny_model.h"
+#include "spec/draft_model.h"
+#include "spec/free_proposers.h"
 #include "temp_folder.h"
 #include "worker/model_pass.h"
 
@@ -28,8 +31,10 @@ enum class DraftKind : uint8_t {
   kRandom,    // of any id
   kEnds,      // ends of generation within what is right
   kRepeated,  // trees with equal children
+  kItself,    // a draft model that is the target: with KV of one dtype it is always right
+  kModel,     // another draft model, beside the engine's own look-up
 };
-inline constexpr int32_t kDraftKinds = 7;
+inline constexpr int32_t kDraftKinds = 9;
 
 // A schedule, as data; printed where a digest differs.
 struct Schedule {
@@ -247,6 +252,8 @@ class ScheduleRun {
         Engine::create(std::move(pass), tokenizer_, stream_, options, steady_clock(), PrefixHash(schedule.hash_bits, 9))
             .value();
     if (schedule.max_drafts > 0 && schedule.drafts != DraftKind::kLookup) {
+      const bool is_model = schedule.drafts == DraftKind::kItself || schedule.drafts == DraftKind::kModel;
+      if (is_model) return core_->speculate(draft_model(ends), schedule.max_drafts);
       const TokenId end = ends.empty() ? TokenId{0} : ends.front();
       core_->speculate(std::make_unique<Memory>(schedule.drafts, schedule.seed, vocab_size_, end), schedule.max_drafts);
     }
@@ -297,6 +304,30 @@ class ScheduleRun {
 
  private:
   static constexpr uint64_t kWarmUp = 1000, kStranger = 2000;
+
+  // Drafts whatever they cost. The other model is as wide as any tiny one and knows nothing of the target.
+  std::unique_ptr<Proposer> draft_model(const std::vector<TokenId>& ends) {
+    Model* model = &model_;
+    if (schedule_.drafts == DraftKind::kModel) {
+      const TinyModelOptions tiny = {.seed = 9, .vocab_size = vocab_size_, .context_len = model_.context_len()};
+      draft_ = load_model(tiny_model_file(tiny),
+                          {.context_len = model_.context_len(), .step_tokens = 64, .max_rows = 8, .max_sequences = 8},
+                          stream_)
+                   .value();
+      model = draft_.get();
+    }
+    auto pass = std::make_unique<ModelPass>(*model, stream_, ends, "");
+    DraftModelOptions options = {.kv_dtype = kv_dtype_, .block_len = 8 << up_to(3), .end_of_generation = ends};
+    options.vocab_size = vocab_size_;
+    options.step_tokens = 64;
+    options.max_texts = std::min(8, schedule_.max_sequences);
+    options.prefix_cache = schedule_.prefix_cache;
+    options.always = true;
+    options.kv_bytes = 24 * 32 / options.block_len * KvStore::block_bytes(pass->facts(), kv_dtype_, options.block_len);
+    std::unique_ptr<Proposer> made = DraftModel::create(std::move(pass), stream_, options).value();
+    if (schedule_.drafts == DraftKind::kItself) return made;
+    return free_proposers(core_->facts(), schedule_.max_sequences, std::move(made));
+  }
 
   int32_t up_to(int32_t n) { return static_cast<int32_t>(random_() % static_cast<uint64_t>(n)); }
 
@@ -359,6 +390,7 @@ class ScheduleRun {
   std::shared_ptr<const Tokenizer> tokenizer_;
   DType kv_dtype_;
   std::unique_ptr<TempFolder> folder_;  // of the disk tier; null: there is none
+  std::unique_ptr<Model> draft_;        // of kModel
   std::unique_ptr<Engine> core_;
   int32_t vocab_size_ = 0, n_turns_ = 0, n_paused_ = 0;
   std::map<RequestId, std::vector<Transcript>> transcripts_;

@@ -56,6 +56,7 @@ template <BlockLayout kLayout>
 struct Packed {
   static constexpr int kGroup = kLayout.group_len, kGroups = 32 / kGroup, kOffset = kLayout.offset;
   static constexpr bool kMin = kLayout.has_min;
+  static constexpr bool kHasHalves = kLayout.low_bits == 4 && kLayout.high_bits == 0;
   static constexpr bool kIsPlain = kLayout.low_bits >= 4 && kLayout.high_bits == 0 && kGroup == 32;
   // Up to so many rows take their weights straight from the packed form; more unpack it once for all.
   static constexpr int kDirectRows = kIsPlain ? 2 * kRowsInt8 : kRowsInt8;
@@ -164,7 +165,7 @@ IBID_INLINE void fetch(const F& f, int64_t at, const Ahead& ahead, int64_t b) {
   F::template prefetch<2>(f, far_here ? at : at + ahead.next_tile, far_here ? far : far - ahead.n_blocks);
 }
 
-// Float sums in memory would be taken into registers that are not there, and spilled one by one.
+// What lies in memory would be taken into registers that are not there, and spilled one by one.
 IBID_INLINE void stay_in_memory() { asm volatile("" ::: "memory"); }
 
 // Up to kRowsInt8 rows, which are a chunk of x: every block is unpacked into registers and used by all of them.
@@ -207,6 +208,10 @@ struct Rows {
           for (int m = 0; m < M; ++m) {
             const X4 x4 = load_x4(x[m].codes + g * F::kGroup + 4 * i);
             for (int t = 0; t < kTilesInt8; ++t) s[m][t] = D::dot(s[m][t], w[t], x4);
+          }
+          // The second half's codes lie in the same words: kept until then, they would push sums out of registers.
+          if constexpr (kChains == 1 && F::kHasHalves) {
+            if (i + 1 == kSteps / 2) stay_in_memory();
           }
         }
         stay_in_memory();

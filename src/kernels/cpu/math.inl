@@ -28,11 +28,14 @@ IBID_INLINE f32x16 exp_tail(f32x16 r) {
 
 IBID_INLINE f32x16 power_of_two(i32x16 n) { return from_bits(shift_left<23>(add(n, broadcast_i(127)))); }
 
-// p * 2^n with one rounding, n in [-252, 254] and p near 1.
-IBID_INLINE f32x16 scale_by_power(f32x16 p, i32x16 n) {
+// p * 2^n with one rounding, n in [-252, 254] and p near 1; 0 in the lanes of `none`, and what they would cost is not
+// paid: a result below 2^-126 takes a processor hundreds of cycles.
+IBID_INLINE f32x16 scale_by_power(f32x16 p, i32x16 n, mask16 none) {
 #if defined(__AVX512F__)
-  return {_mm512_scalef_ps(p.v, from_int(n).v)};
+  return {_mm512_maskz_scalef_ps(static_cast<__mmask16>(~none.m), p.v, from_int(n).v)};
 #else
+  n = select(none, broadcast_i(0), n);
+  p = select(none, zero(), p);
   // n + 256 is positive, so that a logical shift halves it.
   const i32x16 half = sub(shift_right<1>(add(n, broadcast_i(256))), broadcast_i(128));
   return mul(mul(p, power_of_two(half)), power_of_two(sub(n, half)));
@@ -40,12 +43,13 @@ IBID_INLINE f32x16 scale_by_power(f32x16 p, i32x16 n) {
 }
 
 IBID_INLINE f32x16 exp(f32x16 x) {
+  const mask16 none = less(x, broadcast(-104.0f));  // rounds to 0; a NaN is not less
   // The variable stands second in min and max: a NaN stays.
   x = max(broadcast(-104.0f), min(broadcast(89.0f), x));
   const Reduced s = reduce_by_ln2(x);
   f32x16 p = fma(exp_tail(s.r), s.r, broadcast(1.0f));
   p = fma(p, s.r, broadcast(1.0f));
-  return scale_by_power(p, s.n);
+  return scale_by_power(p, s.n, none);
 }
 
 // e / (e + 2) with e = exp(2x) - 1, which keeps its digits near 0; 1 to rounding from 9.02 on.

@@ -15,6 +15,8 @@ constexpr int32_t kMaxSplitQueries = 4;
 constexpr int32_t kMaxSplitTokens = 16;
 // Tasks that make a team busy even if the last one is unlucky.
 constexpr int64_t kTasksPerThread = 4;
+// Where tasks are fewer than that, they are cut, down to so many rows: less would load more than it multiplies.
+constexpr int32_t kMinRows = 12;
 // Below this many multiply-adds the caller works alone (about 3 us).
 constexpr int64_t kSerialWork = 1 << 17;
 
@@ -27,6 +29,7 @@ struct Call {
   int32_t group;         // query heads of a KV head
   int32_t heads_a_task;  // at most as many as a task's rows
   int32_t head_chunks;   // tasks that share a KV head's group
+  int32_t max_queries;   // that a task has rows for
   int32_t queries_a_task;
 
   int32_t n_queries(int32_t s) const { return batch.query_start[s + 1] - batch.query_start[s]; }
@@ -119,7 +122,7 @@ Dealt deal(const Call& c, bool may_split, Span* spans) {
   int32_t split_tokens = 0;
   for (int32_t i = 0; i < c.batch.n_sequences; ++i) {
     const int32_t n = c.n_queries(i);
-    const bool split = may_split && n <= std::min(kMaxSplitQueries, c.queries_a_task) && c.n_pieces(i) > 1 &&
+    const bool split = may_split && n <= std::min(kMaxSplitQueries, c.max_queries) && c.n_pieces(i) > 1 &&
                        split_tokens + n <= kMaxSplitTokens;
     if (spans != nullptr) spans[i] = {dealt.n_tasks, split ? dealt.n_partial_rows : -1};
     dealt.n_tasks += split ? c.n_pieces(i) * c.n_head_tasks() : c.n_plain_tasks(i);
@@ -142,19 +145,25 @@ size_t paged_attention_workspace_bytes(int32_t n_tokens, int32_t n_heads, int32_
 void paged_attention(Stream& s, const TensorView& out, const TensorView& q, const PagedKv& kv,
                      const ForwardBatch& batch, const ops::AttentionParams& params) {
   const int64_t N = q.row_len();
-  Call c = {out, q, kv, batch, params, static_cast<int32_t>(N / kv.head_len / kv.n_kv_heads), 0, 0, 0};
+  Call c = {out, q, kv, batch, params, static_cast<int32_t>(N / kv.head_len / kv.n_kv_heads), 0, 0, 0, 0};
   const int32_t max_rows = attention_max_rows(kv.head_len);
   c.heads_a_task = std::min(c.group, max_rows);
   c.head_chunks = (c.group + c.heads_a_task - 1) / c.heads_a_task;
-  c.queries_a_task = max_rows / c.heads_a_task;
+  c.max_queries = c.queries_a_task = max_rows / c.heads_a_task;
 
-  int64_t n_plain = 0;
-  int64_t work = 0;
-  for (int32_t i = 0; i < batch.n_sequences; ++i) {
-    n_plain += c.n_plain_tasks(i);
-    work += int64_t{c.n_queries(i)} * batch.kv_len[i] * 2 * N;
-  }
   const int64_t n_threads = s.team().n_threads();
+  int64_t work = 0;
+  for (int32_t i = 0; i < batch.n_sequences; ++i) work += int64_t{c.n_queries(i)} * batch.kv_len[i] * 2 * N;
+  const auto count_plain = [&] {
+    int64_t n = 0;
+    for (int32_t i = 0; i < batch.n_sequences; ++i) n += c.n_plain_tasks(i);
+    return n;
+  };
+  int64_t n_plain = count_plain();
+  while (n_threads > 1 && n_plain < kTasksPerThread * n_threads && c.queries_a_task / 2 * c.heads_a_task >= kMinRows) {
+    c.queries_a_task /= 2;
+    n_plain = count_plain();
+  }
   const bool may_split = n_threads > 1 && n_plain < kTasksPerThread * n_threads && work > kSerialWork;
 
   // First the partial states that splits need are counted, then the workspace is taken once for all.

@@ -1,0 +1,67 @@
+// --spec draft:MODEL, from the flag to what is loaded and counted.
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "cli/command_line.h"
+#include "cli/loading.h"
+#include "model/testing/tiny_model.h"
+#include "temp_folder.h"
+
+namespace ibid::cli {
+namespace {
+
+Result<SpecArgs> spec(const std::string& flags) {
+  SpecArgs args;
+  CLI::App app;
+  add_spec_options(&app, args);
+  try {
+    app.parse(flags);
+  } catch (const CLI::ParseError& e) {
+    return invalid(e.what());
+  }
+  return args;
+}
+
+TEST(DraftModelFlag, NamesAModelBesideTheLookUp) {
+  const SpecArgs draft = spec("--spec-k 5 --spec draft:small.gguf").value();
+  EXPECT_EQ(draft.draft_model, "small.gguf");
+  EXPECT_EQ(draft.max_drafts(), 5);
+  EXPECT_EQ(spec("--spec ngram").value().draft_model, "");
+  EXPECT_EQ(spec("--spec off").value().max_drafts(), 0);
+  EXPECT_FALSE(spec("--spec draft:"));
+  EXPECT_FALSE(spec("--spec drafts"));
+}
+
+std::string tiny_file(const TempFolder& folder, const char* name, int64_t vocab_size, uint64_t seed) {
+  const std::string path = folder.path(name);
+  std::ofstream(path, std::ios::binary) << testing::tiny_gguf(
+      {.seed = seed, .vocab_size = vocab_size, .context_len = 128, .tokenizer = true});
+  return path;
+}
+
+TEST(DraftModelFlag, WhatADraftModelHoldsIsCounted) {
+  TempFolder folder;
+  const ModelArgs model{.model = tiny_file(folder, "target.gguf", 260, 1), .threads = 1};
+  StepLimits limits{.max_sequences = 2, .max_drafts = 4};
+  const int64_t without = size(model, limits).value().memory.total();
+  limits.draft_model = tiny_file(folder, "draft.gguf", 260, 2);
+  const Loaded with = load(model, limits).value();
+  ASSERT_TRUE(with.draft.has_value());
+  EXPECT_EQ(with.draft->kv_bytes, 2 * 128 / 16 * kv_bytes_of_block(*with.draft->model, DType::kF16, 16));
+  EXPECT_GT(with.memory.total(), without + with.draft->kv_bytes);
+  auto engine = Engine::create(*with.model, with.tokenizer, *with.stream, with.engine_options(limits)).value();
+  EXPECT_TRUE(use_draft_model(*engine, with, limits).ok());
+}
+
+TEST(DraftModelFlag, AnotherVocabularyIsRefusedByItsFirstDifference) {
+  TempFolder folder;
+  const ModelArgs model{.model = tiny_file(folder, "target.gguf", 260, 1), .threads = 1};
+  const auto sized = size(model, {.max_drafts = 4, .draft_model = tiny_file(folder, "draft.gguf", 264, 2)});
+  ASSERT_FALSE(sized);
+  EXPECT_NE(sized.error().message.find("another vocabulary"), std::string::npos) << sized.error().message;
+  EXPECT_NE(sized.error().message.find("264"), std::string::npos) << sized.error().message;
+}
+
+}  // namespace
+}  // namespace ibid::cli

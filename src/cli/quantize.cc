@@ -1,0 +1,64 @@
+// A model in other types: fewer bits, or fewer heads of keys and values.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "base/quoted.h"
+#include "cli/loading.h"
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "format/requantise.h"
+#include "model/config.h"
+
+namespace ibid::cli {
+namespace {
+
+Status check_target(const std::string& in, const std::string& out, bool force) {
+  std::error_code ignored;
+  if (std::filesystem::equivalent(in, out, ignored)) return invalid(in_quotes(out) + " is the model that is read");
+  if (std::filesystem::is_directory(out, ignored)) return invalid(in_quotes(out) + " is a folder; name a file");
+  if (!force && std::filesystem::exists(out, ignored)) {
+    return invalid(in_quotes(out) + " is there already; --force writes over it");
+  }
+  return {};
+}
+
+}  // namespace
+
+int quantize(const QuantizeOptions& options) {
+  if (!options.imatrix.empty()) {
+    return fail(unsupported("--imatrix is not supported: weights count by their own size here; without it the file is "
+                            "made all the same"),
+                kUsage);
+  }
+  auto path = resolve(options.in);
+  if (!path) return fail(path.error());
+  if (const Status fine = check_target(*path, options.out, options.force); !fine.ok()) return fail(fine.error());
+  auto file = ModelFile::open(*path);
+  if (!file) return fail(file.error());
+  auto config = read_config(*file);
+  if (!config) return fail(config.error());
+  RequantiseOptions requantise_options = {.mix = *quant_mix_from_name(options.type),
+                                          .architecture = config->architecture,
+                                          .n_layers = config->n_layers,
+                                          .n_heads = config->n_heads,
+                                          .n_kv_heads = config->n_kv_heads,
+                                          .head_len = config->head_len,
+                                          .kv_groups = options.kv_heads};
+  ThreadTeam team(options.threads > 0 ? options.threads : usable_cores());
+  Progress bar("quantising", true);
+  auto made = requantise(*file, options.out, requantise_options, team,
+                         [&](uint64_t done, uint64_t all) { bar.update(done, all); });
+  if (!made) return fail(made.error());
+  std::string types;
+  for (const auto& [dtype, n] : made->matrices) {
+    types += fmt::format("{}{} {}", types.empty() ? "" : ", ", n, traits(dtype).name);
+  }
+  fmt::print("{}: {}, {:.2f} bits a weight, matrices: {}\n", options.out, bytes_text(made->bytes),
+             8.0 * static_cast<double>(made->bytes) / static_cast<double>(made->n_parameters), types);
+  if (made->was_quantised) fmt::print("It was made of quantised matrices; what these had lost stays lost.\n");
+  return kOk;
+}
+
+}  // namespace ibid::cli

@@ -1,0 +1,302 @@
+// A draft model behind an engine: what it holds, how often it is right, what its time may cost. That it changes no byte
+// is held by tests/property.
+#include "spec/draft_model.h"
+
+#include <gtest/gtest.h>
+
+#include "fake_model.h"
+#include "spec/proposer_chain.h"
+#include "timed_model.h"
+
+namespace ibid {
+namespace {
+
+using testing::FakeModel;
+using testing::kFakeEnd;
+using testing::kFakeVocabSize;
+using testing::TimedEngine;
+using testing::TimedModel;
+
+constexpr int32_t kContext = 160;
+
+// The target's logits, but contrary ones behind every position that `is_contrary`.
+class Contrary final : public ForwardPass {
+ public:
+  explicit Contrary(bool (*is_contrary)(int32_t position)) : is_contrary_(is_contrary) {}
+  const ModelFacts& facts() const override { return fake.facts(); }
+  void run(const ForwardBatch& b, std::span<const PagedKv> kv, const TensorView& logits,
+           const HiddenStates& hidden) override {
+    fake.run(b, kv, logits, hidden);
+    for (int32_t row = 0; row < b.n_rows; ++row) {
+      if (!is_contrary_(b.positions[b.logit_rows[row]])) continue;
+      for (float& x : std::span(logits.row_as<float>(row), kFakeVocabSize)) x = -x;
+    }
+  }
+  FakeModel fake{kContext};
+
+ private:
+  bool (*is_contrary_)(int32_t position);
+};
+
+DraftModelOptions drafting(bool always = true) {
+  return {.block_len = 8,
+          .kv_bytes = 1 << 20,
+          .step_tokens = 96,
+          .vocab_size = kFakeVocabSize,
+          .end_of_generation = {kFakeEnd},
+          .always = always};
+}
+
+std::vector<Request> requests() {
+  std::vector<Request> out(6);
+  for (size_t i = 0; i < out.size(); ++i) {
+    Request& r = out[i];
+    r.id = RequestId{i + 1};
+    for (uint64_t t = 0; t < 3 + 17 * i; ++t)
+      r.prompt.push_back(TokenId{static_cast<int32_t>(1 + testing::mix(i, t) % 60)});
+    r.max_tokens = 40;
+    r.sampling.seed = 7 * i;
+    r.sampling.temperature = i == 0 ? 0 : 0.9F;
+    r.sampling.ignore_eos = true;
+  }
+  out[1].sampling.top_p = 0.8F;
+  out[2].sampling.frequency_penalty = 0.6F;
+  out[2].sampling.repetition_penalty = 1.4F;
+  out[3].sampling.mirostat = 2;
+  out[3].sampling.mirostat_tau = 3;
+  out[4].sampling.no_repeat_ngram = 3;
+  out[4].sampling.dry_multiplier = 0.8F;
+  out[5].sampling.xtc_probability = 0.5F;
+  out[5].sampling.xtc_threshold = 0.05F;
+  return out;
+}
+
+struct Ran {
+  EngineStats stats;
+  std::vector<std::string> faults;
+};
+
+// All of them in one engine, against what they must answer.
+Ran run(const std::vector<Request>& all, bool (*is_contrary)(int32_t), int32_t k, int32_t n_places,
+        const DraftModelOptions& options = drafting()) {
+  ThreadTeam team(2);
+  Stream stream(team);
+  EngineOptions of_engine;
+  of_engine.block_len = 8;
+  of_engine.max_sequences = n_places;
+  of_engine.max_rows = 64;
+  auto engine =
+      Engine::create(std::make_unique<FakeModel>(kContext), nullptr, stream, of_engine, steady_clock()).value();
+  auto draft = std::make_unique<Contrary>(is_contrary);
+  const Contrary& watched = *draft;
+  auto proposer = DraftModel::create(std::move(draft), stream, options).value();
+  const DraftModel& model = *proposer;
+  engine->speculate(std::move(proposer), k);
+  std::map<RequestId, std::vector<TokenId>> said;
+  for (const Request& r : all) EXPECT_TRUE(engine->submit(r).ok());
+  std::vector<Output> out;
+  while (engine->step(out)) {
+    for (const Output& o : out) {
+      for (const TokenRecord& t : o.tokens) said[o.request].push_back(t.chosen.token);
+    }
+    out.clear();
+    model.cache().self_check();
+  }
+  for (const Request& r : all)
+    EXPECT_EQ(said[r.id], testing::expected_answer(r, 0, kContext).tokens) << static_cast<int>(r.id);
+  EXPECT_EQ(model.cache().pool().n_in_use(), 0);
+  Ran ran{engine->stats(), watched.fake.faults()};
+  EXPECT_TRUE(ran.faults.empty()) << ran.faults.front();
+  return ran;
+}
+
+// Whatever the sampler: it draws with the request's own noise, history and state.
+TEST(DraftModel, OneThatIsTheTargetIsAlwaysRight) {
+  for (const int32_t k : {1, 3, 8}) {
+    for (const int32_t n_places : {1, 4}) {
+      const Ran ran = run(
+          requests(), [](int32_t) { return false; }, k, n_places);
+      EXPECT_GT(ran.stats.drafted_tokens, 100);
+      EXPECT_EQ(ran.stats.accepted_tokens, ran.stats.drafted_tokens) << k << " " << n_places;
+    }
+  }
+}
+
+TEST(DraftModel, AContraryOneIsNeverRight) {
+  std::vector<Request> greedy = requests();
+  for (Request& r : greedy) r.sampling = {.temperature = 0, .ignore_eos = true};
+  const Ran ran = run(
+      greedy, [](int32_t) { return true; }, 4, 4);
+  EXPECT_GT(ran.stats.drafted_tokens, 100);
+  EXPECT_EQ(ran.stats.accepted_tokens, 0);
+}
+
+// Behind what was refused it sees the text as it is: contrary behind every fifth position and nowhere else, its drafts
+// are right up to that one.
+TEST(DraftModel, SeesTheTextBehindWhatWasRefused) {
+  for (const int32_t k : {1, 2, 5, 9}) {
+    Request r = requests()[0];
+    int64_t n_accepted = 0;
+    for (int32_t n = static_cast<int32_t>(r.prompt.size()) + 1, left = r.max_tokens - 1; left > 0;) {
+      int32_t a = 0;  // the first draft is drawn behind position n - 1
+      while (a < std::min(k, left - 1) && (n - 1 + a) % 5 != 4) ++a;
+      n_accepted += a;
+      n += a + 1, left -= a + 1;
+    }
+    const Ran ran = run(
+        {r}, [](int32_t position) { return position % 5 == 4; }, k, 1);
+    EXPECT_EQ(ran.stats.accepted_tokens, n_accepted) << k;
+  }
+}
+
+// ---- time ----------------------------------------------------------------------------------------------------------
+
+// As a fraction of the target's.
+testing::LinearCost cost_of(double part) {
+  testing::LinearCost c;
+  c.step *= part, c.prompt *= part, c.decode *= part, c.prompt_read *= part, c.decode_read *= part;
+  return c;
+}
+
+struct Timed {
+  double seconds = 0;
+  double longest_gap = 0;
+  int64_t n_draft_tokens = 0;
+  EngineStats stats;
+};
+
+int32_t any(int32_t position) { return static_cast<int32_t>(testing::mix(9, static_cast<uint64_t>(position)) % 60); }
+int32_t other(int32_t position) { return (any(position) + 1) % 60; }
+
+Timed timed(int32_t n_streams, int32_t n_prompt, int32_t n_answer, TimedModel::Next next, double part, int32_t k = 8,
+            double max_itl = 0) {
+  EngineOptions options;
+  options.max_rows = 128;
+  options.max_itl = max_itl;
+  TimedEngine t(options, {}, 8192, any);
+  ThreadTeam team(1);
+  Stream stream(team);
+  DraftModelOptions of_draft = drafting(false);
+  of_draft.kv_bytes = 64 << 20;
+  of_draft.step_tokens = 1024;
+  std::unique_ptr<DraftModel> draft;
+  const DraftModel* model = nullptr;
+  if (k > 0) {
+    draft =
+        DraftModel::create(std::make_unique<TimedModel>(t.clock, cost_of(part), 8192, next), stream, of_draft, t.clock)
+            .value();
+    model = draft.get();
+    t.engine->speculate(std::move(draft), k);
+  }
+  for (int32_t i = 0; i < n_streams; ++i) t.submit(n_prompt, n_answer);
+  t.drain();
+  const std::vector<double> gaps = t.gaps(0.2);
+  return {t.clock.now(), gaps.empty() ? 0 : gaps.back(), model == nullptr ? 0 : model->n_computed_tokens(),
+          t.engine->stats()};
+}
+
+TEST(DraftModel, OneThatIsRightAndCheapPays) {
+  const double plain = timed(1, 40, 200, any, 0.1, 0).seconds;
+  EXPECT_LT(timed(1, 40, 200, any, 0.05).seconds / plain, 0.75);
+  EXPECT_LT(timed(1, 40, 200, any, 0.1).seconds / plain, 0.85);
+}
+
+// Row S27 for a proposer that takes time itself: useless, dear, or both; few streams and many; many answers one after
+// the other, so that what is known of the pair is forgotten and learned again.
+TEST(DraftModel, IsNeverSlowerThanNone) {
+  for (const int32_t n_streams : {1, 2, 8, 32}) {
+    const int32_t n_prompt = n_streams == 1 ? 400 : 12;
+    const double plain = timed(n_streams, n_prompt, 200, any, 1, 0).seconds;
+    for (const double part : {0.05, 0.3, 1.0}) {
+      EXPECT_LE(timed(n_streams, n_prompt, 200, other, part).seconds / plain, 1.03) << n_streams << " wrong " << part;
+      EXPECT_LE(timed(n_streams, n_prompt, 200, any, part).seconds / plain, 1.03) << n_streams << " right " << part;
+    }
+  }
+}
+
+TEST(DraftModel, ReadsALongPromptInPieces) {
+  const Timed plain = timed(1, 900, 250, any, 0.05, 0), with = timed(1, 900, 250, any, 0.05);
+  EXPECT_GT(with.n_draft_tokens, 900);
+  EXPECT_GT(with.stats.accepted_tokens, 50);
+  EXPECT_LE(with.longest_gap, 2.5 * plain.longest_gap);  // eight drafts make 2.2 of it
+  EXPECT_LT(with.seconds, plain.seconds);
+}
+
+// An answer of a few tokens cannot bring in what reading its prompt would take.
+TEST(DraftModel, LeavesALongPromptWithAShortAnswerAlone) {
+  EXPECT_LT(timed(1, 400, 12, any, 0.1).n_draft_tokens, 100);
+}
+
+TEST(DraftModel, KeepsWithinTheTimeBetweenTokens) {
+  for (const double bound : {0.005, 0.007}) {
+    const Timed with = timed(1, 40, 400, any, 0.1, 8, bound);
+    EXPECT_LE(with.longest_gap, bound * 1.05);
+    EXPECT_GT(with.stats.drafted_tokens, 50);
+  }
+}
+
+// ---- beside others -------------------------------------------------------------------------------------------------
+
+// What a text's drafting computes depends on the text before it: found again by its own tenant, and by no other.
+TEST(DraftModel, FindsTextsOfItsOwnTenantAlone) {
+  ThreadTeam team(1);
+  Stream stream(team);
+  auto model = DraftModel::create(std::make_unique<FakeModel>(kContext), stream, drafting()).value();
+  const auto sampler = Sampler::compile({.temperature = 0}, kFakeVocabSize, {}, 1).value();
+  const std::vector<TokenId> prompt(64, TokenId{5});
+  const auto n_computed = [&](int64_t sequence, std::string_view scope) {
+    const int64_t before = model->n_computed_tokens();
+    for (int32_t n = 63; n <= 64; ++n) {  // what was computed is published when the text has gone on
+      Drafts drafts;
+      model->begin_step({});
+      model->propose({.sequence = sequence,
+                      .prompt = std::span(prompt).first(static_cast<size_t>(n)),
+                      .max_drafts = 1,
+                      .sampler = sampler.get(),
+                      .state = sampler->initial_state(),
+                      .scope = scope},
+                     drafts);
+      EXPECT_EQ(drafts.size(), 1);
+    }
+    model->forget(sequence);
+    return model->n_computed_tokens() - before;
+  };
+  EXPECT_EQ(n_computed(1, "a"), 64);
+  EXPECT_LT(n_computed(2, "a"), 20);
+  EXPECT_EQ(n_computed(3, "b"), 64);
+  EXPECT_EQ(n_computed(4, {}), 64);
+  EXPECT_EQ(n_computed(5, {}), 64);
+}
+
+// Says one token, so likely.
+class Sure final : public Proposer {
+ public:
+  explicit Sure(float likely) : likely_(likely) {}
+  void propose(const ProposalInput&, Drafts& drafts) override { drafts.add(TokenId{3}, -1, likely_); }
+
+ private:
+  float likely_;
+};
+
+TEST(DraftModel, LeavesLikelierDraftsOfOthersInPlace) {
+  ThreadTeam team(1);
+  Stream stream(team);
+  const auto sampler = Sampler::compile({.temperature = 0}, kFakeVocabSize, {}, 1).value();
+  const std::vector<TokenId> prompt(10, TokenId{5});
+  for (const float likely : {0.05F, 0.95F}) {
+    DraftModelOptions options = drafting(false);
+    std::vector<std::unique_ptr<Proposer>> all;
+    all.push_back(std::make_unique<Sure>(likely));
+    all.push_back(DraftModel::create(std::make_unique<FakeModel>(kContext), stream, options).value());
+    ProposerChain chain(std::move(all));
+    Drafts drafts;
+    chain.begin_step({});
+    chain.propose(
+        {.sequence = 1, .prompt = prompt, .max_drafts = 4, .sampler = sampler.get(), .state = sampler->initial_state()},
+        drafts);
+    EXPECT_EQ(drafts.tokens.front() == TokenId{3}, likely > 0.5F);
+  }
+}
+
+}  // namespace
+}  // namespace ibid

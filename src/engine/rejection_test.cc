@@ -1,0 +1,183 @@
+// Requests whose drafts are verified by rejection: the distribution of their answers is the target's, their bytes
+// depend on how many drafts there are and on nothing else.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "engine/engine.h"
+#include "fake_model.h"
+#include "spec/draft_model.h"
+#include "spec/rejection.h"
+#include "spec_counting.h"
+
+namespace ibid {
+namespace {
+
+using testing::FakeModel;
+using testing::kFakeEnd;
+using testing::kFakeVocabSize;
+
+constexpr int32_t kContext = 64;
+
+// Near the target, and not it; `part` of the target's logits.
+class Near final : public ForwardPass {
+ public:
+  explicit Near(float part) : part_(part) {}
+  const ModelFacts& facts() const override { return fake_.facts(); }
+  void run(const ForwardBatch& b, std::span<const PagedKv> kv, const TensorView& logits,
+           const HiddenStates& hidden) override {
+    fake_.run(b, kv, logits, hidden);
+    for (int32_t row = 0; row < b.n_rows; ++row) {
+      const auto position = static_cast<uint64_t>(b.positions[b.logit_rows[row]]);
+      float* x = logits.row_as<float>(row);
+      for (size_t v = 0; part_ < 1 && v < kFakeVocabSize; ++v)
+        x[v] = part_ * x[v] + (1 - part_) * static_cast<float>(testing::mix(position, v) % 4096) / 512;
+    }
+  }
+
+ private:
+  float part_;
+  FakeModel fake_{kContext};
+};
+
+Request request(uint64_t id, uint64_t seed, int32_t max_tokens) {
+  Request r;
+  r.id = RequestId{id};
+  r.prompt = {TokenId{3}, TokenId{9}, TokenId{27}};
+  r.max_tokens = max_tokens;
+  r.sampling.seed = seed;
+  r.sampling.temperature = 1.6F;
+  r.sampling.top_k = 24;
+  r.sampling.repetition_penalty = 1.3F;
+  r.speculation.is_rejection = true;
+  return r;
+}
+
+struct Answers {
+  std::map<uint64_t, std::vector<TokenId>> tokens;  // by id
+  EngineStats stats;
+};
+
+Answers answers(const std::vector<Request>& requests, float part, int32_t k, int32_t n_places = 8, double max_itl = 0) {
+  ThreadTeam team(2);
+  Stream stream(team);
+  EngineOptions options;
+  options.block_len = 8;
+  options.max_sequences = n_places;
+  options.max_itl = max_itl;
+  options.max_rows = n_places * (1 + k);
+  options.kv_bytes = 4 << 20;  // drafts have blocks that nobody wants, and here all find some
+  auto engine = Engine::create(std::make_unique<FakeModel>(kContext), nullptr, stream, options, steady_clock()).value();
+  const DraftModelOptions of_draft{
+      .block_len = 8, .kv_bytes = 1 << 20, .vocab_size = kFakeVocabSize, .end_of_generation = {kFakeEnd}};
+  if (k > 0) engine->speculate(DraftModel::create(std::make_unique<Near>(part), stream, of_draft).value(), k);
+  Answers out;
+  std::vector<Output> outputs;
+  size_t n_submitted = 0;
+  const auto submit = [&] {
+    for (int i = 0; i < 64 && n_submitted < requests.size(); ++i)
+      EXPECT_TRUE(engine->submit(requests[n_submitted++]).ok());
+  };
+  for (submit(); engine->step(outputs) || n_submitted < requests.size();) {
+    for (const Output& o : outputs) {
+      for (const TokenRecord& t : o.tokens) out.tokens[static_cast<uint64_t>(o.request)].push_back(t.chosen.token);
+    }
+    outputs.clear();
+    if (engine->stats().n_waiting == 0) submit();
+  }
+  out.stats = engine->stats();
+  return out;
+}
+
+// What is drawn at the i-th place of an answer, by going through all that may come before it; behind an end is
+// kFakeEnd.
+std::vector<double> law_at(int32_t place, const Request& r) {
+  const TokenId ends[] = {kFakeEnd};
+  const auto sampler = Sampler::compile(r.sampling, kFakeVocabSize, ends, 0).value();
+  SamplerScratch scratch;
+  std::vector<double> law(kFakeVocabSize);
+  std::vector<float> logits(kFakeVocabSize);
+  std::vector<TokenId> answer;
+  const auto go = [&](auto&& self, uint64_t hash, double mass) -> void {
+    testing::fake_logits(hash, logits);
+    SamplerState state = sampler->initial_state();
+    std::vector<float> p(kFakeVocabSize);
+    ProposeRule rule(p);
+    EXPECT_TRUE(sampler->sample(logits, {r.prompt, answer}, state, scratch, {}, &rule).ok());
+    for (int32_t x = 0; x < kFakeVocabSize; ++x) {
+      const double of_x = mass * static_cast<double>(p[static_cast<size_t>(x)]);
+      if (of_x == 0) continue;
+      const bool is_there = static_cast<int32_t>(answer.size()) == place || TokenId{x} == kFakeEnd;
+      if (is_there) law[static_cast<size_t>(x)] += of_x;
+      if (is_there) continue;
+      answer.push_back(TokenId{x});
+      self(self, testing::mix(hash, static_cast<uint64_t>(x)), of_x);
+      answer.pop_back();
+    }
+  };
+  uint64_t hash = testing::mix(77, 0);
+  for (const TokenId t : r.prompt) hash = testing::mix(hash, static_cast<uint64_t>(raw(t)));
+  go(go, hash, 1);
+  return law;
+}
+
+// Through all of it: the draft model's own law, the chain, the token behind what is refused and behind what is not.
+TEST(EngineRejection, AnswersHaveTheTargetsLaw) {
+  constexpr int32_t kAnswers = 12'000, kPlaces = 3;
+  std::vector<Request> all;
+  for (uint64_t i = 1; i <= kAnswers; ++i) all.push_back(request(i, 77 * i, kPlaces + 2));
+  const Answers heard = answers(all, 0.6F, 2);
+  EXPECT_GT(heard.stats.accepted_tokens, heard.stats.drafted_tokens / 4);
+  EXPECT_LT(heard.stats.accepted_tokens, heard.stats.drafted_tokens * 9 / 10);
+  for (int32_t place = 0; place < kPlaces; ++place) {
+    std::vector<int64_t> counts(kFakeVocabSize);
+    for (const auto& [id, tokens] : heard.tokens) {
+      const size_t at = std::min(static_cast<size_t>(place), tokens.size() - 1);
+      ++counts[static_cast<size_t>(raw(tokens[at]))];
+    }
+    EXPECT_LT(testing::deviation(counts, law_at(place, all[0])), testing::kMostDeviation) << place;
+  }
+}
+
+// An end is offered as any other token is: to withhold it would make it rarer or more frequent.
+TEST(EngineRejection, EndsAreAsFrequentAsTheyAre) {
+  constexpr int32_t kAnswers = 12'000;
+  std::vector<Request> all;
+  for (uint64_t i = 1; i <= kAnswers; ++i) {
+    Request r = request(i, 91 * i, 3);
+    r.sampling.logit_bias = {{kFakeEnd, 9.0F}};
+    all.push_back(r);
+  }
+  const Answers heard = answers(all, 0.4F, 1);
+  std::vector<int64_t> counts(kFakeVocabSize);
+  for (const auto& [id, tokens] : heard.tokens)
+    ++counts[static_cast<size_t>(raw(tokens[std::min<size_t>(1, tokens.size() - 1)]))];
+  EXPECT_LT(testing::deviation(counts, law_at(1, all[0])), testing::kMostDeviation);
+}
+
+// With the number of drafts and the draft model pinned: the same bytes alone, in company, and where a step has time for
+// nothing. A draft model that is the target is never refused; temperature 0 and no drafts say what plain decoding says.
+TEST(EngineRejection, ReplaysToTheByteWhereDraftsArePinned) {
+  std::vector<Request> all;
+  for (uint64_t i = 1; i <= 12; ++i) all.push_back(request(i, i, 20));
+  const Answers together = answers(all, 0.6F, 4), again = answers(all, 0.6F, 4, 5, 1e-6);
+  EXPECT_EQ(together.tokens, again.tokens);
+  for (const Request& r : all) {
+    const auto id = static_cast<uint64_t>(r.id);
+    EXPECT_EQ(answers({r}, 0.6F, 4).tokens[id], together.tokens.at(id));
+  }
+  EXPECT_NE(answers(all, 0.6F, 3).tokens, together.tokens);
+  const Answers itself = answers(all, 1, 4);
+  EXPECT_GT(itself.stats.drafted_tokens, 50);
+  EXPECT_GE(itself.stats.accepted_tokens + 12, itself.stats.drafted_tokens);  // what was drafted behind an end apart
+  for (Request& r : all) {
+    if (static_cast<uint64_t>(r.id) % 2 == 0) r.sampling.temperature = 0;
+    if (static_cast<uint64_t>(r.id) % 2 == 1) r.speculation.max_drafts = 0;
+  }
+  const Answers plain = answers(all, 0.6F, 4);
+  for (const Request& r : all)
+    EXPECT_EQ(plain.tokens.at(static_cast<uint64_t>(r.id)), testing::expected_answer(r, 0, kContext).tokens);
+}
+
+}  // namespace
+}  // namespace ibid

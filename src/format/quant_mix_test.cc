@@ -1,0 +1,51 @@
+#include "format/quant_mix.h"
+
+#include <gtest/gtest.h>
+
+namespace ibid {
+namespace {
+
+DType of(QuantMix mix, std::string_view name, int64_t row_len = 4096, bool tied = false) {
+  return mixed_dtype(mix, {name, 32, 4, row_len, tied});
+}
+
+TEST(QuantMix, FeltMatricesGetMoreBits) {
+  const QuantMix m = QuantMix::kQ4_K_M;
+  EXPECT_EQ(of(m, "blk.0.attn_q.weight"), DType::kQ4_K);
+  EXPECT_EQ(of(m, "blk.0.attn_v.weight"), DType::kQ6_K);
+  EXPECT_EQ(of(m, "blk.4.attn_v.weight"), DType::kQ4_K);
+  EXPECT_EQ(of(m, "blk.6.ffn_down.weight"), DType::kQ6_K);
+  EXPECT_EQ(of(m, "blk.31.ffn_down.weight"), DType::kQ6_K);
+  EXPECT_EQ(of(m, "output.weight"), DType::kQ6_K);
+  EXPECT_EQ(of(m, "token_embd.weight"), DType::kQ4_K);
+  EXPECT_EQ(of(m, "token_embd.weight", 4096, true), DType::kQ6_K) << "it is the output too";
+  EXPECT_EQ(of(QuantMix::kQ4_K_S, "blk.3.ffn_down.weight"), DType::kQ5_K);
+  EXPECT_EQ(of(QuantMix::kQ4_K_S, "blk.4.ffn_down.weight"), DType::kQ4_K);
+  EXPECT_EQ(of(QuantMix::kQ2_K, "blk.9.attn_v.weight"), DType::kQ4_K);
+  EXPECT_EQ(of(QuantMix::kQ8_0, "output.weight"), DType::kQ8_0);
+  EXPECT_EQ(of(QuantMix::kF16, "output.weight"), DType::kF16);
+}
+
+TEST(QuantMix, RowsThatBlocksDoNotFillGetANeighbourOfAsManyBits) {
+  EXPECT_EQ(of(QuantMix::kQ4_K_M, "blk.0.attn_q.weight", 576), DType::kQ5_0);
+  EXPECT_EQ(of(QuantMix::kQ5_K_M, "blk.0.attn_q.weight", 576), DType::kQ5_1);
+  EXPECT_EQ(of(QuantMix::kQ6_K, "blk.0.attn_q.weight", 576), DType::kQ8_0);
+  EXPECT_EQ(of(QuantMix::kQ2_K, "blk.0.attn_q.weight", 576), DType::kIQ4_NL);
+  EXPECT_EQ(of(QuantMix::kQ4_0, "blk.0.attn_q.weight", 40), DType::kF16);
+}
+
+TEST(QuantMix, EveryNameIsReadBackAndOthersAreNot) {
+  const std::string names = quant_mix_names();
+  int n = 0;
+  for (size_t at = 0; at < names.size(); ++n) {
+    const size_t end = std::min(names.size(), names.find(", ", at));
+    EXPECT_EQ(static_cast<int>(*quant_mix_from_name(names.substr(at, end - at))), n);
+    at = end + 2;
+  }
+  EXPECT_EQ(n, static_cast<int>(QuantMix::kMXFP4) + 1);
+  EXPECT_EQ(quant_mix_from_name("Q4_K"), QuantMix::kQ4_K_M);
+  EXPECT_FALSE(quant_mix_from_name("q4_k_xl"));
+}
+
+}  // namespace
+}  // namespace ibid

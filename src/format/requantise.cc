@@ -1,0 +1,212 @@
+#include "format/requantise.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <vector>
+
+#include "base/quoted.h"
+#include "format/gguf_writer.h"
+#include "tensor/dequantise.h"
+#include "tensor/quantise.h"
+
+namespace ibid {
+namespace {
+
+constexpr int64_t kChunkFloats = int64_t{1} << 21;
+
+bool is_float(DType dtype) { return dtype <= DType::kMXFP4; }
+
+// Rows [begin, begin + n_heads * head_len) of a tensor are heads; of each `per_group` neighbours their mean stays.
+struct Pool {
+  int64_t begin = 0, n_heads = 0, head_len = 0, per_group = 1;
+  int64_t end() const { return begin + n_heads * head_len; }
+  int64_t n_dropped() const { return n_heads * head_len - n_heads / per_group * head_len; }
+};
+
+// What becomes of a tensor.
+struct Plan {
+  const TensorInfo* from;
+  DType dtype;
+  std::vector<Pool> pools;          // ascending
+  std::vector<int64_t> dims;        // of the result
+  int64_t n_rows = 0, row_len = 0;  // of the result; a vector that is pooled has rows of one
+  bool is_copied = false;
+};
+
+// A row of the result is the mean of `n` rows of the source, `stride` apart.
+struct Mean {
+  int64_t row, n, stride;
+};
+Mean mean_of(const Plan& plan, int64_t row) {
+  int64_t dropped = 0;
+  for (const Pool& p : plan.pools) {
+    const int64_t here = row + dropped;
+    if (here < p.begin) break;
+    const int64_t in = here - p.begin, head = in / p.head_len;
+    if (head < p.n_heads / p.per_group) {
+      return {p.begin + head * p.per_group * p.head_len + in % p.head_len, p.per_group, p.head_len};
+    }
+    dropped += p.n_dropped();
+  }
+  return {row + dropped, 1, 0};
+}
+
+std::vector<Pool> pools_of(std::string_view name, const RequantiseOptions& o) {
+  if (o.kv_groups == 0 || o.kv_groups == o.n_kv_heads || !name.starts_with("blk.")) return {};
+  const int64_t D = o.head_len, per_group = o.n_kv_heads / o.kv_groups;
+  const auto is = [&](std::string_view part) {
+    return name.ends_with(std::string(part) + ".weight") || name.ends_with(std::string(part) + ".bias");
+  };
+  if (is(".attn_k") || is(".attn_v")) return {{0, o.n_kv_heads, D, per_group}};
+  if (is(".attn_qkv")) {
+    return {{o.n_heads * D, o.n_kv_heads, D, per_group}, {(o.n_heads + o.n_kv_heads) * D, o.n_kv_heads, D, per_group}};
+  }
+  return {};
+}
+
+Result<Plan> plan_of(const TensorInfo& t, const RequantiseOptions& o, bool tied) {
+  const TensorView& v = t.view;
+  Plan plan{.from = &t, .dtype = v.dtype, .pools = pools_of(t.name, o), .dims = {}};
+  plan.dims.assign(v.dim.begin(), v.dim.begin() + v.rank);
+  if (v.rank == 2 && is_float(v.dtype) && t.name.ends_with(".weight") && t.name.find("norm") == std::string::npos) {
+    plan.dtype =
+        mixed_dtype(o.mix, {t.name, o.n_layers, std::max<int64_t>(1, o.n_heads / o.n_kv_heads), v.dim[1], tied});
+  }
+  if (!plan.pools.empty()) {
+    if (v.rank > 2 || !is_float(v.dtype) || v.dim[0] != plan.pools.back().end()) {
+      return invalid(in_quotes(t.name) + " has not the rows of " + std::to_string(o.n_kv_heads) +
+                     " key and value heads, so they cannot be averaged");
+    }
+    for (const Pool& p : plan.pools) plan.dims[0] -= p.n_dropped();
+  }
+  plan.is_copied = plan.pools.empty() && plan.dtype == v.dtype;
+  const bool is_vector = v.rank == 1;
+  plan.row_len = is_vector ? 1 : v.row_len();
+  plan.n_rows = is_vector ? plan.dims[0] : plan.dims[0] * (v.n_rows() / v.dim[0]);
+  return plan;
+}
+
+// The rows of a plan, in chunks, to `put`.
+class Rows {
+ public:
+  Rows(const Plan& plan, ThreadTeam& team)
+      : plan_(plan), team_(team), scratch_(static_cast<size_t>(team.n_threads())) {}
+
+  Status write(const GgufWriter::Put& put, const std::function<void(uint64_t)>& read) {
+    const TensorView& v = plan_.from->view;
+    if (plan_.is_copied) {
+      TRY(put({v.data, plan_.from->bytes()}));
+      read(plan_.from->bytes());
+      return {};
+    }
+    const int64_t a_row = row_bytes(plan_.dtype, plan_.row_len);
+    const int64_t chunk = std::max<int64_t>(1, std::min(plan_.n_rows, kChunkFloats / plan_.row_len));
+    std::vector<std::byte> out(static_cast<size_t>(chunk * a_row));
+    uint64_t n_read = 0;
+    for (int64_t row = 0; row < plan_.n_rows; row += chunk) {
+      const int64_t n = std::min(chunk, plan_.n_rows - row);
+      team_.parallel_for(n, [&](int64_t i, int thread) {
+        make(row + i, out.data() + i * a_row, scratch_[static_cast<size_t>(thread)]);
+      });
+      if (!is_finite_) return invalid(in_quotes(plan_.from->name) + " holds a number that is not finite");
+      TRY(put({out.data(), static_cast<size_t>(n * a_row)}));
+      const auto done = static_cast<uint64_t>(static_cast<double>(plan_.from->bytes()) * static_cast<double>(row + n) /
+                                              static_cast<double>(plan_.n_rows));
+      read(done - n_read);
+      n_read = done;
+    }
+    return {};
+  }
+
+ private:
+  struct Scratch {
+    std::vector<float> row;
+    std::vector<double> sum;
+  };
+  const std::byte* source_row(int64_t row) const {
+    const TensorView& v = plan_.from->view;
+    return v.data + row * (v.rank == 1 ? row_bytes(v.dtype, 1) : v.row_stride_bytes);
+  }
+  void make(int64_t row, std::byte* to, Scratch& s) {
+    const DType from = plan_.from->view.dtype;
+    const int64_t n = plan_.row_len;
+    s.row.resize(static_cast<size_t>(n));
+    const Mean mean = mean_of(plan_, row);
+    dequantise_row(from, source_row(mean.row), s.row.data(), n);
+    if (mean.n > 1) {
+      s.sum.assign(s.row.begin(), s.row.end());
+      for (int64_t i = 1; i < mean.n; ++i) {
+        dequantise_row(from, source_row(mean.row + i * mean.stride), s.row.data(), n);
+        for (size_t k = 0; k < s.sum.size(); ++k) s.sum[k] += static_cast<double>(s.row[k]);
+      }
+      for (size_t k = 0; k < s.sum.size(); ++k) {
+        s.row[k] = static_cast<float>(s.sum[k] / static_cast<double>(mean.n));
+      }
+    }
+    if (!std::ranges::all_of(s.row, [](float x) { return std::isfinite(x); })) is_finite_ = false;
+    quantise_row(plan_.dtype, s.row.data(), to, n);
+  }
+
+  const Plan& plan_;
+  ThreadTeam& team_;
+  std::vector<Scratch> scratch_;
+  std::atomic<bool> is_finite_ = true;
+};
+
+}  // namespace
+
+Result<Requantised> requantise(const ModelFile& from, const std::string& to, const RequantiseOptions& options,
+                               ThreadTeam& team, const std::function<void(uint64_t, uint64_t)>& progress) {
+  if (from.container() != Container::kGguf) {
+    return unsupported(from.path() +
+                       " is a folder of safetensors, which has another's names and metadata; a GGUF file "
+                       "of the model would do");
+  }
+  const int64_t K = options.n_kv_heads, G = options.kv_groups;
+  if (G < 0 || G > K || (G != 0 && K % G != 0)) {
+    return invalid(std::to_string(K) + " key and value heads cannot be averaged into " + std::to_string(G) +
+                   " equal groups; a divisor of " + std::to_string(K) + " would do");
+  }
+  GgufWriter writer;
+  writer.set("general.architecture", options.architecture.c_str());
+  for (const auto& [key, value] : from.metadata()) {
+    if (key != "general.alignment") writer.set(key, value);
+  }
+  writer.set("general.file_type", MetaValue(quant_mix_file_type(options.mix)));
+  writer.set("general.quantization_version", 2);
+  if (G != 0) writer.set(options.architecture + ".attention.head_count_kv", MetaValue(G));
+
+  Requantised out;
+  const bool tied = from.find("output.weight") == nullptr;
+  std::vector<Plan> plans;
+  for (const TensorInfo& t : from.tensors()) {
+    ASSIGN_OR_RETURN(Plan plan, plan_of(t, options, tied));
+    plans.push_back(std::move(plan));
+  }
+  uint64_t all = 0, done = 0;
+  const auto read = [&](uint64_t bytes) {
+    done += bytes;
+    if (progress) progress(done, all);
+  };
+  for (const Plan& plan : plans) {
+    const TensorInfo& t = *plan.from;
+    all += t.bytes();
+    int64_t n = 1;
+    for (int64_t dim : plan.dims) n *= dim;
+    out.n_parameters += n;
+    out.bytes += static_cast<uint64_t>(row_bytes(plan.dtype, plan.dims.back()) * (n / plan.dims.back()));
+    out.was_quantised |= is_quantised(t.view.dtype) && !plan.is_copied;
+    if (t.view.rank == 2) ++out.matrices[plan.dtype];
+    writer.add_tensor(t.name, plan.dtype, plan.dims,
+                      [&plan, &team, &from, &read](const GgufWriter::Put& put) -> Status {
+                        TRY(Rows(plan, team).write(put, read));
+                        from.forget(plan.from->view);
+                        return {};
+                      });
+  }
+  TRY(writer.write(to));
+  return out;
+}
+
+}  // namespace ibid

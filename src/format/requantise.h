@@ -1,0 +1,41 @@
+// A model file in other types: every matrix dequantised and quantised again, norms, biases and metadata as they are.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "base/result.h"
+#include "base/thread_team.h"
+#include "format/model_file.h"
+#include "format/quant_mix.h"
+
+namespace ibid {
+
+struct RequantiseOptions {
+  QuantMix mix = QuantMix::kQ4_K_M;
+  // What the file's metadata say, read by whoever knows the architecture.
+  std::string architecture;  // the prefix of its keys: "llama"
+  int64_t n_layers = 0;
+  int64_t n_heads = 0, n_kv_heads = 0, head_len = 0;  // H, K, D
+  // G: the K heads of keys, and of values, are averaged in G groups of neighbours (Ainslie et al., 2023, section 2.1):
+  // of each element the mean in double, rounded once to float, before it is quantised. Divides K; 0: K.
+  int64_t kv_groups = 0;
+};
+
+struct Requantised {
+  uint64_t bytes = 0;  // of the file's tensors
+  int64_t n_parameters = 0;
+  bool was_quantised = false;  // some matrix that was made of fewer bits already
+  std::map<DType, int64_t> matrices;
+};
+
+// Writes `to`, a GGUF file that is not there before it is whole. A matrix that has the wanted type already keeps its
+// bytes. Holds some 16 MiB and a few rows for each thread, however large the model is. Errors are sentences about the
+// file (a container without GGUF's metadata, a number that is not finite) or the disk; then nothing is left behind.
+// progress(done, all) in bytes that were read, on the caller's thread.
+Result<Requantised> requantise(const ModelFile& from, const std::string& to, const RequantiseOptions& options,
+                               ThreadTeam& team, const std::function<void(uint64_t, uint64_t)>& progress = {});
+
+}  // namespace ibid

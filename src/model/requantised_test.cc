@@ -1,0 +1,174 @@
+// Requantised files against what each of their tensors must be, and that a model of them runs.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "format/gguf_writer.h"
+#include "format/requantise.h"
+#include "model/model.h"
+#include "model/one_sequence.h"
+#include "model/testing/tiny_model.h"
+#include "tensor/dequantise.h"
+#include "tensor/quantise.h"
+
+namespace ibid {
+namespace {
+
+class Requantise : public ::testing::Test {
+ protected:
+  Requantise() : to_(::testing::TempDir() + "requantised." + std::to_string(getpid()) + ".gguf") { remove(); }
+  ~Requantise() override { remove(); }
+  void remove() {
+    std::filesystem::remove(to_);
+    std::filesystem::remove(to_ + ".partial");
+  }
+  static RequantiseOptions options_of(const ModelFile& file, QuantMix mix, int64_t kv_groups = 0) {
+    const ModelConfig c = read_config(file).value();
+    return {mix, c.architecture, c.n_layers, c.n_heads, c.n_kv_heads, c.head_len, kv_groups};
+  }
+
+  std::string to_;
+  ThreadTeam team_{2};
+};
+
+std::vector<float> values_of(const TensorView& v) {
+  std::vector<float> out(static_cast<size_t>(v.n_elements()));
+  dequantise(v, out.data());
+  return out;
+}
+
+TEST_F(Requantise, EachMatrixIsWhatItsRowsQuantiseTo) {
+  const auto from = testing::tiny_model_file({.dtype = DType::kF16});
+  for (const QuantMix mix : {QuantMix::kF32, QuantMix::kBF16, QuantMix::kQ4_0, QuantMix::kQ8_0, QuantMix::kQ4_K_M}) {
+    remove();
+    const auto made = requantise(*from, to_, options_of(*from, mix), team_);
+    ASSERT_TRUE(made) << made.error().message;
+    const ModelFile file = ModelFile::open(to_).value();
+    ASSERT_EQ(file.tensors().size(), from->tensors().size());
+    EXPECT_EQ(file.meta_int("general.file_type").value(), quant_mix_file_type(mix));
+    int n_changed = 0;
+    for (const TensorInfo& t : file.tensors()) {
+      const TensorView was = from->tensor(t.name).value();
+      if (was.rank == 1) {
+        EXPECT_EQ(std::memcmp(was.data, t.view.data, t.bytes()), 0) << t.name;
+        continue;
+      }
+      n_changed += t.view.dtype != was.dtype;
+      const std::vector<float> x = values_of(was);
+      std::vector<std::byte> want(t.bytes());
+      quantise_row(t.view.dtype, x.data(), want.data(), static_cast<int64_t>(x.size()));
+      EXPECT_EQ(std::memcmp(want.data(), t.view.data, want.size()), 0) << t.name;
+    }
+    EXPECT_GE(n_changed, 10);
+  }
+}
+
+TEST_F(Requantise, EveryArchitectureRunsInOtherTypesAndWithFewerKeyValueHeads) {
+  for (const std::string_view architecture : testing::tiny_architectures()) {
+    const auto from = testing::tiny_model_file({.architecture = architecture});
+    const RequantiseOptions options = options_of(*from, QuantMix::kQ8_0, 1);
+    remove();
+    const auto made = requantise(*from, to_, options, team_);
+    ASSERT_TRUE(made) << architecture << ": " << made.error().message;
+    auto file = std::make_shared<const ModelFile>(ModelFile::open(to_).value());
+    EXPECT_EQ(read_config(*file).value().n_kv_heads, 1) << architecture;
+    Stream stream(team_);
+    auto model = load_model(file, {.context_len = 64, .step_tokens = 8, .max_rows = 8}, stream);
+    ASSERT_TRUE(model) << architecture << ": " << model.error().message;
+    OneSequence sequence(**model, stream, {});
+    const std::vector<TokenId> tokens = {TokenId{1}, TokenId{2}, TokenId{3}};
+    sequence.append(tokens, [&](int64_t, const TensorView& rows) {
+      for (int64_t i = 0; i < 3; ++i) EXPECT_TRUE(std::isfinite(rows.row_as<float>(i)[0])) << architecture;
+    });
+  }
+}
+
+TEST_F(Requantise, HeadsOfAGroupBecomeTheirMeanAndOthersStay) {
+  for (const std::string_view architecture : {"llama", "qwen2", "phi3"}) {
+    const auto from = testing::tiny_model_file({.architecture = architecture});
+    const RequantiseOptions o = options_of(*from, QuantMix::kF32, 1);
+    ASSERT_GT(o.n_kv_heads, 1);
+    remove();
+    ASSERT_TRUE(requantise(*from, to_, o, team_)) << architecture;
+    const ModelFile file = ModelFile::open(to_).value();
+    const int64_t D = o.head_len, K = o.n_kv_heads, H = o.n_heads;
+    int n_pooled = 0;
+    for (const TensorInfo& t : file.tensors()) {
+      const bool fused = t.name.find(".attn_qkv.") != std::string::npos;
+      const bool pooled =
+          fused || t.name.find(".attn_k.") != std::string::npos || t.name.find(".attn_v.") != std::string::npos;
+      const TensorView was = from->tensor(t.name).value();
+      const std::vector<float> x = values_of(was), y = values_of(t.view);
+      if (!pooled) {
+        EXPECT_EQ(x, y) << t.name;
+        continue;
+      }
+      ++n_pooled;
+      const auto row_len = static_cast<size_t>(was.n_elements() / was.dim[0]);
+      std::vector<float> want;
+      const auto put = [&](int64_t first, int64_t n_heads) {  // the mean of n_heads heads from row `first` on
+        for (int64_t r = 0; r < D; ++r) {
+          for (size_t k = 0; k < row_len; ++k) {
+            double sum = 0;
+            for (int64_t h = 0; h < n_heads; ++h) {
+              sum += static_cast<double>(x[static_cast<size_t>(first + h * D + r) * row_len + k]);
+            }
+            want.push_back(static_cast<float>(sum / static_cast<double>(n_heads)));
+          }
+        }
+      };
+      for (int64_t h = 0; fused && h < H; ++h) put(h * D, 1);
+      put(fused ? H * D : 0, K);
+      if (fused) put((H + K) * D, K);
+      EXPECT_EQ(y, want) << architecture << ' ' << t.name;
+    }
+    EXPECT_GE(n_pooled, 2);
+  }
+}
+
+TEST_F(Requantise, RefusesWhatCannotBeAndLeavesNothingBehind) {
+  const auto from = testing::tiny_model_file({});
+  RequantiseOptions options = options_of(*from, QuantMix::kQ8_0);
+  const auto refusal = [&](const ModelFile& file, const std::string& to) {
+    const auto made = requantise(file, to, options, team_);
+    EXPECT_FALSE(made);
+    EXPECT_FALSE(std::filesystem::exists(to_));
+    EXPECT_FALSE(std::filesystem::exists(to_ + ".partial"));
+    return made ? std::string() : made.error().message;
+  };
+  options.kv_groups = options.n_kv_heads + 1;
+  EXPECT_NE(refusal(*from, to_).find("cannot be averaged"), std::string::npos);
+  options.kv_groups = 0;
+  EXPECT_NE(refusal(*from, "/nowhere/at/all").find("cannot write"), std::string::npos);
+
+  // No room: files may not grow beyond 4 KiB.
+  rlimit was = {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &was), 0);
+  const rlimit small = {4096, was.rlim_max};
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const std::string full = refusal(*from, to_);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &was), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_NE(full.find("cannot write"), std::string::npos) << full;
+
+  GgufWriter writer;
+  writer.set("general.architecture", "llama");
+  std::vector<float> row(32, 1.0f);
+  row[31] = INFINITY;
+  writer.add_tensor("blk.0.ffn_up.weight", DType::kF32, {1, 32}, std::as_bytes(std::span(row)));
+  const std::string path = to_ + ".bad";
+  ASSERT_TRUE(writer.write(path).ok());
+  options = {QuantMix::kQ8_0, "llama", 1, 1, 1, 32, 0};
+  EXPECT_NE(refusal(ModelFile::open(path).value(), to_).find("not finite"), std::string::npos);
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace ibid

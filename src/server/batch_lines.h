@@ -1,0 +1,69 @@
+// The lines of a batch's files: what one asks, what is answered, and a file of them that grows.
+#pragma once
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace ibid {
+
+// Every line that is written begins so, with its number behind it.
+inline constexpr std::string_view kBatchLineBegin = "{\"id\":\"batch_req_";
+
+struct BatchLine {
+  std::string custom_id, body;  // body: JSON
+};
+
+bool is_blank_line(std::string_view line);
+// `custom_id` is set as soon as it is known, also where the rest is wrong.
+Result<BatchLine> read_batch_line(const std::string& text, const std::string& endpoint, size_t max_line,
+                                  std::string& custom_id);
+std::string batch_error_line(int64_t number, const std::string& custom_id, const Error& error);
+std::string batch_answer_line(int64_t number, const std::string& custom_id, const std::string& request_id, int status,
+                              const std::string& body);
+
+// A file of lines that grows. Bytes behind its last whole line, of a process that was killed, are cut off.
+class LineFile {
+ public:
+  // Calls `done` with the number of each line that is there.
+  template <typename Done>
+  LineFile(const std::string& path, Done done) : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
+    std::ifstream file(path, std::ios::binary);
+    int64_t whole = 0;
+    for (std::string line; std::getline(file, line) && !file.eof(); whole += std::ssize(line) + 1) {
+      int64_t number = -1;
+      if (line.starts_with(kBatchLineBegin))
+        std::from_chars(line.data() + kBatchLineBegin.size(), line.data() + line.size(), number);
+      if (number >= 0) done(number);
+    }
+    is_sound_ = fd_ >= 0 && ::ftruncate(fd_, whole) == 0 && ::lseek(fd_, whole, SEEK_SET) == whole;
+  }
+  ~LineFile() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  LineFile(const LineFile&) = delete;
+  LineFile& operator=(const LineFile&) = delete;
+
+  bool add(std::string_view line) {
+    while (is_sound_ && !line.empty()) {
+      const ssize_t n = ::write(fd_, line.data(), line.size());
+      if (n <= 0) return is_sound_ = false;
+      line.remove_prefix(static_cast<size_t>(n));
+    }
+    return is_sound_;
+  }
+  bool is_sound() const { return is_sound_; }
+
+ private:
+  int fd_;
+  bool is_sound_ = false;
+};
+
+}  // namespace ibid

@@ -1,0 +1,91 @@
+// Batches: files of requests that are answered in the background (OpenAI's /v1/batches): a line of JSON each, answered
+// into a file of answers and one of errors. A thread of its own hands lines to the Service as a client would, a few at
+// a time, and writes each answer down when it has ended, in whatever order they end.
+//
+// Nothing but the disk remembers what is done: a process that is killed goes on where the files end, and a line whose
+// answer is written whole is not asked again. A line that cannot be read, or that is refused, is an error of its own.
+//
+//   DIR/batches/ID.json        what is known of a batch, renamed into place
+//   DIR/batches/ID.out .err    the lines so far
+//
+// Safe from any thread.
+#pragma once
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "format/file_lock.h"
+#include "server/file_store.h"
+
+namespace ibid {
+
+class Service;
+
+struct Batch {
+  std::string id, tenant, endpoint, input_file, window, metadata = "null";  // metadata: JSON
+  std::string status = "validating";
+  std::string output_file, error_file;  // ids; empty: none yet, or none
+  std::string error;                    // why it failed
+  int64_t created = 0, begun = 0, finalizing = 0, ended = 0, cancelling = 0;
+  int64_t n_total = 0, n_completed = 0, n_failed = 0;
+  bool is_over() const { return status == "completed" || status == "failed" || status == "cancelled"; }
+};
+
+class Batches {
+ public:
+  static constexpr int kAtOnce = 16;         // lines that the engine has
+  static constexpr int kMaxUnfinished = 64;  // batches of a tenant
+
+  // One process at a time. `max_bytes`: of all files; `max_line`: bytes of a line.
+  static Result<std::unique_ptr<Batches>> open(const std::string& folder, int64_t max_bytes, size_t max_line);
+  ~Batches();
+
+  // From now on; `service` outlives the next stop(), after which lines that were under way are as if never begun.
+  void start(Service& service);
+  void stop();
+
+  FileStore& files() { return *files_; }
+  Result<Batch> create(Batch batch);  // its id, status and times are made here
+  std::optional<Batch> find(std::string_view id, std::string_view tenant) const;
+  std::vector<Batch> list(std::string_view tenant) const;  // the newest first
+  // Lines under way end, no others begin. None: there is no such batch.
+  std::optional<Batch> cancel(std::string_view id, std::string_view tenant);
+
+ private:
+  struct Work;
+  Batches(std::string folder, size_t max_line, FileLock lock, std::unique_ptr<FileStore> files);
+  void scan();
+  void run();
+  void work_on(const std::string& id);
+  void answer_lines(Work& work);
+  void finalize(const std::string& id);
+  void fail(const std::string& id, const std::string& why);
+  // Changes a batch and writes it down.
+  template <typename Change>
+  Batch change(const std::string& id, Change change);
+  std::string path_of(const std::string& id) const { return folder_ + "/" + id; }
+
+  const std::string folder_;
+  const size_t max_line_;
+  const FileLock lock_;
+  const std::unique_ptr<FileStore> files_;
+  Service* service_ = nullptr;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, Batch, std::less<>> batches_;
+  bool is_stopping_ = false;
+  bool is_awake_ = false;  // an answer has news
+  std::thread thread_;
+};
+
+std::string batch_json(const Batch& batch);
+
+}  // namespace ibid

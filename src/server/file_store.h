@@ -1,0 +1,67 @@
+// FileStore: files that clients upload and batches write, in a folder that is its owner's alone. Each has 128 random
+// bits for its id and belongs to the tenant that made it: to others it is not there. Bounded in bytes, all together.
+//
+//   DIR/files/ID        the bytes
+//   DIR/files/ID.json   what is known of it, written last and renamed into place: without it there is no file
+//
+// What an earlier process left half made is removed at the start. Safe from any thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+
+namespace ibid {
+
+int64_t unix_seconds();                          // since 1970
+std::string random_id(std::string_view prefix);  // and 32 hexadecimal digits
+// Whether it may be one that random_id() made: a name of a file, and no path.
+bool is_id(std::string_view id, std::string_view prefix);
+// Written beside it and renamed: there whole or not at all.
+Status write_whole(const std::string& path, std::string_view bytes);
+Result<std::string> read_whole(const std::string& path);
+
+struct StoredFile {
+  std::string id, tenant, filename, purpose;
+  int64_t bytes = 0, created = 0;  // created: seconds since 1970
+};
+
+class FileStore {
+ public:
+  static Result<std::unique_ptr<FileStore>> open(const std::string& folder, int64_t max_bytes);
+
+  Result<StoredFile> create(const std::string& tenant, std::string filename, std::string purpose,
+                            std::string_view content);
+  // A file of the same file system becomes one of these, under an id that was made for it; again is no harm.
+  Status adopt(const std::string& id, const std::string& tenant, std::string filename, const std::string& path);
+  std::optional<StoredFile> find(std::string_view id, std::string_view tenant) const;
+  std::vector<StoredFile> list(std::string_view tenant) const;  // the newest first
+  bool remove(std::string_view id, std::string_view tenant);
+  std::string path_of(std::string_view id) const { return folder_ + "/" + std::string(id); }
+  int64_t bytes() const;
+
+ private:
+  FileStore(std::string folder, int64_t max_bytes) : folder_(std::move(folder)), max_bytes_(max_bytes) {}
+  Status scan();
+  Status write_facts(const StoredFile& file) const;
+  void forget(const StoredFile& file);
+  Status reserve(int64_t bytes);
+
+  const std::string folder_;
+  const int64_t max_bytes_;
+  mutable std::mutex mutex_;
+  std::map<std::string, StoredFile, std::less<>> files_;
+  int64_t bytes_ = 0;
+};
+
+std::string file_json(const StoredFile& file);
+
+}  // namespace ibid

@@ -1,0 +1,93 @@
+// Fleet: the models of one server, by name. Each has a Service of its own, over an engine that is loaded when a request
+// first wants it; where all do not fit into memory, the one that was used least recently makes room. What users share
+// (keys, quotas, budgets, metrics, stored responses) is the front Service's.
+//
+// Who has a ModelUse has its model: one in use is never unloaded. A model is loaded with all that it will ever hold
+// (its weights, its keys and values), and its bytes count until it is unloaded, so that all loaded ones together stay
+// within the memory.
+//
+// Loads happen one at a time, on a thread of the fleet, in the order in which they are first asked for: all that wait
+// for a model when it is loaded are taken with the first of them. Where those that are loaded are all in use, the
+// least recently used one is told to leave: it gets no new requests, and those that want it wait their turn behind the
+// load that it makes room for. So neither loses a request, and no stream of requests keeps a model out for ever.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "server/backend.h"
+#include "server/server.h"
+
+namespace ibid {
+
+class Service;
+
+// A request's hold on a loaded model; let go from any thread.
+struct ModelUse {
+  Service* service = nullptr;
+};
+
+struct FleetFacts {
+  std::string name;
+  bool is_loaded = false;
+  ModelInfo info;  // as it was when it was last loaded; before that its name alone
+  std::vector<std::string> capabilities;
+  int32_t n_users = 0;
+  int64_t bytes = 0;  // held now
+  int64_t n_loads = 0, n_unloads = 0;
+  EngineStats stats;  // counters since the start of the process
+};
+
+// Counters are added up, gauges too.
+void add_stats(const EngineStats& more, EngineStats& to);
+
+class Fleet {
+ public:
+  // `front` outlives the fleet. `memory_bytes`: for all models together; 0: no bound but what loading itself finds.
+  Fleet(std::vector<FleetModel> models, int64_t memory_bytes, Service& front);
+  ~Fleet();  // nobody has a ModelUse any more
+
+  // The model that answers to a name, in all forms of it ("x:latest" is x); no name is the first model's. Empty: none.
+  std::string model_for(std::string_view name) const;
+  // By the model's own name. Null: it is not loaded, or is to make room. From any thread; never waits.
+  std::shared_ptr<ModelUse> use(std::string_view model);
+  // The same, loaded first where that is needed; waits for as long as that takes. From posted work, and before any.
+  Result<std::shared_ptr<ModelUse>> load(std::string_view model);
+  // On the fleet's thread, in turn: work that begins with load(model).
+  void post(std::string model, std::function<void()> work);
+  // From now on load() gives an error where it would have to load, so that all work ends soon.
+  void stop();
+  void join();  // after stop(), and the end of post()
+
+  std::vector<FleetFacts> facts() const;
+  // What each model does, in lines of /metrics.
+  std::string metrics_text() const;
+
+ private:
+  struct Entry;
+  struct Waiting {
+    std::string model;
+    std::function<void()> work;
+  };
+  void run();
+  std::shared_ptr<ModelUse> use_locked(Entry& entry);
+  void unload(Entry& entry, std::unique_lock<std::mutex>& lock);
+  Entry* victim_for(const Entry& wanted);
+  Entry* find(std::string_view model);
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::unique_ptr<Entry>> entries_;
+  const int64_t memory_bytes_;
+  std::vector<Waiting> waiting_;  // the oldest first
+  int64_t n_uses_ = 0;
+  bool is_stopping_ = false, is_ending_ = false;
+  std::thread thread_;
+};
+
+}  // namespace ibid

@@ -1,0 +1,45 @@
+#include "spec/draft_confidence.h"
+
+#include <algorithm>
+
+#include "base/planted.h"
+
+namespace ibid {
+namespace {
+
+constexpr float kPartWeight = 4;      // of what is known of the whole text, in observations of a part
+constexpr float kKeptOfText = 0.97F;  // of what was seen of a text, each time
+constexpr float kSurest = 0.98F;
+
+}  // namespace
+
+void PairAgreement::observe(bool was_right) {
+  n_ = kKept * n_ + 1;
+  n_right_ = kKept * n_right_ + (was_right ? 1.0F : 0.0F);
+}
+
+size_t DraftConfidence::part_of(float probability) {
+  return std::min(kParts - 1, static_cast<size_t>(std::max(0.0F, probability) * kParts));
+}
+
+// A sure draft model is mostly right, an unsure one is so as often as two guesses meet.
+float DraftConfidence::prior(float probability) { return 0.2F + 0.75F * std::clamp(probability, 0.0F, 1.0F); }
+
+float DraftConfidence::of(float probability) const {
+  // What the prior means is a pair of that rate; the text's own drafts, by what the prior expected of them.
+  const float expected = kTextWeight * 0.6F + n_expected_, right = kTextWeight * rate_ + all_.n_right;
+  const Seen& seen = seen_[part_of(probability)];
+  const float of_all = std::min(kSurest, prior(probability) * right / expected);
+  return std::min(kSurest, (kPartWeight * of_all + seen.n_right) / (kPartWeight + seen.n));
+}
+
+void DraftConfidence::observe(float probability, bool was_right) {
+  if (PLANTED("nothing_is_learned_of_a_draft_model")) return;
+  for (Seen* seen : {&all_, &seen_[part_of(probability)]}) {
+    seen->n = kKeptOfText * seen->n + 1;
+    seen->n_right = kKeptOfText * seen->n_right + (was_right ? 1.0F : 0.0F);
+  }
+  n_expected_ = kKeptOfText * n_expected_ + prior(probability);
+}
+
+}  // namespace ibid

@@ -1,0 +1,24 @@
+// The proposers that take next to no time, in their order; `last` comes behind them, if there is one.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "spec/grammar_proposer.h"
+#include "spec/lookup_proposer.h"
+#include "spec/proposer_chain.h"
+#include "worker/forward_pass.h"
+
+namespace ibid {
+
+inline std::unique_ptr<Proposer> free_proposers(const ModelFacts& facts, int32_t max_sequences,
+                                                std::unique_ptr<Proposer> last = nullptr) {
+  std::vector<std::unique_ptr<Proposer>> all;
+  all.push_back(std::make_unique<GrammarProposer>(facts.vocab_size));
+  all.push_back(std::make_unique<LookupProposer>(facts.context_len, max_sequences, facts.end_of_generation));
+  if (last != nullptr) all.push_back(std::move(last));
+  return std::make_unique<ProposerChain>(std::move(all));
+}
+
+}  // namespace ibid

@@ -1,0 +1,20 @@
+// What speculation brings, as formulas (Leviathan et al., 2023, section 3): of a chain of k drafts of which each is
+// taken over with probability a, given those before it.
+#pragma once
+
+#include <cstdint>
+
+namespace ibid {
+
+// Tokens of a step: 1 + a + ... + a^k = (1 - a^(k + 1)) / (1 - a).
+inline double expected_tokens(double a, int32_t k) {
+  double sum = 1, power = 1;
+  for (int32_t i = 0; i < k; ++i) sum += power *= a;
+  return sum;
+}
+
+// How many times as fast as without: `c`, what a drafted token costs, and `v`, what a step of 1 + k rows takes, each as
+// a part of a step of one row. v = 1: verification is free, as the paper has it.
+inline double speedup(double a, int32_t k, double c, double v = 1) { return expected_tokens(a, k) / (v + k * c); }
+
+}  // namespace ibid

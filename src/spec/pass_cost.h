@@ -1,0 +1,42 @@
+// PassCost: what a forward pass of n tokens takes, learned from passes: a + b n seconds, neither negative, by least
+// squares of relative errors that forget older ones (engine/step_cost.h does the same for the engine's steps).
+#pragma once
+
+#include <algorithm>
+
+namespace ibid {
+
+class PassCost {
+ public:
+  bool is_known() const { return weight_ > 0; }
+  // 0 as long as nothing is known.
+  double seconds(double n_tokens) const { return base_ + each_ * n_tokens; }
+  // The most tokens of a pass that takes no longer than `limit`.
+  double tokens_within(double limit) const {
+    return each_ > 0 ? std::max(0.0, (limit - base_) / each_) : limit >= base_ ? 1e9 : 0;
+  }
+
+  void observe(double n, double taken) {
+    if (taken <= 0) return;
+    const double expected = seconds(n);
+    // A pass that stalled weighs little.
+    const double w = 1 / (std::max(taken, expected) * std::max(taken, expected));
+    const auto add = [](double& sum, double x) { sum = kKept * sum + x; };
+    add(weight_, w), add(n_, w * n), add(nn_, w * n * n), add(t_, w * taken), add(nt_, w * n * taken);
+    // Until passes of several lengths have told the two apart, weights cost what some tokens do.
+    const double guess = t_ / (kTokensOfWeights * weight_ + n_);
+    const double w0 = weight_ * (1 + kGuessWeight), nn = nn_ * (1 + kGuessWeight);
+    const double t = t_ + kGuessWeight * weight_ * kTokensOfWeights * guess, nt = nt_ + kGuessWeight * nn_ * guess;
+    const double det = w0 * nn - n_ * n_;
+    base_ = std::max(0.0, (t * nn - nt * n_) / det);
+    each_ = std::max(0.0, (nt - base_ * n_) / nn);
+    if (each_ == 0) base_ = t / w0;
+  }
+
+ private:
+  static constexpr double kKept = 0.98, kGuessWeight = 0.02, kTokensOfWeights = 8;
+  double weight_ = 0, n_ = 0, nn_ = 0, t_ = 0, nt_ = 0;  // sums over passes
+  double base_ = 0, each_ = 0;
+};
+
+}  // namespace ibid

@@ -1,0 +1,34 @@
+// ProposerChain: several proposers, one after the other. Who comes later leaves what was proposed before it, unless it
+// believes its own likelier: so the surest come first, and those that cost time last.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "spec/proposer.h"
+
+namespace ibid {
+
+class ProposerChain final : public Proposer {
+ public:
+  explicit ProposerChain(std::vector<std::unique_ptr<Proposer>> proposers) : proposers_(std::move(proposers)) {}
+  void begin_step(const StepPrices& prices) override {
+    for (auto& p : proposers_) p->begin_step(prices);
+  }
+  void propose(const ProposalInput& input, Drafts& drafts) override {
+    const Proposal one{input, &drafts};
+    propose_all({&one, 1});
+  }
+  void propose_all(std::span<const Proposal> proposals) override {
+    for (auto& p : proposers_) p->propose_all(proposals);
+  }
+  void forget(int64_t sequence) override {
+    for (auto& p : proposers_) p->forget(sequence);
+  }
+
+ private:
+  std::vector<std::unique_ptr<Proposer>> proposers_;
+};
+
+}  // namespace ibid

@@ -1,0 +1,250 @@
+// Several models in one server: loaded when they are asked for, unloaded where another wants their room and nobody uses
+// them, and no request lost.
+#include "server/fleet.h"
+
+#include "conformance/server_fixture.h"
+
+namespace ibid {
+namespace {
+
+// What of the models is there, counted by themselves.
+struct Counts {
+  std::atomic<int64_t> bytes = 0, most_bytes = 0;
+};
+
+class CountedBackend final : public Backend {
+ public:
+  CountedBackend(const FakeBackend::Options& options, int64_t bytes, Counts& counts)
+      : inner_(options), bytes_(bytes), counts_(counts) {
+    const int64_t now = counts_.bytes += bytes_;
+    if (now > counts_.most_bytes) counts_.most_bytes = now;
+  }
+  ~CountedBackend() override {
+    EXPECT_EQ(inner_.n_live(), 0) << "a model that somebody uses is unloaded";
+    counts_.bytes -= bytes_;
+  }
+  void start(OnOutput on_output) override { inner_.start(std::move(on_output)); }
+  void stop() override {
+    EXPECT_EQ(inner_.n_live(), 0) << "a model that somebody uses is stopped";
+    inner_.stop();
+  }
+  RequestId next_id() override { return inner_.next_id(); }
+  bool is_full() const override { return inner_.is_full(); }
+  Status submit(Request request) override { return inner_.submit(std::move(request)); }
+  void cancel(RequestId id) override { inner_.cancel(id); }
+  EngineStats stats() const override { return inner_.stats(); }
+  double heartbeat() const override { return inner_.heartbeat(); }
+  const Clock& clock() const override { return inner_.clock(); }
+  const ModelInfo& model() const override { return inner_.model(); }
+  const Tokenizer& tokenizer() const override { return inner_.tokenizer(); }
+  Result<RenderedPrompt> render_chat(const ChatPrompt& chat) const override { return inner_.render_chat(chat); }
+  std::string_view chat_template() const override { return inner_.chat_template(); }
+  const std::shared_ptr<const AnswerFormat>& answer_format() const override { return inner_.answer_format(); }
+
+ private:
+  FakeBackend inner_;
+  int64_t bytes_;
+  Counts& counts_;
+};
+
+// Models of 10 bytes each, but "wide" of 1,000 and "broken", which cannot be read.
+class FleetServer {
+ public:
+  explicit FleetServer(int64_t memory_bytes, const std::string& keys = "") {
+    ServerOptions options;
+    options.port = 0;
+    options.log_file = "/dev/null";
+    options.aliases = {"first"};
+    options.io_threads = 4;
+    log = *RequestLog::open(options.log_file, true, true);
+    service = std::make_unique<Service>(options, keys.empty() ? ApiKeys() : *ApiKeys::parse(keys), *log);
+    std::vector<FleetModel> models;
+    for (const std::string name : {"a", "b", "c", "wide", "broken"}) {
+      models.push_back({name, name == "a" ? options.aliases : std::vector<std::string>(),
+                        [this, name](int64_t left) -> Result<LoadedModel> {
+                          if (name == "broken") return invalid("It is no model.");
+                          const int64_t bytes = name == "wide" ? 1000 : 10;
+                          if (bytes > left) return exhausted("It does not fit.");
+                          FakeBackend::Options of_model;
+                          of_model.name = name;
+                          of_model.answer_len = 40;
+                          return LoadedModel{std::make_unique<CountedBackend>(of_model, bytes, counts), bytes};
+                        }});
+    }
+    fleet = std::make_unique<Fleet>(std::move(models), memory_bytes, *service);
+    service->set_fleet(fleet.get());
+    http = std::make_unique<HttpServer>(options, *service, *log);
+    EXPECT_TRUE(http->listen().ok());
+    http->start();
+  }
+  ~FleetServer() { stop(); }
+  void stop() {
+    if (!http) return;
+    service->set_draining();
+    fleet->join();
+    http->stop();
+    fleet = nullptr;
+    http = nullptr;
+    EXPECT_EQ(counts.bytes, 0);
+  }
+  std::string loaded() const {
+    std::string out;
+    for (const FleetFacts& model : fleet->facts()) out += model.is_loaded ? model.name : "";
+    return out;
+  }
+
+  Counts counts;
+  std::unique_ptr<RequestLog> log;
+  std::unique_ptr<Service> service;
+  std::unique_ptr<Fleet> fleet;
+  std::unique_ptr<HttpServer> http;
+};
+
+std::string body_for(const std::string& model, const std::string& more = "") {
+  return R"({"prompt":"hey","seed":1)" + (model.empty() ? "" : ",\"model\":\"" + model + "\"") + more + "}";
+}
+HttpAnswer ask(const FleetServer& server, const std::string& model, const std::string& more = "") {
+  RawClient client(server.http->port());
+  return client.post("/v1/completions", body_for(model, more));
+}
+std::string model_of(const HttpAnswer& answer) {
+  const Result<Json> json = parse_json(answer.body);
+  const Json* model = json ? json->find("model") : nullptr;
+  return model != nullptr && model->string() != nullptr ? *model->string() : answer.body;
+}
+
+TEST(ServerFleet, ARequestGoesToTheModelThatItNamesWhichIsLoadedForIt) {
+  FleetServer server(100);
+  EXPECT_EQ(server.loaded(), "");
+  EXPECT_EQ(model_of(ask(server, "b")), "b");
+  EXPECT_EQ(server.loaded(), "b");
+  EXPECT_EQ(model_of(ask(server, "")), "a") << "who names none gets the first";
+  EXPECT_EQ(model_of(ask(server, "first")), "first");
+  EXPECT_EQ(server.loaded(), "ab");
+  RawClient client(server.http->port());
+  EXPECT_EQ(model_of(client.post("/api/generate", R"({"model":"c:latest","prompt":"x","stream":false})")), "c");
+  const HttpAnswer unknown = ask(server, "gpt-4o");
+  EXPECT_EQ(unknown.status, 404);
+  EXPECT_NE(unknown.body.find("model_not_found"), std::string::npos);
+  EXPECT_EQ(client.post("/v1/completions", "{\"model\":").status, 400);
+  EXPECT_EQ(client.post("/v1/completions", "[]").status, 400);
+  EXPECT_EQ(client.post("/v1/completions", R"({"model":7,"prompt":"x"})").status, 400);
+  EXPECT_EQ(server.loaded(), "abc");
+}
+
+TEST(ServerFleet, WhatIsLoadedIsTold) {
+  FleetServer server(100);
+  ask(server, "b");
+  RawClient client(server.http->port());
+  const Json models = *parse_json(client.get("/v1/models").body);
+  std::string told;
+  for (const Json& model : *models.find("data")->array())
+    told += *model.find("id")->string() + (*model.find("loaded")->boolean() ? "+ " : "- ");
+  EXPECT_EQ(told, "a- first- b+ c- wide- broken- ");
+  EXPECT_EQ(client.get("/v1/models/c").status, 200);
+  EXPECT_EQ(client.get("/v1/models/d").status, 404);
+  const std::string ps = client.get("/api/ps").body, tags = client.get("/api/tags").body;
+  EXPECT_EQ(ps.find("\"name\":\"a\""), std::string::npos);
+  EXPECT_NE(ps.find("\"name\":\"b\""), std::string::npos);
+  EXPECT_NE(tags.find("\"name\":\"a\""), std::string::npos);
+  EXPECT_EQ(client.get("/props?model=b").status, 200);
+  EXPECT_EQ(client.get("/props?model=c").status, 503) << "reads load nothing";
+  EXPECT_EQ(client.get("/health").status, 200);
+  const std::string metrics = client.get("/metrics").body;
+  EXPECT_NE(metrics.find("ibid_model_loaded{model=\"b\"} 1\n"), std::string::npos);
+  EXPECT_NE(metrics.find("ibid_model_loaded{model=\"a\"} 0\n"), std::string::npos);
+  EXPECT_NE(metrics.find("ibid_model_generated_tokens_total{model=\"b\"} 40\n"), std::string::npos);
+  EXPECT_EQ(server.loaded(), "b");
+}
+
+TEST(ServerFleet, TheLeastRecentlyUsedOneMakesRoom) {
+  FleetServer server(20);
+  for (const auto& [model, loaded] : {std::pair{"a", "a"}, {"b", "ab"}, {"a", "ab"}, {"c", "ac"}, {"b", "bc"}}) {
+    EXPECT_EQ(model_of(ask(server, model)), model);
+    EXPECT_EQ(server.loaded(), loaded);
+  }
+  EXPECT_EQ(server.counts.most_bytes, 20);
+  // Counters do not fall when an engine goes.
+  EXPECT_EQ(server.fleet->facts()[0].stats.generated_tokens, 80);
+}
+
+TEST(ServerFleet, NoRequestIsLostAndNoneCutWhereOneFitsAtATime) {
+  FleetServer server(10);
+  const std::string wanted = FakeBackend::answer("hey", 1, 40);
+  std::vector<std::thread> clients;
+  std::atomic<int> n_whole = 0;
+  for (int i = 0; i < 48; ++i) {
+    clients.emplace_back([&, i] {
+      const std::string model(1, static_cast<char>('a' + i % 3));
+      const HttpAnswer answer = ask(server, model, i % 2 == 0 ? ",\"stream\":true" : "");
+      std::string text;
+      for (size_t at = 0; (at = answer.body.find("\"text\":\"", at)) != std::string::npos;) {
+        at += 8;
+        text += answer.body.substr(at, answer.body.find('"', at) - at);
+      }
+      if (answer.status == 200 && text == wanted && answer.body.find("\"model\":\"" + model) != std::string::npos)
+        ++n_whole;
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(n_whole, 48);
+  EXPECT_EQ(server.counts.most_bytes, 10);
+  int64_t n_loads = 0;
+  for (const FleetFacts& model : server.fleet->facts()) n_loads += model.n_loads;
+  EXPECT_LT(n_loads, 24) << "those that wait for a model are taken together";
+}
+
+TEST(ServerFleet, AStreamOfRequestsKeepsNoModelOutForEver) {
+  FleetServer server(10);
+  std::atomic<bool> is_over = false;
+  std::atomic<int> n_refused = 0;
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 4; ++i) {
+    clients.emplace_back([&] {
+      while (!is_over) n_refused += ask(server, "a").status != 200;
+    });
+  }
+  EXPECT_TRUE(eventually([&] { return server.loaded() == "a"; }));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(model_of(ask(server, "b")), "b");
+  is_over = true;
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(n_refused, 0);
+}
+
+TEST(ServerFleet, AModelThatCannotBeLoadedIsItsRequestsAffairAlone) {
+  FleetServer server(20);
+  ask(server, "a");
+  const HttpAnswer broken = ask(server, "broken");
+  EXPECT_EQ(broken.status, 503);
+  EXPECT_NE(broken.body.find("It is no model."), std::string::npos);
+  EXPECT_EQ(server.loaded(), "a");
+  EXPECT_EQ(ask(server, "wide").status, 503);
+  EXPECT_EQ(model_of(ask(server, "a")), "a");
+  EXPECT_EQ(ask(server, "wide").status, 503);
+  EXPECT_EQ(server.loaded(), "a") << "what was seen not to fit beside nothing makes nobody leave";
+}
+
+TEST(ServerFleet, WhoHasNoKeyLoadsNothing) {
+  FleetServer server(20, "a:key-of-tenant-a");
+  EXPECT_EQ(ask(server, "a").status, 401);
+  EXPECT_EQ(server.loaded(), "");
+}
+
+TEST(ServerFleet, WhoWaitsForAModelIsToldThatTheServerEnds) {
+  FleetServer server(10);
+  RawClient slow(server.http->port());
+  const std::string body = body_for("a", ",\"max_tokens\":2000,\"stream\":true");
+  slow.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(body.size()) +
+            "\r\nContent-Type: application/json\r\n\r\n" + body);
+  EXPECT_TRUE(eventually([&] { return server.loaded() == "a" && server.fleet->facts()[0].stats.n_running == 1; }));
+  HttpAnswer waited;
+  std::thread waiting([&] { waited = ask(server, "b"); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(server.loaded(), "a") << "it is in use";
+  server.stop();
+  waiting.join();
+  EXPECT_EQ(waited.status, 503);
+}
+
+}  // namespace
+}  // namespace ibid

@@ -1,0 +1,48 @@
+// Whether counts are those of a law: the G statistic and the total variation.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace ibid::testing {
+
+// In standard deviations, by the cube root of the G statistic over its degrees of freedom (Wilson and Hilferty, 1931);
+// tokens that are expected fewer than ten times count as one. Infinite where something came that cannot.
+inline double deviation(std::span<const int64_t> counts, std::span<const double> law) {
+  int64_t n = 0;
+  for (const int64_t c : counts) n += c;
+  double g = 0, rare = 0, rare_count = 0;
+  int32_t n_kinds = 0;
+  const auto add = [&](double count, double expected) {
+    if (count > 0) g += 2 * count * std::log(count / expected);
+    ++n_kinds;
+  };
+  for (size_t x = 0; x < law.size(); ++x) {
+    const auto count = static_cast<double>(counts[x]);
+    const double expected = law[x] * static_cast<double>(n);
+    if (expected == 0 && count > 0) return INFINITY;
+    if (expected >= 10)
+      add(count, expected);
+    else
+      rare += expected, rare_count += count;
+  }
+  if (rare > 0) add(rare_count, rare);
+  const double freedom = n_kinds - 1;
+  if (freedom < 1) return 0;
+  const double spread = 2 / (9 * freedom);
+  return (std::cbrt(g / freedom) - (1 - spread)) / std::sqrt(spread);
+}
+inline constexpr double kMostDeviation = 5.2;  // one in ten million
+
+inline double distance(std::span<const int64_t> counts, std::span<const double> law) {
+  int64_t n = 0;
+  for (const int64_t c : counts) n += c;
+  double sum = 0;
+  for (size_t x = 0; x < law.size(); ++x)
+    sum += std::abs(static_cast<double>(counts[x]) / static_cast<double>(n) - law[x]);
+  return sum / 2;
+}
+
+}  // namespace ibid::testing
