@@ -133,7 +133,7 @@ struct ApiRequest {
   ToolChoice tool_choice = ToolChoice::kAuto;
   std::vector<std::string> allowed_tools;  // of tool_choice; empty: all
   bool parallel_calls = true;              // false: the first call alone
-  int32_t reasoning_budget = -1;  // tokens; -1: none
+  int32_t reasoning_budget = -1;           // tokens; -1: none
   std::string reasoning_effort;
   bool finds_reasoning = true;
   bool tells_reasoning = true;
