@@ -23,7 +23,7 @@ namespace grammar {
 class Matcher;  // sample/grammar/matcher.h
 }
 class ReasoningBudget;  // text/output/reasoning_budget.h
-class StopSet;  // text/output/stop_matcher.h: compiled stop strings and ids, shared by a request's sequences
+class StopSet;          // text/output/stop_matcher.h: compiled stop strings and ids, shared by a request's sequences
 
 enum class RequestId : uint64_t {};
 
@@ -42,7 +42,7 @@ struct Request {
   int32_t n = 1;                         // choices; choice i is this request with seed + i
   int32_t max_tokens = -1;               // generated per choice; -1: up to the context; 0: compute the prompt and end
   std::shared_ptr<const StopSet> stops;  // may be null
-  std::shared_ptr<grammar::Matcher> grammar;  // what the answers must be of; may be null; this request's own
+  std::shared_ptr<grammar::Matcher> grammar;         // what the answers must be of; may be null; this request's own
   std::shared_ptr<const ReasoningBudget> reasoning;  // may be null
   // Seconds, 0: none. Who cannot have its first token within ttft_target any more, or has waited max_wait for its first
   // step, is refused; who would make a step with decodes take longer than anybody's tpot_target waits.

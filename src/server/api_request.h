@@ -74,6 +74,12 @@ struct GrammarRequest {
   std::string field;  // which asked
 };
 
+// At what a lazy grammar begins, as llama.cpp has it.
+struct GrammarTrigger {
+  std::string text;
+  TokenId token = TokenId::kNone;  // instead of a text
+};
+
 enum class ToolChoice : uint8_t { kNone, kAuto, kRequired };
 
 struct ApiRequest {
@@ -93,6 +99,8 @@ struct ApiRequest {
   bool include_stop = false;
   GrammarRequest grammar;
   std::string gbnf;  // the field `grammar`
+  bool is_lazy = false;
+  std::vector<GrammarTrigger> triggers;
   bool closes_in_time = false;
   bool skip_special_tokens = true;
   int32_t prompt_logprobs = -1;
@@ -125,7 +133,7 @@ struct ApiRequest {
   ToolChoice tool_choice = ToolChoice::kAuto;
   std::vector<std::string> allowed_tools;  // of tool_choice; empty: all
   bool parallel_calls = true;              // false: the first call alone
-  int32_t reasoning_budget = -1;  // tokens; -1: none
+  int32_t reasoning_budget = -1;           // tokens; -1: none
   std::string reasoning_effort;
   bool finds_reasoning = true;
   bool tells_reasoning = true;

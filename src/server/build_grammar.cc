@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sample/grammar/lazy.h"
 #include "server/tool_grammar.h"
 #include "server/tools.h"
 
@@ -27,25 +28,49 @@ Error refused(const GrammarRequest& asked, const Error& error) {
   return out;
 }
 
+// A control token stands for what it spells; any other is its text.
+Result<std::vector<grammar::Trigger>> triggers_of(const ApiRequest& api, const Tokenizer& tokenizer) {
+  std::vector<grammar::Trigger> out;
+  for (const GrammarTrigger& given : api.triggers) {
+    grammar::Trigger trigger{.text = given.text};
+    if (given.token != TokenId::kNone) {
+      const bool is_known = raw(given.token) < tokenizer.vocab_size();
+      trigger.text = is_known ? tokenizer.token_bytes(given.token, true) : "";
+      if (trigger.text.empty()) return invalid("grammar_triggers: the model has no such token.", "grammar_triggers");
+      if (tokenizer.token_bytes(given.token).empty()) trigger.token = raw(given.token);
+    }
+    out.push_back(std::move(trigger));
+  }
+  if (out.empty())
+    return invalid("grammar_lazy wants grammar_triggers: without one the grammar would never begin.", "grammar_lazy");
+  return out;
+}
+
 enum class Calls : uint8_t { kNone, kRequired, kAuto };  // that a grammar holds
 
 // What tools must be called, and what may stand before any grammar, is the server's to say; the source names it.
 Result<std::shared_ptr<grammar::Compiled>> make_around(const GrammarRequest& asked, const ApiRequest& api,
                                                        const Backend& backend, const std::string& tenant,
-                                                       const AnswerParser::Options& parser, Calls held) {
+                                                       const AnswerParser::Options* parser, Calls held,
+                                                       const std::vector<grammar::Trigger>& triggers) {
   const grammar::Source inner = held == Calls::kNone ? source_of(asked) : grammar::Source();
   grammar::Source source = {.language = grammar::Language::kMade, .text = grammar::spell(inner, false)};
-  source.choices.push_back(parser.is_reasoning ? "reasoning" : "");
+  source.choices.push_back(parser != nullptr && parser->is_reasoning ? "reasoning" : "");
+  for (const grammar::Trigger& trigger : triggers) {
+    source.choices.push_back("trigger " + std::to_string(trigger.token));
+    source.choices.push_back(trigger.text);
+  }
   if (held != Calls::kNone) {
     source.choices.emplace_back(held == Calls::kRequired ? "required" : "auto");
     for (const Json& tool : *api.chat.tools.array())
       if (may_be_called(api, tool_name(tool))) source.choices.push_back(tool.text());
   }
   return backend.grammars().get(source, tenant, [&](const grammar::FindToken& find, grammar::Grammar& out) -> Status {
-    TRY(held == Calls::kRequired ? read_required_calls(api, *parser.format, backend.tokenizer(), out)
-        : held == Calls::kAuto   ? read_auto_calls(api, *parser.format, backend.tokenizer(), out)
+    TRY(held == Calls::kRequired ? read_required_calls(api, *parser->format, backend.tokenizer(), out)
+        : held == Calls::kAuto   ? read_auto_calls(api, *parser->format, backend.tokenizer(), out)
                                  : grammar::read(inner, find, out));
-    allow_reasoning(parser, backend.tokenizer(), out);
+    if (!triggers.empty()) grammar::wait_for(triggers, out);
+    if (parser != nullptr) allow_reasoning(*parser, backend.tokenizer(), out);
     return {};
   });
 }
@@ -67,8 +92,12 @@ Result<std::shared_ptr<grammar::Compiled>> build_grammar(const ApiRequest& api, 
   const Calls held = must_call ? Calls::kRequired : may_call ? Calls::kAuto : Calls::kNone;
   if (asked.kind == Kind::kNone && held == Calls::kNone) return std::shared_ptr<grammar::Compiled>();
   if (held != Calls::kNone) asked.field = "tools";
-  const bool is_made = held != Calls::kNone || (parser != nullptr && may_reason(*parser));
-  auto made = is_made ? make_around(asked, api, backend, tenant, *parser, held)
+  std::vector<grammar::Trigger> triggers;
+  if (api.is_lazy && held == Calls::kNone) {
+    ASSIGN_OR_RETURN(triggers, triggers_of(api, backend.tokenizer()));
+  }
+  const bool is_made = held != Calls::kNone || !triggers.empty() || (parser != nullptr && may_reason(*parser));
+  auto made = is_made ? make_around(asked, api, backend, tenant, parser, held, triggers)
                       : backend.grammars().get(source_of(asked), tenant);
   if (!made) return refused(asked, made.error());
   return made;

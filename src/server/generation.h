@@ -55,6 +55,7 @@ struct GenerationInfo {
   LlamaFields llama;
   EmbeddingFields embedding;
   int32_t embedding_len = 0;                     // values of a vector
+  std::vector<std::string> not_held;             // of what the answer must be
   std::string settings;                          // kLlama: what was asked, as JSON
   std::shared_ptr<const Json> repeated;          // kResponses: the fields that the answer repeats
   std::shared_ptr<StoredResponse> stored;        // kResponses: to be filled with it

@@ -85,6 +85,7 @@ const std::string_view kFixedSchemas = R"(
   "ledger":{"$ref":"#/components/schemas/Ledger"}}},
 "Choice":{"type":"object","required":["index","logprobs","finish_reason"],"properties":{"index":{"type":"integer","minimum":0},
   "stop_reason":{"description":"The text or the token id that ended it.","type":["string","integer","null"]},
+  "not_held":{"description":"What a schema asks that the answer was not held to, and where.","type":"array","items":{"type":"string"}},
   "score":{"description":"Of a search: what its texts are ranked by.","type":"number"},
   "token_ids":{"$ref":"#/components/schemas/TokenIds"},"trace":{"type":"array","items":{"$ref":"#/components/schemas/TraceRecord"}}}},
 "Ended":{"required":["stop_reason"],"properties":{"finish_reason":{"enum":["stop","length","tool_calls","cancelled"]}}},

@@ -68,6 +68,14 @@ constexpr Parameter kParameters[] = {
      "The answer is a JSON value of this schema; `{}` asks for nothing.", &read_json_schema_field},
     {"grammar", kBoth, kString, 0, 1048576, false, "\"\"", "llama.cpp", "Request::grammar", nullptr,
      "The answer is of this grammar, in GBNF or Lark.", &R::gbnf},
+    {"grammar_lazy", kBoth, kBoolean, 0, 0, false, "false", "llama.cpp", "Request::grammar", nullptr,
+     "The answer is free text until one of grammar_triggers; from there on it is of the grammar.", &R::is_lazy},
+    {"grammar_triggers", kBoth, kOther, 0, 0, false, "[]", "llama.cpp", "Request::grammar",
+     R"({"type":"array","maxItems":64,"items":{"type":"object","required":["type","value"],"properties":{"type":{"type":"integer","minimum":0,"maximum":3},"value":{"type":"string"},"token":{"type":"integer"}}}})",
+     "At what a lazy grammar begins: `{\"type\": 1, \"value\": TEXT}` a word, type 0 with `token` a token; types 2 and "
+     "3, "
+     "patterns, where they stand for one text.",
+     &read_grammar_triggers},
     {"structured_outputs", kBoth, kOther, 0, 0, false, "null", "vLLM", "Request::grammar",
      R"({"type":"object","properties":{"json":{},"regex":{"type":["string","null"]},"choice":{"type":["array","null"],"minItems":1,"items":{"type":"string"}},"grammar":{"type":["string","null"]},"json_object":{"type":["boolean","null"]},"structural_tag":{}}})",
      "One of `json` (a schema, or its text), `regex`, `choice` (a list of texts), `grammar` (GBNF or Lark), "
@@ -247,8 +255,8 @@ constexpr Parameter kParameters[] = {
      "The model's reasoning is closed after so many tokens; -1: never.", &R::reasoning_budget},
     {"thinking_budget", kChatOnly, kInteger, -1, kMaxInt, false, "-1", "Qwen", "Request::reasoning", nullptr,
      "Qwen's name of thinking_token_budget.", &R::reasoning_budget, "thinking_token_budget"},
-    {"reasoning_budget_tokens", kChatOnly, kInteger, -1, kMaxInt, false, "-1", "llama.cpp", "Request::reasoning", nullptr,
-     "llama.cpp's name of thinking_token_budget.", &R::reasoning_budget, "thinking_token_budget"},
+    {"reasoning_budget_tokens", kChatOnly, kInteger, -1, kMaxInt, false, "-1", "llama.cpp", "Request::reasoning",
+     nullptr, "llama.cpp's name of thinking_token_budget.", &R::reasoning_budget, "thinking_token_budget"},
     {"reasoning_format", kChatOnly, kOther, 0, 0, false, "\"auto\"", "llama.cpp", "",
      R"({"enum":["none","auto","deepseek"]})",
      "`none`: the model's reasoning stays in the text as it wrote it; else it is told apart.", &read_reasoning_format},
@@ -357,8 +365,6 @@ constexpr UnservedField kUnserved[] = {
     {"vllm_xargs", kBoth, "[{}]", "leave it out"},
     {"request_id", kBoth, "[]", "send it as the header X-Request-Id"},
     // llama.cpp.
-    {"grammar_lazy", kBoth, "[false]", "leave it out"},
-    {"grammar_triggers", kBoth, "[[]]", "leave it out"},
     {"lora", kBoth, "[[]]", "leave it out"},
     {"samplers", kBoth, "[]", "leave it out: the order of stages is fixed"},
     {"min_keep", kBoth, "[0,1]", "leave it out"},

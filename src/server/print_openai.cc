@@ -191,6 +191,11 @@ void OpenAiPrinter::write_choice(const Generation& g, JsonWriter& json, size_t i
       json.null();
     }
   }
+  if (ended && !info.not_held.empty()) {
+    json.key("not_held").begin_array();
+    for (const std::string& sentence : info.not_held) json.string(sentence);
+    json.end_array();
+  }
   if (ended && info.searches) json.key("score").number(choice.score);
   write_extras(g, json, index, choice);
   json.end_object();

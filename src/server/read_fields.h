@@ -10,6 +10,7 @@ Status read_prompt(ApiRequest& request, const Json& value, const ApiLimits& limi
 Status read_n(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_n_cmpl(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_stream_options(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_grammar_triggers(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_early_stopping(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_length_penalty(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_diversity_penalty(ApiRequest& request, const Json& value, const ApiLimits& limits);

@@ -1,4 +1,8 @@
 // Readers of the fields that say what an answer must be of. Only one of them may.
+#include <cctype>
+#include <optional>
+
+#include "sample/grammar/lazy.h"
 #include "server/read_fields.h"
 
 namespace ibid {
@@ -121,6 +125,74 @@ Status read_guided_choice(ApiRequest& request, const Json& value, const ApiLimit
 }
 Status read_guided_grammar(ApiRequest& request, const Json& value, const ApiLimits&) {
   return ask_text(request, value, Kind::kGbnf, "guided_grammar");
+}
+
+namespace {
+
+// The one text that a pattern of a trigger stands for, from which on the grammar reads; nothing where it is another.
+// llama.cpp's own patterns are of this kind: a text in a group, and anything before and behind.
+std::optional<std::string> text_of_pattern(std::string_view pattern) {
+  const auto drop = [&](std::string_view front, std::string_view back) {
+    if (pattern.starts_with(front)) pattern.remove_prefix(front.size());
+    if (pattern.ends_with(back)) pattern.remove_suffix(back.size());
+  };
+  drop("^", "$");
+  drop("[\\s\\S]*?", "[\\s\\S]*");
+  if (pattern.starts_with('(') && pattern.ends_with(')')) {
+    drop("(", ")");
+    drop("", "[\\s\\S]*");
+  }
+  std::string text;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern[i] == '\\') {
+      if (++i == pattern.size() || std::isalnum(static_cast<unsigned char>(pattern[i])) != 0) return std::nullopt;
+    } else if (std::string_view("^$.*+?()[]{}|").find(pattern[i]) != std::string_view::npos) {
+      return std::nullopt;
+    }
+    text += pattern[i];
+  }
+  return text;
+}
+
+}  // namespace
+
+Status read_grammar_triggers(ApiRequest& request, const Json& value, const ApiLimits&) {
+  constexpr size_t kMaxTriggers = 64;
+  enum Type : int64_t { kToken, kWord, kPattern, kFullPattern };
+  const Json::Array* list = value.array();
+  if (list == nullptr || list->size() > kMaxTriggers)
+    return wrong_value("grammar_triggers", "an array of at most 64 triggers", value);
+  for (size_t i = 0; i < list->size(); ++i) {
+    const std::string where = "grammar_triggers[" + std::to_string(i) + "]";
+    const Json& given = (*list)[i];
+    const Json* type = given.object() == nullptr ? nullptr : given.find("type");
+    const Json* text = given.object() == nullptr ? nullptr : given.find("value");
+    if (type == nullptr) return wrong_value(where, "an object with type and value", given);
+    ASSIGN_OR_RETURN(const int64_t kind, read_integer(*type, kToken, kFullPattern, where + ".type"));
+    GrammarTrigger trigger;
+    if (kind == kToken && given.find("token") != nullptr) {
+      ASSIGN_OR_RETURN(const int64_t token, read_integer(*given.find("token"), 0, INT32_MAX, where + ".token"));
+      trigger.token = TokenId{static_cast<int32_t>(token)};
+      request.triggers.push_back(std::move(trigger));
+      continue;
+    }
+    if (text == nullptr || text->string() == nullptr) return invalid(where + ".value must be a text.", where);
+    trigger.text = *text->string();
+    if (kind == kPattern || kind == kFullPattern) {
+      std::optional<std::string> plain = text_of_pattern(trigger.text);
+      if (!plain)
+        return unsupported(
+            "grammar_triggers: a pattern that stands for more than one text is not served; a word (type 1) "
+            "would do.",
+            "grammar_triggers");
+      trigger.text = *std::move(plain);
+    }
+    if (trigger.text.empty() || trigger.text.size() > grammar::kMaxTriggerBytes)
+      return invalid("grammar_triggers: a trigger has 1 to " + std::to_string(grammar::kMaxTriggerBytes) + " bytes.",
+                     "grammar_triggers");
+    request.triggers.push_back(std::move(trigger));
+  }
+  return {};
 }
 
 }  // namespace ibid

@@ -399,6 +399,7 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   info.prompt_logprobs = api->prompt_logprobs >= 0;
   info.tells_reasoning = api->tells_reasoning;
   info.parallel_calls = api->parallel_calls;
+  if (const grammar::Matcher* matcher = built->requests[0].grammar.get()) info.not_held = matcher->notes();
   info.parser = std::move(built->parser);
   info.reasoning = std::move(built->reasoning);
   info.llama = std::move(own->llama);

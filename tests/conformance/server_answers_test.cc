@@ -96,6 +96,22 @@ TEST(ServerAnswers, SearchesRefuseByNameWhatCannotBe) {
   }
 }
 
+TEST(ServerAnswers, TellWhatASchemaAskedAndTheyWereNotHeldTo) {
+  TestServer server;
+  RawClient client(server.port());
+  const auto told = [&](const std::string& schema) {
+    const HttpAnswer a =
+        client.post("/v1/completions", R"({"prompt":"A","max_tokens":3,"json_schema":)" + schema + "}");
+    const Result<Json> json = parse_json(a.body);
+    EXPECT_EQ(a.status, 200) << a.body;
+    const Json* sentences = (*json->find("choices")->array())[0].find("not_held");
+    return sentences == nullptr ? "" : sentences->text();
+  };
+  EXPECT_EQ(told(R"({"type":"array","items":{"type":"integer"}})"), "");
+  const std::string said = told(R"({"type":"array","items":{"type":"integer"},"uniqueItems":true})");
+  EXPECT_NE(said.find("uniqueItems"), std::string::npos) << said;
+}
+
 TEST(ServerAnswers, SayWhyTheyEnded) {
   EngineServer server({}, 0);
   RawClient client(server.port());

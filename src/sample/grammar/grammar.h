@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/ids.h"
@@ -87,6 +88,12 @@ class Grammar {
   const std::vector<Graph>& graphs() const { return graphs_; }
   const std::vector<std::vector<TokenRange>>& token_sets() const { return token_sets_; }
   RuleId root() const { return root_; }
+  // What was asked for and is not held, as sentences, the first few.
+  static constexpr size_t kMaxNotes = 32;
+  const std::vector<std::string>& notes() const { return notes_; }
+  void add_note(std::string note) {
+    if (notes_.size() < kMaxNotes) notes_.push_back(std::move(note));
+  }
   Fuel& fuel() const { return fuel_; }
 
  private:
@@ -98,6 +105,7 @@ class Grammar {
   std::vector<Graph> graphs_;
   std::vector<std::vector<TokenRange>> token_sets_;
   RuleId root_ = 0;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace ibid::grammar

@@ -47,6 +47,7 @@ Result<std::shared_ptr<Compiled>> Grammars::get(const Source& source, const std:
   ASSIGN_OR_RETURN(std::shared_ptr<const Automaton> automaton, compile(grammar, *trie()));
   auto compiled =
       std::make_shared<Compiled>(source, std::move(automaton), trie(), TokenMasks::kDefaultBytes, together_);
+  compiled->set_notes(grammar.notes());
   std::lock_guard lock(mutex_);
   auto [at, is_new] = entries_.try_emplace(key);
   if (!is_new) return at->second.compiled;  // somebody else was faster

@@ -485,8 +485,10 @@ class SchemaWriter {
 Result<RuleId> read_json_schema(std::string_view schema, const SchemaOptions& options, Grammar& grammar,
                                 SchemaReport* report) {
   ASSIGN_OR_RETURN(const SchemaDocument document, SchemaDocument::read(schema, grammar.fuel()));
-  SchemaLogic logic(document, options, grammar.fuel(), report);
+  SchemaReport own;
+  SchemaLogic logic(document, options, grammar.fuel(), report != nullptr ? report : &own);
   ASSIGN_OR_RETURN(const RuleId root, SchemaWriter(logic, grammar).run());
+  for (std::string& sentence : own.ignored) grammar.add_note(std::move(sentence));
   grammar.set_root(root);
   return root;
 }

@@ -43,6 +43,9 @@ class Compiled {
   static constexpr size_t kIdleBytes = 256 << 10;
 
   const Source& source() const { return source_; }
+  // Before anybody uses it: what was asked for and is not held (Grammar::notes).
+  void set_notes(std::vector<std::string> notes) { notes_ = std::move(notes); }
+  const std::vector<std::string>& notes() const { return notes_; }
   size_t idle_bytes() const;  // the most that it takes while nobody uses it
 
  private:
@@ -51,6 +54,7 @@ class Compiled {
   bool must_forget() const;
 
   Source source_;
+  std::vector<std::string> notes_;
   std::shared_ptr<GrammarBytes> together_;
   size_t counted_ = 0;  // of them, its own
   std::mutex mutex_;
@@ -82,6 +86,7 @@ class Matcher {
   void hold(int32_t choice, StateId state);
 
   const Source& source() const { return compiled_->source(); }
+  const std::vector<std::string>& notes() const { return compiled_->notes(); }
   int32_t n_choices() const { return static_cast<int32_t>(choices_.size()); }
   bool closes_in_time() const { return closes_in_time_; }
 

@@ -1,0 +1,134 @@
+// What may follow a text in a grammar, against the grammar itself; and answers that are free up to a trigger.
+#include "sample/grammar/lazy.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "sample/grammar/languages.h"
+#include "sample/grammar/matcher.h"
+#include "sample/grammar/testing/vocabularies.h"
+
+namespace ibid::grammar {
+namespace {
+
+// Rules that call each other as they like, left-recursive and nullable ones among them; the last rule is the root.
+RuleId random_rules(std::mt19937& rng, Grammar& g) {
+  const auto below = [&](uint32_t n) { return static_cast<uint32_t>(rng() % n); };
+  const uint32_t n_rules = 1 + below(4);
+  std::vector<RuleId> rules;
+  for (uint32_t r = 0; r < n_rules; ++r) rules.push_back(g.add_rule("r" + std::to_string(r)));
+  const auto letter = [&] { return g.text(std::string(1 + below(2), static_cast<char>('a' + below(3)))); };
+  const auto part = [&](auto& self, int depth) -> ExprId {
+    switch (below(depth == 0 ? 3 : 7)) {
+      case 0:
+        return letter();
+      case 1:
+        return g.call(rules[below(n_rules)]);
+      case 2:
+        return g.byte('a', static_cast<uint8_t>('a' + below(3)));
+      case 3:
+        return g.sequence({self(self, depth - 1), self(self, depth - 1), letter()});
+      case 4:
+        return g.choice({self(self, depth - 1), self(self, depth - 1), letter()});
+      case 5: {
+        const uint32_t min = below(3);
+        return g.repeat(self(self, depth - 1), min, below(2) == 0 ? kUnbounded : min + below(3));
+      }
+      default: {
+        Graph graph;
+        graph.n_states = 3;
+        for (int edges = 4; edges > 0; --edges) {
+          if (below(2) == 0) {
+            graph.edges.push_back({below(3), below(3), 'a', static_cast<uint8_t>('a' + below(3))});
+          } else {
+            graph.edges.push_back({below(3), below(3), 0, 0, self(self, depth - 1)});
+          }
+        }
+        graph.accepting = {below(3)};
+        return g.graph(std::move(graph));
+      }
+    }
+  };
+  for (const RuleId rule : rules) g.define(rule, g.choice({part(part, 2), letter()}));
+  g.set_root(rules.back());
+  return rules.back();
+}
+
+std::shared_ptr<const Automaton> automaton(const Grammar& g) {
+  auto made = Automaton::compile(g, {.bytes = std::bitset<256>().set()});
+  return made ? std::make_shared<const Automaton>(*std::move(made)) : nullptr;
+}
+
+bool holds(const std::shared_ptr<const Automaton>& automaton, std::string_view text) {
+  if (automaton == nullptr) return false;
+  States states(automaton);
+  const StateId end = states.after(kInitial, text);
+  return end != kDead && states.accepts(end);
+}
+
+TEST(GrammarLazy, WhatMayFollowATextIsWhatTheGrammarHasBehindIt) {
+  std::mt19937 rng(11);
+  int n_held = 0;
+  for (int round = 0; round < 400; ++round) {
+    Fuel fuel;
+    Grammar g(fuel);
+    random_rules(rng, g);
+    const auto whole = automaton(g);
+    std::string text;
+    for (uint32_t n = 1 + static_cast<uint32_t>(rng() % 4); n > 0; --n) text += static_cast<char>('a' + rng() % 3);
+    g.set_root(g.rule("behind", behind(text, g)));
+    const auto derived = automaton(g);
+    for (int i = 0; i < 60; ++i) {
+      std::string rest;
+      for (auto n = rng() % 6; n > 0; --n) rest += static_cast<char>('a' + rng() % 3);
+      const bool is_held = holds(whole, text + rest);
+      ASSERT_EQ(holds(derived, rest), is_held) << "round " << round << ": " << text << " + " << rest;
+      n_held += is_held;
+    }
+  }
+  EXPECT_GT(n_held, 1000);
+}
+
+TEST(GrammarLazy, AnAnswerIsFreeUpToATriggerAndOfTheGrammarFromItOn) {
+  Fuel fuel;
+  Grammar g(fuel);
+  ASSERT_TRUE(read_gbnf("root ::= \"<call>\" name \"(\" [0-9]{1,3} \")\"\nname ::= \"f\" | \"go\"", {}, g).ok());
+  wait_for({{.text = "<call>"}, {.text = "<call>g"}, {.text = "<no>"}}, g);
+  const auto lazy = automaton(g);
+  for (const char* text : {"", "free", "<cal", "a<call>f(1)", "<<call>go(12)", "<call><", "x<call>f(123)"}) {
+    const std::string_view said = text;
+    const size_t at = said.find("<call>");
+    EXPECT_EQ(holds(lazy, said), at == said.npos || said.ends_with(')')) << text;
+  }
+  for (const char* text : {"<call>h(1)", "<call>f()", "<call>f(1) and more", "<no>", "<call>f(1234)"})
+    EXPECT_FALSE(holds(lazy, text)) << text;
+}
+
+// Tokens over the trigger's end are masked by what stands behind it.
+TEST(GrammarLazy, MasksAreThoseOfBruteForce) {
+  const testing::Words words = testing::adversarial("ab[");
+  Fuel fuel;
+  Grammar g(fuel);
+  ASSERT_TRUE(read_gbnf("root ::= \"ab\" ([a] root | \"[\" root? \"]\")", {}, g).ok());
+  wait_for({{.text = "ab"}, {.text = "b[", .token = 3}}, g);
+  const auto trie = words.trie();
+  TokenMasks masks(compile(g, *trie).value(), trie);
+  std::mt19937 rng(5);
+  for (int round = 0; round < 60; ++round) {
+    StateId state = kInitial;
+    for (int step = 0; step < 12 && state != kDead; ++step) {
+      std::vector<uint32_t> mask(trie->mask_words(), 0);
+      masks.fill(state, mask, TokenMasks::kNoLimit);
+      ASSERT_EQ(mask, testing::brute_force(masks, state)) << round << ", step " << step;
+      std::vector<TokenId> allowed;
+      for (int32_t t = 0; t < trie->vocab_size(); ++t)
+        if ((mask[static_cast<size_t>(t) / 32] >> (t % 32) & 1) != 0) allowed.push_back(TokenId{t});
+      if (allowed.empty()) break;
+      state = masks.after(state, allowed[rng() % allowed.size()]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ibid::grammar
