@@ -60,7 +60,8 @@ class BlockCache {
   // Fills the empty `table` with the longest cached beginning of `tokens`; returns how many tokens it holds. What lies
   // in a lower tier comes up as far as there is room, appended to `copies`.
   int32_t match(ScopeId scope, std::span<const TokenId> tokens, BlockTable& table, std::vector<BlockCopy>& copies);
-  // How many tokens match() would find, had the device room for them, and no more than that: 0 for want of memory to look.
+  // How many tokens match() would find, had the device room for them, and no more than that: 0 for want of memory to
+  // look.
   int32_t n_known(ScopeId scope, std::span<const TokenId> tokens);
   // Fills the empty `table` with the blocks that hold the first n_tokens of `from`, an unfinished one included.
   void fork(const BlockTable& from, int32_t n_tokens, BlockTable& table);

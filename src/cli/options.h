@@ -157,7 +157,7 @@ struct TemplateOptions {
 };
 
 struct PlanOptions {
-  ServeOptions serve;     // of the server that is planned
+  ServeOptions serve;                // of the server that is planned
   int32_t n_streams = 0;             // 0: as many as fit
   std::vector<std::string> devices;  // "2x80G"
   bool speed = true;

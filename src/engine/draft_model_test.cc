@@ -223,9 +223,7 @@ TEST(DraftModel, ReadsALongPromptInPieces) {
 }
 
 // An answer of a few tokens cannot bring in what reading its prompt would take.
-TEST(DraftModel, LeavesALongPromptWithAShortAnswerAlone) {
-  EXPECT_LT(timed(1, 400, 12, any, 0.1).n_draft_tokens, 100);
-}
+TEST(DraftModel, LeavesALongPromptWithAShortAnswerAlone) { EXPECT_LT(timed(1, 400, 12, any, 0.1).n_draft_tokens, 100); }
 
 TEST(DraftModel, KeepsWithinTheTimeBetweenTokens) {
   for (const double bound : {0.005, 0.007}) {

@@ -32,11 +32,13 @@ struct Ledger {
     (*this)[phase] += now - until;
     until = now;
   }
-  // A step that began at `until`, and what of it was the choice's own; the rest was others'.
-  void pass_step(double now, Phase own, double forward, double sampling) {
+  // A step that began at `until`, and what of it was the choice's own: a forward pass, what was computed `again`,
+  // drawing; the rest was others'.
+  void pass_step(double now, Phase own, double forward, double again, double sampling) {
     (*this)[own] += forward;
+    (*this)[Phase::kPreempted] += again;
     (*this)[Phase::kSampling] += sampling;
-    (*this)[Phase::kOthers] += (now - until) - forward - sampling;
+    (*this)[Phase::kOthers] += (now - until) - forward - again - sampling;
     until = now;
   }
 };

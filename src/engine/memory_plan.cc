@@ -45,8 +45,7 @@ void add_engine_parts(MemoryPlan& plan, const Model& model, const EngineOptions&
   plan.add("weights repacked", use.repacked_bytes);
   plan.add("intermediates of a step", use.scratch_bytes + use.workspace_bytes);
   plan.add("rows of logits", n_rows * vocab_size * static_cast<int64_t>(sizeof(float)));
-  plan.add("hidden states of a step",
-           options.step_tokens * model.config().width * static_cast<int64_t>(sizeof(float)));
+  plan.add("hidden states of a step", options.step_tokens * model.config().width * static_cast<int64_t>(sizeof(float)));
   plan.add("drawing", n_threads * vocab_size * kDrawBytes);
   // A prompt stands in its request and in its sequence, with a table of blocks and the order of a running one's batch.
   const int64_t of_sequence = model.context_len() * 2 * static_cast<int64_t>(sizeof(TokenId));

@@ -77,6 +77,7 @@ struct Sequence {
   int32_t n_preemptions_passed = 0;                      // of n_preemptions, those that the ledger has behind it
   int32_t n_preemptions = 0;
   int32_t n_tokens_when_preempted = 0;
+  int32_t n_computed_when_preempted = 0;  // the most that it had
 
   std::shared_ptr<const Sampler> sampler;
   SamplerState sampler_state;

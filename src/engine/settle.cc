@@ -49,13 +49,16 @@ void Settler::settle(const StepPlan& plan, StepResult& result, StepFailures& fai
   settling_at_.reset();
 }
 
-// Whose the step's time was: forward passes by tokens, drawing by rows.
+// Whose the step's time was: forward passes by tokens, drawing by rows. A piece may compute again what its sequence had
+// before it was preempted, and go on behind that.
 void Settler::account(const StepPlan& plan, const Share& share, const StepResult& result, double now) {
   Sequence& s = *share.sequence;
-  const bool is_again = s.n_preemptions > 0 && s.n_computed + share.n_certain() < s.n_tokens_when_preempted &&
-                        !PLANTED("recompute_is_booked_as_prefill");
-  const Phase own = is_again ? Phase::kPreempted : s.n_computed < s.prompt_len ? Phase::kPrefill : Phase::kDecode;
-  s.ledger().pass_step(now, own, result.forward_seconds * share.n_tokens / plan.n_tokens,
+  const int32_t n_again = PLANTED("recompute_is_booked_as_prefill")
+                              ? 0
+                              : std::clamp(s.n_computed_when_preempted - s.n_computed, 0, share.n_certain());
+  const Phase own = s.n_computed + n_again < s.prompt_len ? Phase::kPrefill : Phase::kDecode;
+  const double a_token = result.forward_seconds / plan.n_tokens;
+  s.ledger().pass_step(now, own, a_token * (share.n_tokens - n_again), a_token * n_again,
                        plan.n_rows > 0 ? result.sample_seconds * share.n_rows / plan.n_rows : 0);
 }
 
