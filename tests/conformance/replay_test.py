@@ -63,6 +63,9 @@ def test_a_record_of_a_busy_server_runs_again_with_other_threads_and_kernels():
         assert len(set(told)) == 1 and int(told[0][2]) > 300, told
         code, text, log = replay(record, "--request", 5, "--svg", folder / "life.svg")
         assert code == 0 and re.match(r"request 5: a prompt of \d+ tokens", text) and "ends as" in text, text
+        for i in range(1, 16):  # those that went away among them
+            _, text, _ = replay(record, "--request", i)
+            assert "ends as" in text and "ends before" not in text, text
         assert (folder / "life.svg").read_text().startswith("<svg") and (folder / "life.svg").read_text().rstrip().endswith("</svg>")
         code, text, _ = replay(record, "--request", 10**6)
         assert code == 1 and "is not in the record" in text

@@ -33,7 +33,9 @@ void Life::submitted(const AdmittedRequest& request, const Status& taken) noexce
 }
 
 void Life::cancelled(RequestId id) noexcept {
-  if (id == id_ && is_known() && !is_over()) marks_.push_back({replay_.now(), step_, -1, "is cancelled"});
+  if (id != id_ || !is_known() || is_over()) return;
+  is_cancelled_ = true;
+  marks_.push_back({replay_.now(), step_, -1, "is cancelled"});
 }
 
 void Life::planned(const StepPlan& plan) noexcept {
@@ -64,7 +66,7 @@ void Life::settled(const StepPlan& plan) noexcept {
   for (const Share& share : plan.shares) {
     const Sequence& s = *share.sequence;
     if (s.request->id != id_ || !is_known() || s.state != SequenceState::kFinished) continue;
-    ++n_ended_;
+    if (s.choice >= n_choices_ || !ended_.insert(s.choice).second) continue;
     marks_.push_back({now, step_, s.choice,
                       fmt::format("{}ends as \"{}\" with {}", name_of_choice(s.choice),
                                   finish_reason_name(s.answer->reason()), counted(s.n_answered(), "token", "tokens"))});
@@ -77,6 +79,10 @@ void Life::stepped(const Engine& engine) noexcept {
   n_waiting_ = stats.n_waiting;
   for (int32_t choice = 0; choice < n_choices_; ++choice) {
     const Sequence* s = engine.find(id_, choice);
+    if (s == nullptr && ended_.insert(choice).second) {  // not by a step of its own
+      marks_.push_back({replay_.now(), step_, choice,
+                        name_of_choice(choice) + (is_cancelled_ ? "ends as \"cancelled\"" : "ends with its request")});
+    }
     if (s == nullptr) continue;
     if (int32_t& n = n_preemptions_[choice]; s->n_preemptions > n) {
       n = s->n_preemptions;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -45,7 +46,7 @@ class Life final : public EngineObserver {
     int32_t choice = 0;
     std::string what;
   };
-  bool is_over() const { return n_ended_ == n_choices_; }
+  bool is_over() const { return static_cast<int32_t>(ended_.size()) == n_choices_; }
   double end() const;
   std::string name_of_choice(int32_t choice) const;
   std::vector<std::pair<double, std::string>> lines() const;
@@ -54,7 +55,9 @@ class Life final : public EngineObserver {
   RequestId id_;
   double arrived_ = -1;
   std::string heading_;
-  int32_t n_choices_ = 0, n_ended_ = 0, prompt_len_ = 0;
+  int32_t n_choices_ = 0, prompt_len_ = 0;
+  std::set<int32_t> ended_;  // choices
+  bool is_cancelled_ = false;
   std::vector<Piece> pieces_;   // of this request, by step
   std::vector<Piece> company_;  // of others while it lived
   std::vector<Mark> marks_;
