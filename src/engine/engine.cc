@@ -325,7 +325,7 @@ EngineStats Engine::stats() const {
     stats.slots_unfilled += static_cast<int64_t>(s->blocks.size()) * cache_.block_len() - s->n_tokens();
   stats.host_blocks_total = cache_.pool(Tier::kHost).n_total();
   stats.host_blocks_cached = cache_.pool(Tier::kHost).n_cached();
-  stats.uses_host = cache_.uses_lower_tiers();
+  stats.uses_host = stats.host_blocks_total > 0 && cache_.uses_lower_tiers();
   stats.n_blocks_down = cache_.n_moved_down();
   stats.n_blocks_up = cache_.n_moved_up();
   if (disk_) disk_->tell(stats.disk);

@@ -68,7 +68,7 @@ struct EngineStats {
   int64_t slots_unfilled = 0;  // of running sequences' blocks: reserved, and they have no token for them yet
   int32_t host_blocks_total = 0;
   int32_t host_blocks_cached = 0;
-  bool uses_host = true;      // it costs less to copy a block down and up than to compute it
+  bool uses_host = false;     // there is one, and copying a block down and up costs less than computing it
   int64_t n_blocks_down = 0;  // moved to the host
   int64_t n_blocks_up = 0;    // found there, and brought back
   DiskStats disk;

@@ -169,6 +169,7 @@ Status read_grammar_triggers(ApiRequest& request, const Json& value, const ApiLi
     const Json* text = given.object() == nullptr ? nullptr : given.find("value");
     if (type == nullptr) return wrong_value(where, "an object with type and value", given);
     ASSIGN_OR_RETURN(const int64_t kind, read_integer(*type, kToken, kFullPattern, where + ".type"));
+    if (text == nullptr || text->string() == nullptr) return invalid(where + ".value must be a text.", where);
     GrammarTrigger trigger;
     if (kind == kToken && given.find("token") != nullptr) {
       ASSIGN_OR_RETURN(const int64_t token, read_integer(*given.find("token"), 0, INT32_MAX, where + ".token"));
@@ -176,7 +177,6 @@ Status read_grammar_triggers(ApiRequest& request, const Json& value, const ApiLi
       request.triggers.push_back(std::move(trigger));
       continue;
     }
-    if (text == nullptr || text->string() == nullptr) return invalid(where + ".value must be a text.", where);
     trigger.text = *text->string();
     if (kind == kPattern || kind == kFullPattern) {
       std::optional<std::string> plain = text_of_pattern(trigger.text);

@@ -6,6 +6,9 @@ import schemathesis
 # Two names of one field must agree.
 SECOND_NAMES = ("max_completion_tokens", "n_predict", "repeat_penalty", "n_probs", "n_cmpl")
 GRAMMARS = ("json_schema", "grammar", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar")
+# Fields of searches, and of grammars that wait for a trigger, ask for each other.
+SEARCHES = ("num_beams", "use_beam_search", "length_penalty", "early_stopping", "num_beam_groups", "diversity_penalty",
+            "penalty_alpha", "best_of", "grammar_lazy", "grammar_triggers")
 TOKENIZE = ("content", "prompt", "messages", "add_special", "add_special_tokens", "parse_special", "with_pieces",
             "add_generation_prompt")
 
@@ -30,7 +33,7 @@ def one_grammar(body):
 
 
 def agree(body):
-    for name in SECOND_NAMES:
+    for name in SECOND_NAMES + SEARCHES:
         body.pop(name, None)
     body["model"] = None
     body["max_tokens"] = 1 + (body.get("max_tokens") or 0) % 8
