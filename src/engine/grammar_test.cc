@@ -2,6 +2,7 @@
 // of the grammar, and ended where the grammar ends.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <random>
 
 #include "engine/engine.h"
@@ -187,6 +188,49 @@ std::pair<EngineStats, std::vector<TokenId>> answer_in(const char* text, std::un
 }
 
 // h to o are tokens of their own and in no other.
+// A text whose ways through an ambiguous grammar hang together for longer than states may ends with an error, also
+// where that happens within a token; those beside it do not notice.
+TEST(EngineGrammar, ATextThatAmbiguityMakesTooDearFailsAlone) {
+  grammar::Fuel fuel;
+  grammar::Grammar rules(fuel);
+  ASSERT_TRUE(grammar::read_gbnf("root ::= ([A-Za-z ,.]{1,900} [0-9]{0,40})*", {}, rules).ok());
+  std::vector<std::string> phrases = {""};
+  for (const char* first : {" ", "", ", ", "T"}) {
+    for (char c = 'a'; phrases.size() % 16 != 0; ++c)
+      phrases.push_back(first + std::string(1, c) + (c % 2 == 0 ? "near" : "or"));
+    if (phrases.size() < testing::kFakeVocabSize) phrases.push_back(first + std::string("lin"));
+  }
+  const auto of_phrases =
+      std::make_shared<const grammar::TokenTrie>(std::vector<std::string_view>(phrases.begin(), phrases.end()));
+  const auto dear =
+      std::make_shared<grammar::Compiled>(grammar::Source{}, grammar::compile(rules, *of_phrases).value(), of_phrases);
+  ThreadTeam team(2);
+  Stream stream(team);
+  ManualClock clock;
+  auto fake = std::make_unique<FakeModel>(2048);
+  EngineOptions options{.block_len = 8, .step_tokens = 24, .max_sequences = 8};
+  options.kv_dtype = DType::kF32;
+  options.kv_bytes = 600 * KvStore::block_bytes(fake->facts(), options.kv_dtype, options.block_len);
+  const std::unique_ptr<Engine> engine = Engine::create(std::move(fake), nullptr, stream, options, clock).value();
+  for (uint64_t id = 1; id <= 2; ++id) {
+    Request r = request(id, false);
+    r.max_tokens = 1800;
+    r.sampling.ignore_eos = true;
+    r.sampling.temperature = 1.5f;
+    r.grammar = id == 1 ? std::make_shared<grammar::Matcher>(dear, std::vector<TokenId>{kFakeEnd}, 1) : nullptr;
+    ASSERT_TRUE(engine->submit(std::move(r)).ok());
+  }
+  std::vector<Output> out;
+  while (engine->step(out)) {
+  }
+  std::map<uint64_t, FinishReason> reasons;
+  for (const Output& o : out) {
+    if (o.finished) reasons[raw(o.request)] = o.reason;
+  }
+  EXPECT_EQ(reasons[1], FinishReason::kError);
+  EXPECT_EQ(reasons[2], FinishReason::kLength);
+}
+
 TEST(EngineGrammar, WhatTheGrammarForcesIsDrafted) {
   ThreadTeam team(1);
   Stream stream(team);

@@ -40,7 +40,7 @@ LoadRequest hostile_request(std::mt19937_64& random, Asked& asked) {
   if (below(2) == 0) json.field("logprobs", int64_t{below(2) == 0 ? 20 : 3});
   if (below(6) == 0) {  // nobody else's, and without an end
     const std::string regex =
-        "([A-Za-z ,.]{1," + std::to_string(1 + below(1000)) + "}[0-9]{0," + std::to_string(1 + below(100)) + "})*";
+        "([A-Za-z ,.]{1," + std::to_string(1 + below(1000)) + "}[0-9]{1," + std::to_string(1 + below(100)) + "})*";
     json.key("structured_outputs").begin_object().field("regex", regex).end_object();
   }
   json.end_object();

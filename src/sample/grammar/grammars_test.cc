@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <thread>
 
@@ -95,6 +96,16 @@ TEST(Grammars, ForgetStatesWhereTheyAreTooMany) {
   const size_t free = taken_by(size_t{1} << 30);
   EXPECT_GT(free, size_t{1} << 20);
   EXPECT_LT(taken_by(1), free / 2);
+}
+
+TEST(Grammars, LetNothingFollowWhereATextIsLost) {
+  Grammars grammars(tokens());
+  Matcher matcher(grammars.get(regex("[a-z]{3,60}1")).value(), {TokenId{0}}, 1);
+  std::vector<uint32_t> mask(matcher.mask_words(), ~0u);
+  matcher.fill(kDead, -1, mask);
+  EXPECT_EQ(std::ranges::count(mask, 0u), std::ssize(mask));
+  EXPECT_EQ(matcher.after(0, kDead, TokenId{1}), kDead);
+  EXPECT_FALSE(matcher.accepts(kDead) || matcher.is_closed(kDead));
 }
 
 TEST(Grammars, TheirSpellingsTellApartWhateverDecidesAboutMasks) {

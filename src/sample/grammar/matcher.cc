@@ -58,6 +58,7 @@ Matcher::~Matcher() {
 }
 
 void Matcher::fill(StateId state, int32_t n_left, std::span<uint32_t> mask) {
+  if (state == kDead) return void(std::ranges::fill(mask, 0));
   std::lock_guard lock(compiled_->mutex_);
   TokenMasks& masks = compiled_->masks_;
   const bool is_tight = closes_in_time_ && n_left >= 0;

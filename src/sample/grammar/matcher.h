@@ -74,6 +74,8 @@ class Matcher {
 
   // Bits of the tokens that may follow, as TokenMasks::fill; all others of the mask are 0. `n_left`: tokens that the
   // answer may still have, -1: no limit. May throw std::bad_alloc.
+  // Of kDead none may follow: a text comes there where it stands at more places of an ambiguous grammar at once than a
+  // state may hold (States::kMaxItems), which masks that take whole kinds of tokens do not foresee.
   void fill(StateId state, int32_t n_left, std::span<uint32_t> mask);
   size_t mask_words() const { return compiled_->masks_.trie().mask_words(); }  // the fewest that fill() takes
   // The state behind a token that the mask allowed, for a choice; of an end, the same state.
