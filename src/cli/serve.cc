@@ -104,8 +104,11 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options, const
   if (config.is_encoder() && !options.record.empty())
     return unsupported("--record keeps the tokens of answers; an encoder makes none", "--record");
   const bool has_own = !options.chat_template.empty();
-  Result<ChatTemplate> chat =
-      has_own ? chat_template_from(options.chat_template) : load_template(*loaded.file, *loaded.tokenizer);
+  const auto own_template = [&]() -> Result<ChatTemplate> {
+    if (config.is_encoder()) return unsupported("The model is an encoder.");
+    return load_template(*loaded.file, *loaded.tokenizer);
+  };
+  Result<ChatTemplate> chat = has_own ? chat_template_from(options.chat_template) : own_template();
   if (has_own && !chat) return chat.error();
   if (!chat && !config.is_encoder()) log_warn("chat is switched off, completions are served: " + chat.error().message);
   std::string digest = model_digest(*loaded.file).hex();
