@@ -7,6 +7,9 @@ target_include_directories(ibid_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
 target_compile_options(ibid_flags INTERFACE
   -Wall -Wextra -Wshadow -Wno-missing-field-initializers -Wno-restrict -Werror
   -ffp-contract=off -fno-math-errno -fno-trapping-math -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64|ARM64")
+  target_compile_options(ibid_flags INTERFACE -fsigned-char)  # as on x86
+endif()
 target_compile_definitions(ibid_flags INTERFACE IBID_VERSION="${PROJECT_VERSION}")
 if(IBID_SANITIZE)
   target_compile_options(ibid_flags INTERFACE -fsanitize=${IBID_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)

@@ -21,8 +21,9 @@ std::string check_dtype(const std::string& name) {
   return known ? "" : "'" + name + "' is no KV dtype: use f32, f16 or bf16";
 }
 
+constexpr const char* kIsas = "baseline, avx2, avx512, neon, neon_dotprod or neon_i8mm";
 std::string check_isa(const std::string& name) {
-  return isa_from_name(name) ? "" : "'" + name + "' is no instruction set: use baseline, avx2, avx512 or neon";
+  return isa_from_name(name) ? "" : "'" + name + "' is no instruction set: use " + kIsas;
 }
 
 void add_model(CLI::App* command, std::string& model) {
@@ -235,7 +236,7 @@ void add_model_options(CLI::App* command, ModelArgs& o) {
   command
       ->add_option_function<std::string>(
           "--cpu-isa", [&o](const std::string& name) { o.isa = isa_from_name(name); },
-          "baseline, avx2, avx512 or neon (the best of this CPU); the answer is the same")
+          std::string(kIsas) + " (the best of this CPU); the answer is the same")
       ->check(CLI::Validator(check_isa, "ISA"));
 }
 

@@ -5,10 +5,15 @@
 #include <atomic>
 #include <string>
 
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
 namespace ibid {
 namespace {
 
-constexpr std::array<std::string_view, 4> kNames = {"baseline", "avx2", "avx512", "neon"};
+constexpr std::array<std::string_view, 6> kNames = {"baseline", "avx2", "avx512", "neon", "neon_dotprod", "neon_i8mm"};
 
 bool cpu_has(Isa isa) {
   switch (isa) {
@@ -21,6 +26,13 @@ bool cpu_has(Isa isa) {
       return cpu_has(Isa::kAvx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
              __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16");
+#elif defined(__aarch64__)
+    case Isa::kNeon:
+      return true;  // of every 64-bit ARM
+    case Isa::kNeonDotprod:
+      return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+    case Isa::kNeonI8mm:
+      return cpu_has(Isa::kNeonDotprod) && (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0;
 #endif
     default:
       return false;
@@ -44,7 +56,7 @@ std::optional<Isa> isa_from_name(std::string_view name) {
 
 std::vector<Isa> supported_isas() {
   std::vector<Isa> isas;
-  for (Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kNeon}) {
+  for (Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kNeon, Isa::kNeonDotprod, Isa::kNeonI8mm}) {
     if (cpu_has(isa)) isas.push_back(isa);
   }
   return isas;

@@ -2,6 +2,7 @@
 # the set's own namespace.
 file(GLOB avx2_sources CONFIGURE_DEPENDS src/kernels/cpu/avx2/*.cc)
 file(GLOB avx512_sources CONFIGURE_DEPENDS src/kernels/cpu/avx512/*.cc)
+file(GLOB neon_sources CONFIGURE_DEPENDS src/kernels/cpu/neon*/*.cc)
 file(GLOB baseline_sources CONFIGURE_DEPENDS src/kernels/cpu/baseline/*.cc)
 # At -O3 the straight-line vectoriser of g++ 12 miscompiles chains of the emulated fma (last bits differ); -O2 and all
 # else of -O3 are right.
@@ -19,9 +20,21 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     -Wno-uninitialized -Wno-maybe-uninitialized)
   set_source_files_properties(${avx2_sources} PROPERTIES COMPILE_OPTIONS "${IBID_AVX2_FLAGS}")
   set_source_files_properties(${avx512_sources} PROPERTIES COMPILE_OPTIONS "${IBID_AVX512_FLAGS}")
+  set(other_sources ${neon_sources})
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64|ARM64")
+  set(IBID_NEON_FLAGS -DIBID_NEON ${IBID_KERNEL_OPT})
+  set_source_files_properties(${neon_sources} PROPERTIES COMPILE_OPTIONS "${IBID_NEON_FLAGS}")
+  set_source_files_properties(src/kernels/cpu/neon_dotprod/linear.cc PROPERTIES
+    COMPILE_OPTIONS "${IBID_NEON_FLAGS};-march=armv8.2-a+dotprod")
+  set_source_files_properties(src/kernels/cpu/neon_i8mm/linear.cc PROPERTIES
+    COMPILE_OPTIONS "${IBID_NEON_FLAGS};-march=armv8.2-a+dotprod+i8mm")
+  # Every ARM has NEON, so the baseline is there to compare with: as it is on x86 it would take longest of all to compile.
+  set_source_files_properties(${baseline_sources} PROPERTIES COMPILE_OPTIONS "-fno-tree-slp-vectorize;-O1")
+  set(other_sources ${avx2_sources} ${avx512_sources})
 else()
-  set_source_files_properties(${avx2_sources} ${avx512_sources} PROPERTIES HEADER_FILE_ONLY TRUE)
+  set(other_sources ${avx2_sources} ${avx512_sources} ${neon_sources})
 endif()
+set_source_files_properties(${other_sources} PROPERTIES HEADER_FILE_ONLY TRUE)
 
 # CUDA: one object where nvcc is, a stand-in where it is not. nvcc is called directly: enabling the language would cost
 # every configuration seconds. The object holds code for no chip but portable code for all from compute_80 on.

@@ -14,6 +14,7 @@
 
 #include "kernels/isa.h"
 #include "parity/tolerances.h"
+#include "pinned_bits.h"
 #include "tensor/tensor.h"
 
 namespace ibid::parity {
@@ -66,8 +67,9 @@ class Guarded {
   std::vector<uint32_t> cells_;
 };
 
-// Empty where both are the same to the bit, else where they first differ.
+// Empty where both are the same to the bit, else where they first differ. They are pinned.
 inline std::string difference(const std::vector<uint32_t>& a, const std::vector<uint32_t>& b) {
+  note_bits(a);
   if (a.size() != b.size()) return "other sizes";
   for (size_t i = 0; i < a.size(); ++i) {
     if (a[i] == b[i]) continue;

@@ -12,6 +12,7 @@
 #include "kernels/isa.h"
 #include "kernels/ops.h"
 #include "kernels/weight.h"
+#include "pinned_bits.h"
 #include "tensor/block_formats.h"
 #include "tensor/half.h"
 
@@ -93,7 +94,8 @@ struct GuardedOutput {
     }
     return true;
   }
-  bool same_bits(const GuardedOutput& other) const {
+  bool same_bits(const GuardedOutput& other) const {  // which are pinned
+    note_bits({reinterpret_cast<const uint32_t*>(other.cells.data()), other.cells.size()});
     return cells.size() == other.cells.size() && std::memcmp(cells.data(), other.cells.data(), cells.size() * 4) == 0;
   }
   int64_t stride;

@@ -7,6 +7,7 @@
 
 #include "kernels/isa.h"
 #include "model/testing/loaded_model.h"
+#include "pinned_bits.h"
 #include "schedules.h"
 
 namespace ibid {
@@ -125,6 +126,7 @@ void hold_to_schedules(std::string_view architecture, DType dtype, DType kv_dtyp
   const auto vocab_size = static_cast<int32_t>(best.model->config().vocab_size);
   const auto requests = n_requests == 0 ? tiny_requests(vocab_size) : many_requests(vocab_size, n_requests, first_seed);
   const Digests expected = testing::alone(*best.model, *best.stream, nullptr, kv_dtype, kMaxTokens, requests);
+  for (const std::string& digest : expected) note_bits(digest);
   if (n_requests == 0) {
     EXPECT_GE(std::set<std::string>(expected.begin(), expected.end()).size(), requests.size());
   }
@@ -140,6 +142,15 @@ void hold_to_schedules(std::string_view architecture, DType dtype, DType kv_dtyp
     EXPECT_EQ(actual, expected) << spelled(schedule) << ", " << isa_name(isa) << ", threads " << n_threads;
     if (::testing::Test::HasFailure()) return;
   }
+}
+
+// Few schedules, so that slow machines (emulated ones, tests/house/arm64.sh) can be held to the pinned answers.
+TEST(TinyModels, OfEveryShapeSayWhatIsPinned) {
+  testing::Totals totals;
+  for (const std::string_view architecture : {"llama", "gemma3"}) {
+    hold_to_schedules(architecture, DType::kQ4_K, DType::kF16, 30001, 3, 1000, totals);
+  }
+  EXPECT_EQ(totals.n_schedules, 6);
 }
 
 class TinyModel : public ::testing::TestWithParam<std::string_view> {};

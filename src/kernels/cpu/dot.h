@@ -115,6 +115,71 @@ IBID_INLINE i32x16 dot_full(i32x16 acc, FullCodes8 c, X4 x) {
           dot_half(acc.hi, c.magnitude.hi, _mm256_sign_epi8(x, c.code.hi))};
 }
 
+#elif defined(IBID_NEON)
+
+struct Codes8 {
+  uint8x16_t v[4];
+};
+typedef Codes8 FullCodes8;
+typedef int8x16_t X4;  // the four values, four times
+IBID_INLINE Codes8 load_codes(const void* p) {
+  const auto* bytes = static_cast<const uint8_t*>(p);
+  return {{vld1q_u8(bytes), vld1q_u8(bytes + 16), vld1q_u8(bytes + 32), vld1q_u8(bytes + 48)}};
+}
+IBID_INLINE void store_codes(void* p, Codes8 c) {
+  for (int q = 0; q < 4; ++q) vst1q_u8(static_cast<uint8_t*>(p) + 16 * q, c.v[q]);
+}
+IBID_INLINE Codes8 shift_words(Codes8 c, int n) {
+  for (int q = 0; q < 4; ++q) c.v[q] = n < 0 ? c.v[q] << -n : c.v[q] >> n;
+  return c;
+}
+IBID_INLINE Codes8 mask_bytes(Codes8 c, int mask) {
+  for (int q = 0; q < 4; ++q) c.v[q] = vandq_u8(c.v[q], vdupq_n_u8(static_cast<uint8_t>(mask)));
+  return c;
+}
+IBID_INLINE Codes8 either(Codes8 a, Codes8 b) {
+  for (int q = 0; q < 4; ++q) a.v[q] = vorrq_u8(a.v[q], b.v[q]);
+  return a;
+}
+struct CodeTable {
+  uint8x16_t v;
+};
+IBID_INLINE CodeTable load_table(const uint8_t* t) { return {vld1q_u8(t)}; }
+IBID_INLINE Codes8 look_up(CodeTable t, Codes8 c) {
+  for (int q = 0; q < 4; ++q) c.v[q] = vqtbl1q_u8(t.v, c.v[q]);
+  return c;
+}
+
+IBID_INLINE X4 load_x4(const int8_t* p) { return vreinterpretq_s8_s32(vdupq_n_s32(load_word(p))); }
+#if defined(__ARM_FEATURE_MATMUL_INT8)  // unsigned codes by signed x
+IBID_INLINE i32x16 dot_small(i32x16 acc, Codes8 c, X4 x) {
+  for (int q = 0; q < 4; ++q) acc.v[q] = vusdotq_s32(acc.v[q], c.v[q], x);
+  return acc;
+}
+IBID_INLINE FullCodes8 full_codes(Codes8 c) { return c; }
+IBID_INLINE i32x16 start_full(int32_t neg_sum) { return broadcast_i(neg_sum * 128); }
+#else                                   // both signed
+IBID_INLINE int32x4_t dot_quarter(int32x4_t acc, int8x16_t c, int8x16_t x) {
+#if defined(__ARM_FEATURE_DOTPROD)
+  return vdotq_s32(acc, c, x);
+#else
+  // Two products fit in 16 bits: at most 2 * 128 * 127 = 32,512.
+  const int16x8_t lo = vmull_s8(vget_low_s8(c), vget_low_s8(x)), hi = vmull_high_s8(c, x);
+  return vpadalq_s16(acc, vpaddq_s16(lo, hi));
+#endif
+}
+IBID_INLINE i32x16 dot_small(i32x16 acc, Codes8 c, X4 x) {
+  for (int q = 0; q < 4; ++q) acc.v[q] = dot_quarter(acc.v[q], vreinterpretq_s8_u8(c.v[q]), x);
+  return acc;
+}
+IBID_INLINE FullCodes8 full_codes(Codes8 c) {
+  for (int q = 0; q < 4; ++q) c.v[q] = veorq_u8(c.v[q], vdupq_n_u8(128));
+  return c;
+}
+IBID_INLINE i32x16 start_full(int32_t) { return broadcast_i(0); }
+#endif
+IBID_INLINE i32x16 dot_full(i32x16 acc, FullCodes8 c, X4 x) { return dot_small(acc, c, x); }
+
 #else
 
 typedef int16_t i16x8_ __attribute__((vector_size(16)));

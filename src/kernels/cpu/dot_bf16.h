@@ -44,6 +44,56 @@ IBID_INLINE f32x16 dot_bf16(f32x16 acc, Bf16Pairs w, Bf16Pairs x) {
   return fma(from_bits(shift_left<16>(w)), from_bits(shift_left<16>(x)), acc);
 }
 
+#elif defined(IBID_NEON)
+
+// ARM's own flushing decides before rounding, the law after: it is not used.
+struct Bf16Mode {};
+struct Bf16Pairs {
+  f32x16 first, second;  // subnormals are zeros already
+};
+IBID_INLINE f32x16 zero_where(mask16 m, f32x16 x) {  // of its sign
+  return select(m, from_bits(and_(bits(x), broadcast_i(INT32_MIN))), x);
+}
+IBID_INLINE Bf16Pairs split(i32x16 pairs) {
+  const f32x16 first = from_bits(shift_left<16>(pairs)), second = from_bits(and_(pairs, broadcast_i(-65536)));
+  const f32x16 smallest = broadcast(0x1p-126f);
+  return {zero_where(less(abs(first), smallest), first), zero_where(less(abs(second), smallest), second)};
+}
+IBID_INLINE Bf16Pairs load_pairs(const uint16_t* p) {
+  i32x16 r;
+  __builtin_memcpy(&r, p, sizeof r);
+  return split(r);
+}
+IBID_INLINE Bf16Pairs broadcast_pair(const uint16_t* p) {
+  int32_t word;
+  __builtin_memcpy(&word, p, 4);
+  return split(broadcast_i(word));
+}
+// Whether a lane of r may have to be flushed: 0 < |r| <= 2^-126.
+IBID_INLINE bool has_tiny(f32x16 r) {
+  uint32x4_t least = vdupq_n_u32(UINT32_MAX);
+  for (int q = 0; q < 4; ++q) {
+    const uint32x4_t u = vreinterpretq_u32_f32(r.v[q]);
+    least = vminq_u32(least, vsubq_u32(vaddq_u32(u, u), vdupq_n_u32(1)));  // the sign falls out, 0 becomes the largest
+  }
+  return vminvq_u32(least) < 0x01000000;
+}
+// r = fma(a, b, c), flushed. Rounding to the subnormal grid carries the last of what is tiny up to 2^-126; the same sum
+// 2^64 times as large does not. Where r is tiny, the smaller factor and c are far below 2^64: nothing overflows.
+__attribute__((noinline)) static f32x16 flush_tiny(f32x16 r, f32x16 a, f32x16 b, f32x16 c) {
+  const mask16 a_is_less = less(abs(a), abs(b));
+  const f32x16 by = broadcast(0x1p64f), smaller = select(a_is_less, a, b), larger = select(a_is_less, b, a);
+  return zero_where(less(abs(fma(mul(smaller, by), larger, mul(c, by))), broadcast(0x1p-62f)), r);
+}
+IBID_INLINE f32x16 fma_flushed(f32x16 a, f32x16 b, f32x16 c) {
+  const f32x16 r = fma(a, b, c);
+  return __builtin_expect(has_tiny(r), 0) ? flush_tiny(r, a, b, c) : r;
+}
+// acc is a sum of these: never subnormal.
+IBID_INLINE f32x16 dot_bf16(f32x16 acc, Bf16Pairs w, Bf16Pairs x) {
+  return fma_flushed(w.first, x.first, fma_flushed(w.second, x.second, acc));
+}
+
 #else
 
 struct Bf16Mode {};

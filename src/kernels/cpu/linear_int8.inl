@@ -1,7 +1,7 @@
 // Products of block-quantised weights with int8 activations; kernels/linear.h says what they compute.
 #pragma once
 
-#include "kernels/cpu/dot.h"
+#include "kernels/cpu/dot_pairs.h"
 #include "kernels/cpu/linear_rows.inl"
 #include "kernels/cpu/linear_tile.h"
 
@@ -177,6 +177,8 @@ struct Rows {
     typedef Dot<F::kOffset, kBits, F::kGroup> D;
     constexpr int kSteps = F::kGroup / 4;
     constexpr int kChains = 2 * M <= kRowsInt8 ? 2 : 1;  // where there are registers: integers add exactly
+    constexpr bool kByPairs = kHasPairs && M > 1;
+    static_assert(!kByPairs || kTilesInt8 == 1);
     int level = part.n_waiting;
     float(*acc)[kTilesInt8][kTileOutputs] = sums.of[level] + row;
     if (part.begins_piece) {
@@ -192,15 +194,25 @@ struct Rows {
       for (int g = 0; g < F::kGroups; ++g) {
         auto start = [&](int m) { return D::start(F::kGroups == 1 ? x[m].neg_sum : x[m].neg_sum16[g]); };
         typename D::Sum sum[kChains][M][kTilesInt8];
+        [[maybe_unused]] PairSums<M> pairs;
+        if constexpr (kByPairs) {
+          clear(pairs);
+#pragma GCC unroll 4
+          for (int i = 0; i < kSteps; i += 2) {
+            const int step = g * kSteps + i;
+            add_steps(pairs, D::step(F::step(f, at.of[0], b, step)), D::step(F::step(f, at.of[0], b, step + 1)), x,
+                      4 * step);
+          }
+        }
 #pragma GCC unroll 8
-        for (int m = 0; m < M; ++m) {
+        for (int m = 0; m < M && !kByPairs; ++m) {
           for (int t = 0; t < kTilesInt8; ++t) {
             sum[0][m][t] = D::first(start(m));
             if constexpr (kChains == 2) sum[1][m][t] = D::first(broadcast_i(0));
           }
         }
 #pragma GCC unroll 8
-        for (int i = 0; i < kSteps; ++i) {
+        for (int i = 0; i < kSteps && !kByPairs; ++i) {
           typename D::Step w[kTilesInt8];
           for (int t = 0; t < kTilesInt8; ++t) w[t] = D::step(F::step(f, at.of[t], b, g * kSteps + i));
           typename D::Sum(&s)[M][kTilesInt8] = sum[i % kChains];
@@ -220,8 +232,13 @@ struct Rows {
           const Factor factor = F::factor(f, at.of[t], b, g);
 #pragma GCC unroll 8
           for (int m = 0; m < M; ++m) {
-            i32x16 dot = D::last(sum[0][m][t], start(m));
-            if constexpr (kChains == 2) dot = add(dot, D::last(sum[1][m][t], broadcast_i(0)));
+            i32x16 dot;
+            if constexpr (kByPairs) {
+              dot = add(sums_of_row(pairs, m), start(m));
+            } else {
+              dot = D::last(sum[0][m][t], start(m));
+              if constexpr (kChains == 2) dot = add(dot, D::last(sum[1][m][t], broadcast_i(0)));
+            }
             f32x16 a = fma(from_int(dot), mul(factor.scale, broadcast(x[m].scale)), load(acc[m][t]));
             if constexpr (F::kMin) {
               a = fma(factor.min, broadcast(F::kGroups == 1 ? x[m].scaled_sum : x[m].scaled_sum16[g]), a);

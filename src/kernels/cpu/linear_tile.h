@@ -11,10 +11,11 @@ namespace {
 // for weights and one for x; with 16 and two per vector 6. Of int8 it is kTilesInt8 x 16 outputs by up to kRowsInt8
 // rows, and only the integer sums of a block live in registers: 3 x 8, so that 24 chains of dots hide a latency of six
 // at two a cycle (2 x 6 hid it just so and lost a third). Their float sums are added to in memory once a block. AVX2: 4
-// sums of two registers.
+// sums of two registers. NEON: of floats 6 sums of four registers, and 4 for weights; of int8 4 sums, and as many for
+// the codes of two steps (not measured on a machine of its own).
 #if defined(__AVX512F__)
 inline constexpr int kTilesInt8 = 3, kRowsInt8 = 8, kTilesFloat = 2, kRowsFloat = 12;
-#elif defined(__AVX2__)
+#elif defined(__AVX2__) || defined(IBID_NEON)
 inline constexpr int kTilesInt8 = 1, kRowsInt8 = 4, kTilesFloat = 1, kRowsFloat = 6;
 #else
 inline constexpr int kTilesInt8 = 1, kRowsInt8 = 2, kTilesFloat = 1, kRowsFloat = 2;

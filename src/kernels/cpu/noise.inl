@@ -3,6 +3,8 @@
 // there; the upper halves are never looked at before the end.
 #if defined(__SSE2__)
 #include <immintrin.h>
+#elif defined(IBID_NEON)
+#include <arm_neon.h>
 #endif
 
 #include "kernels/cpu/noise_table.h"
@@ -53,6 +55,19 @@ inline u64s pair(u64s low, u64s upper) {
 inline void interleave(uint32_t* out, u64s p, u64s q) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm_unpacklo_epi64(p, q));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 4), _mm_unpackhi_epi64(p, q));
+}
+#elif defined(IBID_NEON)
+using u64s = uint64x2_t;
+constexpr int kCounters = 2;
+inline u64s set1(uint64_t v) { return vdupq_n_u64(v); }
+inline u64s counters(int64_t g) { return u64s{static_cast<uint64_t>(g), static_cast<uint64_t>(g) + 1}; }
+inline u64s mul_wide(u64s a, u64s b) { return vmull_u32(vmovn_u64(a), vmovn_u64(b)); }
+inline u64s high(u64s a) { return vshrq_n_u64(a, 32); }
+inline u64s xor3(u64s a, u64s b, u64s c) { return veorq_u64(veorq_u64(a, b), c); }
+inline u64s pair(u64s low, u64s upper) { return vsliq_n_u64(low, upper, 32); }
+inline void interleave(uint32_t* out, u64s p, u64s q) {
+  vst1q_u32(out, vreinterpretq_u32_u64(vzip1q_u64(p, q)));
+  vst1q_u32(out + 4, vreinterpretq_u32_u64(vzip2q_u64(p, q)));
 }
 #else
 using u64s = uint64_t;

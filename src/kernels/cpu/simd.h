@@ -14,7 +14,7 @@
 #include <cstdint>
 
 #ifndef IBID_ISA
-#error "define IBID_ISA (baseline, avx2, avx512) before kernels/cpu/simd.h"
+#error "define IBID_ISA (baseline, avx2, avx512, neon, ...) before kernels/cpu/simd.h"
 #endif
 #define IBID_INLINE static inline __attribute__((always_inline))
 
@@ -22,6 +22,8 @@
 #include "kernels/cpu/simd_avx512.h"
 #elif defined(__AVX2__)
 #include "kernels/cpu/simd_avx2.h"
+#elif defined(IBID_NEON)  // by the build: the baseline of ARM has the same predefined macros
+#include "kernels/cpu/simd_neon.h"
 #else
 #include "kernels/cpu/simd_baseline.h"
 #endif

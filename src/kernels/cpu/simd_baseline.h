@@ -5,6 +5,8 @@
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 namespace ibid::cpu::IBID_ISA {
@@ -71,6 +73,8 @@ IBID_INLINE f64x2_ fma_to_odd_(f64x2_ product, f64x2_ c) {
 IBID_INLINE f64x2_ widen_(f32x4_ x, int i) {
 #if defined(__SSE2__)
   return (f64x2_)_mm_cvtps_pd(i == 0 ? (__m128)x : _mm_movehl_ps((__m128)x, (__m128)x));
+#elif defined(__aarch64__)
+  return (f64x2_)(i == 0 ? vcvt_f64_f32(vget_low_f32((float32x4_t)x)) : vcvt_high_f64_f32((float32x4_t)x));
 #else
   return f64x2_{x[i], x[i + 1]};
 #endif
@@ -78,6 +82,8 @@ IBID_INLINE f64x2_ widen_(f32x4_ x, int i) {
 IBID_INLINE f32x4_ narrow_(f64x2_ lo, f64x2_ hi) {
 #if defined(__SSE2__)
   return (f32x4_)_mm_movelh_ps(_mm_cvtpd_ps((__m128d)lo), _mm_cvtpd_ps((__m128d)hi));
+#elif defined(__aarch64__)
+  return (f32x4_)vcvt_high_f32_f64(vcvt_f32_f64((float64x2_t)lo), (float64x2_t)hi);
 #else
   return f32x4_{static_cast<float>(lo[0]), static_cast<float>(lo[1]), static_cast<float>(hi[0]),
                 static_cast<float>(hi[1])};

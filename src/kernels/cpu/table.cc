@@ -20,6 +20,15 @@ IBID_DECLARE_TABLES(baseline)
 #if defined(__x86_64__)
 IBID_DECLARE_TABLES(avx2)
 IBID_DECLARE_TABLES(avx512)
+#elif defined(__aarch64__)
+IBID_DECLARE_TABLES(neon)
+// Only products of bytes are better than plain NEON's.
+namespace neon_dotprod {
+extern const LinearTable kLinear;
+}
+namespace neon_i8mm {
+extern const LinearTable kLinear;
+}
 #endif
 
 const Table& table() {
@@ -32,6 +41,20 @@ const Table& table() {
       return avx512_table;
     case Isa::kAvx2:
       return avx2_table;
+    default:
+      break;
+  }
+#elif defined(__aarch64__)
+  static const Table neon_table = IBID_TABLE(neon);
+  static const Table dotprod_table = {&neon_dotprod::kLinear, &neon::kRow, &neon::kAttention, &neon::kNoise};
+  static const Table i8mm_table = {&neon_i8mm::kLinear, &neon::kRow, &neon::kAttention, &neon::kNoise};
+  switch (selected_isa()) {
+    case Isa::kNeonI8mm:
+      return i8mm_table;
+    case Isa::kNeonDotprod:
+      return dotprod_table;
+    case Isa::kNeon:
+      return neon_table;
     default:
       break;
   }

@@ -1,0 +1,13 @@
+# Builds for 64-bit ARM on another machine, with Debian's cross compiler and the arm64 libraries of a tree of their own,
+# never the builder's: cmake -DCMAKE_TOOLCHAIN_FILE=cmake/arm64.cmake -DIBID_ARM64_TREE=... (tests/house/arm64.sh)
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+set(CMAKE_SYSROOT ${IBID_ARM64_TREE})
+set(CMAKE_FIND_ROOT_PATH ${IBID_ARM64_TREE})
+set(CMAKE_TRY_COMPILE_PLATFORM_VARIABLES IBID_ARM64_TREE)
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
+set(IBID_CUDA OFF CACHE BOOL "")

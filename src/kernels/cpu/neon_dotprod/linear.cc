@@ -1,0 +1,2 @@
+#define IBID_ISA neon_dotprod
+#include "kernels/cpu/linear.inl"

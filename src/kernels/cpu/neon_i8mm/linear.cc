@@ -1,0 +1,2 @@
+#define IBID_ISA neon_i8mm
+#include "kernels/cpu/linear.inl"
