@@ -24,7 +24,7 @@ BlockCache::BlockCache(const BlockCacheOptions& options)
     : options_(options),
       pools_{BlockPool(options.n_blocks), BlockPool(options.n_host_blocks)},
       tree_(pools_, options.block_len, options.hash) {
-  CHECK(options.n_blocks > 0);
+  CHECK(options.n_blocks > 0 || (options.n_blocks == 0 && !options.prefix_cache));
 }
 
 // ---- tiers ---------------------------------------------------------------------------------------------------------

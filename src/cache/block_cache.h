@@ -38,7 +38,7 @@ namespace ibid {
 using BlockTable = std::vector<BlockId>;
 
 struct BlockCacheOptions {
-  int32_t n_blocks = 0;       // of the device
+  int32_t n_blocks = 0;       // of the device; 0: nothing is kept, all tables stay empty, and there is no prefix cache
   int32_t n_host_blocks = 0;  // of the tier below; 0: there is none
   int32_t block_len = 16;     // B
   bool prefix_cache = true;   // off: nothing is published, nothing is found
@@ -55,7 +55,10 @@ class BlockCache {
   BlockCache& operator=(const BlockCache&) = delete;
 
   int32_t block_len() const { return options_.block_len; }
-  int32_t n_blocks_for(int32_t n_tokens) const { return (n_tokens + options_.block_len - 1) / options_.block_len; }
+  int32_t n_blocks_for(int32_t n_tokens) const {
+    return keeps_blocks() ? (n_tokens + options_.block_len - 1) / options_.block_len : 0;
+  }
+  bool keeps_blocks() const { return options_.n_blocks > 0; }
 
   // Fills the empty `table` with the longest cached beginning of `tokens`; returns how many tokens it holds. What lies
   // in a lower tier comes up as far as there is room, appended to `copies`.

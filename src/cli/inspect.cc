@@ -45,17 +45,19 @@ void print_config(const ModelConfig& c) {
   int windows = 0, nope = 0;
   for (const LayerConfig& l : c.layers) windows += l.window > 0, nope += l.rope == kNoRope;
   if (windows > 0) line("", "{} layers see a sliding window", windows);
-  if (nope > 0) line("", "{} layers without positions", nope);
+  if (nope > 0 && !c.is_encoder()) line("", "{} layers without positions", nope);
   for (const RopeConfig& r : c.ropes) {
     line("rope", "base {}, {} pairs, {}{}", r.base, r.n_pairs, r.interleaved ? "interleaved" : "halves",
          r.scaling == RopeScaling::kNone ? "" : fmt::format(", {} scaling", rope_scaling_name(r.scaling)));
   }
   line("context", "{} tokens", c.trained_context_len);
+  line("parameters", "{:.1f} million", static_cast<double>(c.n_parameters()) / 1e6);
+  if (c.n_labels > 0) line("head", "scores {} labels", c.n_labels);
+  if (c.is_encoder()) return line("cache", "none: an encoder");
   std::vector<KvGeometry> layers;
   for (int l = 0; l < c.n_layers; ++l) layers.push_back(kv_geometry(c, l));
   line("cache", "{} a token in F16",
        bytes_text(static_cast<uint64_t>(kv_block_bytes(kv_layouts(layers, DType::kF16, 1)))));
-  line("parameters", "{:.1f} million", static_cast<double>(c.n_parameters()) / 1e6);
 }
 
 }  // namespace

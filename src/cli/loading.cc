@@ -48,6 +48,7 @@ StepLimits step_limits(const ServeOptions& options) {
           .max_waiting = options.max_waiting,
           .max_drafts = options.spec.max_drafts(),
           .has_grammars = true,
+          .makes_text = false,
           .kv_bytes = options.kv_bytes,
           .draft_model = options.spec.draft_model};
 }
@@ -97,7 +98,7 @@ double seconds_to_copy(int64_t n) {
 
 void use_tiers(const TierArgs& tiers, int64_t block_bytes, EngineOptions& options) {
   options.host_bytes = tiers.host_bytes;
-  if (tiers.host_bytes > 0) options.host_copy_seconds = seconds_to_copy(block_bytes);
+  if (tiers.host_bytes > 0 && block_bytes > 0) options.host_copy_seconds = seconds_to_copy(block_bytes);
   options.disk_folder = tiers.disk_folder;
   options.disk_bytes = tiers.disk_bytes;
 }
@@ -189,6 +190,8 @@ Status size_draft(const std::string& name, const StepLimits& limits, Loaded& out
   }
   LoadedDraft draft{.file = text.file};
   ASSIGN_OR_RETURN(const ModelConfig config, read_config(*draft.file));
+  if (config.is_encoder())
+    return unsupported("The draft model " + in_quotes(name) + " is an encoder: it makes no text.", "--spec");
   ModelOptions options = draft_options(config, out.context_len);
   options.sized_only = true;
   ASSIGN_OR_RETURN(draft.model, load_model(draft.file, options, *out.stream));
@@ -217,6 +220,9 @@ Result<Loaded> size_whole(const ModelArgs& args, const StepLimits& limits, const
   out.team = std::make_unique<ThreadTeam>(args.threads > 0 ? args.threads : usable_cores());
   out.stream = std::make_unique<Stream>(*out.team);
   ASSIGN_OR_RETURN(ModelConfig config, read_config(*out.file));
+  if (limits.makes_text && config.is_encoder())
+    return unsupported("the model is an encoder (" + config.architecture +
+                       "): it makes vectors of texts, by ibid serve, and no text");
   out.context_len = args.context_len > 0
                         ? args.context_len
                         : static_cast<int32_t>(std::min<int64_t>(config.trained_context_len, kDefaultContext));
@@ -227,7 +233,7 @@ Result<Loaded> size_whole(const ModelArgs& args, const StepLimits& limits, const
   out.memory.add("program and vocabulary", (args.process_bytes > 0 ? args.process_bytes : resident_bytes()) + kSlack);
   for (const MemoryPart& part : beside.parts) out.memory.add(part.name, part.bytes);
   if (!limits.draft_model.empty()) TRY(size_draft(limits.draft_model, limits, out));
-  out.kv_bytes = limits.kv_bytes;
+  out.kv_bytes = config.is_encoder() ? 0 : limits.kv_bytes;
   const EngineOptions engine = out.engine_options(limits);
   add_engine_parts(out.memory, *out.model, engine, out.team->n_threads());
   if (limits.has_grammars)
@@ -235,13 +241,13 @@ Result<Loaded> size_whole(const ModelArgs& args, const StepLimits& limits, const
   ASSIGN_OR_RETURN(const int64_t kv_bytes, kv_bytes_within(args.memory_bytes > 0 ? args.memory_bytes : usable_bytes(),
                                                            out.memory, *out.model, engine));
   if (args.memory_bytes == 0) return out;
-  if (limits.kv_bytes > kv_bytes) {
+  if (out.kv_bytes > kv_bytes) {
     return exhausted(fmt::format("{} of keys and values do not fit in --memory {}: beside {} there is room for {}.",
                                  bytes_text(limits.kv_bytes), bytes_text(args.memory_bytes), out.memory.text(),
                                  bytes_text(kv_bytes)),
                      "kv_bytes");
   }
-  if (limits.kv_bytes == 0) out.kv_bytes = kv_bytes;
+  if (out.kv_bytes == 0) out.kv_bytes = kv_bytes;
   return out;
 }
 

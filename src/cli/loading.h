@@ -30,6 +30,7 @@ struct StepLimits {
   int32_t max_drafts = 0;  // of a sequence in a step
   int32_t max_rows = 0;    // 0: by the others
   bool has_grammars = false;
+  bool makes_text = true;        // false: an encoder will do too
   int64_t kv_bytes = 0;          // 0: what --memory leaves; without one, the engine's choice
   std::string draft_model = {};  // that guesses beside the look-up; empty: none
 };

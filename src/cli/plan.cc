@@ -75,10 +75,17 @@ int plan(const PlanOptions& options) {
   auto sized = size(serve.model, limits, beside);
   if (!sized) return fail(sized.error());
   const int64_t limit = serve.model.memory_bytes > 0 ? serve.model.memory_bytes : usable_bytes();
-  const ModelFacts facts{.layers = sized->model->kv_geometries(), .context_len = sized->context_len};
+  const bool is_encoder = sized->model->config().is_encoder();
+  ModelFacts facts{.layers = sized->model->kv_geometries(), .context_len = sized->context_len};
+  if (is_encoder) facts.encoder = EncoderFacts{};
   auto engine = size_engine(facts, sized->engine_options(limits));
   if (!engine) return fail(engine.error());
 
+  if (is_encoder) {
+    std::printf("%s, which keeps no keys and values\n", sized->description().c_str());
+    print_memory(*sized, *engine, limit);
+    return kOk;
+  }
   std::printf("%s, %s of keys and values a token\n", sized->description().c_str(),
               amount(planned_block_bytes(*sized->model, *engine) / engine->block_len).c_str());
   print_memory(*sized, *engine, limit);

@@ -100,11 +100,17 @@ MemoryPlan parts_beside(const ServeOptions& options) {
 Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options, const std::string& name) {
   const StepLimits limits = step_limits(options);
   ASSIGN_OR_RETURN(Loaded loaded, load(options.model, limits, parts_beside(options)));
+  const ModelConfig& config = loaded.model->config();
+  if (config.is_encoder() && !options.record.empty())
+    return unsupported("--record keeps the tokens of answers; an encoder makes none", "--record");
   const bool has_own = !options.chat_template.empty();
-  Result<ChatTemplate> chat =
-      has_own ? chat_template_from(options.chat_template) : load_template(*loaded.file, *loaded.tokenizer);
+  const auto own_template = [&]() -> Result<ChatTemplate> {
+    if (config.is_encoder()) return unsupported("The model is an encoder.");
+    return load_template(*loaded.file, *loaded.tokenizer);
+  };
+  Result<ChatTemplate> chat = has_own ? chat_template_from(options.chat_template) : own_template();
   if (has_own && !chat) return chat.error();
-  if (!chat) log_warn("chat is switched off, completions are served: " + chat.error().message);
+  if (!chat && !config.is_encoder()) log_warn("chat is switched off, completions are served: " + chat.error().message);
   std::string digest = model_digest(*loaded.file).hex();
 
   EngineOptions engine_options = loaded.engine_options(limits);
@@ -120,17 +126,20 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options, const
   ASSIGN_OR_RETURN(auto engine, Engine::create(*loaded.model, loaded.tokenizer, *loaded.stream, engine_options,
                                                recorder ? recorder->clock() : steady_clock()));
   TRY(use_draft_model(*engine, loaded, limits));
+  engine->measure_steps();
   if (recorder) recorder->begin(*engine, name, loaded.team->n_threads());
   ModelInfo info{
       .name = name,
-      .architecture = loaded.model->config().architecture,
+      .architecture = config.architecture,
       .digest = digest,
       .context_len = loaded.context_len,
       .created =
           std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count(),
       .sampling = sampling_defaults(*loaded.file, options.sampling),
-      .width = static_cast<int32_t>(loaded.model->config().width),
-      .pooling = options.pooling.value_or(loaded.model->config().pooling.value_or(Pooling::kMean))};
+      .width = static_cast<int32_t>(config.width),
+      .pooling = options.pooling.value_or(config.pooling.value_or(Pooling::kMean)),
+      .is_encoder = config.is_encoder(),
+      .n_labels = static_cast<int32_t>(config.n_labels)};
   auto tokenizer = loaded.tokenizer;
   auto backend = make_engine_backend({.info = std::move(info),
                                       .tokenizer = std::move(tokenizer),
@@ -155,12 +164,12 @@ Result<LoadedModel> load_within(const ServeOptions& options, const NamedModel& m
   const EngineOptions engine = sized.engine_options(limits);
   const int64_t of_block = kv_bytes_of_block(*sized.model, engine.kv_dtype, engine.block_len);
   const int64_t of_context = (sized.context_len + engine.block_len - 1) / engine.block_len * of_block;
-  if (own.kv_bytes == 0) {
+  if (own.kv_bytes == 0 && of_block > 0) {
     const int64_t wanted = std::min(std::max(1, own.max_sequences / 4) * of_context, share - sized.memory.total());
     own.kv_bytes = std::min(sized.kv_bytes, std::max(of_context, wanted / of_block * of_block));
   }
   LoadedModel out;
-  const int64_t n_blocks = own.kv_bytes / of_block;
+  const int64_t n_blocks = of_block > 0 ? own.kv_bytes / of_block : 0;
   out.bytes = sized.memory.total() - sized.memory.parts.front().bytes - beside.total() +
               n_blocks * planned_block_bytes(*sized.model, engine);
   ASSIGN_OR_RETURN(out.backend, load_backend(own, model.name));

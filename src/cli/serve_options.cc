@@ -18,9 +18,26 @@ std::string check_alias(const std::string& name) {
   return fits ? "" : "an alias is a text of 1 to 512 bytes without control characters";
 }
 
+std::string check_root_path(const std::string& path) {
+  const auto may_stand = [](unsigned char c) { return c > 0x20 && c < 0x7f && c != '?' && c != '#' && c != '%'; };
+  const bool is_path = path.size() > 1 && path.size() <= 512 && path.front() == '/' && path.back() != '/';
+  return is_path && std::ranges::all_of(path, may_stand) ? "" : "a root path begins with / and does not end with it";
+}
+
 void add_address(CLI::App* c, ServerOptions& o) {
   c->add_option("--host", o.host, "address to listen on")->capture_default_str();
   add_whole(c, "--port", o.port, 0, 65535, "port to listen on (0: any free one)");
+  c->add_option("--uds", o.unix_socket, "Unix socket to listen at, instead of host and port")->type_name("PATH");
+  CLI::Option* certificate = c->add_option("--ssl-cert-file,--ssl-certfile", o.tls_certificate_file,
+                                           "certificate and its chain (PEM): TLS alone")
+                                 ->type_name("FILE");
+  CLI::Option* key =
+      c->add_option("--ssl-key-file,--ssl-keyfile", o.tls_key_file, "the certificate's key (PEM)")->type_name("FILE");
+  certificate->needs(key);
+  key->needs(certificate);
+  c->add_option("--root-path,--api-prefix", o.root_path, "before every path, where a proxy leaves it there: /llm")
+      ->type_name("PATH")
+      ->check(CLI::Validator(check_root_path, ""));
   c->add_option("--api-key", o.api_keys, "key that clients must send, KEY or TENANT:KEY; may be repeated")
       ->allow_extra_args(false)
       ->envname("IBID_API_KEY")

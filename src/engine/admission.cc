@@ -84,6 +84,20 @@ Status validate(const Request& request, const ModelFacts& model, bool has_text) 
                    "prompt_logprobs");
   }
   if (request.searches()) TRY(validate_search(request, model));
+  if (model.encoder && request.pooling == Pooling::kNone) {
+    return unsupported("This model is an encoder: it makes " +
+                           std::string(model.encoder->n_labels > 0 ? "scores and " : "") +
+                           "vectors of texts, and no answers.",
+                       "model");
+  }
+  if (request.pooling == Pooling::kRank && (!model.encoder || model.encoder->n_labels == 0)) {
+    return unsupported("This model has no head that scores texts; a cross-encoder (a reranker) would do.", "model");
+  }
+  if (request.second_text < 0 || request.second_text >= static_cast<int32_t>(request.prompt.size()) ||
+      (request.second_text > 0 && !model.encoder)) {
+    return invalid("second_text is " + number(request.second_text) + "; a place in an encoder's prompt would do.",
+                   "second_text");
+  }
   if (request.pooling != Pooling::kNone) {
     if (model.width == 0) return unsupported("This model has no hidden states to make a text's vector of.", "pooling");
     if (request.n != 1 || request.max_tokens != 0 || request.prompt_logprobs >= 0)

@@ -10,6 +10,7 @@ namespace ibid {
 BatchBuilder::BatchBuilder(const BatchLimits& limits) : limits_(limits) {
   const auto n_tokens = static_cast<size_t>(limits.n_tokens), n_sequences = static_cast<size_t>(limits.n_sequences);
   tokens_.reserve(n_tokens);
+  if (!limits.keeps_blocks) types_.reserve(n_tokens);
   positions_.reserve(n_tokens);
   slots_.reserve(n_tokens);
   query_start_.reserve(n_sequences + 1);
@@ -35,6 +36,7 @@ ForwardBatch BatchBuilder::build(const StepPlan& plan) {
   block_table_.clear();
   path_start_.assign(1, 0);
   path_slots_.clear();
+  types_.clear();
   batch_ = {.n_sequences = n_sequences, .block_len = limits_.block_len};
   for (size_t i = 0; i < plan.shares.size(); ++i) {
     if (i + 8 < plan.shares.size()) {
@@ -57,6 +59,7 @@ ForwardBatch BatchBuilder::build(const StepPlan& plan) {
   batch_.block_start = block_start_.data();
   batch_.block_table = block_table_.data();
   batch_.logit_rows = logit_rows_.data();
+  if (!limits_.keeps_blocks) batch_.token_types = types_.data();
   if (!path_slots_.empty()) {
     batch_.path_start = path_start_.data();
     batch_.path_slots = path_slots_.data();
@@ -69,6 +72,7 @@ int32_t BatchBuilder::slot_of(const Sequence& s, int32_t i) const {
 }
 
 void BatchBuilder::add(const Share& share) {
+  if (!limits_.keeps_blocks) return add_text(share);
   const Sequence& s = *share.sequence;
   const int32_t end = s.n_computed + share.n_tokens;
   CHECK(end <= static_cast<int32_t>(s.blocks.size()) * limits_.block_len,
@@ -90,6 +94,23 @@ void BatchBuilder::add(const Share& share) {
                       s.blocks.begin() + (end + limits_.block_len - 1) / limits_.block_len);
   block_start_.push_back(static_cast<int32_t>(block_table_.size()));
   kv_len_.push_back(longest);
+  query_start_.push_back(static_cast<int32_t>(tokens_.size()));
+}
+
+// An encoder's: whole, or two texts that it tells apart.
+void BatchBuilder::add_text(const Share& share) {
+  const Sequence& s = *share.sequence;
+  CHECK(s.n_computed == 0 && share.n_tokens == s.n_tokens(), "a text in pieces");
+  const int32_t second = s.request->second_text > 0 ? s.request->second_text : share.n_tokens;
+  for (int32_t i = 0; i < share.n_tokens; ++i) {
+    tokens_.push_back(s.tokens[static_cast<size_t>(i)]);
+    positions_.push_back(i);
+    slots_.push_back(static_cast<int32_t>(slots_.size()));
+    types_.push_back(i >= second && !PLANTED("pair_of_one_text"));
+    path_start_.push_back(0);
+  }
+  block_start_.push_back(0);
+  kv_len_.push_back(share.n_tokens);
   query_start_.push_back(static_cast<int32_t>(tokens_.size()));
 }
 

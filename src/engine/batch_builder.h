@@ -20,7 +20,8 @@ struct BatchLimits {
   int32_t n_sequences = 0;  // S
   int32_t n_rows = 0;       // R
   int32_t context_len = 0;
-  int32_t block_len = 0;  // B
+  int32_t block_len = 0;     // B
+  bool keeps_blocks = true;  // false: of an encoder, whose batches have no slots and no tables
 };
 
 class BatchBuilder {
@@ -32,12 +33,14 @@ class BatchBuilder {
 
  private:
   void add(const Share& share);
+  void add_text(const Share& share);
   void add_path(const Sequence& sequence, int32_t draft);
 
   BatchLimits limits_;
   ForwardBatch batch_;
   std::vector<TokenId> tokens_;
   std::vector<int32_t> positions_, slots_, query_start_, kv_len_, block_start_, logit_rows_, path_start_, path_slots_;
+  std::vector<uint8_t> types_;
   std::vector<BlockId> block_table_;
 };
 

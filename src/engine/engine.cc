@@ -6,6 +6,7 @@
 
 #include "base/planted.h"
 #include "engine/engine_size.h"
+#include "engine/measure_steps.h"
 #include "model/model.h"
 #include "sample/grammar/matcher.h"
 #include "spec/free_proposers.h"
@@ -17,6 +18,15 @@ namespace ibid {
 namespace {
 
 EngineObserver nobody;
+
+BatchLimits batch_limits(const ModelFacts& facts, const EngineOptions& options) {
+  return {.n_tokens = options.step_tokens,
+          .n_sequences = options.max_sequences,
+          .n_rows = options.max_rows,
+          .context_len = facts.context_len,
+          .block_len = options.block_len,
+          .keeps_blocks = !facts.encoder};
+}
 // How long an engine without other work waits for a disk before it looks for requests again, in seconds.
 constexpr double kFetchTurn = 0.002;
 
@@ -66,10 +76,12 @@ Result<std::unique_ptr<Engine>> Engine::create(std::unique_ptr<ForwardPass> mode
                                                std::unique_ptr<DurableStore> store) {
   ASSIGN_OR_RETURN(const EngineOptions options, size_engine(model->facts(), given));
   const int64_t block_bytes = KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
-  const auto n_blocks = static_cast<int32_t>(options.kv_bytes / block_bytes);
-  const auto n_host_blocks = static_cast<int32_t>(options.host_bytes / block_bytes);
+  const auto n_blocks_of = [&](int64_t bytes) {
+    return model->facts().encoder ? 0 : static_cast<int32_t>(bytes / block_bytes);
+  };
+  const int32_t n_blocks = n_blocks_of(options.kv_bytes), n_host_blocks = n_blocks_of(options.host_bytes);
   // What contrastive search compares and vectors of texts are made of stands behind all layers.
-  const auto n_layers = static_cast<int32_t>(model->facts().layers.size());
+  const int32_t n_layers = model->facts().n_layers();
   ASSIGN_OR_RETURN(std::unique_ptr<Worker> worker, Worker::create(std::move(model), stream,
                                                                   {.kv_dtype = options.kv_dtype,
                                                                    .block_len = options.block_len,
@@ -98,14 +110,9 @@ Engine::Engine(std::unique_ptr<Worker> worker, std::shared_ptr<const Tokenizer> 
                           .max_itl = options.max_itl,
                           .max_sequences = options.max_sequences,
                           .context_len = worker_->facts().context_len,
-                          .policy = options.policy}),
-      runner_(*worker_, worker_->stream().team(),
-              {.n_tokens = options.step_tokens,
-               .n_sequences = options.max_sequences,
-               .n_rows = options.max_rows,
-               .context_len = worker_->facts().context_len,
-               .block_len = options.block_len},
-              clock),
+                          .policy = options.policy,
+                          .reads_whole = worker_->facts().encoder.has_value()}),
+      runner_(*worker_, worker_->stream().team(), batch_limits(worker_->facts(), options), clock),
       settler_(cache_, scheduler_, clock, worker_->facts().context_len, worker_->facts().window),
       live_(worker_->facts(), options_, std::move(tokenizer), cache_.tree(), settler_, clock),
       notes_(clock, options.max_sequences),
@@ -113,6 +120,7 @@ Engine::Engine(std::unique_ptr<Worker> worker, std::shared_ptr<const Tokenizer> 
   failures_.reserve(static_cast<size_t>(options.max_sequences));
   proposals_.reserve(static_cast<size_t>(options.max_sequences));
   const ModelFacts& facts = worker_->facts();
+  for (const MeasuredStep& step : options.measured_steps) scheduler_.took(step);
   if (options.max_drafts > 0) speculate(free_proposers(facts, options.max_sequences), options.max_drafts);
 }
 
@@ -272,7 +280,7 @@ void Engine::propose() {
   }
   if (proposals_.empty()) return;
   try {
-    proposer_->begin_step(scheduler_.prices());
+    proposer_->begin_step(proposer_->heeds_prices() ? scheduler_.prices() : StepPrices{});
     proposer_->propose_all(proposals_);
     for (const Proposal& p : proposals_) {
       p.drafts->cut(p.input.max_drafts);
@@ -282,6 +290,14 @@ void Engine::propose() {
   } catch (const std::bad_alloc&) {  // then there are none
     for (const Proposal& p : proposals_) p.drafts->clear();
   }
+}
+
+void Engine::measure_steps(const Clock& clock) {
+  if (worker_->facts().encoder) return;  // no stream waits beside its texts
+  CHECK(live_.n_unfinished() == 0 && cache_.pool().n_free() == cache_.pool().n_total());
+  options_.measured_steps =
+      ibid::measure_steps(*worker_, batch_limits(worker_->facts(), options_), cache_.pool().n_total(), clock);
+  for (const MeasuredStep& step : options_.measured_steps) scheduler_.took(step);
 }
 
 bool Engine::preempt(RequestId id, int32_t choice) {
@@ -322,7 +338,8 @@ EngineStats Engine::stats() const {
   stats.blocks_in_use = cache_.pool().n_in_use();
   stats.blocks_shared = cache_.pool().n_shared();
   for (const Sequence* s : scheduler_.running())
-    stats.slots_unfilled += static_cast<int64_t>(s->blocks.size()) * cache_.block_len() - s->n_tokens();
+    if (cache_.keeps_blocks())
+      stats.slots_unfilled += static_cast<int64_t>(s->blocks.size()) * cache_.block_len() - s->n_tokens();
   stats.host_blocks_total = cache_.pool(Tier::kHost).n_total();
   stats.host_blocks_cached = cache_.pool(Tier::kHost).n_cached();
   stats.uses_host = stats.host_blocks_total > 0 && cache_.uses_lower_tiers();

@@ -24,6 +24,22 @@ Status size_disk(const EngineOptions& options, int64_t block_bytes) {
   return {};
 }
 
+// It keeps no keys and values, and so nothing to share, to move down or to guess from.
+Result<EngineOptions> size_encoder(const ModelFacts& model, EngineOptions options) {
+  if (options.step_tokens < model.context_len) {
+    return invalid("An encoder reads a text whole, and a step of " + std::to_string(options.step_tokens) +
+                       " tokens does not hold its context of " + std::to_string(model.context_len) +
+                       "; a longer step or a smaller context would do.",
+                   "step_tokens");
+  }
+  options.kv_bytes = options.host_bytes = options.disk_bytes = 0;
+  options.host_copy_seconds = 0;
+  options.disk_folder.clear();
+  options.prefix_cache = false;
+  options.max_drafts = 0;
+  return options;
+}
+
 }  // namespace
 
 int32_t rows_of(const EngineOptions& options) {
@@ -59,6 +75,7 @@ Result<EngineOptions> size_engine(const ModelFacts& model, EngineOptions options
                        std::to_string(options.max_sequences) + " running sequences.",
                    "max_rows");
   }
+  if (model.encoder) return size_encoder(model, std::move(options));
   const int64_t block_bytes = KvStore::block_bytes(model, options.kv_dtype, options.block_len);
   const int64_t n_context_blocks = (model.context_len + options.block_len - 1) / options.block_len;
   if (options.kv_bytes == 0) {

@@ -64,7 +64,8 @@ LiveRequests::Live LiveRequests::make(const AdmittedRequest& given) {
     s->prompt_len = static_cast<int32_t>(request->prompt.size());
     const bool scores = request->prompt_logprobs >= 0 && choice == 0;
     s->n_scored = scores ? 0 : s->prompt_len - 1;
-    if (s->pools()) s->pool = Pool(request->pooling, facts_.width);
+    if (s->pools())
+      s->pool = s->ranks() ? Pool(Pooling::kFirst, facts_.encoder->n_labels) : Pool(request->pooling, facts_.width);
     s->answer = std::make_unique<Answer>(request, choice, tokenizer_, facts_.end_of_generation);
     s->ledger().until = s->answer->timing().arrived = clock_.now();
     if (scores) s->answer->add_prompt_record({.chosen = {.token = request->prompt.front()}});

@@ -59,11 +59,19 @@ int64_t kv_bytes_of_block(const Model& model, DType kv_dtype, int32_t block_len)
 }
 
 int64_t planned_block_bytes(const Model& model, const EngineOptions& options) {
-  return kv_bytes_of_block(model, options.kv_dtype, options.block_len) + kNotesOfBlock;
+  return model.config().is_encoder() ? 0
+                                     : kv_bytes_of_block(model, options.kv_dtype, options.block_len) + kNotesOfBlock;
 }
 
 Result<int64_t> kv_bytes_within(int64_t limit, const MemoryPlan& beside, const Model& model,
                                 const EngineOptions& options) {
+  if (model.config().is_encoder()) {
+    if (limit >= beside.total()) return 0;
+    return exhausted(
+        fmt::format("The encoder does not fit in {}: {} come to {}. A smaller context, fewer sequences or "
+                    "more memory would do.",
+                    mebibytes(limit), beside.text(), mebibytes(beside.total())));
+  }
   const int64_t with_notes = planned_block_bytes(model, options);
   const int64_t block_bytes = kv_bytes_of_block(model, options.kv_dtype, options.block_len);
   const int64_t of_context = (model.context_len() + options.block_len - 1) / options.block_len;

@@ -63,6 +63,7 @@ struct Request {
   bool searches() const { return search.kind != SearchKind::kNone; }
   int32_t n_sequences() const { return searches() ? search.width : n; }
   Pooling pooling = Pooling::kNone;  // else the answer is the prompt's vector, and no token: max_tokens is 0
+  int32_t second_text = 0;           // of a pair that an encoder reads, where its second text begins; 0: it is no pair
 };
 
 // The prompt counts once per request, however many choices it has; completion_tokens are this choice's.
@@ -96,7 +97,7 @@ struct Output {
   // Once, with the first output of choice 0, if prompt_logprobs >= 0: one record per prompt token. The first token has
   // no log-probability (nothing is before it).
   std::vector<TokenRecord> prompt;
-  std::vector<float> embedding;  // [C] with the last output, where the request pools
+  std::vector<float> embedding;  // [C] with the last output, where the request pools; of a rank [n_labels] scores
   bool finished = false;
   FinishReason reason = FinishReason::kStop;
   std::string stop_text;  // the stop string that ended it, if one did

@@ -92,7 +92,7 @@ bool Room::admit(Sequence& s, StepPlan& plan) {
 // before long; admitting into that room would only preempt.
 bool Room::admit_blocks(Sequence& s, StepPlan& plan) {
   const int32_t n_tokens = std::min(s.n_tokens() + 1, std::max(s.n_tokens(), context_len_));
-  const auto n_kept_free = static_cast<int32_t>(running_.size());
+  const int32_t n_kept_free = cache_.keeps_blocks() ? static_cast<int32_t>(running_.size()) : 0;
   if (cache_.n_blocks_missing(s.blocks, s.n_computed, n_tokens) + n_kept_free > cache_.pool().n_available())
     return false;
   return cache_.reserve(s.blocks, s.n_computed, n_tokens, plan.copies);

@@ -57,7 +57,9 @@ StepResult& Runner::run(const StepPlan& plan) {
   const double begin = clock_.now();
   ForwardBatch batch;
   if (plan.n_tokens > 0) batch = builder_.build(plan);
-  const auto wants_hidden = [](const Share& s) { return is_contrastive(s) || s.sequence->pools(); };
+  const auto wants_hidden = [](const Share& s) {
+    return is_contrastive(s) || (s.sequence->pools() && !s.sequence->ranks());
+  };
   const Inflight step =
       worker_.launch({.copies = plan.copies,
                       .batch = plan.n_tokens > 0 ? &batch : nullptr,
@@ -93,6 +95,8 @@ void Runner::list_tasks(const StepPlan& plan) {
     const auto n_tokens = static_cast<size_t>(share.n_tokens);
     result.hidden = hidden_.empty() ? hidden_ : hidden_.subspan(token * width, n_tokens * width);
     token += n_tokens;
+    if (share.sequence->ranks())
+      result.hidden = logits(row).first(static_cast<size_t>(worker_.facts().encoder->n_labels));
     const size_t begin = row, end = row + static_cast<size_t>(share.n_rows);
     while (row < end && plan.rows[row].purpose == RowPurpose::kScore) ++row;
     result.drawn.clear();

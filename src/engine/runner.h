@@ -26,7 +26,8 @@ struct ShareResult {
   std::vector<int32_t> accepted;    // those drafts, by their index; their keys and values lie at their positions
   SamplerState state;               // after the draws
   SearchRow row;                    // of a beam: what may follow it, instead of what is drawn
-  std::span<const float> hidden;    // of its tokens, [n, C], where anybody wants them; valid until the next step
+  std::span<const float> hidden;    // of its tokens, [n, C], where anybody wants them; valid until the next step. Of a
+                                    // rank its scores, [n_labels]
   bool out_of_memory = false;       // the above is not whole
   bool is_unsound = false;          // nor here: the model computed no numbers (unsound_row())
   FinishReason told_end = FinishReason::kNone;  // a replay's: the answer ends behind what was drawn

@@ -34,9 +34,11 @@ Scheduler::Scheduler(BlockCache& cache, const SchedulerOptions& options)
     : cache_(cache),
       max_sequences_(options.max_sequences),
       policy_(make_policy(options.policy, {options.budget, options.max_itl}, cost_)),
+      reads_whole_(options.reads_whole),
       shares_(policy_->shortest_first()),
       room_(cache, *policy_, queue_, running_, options.context_len) {
   CHECK(options.budget.n_tokens >= max_sequences_ && options.budget.n_rows >= max_sequences_);
+  CHECK(!reads_whole_ || options.budget.n_tokens >= options.context_len, "a text that no step has room for");
   CHECK(options.context_len > 0 && cache.n_blocks_for(options.context_len) <= cache.pool().n_total());
   const auto n = static_cast<size_t>(max_sequences_);
   running_.reserve(n);
@@ -234,7 +236,7 @@ void Scheduler::grant_prompts() {
 StepBudget Scheduler::without_part_of(const Sequence* oldest) const {
   StepBudget limit = budget_;
   const int32_t n = n_expected(*oldest);
-  limit.n_tokens -= std::min(n, (budget_.n_tokens - plan_.n_tokens + kOldestPart - 1) / kOldestPart);
+  limit.n_tokens -= std::min(n, reads_whole_ ? n : (budget_.n_tokens - plan_.n_tokens + kOldestPart - 1) / kOldestPart);
   if (limit.seconds == kNoLimit) return limit;
   StepLoad with = plan_.load;
   with.add_prompt(oldest->n_computed, n, 1);
@@ -254,6 +256,7 @@ void Scheduler::grant_prompt(const Candidate& candidate, const StepBudget& limit
 // How many of the tokens behind n_computed fit. A step with decodes has some of prompts, however dear.
 int32_t Scheduler::n_within(const StepBudget& limit, const Sequence& s, int32_t n_computed) const {
   const int32_t n = std::min(s.n_tokens() - n_computed, limit.n_tokens - plan_.n_tokens);
+  if (reads_whole_ && !PLANTED("encoder_reads_in_pieces")) return n < s.n_tokens() - n_computed ? 0 : n;
   if (n <= 1 || limit.seconds == kNoLimit) return n;
   return std::max(cost_.n_within(limit.seconds, plan_.load, n_computed, n, s.first_row() - n_computed),
                   std::min(n, n_least(limit)));
@@ -266,6 +269,7 @@ int32_t Scheduler::n_least(const StepBudget& limit) const {
 
 // No token of a prompt fits any more, not even the cheapest.
 bool Scheduler::is_spent(const StepBudget& limit) const {
+  if (reads_whole_) return limit.n_tokens <= plan_.n_tokens;
   return limit.n_tokens <= plan_.n_tokens ||
          (limit.seconds != kNoLimit && n_least(limit) <= 0 && cost_.n_within(limit.seconds, plan_.load, 0, 1, 1) <= 0);
 }

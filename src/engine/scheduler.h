@@ -9,6 +9,9 @@
 // Prompts share: whose turn it is by the policy, and of those who has the least to compute. The first in order has a
 // quarter of what each step does for prompts, or all it needs. So no stream of short prompts starves a long one: once
 // those before it in order have their first token, later ones have at most three times the time that it has.
+// An encoder's prompts go whole into a step. Nobody has a next token that would come late for it, so that time bounds
+// none of them, and what is kept for the first in order is all it needs.
+//
 // Blocks go by order alone: while the first in order of those who wait does not fit, nobody else comes in.
 #pragma once
 
@@ -33,6 +36,7 @@ struct SchedulerOptions {
   int32_t max_sequences = 64;  // running at once
   int32_t context_len = 0;     // no sequence has more positions; the cache holds at least so many
   PolicyKind policy = PolicyKind::kFair;
+  bool reads_whole = false;  // an encoder: a step has all of a prompt or nothing of it
 };
 
 class Scheduler {
@@ -51,6 +55,8 @@ class Scheduler {
   const StepPlan& plan(double spent = 0);
   // How long the step took that was planned last.
   void took(double seconds);
+  // So did one that was not planned, before any was.
+  void took(const MeasuredStep& step) { cost_.observe(step.load, step.seconds); }
   // A beam has its row: it runs no more, keeps its blocks as long as nobody needs them, and waits for the others.
   void park(Sequence& sequence);
   // It goes on: at once where it has its blocks and there is a place, else from its old place in the queue.
@@ -113,6 +119,7 @@ class Scheduler {
   int32_t max_sequences_;
   StepCost cost_;
   std::unique_ptr<Policy> policy_;
+  const bool reads_whole_;
   const bool shares_;               // Policy::shortest_first()
   std::vector<Sequence*> running_;  // in the order of their keys
   WaitingQueue queue_;

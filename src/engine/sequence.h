@@ -91,10 +91,11 @@ struct Sequence {
   bool is_prompt_scored() const { return n_scored >= prompt_len - 1; }
   // The first position whose row of logits is wanted; all after it are wanted too.
   int32_t first_row() const {
-    if (pools()) return n_tokens();  // it wants hidden states, and no logits
+    if (pools()) return n_tokens() - ranks();  // it wants hidden states and no logits, or the scores of one row
     return is_prompt_scored() ? n_tokens() - 1 : n_scored;
   }
   bool pools() const { return request->pooling != Pooling::kNone; }
+  bool ranks() const { return request->pooling == Pooling::kRank; }
   // Tokens that may come from the prefix tree: rows and hidden states that are wanted must be computed.
   int32_t n_reusable() const {
     return pools() ? pool.first_wanted(n_tokens()) : std::min(first_row(), n_without_hidden);

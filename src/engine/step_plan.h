@@ -26,6 +26,7 @@ enum class RowPurpose : uint8_t {
   kScore,   // how likely was the prompt's next token?
   kDraw,    // the text's next token
   kVerify,  // the token behind a draft, if the draft is what is drawn before it
+  kRank,    // an encoder's scores, of a text's first token
 };
 
 // One row of logits. The rows of a share stand together, in the order of its tokens.

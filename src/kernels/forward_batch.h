@@ -34,6 +34,8 @@ struct ForwardBatch {
   // [block_start[S]] The blocks of sequence s are [block_start[s], block_start[s + 1]), in order of positions, as many
   // as reach every position that a token of this step reads through them. kNone: never read (behind a sliding window).
   const BlockId* block_table = nullptr;
+  const uint8_t* token_types =
+      nullptr;  // [T] of an encoder that reads pairs: which of the two texts; null: all the first
   const int32_t* logit_rows = nullptr;  // [R] indices of tokens whose logits are wanted, ascending
 
   // Null where no token of the step has a path. Else token t's path is path_slots[path_start[t], path_start[t + 1]):

@@ -186,6 +186,11 @@ float silu(float x) {
   cpu::table().row->silu(&y, &x, 1);
   return y;
 }
+float gelu(float x) {
+  float y;
+  cpu::table().row->gelu(&y, &x, 1);
+  return y;
+}
 float gelu_tanh(float x) {
   float y;
   cpu::table().row->gelu_tanh(&y, &x, 1);

@@ -24,6 +24,7 @@ double tanh(double x);           // 4 ulp
 float exp(float x);        // 1 ulp; subnormal results are rounded once
 float tanh(float x);       // 3 ulp
 float silu(float x);       // x / (1 + exp(-x)), 3 ulp where exp(-x) is finite
+float gelu(float x);       // x Phi(x); 64 ulp for x >= -6
 float gelu_tanh(float x);  // x / (1 + exp(-2u)), u = sqrt(2 / pi) (x + 0.044715 x^3); 20 ulp for x >= -3
 // exp of each element, 16 at a time. out may be x.
 void exp(std::span<float> out, std::span<const float> x);

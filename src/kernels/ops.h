@@ -26,6 +26,11 @@ void rms_norm(Stream& s, const TensorView& out, const TensorView& x, const Tenso
 void add_rms_norm(Stream& s, const TensorView& out, const TensorView& x, const TensorView& y, const TensorView& weight,
                   float eps);
 
+// out[i, :] = (x[i, :] - mean) / sqrt(mean((x[i, :] - mean)^2) + eps) * weight + bias (Ba et al. 2016). Both means are
+// summed in 16 lanes and one fixed tree, the second over the deviations. weight[C] and bias[C] are F32. out may be x.
+void layer_norm(Stream& s, const TensorView& out, const TensorView& x, const TensorView& weight, const TensorView& bias,
+                float eps);
+
 // out[j][T, N_j] = x[T, K] * W_j[N_j, K]^T for each j. The order of sums of each weight family stands in
 // kernels/linear.h; it is the same for one row, few and many, for any thread count and any ISA.
 inline constexpr size_t kMaxLinearWeights = 8;  // of one call
@@ -41,6 +46,11 @@ void scale(Stream& s, const TensorView& x, float factor);
 // out = silu(gate) * up and gelu_tanh(gate) * up, element by element. out may be gate or up.
 void silu_mul(Stream& s, const TensorView& out, const TensorView& gate, const TensorView& up);
 void gelu_mul(Stream& s, const TensorView& out, const TensorView& gate, const TensorView& up);
+
+// out = gelu(x) = x Phi(x), gelu_tanh(x) and tanh(x), element by element (Hendrycks and Gimpel 2016). out may be x.
+void gelu(Stream& s, const TensorView& out, const TensorView& x);
+void gelu_tanh(Stream& s, const TensorView& out, const TensorView& x);
+void tanh(Stream& s, const TensorView& out, const TensorView& x);
 
 // How pairs of a head are rotated. Pair i turns by position * frequency[i]; cos and sin are multiplied by `magnitude`
 // (yarn, longrope). Only the first 2 * n_pairs values of a head turn.

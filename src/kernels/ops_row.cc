@@ -44,6 +44,16 @@ void add_rms_norm(Stream& s, const TensorView& out, const TensorView& x, const T
       [&] { reference::add_rms_norm(out, x, y, weight, eps); }, kNoBody);
 }
 
+void layer_norm(Stream& s, const TensorView& out, const TensorView& x, const TensorView& weight, const TensorView& bias,
+                float eps) {
+  expect_alike({&out, &x});
+  expect_vector(weight, x);
+  expect_vector(bias, x);
+  on_device(
+      s, "layer_norm", [&] { cpu::layer_norm(s, out, x, weight, bias, eps); },
+      [&] { reference::layer_norm(out, x, weight, bias, eps); }, kNoBody);
+}
+
 void add_bias(Stream& s, const TensorView& x, const TensorView& bias) {
   expect_alike({&x});
   expect_vector(bias, x);
@@ -73,6 +83,24 @@ void gelu_mul(Stream& s, const TensorView& out, const TensorView& gate, const Te
   expect_alike({&out, &gate, &up});
   on_device(
       s, "gelu_mul", [&] { cpu::gelu_mul(s, out, gate, up); }, [&] { reference::gelu_mul(out, gate, up); }, kNoBody);
+}
+
+void gelu(Stream& s, const TensorView& out, const TensorView& x) {
+  expect_alike({&out, &x});
+  on_device(
+      s, "gelu", [&] { cpu::gelu(s, out, x); }, [&] { reference::gelu(out, x); }, kNoBody);
+}
+
+void gelu_tanh(Stream& s, const TensorView& out, const TensorView& x) {
+  expect_alike({&out, &x});
+  on_device(
+      s, "gelu_tanh", [&] { cpu::gelu_tanh(s, out, x); }, [&] { reference::gelu_tanh(out, x); }, kNoBody);
+}
+
+void tanh(Stream& s, const TensorView& out, const TensorView& x) {
+  expect_alike({&out, &x});
+  on_device(
+      s, "tanh", [&] { cpu::tanh(s, out, x); }, [&] { reference::tanh(out, x); }, kNoBody);
 }
 
 void soft_cap(Stream& s, const TensorView& logits, float cap) {

@@ -22,13 +22,13 @@ void rotate_heads(const Pass& p, const TensorView& x, int rope) {
   ops::rope(p.s, x, static_cast<int>(p.config.head_len), p.ropes[r].op(), p.t.cos_sin[r]);
 }
 
+}  // namespace
+
 void give_hidden(const Pass& p, int layer, const TensorView& x) {
   for (size_t i = 0; i < p.hidden.layers.size(); ++i) {
     if (p.hidden.layers[i] == layer) ops::gather_rows(p.s, p.hidden.out[i], x, p.rows.tokens);
   }
 }
-
-}  // namespace
 
 void project(const Pass& p, const Projections& w, const TensorView& x) {
   std::array<TensorView, kMaxLinears> out;
@@ -110,7 +110,8 @@ Status load_attention(WeightLoader& w, const ModelConfig& c, int64_t l, Attentio
                    .n_outputs = c.width,
                    .n_inputs = c.q_len(),
                    .cut = Cut::kInputs,
-                   .group_len = c.kv_group_len()},
+                   .group_len = c.kv_group_len(),
+                   .has_bias = c.attention_output_bias},
                   l);
 }
 

@@ -61,6 +61,8 @@ Status load_ffn(WeightLoader& loader, const ModelConfig& config, int64_t layer, 
 // t.h -> t.out; writes t.gate and t.up.
 void gated_ffn(Pass& p, const FfnWeights& w, Activation activation, int layer);
 
+// Hands x out to whoever wants the hidden states of this "layer" (HiddenStates).
+void give_hidden(const Pass& p, int layer, const TensorView& x);
 // A layer is done and t.x is what it adds up to: hands it to whoever wants it.
 void layer_done(const Pass& p, int layer);
 

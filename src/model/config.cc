@@ -16,6 +16,7 @@ constexpr int64_t kMaxFfn = 65536;
 constexpr int64_t kMaxHeads = 4096;
 constexpr int64_t kMaxVocabulary = int64_t{1} << 24;
 constexpr int64_t kMaxContext = int64_t{1} << 28;
+constexpr int64_t kMaxTokenTypes = 65536;
 constexpr double kMaxFactor = 1e6;
 
 Status in_range(std::string_view what, int64_t value, int64_t max) {
@@ -113,6 +114,11 @@ std::string_view rope_scaling_name(RopeScaling scaling) {
 int64_t ModelConfig::kv_projection_parameters() const { return n_layers * 2 * kv_len() * width; }
 
 int64_t ModelConfig::n_parameters() const {
+  if (is_encoder()) {
+    const int64_t layer = 4 * width * width + 4 * width + 2 * width * ffn_len + ffn_len + width + 4 * width;
+    const int64_t head = (dense_head ? width * width + width : 0) + n_labels * (width + 1);
+    return n_layers * layer + (vocab_size + trained_context_len + n_token_types + 2) * width + head;
+  }
   int64_t layer = 2 * q_len() * width + 2 * kv_len() * width + 3 * width * ffn_len;
   layer += (shape == Shape::kGemma ? 4 : 2) * width;
   if (qkv_bias) layer += q_len() + 2 * kv_len();
@@ -142,6 +148,13 @@ Status validate(const ModelConfig& config) {
   TRY(positive("embedding scale", config.embedding_scale, 1e6));
   for (float cap : {config.attention_soft_cap, config.logit_soft_cap}) {
     if (cap != 0) TRY(positive("soft cap", cap, 1e6));
+  }
+  if (config.is_encoder()) {
+    if (config.q_len() != config.width || config.n_kv_heads != config.n_heads)
+      return unsupported("the encoder's heads are not " + std::to_string(config.width) +
+                         " wide together, as its texts are");
+    if (config.n_token_types != 0) TRY(in_range("number of token types", config.n_token_types, kMaxTokenTypes));
+    if (config.n_labels != 0) TRY(in_range("number of labels", config.n_labels, config.vocab_size));
   }
   if (config.qk_norm && config.fused_qkv) return unsupported("a model with a fused q, k, v and norms of q and k");
   for (const RopeConfig& rope : config.ropes) TRY(validate_rope(rope, config));

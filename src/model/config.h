@@ -42,8 +42,8 @@ struct LayerConfig {
   int rope = 0;        // index into ModelConfig::ropes, or kNoRope
 };
 
-// One forward pass each; model/llama.cc and model/gemma.cc.
-enum class Shape : uint8_t { kLlama, kGemma };
+// One forward pass each; model/llama.cc, model/gemma.cc and model/bert.cc.
+enum class Shape : uint8_t { kLlama, kGemma, kBert };
 
 struct ModelConfig {
   std::string architecture;  // as the file names it: "llama", "qwen2", "gemma3_text" ...
@@ -72,11 +72,20 @@ struct ModelConfig {
   bool fused_gate_up = false;  // one matrix [2 F, C]
   bool tied_embedding = false;
 
+  // Those of the bert shape, which has every other bias too.
+  bool attention_output_bias = false;
+  bool gelu_by_tanh = false;
+  int64_t n_token_types = 0;
+  int64_t n_labels = 0;     // that its head scores; 0: it has none
+  bool dense_head = false;  // a product [C, C] and tanh before the scores
+
   std::optional<Pooling> pooling;  // of a text's vector, where the file says it
 
   std::vector<RopeConfig> ropes;
   std::vector<LayerConfig> layers;  // [L]
 
+  // Reads a text whole and in both directions, and makes no tokens.
+  bool is_encoder() const { return shape == Shape::kBert; }
   int64_t q_len() const { return n_heads * head_len; }
   int64_t kv_len() const { return n_kv_heads * head_len; }
   int64_t kv_group_len() const { return n_heads / n_kv_heads * head_len; }  // of the query heads of one KV head

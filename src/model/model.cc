@@ -6,6 +6,7 @@
 
 #include "kernels/ops.h"
 #include "model/arch/architecture.h"
+#include "model/bert.h"
 #include "model/gemma.h"
 #include "model/llama.h"
 #include "model/weights.h"
@@ -56,12 +57,13 @@ void Model::forward(Stream& s, const ForwardBatch& b, std::span<const PagedKv> k
   CHECK(b.n_tokens >= 1 && b.n_tokens <= options_.step_tokens, "a step with more tokens than the model was loaded for");
   CHECK(b.n_rows >= 0 && b.n_rows <= options_.max_rows, "a step with more rows than the model was loaded for");
   CHECK(b.n_sequences >= 1 && b.n_sequences <= options_.max_sequences);
-  CHECK(static_cast<int64_t>(kv.size()) == config_.n_layers, "one PagedKv a layer");
+  const int64_t n_caches = config_.is_encoder() ? 0 : config_.n_layers;
+  CHECK(static_cast<int64_t>(kv.size()) == n_caches, "one PagedKv a layer");
   for (int32_t i = 0; i < b.n_tokens; ++i) {
     CHECK(raw(b.tokens[i]) >= 0 && raw(b.tokens[i]) < config_.vocab_size, "a token outside the vocabulary");
     CHECK(b.positions[i] >= 0 && b.positions[i] < options_.context_len, "a position outside the context");
   }
-  for (int layer = 0; layer < static_cast<int>(config_.n_layers); ++layer) {
+  for (int layer = 0; layer < static_cast<int>(n_caches); ++layer) {
     const KvGeometry g = kv_geometry(layer);
     const PagedKv& part = kv[static_cast<size_t>(layer)];
     CHECK(part.n_kv_heads == g.n_kv_heads && part.head_len == g.key_len, "KV of another geometry");
@@ -89,6 +91,7 @@ void Model::forward(Stream& s, const ForwardBatch& b, std::span<const PagedKv> k
 
 std::vector<KvGeometry> Model::kv_geometries() const {
   std::vector<KvGeometry> out;
+  if (config_.is_encoder()) return out;
   for (int layer = 0; layer < static_cast<int>(config_.n_layers); ++layer) out.push_back(kv_geometry(layer));
   return out;
 }
@@ -121,7 +124,8 @@ Result<std::unique_ptr<Model>> load_model(std::shared_ptr<const ModelFile> file,
     Shape shape;
     Result<std::unique_ptr<Model>> (*load)(Model::Parts parts, WeightLoader& loader);
   };
-  static constexpr Loader kLoaders[] = {{Shape::kLlama, LlamaModel::load}, {Shape::kGemma, GemmaModel::load}};
+  static constexpr Loader kLoaders[] = {
+      {Shape::kLlama, LlamaModel::load}, {Shape::kGemma, GemmaModel::load}, {Shape::kBert, BertModel::load}};
   const auto* of_shape = std::ranges::find(kLoaders, config.shape, &Loader::shape);
   CHECK(of_shape != std::end(kLoaders), "each shape has a row");
   ASSIGN_OR_RETURN(std::unique_ptr<Model> model, of_shape->load(std::move(parts), loader));

@@ -48,7 +48,8 @@ class Model {
   // batch.slots. CHECKs that the batch keeps the limits of ModelOptions and that tokens and positions are in range.
   // Allocates nothing. A row's bits depend on its own sequence alone (docs/design.md section 5). `hidden` asks for
   // hidden states besides: no other bit changes, but where the last layer's are wanted it runs over all T rows. Their
-  // buffers are the caller's; step_tokens rows of C each do for every step.
+  // buffers are the caller's; step_tokens rows of C each do for every step. An encoder has no kv (its span is empty),
+  // and each sequence of its batch is a whole text; its rows are in model/bert.h.
   void forward(Stream& s, const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits,
                const HiddenStates& hidden = {});
 
@@ -57,7 +58,7 @@ class Model {
   int64_t context_len() const { return options_.context_len; }
   // What a cache must hold for a layer; its part of forward()'s kv agrees with it.
   virtual KvGeometry kv_geometry(int layer) const { return ibid::kv_geometry(config_, layer); }
-  std::vector<KvGeometry> kv_geometries() const;  // [L]
+  std::vector<KvGeometry> kv_geometries() const;  // [L]; of an encoder, which keeps nothing, none
   const MemoryUse& memory() const { return memory_; }
   // What a KV block depends on besides the model's digest, the KV dtype and its tokens: the RoPE in use.
   std::string rope_signature() const;

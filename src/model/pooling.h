@@ -5,6 +5,7 @@
 
 namespace ibid {
 
-enum class Pooling : uint8_t { kNone, kMean, kLast, kFirst };
+// kRank: of none; what a cross-encoder's head makes of the first, scores instead of a vector.
+enum class Pooling : uint8_t { kNone, kMean, kLast, kFirst, kRank };
 
 }  // namespace ibid

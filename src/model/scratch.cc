@@ -27,7 +27,7 @@ void place(Scratch& s, ScratchLayout& layout, const ModelConfig& c, int64_t T, i
     s.gate = s.gate_up.columns(0, c.ffn_len);
     s.up = s.gate_up.columns(c.ffn_len, c.ffn_len);
   } else {
-    s.gate = layout.take(T, c.ffn_len);
+    if (!c.is_encoder()) s.gate = layout.take(T, c.ffn_len);
     s.up = layout.take(T, c.ffn_len);
   }
   s.x_rows = layout.take(R, c.width);

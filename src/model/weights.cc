@@ -8,9 +8,11 @@
 namespace ibid {
 namespace {
 
-// Where a folder's text model begins: alone, or beside a vision tower (two generations of names).
-constexpr std::array<std::string_view, 3> kFolderPrefixes = {"model.", "language_model.model.",
-                                                             "model.language_model."};
+// Where a folder's text model begins: alone, or beside a vision tower (two generations of names); of an encoder, under
+// a head. What stands outside of it, the heads themselves, has no prefix.
+constexpr std::array<std::string_view, 4> kFolderPrefixes = {"model.", "language_model.model.", "model.language_model.",
+                                                             "bert."};
+constexpr std::array<std::string_view, 2> kOutside = {"lm_head.", "classifier."};
 
 // Tensors that a forward pass over text has no use for.
 constexpr std::array<std::string_view, 6> kUnused = {
@@ -24,6 +26,13 @@ bool may_stay_unread(std::string_view name, const ModelConfig& config) {
   }
   if (name.ends_with(".rotary_emb.inv_freq")) return true;  // old folders keep a copy of the frequencies
   if (name.starts_with("model.multi_modal_projector.")) return true;
+  // What an encoder was trained with, and its texts' vectors are not made of.
+  constexpr std::array<std::string_view, 5> kTraining = {"pooler.", "bert.pooler.", "cls.predictions.",
+                                                         "cls.seq_relationship.", "embeddings.position_ids"};
+  for (std::string_view prefix : kTraining) {
+    if (config.is_encoder() && name.starts_with(prefix)) return true;
+  }
+  if (config.is_encoder() && name == "bert.embeddings.position_ids") return true;
   return config.tied_embedding && name.ends_with("lm_head.weight");
 }
 
@@ -56,9 +65,10 @@ WeightLoader::WeightLoader(const ModelFile& file, const Architecture& architectu
   read_.resize(file.tensors().size());
   total_bytes_ = std::max<int64_t>(1, static_cast<int64_t>(file.tensor_bytes()));
   if (file.container() == Container::kGguf) return;
-  prefix_ = kFolderPrefixes[0];
+  if (!config.is_encoder()) prefix_ = kFolderPrefixes[0];
+  const std::string_view embedding = architecture.names.front().folder;
   for (std::string_view prefix : kFolderPrefixes) {
-    if (file.find(std::string(prefix) + "embed_tokens.weight") != nullptr) prefix_ = prefix;
+    if (file.find(std::string(prefix) + std::string(embedding)) != nullptr) prefix_ = prefix;
   }
 }
 
@@ -66,7 +76,8 @@ std::string WeightLoader::name_in_file(std::string_view canonical, int64_t layer
   if (file_.container() == Container::kGguf) return layer_name(canonical, layer);
   for (const WeightName& n : architecture_.names) {
     if (n.canonical != canonical) continue;
-    const bool outside = n.folder == "lm_head.weight";
+    const auto holds = [&n](std::string_view prefix) { return n.folder.starts_with(prefix); };
+    const bool outside = std::ranges::any_of(kOutside, holds);
     return (outside ? "" : prefix_) + layer_name(n.folder, layer);
   }
   check_failed(__FILE__, __LINE__, "a name of the table", std::string(canonical).c_str());

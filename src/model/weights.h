@@ -52,8 +52,9 @@ class WeightLoader {
   // After all reads: a tensor that nothing read is an error that names it, except those known to be of no use to us.
   Status expect_all_read() const;
 
-  int64_t mapped_bytes() const { return mapped_bytes_; }      // read where they lie in the file
-  int64_t repacked_bytes() const { return repacked_bytes_; }  // own copies
+  const DeviceMemory& memory() const { return stream_.memory(); }  // where the model is loaded to
+  int64_t mapped_bytes() const { return mapped_bytes_; }           // read where they lie in the file
+  int64_t repacked_bytes() const { return repacked_bytes_; }       // own copies
   std::vector<std::unique_ptr<float[]>> take_copies() { return std::move(copies_); }
 
  private:

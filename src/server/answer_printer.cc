@@ -22,6 +22,9 @@ std::unique_ptr<AnswerPrinter> make_printer(ApiStyle style) {
     case ApiStyle::kOllamaEmbeddings:
     case ApiStyle::kLlamaEmbedding:
       return make_embedding_printer(style);
+    case ApiStyle::kRerank:
+    case ApiStyle::kScore:
+      return make_rank_printer(style);
     case ApiStyle::kChat:
     case ApiStyle::kCompletions:
       break;
@@ -39,6 +42,10 @@ const char* id_prefix_of(ApiStyle style) {
       return "resp_";
     case ApiStyle::kEmbeddings:
       return "embd-";
+    case ApiStyle::kRerank:
+      return "rerank-";
+    case ApiStyle::kScore:
+      return "score-";
     default:
       return "cmpl-";
   }

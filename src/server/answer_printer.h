@@ -25,6 +25,7 @@ class AnswerPrinter {
   // The whole answer: what comes before its choices, each of them, what comes behind the last.
   virtual void write_begin(const Generation&, std::string&) {}
   virtual void write_choice(const Generation& g, const AnswerChoice& choice, size_t index, std::string& out) = 0;
+  virtual std::string_view between_choices() const { return ","; }
   virtual void write_rest(const Generation&, std::string&) {}
   virtual std::string_view stream_type() const { return "text/event-stream; charset=utf-8"; }
   // What may stand between two events and says nothing; empty: nothing may.
@@ -37,6 +38,7 @@ std::unique_ptr<AnswerPrinter> make_responses_printer();
 std::unique_ptr<AnswerPrinter> make_ollama_printer(ApiStyle style);  // chat and generate
 std::unique_ptr<AnswerPrinter> make_llama_printer();
 std::unique_ptr<AnswerPrinter> make_embedding_printer(ApiStyle style);  // all that make vectors
+std::unique_ptr<AnswerPrinter> make_rank_printer(ApiStyle style);
 
 std::unique_ptr<AnswerPrinter> make_printer(ApiStyle style);
 // What the ids of its answers begin with.

@@ -32,7 +32,9 @@ enum class ApiStyle : uint8_t {
   kEmbeddings,
   kOllamaEmbed,
   kOllamaEmbeddings,  // the older one, of a single prompt
-  kLlamaEmbedding
+  kLlamaEmbedding,
+  kRerank,  // Cohere's and Jina's
+  kScore    // vLLM's
 };
 
 // Bounds that an operator may change.

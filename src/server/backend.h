@@ -31,6 +31,8 @@ struct ModelInfo {
   SamplingDefaults sampling = {};  // of requests that do not say
   int32_t width = 0;               // values of a text's vector; 0: it makes none
   Pooling pooling = Pooling::kMean;
+  bool is_encoder = false;  // vectors are all that it makes, but for scores
+  int32_t n_labels = 0;     // that its head scores; 0: it has none, and ranks nothing
 };
 
 class Backend {

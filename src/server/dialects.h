@@ -34,12 +34,24 @@ struct EmbeddingFields {
   bool base64 = false;
 };
 
+// What scores of pairs are asked for, and how they are written.
+struct RankFields {
+  std::vector<Prompt> pairs;           // their ids
+  std::vector<int32_t> second_text;    // of each, Request::second_text
+  std::vector<std::string> documents;  // where the answer repeats them
+  bool returns_documents = false;
+  bool raw = false;                // as the model gave them
+  int32_t top_n = 0;               // the best alone; 0: all
+  int32_t max_tokens_per_doc = 0;  // of a document, the first so many; 0: all
+};
+
 struct DialectBody {
   Endpoint endpoint = Endpoint::kChat;
   Json body;
   std::optional<std::string> answer;  // of a request that needs no model, as JSON
   LlamaFields llama;
   EmbeddingFields embedding;
+  RankFields rank;          // no pairs: no scores are asked for
   std::string prompt_name;  // what that API calls its texts
   // Of /v1/responses: the fields that an answer repeats, and what is kept of it.
   std::shared_ptr<const Json> echo;
@@ -69,6 +81,9 @@ Result<DialectBody> body_of_infill(const Json& body, const Tokenizer& tokenizer,
 // Any API's request for vectors of texts.
 Result<DialectBody> body_of_embeddings(const Json& body, ApiStyle style, const ModelInfo& model,
                                        const ApiLimits& limits);
+// Any API's request for scores of pairs of texts.
+Result<DialectBody> body_of_rank(const Json& body, ApiStyle style, const ModelInfo& model, const Tokenizer& tokenizer,
+                                 const ApiLimits& limits);
 std::string_view pooling_name(Pooling pooling);
 std::optional<Pooling> pooling_by_name(std::string_view name);
 

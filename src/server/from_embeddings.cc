@@ -61,6 +61,7 @@ bool is_empty(const Json* texts) {
 }  // namespace
 
 std::string_view pooling_name(Pooling pooling) {
+  if (pooling == Pooling::kRank) return "rank";
   const auto* found = std::ranges::find(kPoolings, pooling, &decltype(kPoolings)::value_type::second);
   return found != kPoolings.end() ? found->first : "none";
 }
@@ -79,6 +80,13 @@ Result<DialectBody> body_of_embeddings(const Json& body, ApiStyle style, const M
   out.endpoint = Endpoint::kCompletions;
   out.embedding.pooling = model.pooling;
   TRY(read_form(body, out.embedding));
+  if (out.embedding.pooling == Pooling::kRank) {
+    return unsupported(
+        "This model ranks texts (/v1/rerank), and its file does not say how vectors would be made of them; pooling "
+        "mean, "
+        "last or cls would.",
+        "pooling");
+  }
   TRY(read_dimensions(body, style, model, out.embedding));
   if (const Json* norm = given(body, "embd_normalize"); norm != nullptr && style == ApiStyle::kLlamaEmbedding) {
     ASSIGN_OR_RETURN(const int64_t kind, read_integer(*norm, -1, 2, "embd_normalize"));

@@ -170,7 +170,7 @@ WebResponse Generation::response() {
 // A choice at a time.
 void Generation::write_part(std::string& out) {
   if (n_choices_written_ == 0) printer_->write_begin(*this, out);
-  if (n_choices_written_ > 0) out += ',';
+  if (n_choices_written_ > 0) out += printer_->between_choices();
   Choice& choice = choices_[n_choices_written_];
   printer_->write_choice(*this, choice, n_choices_written_, out);
   choice.parts = {};
@@ -214,6 +214,7 @@ int64_t Generation::most_bytes(const GenerationInfo& info, std::span<const Reque
       largest_json = std::max(largest_json, json + n_prompt * (kRecordJson + r.prompt_logprobs * kTopJson));
     }
   }
+  for (const std::string& document : info.rank.documents) sum += 7 * std::ssize(document);  // itself, and as JSON
   return sum + 2 * largest_json;
 }
 

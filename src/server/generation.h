@@ -54,6 +54,7 @@ struct GenerationInfo {
   bool parallel_calls = true;  // false: the first call alone
   LlamaFields llama;
   EmbeddingFields embedding;
+  RankFields rank;                               // without its pairs
   int32_t embedding_len = 0;                     // values of a vector
   std::vector<std::string> not_held;             // of what the answer must be
   std::string settings;                          // kLlama: what was asked, as JSON

@@ -38,4 +38,11 @@ std::optional<RequestTarget> split_target(std::string_view target) {
   return RequestTarget{host, target.starts_with('/') ? std::string(target) : "/" + std::string(target)};
 }
 
+void take_off_root(std::string_view root, std::string& path) {
+  if (root.empty() || !path.starts_with(root)) return;
+  const std::string_view rest = std::string_view(path).substr(root.size());
+  if (rest.empty() || rest.front() == '/' || rest.front() == '?') path.erase(0, root.size());
+  if (path.empty() || path.front() != '/') path.insert(0, 1, '/');
+}
+
 }  // namespace ibid

@@ -28,4 +28,7 @@ struct RequestTarget {
 // None: a URL that is not of http or https, or without a host, or with a user in it. Views into `target`.
 std::optional<RequestTarget> split_target(std::string_view target);
 
+// A proxy that hands paths on as they came asks below the server's root path; others do not, and mean the same.
+void take_off_root(std::string_view root, std::string& path);
+
 }  // namespace ibid

@@ -1,16 +1,25 @@
 #include "server/http_server.h"
 
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
+#include <cstring>
 #include <thread>
 
+#include "base/quoted.h"
 #include "base/thread_name.h"
 #include "server/http_session.h"
+#include "server/tls_relay.h"
 
 namespace ibid {
 
 namespace net = boost::asio;
 using tcp = net::ip::tcp;
+using UnixProtocol = net::local::stream_protocol;
+using Acceptor = net::basic_socket_acceptor<StreamProtocol>;
 using boost::system::error_code;
 
 struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
@@ -28,7 +37,7 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
 
   struct Waiting;
   void accept();
-  bool on_accept(error_code ec, tcp::socket socket);
+  bool on_accept(error_code ec, StreamSocket socket);
   bool take_place(const net::ip::address& address);
   void run();
   template <typename Action>
@@ -37,12 +46,14 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   net::io_context io;
   net::io_context heavy{1};
   std::shared_ptr<HttpShared> shared;
-  tcp::acceptor acceptor;
+  std::unique_ptr<net::ssl::context> tls;  // null: connections are plain
+  Acceptor acceptor;
   net::steady_timer backoff;
   std::vector<net::strand<net::io_context::executor_type>> strands;
   size_t n_accepted = 0;
   std::vector<std::thread> threads;
   int port = 0;
+  bool made_socket = false;             // a file at the path of options.unix_socket
   double exhaustion_said = -kSayAgain;  // when
   std::atomic<bool> accept_lost = false;
 };
@@ -69,8 +80,21 @@ HttpServer::HttpServer(const ServerOptions& options, Service& service, RequestLo
 
 HttpServer::~HttpServer() { stop(); }
 
-Status HttpServer::listen() {
-  const ServerOptions& options = state_->shared->options;
+namespace {
+
+// Of who connects over TCP; else the unspecified one.
+net::ip::address address_of(const StreamSocket& socket) {
+  error_code ignored;
+  const StreamProtocol::endpoint peer = socket.remote_endpoint(ignored);
+  tcp::endpoint endpoint;
+  const int family = peer.data()->sa_family;
+  if ((family != AF_INET && family != AF_INET6) || peer.size() > endpoint.capacity()) return {};
+  std::memcpy(endpoint.data(), peer.data(), peer.size());
+  endpoint.resize(peer.size());
+  return endpoint.address();
+}
+
+Result<StreamProtocol::endpoint> tcp_endpoint(const ServerOptions& options) {
   const std::string host = options.host == "localhost" ? "127.0.0.1" : options.host;
   error_code ec;
   const net::ip::address address = net::ip::make_address(host, ec);
@@ -79,11 +103,44 @@ Status HttpServer::listen() {
                    "host");
   if (options.port < 0 || options.port > 65535)
     return invalid("The port " + std::to_string(options.port) + " must be from 0 to 65535.", "port");
-  const tcp::endpoint endpoint(address, static_cast<uint16_t>(options.port));
-  raise_descriptor_limit(options.max_connections + 256);
-  tcp::acceptor& acceptor = state_->acceptor;
+  return StreamProtocol::endpoint(tcp::endpoint(address, static_cast<uint16_t>(options.port)));
+}
+
+// What a server that was killed has left there goes; another's that answers stays.
+Result<StreamProtocol::endpoint> unix_endpoint(net::io_context& io, const std::string& path) {
+  if (path.size() >= sizeof(sockaddr_un::sun_path))
+    return invalid("The socket's path " + in_quotes(path) + " is too long; " +
+                       std::to_string(sizeof(sockaddr_un::sun_path) - 1) + " bytes are the most.",
+                   "--uds");
+  const UnixProtocol::endpoint endpoint(path);
+  struct stat found = {};
+  if (::lstat(path.c_str(), &found) == 0) {
+    if (!S_ISSOCK(found.st_mode))
+      return invalid("There is a file at " + in_quotes(path) + " that is no socket.", "--uds");
+    UnixProtocol::socket other(io);
+    error_code ec;
+    if (!other.connect(endpoint, ec))
+      return exhausted("Another server answers at " + in_quotes(path) + "; choose another path with --uds.", "--uds");
+    ::unlink(path.c_str());
+  }
+  return StreamProtocol::endpoint(endpoint);
+}
+
+}  // namespace
+
+Status HttpServer::listen() {
+  const ServerOptions& options = state_->shared->options;
+  const bool is_unix = !options.unix_socket.empty();
+  if (!options.tls_certificate_file.empty()) {
+    ASSIGN_OR_RETURN(state_->tls, make_tls_context(options));
+  }
+  ASSIGN_OR_RETURN(const StreamProtocol::endpoint endpoint,
+                   is_unix ? unix_endpoint(state_->io, options.unix_socket) : tcp_endpoint(options));
+  raise_descriptor_limit(options.max_connections * (state_->tls ? 3 : 1) + 256);
+  Acceptor& acceptor = state_->acceptor;
+  error_code ec;
   acceptor.open(endpoint.protocol(), ec);
-  if (!ec) acceptor.set_option(net::socket_base::reuse_address(true), ec);
+  if (!ec && !is_unix) acceptor.set_option(net::socket_base::reuse_address(true), ec);
   if (!ec) acceptor.bind(endpoint, ec);
   if (!ec) acceptor.listen(1024, ec);
   if (ec == net::error::address_in_use) {
@@ -91,11 +148,20 @@ Status HttpServer::listen() {
                          " is in use by another program; stop it, or choose another with --port.",
                      "port");
   }
-  if (ec)
-    return unavailable(
-        "Port " + std::to_string(options.port) + " on " + options.host + " cannot be served: " + ec.message() + ".",
-        "port");
-  state_->port = acceptor.local_endpoint(ec).port();
+  if (ec) {
+    const std::string place = is_unix ? "The socket " + in_quotes(options.unix_socket)
+                                      : "Port " + std::to_string(options.port) + " on " + options.host;
+    return unavailable(place + " cannot be served: " + ec.message() + ".", is_unix ? "--uds" : "port");
+  }
+  if (is_unix) {
+    state_->made_socket = true;
+    return {};
+  }
+  const StreamProtocol::endpoint bound = acceptor.local_endpoint(ec);
+  tcp::endpoint local;
+  std::memcpy(local.data(), bound.data(), bound.size());
+  local.resize(bound.size());
+  state_->port = local.port();
   return {};
 }
 
@@ -154,7 +220,7 @@ void HttpServer::State::accept() {
   accept_lost = false;
   Waiting waiting(*this);
   acceptor.async_accept(strands[n_accepted++ % kStrands], [self = shared_from_this(), waiting = std::move(waiting)](
-                                                              error_code ec, tcp::socket socket) mutable {
+                                                              error_code ec, StreamSocket socket) mutable {
     waiting.state = nullptr;
     bool again = true;
     try {
@@ -179,7 +245,7 @@ bool HttpServer::State::take_place(const net::ip::address& address) {
 }
 
 // True: accept the next one now.
-bool HttpServer::State::on_accept(error_code ec, tcp::socket socket) {
+bool HttpServer::State::on_accept(error_code ec, StreamSocket socket) {
   if (ec == net::error::operation_aborted) return false;
   if (ec == net::error::no_descriptors || ec == net::error::no_memory || ec == net::error::no_buffer_space ||
       ec == boost::system::errc::too_many_files_open_in_system) {
@@ -196,7 +262,7 @@ bool HttpServer::State::on_accept(error_code ec, tcp::socket socket) {
   }
   if (ec) return true;
   error_code ignored;
-  const net::ip::address address = socket.remote_endpoint(ignored).address();
+  const net::ip::address address = address_of(socket);
   if (!take_place(address)) {
     shared->service.metrics().add_connection_refused();
     static constexpr std::string_view kFull =
@@ -213,6 +279,7 @@ bool HttpServer::State::on_accept(error_code ec, tcp::socket socket) {
     socket.set_option(net::socket_base::send_buffer_size(shared->options.send_buffer_bytes), ignored);
   std::shared_ptr<HttpSession> session;
   try {
+    if (tls) socket = TlsRelay::put_between(shared, std::move(socket), *tls);
     session = std::make_shared<HttpSession>(shared, std::move(socket), address);
   } catch (const std::exception&) {  // no memory: its place goes back
     const std::lock_guard lock(shared->mutex);
@@ -255,7 +322,22 @@ void HttpServer::stop() {
   drain();
   state_->each([](HttpSession& session) { session.kill(); });
   // Let the sessions write their log lines and cancel; then whatever is left goes with the context.
+  const auto live_relays = [&] {
+    std::vector<std::shared_ptr<TlsRelay>> relays;
+    const std::lock_guard lock(state_->shared->mutex);
+    for (TlsRelay* relay : state_->shared->relays) {
+      if (auto alive = relay->weak_from_this().lock()) relays.push_back(std::move(alive));
+    }
+    return relays;
+  };
   for (int i = 0; i < 200 && n_connections() > 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  for (int i = 0; i < 200; ++i) {
+    const auto relays = live_relays();
+    if (relays.empty()) break;
+    for (const auto& relay : relays) relay->close();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  if (state_->made_socket) ::unlink(state_->shared->options.unix_socket.c_str());
   state_->io.stop();
   state_->heavy.stop();
   for (std::thread& thread : state_->threads) thread.join();
@@ -270,7 +352,8 @@ void HttpServer::stop() {
   }
   // A connection that is still there goes with the process: handlers that die inside the io_context's own end would use
   // strands that have gone before them.
-  if (n_connections() > 0) new std::shared_ptr<State>(state_);
+  const std::lock_guard lock(state_->shared->mutex);
+  if (!state_->shared->sessions.empty() || !state_->shared->relays.empty()) new std::shared_ptr<State>(state_);
 }
 
 }  // namespace ibid

@@ -36,7 +36,7 @@ auto check_extensions = [](uint64_t, beast::string_view extensions, boost::syste
 
 }  // namespace
 
-HttpSession::HttpSession(std::shared_ptr<HttpShared> shared, net::ip::tcp::socket socket, net::ip::address address)
+HttpSession::HttpSession(std::shared_ptr<HttpShared> shared, StreamSocket socket, net::ip::address address)
     : shared_(std::move(shared)),
       stream_(std::move(socket)),
       address_(std::move(address)),
@@ -204,6 +204,7 @@ std::optional<HeadRefusal> HttpSession::check_head() {
   std::optional<RequestTarget> target = split_target(head.target());
   if (!target)
     return HeadRefusal{400, "The request's target must be a path, or a URL of http with a host.", "bad_target"};
+  take_off_root(shared_->options.root_path, target->path);
   request_ = plain_request(head, *std::move(target), arrived_);
   return std::nullopt;
 }

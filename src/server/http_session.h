@@ -24,6 +24,11 @@
 namespace ibid {
 
 class HttpSession;
+class TlsRelay;
+
+// Of TCP, of a Unix socket, or a pair's end.
+using StreamProtocol = boost::asio::generic::stream_protocol;
+using StreamSocket = StreamProtocol::socket;
 
 // What the connections of a server share.
 struct HttpShared {
@@ -38,14 +43,15 @@ struct HttpShared {
 
   std::mutex mutex;
   std::set<HttpSession*> sessions;
+  std::set<TlsRelay*> relays;
   std::map<boost::asio::ip::address, int> per_address;
   std::atomic<int64_t> n_connections = 0;
 };
 
 class HttpSession : public std::enable_shared_from_this<HttpSession> {
  public:
-  HttpSession(std::shared_ptr<HttpShared> shared, boost::asio::ip::tcp::socket socket,
-              boost::asio::ip::address address);
+  // `address` of who connects; of a Unix socket none, which is one for all.
+  HttpSession(std::shared_ptr<HttpShared> shared, StreamSocket socket, boost::asio::ip::address address);
   ~HttpSession();
 
   void start();
@@ -103,7 +109,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void guard(Step step);
 
   std::shared_ptr<HttpShared> shared_;
-  boost::beast::tcp_stream stream_;
+  boost::beast::basic_stream<StreamProtocol> stream_;
   boost::asio::ip::address address_;
   boost::beast::flat_buffer buffer_;
   std::optional<boost::beast::http::request_parser<boost::beast::http::string_body>> parser_;

@@ -232,6 +232,11 @@ constexpr OtherOperation kOtherOperations[] = {
     {"/api/embed", "post", "ollamaEmbed", "A vector for each text, as Ollama tells them."},
     {"/api/embeddings", "post", "ollamaEmbeddings", "A text's vector, as Ollama told it before."},
     {"/embedding", "post", "llamaEmbedding", "A vector for each text, as llama.cpp tells them."},
+    {"/v1/rerank", "post", "rerank", "Documents by how well they answer a query, as Cohere and Jina tell it."},
+    {"/v2/rerank", "post", "rerankOfCohere", "The same, as Cohere's clients ask for it."},
+    {"/rerank", "post", "rerankOfJina", "The same, as llama.cpp's and vLLM's clients ask for it."},
+    {"/v1/score", "post", "scorePairs", "A score for each pair of texts, as vLLM tells it."},
+    {"/score", "post", "scorePairsOfVllm", "The same."},
     {"/completion", "post", "llamaCompletion", "llama.cpp's completion."},
     {"/infill", "post", "llamaInfill", "llama.cpp's infill, of models that have tokens for it."},
     {"/props", "get", "llamaProps", "What llama.cpp tells of its settings."},
@@ -271,7 +276,8 @@ void write_other_operation(JsonWriter& json, const OtherOperation& op) {
 
 }  // namespace
 
-std::string openapi_json(const ApiLimits& limits, int32_t max_token, const SamplingDefaults& defaults) {
+std::string openapi_json(const ApiLimits& limits, int32_t max_token, const SamplingDefaults& defaults,
+                         std::string_view root_path) {
   std::string out;
   JsonWriter json(out);
   json.begin_object().field("openapi", "3.1.0");
@@ -280,6 +286,8 @@ std::string openapi_json(const ApiLimits& limits, int32_t max_token, const Sampl
              "The same request gives the same bytes. /v1/chat/completions, /v1/completions and /v1/models are served "
              "without /v1 as well.")
       .end_object();
+  if (!root_path.empty())
+    json.key("servers").begin_array().begin_object().field("url", root_path).end_object().end_array();
   json.key("paths").begin_object();
   for (const Operation& op : kOperations) write_operation(json, op);
   std::string_view last;  // methods of a path stand together

@@ -271,9 +271,9 @@ WebResponse Service::engine_view(const WebRequest& request, WebExchange&) {
 
 WebResponse Service::openapi(const WebRequest&, WebExchange&) {
   const Backend* backend = backend_;
-  return json_response(
-      backend != nullptr ? openapi_json(options_.api, backend->tokenizer().vocab_size() - 1, backend->model().sampling)
-                         : openapi_json(options_.api));
+  return json_response(backend != nullptr ? openapi_json(options_.api, backend->tokenizer().vocab_size() - 1,
+                                                         backend->model().sampling, options_.root_path)
+                                          : openapi_json(options_.api, INT32_MAX, {}, options_.root_path));
 }
 
 WebResponse Service::page(const WebRequest& request, WebExchange&) {

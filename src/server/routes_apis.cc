@@ -151,6 +151,11 @@ WebResponse Service::ollama_show(const WebRequest& request, WebExchange&) {
 }
 
 std::vector<std::string> Service::capabilities() const {
+  if (const ModelInfo& model = backend_.load()->model(); model.is_encoder) {
+    std::vector<std::string> encoders = {"embedding"};
+    if (model.n_labels == 1) encoders.emplace_back("rerank");
+    return encoders;
+  }
   std::vector<std::string> out = {"completion", "tools"};
   if (!backend_.load()->answer_format()->reasoning.is_none()) out.emplace_back("thinking");
   if (fim_.is_there()) out.emplace_back("insert");

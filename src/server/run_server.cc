@@ -117,7 +117,9 @@ Result<int> serve_until_stopped(const ServerOptions& options, const LoadBackend&
                                                                       : kServeFailed);
   }
   const std::string host = options.host.find(':') != std::string::npos ? "[" + options.host + "]" : options.host;
-  const std::string url = "http://" + host + ":" + std::to_string(http.port());
+  const std::string scheme = options.tls_certificate_file.empty() ? "http://" : "https://";
+  const std::string place = options.unix_socket.empty() ? host + ":" + std::to_string(http.port()) : "localhost";
+  const std::string url = scheme + place + options.root_path;
   if (!(*log)->say("Loading the model; " + url + "/health says when it is ready.")) {
     return fail("The log cannot be written (is the disk full?); free some space or choose another --log-file.",
                 kServeFailed);

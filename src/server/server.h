@@ -16,8 +16,12 @@ namespace ibid {
 class Backend;
 
 struct ServerOptions {
-  std::string host = "127.0.0.1";  // an address or "localhost"; anything but loopback is said at start
-  int port = 8080;                 // 0: any free one
+  std::string host = "127.0.0.1";    // an address or "localhost"; anything but loopback is said at start
+  int port = 8080;                   // 0: any free one
+  std::string unix_socket;           // a path to listen at instead of host and port; empty: there
+  std::string tls_certificate_file;  // PEM, with its chain; empty: connections are plain
+  std::string tls_key_file;          // PEM
+  std::string root_path;             // before every path, where a proxy leaves it there: "/llm"; empty: none
   int io_threads = 2;
 
   std::vector<std::string> api_keys;       // KEY or TENANT:KEY

@@ -7,6 +7,11 @@ namespace {
 
 // A connection's session and socket, and what it may keep of a header or of requests behind the one that is answered.
 constexpr int64_t kConnection = (4 << 10) + (16 << 10);
+// Of one with TLS besides: two buffers of the relay, OpenSSL's and Asio's own.
+constexpr int64_t kTlsConnection = 112 << 10;
+int64_t connection_bytes(const ServerOptions& options) {
+  return kConnection + (options.tls_certificate_file.empty() ? 0 : kTlsConnection);
+}
 // What reading and tokenising one body takes besides its bytes; large bodies are handled one at a time, small ones on
 // each I/O thread.
 constexpr int64_t kSmallBodyWork = 4 << 20;
@@ -31,12 +36,13 @@ void fit_server(ServerOptions& options, int64_t memory_bytes) {
   shrink(options.max_stored_bytes, by_default.max_stored_bytes, memory_bytes / kStoredShare);
   shrink(options.max_grammars_bytes, by_default.max_grammars_bytes, memory_bytes / kGrammarsShare);
   shrink(options.max_body_bytes, by_default.max_body_bytes, memory_bytes / kBodyShare);
-  shrink(options.max_connections, by_default.max_connections, memory_bytes / kConnectionsShare / kConnection);
+  shrink(options.max_connections, by_default.max_connections,
+         memory_bytes / kConnectionsShare / connection_bytes(options));
   options.max_connections_per_address = std::min(options.max_connections_per_address, options.max_connections);
 }
 
 void add_server_parts(MemoryPlan& plan, const ServerOptions& options) {
-  plan.add("connections", options.max_connections * kConnection);
+  plan.add("connections", options.max_connections * connection_bytes(options));
   plan.add("bodies", options.max_bodies_bytes + large_body_work(options) + options.io_threads * kSmallBodyWork);
   plan.add("answers", options.max_answers_bytes);
   plan.add("stored responses", options.max_stored_bytes);

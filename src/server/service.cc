@@ -204,6 +204,11 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
       {"POST", "/api/embed", "embeddings", nullptr, ApiStyle::kOllamaEmbed},
       {"POST", "/api/embeddings", "embeddings", nullptr, ApiStyle::kOllamaEmbeddings},
       {"POST", "/embedding", "embeddings", nullptr, ApiStyle::kLlamaEmbedding},
+      {"POST", "/v1/rerank", "rerank", nullptr, ApiStyle::kRerank},
+      {"POST", "/v2/rerank", "rerank", nullptr, ApiStyle::kRerank},
+      {"POST", "/rerank", "rerank", nullptr, ApiStyle::kRerank},
+      {"POST", "/v1/score", "rerank", nullptr, ApiStyle::kScore},
+      {"POST", "/score", "rerank", nullptr, ApiStyle::kScore},
       {"POST", "/v1/messages", "messages", nullptr, ApiStyle::kMessages},
       {"POST", "/v1/messages/count_tokens", "text", &Service::count_tokens, ApiStyle::kMessages},
       // Some clients' base URL lacks the version.
@@ -306,6 +311,9 @@ Result<DialectBody> Service::read_dialect(const WebExchange& exchange, Json body
     case ApiStyle::kOllamaEmbeddings:
     case ApiStyle::kLlamaEmbedding:
       return body_of_embeddings(body, exchange.style, backend.model(), options_.api);
+    case ApiStyle::kRerank:
+    case ApiStyle::kScore:
+      return body_of_rank(body, exchange.style, backend.model(), backend.tokenizer(), options_.api);
     case ApiStyle::kChat:
     case ApiStyle::kCompletions:
       break;
@@ -331,11 +339,15 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   const Endpoint endpoint = own->endpoint;
   const ModelInfo& model = backend.model();
   const bool makes_vectors = own->embedding.pooling != Pooling::kNone;
+  if (model.is_encoder && !makes_vectors)
+    return error_response(ApiError::of(
+        unsupported("This model is an encoder: it makes vectors of texts (/v1/embeddings) and no answers.", "model")));
   ApiLimits limits = options_.api;
   if (makes_vectors) limits.max_prompts = limits.max_choices = limits.max_inputs;
   Result<ApiRequest> api = parse_api_request(endpoint, own->body, limits, model.sampling);
   if (!api) return error_response(ApiError::of(api.error()));
   if (makes_vectors) api->echo = false, api->prompt_name = own->prompt_name;
+  if (!own->rank.pairs.empty()) api->prompts = std::exchange(own->rank.pairs, {});
   const bool is_llama = exchange.style == ApiStyle::kLlama || exchange.style == ApiStyle::kInfill;
   api->keeps_prompt = is_llama;
   if (exchange.style != ApiStyle::kChat && exchange.style != ApiStyle::kCompletions && api->n != 1)
@@ -365,6 +377,7 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
     r.weight = static_cast<float>(terms.weight);
     r.max_wait = static_cast<float>(terms.max_wait);
     r.pooling = own->embedding.pooling;
+    if (!own->rank.second_text.empty()) r.second_text = own->rank.second_text[info.requests.size()];
     const auto len = static_cast<int64_t>(r.prompt.size());
     if (len >= model.context_len && !(len == model.context_len && r.max_tokens == 0)) {
       return error_response({400,
@@ -405,6 +418,7 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   info.llama = std::move(own->llama);
   info.embedding = own->embedding;
   info.embedding_len = model.width;
+  info.rank = std::move(own->rank);
   if (is_llama) info.settings = settings_json(*api);
   info.repeated = std::move(own->echo);
   info.stored = std::move(own->stored);

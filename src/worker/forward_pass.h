@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,15 +16,24 @@
 
 namespace ibid {
 
+// Of a model that reads a text whole, in one step and both ways, and makes no tokens.
+struct EncoderFacts {
+  int32_t n_layers = 0;  // L
+  int32_t n_labels = 0;  // that its head scores, in a row's first columns; 0: it has no head
+};
+
 struct ModelFacts {
-  std::vector<KvGeometry> layers;  // [L] what each keeps in the cache
-  int32_t vocab_size = 0;          // V
-  int32_t width = 0;               // C
-  int32_t window = 0;              // no layer reads further back than so many positions; 0: some layer reads all
-  int32_t context_len = 0;         // positions that a sequence may have; fixed at load
-  std::string digest;              // of the header and all weights
-  std::string rope;                // all that positions depend on
+  std::vector<KvGeometry> layers;  // [L] what each keeps in the cache; of an encoder none
+  std::optional<EncoderFacts> encoder;
+  int32_t vocab_size = 0;   // V
+  int32_t width = 0;        // C
+  int32_t window = 0;       // no layer reads further back than so many positions; 0: some layer reads all
+  int32_t context_len = 0;  // positions that a sequence may have; fixed at load
+  std::string digest;       // of the header and all weights
+  std::string rope;         // all that positions depend on
   std::vector<TokenId> end_of_generation;
+
+  int32_t n_layers() const { return encoder ? encoder->n_layers : static_cast<int32_t>(layers.size()); }
 };
 
 class ForwardPass {

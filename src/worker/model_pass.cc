@@ -28,6 +28,10 @@ ModelPass::ModelPass(Model& model, Stream& stream, std::span<const TokenId> end_
             .digest = std::move(digest),
             .rope = model.rope_signature(),
             .end_of_generation = {end_of_generation.begin(), end_of_generation.end()}};
+  if (config.is_encoder()) {
+    facts_.encoder = {.n_layers = static_cast<int32_t>(config.n_layers),
+                      .n_labels = static_cast<int32_t>(config.n_labels)};
+  }
 }
 
 }  // namespace ibid

@@ -24,9 +24,14 @@ class ByteTokenizer final : public Tokenizer {
     vocabulary_.tokens = bytes_;
     vocabulary_.tokens.emplace_back("<|end|>");
   }
-  explicit ByteTokenizer(double long_text_seconds) : ByteTokenizer() { long_text_seconds_ = long_text_seconds; }
+  explicit ByteTokenizer(double long_text_seconds, bool wraps = false) : ByteTokenizer() {
+    long_text_seconds_ = long_text_seconds;
+    wraps_ = wraps;
+  }
   void encode(std::string_view text, const EncodeOptions& options, std::vector<TokenId>& out) const override {
     if (text.size() > 100'000) std::this_thread::sleep_for(std::chrono::duration<double>(long_text_seconds_));
+    const bool wraps = wraps_ && options.add_special;
+    if (wraps) out.push_back(kEnd);
     for (size_t i = 0; i < text.size(); ++i) {
       bool plain = !options.parse_special;
       for (const TextRange& range : options.plain_ranges) plain = plain || (i >= range.begin && i < range.end);
@@ -37,6 +42,7 @@ class ByteTokenizer final : public Tokenizer {
       }
       out.push_back(TokenId{static_cast<unsigned char>(text[i])});
     }
+    if (wraps) out.push_back(kEnd);
   }
   std::string_view token_bytes(TokenId id, bool special) const override {
     if (id == kEnd) return special ? "<|end|>" : "";
@@ -49,6 +55,7 @@ class ByteTokenizer final : public Tokenizer {
   std::vector<std::string> bytes_;
   Vocabulary vocabulary_;
   double long_text_seconds_ = 0;
+  bool wraps_ = false;  // with <|end|> at both ends, where special tokens are asked for
 };
 
 class FakeBackend final : public Backend {
@@ -61,10 +68,15 @@ class FakeBackend final : public Backend {
     double long_text_seconds = 0;  // what it takes to tokenise one
     int answer_len = 20;           // where max_tokens says nothing
     std::string name = "fake-1";
+    bool is_encoder = false;
+    int n_labels = 0;
   };
   explicit FakeBackend(Options options) : options_(options) {
     info_ = {options.name, "fake", "0123456789abcdef0123", options.context_len, 1700000000};
     info_.width = 4;
+    info_.is_encoder = options.is_encoder;
+    info_.n_labels = options.n_labels;
+    if (options.n_labels > 0) info_.pooling = Pooling::kRank;
   }
   FakeBackend() : FakeBackend(Options()) {}
   ~FakeBackend() override { stop(); }
@@ -80,8 +92,11 @@ class FakeBackend final : public Backend {
     }
     return text;
   }
-  // The vector of a text: its length, its first token, how it is pooled, and 1.
+  // The vector of a text: its length, its first token, how it is pooled, and 1. The score of a pair: by the first
+  // letter of its second text, of which "m" is neither good nor bad.
   static std::vector<float> vector(const Request& r) {
+    if (r.pooling == Pooling::kRank)
+      return {static_cast<float>(raw(r.prompt[static_cast<size_t>(r.second_text)]) - 'm') / 4};
     return {static_cast<float>(r.prompt.size()), static_cast<float>(raw(r.prompt[0])), static_cast<float>(r.pooling),
             1};
   }
@@ -297,7 +312,7 @@ class FakeBackend final : public Backend {
       std::make_shared<AnswerFormat>(AnswerFormat::of_template("<tool_call> <think>"));
   std::map<std::string, std::string> script_;
   ModelInfo info_;
-  ByteTokenizer tokenizer_{options_.long_text_seconds};
+  ByteTokenizer tokenizer_{options_.long_text_seconds, options_.n_labels > 0};
   OnOutput on_output_;
   std::thread thread_;
   std::atomic<bool> stopping_ = false;

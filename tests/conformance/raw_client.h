@@ -5,6 +5,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -36,14 +37,22 @@ class RawClient {
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     connected_ = connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
   }
-  ~RawClient() { close(); }
+  // Of a server at a Unix socket.
+  explicit RawClient(const std::string& path) {
+    fd_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof address.sun_path - 1);
+    connected_ = connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+  }
+  virtual ~RawClient() { close(); }
   RawClient(const RawClient&) = delete;
   RawClient& operator=(const RawClient&) = delete;
 
   bool connected() const { return connected_; }
   bool send(std::string_view text) {
     while (!text.empty()) {
-      const ssize_t n = ::send(fd_, text.data(), text.size(), MSG_NOSIGNAL);
+      const ssize_t n = write_some(text);
       if (n <= 0) return false;
       text.remove_prefix(static_cast<size_t>(n));
     }
@@ -61,12 +70,12 @@ class RawClient {
   // Some more bytes into `buffer`; false at the end or after `seconds`.
   bool receive(double seconds) {
     pollfd p = {fd_, POLLIN, 0};
-    if (poll(&p, 1, static_cast<int>(seconds * 1000)) <= 0) {
+    if (!has_more() && poll(&p, 1, static_cast<int>(seconds * 1000)) <= 0) {
       timed_out = true;
       return false;
     }
     char bytes[16384];
-    const ssize_t n = recv(fd_, bytes, sizeof bytes, 0);
+    const ssize_t n = read_some(bytes, sizeof bytes);
     was_reset = n < 0;
     if (n <= 0) return false;
     buffer.append(bytes, static_cast<size_t>(n));
@@ -145,8 +154,13 @@ class RawClient {
   bool timed_out = false;
   bool was_reset = false;  // and not closed
 
- private:
+ protected:
+  virtual ssize_t write_some(std::string_view bytes) { return ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
+  virtual ssize_t read_some(char* bytes, size_t n) { return recv(fd_, bytes, n, 0); }
+  virtual bool has_more() { return false; }  // that was read from the socket already
   int fd_ = -1;
+
+ private:
   bool connected_ = false;
 };
 

@@ -64,6 +64,10 @@ TEST(CudaSeam, AnOpWithoutABodyForTheDeviceSaysSoAndComputesNothing) {
   EXPECT_DEATH(ops::scale(s, x, 2.0f), "ops::scale has no body for CUDA");
   EXPECT_DEATH(ops::silu_mul(s, out, x, y), "ops::silu_mul has no body for CUDA");
   EXPECT_DEATH(ops::gelu_mul(s, out, x, y), "ops::gelu_mul has no body for CUDA");
+  EXPECT_DEATH(ops::layer_norm(s, out, x, row.vector(), row.vector(), 1e-5f), "ops::layer_norm has no body for CUDA");
+  EXPECT_DEATH(ops::gelu(s, out, x), "ops::gelu has no body for CUDA");
+  EXPECT_DEATH(ops::gelu_tanh(s, out, x), "ops::gelu_tanh has no body for CUDA");
+  EXPECT_DEATH(ops::tanh(s, out, x), "ops::tanh has no body for CUDA");
   EXPECT_DEATH(ops::rope_angles(s, cos_sin, rope, two), "ops::rope_angles has no body for CUDA");
   EXPECT_DEATH(ops::rope(s, x, 16, rope, cos_sin), "ops::rope has no body for CUDA");
   EXPECT_DEATH(ops::store_kv(s, cache.kv(), x, y, batch), "ops::store_kv has no body for CUDA");

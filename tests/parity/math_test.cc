@@ -67,6 +67,11 @@ TEST(Math, TanhIsWithinItsUlps) {
 TEST(Math, SiluIsWithinItsUlps) { check_lanes(&cpu::RowTable::silu, math::silu, silu_want, -80.0, 80.0, 3.0); }
 TEST(Math, GeluIsWithinItsUlps) { check_lanes(&cpu::RowTable::gelu_tanh, math::gelu_tanh, gelu_want, -3.0, 6.0, 20.0); }
 
+TEST(Math, ExactGeluIsWithinItsUlps) {
+  const auto want = [](double x) { return 0.5 * x * std::erfc(-x / M_SQRT2); };
+  check_lanes(&cpu::RowTable::gelu, math::gelu, want, -6.0, 8.0, 64.0);
+}
+
 TEST(Math, EdgesOfTheLanes) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   for_each_isa([&](Isa) {

@@ -140,6 +140,33 @@ TEST(RowParity, GeluMul) {
         [](Case& c, Between& want) { reference::gelu_mul(want.view, c.x.view(), c.y.view()); }, kGeluMul);
 }
 
+TEST(RowParity, LayerNorm) {
+  check([](Stream& s,
+           Case& c) { ops::layer_norm(s, c.out.view(), c.x.view(), c.weight.vector(), c.weight.vector(), 1e-5f); },
+        [](Case& c, Between& want) {
+          reference::layer_norm(want.view, c.x.view(), c.weight.view(), c.weight.view(), double{1e-5f});
+        },
+        kLayerNorm);
+}
+
+TEST(RowParity, LayerNormInPlace) {
+  check([](Stream& s,
+           Case& c) { ops::layer_norm(s, c.x.view(), c.x.view(), c.weight.vector(), c.weight.vector(), 1e-12f); },
+        [](Case& c, Between& want) {
+          reference::layer_norm(want.view, c.x.view(), c.weight.view(), c.weight.view(), double{1e-12f});
+        },
+        kLayerNorm, &Case::x);
+}
+
+TEST(RowParity, Activations) {
+  check([](Stream& s, Case& c) { ops::gelu(s, c.out.view(), c.x.view()); },
+        [](Case& c, Between& want) { reference::gelu(want.view, c.x.view()); }, kGeluMul);
+  check([](Stream& s, Case& c) { ops::gelu_tanh(s, c.out.view(), c.x.view()); },
+        [](Case& c, Between& want) { reference::gelu_tanh(want.view, c.x.view()); }, kGeluMul);
+  check([](Stream& s, Case& c) { ops::tanh(s, c.x.view(), c.x.view()); },
+        [](Case& c, Between& want) { reference::tanh(want.view, c.x.view()); }, kSoftCap, &Case::x);
+}
+
 TEST(RowParity, SoftCap) {
   check([](Stream& s, Case& c) { ops::soft_cap(s, c.x.view(), 3.0f); },
         [](Case& c, Between& want) {

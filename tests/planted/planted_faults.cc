@@ -105,6 +105,8 @@ const std::map<std::string, std::string> kFoundByUnits = {
     {"targets_are_ignored", "Targets.NobodyComesInWhoWouldMakeTheTimeBetweenTokensTooLong"},
     {"weight_is_ignored", "Fairness.AWeightOfThreeHasThreeTimesAsMuch"},
     {"share_of_a_victim_stays", "Scheduler.WhoLosesItsBlocksLosesItsShareOfThePlanToo"},
+    {"encoder_reads_in_pieces", "Encoder.GivesTheSameBytesAloneAndInCompany"},
+    {"pair_of_one_text", "Encoder.TellsAPairFromOneText"},
     {"pinned_after_look_up", "Tiers.RandomTextsKeepTheirLettersWhereverTheyHaveBeen"},
 };
 bool unit_passes(const std::string& fault, const std::string& test) {

@@ -21,11 +21,16 @@ void embed(Stream& s, const TensorView& out, const Weight& weight, std::span<con
 void rms_norm(Stream& s, const TensorView& out, const TensorView& x, const TensorView& weight, float eps);
 void add_rms_norm(Stream& s, const TensorView& out, const TensorView& x, const TensorView& y, const TensorView& weight,
                   float eps);
+void layer_norm(Stream& s, const TensorView& out, const TensorView& x, const TensorView& weight, const TensorView& bias,
+                float eps);
 void add_bias(Stream& s, const TensorView& x, const TensorView& bias);
 void add(Stream& s, const TensorView& x, const TensorView& y);
 void scale(Stream& s, const TensorView& x, float factor);
 void silu_mul(Stream& s, const TensorView& out, const TensorView& gate, const TensorView& up);
 void gelu_mul(Stream& s, const TensorView& out, const TensorView& gate, const TensorView& up);
+void gelu(Stream& s, const TensorView& out, const TensorView& x);
+void gelu_tanh(Stream& s, const TensorView& out, const TensorView& x);
+void tanh(Stream& s, const TensorView& out, const TensorView& x);
 void soft_cap(Stream& s, const TensorView& logits, float cap);
 void log_softmax(Stream& s, const TensorView& out, const TensorView& logits);
 void gather_rows(Stream& s, const TensorView& out, const TensorView& x, std::span<const int32_t> rows);

@@ -28,6 +28,11 @@ void binary(Stream& s, const TensorView& out, const TensorView& x, const TensorV
            [&](int64_t i) { row(out.row_as<float>(i), x.row_as<float>(i), y.row_as<float>(i), C); });
 }
 
+using Unary = void (*)(float*, const float*, int64_t);
+void unary(Stream& s, const TensorView& out, const TensorView& x, Unary row) {
+  each_row(s, out, kExpWeight, [&](int64_t i) { row(out.row_as<float>(i), x.row_as<float>(i), out.row_len()); });
+}
+
 }  // namespace
 
 void rms_norm(Stream& s, const TensorView& out, const TensorView& x, const TensorView& weight, float eps) {
@@ -41,6 +46,14 @@ void add_rms_norm(Stream& s, const TensorView& out, const TensorView& x, const T
   const auto row = table().row->add_rms_norm;
   each_row(s, out, 2, [&](int64_t i) {
     row(out.row_as<float>(i), x.row_as<float>(i), y.row_as<float>(i), vector_of(weight), out.row_len(), eps);
+  });
+}
+
+void layer_norm(Stream& s, const TensorView& out, const TensorView& x, const TensorView& weight, const TensorView& bias,
+                float eps) {
+  const auto row = table().row->layer_norm;
+  each_row(s, out, 2, [&](int64_t i) {
+    row(out.row_as<float>(i), x.row_as<float>(i), vector_of(weight), vector_of(bias), out.row_len(), eps);
   });
 }
 
@@ -66,6 +79,10 @@ void silu_mul(Stream& s, const TensorView& out, const TensorView& gate, const Te
 void gelu_mul(Stream& s, const TensorView& out, const TensorView& gate, const TensorView& up) {
   binary(s, out, gate, up, table().row->gelu_mul);
 }
+
+void gelu(Stream& s, const TensorView& out, const TensorView& x) { unary(s, out, x, table().row->gelu); }
+void gelu_tanh(Stream& s, const TensorView& out, const TensorView& x) { unary(s, out, x, table().row->gelu_tanh); }
+void tanh(Stream& s, const TensorView& out, const TensorView& x) { unary(s, out, x, table().row->tanh); }
 
 void soft_cap(Stream& s, const TensorView& logits, float cap) {
   const auto row = table().row->soft_cap;

@@ -62,6 +62,22 @@ void add_rms_norm(float* out, float* x, const float* y, const float* weight, int
   normalise(out, x, weight, n, eps, squares);
 }
 
+void layer_norm(float* out, const float* x, const float* weight, const float* bias, int64_t n, float eps) {
+  f32x16 sum = zero();
+  over(n, [&](int64_t i, int len) IBID_LAMBDA { sum = add(sum, get(x + i, len)); });
+  const float mean = hsum(sum) / static_cast<float>(n);
+  const f32x16 m = broadcast(mean);
+  f32x16 squares = zero();
+  over(n, [&](int64_t i, int len) IBID_LAMBDA {
+    const f32x16 a = sub(get(x + i, len, mean), m);
+    squares = fma(a, a, squares);
+  });
+  const f32x16 r = broadcast(1.0f / __builtin_sqrtf(hsum(squares) / static_cast<float>(n) + eps));
+  over(n, [=](int64_t i, int len) IBID_LAMBDA {
+    put(out + i, fma(mul(sub(get(x + i, len), m), r), get(weight + i, len), get(bias + i, len)), len);
+  });
+}
+
 void add_rows(float* x, const float* y, int64_t n) {
   map(x, x, y, n, [](f32x16 a, f32x16 b) IBID_LAMBDA { return add(a, b); });
 }
@@ -145,6 +161,9 @@ void tanh_row(float* out, const float* x, int64_t n) {
 void silu_row(float* out, const float* x, int64_t n) {
   map(out, x, n, [](f32x16 a) IBID_LAMBDA { return silu(a); });
 }
+void gelu_row(float* out, const float* x, int64_t n) {
+  map(out, x, n, [](f32x16 a) IBID_LAMBDA { return gelu(a); });
+}
 void gelu_tanh_row(float* out, const float* x, int64_t n) {
   map(out, x, n, [](f32x16 a) IBID_LAMBDA { return gelu_tanh(a); });
 }
@@ -167,7 +186,8 @@ void to_bf16(uint16_t* out, const float* x, int64_t n) {
 }  // namespace
 
 extern const RowTable kRow;
-const RowTable kRow = {rms_norm,    add_rms_norm, add_rows, scale_row, silu_mul,      gelu_mul, rope,   soft_cap,
-                       log_softmax, exp_row,      tanh_row, silu_row,  gelu_tanh_row, to_f16,   to_bf16};
+const RowTable kRow = {rms_norm, add_rms_norm, layer_norm,    add_rows,    scale_row, silu_mul,
+                       gelu_mul, rope,         soft_cap,      log_softmax, exp_row,   tanh_row,
+                       silu_row, gelu_row,     gelu_tanh_row, to_f16,      to_bf16};
 
 }  // namespace ibid::cpu::IBID_ISA

@@ -13,6 +13,9 @@ struct RowTable {
   void (*rms_norm)(float* out, const float* x, const float* weight, int64_t n, float eps);
   // x = x + y, then rms_norm.
   void (*add_rms_norm)(float* out, float* x, const float* y, const float* weight, int64_t n, float eps);
+  // m = sum(x) / n, r = 1 / sqrt(sum(fma(x - m, x - m, .)) / n + eps); out = fma((x - m) * r, weight, bias). out may
+  // be x.
+  void (*layer_norm)(float* out, const float* x, const float* weight, const float* bias, int64_t n, float eps);
   void (*add)(float* x, const float* y, int64_t n);
   void (*scale)(float* x, float factor, int64_t n);
   void (*silu_mul)(float* out, const float* gate, const float* up, int64_t n);
@@ -29,6 +32,7 @@ struct RowTable {
   void (*exp)(float* out, const float* x, int64_t n);
   void (*tanh)(float* out, const float* x, int64_t n);
   void (*silu)(float* out, const float* x, int64_t n);
+  void (*gelu)(float* out, const float* x, int64_t n);
   void (*gelu_tanh)(float* out, const float* x, int64_t n);
 
   // To F16 and BF16, nearest even, subnormals kept.

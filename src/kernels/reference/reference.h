@@ -20,10 +20,14 @@ namespace ibid::reference {
 void rms_norm(const TensorView& out, const TensorView& x, const TensorView& weight, double eps);
 void add_rms_norm(const TensorView& out, const TensorView& x, const TensorView& y, const TensorView& weight,
                   double eps);
+void layer_norm(const TensorView& out, const TensorView& x, const TensorView& weight, const TensorView& bias,
+                double eps);
 void add_bias(const TensorView& x, const TensorView& bias);
 void add(const TensorView& x, const TensorView& y);
 void scale(const TensorView& x, double factor);
 void silu(const TensorView& out, const TensorView& x);
+void gelu(const TensorView& out, const TensorView& x);
+void tanh(const TensorView& out, const TensorView& x);
 void gelu_tanh(const TensorView& out, const TensorView& x);
 void mul(const TensorView& out, const TensorView& x, const TensorView& y);
 void silu_mul(const TensorView& out, const TensorView& gate, const TensorView& up);

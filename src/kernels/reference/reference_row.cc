@@ -38,6 +38,19 @@ void add_rms_norm(const TensorView& out, const TensorView& x, const TensorView& 
   rms_norm(out, x, weight, eps);
 }
 
+void layer_norm(const TensorView& out, const TensorView& x, const TensorView& weight, const TensorView& bias,
+                double eps) {
+  const int64_t n = x.row_len();
+  for (int64_t i = 0; i < x.n_rows(); ++i) {
+    double sum = 0.0, squares = 0.0;
+    for (int64_t j = 0; j < n; ++j) sum += get(x, i, j);
+    const double mean = sum / static_cast<double>(n);
+    for (int64_t j = 0; j < n; ++j) squares += (get(x, i, j) - mean) * (get(x, i, j) - mean);
+    const double root = std::sqrt(squares / static_cast<double>(n) + eps);
+    for (int64_t j = 0; j < n; ++j) set(out, i, j, (get(x, i, j) - mean) / root * get(weight, 0, j) + get(bias, 0, j));
+  }
+}
+
 void add_bias(const TensorView& x, const TensorView& bias) {
   each(x, [&](int64_t i, int64_t j) { return get(x, i, j) + get(bias, 0, j); });
 }
@@ -52,6 +65,12 @@ void mul(const TensorView& out, const TensorView& x, const TensorView& y) {
 }
 void silu(const TensorView& out, const TensorView& x) {
   each(out, [&](int64_t i, int64_t j) { return get(x, i, j) / (1.0 + std::exp(-get(x, i, j))); });
+}
+void gelu(const TensorView& out, const TensorView& x) {
+  each(out, [&](int64_t i, int64_t j) { return 0.5 * get(x, i, j) * std::erfc(-get(x, i, j) / M_SQRT2); });
+}
+void tanh(const TensorView& out, const TensorView& x) {
+  each(out, [&](int64_t i, int64_t j) { return std::tanh(get(x, i, j)); });
 }
 void gelu_tanh(const TensorView& out, const TensorView& x) {
   each(out, [&](int64_t i, int64_t j) {

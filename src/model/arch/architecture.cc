@@ -7,7 +7,7 @@ namespace {
 
 using namespace arch;
 
-const std::array<Architecture, 8> kArchitectures = {{
+const std::array<Architecture, 9> kArchitectures = {{
     {"llama", "llama", llama_from_gguf, llama_from_folder, kLlamaNames},
     {"", "mistral", llama_from_gguf, mistral_from_folder, kLlamaNames},  // GGUF calls mistral llama
     {"qwen2", "qwen2", qwen2_from_gguf, qwen2_from_folder, kLlamaNames},
@@ -16,6 +16,7 @@ const std::array<Architecture, 8> kArchitectures = {{
     {"phi3", "phi3", phi3_from_gguf, phi3_from_folder, kPhi3Names},
     {"gemma3", "gemma3_text", gemma3_from_gguf, gemma3_from_folder, kGemma3Names},
     {"", "gemma3", gemma3_from_gguf, gemma3_from_folder, kGemma3Names},  // with a vision tower, which stays unread
+    {"bert", "bert", bert_from_gguf, bert_from_folder, kBertNames},
 }};
 
 }  // namespace

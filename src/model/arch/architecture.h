@@ -24,7 +24,7 @@ struct Architecture {
   std::string_view folder_name;  // config.json's model_type
   Result<ModelConfig> (*from_gguf)(const ModelFile& file);
   Result<ModelConfig> (*from_folder)(const ModelFile& file);
-  std::span<const WeightName> names;
+  std::span<const WeightName> names;  // the embedding's is the first
 };
 
 // The architecture that a file names, or a sentence that says which ones there are.
@@ -35,6 +35,7 @@ std::span<const Architecture> architectures();
 extern const std::span<const WeightName> kLlamaNames;  // llama, mistral, qwen, smollm: all but the fused ones
 extern const std::span<const WeightName> kPhi3Names;
 extern const std::span<const WeightName> kGemma3Names;
+extern const std::span<const WeightName> kBertNames;
 
 namespace arch {
 Result<ModelConfig> llama_from_gguf(const ModelFile& file);
@@ -50,6 +51,8 @@ Result<ModelConfig> phi3_from_gguf(const ModelFile& file);
 Result<ModelConfig> phi3_from_folder(const ModelFile& file);
 Result<ModelConfig> gemma3_from_gguf(const ModelFile& file);
 Result<ModelConfig> gemma3_from_folder(const ModelFile& file);
+Result<ModelConfig> bert_from_gguf(const ModelFile& file);
+Result<ModelConfig> bert_from_folder(const ModelFile& file);
 }  // namespace arch
 
 }  // namespace ibid

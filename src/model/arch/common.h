@@ -15,6 +15,9 @@ namespace ibid::arch {
 // Fills sizes, norm, context, scale 1 / sqrt(D), one RoPE and layers that all use it, without windows.
 Result<ModelConfig> common_from_gguf(const ModelFile& file, Shape shape, bool interleaved);
 
+// How texts are pooled, as GGUF counts the kinds; nothing: the file does not say.
+Result<std::optional<Pooling>> pooling_from_gguf(const ModelFile& file, const std::string& key);
+
 // Values for keys that config.json may leave out; 0: must be given.
 struct FolderDefaults {
   int64_t n_heads = 0, n_kv_heads = 0, head_len = 0, vocab_size = 0, trained_context_len = 0;

@@ -17,19 +17,19 @@ Result<int64_t> same_in_all_layers(const ModelFile& file, const std::string& key
   return values.front();
 }
 
+}  // namespace
+
 // As llama.cpp counts them; 0 is none, which says nothing.
 Result<std::optional<Pooling>> pooling_from_gguf(const ModelFile& file, const std::string& key) {
-  constexpr std::array<std::optional<Pooling>, 4> kKinds = {std::nullopt, Pooling::kMean, Pooling::kFirst,
-                                                            Pooling::kLast};
+  constexpr std::array<std::optional<Pooling>, 5> kKinds = {std::nullopt, Pooling::kMean, Pooling::kFirst,
+                                                            Pooling::kLast, Pooling::kRank};
   ASSIGN_OR_RETURN(const int64_t kind, file.meta_int(key, 0));
   if (kind < 0 || kind >= std::ssize(kKinds))
     return unsupported("the model pools its texts by kind " + std::to_string(kind) +
-                           "; ibid knows 0 (none), 1 (mean), 2 (first) and 3 (last)",
+                           "; ibid knows 0 (none), 1 (mean), 2 (first), 3 (last) and 4 (rank)",
                        key);
   return kKinds[static_cast<size_t>(kind)];
 }
-
-}  // namespace
 
 Result<ModelConfig> common_from_gguf(const ModelFile& file, Shape shape, bool interleaved) {
   ModelConfig config;
@@ -87,6 +87,8 @@ Result<ModelConfig> common_from_gguf(const ModelFile& file, Shape shape, bool in
   config.ropes.push_back(std::move(rope));
   config.layers.resize(static_cast<size_t>(config.n_layers));
   ASSIGN_OR_RETURN(config.pooling, pooling_from_gguf(file, arch + "pooling_type"));
+  if (config.pooling == Pooling::kRank)
+    return unsupported("the model ranks texts by a head that ibid runs for encoders alone", arch + "pooling_type");
   return config;
 }
 

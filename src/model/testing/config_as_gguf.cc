@@ -54,11 +54,70 @@ std::vector<float> interleave_rows(const std::vector<float>& rows, int64_t n_hea
   return out;
 }
 
+Metadata metadata_of_encoder(const ModelConfig& c, const std::string& arch) {
+  Metadata m;
+  m["general.architecture"] = c.architecture;
+  m[arch + "block_count"] = c.n_layers;
+  m[arch + "embedding_length"] = c.width;
+  m[arch + "feed_forward_length"] = c.ffn_len;
+  m[arch + "attention.head_count"] = c.n_heads;
+  m[arch + "attention.layer_norm_epsilon"] = static_cast<double>(c.norm_eps);
+  m[arch + "attention.causal"] = false;
+  m[arch + "context_length"] = c.trained_context_len;
+  const Pooling pooling = c.pooling.value_or(Pooling::kNone);
+  m[arch + "pooling_type"] = int64_t{pooling == Pooling::kMean    ? 1
+                                     : pooling == Pooling::kFirst ? 2
+                                     : pooling == Pooling::kLast  ? 3
+                                     : pooling == Pooling::kRank  ? 4
+                                                                  : 0};
+  return m;
+}
+
+std::vector<TensorSpec> tensors_of_encoder(const ModelConfig& c) {
+  using Kind = TensorSpec::Kind;
+  std::vector<TensorSpec> specs;
+  const auto rows = [&](std::string name, int64_t n) {
+    if (n > 0) specs.push_back({std::move(name), Kind::kEmbedding, {n, c.width}});
+  };
+  const auto norm = [&](const std::string& name) {
+    specs.push_back({name + ".weight", Kind::kNorm, {c.width}});
+    specs.push_back({name + ".bias", Kind::kBias, {c.width}});
+  };
+  const auto linear = [&](const std::string& name, int64_t n, int64_t k) {
+    specs.push_back({name + ".weight", Kind::kMatrix, {n, k}});
+    specs.push_back({name + ".bias", Kind::kBias, {n}});
+  };
+  rows("token_embd.weight", c.vocab_size);
+  rows("position_embd.weight", c.trained_context_len);
+  rows("token_types.weight", c.n_token_types);
+  norm("token_embd_norm");
+  for (int64_t l = 0; l < c.n_layers; ++l) {
+    const std::string p = "blk." + std::to_string(l) + ".";
+    for (const char* name : {"attn_q", "attn_k", "attn_v", "attn_output"}) linear(p + name, c.width, c.width);
+    norm(p + "attn_output_norm");
+    linear(p + "ffn_up", c.ffn_len, c.width);
+    linear(p + "ffn_down", c.width, c.ffn_len);
+    norm(p + "layer_output_norm");
+  }
+  if (c.dense_head) linear("cls", c.width, c.width);
+  if (c.n_labels > 0) linear("cls.output", c.n_labels, c.width);
+  return specs;
+}
+
+// Before a tensor's name in the folder that has it.
+std::string folder_prefix(const ModelFile& folder, const std::string& name) {
+  for (const char* prefix : {"model.", "bert."}) {
+    if (folder.find(prefix + name) != nullptr) return prefix;
+  }
+  return "";
+}
+
 }  // namespace
 
 Metadata metadata_of(const ModelConfig& c) {
   const std::string name = gguf_architecture(c.architecture), arch = name + ".";
   Metadata m;
+  if (c.is_encoder()) return metadata_of_encoder(c, arch);
   m["general.architecture"] = name;
   m[arch + "block_count"] = c.n_layers;
   m[arch + "embedding_length"] = c.width;
@@ -88,6 +147,7 @@ Metadata metadata_of(const ModelConfig& c) {
 }
 
 std::vector<TensorSpec> tensors_of(const ModelConfig& c) {
+  if (c.is_encoder()) return tensors_of_encoder(c);
   using Kind = TensorSpec::Kind;
   std::vector<TensorSpec> specs;
   auto matrix = [&specs](std::string name, int64_t n, int64_t k) {
@@ -181,8 +241,8 @@ Result<ModelFile> as_gguf(const ModelFile& folder) {
     const WeightName* found = nullptr;
     for (const WeightName& n : architecture->names) found = n.canonical == pattern ? &n : found;
     CHECK(found != nullptr, pattern.c_str());
-    const std::string prefix = found->folder == "lm_head.weight" ? "" : "model.";
-    ASSIGN_OR_RETURN(TensorView view, folder.tensor(prefix + layer_name(found->folder, layer)));
+    const std::string name = layer_name(found->folder, layer);
+    ASSIGN_OR_RETURN(TensorView view, folder.tensor(folder_prefix(folder, name) + name));
     std::vector<float> values(static_cast<size_t>(view.n_elements()));
     dequantise(view, values.data());
     if (spec.kind == TensorSpec::Kind::kNorm) {

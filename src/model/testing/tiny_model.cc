@@ -151,6 +151,20 @@ RopeConfig tiny_rope(const TinyModelOptions& o, RopeScaling scaling, int n_pairs
   return rope;
 }
 
+// bert_rank has a head that scores pairs.
+ModelConfig tiny_encoder(ModelConfig c, bool has_head) {
+  c.architecture = "bert";
+  c.shape = Shape::kBert;
+  c.n_kv_heads = c.n_heads;
+  c.qkv_bias = c.attention_output_bias = true;
+  c.n_token_types = 2;
+  c.n_labels = has_head;
+  c.dense_head = has_head;
+  c.pooling = has_head ? Pooling::kRank : Pooling::kMean;
+  c.layers.assign(static_cast<size_t>(c.n_layers), {.rope = kNoRope});
+  return c;
+}
+
 }  // namespace
 
 std::span<const std::string_view> tiny_architectures() { return kArchitectures; }
@@ -178,6 +192,7 @@ ModelConfig tiny_config(const TinyModelOptions& o) {
   c.trained_context_len = o.context_len;
   c.norm_eps = 0x1p-16f;
   c.attention_scale = 1.0f / std::sqrt(static_cast<float>(c.head_len));
+  if (a.starts_with("bert")) return tiny_encoder(std::move(c), a == "bert_rank");
   c.qkv_bias = a == "qwen2";
   c.qk_norm = a == "qwen3" || a == "gemma3";
   c.fused_qkv = c.fused_gate_up = a == "phi3";

@@ -13,7 +13,7 @@
 namespace ibid::testing {
 
 struct TinyModelOptions {
-  std::string_view architecture = "llama";  // one of tiny_architectures()
+  std::string_view architecture = "llama";  // one of tiny_architectures(), or an encoder: bert, bert_rank
   DType dtype = DType::kF32;                // of all matrices; norms and biases are F32
   uint64_t seed = 1;
   int64_t n_layers = 0;     // 0: the fewest that show the architecture (2, smollm3 and gemma3: 4)
@@ -25,7 +25,7 @@ struct TinyModelOptions {
   bool tokenizer = false;                    // byte-level, 256 bytes, <|endoftext|>, <|im_start|>, <|im_end|>
 };
 
-// llama, mistral, qwen2, qwen3, smollm3, phi3, gemma3.
+// Those that make tokens: llama, mistral, qwen2, qwen3, smollm3, phi3, gemma3.
 std::span<const std::string_view> tiny_architectures();
 // Every dtype that a matrix may have.
 std::span<const DType> tiny_dtypes();

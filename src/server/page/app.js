@@ -1,6 +1,6 @@
 // Starts the page: theme, tabs, the model's name; then the chat and the engine's view.
-import { startChat } from "/chat.js";
-import { showEngine } from "/engine.js";
+import { startChat } from "./chat.js";
+import { showEngine } from "./engine.js";
 
 const $ = (id) => document.getElementById(id);
 
@@ -38,7 +38,7 @@ window.addEventListener("hashchange", () => show(location.hash === "#engine" ? "
 
 async function nameModel() {
   try {
-    const response = await fetch("/v1/models");
+    const response = await fetch("v1/models");
     if (response.ok) {
       const model = (await response.json()).data[0];
       $("model").textContent = `${model.id} · context ${model.max_model_len.toLocaleString("en-US")}`;

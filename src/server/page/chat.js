@@ -1,9 +1,9 @@
 // Chats: which one is open, what is asked of the server, and what comes of it.
-import { drawHistory } from "/history.js";
-import { parameters, startSettings, systemPrompt } from "/settings.js";
-import { loadChats, newChat, rememberOpen, rememberedOpen, saveChat } from "/store.js";
-import { complete } from "/stream.js";
-import { AnswerView, ErrorView, addQuestion, addWelcome, clear, toEnd } from "/messages.js";
+import { drawHistory } from "./history.js";
+import { parameters, startSettings, systemPrompt } from "./settings.js";
+import { loadChats, newChat, rememberOpen, rememberedOpen, saveChat } from "./store.js";
+import { complete } from "./stream.js";
+import { AnswerView, ErrorView, addQuestion, addWelcome, clear, toEnd } from "./messages.js";
 
 const $ = (id) => document.getElementById(id);
 const kHint = "Enter sends · Shift+Enter starts a line · Esc stops";

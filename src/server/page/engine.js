@@ -177,7 +177,7 @@ function gone(status) {
 
 async function look() {
   try {
-    const response = await fetch("/engine?since=" + lastStep);
+    const response = await fetch("engine?since=" + lastStep);
     if (!response.ok) return gone(response.status);
     showAll(await response.json());
     answered = performance.now();

@@ -1,5 +1,5 @@
 // The list of chats that this browser keeps.
-import { dropChat, loadChats } from "/store.js";
+import { dropChat, loadChats } from "./store.js";
 
 const $ = (id) => document.getElementById(id);
 const kSure = 4000;  // ms within which the second press deletes

@@ -1,6 +1,6 @@
 // A safe subset of Markdown as DOM nodes: text never becomes HTML, nothing is fetched, and every pass is linear in the
 // text whatever the model writes. Headings, paragraphs, lists, quotes, rules, tables, fenced code.
-import { inline } from "/markdown_inline.js";
+import { inline } from "./markdown_inline.js";
 
 const kMaxDepth = 6;     // of lists and quotes in each other; deeper ones are text
 const kMaxColumns = 32;  // of a table

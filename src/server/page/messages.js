@@ -1,5 +1,5 @@
 // The conversation as the reader sees and hears it.
-import { render } from "/markdown.js";
+import { render } from "./markdown.js";
 
 const $ = (id) => document.getElementById(id);
 const kNear = 48;  // pixels from the end that still count as being there

@@ -1,5 +1,5 @@
 // The form of system prompt and parameters, and what of it goes into a request. An empty field is left to the server.
-import { defaults, loadSettings, saveSettings } from "/store.js";
+import { defaults, loadSettings, saveSettings } from "./store.js";
 
 const $ = (id) => document.getElementById(id);
 const kNumbers = ["temperature", "top_p", "top_k", "min_p", "repetition_penalty", "max_tokens", "seed"];

@@ -55,7 +55,7 @@ async function* events(response) {
 export async function* complete(body, signal) {
   let began = false, ended = false;
   try {
-    const response = await fetch("/v1/chat/completions", {
+    const response = await fetch("v1/chat/completions", {
       method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal,
     });
     if (!response.ok) throw await refusal(response);

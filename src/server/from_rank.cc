@@ -1,0 +1,149 @@
+// Requests for scores of pairs of texts, of Cohere, Jina and vLLM, to completions of no tokens: each pair is a prompt
+// of ids, [CLS] first [SEP] second [SEP], as a cross-encoder was trained.
+#include <algorithm>
+
+#include "server/dialects.h"
+#include "server/read_fields.h"
+
+namespace ibid {
+namespace {
+
+struct Texts {
+  std::vector<std::string> first, second;  // of the first one, or one for each of the second
+  std::string first_name, second_name;
+};
+
+Result<std::string> read_text(const Json& value, const std::string& where) {
+  const Json* text = value.object() != nullptr ? value.find("text") : &value;
+  if (text == nullptr || text->string() == nullptr)
+    return wrong_value(where, "a text, or an object with one as \"text\"", value);
+  return *text->string();
+}
+
+// A text or a list of them; at least one.
+Result<std::vector<std::string>> read_texts(const Json& body, const std::string& name, const ApiLimits& limits) {
+  const Json* value = given(body, name);
+  if (value == nullptr) return invalid(name + " is missing; it must be a text or a list of texts.", name);
+  std::vector<std::string> out;
+  const Json::Array* list = value->array();
+  if (list == nullptr) {
+    ASSIGN_OR_RETURN(std::string text, read_text(*value, name));
+    out.push_back(std::move(text));
+    return out;
+  }
+  if (list->empty() || std::ssize(*list) > limits.max_inputs) {
+    return invalid(name + " has " + std::to_string(list->size()) + " texts; 1 to " + std::to_string(limits.max_inputs) +
+                       " fit into one request.",
+                   name);
+  }
+  for (size_t i = 0; i < list->size(); ++i) {
+    ASSIGN_OR_RETURN(std::string text, read_text((*list)[i], name + "[" + std::to_string(i) + "]"));
+    out.push_back(std::move(text));
+  }
+  return out;
+}
+
+Result<Texts> read_pairs(const Json& body, ApiStyle style, const ApiLimits& limits) {
+  Texts out;
+  if (style == ApiStyle::kRerank) {
+    out.first_name = "query", out.second_name = "documents";
+    const std::string* query = text_at(body, "query");
+    if (query == nullptr || query->empty()) return invalid("query is missing; it must be a text.", "query");
+    const Json* documents = given(body, "documents");
+    if (documents == nullptr || documents->array() == nullptr)
+      return invalid("documents is missing; it must be a list of texts.", "documents");
+    out.first.push_back(*query);
+  } else {
+    out.first_name = "text_1", out.second_name = "text_2";
+    ASSIGN_OR_RETURN(out.first, read_texts(body, out.first_name, limits));
+  }
+  ASSIGN_OR_RETURN(out.second, read_texts(body, out.second_name, limits));
+  if (out.first.size() != 1 && out.first.size() != out.second.size()) {
+    return invalid("text_1 has " + std::to_string(out.first.size()) + " texts and text_2 has " +
+                       std::to_string(out.second.size()) + "; as many, or one text_1, would do.",
+                   "text_1");
+  }
+  return out;
+}
+
+Status read_form(const Json& body, RankFields& out) {
+  for (const char* name : {"rank_fields", "max_chunks_per_doc", "truncate_prompt_tokens"}) {
+    if (given(body, name) != nullptr)
+      return unsupported(std::string(name) + " is not served; texts are ranked as they are given.", name);
+  }
+  const auto read_flag = [&](const char* name, bool& flag) -> Status {
+    const Json* value = given(body, name);
+    if (value == nullptr) return {};
+    if (value->boolean() == nullptr) return wrong_value(name, "true or false", *value);
+    flag = *value->boolean();
+    return {};
+  };
+  TRY(read_flag("return_documents", out.returns_documents));
+  TRY(read_flag("raw_scores", out.raw));
+  if (const Json* value = given(body, "top_n")) {
+    ASSIGN_OR_RETURN(const int64_t n, read_integer(*value, 1, INT32_MAX, "top_n"));
+    out.top_n = static_cast<int32_t>(n);
+  }
+  if (const Json* value = given(body, "max_tokens_per_doc")) {
+    ASSIGN_OR_RETURN(const int64_t n, read_integer(*value, 1, INT32_MAX, "max_tokens_per_doc"));
+    out.max_tokens_per_doc = static_cast<int32_t>(n);
+  }
+  return {};
+}
+
+Status encode_pairs(const Texts& texts, const Tokenizer& tokenizer, int32_t context_len, RankFields& out) {
+  const std::vector<TokenId> around = tokenizer.encode("", {.add_special = true});
+  if (around.size() != 2)
+    return unsupported("This model's tokenizer does not say what stands between two texts.", texts.first_name);
+  const bool is_each = texts.first.size() > 1;
+  std::vector<TokenId> first;
+  for (size_t i = 0; i < texts.second.size(); ++i) {
+    if (i == 0 || is_each) first = tokenizer.encode(texts.first[i], {.add_special = true});
+    std::vector<TokenId> second = tokenizer.encode(texts.second[i]);
+    if (out.max_tokens_per_doc > 0 && std::ssize(second) > out.max_tokens_per_doc)
+      second.resize(static_cast<size_t>(out.max_tokens_per_doc));
+    const int64_t len = std::ssize(first) + std::ssize(second) + 1;
+    if (len > context_len) {
+      const std::string where = texts.second_name + "[" + std::to_string(i) + "]";
+      return invalid(where + " and its " + texts.first_name + " have " + std::to_string(len) +
+                         " tokens together, and this model reads " + std::to_string(context_len) +
+                         "; shorter texts, or max_tokens_per_doc, would do.",
+                     where);
+    }
+    out.second_text.push_back(static_cast<int32_t>(first.size()));
+    std::vector<TokenId> pair = first;
+    pair.insert(pair.end(), second.begin(), second.end());
+    pair.push_back(around.back());
+    out.pairs.emplace_back(std::move(pair));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<DialectBody> body_of_rank(const Json& body, ApiStyle style, const ModelInfo& model, const Tokenizer& tokenizer,
+                                 const ApiLimits& limits) {
+  if (body.object() == nullptr) return invalid(std::string("The body must be a JSON object, not ") + body.kind() + ".");
+  if (model.n_labels != 1) {
+    return unsupported(model.n_labels == 0
+                           ? "This model has no head that scores texts; a cross-encoder (a reranker) would do."
+                           : "This model's head scores " + std::to_string(model.n_labels) +
+                                 " labels; texts are ranked by a head that has one.",
+                       "model");
+  }
+  DialectBody out;
+  out.endpoint = Endpoint::kCompletions;
+  out.embedding.pooling = Pooling::kRank;
+  TRY(read_form(body, out.rank));
+  ASSIGN_OR_RETURN(Texts texts, read_pairs(body, style, limits));
+  TRY(encode_pairs(texts, tokenizer, model.context_len, out.rank));
+  if (out.rank.returns_documents) out.rank.documents = std::move(texts.second);
+  out.prompt_name = texts.second_name;
+  // Any prompt, in whose place the pairs come.
+  out.body =
+      Json(Json::Object{{"prompt", Json(std::string("-"))}, {"max_tokens", Json(int64_t{0})}, {"echo", Json(true)}});
+  carry(body, out.body, {{"model", "model"}, {"user", "user"}, {"priority", "priority"}});
+  return out;
+}
+
+}  // namespace ibid

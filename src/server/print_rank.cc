@@ -1,0 +1,59 @@
+// Scores of pairs of texts, as Cohere, Jina and vLLM tell them. A score is 1 / (1 + exp(-x)) of what the model's head
+// gave, by our own exp, or x itself where raw scores are asked for.
+#include <algorithm>
+
+#include "base/json_writer.h"
+#include "kernels/math.h"
+#include "server/generation.h"
+
+namespace ibid {
+namespace {
+
+class RankPrinter final : public AnswerPrinter {
+ public:
+  explicit RankPrinter(ApiStyle style) : style_(style) {}
+  void write_events(const Generation&, AnswerChoice&, size_t, std::string&) override {}  // it does not stream
+  void write_end(const Generation&, std::string&) override {}
+  std::string_view between_choices() const override { return ""; }  // all come at the end, in another order
+  void write_choice(const Generation& g, const AnswerChoice& choice, size_t index, std::string&) override {
+    const double x = choice.embedding.empty() ? 0 : static_cast<double>(choice.embedding.front());
+    scores_.push_back({index, static_cast<float>(g.info().rank.raw ? x : 1 / (1 + math::exp(-x)))});
+  }
+  void write_rest(const Generation& g, std::string& out) override {
+    const RankFields& fields = g.info().rank;
+    const bool sorts = style_ == ApiStyle::kRerank;
+    if (sorts) {
+      // Of equal ones the first first.
+      std::ranges::stable_sort(scores_, std::ranges::greater(), &Score::value);
+      if (fields.top_n > 0) scores_.resize(std::min(scores_.size(), static_cast<size_t>(fields.top_n)));
+    }
+    JsonWriter json(out);
+    json.begin_object().field("id", g.info().id).field("object", "list").field("created", g.info().created);
+    json.field("model", g.info().model).key(sorts ? "results" : "data").begin_array();
+    for (const Score& score : scores_) {
+      json.begin_object().field("index", static_cast<int64_t>(score.index));
+      if (!sorts) json.field("object", "score");
+      json.key(sorts ? "relevance_score" : "score").single(score.value);
+      if (fields.returns_documents && sorts)
+        json.key("document").begin_object().field("text", fields.documents[score.index]).end_object();
+      json.end_object();
+    }
+    const int64_t n = g.prompt_tokens();
+    json.end_array().key("usage").begin_object().field("prompt_tokens", n).field("total_tokens", n);
+    json.end_object().end_object();
+  }
+
+ private:
+  struct Score {
+    size_t index;
+    float value;
+  };
+  const ApiStyle style_;
+  std::vector<Score> scores_;
+};
+
+}  // namespace
+
+std::unique_ptr<AnswerPrinter> make_rank_printer(ApiStyle style) { return std::make_unique<RankPrinter>(style); }
+
+}  // namespace ibid
