@@ -87,6 +87,34 @@ TEST(Bf16Dot, IsTheLawOnEveryIsa) {
   for (const Range& range : kRanges) expect_same_dots(range, 3, 17);
 }
 
+// 2^-126 - m 2^-151: tiny is what is below 2^-126 when rounded to 24 bits with an unbounded exponent (m > 1), although
+// the subnormal grid would carry it up to 2^-126 (m <= 2). Random numbers do not come here.
+TEST(Bf16Dot, DecidesWhatIsTinyAfterRoundingButNotToTheSubnormalGrid) {
+  ThreadTeam team(1);
+  Stream s(team);
+  constexpr float kLess[] = {0x1p-7f, 0.5f, 0x1.fep-1f, 1.0f, 0x1.02p0f, 1.5f, 0x1.fep0f, 2.0f, 0x1.02p1f};
+  constexpr auto N = static_cast<int64_t>(std::size(kLess));
+  std::vector<uint16_t> weights;
+  for (float m : kLess) {
+    for (float w : {0x1p-63f, 0.0f, m * 0x1p-75f, 0.0f}) weights.push_back(float_to_bf16(w));
+  }
+  const Weight w = prepare_weight(s, TensorView(weights.data(), DType::kBF16, {N, 4}));
+  for (Isa isa : supported_isas()) {
+    ASSERT_TRUE(select_isa(isa).ok());
+    for (float sign : {1.0f, -1.0f}) {
+      std::vector<float> x = {sign * 0x1p-63f, 0.0f, -sign * 0x1p-76f, 0.0f};
+      GuardedOutput out(1, N);
+      run_linear(s, out.view, TensorView(x.data(), DType::kF32, {1, 4}), w);
+      for (int64_t n = 0; n < N; ++n) {
+        const float want = std::copysign(kLess[n] <= 1.0f ? 0x1p-126f : 0.0f, sign);
+        EXPECT_EQ(std::bit_cast<uint32_t>(out.view.row_as<float>(0)[n]), std::bit_cast<uint32_t>(want))
+            << isa_name(isa) << ", m " << kLess[n];
+      }
+    }
+  }
+  ASSERT_TRUE(select_isa(supported_isas().back()).ok());
+}
+
 // 5 ranges x 200 rounds x 65,536 dots.
 TEST(SlowBf16Dot, IsTheLawForSixtyFiveMillionPairs) {
   for (const Range& range : kRanges) expect_same_dots(range, 200, 99);
