@@ -38,6 +38,7 @@ class Steps {
     std::vector<Sequence> sequences(static_cast<size_t>(size.n_sequences));
     int32_t next_block = 0;
     for (Sequence& s : sequences) {
+      s.request = request_;
       s.tokens.assign(static_cast<size_t>(len), TokenId{0});
       s.prompt_len = len;
       s.n_computed = size.n_before;
@@ -57,6 +58,7 @@ class Steps {
   const int32_t n_blocks_;
   const Clock& clock_;
   BatchBuilder builder_;
+  const std::shared_ptr<const Request> request_ = std::make_shared<const Request>();
 };
 
 }  // namespace
