@@ -247,8 +247,8 @@ void print_table(const std::vector<Run>& runs) {
 // What a larger batch buys and costs: one line for each number of streams.
 int print_sweep(Options o, const Target& target) {
   std::printf(
-      "| streams | tokens/s | first token p50, p95 ms | between tokens p50, p95, p99 ms | kept the targets |\n");
-  std::printf("|--:|--:|--:|--:|--:|\n");
+      "| streams | whole | tokens/s | first token p50, p95 ms | between tokens p50, p95, p99 ms | kept the targets "
+      "|\n|--:|--:|--:|--:|--:|--:|\n");
   uint64_t number = 0;
   for (const int n : o.sweep) {
     o.n_streams = n;
@@ -264,12 +264,18 @@ int print_sweep(Options o, const Target& target) {
     const double rate = median(runs, [](const Run& r) {
       return static_cast<double>(r.figures.completion_tokens) / std::max(r.figures.seconds, 1e-9);
     });
-    const bool kept = (o.slo_ttft == 0 || ms(&LoadFigures::ttft, &Percentiles::p95) <= 1e3 * o.slo_ttft) &&
+    const double whole = median(runs, [](const Run& r) {
+      return static_cast<double>(r.figures.n_whole) / static_cast<double>(std::max<int64_t>(r.figures.n_requests, 1));
+    });
+    const bool kept = whole == 1 &&
+                      (o.slo_ttft == 0 || ms(&LoadFigures::ttft, &Percentiles::p95) <= 1e3 * o.slo_ttft) &&
                       (o.slo_itl == 0 || ms(&LoadFigures::itl, &Percentiles::p95) <= 1e3 * o.slo_itl);
-    std::printf("| %d | %.1f | %.0f, %.0f | %.1f, %.1f, %.1f | %s |\n", n, rate,
+    std::printf("| %d | %.0f %% | %.1f | %.0f, %.0f | %.1f, %.1f, %.1f | %s |\n", n, 100 * whole, rate,
                 ms(&LoadFigures::ttft, &Percentiles::p50), ms(&LoadFigures::ttft, &Percentiles::p95),
                 ms(&LoadFigures::itl, &Percentiles::p50), ms(&LoadFigures::itl, &Percentiles::p95),
                 ms(&LoadFigures::itl, &Percentiles::p99), kept ? "yes" : "no");
+    for (const auto& [what, times] : runs.back().figures.errors)
+      std::printf("%lld times in the last run: %s\n", static_cast<long long>(times), what.c_str());
     std::fflush(stdout);
   }
   return 0;

@@ -67,7 +67,11 @@ class Oracle final : public Proposer {
 
 struct Answer {
   std::vector<TokenId> tokens;
-  std::vector<std::pair<int32_t, double>> steps;  // rows and seconds, of those behind the first token
+  struct Step {
+    int32_t rows;
+    double seconds, forward, draw;
+  };
+  std::vector<Step> steps;  // of those behind the first token
   int32_t n_drafted = 0, n_accepted = 0;
   double seconds = 0;  // of these
 };
@@ -120,7 +124,8 @@ Answer answer(Engine& engine, std::vector<TokenId> prompt, const Settings& setti
     CHECK(engine.step(outputs));
     const double took = steady_clock().now() - begin;
     if (is_decode) {
-      out.steps.emplace_back(1 + engine.stats().step_drafted, took);
+      const EngineStats stats = engine.stats();
+      out.steps.push_back({1 + stats.step_drafted, took, stats.step_forward, stats.step_sample});
       out.seconds += took;
     }
     for (const Output& o : outputs) {
@@ -179,7 +184,7 @@ int run(const Settings& settings) {
   if (Status used = cli::use_draft_model(*drafting, *loaded, limits); !used) return cli::fail(used.error());
 
   std::vector<Row> all;
-  std::map<int32_t, std::vector<double>> seconds_of;
+  std::map<int32_t, std::vector<double>> seconds_of, forward_of, draw_of;
   std::vector<double> plain_steps;
   uint64_t seed = 0;
   std::map<std::string, Siblings> siblings;
@@ -205,13 +210,16 @@ int run(const Settings& settings) {
       else
         go_drafting(), go_plain();
       CHECK(a.tokens == b.tokens, "drafts have changed an answer");
-      for (const auto& [rows, took] : a.steps) plain_steps.push_back(took);
-      for (const auto& [rows, took] : b.steps) seconds_of[rows].push_back(took);
+      for (const Answer::Step& step : a.steps) plain_steps.push_back(step.seconds);
+      for (const Answer::Step& step : b.steps) {
+        seconds_of[step.rows].push_back(step.seconds);
+        forward_of[step.rows].push_back(step.forward), draw_of[step.rows].push_back(step.draw);
+      }
       plain_seconds.push_back(a.seconds), seconds.push_back(b.seconds);
       if (turn > 0) continue;
       row.n_plain_steps = static_cast<int64_t>(a.steps.size()), row.n_steps = static_cast<int64_t>(b.steps.size());
       row.n_drafted = b.n_drafted, row.n_accepted = b.n_accepted;
-      for (const auto& [rows, took] : b.steps) ++row.rows[rows];
+      for (const Answer::Step& step : b.steps) ++row.rows[step.rows];
     }
     row.plain_seconds = median(plain_seconds), row.seconds = median(seconds);
     all.push_back(std::move(row));
@@ -235,6 +243,9 @@ int run(const Settings& settings) {
     v[rows] = last = took.size() < 8 ? last + 0.1 : std::max(last, median(took) / one);
     std::printf(" %d:%.2f", rows, v[rows]);
   }
+  std::printf("\nforward pass, drawing, ms:");
+  for (const auto& [rows, took] : forward_of)
+    std::printf(" %d: %.2f, %.2f", rows, 1e3 * median(took), 1e3 * median(draw_of[rows]));
   std::printf("\n\n| text | prompts | E | drafted a step | accepted of them | steps x v | clock | worst by steps |\n");
   std::printf("|---|--:|--:|--:|--:|--:|--:|--:|\n");
   std::vector<std::string> kinds;

@@ -7,17 +7,19 @@ namespace {
 
 // Who waits for a whole run, and not for a token, is served best by steps as large as they pay.
 constexpr double kNoPace = 60;
+// As many as one address may have connections. Each place in the queue is memory that is set aside for a whole context.
+constexpr int32_t kLongQueue = 4096;
 
 constexpr Preset kPresets[] = {
     {"chat", "people who read along: first tokens soon, no stalls; what ibid does by itself", 64, 512, 512, 0,
      PolicyKind::kFair, false, false},
-    {"offline", "a pile of requests whose answers are wanted together: most tokens a second", 128, 1024, 100'000,
+    {"offline", "a pile of requests whose answers are wanted together: most tokens a second", 128, 1024, kLongQueue,
      kNoPace, PolicyKind::kFirstCome, false, false},
-    {"eval", "the same, and the same answers each time: temperature 0 where a request does not say", 64, 1024, 100'000,
-     kNoPace, PolicyKind::kFirstCome, true, false},
+    {"eval", "the same, and the same answers each time: temperature 0 where a request does not say", 64, 1024,
+     kLongQueue, kNoPace, PolicyKind::kFirstCome, true, false},
     {"agent", "programs that call again and again with what they had: few places, a short queue, priorities", 32, 512,
      64, 0, PolicyKind::kPriority, false, true},
-    {"batch", "labelling: short answers to very many prompts, in order, at temperature 0", 128, 2048, 1'000'000,
+    {"batch", "labelling: short answers to very many prompts, in order, at temperature 0", 128, 2048, kLongQueue,
      kNoPace, PolicyKind::kFirstCome, true, false},
 };
 

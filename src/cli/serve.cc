@@ -126,6 +126,7 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options, const
   ASSIGN_OR_RETURN(auto engine, Engine::create(*loaded.model, loaded.tokenizer, *loaded.stream, engine_options,
                                                recorder ? recorder->clock() : steady_clock()));
   TRY(use_draft_model(*engine, loaded, limits));
+  engine->measure_steps();
   if (recorder) recorder->begin(*engine, name, loaded.team->n_threads());
   ModelInfo info{
       .name = name,

@@ -93,6 +93,14 @@ TEST(ServeOptions, APresetIsADefaultOfOtherFlagsWhateverTheirOrder) {
   EXPECT_EQ(chat.policy, none.policy);
 }
 
+// A queue of a million contexts was 61 GiB, and the server of that preset ended before it began.
+TEST(ServeOptions, NoPresetsQueueTakesMoreThanASmallMachineHas) {
+  for (const Preset& preset : presets()) {
+    const int64_t places = int64_t{preset.max_sequences} + preset.max_waiting;
+    EXPECT_LE(places * int64_t{8192} * 2 * static_cast<int64_t>(sizeof(TokenId)), 512 << 20) << preset.name;
+  }
+}
+
 TEST(ServeOptions, ThePageHasThePresets) {
   std::ostringstream page;
   page << std::ifstream(source_dir() + "/docs/serving.md").rdbuf();

@@ -6,6 +6,7 @@
 
 #include "base/planted.h"
 #include "engine/engine_size.h"
+#include "engine/measure_steps.h"
 #include "model/model.h"
 #include "sample/grammar/matcher.h"
 #include "spec/free_proposers.h"
@@ -17,6 +18,15 @@ namespace ibid {
 namespace {
 
 EngineObserver nobody;
+
+BatchLimits batch_limits(const ModelFacts& facts, const EngineOptions& options) {
+  return {.n_tokens = options.step_tokens,
+          .n_sequences = options.max_sequences,
+          .n_rows = options.max_rows,
+          .context_len = facts.context_len,
+          .block_len = options.block_len,
+          .keeps_blocks = !facts.encoder};
+}
 // How long an engine without other work waits for a disk before it looks for requests again, in seconds.
 constexpr double kFetchTurn = 0.002;
 
@@ -102,14 +112,7 @@ Engine::Engine(std::unique_ptr<Worker> worker, std::shared_ptr<const Tokenizer> 
                           .context_len = worker_->facts().context_len,
                           .policy = options.policy,
                           .reads_whole = worker_->facts().encoder.has_value()}),
-      runner_(*worker_, worker_->stream().team(),
-              {.n_tokens = options.step_tokens,
-               .n_sequences = options.max_sequences,
-               .n_rows = options.max_rows,
-               .context_len = worker_->facts().context_len,
-               .block_len = options.block_len,
-               .keeps_blocks = cache_.keeps_blocks()},
-              clock),
+      runner_(*worker_, worker_->stream().team(), batch_limits(worker_->facts(), options), clock),
       settler_(cache_, scheduler_, clock, worker_->facts().context_len, worker_->facts().window),
       live_(worker_->facts(), options_, std::move(tokenizer), cache_.tree(), settler_, clock),
       notes_(clock, options.max_sequences),
@@ -117,6 +120,7 @@ Engine::Engine(std::unique_ptr<Worker> worker, std::shared_ptr<const Tokenizer> 
   failures_.reserve(static_cast<size_t>(options.max_sequences));
   proposals_.reserve(static_cast<size_t>(options.max_sequences));
   const ModelFacts& facts = worker_->facts();
+  for (const MeasuredStep& step : options.measured_steps) scheduler_.took(step);
   if (options.max_drafts > 0) speculate(free_proposers(facts, options.max_sequences), options.max_drafts);
 }
 
@@ -276,7 +280,7 @@ void Engine::propose() {
   }
   if (proposals_.empty()) return;
   try {
-    proposer_->begin_step(scheduler_.prices());
+    proposer_->begin_step(proposer_->heeds_prices() ? scheduler_.prices() : StepPrices{});
     proposer_->propose_all(proposals_);
     for (const Proposal& p : proposals_) {
       p.drafts->cut(p.input.max_drafts);
@@ -286,6 +290,13 @@ void Engine::propose() {
   } catch (const std::bad_alloc&) {  // then there are none
     for (const Proposal& p : proposals_) p.drafts->clear();
   }
+}
+
+void Engine::measure_steps(const Clock& clock) {
+  CHECK(live_.n_unfinished() == 0 && cache_.pool().n_free() == cache_.pool().n_total());
+  options_.measured_steps =
+      ibid::measure_steps(*worker_, batch_limits(worker_->facts(), options_), cache_.pool().n_total(), clock);
+  for (const MeasuredStep& step : options_.measured_steps) scheduler_.took(step);
 }
 
 bool Engine::preempt(RequestId id, int32_t choice) {

@@ -56,6 +56,10 @@ class Engine {
   // one.
   void speculate(std::unique_ptr<Proposer> proposer, int32_t max_drafts);
 
+  // Before any request and any record: what steps cost is measured on this machine instead of guessed, and stands in
+  // options(). The model computes for some 50 ms.
+  void measure_steps(const Clock& clock = steady_clock());
+
   // Hears from now on all that enters and all that steps do; outlives the engine.
   void observe(EngineObserver& observer) { observer_ = &observer; }
   // From the next step on, tokens are told instead of drawn; outlives the engine. For replays without a model.

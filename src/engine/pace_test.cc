@@ -48,6 +48,27 @@ TEST(Pace, NorDoesItOnAMachineTenTimesAsFast) {
 
 TEST(Pace, NorWhereEachStepTakesATenthMoreOrLess) { expect_no_stall({.noise = 0.1}); }
 
+// As a server does before its first request: no step has to be too long for the engine to learn from it.
+TEST(Pace, WhatWasMeasuredBeforeAnyRequestHoldsForTheFirstOnes) {
+  const LinearCost costs[] = {
+      {},
+      {.step = 1e-3, .prompt = 6e-4, .decode = 1e-4},  // decodes that cost far less than a guess says
+      {.step = 0.2, .prompt = 0.02, .decode = 0.03, .prompt_read = 1e-5, .decode_read = 4e-5}};
+  for (const LinearCost& cost : costs) {
+    TimedEngine t({}, cost);
+    const double begin = t.clock.now();
+    t.engine->measure_steps(t.clock);
+    const double a_step = cost.step + 32 * (cost.prompt + 16 * cost.prompt_read);
+    EXPECT_LE(t.clock.now() - begin, 0.05 + 128 * cost.prompt + a_step);
+    EXPECT_EQ(t.engine->stats().n_steps, 0);
+    run_streams(t, 8, 1);  // one step, and the newcomer is there
+    const double asked = t.clock.now(), decodes = cost.step + 8 * cost.decode;
+    t.submit(2000, 2);
+    for (int i = 0; i < 40; ++i) t.step();
+    EXPECT_LE(t.gaps(asked).back(), 3 * 1.2 * decodes) << cost.step;
+  }
+}
+
 TEST(Pace, SixteenStreamsThatComeAtOnceHaveNoLongGaps) {
   TimedEngine t;
   for (int i = 0; i < 16; ++i) t.submit(280, 128);

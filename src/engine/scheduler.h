@@ -55,6 +55,8 @@ class Scheduler {
   const StepPlan& plan(double spent = 0);
   // How long the step took that was planned last.
   void took(double seconds);
+  // So did one that was not planned, before any was.
+  void took(const MeasuredStep& step) { cost_.observe(step.load, step.seconds); }
   // A beam has its row: it runs no more, keeps its blocks as long as nobody needs them, and waits for the others.
   void park(Sequence& sequence);
   // It goes on: at once where it has its blocks and there is a place, else from its old place in the queue.

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "cache/block_cache.h"
+#include "engine/engine_options.h"
 #include "engine/runner.h"
 #include "engine/scheduler.h"
 

@@ -1,6 +1,7 @@
 // StepLoad: what a step has to compute, in the terms that its time depends on.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace ibid {
@@ -25,5 +26,12 @@ struct StepLoad {
     n_rows += n_tokens;
   }
 };
+
+// A step that was run to see how long it takes.
+struct MeasuredStep {
+  StepLoad load;
+  double seconds = 0;
+};
+inline constexpr size_t kMostMeasuredSteps = 16;
 
 }  // namespace ibid

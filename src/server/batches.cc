@@ -145,22 +145,12 @@ Result<Batch> Batches::create(Batch batch) {
 
 std::optional<Batch> Batches::find(std::string_view id, std::string_view tenant) const {
   const std::lock_guard lock(mutex_);
-  const auto found = batches_.find(id);
-  if (found == batches_.end() || found->second.tenant != tenant) return std::nullopt;
-  return found->second;
+  return owned(batches_, id, tenant);
 }
 
 std::vector<Batch> Batches::list(std::string_view tenant) const {
-  std::vector<Batch> out;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [id, batch] : batches_) {
-      if (batch.tenant == tenant) out.push_back(batch);
-    }
-  }
-  std::ranges::sort(
-      out, [](const Batch& a, const Batch& b) { return a.created != b.created ? a.created > b.created : a.id < b.id; });
-  return out;
+  const std::lock_guard lock(mutex_);
+  return all_owned(batches_, tenant);
 }
 
 std::optional<Batch> Batches::cancel(std::string_view id, std::string_view tenant) {

@@ -80,7 +80,7 @@ class Batches {
   Service* service_ = nullptr;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<std::string, Batch, std::less<>> batches_;
+  ById<Batch> batches_;
   bool is_stopping_ = false;
   bool is_awake_ = false;  // an answer has news
   std::thread thread_;

@@ -190,23 +190,12 @@ Status FileStore::adopt(const std::string& id, const std::string& tenant, std::s
 
 std::optional<StoredFile> FileStore::find(std::string_view id, std::string_view tenant) const {
   const std::lock_guard lock(mutex_);
-  const auto found = files_.find(id);
-  if (found == files_.end() || found->second.tenant != tenant) return std::nullopt;
-  return found->second;
+  return owned(files_, id, tenant);
 }
 
 std::vector<StoredFile> FileStore::list(std::string_view tenant) const {
-  std::vector<StoredFile> out;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [id, file] : files_) {
-      if (file.tenant == tenant) out.push_back(file);
-    }
-  }
-  std::ranges::sort(out, [](const StoredFile& a, const StoredFile& b) {
-    return a.created != b.created ? a.created > b.created : a.id < b.id;
-  });
-  return out;
+  const std::lock_guard lock(mutex_);
+  return all_owned(files_, tenant);
 }
 
 bool FileStore::remove(std::string_view id, std::string_view tenant) {

@@ -7,7 +7,9 @@
 // What an earlier process left half made is removed at the start. Safe from any thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -34,6 +36,27 @@ struct StoredFile {
   int64_t bytes = 0, created = 0;  // created: seconds since 1970
 };
 
+// Of things that belong to tenants, by id. A tenant's own; to others it is not there.
+template <typename T>
+using ById = std::map<std::string, T, std::less<>>;
+template <typename T>
+std::optional<T> owned(const ById<T>& all, std::string_view id, std::string_view tenant) {
+  const auto found = all.find(id);
+  if (found == all.end() || found->second.tenant != tenant) return std::nullopt;
+  return found->second;
+}
+// The newest first.
+template <typename T>
+std::vector<T> all_owned(const ById<T>& all, std::string_view tenant) {
+  std::vector<T> out;
+  for (const auto& [id, one] : all) {
+    if (one.tenant == tenant) out.push_back(one);
+  }
+  std::ranges::sort(
+      out, [](const T& a, const T& b) { return a.created != b.created ? a.created > b.created : a.id < b.id; });
+  return out;
+}
+
 class FileStore {
  public:
   static Result<std::unique_ptr<FileStore>> open(const std::string& folder, int64_t max_bytes);
@@ -58,7 +81,7 @@ class FileStore {
   const std::string folder_;
   const int64_t max_bytes_;
   mutable std::mutex mutex_;
-  std::map<std::string, StoredFile, std::less<>> files_;
+  ById<StoredFile> files_;
   int64_t bytes_ = 0;
 };
 

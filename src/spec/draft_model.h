@@ -50,6 +50,7 @@ class DraftModel final : public Proposer {
   ~DraftModel() override;
 
   void begin_step(const StepPrices& prices) override;
+  bool heeds_prices() const override { return true; }
   void propose(const ProposalInput& input, Drafts& drafts) override;
   void propose_all(std::span<const Proposal> proposals) override;
   void forget(int64_t sequence) override;

@@ -57,6 +57,8 @@ class Proposer {
   virtual ~Proposer() = default;
   // Before the first propose() of each step.
   virtual void begin_step(const StepPrices&) {}
+  // Whether it looks at them: they cost a look at every text that runs.
+  virtual bool heeds_prices() const { return false; }
   // Fills the empty `drafts`. Ids of the model's vocabulary alone, parents before children.
   virtual void propose(const ProposalInput& input, Drafts& drafts) = 0;
   // The same for all texts of a step together. Where drafts of another proposer are there already, likelier ones may

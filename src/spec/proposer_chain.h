@@ -2,6 +2,7 @@
 // believes its own likelier: so the surest come first, and those that cost time last.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -15,6 +16,9 @@ class ProposerChain final : public Proposer {
   explicit ProposerChain(std::vector<std::unique_ptr<Proposer>> proposers) : proposers_(std::move(proposers)) {}
   void begin_step(const StepPrices& prices) override {
     for (auto& p : proposers_) p->begin_step(prices);
+  }
+  bool heeds_prices() const override {
+    return std::ranges::any_of(proposers_, [](const auto& p) { return p->heeds_prices(); });
   }
   void propose(const ProposalInput& input, Drafts& drafts) override {
     const Proposal one{input, &drafts};

@@ -2,8 +2,11 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
+
 #include "engine/record/codec.h"
 #include "sample/grammar/grammars.h"
+#include "spec/drafts.h"
 #include "text/output/breaker_set.h"
 #include "text/output/reasoning_budget.h"
 #include "text/output/stop_matcher.h"
@@ -16,11 +19,21 @@ namespace {
 template <typename Ar, typename Options>
 void options_fields(Ar& ar, Options& o) {
   auto& [block_len, kv_bytes, kv_dtype, step_tokens, max_sequences, max_waiting, max_rows, max_drafts, host_bytes,
-         host_copy_seconds, disk_folder, disk_bytes, prefix_cache, policy, max_itl, model_digest, end_of_generation] =
-      o;
+         host_copy_seconds, disk_folder, disk_bytes, prefix_cache, policy, max_itl, model_digest, end_of_generation,
+         measured_steps] = o;
   static_cast<void>(max_drafts);  // a replay is told how many there were
   ar(block_len, kv_bytes, kv_dtype, step_tokens, max_sequences, max_waiting, max_rows, host_bytes, host_copy_seconds,
      disk_folder, disk_bytes, prefix_cache, policy, max_itl, model_digest, end_of_generation);
+  size_t n_measured = measured_steps.size();
+  ar(n_measured);
+  if constexpr (Ar::kReads) {
+    if (n_measured > kMostMeasuredSteps) return ar.fail();
+    measured_steps.resize(n_measured);
+  }
+  for (auto& step : measured_steps) {
+    auto& [n_prompt_tokens, n_decode_tokens, n_rows, prompt_reads, decode_reads] = step.load;
+    ar(n_prompt_tokens, n_decode_tokens, n_rows, prompt_reads, decode_reads, step.seconds);
+  }
 }
 
 template <typename Ar, typename HeadRef>
@@ -183,7 +196,16 @@ bool is_plausible(const Head& h) {
          within(h.vocab_size, 1, 1 << 24) && within(h.context_len, 1, 1 << 26) && within(h.window, 0, 1 << 26) &&
          within(h.n_blocks, 1, 1 << 22) && within(h.n_host_blocks, 0, 1 << 22) &&
          within(o.host_bytes, 0, int64_t{1} << 50) && o.max_itl >= 0 && o.max_itl < 1e6 && o.host_copy_seconds >= 0 &&
-         o.host_copy_seconds < 1e6 && o.disk_folder.empty() && within(o.kv_bytes, 1, int64_t{1} << 50);
+         o.host_copy_seconds < 1e6 &&
+         std::ranges::all_of(o.measured_steps,
+                             [&](const MeasuredStep& m) {
+                               return within(m.load.n_prompt_tokens, 0, 65536) &&
+                                      within(m.load.n_decode_tokens, 0, 65536) && within(m.load.n_rows, 0, 65536) &&
+                                      within(m.load.prompt_reads, 0, int64_t{1} << 50) &&
+                                      within(m.load.decode_reads, 0, int64_t{1} << 50) && m.seconds > 0 &&
+                                      m.seconds < 1e6;
+                             }) &&
+         o.disk_folder.empty() && within(o.kv_bytes, 1, int64_t{1} << 50);
 }
 
 }  // namespace

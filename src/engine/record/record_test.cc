@@ -21,6 +21,7 @@
 #include "sample/grammar/grammars.h"
 #include "spelled_tokens.h"
 #include "text/output/stop_matcher.h"
+#include "timed_model.h"
 
 namespace ibid {
 namespace {
@@ -230,6 +231,45 @@ TEST(Record, GrammarsAreCompiledAnew) {
   auto bare = Replay::open(path).value();
   auto without = bare->engine_without_model(stream).value();
   EXPECT_EQ(bare->run(*without, nullptr).value().difference, "");
+}
+
+// The first plans go by it, so that a replay must know it.
+TEST(Record, HasWhatStepsCostBeforeAnyRequest) {
+  TempFolder folder;
+  const std::string path = folder.path() + "/record";
+  ManualClock clock;
+  ThreadTeam team(1);
+  Stream stream(team);
+  const auto timed = [&] { return std::make_unique<testing::TimedModel>(clock, testing::LinearCost{}, 1024); };
+  EngineOptions options{.step_tokens = 512, .max_sequences = 8, .max_itl = 0.02};
+  options.kv_bytes = 200 * KvStore::block_bytes(timed()->facts(), options.kv_dtype, 16);
+  {
+    auto recorder = Recorder::create({.path = path}, clock).value();
+    auto engine = Engine::create(timed(), nullptr, stream, options, recorder->clock(), PrefixHash(128, 1)).value();
+    engine->measure_steps(clock);
+    EXPECT_GE(engine->options().measured_steps.size(), 4u);
+    recorder->begin(*engine, "timed", 1);
+    std::vector<Output> out;
+    for (uint64_t id = 1; id <= 3; ++id) {
+      Request r;
+      r.id = RequestId{id};
+      r.prompt.assign(id == 3 ? 400 : 2, TokenId{static_cast<int32_t>(id)});
+      r.max_tokens = 20;
+      ASSERT_TRUE(engine->submit(std::move(r)).ok());
+      engine->step(out);
+    }
+    while (engine->step(out)) {
+    }
+  }
+  const auto difference = [&](bool measured) {
+    auto replay = Replay::open(path).value();
+    EngineOptions again = replay->options();
+    if (!measured) again.measured_steps.clear();
+    auto engine = Engine::create(timed(), nullptr, stream, again, replay->clock()).value();
+    return replay->run(*engine, nullptr).value().difference;
+  };
+  EXPECT_EQ(difference(true), "");
+  EXPECT_NE(difference(false).find("the batch is another"), std::string::npos) << difference(false);
 }
 
 TEST(Record, TheFirstDifferenceIsNamed) {
