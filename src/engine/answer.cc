@@ -1,6 +1,7 @@
 #include "engine/answer.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/planted.h"
 
@@ -87,7 +88,8 @@ void Answer::finish_as(FinishReason reason) {
 }
 
 void Answer::take(std::vector<Output>& out) {
-  const bool has_news = !pending_.tokens.empty() || !pending_.text.empty() || pending_.finished;
+  const bool has_news =
+      !pending_.tokens.empty() || !pending_.text.empty() || pending_.finished || pending_.n_computed > 0;
   if (!has_news || last_taken_) return;
   last_taken_ = pending_.finished;
   // Field by field: most are empty most of the time, and a thousand of these go out in a step.
@@ -98,6 +100,7 @@ void Answer::take(std::vector<Output>& out) {
   pending_.tokens.clear();
   if (!pending_.text.empty()) o.text.swap(pending_.text);
   if (!pending_.prompt.empty()) o.prompt.swap(pending_.prompt);
+  o.n_computed = std::exchange(pending_.n_computed, 0);
   o.usage = pending_.usage;
   o.timing = pending_.timing;
   o.finished = pending_.finished;

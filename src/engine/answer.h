@@ -30,6 +30,7 @@ class Answer {
   // Ends the answer with an error; text that was held back does not go out. Allocates nothing.
   void fail(Error error);
 
+  void set_progress(int32_t n_computed) { pending_.n_computed = n_computed; }
   void set_score(double score) { pending_.score = score; }
   void set_embedding(std::vector<float> embedding) { pending_.embedding = std::move(embedding); }
 

@@ -6,6 +6,7 @@
 
 #include "engine/engine.h"
 #include "engine/memory_plan.h"
+#include "kernels/isa.h"
 #include "model/testing/loaded_model.h"
 
 namespace ibid {
@@ -15,8 +16,9 @@ constexpr int32_t kContext = 96;
 constexpr Pooling kPoolings[] = {Pooling::kMean, Pooling::kLast, Pooling::kFirst, Pooling::kRank};
 
 struct Fixture {
-  explicit Fixture(std::string_view architecture = "bert_rank", int32_t step_tokens = 128, int n_threads = 1)
-      : model(testing::tiny_model_file({.architecture = architecture, .context_len = kContext}),
+  explicit Fixture(std::string_view architecture = "bert_rank", int32_t step_tokens = 128, int n_threads = 1,
+                   DType dtype = DType::kF32)
+      : model(testing::tiny_model_file({.architecture = architecture, .dtype = dtype, .context_len = kContext}),
               {.step_tokens = 256, .max_rows = 16, .max_sequences = 16}, n_threads) {
     core =
         Engine::create(*model.model, nullptr, *model.stream, {.step_tokens = step_tokens, .max_sequences = 16}, clock)
@@ -83,6 +85,23 @@ TEST(Encoder, GivesTheSameBytesAloneAndInCompany) {
       EXPECT_LT(f.core->stats().n_steps, 40) << "texts share steps";
       EXPECT_EQ(f.core->stats().blocks_total, 0);
       f.core->self_check();
+    }
+  }
+}
+
+TEST(Encoder, RunsWithWeightsOfAnyTypeAndOnEveryInstructionSet) {
+  for (const DType dtype : {DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_K}) {
+    std::vector<float> first;
+    for (const Isa isa : supported_isas()) {
+      ASSERT_TRUE(select_isa(isa).ok());
+      Fixture f("bert_rank", 256, 2, dtype);
+      const Request text = f.text(11, Pooling::kMean);
+      for (uint64_t i = 0; i < 3; ++i) ASSERT_TRUE(f.core->submit(f.text(i, kPoolings[i])).ok());
+      const RequestId id = text.id;
+      ASSERT_TRUE(f.core->submit(text).ok());
+      const std::vector<float> vector = f.drain().at(id).embedding;
+      if (first.empty()) first = vector;
+      EXPECT_EQ(vector, first) << isa_name(isa);
     }
   }
 }

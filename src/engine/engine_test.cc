@@ -349,5 +349,26 @@ TEST(SlowEngine, SchedulingSixtyFourAnswersTakesLessThanAHundredMicroseconds) {
 #endif
 }
 
+TEST(Engine, TellsHowMuchOfAPromptIsComputedBehindEachStepOfIt) {
+  const auto told = [](Fixture& f, bool tells) {
+    Request r = f.request(40, 3);
+    r.tells_progress = tells;
+    EXPECT_TRUE(f.core->submit(r).ok());
+    std::vector<int32_t> computed;
+    const std::vector<Output> outputs = f.drain();
+    for (const Output& o : outputs) {
+      if (o.n_computed > 0) computed.push_back(o.n_computed);
+    }
+    return std::pair(computed, Fixture::tokens_of(outputs, r.id));
+  };
+  const EngineOptions options{.block_len = 8, .step_tokens = 16, .max_sequences = 4};
+  Fixture f(options), other(options);
+  const auto [steps, tokens] = told(f, true);
+  EXPECT_EQ(steps, (std::vector<int32_t>{16, 32, 40}));
+  EXPECT_EQ(tokens, told(other, false).second);
+  EXPECT_TRUE(told(other, false).first.empty());
+  EXPECT_EQ(told(f, true).first, (std::vector<int32_t>{40})) << "what is cached is computed already";
+}
+
 }  // namespace
 }  // namespace ibid

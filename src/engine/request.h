@@ -64,6 +64,7 @@ struct Request {
   int32_t n_sequences() const { return searches() ? search.width : n; }
   Pooling pooling = Pooling::kNone;  // else the answer is the prompt's vector, and no token: max_tokens is 0
   int32_t second_text = 0;           // of a pair that an encoder reads, where its second text begins; 0: it is no pair
+  bool tells_progress = false;       // how much of the prompt is computed, behind each step that computes some
 };
 
 // The prompt counts once per request, however many choices it has; completion_tokens are this choice's.
@@ -93,7 +94,8 @@ struct Output {
   // New tokens, those of a dropped stop included. One lies in place: a thousand streams tell a token each in a step,
   // and do not allocate for it.
   boost::container::small_vector<TokenRecord, 1> tokens;
-  std::string text;  // new text that is certain: whole code points, nothing that may be a stop
+  int32_t n_computed = 0;  // of the prompt, where the request tells its progress and there is news; else 0
+  std::string text;        // new text that is certain: whole code points, nothing that may be a stop
   // Once, with the first output of choice 0, if prompt_logprobs >= 0: one record per prompt token. The first token has
   // no log-probability (nothing is before it).
   std::vector<TokenRecord> prompt;

@@ -160,7 +160,7 @@ Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const 
     return invalid("top_logprobs wants logprobs to be true.", "top_logprobs");
   if ((request.include_usage || request.continuous_usage) && !request.stream)
     return invalid("stream_options wants stream to be true.", "stream_options");
-  if (request.max_tokens == 0 && !request.echo)
+  if (request.max_tokens == 0 && (chat || !request.echo))
     return invalid("max_tokens must be at least 1 (0 is for completions with echo).", "max_tokens");
   const auto n_prompts = static_cast<int64_t>(chat ? 1 : request.prompts.size());
   const int32_t n = std::max({request.n, request.best_of, request.search.width});
@@ -180,7 +180,7 @@ Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const 
   if (request.best_of > request.n || request.search.kind != SearchKind::kNone)
     request.sampling.logprobs = std::max(request.sampling.logprobs, 0);
   if (request.want_logprobs) request.sampling.logprobs = request.top_logprobs;
-  if (request.echo && request.want_logprobs && request.prompt_logprobs < 0)
+  if (!chat && request.echo && request.want_logprobs && request.prompt_logprobs < 0)
     request.prompt_logprobs = request.top_logprobs;
   // A trace shows both log-probabilities of the chosen token.
   if (request.trace) {

@@ -123,6 +123,7 @@ struct ApiRequest {
   bool return_token_ids = false;
   bool tokens_as_ids = false;  // in log-probabilities: "token_id:7"
   bool timings = false;
+  bool return_progress = false;
   bool ledger = false;
   std::vector<TextBias> text_bias;
   std::vector<std::string> bad_words;

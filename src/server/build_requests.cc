@@ -141,6 +141,7 @@ Result<Request> build_common(const ApiRequest& api, const Tokenizer& tokenizer) 
   common.show_special = !api.skip_special_tokens;
   common.prompt_logprobs = api.prompt_logprobs;
   common.priority = api.priority;
+  common.tells_progress = api.return_progress && api.stream;
   common.speculation.max_drafts = api.max_drafts;
   common.speculation.is_rejection = api.is_rejection;
   if (api.is_rejection && api.trace) {
@@ -214,6 +215,19 @@ bool shows_markers(const AnswerParser::Options& options, const Tokenizer& tokeni
 
 }  // namespace
 
+namespace {
+
+// What the assistant said last, where that is what the answer stands behind.
+std::string last_words(const ChatPrompt& chat) {
+  const Json& last = chat.messages.array()->back();
+  const std::string* role = last.find("role")->string();
+  const Json* content = last.find("content");
+  const bool is_said = role != nullptr && *role == "assistant" && content != nullptr && content->string() != nullptr;
+  return is_said ? *content->string() : std::string();
+}
+
+}  // namespace
+
 Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backend, const std::string& tenant) {
   const Tokenizer& tokenizer = backend.tokenizer();
   ASSIGN_OR_RETURN(Request common, build_common(api, tokenizer));
@@ -234,6 +248,7 @@ Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backe
     built.requests.push_back(common);
     built.requests.back().prompt = encode_chat(prompt, tokenizer, api.add_special);
     truncate(api, backend.model().context_len, built.requests.back().prompt);
+    if (api.echo) built.prompt_texts.push_back(last_words(api.chat));
   }
   for (size_t i = 0; i < api.prompts.size(); ++i) {
     const std::string where =

@@ -72,8 +72,10 @@ Result<DialectBody> body_of_messages(const Json& body, bool counts = false);
 // OpenAI's Responses; `find`: a stored one of the same tenant, or null.
 using FindResponse = std::function<std::shared_ptr<const StoredResponse>(std::string_view id)>;
 Result<DialectBody> body_of_response(const Json& body, const FindResponse& find);
-// Ollama's /api/chat and /api/generate.
-Result<DialectBody> body_of_ollama(const Json& body, bool generate, const ModelInfo& model);
+// Ollama's /api/chat and /api/generate. `may_unload`: the model is one of several.
+Result<DialectBody> body_of_ollama(const Json& body, bool generate, const ModelInfo& model, bool may_unload);
+// Whether a keep_alive is 0, as a number or as a duration.
+bool ends_at_once(const Json& keep_alive);
 // llama.cpp's /completion and /infill.
 Result<DialectBody> body_of_completion(const Json& body, const Tokenizer& tokenizer);
 Result<DialectBody> body_of_infill(const Json& body, const Tokenizer& tokenizer, const FimTokens& fim);

@@ -13,8 +13,9 @@ struct Fleet::Entry {
   std::unique_ptr<Service> service;
   std::unique_ptr<Backend> backend;  // null: it is not loaded
   bool is_leaving = false;
-  bool never_fits = false;  // as was seen when nothing else was loaded
-  int64_t last_use = 0;     // the fleet's n_uses_ then
+  bool is_unwanted = false;  // by who used it last
+  bool never_fits = false;   // as was seen when nothing else was loaded
+  int64_t last_use = 0;      // the fleet's n_uses_ then
   int64_t n_loads = 0, n_unloads = 0, bytes = 0;
   int32_t n_users = 0;
   ModelInfo info;
@@ -79,7 +80,11 @@ void Fleet::post(std::string model, std::function<void()> work) {
 void Fleet::run() {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return !waiting_.empty() || is_ending_; });
+    changed_.wait(lock, [this] { return !waiting_.empty() || is_ending_ || first_unwanted() != nullptr; });
+    if (Entry* unwanted = first_unwanted()) {
+      unload(*unwanted, lock);
+      continue;
+    }
     if (waiting_.empty()) return;
     const std::string model = waiting_.front().model;
     std::vector<Waiting> turn;
@@ -101,6 +106,20 @@ void Fleet::join() {
     changed_.notify_all();
   }
   if (thread_.joinable()) thread_.join();
+}
+
+void Fleet::let_go(std::string_view model) {
+  const std::lock_guard lock(mutex_);
+  if (Entry* entry = find(model)) entry->is_unwanted = true;
+  changed_.notify_all();
+}
+
+// Whom nobody uses.
+Fleet::Entry* Fleet::first_unwanted() {
+  for (const auto& entry : entries_) {
+    if (entry->is_unwanted && entry->backend != nullptr && entry->n_users == 0) return entry.get();
+  }
+  return nullptr;
 }
 
 Fleet::Entry* Fleet::find(std::string_view model) {
@@ -131,6 +150,7 @@ std::shared_ptr<ModelUse> Fleet::use_locked(Entry& entry) {
     if (--entry.n_users == 0) changed_.notify_all();
   });
   ++entry.n_users;
+  entry.is_unwanted = false;
   entry.last_use = ++n_uses_;
   return use;
 }

@@ -58,6 +58,9 @@ class Fleet {
   std::shared_ptr<ModelUse> use(std::string_view model);
   // The same, loaded first where that is needed; waits for as long as that takes. From posted work, and before any.
   Result<std::shared_ptr<ModelUse>> load(std::string_view model);
+  // A model that somebody uses is unloaded when nobody does any more, unless somebody else asks for it before. From any
+  // thread; never waits.
+  void let_go(std::string_view model);
   // On the fleet's thread, in turn: work that begins with load(model).
   void post(std::string model, std::function<void()> work);
   // From now on load() gives an error where it would have to load, so that all work ends soon.
@@ -78,6 +81,7 @@ class Fleet {
   std::shared_ptr<ModelUse> use_locked(Entry& entry);
   void unload(Entry& entry, std::unique_lock<std::mutex>& lock);
   Entry* victim_for(const Entry& wanted);
+  Entry* first_unwanted();
   Entry* find(std::string_view model);
 
   mutable std::mutex mutex_;

@@ -81,10 +81,12 @@ Result<Json> read_ollama_message(const Json& message, const std::string& where) 
   return out;
 }
 
-// What is answered without the model: an empty request loads it.
-std::string loaded(const Json& body, const ModelInfo& model, bool generate) {
+// What is answered without the model: an empty request loads it, or lets it go.
+Result<std::string> loaded(const Json& body, const ModelInfo& model, bool generate, bool may_unload) {
   const Json* keep = given(body, "keep_alive");
-  const bool unloads = keep != nullptr && keep->is_number() && keep->number() == 0;
+  const bool unloads = keep != nullptr && ends_at_once(*keep);
+  if (unloads && !may_unload)
+    return unsupported("This server has one model, which stays loaded as long as it runs.", "keep_alive");
   std::string out;
   JsonWriter json(out);
   json.begin_object().field("model", model.name).field("created_at", rfc3339(model.created));
@@ -99,7 +101,13 @@ std::string loaded(const Json& body, const ModelInfo& model, bool generate) {
 
 }  // namespace
 
-Result<DialectBody> body_of_ollama(const Json& body, bool generate, const ModelInfo& model) {
+bool ends_at_once(const Json& keep_alive) {
+  if (keep_alive.is_number()) return keep_alive.number() == 0;
+  const std::string* text = keep_alive.string();
+  return text != nullptr && (*text == "0" || *text == "0s" || *text == "0m" || *text == "0h");
+}
+
+Result<DialectBody> body_of_ollama(const Json& body, bool generate, const ModelInfo& model, bool may_unload) {
   if (body.object() == nullptr) return invalid(std::string("The body must be a JSON object, not ") + body.kind() + ".");
   DialectBody out;
   out.body = Json(Json::Object());
@@ -124,8 +132,10 @@ Result<DialectBody> body_of_ollama(const Json& body, bool generate, const ModelI
   if (!generate) {
     carry(body, own, {{"tools", "tools"}});
     const Json* messages = given(body, "messages");
-    if (messages == nullptr || (messages->array() != nullptr && messages->array()->empty()))
-      return out.answer = loaded(body, model, generate), out;
+    if (messages == nullptr || (messages->array() != nullptr && messages->array()->empty())) {
+      ASSIGN_OR_RETURN(out.answer, loaded(body, model, generate, may_unload));
+      return out;
+    }
     if (messages->array() == nullptr) return wrong_value("messages", "an array of messages", *messages);
     Json::Array list;
     for (size_t i = 0; i < messages->array()->size(); ++i) {
@@ -137,8 +147,10 @@ Result<DialectBody> body_of_ollama(const Json& body, bool generate, const ModelI
     return out;
   }
   const Json* prompt = given(body, "prompt");
-  if (prompt == nullptr || (prompt->string() != nullptr && prompt->string()->empty()))
-    return out.answer = loaded(body, model, generate), out;
+  if (prompt == nullptr || (prompt->string() != nullptr && prompt->string()->empty())) {
+    ASSIGN_OR_RETURN(out.answer, loaded(body, model, generate, may_unload));
+    return out;
+  }
   if (prompt->string() == nullptr) return wrong_value("prompt", "a text", *prompt);
   if (has_any(body, "raw")) {
     out.endpoint = Endpoint::kCompletions;

@@ -52,6 +52,7 @@ void Generation::take(std::vector<Output> outputs) {
     const bool has_token = output.timing.first_token > 0, is_first = prompt.timing.first_token <= 0;
     if (!prompt.seen || (has_token && (is_first || output.timing.first_token < prompt.timing.first_token)))
       prompt.timing = output.timing;
+    if (output.n_computed > choice.n_computed) choice.n_computed = output.n_computed, choice.has_progress = true;
     choice.n_preemptions = output.timing.n_preemptions;
     choice.n_drafted = output.usage.drafted_tokens;
     choice.n_accepted = output.usage.accepted_tokens;

@@ -129,7 +129,9 @@ class Generation {
   int32_t n_preemptions() const;
   void write_ledger(JsonWriter& json) const;
   void write_timings(JsonWriter& json) const;  // as llama.cpp tells them
-  const char* finish_word() const;             // of the first choice, or of one that failed
+  // How much of a choice's prompt is computed, as llama.cpp tells it.
+  void write_progress(JsonWriter& json, const Choice& choice, size_t index) const;
+  const char* finish_word() const;  // of the first choice, or of one that failed
   // How many choices have ended by each reason, those that occur.
   std::vector<std::pair<const char*, int32_t>> finishes() const;
 

@@ -108,6 +108,14 @@ void Generation::write_ledger(JsonWriter& json) const {
   json.key("total_ms").number((now - info_.arrived) * 1e3, 3).end_object();
 }
 
+void Generation::write_progress(JsonWriter& json, const Choice& choice, size_t index) const {
+  const double spent = info_.clock != nullptr ? info_.clock->now() - info_.submitted : 0;
+  json.key("prompt_progress").begin_object();
+  json.field("total", int64_t{info_.prompt_lens[index / static_cast<size_t>(info_.n)]});
+  json.field("cache", int64_t{prompt_of(index).usage.cached_tokens}).field("processed", int64_t{choice.n_computed});
+  json.field("time_ms", static_cast<int64_t>(spent * 1e3)).end_object();
+}
+
 void Generation::write_timings(JsonWriter& json) const {
   const RequestTimes t = times(info_.clock != nullptr ? info_.clock->now() : info_.arrived);
   const auto part = [&](const char* name, int64_t n, double seconds) {

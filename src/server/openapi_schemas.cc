@@ -104,13 +104,14 @@ const std::string_view kFixedSchemas = R"(
   "choices":{"type":"array","minItems":1,"items":{"allOf":[{"$ref":"#/components/schemas/CompletionChoice"},{"$ref":"#/components/schemas/Ended"}]}}}}]},
 
 "ChatCompletionChunk":{"allOf":[{"$ref":"#/components/schemas/Head"},{"required":["object"],"properties":{
-  "object":{"const":"chat.completion.chunk"},"prompt_logprobs":{"$ref":"#/components/schemas/PromptLogprobs"},"usage":{"oneOf":[{"$ref":"#/components/schemas/Usage"},{"type":"null"}]},
+  "object":{"const":"chat.completion.chunk"},"prompt_progress":{"$ref":"#/components/schemas/PromptProgress"},"prompt_logprobs":{"$ref":"#/components/schemas/PromptLogprobs"},"usage":{"oneOf":[{"$ref":"#/components/schemas/Usage"},{"type":"null"}]},
   "choices":{"type":"array","maxItems":1,"items":{"allOf":[{"$ref":"#/components/schemas/ChatChoice"},{"$ref":"#/components/schemas/Piece"},
     {"required":["delta"],"properties":{"delta":{"type":"object","properties":{"role":{"const":"assistant"},"content":{"type":["string","null"]},"reasoning":{"type":"string"},
       "reasoning_content":{"type":"string"},"tool_calls":{"type":"array","minItems":1,"items":{"$ref":"#/components/schemas/ToolCallPiece"}}}}}}]}}}}]},
 "CompletionChunk":{"allOf":[{"$ref":"#/components/schemas/Head"},{"required":["object"],"properties":{
-  "object":{"const":"text_completion"},"usage":{"oneOf":[{"$ref":"#/components/schemas/Usage"},{"type":"null"}]},
+  "object":{"const":"text_completion"},"prompt_progress":{"$ref":"#/components/schemas/PromptProgress"},"usage":{"oneOf":[{"$ref":"#/components/schemas/Usage"},{"type":"null"}]},
   "choices":{"type":"array","maxItems":1,"items":{"allOf":[{"$ref":"#/components/schemas/CompletionChoice"},{"$ref":"#/components/schemas/Piece"}]}}}}]},
+"PromptProgress":{"type":"object","required":["total","cache","processed","time_ms"],"properties":{"total":{"type":"integer"},"cache":{"type":"integer"},"processed":{"type":"integer"},"time_ms":{"type":"integer"}}},
 "Piece":{"oneOf":[{"properties":{"finish_reason":{"type":"null"}}},{"$ref":"#/components/schemas/Ended"}]},
 "ChatCompletionEvent":{"type":"object","required":["data"],"properties":{"data":{"oneOf":[{"const":"[DONE]"},{"type":"string",
   "contentMediaType":"application/json","contentSchema":{"oneOf":[{"$ref":"#/components/schemas/ChatCompletionChunk"},{"$ref":"#/components/schemas/Error"}]}}]}}},

@@ -107,6 +107,15 @@ void LlamaPrinter::write_events(const Generation& g, AnswerChoice& choice, size_
       out += "data: " + error_json(ApiError::of_generation(choice.error)) + "\n\n";
     return;
   }
+  if (std::exchange(choice.has_progress, false)) {
+    out += "data: ";
+    JsonWriter json(out);
+    json.begin_object().field("index", int64_t{0}).field("content", "").key("tokens").begin_array().end_array();
+    json.key("stop").boolean(false);
+    g.write_progress(json, choice, 0);
+    json.end_object();
+    out += "\n\n";
+  }
   for (const AnswerPart& part : parts) {
     out += "data: ";
     write_piece(g, choice, part.text, false, out);

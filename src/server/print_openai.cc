@@ -36,6 +36,9 @@ class OpenAiPrinter final : public AnswerPrinter {
   void write_message(const Generation& g, JsonWriter& json, size_t index, const AnswerChoice& choice) const;
   void write_delta(const Generation& g, JsonWriter& json, size_t index, const AnswerPart* piece,
                    const AnswerChoice& choice) const;
+  void write_progress(const Generation& g, const AnswerChoice& choice, size_t index, std::string& out) const;
+  // A chat that echoes what the assistant said last.
+  bool has_last_words(const Generation& g) const { return chat_ && g.info().echo && !g.info().prompt_texts[0].empty(); }
   const char* chunk() const { return chat_ ? "chat.completion.chunk" : "text_completion"; }
 
   const bool chat_;
@@ -107,7 +110,7 @@ void OpenAiPrinter::write_message(const Generation& g, JsonWriter& json, size_t 
                                   const AnswerChoice& choice) const {
   const bool calls = choice.has(PartKind::kCall);
   json.field("role", "assistant");
-  const std::string text = choice.text_of(PartKind::kText);
+  const std::string text = (has_last_words(g) ? g.info().prompt_texts[0] : "") + choice.text_of(PartKind::kText);
   json.key("content");
   calls&& text.empty() ? json.null() : json.string(text);
   if (choice.has(PartKind::kReasoning)) write_reasoning(json, choice.text_of(PartKind::kReasoning));
@@ -227,10 +230,29 @@ void OpenAiPrinter::write_event(const Generation& g, size_t index, Part part, co
   choice.records.clear();
 }
 
+void OpenAiPrinter::write_progress(const Generation& g, const AnswerChoice& choice, size_t index,
+                                   std::string& out) const {
+  out += "data: ";
+  JsonWriter json(out);
+  json.begin_object();
+  write_head(g, json, chunk());
+  json.key("choices").begin_array().end_array();
+  g.write_progress(json, choice, index);
+  json.end_object();
+  out += "\n\n";
+}
+
 // As OpenAI does: the text first, then an event with the reason and without text. A stream whose choice has no text
 // begins all the same: with its role, or with the prompt that it echoes.
 void OpenAiPrinter::write_events(const Generation& g, AnswerChoice& choice, size_t index, std::string& out) {
   const std::vector<AnswerPart> parts = std::exchange(choice.parts, {});
+  if (std::exchange(choice.has_progress, false)) write_progress(g, choice, index, out);
+  if (!choice.started && !parts.empty() && has_last_words(g)) {
+    const AnswerPart last = {.text = g.info().prompt_texts[0]};
+    std::vector<TokenRecord> records = std::exchange(choice.records, {});
+    write_event(g, index, Part::kPiece, &last, choice, out);
+    choice.records = std::move(records);
+  }
   // Text that may be part of a stop is held back by the engine; its tokens' records go with the next text.
   for (const AnswerPart& part : parts) write_event(g, index, Part::kPiece, &part, choice, out);
   const bool must_begin = choice.finished && !choice.started && (chat_ || g.info().echo);

@@ -301,7 +301,7 @@ Result<DialectBody> Service::read_dialect(const WebExchange& exchange, Json body
       return body_of_response(body, [&](std::string_view id) { return stored_.find(id, exchange.tenant, now()); });
     case ApiStyle::kOllamaChat:
     case ApiStyle::kOllamaGenerate:
-      return body_of_ollama(body, exchange.style == ApiStyle::kOllamaGenerate, backend.model());
+      return body_of_ollama(body, exchange.style == ApiStyle::kOllamaGenerate, backend.model(), is_of_fleet_);
     case ApiStyle::kLlama:
       return body_of_completion(body, backend.tokenizer());
     case ApiStyle::kInfill:
@@ -389,7 +389,8 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
     r.id = backend.next_id();
     info.requests.push_back(r.id);
     info.prompt_lens.push_back(static_cast<int32_t>(len));
-    if ((api->echo && api->want_logprobs) || api->return_token_ids) info.prompt_ids.push_back(r.prompt);
+    if ((endpoint == Endpoint::kCompletions && api->echo && api->want_logprobs) || api->return_token_ids)
+      info.prompt_ids.push_back(r.prompt);
   }
   info.style = exchange.style;
   info.id = std::string(id_prefix_of(info.style)) + hex(id_prefix_ ^ static_cast<uint64_t>(info.requests[0]));

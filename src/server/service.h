@@ -181,6 +181,7 @@ class Service {
   SpanSender* spans_ = nullptr;  // null: nobody wants any
   std::atomic<Backend*> backend_ = nullptr;
   std::atomic<Fleet*> fleet_ = nullptr;  // null: there is one model
+  bool is_of_fleet_ = false;             // it serves one of several, which may be unloaded
   std::atomic<bool> draining_ = false;
   std::atomic<int64_t> connections_ = 0;
   std::atomic<uint64_t> n_requests_ = 0;

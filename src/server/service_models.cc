@@ -16,6 +16,13 @@ namespace {
 // Reads that are about a model; it may be named behind "?model=", and is not loaded for them.
 constexpr std::array<std::string_view, 5> kReadsOfModel = {"/props", "/slots", "/load", "/engine", "/tokenizer_info"};
 
+// Ollama's word for a model that is to go at once.
+bool lets_model_go(const WebRequest& request, const Json& body) {
+  const Json* keep =
+      request.path().starts_with("/api/") && body.object() != nullptr ? given(body, "keep_alive") : nullptr;
+  return keep != nullptr && ends_at_once(*keep);
+}
+
 }  // namespace
 
 std::unique_ptr<Service> Service::make_service(bool has_aliases) {
@@ -23,6 +30,7 @@ std::unique_ptr<Service> Service::make_service(bool has_aliases) {
   if (!has_aliases) options.aliases.clear();
   auto out = std::unique_ptr<Service>(new Service(options, keys_, log_, shared_));
   out->spans_ = spans_;
+  out->is_of_fleet_ = true;
   return out;
 }
 
@@ -84,6 +92,7 @@ std::optional<std::string> Service::model_named_in(WebRequest& request) const {
     request.refusal = std::make_shared<ApiError>(ApiError::of(body.error()));
     return std::nullopt;
   }
+  request.lets_model_go = lets_model_go(request, *body);
   const std::string* name = body->object() != nullptr ? text_at(*body, "model") : nullptr;
   if (name == nullptr && request.path() == "/api/show" && body->object() != nullptr) name = text_at(*body, "name");
   return name != nullptr ? *name : std::string();
@@ -100,6 +109,7 @@ bool Service::choose_model(WebRequest& request) {
     return true;
   }
   request.model = fleet->use(request.model_name);
+  if (request.model != nullptr && request.lets_model_go) fleet->let_go(request.model_name);
   if (request.model == nullptr && draining_)
     request.refusal = std::make_shared<ApiError>(ApiError::of(unavailable("The server is shutting down.")));
   return request.model != nullptr || request.refusal != nullptr || request.method == "GET";
@@ -109,6 +119,7 @@ void Service::wait_for_model(WebRequest& request) {
   Result<std::shared_ptr<ModelUse>> use = fleet_.load()->load(request.model_name);
   if (use) {
     request.model = *std::move(use);
+    if (request.lets_model_go) fleet_.load()->let_go(request.model_name);
   } else {
     request.refusal = std::make_shared<ApiError>(ApiError::of(use.error()));
   }

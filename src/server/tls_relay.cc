@@ -24,7 +24,8 @@ Result<std::unique_ptr<ssl::context>> make_tls_context(const ServerOptions& opti
   boost::system::error_code ec;
   auto context = std::make_unique<ssl::context>(ssl::context::tls_server);
   SSL_CTX_set_min_proto_version(context->native_handle(), TLS1_2_VERSION);
-  SSL_CTX_set_mode(context->native_handle(), SSL_MODE_RELEASE_BUFFERS);  // of connections that say nothing
+  SSL_CTX_set_options(context->native_handle(), SSL_OP_NO_RENEGOTIATION);  // which costs us more than who asks for it
+  SSL_CTX_set_mode(context->native_handle(), SSL_MODE_RELEASE_BUFFERS);    // of connections that say nothing
   context->use_certificate_chain_file(options.tls_certificate_file, ec);
   if (ec) return wrong_file("certificate", options.tls_certificate_file, ec, "--ssl-cert-file");
   context->use_private_key_file(options.tls_key_file, ssl::context::pem, ec);
@@ -58,12 +59,26 @@ StreamSocket TlsRelay::put_between(const std::shared_ptr<HttpShared>& shared, St
   return outside;
 }
 
+// A failed allocation ends this connection alone.
+template <typename Step>
+void TlsRelay::guard(Step step) {
+  try {
+    step();
+  } catch (const std::exception&) {
+    close_now();
+  }
+}
+
 void TlsRelay::start() {
-  net::post(client_.get_executor(), [self = shared_from_this()] {
-    self->within(self->shared_->options.header_timeout, [&] {
-      self->client_.async_handshake(ssl::stream_base::server, [self](error_code ec) {
-        self->timer_.cancel();
-        if (ec) return self->close_now();
+  net::post(client_.get_executor(), [self = shared_from_this()] { self->guard([&] { self->shake_hands(); }); });
+}
+
+void TlsRelay::shake_hands() {
+  within(shared_->options.header_timeout, [&] {
+    client_.async_handshake(ssl::stream_base::server, [self = shared_from_this()](error_code ec) {
+      self->timer_.cancel();
+      if (ec) return self->close_now();
+      self->guard([&] {
         self->read_client();
         self->read_session();
       });
@@ -92,19 +107,25 @@ void TlsRelay::read_client() {
       self->session_.shutdown(net::socket_base::shutdown_send, ignored);
       return;
     }
-    net::async_write(self->session_, net::buffer(self->from_client_.data(), n),
-                     [self](error_code e, size_t) { e ? self->close_now() : self->read_client(); });
+    self->guard([&] {
+      net::async_write(self->session_, net::buffer(self->from_client_.data(), n), [self](error_code e, size_t) {
+        e ? self->close_now() : self->guard([&] { self->read_client(); });
+      });
+    });
   });
 }
 
 void TlsRelay::read_session() {
   session_.async_read_some(net::buffer(to_client_), [self = shared_from_this()](error_code ec, size_t n) {
-    if (ec) return self->say_goodbye();
-    self->within(self->shared_->options.write_timeout, [&] {
-      net::async_write(self->client_, net::buffer(self->to_client_.data(), n), [self](error_code e, size_t) {
-        self->timer_.cancel();
-        e ? self->close_now() : self->read_session();
-      });
+    self->guard([&] { ec ? self->say_goodbye() : self->write_client(n); });
+  });
+}
+
+void TlsRelay::write_client(size_t n) {
+  within(shared_->options.write_timeout, [&] {
+    net::async_write(client_, net::buffer(to_client_.data(), n), [self = shared_from_this()](error_code ec, size_t) {
+      self->timer_.cancel();
+      ec ? self->close_now() : self->guard([&] { self->read_session(); });
     });
   });
 }

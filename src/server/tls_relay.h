@@ -30,10 +30,14 @@ class TlsRelay : public std::enable_shared_from_this<TlsRelay> {
 
  private:
   using error_code = boost::system::error_code;
+  void shake_hands();
   void read_client();
   void read_session();
+  void write_client(size_t n);
   void say_goodbye();
   void close_now();
+  template <typename Step>
+  void guard(Step step);
   template <typename Then>
   void within(double seconds, Then then);
 

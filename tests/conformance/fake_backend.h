@@ -179,6 +179,7 @@ class FakeBackend final : public Backend {
     int choice = 0;
     std::string answer;
     size_t n_done = 0;
+    int n_computed = 0;
     bool ends_itself = false;
     std::optional<StopMatcher> matcher;
     Timing timing;
@@ -222,6 +223,13 @@ class FakeBackend final : public Backend {
     Output o;
     o.request = s.request->id;
     o.choice = s.choice;
+    const int n_prompt = static_cast<int>(s.request->prompt.size());
+    if (s.request->tells_progress && s.choice == 0 && s.n_computed < n_prompt) {  // in two steps
+      s.n_computed = std::min(n_prompt, s.n_computed + (n_prompt + 1) / 2);
+      o.n_computed = s.n_computed;
+      o.usage.prompt_tokens = n_prompt;
+      if (s.n_computed < n_prompt) return out.push_back(std::move(o)), false;
+    }
     const int n_top = std::max(0, s.request->sampling.logprobs);
     if (s.n_done == 0 && s.choice == 0 && s.request->prompt_logprobs >= 0) {
       for (size_t i = 1; i < s.request->prompt.size(); ++i)

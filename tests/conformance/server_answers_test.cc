@@ -259,5 +259,60 @@ TEST(ServerAnswers, UsageAddsUpWithWhatTheCacheSpared) {
   EXPECT_NE(stream.body.find("\"completion_tokens\":4,\"total_tokens\":7"), std::string::npos) << stream.body;
 }
 
+TEST(ServerAnswers, AChatEchoesWhatTheAssistantSaidLast) {
+  TestServer server;
+  RawClient client(server.port());
+  const auto body = [](std::string_view messages, std::string_view more) {
+    return R"({"seed":4,"max_tokens":6,"messages":[)" + std::string(messages) + "]" + std::string(more) + "}";
+  };
+  const std::string said = R"({"role":"user","content":"go"},{"role":"assistant","content":"Once upon"})";
+  const std::string own = content_of(client.post("/v1/chat/completions", body(said, "")));
+  EXPECT_EQ(content_of(client.post("/v1/chat/completions", body(said, R"(,"echo":true)"))), "Once upon" + own);
+  const HttpAnswer both = client.post("/v1/chat/completions", body(said, R"(,"echo":true,"n":2,"stream":true)"));
+  for (const int choice : {0, 1}) {
+    const SseText text = read_events(both.body, choice);
+    EXPECT_TRUE(text.text.starts_with("Once upon")) << text.text;
+    EXPECT_EQ(text.text.size(), 9u + 6u);
+  }
+  const std::string asked = R"({"role":"user","content":"go"})";
+  EXPECT_EQ(content_of(client.post("/v1/chat/completions", body(asked, R"(,"echo":true)"))),
+            content_of(client.post("/v1/chat/completions", body(asked, ""))))
+      << "a user's words are no part of an answer";
+  const std::string none = R"({"max_tokens":0,"echo":true,"messages":[)" + said + "]}";
+  EXPECT_EQ(error_param(client.post("/v1/chat/completions", none)), "max_tokens");
+}
+
+TEST(ServerAnswers, AStreamTellsHowMuchOfItsPromptIsComputed) {
+  TestServer server;
+  RawClient client(server.port());
+  const auto told = [&](const char* path, const std::string& body) {
+    std::vector<int64_t> processed;
+    const std::string events = client.post(path, body).body;
+    for (size_t at = 0, end; (end = events.find("\n\n", at)) != std::string::npos; at = end + 2) {
+      const Result<Json> json = parse_json(events.substr(at + 6, end - at - 6));
+      const Json* progress = json ? json->find("prompt_progress") : nullptr;
+      if (progress == nullptr) continue;
+      EXPECT_EQ(*progress->find("total")->integer(), 9);
+      EXPECT_EQ(*progress->find("cache")->integer(), 0);
+      EXPECT_GE(*progress->find("time_ms")->integer(), 0);
+      processed.push_back(*progress->find("processed")->integer());
+    }
+    return processed;
+  };
+  const std::string body = R"({"prompt":"nine long","max_tokens":3,"stream":true)";
+  const std::vector<int64_t> halves = {5, 9};
+  EXPECT_EQ(told("/v1/completions", body + R"(,"return_progress":true})"), halves);
+  EXPECT_EQ(told("/completion", body + R"(,"return_progress":true})"), halves);
+  EXPECT_TRUE(told("/v1/completions", body + "}").empty());
+  // Beside the same answer, and without a stream nothing is told.
+  const auto text = [&](const char* more) {
+    return read_events(client.post("/v1/completions", body + R"(,"seed":1)" + more + "}").body).text;
+  };
+  EXPECT_EQ(text(R"(,"return_progress":true)"), text(""));
+  const HttpAnswer whole = client.post("/v1/completions", R"({"prompt":"nine long","return_progress":true})");
+  EXPECT_EQ(whole.status, 200);
+  EXPECT_EQ(whole.body.find("prompt_progress"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace ibid

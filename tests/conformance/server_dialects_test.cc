@@ -59,7 +59,7 @@ constexpr Field kVllm[] = {
 constexpr Field kVllmChat[] = {
     {"add_generation_prompt", "false", kServed},
     {"chat_template_kwargs", R"({"enable_thinking":false})", kServed},
-    {"echo", "true", kRefused},
+    {"echo", "true", kServed},
     {"continue_final_message", "true", kRefused},
     {"chat_template", R"("{{ 1 }}")", kRefused},
     {"documents", R"([{"title":"t","text":"x"}])", kRefused},
@@ -123,7 +123,7 @@ constexpr Field kLlama[] = {
     {"verbose", "true", kNoEffect},
     {"samplers", R"(["top_k","temperature"])", kRefused},
     {"timings_per_token", "true", kServed},
-    {"return_progress", "true", kRefused},
+    {"return_progress", "true", kServed},
     {"return_tokens", "true", kRefused},
     {"t_max_predict_ms", "100", kRefused},
     {"t_max_predict_ms", "-1", kServed},

@@ -248,5 +248,51 @@ TEST(ServerFleet, WhoWaitsForAModelIsToldThatTheServerEnds) {
   EXPECT_EQ(waited.status, 503);
 }
 
+TEST(Fleet, AModelGoesWhereOllamasKeepAliveIsZeroAndNobodyElseUsesIt) {
+  FleetServer server(1000);
+  const auto ollama = [&](const std::string& model, const std::string& more) {
+    RawClient client(server.http->port());
+    return client.post("/api/generate", R"({"model":")" + model + "\",\"stream\":false" + more + "}");
+  };
+  EXPECT_EQ(ollama("a", R"(,"prompt":"hey")").status, 200);
+  EXPECT_EQ(ollama("b", R"(,"prompt":"hey","keep_alive":"5m")").status, 200);
+  EXPECT_EQ(server.loaded(), "ab");
+  EXPECT_EQ(ollama("a", R"(,"prompt":"hey","keep_alive":0)").status, 200);
+  EXPECT_TRUE(eventually([&] { return server.loaded() == "b"; })) << "behind its answer";
+  const HttpAnswer gone = ollama("b", R"(,"keep_alive":"0s")");
+  EXPECT_NE(gone.body.find(R"("done_reason":"unload")"), std::string::npos) << gone.body;
+  EXPECT_TRUE(eventually([&] { return server.loaded().empty(); }));
+  EXPECT_EQ(ask(server, "a").status, 200) << "and comes again";
+  // Of one that somebody else has in use, it is the last who counts.
+  for (const bool is_wanted_again : {true, false}) {
+    RawClient busy(server.http->port());
+    busy.send(RawClient::post_text("/v1/completions", body_for("a", R"(,"stream":true,"max_tokens":400)")));
+    ASSERT_TRUE(busy.receive_until("data: "));
+    EXPECT_EQ(ollama("a", R"(,"keep_alive":0)").status, 200);
+    EXPECT_EQ(server.loaded(), "a");
+    if (is_wanted_again) {
+      EXPECT_EQ(ask(server, "a").status, 200);
+    }
+    EXPECT_TRUE(busy.receive_until("[DONE]"));
+    busy.close();
+    EXPECT_TRUE(eventually([&] { return server.fleet->facts()[0].n_users == 0; }));
+    if (is_wanted_again) {
+      EXPECT_EQ(server.loaded(), "a");
+    } else {
+      EXPECT_TRUE(eventually([&] { return server.loaded().empty(); }));
+    }
+  }
+}
+
+TEST(Fleet, AServerOfOneModelDoesNotSayThatItLetItGo) {
+  TestServer server;
+  RawClient client(server.port());
+  const HttpAnswer answer = client.post("/api/generate", R"({"model":"fake-1","keep_alive":0})");
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_NE(answer.body.find("one model"), std::string::npos) << answer.body;
+  EXPECT_EQ(client.post("/api/generate", R"({"model":"fake-1","prompt":"hey","stream":false,"keep_alive":0})").status,
+            200);
+}
+
 }  // namespace
 }  // namespace ibid

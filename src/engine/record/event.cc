@@ -64,11 +64,12 @@ void sampling_fields(Ar& ar, Params& p) {
 template <typename Ar, typename RequestRef>
 void request_fields(Ar& ar, RequestRef& r) {
   auto& [id, prompt, sampling, n, max_tokens, stops, grammar, reasoning, ttft_target, tpot_target, max_wait,
-         show_special, prompt_logprobs, priority, tenant, cache_salt, speculation, weight, search, pooling,
-         second_text] = r;
+         show_special, prompt_logprobs, priority, tenant, cache_salt, speculation, weight, search, pooling, second_text,
+         tells_progress] = r;
   // Grammars stand behind as their sources, as stops do; drafts are those that were computed then.
   static_cast<void>(stops), static_cast<void>(grammar), static_cast<void>(reasoning), static_cast<void>(speculation);
-  static_cast<void>(second_text);  // of encoders, which are not recorded
+  static_cast<void>(second_text);     // of encoders, which are not recorded
+  static_cast<void>(tells_progress);  // changes nothing that is computed
   ar(id, prompt);
   sampling_fields(ar, sampling);
   ar(n, max_tokens, show_special, prompt_logprobs, priority, tenant, cache_salt, weight, ttft_target, tpot_target,
