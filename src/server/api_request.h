@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "sample/grammar/lazy.h"
 #include "sample/search.h"
 #include "server/api_error.h"
 #include "server/chat_prompt.h"
@@ -80,6 +81,7 @@ struct GrammarRequest {
 struct GrammarTrigger {
   std::string text;
   TokenId token = TokenId::kNone;  // instead of a text
+  grammar::Trigger::Kind kind = grammar::Trigger::Kind::kText;
 };
 
 enum class ToolChoice : uint8_t { kNone, kAuto, kRequired };

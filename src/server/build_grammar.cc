@@ -24,6 +24,7 @@ grammar::Source source_of(const GrammarRequest& asked) {
 
 Error refused(const GrammarRequest& asked, const Error& error) {
   Error out = error;
+  if (out.where == "grammar_triggers") return out;
   if (out.kind == ErrorKind::kInvalid) out.message = asked.field + ": " + out.message, out.where = asked.field;
   return out;
 }
@@ -32,7 +33,7 @@ Error refused(const GrammarRequest& asked, const Error& error) {
 Result<std::vector<grammar::Trigger>> triggers_of(const ApiRequest& api, const Tokenizer& tokenizer) {
   std::vector<grammar::Trigger> out;
   for (const GrammarTrigger& given : api.triggers) {
-    grammar::Trigger trigger{.text = given.text};
+    grammar::Trigger trigger{.text = given.text, .kind = given.kind};
     if (given.token != TokenId::kNone) {
       const bool is_known = raw(given.token) < tokenizer.vocab_size();
       trigger.text = is_known ? tokenizer.token_bytes(given.token, true) : "";
@@ -57,7 +58,8 @@ Result<std::shared_ptr<grammar::Compiled>> make_around(const GrammarRequest& ask
   grammar::Source source = {.language = grammar::Language::kMade, .text = grammar::spell(inner, false)};
   source.choices.push_back(parser != nullptr && parser->is_reasoning ? "reasoning" : "");
   for (const grammar::Trigger& trigger : triggers) {
-    source.choices.push_back("trigger " + std::to_string(trigger.token));
+    source.choices.push_back("trigger " + std::to_string(trigger.token) + " " +
+                             std::to_string(static_cast<int>(trigger.kind)));
     source.choices.push_back(trigger.text);
   }
   if (held != Calls::kNone) {
@@ -69,7 +71,10 @@ Result<std::shared_ptr<grammar::Compiled>> make_around(const GrammarRequest& ask
     TRY(held == Calls::kRequired ? read_required_calls(api, *parser->format, backend.tokenizer(), out)
         : held == Calls::kAuto   ? read_auto_calls(api, *parser->format, backend.tokenizer(), out)
                                  : grammar::read(inner, find, out));
-    if (!triggers.empty()) grammar::wait_for(triggers, out);
+    if (Status waits = triggers.empty() ? Status() : grammar::wait_for(triggers, out); !waits) {
+      const Error& why = waits.error();
+      return Error{why.kind, "grammar_triggers: " + why.message, "grammar_triggers"};
+    }
     if (parser != nullptr) allow_reasoning(*parser, backend.tokenizer(), out);
     return {};
   });

@@ -72,9 +72,8 @@ constexpr Parameter kParameters[] = {
      "The answer is free text until one of grammar_triggers; from there on it is of the grammar.", &R::is_lazy},
     {"grammar_triggers", kBoth, kOther, 0, 0, false, "[]", "llama.cpp", "Request::grammar",
      R"({"type":"array","maxItems":64,"items":{"type":"object","required":["type","value"],"properties":{"type":{"type":"integer","minimum":0,"maximum":3},"value":{"type":"string"},"token":{"type":"integer"}}}})",
-     "At what a lazy grammar begins: `{\"type\": 1, \"value\": TEXT}` a word, type 0 with `token` a token; types 2 and "
-     "3, "
-     "patterns, where they stand for one text.",
+     "At what a lazy grammar begins: `{\"type\": 1, \"value\": TEXT}` a word, type 0 with `token` a token, 2 a "
+     "pattern that is found, 3 one that the whole text is of.",
      &read_grammar_triggers},
     {"structured_outputs", kBoth, kOther, 0, 0, false, "null", "vLLM", "Request::grammar",
      R"({"type":"object","properties":{"json":{},"regex":{"type":["string","null"]},"choice":{"type":["array","null"],"minItems":1,"items":{"type":"string"}},"grammar":{"type":["string","null"]},"json_object":{"type":["boolean","null"]},"structural_tag":{}}})",

@@ -1,6 +1,4 @@
 // Readers of the fields that say what an answer must be of. Only one of them may.
-#include <cctype>
-#include <optional>
 
 #include "sample/grammar/lazy.h"
 #include "server/read_fields.h"
@@ -127,35 +125,6 @@ Status read_guided_grammar(ApiRequest& request, const Json& value, const ApiLimi
   return ask_text(request, value, Kind::kGbnf, "guided_grammar");
 }
 
-namespace {
-
-// The one text that a pattern of a trigger stands for, from which on the grammar reads; nothing where it is another.
-// llama.cpp's own patterns are of this kind: a text in a group, and anything before and behind.
-std::optional<std::string> text_of_pattern(std::string_view pattern) {
-  const auto drop = [&](std::string_view front, std::string_view back) {
-    if (pattern.starts_with(front)) pattern.remove_prefix(front.size());
-    if (pattern.ends_with(back)) pattern.remove_suffix(back.size());
-  };
-  drop("^", "$");
-  drop("[\\s\\S]*?", "[\\s\\S]*");
-  if (pattern.starts_with('(') && pattern.ends_with(')')) {
-    drop("(", ")");
-    drop("", "[\\s\\S]*");
-  }
-  std::string text;
-  for (size_t i = 0; i < pattern.size(); ++i) {
-    if (pattern[i] == '\\') {
-      if (++i == pattern.size() || std::isalnum(static_cast<unsigned char>(pattern[i])) != 0) return std::nullopt;
-    } else if (std::string_view("^$.*+?()[]{}|").find(pattern[i]) != std::string_view::npos) {
-      return std::nullopt;
-    }
-    text += pattern[i];
-  }
-  return text;
-}
-
-}  // namespace
-
 Status read_grammar_triggers(ApiRequest& request, const Json& value, const ApiLimits&) {
   constexpr size_t kMaxTriggers = 64;
   enum Type : int64_t { kToken, kWord, kPattern, kFullPattern };
@@ -178,15 +147,8 @@ Status read_grammar_triggers(ApiRequest& request, const Json& value, const ApiLi
       continue;
     }
     trigger.text = *text->string();
-    if (kind == kPattern || kind == kFullPattern) {
-      std::optional<std::string> plain = text_of_pattern(trigger.text);
-      if (!plain)
-        return unsupported(
-            "grammar_triggers: a pattern that stands for more than one text is not served; a word (type 1) "
-            "would do.",
-            "grammar_triggers");
-      trigger.text = *std::move(plain);
-    }
+    if (kind == kPattern) trigger.kind = grammar::Trigger::Kind::kPattern;
+    if (kind == kFullPattern) trigger.kind = grammar::Trigger::Kind::kWhole;
     if (trigger.text.empty() || trigger.text.size() > grammar::kMaxTriggerBytes)
       return invalid("grammar_triggers: a trigger has 1 to " + std::to_string(grammar::kMaxTriggerBytes) + " bytes.",
                      "grammar_triggers");

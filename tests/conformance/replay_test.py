@@ -37,6 +37,13 @@ def serve_a_while(folder, record, *flags):
                     head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: alpha-key-1\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n"
                     with server.connect(head.encode() + text) as s:
                         s.recv(2000)
+                elif draw.randrange(4) == 0:  # of a grammar that the server makes
+                    lazy = {"grammar": 'root ::= "ab" [a-z ]{1,9}', "grammar_lazy": True,
+                            "grammar_triggers": [{"type": 2, "value": "[^a]*?(ab)"}]}
+                    call = {"messages": [{"role": "user", "content": SECRET}], "max_tokens": 20, "tool_choice": "required",
+                            "tools": [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]}
+                    for path, asked in (("/v1/completions", {**body, **lazy}), ("/v1/chat/completions", call)):
+                        server.post(path, asked, **{"X-Api-Key": "alpha-key-1"})
                 else:
                     server.post("/v1/completions", body, **{"X-Api-Key": "alpha-key-1"})
 

@@ -109,7 +109,7 @@ Texts texts_of(const Request& r) {
     t.stop_ids = r.stops->ids();
   }
   if (r.grammar) {
-    t.grammar = r.grammar->source();
+    t.grammar = r.grammar->recorded();
     t.closes_in_time = r.grammar->closes_in_time();
   }
   if (r.reasoning) {

@@ -187,13 +187,21 @@ TEST(Record, RunsAgainStepForStepWithTheModelAndWithout) {
   EXPECT_GT(n_accepted, 100);
 }
 
-// A request's grammar is written as it was asked for, and compiled for the replay.
-TEST(Record, GrammarsAreCompiledAnew) {
+// A request's grammar is written as it was asked for, or, where a server made it, as its rules, and compiled for the
+// replay.
+void replay_grammars(bool is_made) {
   std::vector<std::string> words(64);
   for (size_t t = 1; t < words.size(); ++t) words[t] = std::string(1 + t / 40, static_cast<char>('a' + t % 20));
   const auto tokenizer = std::make_shared<const SpelledTokens>(words);
   grammar::Grammars grammars(*tokenizer);
-  const grammar::Source source{.language = grammar::Language::kGbnf, .text = "root ::= [a-d]{2,9} [e-j]{1,30} \"k\""};
+  const grammar::Source asked{.language = grammar::Language::kGbnf, .text = "root ::= [a-d]{2,9} [e-j]{1,30} \"k\""};
+  const auto compiled = is_made ? grammars
+                                      .get({.language = grammar::Language::kMade, .text = "of a server"}, {},
+                                           [&](const grammar::FindToken& find, grammar::Grammar& out) {
+                                             return grammar::read(asked, find, out);
+                                           })
+                                      .value()
+                                : grammars.get(asked).value();
   TempFolder folder;
   const std::string path = folder.path() + "/record";
   ThreadTeam team(1);
@@ -211,7 +219,7 @@ TEST(Record, GrammarsAreCompiledAnew) {
       r.prompt = {TokenId{static_cast<int32_t>(id)}, TokenId{9}};
       r.max_tokens = 20;
       r.sampling.seed = id;
-      r.grammar = std::make_shared<grammar::Matcher>(grammars.get(source).value(), std::vector<TokenId>{}, 1, true);
+      r.grammar = std::make_shared<grammar::Matcher>(compiled, std::vector<TokenId>{}, 1, true);
       ASSERT_TRUE(engine->submit(std::move(r)).ok());
     }
     std::vector<Output> out;
@@ -271,6 +279,9 @@ TEST(Record, HasWhatStepsCostBeforeAnyRequest) {
   EXPECT_EQ(difference(true), "");
   EXPECT_NE(difference(false).find("the batch is another"), std::string::npos) << difference(false);
 }
+
+TEST(Record, GrammarsAreCompiledAnew) { replay_grammars(false); }
+TEST(Record, GrammarsThatAServerMadeAreCompiledAnew) { replay_grammars(true); }
 
 TEST(Record, TheFirstDifferenceIsNamed) {
   const Recorded was(3);

@@ -28,6 +28,7 @@ class AutomatonBuilder {
     if (g_.root() >= n_rules_) return invalid("The grammar has no rules.");
     bodies_.resize(n_rules_);
     for (uint32_t r = 0; r < n_rules_; ++r) bodies_[r] = g_.rules()[r].body;
+    find_other_names();
     machines_.resize(n_rules_);
     counter_of_.assign(n_rules_, -1);
     a_.is_body_.assign(n_rules_, 0);
@@ -79,6 +80,20 @@ class AutomatonBuilder {
       }
     }
     return {};
+  }
+
+  // Of rules that are nothing but another.
+  void find_other_names() {
+    really_.resize(n_rules_);
+    for (uint32_t r = 0; r < n_rules_; ++r) {
+      uint32_t at = r;
+      for (int hops = 0; hops < 16 && bodies_[at] != kNoExpr; ++hops) {
+        const Expr& body = g_.exprs()[bodies_[at]];
+        if (body.kind != ExprKind::kCall) break;
+        at = body.a;
+      }
+      really_[r] = at;
+    }
   }
 
   bool is_nullable(const Expr& e) const {
@@ -189,7 +204,7 @@ class AutomatonBuilder {
       case ExprKind::kRepeat:
         return build_repeat(machine, e, from, to);
       case ExprKind::kCall:
-        machine.edges.push_back({from, to, MachineEdge::kCall, 0, 0, e.a});
+        machine.edges.push_back({from, to, MachineEdge::kCall, 0, 0, really_[e.a]});
         if (rule_nullable_[e.a]) machine.edges.push_back({from, to, MachineEdge::kEmpty});
         return;
       case ExprKind::kGraph:
@@ -442,6 +457,7 @@ class AutomatonBuilder {
   std::vector<uint32_t> size_;
   std::vector<uint8_t> nullable_, rule_nullable_;
   std::vector<ExprId> bodies_;
+  std::vector<uint32_t> really_;  // per rule of the grammar: the one that it is
   std::vector<RuleMachine> machines_;
   std::vector<int32_t> counter_of_;  // per rule; -1: none
   std::map<std::tuple<ExprId, uint32_t, uint32_t>, uint32_t> counted_;

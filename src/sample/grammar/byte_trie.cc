@@ -16,15 +16,35 @@ uint32_t group_of_ascii(uint8_t b) {
   return 5 + (b < '0' ? b - 0x20u : b < 'A' ? b - 0x3Au + 16 : b < 'a' ? b - 0x5Bu + 23 : b - 0x7Bu + 29);
 }
 
+bool is_far_space(uint32_t c) {
+  return c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
+         c == 0x205F || c == 0x3000 || c == 0xFEFF;
+}
+
 ByteGroups groups_of(std::string_view bytes) {
   ByteGroups groups = 0;
   for (size_t i = 0; i < bytes.size();) {
     const utf8::CodePoint c = utf8::decode(bytes.data() + i, bytes.data() + bytes.size());
     const auto b = static_cast<uint8_t>(bytes[i]);
-    groups |= ByteGroups{1} << (b < 0x80 ? group_of_ascii(b) : c.valid ? kNonAsciiGroup : kPartGroup);
+    groups |= ByteGroups{1} << (b < 0x80                ? group_of_ascii(b)
+                                : !c.valid              ? kPartGroup
+                                : is_far_space(c.value) ? kFarSpaceGroup
+                                                        : kNonAsciiGroup);
     i += c.len;
   }
   return groups;
+}
+
+// The last bytes on the way to a node are such a code point.
+bool ByteTrie::ends_far_space(size_t node, std::span<const uint32_t> parents) const {
+  char bytes[3];
+  for (int n = 3; n > 0 && node != 0; --n, node = parents[node]) {
+    bytes[n - 1] = static_cast<char>(nodes[node].byte);
+    if (nodes[node].byte < 0xC0) continue;
+    const utf8::CodePoint c = utf8::decode(bytes + n - 1, bytes + 3);
+    return c.valid && static_cast<int>(c.len) == 4 - n && is_far_space(c.value);
+  }
+  return false;
 }
 
 void ByteTrie::build(std::vector<Entry> entries, bool is_whole) {
@@ -80,6 +100,7 @@ void ByteTrie::build(std::vector<Entry> entries, bool is_whole) {
     const uint8_t byte = nodes[i].byte;
     const uint32_t group = byte < 0x80 ? group_of_ascii(byte) : is_whole ? kNonAsciiGroup : kPartGroup;
     below[parents[i]].groups |= below[i].groups | ByteGroups{1} << group;
+    if (is_whole && ends_far_space(i, parents)) below[parents[i]].groups |= ByteGroups{1} << kFarSpaceGroup;
   }
 }
 

@@ -4,17 +4,20 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
 namespace ibid::grammar {
 
 // Sets of bytes, as bits: a-f, g-z, A-F, G-Z, digits, each other ASCII character, other controls than the end of a
-// line, whole code points beyond ASCII, parts of such.
+// line, whole code points beyond ASCII (white space apart, which patterns tell from the rest), parts of such.
 using ByteGroups = uint64_t;
 inline constexpr ByteGroups kLowerGroups = 3;
-inline constexpr uint32_t kNonAsciiGroup = 41, kPartGroup = 42;
+inline constexpr uint32_t kNonAsciiGroup = 41, kPartGroup = 42, kFarSpaceGroup = 43;
 uint32_t group_of_ascii(uint8_t byte);
+// White space and ends of lines of ECMA-262 beyond ASCII.
+bool is_far_space(uint32_t code_point);
 ByteGroups groups_of(std::string_view bytes);
 
 struct ByteTrie {
@@ -45,6 +48,9 @@ struct ByteTrie {
   // No text is empty. In any order; equal texts by length, then by token. `is_whole`: all texts are whole code points;
   // else bytes beyond ASCII count as parts of such.
   void build(std::vector<Entry> entries, bool is_whole);
+
+ private:
+  bool ends_far_space(size_t node, std::span<const uint32_t> parents) const;
 };
 
 }  // namespace ibid::grammar

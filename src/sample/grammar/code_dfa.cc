@@ -1,14 +1,14 @@
 #include "sample/grammar/code_dfa.h"
 
 #include <algorithm>
+#include <numeric>
+#include <string>
 #include <unordered_map>
 
 #include "base/utf8.h"
 
 namespace ibid::grammar {
 namespace {
-
-constexpr uint32_t kGone = ~0u;
 
 struct SetHash {
   size_t operator()(const std::vector<uint32_t>& states) const {
@@ -71,17 +71,6 @@ struct RangeTo {
 
 }  // namespace
 
-uint32_t CodeNfa::add_text(uint32_t from, std::string_view text) {
-  for (size_t i = 0; i < text.size();) {
-    const utf8::CodePoint c = utf8::decode(text.data() + i, text.data() + text.size());
-    const uint32_t next = add_state();
-    add(from, next, CodeSet{{c.value, c.value}});
-    from = next;
-    i += c.len;
-  }
-  return from;
-}
-
 void CodeDfa::begin_state(bool accepts) {
   accepts_.push_back(accepts);
   first_.push_back(static_cast<uint32_t>(edges_.size()));
@@ -118,13 +107,36 @@ Result<CodeDfa> CodeDfa::length(uint32_t min, uint32_t max, Fuel& fuel) {
 }
 
 Result<CodeDfa> CodeDfa::one_of(std::span<const std::string_view> texts, Fuel& fuel) {
-  CodeNfa nfa;
-  nfa.accept = nfa.add_state();
+  std::vector<std::u32string> codes;
   for (std::string_view text : texts) {
-    if (!fuel.burn(16 + static_cast<int64_t>(text.size()) * 12)) return out_of_fuel();
-    nfa.add(nfa.add_text(0, text), nfa.accept);
+    if (!fuel.burn(16 + static_cast<int64_t>(text.size()) * 40)) return out_of_fuel();
+    std::u32string& code = codes.emplace_back();
+    for (size_t i = 0; i < text.size();) {
+      const utf8::CodePoint c = utf8::decode(text.data() + i, text.data() + text.size());
+      code += static_cast<char32_t>(c.value);
+      i += c.len;
+    }
   }
-  return make(nfa, fuel);
+  std::sort(codes.begin(), codes.end());
+  // A trie, breadth first: each state is a range of texts that begin alike.
+  struct Node {
+    size_t begin, end, depth;
+  };
+  CodeDfa made;
+  std::vector<Node> nodes = {{0, codes.size(), 0}};
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    auto [at, end, depth] = nodes[n];
+    made.begin_state(at < end && codes[at].size() == depth);
+    while (at < end && codes[at].size() == depth) ++at;
+    while (at < end) {
+      const char32_t c = codes[at][depth];
+      const size_t begin = at;
+      while (at < end && codes[at][depth] == c) ++at;
+      made.add_edge(c, c, static_cast<uint32_t>(nodes.size()));
+      nodes.push_back({begin, at, depth + 1});
+    }
+  }
+  return made;
 }
 
 Result<CodeDfa> CodeDfa::make(const CodeNfa& nfa, Fuel& fuel) {
@@ -168,7 +180,7 @@ Result<CodeDfa> CodeDfa::make(const CodeNfa& nfa, Fuel& fuel) {
       made.add_edge(cuts[i], cuts[i + 1] - 1, at->second);
     }
   }
-  if (!made.trim(fuel)) return out_of_fuel();
+  if (!made.trim(fuel) || !made.merge_twins(fuel)) return out_of_fuel();
   return made;
 }
 
@@ -189,31 +201,12 @@ Result<CodeDfa> CodeDfa::combine(const CodeDfa& a, const CodeDfa& b, How how, Fu
     const auto of_a = x == kGone ? std::span<const Edge>() : a.edges(x);
     const auto of_b = y == kGone ? std::span<const Edge>() : b.edges(y);
     if (!fuel.burn(24 + 2 * static_cast<int64_t>(of_a.size() + of_b.size()))) return out_of_fuel();
-    size_t i = 0, j = 0;
-    for (uint32_t at = 0; i < of_a.size() || j < of_b.size();) {
-      // The next piece in which neither side changes.
-      uint32_t end = kMaxCodePoint;
-      uint32_t to_a = kGone, to_b = kGone;
-      if (i < of_a.size()) {
-        if (of_a[i].lo <= at)
-          to_a = of_a[i].to, end = std::min(end, of_a[i].hi);
-        else
-          end = std::min(end, of_a[i].lo - 1);
-      }
-      if (j < of_b.size()) {
-        if (of_b[j].lo <= at)
-          to_b = of_b[j].to, end = std::min(end, of_b[j].hi);
-        else
-          end = std::min(end, of_b[j].lo - 1);
-      }
+    each_piece(of_a, of_b, [&](uint32_t lo, uint32_t hi, uint32_t to_a, uint32_t to_b) {
       const bool goes_on = how == How::kBoth     ? to_a != kGone && to_b != kGone
                            : how == How::kEither ? to_a != kGone || to_b != kGone
                                                  : to_a != kGone;
-      if (goes_on) made.add_edge(at, end, id_of(to_a, to_b));
-      if (i < of_a.size() && of_a[i].hi == end) ++i;
-      if (j < of_b.size() && of_b[j].hi == end) ++j;
-      at = end + 1;
-    }
+      if (goes_on) made.add_edge(lo, hi, id_of(to_a, to_b));
+    });
   }
   if (!made.trim(fuel)) return out_of_fuel();
   return made;
@@ -254,6 +247,59 @@ bool CodeDfa::trim(Fuel& fuel) {
   return true;
 }
 
+// States from which the same edges lead to the same states are one: not all that could be (Hopcroft 1971), but what
+// subsets leave of repeats and choices, at the cost of looking at each edge a few times.
+bool CodeDfa::merge_twins(Fuel& fuel, int n_passes) {
+  constexpr int kMaxRounds = 16;
+  const uint32_t n = n_states();
+  std::vector<uint32_t> is(n);
+  std::iota(is.begin(), is.end(), 0u);
+  std::vector<std::pair<uint64_t, uint32_t>> by_hash(n);
+  bool has_merged = false;
+  for (int round = 0; round < kMaxRounds; ++round) {
+    if (!fuel.burn(static_cast<int64_t>(edges_.size()) / 2 + n)) return false;
+    for (uint32_t s = 0; s < n; ++s) {
+      uint64_t h = accepts_[s];
+      for (const Edge& e : edges(s)) {
+        h = (h ^ (static_cast<uint64_t>(e.lo) << 32 | is[e.to])) * 0x9E3779B97F4A7C15u;
+        h = (h ^ (h >> 32) ^ e.hi) * 0xD6E8FEB86659FD93u;
+      }
+      by_hash[s] = {is[s] == s ? h ^ h >> 32 : 0, s};
+    }
+    std::sort(by_hash.begin(), by_hash.end());
+    const auto are_twins = [&](uint32_t a, uint32_t b) {
+      return accepts_[a] == accepts_[b] && std::ranges::equal(edges(a), edges(b), [&](const Edge& x, const Edge& y) {
+               return x.lo == y.lo && x.hi == y.hi && is[x.to] == is[y.to];
+             });
+    };
+    bool merges = false;
+    for (uint32_t i = 1, first = 0; i < n; ++i) {
+      if (by_hash[i].first != by_hash[first].first) {
+        first = i;
+        continue;
+      }
+      const uint32_t s = by_hash[i].second, twin = by_hash[first].second;  // the lower one
+      if (is[s] == s && is[twin] == twin && are_twins(s, twin)) is[s] = twin, merges = true;
+    }
+    if (!merges) break;
+    has_merged = true;
+    for (uint32_t s = 0; s < n; ++s) is[s] = is[is[s]];
+  }
+  if (!has_merged) return true;
+  std::vector<uint32_t> id(n);
+  uint32_t n_kept = 0;
+  for (uint32_t s = 0; s < n; ++s)
+    if (is[s] == s) id[s] = n_kept++;
+  CodeDfa kept;
+  for (uint32_t s = 0; s < n; ++s) {
+    if (is[s] != s) continue;
+    kept.begin_state(accepts_[s]);
+    for (const Edge& e : edges(s)) kept.add_edge(e.lo, e.hi, id[is[e.to]]);
+  }
+  *this = std::move(kept);
+  return n_passes == 1 || merge_twins(fuel, n_passes - 1);  // edges may have become one
+}
+
 bool CodeDfa::accepts(std::string_view text) const {
   uint32_t state = 0;
   for (size_t i = 0; i < text.size();) {
@@ -278,34 +324,38 @@ bool CodeDfa::is_all() const {
                     [](const Edge& x, const Edge& y) { return x.lo == y.lo && x.hi == y.hi; });
 }
 
+uint32_t CodeGraph::hop(uint8_t lo, uint8_t hi, uint32_t to) {
+  auto [at, is_new] = hops_.try_emplace(static_cast<uint64_t>(to) << 16 | static_cast<uint64_t>(lo) << 8 | hi, 0);
+  if (is_new) {
+    at->second = add_state();
+    graph_.edges.push_back({at->second, to, lo, hi});
+    fuel_.burn(12);
+  }
+  return at->second;
+}
+
+void CodeGraph::add_code_points(uint32_t from, uint32_t lo, uint32_t hi, uint32_t to) {
+  if (lo > hi) return;
+  each_utf8_piece(lo, hi, [&](const ByteRange* piece, int n) {
+    uint32_t at = to;
+    for (int i = n - 1; i > 0; --i) at = hop(piece[i].lo, piece[i].hi, at);
+    graph_.edges.push_back({from, at, piece[0].lo, piece[0].hi});
+  });
+}
+
 ExprId CodeDfa::spell(Grammar& grammar, Spelling spelling) const {
-  Graph graph;
-  graph.n_states = n_states();
-  Fuel& fuel = grammar.fuel();
-  std::unordered_map<uint64_t, uint32_t> tails;  // (bytes that lead to a state, the state) -> where they begin
-  auto hop = [&](uint8_t lo, uint8_t hi, uint32_t to) {
-    auto [at, is_new] = tails.try_emplace(static_cast<uint64_t>(to) << 16 | static_cast<uint64_t>(lo) << 8 | hi, 0);
-    if (is_new) {
-      at->second = graph.n_states++;
-      graph.edges.push_back({at->second, to, lo, hi});
-      fuel.burn(12);
-    }
-    return at->second;
-  };
+  return grammar.graph(spelled(spelling, grammar.fuel()));
+}
+
+Graph CodeDfa::spelled(Spelling spelling, Fuel& fuel) const {
+  CodeGraph out(n_states(), fuel);
+  Graph& graph = out.graph();
   auto text_to = [&](uint32_t from, std::string_view text, uint32_t to) {
     for (size_t i = text.size() - 1; i > 0; --i) {
       const auto b = static_cast<uint8_t>(text[i]);
-      to = hop(b, b, to);
+      to = out.hop(b, b, to);
     }
-    graph.edges.push_back({from, to, static_cast<uint8_t>(text[0]), static_cast<uint8_t>(text[0])});
-  };
-  auto plain = [&](uint32_t from, uint32_t lo, uint32_t hi, uint32_t to) {
-    if (lo > hi) return;
-    each_utf8_piece(lo, hi, [&](const ByteRange* piece, int n) {
-      uint32_t at = to;
-      for (int i = n - 1; i > 0; --i) at = hop(piece[i].lo, piece[i].hi, at);
-      graph.edges.push_back({from, at, piece[0].lo, piece[0].hi});
-    });
+    out.add(from, static_cast<uint8_t>(text[0]), to);
   };
   static constexpr char kHex[] = "0123456789abcdef";
   // Behind a backslash, all that are always escaped but the quote and the backslash.
@@ -314,15 +364,13 @@ ExprId CodeDfa::spell(Grammar& grammar, Spelling spelling) const {
     auto [at, is_new] = escapes.try_emplace(to, graph.n_states);
     if (!is_new) return at->second;
     const uint32_t begin = graph.n_states++, zeros = graph.n_states++, low = graph.n_states++, high = graph.n_states++;
-    for (char c : std::string_view("btnfr"))
-      graph.edges.push_back({begin, to, static_cast<uint8_t>(c), static_cast<uint8_t>(c)});
-    graph.edges.push_back({begin, hop('0', '0', zeros), 'u', 'u'});
-    graph.edges.push_back({zeros, low, '0', '0'});
-    graph.edges.push_back({zeros, high, '1', '1'});
+    for (char c : std::string_view("btnfr")) out.add(begin, static_cast<uint8_t>(c), to);
+    out.add(begin, 'u', out.hop('0', '0', zeros));
+    out.add(zeros, '0', low);
+    out.add(zeros, '1', high);
     for (uint32_t c = 0; c < 0x20; ++c) {
       if (c == 8 || c == 9 || c == 10 || c == 12 || c == 13) continue;
-      const auto digit = static_cast<uint8_t>(kHex[c & 15]);
-      graph.edges.push_back({c < 16 ? low : high, to, digit, digit});
+      out.add(c < 16 ? low : high, static_cast<uint8_t>(kHex[c & 15]), to);
     }
     fuel.burn(120);
     return begin;
@@ -330,13 +378,13 @@ ExprId CodeDfa::spell(Grammar& grammar, Spelling spelling) const {
   for (uint32_t s = 0; s < n_states(); ++s) {
     if (accepts_[s]) graph.accepting.push_back(s);
     for (const Edge& e : edges(s)) {
-      if (!fuel.burn(12)) return grammar.nothing();
+      if (!fuel.burn(12)) return std::move(graph);
       if (spelling == Spelling::kPlain) {
-        plain(s, e.lo, e.hi, e.to);
+        out.add_code_points(s, e.lo, e.hi, e.to);
         continue;
       }
       const bool has_all = e.lo == 0 && e.hi >= 0x1F;
-      if (has_all) graph.edges.push_back({s, escape_to(e.to), '\\', '\\'});
+      if (has_all) out.add(s, '\\', escape_to(e.to));
       for (uint32_t c = e.lo; !has_all && c < 0x20 && c <= e.hi; ++c) {
         const char* named = c == 8    ? "\\b"
                             : c == 9  ? "\\t"
@@ -349,12 +397,12 @@ ExprId CodeDfa::spell(Grammar& grammar, Spelling spelling) const {
       }
       if (e.lo <= '"' && '"' <= e.hi) text_to(s, "\\\"", e.to);
       if (e.lo <= '\\' && '\\' <= e.hi) text_to(s, "\\\\", e.to);
-      plain(s, std::max<uint32_t>(e.lo, 0x20), std::min<uint32_t>(e.hi, '"' - 1), e.to);
-      plain(s, std::max<uint32_t>(e.lo, '"' + 1), std::min<uint32_t>(e.hi, '\\' - 1), e.to);
-      plain(s, std::max<uint32_t>(e.lo, '\\' + 1), e.hi, e.to);
+      out.add_code_points(s, std::max<uint32_t>(e.lo, 0x20), std::min<uint32_t>(e.hi, '"' - 1), e.to);
+      out.add_code_points(s, std::max<uint32_t>(e.lo, '"' + 1), std::min<uint32_t>(e.hi, '\\' - 1), e.to);
+      out.add_code_points(s, std::max<uint32_t>(e.lo, '\\' + 1), e.hi, e.to);
     }
   }
-  return grammar.graph(std::move(graph));
+  return std::move(graph);
 }
 
 }  // namespace ibid::grammar

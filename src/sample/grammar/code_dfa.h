@@ -3,9 +3,11 @@
 // result is an error.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "sample/grammar/grammar.h"
@@ -31,7 +33,23 @@ struct CodeNfa {
     edges.push_back({from, to, kSet, static_cast<uint32_t>(sets.size() - 1)});
   }
   void add(uint32_t from, uint32_t to, Kind kind = kEmpty) { edges.push_back({from, to, kind, 0}); }
-  uint32_t add_text(uint32_t from, std::string_view utf8);  // gives the state behind it
+};
+
+// A graph over bytes in the making, of which edges read code points as UTF-8; what they end with is shared.
+class CodeGraph {
+ public:
+  CodeGraph(uint32_t n_states, Fuel& fuel) : fuel_(fuel) { graph_.n_states = n_states; }
+  uint32_t add_state() { return graph_.n_states++; }
+  // A state behind which the bytes of one range lead to `to`.
+  uint32_t hop(uint8_t lo, uint8_t hi, uint32_t to);
+  void add(uint32_t from, uint8_t byte, uint32_t to) { graph_.edges.push_back({from, to, byte, byte}); }
+  void add_code_points(uint32_t from, uint32_t lo, uint32_t hi, uint32_t to);  // none where lo > hi
+  Graph& graph() { return graph_; }
+
+ private:
+  Fuel& fuel_;
+  Graph graph_;
+  std::unordered_map<uint64_t, uint32_t> hops_;
 };
 
 class CodeDfa {
@@ -39,6 +57,7 @@ class CodeDfa {
   struct Edge {
     uint32_t lo = 0, hi = 0, to = 0;
   };
+  static constexpr uint32_t kGone = ~0u;  // behind what no edge reads
 
   static Result<CodeDfa> make(const CodeNfa& nfa, Fuel& fuel);
   static CodeDfa all();
@@ -57,19 +76,44 @@ class CodeDfa {
     return {edges_.data() + first_[state], edges_.data() + first_[state + 1]};
   }
   bool accepts(uint32_t state) const { return accepts_[state] != 0; }
+  // Calls f(lo, hi, to_a, to_b) for ranges within which neither list of edges changes, as long as one of them has
+  // edges.
+  template <typename Function>
+  static void each_piece(std::span<const Edge> of_a, std::span<const Edge> of_b, Function&& f);
 
   // The texts as UTF-8, or as the inside of a JSON string in its shortest spelling.
   enum class Spelling { kPlain, kJson };
   ExprId spell(Grammar& grammar, Spelling spelling) const;
+  Graph spelled(Spelling spelling, Fuel& fuel) const;  // unfinished without fuel
 
  private:
   void begin_state(bool accepts);
   void add_edge(uint32_t lo, uint32_t hi, uint32_t to);
   bool trim(Fuel& fuel);
+  bool merge_twins(Fuel& fuel, int n_passes = 4);
 
   std::vector<uint32_t> first_ = {0};
   std::vector<Edge> edges_;  // per state ascending and disjoint
   std::vector<uint8_t> accepts_;
 };
+
+template <typename Function>
+void CodeDfa::each_piece(std::span<const Edge> of_a, std::span<const Edge> of_b, Function&& f) {
+  size_t i = 0, j = 0;
+  for (uint32_t at = 0; i < of_a.size() || j < of_b.size();) {
+    uint32_t end = kMaxCodePoint;
+    const auto next = [&](std::span<const Edge> edges, size_t& k) {
+      if (k == edges.size()) return kGone;
+      const bool is_within = edges[k].lo <= at;
+      end = std::min(end, is_within ? edges[k].hi : edges[k].lo - 1);
+      return is_within ? edges[k].to : kGone;
+    };
+    const uint32_t to_a = next(of_a, i), to_b = next(of_b, j);
+    f(at, end, to_a, to_b);
+    if (i < of_a.size() && of_a[i].hi == end) ++i;
+    if (j < of_b.size() && of_b[j].hi == end) ++j;
+    at = end + 1;
+  }
+}
 
 }  // namespace ibid::grammar

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sample/grammar/rules_bytes.h"
+
 namespace ibid::grammar {
 namespace {
 
@@ -48,6 +50,7 @@ Result<std::shared_ptr<Compiled>> Grammars::get(const Source& source, const std:
   auto compiled =
       std::make_shared<Compiled>(source, std::move(automaton), trie(), TokenMasks::kDefaultBytes, together_);
   compiled->set_notes(grammar.notes());
+  if (source.language == Language::kMade) compiled->set_rules(write_rules(grammar));
   std::lock_guard lock(mutex_);
   auto [at, is_new] = entries_.try_emplace(key);
   if (!is_new) return at->second.compiled;  // somebody else was faster

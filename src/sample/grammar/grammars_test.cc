@@ -7,6 +7,8 @@
 #include <random>
 #include <thread>
 
+#include "sample/grammar/lazy.h"
+#include "sample/grammar/rules_bytes.h"
 #include "sample/grammar/testing/vocabularies.h"
 
 #include "spelled_tokens.h"
@@ -16,6 +18,11 @@ namespace {
 
 const SpelledTokens& tokens() {
   static const SpelledTokens made(testing::adversarial("{}\"a1").texts);
+  return made;
+}
+
+std::shared_ptr<const TokenTrie> tokens_trie() {
+  static const auto made = testing::adversarial("{}\"a1").trie();
   return made;
 }
 
@@ -164,6 +171,58 @@ TEST(Grammars, AreWalkedByManyAtOnceAsByOne) {
   for (std::thread& t : threads) t.join();
   EXPECT_GT(n_compared, 2000);
   EXPECT_EQ(n_differing, 0);
+}
+
+// What a record keeps of a grammar that a server made.
+TEST(GrammarRules, AsBytesAreTheSameRules) {
+  const auto trie = tokens_trie();
+  std::mt19937 rng(17);
+  int n_refused = 0;
+  for (const auto& [language, text] : std::vector<std::pair<Language, const char*>>{
+           {Language::kGbnf, "root ::= root \"a\" | [^a-f]{2,300} | \"\" <a> | \"}\"*"},
+           {Language::kRegex, "(a|é)*1{3,200}[^]?"},
+           {Language::kLark, "start: \"a\" <[1-3,7]> | <[*]> %json {\"type\":\"integer\"}"},
+           {Language::kJsonSchema,
+            R"({"type":"object","properties":{"a":{"$ref":"#"},"1":{"type":"string","pattern":"a+"}}})"},
+           {Language::kJsonObject, ""}}) {
+    Fuel fuel;
+    Grammar grammar(fuel);
+    ASSERT_TRUE(read(
+                    {.language = language, .text = text}, [](std::string_view) { return TokenId{5}; }, grammar)
+                    .ok());
+    if (language == Language::kGbnf) {
+      ASSERT_TRUE(wait_for({{.text = "x+(a)", .kind = Trigger::Kind::kPattern}}, grammar).ok());
+    }
+    const std::string bytes = write_rules(grammar);
+    Fuel fuel_again;
+    Grammar again(fuel_again);
+    ASSERT_TRUE(read({.language = Language::kMade, .text = bytes}, {}, again).ok()) << text;
+    EXPECT_EQ(write_rules(again), bytes);
+    TokenMasks masks(compile(grammar, *trie).value(), trie), masks_again(compile(again, *trie).value(), trie);
+    std::vector<uint32_t> mask(trie->mask_words()), mask_again(trie->mask_words());
+    StateId at = kInitial, at_again = kInitial;
+    for (int step = 0; step < 40 && at != kDead; ++step) {
+      masks.fill(at, mask), masks_again.fill(at_again, mask_again);
+      ASSERT_EQ(mask, mask_again) << text;
+      ASSERT_EQ(masks.states().accepts(at), masks_again.states().accepts(at_again));
+      std::vector<TokenId> allowed;
+      for (int32_t t = 0; t < trie->vocab_size(); ++t)
+        if ((mask[static_cast<size_t>(t) / 32] >> (t % 32) & 1) != 0) allowed.push_back(TokenId{t});
+      if (allowed.empty()) break;
+      const TokenId token = allowed[rng() % allowed.size()];
+      at = masks.after(at, token), at_again = masks_again.after(at_again, token);
+    }
+    // From a record that somebody else wrote.
+    for (int round = 0; round < 2000; ++round) {
+      std::string other = bytes;
+      for (auto n = 1 + rng() % 3; n > 0; --n) other[rng() % other.size()] = static_cast<char>(rng());
+      if (rng() % 8 == 0) other.resize(rng() % other.size());
+      Fuel little(300'000);
+      Grammar made(little);
+      if (!read_rules(other, made) || !compile(made, *trie)) ++n_refused;
+    }
+  }
+  EXPECT_GT(n_refused, 3000);
 }
 
 }  // namespace

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "sample/grammar/schema_logic.h"
+#include "sample/grammar/schema_names.h"
+#include "sample/grammar/schema_twins.h"
 
 namespace ibid::grammar {
 namespace {
@@ -128,7 +131,11 @@ class JsonParts {
 class SchemaWriter {
  public:
   SchemaWriter(SchemaLogic& logic, Grammar& grammar)
-      : logic_(logic), g_(grammar), parts_(grammar, logic.options().space) {}
+      : logic_(logic),
+        g_(grammar),
+        parts_(grammar, logic.options().space),
+        other_names_(grammar),
+        twins_(grammar.fuel()) {}
 
   Result<RuleId> run() {
     const RuleId root = rule_of({{&logic_.document().root(), false}});
@@ -144,8 +151,9 @@ class SchemaWriter {
   }
 
  private:
-  RuleId rule_of(const Conjunction& conjunction) {
-    if (conjunction.empty()) return parts_.value();
+  RuleId rule_of(const Conjunction& as_it_stands) {
+    if (as_it_stands.empty()) return parts_.value();
+    const Conjunction conjunction = logic_.document().is_one_resource() ? twins_.first_of(as_it_stands) : as_it_stands;
     auto [at, is_new] = rules_.try_emplace(conjunction, 0);
     if (is_new) {
       g_.fuel().burn(20);
@@ -204,6 +212,14 @@ class SchemaWriter {
                   : g_.sequence({quote, g_.repeat(parts_.character(), shape.min_length, shape.max_length), quote}));
       return {};
     }
+    std::vector<const CodeDfa*> patterns;
+    for (const Pattern& p : shape.patterns) patterns.push_back(p.get());
+    auto [known, is_new] = strings_.try_emplace(
+        {std::move(patterns), shape.min_length, shape.max_length, shape.excluded_strings}, kNoExpr);
+    if (!is_new) {
+      if (known->second != kNoExpr) choices.push_back(known->second);
+      return {};
+    }
     CodeDfa texts = CodeDfa::all();
     auto narrow = [&](CodeDfa::How how, Result<CodeDfa> by) -> Status {
       ASSIGN_OR_RETURN(const CodeDfa other, std::move(by));
@@ -215,7 +231,10 @@ class SchemaWriter {
       TRY(narrow(CodeDfa::How::kBoth, CodeDfa::length(shape.min_length, shape.max_length, g_.fuel())));
     const std::vector<std::string_view> out(shape.excluded_strings.begin(), shape.excluded_strings.end());
     if (!out.empty()) TRY(narrow(CodeDfa::How::kFirstOnly, CodeDfa::one_of(out, g_.fuel())));
-    if (!texts.is_empty()) choices.push_back(g_.sequence({quote, texts.spell(g_, CodeDfa::Spelling::kJson), quote}));
+    if (texts.is_empty()) return {};
+    const ExprId inside = texts.spell(g_, CodeDfa::Spelling::kJson);
+    known->second = g_.call(g_.rule("text", g_.sequence({quote, inside, quote})));
+    choices.push_back(known->second);
     return {};
   }
 
@@ -336,11 +355,20 @@ class SchemaWriter {
   struct Names {
     CodeDfa texts;
     Conjunction value;
+    bool is_rest = false;  // all that are not listed, rather than `texts`
   };
 
   // Names that the schema does not list, parted by which patterns they are of.
   Status list_others(const Shape& shape, const std::vector<std::string_view>& known, std::vector<Names>& others) {
     Fuel& fuel = g_.fuel();
+    const bool has_patterns =
+        std::ranges::any_of(shape.objects, [](const ObjectKeywords& o) { return !o.patterns.empty(); });
+    if (!known.empty() && !has_patterns && shape.names.empty() && shape.some.empty()) {
+      Conjunction value;
+      for (const ObjectKeywords& keywords : shape.objects) value = both(value, keywords.additional);
+      if (!logic_.is_false(value)) others.push_back({{}, std::move(value), true});
+      return {};
+    }
     CodeDfa rest = CodeDfa::all();
     if (!known.empty()) {
       ASSIGN_OR_RETURN(const CodeDfa listed, CodeDfa::one_of(known, fuel));
@@ -373,14 +401,16 @@ class SchemaWriter {
     }
     for (Part& part : parts)
       if (!part.texts.is_empty() && !logic_.is_false(part.value))
-        others.push_back({std::move(part.texts), std::move(part.value)});
+        others.push_back({std::move(part.texts), std::move(part.value), false});
     return {};
   }
 
   ExprId name_of(const CodeDfa& texts) {
-    if (texts.is_all()) return parts_.string();
+    return texts.is_all() ? parts_.string() : quoted(texts.spell(g_, CodeDfa::Spelling::kJson));
+  }
+  ExprId quoted(ExprId inside) {
     const ExprId quote = g_.text("\"");
-    return g_.sequence({quote, texts.spell(g_, CodeDfa::Spelling::kJson), quote});
+    return g_.sequence({quote, inside, quote});
   }
 
   Status write_object(const Conjunction& conjunction, const Shape& shape, std::vector<ExprId>& choices) {
@@ -432,7 +462,8 @@ class SchemaWriter {
     }
     std::vector<ExprId> more, some_more;
     for (const Names& names : others) {
-      more.push_back(parts_.member(name_of(names.texts), value_of(names.value)));
+      const ExprId name = names.is_rest ? quoted(other_names_.none_of(known)) : name_of(names.texts);
+      more.push_back(parts_.member(name, value_of(names.value)));
       if (!has_some) continue;
       ASSIGN_OR_RETURN(const CodeDfa wanted,
                        CodeDfa::combine(names.texts, *shape.some[0].names, CodeDfa::How::kBoth, g_.fuel()));
@@ -476,7 +507,11 @@ class SchemaWriter {
   SchemaLogic& logic_;
   Grammar& g_;
   JsonParts parts_;
+  OtherNames other_names_;
+  SchemaTwins twins_;
   std::map<Conjunction, RuleId> rules_;
+  // Strings of patterns (which SchemaLogic keeps), of lengths, and without some.
+  std::map<std::tuple<std::vector<const CodeDfa*>, uint32_t, uint32_t, std::vector<std::string>>, ExprId> strings_;
   std::vector<std::pair<Conjunction, RuleId>> queue_;
 };
 

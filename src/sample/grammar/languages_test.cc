@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+#include <set>
+
 #include "sample/grammar/matcher.h"
 #include "sample/grammar/testing/vocabularies.h"
 
@@ -212,6 +215,33 @@ TEST(GrammarStructuralTag, MasksAreThoseOfBruteForce) {
     ASSERT_NE(at, kDead) << n;
     masks.fill(at, mask);
     EXPECT_EQ(mask, testing::brute_force(masks, at)) << text.substr(0, n);
+  }
+}
+
+// Names of members in whatever spelling JSON asks for: a listed one is never taken for another.
+TEST(GrammarSchema, MembersThatAreNotListedHaveOtherNames) {
+  const std::vector<std::string> pieces = {"a", "ab", "\\\"", "\\\\", "\\n", "\\u0001", "\\u001f", "é", "ê", "日", "u"};
+  std::mt19937 rng(9);
+  for (int round = 0; round < 100; ++round) {
+    std::set<std::string> listed;
+    const auto name = [&] {
+      std::string made;
+      for (auto n = rng() % 4; n > 0; --n) made += pieces[rng() % pieces.size()];
+      return made;
+    };
+    std::string properties;
+    for (auto n = 1 + rng() % 5; n > 0; --n) {
+      const std::string made = name();
+      if (!listed.insert(made).second) continue;
+      properties += (properties.empty() ? "\"" : ",\"") + made + R"(":{"const":1})";
+    }
+    const Read object(Language::kJsonSchema, "{\"type\":\"object\",\"properties\":{" + properties +
+                                                 "},\"additionalProperties\":{\"const\":2}}");
+    for (int i = 0; i < 60; ++i) {
+      const std::string member = i < static_cast<int>(listed.size()) ? *std::next(listed.begin(), i) : name();
+      expect(object, {"{\"" + member + "\":" + (listed.contains(member) ? "1}" : "2}")},
+             {"{\"" + member + "\":" + (listed.contains(member) ? "2}" : "1}")});
+    }
   }
 }
 

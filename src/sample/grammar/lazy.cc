@@ -4,238 +4,163 @@
 #include <map>
 #include <utility>
 
+#include "sample/grammar/beginning.h"
 #include "sample/grammar/free_text.h"
+#include "sample/grammar/regex.h"
 
 namespace ibid::grammar {
 namespace {
 
-class Derivative {
- public:
-  Derivative(std::string_view text, Grammar& g) : text_(text), n_(text.size()), g_(g) {}
+// As an expression.
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (std::string_view("^$\\.*+?()[]{}|/").find(c) != std::string_view::npos) out += '\\';
+    out += c;
+  }
+  return out;
+}
 
-  ExprId of_root() {
-    // Where rules may end within the text, to a fixpoint: each round sees what the one before has found.
-    const ExprId root = g_.call(g_.root());
-    do {
-      has_grown_ = false;
-      ends(root, 0);
-      for (auto it = ends_.begin(); it != ends_.end() && !g_.fuel().is_empty(); ++it) {
-        Places found = ends(body(it->first.first), it->first.second);
-        if (found != it->second) it->second = std::move(found), has_grown_ = true;
-      }
-    } while (has_grown_ && !g_.fuel().is_empty());
-    return rest(root, 0);
+// Free text up to patterns, over code points. Whatever has been found, texts without it are what their complement
+// reads: it has no way on where a trigger ends.
+class PatternWait {
+ public:
+  explicit PatternWait(Grammar& g) : g_(g), fuel_(g.fuel()) {}
+
+  Status run(const std::vector<Trigger>& triggers, std::vector<ExprId>& choices, ExprId& free) {
+    std::vector<Announcement> all;
+    for (const Trigger& trigger : triggers) {
+      if (trigger.token >= 0) continue;
+      const bool is_text = trigger.kind == Trigger::Kind::kText;
+      const RegexUse use = trigger.kind == Trigger::Kind::kWhole ? RegexUse::kWhole : RegexUse::kSearch;
+      ASSIGN_OR_RETURN(std::vector<Announcement> ways,
+                       read_announcements(is_text ? escaped(trigger.text) : trigger.text, use, fuel_));
+      for (Announcement& way : ways) all.push_back(std::move(way));
+    }
+    CodeDfa found = all[0].found;
+    for (size_t i = 1; i < all.size(); ++i) {
+      ASSIGN_OR_RETURN(found, CodeDfa::combine(found, all[i].found, CodeDfa::How::kEither, fuel_));
+    }
+    ASSIGN_OR_RETURN(none_, found.complement(fuel_));
+    free = none_.spell(g_, CodeDfa::Spelling::kPlain);
+    choices.push_back(free);
+    for (const Announcement& way : all) choices.push_back(texts_of(way));
+    return fuel_.is_empty() ? Status(out_of_fuel()) : Status();
   }
 
  private:
-  using Places = std::vector<bool>;  // [n] of the text's places
-  using Key = std::pair<RuleId, size_t>;
-
-  ExprId body(RuleId rule) const { return g_.rules()[rule].body; }
-  bool is_spent() { return !g_.fuel().burn(static_cast<int64_t>(n_) + 8); }
-
-  // The places before the text's end to which the expression may lead from place i.
-  Places ends(ExprId id, size_t i) {
-    Places out(n_);
-    if (id == kNoExpr || is_spent()) return out;
-    const Expr e = g_.exprs()[id];
-    switch (e.kind) {
-      case ExprKind::kEmpty:
-        out[i] = true;
-        break;
-      case ExprKind::kNothing:
-      case ExprKind::kTokens:
-        break;
-      case ExprKind::kBytes:
-        if (reads(e.lo, e.hi, i) && i + 1 < n_) out[i + 1] = true;
-        break;
-      case ExprKind::kSequence: {
-        out[i] = true;
-        for (const ExprId part : e.parts) out = ends_of_all(part, out);
-        break;
+  // States of two automata at once, as states of a graph.
+  struct Pairs {
+    std::map<std::pair<uint32_t, uint32_t>, uint32_t> ids;
+    std::vector<std::pair<std::pair<uint32_t, uint32_t>, uint32_t>> queue;
+    uint32_t id_of(uint32_t a, uint32_t b, CodeGraph& graph) {
+      const auto [known, is_new] = ids.try_emplace({a, b}, 0);
+      if (is_new) {
+        known->second = graph.add_state();
+        queue.push_back({{a, b}, known->second});
       }
-      case ExprKind::kChoice:
-        for (const ExprId part : e.parts) add(ends(part, i), out);
-        break;
-      case ExprKind::kRepeat: {
-        Places at(n_);
-        at[i] = true;
-        if (e.min == 0) out[i] = true;
-        // Each turn that reads something comes further; one that reads nothing stands for those that must be.
-        const bool is_nullable = ends(e.a, i)[i];
-        for (size_t turn = 1; turn <= n_ && turn <= e.max; ++turn) {
-          at = ends_of_all(e.a, at);
-          if (turn >= e.min || is_nullable) add(at, out);
-        }
-        break;
-      }
-      case ExprKind::kCall: {
-        const auto [known, is_new] = ends_.try_emplace(Key{e.a, i}, Places(n_));
-        has_grown_ = has_grown_ || is_new;
-        out = known->second;
-        break;
-      }
-      case ExprKind::kGraph: {
-        const Graph graph = g_.graphs()[e.a];
-        const std::vector<Places> reached = walk(graph, i);
-        for (const uint32_t state : graph.accepting) {
-          for (size_t j = i; j < n_; ++j) out[j] = out[j] || reached[state][j];
-        }
-        break;
-      }
+      return known->second;
     }
-    return out;
-  }
+  };
 
-  // What the expression may still be, when it has read the text from place i on.
-  ExprId rest(ExprId id, size_t i) {
-    if (i == n_) return id;
-    if (id == kNoExpr || is_spent()) return g_.nothing();
-    const Expr e = g_.exprs()[id];
-    switch (e.kind) {
-      case ExprKind::kEmpty:
-      case ExprKind::kNothing:
-      case ExprKind::kTokens:
-        return g_.nothing();
-      case ExprKind::kBytes:
-        return reads(e.lo, e.hi, i) && i + 1 == n_ ? g_.empty() : g_.nothing();
-      case ExprKind::kSequence: {
-        std::vector<ExprId> choices;
-        Places at(n_);
-        at[i] = true;
-        for (size_t k = 0; k < e.parts.size(); ++k) {
-          for (size_t j = i; j < n_; ++j) {
-            if (!at[j]) continue;
-            std::vector<ExprId> parts = {rest(e.parts[k], j)};
-            parts.insert(parts.end(), e.parts.begin() + static_cast<ptrdiff_t>(k) + 1, e.parts.end());
-            choices.push_back(g_.sequence(std::move(parts)));
-          }
-          at = ends_of_all(e.parts[k], at);
-        }
-        return g_.choice(std::move(choices));
-      }
-      case ExprKind::kChoice: {
-        std::vector<ExprId> choices;
-        for (const ExprId part : e.parts) choices.push_back(rest(part, i));
-        return g_.choice(std::move(choices));
-      }
-      case ExprKind::kRepeat: {
-        std::vector<ExprId> choices;
-        Places at(n_);
-        at[i] = true;
-        const uint32_t min = ends(e.a, i)[i] ? 0 : e.min;
-        for (size_t turn = 1; turn <= n_ && turn <= e.max; ++turn) {  // the one in which the text ends
-          const auto n = static_cast<uint32_t>(turn);
-          const ExprId more = g_.repeat(e.a, min > n ? min - n : 0, e.max == kUnbounded ? kUnbounded : e.max - n);
-          for (size_t j = i; j < n_; ++j) {
-            if (at[j]) choices.push_back(g_.sequence({rest(e.a, j), more}));
-          }
-          at = ends_of_all(e.a, at);
-        }
-        return g_.choice(std::move(choices));
-      }
-      case ExprKind::kCall: {
-        const auto [known, is_new] = rules_.try_emplace(Key{e.a, i}, 0);
-        if (is_new) {
-          const RuleId made = g_.add_rule(g_.rules()[e.a].name + " behind its beginning");
-          known->second = made;
-          const ExprId left = rest(body(e.a), i);
-          g_.define(made, left);
-          return g_.call(made);
-        }
-        return g_.call(known->second);
-      }
-      case ExprKind::kGraph: {
-        const Graph graph = g_.graphs()[e.a];
-        const std::vector<Places> reached = walk(graph, i);
-        Graph out;  // state 0, then the graph
-        out.n_states = graph.n_states + 1;
-        for (uint32_t state = 0; state < graph.n_states; ++state) {
-          if (reached[state][n_]) out.edges.push_back({0, state + 1, 0, 0, g_.empty()});
-        }
-        for (const GraphEdge& edge : graph.edges) {
-          out.edges.push_back({edge.from + 1, edge.to + 1, edge.lo, edge.hi, edge.expr});
-          for (size_t j = i; j < n_ && edge.expr != kNoExpr; ++j) {
-            if (reached[edge.from][j]) out.edges.push_back({0, edge.to + 1, 0, 0, rest(edge.expr, j)});
-          }
-        }
-        for (const uint32_t state : graph.accepting) out.accepting.push_back(state + 1);
-        return g_.graph(std::move(out));
-      }
+  ExprId texts_of(const Announcement& way) {
+    // Before: nothing found so far, and all of what may stand there.
+    CodeGraph before(0, fuel_);
+    Pairs free;
+    free.id_of(0, 0, before);
+    for (size_t i = 0; i < free.queue.size() && fuel_.burn(24); ++i) {
+      const auto [at, from] = free.queue[i];
+      CodeDfa::each_piece(none_.edges(at.first), way.before.edges(at.second),
+                          [&](uint32_t lo, uint32_t hi, uint32_t none, uint32_t then) {
+                            if (none == CodeDfa::kGone || then == CodeDfa::kGone || !fuel_.burn(12)) return;
+                            before.add_code_points(from, lo, hi, free.id_of(none, then, before));
+                          });
     }
-    return g_.nothing();
-  }
-
-  // [state][place], the text's end too: where a walk from state 0 at place i has read the text up to it.
-  std::vector<Places> walk(const Graph& graph, size_t i) {
-    std::vector<Places> reached(graph.n_states, Places(n_ + 1));
-    reached[0][i] = true;
-    for (bool has_more = true; has_more;) {
-      has_more = false;
-      const auto reach = [&](uint32_t state, size_t place) {
-        if (!reached[state][place]) reached[state][place] = has_more = true;
-      };
-      for (const GraphEdge& edge : graph.edges) {
-        if (is_spent()) return reached;
-        for (size_t j = i; j < n_; ++j) {
-          if (!reached[edge.from][j]) continue;
-          if (edge.expr == kNoExpr) {
-            if (reads(edge.lo, edge.hi, j)) reach(edge.to, j + 1);
-            continue;
-          }
-          const Places to = ends(edge.expr, j);
-          for (size_t k = j; k < n_; ++k) {
-            if (to[k]) reach(edge.to, k);
-          }
-        }
-      }
+    // From there on: what is announced, up to where it is found.
+    CodeGraph from(0, fuel_);
+    Pairs announced;
+    const uint32_t end = from.add_state();
+    std::map<uint32_t, uint32_t> begins;  // by what has been read before
+    for (const auto& [at, state] : free.queue)
+      if (way.before.accepts(at.second)) begins.try_emplace(at.first, announced.id_of(at.first, 0, from));
+    for (size_t i = 0; i < announced.queue.size() && fuel_.burn(24); ++i) {
+      const auto [at, here] = announced.queue[i];
+      CodeDfa::each_piece(none_.edges(at.first), way.from.edges(at.second),
+                          [&](uint32_t lo, uint32_t hi, uint32_t none, uint32_t then) {
+                            if (then == CodeDfa::kGone || !fuel_.burn(12)) return;
+                            if (none != CodeDfa::kGone) {
+                              from.add_code_points(here, lo, hi, announced.id_of(none, then, from));
+                            } else if (way.from.accepts(then)) {
+                              from.add_code_points(here, lo, hi, end);
+                            }
+                          });
     }
-    return reached;
+    Lead lead;
+    lead.end = end;
+    lead.places.resize(from.graph().n_states);
+    for (const GraphEdge& e : from.graph().edges) lead.places[e.from].push_back({e.to, e.lo, e.hi});
+    std::vector<uint32_t> places;
+    for (const auto& [none, place] : begins) places.push_back(place);
+    const std::vector<ExprId> texts = beginning_with(lead, places, LeadIs::kKept, g_);
+    std::map<uint32_t, ExprId> text_at;
+    for (size_t i = 0; i < places.size(); ++i) text_at[places[i]] = texts[i];
+    const uint32_t done = before.add_state();
+    before.graph().accepting = {done};
+    for (const auto& [at, state] : free.queue)
+      if (way.before.accepts(at.second))
+        before.graph().edges.push_back({state, done, 0, 0, text_at.at(begins.at(at.first))});
+    return g_.graph(std::move(before.graph()));
   }
 
-  bool reads(uint8_t lo, uint8_t hi, size_t i) const {
-    const auto byte = static_cast<uint8_t>(text_[i]);
-    return lo <= byte && byte <= hi;
-  }
-  Places ends_of_all(ExprId id, const Places& from) {
-    Places out(n_);
-    for (size_t j = 0; j < n_; ++j) {
-      if (from[j]) add(ends(id, j), out);
-    }
-    return out;
-  }
-  static void add(const Places& more, Places& to) {
-    for (size_t j = 0; j < to.size(); ++j) to[j] = to[j] || more[j];
-  }
-
-  std::string_view text_;
-  size_t n_;
   Grammar& g_;
-  std::map<Key, Places> ends_;
-  std::map<Key, RuleId> rules_;
-  bool has_grown_ = false;
+  Fuel& fuel_;
+  CodeDfa none_;
 };
+
+// The same of words alone, which need not be UTF-8.
+void wait_for_words(const std::vector<Trigger>& triggers, Grammar& grammar, std::vector<ExprId>& choices,
+                    ExprId& free) {
+  FreeText text{.stops_behind_first = true};
+  FreeText before;  // a token
+  for (const Trigger& trigger : triggers) {
+    if (trigger.token >= 0) continue;
+    text.words.push_back({trigger.text, behind(trigger.text, grammar)});
+    before.excluded.push_back(trigger.text);
+  }
+  choices.push_back(free_text(text, grammar));
+  if (text.words.size() < triggers.size()) free = free_text(before, grammar);
+}
 
 }  // namespace
 
-ExprId behind(std::string_view text, Grammar& grammar) { return Derivative(text, grammar).of_root(); }
-
-void wait_for(const std::vector<Trigger>& triggers, Grammar& grammar) {
-  FreeText free{.stops_behind_first = true};
-  FreeText before;  // a token
-  std::vector<ExprId> choices;
-  for (const Trigger& trigger : triggers) {
-    if (trigger.token >= 0) continue;
-    free.words.push_back({trigger.text, behind(trigger.text, grammar)});
-    before.excluded.push_back(trigger.text);
+ExprId behind(std::string_view text, Grammar& grammar) {
+  Lead lead;
+  lead.end = static_cast<uint32_t>(text.size());
+  lead.places.resize(text.size() + 1);
+  for (uint32_t i = 0; i < lead.end; ++i) {
+    const auto byte = static_cast<uint8_t>(text[i]);
+    lead.places[i].push_back({i + 1, byte, byte});
   }
-  choices.push_back(free_text(free, grammar));
+  constexpr uint32_t kBegin = 0;
+  return beginning_with(lead, {&kBegin, 1}, LeadIs::kLeftOut, grammar)[0];
+}
+
+Status wait_for(const std::vector<Trigger>& triggers, Grammar& grammar) {
+  std::vector<ExprId> choices;
+  ExprId free = kNoExpr;  // without a trigger
+  const auto is_pattern = [](const Trigger& t) { return t.token < 0 && t.kind != Trigger::Kind::kText; };
+  if (std::ranges::any_of(triggers, is_pattern)) {
+    TRY(PatternWait(grammar).run(triggers, choices, free));
+  } else {
+    wait_for_words(triggers, grammar, choices, free);
+  }
   for (const Trigger& trigger : triggers) {
     if (trigger.token < 0) continue;
-    choices.push_back(grammar.sequence(
-        {free_text(before, grammar), grammar.tokens({{trigger.token, trigger.token}}), behind(trigger.text, grammar)}));
+    choices.push_back(
+        grammar.sequence({free, grammar.tokens({{trigger.token, trigger.token}}), behind(trigger.text, grammar)}));
   }
   grammar.set_root(grammar.rule("lazy", grammar.choice(std::move(choices))));
+  return {};
 }
 
 }  // namespace ibid::grammar

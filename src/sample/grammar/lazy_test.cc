@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <map>
 #include <random>
+#include <regex>
 
 #include "sample/grammar/languages.h"
 #include "sample/grammar/matcher.h"
@@ -94,7 +97,7 @@ TEST(GrammarLazy, AnAnswerIsFreeUpToATriggerAndOfTheGrammarFromItOn) {
   Fuel fuel;
   Grammar g(fuel);
   ASSERT_TRUE(read_gbnf("root ::= \"<call>\" name \"(\" [0-9]{1,3} \")\"\nname ::= \"f\" | \"go\"", {}, g).ok());
-  wait_for({{.text = "<call>"}, {.text = "<call>g"}, {.text = "<no>"}}, g);
+  ASSERT_TRUE(wait_for({{.text = "<call>"}, {.text = "<call>g"}, {.text = "<no>"}}, g).ok());
   const auto lazy = automaton(g);
   for (const char* text : {"", "free", "<cal", "a<call>f(1)", "<<call>go(12)", "<call><", "x<call>f(123)"}) {
     const std::string_view said = text;
@@ -105,17 +108,99 @@ TEST(GrammarLazy, AnAnswerIsFreeUpToATriggerAndOfTheGrammarFromItOn) {
     EXPECT_FALSE(holds(lazy, text)) << text;
 }
 
+// Every text of a few letters, by length.
+std::vector<std::string> texts_of(size_t longest) {
+  std::vector<std::string> texts = {""};
+  for (size_t i = 0; texts[i].size() < longest; ++i)
+    for (const char c : {'a', 'b', 'c'}) texts.push_back(texts[i] + c);
+  return texts;
+}
+
+// Against what a pattern says, read part by part: the first place where it ends, and each way to end there.
+TEST(GrammarLazy, APatternAnnouncesTheGrammarWhereItIsFound) {
+  const std::vector<std::string> texts = texts_of(5);
+  const char* const parts[] = {"", "a*", "b?", "[ab]", "c", "(?:a|bc)", "[^c]*?", "(?:ab)+", "[\\s\\S]*"};
+  const char* const groups[] = {"a+", "b", "c[ab]?", "a|bc", "[ab]{2}"};
+  std::mt19937 rng(3);
+  int n_found = 0, n_held = 0;
+  for (int round = 0; round < 60; ++round) {
+    Fuel fuel;
+    Grammar g(fuel);
+    random_rules(rng, g);
+    const auto whole = automaton(g);
+    const std::string piece[] = {parts[rng() % std::size(parts)], groups[rng() % std::size(groups)],
+                                 parts[rng() % std::size(parts)]};
+    const bool has_group = rng() % 3 > 0, is_search = rng() % 2 == 0;
+    const std::string pattern = piece[0] + (has_group ? "(" : "(?:") + piece[1] + ")" + piece[2];
+    std::map<std::string, std::array<bool, 3>> is_of;  // by text and piece
+    std::array<std::regex, 3> regexes = {std::regex(piece[0]), std::regex(piece[1]), std::regex(piece[2])};
+    std::map<std::string, bool> is_held;
+    for (const std::string& text : texts) {
+      for (size_t i = 0; i < 3; ++i) is_of[text][i] = std::regex_match(text, regexes[i]);
+      is_held[text] = holds(whole, text);
+    }
+    const Status waits = wait_for(
+        {{.text = pattern, .kind = is_search ? Trigger::Kind::kPattern : Trigger::Kind::kWhole}, {.text = "ccc"}}, g);
+    ASSERT_TRUE(waits.ok()) << pattern << ": " << waits.error().message;
+    const auto lazy = automaton(g);
+    for (const std::string& text : texts) {
+      bool is_found = false, expected = false;
+      for (size_t end = 1; end <= text.size() && !is_found; ++end) {
+        if (text.substr(0, end).ends_with("ccc")) is_found = true, expected = is_held[text.substr(end - 3)];
+        for (size_t begin = 0; begin <= (is_search ? end : 0); ++begin)
+          for (size_t i = begin; i <= end; ++i)
+            for (size_t j = i; j <= end; ++j) {
+              if (!is_of[text.substr(begin, i - begin)][0] || !is_of[text.substr(i, j - i)][1] ||
+                  !is_of[text.substr(j, end - j)][2])
+                continue;
+              is_found = true;
+              expected = expected || is_held[text.substr(has_group ? i : begin)];
+            }
+      }
+      if (!is_found) expected = true;
+      ASSERT_EQ(holds(lazy, text), expected) << pattern << (is_search ? " in " : " is ") << text;
+      n_found += is_found, n_held += is_found && expected;
+    }
+  }
+  EXPECT_GT(n_found, 5000);
+  EXPECT_GT(n_held, 200);
+}
+
+TEST(GrammarLazy, APatternThatCannotBeWaitedForIsRefused) {
+  const auto waits = [](const std::string& pattern, Trigger::Kind kind = Trigger::Kind::kPattern) {
+    Fuel fuel;
+    Grammar g(fuel);
+    EXPECT_TRUE(read_gbnf("root ::= [a-z]*", {}, g).ok());
+    Status made = wait_for({{.text = pattern, .kind = kind}}, g);
+    return made ? std::string() : made.error().message;
+  };
+  for (const char* pattern :
+       {"a", "^a", "a$", "^(?:x|y(a)|b)$", "x(a)?b", "[\\s\\S]*?(<tool_call>)[\\s\\S]*", "(a)|(b)"})
+    EXPECT_EQ(waits(pattern), "") << pattern;
+  for (const char* pattern :
+       {"", "a*", "(a*)b", "(a)*b", "(?:x(a)){2}", "a^b", "a$b", "(?!a)b", "\\bx", "a(", "(a)\\1"})
+    EXPECT_NE(waits(pattern), "") << pattern;
+  std::string ways;
+  for (int i = 0; i < 7; ++i) ways += "(?:(?:a(b)|c)?d|e)";
+  EXPECT_NE(waits(ways), "");
+  EXPECT_NE(waits("(a|b)*a(?:a|b){24}c"), "");  // its steps
+}
+
 // Tokens over the trigger's end are masked by what stands behind it.
 TEST(GrammarLazy, MasksAreThoseOfBruteForce) {
   const testing::Words words = testing::adversarial("ab[");
-  Fuel fuel;
-  Grammar g(fuel);
-  ASSERT_TRUE(read_gbnf("root ::= \"ab\" ([a] root | \"[\" root? \"]\")", {}, g).ok());
-  wait_for({{.text = "ab"}, {.text = "b[", .token = 3}}, g);
   const auto trie = words.trie();
-  TokenMasks masks(compile(g, *trie).value(), trie);
+  const std::vector<Trigger> waits[] = {
+      {{.text = "ab"}, {.text = "b[", .token = 3}},
+      {{.text = "[^b]*(a+b)", .kind = Trigger::Kind::kPattern}, {.text = "b[", .token = 3}},
+      {{.text = "\\s*(?:\\[é?)?(ab|b)[^]*", .kind = Trigger::Kind::kWhole}, {.text = "[["}}};
   std::mt19937 rng(5);
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < 90; ++round) {
+    Fuel fuel;
+    Grammar g(fuel);
+    ASSERT_TRUE(read_gbnf("root ::= \"a\"* \"b\" ([a] root | \"[\" root? \"]\")", {}, g).ok());
+    ASSERT_TRUE(wait_for(waits[round % 3], g).ok());
+    TokenMasks masks(compile(g, *trie).value(), trie);
     StateId state = kInitial;
     for (int step = 0; step < 12 && state != kDead; ++step) {
       std::vector<uint32_t> mask(trie->mask_words(), 0);

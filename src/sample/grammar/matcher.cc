@@ -30,7 +30,7 @@ bool Compiled::must_forget() const {
 }
 
 size_t Compiled::idle_bytes() const {
-  size_t bytes = masks_.automaton().bytes() + kIdleBytes + source_.text.size() + sizeof *this;
+  size_t bytes = masks_.automaton().bytes() + kIdleBytes + source_.text.size() + rules_.size() + sizeof *this;
   for (const std::string& note : notes_) bytes += note.size() + sizeof note;
   for (const std::string& choice : source_.choices) bytes += choice.size() + sizeof choice;
   return bytes;

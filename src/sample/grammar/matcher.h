@@ -46,6 +46,9 @@ class Compiled {
   // Before anybody uses it: what was asked for and is not held (Grammar::notes).
   void set_notes(std::vector<std::string> notes) { notes_ = std::move(notes); }
   const std::vector<std::string>& notes() const { return notes_; }
+  // Of a grammar that a caller made: what it is, for records.
+  void set_rules(std::string rules) { rules_ = std::move(rules); }
+  Source recorded() const { return rules_.empty() ? source_ : Source{.language = Language::kMade, .text = rules_}; }
   size_t idle_bytes() const;  // the most that it takes while nobody uses it
 
  private:
@@ -54,6 +57,7 @@ class Compiled {
   bool must_forget() const;
 
   Source source_;
+  std::string rules_;
   std::vector<std::string> notes_;
   std::shared_ptr<GrammarBytes> together_;
   size_t counted_ = 0;  // of them, its own
@@ -88,6 +92,7 @@ class Matcher {
   void hold(int32_t choice, StateId state);
 
   const Source& source() const { return compiled_->source(); }
+  Source recorded() const { return compiled_->recorded(); }
   const std::vector<std::string>& notes() const { return compiled_->notes(); }
   int32_t n_choices() const { return static_cast<int32_t>(choices_.size()); }
   bool closes_in_time() const { return closes_in_time_; }

@@ -13,14 +13,38 @@ constexpr size_t kMaxSearch = 64;  // nodes
 struct Phase {
   uint8_t lo, hi, next;
 };
-constexpr std::array<Phase, 8> kPhases = {{{0, 0, 0},
-                                           {0x80, 0xBF, 0},    // 1: one more
-                                           {0x80, 0xBF, 1},    // 2: two more
-                                           {0x80, 0xBF, 2},    // 3: three more
-                                           {0xA0, 0xBF, 1},    // 4: behind E0
-                                           {0x80, 0x9F, 1},    // 5: behind ED
-                                           {0x90, 0xBF, 2},    // 6: behind F0
-                                           {0x80, 0x8F, 2}}};  // 7: behind F4
+using Phases = std::vector<Phase>;
+const std::vector<Phases>& phases() {
+  static const std::vector<Phases> table = {{},
+                                            {{0x80, 0xBF, 0}},  // 1: one more
+                                            {{0x80, 0xBF, 1}},  // 2: two more
+                                            {{0x80, 0xBF, 2}},  // 3: three more
+                                            {{0xA0, 0xBF, 1}},  // 4: behind E0
+                                            {{0x80, 0x9F, 1}},  // 5: behind ED
+                                            {{0x90, 0xBF, 2}},  // 6: behind F0
+                                            {{0x80, 0x8F, 2}},  // 7: behind F4
+                                            // Without white space (is_far_space):
+                                            {{0x80, 0x9F, 0}, {0xA1, 0xBF, 0}},                    // 8: behind C2
+                                            {{0x80, 0x99, 1}, {0x9A, 0x9A, 10}, {0x9B, 0xBF, 1}},  // 9: behind E1
+                                            {{0x81, 0xBF, 0}},  // 10: behind E1 9A, E3 80
+                                            {{0x80, 0x80, 12}, {0x81, 0x81, 13}, {0x82, 0xBF, 1}},  // 11: behind E2
+                                            {{0x8B, 0xA7, 0}, {0xAA, 0xAE, 0}, {0xB0, 0xBF, 0}},    // 12: behind E2 80
+                                            {{0x80, 0x9E, 0}, {0xA0, 0xBF, 0}},                     // 13: behind E2 81
+                                            {{0x80, 0x80, 10}, {0x81, 0xBF, 1}},                    // 14: behind E3
+                                            {{0x80, 0xBA, 1}, {0xBB, 0xBB, 16}, {0xBC, 0xBF, 1}},   // 15: behind EF
+                                            {{0x80, 0xBE, 0}},                                      // 16: behind EF BB
+                                            // White space alone:
+                                            {{0xA0, 0xA0, 0}},                     // 17: behind C2
+                                            {{0x9A, 0x9A, 19}},                    // 18: behind E1
+                                            {{0x80, 0x80, 0}},                     // 19: behind E1 9A, E3 80
+                                            {{0x80, 0x80, 21}, {0x81, 0x81, 22}},  // 20: behind E2
+                                            {{0x80, 0x8A, 0}, {0xA8, 0xA9, 0}, {0xAF, 0xAF, 0}},  // 21: behind E2 80
+                                            {{0x9F, 0x9F, 0}},                                    // 22: behind E2 81
+                                            {{0x80, 0x80, 19}},                                   // 23: behind E3
+                                            {{0xBB, 0xBB, 25}},                                   // 24: behind EF
+                                            {{0xBF, 0xBF, 0}}};                                   // 25: behind EF BB
+  return table;
+}
 struct Lead {
   uint8_t lo, hi, phase;
 };
@@ -32,6 +56,21 @@ constexpr std::array<Lead, 7> kLeads = {{{0xC2, 0xDF, 1},
                                          {0xF0, 0xF0, 6},
                                          {0xF1, 0xF3, 3}}};
 constexpr Lead kLastLead = {0xF4, 0xF4, 7};
+constexpr std::array<Lead, 13> kNonAsciiLeads = {{{0xC2, 0xC2, 8},
+                                                  {0xC3, 0xDF, 1},
+                                                  {0xE0, 0xE0, 4},
+                                                  {0xE1, 0xE1, 9},
+                                                  {0xE2, 0xE2, 11},
+                                                  {0xE3, 0xE3, 14},
+                                                  {0xE4, 0xEC, 2},
+                                                  {0xED, 0xED, 5},
+                                                  {0xEE, 0xEE, 2},
+                                                  {0xEF, 0xEF, 15},
+                                                  {0xF0, 0xF0, 6},
+                                                  {0xF1, 0xF3, 3},
+                                                  {0xF4, 0xF4, 7}}};
+constexpr std::array<Lead, 5> kFarSpaceLeads = {
+    {{0xC2, 0xC2, 17}, {0xE1, 0xE1, 18}, {0xE2, 0xE2, 20}, {0xE3, 0xE3, 23}, {0xEF, 0xEF, 24}}};
 
 // The ranges of the bytes that begin a code point of a kind, with what follows.
 std::vector<Lead> leads_of(size_t kind) {
@@ -44,17 +83,19 @@ std::vector<Lead> leads_of(size_t kind) {
       leads.push_back({static_cast<uint8_t>(b), static_cast<uint8_t>(b), 0});
     }
   }
-  if (kind == kUnicode || kind == kNonAscii) {
+  if (kind == kNonAscii) return {kNonAsciiLeads.begin(), kNonAsciiLeads.end()};
+  if (kind == kFarSpace) return {kFarSpaceLeads.begin(), kFarSpaceLeads.end()};
+  if (kind == kUnicode) {
     leads.insert(leads.end(), kLeads.begin(), kLeads.end());
     leads.push_back(kLastLead);
   }
   return leads;
 }
 
-const std::array<std::vector<Lead>, kNonAscii + 1>& all_leads() {
+const std::array<std::vector<Lead>, kFarSpace + 1>& all_leads() {
   static const auto leads = [] {
-    std::array<std::vector<Lead>, kNonAscii + 1> all;
-    for (size_t kind = 0; kind <= kNonAscii; ++kind) all[kind] = leads_of(kind);
+    std::array<std::vector<Lead>, kFarSpace + 1> all;
+    for (size_t kind = 0; kind <= kFarSpace; ++kind) all[kind] = leads_of(kind);
     return all;
   }();
   return leads;
@@ -63,7 +104,7 @@ const std::array<std::vector<Lead>, kNonAscii + 1>& all_leads() {
 }  // namespace
 
 Reach NodeReach::reach(uint32_t node, size_t kind) {
-  const uint64_t key = static_cast<uint64_t>(node) << 3 | kind;
+  const uint64_t key = static_cast<uint64_t>(node) << 4 | kind;
   auto known = reaches_.find(key);
   if (known != reaches_.end()) return known->second;
   Reach found;
@@ -79,7 +120,7 @@ Reach NodeReach::reach(uint32_t node, size_t kind) {
 }
 
 Step NodeReach::step(uint32_t node, size_t kind) {
-  const uint64_t key = static_cast<uint64_t>(node) << 3 | kind;
+  const uint64_t key = static_cast<uint64_t>(node) << 4 | kind;
   auto known = steps_.find(key);
   if (known != steps_.end()) return known->second;
   Step found{kNoNode, true};
@@ -104,7 +145,7 @@ Step NodeReach::step(uint32_t node, size_t kind) {
     if (phase == 0) {
       for (const Lead& lead : all_leads()[kind]) need(lead.lo, lead.hi, lead.phase);
     } else {
-      need(kPhases[phase].lo, kPhases[phase].hi, kPhases[phase].next);
+      for (const Phase& p : phases()[phase]) need(p.lo, p.hi, p.next);
     }
     if (ahead_.size() > kMaxSearch) found.to = kManyNodes;
   }
@@ -140,7 +181,7 @@ Reach NodeReach::search(uint32_t start, size_t kind) {
         if (phase == 0) {
           found.worst = std::max(found.worst, automaton_.shortest(to));
           if (automaton_.accepts(to) || !automaton_.calls(to).empty()) found.none = kAllCodes;
-          auto known = reaches_.find(static_cast<uint64_t>(to) << 3 | kind);
+          auto known = reaches_.find(static_cast<uint64_t>(to) << 4 | kind);
           if (known != reaches_.end()) {
             const Reach& rest = known->second;
             if (rest.all < kAllCodes) found.all = std::min(found.all, std::min(to_depth + rest.all, kMaxCounted));
@@ -167,7 +208,7 @@ Reach NodeReach::search(uint32_t start, size_t kind) {
       if (at.phase == 0) {
         for (const Lead& lead : leads) need(lead.lo, lead.hi, lead.phase);
       } else {
-        need(kPhases[at.phase].lo, kPhases[at.phase].hi, kPhases[at.phase].next);
+        for (const Phase& p : phases()[at.phase]) need(p.lo, p.hi, p.next);
       }
       if (found.all == 0 && found.none >= kAllCodes) return found;
       if (seen.size() > kMaxSearch) return {std::min({found.all, depth, kMaxCounted}), kAllCodes, kNever};

@@ -30,8 +30,8 @@ struct Step {
   bool is_one() const { return is_all && to < kManyNodes; }
 };
 
-// A kind for step() alone: all code points beyond ASCII.
-inline constexpr size_t kNonAscii = kPlainKinds;
+// Kinds for step() alone: all code points beyond ASCII but white space, and that.
+inline constexpr size_t kNonAscii = kPlainKinds, kFarSpace = kPlainKinds + 1;
 
 // Bytes that no token of the vocabulary has in plain code points are not asked for.
 class NodeReach {
@@ -53,7 +53,7 @@ class NodeReach {
 
   const Automaton& automaton_;
   const TokenTrie& trie_;
-  std::unordered_map<uint64_t, Reach> reaches_;  // by node << 3 | kind
+  std::unordered_map<uint64_t, Reach> reaches_;  // by node << 4 | kind
   std::unordered_map<uint64_t, Step> steps_;
   std::vector<At> ahead_;
 };

@@ -1,5 +1,6 @@
 #include "sample/grammar/regex.h"
 
+#include <algorithm>
 #include <array>
 #include <mutex>
 
@@ -77,6 +78,8 @@ class RegexReader {
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<CodeSet>& sets() const { return sets_; }
   const std::vector<uint32_t>& excluded() const { return excluded_; }
+  const std::vector<uint32_t>& groups() const { return groups_; }  // that capture, as they open
+  uint32_t sequence(std::vector<uint32_t> parts) { return add({Node::kSequence, 0, 0, 0, std::move(parts)}); }
 
  private:
   uint32_t add(Node node) {
@@ -139,8 +142,9 @@ class RegexReader {
 
   // Behind "(".
   Result<uint32_t> read_group(int depth, const std::vector<uint32_t>& before, bool& is_assertion) {
-    bool is_excluded = false;
+    bool is_excluded = false, captures = true;
     if (in_.take("?")) {
+      captures = false;
       if (in_.take(":")) {
       } else if (in_.peek() == '!') {
         // A text that begins so is none: a complement, where all else of the expression stands behind it.
@@ -154,12 +158,16 @@ class RegexReader {
       } else if (in_.take("<") || in_.take("P<")) {
         while (TextReader::is_name(in_.peek()) || in_.peek() == '$') in_.skip(1);
         if (!in_.take(">")) return in_.error("A group's name is not closed");
+        captures = true;
       } else {
         return in_.error("Such a group is not served");
       }
     }
+    const size_t place = groups_.size();
+    if (captures) groups_.push_back(0);
     ASSIGN_OR_RETURN(const uint32_t inner, read_choice(depth + 1));
     if (!in_.take(")")) return in_.error("A closing bracket is missing");
+    if (captures) groups_[place] = inner;
     if (!is_excluded) return inner;
     if (in_.rest().find('|') != std::string_view::npos && in_.peek() != '\0' && has_top_choice())
       return in_.error("Look-ahead before a choice is not served");
@@ -367,7 +375,7 @@ class RegexReader {
   Fuel& fuel_;
   std::vector<Node> nodes_;
   std::vector<CodeSet> sets_;
-  std::vector<uint32_t> excluded_;
+  std::vector<uint32_t> excluded_, groups_;
 };
 
 class RegexNfa {
@@ -444,6 +452,98 @@ class RegexNfa {
   CodeNfa nfa_;
 };
 
+// The ways through a pattern, each cut where its first group begins.
+class PatternCuts {
+ public:
+  static constexpr size_t kMaxWays = 64;
+  struct Way {
+    std::vector<uint32_t> before, from;
+  };
+
+  explicit PatternCuts(RegexReader& regex) : regex_(regex) {
+    const size_t n = regex.nodes().size();
+    is_group_.resize(n), opens_.resize(n), is_nullable_.resize(n);
+    for (const uint32_t group : regex.groups()) is_group_[group] = true;
+    for (size_t i = 0; i < n; ++i) {  // parts come before what they are parts of
+      const Node& node = regex.nodes()[i];
+      const auto nullable = [&](uint32_t part) -> bool { return is_nullable_[part]; };
+      is_nullable_[i] = node.kind == Node::kChoice ? std::ranges::any_of(node.parts, nullable)
+                        : node.kind == Node::kRepeat
+                            ? node.min == 0 || is_nullable_[node.parts[0]]
+                            : node.kind != Node::kSet && std::ranges::all_of(node.parts, nullable);
+      const auto opens = [&](uint32_t part) -> bool { return opens_[part]; };
+      opens_[i] = is_group_[i] || node.kind == Node::kBegin || node.kind == Node::kEnd ||
+                  std::ranges::any_of(node.parts, opens);
+    }
+  }
+
+  Result<std::vector<Way>> run(uint32_t root) {
+    TRY(go({}, {root}));
+    return std::move(ways_);
+  }
+
+ private:
+  static Error no_such(const char* what) { return unsupported(std::string("A pattern ") + what + " is not served."); }
+
+  // `ahead`: the last comes next.
+  Status go(std::vector<uint32_t> passed, std::vector<uint32_t> ahead) {
+    while (!ahead.empty()) {
+      const uint32_t id = ahead.back();
+      const Node& node = regex_.nodes()[id];
+      if (is_group_[id]) {
+        if (is_nullable_[id]) return no_such("whose first group may be empty");
+        return cut(std::move(passed), std::move(ahead));
+      }
+      ahead.pop_back();
+      if (!opens_[id] || node.kind == Node::kBegin || node.kind == Node::kEnd) {
+        passed.push_back(id);
+      } else if (node.kind == Node::kSequence) {
+        ahead.insert(ahead.end(), node.parts.rbegin(), node.parts.rend());
+      } else if (node.kind == Node::kRepeat && node.max > 1) {
+        return no_such("with a group or an anchor that repeats");
+      } else {  // a choice, or what may be missing
+        if (node.kind == Node::kRepeat && node.min == 0) TRY(go(passed, ahead));
+        for (const uint32_t part : node.parts) {
+          std::vector<uint32_t> next = ahead;
+          next.push_back(part);
+          TRY(go(passed, std::move(next)));
+        }
+        return {};
+      }
+    }
+    // Without a group all is announced, but what stands for the text's begin.
+    const auto is_begin = [&](uint32_t id) { return regex_.nodes()[id].kind == Node::kBegin; };
+    const auto first = std::find_if_not(passed.begin(), passed.end(), is_begin);
+    std::vector<uint32_t> all(first, passed.end());
+    passed.erase(first, passed.end());
+    std::reverse(all.begin(), all.end());
+    return cut(std::move(passed), std::move(all));
+  }
+
+  Status cut(std::vector<uint32_t> before, std::vector<uint32_t> ahead) {
+    Way way{std::move(before), {ahead.rbegin(), ahead.rend()}};
+    while (!way.from.empty() && regex_.nodes()[way.from.back()].kind == Node::kEnd) way.from.pop_back();
+    if (ways_.size() == kMaxWays) return no_such("of so many ways");
+    const auto has = [&](const std::vector<uint32_t>& ids, Node::Kind kind) {
+      std::vector<uint32_t> all = ids;
+      for (size_t i = 0; i < all.size(); ++i) {
+        const Node& node = regex_.nodes()[all[i]];
+        if (node.kind == kind) return true;
+        if (opens_[all[i]]) all.insert(all.end(), node.parts.begin(), node.parts.end());
+      }
+      return false;
+    };
+    if (has(way.before, Node::kEnd) || has(way.from, Node::kEnd) || has(way.from, Node::kBegin))
+      return no_such("with ^ or $ within it");
+    ways_.push_back(std::move(way));
+    return {};
+  }
+
+  RegexReader& regex_;
+  std::vector<bool> is_group_, opens_, is_nullable_;
+  std::vector<Way> ways_;
+};
+
 // As an expression of a grammar: no anchors but at the ends.
 Result<ExprId> expression_of(const RegexReader& regex, uint32_t id, Grammar& g, bool first, bool last) {
   const Node& node = regex.nodes()[id];
@@ -491,6 +591,27 @@ Result<CodeDfa> read_regex(std::string_view text, RegexUse use, Fuel& fuel) {
   if (is_search && text.substr(0, 1) != "^") return invalid("Look-ahead without ^ before it is not served.");
   ASSIGN_OR_RETURN(const CodeDfa none, RegexNfa(regex, fuel).run(regex.excluded()[0], false, true));
   return CodeDfa::combine(found, none, CodeDfa::How::kFirstOnly, fuel);
+}
+
+Result<std::vector<Announcement>> read_announcements(std::string_view text, RegexUse use, Fuel& fuel) {
+  RegexReader regex(text, fuel);
+  ASSIGN_OR_RETURN(const uint32_t root, regex.run());
+  if (fuel.is_empty()) return out_of_fuel();
+  if (!regex.excluded().empty()) return unsupported("Look-ahead is not served here.");
+  ASSIGN_OR_RETURN(std::vector<PatternCuts::Way> ways, PatternCuts(regex).run(root));
+  const bool is_search = use == RegexUse::kSearch;
+  std::vector<Announcement> out;
+  for (PatternCuts::Way& way : ways) {
+    const uint32_t before = regex.sequence(way.before), from = regex.sequence(std::move(way.from));
+    way.before.push_back(from);
+    const uint32_t whole = regex.sequence(std::move(way.before));
+    ASSIGN_OR_RETURN(CodeDfa found, RegexNfa(regex, fuel).run(whole, is_search, true));
+    ASSIGN_OR_RETURN(CodeDfa first, RegexNfa(regex, fuel).run(before, is_search, false));
+    ASSIGN_OR_RETURN(CodeDfa then, RegexNfa(regex, fuel).run(from, false, false));
+    if (found.accepts(uint32_t{0})) return invalid("The pattern is in every text.");
+    out.push_back({std::move(found), std::move(first), std::move(then)});
+  }
+  return out;
 }
 
 Result<ExprId> regex_expression(std::string_view text, Grammar& grammar) {

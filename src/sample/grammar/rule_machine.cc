@@ -1,6 +1,8 @@
 #include "sample/grammar/rule_machine.h"
 
 #include <algorithm>
+#include <numeric>
+#include <span>
 #include <unordered_map>
 
 namespace ibid::grammar {
@@ -30,6 +32,12 @@ class Finisher {
     for (const MachineEdge& e : in_.edges) sorted_[at[e.from]++] = e;
     mark_.assign(in_.n_states, 0);
     ones_.assign(in_.n_states, kUnknown);
+    singles_.assign(in_.n_states, kUnknown);
+    kinds_.assign(in_.n_states, 0);
+    for (const MachineEdge& e : in_.edges) kinds_[e.from] |= e.kind == MachineEdge::kEmpty ? kHasEmpty : kSpeaks;
+    kinds_[1] |= kSpeaks;
+    identity_.resize(in_.n_states);
+    std::iota(identity_.begin(), identity_.end(), 0u);
     const int64_t limit = 4 * static_cast<int64_t>(in_.n_states) + 256;
     if (!by_subsets(limit)) return false;
     in_.n_states = static_cast<uint32_t>(accepts_.size());
@@ -53,26 +61,32 @@ class Finisher {
       }
     }
     fuel_.burn(static_cast<int64_t>(states.size()));
-    // Subset with nothing but empty edges say nothing; the accepting one does.
-    std::erase_if(states, [&](uint32_t s) {
-      if (s == 1) return false;
-      for (uint32_t e = first_[s]; e < first_[s + 1]; ++e)
-        if (sorted_[e].kind != MachineEdge::kEmpty) return false;
-      return true;
-    });
+    // States with nothing but empty edges say nothing; the accepting one does.
+    std::erase_if(states, [&](uint32_t s) { return (kinds_[s] & kSpeaks) == 0; });
     std::sort(states.begin(), states.end());
   }
 
-  uint32_t state_of(Subset states) {
-    close(states);
-    if (states.empty()) return ~0u;
-    auto [at, is_new] = ids_.try_emplace(states, static_cast<uint32_t>(accepts_.size()));
-    if (is_new) {
-      fuel_.burn(static_cast<int64_t>(states.size()) + 16);
-      accepts_.push_back(std::binary_search(states.begin(), states.end(), 1u));
-      queue_.push_back(&at->first);
-    }
+  uint32_t state_of(const Subset& targets) {
+    closed_ = targets;
+    close(closed_);
+    if (closed_.empty()) return ~0u;
+    if (closed_.size() == 1) return state_of_single(closed_[0]);
+    auto [at, is_new] = ids_.try_emplace(closed_, static_cast<uint32_t>(accepts_.size()));
+    if (is_new) add_state(at->first);
     return at->second;
+  }
+  // Of the subset that has one state alone: most are such.
+  uint32_t state_of_single(uint32_t state) {
+    if (singles_[state] == kUnknown) {
+      singles_[state] = static_cast<uint32_t>(accepts_.size());
+      add_state({&identity_[state], 1});
+    }
+    return singles_[state];
+  }
+  void add_state(std::span<const uint32_t> states) {
+    fuel_.burn(static_cast<int64_t>(states.size()) + 16);
+    accepts_.push_back(std::binary_search(states.begin(), states.end(), 1u));
+    queue_.push_back(states);
   }
 
   // Above `limit` subsets each new one is taken apart into its members: what follows of them is one state each, so all
@@ -92,18 +106,32 @@ class Finisher {
 
   // Most edges lead where others have led.
   uint32_t state_of_one(uint32_t target) {
-    if (ones_[target] == kUnknown) ones_[target] = state_of({target});
-    return ones_[target];
+    if (ones_[target] != kUnknown) return ones_[target];
+    if ((kinds_[target] & kHasEmpty) != 0) return ones_[target] = state_of({target});
+    fuel_.burn(1);
+    return ones_[target] = (kinds_[target] & kSpeaks) != 0 ? state_of_single(target) : ~0u;
+  }
+
+  // Most are in order, or nearly.
+  static void sort_by_byte(std::vector<MachineEdge>& symbols) {
+    const auto by_byte = [](const MachineEdge& a, const MachineEdge& b) { return a.lo < b.lo; };
+    constexpr size_t kFew = 32;
+    if (symbols.size() > kFew) return std::sort(symbols.begin(), symbols.end(), by_byte);
+    for (size_t i = 1; i < symbols.size(); ++i) {
+      const MachineEdge moved = symbols[i];
+      size_t at = i;
+      for (; at > 0 && by_byte(moved, symbols[at - 1]); --at) symbols[at] = symbols[at - 1];
+      symbols[at] = moved;
+    }
   }
 
   bool by_subsets(int64_t limit) {
     Subset start = {0};
     close(start);
     accepts_.push_back(0);
-    queue_.push_back(&start);
+    queue_.push_back(start);
     Subset targets;
-    std::vector<MachineEdge> symbols;
-    std::vector<uint32_t> cuts;
+    std::vector<MachineEdge> symbols, open;
     std::vector<std::pair<uint32_t, uint32_t>> calls;
     // Neighbours with one target are one edge.
     auto emit = [&](uint32_t from, uint16_t lo, uint16_t hi) {
@@ -116,7 +144,7 @@ class Finisher {
       }
     };
     for (uint32_t from = 0; from < queue_.size(); ++from) {
-      const Subset& states = *queue_[from];  // stays where it is
+      const std::span<const uint32_t> states = queue_[from];  // stay where they are
       symbols.clear();
       calls.clear();
       for (uint32_t s : states) {
@@ -126,7 +154,7 @@ class Finisher {
         }
       }
       if (!fuel_.burn(static_cast<int64_t>(symbols.size() + calls.size()) * 3 + 4)) return false;
-      std::sort(symbols.begin(), symbols.end(), [](const MachineEdge& a, const MachineEdge& b) { return a.lo < b.lo; });
+      sort_by_byte(symbols);
       bool is_disjoint = true;
       for (size_t i = 1; i < symbols.size(); ++i) is_disjoint &= symbols[i - 1].hi < symbols[i].lo;
       if (is_disjoint) {
@@ -137,21 +165,21 @@ class Finisher {
         }
         symbols.clear();
       }
-      cuts.clear();
-      for (const MachineEdge& e : symbols) cuts.push_back(e.lo), cuts.push_back(e.hi + 1u);
-      std::sort(cuts.begin(), cuts.end());
-      cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
-      size_t begin = 0;
-      for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+      // Pieces of bytes within which no edge begins or ends.
+      open.clear();
+      size_t next = 0;
+      for (uint32_t at = 0; next < symbols.size() || !open.empty();) {
+        if (open.empty()) at = symbols[next].lo;
+        for (; next < symbols.size() && symbols[next].lo <= at; ++next) open.push_back(symbols[next]);
+        uint32_t end = next < symbols.size() ? symbols[next].lo - 1u : ~0u;
         targets.clear();
-        while (begin < symbols.size() && symbols[begin].hi < cuts[i]) ++begin;
-        for (size_t j = begin; j < symbols.size() && symbols[j].lo <= cuts[i]; ++j)
-          if (symbols[j].hi >= cuts[i]) targets.push_back(symbols[j].to);
+        for (const MachineEdge& e : open) end = std::min<uint32_t>(end, e.hi), targets.push_back(e.to);
         if (!fuel_.burn(static_cast<int64_t>(targets.size()) + 2)) return false;
-        if (targets.empty()) continue;
         std::sort(targets.begin(), targets.end());
         targets.erase(std::unique(targets.begin(), targets.end()), targets.end());
-        emit(from, static_cast<uint16_t>(cuts[i]), static_cast<uint16_t>(cuts[i + 1] - 1));
+        emit(from, static_cast<uint16_t>(at), static_cast<uint16_t>(end));
+        std::erase_if(open, [&](const MachineEdge& e) { return e.hi == end; });
+        at = end + 1;
       }
       std::sort(calls.begin(), calls.end());
       for (size_t i = 0; i < calls.size();) {
@@ -167,16 +195,20 @@ class Finisher {
   }
 
   static constexpr uint32_t kUnknown = ~0u - 1;
+  enum Kind : uint8_t { kHasEmpty = 1, kSpeaks = 2 };
 
   RuleMachine& in_;
   Fuel& fuel_;
   std::vector<uint32_t> first_;
   std::vector<MachineEdge> sorted_, out_;
-  std::vector<uint32_t> mark_, ones_;  // per state of the machine; of the subset that it alone makes
+  std::vector<uint32_t> mark_, ones_, singles_;  // per state of the machine; of its closure, of the subset of it alone
+  std::vector<uint32_t> identity_;
+  std::vector<uint8_t> kinds_;
   uint32_t epoch_ = 0;
   std::vector<uint8_t> accepts_;
   std::unordered_map<Subset, uint32_t, SubsetHash> ids_;
-  std::vector<const Subset*> queue_;
+  std::vector<std::span<const uint32_t>> queue_;
+  Subset closed_;
 };
 
 }  // namespace

@@ -90,11 +90,19 @@ constexpr std::array<std::string_view, 5> kLists = {"allOf", "anyOf", "oneOf", "
 constexpr std::array<std::string_view, 6> kMaps = {"properties",  "patternProperties", "$defs",
                                                    "definitions", "dependentSchemas",  "dependencies"};
 
+void number_values(Value& value, uint32_t& n) {
+  value.place = ++n;
+  for (Value& item : value.items) number_values(item, n);
+  for (auto& [key, member] : value.members) number_values(member, n);
+}
+
 }  // namespace
 
 Result<SchemaDocument> SchemaDocument::read(std::string_view json, Fuel& fuel) {
   SchemaDocument made;
   ASSIGN_OR_RETURN(Value root, read_value(json, fuel));
+  uint32_t n_values = 0;
+  number_values(root, n_values);
   made.root_ = std::make_shared<const Value>(std::move(root));
   if (const Value* draft = made.root_->find("$schema"))
     for (const char* old : {"draft-03", "draft-04", "draft-06", "draft-07"})
@@ -111,6 +119,7 @@ Status SchemaDocument::walk(const Value& schema, const Value* parent, std::strin
   if (id != nullptr && id->is(Value::Kind::kString) && !ref_rules) {
     const size_t hash = id->text.find('#');
     if (hash != 0) {
+      is_one_resource_ &= parent == nullptr;
       base = joined(base, id->text);
       resources_.try_emplace(base, &schema);
     }

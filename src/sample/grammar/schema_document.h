@@ -23,6 +23,8 @@ class SchemaDocument {
   // Drafts up to 7: a $ref has no siblings.
   bool is_old() const { return is_old_; }
   bool has_unevaluated() const { return has_unevaluated_; }
+  // A reference means the same wherever it stands.
+  bool is_one_resource() const { return is_one_resource_; }
 
  private:
   struct Place {
@@ -34,7 +36,7 @@ class SchemaDocument {
   Status walk_children(const Value& schema, const std::string& base, Fuel& fuel);
 
   std::shared_ptr<const Value> root_;
-  bool is_old_ = false, has_unevaluated_ = false;
+  bool is_old_ = false, has_unevaluated_ = false, is_one_resource_ = true;
   std::unordered_map<const Value*, Place> places_;
   std::map<std::string, const Value*> resources_;                        // by URI without fragment
   std::map<std::pair<std::string, std::string>, const Value*> anchors_;  // by URI and name

@@ -69,14 +69,17 @@ Error SchemaLogic::no_schema(const Value& schema, const std::string& key, std::s
                  document_.pointer(&schema));
 }
 
+namespace {
+
+size_t size_of(const Shape& s) { return s.objects.size() + s.arrays.size() + s.patterns.size() + s.required.size(); }
+
+}  // namespace
+
 Result<Shapes> SchemaLogic::meet(const Shapes& a, const Shapes& b) {
   Shapes made;
   for (const Shape& x : a) {
     for (const Shape& y : b) {
-      const auto size = [](const Shape& s) {
-        return s.objects.size() + s.arrays.size() + s.patterns.size() + s.required.size();
-      };
-      if (!fuel_.burn(100 + 20 * static_cast<int64_t>(size(x) + size(y)))) return out_of_fuel();
+      if (!fuel_.burn(100 + 20 * static_cast<int64_t>(size_of(x) + size_of(y)))) return out_of_fuel();
       Shape both = x;
       both.meet(y);
       if (both.settle()) made.push_back(std::move(both));
@@ -92,9 +95,24 @@ Status SchemaLogic::narrow(Shapes& all, Result<Shapes> by) {
   return {};
 }
 
+Status SchemaLogic::narrow(Shapes& all, const Shape& by) {
+  size_t n_kept = 0;
+  for (Shape& shape : all) {
+    if (!fuel_.burn(100 + 20 * static_cast<int64_t>(size_of(shape) + size_of(by)))) return out_of_fuel();
+    shape.meet(by);
+    if (!shape.settle()) continue;
+    if (&all[n_kept] != &shape) all[n_kept] = std::move(shape);
+    ++n_kept;
+  }
+  all.erase(all.begin() + static_cast<ptrdiff_t>(n_kept), all.end());
+  return {};
+}
+
 Result<Shapes> SchemaLogic::shapes(const Conjunction& conjunction) {
-  Shapes all = alone({});
-  for (Literal literal : conjunction) TRY(narrow(all, shapes(literal)));
+  if (conjunction.empty()) return alone({});
+  ASSIGN_OR_RETURN(Shapes all, shapes(conjunction[0]));
+  TRY(narrow(all, Shape()));
+  for (size_t i = 1; i < conjunction.size(); ++i) TRY(narrow(all, shapes(conjunction[i])));
   return all;
 }
 
@@ -148,12 +166,10 @@ Result<Shapes> SchemaLogic::read(const Value& schema) {
   TRY(read_arrays(schema, all[0]));
   TRY(read_objects(schema, all[0]));
   for (const auto& [key, value] : schema.members) {
-    Shapes before = all;
     Status done = read_keyword(schema, key, value, all);
     if (done) continue;
     if (done.error().kind != ErrorKind::kUnsupported || !done.error().where.empty()) return std::move(done).error();
     TRY(cannot(&schema, key, done.error().message));
-    all = std::move(before);
     if (key == "oneOf") TRY(narrow(all, any_of(schema, value)));
   }
   TRY(read_unevaluated(schema, all));
@@ -163,12 +179,13 @@ Result<Shapes> SchemaLogic::read(const Value& schema) {
   return settled;
 }
 
+// Narrows `all`, or leaves it as it is and tells why.
 Status SchemaLogic::read_keyword(const Value& schema, const std::string& key, const Value& value, Shapes& all) {
   if (!fuel_.burn(10)) return out_of_fuel();
   bool is_simple = true;
   Shape simple;
   TRY(read_simple(schema, key, value, simple, is_simple));
-  if (is_simple) return narrow(all, alone(std::move(simple)));
+  if (is_simple) return narrow(all, simple);
   if (key == "$ref" || key == "$dynamicRef" || key == "$recursiveRef") {
     if (!value.is(Value::Kind::kString)) return no_schema(schema, key, "a string");
     ASSIGN_OR_RETURN(const Value* target, document_.resolve(&schema, value.text, key == "$dynamicRef"));
@@ -178,7 +195,9 @@ Status SchemaLogic::read_keyword(const Value& schema, const std::string& key, co
     if (!value.is(Value::Kind::kArray) || value.items.empty()) return no_schema(schema, key, "a list of schemas");
     if (key == "anyOf") return narrow(all, any_of(schema, value));
     if (key == "oneOf") return narrow(all, one_of(value));
-    for (const Value& part : value.items) TRY(narrow(all, shapes(Literal{&part, false})));
+    Shapes made = all;
+    for (const Value& part : value.items) TRY(narrow(made, shapes(Literal{&part, false})));
+    all = std::move(made);
     return {};
   }
   if (key == "not") return narrow(all, shapes(Literal{&value, true}));

@@ -52,7 +52,8 @@ class SchemaLogic {
   Status read_objects(const Value& schema, Shape& shape);
   Status read_unevaluated(const Value& schema, Shapes& all);
   Result<Shapes> meet(const Shapes& a, const Shapes& b);
-  Status narrow(Shapes& all, Result<Shapes> by);
+  Status narrow(Shapes& all, Result<Shapes> by);  // all or nothing
+  Status narrow(Shapes& all, const Shape& by);    // without fuel a part of it
   Result<bool> is_empty(const Shape& shape, int depth);
   Result<bool> are_disjoint(const Value& a, const Value& b);
   Result<Pattern> pattern(std::string_view regex, bool is_negated);

@@ -3,6 +3,7 @@
 // shape is what a grammar can be written from. What stands below (members, items) are conjunctions of schemas still.
 #pragma once
 
+#include <compare>
 #include <map>
 #include <memory>
 #include <optional>
@@ -19,7 +20,13 @@ namespace ibid::grammar {
 struct Literal {
   const Value* schema = nullptr;
   bool is_negated = false;
-  auto operator<=>(const Literal&) const = default;
+  bool operator==(const Literal&) const = default;
+  // As the document has them, so that what a schema becomes hangs on nothing else.
+  std::strong_ordering operator<=>(const Literal& other) const {
+    if (const auto order = schema->place <=> other.schema->place; order != 0) return order;
+    if (const auto order = schema <=> other.schema; order != 0) return order;  // of no document
+    return is_negated <=> other.is_negated;
+  }
 };
 using Conjunction = std::vector<Literal>;  // ascending; empty: anything
 Conjunction one(const Value& schema, bool is_negated = false);

@@ -35,6 +35,7 @@ struct Value {
   std::string text = {};  // of a number as spelled, of a string
   std::vector<Value> items = {};
   std::vector<std::pair<std::string, Value>> members = {};
+  uint32_t place = 0;  // in its document, by the text, from 1; tells nothing of the value
 
   bool is(Kind k) const { return kind == k; }
   bool is_object() const { return kind == Kind::kObject; }

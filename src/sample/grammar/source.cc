@@ -2,6 +2,7 @@
 
 #include "sample/grammar/json_schema.h"
 #include "sample/grammar/regex.h"
+#include "sample/grammar/rules_bytes.h"
 
 namespace ibid::grammar {
 
@@ -15,9 +16,7 @@ Status read(const Source& source, const FindToken& find_token, Grammar& grammar)
     case Language::kNone:
       return invalid("There is no grammar.");
     case Language::kMade:
-      return unsupported(
-          "This grammar was made by a server, of tools or around reasoning, and is not in the record; a replay without "
-          "the model does not need it.");
+      return read_rules(source.text, grammar);
     case Language::kJsonObject:
       grammar.set_root(any_json_object(grammar, JsonSpace::kFlexible));
       return {};

@@ -59,6 +59,12 @@ class States {
   StateId next_in(const uint32_t* row, StateId state, uint32_t a_class) {
     return row[a_class] != kUnknown ? row[a_class] : make_next(state, a_class);
   }
+  // Behind each symbol that has an edge is a state that is alive, and none of too many items: so little is in this one.
+  bool is_small(StateId state) const {
+    return infos_[state].n_items <= kMaxItems / 8 && infos_[state].depth < kMaxDepth;
+  }
+  // There is an edge, and the state behind it is not made yet.
+  static bool has_unmade(const uint32_t* row, uint32_t a_class) { return row[a_class] == kUnknown; }
   StateId after(StateId state, std::string_view bytes) {
     for (size_t i = 0; i < bytes.size() && state != kDead; ++i) state = next(state, static_cast<uint8_t>(bytes[i]));
     return state;

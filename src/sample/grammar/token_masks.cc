@@ -11,6 +11,7 @@ namespace {
 // The state behind this one is the one behind each code point of the kind where all are one.
 uint32_t some_byte(size_t kind) { return kind == kDigits ? '0' : 'a'; }
 constexpr size_t kMaxSingles = 12000;  // tokens that are looked at one by one, rather than walked
+constexpr size_t kMaxTailed = 400;     // of them, of kTailed
 
 constexpr uint32_t kMany = 8;  // entries below a node that are worth a look at their bytes
 // The bytes that are code points of a kind.
@@ -46,9 +47,10 @@ StateId TokenMasks::after(StateId state, TokenId token) {
 void TokenMasks::fill(StateId state, std::span<uint32_t> mask, uint32_t left) {
   const size_t n = trie_->mask_words();
   CHECK(state != kDead && mask.size() >= n);
-  const Recipe* plain = &recipe(state);
+  const Recipe* plain = &recipe(state, left != kNoLimit);
   Recipe tight;
   if (left != kNoLimit && plain->worst >= left && states_.shortest(state) <= left) {
+    measures_ = true;
     tight = make(state, left);
     plain = &tight;
   }
@@ -71,14 +73,20 @@ void TokenMasks::fill(StateId state, std::span<uint32_t> mask, uint32_t left) {
   for (int32_t t : plain->tokens) mask[static_cast<size_t>(t) / 32] |= 1u << (t % 32);
 }
 
-const TokenMasks::Recipe& TokenMasks::recipe(StateId state) {
+const TokenMasks::Recipe& TokenMasks::recipe(StateId state, bool must_measure) {
   auto known = recipes_.find(state);
-  if (known != recipes_.end()) {
+  if (known != recipes_.end() && (known->second.is_measured || !must_measure)) {
     ++n_hits_;
     return known->second;
   }
   ++n_misses_;
+  measures_ = must_measure;
   Recipe made = make(state, kNoLimit);
+  if (known != recipes_.end()) {
+    known->second.worst = made.worst;
+    known->second.is_measured = true;
+    return known->second;
+  }
   mask_bytes_ += sizeof(Recipe) + 64 + made.tokens.capacity() * 4 + made.bits.size() * 4 + made.refused.capacity() * 4 +
                  made.wholes.capacity() * 2;
   return recipes_.emplace(state, std::move(made)).first->second;
@@ -87,18 +95,29 @@ const TokenMasks::Recipe& TokenMasks::recipe(StateId state) {
 TokenMasks::Spread TokenMasks::spread(StateId state) {
   auto known = spreads_.find(state);
   if (known != spreads_.end()) return known->second;
-  constexpr ByteGroups kBeyond = ByteGroups{1} << kNonAsciiGroup | ByteGroups{1} << kPartGroup;
-  Spread found{states_.next(state, 'a'), ~ByteGroups{0}, 0};
+  constexpr ByteGroups kNonAsciiBit = ByteGroups{1} << kNonAsciiGroup, kFarSpaceBit = ByteGroups{1} << kFarSpaceGroup,
+                       kBeyond = kNonAsciiBit | kFarSpaceBit | ByteGroups{1} << kPartGroup;
+  Spread found{states_.next(state, 'a'), ~ByteGroups{0}, 0, ~ByteGroups{0}};
   for (uint32_t b = 0; b < 256; ++b) {
     if (!trie_->used_bytes()[b]) continue;
     const StateId next = states_.next(state, b);
-    const ByteGroups group = b < 0x80 ? ByteGroups{1} << group_of_ascii(static_cast<uint8_t>(b)) : kBeyond;
+    const ByteGroups group = ByteGroups{1} << (b < 0x80 ? group_of_ascii(static_cast<uint8_t>(b)) : kPartGroup);
     if (next != kDead) found.any |= group;
     if (b < 0x80 && next != found.to) found.all &= ~group;
+    if (b < 0x80 && next != state) found.stay &= ~group;
   }
   found.all &= ~kBeyond;
-  if (ways(state, kNonAscii) == Ways::kOne && states_.after(state, "\xC3\xA9") == found.to)
-    found.all |= ByteGroups{1} << kNonAsciiGroup;
+  found.stay &= ~kBeyond;
+  const auto add = [&](size_t kind, std::string_view one, ByteGroups group) {
+    const Ways found_ways = ways(state, kind);
+    if (found_ways != Ways::kNone) found.any |= group;
+    if (found_ways != Ways::kOne) return;
+    const StateId next = states_.after(state, one);
+    if (next == found.to) found.all |= group;
+    if (next == state) found.stay |= group;
+  };
+  add(kNonAscii, "\xC3\xA9", kNonAsciiBit);
+  add(kFarSpace, "\xC2\xA0", kFarSpaceBit);
   if (found.to == kDead) found.all = 0;
   mask_bytes_ += sizeof(Spread) + 48;
   spreads_.emplace(state, found);
@@ -118,15 +137,22 @@ void TokenMasks::walk(const ByteTrie& trie, uint32_t node, StateId state, Found&
     // Behind a whole code point may be more of which all lead to this state, as inside a string.
     if (n.byte < 0x80 && below.end - n.first >= kMany && loops(at, below.groups)) return found(n.first, below.end, at);
     if (n.n_own > 0) found(n.first, n.first + n.n_own, at);
-    frames_.push_back({n.child, n.child + n.n_children, at, states_.row(at)});
+    frames_.push_back({n.child, n.child + n.n_children, at, states_.row(at), !measures_ && states_.is_small(at)});
   };
   frames_.clear();
   enter(node, state);
   while (!frames_.empty()) {
     Frame& frame = frames_.back();
     StateId next = kDead;
-    while (next == kDead && frame.at < frame.end)
-      next = states_.next_in(frame.row, frame.state, automaton.class_of(trie.nodes[frame.at++].byte));
+    while (next == kDead && frame.at < frame.end) {
+      const ByteTrie::Node& child = trie.nodes[frame.at++];
+      const uint32_t a_class = automaton.class_of(child.byte);
+      if (child.n_children == 0 && frame.may_skip && States::has_unmade(frame.row, a_class)) {
+        found(child.first, child.first + child.n_own, kUnmade);
+      } else {
+        next = states_.next_in(frame.row, frame.state, a_class);
+      }
+    }
     const uint32_t entered = frame.at - 1;
     if (frame.at == frame.end) frames_.pop_back();
     if (next != kDead) enter(entered, next);
@@ -145,9 +171,8 @@ void TokenMasks::walk_all(const ByteTrie& trie, StateId state, const std::bitset
     uint32_t i = trie.nodes[0].child + trie.roots[b];
     do {
       walk(trie, i, begin, [&](uint32_t from, uint32_t end, StateId next) {
-        const uint32_t rest = states_.shortest(next);
-        if (rest >= left) return;
-        made.worst = std::max(made.worst, rest);
+        if (next != kUnmade && states_.shortest(next) >= left) return;
+        measure(next, made.worst);
         made.tokens.insert(made.tokens.end(), trie.tokens.begin() + from, trie.tokens.begin() + end);
       });
     } while (i-- > trie.nodes[0].child && trie.nodes[i].byte == b);
@@ -164,6 +189,7 @@ std::bitset<256> TokenMasks::next_bytes(StateId state) {
 
 TokenMasks::Recipe TokenMasks::make(StateId state, uint32_t left) {
   Recipe made;
+  made.is_measured = measures_;
   const Automaton& automaton = states_.automaton();
   bool is_made = left == kNoLimit && (make_by_chain(state, kUnicode, made) || make_by_difference(state, made));
   is_made = is_made ||
@@ -258,7 +284,7 @@ bool TokenMasks::make_by_chain(StateId state, size_t kind, Recipe& made) {
       if (!is_endless_ && n <= length) made.tokens.push_back(token);
   }
   walk_tails(kind, [&](int32_t token, StateId next) {
-    made.worst = std::max(made.worst, states_.shortest(next));
+    measure(next, made.worst);
     made.tokens.push_back(token);
   });
   if (kind == kUnicode) return true;
@@ -270,28 +296,33 @@ bool TokenMasks::make_by_chain(StateId state, size_t kind, Recipe& made) {
   return true;
 }
 
-// Along a chain as of make_chain(), but of all groups that are alike from its first state on, lower case among them.
+// Along a chain as of make_chain(), but of all groups that are alike from its first state on, lower case among them,
+// and of those that stay where they are, as blanks that a pattern allows anywhere.
 bool TokenMasks::make_by_groups(StateId state, Recipe& made) {
   const StateId second = states_.next(state, 'a');
   if (second == kDead || states_.next(state, 'z') != second) return false;
   const Spread begin = spread(state);
   if ((begin.all & kLowerGroups) != kLowerGroups) return false;
-  ByteGroups all = ~ByteGroups{0}, any = 0;  // behind the first code point
+  const ByteGroups first_all = begin.all | begin.stay;
+  ByteGroups all = ~ByteGroups{0}, any = 0, stay = begin.stay & ~begin.all;  // behind the first code point
   chain_ = {state, begin.to};
-  is_endless_ = false;
+  is_endless_ = begin.to == state;
   bool dies = false;
-  for (;;) {
+  if (stay != 0) all = first_all, any = begin.any;
+  while (!is_endless_) {
     const Spread next = spread(chain_.back());
     any |= next.any;
     if ((next.all & kLowerGroups) != kLowerGroups) {
-      dies = (all & next.any) == 0;
+      dies = stay == 0 && (all & next.any) == 0;
       break;
     }
-    all &= next.all;
     is_endless_ = next.to == chain_.back();
+    all &= next.all | next.stay;
+    stay |= is_endless_ ? 0 : next.stay & ~next.all;
     if (is_endless_ || chain_.size() > kMaxCounted) break;
     chain_.push_back(next.to);
   }
+  if (begin.to == state) all = begin.all, any = begin.any, chain_.pop_back();
   const size_t length = chain_.size() - 1;
   const bool is_known = is_endless_ || dies;  // what becomes of longer ones
   const auto tokens = trie_->bucket_tokens();
@@ -299,7 +330,7 @@ bool TokenMasks::make_by_groups(StateId state, Recipe& made) {
   // Of a bucket, tokens before `whole` may come, those from `single` on are to be looked at, others may not.
   auto cut = [&](const TokenTrie::Bucket& bucket) -> std::pair<uint32_t, uint32_t> {
     if ((bucket.first & begin.any) == 0) return {bucket.begin, bucket.end};
-    if ((bucket.first & begin.all) == 0) return {bucket.begin, bucket.begin};
+    if ((bucket.first & first_all) == 0) return {bucket.begin, bucket.begin};
     const auto from = lengths.begin() + bucket.begin, to = lengths.begin() + bucket.end;
     const auto longer =
         is_endless_ ? bucket.end : static_cast<uint32_t>(std::upper_bound(from, to, length) - lengths.begin());
@@ -308,42 +339,67 @@ bool TokenMasks::make_by_groups(StateId state, Recipe& made) {
     const bool is_refused = (bucket.first & all) != 0 && (bucket.groups & any & ~all) == 0;
     return {bucket.begin, !is_refused ? bucket.begin : is_known ? bucket.end : longer};
   };
-  size_t n_singles = 0;
-  for (const TokenTrie::Bucket& bucket : trie_->buckets()) n_singles += bucket.end - cut(bucket).second;
+  cuts_.clear();
+  size_t n_singles = 0, n_tailed = 0, n_whole = 0;
+  for (const TokenTrie::Bucket& bucket : trie_->buckets()) {
+    cuts_.push_back(cut(bucket));
+    n_whole += cuts_.back().first - bucket.begin;
+    (bucket.is_plain ? n_singles : n_tailed) += bucket.end - cuts_.back().second;
+  }
+  const bool walks_tailed = n_tailed > kMaxTailed;
   if (n_singles > kMaxSingles) return false;
   for (StateId at : chain_) made.worst = std::max(made.worst, states_.shortest(at));
-  made.bits.assign(trie_->mask_words(), 0);
+  // Where most may come, from all plain tokens of that many code points to those that may not.
+  const bool takes_all = n_whole > tokens.size() / 2;
+  if (takes_all) {
+    made.bits =
+        trie_->plain_up_to(is_endless_ ? kAllCodes : static_cast<uint32_t>(std::min<size_t>(length, kMaxCounted)));
+  } else {
+    made.bits.assign(trie_->mask_words(), 0);
+  }
   auto set = [&](int32_t token) { made.bits[static_cast<size_t>(token) / 32] |= 1u << (token % 32); };
+  auto clear = [&](int32_t token) { made.bits[static_cast<size_t>(token) / 32] &= ~(1u << (token % 32)); };
   auto look_at = [&](int32_t token) {
     const StateId next = states_.after(state, trie_->bytes_of(TokenId{token}));
-    if (next == kDead) return;
+    if (next == kDead) return clear(token);
     made.worst = std::max(made.worst, states_.shortest(next));
     set(token);
   };
-  for (const TokenTrie::Bucket& bucket : trie_->buckets()) {
-    const auto [whole, single] = cut(bucket);
-    if (!bucket.bits.empty() && 2 * (whole - bucket.begin) > bucket.end - bucket.begin) {
+  for (size_t b = 0; b < cuts_.size(); ++b) {
+    const TokenTrie::Bucket& bucket = trie_->buckets()[b];
+    if (!bucket.is_plain && walks_tailed) continue;
+    const auto [whole, single] = cuts_[b];
+    const bool is_there = takes_all && bucket.is_plain;  // up to `length`
+    if (is_there && whole == bucket.begin) {
+      if (bucket.bits.empty()) {
+        for (uint32_t i = bucket.begin; i < bucket.end; ++i) clear(tokens[i]);
+      } else {
+        for (size_t w = 0; w < made.bits.size(); ++w) made.bits[w] &= ~bucket.bits[w];
+      }
+    } else if (!is_there && !bucket.bits.empty() && 2 * (whole - bucket.begin) > bucket.end - bucket.begin) {
       for (size_t w = 0; w < made.bits.size(); ++w) made.bits[w] |= bucket.bits[w];
-      for (uint32_t i = whole; i < bucket.end; ++i)
-        made.bits[static_cast<size_t>(tokens[i]) / 32] &= ~(1u << (tokens[i] % 32));
-    } else {
+      for (uint32_t i = whole; i < bucket.end; ++i) clear(tokens[i]);
+    } else if (!is_there) {
       for (uint32_t i = bucket.begin; i < whole; ++i) set(tokens[i]);
     }
     for (uint32_t i = single; i < bucket.end; ++i) look_at(tokens[i]);
   }
   for (int32_t token : trie_->long_tokens()) look_at(token);
+  if (walks_tailed) walk_all(trie_->kind(kTailed).trie, state, next_bytes(state), kNoLimit, made);
   return true;
 }
 
 const TokenMasks::Tailed& TokenMasks::tailed(StateId state) {
   auto known = tailed_.find(state);
-  if (known != tailed_.end()) return known->second;
+  if (known != tailed_.end() && (known->second.is_measured || !measures_)) return known->second;
   Tailed made;
+  made.is_measured = measures_;
   walk_tails(kUnicode, [&](int32_t token, StateId next) {
-    made.worst = std::max(made.worst, states_.shortest(next));
+    measure(next, made.worst);
     made.tokens.push_back(token);
     made.first.push_back(static_cast<uint8_t>(trie_->bytes_of(TokenId{token})[0]));
   });
+  if (known != tailed_.end()) return known->second = std::move(made);
   mask_bytes_ += sizeof(Tailed) + 40 + made.tokens.capacity() * 4 + made.first.capacity();
   return tailed_.emplace(state, std::move(made)).first->second;
 }

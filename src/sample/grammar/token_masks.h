@@ -67,6 +67,7 @@ class TokenMasks {
     std::vector<int32_t> tokens;   // and these
     std::vector<uint32_t> bits;    // instead of tokens where these are many
     uint32_t worst = 0;            // the longest way to an end behind any of them
+    bool is_measured = false;      // `worst` is known: where answers must close in time
   };
 
   // Tokens with a tail that may come where code points of kUnicode lead nowhere else, with their first bytes.
@@ -74,16 +75,24 @@ class TokenMasks {
     std::vector<int32_t> tokens;
     std::vector<uint8_t> first;
     uint32_t worst = 0;
+    bool is_measured = false;
   };
   enum class Ways : uint8_t { kUnknown, kNone, kOne, kMany };
 
-  // What one code point of each group leads to: all of those of `all` to `to`, those of groups out of `any` nowhere.
+  // What one code point of each group leads to: all of those of `all` to `to`, of `stay` to this state itself, those of
+  // groups out of `any` nowhere.
   struct Spread {
     StateId to = kDead;
-    ByteGroups all = 0, any = 0;
+    ByteGroups all = 0, any = 0, stay = 0;
   };
 
-  const Recipe& recipe(StateId state);
+  // The state behind a token's last byte where nobody asks how far its end is.
+  static constexpr StateId kUnmade = ~0u;
+
+  const Recipe& recipe(StateId state, bool must_measure);
+  void measure(StateId state, uint32_t& worst) const {
+    if (state != kUnmade) worst = std::max(worst, states_.shortest(state));
+  }
   Recipe make(StateId state, uint32_t left);
   // Each adds to the recipe what plain kinds and tails there are; false: it does not fit this state.
   bool make_by_chain(StateId state, size_t kind, Recipe& made);
@@ -120,9 +129,12 @@ class TokenMasks {
     uint32_t at, end;
     StateId state;
     const uint32_t* row;
+    bool may_skip;  // the states behind its children that are tokens and no more
   };
   std::vector<Frame> frames_;
+  std::vector<std::pair<uint32_t, uint32_t>> cuts_;  // of buckets
   std::vector<StateId> chain_;
+  bool measures_ = false;    // the recipe that is being made
   bool is_endless_ = false;  // the last of chain_ leads to itself, or no token is longer
 };
 

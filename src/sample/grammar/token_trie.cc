@@ -166,7 +166,7 @@ void TokenTrie::build_buckets() {
   for (const Token& token : all) {
     const auto n = static_cast<uint32_t>(bucket_tokens_.size());
     if (buckets_.empty() || buckets_.back().groups != token.groups || buckets_.back().first != token.first)
-      buckets_.push_back({token.groups, token.first, n, n});
+      buckets_.push_back({token.groups, token.first, n, n, kind_of(bytes_of(TokenId{token.token})) < kPlainKinds, {}});
     bucket_tokens_.push_back(token.token);
     bucket_lengths_.push_back(static_cast<uint8_t>(token.n_codes));
     ++buckets_.back().end;

@@ -63,6 +63,7 @@ class TokenTrie {
   struct Bucket {
     ByteGroups groups = 0, first = 0;  // of all bytes; of the first code point
     uint32_t begin = 0, end = 0;       // in bucket_tokens()
+    bool is_plain = false;             // all of them are of plain kinds
     std::vector<uint32_t> bits;        // where they are many
   };
   std::span<const Bucket> buckets() const { return buckets_; }

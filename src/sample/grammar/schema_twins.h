@@ -1,0 +1,28 @@
+// Schemas that say the same at several places of a document, which generators of schemas leave everywhere: they are one
+// rule. What says nothing of values (title, description and the like) may differ.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+
+#include "sample/grammar/schema_shape.h"
+
+namespace ibid::grammar {
+
+class SchemaTwins {
+ public:
+  explicit SchemaTwins(Fuel& fuel) : fuel_(fuel) {}
+  // The first schema that was asked for and says what this one does, member for member; references alike.
+  const Value* first_of(const Value* schema);
+  Conjunction first_of(const Conjunction& conjunction);
+
+ private:
+  uint64_t hash_of(const Value& value);
+
+  Fuel& fuel_;
+  std::unordered_map<const Value*, uint64_t> hashes_;  // of values within
+  std::unordered_map<const Value*, const Value*> firsts_;
+  std::unordered_multimap<uint64_t, const Value*> by_hash_;
+};
+
+}  // namespace ibid::grammar

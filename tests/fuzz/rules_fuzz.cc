@@ -1,0 +1,52 @@
+// Grammars as bytes, as records keep them, and grammars that wait for patterns. The first byte says which: 'r' and the
+// bytes; else a pattern, a zero byte, and GBNF. Whatever it is, the end is a grammar or a sentence, what is read is
+// written alike, and masks of what was compiled are those of brute force.
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "sample/grammar/languages.h"
+#include "sample/grammar/lazy.h"
+#include "sample/grammar/matcher.h"
+#include "sample/grammar/rules_bytes.h"
+#include "sample/grammar/testing/vocabularies.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace ibid::grammar;
+  if (size == 0) return 0;
+  static const auto trie = testing::adversarial("{}ab1 \n").trie();
+  const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
+  Fuel fuel(200'000);
+  Grammar grammar(fuel);
+  if (data[0] == 'r') {
+    if (!read_rules(text, grammar)) return 0;
+  } else {
+    const size_t zero = text.find('\0');
+    const Trigger::Kind kind = data[0] == 'w' ? Trigger::Kind::kWhole : Trigger::Kind::kPattern;
+    if (zero == 0 || zero == text.npos || !read_gbnf(text.substr(zero + 1), {}, grammar)) return 0;
+    if (!wait_for({{.text = std::string(text.substr(0, zero)), .kind = kind}, {.text = "{1"}}, grammar)) return 0;
+  }
+  const std::string bytes = write_rules(grammar);
+  auto automaton = compile(grammar, *trie);
+  Fuel fuel_again(400'000);
+  Grammar again(fuel_again);
+  if (automaton && (!read_rules(bytes, again) || write_rules(again) != bytes)) std::abort();
+  if (!automaton) return 0;
+  TokenMasks masks(*automaton, trie, 1 << 18);
+  std::vector<uint32_t> mask(trie->mask_words());
+  StateId state = kInitial;
+  for (size_t step = 0; step < 8 && !masks.states().is_closed(state); ++step) {
+    masks.fill(state, mask);
+    if (mask != testing::brute_force(masks, state)) std::abort();
+    int32_t next = -1;
+    for (int32_t i = 0, at = data[step % size] * 7; i < trie->vocab_size() && next < 0; ++i) {
+      const int32_t t = (at + i) % trie->vocab_size();
+      if (mask[static_cast<size_t>(t) / 32] >> (t % 32) & 1) next = t;
+    }
+    if (next < 0 && !masks.states().accepts(state)) std::abort();
+    if (next < 0) break;
+    state = masks.after(state, ibid::TokenId{next});
+    masks.forget_others({&state, 1});
+  }
+  return 0;
+}
