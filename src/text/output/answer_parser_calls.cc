@@ -327,8 +327,11 @@ bool AnswerParser::step_tagged(Parts& parts) {
 
 bool AnswerParser::step_key(Parts& parts) {
   const markers::Found found = markers::find(buffer_, tools_.key_ends);
-  key_ += buffer_.substr(0, found.at);
-  buffer_.erase(0, found.at);
+  // A key that is too long breaks off at one place, however the text is cut.
+  size_t n = std::min(found.at, kMaxName + 1 - key_.size());
+  while (n < found.at && (buffer_[n] & 0xC0) == 0x80) ++n;
+  key_ += buffer_.substr(0, n);
+  buffer_.erase(0, n);
   if (key_.size() > kMaxName) {
     is_broken_ = true;
     is_in_call_ = false;
