@@ -16,7 +16,8 @@ namespace {
 
 Error nothing_left() {
   return invalid(
-      "no token is left to choose from: the bans, the allowed ids and logit_bias together exclude all of them");
+      "no token is left to choose from: the bans, the allowed ids, logit_bias and the grammar together exclude all of "
+      "them");
 }
 
 }  // namespace
