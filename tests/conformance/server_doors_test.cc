@@ -86,12 +86,19 @@ TEST(ServerDoors, ATlsClientThatGoesEndsItsAnswer) {
   FakeBackend::Options slow;
   slow.step_seconds = 0.02;
   TestServer server(identity.options(), slow);
-  {
+  // While a stream is written to it, and while nothing is.
+  for (const bool streams : {true, false}) {
     TlsClient client(server.port());
-    client.send(RawClient::post_text("/v1/chat/completions", chat_body("go", R"("stream":true,"max_tokens":1000)")));
-    ASSERT_TRUE(client.receive_until("data: "));
+    const std::string_view more = streams ? R"("stream":true,"max_tokens":1000)" : R"("max_tokens":1000)";
+    client.send(RawClient::post_text("/v1/chat/completions", chat_body("go", more)));
+    if (streams) {
+      EXPECT_TRUE(client.receive_until("data: "));
+    }
+    EXPECT_TRUE(eventually([&] { return server.backend.n_live() == 1; }));
+    client.close();
+    EXPECT_TRUE(eventually([&] { return server.backend.n_cancelled == 2 - streams; })) << streams;
+    EXPECT_TRUE(eventually([&] { return server.backend.n_live() == 0; }));
   }
-  EXPECT_TRUE(eventually([&] { return server.backend.n_cancelled == 1; }));
   EXPECT_TRUE(eventually([&] { return server.http->n_connections() == 0; }));
 }
 
