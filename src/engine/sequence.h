@@ -95,7 +95,7 @@ struct Sequence {
     return is_prompt_scored() ? n_tokens() - 1 : n_scored;
   }
   bool pools() const { return request->pooling != Pooling::kNone; }
-  bool ranks() const { return request != nullptr && request->pooling == Pooling::kRank; }  // measured ones have none
+  bool ranks() const { return request->pooling == Pooling::kRank; }
   // Tokens that may come from the prefix tree: rows and hidden states that are wanted must be computed.
   int32_t n_reusable() const {
     return pools() ? pool.first_wanted(n_tokens()) : std::min(first_row(), n_without_hidden);

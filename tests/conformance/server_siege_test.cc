@@ -31,14 +31,14 @@ void besiege(int n, int n_honest, double honest_seconds) {
   std::vector<std::thread> honest;
   for (int i = 0; i < n_honest; ++i) {
     honest.emplace_back([&, i] {
-      while (!over) {
+      do {
         RawClient client(server.port());
         const std::string prompt = "honest " + std::to_string(i);
         const HttpAnswer a = client.post(
             "/v1/completions", "{\"prompt\":\"" + prompt + "\",\"seed\":3,\"max_tokens\":60,\"stream\":true}", "", 20);
         ++n_streams;
         n_right += read_events(a.body).text == FakeBackend::answer(prompt, 3, 60);
-      }
+      } while (!over);
     });
   }
   std::mt19937 random(42);
