@@ -41,7 +41,8 @@ std::string read(const std::shared_ptr<const AnswerFormat>& format, std::string_
     arguments += part.text;
     if (!part.ends) continue;
     told += "<end>";
-    const Result<Json> json = parse_json(arguments);
+    // A model may give an argument twice; the last one counts.
+    const Result<Json> json = parse_json(arguments, "the arguments", {.max_depth = 1 << 16, .last_key_counts = true});
     if (!json || json->object() == nullptr) std::abort();
   }
   return told + (parser.are_calls_whole() ? "" : " cut");

@@ -80,14 +80,14 @@ TEST(Grammars, TakeNoMoreTogetherThanTheyMay) {
 TEST(Grammars, ForgetStatesWhereTheyAreTooMany) {
   const auto taken_by = [](size_t most) {
     Grammars grammars(tokens(), most);
-    const auto compiled = grammars.get(regex("([a-z]{1,9}[0-9]{1,9}){1,40}")).value();
+    const auto compiled = grammars.get(regex("([a-z]{1,30}[0-9]{1,30}){1,200}")).value();
     Matcher matcher(compiled, {}, 1);
     std::vector<uint32_t> mask(matcher.mask_words());
     std::mt19937 random(1);
     size_t highest = 0;
     for (int text = 0; text < 50; ++text) {
       StateId state = kInitial;
-      for (int i = 0; i < 60 && state != kDead && !matcher.is_closed(state); ++i) {
+      for (int i = 0; i < 300 && state != kDead && !matcher.is_closed(state); ++i) {
         matcher.fill(state, -1, mask);
         std::vector<TokenId> may;
         for (size_t t = 0; t < 32 * mask.size(); ++t)

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "sample/grammar/languages.h"
+#include "sample/grammar/regex.h"
 #include "sample/grammar/testing/vocabularies.h"
 
 namespace ibid::grammar {
@@ -232,6 +233,30 @@ TEST(GrammarMasks, AreThoseOfBruteForceOnJsonAndCounters) {
         "root ::= root \"a\" | \"b\" root | \"c\"", "root ::= (\"ab\" [a-z]{20,}){1,500}"}) {
     TokenMasks masks(from_gbnf(text), trie);
     ASSERT_NO_FATAL_FAILURE(compare_masks(masks, rng, 150)) << text;
+  }
+}
+
+// Blanks that stay where they are among letters that count, and dots, which take all but ends of lines.
+TEST(GrammarMasks, AreThoseOfBruteForceOnPatternsWithBlanksAndDots) {
+  testing::Words words = testing::adversarial("ab =/");
+  for (const char* blank :
+       {" ", "\n", "\xC2\xA0", "\xE2\x80\xA8", "\xE3\x80\x80", "\xE1\x9A\x80", "\xEF\xBB\xBF", "\xE2\x81\x9F"})
+    for (const char* text : {"", "ab", "a b", "é", "\xE2\x80\xA7", "=", "abcabc", "\""}) {
+      words.texts.push_back(std::string(text) + blank);
+      words.texts.push_back(blank + std::string(text));
+      words.texts.push_back(text + std::string(blank) + "ab" + text + blank + "abab");
+    }
+  const auto trie = words.trie();
+  std::mt19937 rng(12);
+  for (const char* text :
+       {R"((?:\s*[A-Za-z]){5}=)", R"((?: *[a-zA-Z0-9+/]){43}(?:\s*=):)", R"(.+/.+\.a)", R"([^\s]+=(\S| )*)",
+        R"(([a-z]+\s)*a{3})", R"([a-zé]{2,6}[ \u3000]?[a-z\u2028]*=)", R"((\s*[a-z]){3,}\s+/)"}) {
+    Fuel fuel;
+    Grammar grammar(fuel);
+    const Status read_it = read_regex(text, grammar);
+    ASSERT_TRUE(read_it.ok()) << text;
+    TokenMasks masks(compiled(grammar), trie);
+    ASSERT_NO_FATAL_FAILURE(compare_masks(masks, rng, 200)) << text;
   }
 }
 

@@ -172,6 +172,12 @@ StateId States::intern() {
   const StateId id = free_.back();
   predict(id);
   if (items.size() > kMaxItems) return kDead;
+  const StateId first = first_with_waiting(id);
+  if (first != id) {
+    for (size_t i = kernel.size(); i < items.size(); ++i)
+      if (items_.items()[i].origin == id) items_.items()[i].origin = first;
+    waiting_.clear();
+  }
   Info info;
   info.hash = hash;
   info.n_kernel = static_cast<uint32_t>(kernel.size());
@@ -184,13 +190,15 @@ StateId States::intern() {
   std::copy(items.begin(), items.end(), info.items);
   bool goes_on = false;
   for (const Item& item : items) {
-    if (item.origin != id) info.depth = std::max(info.depth, infos_[item.origin].depth + 1);
+    if (item.origin != id) info.depth = std::max(info.depth, infos_[item.origin].waiting_depth + 1);
     const bool is_end = automaton_->accepts(item.node);
     info.accepts |= is_end && item.as == automaton_->root() && item.origin == kInitial;
     goes_on |= !automaton_->only_accepts(item.node);
   }
   info.is_closed = info.accepts && !goes_on;
   if (info.depth > kMaxDepth) return kDead;
+  for (const Waiting& w : waiting_)
+    if (w.item.origin != id) info.waiting_depth = std::max(info.waiting_depth, infos_[w.item.origin].waiting_depth + 1);
   measure(id, info);
   std::copy(waiting_.begin(), waiting_.end(), info.waiting);
   if (2 * (n_alive_ + 1) > table_.size()) grow_table();
@@ -200,7 +208,48 @@ StateId States::intern() {
   put_in_table(id);
   ++n_alive_;
   ++n_made_;
+  put_waiting_in_table(id);
   return id;
+}
+
+namespace {
+
+template <typename Waits>
+uint64_t hash_of_waiting(const Waits& waiting) {
+  uint64_t h = 0;
+  for (const auto& w : waiting) h = (h ^ w.rule) * 0x9E3779B97F4A7C15u ^ hash_of({&w.item, 1});
+  return h;
+}
+
+}  // namespace
+
+// What is called in a state hangs on what waits for it there alone: so a state in which the same waits as in an earlier
+// one calls in that one's name, and texts that differ in blanks before a value are at one again within it. Not where
+// what waits was called here itself, nor in the initial state, which says that a text is complete.
+StateId States::first_with_waiting(StateId id) {
+  if (waiting_.empty()) return id;
+  for (const Waiting& w : waiting_)
+    if (w.item.origin == id) return id;
+  const auto [begin, end] = by_waiting_.equal_range(hash_of_waiting(waiting_));
+  for (auto at = begin; at != end; ++at) {
+    const Info& known = infos_[at->second];
+    const bool is_same =
+        known.n_waiting == waiting_.size() &&
+        std::equal(waiting_.begin(), waiting_.end(), known.waiting,
+                   [](const Waiting& a, const Waiting& b) { return a.rule == b.rule && a.item == b.item; });
+    if (is_same) return at->second;
+  }
+  return id;
+}
+
+void States::put_waiting_in_table(StateId id) {
+  const Info& info = infos_[id];
+  const std::span<const Waiting> waiting(info.waiting, info.n_waiting);
+  if (id == kInitial || waiting.empty()) return;
+  for (const Waiting& w : waiting)
+    if (w.item.origin == id) return;
+  by_waiting_.emplace(hash_of_waiting(waiting), id);
+  bytes_ += 40;
 }
 
 // The fewest symbols behind the end of item's rule, where its origin waits in `waiting`.
@@ -268,8 +317,9 @@ void States::forget_others(std::span<const StateId> live) {
     --n_alive_;
   }
   std::fill(table_.begin(), table_.end(), kDead);
+  by_waiting_.clear();
   for (StateId id = 1; id < infos_.size(); ++id)
-    if (infos_[id].is_marked) put_in_table(id);
+    if (infos_[id].is_marked) put_in_table(id), put_waiting_in_table(id);
 }
 
 void States::put_in_table(StateId id) {

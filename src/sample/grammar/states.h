@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "sample/grammar/automaton.h"
@@ -75,8 +76,10 @@ class States {
   bool is_closed(StateId state) const { return infos_[state].is_closed; }
   // The fewest symbols from here to a state that accepts.
   uint32_t shortest(StateId state) const { return infos_[state].shortest; }
-  // Those that were stepped to, then those of the rules that they call, whose origin is the state itself.
+  // Those that were stepped to, then those of the rules that they call, whose origin is the state itself, or the first
+  // one in which the same waits for them.
   std::span<const Item> items(StateId state) const { return {infos_[state].items, infos_[state].n_items}; }
+  size_t n_stepped(StateId state) const { return infos_[state].n_kernel; }
   // The fewest symbols behind the end of an item's rule.
   uint32_t rest_behind(const Item& item) const;
   size_t n_states() const { return n_alive_; }
@@ -100,6 +103,7 @@ class States {
     Waiting* waiting = nullptr;  // ascending by rule
     uint32_t n_kernel = 0, n_items = 0, n_waiting = 0;
     uint32_t shortest = 0, depth = 0;
+    uint32_t waiting_depth = 0;  // of what waits
     uint64_t hash = 0;
     bool accepts = false, is_closed = false, is_marked = false;
   };
@@ -110,6 +114,8 @@ class States {
   void predict(StateId id);  // fills items_ and waiting_ from kernel_
   void complete();
   void measure(StateId id, Info& info);
+  StateId first_with_waiting(StateId id);
+  void put_waiting_in_table(StateId id);
   uint32_t rest_behind(std::span<const Waiting> waiting, const Item& item) const;
   void put_in_table(StateId id);
   void grow_table();
@@ -119,7 +125,8 @@ class States {
   std::vector<uint32_t*> rows_;                          // per state; null: not asked for yet
   std::vector<std::unique_ptr<uint32_t[]>> row_memory_;  // of kRowsAtOnce rows each
   size_t n_rows_ = 0;
-  std::vector<StateId> table_;  // open addressing over the kernels' hashes
+  std::vector<StateId> table_;                             // open addressing over the kernels' hashes
+  std::unordered_multimap<uint64_t, StateId> by_waiting_;  // of those that others stand for
   std::vector<StateId> free_;
   size_t n_alive_ = 0, bytes_ = 0;
   uint64_t n_made_ = 0;

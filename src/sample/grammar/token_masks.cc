@@ -448,10 +448,13 @@ void TokenMasks::make_by_walk(StateId state, uint32_t left, Recipe& made) {
     Reach whole{0, kAllCodes};
     if ((ascii_of(kind) & trie_->plain_bytes() & ~first).none()) {
       whole.none = 0;
-      for (const Item& item : states_.items(state)) {
+      const std::span<const Item> items = states_.items(state);
+      for (size_t i = 0; i < items.size(); ++i) {
+        const Item& item = items[i];
         const Reach r = reach_.reach(item.node, kind);
         // A counter speaks for the calls of its body.
-        if (!(item.origin == state && automaton.is_counted_body(item.as))) whole.none = std::max(whole.none, r.none);
+        const bool is_called_here = i >= states_.n_stepped(state);
+        if (!(is_called_here && automaton.is_counted_body(item.as))) whole.none = std::max(whole.none, r.none);
         if (r.all <= whole.all) continue;
         whole.all = r.all;
         whole.worst = std::min(kNever, r.worst + states_.rest_behind(item));
