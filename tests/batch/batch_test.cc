@@ -10,6 +10,7 @@ namespace {
 
 Sequence sequence(std::vector<int> tokens, int32_t prompt_len, int32_t n_computed, std::vector<int> blocks) {
   Sequence s;
+  s.request = std::make_shared<const Request>();
   for (const int t : tokens) s.tokens.push_back(TokenId{t});
   for (const int b : blocks) s.blocks.push_back(BlockId{b});
   s.prompt_len = prompt_len;
