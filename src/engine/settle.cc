@@ -67,7 +67,7 @@ void Settler::settle(const Share& share, ShareResult& result, double now) {
   if (s.state == SequenceState::kFinished) return;  // another beam of its search has failed
   if (s.pools()) s.pool.add(s.n_computed, s.n_tokens(), result.hidden);
   advance(share);
-  if (s.request->tells_progress && s.choice == 0 && s.n_answered() == 0) s.answer->set_progress(s.n_computed);
+  if (s.choice == 0 && s.n_answered() == 0 && s.request->tells_progress) s.answer->set_progress(s.n_computed);
   if (s.group != nullptr) add_context(share, result);
   score(s, result.scored);
   const bool is_whole = s.n_computed == s.n_tokens();
