@@ -9,6 +9,7 @@
 #include "engine/engine.h"
 #include "engine/memory_plan.h"
 #include "fake_model.h"
+#include "finished_outputs.h"
 #include "model/testing/loaded_model.h"
 
 namespace ibid {
@@ -42,16 +43,7 @@ struct Fixture {
     r.sampling.ignore_eos = true;
     return r;
   }
-  std::map<RequestId, Output> drain() {
-    std::map<RequestId, Output> last;
-    std::vector<Output> out;
-    while (core->step(out)) {
-    }
-    for (Output& o : out) {
-      if (o.finished) last[o.request] = std::move(o);
-    }
-    return last;
-  }
+  std::map<RequestId, Output> drain() { return testing::finished_outputs(*core); }
   Output alone(Request r) {
     const RequestId id = r.id;
     EXPECT_TRUE(core->submit(std::move(r)).ok());

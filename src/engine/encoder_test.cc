@@ -6,6 +6,7 @@
 
 #include "engine/engine.h"
 #include "engine/memory_plan.h"
+#include "finished_outputs.h"
 #include "kernels/isa.h"
 #include "model/testing/loaded_model.h"
 
@@ -34,16 +35,7 @@ struct Fixture {
     if (pooling == Pooling::kRank) r.second_text = static_cast<int32_t>(r.prompt.size() / 2);
     return r;
   }
-  std::map<RequestId, Output> drain() {
-    std::map<RequestId, Output> last;
-    std::vector<Output> out;
-    while (core->step(out)) {
-    }
-    for (Output& o : out) {
-      if (o.finished) last[o.request] = std::move(o);
-    }
-    return last;
-  }
+  std::map<RequestId, Output> drain() { return testing::finished_outputs(*core); }
   std::vector<float> alone(Request r) {
     const RequestId id = r.id;
     EXPECT_TRUE(core->submit(std::move(r)).ok());

@@ -12,23 +12,12 @@ namespace {
 
 using namespace testing;
 
-std::string load_error(ModelFile::Parts parts) {
-  ThreadTeam team(1);
-  Stream stream(team);
-  const auto model =
-      load_model(std::make_shared<ModelFile>(std::move(parts)), {.step_tokens = 8, .max_rows = 8}, stream);
-  return model ? "" : model.error().message;
-}
-
 TensorInfo& tensor(ModelFile::Parts& parts, std::string_view name) {
   for (TensorInfo& t : parts.tensors) {
     if (t.name == name) return t;
   }
   ADD_FAILURE() << name;
   return parts.tensors[0];
-}
-void drop(ModelFile::Parts& parts, std::string_view name) {
-  std::erase_if(parts.tensors, [name](const TensorInfo& t) { return t.name == name; });
 }
 void resize_dim(ModelFile::Parts& parts, std::string_view name, size_t dim, int64_t len) {
   TensorView& view = tensor(parts, name).view;

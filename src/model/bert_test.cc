@@ -15,21 +15,10 @@ namespace {
 
 using namespace testing;
 
-std::string load_error(ModelFile::Parts parts) {
-  ThreadTeam team(1);
-  Stream stream(team);
-  const auto model =
-      load_model(std::make_shared<ModelFile>(std::move(parts)), {.step_tokens = 8, .max_rows = 8}, stream);
-  return model ? "" : model.error().message;
-}
-
 TensorView& view(ModelFile::Parts& parts, std::string_view name) {
   const auto found = std::ranges::find(parts.tensors, name, &TensorInfo::name);
   CHECK(found != parts.tensors.end(), "a tensor of the tiny model");
   return found->view;
-}
-void drop(ModelFile::Parts& parts, std::string_view name) {
-  std::erase_if(parts.tensors, [name](const TensorInfo& t) { return t.name == name; });
 }
 void shorten(ModelFile::Parts& parts, std::string_view name) { --view(parts, name).dim[0]; }
 

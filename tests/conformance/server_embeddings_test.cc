@@ -26,18 +26,10 @@ std::vector<float> normed(std::vector<float> values) {
 // What the fake engine makes of "hey": its length, its first token, the mean, and 1.
 const std::vector<float> kHey = {3, 'h', static_cast<float>(Pooling::kMean), 1};
 
-Json post(RawClient& client, const char* path, const std::string& body, int status = 200) {
-  const HttpAnswer a = client.post(path, body);
-  EXPECT_EQ(a.status, status) << path << body << a.body;
-  Result<Json> json = parse_json(a.body);
-  EXPECT_TRUE(json.ok()) << a.body;
-  return json ? *std::move(json) : Json();
-}
-
 TEST(ServerEmbeddings, OfOpenAiAreNormedAndCountTheirTokens) {
   TestServer server;
   RawClient client(server.port());
-  const Json one = post(client, "/v1/embeddings", R"({"model":"fake-1","input":"hey"})");
+  const Json one = post_json(client, "/v1/embeddings", R"({"model":"fake-1","input":"hey"})");
   EXPECT_EQ(*one.find("object")->string(), "list");
   EXPECT_EQ(*one.find("model")->string(), "fake-1");
   EXPECT_EQ(*one.find("usage")->find("prompt_tokens")->integer(), 3);
@@ -46,20 +38,20 @@ TEST(ServerEmbeddings, OfOpenAiAreNormedAndCountTheirTokens) {
   EXPECT_EQ(floats(*first.find("embedding")), normed(kHey));
 
   // All forms of an input, in their order.
-  const Json many = post(client, "/v1/embeddings", R"({"input":["hey","a"],"dimensions":4})");
+  const Json many = post_json(client, "/v1/embeddings", R"({"input":["hey","a"],"dimensions":4})");
   ASSERT_EQ(many.find("data")->array()->size(), 2u);
   EXPECT_EQ(*(*many.find("data")->array())[1].find("index")->integer(), 1);
   EXPECT_EQ(floats(*(*many.find("data")->array())[1].find("embedding")), normed({1, 'a', 1, 1}));
-  const Json ids = post(client, "/v1/embeddings", R"({"input":[[104,101,121],[98]]})");
+  const Json ids = post_json(client, "/v1/embeddings", R"({"input":[[104,101,121],[98]]})");
   EXPECT_EQ(floats(*(*ids.find("data")->array())[0].find("embedding")), normed(kHey));
-  const Json row = post(client, "/embeddings", R"({"input":[104,101,121],"pooling":"last"})");
+  const Json row = post_json(client, "/embeddings", R"({"input":[104,101,121],"pooling":"last"})");
   EXPECT_EQ(floats(*(*row.find("data")->array())[0].find("embedding")), normed({3, 'h', 2, 1}));
 }
 
 TEST(ServerEmbeddings, InBase64AreTheSameBytes) {
   TestServer server;
   RawClient client(server.port());
-  const Json answer = post(client, "/v1/embeddings", R"({"input":["hey"],"encoding_format":"base64"})");
+  const Json answer = post_json(client, "/v1/embeddings", R"({"input":["hey"],"encoding_format":"base64"})");
   const std::string& text = *(*answer.find("data")->array())[0].find("embedding")->string();
   ASSERT_EQ(text.size(), 24u);
   std::vector<unsigned char> bytes(24);
@@ -72,16 +64,17 @@ TEST(ServerEmbeddings, InBase64AreTheSameBytes) {
 TEST(ServerEmbeddings, OfOllamaAndLlamaHaveTheirForms) {
   TestServer server;
   RawClient client(server.port());
-  const Json embed = post(client, "/api/embed", R"({"model":"fake-1:latest","input":["hey","hey"],"truncate":true})");
+  const Json embed =
+      post_json(client, "/api/embed", R"({"model":"fake-1:latest","input":["hey","hey"],"truncate":true})");
   ASSERT_EQ(embed.find("embeddings")->array()->size(), 2u);
   EXPECT_EQ(floats((*embed.find("embeddings")->array())[1]), normed(kHey));
   EXPECT_EQ(*embed.find("prompt_eval_count")->integer(), 6);
-  const Json cut = post(client, "/api/embed", R"({"input":"hey","dimensions":2})");
+  const Json cut = post_json(client, "/api/embed", R"({"input":"hey","dimensions":2})");
   EXPECT_EQ(floats((*cut.find("embeddings")->array())[0]), normed({3, 'h'})) << "cut, and normed again";
-  const Json old = post(client, "/api/embeddings", R"({"model":"fake-1","prompt":"hey"})");
+  const Json old = post_json(client, "/api/embeddings", R"({"model":"fake-1","prompt":"hey"})");
   EXPECT_EQ(floats(*old.find("embedding")), normed(kHey));
-  EXPECT_TRUE(post(client, "/api/embed", R"({"model":"fake-1"})").find("embeddings")->array()->empty());
-  const Json llama = post(client, "/embedding", R"({"content":"hey","embd_normalize":-1})");
+  EXPECT_TRUE(post_json(client, "/api/embed", R"({"model":"fake-1"})").find("embeddings")->array()->empty());
+  const Json llama = post_json(client, "/embedding", R"({"content":"hey","embd_normalize":-1})");
   const Json& values = *(*llama.array())[0].find("embedding");
   EXPECT_EQ(floats((*values.array())[0]), kHey);
 }
@@ -90,7 +83,7 @@ TEST(ServerEmbeddings, RefusalsNameTheFieldInTheApisWords) {
   TestServer server;
   RawClient client(server.port());
   const auto refusal = [&](const char* path, const std::string& body) {
-    const Json json = post(client, path, body, 400);
+    const Json json = post_json(client, path, body, 400);
     const Json* error = json.find("error");
     if (error == nullptr) return std::string("no error");
     if (error->string() != nullptr) return *error->string();
@@ -124,7 +117,7 @@ TEST(ServerEmbeddings, MoreThanAnOrdinaryRequestMayHavePromptsFitIntoOne) {
   RawClient client(server.port());
   std::string many = R"({"input":["a")";
   for (int i = 1; i < 2000; ++i) many += ",\"b" + std::string(static_cast<size_t>(i % 7), 'b') + "\"";
-  const Json answer = post(client, "/v1/embeddings", many + "]}");
+  const Json answer = post_json(client, "/v1/embeddings", many + "]}");
   const Json::Array& data = *answer.find("data")->array();
   ASSERT_EQ(data.size(), 2000u);
   for (size_t i = 1; i < data.size(); ++i) {

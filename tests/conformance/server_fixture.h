@@ -82,6 +82,14 @@ inline bool refused_or_closed(RawClient& client) {
   return (a.status >= 400 && a.status < 500) || (a.status == 0 && !client.timed_out);
 }
 
+inline Json post_json(RawClient& client, const char* path, const std::string& body, int status = 200) {
+  const HttpAnswer a = client.post(path, body);
+  EXPECT_EQ(a.status, status) << path << body << a.body;
+  Result<Json> json = parse_json(a.body);
+  EXPECT_TRUE(json.ok()) << a.body;
+  return json ? *std::move(json) : Json();
+}
+
 inline std::string chat_body(std::string_view user, std::string_view more = "") {
   std::string body = R"({"messages":[{"role":"user","content":)";
   JsonWriter(body).string(user);

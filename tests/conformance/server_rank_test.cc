@@ -12,14 +12,6 @@ FakeBackend::Options reranker(int n_labels = 1) {
   return options;
 }
 
-Json post(RawClient& client, const char* path, const std::string& body, int status = 200) {
-  const HttpAnswer a = client.post(path, body);
-  EXPECT_EQ(a.status, status) << path << body << a.body;
-  Result<Json> json = parse_json(a.body);
-  EXPECT_TRUE(json.ok()) << a.body;
-  return json ? *std::move(json) : Json();
-}
-
 // What the fake engine makes of a text that begins with this letter, as the answer tells it.
 float score_of(char letter) {
   const double x = (letter - 'm') / 4.0;
@@ -37,8 +29,8 @@ Ranked ranked(const Json& answer, const char* list = "results", const char* scor
 TEST(ServerRank, TellsTheBestFirstAndOfEqualOnesTheFirst) {
   TestServer server({}, reranker());
   RawClient client(server.port());
-  const Json all =
-      post(client, "/v1/rerank", R"({"model":"fake-1","query":"q","documents":["cat","owl",{"text":"cow"},"zoo"]})");
+  const Json all = post_json(client, "/v1/rerank",
+                             R"({"model":"fake-1","query":"q","documents":["cat","owl",{"text":"cow"},"zoo"]})");
   EXPECT_EQ(ranked(all), (Ranked{{3, score_of('z')}, {1, score_of('o')}, {0, score_of('c')}, {2, score_of('c')}}));
   EXPECT_EQ(*all.find("model")->string(), "fake-1");
   EXPECT_TRUE(all.find("id")->string()->starts_with("rerank-"));
@@ -47,20 +39,20 @@ TEST(ServerRank, TellsTheBestFirstAndOfEqualOnesTheFirst) {
   EXPECT_EQ(*all.find("usage")->find("total_tokens")->integer(), 4 * (3 + 4));
   for (const char* path : {"/rerank", "/v2/rerank"}) {
     const Json two =
-        post(client, path, R"({"query":"q","documents":["cat","owl","zoo"],"top_n":2,"return_documents":true})");
+        post_json(client, path, R"({"query":"q","documents":["cat","owl","zoo"],"top_n":2,"return_documents":true})");
     EXPECT_EQ(ranked(two), (Ranked{{2, score_of('z')}, {1, score_of('o')}}));
     EXPECT_EQ(*(*two.find("results")->array())[0].find("document")->find("text")->string(), "zoo");
   }
-  const Json raw = post(client, "/rerank", R"({"query":"q","documents":["cat"],"top_n":9,"raw_scores":true})");
+  const Json raw = post_json(client, "/rerank", R"({"query":"q","documents":["cat"],"top_n":9,"raw_scores":true})");
   EXPECT_EQ(ranked(raw), (Ranked{{0, ('c' - 'm') / 4.0F}}));
 }
 
 TEST(ServerRank, ScoresPairsInTheirOrder) {
   TestServer server({}, reranker());
   RawClient client(server.port());
-  const Json one = post(client, "/score", R"({"text_1":"q","text_2":["zoo","cat","owl"]})");
+  const Json one = post_json(client, "/score", R"({"text_1":"q","text_2":["zoo","cat","owl"]})");
   EXPECT_EQ(ranked(one, "data", "score"), (Ranked{{0, score_of('z')}, {1, score_of('c')}, {2, score_of('o')}}));
-  const Json each = post(client, "/v1/score", R"({"text_1":["q","longer"],"text_2":["a","b"]})");
+  const Json each = post_json(client, "/v1/score", R"({"text_1":["q","longer"],"text_2":["a","b"]})");
   EXPECT_EQ(ranked(each, "data", "score"), (Ranked{{0, score_of('a')}, {1, score_of('b')}}));
   EXPECT_EQ(*each.find("usage")->find("prompt_tokens")->integer(), (3 + 2) + (8 + 2));
 }
@@ -70,7 +62,7 @@ TEST(ServerRank, CutsDocumentsOnlyWhereItIsAsked) {
   RawClient client(server.port());
   const std::string body = R"({"query":"q","documents":["ok",")" + std::string(3000, 'x') + "\"]";
   EXPECT_EQ(error_param(client.post("/rerank", body + "}")), "documents[1]");
-  const Json cut = post(client, "/rerank", body + R"(,"max_tokens_per_doc":4})");
+  const Json cut = post_json(client, "/rerank", body + R"(,"max_tokens_per_doc":4})");
   EXPECT_EQ(*cut.find("usage")->find("total_tokens")->integer(), (3 + 3) + (3 + 5));
 }
 

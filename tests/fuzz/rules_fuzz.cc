@@ -9,7 +9,7 @@
 #include "sample/grammar/lazy.h"
 #include "sample/grammar/matcher.h"
 #include "sample/grammar/rules_bytes.h"
-#include "sample/grammar/testing/vocabularies.h"
+#include "walk_masks.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace ibid::grammar;
@@ -33,20 +33,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (automaton && (!read_rules(bytes, again) || write_rules(again) != bytes)) std::abort();
   if (!automaton) return 0;
   TokenMasks masks(*automaton, trie, 1 << 18);
-  std::vector<uint32_t> mask(trie->mask_words());
-  StateId state = kInitial;
-  for (size_t step = 0; step < 8 && !masks.states().is_closed(state); ++step) {
-    masks.fill(state, mask);
-    if (mask != testing::brute_force(masks, state)) std::abort();
-    int32_t next = -1;
-    for (int32_t i = 0, at = data[step % size] * 7; i < trie->vocab_size() && next < 0; ++i) {
-      const int32_t t = (at + i) % trie->vocab_size();
-      if (mask[static_cast<size_t>(t) / 32] >> (t % 32) & 1) next = t;
-    }
-    if (next < 0 && !masks.states().accepts(state)) std::abort();
-    if (next < 0) break;
-    state = masks.after(state, ibid::TokenId{next});
-    masks.forget_others({&state, 1});
-  }
+  testing::walk_masks(masks, {data, size});
   return 0;
 }

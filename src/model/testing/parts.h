@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "format/model_file.h"
+#include "model/model.h"
 #include "model/testing/tiny_model.h"
 
 namespace ibid::testing {
@@ -52,6 +53,18 @@ struct Bad {
   const char* says;
 };
 
+// The sentence that a GGUF model is refused with; empty: it is not.
+inline std::string load_error(ModelFile::Parts parts) {
+  ThreadTeam team(1);
+  Stream stream(team);
+  const auto model =
+      load_model(std::make_shared<ModelFile>(std::move(parts)), {.step_tokens = 8, .max_rows = 8}, stream);
+  return model ? "" : model.error().message;
+}
+
+inline void drop(ModelFile::Parts& parts, std::string_view name) {
+  std::erase_if(parts.tensors, [name](const TensorInfo& t) { return t.name == name; });
+}
 inline void set(ModelFile::Parts& parts, const std::string& key, MetaValue value) {
   parts.metadata[key] = std::move(value);
 }
