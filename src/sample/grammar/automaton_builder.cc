@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "sample/grammar/automaton.h"
 #include "sample/grammar/rule_machine.h"
+#include "sample/grammar/states.h"
 
 namespace ibid::grammar {
 namespace {
@@ -467,7 +468,10 @@ class AutomatonBuilder {
 };
 
 Result<Automaton> Automaton::compile(const Grammar& grammar, const Options& options) {
-  return AutomatonBuilder(grammar, options).run();
+  ASSIGN_OR_RETURN(Automaton made, AutomatonBuilder(grammar, options).run());
+  const States states(std::shared_ptr<const Automaton>(std::shared_ptr<void>(), &made));  // not its owner
+  if (!states.begins()) return invalid("The grammar's texts may begin in more ways at once than can be followed.");
+  return made;
 }
 
 const Counter& Automaton::counter(uint32_t node) const {

@@ -172,7 +172,7 @@ class SchemaWriter {
   Status write(const Conjunction& conjunction, const Shape& shape, std::vector<ExprId>& choices) {
     if (shape.values) {
       for (const Value* value : *shape.values) {
-        ASSIGN_OR_RETURN(const bool is_held, logic_.holds(shape, *value));
+        ASSIGN_OR_RETURN(const bool is_held, logic_.fits(shape, *value));
         if (is_held) choices.push_back(parts_.text_of(*value));
       }
       return {};

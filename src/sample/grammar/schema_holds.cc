@@ -36,7 +36,7 @@ Result<bool> SchemaLogic::is_empty(const Shape& shape, int depth) {
   if (!copy.settle()) return true;
   if (copy.values) {
     for (const Value* v : *copy.values) {
-      ASSIGN_OR_RETURN(const bool is_held, holds(copy, *v));
+      ASSIGN_OR_RETURN(const bool is_held, fits(copy, *v));
       if (is_held) return false;
     }
     return true;
@@ -66,11 +66,17 @@ Result<bool> SchemaLogic::holds(const Conjunction& conjunction, const Value& val
 }
 
 Result<bool> SchemaLogic::holds(const Shape& shape, const Value& value) {
+  if (shape.values) {
+    if (!fuel_.burn(static_cast<int64_t>(shape.values->size()) / 2)) return out_of_fuel();
+    if (std::none_of(shape.values->begin(), shape.values->end(), [&](const Value* v) { return *v == value; }))
+      return false;
+  }
+  return fits(shape, value);
+}
+
+Result<bool> SchemaLogic::fits(const Shape& shape, const Value& value) {
   if (!fuel_.burn(20)) return out_of_fuel();
   if (!(shape.types & bit_of(value))) return false;
-  if (shape.values &&
-      std::none_of(shape.values->begin(), shape.values->end(), [&](const Value* v) { return *v == value; }))
-    return false;
   switch (value.kind) {
     case Value::Kind::kNumber:
       return shape.numbers.allows(value.number());

@@ -73,13 +73,19 @@ namespace {
 
 size_t size_of(const Shape& s) { return s.objects.size() + s.arrays.size() + s.patterns.size() + s.required.size(); }
 
+// Each value of the one is looked for among those of the other.
+int64_t cost_of_meeting(const Shape& a, const Shape& b) {
+  const size_t n_pairs = a.values && b.values ? a.values->size() * b.values->size() : 0;
+  return static_cast<int64_t>(100 + 20 * (size_of(a) + size_of(b)) + n_pairs / 2);
+}
+
 }  // namespace
 
 Result<Shapes> SchemaLogic::meet(const Shapes& a, const Shapes& b) {
   Shapes made;
   for (const Shape& x : a) {
     for (const Shape& y : b) {
-      if (!fuel_.burn(100 + 20 * static_cast<int64_t>(size_of(x) + size_of(y)))) return out_of_fuel();
+      if (!fuel_.burn(cost_of_meeting(x, y))) return out_of_fuel();
       Shape both = x;
       both.meet(y);
       if (both.settle()) made.push_back(std::move(both));
@@ -98,7 +104,7 @@ Status SchemaLogic::narrow(Shapes& all, Result<Shapes> by) {
 Status SchemaLogic::narrow(Shapes& all, const Shape& by) {
   size_t n_kept = 0;
   for (Shape& shape : all) {
-    if (!fuel_.burn(100 + 20 * static_cast<int64_t>(size_of(shape) + size_of(by)))) return out_of_fuel();
+    if (!fuel_.burn(cost_of_meeting(shape, by))) return out_of_fuel();
     shape.meet(by);
     if (!shape.settle()) continue;
     if (&all[n_kept] != &shape) all[n_kept] = std::move(shape);

@@ -24,6 +24,8 @@ class SchemaLogic {
   // Whether a value is of a shape, or valid under all of the schemas.
   Result<bool> holds(const Shape& shape, const Value& value);
   Result<bool> holds(const Conjunction& conjunction, const Value& value);
+  // The same for one of the shape's own values, which is not looked for among them.
+  Result<bool> fits(const Shape& shape, const Value& value);
   // What a member of this name must be; nothing where there may be none.
   Result<std::optional<Conjunction>> member(const Shape& shape, const std::string& name);
   static Conjunction item(const Shape& shape, size_t index);

@@ -52,7 +52,8 @@ States::States(std::shared_ptr<const Automaton> automaton) : automaton_(std::mov
   table_.assign(256, kDead);
   kernel_.add({automaton_->start(automaton_->root()), automaton_->root(), kInitial});
   const StateId made = intern();
-  CHECK(made == kInitial);
+  begins_ = made == kInitial;
+  if (!begins_) return;
   infos_[kInitial].accepts |= automaton_->root_is_nullable();
   if (infos_[kInitial].accepts) infos_[kInitial].shortest = 0;
   infos_[kInitial].is_closed = false;

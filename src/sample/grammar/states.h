@@ -51,6 +51,8 @@ class States {
 
   explicit States(std::shared_ptr<const Automaton> automaton);
 
+  // False where the initial state would have too many items: of such no automaton is compiled.
+  bool begins() const { return begins_; }
   const Automaton& automaton() const { return *automaton_; }
   // The state behind one more symbol; kDead where none is. `state` is alive.
   StateId next(StateId state, uint32_t symbol) { return next_of_class(state, automaton_->class_of(symbol)); }
@@ -121,6 +123,7 @@ class States {
   void grow_table();
 
   std::shared_ptr<const Automaton> automaton_;
+  bool begins_ = false;
   std::vector<Info> infos_;
   std::vector<uint32_t*> rows_;                          // per state; null: not asked for yet
   std::vector<std::unique_ptr<uint32_t[]>> row_memory_;  // of kRowsAtOnce rows each

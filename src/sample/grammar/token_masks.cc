@@ -32,7 +32,15 @@ TokenMasks::TokenMasks(std::shared_ptr<const Automaton> automaton, std::shared_p
     : states_(std::move(automaton)),
       trie_(std::move(trie)),
       max_bytes_(max_bytes),
-      reach_(states_.automaton(), *trie_) {}
+      reach_(states_.automaton(), *trie_) {
+  for (uint32_t b = 0; b < 256; ++b) {
+    if (!trie_->used_bytes()[b]) continue;
+    const uint32_t a_class = states_.automaton().class_of(b);
+    if (byte_classes_.empty() || byte_classes_.back().a_class != a_class) byte_classes_.push_back({a_class, 0, {}});
+    byte_classes_.back().groups |= ByteGroups{1} << (b < 0x80 ? group_of_ascii(static_cast<uint8_t>(b)) : kPartGroup);
+    byte_classes_.back().bytes.set(b);
+  }
+}
 
 StateId TokenMasks::after(StateId state, TokenId token) {
   if (!states_.automaton().token_classes().empty()) {
@@ -66,6 +74,7 @@ void TokenMasks::fill(StateId state, std::span<uint32_t> mask, uint32_t left) {
   };
   for (Recipe::Whole whole : plain->wholes)
     unite(whole.kind == kPlainKinds ? trie_->plain_up_to(whole.up_to).data()
+          : whole.kind == kCounts   ? trie_->counts_up_to(whole.up_to).data()
                                     : trie_->kind(whole.kind).up_to_n(whole.up_to).data());
   if (!plain->bits.empty()) unite(plain->bits.data());
   if (is_empty) std::fill(mask.begin(), mask.end(), 0);
@@ -98,13 +107,12 @@ TokenMasks::Spread TokenMasks::spread(StateId state) {
   constexpr ByteGroups kNonAsciiBit = ByteGroups{1} << kNonAsciiGroup, kFarSpaceBit = ByteGroups{1} << kFarSpaceGroup,
                        kBeyond = kNonAsciiBit | kFarSpaceBit | ByteGroups{1} << kPartGroup;
   Spread found{states_.next(state, 'a'), ~ByteGroups{0}, 0, ~ByteGroups{0}};
-  for (uint32_t b = 0; b < 256; ++b) {
-    if (!trie_->used_bytes()[b]) continue;
-    const StateId next = states_.next(state, b);
-    const ByteGroups group = ByteGroups{1} << (b < 0x80 ? group_of_ascii(static_cast<uint8_t>(b)) : kPartGroup);
-    if (next != kDead) found.any |= group;
-    if (b < 0x80 && next != found.to) found.all &= ~group;
-    if (b < 0x80 && next != state) found.stay &= ~group;
+  const uint32_t* row = states_.row(state);
+  for (const ByteClass& c : byte_classes_) {
+    const StateId next = states_.next_in(row, state, c.a_class);
+    if (next != kDead) found.any |= c.groups;
+    if (next != found.to) found.all &= ~c.groups;
+    if (next != state) found.stay &= ~c.groups;
   }
   found.all &= ~kBeyond;
   found.stay &= ~kBeyond;
@@ -173,7 +181,7 @@ void TokenMasks::walk_all(const ByteTrie& trie, StateId state, const std::bitset
       walk(trie, i, begin, [&](uint32_t from, uint32_t end, StateId next) {
         if (next != kUnmade && states_.shortest(next) >= left) return;
         measure(next, made.worst);
-        made.tokens.insert(made.tokens.end(), trie.tokens.begin() + from, trie.tokens.begin() + end);
+        for (; from < end; ++from) made.tokens.push_back(trie.tokens[from]);
       });
     } while (i-- > trie.nodes[0].child && trie.nodes[i].byte == b);
   }
@@ -183,13 +191,16 @@ void TokenMasks::walk_all(const ByteTrie& trie, StateId state, const std::bitset
 std::bitset<256> TokenMasks::next_bytes(StateId state) {
   std::bitset<256> bytes;
   const uint32_t* row = states_.row(state);
-  for (uint32_t b = 0; b < 256; ++b) bytes[b] = states_.next_in(row, state, states_.automaton().class_of(b)) != kDead;
+  for (const ByteClass& c : byte_classes_)
+    if (states_.next_in(row, state, c.a_class) != kDead) bytes |= c.bytes;
   return bytes;
 }
 
 TokenMasks::Recipe TokenMasks::make(StateId state, uint32_t left) {
   Recipe made;
   made.is_measured = measures_;
+  made.tokens.swap(token_room_);
+  made.tokens.clear();
   const Automaton& automaton = states_.automaton();
   bool is_made = left == kNoLimit && (make_by_chain(state, kUnicode, made) || make_by_difference(state, made));
   is_made = is_made ||
@@ -207,8 +218,10 @@ TokenMasks::Recipe TokenMasks::make(StateId state, uint32_t left) {
   if (!made.bits.empty() || made.tokens.size() > trie_->mask_words()) {
     made.bits.resize(trie_->mask_words(), 0);
     for (int32_t t : made.tokens) made.bits[static_cast<size_t>(t) / 32] |= 1u << (t % 32);
-    made.tokens = {};
+    made.tokens.clear();
   }
+  token_room_.swap(made.tokens);
+  made.tokens.assign(token_room_.begin(), token_room_.end());
   return made;
 }
 
@@ -247,24 +260,30 @@ bool TokenMasks::make_chain(StateId state, size_t kind) {
   return is_endless_ || chain_.size() > 1;
 }
 
-// What follows n code points is asked once for all n whose states go on to the same state.
+// What follows n code points is asked once for all n whose states go on to the same state, of those n that tokens have.
 template <typename Found>
 void TokenMasks::walk_tails(size_t kind, Found&& found) {
   const Automaton& automaton = states_.automaton();
-  const ByteTrie& trie = trie_->tails(kind).trie;
-  const size_t last = std::max<size_t>(chain_.size() - 1, 1);
-  auto behind = [&](size_t n) { return chain_[std::min(n, chain_.size() - 1)]; };
-  const ByteTrie::Node& root = trie.nodes[0];
-  for (uint32_t i = root.child; i < root.child + root.n_children; ++i) {
-    const uint32_t a_class = automaton.class_of(trie.nodes[i].byte);
-    for (size_t from = 1, to = 1; from <= last; from = ++to) {
-      const StateId begin = states_.next_of_class(behind(from), a_class);
-      while (to < last && states_.next_of_class(behind(to + 1), a_class) == begin) ++to;
+  const TokenTrie::Tails& tails = trie_->tails(kind);
+  const ByteTrie& trie = tails.trie;
+  const size_t last = chain_.size() - 1;
+  for (uint32_t i = 0; i < trie.nodes[0].n_children; ++i) {
+    const uint32_t child = trie.nodes[0].child + i, a_class = automaton.class_of(trie.nodes[child].byte);
+    const std::vector<uint16_t>& lengths = tails.lengths[i];
+    auto behind = [&](size_t at) {
+      if (!is_endless_ && lengths[at] > last) return kDead;
+      return states_.next_of_class(chain_[std::min<size_t>(lengths[at], last)], a_class);
+    };
+    size_t from = 0, next_from = 0;
+    StateId begin = behind(0), next_begin = kDead;
+    for (; from < lengths.size(); from = next_from, begin = next_begin) {
+      for (next_from = from + 1; next_from < lengths.size(); ++next_from)
+        if (next_begin = behind(next_from); next_begin != begin) break;
       if (begin == kDead) continue;
-      const size_t most = to == last && is_endless_ ? ~size_t{0} : to;
-      walk(trie, i, begin, [&](uint32_t e, uint32_t end, StateId next) {
+      const uint16_t least = lengths[from], most = lengths[next_from - 1];
+      walk(trie, child, begin, [&](uint32_t e, uint32_t end, StateId next) {
         for (; e < end; ++e)
-          if (from <= trie.lengths[e] && trie.lengths[e] <= most) found(trie.tokens[e], next);
+          if (least <= trie.lengths[e] && trie.lengths[e] <= most) found(trie.tokens[e], next);
       });
     }
   }
@@ -344,47 +363,79 @@ bool TokenMasks::make_by_groups(StateId state, Recipe& made) {
   for (const TokenTrie::Bucket& bucket : trie_->buckets()) {
     cuts_.push_back(cut(bucket));
     n_whole += cuts_.back().first - bucket.begin;
-    (bucket.is_plain ? n_singles : n_tailed) += bucket.end - cuts_.back().second;
+    (bucket.kind < kPlainKinds ? n_singles : n_tailed) += bucket.end - cuts_.back().second;
   }
   const bool walks_tailed = n_tailed > kMaxTailed;
   if (n_singles > kMaxSingles) return false;
   for (StateId at : chain_) made.worst = std::max(made.worst, states_.shortest(at));
-  // Where most may come, from all plain tokens of that many code points to those that may not.
+  // From kinds of which all of that many code points may come; where most may, from all plain ones to those that may
+  // not.
+  const auto up_to = is_endless_ ? kAllCodes : static_cast<uint32_t>(std::min<size_t>(length, kMaxCounted));
   const bool takes_all = n_whole > tokens.size() / 2;
+  std::bitset<kTokenKinds> is_taken;
   if (takes_all) {
-    made.bits =
-        trie_->plain_up_to(is_endless_ ? kAllCodes : static_cast<uint32_t>(std::min<size_t>(length, kMaxCounted)));
+    made.bits = trie_->plain_up_to(up_to);
+    for (size_t k = 0; k < kPlainKinds; ++k) is_taken.set(k);
   } else {
     made.bits.assign(trie_->mask_words(), 0);
+    for (size_t k = 0; k < kPlainKinds; ++k) {
+      if ((groups_of_kind(k) & ~(all & first_all)) != 0) continue;
+      is_taken.set(k);
+      const std::vector<uint32_t>& bits = trie_->kind(k).up_to_n(up_to);
+      for (size_t w = 0; w < bits.size(); ++w) made.bits[w] |= bits[w];
+    }
   }
   auto set = [&](int32_t token) { made.bits[static_cast<size_t>(token) / 32] |= 1u << (token % 32); };
   auto clear = [&](int32_t token) { made.bits[static_cast<size_t>(token) / 32] &= ~(1u << (token % 32)); };
-  auto look_at = [&](int32_t token) {
-    const StateId next = states_.after(state, trie_->bytes_of(TokenId{token}));
+  auto look_at = [&](int32_t token, StateId next) {
     if (next == kDead) return clear(token);
-    made.worst = std::max(made.worst, states_.shortest(next));
+    measure(next, made.worst);
     set(token);
+  };
+  const Automaton& automaton = states_.automaton();
+  path_.resize(trie_->longest() + 1);
+  path_[0] = state;
+  // Each from where it parts from the one before it, of which `reached` bytes led somewhere.
+  auto look_at_all = [&](uint32_t from, uint32_t end) {
+    uint32_t reached = 0;
+    for (uint32_t i = from; i < end; ++i) {
+      const std::string_view bytes = trie_->bucket_bytes(i);
+      uint32_t at = i == from ? 0 : trie_->bucket_shared()[i];
+      if (at > reached) {
+        clear(tokens[i]);
+        continue;
+      }
+      StateId next = path_[at];
+      for (; at < bytes.size(); path_[++at] = next) {
+        next = states_.next_in(states_.row(next), next, automaton.class_of(static_cast<uint8_t>(bytes[at])));
+        if (next == kDead) break;
+      }
+      reached = at;
+      look_at(tokens[i], next);
+    }
   };
   for (size_t b = 0; b < cuts_.size(); ++b) {
     const TokenTrie::Bucket& bucket = trie_->buckets()[b];
-    if (!bucket.is_plain && walks_tailed) continue;
+    if (bucket.kind == kTailed && walks_tailed) continue;
     const auto [whole, single] = cuts_[b];
-    const bool is_there = takes_all && bucket.is_plain;  // up to `length`
+    const bool is_there = is_taken[bucket.kind];  // up to `length`
     if (is_there && whole == bucket.begin) {
-      if (bucket.bits.empty()) {
+      if (bucket.bits < 0) {
         for (uint32_t i = bucket.begin; i < bucket.end; ++i) clear(tokens[i]);
       } else {
-        for (size_t w = 0; w < made.bits.size(); ++w) made.bits[w] &= ~bucket.bits[w];
+        const std::vector<uint32_t>& bits = trie_->bucket_bits(bucket.bits);
+        for (size_t w = 0; w < made.bits.size(); ++w) made.bits[w] &= ~bits[w];
       }
-    } else if (!is_there && !bucket.bits.empty() && 2 * (whole - bucket.begin) > bucket.end - bucket.begin) {
-      for (size_t w = 0; w < made.bits.size(); ++w) made.bits[w] |= bucket.bits[w];
+    } else if (!is_there && bucket.bits >= 0 && 2 * (whole - bucket.begin) > bucket.end - bucket.begin) {
+      const std::vector<uint32_t>& bits = trie_->bucket_bits(bucket.bits);
+      for (size_t w = 0; w < made.bits.size(); ++w) made.bits[w] |= bits[w];
       for (uint32_t i = whole; i < bucket.end; ++i) clear(tokens[i]);
     } else if (!is_there) {
       for (uint32_t i = bucket.begin; i < whole; ++i) set(tokens[i]);
     }
-    for (uint32_t i = single; i < bucket.end; ++i) look_at(tokens[i]);
+    look_at_all(single, bucket.end);
   }
-  for (int32_t token : trie_->long_tokens()) look_at(token);
+  for (int32_t token : trie_->long_tokens()) look_at(token, states_.after(state, trie_->bytes_of(TokenId{token})));
   if (walks_tailed) walk_all(trie_->kind(kTailed).trie, state, next_bytes(state), kNoLimit, made);
   return true;
 }
@@ -441,8 +492,21 @@ void TokenMasks::walk_differences(const ByteTrie& trie, uint32_t node, StateId s
   }
 }
 
+// Where a number may begin, behind whose first digit, but 0, others may come.
+bool TokenMasks::make_by_count(StateId state, Recipe& made) {
+  const StateId behind = states_.next(state, '1');
+  if (behind == kDead) return false;
+  for (uint32_t b = '2'; b <= '9'; ++b)
+    if (states_.next(state, b) != behind) return false;
+  if (trie_->kind(kDigits).longest > kMaxCounted || !make_chain(behind, kDigits)) return false;
+  for (StateId at : chain_) made.worst = std::max(made.worst, states_.shortest(at));
+  made.wholes.push_back({kCounts, static_cast<uint8_t>(is_endless_ ? kAllCodes : chain_.size())});
+  return true;
+}
+
 void TokenMasks::make_by_walk(StateId state, uint32_t left, Recipe& made) {
   const Automaton& automaton = states_.automaton();
+  static const std::bitset<256> zero = std::bitset<256>().set('0');
   const std::bitset<256> first = next_bytes(state);
   for (size_t kind = 0; kind < kPlainKinds; ++kind) {
     Reach whole{0, kAllCodes};
@@ -465,8 +529,9 @@ void TokenMasks::make_by_walk(StateId state, uint32_t left, Recipe& made) {
       made.wholes.push_back({static_cast<uint8_t>(kind), static_cast<uint8_t>(whole.all)});
       made.worst = std::max(made.worst, whole.worst);
     }
-    if (whole.all < kAllCodes && (whole.none == kAllCodes || whole.none > whole.all + 1))
-      walk_all(trie_->kind(kind).trie, state, first, left, made);
+    if (whole.all == kAllCodes || (whole.none < kAllCodes && whole.none <= whole.all + 1)) continue;
+    const bool is_count = kind == kDigits && whole.all <= 1 && left == kNoLimit && make_by_count(state, made);
+    walk_all(trie_->kind(kind).trie, state, is_count ? first & zero : first, left, made);
   }
   walk_all(trie_->kind(kTailed).trie, state, first, left, made);
 }

@@ -58,9 +58,10 @@ class TokenMasks {
   uint64_t n_misses() const { return n_misses_; }
 
  private:
+  static constexpr uint8_t kCounts = kPlainKinds + 1;
   struct Recipe {
     struct Whole {
-      uint8_t kind = 0, up_to = 0;  // kPlainKinds: of all plain kinds
+      uint8_t kind = 0, up_to = 0;  // kPlainKinds: of all plain kinds; kCounts: of digits, the first not 0
     };
     std::vector<Whole> wholes;
     std::vector<int32_t> refused;  // of those
@@ -98,6 +99,7 @@ class TokenMasks {
   bool make_by_chain(StateId state, size_t kind, Recipe& made);
   bool make_by_groups(StateId state, Recipe& made);
   bool make_by_difference(StateId state, Recipe& made);
+  bool make_by_count(StateId state, Recipe& made);  // of digits alone
   void make_by_walk(StateId state, uint32_t left, Recipe& made);
   // What one code point of a kind leads to, all being one or none.
   Ways ways(StateId state, size_t kind);
@@ -114,8 +116,15 @@ class TokenMasks {
   void walk_tails(size_t kind, Found&& found);
   void walk_differences(const ByteTrie& trie, uint32_t node, StateId state, StateId other, Recipe& made);
 
+  struct ByteClass {  // bytes of tokens that the grammar does not tell apart
+    uint32_t a_class = 0;
+    ByteGroups groups = 0;
+    std::bitset<256> bytes;
+  };
+
   States states_;
   std::shared_ptr<const TokenTrie> trie_;
+  std::vector<ByteClass> byte_classes_;
   size_t max_bytes_;
   size_t mask_bytes_ = 0;
   size_t bytes_kept_ = 0;
@@ -132,10 +141,12 @@ class TokenMasks {
     bool may_skip;  // the states behind its children that are tokens and no more
   };
   std::vector<Frame> frames_;
+  std::vector<int32_t> token_room_;                  // of the recipe that is being made
   std::vector<std::pair<uint32_t, uint32_t>> cuts_;  // of buckets
   std::vector<StateId> chain_;
-  bool measures_ = false;    // the recipe that is being made
-  bool is_endless_ = false;  // the last of chain_ leads to itself, or no token is longer
+  std::vector<StateId> path_;  // behind the first bytes of a token
+  bool measures_ = false;      // the recipe that is being made
+  bool is_endless_ = false;    // the last of chain_ leads to itself, or no token is longer
 };
 
 }  // namespace ibid::grammar

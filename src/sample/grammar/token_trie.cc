@@ -60,6 +60,18 @@ bool kind_has(size_t kind, uint8_t b) {
   return false;
 }
 
+ByteGroups groups_of_kind(size_t kind) {
+  static const auto table = [] {
+    std::array<ByteGroups, kPlainKinds> groups{};
+    for (size_t k = 0; k < kPlainKinds; ++k)
+      for (uint8_t b = 0; b < 0x80; ++b)
+        if (kind_has(k, b)) groups[k] |= ByteGroups{1} << group_of_ascii(b);
+    groups[kUnicode] |= ByteGroups{1} << kNonAsciiGroup | ByteGroups{1} << kFarSpaceGroup;
+    return groups;
+  }();
+  return table[kind];
+}
+
 bool kind_has_kind(size_t outer, size_t inner) {
   static const auto table = [] {
     std::array<std::array<bool, kPlainKinds>, kPlainKinds> has;
@@ -97,6 +109,10 @@ TokenTrie::TokenTrie(std::span<const std::string_view> bytes) : vocab_size_(stat
   for (size_t i = 0; i < kPlainKinds; ++i)
     for (uint32_t n = 0; n < plain_.size(); ++n)
       for (size_t w = 0; w < mask_words(); ++w) plain_[n][w] |= kinds_[i].up_to_n(n)[w];
+  counts_ = kinds_[kDigits].up_to;
+  for (int32_t t : tokens[kDigits])
+    if (bytes[static_cast<size_t>(t)][0] == '0')
+      for (auto& bits : counts_) bits[static_cast<size_t>(t) / 32] &= ~(1u << (t % 32));
 }
 
 std::string_view TokenTrie::bytes_of(TokenId token) const {
@@ -141,12 +157,21 @@ void TokenTrie::build_tails(size_t kind) {
     tails.longest = std::max(tails.longest, head.n_codes);
   }
   tails.trie.build(std::move(entries), false);
+  const ByteTrie& trie = tails.trie;
+  for (uint32_t i = trie.nodes[0].child; i < trie.nodes[0].child + trie.nodes[0].n_children; ++i) {
+    const auto entry = [&](uint32_t at) { return trie.lengths.begin() + static_cast<ptrdiff_t>(at); };
+    std::vector<uint16_t> lengths(entry(trie.nodes[i].first), entry(trie.below[i].end));
+    std::sort(lengths.begin(), lengths.end());
+    lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
+    tails.lengths.push_back(std::move(lengths));
+  }
 }
 
 void TokenTrie::build_buckets() {
   struct Token {
     ByteGroups groups, first;
     uint32_t n_codes;
+    std::string_view bytes;
     int32_t token;
     auto operator<=>(const Token&) const = default;
   };
@@ -159,23 +184,31 @@ void TokenTrie::build_buckets() {
     if (n_codes > kMaxCounted) {
       long_tokens_.push_back(t);
     } else {
-      all.push_back({groups_of(bytes), groups_of(bytes.substr(0, utf8::len_of(bytes[0]))), n_codes, t});
+      all.push_back({groups_of(bytes), groups_of(bytes.substr(0, utf8::len_of(bytes[0]))), n_codes, bytes, t});
     }
   }
   std::sort(all.begin(), all.end());
+  bucket_begin_.assign(1, 0);
   for (const Token& token : all) {
     const auto n = static_cast<uint32_t>(bucket_tokens_.size());
     if (buckets_.empty() || buckets_.back().groups != token.groups || buckets_.back().first != token.first)
-      buckets_.push_back({token.groups, token.first, n, n, kind_of(bytes_of(TokenId{token.token})) < kPlainKinds, {}});
+      buckets_.push_back({token.groups, token.first, n, n, static_cast<uint8_t>(kind_of(token.bytes))});
+    const std::string_view before = n > 0 ? bucket_bytes(n - 1) : "";
+    const auto end = std::mismatch(before.begin(), before.end(), token.bytes.begin(), token.bytes.end()).first;
+    const auto n_shared = std::min<std::ptrdiff_t>(end - before.begin(), 255);  // fewer are as right
+    bucket_shared_.push_back(static_cast<uint8_t>(n_shared));
+    bucket_text_.insert(bucket_text_.end(), token.bytes.begin(), token.bytes.end());
+    bucket_begin_.push_back(static_cast<uint32_t>(bucket_text_.size()));
     bucket_tokens_.push_back(token.token);
     bucket_lengths_.push_back(static_cast<uint8_t>(token.n_codes));
     ++buckets_.back().end;
   }
   for (Bucket& bucket : buckets_) {
     if (bucket.end - bucket.begin < mask_words() / 8) continue;
-    bucket.bits.assign(mask_words(), 0);
+    bucket.bits = static_cast<int32_t>(bucket_bits_.size());
+    std::vector<uint32_t>& bits = bucket_bits_.emplace_back(mask_words(), 0);
     for (uint32_t i = bucket.begin; i < bucket.end; ++i)
-      bucket.bits[static_cast<size_t>(bucket_tokens_[i]) / 32] |= 1u << (bucket_tokens_[i] % 32);
+      bits[static_cast<size_t>(bucket_tokens_[i]) / 32] |= 1u << (bucket_tokens_[i] % 32);
   }
 }
 

@@ -55,25 +55,35 @@ class TokenTrie {
   // `lengths` how many they are.
   struct Tails {
     ByteTrie trie;
-    uint32_t longest = 0;  // of the lengths, and of all code points of tokens of the kind
+    uint32_t longest = 0;                        // of the lengths, and of all code points of tokens of the kind
+    std::vector<std::vector<uint16_t>> lengths;  // of the entries below each child of the root, ascending, each once
   };
   const Tails& tails(size_t i) const { return tails_[i]; }  // of kDigits and kUnicode
   // The tokens but those of kRest that begin alike and have bytes of the same groups, of those of up to kMaxCounted
-  // code points; by code points, then by id.
+  // code points; by code points, then by their bytes.
   struct Bucket {
     ByteGroups groups = 0, first = 0;  // of all bytes; of the first code point
     uint32_t begin = 0, end = 0;       // in bucket_tokens()
-    bool is_plain = false;             // all of them are of plain kinds
-    std::vector<uint32_t> bits;        // where they are many
+    uint8_t kind = 0;                  // of all of them
+    int32_t bits = -1;                 // in bucket_bits(), where they are many
   };
   std::span<const Bucket> buckets() const { return buckets_; }
+  const std::vector<uint32_t>& bucket_bits(int32_t i) const { return bucket_bits_[static_cast<size_t>(i)]; }
   std::span<const int32_t> bucket_tokens() const { return bucket_tokens_; }
   std::span<const uint8_t> bucket_lengths() const { return bucket_lengths_; }  // in code points
-  std::span<const int32_t> long_tokens() const { return long_tokens_; }        // all others
-  const std::bitset<256>& used_bytes() const { return used_bytes_; }           // by any token
+  std::span<const uint8_t> bucket_shared() const { return bucket_shared_; }  // first bytes that the one before has too
+  std::string_view bucket_bytes(uint32_t i) const {                          // side by side, for what goes over many
+    return {bucket_text_.data() + bucket_begin_[i], bucket_begin_[i + 1] - bucket_begin_[i]};
+  }
+  std::span<const int32_t> long_tokens() const { return long_tokens_; }  // all others
+  const std::bitset<256>& used_bytes() const { return used_bytes_; }     // by any token
   // plain_up_to(n): bits of the tokens of all plain kinds with at most n code points.
   const std::vector<uint32_t>& plain_up_to(uint32_t n) const {
     return plain_[n < plain_.size() ? n : plain_.size() - 1];
+  }
+  // Of those of kDigits that do not begin with 0.
+  const std::vector<uint32_t>& counts_up_to(uint32_t n) const {
+    return counts_[n < counts_.size() ? n : counts_.size() - 1];
   }
   // Those that some token has in a whole code point of kUnicode.
   const std::bitset<256>& plain_bytes() const { return plain_bytes_; }
@@ -99,15 +109,19 @@ class TokenTrie {
   std::vector<uint32_t> begin_;  // in text_, per token, and the end
   std::array<Kind, kTokenKinds> kinds_;
   std::array<Tails, kPlainKinds> tails_;
-  std::vector<std::vector<uint32_t>> plain_;
+  std::vector<std::vector<uint32_t>> plain_, counts_, bucket_bits_;
   std::vector<Bucket> buckets_;
   std::vector<int32_t> bucket_tokens_, long_tokens_;
-  std::vector<uint8_t> bucket_lengths_;
+  std::vector<uint8_t> bucket_lengths_, bucket_shared_;
+  std::vector<char> bucket_text_;
+  std::vector<uint32_t> bucket_begin_;  // in bucket_text_, and the end
   std::bitset<256> single_bytes_, plain_bytes_, used_bytes_;
 };
 
 // Whether a byte may be in a code point of the kind that is ASCII; kinds but kUnicode have nothing else.
 bool kind_has(size_t kind, uint8_t byte);
+// The groups of the bytes of a plain kind.
+ByteGroups groups_of_kind(size_t kind);
 // Whether all code points of `inner` are of `outer`, both plain.
 bool kind_has_kind(size_t outer, size_t inner);
 
