@@ -23,6 +23,8 @@ struct Shape {
 constexpr Shape kShapes[] = {
     {"135M 9/3x64", 9, 3, 64, 30}, {"1B 32/8x64", 32, 8, 64, 8}, {"8B 32/8x128", 32, 8, 128, 4}};
 
+constexpr int32_t kFewRows = 16;  // decodes, and drafts under verification
+
 // All layers of a model's cache for one sequence, filled with small numbers.
 struct Cache {
   PagedKv kv;  // of layer 0
@@ -82,9 +84,9 @@ void run(Stream& s, const Shape& shape, DType dtype, int32_t block_len, int32_t 
   batch.block_table = cache.table.data();
   CHECK(s.reserve_workspace(ops::paged_attention_workspace_bytes(n, shape.heads, shape.head_len, len)).ok());
   const ops::AttentionParams params = {1.0f / std::sqrt(static_cast<float>(shape.head_len))};
-  // A decode reads each layer's cache once and finds none of it in the processor's; a prefill is bound by arithmetic.
-  const int32_t layers = n == 1 ? shape.layers : 1;
-  const double time = best_seconds(n == 1 ? 15 : 10, [&] {
+  // Few rows read each layer's cache once and find none of it in the processor's; a prefill is bound by arithmetic.
+  const int32_t layers = n <= kFewRows ? shape.layers : 1;
+  const double time = best_seconds(n <= kFewRows ? 15 : 10, [&] {
     for (int32_t layer = 0; layer < layers; ++layer) {
       PagedKv kv = cache.kv;
       kv.blocks += layer * cache.layer_bytes;
@@ -96,8 +98,11 @@ void run(Stream& s, const Shape& shape, DType dtype, int32_t block_len, int32_t 
   const double operations = pairs * 4.0 * shape.heads * shape.head_len * layers;
   const double bytes = static_cast<double>(cache.layer_bytes) * layers;
   std::printf("%-12s %-5s B%-3d %-8s %6d  %9.3f ms  %7.1f GFLOP/s %5.1f %%  %7.1f GB/s %5.1f %%\n", shape.name,
-              std::string(traits(dtype).name).c_str(), block_len, n == 1 ? "decode" : "prefill", len, time * 1e3,
-              operations / time * 1e-9, operations / time / rate * 100.0, bytes / time * 1e-9,
+              std::string(traits(dtype).name).c_str(), block_len,
+              n == 1          ? "decode"
+              : n <= kFewRows ? ("rows " + std::to_string(n)).c_str()
+                              : "prefill",
+              len, time * 1e3, operations / time * 1e-9, operations / time / rate * 100.0, bytes / time * 1e-9,
               bytes / time / bandwidth * 100.0);
 }
 
@@ -122,6 +127,9 @@ int main(int argc, char** argv) {
               std::string(isa_name(selected_isa())).c_str(), bandwidth * 1e-9, rate * 1e-9);
   for (const Shape& shape : kShapes) {
     for (int32_t len : {1024, 4096, 16384}) run(s, shape, DType::kF16, 16, len - 1, 1, bandwidth, rate);
+    for (int32_t n : {2, 4, 8, 16}) {
+      for (int32_t len : {1024, 4096}) run(s, shape, DType::kF16, 16, len - n, n, bandwidth, rate);
+    }
     for (int32_t len : {512, 2048}) run(s, shape, DType::kF16, 16, 0, len, bandwidth, rate);
   }
   for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {

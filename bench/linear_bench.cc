@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "bench/machine_limits.h"
+#include "cli/machine_limits.h"
 #include "kernels/isa.h"
 #include "kernels/ops.h"
 
@@ -62,7 +62,7 @@ int run(int argc, char** argv) {
   }
   ThreadTeam team(argc > 1 ? std::max(1, std::atoi(argv[1])) : usable_cores());
   Stream s(team);
-  const bench::MachineLimits limits = bench::measure_limits(team);
+  const cli::MachineLimits limits = cli::measure_limits(team);
   std::printf("%d threads, %s kernels; limits: read %.1f GB/s, int8 %.0f, bf16 %.0f, fp32 %.0f G multiply-adds/s\n",
               team.n_threads(), std::string(isa_name(selected_isa())).c_str(), limits.read_bytes_per_s * 1e-9,
               limits.int8_macs_per_s * 1e-9, limits.bf16_macs_per_s * 1e-9, limits.fp32_macs_per_s * 1e-9);

@@ -61,7 +61,17 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   return file;
 }
 
+MappedFile MappedFile::of_program(std::span<const std::byte> bytes, std::string name) {
+  MappedFile file;
+  file.path_ = std::move(name);
+  file.data_ = bytes.data();
+  file.size_ = bytes.size();
+  file.is_mapping_ = false;
+  return file;
+}
+
 void MappedFile::forget(std::span<const std::byte> part) const {
+  if (!is_mapping_) return;
   static const auto kPage = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto address = reinterpret_cast<uintptr_t>(part.data());
   const uintptr_t begin = (address + kPage - 1) / kPage * kPage, end = (address + part.size()) / kPage * kPage;
@@ -72,20 +82,22 @@ MappedFile::MappedFile(MappedFile&& other) noexcept
     : path_(std::move(other.path_)),
       identity_(other.identity_),
       data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)) {}
+      size_(std::exchange(other.size_, 0)),
+      is_mapping_(other.is_mapping_) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   if (this == &other) return *this;
-  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (data_ != nullptr && is_mapping_) ::munmap(const_cast<std::byte*>(data_), size_);
   path_ = std::move(other.path_);
   identity_ = other.identity_;
   data_ = std::exchange(other.data_, nullptr);
   size_ = std::exchange(other.size_, 0);
+  is_mapping_ = other.is_mapping_;
   return *this;
 }
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (data_ != nullptr && is_mapping_) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
 }  // namespace ibid

@@ -30,6 +30,9 @@ class MappedFile {
   // Only regular files: folders, pipes and devices are refused. An empty file gives an empty span.
   static Result<MappedFile> open(const std::string& path);
 
+  // Bytes of the program itself, named for sentences.
+  static MappedFile of_program(std::span<const std::byte> bytes, std::string name);
+
   MappedFile() = default;
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
@@ -49,6 +52,7 @@ class MappedFile {
   FileIdentity identity_;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
+  bool is_mapping_ = true;  // false: of the program
 };
 
 }  // namespace ibid

@@ -16,9 +16,15 @@ std::vector<TokenId> some_tokens(int32_t n, int32_t vocab_size, uint32_t salt) {
 
 }  // namespace
 
-Result<double> run_once(Engine& engine, const BenchCase& test, int32_t vocab_size) {
+Result<double> run_once(Engine& engine, const BenchCase& test, int32_t vocab_size,
+                        const std::function<void()>& on_start) {
   int32_t prompt_len = test.depth + (test.n_gen == 0 ? test.n_prompt : (test.depth == 0 ? 1 : 0));
-  double started = steady_clock().now();
+  double started = 0;
+  const auto start = [&] {
+    on_start();
+    started = steady_clock().now();
+  };
+  start();
   for (int32_t i = 0; i < test.n_streams; ++i) {
     Request r;
     r.id = RequestId{static_cast<uint64_t>(i + 1)};
@@ -36,7 +42,7 @@ Result<double> run_once(Engine& engine, const BenchCase& test, int32_t vocab_siz
     outputs.clear();
     if (test.n_gen == 0 && n_before < test.depth && n_computed >= test.depth) {
       n_before = n_computed;
-      started = steady_clock().now();
+      start();
     }
     if (!engine.step(outputs)) return unavailable("the engine stopped before the benchmark was over");
     n_computed += engine.stats().step_prefill_tokens;
@@ -44,11 +50,11 @@ Result<double> run_once(Engine& engine, const BenchCase& test, int32_t vocab_siz
       auto& seen = has_token[static_cast<size_t>(o.request)];
       if (!o.tokens.empty() && !seen) seen = 1, ++n_started;
       if (o.finished) ++n_finished;
-      if (o.finished && o.reason == FinishReason::kError) return o.error;
+      if (o.finished && o.reason == FinishReason::kError) return o.error();
     }
     if (test.n_gen > 0 && n_started == test.n_streams && n_finished == 0 && has_token[0] == 0) {
       has_token[0] = 1;
-      started = steady_clock().now();
+      start();
     }
   }
   const double seconds = steady_clock().now() - started;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <string>
 
 #include "engine/engine.h"
@@ -27,7 +28,9 @@ struct BenchCase {
 };
 
 // Seconds from the first to the last token that counts: prefill from submission to the first token, decode from the
-// moment when every stream has its first token.
-Result<double> run_once(Engine& engine, const BenchCase& test, int32_t vocab_size);
+// moment when every stream has its first token. `started` is called each time that the clock is set to 0: at first, and
+// again when what does not count is over.
+Result<double> run_once(
+    Engine& engine, const BenchCase& test, int32_t vocab_size, const std::function<void()>& started = [] {});
 
 }  // namespace ibid::cli

@@ -14,6 +14,26 @@ size_t linear_workspace_bytes(int64_t n_rows, int64_t n_inputs) {
   return cpu::linear_workspace_bytes(n_rows, n_inputs);
 }
 
+namespace {
+
+MacUnit unit_of(DType dtype) {
+  if (dtype == DType::kF32 || dtype == DType::kF16) return MacUnit::kFp32;
+  return dtype == DType::kBF16 ? MacUnit::kBf16 : MacUnit::kInt8;
+}
+
+OpWork work_of(int64_t n_rows, std::span<const Weight* const> weights) {
+  OpWork work;
+  for (const Weight* w : weights) {
+    work.macs[static_cast<size_t>(unit_of(w->dtype))] += n_rows * w->n_outputs * w->n_inputs;
+    work.bytes += w->owned != nullptr ? w->owned_bytes : w->n_outputs * row_bytes(w->dtype, w->n_inputs);
+    work.n_outputs += w->n_outputs;
+    work.n_inputs = w->n_inputs;
+  }
+  return work;
+}
+
+}  // namespace
+
 void linear(Stream& s, std::span<const TensorView> out, const TensorView& x, std::span<const Weight* const> weights) {
   CHECK(out.size() == weights.size() && weights.size() <= kMaxLinearWeights, "one output per weight, at most eight");
   CHECK(x.dtype == DType::kF32, "activations are F32");
@@ -38,7 +58,8 @@ void linear(Stream& s, std::span<const TensorView> out, const TensorView& x, std
           CHECK(weight_supported(s, weights[j]->dtype, weights[j]->pieces).ok(), "a weight that loading refuses");
           cuda::linear(s, out[j], x, weights[j]->raw);
         }
-      });
+      },
+      [&] { return work_of(T.value, weights); });
 }
 
 }  // namespace ibid::ops

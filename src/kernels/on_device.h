@@ -4,6 +4,7 @@
 
 #include <type_traits>
 
+#include "kernels/op_profile.h"
 #include "kernels/reference/reference.h"
 #include "tensor/stream.h"
 
@@ -19,9 +20,11 @@ inline constexpr struct NoBody {
 inline constexpr struct SameAsCpu {
 } kSameAsCpu;
 
-template <typename Cpu, typename Reference, typename Cuda>
-void on_device(const Stream& s, [[maybe_unused]] const char* op, Cpu&& cpu, [[maybe_unused]] Reference&& reference,
-               [[maybe_unused]] Cuda&& cuda) {
+// `work` is called only where somebody looks (kernels/op_profile.h).
+template <typename Cpu, typename Reference, typename Cuda, typename Work>
+void on_device(const Stream& s, const char* op, Cpu&& cpu, [[maybe_unused]] Reference&& reference,
+               [[maybe_unused]] Cuda&& cuda, Work&& work) {
+  const OpTimer timer(op, op_profile() != nullptr ? work() : OpWork{});
   switch (s.device()) {
     case Device::kCpu:
       if constexpr (!std::is_same_v<std::decay_t<Reference>, SameAsCpu>) {
@@ -35,6 +38,11 @@ void on_device(const Stream& s, [[maybe_unused]] const char* op, Cpu&& cpu, [[ma
         return cuda();
       }
   }
+}
+
+template <typename Cpu, typename Reference, typename Cuda>
+void on_device(const Stream& s, const char* op, Cpu&& cpu, Reference&& reference, Cuda&& cuda) {
+  on_device(s, op, cpu, reference, cuda, [] { return OpWork{}; });
 }
 
 }  // namespace ibid::ops

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/on_device.h"
 #include "kernels/ops.h"
@@ -10,6 +12,23 @@ void expect_path(const PagedKv& kv, const ForwardBatch& batch, int32_t t) {
   CHECK(n >= 0 && n <= batch.positions[t] + 1, "a path has a slot for each of its positions");
   CHECK(n == 0 || batch.path(t).back() == batch.slots[t], "a path ends in the token's own slot");
   for (const int32_t slot : batch.path(t)) CHECK(slot >= 0 && slot / kv.block_len < kv.n_blocks);
+}
+
+// Each visible pair of a query and a key is a product for its score and one for its value, in each head.
+OpWork work_of(int64_t q_len, const PagedKv& kv, const ForwardBatch& batch, int32_t window) {
+  OpWork work;
+  int64_t pairs = 0;
+  for (int32_t s = 0; s < batch.n_sequences; ++s) {
+    int32_t first = batch.kv_len[s];  // of the positions that are read
+    for (int32_t t = batch.query_start[s]; t < batch.query_start[s + 1]; ++t) {
+      const int32_t end = batch.positions[t] + 1, begin = window > 0 ? std::max(0, end - window) : 0;
+      pairs += end - begin;
+      first = std::min(first, begin);
+    }
+    work.bytes += int64_t{batch.kv_len[s] - first} * 2 * kv.n_kv_heads * kv.head_len * traits(kv.dtype).block_bytes;
+  }
+  work.macs[static_cast<size_t>(MacUnit::kFp32)] = pairs * 2 * q_len;
+  return work;
 }
 
 }  // namespace
@@ -32,7 +51,8 @@ void paged_attention(Stream& s, const TensorView& out, const TensorView& q, cons
   for (int32_t t = 0; batch.path_start != nullptr && t < batch.n_tokens; ++t) expect_path(kv, batch, t);
   on_device(
       s, "paged_attention", [&] { cpu::paged_attention(s, out, q, kv, batch, params); },
-      [&] { reference::paged_attention(out, q, kv, batch, params); }, kNoBody);
+      [&] { reference::paged_attention(out, q, kv, batch, params); }, kNoBody,
+      [&] { return work_of(N.value, kv, batch, params.window); });
 }
 
 }  // namespace ibid::ops

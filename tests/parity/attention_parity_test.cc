@@ -181,6 +181,35 @@ TEST(AttentionParity, ManySequencesAtOnceEqualEachAlone) {
   EXPECT_EQ(difference(together.rows(), apart.rows()), "");
 }
 
+// Drafts behind a text: as many rows as register tiles have, and some more, each with the bits of its token alone.
+TEST(AttentionParity, AnyNumberOfRowsHasTheBitsOfEachAlone) {
+  ThreadTeam team(1);
+  Stream s(team);
+  constexpr int32_t kText = 250, kMost = 26;  // over the end of a tile and of a piece
+  const Shape shapes[] = {
+      {.heads = 1, .kv_heads = 1, .head_len = 16, .dtype = DType::kF16},
+      {.heads = 3, .kv_heads = 1, .head_len = 48, .dtype = DType::kBF16, .soft_cap = 5.0f, .window = 200},
+      {.heads = 7, .kv_heads = 1, .head_len = 16, .dtype = DType::kF32, .block_len = 8},
+  };
+  for (const Shape& shape : shapes) {
+    SCOPED_TRACE(name(shape));
+    Paged alone(shape, 1, kText + kMost);
+    alone.step(s, {{0, 0, kText}}, false);
+    for (int32_t p = kText; p < kText + kMost; ++p) alone.step(s, {{0, p, p + 1}});
+    for_each_isa([&](Isa) {
+      for (int32_t n = 1; n <= kMost; ++n) {
+        Paged together(shape, 1, kText + kMost, 3);
+        together.step(s, {{0, 0, kText}}, false);
+        together.step(s, {{0, kText, kText + n}});
+        for (const auto& [key, row] : together.rows()) {
+          ASSERT_EQ(0, std::memcmp(row.data(), alone.rows().at(key).data(), row.size() * sizeof(float)))
+              << n << " tokens, position " << key.second;
+        }
+      }
+    });
+  }
+}
+
 TEST(AttentionParity, ALongDecodeIsSplitOverPiecesWithoutAChangedBit) {
   ThreadTeam one(1), four(4);
   const Shape shape = {.heads = 9, .kv_heads = 3, .head_len = 64, .dtype = DType::kF16};

@@ -5,25 +5,37 @@ namespace ibid::cpu::IBID_ISA {
 namespace {
 
 // Up to so many rows read keys and values as they lie; more rows share a tile widened to F32.
-constexpr int kDirectRows = 12;
+#if defined(__AVX512F__)
+constexpr int kDirectRows = 96;
+#elif defined(__AVX2__)
+constexpr int kDirectRows = 48;
+#else
+constexpr int kDirectRows = 96;
+#endif
 
-// What one row carries through a piece, and through all of them.
+// A task's rows lie in strips of equal length (the last may be shorter), each with place for kStripRows.
+constexpr int kPlaceFloats = 2 * kAttentionRowFloats;
+
+// What the row of each place carries through a piece, and through all of them.
 struct State {
   float m[kMaxRows];
   alignas(64) float l[kMaxRows * 16];
-  alignas(64) float o[kAttentionRowFloats];
+  alignas(64) float o[kPlaceFloats];
 };
 
 // Rows of one task and what they see.
 struct Rows {
   int n;
+  int strip_len;
   int row_len;
   int lowest, highest;  // positions that any row sees
   int table_end;        // behind the last position that any row reads through the block table
   int path_begin;       // the first position that any row reads from a path
-  int begin[kMaxRows];
+  int begin[kMaxRows];  // by place, as q
   int end[kMaxRows];
-  alignas(64) float q[kAttentionRowFloats];
+  alignas(64) float q[kPlaceFloats + kStripRows];  // [strip][D][kStripRows]; a path's rows may begin within a strip
+
+  int place(int row) const { return row / strip_len * kStripRows + row % strip_len; }
 };
 
 IBID_INLINE int path_len(const AttentionTask& task, int query) {
@@ -32,6 +44,8 @@ IBID_INLINE int path_len(const AttentionTask& task, int query) {
 
 void read_rows(const AttentionTask& task, Rows& rows) {
   rows.n = task.n_queries * task.n_heads;
+  const int n_strips = (rows.n + kStripRows - 1) / kStripRows;
+  rows.strip_len = (rows.n + n_strips - 1) / n_strips;
   rows.row_len = attention_row_len(task.head_len);
   rows.lowest = 0x7fffffff;
   rows.highest = 0;
@@ -42,17 +56,17 @@ void read_rows(const AttentionTask& task, Rows& rows) {
     rows.table_end = most(rows.table_end, end);
     if (path_len(task, i) > 0) rows.path_begin = least(rows.path_begin, end);
   }
+  for (int i = 0; i < n_strips * kStripRows * rows.row_len + kStripRows; ++i) rows.q[i] = 0.0f;
   for (int r = 0; r < rows.n; ++r) {
     const int position = task.positions[r / task.n_heads];
-    rows.end[r] = position + 1;
-    rows.begin[r] = task.window > 0 ? most(0, position + 1 - task.window) : 0;
-    rows.lowest = least(rows.lowest, rows.begin[r]);
-    rows.highest = most(rows.highest, rows.end[r]);
+    const int place = rows.place(r);
+    rows.end[place] = position + 1;
+    rows.begin[place] = task.window > 0 ? most(0, position + 1 - task.window) : 0;
+    rows.lowest = least(rows.lowest, rows.begin[place]);
+    rows.highest = most(rows.highest, rows.end[place]);
     const float* q = task.q + (r / task.n_heads) * task.q_stride + (r % task.n_heads) * task.head_len;
-    float* scaled = rows.q + r * rows.row_len;
-    int d = 0;
-    for (; d + 16 <= task.head_len; d += 16) store(scaled + d, mul(load(q + d), broadcast(task.scale)));
-    for (; d < task.head_len; ++d) scaled[d] = q[d] * task.scale;
+    float* scaled = rows.q + place / kStripRows * kStripRows * rows.row_len + place % kStripRows;
+    for (int d = 0; d < task.head_len; ++d) scaled[d * kStripRows] = q[d] * task.scale;
   }
 }
 
@@ -60,17 +74,16 @@ void read_rows(const AttentionTask& task, Rows& rows) {
 template <typename Format>
 void strips(const AttentionTask& task, const Rows& rows, Range which, int tile_begin, const Tile<Format>& tile,
             State& state) {
-  const int n_rows = which.end - which.begin;
-  const int n_strips = (n_rows + kStripRows - 1) / kStripRows;
-  const int strip = (n_rows + n_strips - 1) / n_strips;
-  for (int first = which.begin; first < which.end; first += strip) {
-    const int n = least(strip, which.end - first);
+  for (int row = which.begin; row < which.end;) {
+    const int n = least(which.end, (row / rows.strip_len + 1) * rows.strip_len) - row;
+    const int first = rows.place(row);
     Range visible[kStripRows];
     for (int r = 0; r < n; ++r) {
       visible[r] = {most(rows.begin[first + r] - tile_begin, 0), least(rows.end[first + r] - tile_begin, kTileLen)};
     }
-    strip_tile(task, n, rows.q + first * rows.row_len, visible, tile, state.m + first, state.l + 16 * first,
-               state.o + first * rows.row_len);
+    const float* q = rows.q + first / kStripRows * kStripRows * rows.row_len + first % kStripRows;
+    strip_tile(task, n, q, visible, tile, state.m + first, state.l + 16 * first, state.o + first * rows.row_len);
+    row += n;
   }
 }
 
@@ -188,15 +201,21 @@ void tile_of_blocks(const AttentionTask& task, int tile_begin, Range used, Range
 
 void begin_piece(const Rows& rows, State& state) {
   for (int r = 0; r < rows.n; ++r) {
-    state.m[r] = kMinusInfinity;
-    store(state.l + 16 * r, zero());
+    const int place = rows.place(r);
+    state.m[place] = kMinusInfinity;
+    store(state.l + 16 * place, zero());
+    for (int d = 0; d < rows.row_len; d += 16) store(state.o + place * rows.row_len + d, zero());
   }
-  for (int i = 0; i < rows.n * rows.row_len; i += 16) store(state.o + i, zero());
 }
+
+// What M, L, O of a row and a piece's m, l, o are scaled by; meaningless where one of them saw nothing.
+struct Scales {
+  float highest, old_by, new_by;
+};
 
 // M, L, O of a row, merged with a piece's m, l, o.
 IBID_INLINE void merge_state(float& total_m, float& total_l, float* total_o, float m, float l, const float* o,
-                             int row_len) {
+                             int row_len, Scales scales) {
   if (m == kMinusInfinity) return;
   if (total_m == kMinusInfinity) {
     total_m = m;
@@ -204,18 +223,26 @@ IBID_INLINE void merge_state(float& total_m, float& total_l, float* total_o, flo
     for (int d = 0; d < row_len; d += 16) store(total_o + d, load(o + d));
     return;
   }
-  alignas(64) float by[16] = {};
-  const float highest = total_m > m ? total_m : m;
-  by[0] = total_m - highest;
-  by[1] = m - highest;
-  store(by, exp(load(by)));
-  const f32x16 old_by = broadcast(by[0]);
-  const f32x16 new_by = broadcast(by[1]);
-  total_m = highest;
-  total_l = total_l * by[0] + l * by[1];
+  const f32x16 old_by = broadcast(scales.old_by);
+  const f32x16 new_by = broadcast(scales.new_by);
+  total_m = scales.highest;
+  total_l = total_l * scales.old_by + l * scales.new_by;
   for (int d = 0; d < row_len; d += 16) {
     store(total_o + d, fma(load(o + d), new_by, mul(load(total_o + d), old_by)));
   }
+}
+
+// Up to 16 rows' scales at once.
+IBID_INLINE void scales_of(const float* total_m, const float* m, int n, Scales* scales) {
+  alignas(64) float highest[16] = {}, old_by[16] = {}, new_by[16] = {};
+  for (int r = 0; r < n; ++r) {
+    highest[r] = total_m[r] > m[r] ? total_m[r] : m[r];
+    old_by[r] = total_m[r] - highest[r];
+    new_by[r] = m[r] - highest[r];
+  }
+  store(old_by, exp_below_one(load(old_by)));
+  store(new_by, exp_below_one(load(new_by)));
+  for (int r = 0; r < n; ++r) scales[r] = {highest[r], old_by[r], new_by[r]};
 }
 
 IBID_INLINE void finish(float* out, const float* o, float l, int head_len) {
@@ -247,11 +274,11 @@ template <typename Format>
 __attribute__((noinline)) void path_tile(const AttentionTask& task, const Rows& rows, int tile_begin, State& state) {
   for (int i = 0; i < task.n_queries; ++i) {
     const Range which = {i * task.n_heads, (i + 1) * task.n_heads};
-    const Range used = {most(rows.begin[which.begin] - tile_begin, 0),
-                        least(rows.end[which.begin] - tile_begin, kTileLen)};
+    const int place = rows.place(which.begin);
+    const Range used = {most(rows.begin[place] - tile_begin, 0), least(rows.end[place] - tile_begin, kTileLen)};
     if (used.empty()) continue;
     const int n = path_len(task, i);
-    const int base = rows.end[which.begin] - n;  // the path's first position
+    const int base = rows.end[place] - n;  // the path's first position
     Widened wide;
     const Range in_table = {used.begin, least(used.end, base - tile_begin)};
     if (!in_table.empty()) widen<Format>(task, tile_begin, in_table, 0, wide);
@@ -297,21 +324,28 @@ void run_format(const AttentionTask& task) {
     const int stride = attention_partial_len(task.head_len);
     for (int r = 0; r < rows.n; ++r) {
       float* to = task.partial + r * stride;
-      to[0] = state.m[r];
-      to[1] = hsum(load(state.l + 16 * r));
-      for (int d = 0; d < rows.row_len; d += 16) store(to + 16 + d, load(state.o + r * rows.row_len + d));
+      const int place = rows.place(r);
+      to[0] = state.m[place];
+      to[1] = hsum(load(state.l + 16 * place));
+      for (int d = 0; d < rows.row_len; d += 16) store(to + 16 + d, load(state.o + place * rows.row_len + d));
     }
     return;
   }
-  float total_m[kMaxRows];
-  float total_l[kMaxRows];
+  float m[kMaxRows], total_m[kMaxRows], total_l[kMaxRows];  // by row
   alignas(64) float total_o[kAttentionRowFloats];
   for (int r = 0; r < rows.n; ++r) total_m[r] = kMinusInfinity;
   for (int piece = rows.lowest / kPieceLen; piece * kPieceLen < rows.highest; ++piece) {
     run_piece<Format>(task, rows, piece, state);
-    for (int r = 0; r < rows.n; ++r) {
-      merge_state(total_m[r], total_l[r], total_o + r * rows.row_len, state.m[r], hsum(load(state.l + 16 * r)),
-                  state.o + r * rows.row_len, rows.row_len);
+    for (int r = 0; r < rows.n; ++r) m[r] = state.m[rows.place(r)];
+    for (int r = 0; r < rows.n; r += 16) {
+      const int n = least(rows.n - r, 16);
+      Scales scales[16];
+      scales_of(total_m + r, m + r, n, scales);
+      for (int i = r; i < r + n; ++i) {
+        const int place = rows.place(i);
+        merge_state(total_m[i], total_l[i], total_o + i * rows.row_len, m[i], hsum(load(state.l + 16 * place)),
+                    state.o + place * rows.row_len, rows.row_len, scales[i - r]);
+      }
     }
   }
   for (int r = 0; r < rows.n; ++r) {
@@ -337,7 +371,9 @@ void merge(float* out, const float* partial, int64_t n, int64_t stride, int32_t 
   float l = 0.0f;
   alignas(64) float o[kMaxLen];
   for (int64_t i = 0; i < n; ++i, partial += stride) {
-    merge_state(m, l, o, partial[0], partial[1], partial + 16, row_len);
+    Scales scales;
+    scales_of(&m, partial, 1, &scales);
+    merge_state(m, l, o, partial[0], partial[1], partial + 16, row_len, scales);
   }
   finish(out, o, l, head_len);
 }

@@ -10,16 +10,18 @@
 namespace ibid::cpu::IBID_ISA {
 namespace {
 
-// Rows that share one load of keys or values, and vectors of 16 that a product keeps in registers for each: 24 of 32
-// registers with AVX-512, 12 of 16 with AVX2.
-constexpr int kStripRows = 6;
+// Rows that share one load of keys or values, and one widening of F16 and BF16 (two of AVX-512's two ports, where a
+// row's multiply-add is one): as many as registers have sums for, each of 16 lanes. Fewer rows have more vectors, of
+// which each loads a row's number once.
 #if defined(__AVX512F__)
-constexpr int kVectors = 4;
+constexpr int kStripRows = 24;
+constexpr int vectors_of(int rows) { return rows <= 6 ? 4 : rows <= 12 ? 2 : 1; }  // 24 of 32 registers
 #else
-constexpr int kVectors = 1;
+constexpr int kStripRows = 6;
+constexpr int vectors_of(int) { return 1; }  // with AVX2 12 of 16
 #endif
 constexpr int kMaxLen = 256;
-constexpr int kMaxRows = 96;
+constexpr int kMaxRows = 96;  // a multiple of kStripRows
 constexpr float kMinusInfinity = -__builtin_inff();
 
 struct F32 {
@@ -41,6 +43,8 @@ struct InCache : F32 {  // a widened tile
   static constexpr bool kFetchAhead = false;
 };
 
+#define IBID_UNROLL _Pragma("GCC unroll 24")  // compilers stop at 16
+
 struct Range {
   int begin, end;
   bool empty() const { return begin >= end; }
@@ -60,11 +64,11 @@ struct Tile {
   const typename Format::Element* next_value[kTileLen / 16];
 };
 
-// scores[r][16 v ...] of ROWS rows and VECTORS vectors.
+// scores[r][16 v ...] of ROWS rows and VECTORS vectors; q is [head_len][kStripRows].
 template <int ROWS, int VECTORS, typename Format>
-IBID_INLINE void score_block(float* scores, const float* q, int row_len, int head_len, const Tile<Format>& tile,
-                             int v) {
+IBID_INLINE void score_block(float* scores, const float* q, int head_len, const Tile<Format>& tile, int v) {
   f32x16 sum[ROWS][VECTORS];
+  IBID_UNROLL
   for (int r = 0; r < ROWS; ++r) {
     for (int i = 0; i < VECTORS; ++i) sum[r][i] = zero();
   }
@@ -77,22 +81,26 @@ IBID_INLINE void score_block(float* scores, const float* q, int row_len, int hea
       if (Format::kFetchAhead) __builtin_prefetch(tile.next_key[v + i] + d * tile.key_stride);
       key[i] += tile.key_stride;
     }
+    IBID_UNROLL
     for (int r = 0; r < ROWS; ++r) {
-      const f32x16 x = broadcast(q[r * row_len + d]);
+      const f32x16 x = broadcast(q[d * kStripRows + r]);
       for (int i = 0; i < VECTORS; ++i) sum[r][i] = fma(x, k[i], sum[r][i]);
     }
   }
+  IBID_UNROLL
   for (int r = 0; r < ROWS; ++r) {
     for (int i = 0; i < VECTORS; ++i) store(scores + r * kTileLen + 16 * (v + i), sum[r][i]);
   }
 }
 
-// o[r][first ... + 16 VECTORS) += p[r][j] * value[j] for j in [j.begin, j.end), ascending.
+// o[r][first ... + 16 VECTORS) += p[r][j] * value[j] for j in [j.begin, j.end), ascending, r < n_rows.
 template <int ROWS, int VECTORS, typename Format>
-IBID_INLINE void value_block(float* o, int row_len, const float* p, const Tile<Format>& tile, int first, Range j) {
+IBID_INLINE void value_block(float* o, int n_rows, int row_len, const float* p, const Tile<Format>& tile, int first,
+                             Range j) {
   f32x16 sum[ROWS][VECTORS];
+  IBID_UNROLL
   for (int r = 0; r < ROWS; ++r) {
-    for (int i = 0; i < VECTORS; ++i) sum[r][i] = load(o + r * row_len + first + 16 * i);
+    for (int i = 0; i < VECTORS; ++i) sum[r][i] = r < n_rows ? load(o + r * row_len + first + 16 * i) : zero();
   }
   int at = j.begin;
   while (at < j.end) {
@@ -106,68 +114,101 @@ IBID_INLINE void value_block(float* o, int row_len, const float* p, const Tile<F
         x[i] = Format::load16(value + 16 * i);
         if (Format::kFetchAhead) __builtin_prefetch(next + (value - begin) + 16 * i);
       }
+      IBID_UNROLL
       for (int r = 0; r < ROWS; ++r) {
         const f32x16 weight = broadcast(p[r * kTileLen + at]);
         for (int i = 0; i < VECTORS; ++i) sum[r][i] = fma(weight, x[i], sum[r][i]);
       }
     }
   }
+  IBID_UNROLL
   for (int r = 0; r < ROWS; ++r) {
-    for (int i = 0; i < VECTORS; ++i) store(o + r * row_len + first + 16 * i, sum[r][i]);
+    for (int i = 0; i < VECTORS; ++i) {
+      if (r < n_rows) store(o + r * row_len + first + 16 * i, sum[r][i]);
+    }
   }
 }
 
 template <int ROWS, typename Format>
-void score(float* scores, const float* q, int row_len, int head_len, const Tile<Format>& tile, Range vectors) {
+void score(float* scores, const float* q, int head_len, const Tile<Format>& tile, Range vectors) {
+  constexpr int kVectors = vectors_of(ROWS);
   int v = vectors.begin;
-  for (; v + kVectors <= vectors.end; v += kVectors) {
-    score_block<ROWS, kVectors>(scores, q, row_len, head_len, tile, v);
-  }
-  if (kVectors >= 4 && v + 2 <= vectors.end) {
-    score_block<ROWS, 2>(scores, q, row_len, head_len, tile, v);
+  for (; v + kVectors <= vectors.end; v += kVectors) score_block<ROWS, kVectors>(scores, q, head_len, tile, v);
+  if (kVectors > 2 && v + 2 <= vectors.end) {
+    score_block<ROWS, 2>(scores, q, head_len, tile, v);
     v += 2;
   }
-  for (; v < vectors.end; ++v) score_block<ROWS, 1>(scores, q, row_len, head_len, tile, v);
+  if (kVectors > 1) {
+    for (; v < vectors.end; ++v) score_block<ROWS, 1>(scores, q, head_len, tile, v);
+  }
 }
 template <int ROWS, typename Format>
-void weigh(float* o, int row_len, const float* p, const Tile<Format>& tile, Range j) {
+void weigh(float* o, int n_rows, int row_len, const float* p, const Tile<Format>& tile, Range j) {
+  constexpr int kVectors = vectors_of(ROWS);
   int first = 0;
   for (; first + 16 * kVectors <= row_len; first += 16 * kVectors) {
-    value_block<ROWS, kVectors>(o, row_len, p, tile, first, j);
+    value_block<ROWS, kVectors>(o, n_rows, row_len, p, tile, first, j);
   }
-  for (; first < row_len; first += 16) value_block<ROWS, 1>(o, row_len, p, tile, first, j);
+  if (kVectors > 1) {
+    for (; first < row_len; first += 16) value_block<ROWS, 1>(o, n_rows, row_len, p, tile, first, j);
+  }
 }
 
-#define IBID_BY_ROWS(n_rows, call) \
-  switch (n_rows) {                \
-    case 1:                        \
-      call(1);                     \
-      break;                       \
-    case 2:                        \
-      call(2);                     \
-      break;                       \
-    case 3:                        \
-      call(3);                     \
-      break;                       \
-    case 4:                        \
-      call(4);                     \
-      break;                       \
-    case 5:                        \
-      call(5);                     \
-      break;                       \
-    default:                       \
-      call(6);                     \
-      break;                       \
+// call(ROWS) with the least ROWS of the list that has place for n_rows. The rows beyond compute what nobody reads.
+#define IBID_UP_TO(ROWS, n_rows, call) \
+  if (n_rows <= ROWS) {                \
+    call(ROWS);                        \
+    break;                             \
   }
+#define IBID_UP_TO_6(n_rows, call) \
+  IBID_UP_TO(1, n_rows, call)      \
+  IBID_UP_TO(2, n_rows, call)      \
+  IBID_UP_TO(3, n_rows, call)      \
+  IBID_UP_TO(4, n_rows, call)      \
+  IBID_UP_TO(5, n_rows, call)      \
+  IBID_UP_TO(6, n_rows, call)
+#if defined(__AVX512F__)
+#define IBID_ABOVE_6(n_rows, call) \
+  IBID_UP_TO(8, n_rows, call)      \
+  IBID_UP_TO(10, n_rows, call)     \
+  IBID_UP_TO(12, n_rows, call)     \
+  IBID_UP_TO(16, n_rows, call)     \
+  IBID_UP_TO(20, n_rows, call)     \
+  IBID_UP_TO(24, n_rows, call)
+#else
+#define IBID_ABOVE_6(n_rows, call)
+#endif
+#define IBID_BY_ROWS(n_rows, call)                        \
+  do {                                                    \
+    IBID_UP_TO_6(n_rows, call) IBID_ABOVE_6(n_rows, call) \
+  } while (false)
+
+// The maximum of a row's scores and `m`; NaN is no maximum.
+IBID_INLINE float maximum(const float* row, Range vectors, float m) {
+  f32x16 highest = broadcast(m);
+  for (int v = vectors.begin; v < vectors.end; ++v) highest = max(load(row + 16 * v), highest);
+  return hmax(highest);
+}
+
+// The row's scores become weights, and sum adds them up by lanes.
+IBID_INLINE f32x16 weights(float* row, Range vectors, float m, f32x16 sum) {
+  const f32x16 highest = broadcast(m);
+  for (int v = vectors.begin; v < vectors.end; ++v) {
+    const f32x16 weight = exp_below_one(sub(load(row + 16 * v), highest));
+    store(row + 16 * v, weight);
+    sum = add(sum, weight);
+  }
+  return sum;
+}
 
 // One tile for rows [0, n_rows) of a strip; visible[r] is relative to the tile.
 template <typename Format>
 void strip_tile(const AttentionTask& task, int n_rows, const float* q, const Range* visible, const Tile<Format>& tile,
                 float* m, float* l, float* o) {
+  constexpr Range kWhole = {0, kTileLen / 16};
   const int row_len = attention_row_len(task.head_len);
   alignas(64) float p[kStripRows * kTileLen];
-  alignas(64) float old_m[16] = {};
-  alignas(64) float new_m[16] = {};
+  alignas(64) float shrink[(kStripRows + 15) / 16 * 16] = {};
   Range all = {kTileLen, 0};
   Range common = {0, kTileLen};
   bool gap = false;
@@ -181,17 +222,14 @@ void strip_tile(const AttentionTask& task, int n_rows, const float* q, const Ran
   }
   if (all.empty()) return;
   if (gap || common.empty()) common = {all.end, all.end};
+  const bool whole = common.begin == 0 && common.end == kTileLen;
   const Range vectors = {all.begin / 16, (all.end + 15) / 16};
-#define IBID_CALL(ROWS) score<ROWS>(p, q, row_len, task.head_len, tile, vectors)
-  IBID_BY_ROWS(n_rows, IBID_CALL)
+#define IBID_CALL(ROWS) score<ROWS>(p, q, task.head_len, tile, vectors)
+  IBID_BY_ROWS(n_rows, IBID_CALL);
 #undef IBID_CALL
 
   for (int r = 0; r < n_rows; ++r) {
-    old_m[r] = new_m[r] = m[r];
-    if (visible[r].empty()) {
-      old_m[r] = new_m[r] = 0.0f;
-      continue;
-    }
+    if (visible[r].empty()) continue;
     float* row = p + r * kTileLen;
     if (task.soft_cap > 0.0f) {
       const f32x16 cap = broadcast(task.soft_cap);
@@ -201,46 +239,43 @@ void strip_tile(const AttentionTask& task, int n_rows, const float* q, const Ran
     }
     for (int j = 16 * vectors.begin; j < visible[r].begin; ++j) row[j] = kMinusInfinity;
     for (int j = visible[r].end; j < 16 * vectors.end; ++j) row[j] = kMinusInfinity;
-    f32x16 highest = broadcast(m[r]);
-    for (int v = vectors.begin; v < vectors.end; ++v) highest = max(load(row + 16 * v), highest);
-    m[r] = new_m[r] = hmax(highest);
+    const float old_m = m[r];
+    m[r] = whole ? maximum(row, kWhole, old_m) : maximum(row, vectors, old_m);
+    shrink[r] = old_m - m[r];
   }
-  alignas(64) float shrink[16];
-  store(shrink, exp(sub(load(old_m), load(new_m))));
+  for (int r = 0; r < n_rows; r += 16) store(shrink + r, exp_below_one(load(shrink + r)));
   for (int r = 0; r < n_rows; ++r) {
     if (visible[r].empty()) continue;
     float* row = p + r * kTileLen;
     const f32x16 by = broadcast(shrink[r]);
-    const f32x16 highest = broadcast(m[r]);
-    f32x16 sum = mul(load(l + 16 * r), by);
-    for (int v = vectors.begin; v < vectors.end; ++v) {
-      const f32x16 weight = exp(sub(load(row + 16 * v), highest));
-      store(row + 16 * v, weight);
-      sum = add(sum, weight);
-    }
-    store(l + 16 * r, sum);
+    const f32x16 sum = mul(load(l + 16 * r), by);
+    store(l + 16 * r, whole ? weights(row, kWhole, m[r], sum) : weights(row, vectors, m[r], sum));
     if (shrink[r] != 1.0f) {
       for (int d = 0; d < row_len; d += 16) store(o + r * row_len + d, mul(load(o + r * row_len + d), by));
     }
   }
 
   // Where a strip's rows see different positions, each row takes its own ends alone.
-  for (int r = 0; r < n_rows; ++r) {
+  for (int r = 0; r < n_rows && !whole; ++r) {
     const Range head = {visible[r].begin, least(visible[r].end, common.begin)};
-    if (!head.empty()) weigh<1>(o + r * row_len, row_len, p + r * kTileLen, tile, head);
+    if (!head.empty()) weigh<1>(o + r * row_len, 1, row_len, p + r * kTileLen, tile, head);
   }
   if (!common.empty()) {
-#define IBID_CALL(ROWS) weigh<ROWS>(o, row_len, p, tile, common)
-    IBID_BY_ROWS(n_rows, IBID_CALL)
+#define IBID_CALL(ROWS) weigh<ROWS>(o, n_rows, row_len, p, tile, common)
+    IBID_BY_ROWS(n_rows, IBID_CALL);
 #undef IBID_CALL
   }
-  for (int r = 0; r < n_rows; ++r) {
+  for (int r = 0; r < n_rows && !whole; ++r) {
     const Range tail = {most(visible[r].begin, common.end), visible[r].end};
-    if (!tail.empty()) weigh<1>(o + r * row_len, row_len, p + r * kTileLen, tile, tail);
+    if (!tail.empty()) weigh<1>(o + r * row_len, 1, row_len, p + r * kTileLen, tile, tail);
   }
 }
 
 #undef IBID_BY_ROWS
+#undef IBID_ABOVE_6
+#undef IBID_UP_TO_6
+#undef IBID_UP_TO
+#undef IBID_UNROLL
 
 }  // namespace
 }  // namespace ibid::cpu::IBID_ISA

@@ -5,7 +5,7 @@ namespace ibid::cpu::IBID_ISA {
 
 // x = n ln 2 + r: n by adding 1.5 * 2^23, which rounds to the nearest integer and leaves it in the low bits.
 struct Reduced {
-  f32x16 r;
+  f32x16 r, whole;  // whole: n as a float
   i32x16 n;
 };
 IBID_INLINE Reduced reduce_by_ln2(f32x16 x) {
@@ -14,7 +14,7 @@ IBID_INLINE Reduced reduce_by_ln2(f32x16 x) {
   const f32x16 whole = sub(shifted, rounder);
   f32x16 r = fma(whole, broadcast(-0x1.63p-1f), x);  // 9 bits of ln 2: the product is exact
   r = fma(whole, broadcast(0x1.bd0106p-13f), r);     // the rest, -2.1219444e-4
-  return {r, sub(bits(shifted), broadcast_i(0x4b400000))};
+  return {r, whole, sub(bits(shifted), broadcast_i(0x4b400000))};
 }
 
 // (exp(r) - 1 - r) / r^2 on |r| <= ln(2) / 2, minimax: exp is within 2^-28.2.
@@ -28,13 +28,13 @@ IBID_INLINE f32x16 exp_tail(f32x16 r) {
 
 IBID_INLINE f32x16 power_of_two(i32x16 n) { return from_bits(shift_left<23>(add(n, broadcast_i(127)))); }
 
-// p * 2^n with one rounding, n in [-252, 254] and p near 1; 0 in the lanes of `none`, and what they would cost is not
-// paid: a result below 2^-126 takes a processor hundreds of cycles.
-IBID_INLINE f32x16 scale_by_power(f32x16 p, i32x16 n, mask16 none) {
+// p * 2^s.n with one rounding, s.n in [-252, 254] and p near 1; 0 in the lanes of `none`, whatever they hold, and what
+// they would cost is not paid: a result below 2^-126 takes a processor hundreds of cycles.
+IBID_INLINE f32x16 scale_by_power(f32x16 p, Reduced s, mask16 none) {
 #if defined(__AVX512F__)
-  return {_mm512_maskz_scalef_ps(static_cast<__mmask16>(~none.m), p.v, from_int(n).v)};
+  return {_mm512_maskz_scalef_ps(static_cast<__mmask16>(~none.m), p.v, s.whole.v)};
 #else
-  n = select(none, broadcast_i(0), n);
+  i32x16 n = select(none, broadcast_i(0), s.n);
   p = select(none, zero(), p);
   // n + 256 is positive, so that a logical shift halves it.
   const i32x16 half = sub(shift_right<1>(add(n, broadcast_i(256))), broadcast_i(128));
@@ -42,15 +42,16 @@ IBID_INLINE f32x16 scale_by_power(f32x16 p, i32x16 n, mask16 none) {
 #endif
 }
 
-IBID_INLINE f32x16 exp(f32x16 x) {
+// exp of x <= 0, -inf and NaN among them: of a score less its row's maximum.
+IBID_INLINE f32x16 exp_below_one(f32x16 x) {
   const mask16 none = less(x, broadcast(-104.0f));  // rounds to 0; a NaN is not less
-  // The variable stands second in min and max: a NaN stays.
-  x = max(broadcast(-104.0f), min(broadcast(89.0f), x));
   const Reduced s = reduce_by_ln2(x);
   f32x16 p = fma(exp_tail(s.r), s.r, broadcast(1.0f));
   p = fma(p, s.r, broadcast(1.0f));
-  return scale_by_power(p, s.n, none);
+  return scale_by_power(p, s, none);
 }
+
+IBID_INLINE f32x16 exp(f32x16 x) { return exp_below_one(min(broadcast(89.0f), x)); }  // min leaves a NaN a NaN
 
 // e / (e + 2) with e = exp(2x) - 1, which keeps its digits near 0; 1 to rounding from 9.02 on.
 IBID_INLINE f32x16 tanh(f32x16 x) {

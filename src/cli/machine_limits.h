@@ -1,5 +1,5 @@
-// What this machine can do at most, measured: the bounds that matrix products are held against. (limits.h has those of
-// the other ops.)
+// What this machine can do at most, measured: the bounds that matrix products are held against. (bench/limits.h has
+// those of the other ops.)
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 #include "base/thread_team.h"
 
-namespace ibid::bench {
+namespace ibid::cli {
 
 struct MachineLimits {
   double read_bytes_per_s = 0;  // from memory, all threads
@@ -66,11 +66,11 @@ IBID_PEAK(peak_fp32, AVX512, __m512, _mm512_set1_ps(1), STEP_FP32)
 IBID_PEAK(peak_fp32_avx2, "avx2,fma", __m256, _mm256_set1_ps(1), STEP_FP32_AVX2)
 #endif
 
-inline volatile int sink;
+inline volatile int measured_sink;
 
 inline double peak(ThreadTeam& team, int (*loop)(), double macs_per_step) {
   const double amount = static_cast<double>(kLoops) * kChains * macs_per_step * team.n_threads();
-  return best_rate(amount, [&] { team.parallel_for(team.n_threads(), [&](int64_t, int) { sink = loop(); }); });
+  return best_rate(amount, [&] { team.parallel_for(team.n_threads(), [&](int64_t, int) { measured_sink = loop(); }); });
 }
 
 inline double read_rate(ThreadTeam& team) {
@@ -83,7 +83,7 @@ inline double read_rate(ThreadTeam& team) {
       for (size_t i = 0; i < kPiece / 8; i += 8) {
         for (size_t j = 0; j < 8; ++j) sum[j] += p[i + j];
       }
-      sink = static_cast<int>(sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7]);
+      measured_sink = static_cast<int>(sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7]);
     });
   });
 }
@@ -104,4 +104,4 @@ inline MachineLimits measure_limits(ThreadTeam& team) {
   return limits;
 }
 
-}  // namespace ibid::bench
+}  // namespace ibid::cli

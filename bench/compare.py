@@ -1,0 +1,276 @@
+#!/usr/bin/env python3
+"""The machine's limits, ibid, and peers beside it, in one run: bench/compare.py [MODEL.gguf ...] [--peer NAME[=PATH] ...]
+
+    ninja -C build ibid limits_bench
+    bench/compare.py --peer llama-bench=PATH --peer llama-batched-bench=PATH --page docs/performance.md --json out.json
+
+Without MODEL: the default model as it is and as --types says; `135m`, `1b` and `8b` are random weights of real shapes, made by
+tools/make_random_model.py; MODEL:TYPE is a model in another type, made by `ibid quantize`. All lie in the cache folder.
+Each repeat takes every model and engine in turn (A B A B ...), each in a process of its own. The page has medians, spread,
+ratio and the share of the bound (bench/compare_table.py), the machine, the commit and this command. --minutes ends the run
+with the last whole repeat before it. Peers: llama-bench and llama-batched-bench by path, or the package llama-cpp-python:
+    CMAKE_ARGS=-DGGML_NATIVE=ON pip install --no-binary llama-cpp-python llama-cpp-python
+Exit status 1 where a ratio is below --at-least, 3 where not one repeat was whole in time.
+"""
+import argparse
+import datetime
+import json
+import os
+import platform
+import re
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import compare_table
+
+ROOT = Path(__file__).resolve().parent.parent
+SHAPES = ("135m", "1b", "8b")
+BEGIN, END = "<!-- measured -->", "<!-- /measured -->"
+
+
+def cache_dir() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ibid" / "models"
+
+
+def default_model() -> Path:
+    return Path(os.environ.get("IBID_MODEL") or cache_dir() / "SmolLM2-135M-Instruct.Q4_1.gguf")
+
+
+def output(command: list, **options) -> str:
+    done = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+    if done.returncode != 0:
+        raise SystemExit(f"{shlex.join(str(c) for c in command)} failed: {done.stderr[-500:]}")
+    return done.stdout
+
+
+def model_path(name: str, ibid: str) -> Path:
+    """The file of MODEL or MODEL:TYPE, made if it is not there."""
+    base, _, dtype = name.partition(":")
+    if base in SHAPES:
+        source = cache_dir() / "variants" / f"random-{base}.{'Q8_0' if base == '8b' else 'F16'}.gguf"
+        if not source.exists():
+            source.parent.mkdir(parents=True, exist_ok=True)
+            output([sys.executable, ROOT / "tools" / "make_random_model.py", base, source, "--type",
+                    "q8_0" if base == "8b" else "f16"])
+    else:
+        source = default_model() if base == "default" else Path(base)
+    if not source.exists():
+        raise SystemExit(f"{source} is not there; ./quickstart fetches the default model, IBID_MODEL names another")
+    if not dtype:
+        return source
+    stem = source.name.removesuffix(".gguf").removesuffix(".Q4_1").removesuffix(".F16").removesuffix(".Q8_0")
+    out = cache_dir() / "variants" / f"{stem}.{dtype}.gguf"
+    if not out.exists():
+        out.parent.mkdir(parents=True, exist_ok=True)
+        output([ibid, "quantize", source, out, "--type", dtype])
+    return out
+
+
+class Work:
+    """What is measured of a model: tokens of a prompt, tokens of decode, streams."""
+
+    def __init__(self, args: argparse.Namespace):
+        self.p, self.n, self.streams, self.threads = args.p, args.n, args.streams, args.threads
+
+
+def ours(path: Path, work: Work, program: str) -> dict:
+    streams = ",".join(str(s) for s in [1, *work.streams])
+    rows = json.loads(output([program, "bench", path, "-p", work.p, "-n", work.n, "--streams", streams, "-t", work.threads,
+                              "-r", 1, "-o", "json"]))  # fmt: skip
+    return {("decode", r["n_gen"], r["n_streams"]) if r["n_gen"] else ("prefill", r["n_prompt"], 1): r["avg_ts"] for r in rows}
+
+
+def llama_bench(path: Path, work: Work, program: str) -> dict:
+    rows = json.loads(output([program, "-m", path, "-p", work.p, "-n", work.n, "-t", work.threads, "-r", 1, "-o", "json"]))
+    return {("decode", r["n_gen"], 1) if r["n_gen"] else ("prefill", r["n_prompt"], 1): r["avg_ts"] for r in rows}
+
+
+def llama_batched_bench(path: Path, work: Work, program: str) -> dict:
+    if not work.streams:
+        return {}
+    n_ctx = max(work.streams) * (work.n + 2)
+    lines = output([program, "-m", path, "-c", n_ctx, "-b", 2048, "-ub", 512, "-npp", 1, "-ntg", work.n, "-npl",
+                    ",".join(str(s) for s in work.streams), "-t", work.threads, "--output-format", "jsonl"])  # fmt: skip
+    rows = [json.loads(line) for line in lines.splitlines() if line.startswith("{")]
+    return {("decode", r["tg"], r["pl"]): r["speed_tg"] for r in rows}
+
+
+def llama_cpp_python(path: Path, work: Work, _: str) -> dict:
+    rows = json.loads(output([sys.executable, __file__, "--peer-run", path, "-p", work.p, "-n", work.n, "--threads", work.threads]))
+    return {tuple(key): value for key, value in rows}
+
+
+def run_llama_cpp_python(path: str, work: Work) -> list:
+    """One repeat in this process, by the package's low-level calls."""
+    import llama_cpp as llama
+
+    llama.llama_backend_init()
+    loaded = llama.llama_model_load_from_file(path.encode(), llama.llama_model_default_params())
+    if not loaded:
+        raise SystemExit(f"llama.cpp cannot load {path}")
+    params = llama.llama_context_default_params()
+    params.n_ctx = work.p + work.n + 64
+    params.n_batch = params.n_ubatch = max(work.p, 1)
+    params.n_threads = params.n_threads_batch = work.threads
+    context = llama.llama_init_from_model(loaded, params)
+    n_vocab = llama.llama_vocab_n_tokens(llama.llama_model_get_vocab(loaded))
+    most = max(work.p, work.n)
+    tokens = (llama.llama_token * most)(*[(1000 + 37 * i) % n_vocab for i in range(most)])
+
+    def forget() -> None:
+        llama.llama_memory_clear(llama.llama_get_memory(context), True)
+
+    def decode(first: int, n: int) -> None:
+        part = (llama.llama_token * n)(*tokens[first : first + n])
+        if llama.llama_decode(context, llama.llama_batch_get_one(part, n)) != 0:
+            raise SystemExit("llama_decode failed")
+        llama.llama_synchronize(context)
+
+    def seconds(parts: list) -> float:
+        forget()
+        begin = time.perf_counter()
+        for first, n in parts:
+            decode(first, n)
+        return time.perf_counter() - begin
+
+    seconds([(0, work.p)])  # touch the weights once; ours does the same
+    prefill = work.p / seconds([(0, work.p)])
+    return [(("prefill", work.p, 1), prefill), (("decode", work.n, 1), work.n / seconds([(i, 1) for i in range(work.n)]))]
+
+
+PEERS = {"llama-bench": llama_bench, "llama-batched-bench": llama_batched_bench, "llama-cpp-python": llama_cpp_python}
+LABELS = dict.fromkeys(PEERS, "llama.cpp")  # one column: they measure different work of the same engine
+
+
+def command_line(argv: list[str]) -> str:
+    """To be typed again: peers without their paths, and without where this machine keeps things."""
+    words, here = ["bench/compare.py"], ("--json", "--ibid", "--limits")
+    for before, word in zip(["", *argv], argv):
+        if word.split("=")[0] not in here and before not in here:
+            words.append(re.sub(rf"({'|'.join(PEERS)})=.*", r"\1=PATH", word))
+    return shlex.join(words)
+
+
+def limits_at(program: str, threads: int, known: dict | None) -> dict:
+    """The machine's limits, the best of those known and those measured now."""
+    rows = json.loads(output([program, threads]))
+    now = next(r for r in rows if r["threads"] == threads)
+    return now if known is None else {key: max(now[key], known[key]) for key in now}
+
+
+def measure(models: dict, engines: list, work: Work, repeats: int, end: float) -> tuple[dict, int]:
+    """samples[model, work][engine], of whole repeats alone, and how many those were."""
+    samples: dict = {}
+    longest = 0.0
+    for repeat in range(repeats):
+        begin = time.monotonic()
+        if begin + longest > end:
+            return samples, repeat
+        found = []
+        for name, path in models.items():
+            for label, run, program in engines:
+                found += [((name, key), label, value) for key, value in run(path, work, program).items()]
+        for key, label, value in found:
+            samples.setdefault(key, {}).setdefault(label, []).append(value)
+        longest = max(longest, time.monotonic() - begin)
+        print(f"repeat {repeat + 1} of {repeats}: {time.monotonic() - begin:.0f} s", file=sys.stderr)
+    return samples, repeats
+
+
+def machine() -> str:
+    try:
+        cpu = next(line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name"))
+    except (OSError, StopIteration):
+        cpu = platform.processor()
+    return f"{cpu}, {os.cpu_count()} cores, {platform.system()} {platform.release().split('-')[0]}"
+
+
+def commit() -> str:
+    try:
+        name = output(["git", "-C", ROOT, "rev-parse", "--short=12", "HEAD"]).strip()
+        return name + (" with changes" if output(["git", "-C", ROOT, "status", "--porcelain", "-uno"]).strip() else "")
+    except (SystemExit, OSError):
+        return "unknown"
+
+
+def section(report: dict) -> str:
+    limit = report["limits"]
+    rates = ", ".join(f"{name} {limit[name] / 1e9:,.0f} G multiply-adds/s" for name in ("int8", "bf16", "fp32") if limit[name])
+    return "\n".join([
+        f"{report['machine']}; commit {report['commit']}, {report['date']}; {report['threads']} threads, {report['repeats']} repeats, "
+        f"load before and after {report['load'][0]:.1f} and {report['load'][1]:.1f}.",
+        f"Limits of the same run: {limit['read'] / 1e9:.1f} GB/s read, {rates}.", "",
+        compare_table.table(report["rows"]), "", "```", report["command"], "```"])  # fmt: skip
+
+
+def write_page(page: Path, report: dict) -> None:
+    text = page.read_text(encoding="utf-8")
+    before, rest = text.split(BEGIN)
+    page.write_text(f"{before}{BEGIN}\n{section(report)}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+    (page.parent / "pictures").mkdir(exist_ok=True)
+    (page.parent / "pictures" / "performance.svg").write_text(compare_table.picture(report["rows"]), encoding="utf-8")
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("models", nargs="*", metavar="MODEL", help="a file, default, 135m, 1b or 8b; with :TYPE in that type")
+    parser.add_argument("--types", default="Q4_0,Q8_0,F16", help="types of the default model, where no MODEL is named")
+    parser.add_argument("-p", type=int, default=512, help="tokens of the prompt")
+    parser.add_argument("-n", type=int, default=64, help="tokens of decode, of each stream")
+    parser.add_argument("--streams", default="8,32", help="streams of batched decode, comma-separated; 0: none")
+    parser.add_argument("--threads", "-t", type=int, default=2)
+    parser.add_argument("--repeats", "-r", type=int, default=5)
+    parser.add_argument("--minutes", type=float, default=1e9, help="no repeat begins that would end later")
+    parser.add_argument("--peer", action="append", default=[], metavar="NAME[=PATH]", help=", ".join(PEERS))
+    parser.add_argument("--ibid", default=str(ROOT / "build" / "ibid"))
+    parser.add_argument("--limits", default=str(ROOT / "build" / "limits_bench"))
+    parser.add_argument("--json", type=Path, help="write everything, every sample included, to this file")
+    parser.add_argument("--page", type=Path, help="put the table into this page, and the picture beside it")
+    parser.add_argument("--at-least", type=float, default=0.0, help="the smallest ratio that passes")
+    parser.add_argument("--peer-run", metavar="MODEL", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    args.streams = [int(s) for s in args.streams.split(",") if int(s) > 1]
+    for peer in args.peer:
+        if peer.split("=")[0] not in PEERS:
+            parser.error(f"no peer is called {peer.split('=')[0]}; there are {', '.join(PEERS)}")
+    return args
+
+
+def main() -> int:
+    args = parse()
+    begin = time.monotonic()
+    if args.peer_run:
+        print(json.dumps(run_llama_cpp_python(args.peer_run, Work(args))))
+        return 0
+    work = Work(args)
+    names = args.models or ["default"] + [f"default:{t}" for t in args.types.split(",") if t]
+    models = {name: model_path(name, args.ibid) for name in names}
+    facts = {name: compare_table.Facts(output([args.ibid, "inspect", "--tensors", path])) for name, path in models.items()}
+    engines = [("ibid", ours, args.ibid)]
+    engines += [(LABELS[p.split("=")[0]], PEERS[p.split("=")[0]], p.partition("=")[2]) for p in args.peer]
+    load = os.getloadavg()[0]
+    limits = limits_at(args.limits, args.threads, None)
+    samples, repeats = measure(models, engines, work, args.repeats, begin + 60 * args.minutes)
+    if repeats == 0:
+        print("not one repeat was whole in time", file=sys.stderr)
+        return 3
+    limits = limits_at(args.limits, args.threads, limits)
+    bounds = {key: compare_table.bound(facts[key[0]], *key[1], limits) for key in samples}
+    report = {
+        "machine": machine(), "commit": commit(), "date": datetime.date.today().isoformat(), "threads": args.threads,
+        "repeats": repeats, "load": [load, os.getloadavg()[0]], "limits": limits, "command": command_line(sys.argv[1:]),
+        "rows": compare_table.rows_of(samples, bounds),
+    }  # fmt: skip
+    print(section(report))
+    if args.json:
+        args.json.write_text(json.dumps(report, indent=1) + "\n")
+    if args.page:
+        write_page(args.page, report)
+    return 0 if all(ratio >= args.at_least for row in report["rows"] for ratio in row["ratio"].values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""Writes a model of a real shape with random weights, to measure speed with: tools/make_random_model.py SHAPE OUT.gguf
+
+SHAPE is 135m, 1b or 8b (llama-3's architecture: grouped heads, RoPE, SwiGLU); --type f16 (default) or q8_0. The vocabulary
+is a byte-level BPE of single bytes, pairs and triples, so that any text can be tokenised; what the model says is noise.
+Speed does not depend on the numbers, so layers of the same shape have the same ones. Needs the packages gguf and numpy.
+`ibid quantize` makes the other types of it.
+"""
+import argparse
+import os
+import sys
+from pathlib import Path
+
+# layers, width, feed-forward, heads, key/value heads, vocabulary, output matrix of its own, RoPE's base
+SHAPES = {
+    "135m": (30, 576, 1536, 9, 3, 49152, False, 1e5),
+    "1b": (16, 2048, 8192, 32, 8, 128256, False, 5e5),
+    "8b": (32, 4096, 14336, 32, 8, 128256, True, 5e5),
+}
+CONTEXT = 131072
+
+
+def matrices(shape: str) -> dict[str, tuple[int, int]]:
+    """Outputs and inputs of each matrix, by its name in the file."""
+    n_layers, width, ffn, heads, kv_heads, vocab, has_output, _ = SHAPES[shape]
+    kv = width // heads * kv_heads
+    out = {"token_embd.weight": (vocab, width)}
+    if has_output:
+        out["output.weight"] = (vocab, width)
+    for i in range(n_layers):
+        for name, size in (
+            ("attn_q", (width, width)), ("attn_k", (kv, width)), ("attn_v", (kv, width)), ("attn_output", (width, width)),
+            ("ffn_gate", (ffn, width)), ("ffn_up", (ffn, width)), ("ffn_down", (width, ffn)),
+        ):  # fmt: skip
+            out[f"blk.{i}.{name}.weight"] = size
+    return out
+
+
+def vocabulary(size: int) -> tuple[list[str], list[str]]:
+    """Tokens and merges: the 256 bytes, then pairs of them, then a pair and a byte."""
+    visible = [b for b in range(256) if 33 <= b <= 126 or 161 <= b <= 172 or 174 <= b <= 255]
+    letters = [chr(b) for b in visible]
+    letters += [chr(256 + i) for i in range(256 - len(visible))]  # GPT-2's names of the other bytes
+    tokens, merges = list(letters), []
+    level = [(a, b) for a in letters for b in letters]
+    while len(tokens) < size - 2:
+        parts = level[: size - 2 - len(tokens)]
+        tokens += [a + b for a, b in parts]
+        merges += [f"{a} {b}" for a, b in parts]
+        level = [(a + b, c) for a, b in parts[:1024] for c in letters]
+    return tokens + ["<|begin_of_text|>", "<|end_of_text|>"], merges
+
+
+def write(shape: str, dtype: str, out: Path) -> None:
+    import gguf
+    import numpy as np
+
+    n_layers, width, ffn, heads, kv_heads, vocab, _, base = SHAPES[shape]
+    partial = out.with_name(out.name + f".{os.getpid()}.part")
+    w = gguf.GGUFWriter(str(partial), "llama")
+    w.add_name(f"random {shape}")
+    w.add_context_length(CONTEXT)
+    w.add_embedding_length(width)
+    w.add_block_count(n_layers)
+    w.add_feed_forward_length(ffn)
+    w.add_head_count(heads)
+    w.add_head_count_kv(kv_heads)
+    w.add_rope_dimension_count(width // heads)
+    w.add_rope_freq_base(base)
+    w.add_layer_norm_rms_eps(1e-5)
+    w.add_file_type(gguf.LlamaFileType.MOSTLY_F16 if dtype == "f16" else gguf.LlamaFileType.MOSTLY_Q8_0)
+    w.add_vocab_size(vocab)
+    tokens, merges = vocabulary(vocab)
+    w.add_tokenizer_model("gpt2")
+    w.add_tokenizer_pre("llama-bpe")
+    w.add_token_list(tokens)
+    w.add_token_types([gguf.TokenType.NORMAL] * (vocab - 2) + [gguf.TokenType.CONTROL] * 2)
+    w.add_token_merges(merges)
+    w.add_bos_token_id(vocab - 2)
+    w.add_eos_token_id(vocab - 1)
+
+    random = np.random.default_rng(1)
+    made: dict[tuple[int, int], object] = {}
+    quant = gguf.GGMLQuantizationType.Q8_0
+
+    def numbers(size: tuple[int, int]):
+        if size not in made:
+            n, k = size
+            rows = random.standard_normal((min(n, 1024), k), dtype=np.float32) * np.float32(k**-0.5)
+            block = rows.astype(np.float16) if dtype == "f16" else gguf.quants.quantize(rows, quant)
+            made[size] = np.resize(block, (n, block.shape[1]))  # its rows again and again
+        return made[size]
+
+    for name, size in matrices(shape).items():
+        w.add_tensor(name, numbers(size), raw_dtype=None if dtype == "f16" else quant)
+    ones = np.ones(width, dtype=np.float32)
+    for i in range(n_layers):
+        w.add_tensor(f"blk.{i}.attn_norm.weight", ones)
+        w.add_tensor(f"blk.{i}.ffn_norm.weight", ones)
+    w.add_tensor("output_norm.weight", ones)
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+    partial.rename(out)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("shape", choices=SHAPES)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--type", choices=("f16", "q8_0"), default="f16")
+    args = parser.parse_args()
+    write(args.shape, args.type, args.out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
