@@ -22,6 +22,13 @@ def ask(page, text, seconds=60):
     ended(page, seconds)
 
 
+def setting(page, name, value):
+    """In the drawer, which is closed again."""
+    page.click("#drawer-button")
+    page.fill("#" + name, str(value))
+    page.click("#drawer-button")
+
+
 def ended(page, seconds=60):
     done = "document.getElementById('halt').hidden && !document.querySelector('.writing')"
     page.until(done, seconds, "the answer ends")
@@ -105,11 +112,11 @@ def test_history_and_parameters_reach_the_request(w):
     values = {"temperature": 0.5, "top_p": 0.9, "top_k": 40, "min_p": 0.05, "repetition_penalty": 1.1, "max_tokens": 24,
               "seed": 12345, "stop": "\u00a7"}
     for name, value in {"system": "You are terse.", **values}.items():
-        page.fill("#" + name, str(value))
+        setting(page, name, value)
     ask(page, "Name a colour.")
     ask(page, "And another?")
     first, second = page.bodies(CHAT)
-    common = {"stream": True, "stream_options": {"include_usage": True}, **values}
+    common = {"stream": True, "stream_options": {"include_usage": True, "continuous_usage_stats": True}, **values}
     system = {"role": "system", "content": "You are terse."}
     assert first == {"messages": [system, {"role": "user", "content": "Name a colour."}], **common}, first
     # The same request gives the same bytes: what the page took for the answer is the answer.
@@ -117,7 +124,9 @@ def test_history_and_parameters_reach_the_request(w):
     assert second == {"messages": [*first["messages"], {"role": "assistant", "content": answer},
                                    {"role": "user", "content": "And another?"}], **common}, (second, answer)
     assert "of them cached" in page.texts(".figures")[1], page.texts(".figures")
+    page.click("#drawer-button")
     page.click("#defaults")
+    page.click("#drawer-close")
     ask(page, "A third.")
     assert {k: v for k, v in page.bodies(CHAT)[2].items() if k in values} == {"temperature": 0.7, "top_p": 0.95}
     page.close()
@@ -125,30 +134,32 @@ def test_history_and_parameters_reach_the_request(w):
 
 def test_reload_keeps_new_chat_clears_delete_forgets(w):
     page = w.page()
-    page.fill("#max_tokens", "12")
+    setting(page, "max_tokens", "12")
     ask(page, "First chat, one.")
     ask(page, "First chat, two.")
-    before = page.texts(".message")
+    before = page.texts(".message > .text")
     assert len(before) == 4, before
     page.go(w.server.url)
-    assert page.texts(".message") == before and page.js("document.getElementById('max_tokens').value") == "12"
+    page.until("document.querySelectorAll('.message').length === 4")
+    assert page.texts(".message > .text") == before and page.js("document.getElementById('max_tokens').value") == "12"
     page.click("#new")
-    assert page.texts(".message") == [] and page.texts("#history .open") == ["First chat, one."]
+    assert page.texts(".message > .text") == [] and page.texts("#history .open") == ["First chat, one."]
     ask(page, "Second chat.")
     assert page.bodies(CHAT)[-1]["messages"] == [{"role": "user", "content": "Second chat."}]
     assert page.texts("#history .open") == ["Second chat.", "First chat, one."]
     page.click("#history li:nth-child(2) .open")
-    assert page.texts(".message") == before
+    assert page.texts(".message > .text") == before
     ask(page, "First chat, three.")
     assert len(page.bodies(CHAT)[-1]["messages"]) == 5
     for press in ("×", "Delete?"):
         assert page.text("#history li:nth-child(1) .drop") == press
         page.click("#history li:nth-child(1) .drop")
-    assert page.texts("#history .open") == ["Second chat."] and page.texts(".message") == []
+    assert page.texts("#history .open") == ["Second chat."] and page.texts(".message > .text") == []
     # A reload in the midst of an answer loses nothing that was there.
     begin_long(page)
     page.go(w.server.url)
-    assert page.texts(".message")[0] == LONG and len(page.texts(".message")[1]) > 40
+    page.until("document.querySelectorAll('.message').length === 2")
+    assert page.texts(".message > .text")[0] == LONG and len(page.texts(".message > .text")[1]) > 40
     page.close()
 
 
@@ -166,11 +177,11 @@ def test_stop_frees_the_engine(w):
         line = w.server.until(lambda: w.server.lines("chat")[n_lines:], "the request is logged")[0]
         assert line["finish"] == "client_gone" and 0 < line["completion_tokens"] < 1990, line
         assert w.server.metric('ibid_aborts_total{cause="client_gone"}') == aborted + 1
-        text = page.text(".message:last-child .text")
+        text = page.text(".message:last-child > .text")
         assert page.js("!document.getElementById('send').hidden && document.getElementById('halt').hidden")
         assert page.text(".message:last-child .figures").endswith("stopped")
         w.browser.wait(0.2)
-        assert page.text(".message:last-child .text") == text
+        assert page.text(".message:last-child > .text") == text
     assert page.js("document.activeElement.id") == "input"  # not lost with the button
     assert page.complaints == [], page.complaints
     page.close()
@@ -178,14 +189,14 @@ def test_stop_frees_the_engine(w):
 
 def test_again_asks_the_same(w):
     page = w.page()
-    page.fill("#max_tokens", "16")
-    page.fill("#seed", "7")
+    setting(page, "max_tokens", "16")
+    setting(page, "seed", "7")
     ask(page, "Name three rivers.")
     said = page.text(".assistant .text")
-    page.click(".assistant .foot button:last-child")
+    page.click(".assistant .again")
     ended(page)
     first, second = page.bodies(CHAT)
-    assert first == second and page.texts(".user") == ["Name three rivers."]
+    assert first == second and page.texts(".user .text") == ["Name three rivers."]
     assert page.texts(".assistant .text") == [said]
     page.close()
 

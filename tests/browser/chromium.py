@@ -12,7 +12,7 @@ import time
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, ""), "ArrowLeft": (37, ""), "ArrowRight": (39, ""),
-        " ": (32, " "), "PageUp": (33, ""), "/": (191, "/")}
+        " ": (32, " "), "PageUp": (33, ""), "ArrowUp": (38, ""), "/": (191, "/")}
 SHIFT = 8
 
 

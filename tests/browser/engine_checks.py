@@ -111,4 +111,53 @@ def test_engine_view_shows_what_the_engine_says(w):
     page.close()
 
 
-TESTS = [test_engine_view_shows_what_the_engine_says]
+def histogram(name, n, total, below_tenth):
+    return (f'{name}_bucket{{le="0.1"}} {below_tenth}\n{name}_bucket{{le="2"}} {n}\n{name}_bucket{{le="+Inf"}} {n}\n'
+            f"{name}_sum {total}\n{name}_count {n}\n")
+
+
+def test_cards_and_a_look_at_one_step(w):
+    page = w.page()
+    page.hold("*/metrics")
+    page.click("#tab-engine")
+    first, gap = "ibid_time_to_first_token_seconds", "ibid_inter_token_latency_seconds"
+    page.answer(200, histogram(first, 10, 5, 10) + histogram(gap, 100, 1, 100))
+    page.until("document.getElementById('ttft').innerText === '500 ms'")
+    assert page.text("#ttft-tail") == "95 % within 100 ms, since the start", page.text("#ttft-tail")
+    page.answer(200, histogram(first, 14, 11, 13) + histogram(gap, 100, 1, 100) + "process_resident_memory_bytes 2147483648\n")
+    page.until("document.getElementById('ttft').innerText === '1.50 s'")  # 6 s in 4 of the last minute
+    assert page.text("#ttft-tail") == "95 % within 2.00 s" and page.text("#itl") == "10.0 ms"
+    page.until("document.getElementById('memory-held').innerText === 'process 2.00 GiB'")
+    page.let_go()
+    before = w.server.engine()["tokens"]["generated"]
+    with Streams(w.server, 4, PROMPT, 1500):
+        page.until("parseFloat(document.getElementById('rate').innerText) > 5")
+        w.browser.wait(1)
+    w.server.until(lambda: w.server.engine()["running"] == 0, "the streams end")
+    engine = w.server.engine()
+    assert engine["tokens"]["generated"] > before
+    page.until(f"document.getElementById('steps').innerText.replaceAll(',', '') === '{engine['steps_total']}'")
+    page.js("document.getElementById('batch').focus()")
+    for key, i in (("ArrowLeft", -1), ("ArrowLeft", -2), ("ArrowLeft", -3), ("ArrowRight", -2)):
+        page.key(key)
+        step, said = engine["steps"][i], page.text("#batch-said")
+        assert said.startswith(f"Step {step['n']:,}, " + ("the newest" if i == -1 else "")), (said, step)
+        assert f"forward {step['forward_ms']:.2f} + sample {step['sample_ms']:.2f}" in said and f"{step['running']} running" in said, (said, step)
+    # The forward lane's scale is of powers of ten, from 0.1 ms; the others' are linear.
+    heights = page.js("[...document.querySelectorAll('#times rect.forward')].slice(-5).map((n) => Number(n.getAttribute('height')))")
+    for height, step in zip(heights, engine["steps"][-5:]):
+        assert abs(0.1 * 10**height - step["forward_ms"]) < 0.01 * step["forward_ms"] + 0.01, (height, step)
+    page.js("document.getElementById('times').scrollIntoView({ block: 'center' })")
+    x, y, width = page.js("(({ x, y, width, height }) => [x, y + height / 2, width])(document.getElementById('times').getBoundingClientRect())")
+    page.send("Input.dispatchMouseEvent", type="mouseMoved", x=x + width - 5, y=y)
+    # Bars are as wide as their steps' times: five pixels from the end is one of the last, seldom the very last.
+    page.until(f"parseInt(document.getElementById('times-said').innerText.replace('Step ', '').replaceAll(',', '')) > {engine['steps'][-1]['n'] - 40}")
+    w.check_look(page, "engine_hover", False, False)
+    assert "−15 s" in page.js("document.getElementById('times').textContent")
+    page.js("(() => { const n = document.getElementById('span'); n.value = '60'; n.dispatchEvent(new Event('change')); })()")
+    assert "−50 s" in page.js("document.getElementById('times').textContent")
+    assert page.complaints == [], page.complaints
+    page.close()
+
+
+TESTS = [test_cards_and_a_look_at_one_step, test_engine_view_shows_what_the_engine_says]

@@ -15,7 +15,11 @@
   shown.rows = [...document.querySelectorAll("#rows tr")].map(cells);
   const height = (rect) => [rect.classList[0], Number(rect.getAttribute("height"))];
   const heights = (bar) => [...bar.querySelectorAll("rect")].map(height);
-  shown.bars = [...document.querySelectorAll("#batch g[data-step]")].map(
-    (bar) => [Number(bar.dataset.step), Object.fromEntries(heights(bar))]);
+  const bars = new Map();  // a step has a bar in each lane
+  for (const bar of document.querySelectorAll("#batch g[data-step]")) {
+    const n = Number(bar.dataset.step);
+    bars.set(n, { ...bars.get(n), ...Object.fromEntries(heights(bar)) });
+  }
+  shown.bars = [...bars];
   return shown;
 })()

@@ -3,7 +3,10 @@
   const kAllowed = {
     P: [], UL: [], OL: ["start"], LI: [], STRONG: [], EM: [], DEL: [], CODE: [], PRE: ["tabindex"], BLOCKQUOTE: [],
     A: ["href", "title", "rel", "target"], H3: [], H4: [], H5: [], H6: [], HR: [], TABLE: [], TR: [],
-    TH: ["class"], TD: ["class"], DIV: ["class", "tabindex"], SPAN: [], BUTTON: ["class"],
+    math: ["display", "alttext"], mrow: [], mi: [], mn: [], mo: ["stretchy", "movablelimits"], mtext: [], mspace: ["width"],
+    mfrac: ["linethickness"], msqrt: [], mroot: [], msub: [], msup: [], msubsup: [], munder: [], mover: ["accent"], munderover: [],
+    mtable: [], mtr: [], mtd: ["class"],
+    TH: ["class"], TD: ["class"], DIV: ["class", "tabindex"], SPAN: ["class"], BUTTON: ["class"],
   };
   const kMaxDepth = 60;
   const bad = [];

@@ -44,8 +44,8 @@
   }
   if (texts.length < 5) say(`only ${texts.length} texts were seen`);
   for (const { parentElement: n } of texts) demand(name(n), style(n).color, n, 4.5);
-  for (const n of all("input, textarea")) {
-    demand(name(n) + " placeholder", style(n, "::placeholder").color, n, 4.5);
+  for (const n of all("input:not([type=checkbox]), textarea, select")) {
+    if (n.placeholder) demand(name(n) + " placeholder", style(n, "::placeholder").color, n, 4.5);
     demand(name(n) + " value", style(n).color, n, 4.5);
     const box = n.closest("#ask") ?? n;
     demand(name(box) + " edge", style(box).borderTopColor, box.parentElement, 3);
@@ -73,7 +73,7 @@
   const meet = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 &&
     Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1;
   const floats = (n) => n?.closest("#latest");  // it lies above the messages, and is meant to
-  const controls = all("button, input, textarea, a");
+  const controls = all("button, input:not([type=checkbox]), textarea, select, a");
   const boxes = controls.map(clip).filter(isPlace);
   boxes.forEach((a, i) => boxes.slice(i + 1).forEach((b) => {
     if (meet(a, b) && !floats(a.n) && !floats(b.n)) say(`${name(a.n)} and ${name(b.n)} overlap`);
@@ -100,16 +100,16 @@
     const { width, height } = n.getBoundingClientRect();
     if (n.localName !== "a" && Math.min(width, height) < least)
       say(`${name(n)} is ${width} x ${height}, less than ${least}`);
-    if (!n.matches("#history .open, input, textarea") && n.scrollWidth > n.clientWidth + 1)
+    if (!n.matches("#history .open, input, textarea, select") && n.scrollWidth > n.clientWidth + 1)
       say(`${name(n)} does not show all of its text`);
   }
-  for (const n of all("label, dt, dd, h1, h2, th, td, p")) {
+  for (const n of all("label, dt, dd, h1, h2, h3, th, td, p, summary")) {
     if (n.scrollWidth > n.clientWidth + 1 && !n.closest(".wide")) say(`${name(n)} is wider than its box`);
   }
   const { scrollWidth, scrollHeight } = document.scrollingElement;
   if (scrollWidth > innerWidth) say(`the page is ${scrollWidth} wide`);
   if (scrollHeight > innerHeight) say(`the page is ${scrollHeight} high`);
-  for (const n of all("#scroll, #view-engine, #side, #history")) {
+  for (const n of all("#scroll, #view-engine, #side, #history, #settings")) {
     if (n.scrollWidth > n.clientWidth) say(`${name(n)} scrolls sideways`);
   }
   return [...problems];

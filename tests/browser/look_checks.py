@@ -2,6 +2,7 @@
 import pathlib
 
 from chat_checks import begin_long, ended
+from chromium import SHIFT
 from text_checks import scripted
 
 ANSWER = """Here is how to count words:
@@ -44,8 +45,9 @@ FOCUS = """(() => {
     inside: box.top >= -1 && box.bottom <= innerHeight + 1 && box.left >= -1 && box.right <= innerWidth + 1,
   };
 })()"""
-SETTINGS = ["system", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "max_tokens", "seed", "stop",
-            "defaults"]
+SETTINGS = ["drawer-close", "system", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "seed", "max_tokens", "stop", "n",
+            "reasoning_effort", "logprobs", "tools", "tool_choice", "schema", "defaults"]
+BARS = "document.querySelector('header').getBoundingClientRect().height / innerHeight"
 
 
 def check(page, name, dark, phone):
@@ -69,10 +71,18 @@ def test_looks_of_the_chat(w):
     scripted(page, "How do I count the words of a file?", [ANSWER])
     looks(page, w, "chat")
     page.look(390, 844, phone=True)
+    assert page.js(BARS) <= 0.08, page.js(BARS)
     page.click("#panel-button")
     looks(page, w, "panel", only_phone=True)
     page.look(390, 844, phone=True)
     page.click("#panel-button")
+    page.look()
+    page.click("#drawer-button")
+    page.fill("#tools", "no list")
+    looks(page, w, "drawer")
+    page.fill("#tools", "")
+    page.click("#drawer-close")
+    page.look(390, 844, phone=True)
     w.browser.wait(0.1)
     page.js("document.getElementById('scroll').scrollTop = 0")
     page.until("!document.getElementById('latest').hidden")
@@ -103,6 +113,7 @@ def test_looks_of_the_chat(w):
 
 def test_the_check_sees_what_is_wrong(w):
     page = w.page()
+    page.click("#drawer-button")
     faults = {
         "#send { color: #7a9 }": "#send: contrast",
         "::placeholder { color: #bbb }": "#input placeholder: contrast",
@@ -111,7 +122,7 @@ def test_the_check_sees_what_is_wrong(w):
         "#status { position: absolute; inset: 0 }": "#send lies below #status",
         "#model { margin-left: -3rem }": "the texts h1",
         "#theme { min-height: 20px }": "#theme is",
-        "#side-buttons #new { flex: none; width: 2.5rem; white-space: nowrap }": "#new does not show all",
+        "#new { align-self: start; width: 2.5rem; white-space: nowrap }": "#new does not show all",
         "body { min-width: 90rem }": "the page is 1440 wide",
         "#talk { min-height: 70rem }": "high",
         "#no-history { width: 40rem }": "#side scrolls sideways",
@@ -161,7 +172,7 @@ def test_keyboard_alone(w):
             page.js("document.activeElement.blur()")
             page.click_at(2, 2)  # the tab order begins at the page's edge
             order = []
-            for _ in range(30):
+            for _ in range(40):
                 page.key("Tab")
                 focus = page.js(FOCUS)
                 if focus["name"] == "body":
@@ -170,11 +181,11 @@ def test_keyboard_alone(w):
                 order.append(focus["name"])
                 if focus["name"] == "send":
                     break
-            panel = [] if phone else ["open", "drop", *SETTINGS]
-            start = ["tab-chat", "theme", "new", *(["panel-button"] if phone else []), *panel]
+            start = ["tab-chat", "drawer-button", "theme"]
+            start = ["panel-button", *start] if phone else [*start, "new", "search", "open", "rename", "drop", "export", "import"]
             assert order[:len(start)] == start, order
             assert order[-2:] == ["input", "send"] and "scroll" in order and "pre" in order, order
-    # Tabs by arrows, the panel by Enter and Escape.
+    # Tabs by arrows, the panel and the drawer by Enter and Escape.
     page.js("document.getElementById('tab-chat').focus()")
     page.key("ArrowRight")
     assert page.js("document.activeElement.id") == "tab-engine"
@@ -182,11 +193,28 @@ def test_keyboard_alone(w):
     page.key("ArrowLeft")
     page.js("document.getElementById('panel-button').focus()")
     page.key("Enter")
-    settings_seen = "document.getElementById('settings').checkVisibility()"
-    assert page.js(settings_seen)
+    chats_seen = "document.getElementById('history').checkVisibility()"
+    assert page.js(chats_seen)
+    page.key("Escape")
+    assert page.js("document.activeElement.id") == "panel-button" and not page.js(chats_seen)
+    page.look()
+    page.js("document.getElementById('drawer-button').focus()")
+    page.key("Enter")
+    order = [page.js("document.activeElement.id")]
+    assert page.js(chats_seen)  # the drawer pushes no chats away
+    page.key("Tab", SHIFT)
+    order.insert(0, page.js("document.activeElement.id"))
+    for name in SETTINGS[1:]:
+        page.js(f"document.getElementById({name!r}).focus()")
+        assert page.js(FOCUS)["width"] >= 2, name
+        order.append(name)
+        page.key("Tab")
+        if name != SETTINGS[-1]:
+            assert page.js("document.activeElement.id") == SETTINGS[SETTINGS.index(name) + 1], name
+    assert order[:2] == SETTINGS[:2], order
     page.js("document.getElementById('seed').focus()")
     page.key("Escape")
-    assert page.js("document.activeElement.id") == "panel-button" and not page.js(settings_seen)
+    assert page.js("document.activeElement.id") == "drawer-button" and page.js("document.getElementById('drawer').hidden")
     page.close()
 
 

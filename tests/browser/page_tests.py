@@ -12,8 +12,9 @@ import engine_checks
 import error_checks
 import look_checks
 import text_checks
+import work_checks
 
-MODULES = (chat_checks, text_checks, error_checks, engine_checks, look_checks)
+MODULES = (chat_checks, work_checks, text_checks, error_checks, engine_checks, look_checks)
 
 
 class World:

@@ -38,6 +38,12 @@ ATTACKS = {
               "<img src=x onerror=window.hit=1>[x](javascript:window.hit=1)"),
     "heading, list, quote": ("# <script>window.hit=1</script>\n- <img src=x onerror=window.hit=1>\n> <b>x</b>",
                              "<script>window.hit=1</script><img src=x onerror=window.hit=1><b>x</b>"),
+    "script in a formula": ("$\\text{<script>window.hit=1</script>}$ $$<img src=x onerror=window.hit=1>$$",
+                            "<script>window.hit=1</script>"),
+    "link of a formula": ("$\\href{javascript:window.hit=1}{a}$ $\\style{position:fixed}{b}$", None),
+    "bare addresses": ('https://x.example/"onmouseover="window.hit=1 javascript:https://x.example data:https://x', None),
+    "markup in coloured code": ("```js\n'<img src=x onerror=window.hit=1>' // </span><script>window.hit=1</script>\n```",
+                                "'<img src=x onerror=window.hit=1>' // </span><script>window.hit=1</script>"),
     "directions and zeros": ("\u202egnp.exe\u202c a\u0000b \ufeff [a](https://x.example/\u202e)", "gnp.exe"),
     "template of another engine": ("{{constructor.constructor('window.hit=1')()}} ${window.hit=1}", None),
 }
@@ -70,6 +76,16 @@ LONG = {
     "numbers": "1. a\n" * 20_000,
     "headings": "# a\n" * 20_000,
     "heading of blanks": "#" + " " * 100_000,
+    "formulas that do not end": "$a " * 33_000,
+    "formulas in formulas": "$$" + "{" * 3_900 + "$$ " + "$$ \\frac{" * 10_000,
+    "brackets of formulas": "\\(a " * 25_000 + "\\[b" * 25_000,
+    "blocks of formulas": "$$\nx\n" * 15_000,
+    "addresses": "https://a.b/" * 8_000,
+    "addresses that are none": "https://" * 12_000 + "x" * 3_000,
+    "closing an address": "https://a.b/" + ")" * 90_000,
+    "code of quotes": "```js\n" + "\"a\\" * 16_000 + "\n```",
+    "code of comments": "```c\n" + "/* " * 16_000 + "\n```",
+    "code of backticks": "~~~js\n" + "`a" * 20_000 + "\n~~~",
 }
 
 
@@ -82,6 +98,10 @@ def link(target, text):
     return f'<a href="{target}" title="{target}" rel="noopener noreferrer nofollow" target="_blank">{text}</a>'
 
 
+def math(inner, source, display=""):
+    return f'<math{display} alttext="{source}"><mrow>{inner}</mrow></math>'
+
+
 # The subset that is meant to be seen, and the elements that it becomes.
 SHOWN = {
     "a **b** *c* `d` ~~e~~": "<p>a <strong>b</strong> <em>c</em> <code>d</code> <del>e</del></p>",
@@ -90,7 +110,7 @@ SHOWN = {
     "# A\n## B\ntext": "<h3>A</h3><h4>B</h4><p>text</p>",
     "- a\n- b\n  - c\n\n- d": "<ul><li>a</li><li>b<ul><li>c</li></ul></li><li>d</li></ul>",
     "3. a\n   more\n4. b\n   - c": '<ol start="3"><li>a\nmore</li><li>b<ul><li>c</li></ul></li></ol>',
-    "1. a\n\n   ```py\n   x = 1\n     y\n   ```\n2. b": "<ol><li>a" + code("py", "x = 1\n  y") + "</li><li>b</li></ol>",
+    "1. a\n\n   ```py\n   x = 1\n     y\n   ```\n2. b": "<ol><li>a" + code("py", 'x = <span class="number">1</span>\n  y') + "</li><li>b</li></ol>",
     "In\n1984. It was\n- so": "<p>In\n1984. It was</p><ul><li>so</li></ul>",
     "> a\n> > b\n\nc": "<blockquote><p>a</p><blockquote><p>b</p></blockquote></blockquote><p>c</p>",
     "a\n\n---\n\nb": "<p>a</p><hr><p>b</p>",
@@ -100,5 +120,24 @@ SHOWN = {
     "[a](https://x.example/b_(c)) x": f"<p>{link('https://x.example/b_(c)', 'a')} x</p>",
     "`` a`b `` and `c": "<p><code>a`b</code> and `c</p>",
     "~~~\na\n```\nb\n~~~": code("text", "a\n```\nb"),
+    "see https://x.example/a_(b)_c. Or (https://x.example/d), https://": f"<p>see {link('https://x.example/a_(b)_c', 'https://x.example/a_(b)_c')}"
+        f". Or ({link('https://x.example/d', 'https://x.example/d')}), https://</p>",
+    "it costs $5 and $6, or 3$ to 4$": "<p>it costs $5 and $6, or 3$ to 4$</p>",
+    "I have $20 and you have 30$.": "<p>I have $20 and you have 30$.</p>",
+    "so $x_1^2$ is": f"<p>so {math('<msubsup><mi>x</mi><mn>1</mn><mn>2</mn></msubsup>', 'x_1^2')} is</p>",
+    "$\\unknown{x}$ and $a{b$": "<p>$\\unknown{x}$ and $a{b$</p>",
+    "$$\n\\frac{1}{\\sqrt 2}\n$$": '<div class="wide" tabindex="0">' + math(
+        "<mfrac><mn>1</mn><msqrt><mn>2</mn></msqrt></mfrac>", "\\frac{1}{\\sqrt 2}", ' display="block"') + "</div>",
+    "\\(\\alpha \\le \\mathbb{R}\\)": f"<p>{math('<mi>α</mi><mo>≤</mo><mi>ℝ</mi>', chr(92) + 'alpha ' + chr(92) + 'le ' + chr(92) + 'mathbb{R}')}</p>",
+    "$\\sum_{i=0}^n \\left( i \\right)$": "<p>" + math(
+        '<munderover><mo movablelimits="true">∑</mo><mrow><mi>i</mi><mo>=</mo><mn>0</mn></mrow><mi>n</mi></munderover>'
+        '<mrow><mo stretchy="true">(</mo><mi>i</mi><mo stretchy="true">)</mo></mrow>', "\\sum_{i=0}^n \\left( i \\right)") + "</p>",
+    "$\\begin{pmatrix} 1 & 2 \\\\ 3 & 4 \\end{pmatrix}$": "<p>" + math(
+        "<mrow><mo>(</mo><mtable><mtr><mtd><mn>1</mn></mtd><mtd><mn>2</mn></mtd></mtr><mtr><mtd><mn>3</mn></mtd><mtd><mn>4</mn></mtd></mtr></mtable>"
+        "<mo>)</mo></mrow>".replace("<mo>", '<mo stretchy="true">'), "\\begin{pmatrix} 1 &amp; 2 \\\\ 3 &amp; 4 \\end{pmatrix}") + "</p>",
+    "```js\nlet a = \"b\"; // 1\n```": code("js", '<span class="word">let</span> a = <span class="string">"b"</span>; '
+                                            '<span class="comment">// 1</span>'),
+    "```sql\nSELECT 12 -- x\n```": code("sql", '<span class="word">SELECT</span> <span class="number">12</span> '
+                                        '<span class="comment">-- x</span>'),
     "a < b && c > d": "<p>a &lt; b &amp;&amp; c &gt; d</p>",
 }

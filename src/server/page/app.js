@@ -1,6 +1,7 @@
 // Starts the page: theme, tabs, the model's name; then the chat and the engine's view.
 import { startChat } from "./chat.js";
 import { showEngine } from "./engine.js";
+import { setContext } from "./fill.js";
 
 const $ = (id) => document.getElementById(id);
 
@@ -22,6 +23,7 @@ function show(tab) {
     $("tab-" + name).setAttribute("aria-selected", selected);
     $("tab-" + name).tabIndex = selected ? 0 : -1;
   }
+  $("panel-button").disabled = $("drawer-button").disabled = tab !== "chat";
   history.replaceState(null, "", tab === "engine" ? "#engine" : "#");
   showEngine(tab === "engine");
 }
@@ -43,6 +45,7 @@ async function nameModel() {
       const model = (await response.json()).data[0];
       $("model").textContent = `${model.id} · context ${model.max_model_len.toLocaleString("en-US")}`;
       $("model").title = $("model").textContent;
+      setContext(model.max_model_len);
       document.title = model.id + " · ibid";
       return;
     }

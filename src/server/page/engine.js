@@ -1,82 +1,36 @@
 // The engine, live: what /engine says, asked again and again while this view is seen.
+import { Chart } from "./chart.js";
+import { forgetMetrics, lookAtMetrics, metric, recent } from "./metrics.js";
 
 const $ = (id) => document.getElementById(id);
 const kEvery = 400;      // ms between two looks
-const kSteps = 240;      // that are kept
-const kBar = 5;          // pixels a step
-const kEdge = 4;         // pixels below the bars and right of them
-const kHead = 26;        // pixels above the highest bar, for its figure
+const kRate = 3000;      // ms that a rate is taken over
 const kSquares = 480;    // of the cache's picture
 const kRows = 30;
 const kParts = ["forward", "sample", "plan", "settle"];
 const kKinds = ["shared", "in_use", "cached", "free"];
+const kLeast = 0.1;     // ms; what takes less is not drawn in powers of ten
 
 const text = (id, value) => { if ($(id).textContent !== value) $(id).textContent = value; };
 const whole = (n) => n.toLocaleString("en-US");
 
-function shape(name, attributes) {
-  const node = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  return node;
+const took = (step) => kParts.reduce((sum, part) => sum + step[part + "_ms"], 0);
+function describe(step, back) {
+  const tokens = [["prefill", "of prompts"], ["decode", "of answers"], ["accepted", "guessed right"], ["refused", "guessed wrong"]];
+  const words = tokens.filter(([key]) => step[key] > 0).map(([key, what]) => `${whole(step[key])} tokens ${what}`);
+  const parts = kParts.map((part) => `${part} ${step[part + "_ms"].toFixed(2)}`);
+  const when = back > 0 ? `${back.toFixed(2)} s before the newest` : "the newest";
+  return `Step ${whole(step.n)}, ${when}: ${words.join(", ") || "no tokens"}; ${parts.join(" + ")} ms; ${step.running} running, ${step.waiting} waiting.`;
 }
 
-// Stacked bars, one a step. A bar's parts are as high as their figures; the group around them scales and moves them.
-class Chart {
-  #svg;
-  #peak;
-  #keys;
-  #unit;
-  #group = shape("g", {});
-  #totals = [];  // of the bars shown
-  #n = 0;        // bars ever added
-
-  constructor(id, keys, unit) {
-    this.#svg = $(id);
-    this.#peak = $(id + "-peak");
-    this.#keys = keys;
-    this.#unit = unit;
-    this.#svg.append(this.#group);
-    new ResizeObserver(() => this.place()).observe(this.#svg);
-  }
-
-  add(step) {
-    const bar = shape("g", { "data-step": step.n, transform: `translate(${this.#n++ * kBar} 0)` });
-    let low = 0;
-    for (const [key, name] of this.#keys) {
-      if (step[key] > 0) bar.append(shape("rect", { class: name, y: low, width: kBar - 1, height: step[key] }));
-      low += step[key];
-    }
-    bar.append(shape("title", {}));
-    bar.lastChild.textContent = `step ${step.n}: ` + this.#keys.map(([key, name]) => `${name} ${step[key]}`).join(", ");
-    this.#group.append(bar);
-    this.#totals.push(low);
-    if (this.#totals.length > kSteps) {
-      this.#totals.shift();
-      this.#group.firstChild.remove();
-    }
-  }
-
-  place() {
-    const { clientWidth: width, clientHeight: height } = this.#svg;
-    if (this.#totals.length === 0 || height === 0) return;
-    const most = Math.max(1e-9, ...this.#totals.slice(-Math.ceil(width / kBar)));
-    const place = `translate(${width - kEdge - this.#n * kBar} ${height - kEdge})`;
-    this.#group.setAttribute("transform", `${place} scale(1 ${-(height - kEdge - kHead) / most})`);
-    this.#peak.textContent = `highest ${most >= 100 ? Math.round(most) : +most.toFixed(2)} ${this.#unit}`;
-  }
-
-  describe(words) { this.#svg.setAttribute("aria-label", words); }
-
-  clear() {
-    this.#group.replaceChildren();
-    this.#totals = [];
-    this.#n = 0;
-    this.#peak.textContent = "no step yet";
-  }
-}
-
-const batch = new Chart("batch", [["decode", "decode"], ["accepted", "accepted"], ["refused", "refused"], ["prefill", "prefill"]], "tokens");
-const times = new Chart("times", kParts.map((part) => [part + "_ms", part]), "ms");
+const batch = new Chart("batch", [
+  { name: "tokens of prompts", unit: "tokens", keys: [["prefill", "prefill"]] },
+  { name: "tokens of answers", unit: "tokens", keys: [["decode", "decode"], ["accepted", "accepted"], ["refused", "refused"]] },
+], describe);
+const times = new Chart("times", [
+  { name: "forward (powers of ten)", unit: "ms", keys: [["forward_ms", "forward"]], least: kLeast },
+  { name: "around it", unit: "ms", keys: [["sample_ms", "sample"], ["plan_ms", "plan"], ["settle_ms", "settle"]] },
+], describe);
 let lastStep = -1;
 
 function showSteps({ steps, steps_total }) {
@@ -84,10 +38,11 @@ function showSteps({ steps, steps_total }) {
     lastStep = -1;
     batch.clear();
     times.clear();
+    forgetMetrics();
   }
+  const now = performance.now() / 1000;
   for (const step of steps) {
-    batch.add(step);
-    times.add(step);
+    for (const chart of [batch, times]) chart.add(step, now - step.age, took(step) / 1000);
   }
   const last = steps.at(-1);
   if (!last) return;
@@ -99,9 +54,34 @@ function showSteps({ steps, steps_total }) {
   text("last-accepted", whole(last.accepted));
   text("last-refused", whole(last.refused));
   for (const part of kParts) text("last-" + part, last[part + "_ms"].toFixed(2));
-  batch.describe(`Batch of each step; the newest has ${last.prefill} prompt tokens and ${last.decode} of answers`);
-  const took = kParts.reduce((sum, part) => sum + last[part + "_ms"], 0);
-  times.describe(`Time of each step; the newest took ${took.toFixed(1)} ms`);
+  batch.name(`Batch of each step; the newest has ${last.prefill} prompt tokens and ${last.decode} of answers`);
+  times.name(`Time of each step; the newest took ${took(last).toFixed(1)} ms`);
+}
+
+// ---- cards
+let counts = [];  // { at, generated } of the last seconds
+function showRate(generated) {
+  const at = performance.now();
+  if (counts.length > 0 && generated < counts.at(-1).generated) counts = [];
+  counts.push({ at, generated });
+  while (counts.length > 2 && counts[1].at < at - kRate) counts.shift();
+  const [first] = counts;
+  text("rate", at > first.at ? ((generated - first.generated) * 1000 / (at - first.at)).toFixed(1) : "–");
+}
+
+const time = (s) => s < 0.9995 ? `${(s * 1000).toPrecision(3)} ms` : `${s.toFixed(2)} s`;
+function showLatency(id, name) {
+  const found = recent(name);
+  text(id, found ? time(found.mean) : "–");
+  const bound = found && Number.isFinite(found.tail) ? `95 % within ${time(found.tail)}` : "";
+  text(id + "-tail", bound + (found && !found.isRecent ? ", since the start" : ""));
+}
+
+function showMemory(blocks) {
+  const held = blocks.total > 0 ? 100 * (blocks.total - blocks.free) / blocks.total : 0;
+  text("memory", blocks.total > 0 ? `${held.toFixed(0)} %` : "–");
+  const resident = metric("process_resident_memory_bytes");
+  text("memory-held", resident ? `process ${(resident / 2 ** 30).toFixed(2)} GiB` : `${whole(blocks.in_use)} in use`);
 }
 
 // As many squares of each kind as it has blocks, in proportion; a kind that exists has one at least.
@@ -150,6 +130,8 @@ function showTenants(tenants) {
 
 function showAll(engine) {
   const { tokens } = engine;
+  showRate(tokens.generated);
+  showMemory(engine.blocks);
   text("running", whole(engine.running));
   text("waiting", whole(engine.waiting));
   text("steps", whole(engine.steps_total));
@@ -182,10 +164,18 @@ async function look() {
     showAll(await response.json());
     answered = performance.now();
     $("engine-gone").hidden = true;
+    if (await lookAtMetrics()) {
+      showLatency("ttft", "ibid_time_to_first_token_seconds");
+      showLatency("itl", "ibid_inter_token_latency_seconds");
+    }
   } catch {
     gone(0);
   }
 }
+
+$("span").onchange = () => {
+  for (const chart of [batch, times]) chart.show(Number($("span").value));
+};
 
 let looking = false;
 export async function showEngine(seen) {

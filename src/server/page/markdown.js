@@ -1,9 +1,12 @@
 // A safe subset of Markdown as DOM nodes: text never becomes HTML, nothing is fetched, and every pass is linear in the
 // text whatever the model writes. Headings, paragraphs, lists, quotes, rules, tables, fenced code.
+import { highlight } from "./highlight.js";
 import { inline } from "./markdown_inline.js";
+import { formula } from "./math.js";
 
 const kMaxDepth = 6;     // of lists and quotes in each other; deeper ones are text
 const kMaxColumns = 32;  // of a table
+const kMaxFormula = 60;  // lines
 const kFence = /^\s*(`{3,}|~{3,})([^`]*)$/;
 const kHeading = /^\s*(#{1,6})\s+([^]*)$/;
 const kItem = /^(\s*)(?:[-*+]|(\d{1,9})[.)])(?:\s([^]*))?$/;
@@ -55,9 +58,32 @@ function code(lines, i, canCopy) {
   const pre = document.createElement("pre");
   pre.tabIndex = 0;
   pre.append(document.createElement("code"));
-  pre.firstChild.textContent = body.join("\n");
+  highlight(pre.firstChild, body.join("\n"), bar.firstChild.textContent);
   node.append(bar, pre);
   return [node, i + 1];
+}
+
+// A formula of its own lines: $$ or \[ to its end. What is not read as one stays text.
+function math(lines, i) {
+  const first = lines[i].trim();
+  const close = first.startsWith("$$") ? "$$" : first.startsWith("\\[") ? "\\]" : null;
+  if (!close) return null;
+  const inner = [];
+  for (let k = i; k < Math.min(lines.length, i + kMaxFormula); ++k) {
+    const line = k === i ? first.slice(2) : lines[k];
+    if (line.trim() === "" && k > i) return null;
+    const whole = line.trimEnd().endsWith(close);
+    inner.push(whole ? line.trimEnd().slice(0, -2) : line);
+    if (!whole) continue;
+    const found = formula(inner.join("\n"), true);
+    if (!found) return null;
+    const node = element("div");
+    node.className = "wide";
+    node.tabIndex = 0;
+    node.append(found);
+    return [node, k + 1];
+  }
+  return null;
 }
 
 function heading(lines, i) {
@@ -147,7 +173,8 @@ function blocks(lines, canCopy, depth) {
       continue;
     }
     const [node, next] = code(lines, i, canCopy) ?? heading(lines, i) ?? rule(lines, i) ??
-      quote(lines, i, canCopy, depth) ?? list(lines, i, canCopy, depth) ?? table(lines, i) ?? paragraph(lines, i);
+      quote(lines, i, canCopy, depth) ?? list(lines, i, canCopy, depth) ?? table(lines, i) ?? math(lines, i) ??
+      paragraph(lines, i);
     nodes.push(node);
     i = next;
   }

@@ -1,9 +1,14 @@
-// Inside a block: emphasis, code, struck text, and links to http and https alone. Linear in the text.
+// Inside a block: emphasis, code, struck text, formulas, and links to http and https alone, bare ones too. Linear in the text.
+import { formula } from "./math.js";
 
 const kMaxOpen = 12;  // emphasis in each other; more is text
 const kMaxRun = 3;    // marks in a row; more are text
 const kTarget = /\((https?:\/\/(?:[^\s()<>"\\]|\([^\s()<>"\\]*\)){1,2000})(?:\s+"[^"\n]{0,200}")?\)/y;
-const kPlain = /[^\\`*_~[\]!]+/y;
+const kPlain = /(?:(?!https?:\/\/)[^\\`*_~[\]!$])+/y;
+const kAddress = /https?:\/\/[^\s<>"'`\\|[\]{}]{1,2000}/y;
+// A price is no formula: its $ has a blank before it or a digit behind it where a formula would end.
+const kFormula = /\$\$([^$]{1,4000})\$\$|\$(?=[^\s$])([^$\n]{0,999}[^\s$])\$(?![\d$])|\\\(([^\n]{1,1000}?)\\\)|\\\[([^]{1,4000}?)\\\]/y;
+const kProse = /[A-Za-z]{3,} [A-Za-z]{2,}|\b(?:and|or|to|for|per|the) /;
 const kPunctuation = /[\p{P}\p{S}]/u;
 
 // Where each run of backticks finds its equal, and each [ its ].
@@ -42,10 +47,37 @@ function delimiter(text, at, end) {
   return { mark: text[at], left: end - at, opens, closes, begins: [], ends: 0 };
 }
 
+function link(target, title = target) {
+  const node = document.createElement("a");
+  node.href = target;
+  node.title = title;
+  node.rel = "noopener noreferrer nofollow";
+  node.target = "_blank";
+  return node;
+}
+
+// The address that stands at `i`: without what closes the sentence around it.
+function addressAt(text, i) {
+  if (i > 0 && /[\w:/.@-]/.test(text[i - 1])) return null;
+  kAddress.lastIndex = i;
+  let found = kAddress.exec(text)?.[0];
+  if (!found) return null;
+  let open = 0;
+  for (const c of found) open += c === "(" ? 1 : c === ")" ? -1 : 0;
+  for (let last; (last = found.at(-1)) && /[.,;:!?*_~)$]/.test(last); found = found.slice(0, -1)) {
+    if (last === ")" && open++ >= 0) break;
+  }
+  return /^https?:\/\/[^\s/]/.test(found) ? found : null;
+}
+
+// Of "$", "\\(" or "\\[": how often no end was found. One that does not end is looked for again a bounded number of times.
+const kMaxTries = 200;
+
 // Strings, nodes, and delimiters that are not paired yet.
 function scan(text, inLink) {
   const { ends, closing } = pairs(text);
   const items = [];
+  let tries = 0;
   for (let i = 0; i < text.length;) {
     kPlain.lastIndex = i;
     const plain = kPlain.exec(text);
@@ -56,6 +88,30 @@ function scan(text, inLink) {
     }
     const c = text[i];
     let end = i + 1;
+    if (c === "h") {
+      const address = inLink ? null : addressAt(text, i);
+      if (address) {
+        const node = link(address);
+        node.textContent = address;
+        items.push(node);
+      } else {
+        items.push(c);
+      }
+      i += address?.length ?? 1;
+      continue;
+    }
+    if ((c === "$" || (c === "\\" && (text[end] === "(" || text[end] === "["))) && tries < kMaxTries) {
+      ++tries;
+      kFormula.lastIndex = i;
+      const found = kFormula.exec(text);
+      const isProse = found?.[2] && kProse.test(found[2]) && !found[2].includes("\\");
+      const node = found && !isProse && formula(found[1] ?? found[2] ?? found[3] ?? found[4], (found[1] ?? found[4]) !== undefined);
+      if (node) {
+        items.push(node);
+        i = kFormula.lastIndex;
+        continue;
+      }
+    }
     if (c === "\\" && kPunctuation.test(text[end] ?? "")) {
       items.push(text[end]);
       i += 2;
@@ -85,11 +141,7 @@ function scan(text, inLink) {
       kTarget.lastIndex = close === undefined ? 0 : close + 1;
       const target = close === undefined ? null : kTarget.exec(text);
       if (target) {
-        const node = document.createElement("a");
-        node.href = target[1];
-        node.title = target[1];
-        node.rel = "noopener noreferrer nofollow";
-        node.target = "_blank";
+        const node = link(target[1]);
         inline(node, text.slice(at + 1, close) || target[1], true);
         items.push(node);
         i = kTarget.lastIndex;

@@ -1,5 +1,8 @@
 // The conversation as the reader sees and hears it.
+import { fileNodes } from "./attach.js";
+import { callCards, callForm } from "./calls.js";
 import { render } from "./markdown.js";
+import { tokensNode } from "./tokens.js";
 
 const $ = (id) => document.getElementById(id);
 const kNear = 48;  // pixels from the end that still count as being there
@@ -56,10 +59,23 @@ function speak(text, whole) {
   $("spoken").append(make("p", "", fresh.slice(0, end).replace(/[*`#_|>]+/g, " ")));
 }
 
-function button(text, onclick) {
-  const node = make("button", "small", text);
+function button(text, onclick, className = "") {
+  const node = make("button", `small ${className}`.trim(), text);
   node.type = "button";
   node.onclick = onclick;
+  return node;
+}
+
+// ‹ 2 / 3 ›: the message's place among its versions. turn(step) shows another.
+function versionsNode({ at, n, turn }) {
+  const node = make("span", "versions");
+  const step = (text, name, by) => {
+    const to = button(text, () => turn(by), by < 0 ? "earlier" : "later");
+    to.setAttribute("aria-label", name);
+    to.disabled = at + by < 0 || at + by >= n;
+    return to;
+  };
+  node.append(step("‹", "Earlier version", -1), make("span", "faint", `${at + 1} / ${n}`), step("›", "Later version", 1));
   return node;
 }
 
@@ -83,6 +99,14 @@ export function clear() {
   $("latest").hidden = true;
 }
 
+// What edit() draws stays where the reader is.
+export function inPlace(edit) {
+  const top = $("scroll").scrollTop;
+  edit();
+  $("scroll").scrollTop = top;
+  $("latest").hidden = atEnd();
+}
+
 export function addWelcome() {
   const welcome = make("div", "welcome");
   welcome.append(make("h2", "", "The same request gives the same bytes."),
@@ -90,75 +114,184 @@ export function addWelcome() {
   $("messages").append(welcome);
 }
 
-// passed: it got no answer, and others came after it.
-export function addQuestion(text, passed = false) {
+// Answers that stand beside each other.
+export function addBeside() {
+  const node = make("div", "beside");
+  change(() => $("messages").append(node));
+  return node;
+}
+
+// The question in a field, to be asked in another way.
+function editForm({ content }, onSend, onCancel) {
+  const form = make("form", "edit");
+  const field = make("textarea", "");
+  field.value = content;
+  field.rows = Math.min(12, content.split("\n").length + 1);
+  field.setAttribute("aria-label", "The question");
+  const send = make("button", "", "Send");
+  const foot = make("div", "foot");
+  foot.append(send, button("Cancel", onCancel));
+  form.append(field, foot);
+  form.onsubmit = (event) => {
+    event.preventDefault();
+    if (field.value.trim() !== "") onSend(field.value.trim());
+  };
+  field.onkeydown = (event) => {
+    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) form.onsubmit(event);
+    else if (event.key === "Escape") onCancel();
+    else return;
+    event.stopPropagation();
+  };
+  return [form, field];
+}
+
+// passed: it got no answer, and others came after it. versions: where there are several. onEdit gets the new text.
+export function addQuestion(message, { passed = false, versions = null, onEdit }) {
   change(() => {
     $("messages").querySelector(".welcome")?.remove();
     const node = make("article", "message user");
     node.setAttribute("aria-label", "You");
-    node.append(make("div", "text", text));
+    const foot = make("div", "foot");
+    const edit = button("Edit", () => {
+      const [form, field] = editForm(message, onEdit, () => {
+        form.replaceWith(...shown);
+        node.classList.remove("editing");
+        edit.focus();
+      });
+      const shown = [...node.children];
+      node.replaceChildren(form);
+      node.classList.add("editing");
+      field.focus();
+    }, "edit-button");
+    if (versions) foot.append(versionsNode(versions));
+    foot.append(edit);
+    node.append(...fileNodes(message.files ?? []), make("div", "text", message.content));
     if (passed) node.append(make("p", "faint", "Not answered, so not sent along."));
+    node.append(foot);
     $("messages").append(node);
   });
 }
 
-// An answer that may still grow.
+export function addResult({ name, content }) {
+  change(() => {
+    const node = make("article", "message result");
+    node.setAttribute("aria-label", "Result of a call");
+    const fold = make("details", "file");
+    const pre = make("pre", "", content);
+    pre.tabIndex = 0;
+    fold.open = content.length < 400;
+    fold.append(make("summary", "", `What ${name || "the call"} gave`), pre);
+    node.append(fold);
+    $("messages").append(node);
+  });
+}
+
+// An answer that may still grow: { content, reasoning, calls, tokens, figures }.
 export class AnswerView {
   #node = make("article", "message assistant");
+  #think = make("details", "think");
+  #thought = make("div", "text");
   #text = make("div", "text");
+  #cards = make("div", "calls");
   #foot = make("div", "foot");
-  #content = "";
+  #message = { content: "" };
   #due = false;
   #rest = 0;  // how long the last rendering took; a slow one leaves the reader's machine as much time again
 
-  constructor() {
+  constructor(box = $("messages")) {
     this.#node.setAttribute("aria-label", "Answer");
-    this.#node.append(this.#text, this.#foot);
-    change(() => $("messages").append(this.#node));
+    this.#think.append(make("summary", "", "Reasoning"), this.#thought);
+    this.#think.addEventListener("toggle", () => {
+      if (this.#think.open) render(this.#thought, this.#message.reasoning ?? "", canCopy);
+    });
+    this.#node.append(this.#text, this.#cards, this.#foot);
+    change(() => box.append(this.#node));
   }
 
-  begin() {
-    heard = 0;
-    $("spoken").replaceChildren();
+  // speaks: a screen reader hears it.
+  begin(speaks = true) {
+    if (speaks) {
+      heard = 0;
+      $("spoken").replaceChildren();
+      this.#node.classList.add("spoken");
+    }
+    this.#foot.replaceChildren();
     this.#node.classList.add("writing");
     this.#node.setAttribute("aria-busy", "true");
   }
 
-  grow(content) {
-    this.#content = content;
-    speak(content, false);
+  grow(message) {
+    this.#message = message;
+    if (this.#node.classList.contains("spoken")) speak(message.content, false);
     if (this.#due) return;
     this.#due = true;
     setTimeout(() => requestAnimationFrame(() => this.#paint()), this.#rest);
+  }
+
+  // What stood there already is not heard again.
+  goOn(message) {
+    heard = message.content.length;
+    this.grow(message);
   }
 
   #paint() {
     if (!this.#due) return;
     this.#due = false;
     const began = performance.now();
-    change(() => render(this.#text, this.#content, canCopy));
+    const { content, reasoning, calls } = this.#message;
+    change(() => {
+      if (reasoning && !this.#think.isConnected) this.#node.prepend(this.#think);
+      this.#think.firstChild.textContent = content || calls || !this.#node.classList.contains("writing") ?
+        "Reasoning" : `Reasoning … ${reasoning?.length ?? 0} characters`;
+      if (this.#think.open) render(this.#thought, reasoning ?? "", canCopy);
+      render(this.#text, content, canCopy);
+      if (calls) this.#cards.replaceChildren(...callCards(calls));
+    });
     this.#rest = performance.now() - began > 8 ? 2 * (performance.now() - began) : 0;
   }
 
-  end(content, figures) {
-    const wasWriting = this.#node.classList.contains("writing");
-    this.#content = content;
+  end(message) {
+    const wasWriting = this.#node.classList.contains("spoken");
+    const { content, figures, tokens } = message;
+    this.#message = message;
     this.#due = true;
+    this.#node.classList.remove("writing", "spoken");
     this.#paint();
     if (wasWriting) speak(content, true);
-    this.#node.classList.remove("writing");
     this.#node.removeAttribute("aria-busy");
     change(() => {
+      this.#foot.replaceChildren();
       if (figures) this.#foot.append(make("p", "faint figures", figures));
       if (content && canCopy) {
         const node = button("Copy", () => copy(node, content));
         this.#foot.append(node);
       }
+      if (tokens?.length) this.#foot.append(this.#tokensButton(tokens));
     });
   }
 
-  offer(text, onclick) { change(() => this.#foot.append(button(text, onclick))); }
-  withdraw(text) { [...this.#foot.children].find((node) => node.textContent === text)?.remove(); }
+  #tokensButton(tokens) {
+    let shown = null;
+    const node = button("Tokens", () => {
+      if (shown) {
+        shown.replaceWith(this.#text);
+        shown = null;
+      } else {
+        this.#text.replaceWith(shown = tokensNode(tokens));
+      }
+      node.setAttribute("aria-pressed", Boolean(shown));
+    }, "tokens-button");
+    node.setAttribute("aria-pressed", false);
+    return node;
+  }
+
+  offer(text, onclick, className) { change(() => this.#foot.append(button(text, onclick, className))); }
+  offerVersions(versions) { change(() => this.#foot.append(versionsNode(versions))); }
+  // onAnswer gets a text for each call.
+  askResults(onAnswer) {
+    change(() => this.#cards.append(callForm(this.#message.calls.filter(Boolean), onAnswer)));
+  }
+  mark() { this.#node.classList.add("chosen"); }
   remove() { this.#node.remove(); }
 }
 
@@ -171,5 +304,4 @@ export class ErrorView {
     this.#node.append(make("p", "text", sentence), foot);
     change(() => $("messages").append(this.#node));
   }
-  remove() { this.#node.remove(); }
 }
