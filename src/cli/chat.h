@@ -1,22 +1,85 @@
-// From messages to a prompt's tokens.
+// Chat: a conversation in the terminal, as the API's own requests: what is said becomes the body of a request, which is
+// read and built as the server does it, so that flags, tools and schemas mean the same here and there.
 #pragma once
 
+#include <csignal>
+#include <cstdint>
+#include <memory>
 #include <string>
-#include <vector>
 
-#include "base/result.h"
-#include "text/jinja/chat_template.h"
-#include "text/tokenizer/tokenizer.h"
+#include "base/json.h"
+#include "server/answer_choice.h"
+#include "server/backend.h"
+#include "server/parameters.h"
 
 namespace ibid::cli {
 
-struct ChatMessage {
-  std::string role;
-  std::string content;
+struct Answer {
+  AnswerChoice choice;  // parts, calls, how it ended
+  Usage usage;
+  Timing timing;
 };
 
-// Special tokens spelled in the messages are plain text. An empty `system` adds no system message.
-Result<std::vector<TokenId>> chat_prompt(const ChatTemplate& chat, const Tokenizer& tokenizer,
-                                         const std::string& system, const std::vector<ChatMessage>& messages);
+class AnswerSink {
+ public:
+  virtual ~AnswerSink() = default;
+  virtual void part(const AnswerPart& part) = 0;  // of a growing answer, in order; not for keeping
+};
+
+class Chat {
+ public:
+  // `fields`: of every request, by the API's names. `backend` is started, and outlives this.
+  Chat(Backend& backend, Json::Object fields, std::string system, uint64_t seed);
+  ~Chat();
+
+  // An error where no request can have these fields.
+  Status check() const;
+  // Sets one field as /set has it; null takes it out. What no request could have then is an error, and changes nothing.
+  Status set(const std::string& name, const std::string& value);
+  void set_system(std::string text);  // and forgets what was said
+
+  void say(const std::string& text);
+  // What a call gave; as many as it had, in order.
+  void give(const AnswerCall& call, size_t number, const std::string& result);
+  // Answers what was said. An error leaves the question out again. `interrupted` stops it.
+  Result<Answer> answer(AnswerSink& sink, const volatile std::sig_atomic_t& interrupted);
+  // Goes on from a text without a template.
+  Result<Answer> complete(const std::string& text, AnswerSink& sink, const volatile std::sig_atomic_t& interrupted);
+
+  void clear() { messages_.clear(); }
+  // Takes back all behind the last question; false where there is none.
+  bool forget_answer();
+  // And the question, which it returns; empty where there is none.
+  std::string take_question();
+  std::string last_answer() const;
+
+  // A file as `ibid template` reads it: {"messages": [..]}, the system message first.
+  Status save(const std::string& path) const;
+  Status load(const std::string& path);
+
+  uint64_t seed() const { return seed_; }
+  void next_seed() { ++seed_; }
+  size_t n_messages() const { return messages_.size(); }
+
+ private:
+  struct Mailbox;
+  Json body() const;
+  Result<Answer> run(Endpoint endpoint, const Json& body, AnswerSink& sink,
+                     const volatile std::sig_atomic_t& interrupted);
+
+  Backend& backend_;
+  Json::Object fields_;
+  std::string system_;
+  uint64_t seed_;
+  Json::Array messages_;
+  std::shared_ptr<Mailbox> mailbox_;
+};
+
+// What /set may set: how tokens are chosen, and what an answer may be.
+bool is_settable(const Parameter& parameter);
+// The API's `tools`, out of a file: a list of them, of functions alone, or a single one.
+Result<Json> read_tools(const std::string& path);
+// A schema as an argument has it: JSON, or the path of a file.
+Result<Json> read_schema(const std::string& argument);
 
 }  // namespace ibid::cli

@@ -30,8 +30,9 @@ ApiError ApiError::of_generation(const Error& error) {
 
 namespace {
 
-std::string_view error_type(int status) {
-  switch (status) {
+std::string_view error_type(const ApiError& error) {
+  if (error.n_ctx > 0) return "exceed_context_size_error";
+  switch (error.status) {
     case 401:
       return "authentication_error";
     case 403:
@@ -41,7 +42,7 @@ std::string_view error_type(int status) {
     case 429:
       return "rate_limit_error";
     default:
-      return status >= 500 && status != 501 ? "server_error" : "invalid_request_error";
+      return error.status >= 500 && error.status != 501 ? "server_error" : "invalid_request_error";
   }
 }
 
@@ -51,11 +52,12 @@ std::string error_json(const ApiError& error) {
   std::string out;
   JsonWriter json(out);
   json.begin_object().key("error").begin_object();
-  json.field("message", error.message).field("type", error_type(error.status));
+  json.field("message", error.message).field("type", error_type(error));
   json.key("param");
   error.param.empty() ? json.null() : json.string(error.param);
   json.key("code");
   error.code.empty() ? json.null() : json.string(error.code);
+  if (error.n_ctx > 0) json.field("n_prompt_tokens", error.n_prompt_tokens).field("n_ctx", error.n_ctx);
   json.end_object().end_object();
   return out;
 }

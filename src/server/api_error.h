@@ -16,13 +16,16 @@ struct ApiError {
   std::string param;      // the field at fault; empty: null
   std::string code;       // one of a fixed set of words; empty: null
   int retry_after_s = 0;  // > 0: a Retry-After header
+  // context_length_exceeded: what there was, and what fits; 0: not said
+  int64_t n_prompt_tokens = 0, n_ctx = 0;
 
   static ApiError of(const Error& error);  // the status follows from the kind
   // Of a request that failed after it was taken.
   static ApiError of_generation(const Error& error);
 };
 
-// {"error": {"message", "type", "param", "code"}}; the type follows from the status.
+// {"error": {"message", "type", "param", "code"}}; the type follows from the status, and of a prompt that is too long
+// it is llama.cpp's, with its n_prompt_tokens and n_ctx beside (OpenAI's clients know it by its code).
 std::string error_json(const ApiError& error);
 // The whole answer: status, body, and the headers that a client wants with it.
 WebResponse error_response(const ApiError& error);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <ctime>
 
 #include "base/quoted.h"
 #include "server/parameters.h"
@@ -95,6 +96,57 @@ Status check_final(const ChatPrompt& chat) {
                  "continue_final_message");
 }
 
+// The day, as templates spell it: it is asked for by the operator alone, because answers then change with it.
+std::string today(const char* format) {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  localtime_r(&now, &parts);
+  char text[32];
+  return {text, std::strftime(text, sizeof text, format, &parts)};
+}
+
+void take_defaults(const RequestDefaults& defaults, const Json& body, ApiRequest& request) {
+  if (request.max_tokens < 0 && defaults.max_tokens > 0)
+    request.max_tokens = std::max(defaults.max_tokens, request.sampling.min_tokens);
+  request.include_usage = request.include_usage || (defaults.include_usage && request.stream);
+  request.tokens_as_ids = request.tokens_as_ids || defaults.tokens_as_ids;
+  request.verbose = request.verbose || defaults.verbose;
+  const Json* seed = body.find("seed");
+  if (defaults.seed && (seed == nullptr || seed->is_null())) {
+    request.has_seed = true;
+    request.sampling.seed = *defaults.seed;
+  }
+  if (request.endpoint != Endpoint::kChat) return;
+  const auto add = [&](const std::string& name, const Json& value) {
+    Json& kwargs = request.chat.template_kwargs;
+    if (kwargs.is_null()) kwargs = Json(Json::Object());
+    if (kwargs.find(name) == nullptr) kwargs.object()->emplace_back(name, value);
+  };
+  if (const Json::Object* members = defaults.template_kwargs.object()) {
+    for (const auto& [name, value] : *members) add(name, value);
+  }
+  if (defaults.template_dates) {
+    add("date_string", Json(today("%d %b %Y")));
+    add("datetime", Json(today("%b %d %Y")));
+  }
+}
+
+// llama.cpp's reading of a conversation that ends with what the assistant said, where the request does not say its own.
+Status take_prefill(const Json& body, ChatPrompt& chat) {
+  const Json::Array& messages = *chat.messages.array();
+  const auto is_said = [](const Json& message) {
+    const Json* content = message.find("content");
+    return *message.find("role")->string() == "assistant" && content != nullptr && content->string() != nullptr;
+  };
+  const bool says_itself =
+      body.find("continue_final_message") != nullptr || body.find("add_generation_prompt") != nullptr;
+  if (says_itself || !is_said(messages.back())) return {};
+  if (messages.size() > 1 && is_said(messages[messages.size() - 2]))
+    return invalid("messages ends with two of the assistant; an answer goes on from one.", "messages");
+  chat.continues_final = true;
+  return {};
+}
+
 }  // namespace
 
 Result<Json> check_messages(const Json& messages, const ApiLimits& limits) {
@@ -149,13 +201,22 @@ Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const 
   }
 
   const bool chat = endpoint == Endpoint::kChat;
+  take_defaults(limits.defaults, body, request);
   if (chat && request.chat.messages.is_null())
     return invalid("messages is missing; it must be an array of messages.", "messages");
   if (!chat && request.prompts.empty())
     return invalid("prompt is missing; it must be a text, an array of token ids, or an array of either.", "prompt");
   if (chat) TRY(check_tools(request));
   TRY(check_search(request));
+  if (chat && limits.defaults.prefill) TRY(take_prefill(body, request.chat));
   if (chat && request.chat.continues_final) TRY(check_final(request.chat));
+  const Json* generation_prompt = body.find("add_generation_prompt");
+  if (request.chat.continues_final && generation_prompt != nullptr && generation_prompt->boolean() != nullptr &&
+      *generation_prompt->boolean())
+    return invalid(
+        "continue_final_message goes on from what the assistant said, add_generation_prompt begins anew; "
+        "one of them may be true.",
+        "add_generation_prompt");
   if (chat && request.top_logprobs > 0 && !request.want_logprobs)
     return invalid("top_logprobs wants logprobs to be true.", "top_logprobs");
   if ((request.include_usage || request.continuous_usage) && !request.stream)

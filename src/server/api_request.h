@@ -3,6 +3,7 @@
 // docs/api.md say.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -38,7 +39,19 @@ enum class ApiStyle : uint8_t {
   kScore    // vLLM's
 };
 
-// Bounds that an operator may change.
+// What a request gets that does not say it itself.
+struct RequestDefaults {
+  int32_t max_tokens = -1;       // of an answer; -1: up to the context
+  std::optional<uint64_t> seed;  // none: one of its own for each request
+  Json template_kwargs;          // an object of variables for the chat template, or null
+  bool include_usage = false;    // in streams
+  bool tokens_as_ids = false;    // in log-probabilities
+  bool verbose = false;          // tell the prompt
+  bool prefill = false;          // go on from a chat's last message where it is the assistant's
+  bool template_dates = false;   // date_string and datetime besides, as llama.cpp gives them: today's
+};
+
+// Bounds that an operator may change, and defaults.
 struct ApiLimits {
   int32_t max_n = 64;             // choices of one prompt
   int32_t max_prompts = 256;      // in one completions request
@@ -52,6 +65,7 @@ struct ApiLimits {
   bool allow_priority = false;
   int32_t max_drafts = 0;  // of a sequence in a step; 0: the server does not speculate
   JsonLimits json = kBodyLimits;
+  RequestDefaults defaults;
 };
 
 using Prompt = std::variant<std::string, std::vector<TokenId>>;
@@ -123,6 +137,7 @@ struct ApiRequest {
   bool return_token_ids = false;
   bool tokens_as_ids = false;  // in log-probabilities: "token_id:7"
   bool timings = false;
+  bool verbose = false;
   bool return_progress = false;
   bool ledger = false;
   std::vector<TextBias> text_bias;
@@ -130,6 +145,8 @@ struct ApiRequest {
   std::vector<std::string> dry_breakers = {"\n", ":", "\"", "*"};
   AddSpecial add_special = AddSpecial::kMissingBos;
   int32_t truncate_prompt = 0;  // keep so many last tokens of each prompt; -1: as many as leave room; 0: all
+
+  bool keeps_first = false;  // of truncate_prompt: the first tokens instead
 
   // Chat.
   ChatPrompt chat;

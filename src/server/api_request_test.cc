@@ -250,6 +250,45 @@ TEST(ApiRequest, SeedsAreNumbersOf64Bits) {
   EXPECT_EQ(fault(chat(R"("seed":1.5)")), "seed");
 }
 
+TEST(ApiRequest, AnAssistantsLastWordsAreGoneOnFromWhereTheOperatorSaysSo) {
+  ApiLimits limits;
+  const auto read = [&](const std::string& messages, const std::string& fields = "") {
+    return parse_api_request(Endpoint::kChat, *parse_json("{\"messages\":[" + messages + "]" + fields + "}"), limits);
+  };
+  const std::string user = R"({"role":"user","content":"x"})", said = R"({"role":"assistant","content":"On"})";
+  EXPECT_FALSE(read(user + "," + said)->chat.continues_final);
+  limits.defaults.prefill = true;
+  EXPECT_TRUE(read(user + "," + said)->chat.continues_final);
+  EXPECT_FALSE(read(user)->chat.continues_final);
+  EXPECT_FALSE(read(user + "," + said, R"(,"continue_final_message":false)")->chat.continues_final);
+  EXPECT_FALSE(read(user + "," + said, R"(,"add_generation_prompt":true)")->chat.continues_final);
+  EXPECT_EQ(fault(read(user + "," + said + "," + said)), "messages");
+}
+
+TEST(ApiRequest, DefaultsGoBehindWhatIsSaid) {
+  ApiLimits limits;
+  limits.defaults.max_tokens = 9;
+  limits.defaults.seed = 5;
+  limits.defaults.template_kwargs = *parse_json(R"({"a":1,"b":2})");
+  limits.defaults.template_dates = true;
+  const auto read = [&](const std::string& fields) {
+    const std::string body = R"({"messages":[{"role":"user","content":"x"}])" + fields + "}";
+    return parse_api_request(Endpoint::kChat, *parse_json(body), limits);
+  };
+  EXPECT_EQ(read("")->max_tokens, 9);
+  EXPECT_EQ(read(R"(,"max_tokens":3)")->max_tokens, 3);
+  EXPECT_EQ(read(R"(,"min_tokens":12)")->max_tokens, 12);
+  EXPECT_EQ(read("")->sampling.seed, 5u);
+  EXPECT_TRUE(read(R"(,"seed":null)")->has_seed);
+  EXPECT_EQ(read(R"(,"seed":6)")->sampling.seed, 6u);
+  EXPECT_FALSE(read(R"(,"seed":-1)")->has_seed);
+  const Json kwargs = read(R"(,"chat_template_kwargs":{"b":3,"date_string":"D"})")->chat.template_kwargs;
+  EXPECT_EQ(*kwargs.find("a")->integer(), 1);
+  EXPECT_EQ(*kwargs.find("b")->integer(), 3);
+  EXPECT_EQ(*kwargs.find("date_string")->string(), "D");
+  EXPECT_EQ(kwargs.find("datetime")->string()->size(), 11u);  // "Nov 22 2026"
+}
+
 TEST(ApiRequest, ScoringEchoesThePromptAndGeneratesNothing) {
   Result<ApiRequest> r = complete(R"("prompt":"x","echo":true,"logprobs":2,"max_tokens":0)");
   ASSERT_TRUE(r.ok()) << r.error().message;

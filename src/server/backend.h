@@ -33,6 +33,7 @@ struct ModelInfo {
   Pooling pooling = Pooling::kMean;
   bool is_encoder = false;  // vectors are all that it makes, but for scores
   int32_t n_labels = 0;     // that its head scores; 0: it has none, and ranks nothing
+  std::string file = {};    // its file's or folder's own name, without a path
 };
 
 class Backend {

@@ -27,7 +27,8 @@ std::shared_ptr<const Tokenizer> shared(const Tokenizer& tokenizer) { return {st
 
 Status check_id(TokenId id, const Tokenizer& tokenizer, const std::string& where) {
   if (raw(id) >= 0 && raw(id) < tokenizer.vocab_size()) return {};
-  return invalid(where + " has the token id " + std::to_string(raw(id)) + "; the model's ids go from 0 to " +
+  return invalid(where + " has the token id " + std::to_string(raw(id)) +
+                     ", which is out of vocabulary; the model's ids go from 0 to " +
                      std::to_string(tokenizer.vocab_size() - 1) + ".",
                  where);
 }
@@ -61,12 +62,13 @@ Result<SamplingParams> build_sampling(const ApiRequest& api, const Tokenizer& to
   return sampling;
 }
 
-// Keeps the last tokens, as many as the request asks for. True where something was dropped.
+// Keeps the last tokens, or the first, as many as the request asks for. True where something was dropped.
 bool truncate(const ApiRequest& api, int32_t context, std::vector<TokenId>& ids) {
   if (api.truncate_prompt == 0) return false;
   const int32_t room = context - (api.max_tokens < 0 ? 1 : std::min(api.max_tokens, context - 1));
   const auto keep = static_cast<size_t>(api.truncate_prompt > 0 ? api.truncate_prompt : room);
   if (ids.size() <= keep) return false;
+  if (api.keeps_first) return ids.resize(keep), true;
   ids.erase(ids.begin(), ids.end() - static_cast<std::ptrdiff_t>(keep));
   return true;
 }
@@ -237,6 +239,7 @@ Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backe
   BuiltRequests built;
   if (api.endpoint == Endpoint::kChat) {
     ASSIGN_OR_RETURN(const RenderedPrompt prompt, backend.render_chat(api.chat));
+    if (api.verbose) built.rendered = prompt.text;
     built.parser = parser_options(api, backend.answer_format(), prompt.text);
     built.reasoning = reasoning_markers(*backend.answer_format(), prompt.text);
     int32_t budget = api.reasoning_budget;
@@ -249,6 +252,10 @@ Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backe
     built.requests.back().prompt = encode_chat(prompt, tokenizer, api.add_special);
     truncate(api, backend.model().context_len, built.requests.back().prompt);
     if (api.echo) built.prompt_texts.push_back(last_words(api.chat));
+  }
+  if (api.verbose && !api.prompts.empty()) {
+    const std::string* text = std::get_if<std::string>(&api.prompts.front());
+    if (text != nullptr) built.rendered = *text;
   }
   for (size_t i = 0; i < api.prompts.size(); ++i) {
     const std::string where =

@@ -16,6 +16,7 @@ namespace ibid {
 struct BuiltRequests {
   std::vector<Request> requests;                // without ids
   std::vector<std::string> prompt_texts;        // with echo: what to put before the answer
+  std::string rendered;                         // with verbose: the first prompt
   std::optional<AnswerParser::Options> parser;  // of a chat whose answers are more than text
   std::optional<ReasoningMarkers> reasoning;    // of a chat whose model reasons
 };

@@ -71,7 +71,7 @@ TEST(BuildRequests, BreakersAreCompiledWhereDryIsOn) {
   EXPECT_EQ(built.error().where, "dry_sequence_breakers");
 }
 
-TEST(BuildRequests, TruncationKeepsTheLastTokensOfEachPrompt) {
+TEST(BuildRequests, TruncationKeepsTheLastTokensOfEachPromptOrTheFirst) {
   Result<BuiltRequests> built =
       build(R"("prompt":["abcdef",[65,66,67,68],"xy"],"truncate_prompt_tokens":3,"echo":true)");
   ASSERT_TRUE(built.ok()) << built.error().message;
@@ -79,6 +79,10 @@ TEST(BuildRequests, TruncationKeepsTheLastTokensOfEachPrompt) {
   EXPECT_EQ(letters(built->requests[1].prompt), "BCD");
   EXPECT_EQ(letters(built->requests[2].prompt), "xy");
   EXPECT_EQ(built->prompt_texts, (std::vector<std::string>{"def", "BCD", "xy"}));
+  Result<BuiltRequests> first =
+      build(R"("prompt":["abcdef","xy"],"truncate_prompt_tokens":3,"truncation_side":"right","echo":true)");
+  ASSERT_TRUE(first.ok()) << first.error().message;
+  EXPECT_EQ(first->prompt_texts, (std::vector<std::string>{"abc", "xy"}));
   const std::string long_prompt = "\"prompt\":\"" + std::string(30, 'a') + "\",\"truncate_prompt_tokens\":-1";
   EXPECT_EQ(build(long_prompt)->requests[0].prompt.size(), 19u);  // of a context of 20, room for one
   EXPECT_EQ(build(long_prompt + ",\"max_tokens\":5")->requests[0].prompt.size(), 15u);

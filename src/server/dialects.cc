@@ -1,5 +1,6 @@
 #include "server/dialects.h"
 
+#include <cmath>
 #include <concepts>
 #include <ctime>
 
@@ -16,7 +17,7 @@ std::string rfc3339(int64_t unix_seconds) {
   return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
 }
 
-std::string settings_json(const ApiRequest& api) {
+std::string settings_json(const ApiRequest& api, const Vocabulary& vocabulary) {
   std::string out;
   JsonWriter json(out);
   json.begin_object().key("seed").large_integer(api.sampling.seed).field("n_predict", int64_t{api.max_tokens});
@@ -25,6 +26,19 @@ std::string settings_json(const ApiRequest& api) {
     if constexpr (std::same_as<T, int32_t>) json.field(name, int64_t{value});
     if constexpr (std::same_as<T, bool>) json.key(name).boolean(value);
   });
+  json.key("logit_bias").begin_array();
+  const auto add_bias = [&](TokenId id) -> JsonWriter& {
+    return json.begin_object().field("token", int64_t{raw(id)}).key("bias");
+  };
+  for (const auto& [id, bias] : api.sampling.logit_bias) {
+    add_bias(id);
+    std::isfinite(bias) ? json.single(bias) : json.null();
+    json.end_object();
+  }
+  if (api.sampling.ignore_eos) {
+    for (const TokenId id : vocabulary.end_of_generation) add_bias(id).null().end_object();
+  }
+  json.end_array();
   json.key("stop").begin_array();
   for (const std::string& stop : api.stop) json.string(stop);
   json.end_array()

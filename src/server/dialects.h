@@ -41,6 +41,7 @@ struct RankFields {
   std::vector<std::string> documents;  // where the answer repeats them
   bool returns_documents = false;
   bool raw = false;                // as the model gave them
+  bool is_bare = false;            // an array alone, with text-embeddings-inference's names
   int32_t top_n = 0;               // the best alone; 0: all
   int32_t max_tokens_per_doc = 0;  // of a document, the first so many; 0: all
 };
@@ -78,6 +79,10 @@ Result<DialectBody> body_of_ollama(const Json& body, bool generate, const ModelI
 bool ends_at_once(const Json& keep_alive);
 // llama.cpp's /completion and /infill.
 Result<DialectBody> body_of_completion(const Json& body, const Tokenizer& tokenizer);
+// Makes ids of a prompt that is a row of ids and texts; of such rows in a list of prompts; or also texts of llama.cpp's
+// objects, whose texts in rows spell special tokens.
+enum class MixedPrompts : uint8_t { kOne, kList, kLlama };
+Status mend_prompts(const Tokenizer& tokenizer, MixedPrompts kind, Json& prompt);
 Result<DialectBody> body_of_infill(const Json& body, const Tokenizer& tokenizer, const FimTokens& fim);
 
 // Any API's request for vectors of texts.
@@ -90,7 +95,7 @@ std::string_view pooling_name(Pooling pooling);
 std::optional<Pooling> pooling_by_name(std::string_view name);
 
 // What a request asked for, as llama.cpp tells it in its answers.
-std::string settings_json(const ApiRequest& api);
+std::string settings_json(const ApiRequest& api, const Vocabulary& vocabulary);
 
 // Shared by the readers. The member, or null where it is absent or null itself.
 const Json* given(const Json& body, std::string_view name);

@@ -99,7 +99,8 @@ Result<DialectBody> body_of_embeddings(const Json& body, ApiStyle style, const M
          {"priority", "priority"},
          {"cache_salt", "cache_salt"},
          {"add_special_tokens", "add_special_tokens"},
-         {"truncate_prompt_tokens", "truncate_prompt_tokens"}});
+         {"truncate_prompt_tokens", "truncate_prompt_tokens"},
+         {"truncation_side", "truncation_side"}});
   if (const std::string* name = text_at(body, "model");
       is_ollama(style) && name != nullptr && name->ends_with(":latest"))
     set(out.body, "model", Json(name->substr(0, name->size() - 7)));

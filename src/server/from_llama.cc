@@ -19,32 +19,36 @@ Result<bool> read_switch(const Json& body, const char* name) {
   return *value->boolean();
 }
 
-// Texts and ids in one row are ids.
-Result<Json> read_mixed_prompt(const Json& prompt, const Tokenizer& tokenizer) {
-  const Json::Array* items = prompt.array();
-  if (items == nullptr) return prompt;
-  const bool has_text = std::ranges::any_of(*items, [](const Json& item) { return item.string() != nullptr; });
-  const bool has_ids = std::ranges::any_of(*items, [](const Json& item) { return item.is_number(); });
-  if (!has_text || !has_ids) {
-    if (has_text && items->size() > 1) {
-      return unsupported("prompt has " + std::to_string(items->size()) +
-                             " texts; here it must be one prompt (/v1/completions takes several).",
-                         "prompt");
-    }
-    return prompt;
-  }
+// A row that has ids and texts, as ids.
+Json ids_of(const Json::Array& row, const Tokenizer& tokenizer, bool parse_special) {
   Json::Array ids;
-  for (size_t i = 0; i < items->size(); ++i) {
-    const Json& item = (*items)[i];
-    if (item.string() == nullptr) {
-      ids.push_back(item);
+  for (size_t i = 0; i < row.size(); ++i) {
+    if (row[i].string() == nullptr) {
+      ids.push_back(row[i]);
       continue;
     }
     std::vector<TokenId> tokens;
-    tokenizer.encode(*item.string(), {.add_special = i == 0, .parse_special = true}, tokens);
+    tokenizer.encode(*row[i].string(), {.add_special = i == 0, .parse_special = parse_special}, tokens);
     for (const TokenId id : tokens) ids.emplace_back(int64_t{raw(id)});
   }
   return Json(std::move(ids));
+}
+
+bool is_mixed(const Json& prompt) {
+  const Json::Array* row = prompt.array();
+  return row != nullptr && std::ranges::any_of(*row, [](const Json& item) { return item.string() != nullptr; }) &&
+         std::ranges::any_of(*row, [](const Json& item) { return item.is_number(); }) &&
+         std::ranges::none_of(*row,
+                              [](const Json& item) { return item.array() != nullptr || item.object() != nullptr; });
+}
+
+// {"prompt_string": TEXT}, which is where llama.cpp takes pictures.
+Result<Json> text_of_object(const Json& prompt) {
+  const std::string* text = text_at(prompt, "prompt_string");
+  if (text == nullptr) return wrong_value("prompt", "a text, token ids, or an object with prompt_string", prompt);
+  if (given(prompt, "multimodal_data") != nullptr)
+    return unsupported("prompt.multimodal_data is not served here.", "prompt.multimodal_data");
+  return Json(*text);
 }
 
 Result<std::string> read_optional_text(const Json& body, const char* name) {
@@ -55,6 +59,20 @@ Result<std::string> read_optional_text(const Json& body, const char* name) {
 }
 
 }  // namespace
+
+Status mend_prompts(const Tokenizer& tokenizer, MixedPrompts kind, Json& prompt) {
+  const bool is_llama = kind == MixedPrompts::kLlama;
+  const auto mend = [&](Json& one) -> Status {
+    if (is_mixed(one)) one = ids_of(*one.array(), tokenizer, is_llama);
+    if (!is_llama || one.object() == nullptr) return {};
+    ASSIGN_OR_RETURN(one, text_of_object(one));
+    return {};
+  };
+  TRY(mend(prompt));
+  if (kind == MixedPrompts::kOne || prompt.array() == nullptr) return {};
+  for (Json& one : *prompt.array()) TRY(mend(one));
+  return {};
+}
 
 FimTokens find_fim_tokens(const Tokenizer& tokenizer) {
   const auto find = [&](std::initializer_list<std::string_view> spellings) {
@@ -82,13 +100,17 @@ Result<DialectBody> body_of_completion(const Json& body, const Tokenizer& tokeni
     if (std::ranges::find(kOwnFields, std::string_view(name)) == std::end(kOwnFields)) set(out.body, name, value);
   }
   if (const Json* prompt = given(body, "prompt")) {
-    ASSIGN_OR_RETURN(Json one, read_mixed_prompt(*prompt, tokenizer));
-    set(out.body, "prompt", std::move(one));
+    Json mended = *prompt;
+    TRY(mend_prompts(tokenizer, MixedPrompts::kLlama, mended));
+    set(out.body, "prompt", std::move(mended));
   }
   ASSIGN_OR_RETURN(out.llama.return_tokens, read_switch(body, "return_tokens"));
   ASSIGN_OR_RETURN(out.llama.timings_per_token, read_switch(body, "timings_per_token"));
   ASSIGN_OR_RETURN(out.llama.post_sampling, read_switch(body, "post_sampling_probs"));
-  if (out.llama.return_tokens) set(out.body, "return_token_ids", Json(true));
+  const Json* stream = given(body, "stream");
+  const bool streams = stream != nullptr && stream->boolean() != nullptr && *stream->boolean();
+  // Its events tell their tokens in any case.
+  if (out.llama.return_tokens || streams) set(out.body, "return_token_ids", Json(true));
   if (out.llama.post_sampling) set(out.body, "processed_logprobs", Json(true));
   if (const Json* fields = given(body, "response_fields")) {
     if (fields->array() == nullptr || fields->array()->size() > 64)

@@ -43,15 +43,18 @@ Result<std::vector<std::string>> read_texts(const Json& body, const std::string&
   return out;
 }
 
+// Hugging Face's text-embeddings-inference says texts, and wants an array alone.
+bool is_bare(const Json& body) { return given(body, "documents") == nullptr && given(body, "texts") != nullptr; }
+
 Result<Texts> read_pairs(const Json& body, ApiStyle style, const ApiLimits& limits) {
   Texts out;
   if (style == ApiStyle::kRerank) {
-    out.first_name = "query", out.second_name = "documents";
+    out.first_name = "query", out.second_name = is_bare(body) ? "texts" : "documents";
     const std::string* query = text_at(body, "query");
     if (query == nullptr || query->empty()) return invalid("query is missing; it must be a text.", "query");
-    const Json* documents = given(body, "documents");
+    const Json* documents = given(body, out.second_name);
     if (documents == nullptr || documents->array() == nullptr)
-      return invalid("documents is missing; it must be a list of texts.", "documents");
+      return invalid(out.second_name + " is missing; it must be a list of texts.", out.second_name);
     out.first.push_back(*query);
   } else {
     out.first_name = "text_1", out.second_name = "text_2";
@@ -79,6 +82,7 @@ Status read_form(const Json& body, RankFields& out) {
     return {};
   };
   TRY(read_flag("return_documents", out.returns_documents));
+  TRY(read_flag("return_text", out.returns_documents));
   TRY(read_flag("raw_scores", out.raw));
   if (const Json* value = given(body, "top_n")) {
     ASSIGN_OR_RETURN(const int64_t n, read_integer(*value, 1, INT32_MAX, "top_n"));
@@ -135,6 +139,7 @@ Result<DialectBody> body_of_rank(const Json& body, ApiStyle style, const ModelIn
   out.endpoint = Endpoint::kCompletions;
   out.embedding.pooling = Pooling::kRank;
   TRY(read_form(body, out.rank));
+  out.rank.is_bare = style == ApiStyle::kRerank && is_bare(body);
   ASSIGN_OR_RETURN(Texts texts, read_pairs(body, style, limits));
   TRY(encode_pairs(texts, tokenizer, model.context_len, out.rank));
   if (out.rank.returns_documents) out.rank.documents = std::move(texts.second);

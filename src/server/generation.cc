@@ -100,10 +100,12 @@ void Generation::take(std::vector<Output> outputs) {
       }
       choice.finished = true;
       choice.reason = output.reason;
-      choice.stop_text = std::move(output.stop_text);
-      choice.error = std::move(output.error);
-      choice.score = output.score;
-      choice.embedding = std::move(output.embedding);
+      if (choice.reason == FinishReason::kError) choice.error = output.error();
+      if (output.ending) {
+        choice.stop_text = std::move(output.ending->stop_text);
+        choice.score = output.ending->score;
+        choice.embedding = std::move(output.ending->embedding);
+      }
       gathered_ += choice.embedding.size() * kValueJson;
       metrics_.add_finish(finish_reason_name(choice.reason));
       ++n_finished_;
@@ -215,6 +217,7 @@ int64_t Generation::most_bytes(const GenerationInfo& info, std::span<const Reque
       largest_json = std::max(largest_json, json + n_prompt * (kRecordJson + r.prompt_logprobs * kTopJson));
     }
   }
+  sum += 7 * std::ssize(info.rendered);
   for (const std::string& document : info.rank.documents) sum += 7 * std::ssize(document);  // itself, and as JSON
   return sum + 2 * largest_json;
 }

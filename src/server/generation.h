@@ -48,6 +48,8 @@ struct GenerationInfo {
   bool ledger = false;
   bool tokens_as_ids = false;
   bool timings = false;       // llama.cpp's
+  bool verbose = false;       // tell the rendered prompt
+  std::string rendered;       // with `verbose`
   bool tells_drafts = false;  // in the usage
   bool is_rejection = false;  // drafts are verified by rejection: the answer says what is exact
   bool tells_reasoning = true;

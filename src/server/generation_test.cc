@@ -55,7 +55,12 @@ TEST(Generation, WhatComesWhileAClientDoesNotReadIsOneEvent) {
             "data: "
             "{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":0,\"model\":\"m\",\"system_"
             "fingerprint\":\"f\",\"seed\":9,"
-            "\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"a\"},\"logprobs\":null,\"finish_"
+            "\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":null},\"logprobs\":null,\"finish_"
+            "reason\":null}]}\n\n"
+            "data: "
+            "{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":0,\"model\":\"m\",\"system_"
+            "fingerprint\":\"f\",\"seed\":9,"
+            "\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"},\"logprobs\":null,\"finish_"
             "reason\":null}]}\n\n");
   generation.take(one(output("b", 1, 11.5)));
   generation.take(one(output("c", 1, 12)));
@@ -99,12 +104,13 @@ TEST(Generation, TheReasonComesAfterTheLastTextInAnEventOfItsOwn) {
   EXPECT_EQ(
       stream(info(true), output("ab", 2, 11, true)),
       (std::vector<std::string>{
-          R"({"index":0,"delta":{"role":"assistant","content":"ab"},"logprobs":null,"finish_reason":null})",
+          R"({"index":0,"delta":{"role":"assistant","content":null},"logprobs":null,"finish_reason":null})",
+          R"({"index":0,"delta":{"content":"ab"},"logprobs":null,"finish_reason":null})",
           R"({"index":0,"delta":{},"logprobs":null,"finish_reason":"stop","stop_reason":null})", "data: [DONE]"}));
   EXPECT_EQ(
       stream(info(true), output("", 1, 11, true)),
       (std::vector<std::string>{
-          R"({"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null})",
+          R"({"index":0,"delta":{"role":"assistant","content":null},"logprobs":null,"finish_reason":null})",
           R"({"index":0,"delta":{},"logprobs":null,"finish_reason":"stop","stop_reason":null})", "data: [DONE]"}));
   GenerationInfo text = info(true);
   text.style = ApiStyle::kCompletions;
@@ -130,26 +136,26 @@ TEST(Generation, LogprobsGoWithTheirTextAndAreInNoOtherEvent) {
   std::string out;
   generation.write_events(out);
   const std::vector<std::string> events = choices_in(out);
-  ASSERT_EQ(events.size(), 3u) << out;
-  EXPECT_NE(events[0].find(R"("logprobs":{"content":[{"token":"a")"), std::string::npos) << events[0];
-  EXPECT_NE(events[1].find(R"("delta":{},"logprobs":null)"), std::string::npos) << events[1];
+  ASSERT_EQ(events.size(), 4u) << out;
+  EXPECT_NE(events[0].find(R"("content":null},"logprobs":null)"), std::string::npos) << events[0];
+  EXPECT_NE(events[1].find(R"("logprobs":{"content":[{"token":"a")"), std::string::npos) << events[1];
+  EXPECT_NE(events[2].find(R"("delta":{},"logprobs":null)"), std::string::npos) << events[2];
 }
 
 TEST(Generation, TextBeforeAFailureIsToldBeforeIt) {
   Metrics metrics;
   const ByteTokenizer tokenizer;
-  Output failed = output("", 0, 11, true);
-  failed.reason = FinishReason::kError;
-  failed.error = invalid("No token is left.");
+  Output failed = output("", 0, 11);
+  failed.fail(invalid("No token is left."));
   Generation generation(info(true), tokenizer, metrics);
   generation.take(one(output("ab", 2, 11)));
-  generation.take(one(failed));
+  generation.take(one(std::move(failed)));
   std::string out;
   generation.write_events(out);
   const std::vector<std::string> events = choices_in(out);
-  ASSERT_EQ(events.size(), 3u) << out;
-  EXPECT_NE(events[0].find(R"("content":"ab")"), std::string::npos) << events[0];
-  EXPECT_TRUE(events[1].starts_with(R"(data: {"error")")) << events[1];
+  ASSERT_EQ(events.size(), 4u) << out;
+  EXPECT_NE(events[1].find(R"("content":"ab")"), std::string::npos) << events[1];
+  EXPECT_TRUE(events[2].starts_with(R"(data: {"error")")) << events[2];
 }
 
 TEST(Generation, TextThatIsHeldBackMakesNoEvent) {
@@ -188,9 +194,9 @@ TEST(Generation, AChoiceThatEndsWithoutATokenHidesNoTimeToFirstToken) {
     Output waited = output("", 0, 0, true, first_waits ? 0 : 1);
     waited.timing = {10.25, 0, 0, 0};  // cancelled before it was admitted
     waited.reason = FinishReason::kCancelled;
-    if (first_waits) generation.take(one(waited));
+    if (first_waits) generation.take(one(std::move(waited)));
     generation.take(one(output("a", 1, 12, true, first_waits ? 1 : 0)));
-    if (!first_waits) generation.take(one(waited));
+    if (!first_waits) generation.take(one(std::move(waited)));
     const RequestTimes times = generation.times(14);
     EXPECT_TRUE(times.has_first_token) << first_waits;
     EXPECT_EQ(times.first_token, 1) << first_waits;
@@ -204,7 +210,7 @@ TEST(Generation, OutputsOfOthersAndOfUnknownChoicesAreDropped) {
   Generation generation(info(false, 2), tokenizer, metrics);
   Output stranger = output("x", 1, 11);
   stranger.request = RequestId{2};
-  generation.take(one(stranger));
+  generation.take(one(std::move(stranger)));
   generation.take(one(output("x", 1, 11, false, 2)));
   generation.take(one(output("x", 1, 11, false, -1)));
   generation.take(one(output("a", 1, 11, true, 0)));
@@ -269,13 +275,15 @@ TEST(Generation, WhatItMayComeToHoldIsBoundedBeforeItBegins) {
 TEST(Generation, AFailedChoiceIsAnErrorThatSaysWhy) {
   Metrics metrics;
   const ByteTokenizer tokenizer;
-  Output failed = output("", 0, 11, true);
-  failed.reason = FinishReason::kError;
-  failed.error = invalid("No token is left.");
+  const auto failed = [] {
+    Output o = output("", 0, 11);
+    o.fail(invalid("No token is left."));
+    return o;
+  };
   Generation whole(info(false), tokenizer, metrics), stream(info(true), tokenizer, metrics);
-  whole.take(one(failed));
+  whole.take(one(failed()));
   EXPECT_EQ(whole.response().status, 400);
-  stream.take(one(failed));
+  stream.take(one(failed()));
   std::string out;
   stream.write_events(out);
   EXPECT_TRUE(out.starts_with("data: {\"error\":{\"message\":\"No token is left.\"")) << out;

@@ -40,7 +40,8 @@ bool asks_for_another_site(const WebRequest& request) {
 }
 
 HostCheck::HostCheck(const ServerOptions& options, bool has_keys) {
-  if (has_keys || (!is_loopback(options.host) && options.allowed_hosts.empty())) return;
+  const bool is_open = !options.unix_socket.empty() || !is_loopback(options.host);
+  if (has_keys || (is_open && options.allowed_hosts.empty())) return;
   names_ = {"localhost", "127.0.0.1", "::1", plain_name(options.host)};
   for (const std::string& name : options.allowed_hosts) names_.push_back(plain_name(name));
 }

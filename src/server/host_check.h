@@ -20,7 +20,8 @@ bool asks_for_another_site(const WebRequest& request);
 
 class HostCheck {
  public:
-  // Checks where nothing else keeps strangers out: without keys, on loopback or where allowed_hosts has names.
+  // Checks where nothing else keeps strangers out: without keys, on loopback or where allowed_hosts has names. No
+  // browser reaches a Unix socket.
   HostCheck(const ServerOptions& options, bool has_keys);
 
   // `host`: the header's value, with or without a port; empty where HTTP/1.0 sent none, which no browser does.

@@ -32,6 +32,9 @@ TEST(HostCheck, LeavesAloneWhatKeysOrTheNetworkGuard) {
   options.allowed_hosts = {"box.example"};
   EXPECT_FALSE(HostCheck(options, false).allows("evil.example"));
   EXPECT_TRUE(HostCheck(options, false).allows("box.example"));
+  ServerOptions socket;
+  socket.unix_socket = "/run/ibid.sock";
+  EXPECT_TRUE(HostCheck(socket, false).allows("any.name"));
 }
 
 TEST(HostCheck, LoopbackIsAnAddressNotABeginning) {

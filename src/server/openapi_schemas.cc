@@ -5,7 +5,8 @@ namespace ibid {
 // clang-format off
 const std::string_view kFixedSchemas = R"(
 "Error":{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["message","type","param","code"],
-  "properties":{"message":{"type":"string","minLength":1},"type":{"type":"string"},"param":{"type":["string","null"]},"code":{"type":["string","null"]}}}}},
+  "properties":{"message":{"type":"string","minLength":1},"type":{"type":"string"},"param":{"type":["string","null"]},"code":{"type":["string","null"]},
+  "n_prompt_tokens":{"type":"integer","description":"Of a prompt that is too long."},"n_ctx":{"type":"integer","description":"What fits."}}}}},
 
 "TextPart":{"type":"object","required":["type","text"],"properties":{"type":{"const":"text"},"text":{"type":"string"}}},
 "Tool":{"type":"object","required":["type","function"],"properties":{"type":{"const":"function"},"function":{"type":"object","required":["name"],
@@ -28,14 +29,14 @@ const std::string_view kFixedSchemas = R"(
     {"required":["tool_calls"],"properties":{"role":{"const":"assistant"},"tool_calls":{"type":"array","minItems":1}}}]},
 "TokenIds":{"type":"array","items":{"type":"integer","minimum":0,"maximum":@max_token}},
 "Bias":{"oneOf":[{"type":"number","minimum":-100,"maximum":100},{"const":false}]},
-"Prompt":{"oneOf":[{"type":"string"},
-  {"type":"array","minItems":1,"items":{"type":"integer","minimum":0,"maximum":@max_token}},
+"PromptRow":{"description":"Ids, in which texts may stand.","type":"array","items":{"oneOf":[{"type":"string"},{"type":"integer","minimum":0,"maximum":@max_token}]}},
+"Prompt":{"anyOf":[{"type":"string"},{"allOf":[{"$ref":"#/components/schemas/PromptRow"},{"minItems":1}]},
   {"type":"array","minItems":1,"items":{"oneOf":[{"type":"string"},{"$ref":"#/components/schemas/TokenIds"}]}}]},
 "TokenizeRequest":{"type":"object","description":"A text; or messages, with any other field of ChatRequest, which is then read as there.",
   "properties":{"content":{"type":["string","null"]},"prompt":{"type":["string","null"]},
   "messages":{"oneOf":[{"type":"array","minItems":1,"items":{"$ref":"#/components/schemas/Message"}},{"type":"null"}]},
   "add_special":{"type":["boolean","null"]},"add_special_tokens":{"type":["boolean","null"]},"parse_special":{"type":["boolean","null"]},
-  "with_pieces":{"type":["boolean","null"]},"add_generation_prompt":{"type":["boolean","null"]}},
+  "with_pieces":{"type":["boolean","null"]},"return_token_strs":{"type":["boolean","null"]},"add_generation_prompt":{"type":["boolean","null"]}},
   "anyOf":[{"required":["content"],"properties":{"content":{"type":"string"}}},{"required":["prompt"],"properties":{"prompt":{"type":"string"}}},
     {"required":["messages"],"properties":{"messages":{"type":"array"}}}]},
 "DetokenizeRequest":{"type":"object","required":["tokens"],"properties":{"tokens":{"$ref":"#/components/schemas/TokenIds"}}},
@@ -92,7 +93,7 @@ const std::string_view kFixedSchemas = R"(
 "ChatChoice":{"allOf":[{"$ref":"#/components/schemas/Choice"},{"properties":{
   "logprobs":{"oneOf":[{"$ref":"#/components/schemas/ChatLogprobs"},{"type":"null"}]}}}]},
 "CompletionChoice":{"allOf":[{"$ref":"#/components/schemas/Choice"},{"required":["text"],"properties":{"text":{"type":"string"},
-  "prompt_logprobs":{"$ref":"#/components/schemas/PromptLogprobs"},"logprobs":{"oneOf":[{"$ref":"#/components/schemas/CompletionLogprobs"},{"type":"null"}]}}}]},
+  "prompt_logprobs":{"oneOf":[{"$ref":"#/components/schemas/PromptLogprobs"},{"type":"null"}]},"logprobs":{"oneOf":[{"$ref":"#/components/schemas/CompletionLogprobs"},{"type":"null"}]}}}]},
 "ChatCompletion":{"allOf":[{"$ref":"#/components/schemas/Head"},{"required":["object","usage"],"properties":{
   "object":{"const":"chat.completion"},"usage":{"$ref":"#/components/schemas/Usage"},"prompt_logprobs":{"$ref":"#/components/schemas/PromptLogprobs"},
   "choices":{"type":"array","minItems":1,"items":{"allOf":[{"$ref":"#/components/schemas/ChatChoice"},{"$ref":"#/components/schemas/Ended"},
@@ -124,6 +125,7 @@ const std::string_view kFixedSchemas = R"(
 "ModelList":{"type":"object","required":["object","data"],"properties":{"object":{"const":"list"},
   "data":{"type":"array","items":{"$ref":"#/components/schemas/Model"}}}},
 "Tokens":{"type":"object","required":["tokens","count","max_model_len"],"properties":{"count":{"type":"integer","minimum":0},"max_model_len":{"type":"integer"},
+  "token_strs":{"description":"The vocabulary's spellings, with return_token_strs.","type":["array","null"],"items":{"type":"string"}},
   "tokens":{"type":"array","items":{"oneOf":[{"type":"integer","minimum":0},{"type":"object","required":["id","piece"],"properties":{
     "id":{"type":"integer","minimum":0},"piece":{"oneOf":[{"type":"string"},{"type":"array","items":{"type":"integer","minimum":0,"maximum":255}}]}}}]}}}},
 "Text":{"type":"object","required":["content","prompt"],"properties":{"content":{"type":"string"},"prompt":{"type":"string"}}},

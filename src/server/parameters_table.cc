@@ -51,6 +51,9 @@ constexpr Parameter kParameters[] = {
     {"truncate_prompt_tokens", kBoth, kOther, 0, 0, false, "null", "vLLM", "",
      R"({"type":"integer","minimum":-1,"maximum":2147483647,"not":{"const":0}})",
      "Keep so many last tokens of each prompt; -1 keeps as many as leave room for max_tokens.", &read_truncate},
+    {"truncation_side", kBoth, kOther, 0, 0, false, "\"left\"", "vLLM", "", R"({"enum":["left","right"]})",
+     "Which tokens truncate_prompt_tokens takes away: the first ones (left), or the last (right).",
+     &read_truncation_side},
     {"seed", kBoth, kOther, 0, 0, false, "null", "OpenAI", "SamplingParams::seed",
      R"({"type":"integer","minimum":-9223372036854775808,"maximum":18446744073709551615})",
      "The randomness: the same request with the same seed gives the same bytes. Absent or -1: the server chooses one "
@@ -235,6 +238,8 @@ constexpr Parameter kParameters[] = {
      &R::return_progress},
     {"timings_per_token", kBoth, kBoolean, 0, 0, false, "false", "llama.cpp", "", nullptr,
      "Tell llama.cpp's `timings` in each event, and in a whole answer.", &R::timings},
+    {"verbose", kBoth, kBoolean, 0, 0, false, "false", "llama.cpp", "", nullptr,
+     "Tell the prompt as the model reads it, in a whole answer: `__verbose.prompt`.", &R::verbose},
     {"ledger", kBoth, kBoolean, 0, 0, false, "false", "ibid", "", nullptr,
      "Tell where the answer's time went: see Ledger.", &R::ledger},
     {"trace", kBoth, kBoolean, 0, 0, false, "false", "ibid", "", nullptr,
@@ -337,7 +342,6 @@ constexpr IgnoredField kIgnored[] = {
     {"speculative.p_min", kBoth, "drafts change no token"},
     {"adaptive_decay", kBoth, "it belongs to adaptive_target, which is not served"},
     {"preserved_tokens", kBoth, "a grammar names the control tokens that it wants; skip_special_tokens shows them"},
-    {"verbose", kBoth, "it asks for a log"},
     {"parallel_tool_calls", kCompletionsOnly, "no tools are served here"},
 };
 
@@ -356,7 +360,6 @@ constexpr UnservedField kUnserved[] = {
     {"thinking_token_budget", kCompletionsOnly, "[]", "leave it out"},
     {"thinking_budget", kCompletionsOnly, "[]", "leave it out"},
     {"prompt_embeds", kCompletionsOnly, "[]", "use prompt"},
-    {"truncation_side", kBoth, R"(["left"])", "truncate_prompt_tokens keeps the last tokens"},
     {"detokenize", kBoth, "[true]", "return_token_ids adds the ids to the text"},
     {"logprob_token_ids", kBoth, "[[]]", "use logprobs"},
     {"logits_processors", kBoth, "[[]]", "leave it out"},

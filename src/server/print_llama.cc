@@ -16,11 +16,17 @@ class LlamaPrinter final : public AnswerPrinter {
  public:
   void write_events(const Generation& g, AnswerChoice& choice, size_t index, std::string& out) override;
   void write_end(const Generation&, std::string&) override {}
+  // Of several prompts: an array.
+  void write_begin(const Generation& g, std::string& out) override { out += is_list(g) ? "[" : ""; }
   void write_choice(const Generation& g, const AnswerChoice& choice, size_t index, std::string& out) override;
+  void write_rest(const Generation& g, std::string& out) override { out += is_list(g) ? "]" : ""; }
 
  private:
-  void write_piece(const Generation& g, const AnswerChoice& choice, const std::string& text, bool ended,
-                   std::string& out) const;
+  static bool is_list(const Generation& g) { return g.info().requests.size() > 1; }
+  void write_piece(const Generation& g, const AnswerChoice& choice, size_t index, const std::string& text, bool ended,
+                   std::string& out);
+
+  std::vector<bool> has_new_line_;  // of each choice, in what is written
 };
 
 void write_probability(const Generation& g, JsonWriter& json, const TokenLogprob& token, bool post) {
@@ -53,7 +59,7 @@ void write_probabilities(const Generation& g, JsonWriter& json, const AnswerChoi
   json.end_array();
 }
 
-// A field of an object at a path: "generation_settings/n_predict".
+// A field of an object at a path, under that path as its name: "generation_settings/n_predict".
 void keep_fields(std::string& body, const std::vector<std::string>& paths) {
   const Result<Json> whole = parse_json(body);
   if (!whole) return;
@@ -68,39 +74,44 @@ void keep_fields(std::string& body, const std::vector<std::string>& paths) {
       at = at->find(std::string_view(path).substr(begin, end - begin));
       begin = end + 1;
     }
-    if (at != nullptr) json.key(path.substr(path.rfind('/') + 1)).value(*at);
+    if (at != nullptr) json.key(path).value(*at);
   }
   json.end_object();
 }
 
-void LlamaPrinter::write_piece(const Generation& g, const AnswerChoice& choice, const std::string& text, bool ended,
-                               std::string& out) const {
+void LlamaPrinter::write_piece(const Generation& g, const AnswerChoice& choice, size_t index, const std::string& text,
+                               bool ended, std::string& out) {
   const GenerationInfo& info = g.info();
+  has_new_line_.resize(info.requests.size());
+  if (text.find('\n') != std::string::npos) has_new_line_[index] = true;
   JsonWriter json(out);
-  json.begin_object().field("index", int64_t{0}).field("content", text);
+  json.begin_object().field("index", static_cast<int64_t>(index)).field("content", text);
   json.key("tokens").begin_array();
   if (info.llama.return_tokens || info.stream) {
     for (const TokenRecord& record : choice.records) json.integer(raw(record.chosen.token));
   }
   json.end_array().field("id_slot", int64_t{-1}).key("stop").boolean(ended);
-  json.field("tokens_predicted", int64_t{g.completion_tokens()}).field("tokens_evaluated", int64_t{g.prompt_tokens()});
+  json.field("tokens_predicted", int64_t{choice.n_tokens}).field("tokens_evaluated", int64_t{info.prompt_lens[index]});
   if (info.want_logprobs) write_probabilities(g, json, choice, info.llama.post_sampling);
   if (ended) {
     const bool by_text = choice.reason == FinishReason::kStop && !choice.stop_text.empty();
     json.field("model", info.model).key("generation_settings").raw(info.settings);
-    json.field("prompt", info.prompt_texts.empty() ? "" : info.prompt_texts[0]);
-    json.key("truncated")
+    json.field("prompt", info.prompt_texts.empty() ? "" : info.prompt_texts[index]);
+    json.key("has_new_line")
+        .boolean(has_new_line_[index])
+        .key("truncated")
         .boolean(false)
         .field("stop_type", by_text                                  ? "word"
                             : choice.reason == FinishReason::kLength ? "limit"
                                                                      : "eos");
-    json.field("stopping_word", by_text ? choice.stop_text : "").field("tokens_cached", int64_t{g.cached_tokens()});
+    json.field("stopping_word", by_text ? choice.stop_text : "")
+        .field("tokens_cached", int64_t{g.prompt_of(index).usage.cached_tokens});
   }
   if (ended || info.llama.timings_per_token) g.write_timings(json);
   json.end_object();
 }
 
-void LlamaPrinter::write_events(const Generation& g, AnswerChoice& choice, size_t, std::string& out) {
+void LlamaPrinter::write_events(const Generation& g, AnswerChoice& choice, size_t index, std::string& out) {
   const std::vector<AnswerPart> parts = std::exchange(choice.parts, {});
   if (choice.failed()) {
     if (!std::exchange(choice.end_written, true))
@@ -110,27 +121,32 @@ void LlamaPrinter::write_events(const Generation& g, AnswerChoice& choice, size_
   if (std::exchange(choice.has_progress, false)) {
     out += "data: ";
     JsonWriter json(out);
-    json.begin_object().field("index", int64_t{0}).field("content", "").key("tokens").begin_array().end_array();
+    json.begin_object()
+        .field("index", static_cast<int64_t>(index))
+        .field("content", "")
+        .key("tokens")
+        .begin_array()
+        .end_array();
     json.key("stop").boolean(false);
-    g.write_progress(json, choice, 0);
+    g.write_progress(json, choice, index);
     json.end_object();
     out += "\n\n";
   }
   for (const AnswerPart& part : parts) {
     out += "data: ";
-    write_piece(g, choice, part.text, false, out);
+    write_piece(g, choice, index, part.text, false, out);
     out += "\n\n";
     choice.records.clear();
   }
   if (!choice.finished || std::exchange(choice.end_written, true)) return;
   out += "data: ";
-  write_piece(g, choice, "", true, out);
+  write_piece(g, choice, index, "", true, out);
   out += "\n\n";
 }
 
-void LlamaPrinter::write_choice(const Generation& g, const AnswerChoice& choice, size_t, std::string& out) {
+void LlamaPrinter::write_choice(const Generation& g, const AnswerChoice& choice, size_t index, std::string& out) {
   std::string body;
-  write_piece(g, choice, choice.text_of(PartKind::kText), true, body);
+  write_piece(g, choice, index, choice.text_of(PartKind::kText), true, body);
   if (!g.info().llama.response_fields.empty()) keep_fields(body, g.info().llama.response_fields);
   out += body;
 }

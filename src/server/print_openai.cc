@@ -82,7 +82,9 @@ void OpenAiPrinter::write_extras(const Generation& g, JsonWriter& json, size_t i
     json.key("trace");
     write_trace(json, choice.records, info.seed + index % static_cast<size_t>(info.n), *info.trace);
   }
-  if (!chat_) write_prompt(g, json, index, choice);
+  if (chat_) return;
+  if (!info.prompt_logprobs && !info.stream) json.key("prompt_logprobs").null();
+  write_prompt(g, json, index, choice);
 }
 
 // As vLLM has them: in the first choice of each prompt of completions, beside the choices of a chat.
@@ -128,7 +130,7 @@ void OpenAiPrinter::write_message(const Generation& g, JsonWriter& json, size_t 
 // Id and name once: clients add up what comes again.
 void OpenAiPrinter::write_delta(const Generation& g, JsonWriter& json, size_t index, const AnswerPart* piece,
                                 const AnswerChoice& choice) const {
-  if (!choice.started) json.field("role", "assistant");
+  if (!choice.started) json.field("role", "assistant").key("content").null();
   if (piece == nullptr) return;
   switch (piece->kind) {
     case PartKind::kText:
@@ -140,7 +142,6 @@ void OpenAiPrinter::write_delta(const Generation& g, JsonWriter& json, size_t in
     case PartKind::kCall:
       break;
   }
-  if (!choice.started) json.key("content").null();
   json.key("tool_calls").begin_array().begin_object().field("index", int64_t{piece->call});
   if (piece->begins) json.field("id", g.call_id(index, piece->call, piece->id)).field("type", "function");
   json.key("function").begin_object();
@@ -167,7 +168,7 @@ void OpenAiPrinter::write_choice(const Generation& g, JsonWriter& json, size_t i
   const LogprobExtras extras{
       .processed = info.processed_logprobs, .ids = info.return_token_ids, .as_ids = info.tokens_as_ids};
   json.key("logprobs");
-  if (!info.want_logprobs || (part == Part::kEnd && choice.records.empty())) {
+  if (!info.want_logprobs || (part != Part::kWhole && piece == nullptr && choice.records.empty())) {
     json.null();
   } else if (chat_) {
     write_chat_logprobs(json, g.tokenizer(), choice.records, extras);
@@ -223,7 +224,7 @@ void OpenAiPrinter::write_event(const Generation& g, size_t index, Part part, co
   } else if (info.include_usage) {
     json.key("usage").null();
   }
-  if (info.timings) g.write_timings(json);
+  if (info.timings && (piece != nullptr || part == Part::kEnd)) g.write_timings(json);
   json.end_object();
   out += "\n\n";
   choice.started = true;
@@ -242,20 +243,22 @@ void OpenAiPrinter::write_progress(const Generation& g, const AnswerChoice& choi
   out += "\n\n";
 }
 
-// As OpenAI does: the text first, then an event with the reason and without text. A stream whose choice has no text
-// begins all the same: with its role, or with the prompt that it echoes.
+// As OpenAI does: the role alone, then the text, then an event with the reason and without text. A completion that has
+// no text begins all the same where it echoes its prompt.
 void OpenAiPrinter::write_events(const Generation& g, AnswerChoice& choice, size_t index, std::string& out) {
   const std::vector<AnswerPart> parts = std::exchange(choice.parts, {});
   if (std::exchange(choice.has_progress, false)) write_progress(g, choice, index, out);
-  if (!choice.started && !parts.empty() && has_last_words(g)) {
-    const AnswerPart last = {.text = g.info().prompt_texts[0]};
+  const bool says_something = !parts.empty() || (choice.finished && !choice.failed());
+  if (chat_ && !choice.started && says_something) {
     std::vector<TokenRecord> records = std::exchange(choice.records, {});
-    write_event(g, index, Part::kPiece, &last, choice, out);
+    write_event(g, index, Part::kPiece, nullptr, choice, out);
+    const AnswerPart last = {.text = has_last_words(g) ? g.info().prompt_texts[0] : ""};
+    if (!last.text.empty()) write_event(g, index, Part::kPiece, &last, choice, out);
     choice.records = std::move(records);
   }
   // Text that may be part of a stop is held back by the engine; its tokens' records go with the next text.
   for (const AnswerPart& part : parts) write_event(g, index, Part::kPiece, &part, choice, out);
-  const bool must_begin = choice.finished && !choice.started && (chat_ || g.info().echo);
+  const bool must_begin = choice.finished && !choice.started && g.info().echo;
   if (must_begin && !choice.failed()) {
     const AnswerPart nothing;
     write_event(g, index, Part::kPiece, &nothing, choice, out);
@@ -280,6 +283,7 @@ void OpenAiPrinter::write_end(const Generation& g, std::string& out) {
       json.key("usage");
       write_usage(g, json);
     }
+    if (info.timings) g.write_timings(json);
     if (info.ledger) g.write_ledger(json);
     json.end_object();
     out += "\n\n";
@@ -309,6 +313,7 @@ void OpenAiPrinter::write_rest(const Generation& g, std::string& out) {
   write_usage(g, json);
   if (g.info().timings) g.write_timings(json);
   if (g.info().ledger) g.write_ledger(json);
+  if (g.info().verbose) json.key("__verbose").begin_object().field("prompt", g.info().rendered).end_object();
   json.end_object();
 }
 

@@ -28,6 +28,7 @@ class RankPrinter final : public AnswerPrinter {
       if (fields.top_n > 0) scores_.resize(std::min(scores_.size(), static_cast<size_t>(fields.top_n)));
     }
     JsonWriter json(out);
+    if (fields.is_bare) return write_bare(fields, json);
     json.begin_object().field("id", g.info().id).field("object", "list").field("created", g.info().created);
     json.field("model", g.info().model).key(sorts ? "results" : "data").begin_array();
     for (const Score& score : scores_) {
@@ -48,6 +49,15 @@ class RankPrinter final : public AnswerPrinter {
     size_t index;
     float value;
   };
+  void write_bare(const RankFields& fields, JsonWriter& json) const {
+    json.begin_array();
+    for (const Score& score : scores_) {
+      json.begin_object().field("index", static_cast<int64_t>(score.index)).key("score").single(score.value);
+      if (fields.returns_documents) json.field("text", fields.documents[score.index]);
+      json.end_object();
+    }
+    json.end_array();
+  }
   const ApiStyle style_;
   std::vector<Score> scores_;
 };

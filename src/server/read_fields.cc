@@ -234,6 +234,14 @@ Status read_add_special(ApiRequest& request, const Json& value, const ApiLimits&
   return {};
 }
 
+Status read_truncation_side(ApiRequest& request, const Json& value, const ApiLimits&) {
+  const std::string* side = value.string();
+  if (side == nullptr || (*side != "left" && *side != "right"))
+    return wrong_value("truncation_side", "left or right", value);
+  request.keeps_first = *side == "right";
+  return {};
+}
+
 Status read_template_kwargs(ApiRequest& request, const Json& value, const ApiLimits&) {
   if (value.object() == nullptr) return wrong_value("chat_template_kwargs", "an object", value);
   if (request.chat.template_kwargs.is_null()) return request.chat.template_kwargs = value, Status();

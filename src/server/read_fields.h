@@ -29,6 +29,7 @@ Status read_top_logprobs(ApiRequest& request, const Json& value, const ApiLimits
 Status read_prompt_logprobs(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_truncate(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_add_special(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_truncation_side(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_template_kwargs(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_response_format(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_json_schema_field(ApiRequest& request, const Json& value, const ApiLimits& limits);

@@ -149,13 +149,28 @@ WebResponse Service::count_tokens(const WebRequest& request, WebExchange&) {
   return json_response("{\"input_tokens\":" + std::to_string(*count) + "}");
 }
 
+// llama.cpp's count of what a chat would read.
+WebResponse Service::chat_tokens(const WebRequest& request, WebExchange&) {
+  Backend& backend = *backend_.load();
+  const auto count = [&]() -> Result<size_t> {
+    ASSIGN_OR_RETURN(const Json body, parse_body(request.body, options_.api.json));
+    ASSIGN_OR_RETURN(const ApiRequest api, read_conversation(body, backend, options_));
+    ASSIGN_OR_RETURN(const RenderedPrompt chat, backend.render_chat(api.chat));
+    return encode_chat(chat, backend.tokenizer(), api.add_special).size();
+  }();
+  if (!count) return error_response(ApiError::of(count.error()));
+  return json_response(R"({"object":"response.input_tokens","input_tokens":)" + std::to_string(*count) + "}");
+}
+
 WebResponse Service::tokenize(const WebRequest& request, WebExchange&) {
   Backend& backend = *backend_.load();
   const Tokenizer& tokenizer = backend.tokenizer();
+  bool with_strings = false;
   const auto tokens = [&]() -> Result<std::pair<std::vector<TokenId>, bool>> {
     ASSIGN_OR_RETURN(const Json body, parse_body(request.body, options_.api.json));
     if (body.object() == nullptr)
       return invalid(std::string("The body must be a JSON object, not ") + body.kind() + ".");
+    ASSIGN_OR_RETURN(with_strings, read_flag(body, "return_token_strs", false));
     ASSIGN_OR_RETURN(const bool with_pieces, read_flag(body, "with_pieces", false));
     ASSIGN_OR_RETURN(const bool parse_special, read_flag(body, "parse_special", true));
     TRY(read_flag(body, "add_generation_prompt", true));  // of messages, and wrong beside a text too
@@ -198,7 +213,15 @@ WebResponse Service::tokenize(const WebRequest& request, WebExchange&) {
     json.end_object();
   }
   json.end_array().field("count", static_cast<int64_t>(tokens->first.size()));
-  json.field("max_model_len", int64_t{backend.model().context_len}).end_object();
+  json.field("max_model_len", int64_t{backend.model().context_len}).key("token_strs");
+  if (with_strings) {
+    json.begin_array();
+    for (const TokenId id : tokens->first) json.string(tokenizer.vocabulary().tokens[static_cast<size_t>(raw(id))]);
+    json.end_array();
+  } else {
+    json.null();
+  }
+  json.end_object();
   return response;
 }
 

@@ -168,11 +168,13 @@ WebResponse Service::props(const WebRequest&, WebExchange&) {
   const ModelInfo& model = backend.model();
   ApiRequest defaults;
   defaults.sampling = model.sampling.params;
+  defaults.sampling.seed = options_.api.defaults.seed.value_or(0);
+  defaults.max_tokens = options_.api.defaults.max_tokens;
   WebResponse response;
   JsonWriter json(response.body);
   json.begin_object().key("default_generation_settings").begin_object().field("n_ctx", int64_t{model.context_len});
-  json.key("params").raw(settings_json(defaults)).end_object();
-  json.field("total_slots", options_.n_places).field("model_path", model.name).field("model_alias", model.name);
+  json.key("params").raw(settings_json(defaults, backend.tokenizer().vocabulary())).end_object();
+  json.field("total_slots", int64_t{options_.n_slots}).field("model_path", model.file).field("model_alias", model.name);
   json.field("chat_template", backend.chat_template());
   const Vocabulary& vocabulary = backend.tokenizer().vocabulary();
   for (const auto& [name, id] : {std::pair{"bos_token", vocabulary.bos}, std::pair{"eos_token", vocabulary.eos}})
@@ -192,7 +194,7 @@ WebResponse Service::slots(const WebRequest&, WebExchange&) {
   WebResponse response;
   JsonWriter json(response.body);
   json.begin_array();
-  for (int32_t i = 0; i < std::max(1, stats.n_running); ++i) {
+  for (int32_t i = 0; i < options_.n_slots; ++i) {
     json.begin_object().field("id", int64_t{i}).field("n_ctx", int64_t{backend.model().context_len});
     json.key("is_processing").boolean(i < stats.n_running).end_object();
   }
@@ -201,8 +203,7 @@ WebResponse Service::slots(const WebRequest&, WebExchange&) {
 }
 
 WebResponse Service::load(const WebRequest&, WebExchange&) {
-  const EngineStats stats = backend_.load()->stats();
-  return as_json("{\"server_load\":" + std::to_string(stats.n_running + stats.n_waiting) + "}");
+  return as_json("{\"server_load\":" + std::to_string(n_active()) + "}");
 }
 
 WebResponse Service::tokenizer_info(const WebRequest&, WebExchange&) {
@@ -210,7 +211,7 @@ WebResponse Service::tokenizer_info(const WebRequest&, WebExchange&) {
   const Vocabulary& vocabulary = backend.tokenizer().vocabulary();
   WebResponse response;
   JsonWriter json(response.body);
-  json.begin_object().field("vocab_size", int64_t{backend.tokenizer().vocab_size()});
+  json.begin_object().field("tokenizer_class", "ibid").field("vocab_size", int64_t{backend.tokenizer().vocab_size()});
   for (const auto& [name, id] : {std::pair{"bos_token", vocabulary.bos}, std::pair{"eos_token", vocabulary.eos}}) {
     json.key(name);
     id == TokenId::kNone ? json.null() : json.string(token_text(backend.tokenizer(), id));

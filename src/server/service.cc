@@ -47,6 +47,28 @@ bool is_request_id(std::string_view id) {
 
 std::string mebibytes(int64_t bytes) { return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB"; }
 
+// In the words by which clients know it, OpenAI's and llama.cpp's.
+ApiError too_long(int64_t n_tokens, int32_t context_len, std::string field, bool makes_vectors) {
+  const std::string most = "This model's maximum context length is " + std::to_string(context_len) + " tokens; ";
+  ApiError error{400,
+                 makes_vectors ? most + "this text has " + std::to_string(n_tokens) + " and is too large to be read."
+                               : most + "the prompt has " + std::to_string(n_tokens) +
+                                     " and exceeds the available context size, of which the answer wants one at least.",
+                 std::move(field), "context_length_exceeded"};
+  error.n_prompt_tokens = n_tokens;
+  error.n_ctx = context_len;
+  return error;
+}
+
+Status mend_fields(std::initializer_list<std::string_view> names, MixedPrompts kind, const Tokenizer& tokenizer,
+                   Json& body) {
+  if (body.object() == nullptr) return {};
+  for (auto& [name, value] : *body.object()) {
+    if (std::ranges::find(names, std::string_view(name)) != names.end()) TRY(mend_prompts(tokenizer, kind, value));
+  }
+  return {};
+}
+
 // Enough to fill steps, and no more than half of a small queue.
 int64_t texts_at_once(const ServerOptions& options) { return std::clamp<int64_t>(options.n_places / 2, 1, 64); }
 
@@ -122,9 +144,9 @@ bool Service::allowed_origin(const WebRequest& request) const {
 
 void Service::add_cors(const WebRequest& request, WebResponse& response) const {
   if (options_.cors_origin.empty() || request.header("origin").empty() || !allowed_origin(request)) return;
-  response.headers.emplace_back("Access-Control-Allow-Origin", options_.cors_origin);
+  response.headers.emplace_back("Access-Control-Allow-Origin", request.header("origin"));
   response.headers.emplace_back("Access-Control-Expose-Headers", "X-Request-Id, Retry-After");
-  if (options_.cors_origin != "*") response.headers.emplace_back("Vary", "Origin");
+  response.headers.emplace_back("Vary", "Origin");
 }
 
 WebExchange Service::handle(const WebRequest& request, std::function<void()> wake) {
@@ -169,6 +191,7 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
   static constexpr Route kRoutes[] = {
       {"GET", "/health", "health", &Service::health, ApiStyle::kChat, false},
       {"POST", "/v1/chat/completions", "chat", nullptr, ApiStyle::kChat},
+      {"POST", "/v1/chat/completions/input_tokens", "text", &Service::chat_tokens},
       {"POST", "/v1/completions", "completions", nullptr, ApiStyle::kCompletions},
       {"GET", "/v1/models", "models", &Service::models, ApiStyle::kChat, false, true},
       {"POST", "/v1/responses", "responses", nullptr, ApiStyle::kResponses},
@@ -213,9 +236,12 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
       {"POST", "/v1/messages/count_tokens", "text", &Service::count_tokens, ApiStyle::kMessages},
       // Some clients' base URL lacks the version.
       {"POST", "/chat/completions", "chat", nullptr, ApiStyle::kChat},
+      {"POST", "/chat/completions/input_tokens", "text", &Service::chat_tokens},
       {"POST", "/completions", "completions", nullptr, ApiStyle::kCompletions},
       {"POST", "/embeddings", "embeddings", nullptr, ApiStyle::kEmbeddings},
       {"GET", "/models", "models", &Service::models, ApiStyle::kChat, false, true},
+      {"POST", "/models/load", "models", &Service::change_model, ApiStyle::kChat, false},
+      {"POST", "/models/unload", "models", &Service::change_model, ApiStyle::kChat, false},
       {"POST", "/tokenize", "text", &Service::tokenize},
       {"POST", "/detokenize", "text", &Service::detokenize},
       {"POST", "/apply-template", "text", &Service::apply_template},
@@ -251,7 +277,6 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
         {403, "This server does not answer pages of other sites; --cors-origin allows one.", "", "origin_refused"});
   if (request.method == "OPTIONS" && !options_.cors_origin.empty()) {
     WebResponse response;
-    response.status = 204;
     response.headers = {{"Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS"},
                         {"Access-Control-Allow-Headers", "Authorization, Content-Type, X-Api-Key, X-Request-Id"},
                         {"Access-Control-Max-Age", "600"}};
@@ -310,6 +335,7 @@ Result<DialectBody> Service::read_dialect(const WebExchange& exchange, Json body
     case ApiStyle::kOllamaEmbed:
     case ApiStyle::kOllamaEmbeddings:
     case ApiStyle::kLlamaEmbedding:
+      TRY(mend_fields({"input", "content", "prompt"}, MixedPrompts::kList, backend.tokenizer(), body));
       return body_of_embeddings(body, exchange.style, backend.model(), options_.api);
     case ApiStyle::kRerank:
     case ApiStyle::kScore:
@@ -321,6 +347,8 @@ Result<DialectBody> Service::read_dialect(const WebExchange& exchange, Json body
   DialectBody out;
   out.endpoint = exchange.style == ApiStyle::kCompletions ? Endpoint::kCompletions : Endpoint::kChat;
   out.body = std::move(body);
+  if (exchange.style == ApiStyle::kCompletions)
+    TRY(mend_fields({"prompt"}, MixedPrompts::kOne, backend.tokenizer(), out.body));
   return out;
 }
 
@@ -380,11 +408,8 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
     if (!own->rank.second_text.empty()) r.second_text = own->rank.second_text[info.requests.size()];
     const auto len = static_cast<int64_t>(r.prompt.size());
     if (len >= model.context_len && !(len == model.context_len && r.max_tokens == 0)) {
-      return error_response({400,
-                             "The prompt has " + std::to_string(len) +
-                                 " tokens; with at least one for the answer, the model's context of " +
-                                 std::to_string(model.context_len) + " has no room for it.",
-                             endpoint == Endpoint::kChat ? "messages" : api->prompt_name, "context_length_exceeded"});
+      return error_response(
+          too_long(len, model.context_len, endpoint == Endpoint::kChat ? "messages" : api->prompt_name, makes_vectors));
     }
     r.id = backend.next_id();
     info.requests.push_back(r.id);
@@ -420,7 +445,7 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   info.embedding = own->embedding;
   info.embedding_len = model.width;
   info.rank = std::move(own->rank);
-  if (is_llama) info.settings = settings_json(*api);
+  if (is_llama) info.settings = settings_json(*api, backend.tokenizer().vocabulary());
   info.repeated = std::move(own->echo);
   info.stored = std::move(own->stored);
   if (info.stored) info.stored->id = info.id, info.stored->tenant = exchange.tenant;
@@ -431,6 +456,8 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   info.ledger = api->ledger;
   info.tokens_as_ids = api->tokens_as_ids;
   info.timings = api->timings;
+  info.verbose = api->verbose;
+  info.rendered = std::move(built->rendered);
   info.tells_drafts = api->tells_drafts;
   info.is_rejection = api->is_rejection;
   info.clock = &backend.clock();
@@ -528,9 +555,7 @@ void Service::submit_held(WebExchange& exchange) {
     for (const Request& held : exchange.held) {
       Output& output = ended.emplace_back();
       output.request = held.id;
-      output.finished = true;
-      output.reason = FinishReason::kError;
-      output.error = status ? unavailable("Another text of the request failed.") : status.error();
+      output.fail(status ? unavailable("Another text of the request failed.") : status.error());
     }
     exchange.held.clear();
     generation.take(std::move(ended));

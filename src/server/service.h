@@ -156,6 +156,8 @@ class Service {
   WebResponse cancel_batch(const WebRequest& request, WebExchange& exchange);
   WebResponse load(const WebRequest& request, WebExchange& exchange);
   WebResponse tokenizer_info(const WebRequest& request, WebExchange& exchange);
+  WebResponse change_model(const WebRequest& request, WebExchange& exchange);
+  WebResponse chat_tokens(const WebRequest& request, WebExchange& exchange);
   WebResponse count_tokens(const WebRequest& request, WebExchange& exchange);
   WebResponse tokenize(const WebRequest& request, WebExchange& exchange);
   WebResponse detokenize(const WebRequest& request, WebExchange& exchange);

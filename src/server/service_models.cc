@@ -16,6 +16,8 @@ namespace {
 // Reads that are about a model; it may be named behind "?model=", and is not loaded for them.
 constexpr std::array<std::string_view, 5> kReadsOfModel = {"/props", "/slots", "/load", "/engine", "/tokenizer_info"};
 
+constexpr std::string_view kUnload = "/models/unload";
+
 // Ollama's word for a model that is to go at once.
 bool lets_model_go(const WebRequest& request, const Json& body) {
   const Json* keep =
@@ -108,6 +110,10 @@ bool Service::choose_model(WebRequest& request) {
     request.refusal = std::make_shared<ApiError>(ApiError::of(no_such_model(*named)));
     return true;
   }
+  if (request.path() == kUnload) {  // which is no reason to load it
+    fleet->let_go(request.model_name);
+    return true;
+  }
   request.model = fleet->use(request.model_name);
   if (request.model != nullptr && request.lets_model_go) fleet->let_go(request.model_name);
   if (request.model == nullptr && draining_)
@@ -136,6 +142,22 @@ void Service::choose_model_and_wait(WebRequest& request) {
     done.set_value();
   });
   done.get_future().wait();
+}
+
+// llama.cpp's: who comes here has its model loaded, or has told it to go.
+WebResponse Service::change_model(const WebRequest& request, WebExchange&) {
+  WebResponse response;
+  if (fleet_ == nullptr && !is_of_fleet_) {
+    const Result<Json> body = parse_body(request.body, options_.api.json);
+    if (!body) return error_response(ApiError::of(body.error()));
+    const Json* model = body->object() == nullptr ? nullptr : body->find("model");
+    if (model == nullptr || model->string() == nullptr)
+      return error_response(ApiError::of(invalid("model is missing; it must be a model's name.", "model")));
+    if (request.path() == kUnload)
+      return error_response(ApiError::of(unsupported("A server of one model keeps it.", "model")));
+  }
+  response.body = R"({"success":true})";
+  return response;
 }
 
 void Service::post_to_loader(const std::string& model, std::function<void()> work) {

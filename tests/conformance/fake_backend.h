@@ -236,13 +236,11 @@ class FakeBackend final : public Backend {
         o.prompt.push_back(record(s.request->prompt[i], i, s.request->prompt_logprobs, i));
     }
     if (s.request->pooling != Pooling::kNone && s.answer != "\x01") {
-      o.embedding = vector(*s.request);
+      o.ending = std::make_unique<Ending>(Ending{.embedding = vector(*s.request)});
       o.finished = true;
       o.reason = FinishReason::kStop;
     } else if (s.answer == "\x01") {
-      o.finished = true;
-      o.reason = FinishReason::kError;
-      o.error = invalid("No token is left to draw from.");
+      o.fail(invalid("No token is left to draw from."));
     } else if (s.n_done < s.answer.size()) {
       const std::string piece(1, s.answer[s.n_done]);
       o.tokens.push_back(
@@ -261,7 +259,8 @@ class FakeBackend final : public Backend {
       if (stop) {
         o.finished = true;
         o.reason = FinishReason::kStop;
-        o.stop_text = s.request->stops->strings()[static_cast<size_t>(*stop)];
+        o.ending =
+            std::make_unique<Ending>(Ending{.stop_text = s.request->stops->strings()[static_cast<size_t>(*stop)]});
       }
     }
     if (!o.finished && s.n_done == s.answer.size() && s.request->pooling == Pooling::kNone) {

@@ -43,6 +43,8 @@ def agree(body):
     body["stream"] = len(str(body)) % 2 == 0  # rarely drawn
     if not body["stream"]:
         body.pop("stream_options", None)
+    if body.get("continue_final_message"):
+        body.pop("add_generation_prompt", None)
     if body.get("top_logprobs"):
         body["logprobs"] = True
     if body.get("logit_bias") or body.get("bad_words"):

@@ -1,5 +1,7 @@
 // One scripted answer over four APIs, streamed and not, cut at each of its tokens (a byte each): all clients put the
 // same content together. And what each API has of its own.
+#include <map>
+
 #include "conformance/server_fixture.h"
 
 namespace ibid {
@@ -315,7 +317,7 @@ TEST(ServerApis, RefusalsHaveTheFormOfTheApi) {
            "options.num_ctx"},
           {"/api/generate", R"({"prompt":"x","suffix":"y"})", "suffix"},
           {"/infill", R"({"input_prefix":"x"})", "tokens for filling in"},
-          {"/completion", R"({"prompt":["a","b"]})", "prompt"}}) {
+          {"/completion", R"({"prompt":{"prompt_string":"a","multimodal_data":"b"}})", "multimodal_data"}}) {
     const HttpAnswer a = client.post(path, body, "Authorization: Bearer key-of-tenant-a\r\n");
     EXPECT_EQ(a.status, 400) << path << body << a.body;
     EXPECT_NE(a.body.find(wanted), std::string::npos) << path << body << a.body;
@@ -395,6 +397,8 @@ TEST(ServerApis, LlamaCppsCompletion) {
     stopped = *at(event, "stop").boolean();
     if (stopped) {
       EXPECT_EQ(text_of(event, "stopping_word"), "e");
+    } else {
+      EXPECT_GE(list_of(event, "tokens").size(), text_of(event, "content").size()) << "they are told unasked";
     }
   }
   EXPECT_EQ(text, "Gon");
@@ -404,9 +408,121 @@ TEST(ServerApis, LlamaCppsCompletion) {
           .post("/completion",
                 R"({"prompt":["g",111],"n_predict":2,"response_fields":["content","generation_settings/n_predict"]})")
           .body,
-      R"({"content":"Go","n_predict":2})");
+      R"({"content":"Go","generation_settings/n_predict":2})");
   EXPECT_EQ(client.get("/slots").status, 404);
   EXPECT_EQ(client.get("/props").status, 200);
+}
+
+TEST(ServerApis, LlamaCppsCompletionOfSeveralPromptsIsAnArray) {
+  TestServer server;
+  server.backend.say("go", "One.\nTwo");
+  RawClient client(server.port());
+  const Result<Json> both = parse_json(
+      client
+          .post("/completion",
+                R"({"prompt":["go",[103,111],{"prompt_string":"go"},["g",111]],"n_predict":6,"ignore_eos":true})")
+          .body);
+  ASSERT_TRUE(both && both->array() != nullptr);
+  ASSERT_EQ(both->array()->size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    const Json& one = (*both->array())[i];
+    EXPECT_EQ(*at(one, "index").integer(), static_cast<int64_t>(i));
+    EXPECT_EQ(text_of(one, "content"), "One.\nT");
+    EXPECT_EQ(text_of(one, "prompt"), "go");
+    EXPECT_EQ(*at(one, "tokens_predicted").integer(), 6);
+    EXPECT_EQ(*at(one, "tokens_evaluated").integer(), 2);
+    EXPECT_TRUE(*at(one, "has_new_line").boolean());
+  }
+  const Result<Json> one = parse_json(client.post("/completion", R"({"prompt":["go"],"n_predict":3})").body);
+  EXPECT_EQ(text_of(*one, "content"), "One");
+  EXPECT_FALSE(*at(*one, "has_new_line").boolean());
+  EXPECT_TRUE(list_of(at(*one, "generation_settings"), "logit_bias").empty());
+  std::map<int64_t, std::string> texts;
+  for (const auto& [type, event] :
+       events_of(client.post("/completion", R"({"prompt":["go","go"],"stream":true,"n_predict":3})").body))
+    texts[*at(event, "index").integer()] += text_of(event, "content");
+  EXPECT_EQ(texts, (std::map<int64_t, std::string>{{0, "One"}, {1, "One"}}));
+  // Rows of ids and texts are one prompt, here as well.
+  const Result<Json> mixed =
+      parse_json(client.post("/v1/completions", R"({"prompt":["g",111],"max_tokens":3,"echo":true})").body);
+  EXPECT_EQ(text_of(list_of(*mixed, "choices")[0], "text"), "goOne");
+  for (const char* wrong :
+       {R"([[["a"]]])", R"([[1],{"prompt_string":7}])", R"([{"x":1}])", R"(["a",1,[2]])", R"([1,"a",null])"})
+    EXPECT_EQ(client.post("/completion", std::string("{\"prompt\":") + wrong + "}").status, 400) << wrong;
+}
+
+TEST(ServerApis, APromptThatIsTooLongIsToldInTheWordsThatClientsKnow) {
+  TestServer server;
+  RawClient client(server.port());
+  const std::string text = "\"" + std::string(3000, 'a') + "\"";
+  for (const auto& [path, body] :
+       {std::pair("/v1/completions", "{\"prompt\":" + text + "}"),
+        std::pair("/completion", "{\"prompt\":" + text + "}"),
+        std::pair("/v1/chat/completions", R"({"messages":[{"role":"user","content":)" + text + "}]}")}) {
+    const HttpAnswer a = client.post(path, body);
+    EXPECT_EQ(a.status, 400);
+    const Result<Json> error = parse_json(a.body);
+    ASSERT_TRUE(error.ok());
+    const Json& facts = at(*error, "error");
+    EXPECT_EQ(text_of(facts, "code"), "context_length_exceeded");
+    EXPECT_EQ(text_of(facts, "type"), "exceed_context_size_error");
+    EXPECT_GE(*at(facts, "n_prompt_tokens").integer(), 3000);
+    EXPECT_EQ(*at(facts, "n_ctx").integer(), 2048);
+    EXPECT_NE(text_of(facts, "message").find("maximum context length is 2048 tokens"), std::string::npos);
+  }
+}
+
+TEST(ServerApis, APromptIsToldAndCounted) {
+  TestServer server;
+  server.backend.say("go", "Gone.");
+  RawClient client(server.port());
+  const std::string chat = R"("messages":[{"role":"user","content":"go"}])";
+  const Result<Json> told = parse_json(client.post("/v1/chat/completions", "{\"verbose\":true," + chat + "}").body);
+  const std::string prompt = text_of(at(*told, "__verbose"), "prompt");
+  EXPECT_NE(prompt.find("go"), std::string::npos);
+  EXPECT_EQ(client.post("/v1/chat/completions", "{" + chat + "}").body.find("__verbose"), std::string::npos);
+  for (const char* path : {"/v1/chat/completions/input_tokens", "/chat/completions/input_tokens"}) {
+    const Result<Json> count = parse_json(client.post(path, "{" + chat + "}").body);
+    EXPECT_EQ(*at(*count, "input_tokens").integer(), *at(at(*told, "usage"), "prompt_tokens").integer());
+  }
+  const HttpAnswer both = client.post(
+      "/v1/chat/completions",
+      R"({"messages":[{"role":"assistant","content":"a"}],"continue_final_message":true,"add_generation_prompt":true})");
+  EXPECT_EQ(both.status, 400);
+  const Result<Json> tokens = parse_json(client.post("/tokenize", R"({"prompt":"ab","return_token_strs":true})").body);
+  EXPECT_EQ(list_of(*tokens, "token_strs").size(), list_of(*tokens, "tokens").size());
+}
+
+TEST(ServerApis, WhatARequestDoesNotSayTheOperatorMay) {
+  ServerOptions options;
+  options.n_slots = 3;
+  options.slots = true;
+  options.api.defaults = {.max_tokens = 2,
+                          .seed = 7,
+                          .template_kwargs = *parse_json(R"({"shown":"S","enable_thinking":false})"),
+                          .include_usage = true,
+                          .tokens_as_ids = true,
+                          .verbose = true};
+  TestServer server(options);
+  server.backend.say("go", "Gone.");
+  RawClient client(server.port());
+  const std::string chat = R"("messages":[{"role":"user","content":"go"}],"logprobs":true)";
+  const Result<Json> told = parse_json(client.post("/v1/chat/completions", "{" + chat + "}").body);
+  EXPECT_EQ(*at(at(*told, "usage"), "completion_tokens").integer(), 2);
+  EXPECT_EQ(*at(*told, "seed").integer(), 7);
+  EXPECT_NE(told->find("__verbose"), nullptr);
+  const Json& logprobs = at(list_of(*told, "choices")[0], "logprobs");
+  EXPECT_EQ(text_of(list_of(logprobs, "content")[0], "token"), "token_id:71");
+  const Result<Json> own =
+      parse_json(client.post("/v1/chat/completions", "{\"max_tokens\":3,\"seed\":8," + chat + "}").body);
+  EXPECT_EQ(*at(at(*own, "usage"), "completion_tokens").integer(), 3);
+  EXPECT_EQ(*at(*own, "seed").integer(), 8);
+  EXPECT_NE(client.post("/v1/chat/completions", "{\"stream\":true," + chat + "}").body.find("\"usage\":{"),
+            std::string::npos);
+  EXPECT_EQ(parse_json(client.get("/slots").body)->array()->size(), 3u);
+  const Result<Json> props = parse_json(client.get("/props").body);
+  EXPECT_EQ(*at(*props, "total_slots").integer(), 3);
+  EXPECT_EQ(*at(at(at(*props, "default_generation_settings"), "params"), "seed").integer(), 7);
 }
 
 TEST(ServerApis, OthersHealthAndFacts) {

@@ -95,7 +95,7 @@ TEST(ServerEmbeddings, RefusalsNameTheFieldInTheApisWords) {
   EXPECT_EQ(refusal(path, R"({"input":""})"), "input");
   EXPECT_EQ(refusal(path, R"({"input":[]})"), "input");
   EXPECT_EQ(refusal(path, R"({"input":["a",""]})"), "input[1]");
-  EXPECT_EQ(refusal(path, R"({"input":["a",7]})"), "input[1]");
+  EXPECT_EQ(refusal(path, R"({"input":["a",true]})"), "input[1]");
   EXPECT_EQ(refusal(path, R"({"input":[[1],[999]]})"), "input[1]");
   EXPECT_EQ(refusal(path, R"({"input":{"a":1}})"), "input");
   EXPECT_EQ(refusal(path, R"({"input":")" + std::string(3000, 'a') + "\"}"), "input");

@@ -284,9 +284,25 @@ TEST(Fleet, AModelGoesWhereOllamasKeepAliveIsZeroAndNobodyElseUsesIt) {
   }
 }
 
+TEST(Fleet, AModelIsLoadedAndUnloadedByItsName) {
+  FleetServer server(1000);
+  RawClient client(server.http->port());
+  EXPECT_EQ(client.post("/models/load", R"({"model":"b"})").body, R"({"success":true})");
+  EXPECT_NE(server.loaded().find('b'), std::string::npos);
+  EXPECT_EQ(client.post("/models/unload", R"({"model":"b"})").body, R"({"success":true})");
+  EXPECT_TRUE(eventually([&] { return server.loaded().find('b') == std::string::npos; }));
+  // What is not there is not loaded to be unloaded.
+  const int64_t n_before = server.fleet->facts()[1].n_loads;
+  EXPECT_EQ(client.post("/models/unload", R"({"model":"b"})").status, 200);
+  EXPECT_EQ(server.fleet->facts()[1].n_loads, n_before);
+  EXPECT_EQ(client.post("/models/load", R"({"model":"nobody"})").status, 404);
+}
+
 TEST(Fleet, AServerOfOneModelDoesNotSayThatItLetItGo) {
   TestServer server;
   RawClient client(server.port());
+  EXPECT_EQ(client.post("/models/unload", R"({"model":"fake-1"})").status, 400);
+  EXPECT_EQ(client.post("/models/load", R"({"model":"fake-1"})").status, 200);
   const HttpAnswer answer = client.post("/api/generate", R"({"model":"fake-1","keep_alive":0})");
   EXPECT_EQ(answer.status, 400);
   EXPECT_NE(answer.body.find("one model"), std::string::npos) << answer.body;

@@ -47,6 +47,21 @@ TEST(ServerRank, TellsTheBestFirstAndOfEqualOnesTheFirst) {
   EXPECT_EQ(ranked(raw), (Ranked{{0, ('c' - 'm') / 4.0F}}));
 }
 
+// As text-embeddings-inference has it: `texts`, and an array alone.
+TEST(ServerRank, TextsAreRankedInAnArray) {
+  TestServer server({}, reranker());
+  RawClient client(server.port());
+  const Json all = post_json(client, "/rerank", R"({"query":"q","texts":["cat","zoo"],"return_text":true})");
+  ASSERT_NE(all.array(), nullptr);
+  ASSERT_EQ(all.array()->size(), 2u);
+  const Json& best = (*all.array())[0];
+  EXPECT_EQ(*best.find("index")->integer(), 1);
+  EXPECT_EQ(static_cast<float>(best.find("score")->number()), score_of('z'));
+  EXPECT_EQ(*best.find("text")->string(), "zoo");
+  EXPECT_EQ(post_json(client, "/rerank", R"({"query":"q","texts":["cat","zoo"],"top_n":1})").array()->size(), 1u);
+  EXPECT_NE(client.post("/rerank", R"({"query":"q","texts":7})").body.find("texts is missing"), std::string::npos);
+}
+
 TEST(ServerRank, ScoresPairsInTheirOrder) {
   TestServer server({}, reranker());
   RawClient client(server.port());
