@@ -34,7 +34,9 @@ BlockId BlockCache::take(Tier tier, std::vector<BlockCopy>& copies) {
   BlockPool& pool = pool_of(tier);
   const NodeId node = pool.node_of(pool.front());
   if (node != NodeId::kNone && !PLANTED("evicted_but_known")) evict(node, tier, copies);
-  return pool.take();
+  const BlockId taken = pool.take();
+  tree_.prefetch(pool, pool.front());
+  return taken;
 }
 
 void BlockCache::evict(NodeId node, Tier tier, std::vector<BlockCopy>& copies) {

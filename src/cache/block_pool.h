@@ -33,6 +33,11 @@ class BlockPool {
 
   // The block that take() would give; kNone where there is none.
   BlockId front() const { return entries_[head()].next == n_total_ ? BlockId::kNone : BlockId{entries_[head()].next}; }
+  // The one behind that, of one that it would give; kNone: there is none.
+  BlockId behind(BlockId block) const {
+    return entry(block).next == n_total_ ? BlockId::kNone : BlockId{entry(block).next};
+  }
+  void prefetch(BlockId block) const { __builtin_prefetch(&entry(block)); }
   // Gives the front block with one reference. It must exist and hold no node: the tree lets go of it first.
   BlockId take();
   // One more reference; the block may be in any state (a cached one comes back into use).

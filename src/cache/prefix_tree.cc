@@ -222,6 +222,19 @@ void PrefixTree::forget_shorter(int32_t node) {
   }
 }
 
+void PrefixTree::prefetch(const BlockPool& pool, BlockId block) const {
+  if (block == BlockId::kNone) return;
+  if (const NodeId node = pool.node_of(block); node != NodeId::kNone) {
+    const Node& n = at(raw(node));  // it was asked for one block ago
+    __builtin_prefetch(&buckets_[n.hash.low & (buckets_.size() - 1)]);
+    if (n.parent >= 0) __builtin_prefetch(&at(n.parent));
+  }
+  const BlockId behind = pool.behind(block);
+  if (behind == BlockId::kNone) return;
+  if (const NodeId node = pool.node_of(behind); node != NodeId::kNone) __builtin_prefetch(&at(raw(node)));
+  if (const BlockId third = pool.behind(behind); third != BlockId::kNone) pool.prefetch(third);
+}
+
 void PrefixTree::settle(NodeId node, Tier tier, BlockId block) {
   CHECK(block_of(node, tier) == BlockId::kNone && (*pools_)[raw_tier(tier)].node_of(block) == NodeId::kNone,
         "a prefix lies in a tier once, and a block holds one prefix");

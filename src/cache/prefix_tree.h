@@ -74,6 +74,8 @@ class PrefixTree {
   BlockId block_of(NodeId node, Tier tier) const { return at(raw(node)).blocks[raw_tier(tier)]; }
   // The first tier that has its bytes.
   Tier tier_of(NodeId node) const;
+  // Asks for the memory that forgetting this block's node, and the next one's after it, will touch.
+  void prefetch(const BlockPool& pool, BlockId block) const;
   bool is_node(NodeId node) const { return node != NodeId::kNone && at(raw(node)).len > 0; }
   void self_check() const;
 

@@ -31,6 +31,11 @@ Status make_with_model(const ReplayOptions& options, Replay& replay, Parts& part
         "The record is redacted: its tokens are not those that the model computes. Without --model its "
         "scheduling runs again.");
   }
+  if (head.disk.image_bytes > 0) {
+    return invalid(
+        "The record is of an engine with a disk tier: it says which blocks came from there, and not their keys and "
+        "values, which tokens would be computed from. Without --model its scheduling runs again.");
+  }
   if (head.arithmetic != std::to_string(kArithmeticVersion)) {
     return unsupported(
         fmt::format("The record is of arithmetic {}, this ibid computes by {}; without --model its "

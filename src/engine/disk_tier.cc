@@ -20,6 +20,12 @@ constexpr double kForgetting = 0.05;  // a disk that was slow once is tried agai
 
 }  // namespace
 
+std::string layout_of(const KvStore& kv) {
+  std::string out;
+  for (const KvLayout& layout : kv.layouts()) out += layout.name() + ';';
+  return out;
+}
+
 DiskTier::DiskTier(BlockCache& cache, Worker& worker, const StepCost& computing, std::unique_ptr<DurableStore> store,
                    int64_t max_bytes)
     : cache_(cache),
@@ -29,7 +35,9 @@ DiskTier::DiskTier(BlockCache& cache, Worker& worker, const StepCost& computing,
       format_(store_->format()),
       index_(max_bytes),
       bytes_per_second_(kFirstRate) {
-  for (const KvLayout& layout : worker.kv().layouts()) layout_ += layout.name() + ';';
+  DurableStore::Told told = store_->told().value_or(DurableStore::Told{layout_of(worker.kv()), format_.image_bytes()});
+  layout_ = std::move(told.layout);
+  image_bytes_ = told.image_bytes;
   fetches_.reserve(kMaxFetches);
   ended_.reserve(kMaxFetches);
   done_.reserve(DurableStore::kMaxUnderWay);
@@ -110,7 +118,7 @@ double DiskTier::seconds_to_compute(int32_t n_known, int32_t n_blocks) const {
 }
 
 bool DiskTier::is_worth(int32_t n_blocks, double computing) {
-  if (static_cast<double>(n_blocks * format_.image_bytes()) / bytes_per_second_ < computing) return true;
+  if (static_cast<double>(n_blocks * image_bytes_) / bytes_per_second_ < computing) return true;
   bytes_per_second_ *= 1 + kForgetting;
   ++stats_.n_not_worth;
   return false;
@@ -187,8 +195,8 @@ bool DiskTier::arrive(Fetch& f, const DurableStore::Done& done, int32_t n_kept_f
   if (done.outcome != BlockIo::kDone) return false;
   Sequence& s = *f.sequence;
   const auto i = static_cast<int32_t>(s.n_computed / cache_.block_len());
-  // The key says as much; these are the bytes that are about to be believed.
-  if (parent_of_image(done.image) != f.arrived ||
+  // The key says as much; these are the bytes that are about to be believed. A record may tell of more than was asked.
+  if (i >= f.n_asked || parent_of_image(done.image) != f.arrived ||
       !std::ranges::equal(tokens_of_image(format_, done.image), tokens_of(s, i))) {
     ++stats_.n_foreign;
     return false;
@@ -219,12 +227,12 @@ bool DiskTier::import(Sequence& s, std::span<std::byte> payload) {
 }
 
 void DiskTier::count(const DurableStore::Done& done) {
-  const auto bytes = static_cast<double>(format_.image_bytes());
+  const auto bytes = static_cast<double>(image_bytes_);
   stats_.n_corrupt += done.outcome == BlockIo::kCorrupt;
   stats_.n_foreign += done.outcome == BlockIo::kForeign;
   stats_.n_missing += done.outcome == BlockIo::kMissing;
   if (done.outcome == BlockIo::kDone) {
-    (done.is_read ? stats_.bytes_read : stats_.bytes_written) += format_.image_bytes();
+    (done.is_read ? stats_.bytes_read : stats_.bytes_written) += image_bytes_;
   } else if (!done.is_read) {
     (done.outcome == BlockIo::kNoSpace ? stats_.n_no_space : stats_.n_failed_writes) += 1;
   } else if (done.outcome == BlockIo::kFailed) {
@@ -291,14 +299,14 @@ void DiskTier::save(Sequence& s) {
 // False: there is no room for it now.
 bool DiskTier::write(const Sequence& s, int32_t i, const DurableKey& key, const DurableKey& parent) {
   bool fits = false;
-  const int64_t bytes = PLANTED("disk_beyond_its_bytes") ? 0 : format_.image_bytes();
+  const int64_t bytes = PLANTED("disk_beyond_its_bytes") ? 0 : image_bytes_;
   while (const std::optional<DurableKey> oldest = index_.evict_for(bytes, fits)) {
     store_->remove(*oldest);
     ++stats_.n_evicted;
   }
   const int64_t age = DurableIndex::age_of(s.durable.use, i);
   try {
-    if (fits) index_.add({key, format_.image_bytes(), age});
+    if (fits) index_.add({key, image_bytes_, age});
   } catch (const std::bad_alloc&) {
     fits = false;
   }

@@ -29,6 +29,9 @@
 
 namespace ibid {
 
+// How the bytes of a block lie, as keys say it.
+std::string layout_of(const KvStore& kv);
+
 class DiskTier {
  public:
   // `cache`, `worker` and `computing` outlive it. Forgets what was found beyond max_bytes, oldest first.
@@ -93,7 +96,8 @@ class DiskTier {
   const StepCost& computing_;
   std::unique_ptr<DurableStore> store_;
   BlockFormat format_;
-  std::string layout_;  // of the blocks, for keys
+  std::string layout_;   // of the blocks, for keys
+  int64_t image_bytes_;  // that each counts
   DurableIndex index_;
   double bytes_per_second_;  // of reads, each for itself, smoothed
   DiskStats stats_;

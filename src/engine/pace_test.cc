@@ -69,6 +69,24 @@ TEST(Pace, WhatWasMeasuredBeforeAnyRequestHoldsForTheFirstOnes) {
   }
 }
 
+// Of models whose positions are cheap or dear to read beside their products.
+TEST(Pace, ADecodeBehindALongTextIsForeseenBeforeThereWasOne) {
+  for (const double read : {0.1e-6, 1.24e-6, 6e-6}) {
+    LinearCost cost;
+    cost.decode_read = read;
+    TimedEngine t({}, cost);
+    t.engine->measure_steps(t.clock);
+    StepCost learned;
+    for (const MeasuredStep& step : t.engine->options().measured_steps) learned.observe(step.load, step.seconds);
+    for (const int32_t n_before : {100, 1000, 4000}) {
+      StepLoad load;
+      load.add_decode(n_before);
+      const double taken = cost.step + cost.decode + cost.decode_read * n_before;
+      EXPECT_NEAR(learned.seconds(load) / taken, 1, 0.2) << read << ", behind " << n_before;
+    }
+  }
+}
+
 TEST(Pace, SixteenStreamsThatComeAtOnceHaveNoLongGaps) {
   TimedEngine t;
   for (int i = 0; i < 16; ++i) t.submit(280, 128);

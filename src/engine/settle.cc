@@ -5,61 +5,84 @@
 #include <utility>
 
 #include "base/planted.h"
+#include "base/prefetch.h"
 #include "engine/disk_tier.h"
 #include "sample/grammar/matcher.h"
 
 namespace ibid {
+namespace {
+
+// Asks for what settling the shares behind the i-th will touch: together it is more than a core's nearest caches hold.
+void fetch_ahead(const std::vector<Share>& shares, size_t i) {
+  constexpr size_t kFar = 12, kNear = 6;  // by then a sequence is there, and says where its tokens are
+  if (i + kFar < shares.size()) prefetch(*shares[i + kFar].sequence, kSequenceHead);
+  if (i + kNear >= shares.size()) return;
+  const Sequence& s = *shares[i + kNear].sequence;
+  __builtin_prefetch(s.tokens.data() + s.tokens.size(), 1);
+}
+
+}  // namespace
 
 Settler::Settler(BlockCache& cache, Scheduler& scheduler, const Clock& clock, int32_t context_len, int32_t window)
     : cache_(cache), scheduler_(scheduler), clock_(clock), context_len_(context_len), window_(window) {}
 
-void Settler::admit(const StepPlan& plan, double begun_at) {
-  for (const Share& share : plan.shares) {
-    Sequence& s = *share.sequence;
-    s.ledger().pass(begun_at, s.waits_as());
-    s.n_preemptions_passed = s.answer->timing().n_preemptions = s.n_preemptions;  // told also if its client goes
-    if (std::exchange(s.was_admitted, true) && !PLANTED("admitted_at_each_resume")) continue;
-    s.answer->timing().admitted = clock_.now();
-    if (s.choice > 0) continue;
-    s.answer->usage().cached_tokens = s.n_computed;
-    counts_.prompt_tokens += s.prompt_len;
-    counts_.cached_tokens += s.n_computed;
-  }
-}
+// Seconds on the clock, and what of them a token of the forward pass and a row that was drawn took.
+struct Settler::StepTimes {
+  double begun_at, now, a_token, a_row;
+};
 
-void Settler::settle(const StepPlan& plan, StepResult& result, StepFailures& failures) {
+void Settler::settle(const StepPlan& plan, double begun_at, StepResult& result, StepFailures& failures,
+                     std::vector<Output>& out) {
   cache_.transferred(plan.copies);
-  counts_.step_prefill_tokens = counts_.step_decode_tokens = counts_.step_drafted = counts_.step_accepted = 0;
+  counts_.step_prefill_tokens = counts_.step_decode_tokens = counts_.step_drafted = counts_.step_accepted =
+      counts_.step_finished = 0;
   const double now = clock_.now();
   settling_at_ = now;
+  const StepTimes times = {begun_at, now, result.forward_seconds / std::max(1, plan.n_tokens),
+                           result.sample_seconds / std::max(1, plan.n_rows)};
   for (size_t i = 0; i < plan.shares.size(); ++i) {
-    account(plan, plan.shares[i], result, now);
+    fetch_ahead(plan.shares, i);
+    const Share& share = plan.shares[i];
+    Sequence& s = *share.sequence;
+    account(share, times);
     if (result.shares[i].is_unsound) {
-      failures.unsound.push_back(plan.shares[i].sequence->request->id);
+      failures.unsound.push_back(s.request->id);
       continue;
     }
     bool is_starved = result.shares[i].out_of_memory;
     try {
-      if (!is_starved) settle(plan.shares[i], result.shares[i], now);
+      if (!is_starved) settle(share, result.shares[i], now);
     } catch (const std::bad_alloc&) {
       is_starved = true;
     }
-    if (is_starved) failures.starved.push_back(plan.shares[i].sequence->request->id);
+    if (is_starved) failures.starved.push_back(s.request->id);
+    if (s.group == nullptr) s.answer->take(out);
   }
   settling_at_.reset();
 }
 
 // Whose the step's time was: forward passes by tokens, drawing by rows. A piece may compute again what its sequence had
 // before it was preempted, and go on behind that.
-void Settler::account(const StepPlan& plan, const Share& share, const StepResult& result, double now) {
+void Settler::account(const Share& share, const StepTimes& times) {
   Sequence& s = *share.sequence;
+  s.ledger().pass(times.begun_at, s.waits_as());
+  if (!s.was_admitted || PLANTED("admitted_at_each_resume")) admit(s, times.begun_at);
+  s.n_preemptions_passed = s.answer->timing().n_preemptions = s.n_preemptions;  // told also if its client goes
   const int32_t n_again = PLANTED("recompute_is_booked_as_prefill")
                               ? 0
                               : std::clamp(s.n_computed_when_preempted - s.n_computed, 0, share.n_certain());
   const Phase own = s.n_computed + n_again < s.prompt_len ? Phase::kPrefill : Phase::kDecode;
-  const double a_token = result.forward_seconds / plan.n_tokens;
-  s.ledger().pass_step(now, own, a_token * (share.n_tokens - n_again), a_token * n_again,
-                       plan.n_rows > 0 ? result.sample_seconds * share.n_rows / plan.n_rows : 0);
+  s.ledger().pass_step(times.now, own, times.a_token * (share.n_tokens - n_again), times.a_token * n_again,
+                       times.a_row * share.n_rows);
+}
+
+void Settler::admit(Sequence& s, double begun_at) {
+  s.was_admitted = true;
+  s.answer->timing().admitted = begun_at;
+  if (s.choice > 0) return;
+  s.answer->usage().cached_tokens = s.n_computed;
+  counts_.prompt_tokens += s.prompt_len;
+  counts_.cached_tokens += s.n_computed;
 }
 
 void Settler::settle(const Share& share, ShareResult& result, double now) {
@@ -202,7 +225,7 @@ void Settler::close(Sequence& s, FinishReason reason) {
   if (disk_ != nullptr) disk_->leave(s);
   scheduler_.remove(s);
   if (!PLANTED("scope_never_let_go")) cache_.tree().let_go(std::exchange(s.scope, ScopeId::kNone));
-  ++counts_.n_finished;
+  ++counts_.n_finished, ++counts_.step_finished;
   counts_.n_cancelled += reason == FinishReason::kCancelled;
   counts_.n_failed += reason == FinishReason::kError;
 }

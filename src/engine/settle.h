@@ -29,6 +29,7 @@ struct SettleCounts {
   int32_t step_decode_tokens = 0;
   int32_t step_drafted = 0;
   int32_t step_accepted = 0;
+  int32_t step_finished = 0;  // choices
 };
 
 // Requests that are to end because of this step.
@@ -48,11 +49,10 @@ class DiskTier;
 class Settler {
  public:
   Settler(BlockCache& cache, Scheduler& scheduler, const Clock& clock, int32_t context_len, int32_t window);
-  // Notes who has a share, and who for the first time, in the step that began then; before the plan is run.
-  void admit(const StepPlan& plan, double begun_at);
-  // Takes the records out of `result`. Adds to `failures`; the sequences of those requests are whole, but have lost
-  // something.
-  void settle(const StepPlan& plan, StepResult& result, StepFailures& failures);
+  // Of a step that began then. Takes the records out of `result`. Adds to `failures`; the sequences of those requests
+  // are whole, but have lost something. Appends what each client hears to `out`, which has room, but for searches.
+  void settle(const StepPlan& plan, double begun_at, StepResult& result, StepFailures& failures,
+              std::vector<Output>& out);
   // Ends a sequence in any state; its blocks are free when this returns. Nothing if it has ended.
   void end(Sequence& sequence, FinishReason reason);
   void fail(Sequence& sequence, Error error);  // allocates nothing
@@ -62,7 +62,9 @@ class Settler {
 
  private:
   void settle(const Share& share, ShareResult& result, double now);
-  void account(const StepPlan& plan, const Share& share, const StepResult& result, double now);
+  struct StepTimes;
+  void account(const Share& share, const StepTimes& times);
+  void admit(Sequence& sequence, double begun_at);
   void advance(const Share& share);
   void score(Sequence& sequence, std::vector<TokenRecord>& scored);
   void publish(Sequence& sequence);

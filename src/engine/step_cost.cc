@@ -12,7 +12,7 @@ namespace {
 // reads some hundred positions as much as a token's products. Dense models on CPUs were measured near it, and it is
 // gone after some ten steps.
 constexpr double kGuess[] = {4, 1, 1, 1.0 / 1500, 1.0 / 500, 0.5};
-constexpr double kGuessWeight = 0.05;  // in steps
+constexpr double kGuessWeight = 0.01;  // in steps
 constexpr double kKept = 0.98;         // of what is known, a step: some fifty steps are remembered
 constexpr int kSweeps = 12;
 constexpr int64_t kUntold = 16;  // steps of a process whose errors are not counted: pages of weights come in

@@ -16,10 +16,10 @@ class StepNotes {
     shares_.reserve(static_cast<size_t>(max_sequences));
   }
   // In this order. A plan that is empty is not run.
-  double begin() { return mark_ = clock_.now(); }
+  double begin() { return begun_ = mark_ = clock_.now(); }
   double proposed() { return propose_ = clock_.now() - mark_; }
   void planned(const StepPlan& plan);
-  double begun_at() const { return mark_; }  // before it is planned
+  double begun_at() const { return begun_; }
   void ran(const StepResult& result);
   void settled();
 
@@ -31,7 +31,7 @@ class StepNotes {
 
  private:
   const Clock& clock_;
-  double mark_ = 0;
+  double begun_ = 0, mark_ = 0;
   std::vector<StepShare> shares_;
   int32_t n_copies_ = 0;
   int64_t n_steps_ = 0;

@@ -7,7 +7,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "cache/durable_index.h"
@@ -28,6 +30,13 @@ class DurableStore {
   virtual ~DurableStore() = default;
 
   virtual const BlockFormat& format() const = 0;
+  // What keys say of the bytes' layout, and what an image counts in a budget: of a store that stands for another one (a
+  // replay's). Others say nothing, and both are the engine's own.
+  struct Told {
+    std::string layout;
+    int64_t image_bytes = 0;
+  };
+  virtual std::optional<Told> told() const { return {}; }
   // What was there when it was opened, in any order, and what time it was then (DurableIndex::set_now). Once.
   virtual std::vector<DurableEntry> take_found() = 0;
   virtual int64_t opened_at() const = 0;

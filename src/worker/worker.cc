@@ -47,10 +47,11 @@ Inflight Worker::launch(const StepWork& work) {
             TensorView(hidden_.data() + i * hidden_bytes(), DType::kF32, {batch.n_tokens, facts().width});
       hidden = {.layers = options_.hidden_layers, .out = hidden_views_};
     }
+    if (work.wants_rows_hidden) hidden.of_rows = &output_.rows_hidden;
     model_->run(batch, kv_.layers(), logits, hidden);
-    output_ = {.logits = {reinterpret_cast<const float*>(logits_.data()),
-                          static_cast<size_t>(batch.n_rows) * static_cast<size_t>(facts().vocab_size)},
-               .hidden = hidden.out};
+    output_.logits = {reinterpret_cast<const float*>(logits_.data()),
+                      static_cast<size_t>(batch.n_rows) * static_cast<size_t>(facts().vocab_size)};
+    output_.hidden = hidden.out;
   }
   return {++n_launched_};
 }

@@ -37,6 +37,7 @@ struct StepWork {
   std::span<const BlockCopy> copies;    // done first, in their order
   const ForwardBatch* batch = nullptr;  // null: nothing but copies
   bool wants_hidden = false;
+  bool wants_rows_hidden = false;
 };
 struct Inflight {
   int64_t step = 0;
@@ -44,6 +45,7 @@ struct Inflight {
 struct StepOutput {
   std::span<const float> logits;       // [R, V], where the sampler may read them
   std::span<const TensorView> hidden;  // [T, C] for each of hidden_layers, on the device; empty if not wanted
+  TensorView rows_hidden;  // [R, C] behind the final norm, of the rows of logits, on the device; rank 0: not wanted
 };
 
 class Worker {

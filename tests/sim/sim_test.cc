@@ -7,8 +7,10 @@
 #include <sstream>
 
 #include "base/thread_team.h"
+#include "engine/record/replay.h"
 #include "sim/judge.h"
 #include "source_paths.h"
+#include "temp_folder.h"
 
 namespace ibid::sim {
 namespace {
@@ -60,6 +62,30 @@ TEST(Simulation, IsAFunctionOfItsScript) {
     EXPECT_FALSE(once.failed) << once.what;
     EXPECT_EQ(once.met.digest, again.met.digest);
     EXPECT_NE(once.met.digest, judge(random_script(seed + 100, 500)).met.digest);
+  }
+}
+
+// Lives over a disk that fails and through restarts run again from their records, without the disk and without the
+// model.
+TEST(Simulation, RunsAgainFromItsRecords) {
+  Met met;
+  for (uint64_t seed = 1; met.n_restarts < 8 || met.n_broken < 50 || met.n_fetched < 100; ++seed) {
+    ASSERT_LT(seed, 200u);
+    const Script script = random_script(seed, 400);
+    if (script.world.disk_blocks == 0 || script.world.prefix_cache == 0) continue;
+    const TempFolder folder;
+    const Verdict verdict = simulate(script, folder.path());
+    EXPECT_FALSE(verdict.failed) << "seed " << seed << ": " << verdict.what;
+    met.add(verdict.met);
+    for (const auto& file : std::filesystem::directory_iterator(folder.path())) {
+      const auto replay = Replay::open(file.path()).value();
+      ThreadTeam team(1);
+      Stream stream(team);
+      const auto engine = replay->engine_without_model(stream).value();
+      const ReplayResult is = replay->run(*engine, nullptr).value();
+      EXPECT_EQ(is.difference, "") << "seed " << seed << ", process " << file.path().filename();
+      EXPECT_EQ(is.end, "closed");
+    }
   }
 }
 

@@ -32,7 +32,7 @@ struct Live {
 
 class Simulation final : public Witness {
  public:
-  explicit Simulation(const Script& script);
+  Simulation(const Script& script, const std::string& records);
   Verdict run();
 
  private:
@@ -85,6 +85,8 @@ class Simulation final : public Witness {
   Stream stream_{team_};
   ManualClock clock_;
   std::shared_ptr<testing::FakeMedium> medium_ = std::make_shared<testing::FakeMedium>();  // outlives the engine
+  const std::string records_;
+  std::unique_ptr<Recorder> recorder_;  // null: nothing is
   std::unique_ptr<Engine> engine_;
   int64_t step_ = 0;
   Verdict verdict_;
@@ -104,13 +106,16 @@ class Simulation final : public Witness {
   int32_t n_prefill_ = 0, n_decode_ = 0;  // tokens of this step
 };
 
-Simulation::Simulation(const Script& script) : script_(script), world_(script.world) {
+Simulation::Simulation(const Script& script, const std::string& records)
+    : script_(script), world_(script.world), records_(records) {
   clock_.advance(1);
   start();
 }
 
 void Simulation::start() {
-  auto engine = sim::start(world_, verdict_.met.n_restarts, *this, stream_, clock_, medium_);
+  if (!records_.empty())
+    recorder_ = Recorder::create({.path = records_ + '/' + std::to_string(verdict_.met.n_restarts)}, clock_).value();
+  auto engine = sim::start(world_, verdict_.met.n_restarts, *this, stream_, clock_, medium_, recorder_.get());
   if (!engine) {
     accuse(engine.error().message);
     return;
@@ -356,14 +361,15 @@ void Simulation::compare(const Live& live, const Choice& choice, const Output& o
   }
   expect(o.reason == solo.reason, "an answer ends for another reason than alone");
   expect(choice.n_heard == solo.n_answered(), "an answer is shorter than its request's own");
-  expect(o.stop_text == solo.stop_text, "another stop is told");
+  expect(o.ending->stop_text == solo.stop_text, "another stop is told");
   if (o.reason != FinishReason::kError) expect(choice.text == solo.text, "the text is another than alone");
   const bool is_scored = live.request.prompt_logprobs >= 0 && o.choice == 0;
   expect(choice.n_scored == (is_scored ? solo.prompt_len : 0), "scores are missing");
   const Timing& t = o.timing;
-  expect(t.arrived > 0 && t.arrived <= t.admitted && t.admitted <= clock_.now(), "admitted before it came");
+  const double now = clock_.now() + 1e-9;  // what is on record knows whole nanoseconds
+  expect(t.arrived > 0 && t.arrived <= t.admitted && t.admitted <= now, "admitted before it came");
   if (choice.n_heard > 0)
-    expect(t.admitted <= t.first_token && t.first_token <= t.last_token && t.last_token <= clock_.now(),
+    expect(t.admitted <= t.first_token && t.first_token <= t.last_token && t.last_token <= now,
            "tokens came before their time");
 }
 
@@ -392,6 +398,6 @@ void Simulation::tell_tiers() {
 
 }  // namespace
 
-Verdict simulate(const Script& script) { return Simulation(script).run(); }
+Verdict simulate(const Script& script, const std::string& records) { return Simulation(script, records).run(); }
 
 }  // namespace ibid::sim

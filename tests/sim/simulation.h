@@ -32,6 +32,7 @@ struct Verdict {
 };
 
 // Stops at the first fault. What is our own mistake in the engine (a CHECK) aborts the process: judge.h runs it apart.
-Verdict simulate(const Script& script);
+// With a folder, each process of the life is on record there, named by its number.
+Verdict simulate(const Script& script, const std::string& records = "");
 
 }  // namespace ibid::sim

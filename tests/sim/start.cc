@@ -12,7 +12,8 @@ constexpr PolicyKind kPolicies[] = {PolicyKind::kPriority, PolicyKind::kFirstCom
 }  // namespace
 
 Result<std::unique_ptr<Engine>> start(const World& world, int64_t n_starts, Witness& witness, Stream& stream,
-                                      const Clock& clock, std::shared_ptr<testing::FakeMedium> medium) {
+                                      const Clock& clock, std::shared_ptr<testing::FakeMedium> medium,
+                                      Recorder* recorder) {
   const auto as_int = [](int64_t n) { return static_cast<int32_t>(n); };
   auto model = std::make_unique<CellModel>(as_int(world.context_len), as_int(world.window), witness);
   EngineOptions options;
@@ -39,8 +40,14 @@ Result<std::unique_ptr<Engine>> start(const World& world, int64_t n_starts, Witn
         testing::FakeDiskScript{
             .seed = seed, .most_idle = as_int(world.disk_idle), .fault_one_in = as_int(world.disk_faults)});
   }
-  return Engine::create(std::move(model), spelled_tokens(), stream, options, clock,
-                        PrefixHash(as_int(world.hash_bits), static_cast<uint64_t>(world.seed) + 1), std::move(store));
+  if (recorder != nullptr && store != nullptr) store = recorder->recording(std::move(store));
+  ASSIGN_OR_RETURN(
+      auto engine,
+      Engine::create(std::move(model), spelled_tokens(), stream, options,
+                     recorder != nullptr ? recorder->clock() : clock,
+                     PrefixHash(as_int(world.hash_bits), static_cast<uint64_t>(world.seed) + 1), std::move(store)));
+  if (recorder != nullptr) recorder->begin(*engine, "cells", 1);
+  return engine;
 }
 
 }  // namespace ibid::sim

@@ -16,6 +16,25 @@ namespace {
 
 // Each names all fields of its struct. A field that is added does not compile here until it stands in the record too.
 
+// A list of structs; read item by item, so that a length that lies costs no memory.
+template <typename Ar, typename List, typename One>
+void each(Ar& ar, List& list, One one) {
+  size_t n = list.size();
+  ar(n);
+  for (size_t i = 0; i < n; ++i) {
+    if constexpr (Ar::kReads) {
+      if (!ar.ok()) return;
+      list.emplace_back();
+    }
+    one(list[i]);
+  }
+}
+
+template <typename Ar, typename Key>
+void digest(Ar& ar, Key& key) {
+  for (auto& byte : key) ar(byte);
+}
+
 template <typename Ar, typename Options>
 void options_fields(Ar& ar, Options& o) {
   auto& [block_len, kv_bytes, kv_dtype, step_tokens, max_sequences, max_waiting, max_rows, max_drafts, host_bytes,
@@ -39,11 +58,29 @@ void options_fields(Ar& ar, Options& o) {
 template <typename Ar, typename HeadRef>
 void head_fields(Ar& ar, HeadRef& h) {
   auto& [version, arithmetic, model, isa, n_threads, is_redacted, has_text, started, vocab_size, context_len, window,
-         end_of_generation, options, n_blocks, n_host_blocks] = h;
+         end_of_generation, options, n_blocks, n_host_blocks, disk] = h;
   ar(version, arithmetic, model, isa, n_threads, is_redacted, has_text, started, vocab_size, context_len, window,
      end_of_generation);
   options_fields(ar, options);
   ar(n_blocks, n_host_blocks);
+  auto& [layout, rope, image_bytes, opened_at, found] = disk;
+  ar(layout, rope, image_bytes, opened_at);
+  each(ar, found, [&](auto& entry) { digest(ar, entry.key), ar(entry.bytes, entry.age); });
+}
+
+template <typename Ar, typename Inputs>
+void disk_fields(Ar& ar, Inputs& inputs) {
+  each(ar, inputs, [&](auto& input) {
+    auto& [kind, was_taken, is_read, outcome, ticket, seconds, key, parent, tokens] = input;
+    ar(kind);
+    if (kind != DiskInput::Kind::kDone) return ar(was_taken);
+    ar(is_read, outcome, ticket, seconds);
+    digest(ar, key);
+    if (is_read && outcome == BlockIo::kDone) digest(ar, parent), ar(tokens);
+    if constexpr (Ar::kReads) {
+      if (kind > DiskInput::Kind::kDone || outcome > BlockIo::kForeign || !(seconds >= 0 && seconds < 1e6)) ar.fail();
+    }
+  });
 }
 
 // But for what is compiled: stops and breakers, which stand behind them as texts.
@@ -63,9 +100,9 @@ void sampling_fields(Ar& ar, Params& p) {
 
 template <typename Ar, typename RequestRef>
 void request_fields(Ar& ar, RequestRef& r) {
-  auto& [id, prompt, sampling, n, max_tokens, stops, grammar, reasoning, ttft_target, tpot_target, max_wait,
-         show_special, prompt_logprobs, priority, tenant, cache_salt, speculation, weight, search, pooling, second_text,
-         tells_progress] = r;
+  auto& [id, n, max_tokens, pooling, tells_progress, grammar, reasoning, tpot_target, ttft_target, max_wait,
+         speculation, prompt, sampling, stops, show_special, prompt_logprobs, priority, tenant, cache_salt, weight,
+         search, second_text] = r;
   // Grammars stand behind as their sources, as stops do; drafts are those that were computed then.
   static_cast<void>(stops), static_cast<void>(grammar), static_cast<void>(reasoning), static_cast<void>(speculation);
   static_cast<void>(second_text);     // of encoders, which are not recorded
@@ -206,7 +243,14 @@ bool is_plausible(const Head& h) {
                                       within(m.load.decode_reads, 0, int64_t{1} << 50) && m.seconds > 0 &&
                                       m.seconds < 1e6;
                              }) &&
-         o.disk_folder.empty() && within(o.kv_bytes, 1, int64_t{1} << 50);
+         (o.disk_folder.empty() || h.disk.image_bytes > 0) && within(o.disk_bytes, 0, int64_t{1} << 50) &&
+         within(h.disk.image_bytes, 0, int64_t{1} << 40) && within(h.disk.opened_at, 0, int64_t{1} << 62) &&
+         h.disk.found.size() < size_t{1} << 22 &&
+         std::ranges::all_of(h.disk.found,
+                             [&](const DurableEntry& e) {
+                               return within(e.bytes, 0, int64_t{1} << 40) && within(e.age, 0, int64_t{1} << 62);
+                             }) &&
+         within(o.kv_bytes, 1, int64_t{1} << 50);
 }
 
 }  // namespace
@@ -215,6 +259,7 @@ void encode(const Event& event, int64_t& last_reading, std::string& out) {
   Writer w(out);
   w(event.kind, event.readings.size());
   for (const int64_t reading : event.readings) w(reading - std::exchange(last_reading, reading));
+  disk_fields(w, event.disk);
   switch (event.kind) {
     case EventKind::kHead:
       return head_fields(w, event.head);
@@ -248,6 +293,7 @@ Result<Event> decode(std::string_view body, int64_t& last_reading, const std::sh
     last_reading = static_cast<int64_t>(static_cast<uint64_t>(last_reading) + static_cast<uint64_t>(more));
     event.readings.push_back(last_reading);
   }
+  disk_fields(r, event.disk);
   Status compiled;
   switch (event.kind) {
     case EventKind::kHead:

@@ -3,7 +3,8 @@
 //
 // In the file each is a frame: bytes of the body (u32), the body's checksum (u32, the low half of XXH3), the body; all
 // little-endian, behind eight bytes that say what the file is. The body is the kind, the clock's readings since the
-// event before (nanoseconds, each as the difference from the one before it), and what the kind says below.
+// event before (nanoseconds, each as the difference from the one before it), what a disk tier answered since then, and
+// what the kind says below.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,7 @@
 
 #include "base/result.h"
 #include "engine/engine_options.h"
+#include "engine/record/recorded_disk.h"
 #include "engine/request.h"
 #include "worker/forward_pass.h"
 
@@ -26,7 +28,7 @@ class Grammars;  // sample/grammar/grammars.h
 
 namespace record {
 
-inline constexpr std::string_view kMagic = "ibidrec\5";  // the last byte is the version
+inline constexpr std::string_view kMagic = "ibidrec\6";  // the last byte is the version
 inline constexpr size_t kFrameHead = 8;                  // bytes before a frame's body
 inline constexpr uint32_t kMaxBody = 256 << 20;
 
@@ -55,6 +57,7 @@ struct Head {
   std::vector<TokenId> end_of_generation;
   EngineOptions options;  // as completed: kv_bytes is what it became
   int32_t n_blocks = 0, n_host_blocks = 0;
+  DiskFacts disk;
 };
 
 // Four digests of a step: who computes how much; on which blocks; what was drawn and what ended; what is left in the
@@ -84,6 +87,7 @@ struct Step {
 struct Event {
   EventKind kind = EventKind::kStep;
   std::vector<int64_t> readings;           // of the clock, in nanoseconds
+  std::vector<DiskInput> disk;             // what a disk tier answered
   std::shared_ptr<const Request> request;  // kSubmit
   bool was_taken = false;                  // kSubmit
   RequestId id{};                          // kCancel, kPreempt

@@ -22,6 +22,8 @@ constexpr size_t kPiece = 1 << 20;  // bytes of a write
 size_t size_of(const Event& event) {
   size_t n = sizeof event + 8 * event.readings.size() + event.text.size();
   n += sizeof(ShareOutcome) * event.step.shares.size() + sizeof(TokenId) * event.step.tokens.size();
+  n += sizeof(DurableEntry) * event.head.disk.found.size();
+  for (const DiskInput& input : event.disk) n += sizeof input + sizeof(TokenId) * input.tokens.size();
   if (event.request) n += sizeof *event.request + sizeof(TokenId) * event.request->prompt.size();
   return n;
 }

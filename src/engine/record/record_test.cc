@@ -4,7 +4,9 @@
 #include <sys/stat.h>
 
 #include <csignal>
+#include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <random>
 #include <set>
@@ -17,11 +19,13 @@
 #include "engine/record/recorder.h"
 #include "engine/record/redaction.h"
 #include "engine/record/replay.h"
+#include "fake_disk.h"
 #include "fake_model.h"
 #include "sample/grammar/grammars.h"
 #include "spelled_tokens.h"
 #include "text/output/stop_matcher.h"
 #include "timed_model.h"
+#include "worker/disk_thread.h"
 
 namespace ibid {
 namespace {
@@ -185,6 +189,144 @@ TEST(Record, RunsAgainStepForStepWithTheModelAndWithout) {
   EXPECT_GT(n_cached, 10);
   EXPECT_GT(n_refused, 0);
   EXPECT_GT(n_accepted, 100);
+}
+
+class TickingClock final : public Clock {  // a millisecond for each reading, so that computing is dear
+ public:
+  double now() const override { return now_ += 1e-3; }
+
+ private:
+  mutable double now_ = 0;
+};
+
+// A process over blocks that outlive it, on record; and again over what it leaves.
+struct RecordedOnDisk {
+  TempFolder folder;
+  std::string path = folder.path() + "/record";
+  DiskStats disk;
+  int64_t n_tokens = 0;
+
+  // `store` is made for the format that it is given.
+  RecordedOnDisk(uint64_t seed, std::function<std::unique_ptr<DurableStore>(const BlockFormat&)> store) {
+    const TickingClock clock;
+    auto recorder = Recorder::create({.path = path}, clock).value();
+    ThreadTeam team(1);
+    Stream stream(team);
+    EngineOptions options = small_engine();
+    options.model_digest = "fake";
+    const BlockFormat format = {.block_len = 8, .payload_bytes = options.kv_bytes / 16};
+    options.disk_bytes = 60 * format.image_bytes();
+    auto engine = Engine::create(std::make_unique<testing::FakeModel>(kContext), nullptr, stream, options,
+                                 recorder->clock(), PrefixHash(128, 1), recorder->recording(store(format)))
+                      .value();
+    recorder->begin(*engine, "fake", 1);
+    std::mt19937_64 random(seed);
+    std::vector<Output> outputs;
+    const auto step = [&] {
+      outputs.clear();
+      const bool is_busy = engine->step(outputs);
+      for (const Output& o : outputs) n_tokens += static_cast<int64_t>(o.tokens.size());
+      return is_busy;
+    };
+    for (uint64_t id = 1; id <= 60; ++id) {
+      Request r = Recorded::request(RequestId{id}, random);
+      // Few beginnings, of which more is forgotten than the device can hold.
+      const auto text = static_cast<int32_t>(random() % 6);
+      for (size_t i = 0; i < 48; ++i)
+        r.prompt.insert(r.prompt.begin(), TokenId{(text * 11 + static_cast<int32_t>(i)) % 64});
+      r.prompt.resize(std::min<size_t>(r.prompt.size(), kContext - 24));
+      static_cast<void>(engine->submit(std::move(r)));
+      for (uint64_t n = random() % 12; n > 0; --n) step();
+      if (random() % 10 == 0) engine->cancel(RequestId{id});
+    }
+    while (step()) {
+    }
+    disk = engine->stats().disk;
+  }
+};
+
+TEST(Record, WhatADiskGaveRunsAgainWithoutOne) {
+  DiskStats all;
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    const auto medium = std::make_shared<testing::FakeMedium>();
+    for (const bool is_warm : {false, true}) {
+      const RecordedOnDisk was(seed, [&](const BlockFormat& format) {
+        // Every fifth write or read goes wrong in some: the disk is full, a bit flips, a file is torn or gone.
+        return std::make_unique<testing::FakeDisk>(
+            medium, format, testing::FakeDiskScript{.seed = seed + is_warm, .fault_one_in = seed % 2 == 0 ? 5 : 0});
+      });
+      const ReplayResult is = replay(was.path, false);
+      EXPECT_EQ(is.difference, "") << seed << is_warm;
+      EXPECT_EQ(is.end, "closed");
+      EXPECT_EQ(is.n_tokens, was.n_tokens);
+      all.n_fetched += was.disk.n_fetched, all.n_corrupt += was.disk.n_corrupt, all.n_missing += was.disk.n_missing;
+      all.n_no_space += was.disk.n_no_space, all.n_evicted += was.disk.n_evicted;
+      if (is_warm && seed == 1) {
+        EXPECT_GT(was.disk.n_fetched, 10) << "a warm restart";
+      }
+    }
+  }
+  EXPECT_GT(all.n_fetched, 100);
+  EXPECT_GT(all.n_corrupt, 0);
+  EXPECT_GT(all.n_missing, 0);
+  EXPECT_GT(all.n_no_space, 0);
+  EXPECT_GT(all.n_evicted, 0);
+}
+
+TEST(Record, AFolderOfBlocksIsNotNeededToRunAgain) {
+  TempFolder blocks;
+  for (const bool is_warm : {false, true}) {
+    const RecordedOnDisk was(7, [&](const BlockFormat& format) {
+      if (is_warm) {  // one of its files is broken meanwhile
+        const auto any = std::filesystem::recursive_directory_iterator(blocks.path());
+        for (const auto& file : any) {
+          if (file.is_regular_file() && file.file_size() > 256) {
+            std::filesystem::resize_file(file.path(), file.file_size() / 2);
+            break;
+          }
+        }
+      }
+      return open_disk(blocks.path(), format).value();
+    });
+    const ReplayResult is = replay(was.path, false);
+    EXPECT_EQ(is.difference, "") << is_warm;
+    EXPECT_EQ(is.n_tokens, was.n_tokens);
+  }
+}
+
+// Each of what a replay is told is used: with an answer missing or given twice it goes another way, and says so.
+TEST(Record, AnAnswerOfTheDiskThatIsMissingOrOneTooManyIsADifference) {
+  const auto medium = std::make_shared<testing::FakeMedium>();
+  const auto disk = [&](const BlockFormat& format) {
+    return std::make_unique<testing::FakeDisk>(medium, format, testing::FakeDiskScript{});
+  };
+  static_cast<void>(RecordedOnDisk(1, disk));
+  const RecordedOnDisk was(1, disk);
+  using Kind = record::DiskInput::Kind;
+  const std::string path = was.folder.path() + "/changed";
+  std::set<Kind> kinds;
+  for (const int change : {0, 1, 2, 3, 4, 5, 6, 7}) {
+    const auto kind = static_cast<Kind>(change % 4);
+    const bool is_missing = change < 4;
+    std::filesystem::remove(path);
+    {
+      auto file = record::FileWriter::create(path, nullptr).value();
+      bool is_changed = false;
+      for (record::Event& event : events_of(was.path)) {
+        if (event.kind == record::EventKind::kEnd) break;
+        const auto at = std::ranges::find_if(event.disk, [&](const record::DiskInput& input) {
+          return input.kind == kind && (kind != Kind::kDone || input.is_read);
+        });
+        if (!is_changed && at != event.disk.end()) {
+          is_missing ? event.disk.erase(at) : event.disk.insert(at, record::DiskInput(*at));
+          is_changed = true, kinds.insert(kind);
+        }
+        file->add(std::move(event));
+      }
+    }
+    EXPECT_NE(replay(path, false).difference, "") << change;
+  }
+  EXPECT_EQ(kinds.size(), 4u);
 }
 
 // A request's grammar is written as it was asked for, or, where a server made it, as its rules, and compiled for the

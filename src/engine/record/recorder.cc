@@ -30,11 +30,16 @@ double Recorder::RecordingClock::now() const {
 Result<std::unique_ptr<Recorder>> Recorder::create(const RecorderOptions& options, const Clock& source) {
   auto redaction = options.redact ? std::make_unique<record::Redaction>() : nullptr;
   ASSIGN_OR_RETURN(auto file, record::FileWriter::create(options.path, std::move(redaction), options.max_backlog));
-  return std::unique_ptr<Recorder>(new Recorder(options.path, std::move(file), source));
+  return std::unique_ptr<Recorder>(new Recorder(options, std::move(file), source));
 }
 
 Recorder::~Recorder() {
   if (!has_begun_) ::unlink(path_.c_str());
+}
+
+std::unique_ptr<DurableStore> Recorder::recording(std::unique_ptr<DurableStore> store) {
+  CHECK(!redacts_ && !has_begun_);
+  return std::make_unique<record::RecordingStore>(std::move(store), disk_);
 }
 
 void Recorder::begin(Engine& engine, const std::string& model, int32_t n_threads) {
@@ -54,13 +59,21 @@ void Recorder::begin(Engine& engine, const std::string& model, int32_t n_threads
                        .end_of_generation = facts.end_of_generation,
                        .options = engine.options(),
                        .n_blocks = engine.cache().pool().n_total(),
-                       .n_host_blocks = engine.cache().pool(Tier::kHost).n_total()};
+                       .n_host_blocks = engine.cache().pool(Tier::kHost).n_total(),
+                       .disk = std::exchange(disk_.facts, {})};
+  if (head.disk.image_bytes > 0) {
+    head.disk.layout = layout_of(engine.kv());
+    head.disk.rope = facts.rope;
+  } else {
+    head.options.disk_folder.clear();
+  }
   add({.kind = EventKind::kHead, .head = std::move(head)});
   engine.observe(*this);
 }
 
 void Recorder::add(Event event) noexcept {
   event.readings = clock_.take();
+  event.disk = std::exchange(disk_.inputs, {});
   file_->add(std::move(event));
 }
 

@@ -27,6 +27,9 @@ class Recorder final : public EngineObserver {
 
   // What the engine is made with, and reads from its own thread (or from the one that makes it) alone.
   const Clock& clock() const { return clock_; }
+  // Stands before an engine's store, which then answers through the record. Before the engine is made; not where texts
+  // are redacted, as blocks are named by them.
+  std::unique_ptr<DurableStore> recording(std::unique_ptr<DurableStore> store);
   // Writes the head and listens from now on. Before the engine's first request; the recorder outlives the engine.
   void begin(Engine& engine, const std::string& model, int32_t n_threads);
   // From any thread.
@@ -53,15 +56,17 @@ class Recorder final : public EngineObserver {
     const Clock& source_;
     mutable std::vector<int64_t> readings_;
   };
-  Recorder(std::string path, std::unique_ptr<record::FileWriter> file, const Clock& source)
-      : path_(std::move(path)), clock_(source), file_(std::move(file)) {}
+  Recorder(const RecorderOptions& options, std::unique_ptr<record::FileWriter> file, const Clock& source)
+      : path_(options.path), redacts_(options.redact), clock_(source), file_(std::move(file)) {}
   void add(record::Event event) noexcept;
 
   const std::string path_;
+  const bool redacts_;
   bool has_begun_ = false;
   RecordingClock clock_;
   std::unique_ptr<record::FileWriter> file_;
   record::StepGatherer gatherer_;
+  record::DiskLog disk_;
 };
 
 }  // namespace ibid

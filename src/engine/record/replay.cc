@@ -5,6 +5,7 @@
 #include "base/caught.h"
 #include "engine/record/step_digest.h"
 #include "engine/sequence.h"
+#include "kernels/arithmetic_version.h"
 
 namespace ibid {
 
@@ -24,7 +25,7 @@ class NoModel final : public ForwardPass {
                .window = head.window,
                .context_len = head.context_len,
                .digest = head.options.model_digest,
-               .rope = "none",
+               .rope = head.disk.image_bytes > 0 ? head.disk.rope : "none",
                .end_of_generation = head.end_of_generation} {}
   const ModelFacts& facts() const override { return facts_; }
   void run(const ForwardBatch&, std::span<const PagedKv>, const TensorView&, const HiddenStates&) override {}
@@ -221,14 +222,28 @@ Result<std::unique_ptr<Replay>> Replay::open(const std::string& path) {
 }
 
 Result<std::unique_ptr<Engine>> Replay::engine_without_model(Stream& stream) {
+  const bool has_disk = head_.disk.image_bytes > 0 && head_.options.prefix_cache;
+  // Names of blocks are computed from it.
+  if (has_disk && head_.arithmetic != std::to_string(kArithmeticVersion)) {
+    return unsupported("The record is of an engine with a disk tier and of arithmetic " + head_.arithmetic +
+                       "; this ibid, of " + std::to_string(kArithmeticVersion) + ", would look for other blocks.");
+  }
   told_ = std::make_unique<Told>();
   return caught([&]() -> Result<std::unique_ptr<Engine>> {
     auto pass = std::make_unique<NoModel>(head_);
     EngineOptions options = head_.options;
+    options.disk_folder.clear();
     const int64_t block_bytes = KvStore::block_bytes(pass->facts(), options.kv_dtype, options.block_len);
     options.kv_bytes = head_.n_blocks * block_bytes;
     options.host_bytes = head_.n_host_blocks * block_bytes;
-    ASSIGN_OR_RETURN(auto engine, Engine::create(std::move(pass), nullptr, stream, options, clock_));
+    std::unique_ptr<record::ReplayStore> store;
+    if (has_disk) {
+      const BlockFormat format = {.block_len = options.block_len, .payload_bytes = block_bytes};
+      store = std::make_unique<record::ReplayStore>(format, std::move(head_.disk));
+      disk_ = store.get();
+    }
+    ASSIGN_OR_RETURN(auto engine,
+                     Engine::create(std::move(pass), nullptr, stream, options, clock_, PrefixHash(), std::move(store)));
     engine->draw_from(*told_);
     return engine;
   });
@@ -284,10 +299,13 @@ Result<ReplayResult> Replay::run(Engine& engine, const std::shared_ptr<const Tok
     if (event->kind == EventKind::kHead) return invalid("The record has a second head; it is no record of one engine.");
     ++n_events;
     clock_.give(std::move(event->readings));
+    if (disk_ == nullptr && !event->disk.empty()) return invalid("The record tells of a disk that its head does not.");
+    if (disk_ != nullptr) disk_->give(std::move(event->disk));
     if (event->kind == EventKind::kEnd) break;
     const bool is_step = event->kind == EventKind::kStep;
     std::string what = apply(engine, *event, outputs);
     if (what.empty() && is_step) what = checker.difference(event->step);
+    if (what.empty() && disk_ != nullptr && disk_->is_off()) what = "the disk was asked for something else";
     if (what.empty() && clock_.n_left() + static_cast<size_t>(clock_.n_beyond()) > 0)
       what = "the clock was read " + std::to_string(clock_.n_left()) + " times more, or " +
              std::to_string(clock_.n_beyond()) + " times less, than now";

@@ -67,8 +67,9 @@ class Replay {
   record::FileReader file_;
   record::Head head_;
   ReplayClock clock_;
-  std::unique_ptr<Told> told_;         // null: with the model
-  ToldDrafts* told_drafts_ = nullptr;  // the engine's
+  std::unique_ptr<Told> told_;           // null: with the model
+  ToldDrafts* told_drafts_ = nullptr;    // the engine's
+  record::ReplayStore* disk_ = nullptr;  // likewise; null: the record has none
 };
 
 }  // namespace ibid
