@@ -1,5 +1,6 @@
 // What drafts bring, by kind of text: the same prompts with speculation and without, in turn, on one model.
-//   speculation_bench [--model MODEL] [--threads N] [--tokens N] [--temp T] [--k K] [--draft MODEL] [--oracle]
+//   speculation_bench [--model MODEL] [--threads N] [--tokens N] [--temp T] [--k K] [--draft MODEL] [--heads FILE|own]
+//   [--oracle]
 //   [--siblings] [--repeats N] [PROMPTS]
 // Tokens must be the same. E: tokens a step. steps: what the counted steps would take by v(r), the median time of a
 // step of r rows over one of 1 row, both of this run; clock: the time of the plain answer over the other's, of what
@@ -15,8 +16,9 @@
 #include <string>
 
 #include "base/check.h"
-#include "cli/chat.h"
+#include "cli/drafters.h"
 #include "cli/loading.h"
+#include "server/build_requests.h"
 #include "spec/suffix_automaton.h"
 
 namespace ibid::bench {
@@ -53,6 +55,13 @@ std::vector<Prompt> read_prompts(const std::string& path) {
   return out;
 }
 
+std::vector<TokenId> prompt_of(const ChatTemplate& chat, const Tokenizer& tokenizer, const std::string& text) {
+  Json::Array messages;
+  messages.emplace_back(Json::Object{{"role", Json(std::string("user"))}, {"content", Json(text)}});
+  const RenderedPrompt prompt = render_chat(chat, tokenizer, {.messages = Json(std::move(messages))}).value();
+  return encode_chat(prompt, tokenizer);
+}
+
 class Oracle final : public Proposer {
  public:
   explicit Oracle(const std::vector<TokenId>& answer) : answer_(answer) {}
@@ -77,7 +86,7 @@ struct Answer {
 };
 
 struct Settings {
-  std::string model = "default", draft, prompts = "bench/prompts/speculation.txt";
+  std::string model = "default", draft, heads, prompts = "bench/prompts/speculation.txt";
   int threads = 0;
   int32_t n_tokens = 128, k = 8, repeats = 3;
   float temperature = 0;
@@ -131,7 +140,7 @@ Answer answer(Engine& engine, std::vector<TokenId> prompt, const Settings& setti
     for (const Output& o : outputs) {
       for (const TokenRecord& t : o.tokens) out.tokens.push_back(t.chosen.token);
       has_ended |= o.finished;
-      CHECK(o.reason != FinishReason::kError, o.error.message.c_str());
+      CHECK(o.reason != FinishReason::kError, o.error().message.c_str());
     }
     outputs.clear();
   }
@@ -168,7 +177,7 @@ int run(const Settings& settings) {
   args.model = settings.model;
   args.threads = settings.threads;
   args.context_len = 2048;
-  const cli::StepLimits limits = {.max_drafts = settings.k, .draft_model = settings.draft};
+  const cli::StepLimits limits = {.max_drafts = settings.k, .draft_model = settings.draft, .heads = settings.heads};
   auto loaded = cli::load(args, limits);
   if (!loaded) return cli::fail(loaded.error());
   auto chat = cli::load_template(*loaded->file, *loaded->tokenizer);
@@ -181,7 +190,7 @@ int run(const Settings& settings) {
   auto plain = Engine::create(*loaded->model, loaded->tokenizer, *loaded->stream, without).value();
   auto drafting = Engine::create(*loaded->model, loaded->tokenizer, *loaded->stream, with).value();
 
-  if (Status used = cli::use_draft_model(*drafting, *loaded, limits); !used) return cli::fail(used.error());
+  if (Status used = cli::use_drafters(*drafting, *loaded, limits); !used) return cli::fail(used.error());
 
   std::vector<Row> all;
   std::map<int32_t, std::vector<double>> seconds_of, forward_of, draw_of;
@@ -189,7 +198,7 @@ int run(const Settings& settings) {
   uint64_t seed = 0;
   std::map<std::string, Siblings> siblings;
   for (const Prompt& prompt : read_prompts(settings.prompts)) {
-    const std::vector<TokenId> ids = cli::chat_prompt(*chat, *loaded->tokenizer, "", {{"user", prompt.text}}).value();
+    const std::vector<TokenId> ids = prompt_of(*chat, *loaded->tokenizer, prompt.text);
     if (settings.siblings) {
       const Answer a = answer(*plain, ids, settings, ++seed);
       for (const std::string& kind : {prompt.kind, std::string("of all")}) siblings[kind].add(ids, a.tokens);
@@ -283,6 +292,8 @@ int main(int argc, char** argv) {
       s.model = value();
     else if (flag == "--draft")
       s.draft = value();
+    else if (flag == "--heads")
+      s.heads = value();
     else if (flag == "--threads")
       s.threads = std::atoi(value().c_str());
     else if (flag == "--tokens")

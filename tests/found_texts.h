@@ -29,9 +29,9 @@ inline FoundTexts found_texts(const std::vector<Output>& out) {
     EXPECT_EQ(text.reason, FinishReason::kNone) << "an output behind the last one";
     for (const TokenRecord& t : o.tokens) text.tokens.push_back(t.chosen.token), text.logprobs.push_back(t.chosen.raw);
     if (!o.finished) continue;
-    text.score = o.score;
+    text.score = o.ending->score;
     text.reason = o.reason;
-    text.error = o.error.message;
+    text.error = o.error().message;
   }
   return all;
 }

@@ -1,10 +1,12 @@
-// --spec draft:MODEL, from the flag to what is loaded and counted.
+// --spec draft:MODEL and heads:FILE, from the flag to what is loaded and counted.
 #include <gtest/gtest.h>
 
 #include <fstream>
 
 #include "cli/command_line.h"
+#include "cli/drafters.h"
 #include "cli/loading.h"
+#include "cli/own_heads.h"
 #include "model/testing/tiny_model.h"
 #include "temp_folder.h"
 
@@ -27,7 +29,13 @@ TEST(DraftModelFlag, NamesAModelBesideTheLookUp) {
   const SpecArgs draft = spec("--spec-k 5 --spec draft:small.gguf").value();
   EXPECT_EQ(draft.draft_model, "small.gguf");
   EXPECT_EQ(draft.max_drafts(), 5);
+  EXPECT_EQ(draft.heads, "");
   EXPECT_EQ(spec("--spec ngram").value().draft_model, "");
+  EXPECT_EQ(spec("--spec ngram").value().heads, "");
+  EXPECT_EQ(spec("--spec auto").value().heads, "");
+  EXPECT_EQ(spec("--spec heads").value().heads, kOwnHeads);
+  EXPECT_EQ(spec("--spec heads:mine.gguf").value().heads, "mine.gguf");
+  EXPECT_FALSE(spec("--spec heads:"));
   EXPECT_EQ(spec("--spec off").value().max_drafts(), 0);
   EXPECT_FALSE(spec("--spec draft:"));
   EXPECT_FALSE(spec("--spec drafts"));
@@ -51,7 +59,7 @@ TEST(DraftModelFlag, WhatADraftModelHoldsIsCounted) {
   EXPECT_EQ(with.draft->kv_bytes, 2 * 128 / 16 * kv_bytes_of_block(*with.draft->model, DType::kF16, 16));
   EXPECT_GT(with.memory.total(), without + with.draft->kv_bytes);
   auto engine = Engine::create(*with.model, with.tokenizer, *with.stream, with.engine_options(limits)).value();
-  EXPECT_TRUE(use_draft_model(*engine, with, limits).ok());
+  EXPECT_TRUE(use_drafters(*engine, with, limits).ok());
 }
 
 TEST(DraftModelFlag, AnotherVocabularyIsRefusedByItsFirstDifference) {
@@ -61,6 +69,22 @@ TEST(DraftModelFlag, AnotherVocabularyIsRefusedByItsFirstDifference) {
   ASSERT_FALSE(sized);
   EXPECT_NE(sized.error().message.find("another vocabulary"), std::string::npos) << sized.error().message;
   EXPECT_NE(sized.error().message.find("264"), std::string::npos) << sized.error().message;
+}
+
+TEST(HeadsFlag, IbidsOwnAreOfTheModelThatTheyWereTrainedOn) {
+  const ModelFile own = own_heads().value();
+  EXPECT_EQ(own.meta_string("general.architecture").value(), "hydra");
+  EXPECT_EQ(own.meta_string("hydra.target_digest").value().size(), 32U);
+  TempFolder folder;
+  const ModelArgs model{.model = tiny_file(folder, "target.gguf", 260, 1), .threads = 1};
+  StepLimits limits{.max_sequences = 2, .max_drafts = 4, .heads = std::string(kOwnHeads)};
+  const auto none = size(model, limits);
+  ASSERT_FALSE(none);
+  EXPECT_NE(none.error().message.find("no draft heads for this model"), std::string::npos) << none.error().message;
+  limits.heads = tiny_file(folder, "no_heads.gguf", 260, 2);
+  const auto refused = size(model, limits);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("no Medusa or Hydra head"), std::string::npos) << refused.error().message;
 }
 
 }  // namespace

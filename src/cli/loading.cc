@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/quoted.h"
+#include "cli/drafters.h"
 #include "cli/flag_values.h"
 #include "cli/progress.h"
 #include "engine/engine_size.h"
@@ -21,8 +22,6 @@
 #include "kernels/reference.h"
 #include "model/tokenizer_of_model.h"
 #include "sample/grammar/grammars.h"
-#include "spec/draft_model.h"
-#include "spec/free_proposers.h"
 #include "worker/disk_thread.h"
 #include "worker/model_pass.h"
 
@@ -50,7 +49,8 @@ StepLimits step_limits(const ServeOptions& options) {
           .has_grammars = true,
           .makes_text = false,
           .kv_bytes = options.kv_bytes,
-          .draft_model = options.spec.draft_model};
+          .draft_model = options.spec.draft_model,
+          .heads = options.spec.heads};
 }
 
 std::string Loaded::description() const {
@@ -157,57 +157,6 @@ ModelOptions model_options(const Loaded& loaded, const StepLimits& limits) {
           .max_sequences = limits.max_sequences};
 }
 
-constexpr int32_t kDraftStep = 256;  // tokens of a pass of a draft model
-constexpr int32_t kDraftTexts = 8;
-
-ModelOptions draft_options(const ModelConfig& config, int32_t context_len) {
-  return {.context_len = std::min<int64_t>(config.trained_context_len, context_len),
-          .step_tokens = kDraftStep,
-          .max_rows = kDraftTexts,
-          .max_sequences = kDraftTexts};
-}
-
-DraftModelOptions draft_model_options(const Loaded& loaded, const StepLimits& limits) {
-  return {.kv_dtype = loaded.kv_dtype,
-          .kv_bytes = loaded.draft->kv_bytes,
-          .step_tokens = kDraftStep,
-          .max_texts = std::min(limits.max_sequences, kDraftTexts),
-          .vocab_size = static_cast<int32_t>(loaded.model->config().vocab_size),
-          .end_of_generation = end_of_generation_of(*loaded.file, *loaded.tokenizer)};
-}
-
-// Checks that it may guess for `out`'s model, and adds what it will hold.
-Status size_draft(const std::string& name, const StepLimits& limits, Loaded& out) {
-  ASSIGN_OR_RETURN(LoadedText text, load_text(name));
-  Vocabulary own = text.tokenizer->vocabulary();
-  own.end_of_generation = out.tokenizer->vocabulary().end_of_generation;  // what ends an answer the target says
-  if (auto difference = first_difference(out.tokenizer->vocabulary(), own)) {
-    return unsupported("The draft model " + in_quotes(name) +
-                           " has another vocabulary than the model that it guesses "
-                           "for: " +
-                           *difference + ".",
-                       "--spec");
-  }
-  LoadedDraft draft{.file = text.file};
-  ASSIGN_OR_RETURN(const ModelConfig config, read_config(*draft.file));
-  if (config.is_encoder())
-    return unsupported("The draft model " + in_quotes(name) + " is an encoder: it makes no text.", "--spec");
-  ModelOptions options = draft_options(config, out.context_len);
-  options.sized_only = true;
-  ASSIGN_OR_RETURN(draft.model, load_model(draft.file, options, *out.stream));
-  // Two whole contexts, or many shorter texts; one where one is all that runs.
-  constexpr int32_t kBlockLen = DraftModelOptions().block_len;
-  const int64_t n_blocks = (options.context_len + kBlockLen - 1) / kBlockLen * std::min(limits.max_sequences, 2);
-  draft.kv_bytes = n_blocks * kv_bytes_of_block(*draft.model, out.kv_dtype, kBlockLen);
-  const MemoryUse& use = draft.model->memory();
-  out.memory.add("draft model", use.mapped_bytes + use.repacked_bytes);
-  out.memory.add("draft model's intermediates",
-                 use.scratch_bytes + use.workspace_bytes + kDraftTexts * config.vocab_size * int64_t{sizeof(float)});
-  out.memory.add("draft model's keys and values", draft.kv_bytes);
-  out.draft = std::move(draft);
-  return {};
-}
-
 Result<Loaded> size_whole(const ModelArgs& args, const StepLimits& limits, const MemoryPlan& beside) {
   if (args.isa) TRY(select_isa(*args.isa));
   reference::select(args.reference_kernels);
@@ -232,7 +181,7 @@ Result<Loaded> size_whole(const ModelArgs& args, const StepLimits& limits, const
 
   out.memory.add("program and vocabulary", (args.process_bytes > 0 ? args.process_bytes : resident_bytes()) + kSlack);
   for (const MemoryPart& part : beside.parts) out.memory.add(part.name, part.bytes);
-  if (!limits.draft_model.empty()) TRY(size_draft(limits.draft_model, limits, out));
+  TRY(size_drafters(limits, out));
   out.kv_bytes = config.is_encoder() ? 0 : limits.kv_bytes;
   const EngineOptions engine = out.engine_options(limits);
   add_engine_parts(out.memory, *out.model, engine, out.team->n_threads());
@@ -272,15 +221,6 @@ Result<Loaded> load(const ModelArgs& args, const StepLimits& limits, const Memor
 
 Result<Loaded> size(const ModelArgs& args, const StepLimits& limits, const MemoryPlan& beside) {
   return caught([&] { return size_whole(args, limits, beside); });
-}
-
-Status use_draft_model(Engine& engine, const Loaded& loaded, const StepLimits& limits) {
-  if (!loaded.draft || limits.max_drafts == 0) return {};
-  const DraftModelOptions options = draft_model_options(loaded, limits);
-  auto pass = std::make_unique<ModelPass>(*loaded.draft->model, *loaded.stream, options.end_of_generation, "");
-  ASSIGN_OR_RETURN(auto draft, DraftModel::create(std::move(pass), *loaded.stream, options));
-  engine.speculate(free_proposers(engine.facts(), limits.max_sequences, std::move(draft)), limits.max_drafts);
-  return {};
 }
 
 int fail(const Error& error, int exit_code) {

@@ -33,6 +33,7 @@ struct StepLimits {
   bool makes_text = true;        // false: an encoder will do too
   int64_t kv_bytes = 0;          // 0: what --memory leaves; without one, the engine's choice
   std::string draft_model = {};  // that guesses beside the look-up; empty: none
+  std::string heads = {};        // as SpecArgs'
 };
 
 StepLimits step_limits(const ServeOptions& options);
@@ -44,6 +45,12 @@ struct LoadedDraft {
   int64_t kv_bytes = 0;
 };
 
+// Draft heads on the model itself.
+struct LoadedHeads {
+  std::shared_ptr<const ModelFile> file;
+  int64_t bytes = 0;
+};
+
 struct Loaded {
   std::string path;
   std::shared_ptr<const ModelFile> file;
@@ -52,6 +59,7 @@ struct Loaded {
   std::unique_ptr<Stream> stream;
   std::unique_ptr<Model> model;
   std::optional<LoadedDraft> draft;
+  std::optional<LoadedHeads> heads;
   int32_t context_len = 0;
   DType kv_dtype = DType::kF16;
   MemoryPlan memory;     // all parts but keys and values
@@ -63,9 +71,6 @@ struct Loaded {
   // Bytes of KV that hold `n_sequences` of `n_tokens` each.
   int64_t kv_bytes_for(int64_t n_sequences, int64_t n_tokens, int32_t block_len) const;
 };
-
-// Has `engine` guess by `loaded`'s draft model too, if there is one. The latter outlives the former.
-Status use_draft_model(Engine& engine, const Loaded& loaded, const StepLimits& limits);
 
 // Fetches (aliases and hf: sources), maps, checks, sizes and prepares, with progress on standard error. What does not
 // fit into --memory, or into the machine's, is refused before a weight is read. `beside`: what the process will hold

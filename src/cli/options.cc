@@ -65,6 +65,11 @@ void add_run(CLI::App& app, RunOptions& o, int& exit_code) {
   c->add_option("-s,--system", o.system, "system message");
   c->add_option("-n,--max-tokens", o.max_tokens, "most tokens of an answer (-1: up to the context)");
   c->add_option("--seed", o.seed, "the same seed gives the same answer (random, and told with --stats)");
+  c->add_option("--tools", o.tools, "functions that the model may call (JSON); calls are answered by hand")
+      ->type_name("FILE");
+  c->add_option("--json-schema", o.json_schema, "the answer is a JSON value of this schema")->type_name("JSON|FILE");
+  c->add_option("--history", o.history, "read the conversation from this file, and keep it there")->type_name("FILE");
+  c->add_option("--image", o.image, "not supported")->type_name("FILE");
   c->add_flag("--raw", o.raw, "continue the text of -p without a chat template");
   c->add_flag("--stats", o.stats, "time to first token and tokens per second at the end");
   c->option_defaults()->group("Sampling (else as the model's file says, else these defaults)");
@@ -184,6 +189,9 @@ void add_measures(CLI::App& app, All& all, int& exit_code) {
   c->add_option("-o,--output", b.output, "md, json or csv")
       ->capture_default_str()
       ->check(CLI::IsMember({"md", "json", "csv"}));
+  c->add_flag("--profile", b.profile, "the time of each op beside the machine's limits, of one more run of each test");
+  c->add_option("--trace", b.trace, "a file for that run's ops, which a browser's trace viewer opens")
+      ->type_name("FILE");
   c->footer(
       "Examples:\n  ibid bench\n  ibid bench model.gguf -p 512 -n 128 -t 2 -r 5 -o json\n  ibid bench --streams "
       "1,8,32");
@@ -253,16 +261,27 @@ void add_spec_options(CLI::App* command, SpecArgs& o) {
   add_read(
       command, "--spec", o, "NAME", o.by_lookup ? "auto" : "off",
       "tokens that are guessed and verified together, which changes no token: auto, off, ngram (by the text itself), "
-      "or draft:MODEL, a small model of the same vocabulary beside that",
+      "heads or heads:FILE, draft heads, ibid's for the default model or others, beside that, or draft:MODEL, a small "
+      "model of the "
+      "same vocabulary",
       [o](std::string_view name) -> Result<SpecArgs> {
-        constexpr std::string_view kDraft = "draft:";
+        constexpr std::string_view kDraft = "draft:", kHeads = "heads:";
         SpecArgs read = o;
         read.by_lookup = name != "off";
         if (name == "off" || name == "auto" || name == "ngram") return read;
-        if (!name.starts_with(kDraft) || name.size() == kDraft.size()) {
-          return invalid("'" + std::string(name) + "' guesses nothing here; auto, off, ngram or draft:MODEL would do.");
+        const auto takes = [name](std::string_view kind) {
+          return name.starts_with(kind) && name.size() > kind.size();
+        };
+        if (name == "heads") {
+          read.heads = kOwnHeads;
+        } else if (takes(kHeads)) {
+          read.heads = name.substr(kHeads.size());
+        } else if (takes(kDraft)) {
+          read.draft_model = name.substr(kDraft.size());
+        } else {
+          return invalid("'" + std::string(name) +
+                         "' guesses nothing here; auto, off, ngram, heads, heads:FILE or draft:MODEL would do.");
         }
-        read.draft_model = name.substr(kDraft.size());
         return read;
       });
   add_whole(command, "--spec-k", o.k, 1, 16, "most guesses for a sequence and step; how many is chosen as they pay");

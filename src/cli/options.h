@@ -44,9 +44,11 @@ struct TierArgs {
 };
 
 // Who proposes drafts (docs/speculation.md).
+inline constexpr std::string_view kOwnHeads = "own";  // those that come with ibid, where they are of the model
 struct SpecArgs {
   bool by_lookup = true;
   std::string draft_model;  // beside it; empty: none
+  std::string heads;        // beside it: a file or folder, or kOwnHeads; empty: none
   int32_t k = 8;            // most of a sequence in a step
   int32_t max_drafts() const { return by_lookup ? k : 0; }
 };
@@ -60,8 +62,12 @@ struct RunOptions {
   int32_t max_tokens = -1;
   SamplingFlags sampling;
   std::optional<uint64_t> seed;
-  bool raw = false;    // continue the prompt's text without a template
-  bool stats = false;  // time to first token and tokens per second at the end
+  std::string tools;        // a file of functions that the model may call; empty: none
+  std::string json_schema;  // of the answer: JSON, or a file; empty: none
+  std::string history;      // a file that the conversation is read from and kept in; empty: none
+  std::string image;        // refused
+  bool raw = false;         // continue the prompt's text without a template
+  bool stats = false;       // time to first token and tokens per second at the end
 };
 
 struct ServeOptions {
@@ -129,6 +135,8 @@ struct BenchOptions {
   int32_t repeats = 5;
   std::string output = "md";  // md, json, csv
   int32_t depth = 0;          // tokens already in the cache
+  bool profile = false;       // one more run of each test, with the time of each op
+  std::string trace;          // a file for that run's ops; empty: none
 };
 
 struct CacheBenchOptions {

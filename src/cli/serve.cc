@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/quoted.h"
+#include "cli/drafters.h"
 #include "cli/loading.h"
 #include "cli/options.h"
 #include "engine/record/record_file.h"
@@ -120,12 +121,17 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options, const
   use_tiers(options.tiers, kv_bytes_of_block(*loaded.model, engine_options.kv_dtype, engine_options.block_len),
             engine_options);
   std::shared_ptr<Recorder> recorder;
+  std::unique_ptr<DurableStore> store;
   if (!options.record.empty()) {
     ASSIGN_OR_RETURN(recorder, Recorder::create({.path = options.record, .redact = options.redact}));
   }
+  if (recorder && !engine_options.disk_folder.empty()) {
+    ASSIGN_OR_RETURN(store, Engine::open_store(*loaded.model, engine_options));
+    store = recorder->recording(std::move(store));
+  }
   ASSIGN_OR_RETURN(auto engine, Engine::create(*loaded.model, loaded.tokenizer, *loaded.stream, engine_options,
-                                               recorder ? recorder->clock() : steady_clock()));
-  TRY(use_draft_model(*engine, loaded, limits));
+                                               recorder ? recorder->clock() : steady_clock(), std::move(store)));
+  TRY(use_drafters(*engine, loaded, limits));
   engine->measure_steps();
   if (recorder) recorder->begin(*engine, name, loaded.team->n_threads());
   ModelInfo info{
@@ -139,7 +145,8 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options, const
       .width = static_cast<int32_t>(config.width),
       .pooling = options.pooling.value_or(config.pooling.value_or(Pooling::kMean)),
       .is_encoder = config.is_encoder(),
-      .n_labels = static_cast<int32_t>(config.n_labels)};
+      .n_labels = static_cast<int32_t>(config.n_labels),
+      .file = std::filesystem::path(loaded.path).filename().string()};
   auto tokenizer = loaded.tokenizer;
   auto backend = make_engine_backend({.info = std::move(info),
                                       .tokenizer = std::move(tokenizer),
@@ -201,9 +208,9 @@ int serve_several(const ServeOptions& options, const std::vector<NamedModel>& mo
 }  // namespace
 
 int serve(const ServeOptions& options) {
-  if (!options.record.empty() && !options.tiers.disk_folder.empty()) {
-    return fail(invalid("--record does not go with --cache-disk yet: what a disk gives, and when, would not be in the "
-                        "record"),
+  if (options.redact && !options.tiers.disk_folder.empty()) {
+    return fail(invalid("--redact does not go with --cache-disk: blocks on a disk are named by their tokens, and with "
+                        "others the record would not run again"),
                 kUsage);
   }
   if (options.max_tokens_per_step < options.max_sequences) {
@@ -214,6 +221,7 @@ int serve(const ServeOptions& options) {
   }
   ServeOptions fitted = options;
   fitted.server.api.max_drafts = options.spec.max_drafts();
+  fitted.server.n_slots = options.max_sequences;
   fitted.server.n_places = int64_t{options.max_sequences} + options.max_waiting;
   fit_server(fitted.server, options.model.memory_bytes);
   const Result<std::vector<NamedModel>> models = models_of(options);

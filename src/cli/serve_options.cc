@@ -1,6 +1,8 @@
 // The flags of `ibid serve`. What each bound does when it is passed stands in docs/serving.md.
 #include <algorithm>
 
+#include "base/json.h"
+#include "base/quoted.h"
 #include "base/utf8.h"
 #include "cli/command_line.h"
 #include "cli/presets.h"
@@ -164,6 +166,32 @@ void add_connections(CLI::App* c, ServerOptions& o) {
            [](std::string_view text) { return read_bytes(text, 0, kGiB); });
 }
 
+Result<uint64_t> read_seed(std::string_view text) {
+  ASSIGN_OR_RETURN(const int64_t seed, read_whole(text, 0, INT64_MAX));
+  return static_cast<uint64_t>(seed);
+}
+
+Result<Json> read_object(std::string_view text) {
+  Result<Json> value = parse_json(text);
+  if (!value || value->object() == nullptr) return invalid(in_quotes(text, 64) + " is no JSON object");
+  return value;
+}
+
+void add_defaults(CLI::App* c, RequestDefaults& o) {
+  add_read(c, "--max-tokens,--n-predict", o.max_tokens, "N", "up to the context", "tokens of an answer",
+           [](std::string_view text) { return read_whole(text, -1, INT32_MAX); });
+  add_read(c, "--seed", o.seed, "N", "one of its own for each", "seed of all requests that name none", read_seed);
+  add_read(c, "--chat-template-kwargs,--default-chat-template-kwargs", o.template_kwargs, "JSON", "none",
+           "object of variables for the chat template, as {\"enable_thinking\": false}", read_object);
+  c->add_flag("--enable-force-include-usage", o.include_usage, "tell the usage at the end of each stream");
+  c->add_flag("--return-tokens-as-token-ids", o.tokens_as_ids, "spell tokens in log-probabilities by their ids");
+  c->add_flag("--verbose", o.verbose, "tell each chat's prompt in its answer, as __verbose.prompt");
+  c->add_flag("--prefill-assistant", o.prefill,
+              "go on from a chat's last message where it is the assistant's, without continue_final_message");
+  c->add_flag("--template-dates", o.template_dates,
+              "give the chat template date_string and datetime, today's: an answer's bytes then change with the day");
+}
+
 void add_requests(CLI::App* c, ApiLimits& o) {
   add_whole(c, "--max-n", o.max_n, 1, 4096, "choices of a prompt");
   add_whole(c, "--max-prompts", o.max_prompts, 1, 65536, "prompts of a request");
@@ -191,6 +219,8 @@ void add_serve_options(CLI::App* c, ServeOptions& o) {
   c->option_defaults()->group(
       "Sampling where a request does not say (else as the model's file says, else these defaults)");
   add_sampling_options(c, o.sampling, SamplingScope::kDefaults);
+  c->option_defaults()->group("What else a request gets that does not say it");
+  add_defaults(c, o.server.api.defaults);
   c->option_defaults()->group("Life and log");
   add_life(c, o.server);
   c->option_defaults()->group("What can be seen");

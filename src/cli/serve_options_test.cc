@@ -107,6 +107,24 @@ TEST(ServeOptions, ThePageHasThePresets) {
   EXPECT_NE(page.str().find(presets_markdown()), std::string::npos) << presets_markdown();
 }
 
+TEST(ServeOptions, WhatARequestDoesNotSay) {
+  const Parsed p = parse(
+      "--n-predict 64 --seed 42 --chat-template-kwargs {\"a\":1} --template-dates --verbose "
+      "--enable-force-include-usage "
+      "--return-tokens-as-token-ids --prefill-assistant model.gguf");
+  ASSERT_EQ(p.error, "");
+  const RequestDefaults& d = p.options.server.api.defaults;
+  EXPECT_EQ(d.max_tokens, 64);
+  EXPECT_EQ(d.seed, 42u);
+  EXPECT_EQ(*d.template_kwargs.find("a")->integer(), 1);
+  EXPECT_TRUE(d.prefill && d.template_dates && d.verbose && d.include_usage && d.tokens_as_ids);
+  const RequestDefaults none = parse("model.gguf").options.server.api.defaults;
+  EXPECT_FALSE(none.seed || none.template_dates || none.verbose || none.include_usage || none.tokens_as_ids);
+  EXPECT_EQ(none.max_tokens, -1);
+  EXPECT_EQ(parse("--seed -1 model.gguf").error, "--seed: '-1' is no whole number from 0 to 9223372036854775807");
+  EXPECT_EQ(parse("--chat-template-kwargs [1] model.gguf").error, "--chat-template-kwargs: \"[1]\" is no JSON object");
+}
+
 TEST(ServeOptions, NamesOfTheModelAreTexts) {
   const Parsed p = parse("--alias gpt-4o --alias team/best --strict-model model.gguf");
   ASSERT_EQ(p.error, "");

@@ -20,6 +20,7 @@ Answer::Answer(std::shared_ptr<const Request> request, int32_t choice, std::shar
                          DetokenizerOptions{.show_special = request_->show_special, .continues_text = true});
   }
   if (request_->stops && !request_->stops->strings().empty()) matcher_.emplace(request_->stops);
+  pending_.ending = std::make_unique<Ending>();
   pending_.request = request_->id;
   pending_.choice = choice;
   pending_.reason = FinishReason::kNone;
@@ -60,7 +61,7 @@ void Answer::add_text(std::string_view text) {
   if (!matcher_) {
     pending_.text += text;
   } else if (const auto stop = matcher_->push(text, pending_.text)) {
-    pending_.stop_text = request_->stops->strings()[static_cast<size_t>(*stop)];
+    pending_.ending->stop_text = request_->stops->strings()[static_cast<size_t>(*stop)];
     finish_as(FinishReason::kStop);
   }
 }
@@ -78,7 +79,7 @@ void Answer::end(FinishReason reason) {
 
 void Answer::fail(Error error) {
   if (pending_.finished) return;
-  pending_.error = std::move(error);
+  pending_.ending->error = std::move(error);
   finish_as(FinishReason::kError);
 }
 
@@ -105,11 +106,7 @@ void Answer::take(std::vector<Output>& out) {
   o.timing = pending_.timing;
   o.finished = pending_.finished;
   o.reason = pending_.reason;
-  if (!pending_.finished) return;
-  o.embedding = std::move(pending_.embedding);
-  o.stop_text = std::move(pending_.stop_text);
-  o.error = std::move(pending_.error);
-  o.score = pending_.score;
+  if (pending_.finished) o.ending = std::move(pending_.ending);
 }
 
 }  // namespace ibid

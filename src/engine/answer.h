@@ -31,8 +31,8 @@ class Answer {
   void fail(Error error);
 
   void set_progress(int32_t n_computed) { pending_.n_computed = n_computed; }
-  void set_score(double score) { pending_.score = score; }
-  void set_embedding(std::vector<float> embedding) { pending_.embedding = std::move(embedding); }
+  void set_score(double score) { pending_.ending->score = score; }
+  void set_embedding(std::vector<float> embedding) { pending_.ending->embedding = std::move(embedding); }
 
   bool finished() const { return pending_.finished; }
   FinishReason reason() const { return pending_.reason; }  // kNone while it goes on
@@ -49,12 +49,12 @@ class Answer {
   // What each token asks, kept here: the request lies elsewhere.
   int32_t min_tokens_;
   bool ignore_eos_, has_stops_;
+  bool last_taken_ = false;
   std::span<const TokenId> end_of_generation_;
+  Output pending_;  // its ending is there from the beginning, as failing allocates nothing
   std::optional<Detokenizer> detokenizer_;
   std::optional<StopMatcher> matcher_;
   std::string piece_;
-  Output pending_;
-  bool last_taken_ = false;
 };
 
 }  // namespace ibid

@@ -108,7 +108,7 @@ TEST(Answer, AStopStringOverTokensIsHeldBackAndDropped) {
   EXPECT_EQ(l.text, "A");
   EXPECT_EQ(l.say({kColon}), FinishReason::kStop);
   EXPECT_EQ(l.text, "A");
-  EXPECT_EQ(l.last.stop_text, "\n\nUser:");
+  EXPECT_EQ(l.last.ending->stop_text, "\n\nUser:");
   EXPECT_EQ(l.n_tokens, 4u);
 }
 
@@ -132,7 +132,7 @@ TEST(Answer, AStopIdEndsItAndShowsItsTextOnRequest) {
   Listener dropped(stopping_at({}, {TokenId{kC}}));
   EXPECT_EQ(dropped.say({kA, kC}), FinishReason::kStop);
   EXPECT_EQ(dropped.text, "A");
-  EXPECT_EQ(dropped.last.stop_text, "");
+  EXPECT_EQ(dropped.last.ending->stop_text, "");
   Listener kept(stopping_at({}, {TokenId{kC}}, true));
   EXPECT_EQ(kept.say({kA, kC}), FinishReason::kStop);
   EXPECT_EQ(kept.text, "AC");
@@ -177,8 +177,8 @@ TEST(Answer, AnErrorCarriesItsSentence) {
   l.say({kA});
   l.fail(invalid("Nothing may be drawn."));
   EXPECT_EQ(l.last.reason, FinishReason::kError);
-  EXPECT_EQ(l.last.error.kind, ErrorKind::kInvalid);
-  EXPECT_EQ(l.last.error.message, "Nothing may be drawn.");
+  EXPECT_EQ(l.last.error().kind, ErrorKind::kInvalid);
+  EXPECT_EQ(l.last.error().message, "Nothing may be drawn.");
 }
 
 TEST(Answer, TheLastOutputComesOnce) {

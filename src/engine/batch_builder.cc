@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/planted.h"
+#include "base/prefetch.h"
 
 namespace ibid {
 
@@ -39,6 +40,7 @@ ForwardBatch BatchBuilder::build(const StepPlan& plan) {
   types_.clear();
   batch_ = {.n_sequences = n_sequences, .block_len = limits_.block_len};
   for (size_t i = 0; i < plan.shares.size(); ++i) {
+    if (i + 16 < plan.shares.size()) prefetch(*plan.shares[i + 16].sequence, 128);
     if (i + 8 < plan.shares.size()) {
       const Sequence& s = *plan.shares[i + 8].sequence;
       __builtin_prefetch(s.tokens.data() + s.n_computed);

@@ -47,7 +47,7 @@ struct Fixture {
   Output alone(Request r) {
     const RequestId id = r.id;
     EXPECT_TRUE(core->submit(std::move(r)).ok());
-    return drain().at(id);
+    return std::move(drain().at(id));
   }
 
   ManualClock clock;
@@ -59,8 +59,8 @@ struct Fixture {
 std::vector<float> vector_alone(uint64_t which, Pooling pooling) {
   Fixture f;
   Output out = f.alone(f.text(which, pooling));
-  EXPECT_EQ(static_cast<int64_t>(out.embedding.size()), f.model.model->config().width);
-  return std::move(out.embedding);
+  EXPECT_EQ(static_cast<int64_t>(out.ending->embedding.size()), f.model.model->config().width);
+  return std::move(out.ending->embedding);
 }
 
 TEST(Embedding, IsThePoolOfTheModelsOwnHiddenStates) {
@@ -107,7 +107,8 @@ TEST(Embedding, IsTheSameBytesInPiecesInCompanyAndPreempted) {
     for (const Output& o : out) {
       if (!o.finished || !texts.contains(o.request)) continue;
       const auto [which, pooling] = texts[o.request];
-      EXPECT_EQ(o.embedding, vector_alone(which, pooling)) << "text " << which << " in steps of " << step_tokens;
+      EXPECT_EQ(o.ending->embedding, vector_alone(which, pooling))
+          << "text " << which << " in steps of " << step_tokens;
       EXPECT_EQ(o.usage.completion_tokens, 0);
       texts.erase(o.request);
     }
@@ -121,7 +122,7 @@ TEST(Embedding, OfAllTokensTakesNothingFromTheCacheAndOfTheLastOneDoes) {
   f.alone(f.answer(5));
   for (const Pooling pooling : kPoolings) {
     const Output again = f.alone(f.text(5, pooling));
-    EXPECT_EQ(again.embedding, vector_alone(5, pooling));
+    EXPECT_EQ(again.ending->embedding, vector_alone(5, pooling));
     EXPECT_EQ(again.usage.cached_tokens > 0, pooling == Pooling::kLast);
   }
 }
@@ -184,9 +185,9 @@ TEST(Embedding, OfStatesThatAreNoNumbersIsAnErrorOfItsRequestAlone) {
     ++n_ended;
     if (o.request == RequestId{1}) {
       EXPECT_EQ(o.reason, FinishReason::kError);
-      EXPECT_TRUE(o.embedding.empty());
+      EXPECT_TRUE(o.ending->embedding.empty());
     } else {
-      EXPECT_EQ(o.embedding, std::vector<float>(4, 2.0f));
+      EXPECT_EQ(o.ending->embedding, std::vector<float>(4, 2.0f));
     }
   }
   EXPECT_EQ(n_ended, 2);

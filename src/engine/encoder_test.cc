@@ -39,9 +39,9 @@ struct Fixture {
   std::vector<float> alone(Request r) {
     const RequestId id = r.id;
     EXPECT_TRUE(core->submit(std::move(r)).ok());
-    Output out = drain().at(id);
+    Output out = std::move(drain().at(id));
     EXPECT_EQ(out.reason, FinishReason::kStop);
-    return std::move(out.embedding);
+    return std::move(out.ending->embedding);
   }
   std::string refusal(Request r) {
     const Status status = core->submit(std::move(r));
@@ -67,10 +67,10 @@ TEST(Encoder, GivesTheSameBytesAloneAndInCompany) {
       }
       for (const auto& [id, out] : f.drain()) {
         const auto [which, pooling] = texts.at(id);
-        EXPECT_EQ(out.embedding, lonely.alone(lonely.text(which, pooling)))
+        EXPECT_EQ(out.ending->embedding, lonely.alone(lonely.text(which, pooling)))
             << "text " << which << " in steps of " << step_tokens << " on " << n_threads;
         EXPECT_EQ(out.usage.cached_tokens, 0);
-        EXPECT_EQ(std::ssize(out.embedding), pooling == Pooling::kRank ? 1 : f.model.model->config().width);
+        EXPECT_EQ(std::ssize(out.ending->embedding), pooling == Pooling::kRank ? 1 : f.model.model->config().width);
         texts.erase(id);
       }
       EXPECT_TRUE(texts.empty());
@@ -91,7 +91,7 @@ TEST(Encoder, RunsWithWeightsOfAnyTypeAndOnEveryInstructionSet) {
       for (uint64_t i = 0; i < 3; ++i) ASSERT_TRUE(f.core->submit(f.text(i, kPoolings[i])).ok());
       const RequestId id = text.id;
       ASSERT_TRUE(f.core->submit(text).ok());
-      const std::vector<float> vector = f.drain().at(id).embedding;
+      const std::vector<float> vector = f.drain().at(id).ending->embedding;
       if (first.empty()) first = vector;
       EXPECT_EQ(vector, first) << isa_name(isa);
     }

@@ -7,6 +7,7 @@
 #include "base/planted.h"
 #include "engine/engine_size.h"
 #include "engine/measure_steps.h"
+#include "engine/memory_plan.h"
 #include "model/model.h"
 #include "sample/grammar/matcher.h"
 #include "spec/free_proposers.h"
@@ -50,7 +51,8 @@ void pin(Drafts& drafts) {
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::create(Model& model, std::shared_ptr<const Tokenizer> tokenizer, Stream& stream,
-                                               const EngineOptions& options, const Clock& clock) {
+                                               const EngineOptions& options, const Clock& clock,
+                                               std::unique_ptr<DurableStore> store) {
   if (options.block_len != 8 && options.block_len != 16 && options.block_len != 32) {
     return invalid("A block of " + std::to_string(options.block_len) +
                        " tokens was asked for; attention reads blocks of 8, 16 or 32.",
@@ -67,7 +69,13 @@ Result<std::unique_ptr<Engine>> Engine::create(Model& model, std::shared_ptr<con
   std::vector<TokenId> end_of_generation = options.end_of_generation;
   if (end_of_generation.empty() && tokenizer) end_of_generation = tokenizer->vocabulary().end_of_generation;
   auto pass = std::make_unique<ModelPass>(model, stream, end_of_generation, options.model_digest);
-  return create(std::move(pass), std::move(tokenizer), stream, options, clock);
+  return create(std::move(pass), std::move(tokenizer), stream, options, clock, PrefixHash(), std::move(store));
+}
+
+Result<std::unique_ptr<DurableStore>> Engine::open_store(const Model& model, const EngineOptions& options) {
+  return open_disk(
+      options.disk_folder,
+      {.block_len = options.block_len, .payload_bytes = kv_bytes_of_block(model, options.kv_dtype, options.block_len)});
 }
 
 Result<std::unique_ptr<Engine>> Engine::create(std::unique_ptr<ForwardPass> model,
@@ -195,13 +203,15 @@ bool Engine::step(std::vector<Output>& out) {
   observer_->planned(plan);
   failures_.take(plan.starved);
   if (!plan.empty()) {
-    settler_.admit(plan, notes_.begun_at());
     StepResult& result = runner_.run(plan);  // mechanism: batch, forward, draw, verify
     notes_.ran(result);
     observer_->ran(plan, result);
-    settler_.settle(plan, result, failures_);  // facts: append, publish, share, stop, free
+    const size_t n_told = out.size();
+    // Facts: append, publish, share, stop, free, tell.
+    settler_.settle(plan, notes_.begun_at(), result, failures_, out);
+    show_hidden(plan, result);
     observer_->settled(plan);
-    live_.publish(plan, out);  // what each client hears
+    live_.publish_ended(plan, n_told, out);
     notes_.settled();
     scheduler_.took(notes_.seconds());
   }
@@ -244,6 +254,16 @@ void Engine::speculate(std::unique_ptr<Proposer> proposer, int32_t max_drafts) {
   proposer_ = std::move(proposer);
   max_drafts_ = std::min(max_drafts, kMaxDrafts);
   live_.set_proposer(proposer_.get());
+  runner_.keep_hidden(proposer_ && proposer_->reads_hidden());
+}
+
+void Engine::show_hidden(const StepPlan& plan, const StepResult& result) {
+  if (!proposer_ || !proposer_->reads_hidden()) return;
+  for (size_t i = 0; i < plan.shares.size(); ++i) {
+    const Sequence& s = *plan.shares[i].sequence;
+    const std::span<const float> hidden = result.shares[i].drawn_behind;
+    if (!hidden.empty() && s.state == SequenceState::kRunning) proposer_->saw(raw(s.id), s.n_tokens(), hidden);
+  }
 }
 
 // For those that wait for their next token, as far as the answer may go on behind it.

@@ -30,7 +30,8 @@ class Engine {
   // have no text, and stop strings are refused.
   static Result<std::unique_ptr<Engine>> create(Model& model, std::shared_ptr<const Tokenizer> tokenizer,
                                                 Stream& stream, const EngineOptions& options,
-                                                const Clock& clock = steady_clock());
+                                                const Clock& clock = steady_clock(),
+                                                std::unique_ptr<DurableStore> store = nullptr);
   // The same over any forward pass; what it refers to outlives the engine. `store`: of the disk tier, instead of a real
   // one in options.disk_folder.
   static Result<std::unique_ptr<Engine>> create(std::unique_ptr<ForwardPass> model,
@@ -38,6 +39,8 @@ class Engine {
                                                 const EngineOptions& options, const Clock& clock,
                                                 PrefixHash hash = PrefixHash(),
                                                 std::unique_ptr<DurableStore> store = nullptr);
+  // What a disk tier in options.disk_folder lies in, for who stands before it.
+  static Result<std::unique_ptr<DurableStore>> open_store(const Model& model, const EngineOptions& options);
   ~Engine();
 
   // Checks a request wholly; an error is kInvalid or kUnsupported and names the field, or kNoMemory. From any thread.
@@ -96,6 +99,7 @@ class Engine {
   void settle_disk();
   void weigh_host_tier();
   void propose();
+  void show_hidden(const StepPlan& plan, const StepResult& result);
   Status take(const AdmittedRequest& request);
 
   std::unique_ptr<Worker> worker_;

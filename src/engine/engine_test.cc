@@ -96,7 +96,7 @@ TEST(Engine, ARowOfAPromptThatIsNoneEndsItsRequestWithAllItsChoicesAndNobodyElse
   for (const Output& o : f.drain()) {
     if (!o.finished) continue;
     if (o.request == good.id) n_right += o.reason == FinishReason::kLength;
-    if (o.request == bad.id) n_failed += o.reason == FinishReason::kError && o.error.kind == ErrorKind::kUnavailable;
+    if (o.request == bad.id) n_failed += o.reason == FinishReason::kError && o.error().kind == ErrorKind::kUnavailable;
   }
   EXPECT_EQ(n_failed, 3);
   EXPECT_EQ(n_right, 1);
@@ -295,7 +295,7 @@ TEST(Engine, AnEmptySupportEndsItsRequestAlone) {
   const auto end = std::ranges::find_if(out, [&](const Output& o) { return o.request == bad.id && o.finished; });
   ASSERT_NE(end, out.end());
   EXPECT_EQ(end->reason, FinishReason::kError);
-  EXPECT_FALSE(end->error.message.empty());
+  EXPECT_FALSE(end->error().message.empty());
   EXPECT_EQ(f.core->stats().n_failed, 1);
 }
 

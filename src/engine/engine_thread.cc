@@ -115,9 +115,8 @@ void EngineThread::State::end_unstarted(RequestId id, int32_t n, FinishReason re
     out.finished = true;
     out.reason = reason;
     try {
-      out.error = error;
-    } catch (const std::bad_alloc&) {
-      out.error = out_of_memory();
+      out.ending = std::make_unique<Ending>(Ending{.error = error});
+    } catch (const std::bad_alloc&) {  // which is what it then says
     }
   }
 }

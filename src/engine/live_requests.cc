@@ -52,7 +52,7 @@ LiveRequests::Live LiveRequests::make(const AdmittedRequest& given) {
   const std::shared_ptr<const Request>& request = given.request();
   Live out;
   for (int32_t choice = 0; choice < request->n_sequences(); ++choice) {
-    auto s = std::make_unique<Sequence>();
+    std::unique_ptr<Sequence, Return> s(std::pmr::polymorphic_allocator<>(&memory_).new_object<Sequence>(), {&memory_});
     s->id = SeqId{next_sequence_++};
     s->sampler = given.sampler();
     s->sampler_state =
@@ -66,7 +66,7 @@ LiveRequests::Live LiveRequests::make(const AdmittedRequest& given) {
     s->n_scored = scores ? 0 : s->prompt_len - 1;
     if (s->pools())
       s->pool = s->ranks() ? Pool(Pooling::kFirst, facts_.encoder->n_labels) : Pool(request->pooling, facts_.width);
-    s->answer = std::make_unique<Answer>(request, choice, tokenizer_, facts_.end_of_generation);
+    s->answer.emplace(request, choice, tokenizer_, facts_.end_of_generation);
     s->ledger().until = s->answer->timing().arrived = clock_.now();
     if (scores) s->answer->add_prompt_record({.chosen = {.token = request->prompt.front()}});
     if (choice == 0) s->due = s->answer->timing().arrived + longest_wait(*request);
@@ -150,15 +150,12 @@ void LiveRequests::publish(Sequence& s, std::vector<Output>& out) {
   if (s.choice < s.request->n) s.answer->take(out);  // further ones are seats of beams
 }
 
-void LiveRequests::publish(const StepPlan& plan, std::vector<Output>& out) {
-  const size_t n_before = out.size();
+void LiveRequests::publish_ended(const StepPlan& plan, size_t n_before, std::vector<Output>& out) {
+  if (settler_.counts().step_finished == 0) return;
   for (const Share& share : plan.shares) {
-    const SearchGroup* group = share.sequence->group;
-    if (group == nullptr) {
-      publish(*share.sequence, out);
-    } else if (share.sequence->state == SequenceState::kFinished) {
-      for (Sequence* seat : group->seats) publish(*seat, out);
-    }
+    const Sequence& s = *share.sequence;
+    if (s.group == nullptr || s.state != SequenceState::kFinished) continue;
+    for (Sequence* seat : s.group->seats) publish(*seat, out);
   }
   for (size_t i = n_before; i < out.size(); ++i) {
     if (out[i].finished) forget_if_finished(out[i].request);

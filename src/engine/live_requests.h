@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <memory_resource>
 #include <unordered_map>
 #include <vector>
 
@@ -32,8 +33,9 @@ class LiveRequests {
 
   // Room for all that a step may have to tell. False: there is none.
   bool make_room(std::vector<Output>& out) const;
-  // What those in the plan have to say.
-  void publish(const StepPlan& plan, std::vector<Output>& out);
+  // What searches of the plan have to say that ended in it; and forgets who has ended, by what stands in `out` from
+  // n_before on.
+  void publish_ended(const StepPlan& plan, size_t n_before, std::vector<Output>& out);
   void end_cancelled(std::vector<Output>& out);
   // Those that have not had their first step when they were due.
   void end_overdue(double now, std::vector<Output>& out);
@@ -53,9 +55,13 @@ class LiveRequests {
   }
 
  private:
+  struct Return {  // to the memory that it is from
+    std::pmr::memory_resource* memory;
+    void operator()(Sequence* s) const { std::pmr::polymorphic_allocator<>(memory).delete_object(s); }
+  };
   struct Live {
-    std::vector<std::unique_ptr<Sequence>> sequences;  // one per choice
-    std::unique_ptr<SearchGroup> group;                // of a search
+    std::vector<std::unique_ptr<Sequence, Return>> sequences;  // one per choice
+    std::unique_ptr<SearchGroup> group;                        // of a search
     bool is_cancelled = false;
   };
   Live make(const AdmittedRequest& request);
@@ -73,6 +79,8 @@ class LiveRequests {
   Settler& settler_;
   const Clock& clock_;
   Proposer* proposer_ = nullptr;
+  // Of all sequences, side by side: a step goes through them.
+  std::pmr::unsynchronized_pool_resource memory_;
   std::unordered_map<RequestId, Live> requests_;
   std::vector<RequestId> cancelled_;  // room for all of requests_
   std::vector<RequestId> overdue_;    // the same

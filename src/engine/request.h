@@ -29,42 +29,44 @@ enum class RequestId : uint64_t {};
 
 // Drafts change no token, so none of this is in a record: a replay is told what rejection drew.
 struct Speculation {
-  int32_t max_drafts = -1;          // a step, as far as the engine proposes any; -1: as many as it does; 0: none
-  std::vector<TokenId> prediction;  // how the answer may go
+  int32_t max_drafts = -1;  // a step, as far as the engine proposes any; -1: as many as it does; 0: none
   // Verified by rejection (spec/rejection.h): exact in distribution, and tokens depend on how many drafts there are.
   bool is_rejection = false;
+  std::vector<TokenId> prediction;  // how the answer may go
 };
 
+// What each step asks of each request stands first, together.
 struct Request {
   RequestId id{};
-  std::vector<TokenId> prompt;  // at least one token, at most the context
-  SamplingParams sampling;
-  int32_t n = 1;                         // choices; choice i is this request with seed + i
-  int32_t max_tokens = -1;               // generated per choice; -1: up to the context; 0: compute the prompt and end
-  std::shared_ptr<const StopSet> stops;  // may be null
+  int32_t n = 1;                     // choices; choice i is this request with seed + i
+  int32_t max_tokens = -1;           // generated per choice; -1: up to the context; 0: compute the prompt and end
+  Pooling pooling = Pooling::kNone;  // else the answer is the prompt's vector, and no token: max_tokens is 0
+  bool tells_progress = false;       // how much of the prompt is computed, behind each step that computes some
   std::shared_ptr<grammar::Matcher> grammar;         // what the answers must be of; may be null; this request's own
   std::shared_ptr<const ReasoningBudget> reasoning;  // may be null
   // Seconds, 0: none. Who cannot have its first token within ttft_target any more, or has waited max_wait for its first
   // step, is refused; who would make a step with decodes take longer than anybody's tpot_target waits.
-  float ttft_target = 0;
   float tpot_target = 0;
+  float ttft_target = 0;
   float max_wait = 0;
-  bool show_special = false;     // control tokens appear in the text
+  Speculation speculation;
+
+  std::vector<TokenId> prompt;  // at least one token, at most the context
+  SamplingParams sampling;
+  std::shared_ptr<const StopSet> stops;  // may be null
+  bool show_special = false;             // control tokens appear in the text
   int32_t prompt_logprobs = -1;  // as SamplingParams::logprobs, for the prompt's own tokens (computes the whole prompt)
   int32_t priority = 0;          // higher runs earlier, where the policy is by priority
   std::string tenant;            // blocks are shared only within a tenant ...
   std::string cache_salt;        // ... and with the same salt
-  Speculation speculation;
-  float weight = 1;  // the tenant's part of the machine beside others', where the policy is fair
+  float weight = 1;              // the tenant's part of the machine beside others', where the policy is fair
   // How the answer is found; n, at most the search's width, are then the best texts, told at the end. Stop strings,
   // prompt_logprobs, other tokens' log-probabilities, temperatures and truncations are refused beside one.
   SearchOptions search;
+  int32_t second_text = 0;  // of a pair that an encoder reads, where its second text begins; 0: it is no pair
 
   bool searches() const { return search.kind != SearchKind::kNone; }
   int32_t n_sequences() const { return searches() ? search.width : n; }
-  Pooling pooling = Pooling::kNone;  // else the answer is the prompt's vector, and no token: max_tokens is 0
-  int32_t second_text = 0;           // of a pair that an encoder reads, where its second text begins; 0: it is no pair
-  bool tells_progress = false;       // how much of the prompt is computed, behind each step that computes some
 };
 
 // The prompt counts once per request, however many choices it has; completion_tokens are this choice's.
@@ -86,27 +88,40 @@ struct Timing {
   Ledger ledger;
 };
 
+// What few answers end with.
+struct Ending {
+  std::string stop_text;         // the stop string that ended it, if one did
+  std::vector<float> embedding;  // [C] where the request pools; of a rank [n_labels] scores
+  double score = 0;              // of a text that a search found (sample/search.h)
+  Error error;                   // with FinishReason::kError
+};
+
 // A piece of one choice's answer. The last one has `finished`; after it nothing comes for that choice.
 struct Output {
   Output() {}  // not by zeroing all of it first: a thousand are made in a step
   RequestId request{};
   int32_t choice = 0;
+  int32_t n_computed = 0;  // of the prompt, where the request tells its progress and there is news; else 0
   // New tokens, those of a dropped stop included. One lies in place: a thousand streams tell a token each in a step,
   // and do not allocate for it.
   boost::container::small_vector<TokenRecord, 1> tokens;
-  int32_t n_computed = 0;  // of the prompt, where the request tells its progress and there is news; else 0
-  std::string text;        // new text that is certain: whole code points, nothing that may be a stop
+  std::string text;  // new text that is certain: whole code points, nothing that may be a stop
   // Once, with the first output of choice 0, if prompt_logprobs >= 0: one record per prompt token. The first token has
   // no log-probability (nothing is before it).
   std::vector<TokenRecord> prompt;
-  std::vector<float> embedding;  // [C] with the last output, where the request pools; of a rank [n_labels] scores
+  std::unique_ptr<Ending>
+      ending;  // with the last one; null: nothing of it is known, and an error is for want of memory
   bool finished = false;
   FinishReason reason = FinishReason::kStop;
-  std::string stop_text;  // the stop string that ended it, if one did
-  double score = 0;       // of a text that a search found (sample/search.h), in the last one
-  Error error;            // with FinishReason::kError
-  Usage usage;            // running totals
+  Usage usage;  // running totals
   Timing timing;
+
+  void fail(Error error) {
+    finished = true;
+    reason = FinishReason::kError;
+    ending = std::make_unique<Ending>(Ending{.error = std::move(error)});
+  }
+  Error error() const { return ending ? ending->error : out_of_memory(); }  // with FinishReason::kError
 };
 
 }  // namespace ibid

@@ -35,6 +35,10 @@ std::span<const float> all_of(const TensorView& x) {
   return {x.row_as<const float>(0), static_cast<size_t>(x.n_elements())};
 }
 
+std::span<const float> row_of(const TensorView& x, size_t row) {
+  return {x.row_as<const float>(static_cast<int64_t>(row)), static_cast<size_t>(x.row_len())};
+}
+
 // Why a beam's text ends with this token; kNone: it does not.
 FinishReason end_of(const Sequence& s, TokenId token, std::span<const TokenId> end_of_generation) {
   if (s.n_answered() + 1 < s.request->sampling.min_tokens) return FinishReason::kNone;
@@ -63,9 +67,11 @@ StepResult& Runner::run(const StepPlan& plan) {
   const Inflight step =
       worker_.launch({.copies = plan.copies,
                       .batch = plan.n_tokens > 0 ? &batch : nullptr,
-                      .wants_hidden = told_ == nullptr && std::ranges::any_of(plan.shares, wants_hidden)});
+                      .wants_hidden = told_ == nullptr && std::ranges::any_of(plan.shares, wants_hidden),
+                      .wants_rows_hidden = keeps_hidden_});
   const StepOutput output = worker_.wait(step);
   logits_ = output.logits;
+  rows_hidden_ = output.rows_hidden;
   hidden_ = output.hidden.empty() ? std::span<const float>() : all_of(output.hidden.front());
   const double forwarded = clock_.now();
   list_tasks(plan);
@@ -100,6 +106,7 @@ void Runner::list_tasks(const StepPlan& plan) {
     const size_t begin = row, end = row + static_cast<size_t>(share.n_rows);
     while (row < end && plan.rows[row].purpose == RowPurpose::kScore) ++row;
     result.drawn.clear();
+    result.drawn_behind = {};
     result.accepted.clear();
     result.failure.reset();
     result.told_end = FinishReason::kNone;
@@ -244,6 +251,8 @@ void Runner::draw(const StepPlan& plan, const Task& task, Scratch& scratch) {
     }
     const TokenId token = drawn->chosen.token;
     result.drawn.push_back(*std::move(drawn));
+    if (rows_hidden_.rank > 0)
+      result.drawn_behind = row_of(rows_hidden_, PLANTED("hidden_of_the_shares_first_row") ? task.row : at);
     if (matcher != nullptr) {
       const uint32_t next = matcher->after(s.choice, result.state.grammar, token);
       if (!PLANTED("grammar_of_the_parents_parent") || draft < 0) result.state.grammar = next;

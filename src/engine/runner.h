@@ -19,17 +19,18 @@
 
 namespace ibid {
 
-struct ShareResult {
+struct alignas(64) ShareResult {    // what few have stands first
+  SearchRow row;                    // of a beam: what may follow it, instead of what is drawn
+  std::optional<Error> failure;     // of the draw behind those that were drawn
   std::vector<TokenRecord> scored;  // the prompt's next tokens, one for each row of RowPurpose::kScore
   std::vector<TokenRecord> drawn;   // the tokens behind the text: all but the last are drafts that were right
-  std::optional<Error> failure;     // of the draw behind them
   std::vector<int32_t> accepted;    // those drafts, by their index; their keys and values lie at their positions
   SamplerState state;               // after the draws
-  SearchRow row;                    // of a beam: what may follow it, instead of what is drawn
   std::span<const float> hidden;    // of its tokens, [n, C], where anybody wants them; valid until the next step. Of a
                                     // rank its scores, [n_labels]
-  bool out_of_memory = false;       // the above is not whole
-  bool is_unsound = false;          // nor here: the model computed no numbers (unsound_row())
+  std::span<const float> drawn_behind;  // [C], of the row that its last token was drawn from, where anybody wants it
+  bool out_of_memory = false;           // the above is not whole
+  bool is_unsound = false;              // nor here: the model computed no numbers (unsound_row())
   FinishReason told_end = FinishReason::kNone;  // a replay's: the answer ends behind what was drawn
 };
 
@@ -57,6 +58,8 @@ class Runner {
   StepResult& run(const StepPlan& plan);
   // From now on tokens are told; outlives the runner. Rows are not read.
   void draw_from(ToldDraws* told) { told_ = told; }
+  // From now on results have what the final norm made of the rows that tokens are drawn from.
+  void keep_hidden(bool keep) { keeps_hidden_ = keep; }
 
  private:
   struct Task {  // one row to score, or all rows of a share from the one that is drawn on
@@ -86,6 +89,8 @@ class Runner {
   BatchBuilder builder_;
   std::span<const float> logits_;  // [R, V] of this step
   std::span<const float> hidden_;  // [T, C] of it, behind the final norm; empty if nobody wants them
+  bool keeps_hidden_ = false;
+  TensorView rows_hidden_;  // [R, C] of it; rank 0: not wanted
   std::vector<Task> tasks_;
   std::vector<int32_t> from_, to_;  // slots of accepted drafts that move
   std::vector<Scratch> scratch_;    // one per thread

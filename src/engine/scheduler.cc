@@ -106,8 +106,10 @@ void Scheduler::grant_decodes() {
   StepLoad decodes;
   double tpot = kNoLimit;
   running_tpot_ = kNoLimit;
-  for (const Sequence* s : turn_) {
+  window_.clear();
+  for (Sequence* s : turn_) {
     running_tpot_ = std::min(running_tpot_, tpot_of(*s));
+    if (n_missing(*s) > 1) window_.push_back(s);
     if (n_missing(*s) != 1) continue;
     decodes.add_decode(s->n_computed);
     tpot = std::min(tpot, tpot_of(*s));
@@ -120,12 +122,10 @@ void Scheduler::grant_decodes() {
 
 // ---- prompts -------------------------------------------------------------------------------------------------------
 
+// Those that run stand in the window, but for those whom decodes have preempted.
 void Scheduler::list_candidates() {
-  window_.clear();
   candidates_.clear();
-  for (Sequence* s : turn_) {
-    if (s->state == SequenceState::kRunning && n_missing(*s) > 1) window_.push_back(s);
-  }
+  std::erase_if(window_, [](const Sequence* s) { return s->state != SequenceState::kRunning; });
   const size_t n_running = window_.size();
   policy_->window(queue_, static_cast<size_t>(max_sequences_) - running_.size(), window_);
   for (size_t i = 0; i < window_.size(); ++i) {

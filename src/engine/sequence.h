@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "cache/block_cache.h"
@@ -42,46 +43,47 @@ struct DurableChain {
   int64_t use = 0;       // DurableIndex::next_use()
 };
 
+inline constexpr size_t kSequenceHead = 512;  // bytes of a sequence that each step touches
+
 struct Flow;         // fair_policy.h
 struct SearchGroup;  // search_group.h
 
-struct Sequence {
-  SeqId id{};
-  OrderKey key;          // as long as it is queued or runs
-  Flow* flow = nullptr;  // its tenant, to a policy that knows tenants; as long
+// What each step reads of each sequence stands first: a thousand of them are more than a core's nearest caches hold.
+struct alignas(64) Sequence {
   std::shared_ptr<const Request> request;
+  std::vector<TokenId> tokens;  // prompt, then answer
+  BlockTable blocks;
+
+  SearchGroup* group = nullptr;  // of a beam
+  Flow* flow = nullptr;          // its tenant, to a policy that knows tenants; as long as it is queued or runs
   int32_t choice = 0;
   SequenceState state = SequenceState::kWaiting;
-
-  std::vector<TokenId> tokens;  // prompt, then answer
-  Drafts drafts;                // of the next step; no part of the text
-  int32_t prompt_len = 0;
-  int32_t n_computed = 0;  // tokens whose keys and values lie in the cache
-  int32_t n_known = 0;     // tokens that the prefix tree had when it was queued
-  int32_t n_scored = 0;    // prompt positions whose rows are done, or not asked for: prompt_len - 1 is all
-
-  Pool pool;  // of a request that pools
-
-  BlockTable blocks;
-  int32_t n_published = 0;  // blocks of the table that the prefix tree knows
-  ScopeId scope = ScopeId::kNone;
-  DurableChain durable;
-  bool was_sought = false;           // on disk, since it last began to wait: fetched, or not to be had
-  std::vector<Sequence*> followers;  // the other choices, as long as they are held
-  static constexpr int32_t kAll = std::numeric_limits<int32_t>::max();
-  SearchGroup* group = nullptr;     // of a beam
-  int32_t n_without_hidden = kAll;  // tokens that may be cached ones, as nobody needs their hidden states
-
   bool was_admitted = false;
-  double due = std::numeric_limits<double>::infinity();  // without a first step by then it ends; of choice 0 alone
-  int32_t n_preemptions_passed = 0;                      // of n_preemptions, those that the ledger has behind it
+  bool was_sought = false;  // on disk, since it last began to wait: fetched, or not to be had
+  int32_t prompt_len = 0;
+  int32_t n_computed = 0;   // tokens whose keys and values lie in the cache
+  int32_t n_published = 0;  // blocks of the table that the prefix tree knows
+  int32_t n_scored = 0;     // prompt positions whose rows are done, or not asked for: prompt_len - 1 is all
+  ScopeId scope = ScopeId::kNone;
   int32_t n_preemptions = 0;
-  int32_t n_tokens_when_preempted = 0;
+  int32_t n_preemptions_passed = 0;       // of n_preemptions, those that the ledger has behind it
   int32_t n_computed_when_preempted = 0;  // the most that it had
 
-  std::shared_ptr<const Sampler> sampler;
   SamplerState sampler_state;
-  std::unique_ptr<Answer> answer;
+  std::optional<Answer> answer;      // there, but in tests of what has none
+  std::vector<Sequence*> followers;  // the other choices, as long as they are held
+  Drafts drafts;                     // of the next step; no part of the text
+  std::shared_ptr<const Sampler> sampler;
+
+  SeqId id{};
+  OrderKey key;         // as long as it is queued or runs
+  int32_t n_known = 0;  // tokens that the prefix tree had when it was queued
+  int32_t n_tokens_when_preempted = 0;
+  static constexpr int32_t kAll = std::numeric_limits<int32_t>::max();
+  int32_t n_without_hidden = kAll;  // tokens that may be cached ones, as nobody needs their hidden states
+  double due = std::numeric_limits<double>::infinity();  // without a first step by then it ends; of choice 0 alone
+  DurableChain durable;
+  Pool pool;  // of a request that pools
 
   int32_t n_tokens() const { return static_cast<int32_t>(tokens.size()); }
   int32_t n_wanted() const { return n_tokens() + drafts.size(); }

@@ -74,6 +74,7 @@ void logits_head(Pass& p, const VocabularyWeights& w) {
     p.rows.tokens = wanted_rows(p.batch);
     p.only_wanted_rows = true;
   }
+  if (p.hidden.of_rows != nullptr) *p.hidden.of_rows = p.t.h;
   p.seen("final_norm", -1, p.t.h);
   project(p, w.output, p.logits, p.t.h);
   if (p.config.logit_soft_cap != 0) ops::soft_cap(p.s, p.logits, p.config.logit_soft_cap);

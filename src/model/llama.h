@@ -13,6 +13,7 @@ namespace ibid {
 class LlamaModel final : public Model {
  public:
   static Result<std::unique_ptr<Model>> load(Parts parts, WeightLoader& loader);
+  const VocabularyWeights* vocabulary() const override { return &vocabulary_; }
 
  private:
   struct Layer {

@@ -24,6 +24,8 @@
 
 namespace ibid {
 
+struct VocabularyWeights;  // model/blocks.h
+
 struct ModelOptions {
   int64_t context_len = 0;     // longest sequence in tokens; 0: the model's own. Chooses longrope's factors
   int32_t step_tokens = 512;   // T, the most tokens of one step
@@ -58,6 +60,8 @@ class Model {
   int64_t context_len() const { return options_.context_len; }
   // What a cache must hold for a layer; its part of forward()'s kv agrees with it.
   virtual KvGeometry kv_geometry(int layer) const { return ibid::kv_geometry(config_, layer); }
+  // Its embeddings and outputs, which draft heads read too. Null: an encoder, which has no outputs.
+  virtual const VocabularyWeights* vocabulary() const { return nullptr; }
   std::vector<KvGeometry> kv_geometries() const;  // [L]; of an encoder, which keeps nothing, none
   const MemoryUse& memory() const { return memory_; }
   // What a KV block depends on besides the model's digest, the KV dtype and its tokens: the RoPE in use.

@@ -23,6 +23,9 @@ namespace ibid {
 struct HiddenStates {
   std::span<const int32_t> layers;  // ascending, each once, from 0 to L
   std::span<const TensorView> out;  // [T, C] F32 for each of `layers`; the caller's
+  // Set to what the final norm makes of the rows whose logits are wanted, [R, C] F32, where it lies until the next
+  // pass; no copy, and no row more is computed. Null: not wanted.
+  TensorView* of_rows = nullptr;
 
   bool has(int layer) const {
     for (int32_t l : layers) {

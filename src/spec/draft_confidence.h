@@ -13,12 +13,14 @@ namespace ibid {
 // How often a pair of models agreed, over all texts: one number, which tells nothing of any text.
 class PairAgreement {
  public:
-  float rate() const { return (kWeight * kPrior + n_right_) / (kWeight + n_); }
+  explicit PairAgreement(float prior = 0.75F) : prior_(prior) {}
+  float rate() const { return (kWeight * prior_ + n_right_) / (kWeight + n_); }
   void observe(bool was_right);
   void begin_text() { n_ *= kKeptByText, n_right_ *= kKeptByText; }
 
  private:
-  static constexpr float kPrior = 0.75F, kWeight = 8, kKept = 0.998F, kKeptByText = 0.97F;
+  static constexpr float kWeight = 8, kKept = 0.998F, kKeptByText = 0.97F;
+  float prior_;
   float n_ = 0, n_right_ = 0;
 };
 

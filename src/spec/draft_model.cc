@@ -1,15 +1,12 @@
 #include "spec/draft_model.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <new>
 #include <string>
 #include <utility>
 
 #include "base/planted.h"
-#include "sample/grammar/matcher.h"
-#include "spec/rejection.h"
 
 namespace ibid {
 namespace {
@@ -17,16 +14,8 @@ namespace {
 constexpr int32_t kNearly = 16;      // tokens that are missing and computed with the next draft, whatever they cost
 constexpr double kPiecePart = 0.25;  // of a step's time, for pieces of what is further behind
 constexpr int32_t kAnswerLen = 256;  // tokens that an answer may be expected to go on for, if it says no less
-constexpr int32_t kStarved = -2;     // a lane's row whose draw found no memory
-constexpr int32_t kUnpriced = 2;     // drafts as long as nothing is known of what they cost
 
 }  // namespace
-
-struct DraftModel::Scratch {
-  SamplerScratch sampler;
-  std::vector<uint32_t> mask;
-  std::vector<float> row;  // of the target's length
-};
 
 Result<std::unique_ptr<DraftModel>> DraftModel::create(std::unique_ptr<ForwardPass> model, Stream& stream,
                                                        const DraftModelOptions& options, const Clock& clock) {
@@ -54,6 +43,10 @@ DraftModel::DraftModel(std::unique_ptr<Worker> worker, const DraftModelOptions& 
       clock_(clock),
       cache_({.n_blocks = n_blocks, .block_len = options.block_len, .prefix_cache = options.prefix_cache}),
       texts_(static_cast<size_t>(options.max_texts)),
+      drafting_({.vocab_size = options.vocab_size,
+                 .context_len = worker_->facts().context_len,
+                 .end_of_generation = options.end_of_generation,
+                 .always = options.always}),
       scratch_(static_cast<size_t>(worker_->stream().team().n_threads())) {
   const auto n_texts = static_cast<size_t>(options.max_texts), n_tokens = static_cast<size_t>(options.step_tokens);
   lanes_.reserve(n_texts);
@@ -65,10 +58,7 @@ DraftModel::DraftModel(std::unique_ptr<Worker> worker, const DraftModelOptions& 
 
 DraftModel::~DraftModel() = default;
 
-void DraftModel::begin_step(const StepPrices& prices) {
-  prices_ = prices;
-  spent_ = 0;
-}
+void DraftModel::begin_step(const StepPrices& prices) { drafting_.begin_step(prices); }
 
 void DraftModel::propose(const ProposalInput& input, Drafts& drafts) {
   const Proposal one{input, &drafts};
@@ -78,12 +68,12 @@ void DraftModel::propose(const ProposalInput& input, Drafts& drafts) {
 void DraftModel::propose_all(std::span<const Proposal> proposals) {
   try {
     list_lanes(proposals);
-    DraftChoice choice(prices_.n_decodes, prices_.step);
-    choose(choice);
+    DraftChoice choice(drafting_.prices().n_decodes, drafting_.prices().step);
+    drafting_.choose(lanes_, choice);
     for (int32_t n = share_first_pass(); n > 0; n = static_cast<int32_t>(lanes_.size())) {
       if (!pass(n)) return;
-      take_drawn();
-      choose(choice);
+      drafting_.take_drawn(lanes_);
+      drafting_.choose(lanes_, choice);
     }
   } catch (const std::bad_alloc&) {  // whatever was begun is not whole
     drop_all();
@@ -104,12 +94,7 @@ DraftModel::Text* DraftModel::text_of(const ProposalInput& input) {
   std::string salt = input.scope.empty() ? std::to_string(input.sequence) : std::string(input.scope);
   if (PLANTED("a_draft_model_shares_across_tenants")) salt = "all";
   unused->scope = cache_.tree().hold({.salt = std::move(salt)});
-  unused->sequence = input.sequence;
-  pair_.begin_text();
-  unused->confidence = DraftConfidence(pair_.rate());
-  unused->tokens.assign(input.prompt.begin(), input.prompt.end());
-  unused->tokens.insert(unused->tokens.end(), input.answer.begin(), input.answer.end());
-  unused->n_text = static_cast<int32_t>(unused->tokens.size());
+  drafting_.begin_text(*unused, input);
   // The last token is computed in any case: its row is wanted.
   unused->n_computed =
       cache_.match(unused->scope, std::span(unused->tokens).first(unused->tokens.size() - 1), unused->blocks, copies_);
@@ -140,39 +125,13 @@ void DraftModel::forget(int64_t sequence) {
 
 // What the text became since it was last seen: as much of the drafts as agrees stays computed.
 void DraftModel::follow(Text& text, const ProposalInput& input) {
-  const auto n_prompt = static_cast<int32_t>(input.prompt.size());
-  const int32_t n = n_prompt + static_cast<int32_t>(input.answer.size());
-  const auto at = [&](int32_t i) {
-    return i < n_prompt ? input.prompt[static_cast<size_t>(i)] : input.answer[static_cast<size_t>(i - n_prompt)];
-  };
-  int32_t n_agreed = text.n_text;
-  const int32_t n_both = std::min(n, static_cast<int32_t>(text.tokens.size()));
-  while (n_agreed < n_both && text.tokens[static_cast<size_t>(n_agreed)] == at(n_agreed)) ++n_agreed;
-  observe(text, input, n_agreed);
-  text.tokens.resize(static_cast<size_t>(n_agreed));
-  for (int32_t i = n_agreed; i < n; ++i) text.tokens.push_back(at(i));
-  text.n_text = n;
+  const auto n = static_cast<int32_t>(input.prompt.size() + input.answer.size());
+  const int32_t n_agreed = drafting_.follow(text, input);
   const int32_t n_kept = PLANTED("a_draft_model_keeps_what_was_refused") ? n : std::min(n_agreed, n - 1);
   text.n_computed = std::min(text.n_computed, n_kept);
   cache_.truncate(text.blocks, text.n_computed);
   text.n_published = cache_.publish(text.scope, text.tokens, text.n_computed, text.n_published, text.blocks);
   if (PLANTED("the_last_draft_is_never_read") && n_agreed == n - 1 && text.n_computed == n - 2) ++text.n_computed;
-  text.state = input.state;
-  text.state.choice += PLANTED("a_draft_model_draws_with_other_noise");
-}
-
-// Of the last drafts, those up to the first that was wrong, verified or not: the text tells.
-void DraftModel::observe(Text& text, const ProposalInput& input, int32_t n_agreed) {
-  const auto n = static_cast<int32_t>(input.prompt.size() + input.answer.size());
-  for (size_t i = 0; i < text.sureness.size(); ++i) {
-    const int32_t position = text.n_text + static_cast<int32_t>(i);
-    if (position >= n) break;
-    const bool was_right = n_agreed > position;
-    text.confidence.observe(text.sureness[i], was_right);
-    pair_.observe(was_right);
-    if (!was_right) break;
-  }
-  text.sureness.clear();
 }
 
 // ---- who drafts ----------------------------------------------------------------------------------------------------
@@ -185,67 +144,46 @@ void DraftModel::list_lanes(std::span<const Proposal> proposals) {
     Text* text = text_of(p.input);
     if (text == nullptr) continue;
     follow(*text, p.input);
-    const bool others_know_better = !p.drafts->empty() && p.drafts->likely.front() >= text->confidence.of_next();
-    const bool is_pinned = options_.always || p.input.is_rejection;
-    if (others_know_better && !is_pinned && !PLANTED("likelier_drafts_of_others_are_replaced")) continue;
-    const Lane lane{.text = text, .proposal = &p, .is_pinned = is_pinned};
+    if (!drafting_.may_draft(*text, p)) continue;
+    const Lane lane{.text = text, .proposal = &p, .is_pinned = drafting_.is_pinned(p.input)};
     if (is_worth_reading(lane)) lanes_.push_back(lane);
   }
 }
 
 // Whether what is missing of a text can come in again by what drafts save, for as long as its answer may go on.
 bool DraftModel::is_worth_reading(const Lane& lane) const {
-  const int32_t n_missing = lane.text->n_text - lane.text->n_computed;
-  const bool is_unknown = prices_.step <= 0 || !cost_.is_known();
-  if (lane.is_pinned || n_missing <= kNearly || is_unknown) return true;
-  DraftChoice choice(prices_.n_decodes, prices_.step);
-  const double rate = lane.text->confidence.of_next(), more = cost_.seconds(1) + prices_.row;
+  const int32_t n_missing = text_of(lane).n_text - text_of(lane).n_computed;
+  if (lane.is_pinned || n_missing <= kNearly || !drafting_.is_priced()) return true;
+  const StepPrices& prices = drafting_.prices();
+  const PassCost& cost = drafting_.cost();
+  DraftChoice choice(prices.n_decodes, prices.step);
+  const double rate = lane.text->confidence.of_next(), more = cost.seconds(1) + prices.row;
   double likely = rate;
   for (int32_t i = 0; i < lane.proposal->input.max_drafts && choice.raises(likely, more); ++i, likely *= rate)
     choice.take(likely, more);
-  const double n_more = choice.n_tokens() - prices_.n_decodes;
-  const double saved = prices_.step * choice.n_tokens() / prices_.n_decodes - choice.seconds();
+  const double n_more = choice.n_tokens() - prices.n_decodes;
+  const double saved = prices.step * choice.n_tokens() / prices.n_decodes - choice.seconds();
   const double n_left = std::min(lane.proposal->input.n_left, kAnswerLen);
-  const double to_read = cost_.seconds(n_missing) - cost_.seconds(0);
+  const double to_read = cost.seconds(n_missing) - cost.seconds(0);
   return to_read <= saved * n_left / (1 + n_more) || PLANTED("prompts_are_read_whatever_they_cost");
-}
-
-// Keeps the lanes whose next draft pays, none if a pass for them does not.
-void DraftModel::choose(DraftChoice& choice) {
-  if (std::ranges::all_of(lanes_, &Lane::is_pinned)) return;
-  if (prices_.step <= 0 || !cost_.is_known()) {
-    std::erase_if(lanes_, [](const Lane& lane) { return !lane.is_pinned && lane.text->sureness.size() >= kUnpriced; });
-    return;
-  }
-  const bool is_free = PLANTED("time_of_a_draft_model_is_not_priced");
-  const auto expected = [](const Lane& lane) { return lane.likely * lane.text->confidence.of_next(); };
-  const double each = prices_.row + (is_free ? 0 : cost_.seconds(1) - cost_.seconds(0));
-  std::erase_if(lanes_, [&](const Lane& lane) { return !lane.is_pinned && !choice.raises(expected(lane), each); });
-  double sum = 0;
-  for (const Lane& lane : lanes_) sum += expected(lane);
-  const auto n = static_cast<double>(lanes_.size());
-  const double more = n * prices_.row + (is_free ? 0 : cost_.seconds(n));
-  const bool is_late = prices_.step + spent_ + more > prices_.limit && !PLANTED("a_draft_model_makes_gaps");
-  if (is_late || !choice.raises(sum, more)) std::erase_if(lanes_, [](const Lane& lane) { return !lane.is_pinned; });
-  choice.take(sum, more);
 }
 
 // What each lane computes with its first draft; who is far behind gets a piece of what is left. Their sum.
 int32_t DraftModel::share_first_pass() {
   int32_t n = 0, most = options_.step_tokens;
   const auto give = [&](Lane& lane, int32_t n_most) {
-    const int32_t n_missing = lane.text->n_text - lane.text->n_computed;
+    const int32_t n_missing = text_of(lane).n_text - text_of(lane).n_computed;
     lane.n_tokens = std::max(0, std::min(n_missing, n_most - n));
     n += lane.n_tokens;
   };
-  const auto is_near = [](const Lane& lane) { return lane.text->n_text - lane.text->n_computed <= kNearly; };
+  const auto is_near = [](const Lane& lane) { return text_of(lane).n_text - text_of(lane).n_computed <= kNearly; };
   for (Lane& lane : lanes_) {
     if (is_near(lane)) give(lane, most);
   }
   if (!PLANTED("a_draft_model_reads_prompts_at_once")) {
-    const bool is_known = prices_.step > 0 && cost_.is_known();
-    const double seconds = std::min(kPiecePart * prices_.step, prices_.limit - prices_.step - spent_);
-    const double n_within = is_known ? std::min(1e6, cost_.tokens_within(seconds)) : 0;
+    const StepPrices& prices = drafting_.prices();
+    const double seconds = std::min(kPiecePart * prices.step, prices.limit - prices.step - drafting_.spent());
+    const double n_within = drafting_.is_priced() ? std::min(1e6, drafting_.cost().tokens_within(seconds)) : 0;
     most = std::min(most, n + std::max(kNearly, static_cast<int32_t>(n_within)));
   }
   for (Lane& lane : lanes_) {
@@ -259,7 +197,7 @@ int32_t DraftModel::share_first_pass() {
 // Computes the lanes' tokens and draws behind those that are whole. False where nobody has blocks.
 bool DraftModel::pass(int32_t n_tokens) {
   std::erase_if(lanes_, [&](Lane& lane) {
-    Text& text = *lane.text;
+    Text& text = text_of(lane);
     const bool has_blocks =
         lane.n_tokens > 0 && cache_.reserve(text.blocks, text.n_computed, text.n_computed + lane.n_tokens, copies_);
     if (!has_blocks) n_tokens -= lane.n_tokens;
@@ -283,22 +221,20 @@ bool DraftModel::pass(int32_t n_tokens) {
   logits_ = worker_->wait(worker_->launch({.copies = copies_, .batch = &batch})).logits;
   cache_.transferred(copies_);
   copies_.clear();
-  for (Lane& lane : lanes_) lane.text->n_computed += lane.n_tokens;
+  for (Lane& lane : lanes_) text_of(lane).n_computed += lane.n_tokens;
   bool is_starved = false;
   worker_->stream().team().parallel_for(static_cast<int64_t>(lanes_.size()), [&](int64_t i, int thread) {
-    Scratch& scratch = scratch_[static_cast<size_t>(thread)];
+    Drafting::Scratch& scratch = scratch_[static_cast<size_t>(thread)];
     try {
       draw(lanes_[static_cast<size_t>(i)], scratch);
     } catch (const std::bad_alloc&) {
       scratch = {};
-      lanes_[static_cast<size_t>(i)].row = kStarved;
+      lanes_[static_cast<size_t>(i)].row = DraftLane::kStarved;
     }
   });
-  for (const Lane& lane : lanes_) is_starved |= lane.row == kStarved;
+  for (const Lane& lane : lanes_) is_starved |= lane.row == DraftLane::kStarved;
   if (is_starved) throw std::bad_alloc();
-  const double took = clock_.now() - begin;
-  cost_.observe(n_tokens, took);
-  spent_ += took;
+  drafting_.passed(n_tokens, clock_.now() - begin);
   n_computed_tokens_ += n_tokens;
   ++n_passes_;
   return true;
@@ -309,7 +245,7 @@ void DraftModel::build() {
   query_start_.assign(1, 0);
   block_start_.assign(1, 0);
   for (Lane& lane : lanes_) {
-    const Text& text = *lane.text;
+    const Text& text = text_of(lane);
     const int32_t end = text.n_computed + lane.n_tokens;
     for (int32_t i = text.n_computed; i < end; ++i) {
       tokens_.push_back(text.tokens[static_cast<size_t>(i)]);
@@ -326,68 +262,11 @@ void DraftModel::build() {
   }
 }
 
-// The token that the target's sampler draws from the draft model's row.
-void DraftModel::draw(Lane& lane, Scratch& scratch) const {
+void DraftModel::draw(Lane& lane, Drafting::Scratch& scratch) const {
   lane.drawn = TokenId::kNone;
   if (lane.row < 0) return;
-  const ProposalInput& input = lane.proposal->input;
-  Text& text = *lane.text;
-  const auto n_row = static_cast<size_t>(worker_->facts().vocab_size), n = static_cast<size_t>(options_.vocab_size);
-  std::span<const float> row = logits_.subspan(static_cast<size_t>(lane.row) * n_row, std::min(n_row, n));
-  if (n_row < n) {
-    scratch.row.assign(n, -std::numeric_limits<float>::infinity());
-    std::ranges::copy(row, scratch.row.begin());
-    row = scratch.row;
-  }
-  const auto tokens = std::span<const TokenId>(text.tokens);
-  const size_t n_prompt = input.prompt.size();
-  const size_t n_answer =
-      (PLANTED("a_draft_model_forgets_its_drafts") ? static_cast<size_t>(text.n_text) : tokens.size()) - n_prompt;
-  scratch.mask.clear();
-  if (input.grammar != nullptr && !PLANTED("a_draft_model_ignores_grammars")) {
-    scratch.mask.assign(std::max((n + 31) / 32, input.grammar->mask_words()), 0);
-    input.grammar->fill(text.state.grammar, input.n_left - static_cast<int32_t>(text.sureness.size()), scratch.mask);
-  }
-  const bool is_drawn = input.is_rejection && input.temperature > 0;  // else it is certain
-  if (is_drawn && text.sureness.empty())
-    text.q.resize(std::max(text.q.size(), static_cast<size_t>(input.max_drafts) * n));
-  lane.q = {};
-  if (is_drawn) lane.q = std::span(text.q).subspan(text.sureness.size() * n, n);
-  ProposeRule propose(is_drawn ? std::span(text.q).subspan(text.sureness.size() * n, n) : std::span<float>());
-  DrawRule* rule = is_drawn && !PLANTED("a_drafts_noise_is_the_targets") ? &propose : nullptr;
-  const Result<TokenRecord> drawn =
-      input.sampler->sample(row, {tokens.first(n_prompt), tokens.subspan(n_prompt, n_answer)}, text.state,
-                            scratch.sampler, scratch.mask, rule);
-  if (!drawn) return;
-  const Result<TokenRecord> scored = score_row(row, drawn->chosen.token, 0, scratch.sampler);
-  if (!scored) return;
-  const TokenId token = drawn->chosen.token;
-  // Behind an end nothing follows, so that its row is not worth a draft; but what is drawn for rejection is offered.
-  const bool may_withhold = !is_drawn || PLANTED("drawn_ends_are_withheld");
-  if (may_withhold && std::ranges::find(options_.end_of_generation, token) != options_.end_of_generation.end()) return;
-  if (input.grammar != nullptr) {
-    text.state.grammar = input.grammar->after(input.choice, text.state.grammar, token);
-    if (may_withhold && input.grammar->is_closed(text.state.grammar)) return;
-  }
-  lane.drawn = token;
-  lane.sureness = std::exp(scored->chosen.raw);
-}
-
-// Tokens become drafts; lanes that go on behind theirs stay.
-void DraftModel::take_drawn() {
-  std::erase_if(lanes_, [this](Lane& lane) {
-    if (lane.drawn == TokenId::kNone) return true;
-    Text& text = *lane.text;
-    Drafts& drafts = *lane.proposal->drafts;
-    if (text.sureness.empty()) drafts.clear();  // those of others
-    lane.likely *= text.confidence.of(lane.sureness);
-    drafts.add(lane.drawn, drafts.size() - 1, lane.is_pinned ? 1 : lane.likely, lane.q);
-    text.tokens.push_back(lane.drawn);
-    text.sureness.push_back(lane.sureness);
-    lane.n_tokens = 1;
-    return drafts.size() >= lane.proposal->input.max_drafts ||
-           static_cast<int32_t>(text.tokens.size()) > worker_->facts().context_len;
-  });
+  const auto n = static_cast<size_t>(worker_->facts().vocab_size);
+  drafting_.draw(lane, logits_.subspan(static_cast<size_t>(lane.row) * n, n), scratch);
 }
 
 }  // namespace ibid

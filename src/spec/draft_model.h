@@ -2,9 +2,7 @@
 // Inference from Transformers via Speculative Decoding", 2023; Chen et al., "Accelerating Large Language Model Decoding
 // with Speculative Sampling", 2023), of the target's vocabulary, with keys and values of its own.
 //
-// It draws as the target will: the request's own sampler over its own rows, with the same seed, position, history,
-// state and grammar. Target and draft race the same noise, so that two alike rows draw the same token also at a
-// temperature; of rows p and q they do with probability sum over x of 1 / sum over y of max(p(y)/p(x), q(y)/q(x)).
+// It draws as the target will (spec/drafting.h).
 //
 // What it computes of a text stays as long as the text agrees: it is cut to what was accepted, and what is missing is
 // computed with the next draft, a long prompt in pieces that a step hardly notices. All texts of a step share each
@@ -21,10 +19,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "cache/block_cache.h"
-#include "spec/draft_choice.h"
-#include "spec/draft_confidence.h"
-#include "spec/pass_cost.h"
-#include "spec/proposer.h"
+#include "spec/drafting.h"
 #include "worker/worker.h"
 
 namespace ibid {
@@ -61,46 +56,26 @@ class DraftModel final : public Proposer {
   const BlockCache& cache() const { return cache_; }
 
  private:
-  struct Text {
-    int64_t sequence = -1;        // -1: none
-    std::vector<TokenId> tokens;  // the text, then drafts of this step or the last
-    int32_t n_text = 0;           // without drafts
-    int32_t n_computed = 0;       // of tokens, whose keys and values lie in the cache; fewer than tokens
+  struct Text : DraftText {
+    int32_t n_computed = 0;  // of tokens, whose keys and values lie in the cache; fewer than tokens
     BlockTable blocks;
     int32_t n_published = 0;
     ScopeId scope = ScopeId::kNone;
-    SamplerState state;           // behind the last draft
-    std::vector<float> sureness;  // of each draft: the draft model's own probability
-    std::vector<float> q;         // [drafts, V] of rejection: what each draft was drawn from
-    DraftConfidence confidence;
   };
-  struct Lane {  // a text in this step
-    Text* text = nullptr;
-    const Proposal* proposal = nullptr;
-    float likely = 1;        // that all drafts so far are taken over
-    int32_t n_tokens = 0;    // of this pass
-    int32_t row = -1;        // of this pass; -1: none
-    bool is_pinned = false;  // drafts as many as it may
-    TokenId drawn = TokenId::kNone;
-    std::span<const float> q;  // that it was drawn from
-    float sureness = 0;
-  };
-  struct Scratch;  // of a thread that draws
+  using Lane = DraftLane;  // of a Text
 
   DraftModel(std::unique_ptr<Worker> worker, const DraftModelOptions& options, const Clock& clock, int32_t n_blocks);
   Text* text_of(const ProposalInput& input);
   void drop(Text& text);
   void drop_all();
   void follow(Text& text, const ProposalInput& input);
-  void observe(Text& text, const ProposalInput& input, int32_t n_agreed);
   void list_lanes(std::span<const Proposal> proposals);
   bool is_worth_reading(const Lane& lane) const;
-  void choose(DraftChoice& choice);
   int32_t share_first_pass();
   bool pass(int32_t n_tokens);
   void build();
-  void draw(Lane& lane, Scratch& scratch) const;
-  void take_drawn();
+  void draw(Lane& lane, Drafting::Scratch& scratch) const;
+  static Text& text_of(const Lane& lane) { return static_cast<Text&>(*lane.text); }
 
   std::unique_ptr<Worker> worker_;
   DraftModelOptions options_;
@@ -108,11 +83,8 @@ class DraftModel final : public Proposer {
   BlockCache cache_;
   std::vector<Text> texts_;
   std::vector<Lane> lanes_;
-  PairAgreement pair_;
-  PassCost cost_;
-  StepPrices prices_;
-  double spent_ = 0;  // seconds of this step
-  std::vector<Scratch> scratch_;
+  Drafting drafting_;
+  std::vector<Drafting::Scratch> scratch_;
   std::span<const float> logits_;
   std::vector<BlockCopy> copies_;
   // The arrays of a pass.

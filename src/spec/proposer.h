@@ -59,6 +59,12 @@ class Proposer {
   virtual void begin_step(const StepPrices&) {}
   // Whether it looks at them: they cost a look at every text that runs.
   virtual bool heeds_prices() const { return false; }
+  // Whether it reads what the target's final norm makes of a text; then saw() tells, after each step: the text has
+  // n_tokens now, and its last one was drawn from the row with this hidden state, [C].
+  virtual bool reads_hidden() const { return false; }
+  virtual void saw(int64_t sequence, int32_t n_tokens, std::span<const float> hidden) {
+    static_cast<void>(sequence), static_cast<void>(n_tokens), static_cast<void>(hidden);
+  }
   // Fills the empty `drafts`. Ids of the model's vocabulary alone, parents before children.
   virtual void propose(const ProposalInput& input, Drafts& drafts) = 0;
   // The same for all texts of a step together. Where drafts of another proposer are there already, likelier ones may

@@ -20,6 +20,12 @@ class ProposerChain final : public Proposer {
   bool heeds_prices() const override {
     return std::ranges::any_of(proposers_, [](const auto& p) { return p->heeds_prices(); });
   }
+  bool reads_hidden() const override {
+    return std::ranges::any_of(proposers_, [](const auto& p) { return p->reads_hidden(); });
+  }
+  void saw(int64_t sequence, int32_t n_tokens, std::span<const float> hidden) override {
+    for (auto& p : proposers_) p->saw(sequence, n_tokens, hidden);
+  }
   void propose(const ProposalInput& input, Drafts& drafts) override {
     const Proposal one{input, &drafts};
     propose_all({&one, 1});

@@ -206,7 +206,7 @@ class Bench {
       h.text += o.text;
       if (!o.finished) continue;
       h.reason = o.reason;
-      if (o.reason == FinishReason::kError) h.error = o.error.kind;
+      if (o.reason == FinishReason::kError) h.error = o.error().kind;
     }
     out_.clear();
   }

@@ -17,7 +17,9 @@
 #include "model/testing/tiny_model.h"
 #include "spec/draft_model.h"
 #include "spec/free_proposers.h"
+#include "spec/heads_proposer.h"
 #include "temp_folder.h"
+#include "tiny_heads.h"
 #include "worker/model_pass.h"
 
 namespace ibid::testing {
@@ -33,8 +35,9 @@ enum class DraftKind : uint8_t {
   kRepeated,  // trees with equal children
   kItself,    // a draft model that is the target: with KV of one dtype it is always right
   kModel,     // another draft model, beside the engine's own look-up
+  kHeads,     // draft heads on the target that were never trained
 };
-inline constexpr int32_t kDraftKinds = 9;
+inline constexpr int32_t kDraftKinds = 10;
 
 // A schedule, as data; printed where a digest differs.
 struct Schedule {
@@ -254,6 +257,7 @@ class ScheduleRun {
     if (schedule.max_drafts > 0 && schedule.drafts != DraftKind::kLookup) {
       const bool is_model = schedule.drafts == DraftKind::kItself || schedule.drafts == DraftKind::kModel;
       if (is_model) return core_->speculate(draft_model(ends), schedule.max_drafts);
+      if (schedule.drafts == DraftKind::kHeads) return core_->speculate(draft_heads(ends), schedule.max_drafts);
       const TokenId end = ends.empty() ? TokenId{0} : ends.front();
       core_->speculate(std::make_unique<Memory>(schedule.drafts, schedule.seed, vocab_size_, end), schedule.max_drafts);
     }
@@ -329,6 +333,18 @@ class ScheduleRun {
     return free_proposers(core_->facts(), schedule_.max_sequences, std::move(made));
   }
 
+  std::unique_ptr<Proposer> draft_heads(const std::vector<TokenId>& ends) {
+    const auto file =
+        tiny_heads_file({.width = model_.config().width, .vocab_size = vocab_size_, .seed = schedule_.seed});
+    const HeadsOptions options = {.max_texts = std::min(3, schedule_.max_sequences),
+                                  .vocab_size = vocab_size_,
+                                  .context_len = static_cast<int32_t>(model_.context_len()),
+                                  .end_of_generation = ends,
+                                  .always = true};
+    auto heads = DraftHeads::load(file, model_, stream_, options.max_texts).value();
+    return std::make_unique<HeadsProposer>(std::move(heads), stream_, options);
+  }
+
   int32_t up_to(int32_t n) { return static_cast<int32_t>(random_() % static_cast<uint64_t>(n)); }
 
   void warm_up() {
@@ -365,7 +381,7 @@ class ScheduleRun {
     out_.clear();
     const bool busy = core_->step(out_);
     for (const Output& o : out_) {
-      CHECK(o.reason != FinishReason::kError, o.error.message.c_str());
+      CHECK(o.reason != FinishReason::kError, o.error().message.c_str());
       if (const auto it = transcripts_.find(o.request); it != transcripts_.end()) {
         it->second.at(static_cast<size_t>(o.choice)).hear(o);
       }

@@ -1,0 +1,128 @@
+#include "cli/drafters.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/quoted.h"
+#include "cli/own_heads.h"
+#include "engine/engine_size.h"
+#include "format/model_digest.h"
+#include "model/tokenizer_of_model.h"
+#include "spec/draft_model.h"
+#include "spec/free_proposers.h"
+#include "spec/heads_proposer.h"
+#include "worker/model_pass.h"
+
+namespace ibid::cli {
+namespace {
+
+constexpr int32_t kDraftStep = 256;  // tokens of a pass of a draft model
+constexpr int32_t kDraftTexts = 8;
+
+ModelOptions draft_options(const ModelConfig& config, int32_t context_len) {
+  return {.context_len = std::min<int64_t>(config.trained_context_len, context_len),
+          .step_tokens = kDraftStep,
+          .max_rows = kDraftTexts,
+          .max_sequences = kDraftTexts};
+}
+
+DraftModelOptions draft_model_options(const Loaded& loaded, const StepLimits& limits) {
+  return {.kv_dtype = loaded.kv_dtype,
+          .kv_bytes = loaded.draft->kv_bytes,
+          .step_tokens = kDraftStep,
+          .max_texts = std::min(limits.max_sequences, kDraftTexts),
+          .vocab_size = static_cast<int32_t>(loaded.model->config().vocab_size),
+          .end_of_generation = end_of_generation_of(*loaded.file, *loaded.tokenizer)};
+}
+
+// Checks that it may guess for `out`'s model, and adds what it will hold.
+Status size_draft(const std::string& name, const StepLimits& limits, Loaded& out) {
+  ASSIGN_OR_RETURN(LoadedText text, load_text(name));
+  Vocabulary own = text.tokenizer->vocabulary();
+  own.end_of_generation = out.tokenizer->vocabulary().end_of_generation;  // what ends an answer the target says
+  if (auto difference = first_difference(out.tokenizer->vocabulary(), own)) {
+    return unsupported("The draft model " + in_quotes(name) +
+                           " has another vocabulary than the model that it guesses "
+                           "for: " +
+                           *difference + ".",
+                       "--spec");
+  }
+  LoadedDraft draft{.file = text.file};
+  ASSIGN_OR_RETURN(const ModelConfig config, read_config(*draft.file));
+  if (config.is_encoder())
+    return unsupported("The draft model " + in_quotes(name) + " is an encoder: it makes no text.", "--spec");
+  ModelOptions options = draft_options(config, out.context_len);
+  options.sized_only = true;
+  ASSIGN_OR_RETURN(draft.model, load_model(draft.file, options, *out.stream));
+  // Two whole contexts, or many shorter texts; one where one is all that runs.
+  constexpr int32_t kBlockLen = DraftModelOptions().block_len;
+  const int64_t n_blocks = (options.context_len + kBlockLen - 1) / kBlockLen * std::min(limits.max_sequences, 2);
+  draft.kv_bytes = n_blocks * kv_bytes_of_block(*draft.model, out.kv_dtype, kBlockLen);
+  const MemoryUse& use = draft.model->memory();
+  out.memory.add("draft model", use.mapped_bytes + use.repacked_bytes);
+  out.memory.add("draft model's intermediates",
+                 use.scratch_bytes + use.workspace_bytes + kDraftTexts * config.vocab_size * int64_t{sizeof(float)});
+  out.memory.add("draft model's keys and values", draft.kv_bytes);
+  out.draft = std::move(draft);
+  return {};
+}
+
+int32_t texts_of_heads(const StepLimits& limits) { return std::min(limits.max_sequences, HeadsOptions().max_texts); }
+
+// Those that the flag names, or ibid's own, if they were trained on this model's very bytes.
+Result<std::shared_ptr<const ModelFile>> find_heads(const std::string& name, const Loaded& out) {
+  const bool are_own = name == kOwnHeads;
+  ASSIGN_OR_RETURN(ModelFile file, are_own ? own_heads() : ModelFile::open(name));
+  if (are_own) {
+    ASSIGN_OR_RETURN(const std::string digest, file.meta_string("hydra.target_digest"));
+    if (model_digest(*out.file).hex() != digest) {
+      return unsupported(
+          "ibid has no draft heads for this model, only for its default one; heads:FILE would take others.", "--spec");
+    }
+  }
+  return std::make_shared<const ModelFile>(std::move(file));
+}
+
+Status size_heads(const StepLimits& limits, Loaded& out) {
+  LoadedHeads heads;
+  ASSIGN_OR_RETURN(heads.file, find_heads(limits.heads, out));
+  ASSIGN_OR_RETURN(heads.bytes, DraftHeads::sized_bytes(*heads.file, *out.model, *out.stream, texts_of_heads(limits)));
+  out.memory.add("draft heads", heads.bytes);
+  out.heads = std::move(heads);
+  return {};
+}
+
+Result<std::unique_ptr<Proposer>> draft_model_of(const Loaded& loaded, const StepLimits& limits) {
+  const DraftModelOptions options = draft_model_options(loaded, limits);
+  auto pass = std::make_unique<ModelPass>(*loaded.draft->model, *loaded.stream, options.end_of_generation, "");
+  ASSIGN_OR_RETURN(auto draft, DraftModel::create(std::move(pass), *loaded.stream, options));
+  return std::unique_ptr<Proposer>(std::move(draft));
+}
+
+Result<std::unique_ptr<Proposer>> heads_of(const Loaded& loaded, const StepLimits& limits) {
+  const HeadsOptions options = {.max_texts = texts_of_heads(limits),
+                                .vocab_size = static_cast<int32_t>(loaded.model->config().vocab_size),
+                                .context_len = loaded.context_len,
+                                .end_of_generation = end_of_generation_of(*loaded.file, *loaded.tokenizer)};
+  ASSIGN_OR_RETURN(auto heads, DraftHeads::load(loaded.heads->file, *loaded.model, *loaded.stream, options.max_texts));
+  return std::unique_ptr<Proposer>(std::make_unique<HeadsProposer>(std::move(heads), *loaded.stream, options));
+}
+
+}  // namespace
+
+Status size_drafters(const StepLimits& limits, Loaded& out) {
+  if (limits.max_drafts == 0) return {};
+  if (!limits.draft_model.empty()) return size_draft(limits.draft_model, limits, out);
+  return limits.heads.empty() ? Status{} : size_heads(limits, out);
+}
+
+Status use_drafters(Engine& engine, const Loaded& loaded, const StepLimits& limits) {
+  if (limits.max_drafts == 0 || (!loaded.draft && !loaded.heads)) return {};
+  ASSIGN_OR_RETURN(auto last, loaded.draft ? draft_model_of(loaded, limits) : heads_of(loaded, limits));
+  engine.speculate(free_proposers(engine.facts(), limits.max_sequences, std::move(last)), limits.max_drafts);
+  return {};
+}
+
+}  // namespace ibid::cli

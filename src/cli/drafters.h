@@ -1,0 +1,17 @@
+// Drafters that a model has besides the look-up: a draft model, or heads. Those that come with ibid are found by the
+// digest of the model that they were trained on.
+#pragma once
+
+#include "base/result.h"
+#include "cli/loading.h"
+#include "engine/engine.h"
+
+namespace ibid::cli {
+
+// Checks that those of `limits` may guess for `out`'s model, and adds what they will hold to its sum.
+Status size_drafters(const StepLimits& limits, Loaded& out);
+
+// Has `engine` guess by `loaded`'s drafter too, if there is one. The latter outlives the former.
+Status use_drafters(Engine& engine, const Loaded& loaded, const StepLimits& limits);
+
+}  // namespace ibid::cli

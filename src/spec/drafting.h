@@ -1,0 +1,99 @@
+// Drafting: what those share who draw drafts from rows of logits of their own, token by token, all texts of a step in
+// each pass: a draft model, heads on the target. It knows the texts, chooses whose next draft pays, and draws.
+//
+// Draws are those that the target will make: the request's own sampler over the drafter's row, with the same seed,
+// position, history, state and grammar. Target and drafter race the same noise, so that two alike rows draw the same
+// token also at a temperature; of rows p and q they do with probability sum over x of
+// 1 / sum over y of max(p(y)/p(x), q(y)/q(x)).
+//
+// One thread, but for draw().
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "spec/draft_choice.h"
+#include "spec/draft_confidence.h"
+#include "spec/pass_cost.h"
+#include "spec/proposer.h"
+
+namespace ibid {
+
+struct DraftText {
+  int64_t sequence = -1;        // -1: none
+  std::vector<TokenId> tokens;  // the text, then drafts of this step or the last
+  int32_t n_text = 0;           // without drafts
+  SamplerState state;           // behind the last draft
+  std::vector<float> sureness;  // of each draft: the drafter's own probability
+  std::vector<float> q;         // [drafts, V] of rejection: what each draft was drawn from
+  DraftConfidence confidence;
+};
+
+struct DraftLane {                         // a text in this step
+  static constexpr int32_t kStarved = -2;  // a row whose draw found no memory
+
+  DraftText* text = nullptr;
+  const Proposal* proposal = nullptr;
+  float likely = 1;        // that all drafts so far are taken over
+  int32_t n_tokens = 0;    // of this pass
+  int32_t row = -1;        // of this pass; -1: none
+  bool is_pinned = false;  // drafts as many as it may
+  TokenId drawn = TokenId::kNone;
+  std::span<const float> q;  // that it was drawn from
+  float sureness = 0;
+};
+
+struct DraftingOptions {
+  int32_t vocab_size = 0;                  // V of the target; the drafter's rows may be padded to more or fewer
+  std::vector<TokenId> ids;                // what a row's columns stand for, ascending; empty: the ids as they are
+  int32_t context_len = 0;                 // tokens of a text that may be read
+  std::vector<TokenId> end_of_generation;  // which are not drafted
+  bool always = false;                     // drafts as many as it may, whatever they cost
+  float prior_rate = 0.75F;                // of drafts that are right, as long as nothing is known
+};
+
+class Drafting {
+ public:
+  struct Scratch {  // of a thread that draws
+    SamplerScratch sampler;
+    std::vector<uint32_t> mask;
+    std::vector<float> row;  // of the target's length
+  };
+
+  explicit Drafting(DraftingOptions options);
+
+  void begin_step(const StepPrices& prices);
+  const StepPrices& prices() const { return prices_; }
+  const PassCost& cost() const { return cost_; }
+  double spent() const { return spent_; }  // seconds of this step
+  bool is_priced() const { return prices_.step > 0 && cost_.is_known(); }
+
+  // Makes `text` that of the input, from its beginning.
+  void begin_text(DraftText& text, const ProposalInput& input);
+  // What the text became since it was last seen; how many of the tokens that were there agree with it.
+  int32_t follow(DraftText& text, const ProposalInput& input);
+  // Whether this text may be drafted for: its drafts are pinned, or nobody proposed likelier ones.
+  bool may_draft(const DraftText& text, const Proposal& proposal) const;
+  bool is_pinned(const ProposalInput& input) const { return options_.always || input.is_rejection; }
+  // Keeps the lanes whose next draft pays, none if a pass for them does not.
+  void choose(std::vector<DraftLane>& lanes, DraftChoice& choice) const;
+  // The token that the target's sampler draws from a row of the drafter. Several threads may, for lanes of their own.
+  void draw(DraftLane& lane, std::span<const float> row, Scratch& scratch) const;
+  // Tokens become drafts; lanes that go on behind theirs stay.
+  void take_drawn(std::vector<DraftLane>& lanes) const;
+  void passed(int32_t n_tokens, double seconds);
+
+ private:
+  void observe(DraftText& text, const ProposalInput& input, int32_t n_agreed);
+  std::span<const float> as_target(std::span<const float> row, std::vector<float>& out) const;
+  float sureness_of(TokenId token, std::span<const float> row, SamplerScratch& scratch) const;
+
+  DraftingOptions options_;
+  PairAgreement pair_;
+  PassCost cost_;
+  StepPrices prices_;
+  double spent_ = 0;
+};
+
+}  // namespace ibid

@@ -1,0 +1,143 @@
+#include "spec/heads_proposer.h"
+
+#include <algorithm>
+#include <new>
+#include <numeric>
+#include <utility>
+
+#include "base/planted.h"
+
+namespace ibid {
+namespace {
+
+constexpr float kPriorRate = 0.45F;  // of drafts that are right: heads are right less often than whole models
+
+}  // namespace
+
+HeadsProposer::HeadsProposer(std::unique_ptr<DraftHeads> heads, Stream& stream, const HeadsOptions& options,
+                             const Clock& clock)
+    : heads_(std::move(heads)),
+      stream_(stream),
+      clock_(clock),
+      drafting_({.vocab_size = options.vocab_size,
+                 .ids = heads_->ids(),
+                 .context_len = options.context_len,
+                 .end_of_generation = options.end_of_generation,
+                 .always = options.always,
+                 .prior_rate = kPriorRate}),
+      texts_(static_cast<size_t>(options.max_texts)),
+      scratch_(static_cast<size_t>(stream.team().n_threads())) {
+  lanes_.reserve(texts_.size());
+  rows_.reserve(texts_.size());
+  measure();
+}
+
+// What a pass costs, before anybody asks: the first one brings weights in, and a price that is learned from that keeps
+// everybody from the next.
+void HeadsProposer::measure() {
+  for (int32_t i = -2; i < 4; ++i) {
+    const int32_t n = i % 2 == 0 ? 1 : static_cast<int32_t>(texts_.size());
+    rows_.resize(static_cast<size_t>(n));
+    std::iota(rows_.begin(), rows_.end(), 0);
+    const double begin = clock_.now();
+    heads_->run(0, rows_);
+    if (i >= 0) drafting_.passed(n, clock_.now() - begin);
+  }
+}
+
+// Null: all places are taken.
+HeadsProposer::Text* HeadsProposer::text_of(int64_t sequence) {
+  Text* unused = nullptr;
+  for (Text& text : texts_) {
+    if (text.sequence == sequence) return &text;
+    if (unused == nullptr && text.sequence < 0) unused = &text;
+  }
+  return unused;
+}
+
+void HeadsProposer::drop(Text& text) {
+  text.tokens.clear(), text.sureness.clear();
+  text.sequence = -1;
+  text.n_text = text.n_seen = 0;
+}
+
+void HeadsProposer::forget(int64_t sequence) {
+  for (Text& text : texts_) {
+    if (text.sequence == sequence) drop(text);
+  }
+}
+
+void HeadsProposer::saw(int64_t sequence, int32_t n_tokens, std::span<const float> hidden) {
+  Text* text = text_of(sequence);
+  if (text == nullptr) return;
+  text->sequence = sequence;
+  text->n_seen = n_tokens;
+  heads_->set_hidden(static_cast<int32_t>(text - texts_.data()), hidden);
+}
+
+void HeadsProposer::propose(const ProposalInput& input, Drafts& drafts) {
+  const Proposal one{input, &drafts};
+  propose_all({&one, 1});
+}
+
+void HeadsProposer::propose_all(std::span<const Proposal> proposals) {
+  try {
+    list_lanes(proposals);
+    DraftChoice choice(drafting_.prices().n_decodes, drafting_.prices().step);
+    drafting_.choose(lanes_, choice);
+    for (int32_t head = 0; head < heads_->n_heads() && !lanes_.empty(); ++head) {
+      pass(head);
+      drafting_.take_drawn(lanes_);
+      drafting_.choose(lanes_, choice);
+    }
+  } catch (const std::bad_alloc&) {  // whatever was begun is not whole
+    for (Text& text : texts_) drop(text);
+    for (const Proposal& p : proposals) p.drafts->clear();
+  }
+}
+
+// Those whose last row is known: a text that was preempted is told again when it has been computed.
+void HeadsProposer::list_lanes(std::span<const Proposal> proposals) {
+  lanes_.clear();
+  for (const Proposal& p : proposals) {
+    Text* text = text_of(p.input.sequence);
+    const auto n = static_cast<int32_t>(p.input.prompt.size() + p.input.answer.size());
+    const bool is_known = text != nullptr && text->sequence == p.input.sequence && text->n_seen == n;
+    if (p.input.sampler == nullptr || !(is_known || (text != nullptr && PLANTED("heads_read_stale_states")))) continue;
+    if (text->n_text == 0) drafting_.begin_text(*text, p.input);
+    drafting_.follow(*text, p.input);
+    if (!drafting_.may_draft(*text, p)) continue;
+    lanes_.push_back({.text = text, .proposal = &p, .is_pinned = drafting_.is_pinned(p.input)});
+    const TokenId last = PLANTED("heads_read_the_token_before") && n > 1 ? text->tokens[static_cast<size_t>(n - 2)]
+                                                                         : text->tokens[static_cast<size_t>(n - 1)];
+    heads_->add_token(row_of(lanes_.back()), 0, last);
+  }
+}
+
+void HeadsProposer::pass(int32_t head) {
+  const double begin = clock_.now();
+  rows_.clear();
+  for (DraftLane& lane : lanes_) {
+    if (head > 0) heads_->add_token(row_of(lane), head, lane.text->tokens.back());
+    lane.row = static_cast<int32_t>(rows_.size());
+    rows_.push_back(row_of(lane));
+  }
+  const std::span<const float> logits = heads_->run(head, rows_);
+  const size_t n = logits.size() / rows_.size();
+  stream_.team().parallel_for(static_cast<int64_t>(lanes_.size()), [&](int64_t i, int thread) {
+    DraftLane& lane = lanes_[static_cast<size_t>(i)];
+    Drafting::Scratch& scratch = scratch_[static_cast<size_t>(thread)];
+    try {
+      drafting_.draw(lane, logits.subspan(static_cast<size_t>(lane.row) * n, n), scratch);
+    } catch (const std::bad_alloc&) {
+      scratch = {};
+      lane.row = DraftLane::kStarved;
+    }
+  });
+  if (std::ranges::any_of(lanes_, [](const DraftLane& lane) { return lane.row == DraftLane::kStarved; }))
+    throw std::bad_alloc();
+  drafting_.passed(static_cast<int32_t>(lanes_.size()), clock_.now() - begin);
+  ++n_passes_;
+}
+
+}  // namespace ibid

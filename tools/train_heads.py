@@ -1,0 +1,314 @@
+#!/usr/bin/env python3
+"""Trains draft heads for a model (Ankner et al., "Hydra: Sequentially-Dependent Draft Heads for Medusa Decoding", 2024):
+head i says token t + 2 + i of a text from what the target's final norm made of token t, and from the embeddings of tokens
+t + 1 to t + 1 + i. Its outputs are rows of the target's own head, of the tokens that are said most, so that a file of
+heads has no output matrix.
+
+    tools/write_head_text.py ... --out text.jsonl        # what is learned from
+    ninja -C build hidden_states
+    tools/train_heads.py prepare MODEL.gguf text.jsonl WORK     # hidden states, by the engine's own passes
+    tools/train_heads.py train WORK                             # goes on from its last checkpoint
+    tools/train_heads.py judge WORK                             # on conversations that were held out
+    tools/train_heads.py export WORK heads.gguf
+
+Python packages: torch, numpy, gguf, xxhash. One seed gives one file on one machine and number of threads. The loss is the
+cross-entropy with the target's own distribution, as far as the heads' tokens have it (distillation, "soft labels").
+"""
+import argparse
+import json
+import math
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import gguf
+import numpy as np
+import torch
+import torch.nn.functional as F
+import xxhash
+
+ROOT = Path(__file__).resolve().parent.parent
+HELD_OUT = 20  # every so many-th conversation is for judging alone
+
+
+# ---- the target ----------------------------------------------------------------------------------------------------
+
+class Target:
+    def __init__(self, path):
+        self.reader = gguf.GGUFReader(path)
+        by_name = {t.name: t for t in self.reader.tensors}
+        self.embedding = self.floats(by_name["token_embd.weight"])
+        self.output = self.floats(by_name["output.weight"]) if "output.weight" in by_name else self.embedding
+        self.vocab_size, self.width = self.embedding.shape
+
+    @staticmethod
+    def floats(tensor):
+        values = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
+        return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))
+
+
+# ---- the heads -----------------------------------------------------------------------------------------------------
+
+class Block(torch.nn.Module):
+    """skip(x) + SiLU(linear(x)); skip is a product where the width changes, else nothing."""
+
+    def __init__(self, n_inputs, width):
+        super().__init__()
+        self.linear = torch.nn.Linear(n_inputs, width)
+        self.skip = torch.nn.Linear(n_inputs, width) if n_inputs != width else None
+        torch.nn.init.zeros_(self.linear.weight)
+        if self.skip is not None:  # begins as the hidden state itself
+            with torch.no_grad():
+                self.skip.weight.zero_()
+                self.skip.weight[:, :width] = torch.eye(width)
+                self.skip.bias.zero_()
+
+    def forward(self, x):
+        return (x if self.skip is None else self.skip(x)) + F.silu(self.linear(x))
+
+
+class Heads(torch.nn.Module):
+    def __init__(self, width, n_heads, n_layers):
+        super().__init__()
+        self.heads = torch.nn.ModuleList(
+            torch.nn.Sequential(Block((i + 2) * width, width), *(Block(width, width) for _ in range(n_layers - 1)))
+            for i in range(n_heads))
+
+    def forward(self, i, hidden, embeddings):
+        """hidden [n, C]; embeddings of the i + 1 tokens behind it, each [n, C]."""
+        return self.heads[i](torch.cat([hidden, *embeddings], dim=-1))
+
+
+# ---- data ----------------------------------------------------------------------------------------------------------
+
+class Data:
+    def __init__(self, work, target):
+        self.facts = json.loads((work / "facts.json").read_text())
+        self.tokens = torch.from_numpy(np.fromfile(work / "tokens.i32", np.int32).astype(np.int64))
+        self.hidden = torch.from_numpy(np.fromfile(work / "hidden.f16", np.float16).reshape(-1, target.width))
+        assert len(self.tokens) == len(self.hidden), "hidden states of other texts"
+        self.draft_ids = torch.tensor(self.facts["draft_ids"])
+
+    def places(self, held_out, n_ahead, answers_only=False, temperature=None):
+        """Places t whose tokens up to t + n_ahead are of the same text; and of its answer."""
+        out = []
+        for text in self.facts["texts"]:
+            if (text["number"] % HELD_OUT == 0) != held_out:
+                continue
+            if temperature is not None and text["temperature"] != temperature:
+                continue
+            first = text["begin"] + (text["n_prompt"] - 1 if answers_only else 4)
+            out.append(torch.arange(first, text["end"] - n_ahead))
+        return torch.cat(out)
+
+
+def prepare(options):
+    target = Target(options.model)
+    options.work.mkdir(parents=True, exist_ok=True)
+    lines = sorted((json.loads(text) for text in options.text.read_text().splitlines()), key=lambda line: line["number"])
+    texts, arrays, counts, at = [], [], np.zeros(target.vocab_size, np.int64), 0
+    for line in lines:
+        ids = line["prompt"] + line["answer"]
+        if len(line["answer"]) < 8 or len(ids) > 2000:
+            continue
+        if line["number"] % HELD_OUT:
+            np.add.at(counts, line["answer"], 1)
+        texts.append({"number": line["number"], "kind": line["kind"], "temperature": line["temperature"], "begin": at,
+                      "end": at + len(ids), "n_prompt": len(line["prompt"])})
+        arrays.append(np.array(ids, np.int32))
+        at += len(ids)
+    counts = counts * target.vocab_size - np.arange(target.vocab_size)  # ids are nearly sorted by how often they come
+    draft_ids = sorted(int(i) for i in np.argsort(-counts, kind="stable")[:options.outputs])
+    np.concatenate(arrays).tofile(options.work / "tokens.i32")
+    with (options.work / "texts.i32").open("wb") as out:
+        for array in arrays:
+            np.array([len(array)], np.int32).tofile(out)
+            array.tofile(out)
+    program = [str(ROOT / "build" / "hidden_states"), str(options.model), str(options.work / "texts.i32"),
+               str(options.work / "hidden.f16"), "--threads", str(options.threads)]
+    subprocess.run(program, check=True, stderr=sys.stdout)
+    facts = {"model": str(options.model.resolve()), "texts": texts, "draft_ids": draft_ids, "n_tokens": at}
+    (options.work / "facts.json").write_text(json.dumps(facts))
+    print(f"{len(texts)} texts, {at:,} tokens, {options.outputs} outputs cover "
+          f"{counts[draft_ids].clip(0).sum() / counts.clip(0).sum():.3f} of the answers")
+
+
+# ---- training ------------------------------------------------------------------------------------------------------
+
+class Work:
+    def __init__(self, options):
+        self.path = options.work
+        facts = json.loads((options.work / "facts.json").read_text())
+        self.target = Target(facts["model"])
+        self.data = Data(options.work, self.target)
+        self.rows = self.target.output[self.data.draft_ids].contiguous()
+
+    def teacher(self, place, ahead):
+        """The target's logits of the heads' tokens at place + ahead, and how much of all they have at T = 1."""
+        return F.linear(self.data.hidden[place + ahead].float(), self.rows)
+
+    def inputs(self, place, i):
+        embeddings = [self.target.embedding[self.data.tokens[place + 1 + j]] for j in range(i + 1)]
+        return self.data.hidden[place].float(), embeddings
+
+
+def train(options):
+    torch.set_num_threads(options.threads)
+    torch.manual_seed(options.seed)
+    work = Work(options)
+    n_heads = options.heads
+    model = Heads(work.target.width, n_heads, options.layers)
+    places = work.data.places(False, n_heads + 1)
+    n_steps = int(len(places) * options.epochs / options.batch)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=options.rate, betas=(0.9, 0.95), weight_decay=0.01)
+    checkpoint, first = work.path / "checkpoint.pt", 0
+    if checkpoint.exists():
+        saved = torch.load(checkpoint)
+        model.load_state_dict(saved["model"])
+        optimiser.load_state_dict(saved["optimiser"])
+        first = saved["step"]
+    order = torch.Generator().manual_seed(options.seed)
+    schedule = torch.cat([places[torch.randperm(len(places), generator=order)] for _ in range(math.ceil(options.epochs))])
+    print(f"{len(places):,} places, {n_steps} steps of {options.batch}, from step {first}", flush=True)
+    began, sums = time.time(), [0.0] * n_heads
+    for step in range(first, n_steps):
+        for group in optimiser.param_groups:
+            group["lr"] = options.rate * min(1, (step + 1) / 100) * 0.5 * (1 + math.cos(math.pi * step / n_steps))
+        place = schedule[step * options.batch:(step + 1) * options.batch]
+        loss = 0
+        for i in range(n_heads):
+            # The further heads see part of the batch: they are asked less often.
+            part = place if i == 0 else place[:len(place) // 2]
+            hidden, embeddings = work.inputs(part, i)
+            with torch.no_grad():
+                teacher = F.softmax(work.teacher(part, i + 1), -1)
+            logits = F.linear(model(i, hidden, embeddings), work.rows)
+            of_head = -(teacher * F.log_softmax(logits, -1)).sum(-1).mean()
+            sums[i] += of_head.item()
+            loss = loss + of_head
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        if (step + 1) % options.report == 0 or step + 1 == n_steps:
+            print(f"step {step + 1} of {n_steps}: loss {' '.join(f'{s / options.report:.3f}' for s in sums)}, "
+                  f"{time.time() - began:.0f} s", flush=True)
+            sums = [0.0] * n_heads
+            torch.save({"model": model.state_dict(), "optimiser": optimiser.state_dict(), "step": step + 1,
+                        "heads": n_heads, "layers": options.layers}, checkpoint)
+
+
+def trained(work):
+    saved = torch.load(work.path / "checkpoint.pt")
+    model = Heads(work.target.width, saved["heads"], saved["layers"])
+    model.load_state_dict(saved["model"])
+    return model.eval()
+
+
+def race(p, q):
+    """P(both draw the same token from the same noise) = sum over x of 1 / sum over y of max(p(y)/p(x), q(y)/q(x)): counted
+    here with noise, since the sum is quadratic."""
+    noise = -torch.log(torch.rand(p.shape).clamp_min(1e-30))
+    return ((noise / p.clamp_min(1e-30)).argmin(-1) == (noise / q.clamp_min(1e-30)).argmin(-1)).float().mean().item()
+
+
+@torch.no_grad()
+def judge(options):
+    torch.set_num_threads(options.threads)
+    torch.manual_seed(0)
+    work = Work(options)
+    model = trained(work)
+    ids = work.data.draft_ids
+    for temperature, of_answers in ((0.0, 0.0), (0.8, 0.8)):
+        for i in range(len(model.heads)):
+            place = work.data.places(True, len(model.heads) + 1, True, of_answers)
+            place = place[torch.randperm(len(place))[:options.places]]
+            right, sure, n_sure, n = 0.0, 0.0, 0, 0
+            for part in place.split(512):
+                hidden, embeddings = work.inputs(part, i)
+                logits = F.linear(model(i, hidden, embeddings), work.rows)
+                full = F.linear(work.data.hidden[part + i + 1].float(), work.target.output)
+                if temperature == 0:
+                    is_right = (ids[logits.argmax(-1)] == full.argmax(-1)).float()
+                    right += is_right.sum().item()
+                    is_sure = F.softmax(logits, -1).amax(-1) > 0.4
+                    n_sure += is_sure.sum().item()
+                    sure += is_right[is_sure].sum().item()
+                else:
+                    q = torch.zeros_like(full)
+                    q[:, ids] = F.softmax(logits / temperature, -1)
+                    right += race(F.softmax(full / temperature, -1), q) * len(part)
+                n += len(part)
+            print(f"T {temperature}: head {i}: {right / n:.3f} of {n} right"
+                  + (f"; of the {n_sure / n:.2f} that it gave more than 0.4: {sure / max(1, n_sure):.3f}" if temperature == 0 else ""))
+
+
+# ---- the file ------------------------------------------------------------------------------------------------------
+
+@torch.no_grad()
+def export(options):
+    work = Work(options)
+    model = trained(work)
+    writer = gguf.GGUFWriter(options.out, "hydra")
+    writer.add_name(options.name)
+    writer.add_uint32("hydra.head_count", len(model.heads))
+    writer.add_uint32("hydra.layer_count", len(model.heads[0]))
+    writer.add_uint32("hydra.embedding_length", work.target.width)
+    writer.add_uint32("hydra.target_vocab_size", work.target.vocab_size)
+    writer.add_string("hydra.target_digest", xxhash.xxh3_128(Path(work.data.facts["model"]).read_bytes()).hexdigest())
+    writer.add_array("hydra.token_ids", work.data.draft_ids.tolist())
+    for i, head in enumerate(model.heads):
+        for j, block in enumerate(head):
+            for part in ("linear", "skip"):
+                product = getattr(block, part)
+                if product is None:
+                    continue
+                name = f"head.{i}.blk.{j}.{part}"
+                kind = gguf.GGMLQuantizationType.Q8_0
+                writer.add_tensor(name + ".weight", gguf.quants.quantize(product.weight.numpy(), kind), raw_dtype=kind)
+                writer.add_tensor(name + ".bias", product.bias.numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    print(f"{options.out}: {options.out.stat().st_size / 1e6:.1f} MB")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    commands = parser.add_subparsers(required=True)
+
+    def command(name, does):
+        c = commands.add_parser(name)
+        c.set_defaults(does=does)
+        c.add_argument("--threads", type=int, default=2)
+        return c
+
+    c = command("prepare", prepare)
+    c.add_argument("model", type=Path)
+    c.add_argument("text", type=Path)
+    c.add_argument("work", type=Path)
+    c.add_argument("--outputs", type=int, default=8192)
+    c = command("train", train)
+    c.add_argument("work", type=Path)
+    c.add_argument("--heads", type=int, default=2)
+    c.add_argument("--layers", type=int, default=3)
+    c.add_argument("--batch", type=int, default=512)
+    c.add_argument("--epochs", type=float, default=4)
+    c.add_argument("--rate", type=float, default=1e-3)
+    c.add_argument("--seed", type=int, default=1)
+    c.add_argument("--report", type=int, default=50)
+    c = command("judge", judge)
+    c.add_argument("work", type=Path)
+    c.add_argument("--places", type=int, default=8000)
+    c = command("export", export)
+    c.add_argument("work", type=Path)
+    c.add_argument("out", type=Path)
+    c.add_argument("--name", default="draft heads")
+    options = parser.parse_args()
+    options.does(options)
+
+
+if __name__ == "__main__":
+    main()
