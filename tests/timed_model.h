@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "engine/engine.h"
@@ -16,7 +17,8 @@ namespace ibid::testing {
 // prompt's token or a decode reads.
 struct LinearCost {
   double step = 2.4e-3, prompt = 0.51e-3, decode = 0.8e-3, prompt_read = 0.34e-6, decode_read = 1.24e-6;
-  double noise = 0;  // each step takes up to so much more or less, as a part of it
+  double new_block = 0;  // the first write to a block
+  double noise = 0;      // each step takes up to so much more or less, as a part of it
 };
 
 class TimedModel final : public ForwardPass {
@@ -44,6 +46,8 @@ class TimedModel final : public ForwardPass {
       const bool is_decode = row_of(b.query_start[s]) < b.n_rows;
       taken += is_decode ? n * seconds(1, b.kv_len[s] - n) : seconds(n, b.kv_len[s] - n);
     }
+    for (int32_t t = 0; t < b.n_tokens && cost_.new_block > 0; ++t)
+      taken += written_.insert(b.slots[t] / b.block_len).second ? cost_.new_block : 0;
     const double u = static_cast<double>(random_() >> 11) * 0x1p-52 - 1;
     clock_.advance(taken * (1 + cost_.noise * u));
     for (int32_t row = 0; row < b.n_rows; ++row) {
@@ -59,6 +63,7 @@ class TimedModel final : public ForwardPass {
   Next next_;
   ModelFacts facts_;
   std::mt19937_64 random_{1};
+  std::set<int32_t> written_;
 };
 
 // An engine over it, and what its users see: when each token of each request came.

@@ -72,6 +72,8 @@ class Engine {
   // When a step that is under way last got on, on steady_clock(); between steps, when the last one did. From any
   // thread.
   double last_beat() const { return worker_->last_beat(); }
+  // A step without requests would do something for later ones.
+  bool has_idle_work() const { return n_brought_ < n_to_bring_; }
   // Who was in the last step, in the order of the batch; valid until the next one.
   const std::vector<StepShare>& last_step() const { return notes_.shares(); }
   // As completed at start-up: kv_bytes and max_rows are what they became.
@@ -98,6 +100,7 @@ class Engine {
   Status use_disk(std::unique_ptr<DurableStore> store);
   void settle_disk();
   void weigh_host_tier();
+  void bring_block();
   void propose();
   void show_hidden(const StepPlan& plan, const StepResult& result);
   Status take(const AdmittedRequest& request);
@@ -117,6 +120,8 @@ class Engine {
   StepFailures failures_;
   StepNotes notes_;
   EngineObserver* observer_;  // one that hears nothing, where nobody listens
+  const int32_t n_to_bring_;  // blocks, from the pool's first one on
+  int32_t n_brought_ = 0;
 };
 
 }  // namespace ibid

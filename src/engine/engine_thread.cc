@@ -18,6 +18,7 @@ namespace ibid {
 namespace {
 
 constexpr auto kIdleTurn = std::chrono::milliseconds(100);
+constexpr auto kWorkingTurn = std::chrono::milliseconds(1);  // idle, with something to do for later
 
 // One entry of the queue in: a request, or the cancelling of one.
 struct Errand {
@@ -73,7 +74,8 @@ void EngineThread::State::loop() {
 // False when the thread is to end.
 bool EngineThread::State::wait_for_errands(bool idle) {
   std::unique_lock lock(mutex);
-  if (idle) wake.wait_for(lock, kIdleTurn, [this] { return stopping || !inbox.empty(); });
+  const auto turn = engine->has_idle_work() ? kWorkingTurn : kIdleTurn;
+  if (idle) wake.wait_for(lock, turn, [this] { return stopping || !inbox.empty(); });
   heartbeat = steady_clock().now();
   std::swap(errands, inbox);
   return !stopping;

@@ -19,9 +19,10 @@ struct Size {
 // One behind a long text, as what a position costs to read differs most between models: beside a token's products it is
 // next to nothing in large ones.
 constexpr Size kFar = {1, 1, 1023};
+constexpr Size kNear = {kMeasuredBlocks, 1, 15};
 // Steps of a shape are timed twice, so that one stall is not taken for the machine's pace.
 constexpr std::array<Size, 10> kSizes = {
-    {{1, 1, 15}, {1, 1, 15}, kFar, kFar, {8, 1, 15}, {8, 1, 15}, {1, 32, 0}, {1, 32, 0}, {1, 128, 0}, {1, 128, 0}}};
+    {{1, 1, 15}, {1, 1, 15}, kFar, kFar, kNear, kNear, {1, 32, 0}, {1, 32, 0}, {1, 128, 0}, {1, 128, 0}}};
 static_assert(kSizes.size() <= kMostMeasuredSteps);
 
 // Of sequences that no request has made: their tokens are all the vocabulary's first, and they draw nothing.
@@ -71,6 +72,7 @@ std::vector<MeasuredStep> measure_steps(Worker& worker, const BatchLimits& limit
   Steps steps(worker, limits, n_blocks, clock);
   const double begin = clock.now();
   // Pages come in: of weights, and of keys that nobody has written.
+  for (int32_t i = 0; i < std::min(kMeasuredBlocks, n_blocks); ++i) worker.kv().bring(BlockId{i});
   if (steps.run(kFar).seconds <= 0) steps.run(kSizes.front());
   std::vector<MeasuredStep> out;
   for (const Size& size : kSizes) {

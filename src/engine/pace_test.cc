@@ -97,6 +97,28 @@ TEST(Pace, SixteenStreamsThatComeAtOnceHaveNoLongGaps) {
   EXPECT_LE(TimedEngine::quantile(gaps, 0.999), 5 * p50);
 }
 
+// As measured in a virtual machine: a fifth of the steps, and up to a third of what they take.
+TEST(Pace, MemoryThatIsWrittenForTheFirstTimeIsForeseen) {
+  TimedEngine t({}, {.new_block = 2.4e-3});
+  for (int i = 0; i < 16; ++i) t.submit(280, 128);
+  t.drain();
+  EXPECT_LE(t.engine->stats().step_error_p95, 0.1);
+}
+
+// Blocks' memory is there before anybody asks, as much as was said, and steps are priced so.
+TEST(Pace, AnIdleEngineBringsMemory) {
+  TimedEngine t;
+  ASSERT_TRUE(t.engine->has_idle_work());
+  const int32_t n_blocks = 8192 / t.engine->options().block_len;
+  ASSERT_LT(n_blocks, t.engine->cache().pool().n_total());
+  for (int i = 0; i < n_blocks; ++i) {
+    EXPECT_TRUE(t.engine->has_idle_work());
+    EXPECT_FALSE(t.step());
+  }
+  EXPECT_FALSE(t.engine->has_idle_work());
+  EXPECT_EQ(t.engine->stats().n_steps, 0);
+}
+
 TEST(Pace, AShortPromptDoesNotWaitForALongOne) {
   TimedEngine t;
   run_streams(t, 2);

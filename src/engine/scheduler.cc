@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/planted.h"
 #include "engine/disk_tier.h"
+#include "engine/measure_steps.h"
 #include "spec/draft_choice.h"
 
 namespace ibid {
@@ -33,6 +34,7 @@ double guessed_seconds(const StepLoad& load) { return 4 + load.n_decode_tokens; 
 Scheduler::Scheduler(BlockCache& cache, const SchedulerOptions& options)
     : cache_(cache),
       max_sequences_(options.max_sequences),
+      new_blocks_(cache.pool().n_total(), cache.block_len()),
       policy_(make_policy(options.policy, {options.budget, options.max_itl}, cost_)),
       reads_whole_(options.reads_whole),
       shares_(policy_->shortest_first()),
@@ -62,9 +64,7 @@ void Scheduler::enqueue(Sequence& s) {
   policy_->queued(s);
   s.n_known = cache_.n_known(s.scope, std::span(s.tokens).first(static_cast<size_t>(s.n_reusable())));
   if (s.request->ttft_target > 0 && cost_.is_known()) {
-    StepLoad prompt;
-    prompt.add_prompt(s.n_known, n_expected(s), 1);
-    s.due -= kBesideOthers * cost_.seconds(prompt);
+    s.due -= kBesideOthers * cost_.seconds(with_prompt({}, s, s.n_known));
   }
   queue_.push(s);
 }
@@ -94,12 +94,31 @@ const StepPlan& Scheduler::plan(double spent) {
   grant_prompts();
   grant_drafts(spent);
   list_rows(plan_);
+  new_blocks_.write(plan_);
   if (cost_.is_known()) plan_.seconds = cost_.seconds(plan_.load);
   return plan_;
 }
 
 void Scheduler::took(double seconds) {
   if (plan_.copies.empty()) cost_.observe(plan_.load, seconds);
+}
+
+void Scheduler::took(const MeasuredStep& step) {
+  for (int32_t i = 0; i < std::min(kMeasuredBlocks, cache_.pool().n_total()); ++i) new_blocks_.write(BlockId{i});
+  cost_.observe(step.load, step.seconds);
+}
+
+// Will the blocks of its next tokens be new? Who waits has those that the pool gives next.
+bool Scheduler::comes_to_new_memory(const Sequence& s) const {
+  return !reads_whole_ && new_blocks_.has(s.blocks.empty() ? cache_.pool().front() : s.blocks.back());
+}
+
+// And all that is left of its prompt, behind n_before tokens.
+StepLoad Scheduler::with_prompt(StepLoad load, const Sequence& s, int32_t n_before) const {
+  const int32_t n = n_expected(s);
+  load.add_prompt(n_before, n, 1);
+  if (comes_to_new_memory(s)) load.n_new_positions += n;
+  return load;
 }
 
 void Scheduler::grant_decodes() {
@@ -238,10 +257,9 @@ StepBudget Scheduler::without_part_of(const Sequence* oldest) const {
   const int32_t n = n_expected(*oldest);
   limit.n_tokens -= std::min(n, reads_whole_ ? n : (budget_.n_tokens - plan_.n_tokens + kOldestPart - 1) / kOldestPart);
   if (limit.seconds == kNoLimit) return limit;
-  StepLoad with = plan_.load;
-  with.add_prompt(oldest->n_computed, n, 1);
   const double begin = cost_.seconds(plan_.load);
-  limit.seconds -= std::min(cost_.seconds(with) - begin, std::max(0.0, limit.seconds - begin) / kOldestPart);
+  const double whole = cost_.seconds(with_prompt(plan_.load, *oldest, oldest->n_computed));
+  limit.seconds -= std::min(whole - begin, std::max(0.0, limit.seconds - begin) / kOldestPart);
   return limit;
 }
 
@@ -258,8 +276,9 @@ int32_t Scheduler::n_within(const StepBudget& limit, const Sequence& s, int32_t 
   const int32_t n = std::min(s.n_tokens() - n_computed, limit.n_tokens - plan_.n_tokens);
   if (reads_whole_ && !PLANTED("encoder_reads_in_pieces")) return n < s.n_tokens() - n_computed ? 0 : n;
   if (n <= 1 || limit.seconds == kNoLimit) return n;
-  return std::max(cost_.n_within(limit.seconds, plan_.load, n_computed, n, s.first_row() - n_computed),
-                  std::min(n, n_least(limit)));
+  return std::max(
+      cost_.n_within(limit.seconds, plan_.load, n_computed, n, s.first_row() - n_computed, comes_to_new_memory(s)),
+      std::min(n, n_least(limit)));
 }
 
 int32_t Scheduler::n_least(const StepBudget& limit) const {
@@ -331,7 +350,9 @@ void Scheduler::grant(Sequence& s, int32_t n_tokens) {
   } catch (const std::bad_alloc&) {
     return plan_.starved.push_back(s.request->id);
   }
-  plan_.add({.sequence = &s, .n_tokens = n, .n_rows = std::min(n, rows_of(n))});
+  Share share{.sequence = &s, .n_tokens = n, .n_rows = std::min(n, rows_of(n))};
+  share.n_new_positions = new_blocks_.n_positions(share);
+  plan_.add(share);
   policy_->granted(s, n);
 }
 

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "cache/block_cache.h"
+#include "engine/new_blocks.h"
 #include "engine/policy.h"
 #include "engine/room.h"
 #include "engine/sequence.h"
@@ -56,7 +57,7 @@ class Scheduler {
   // How long the step took that was planned last.
   void took(double seconds);
   // So did one that was not planned, before any was.
-  void took(const MeasuredStep& step) { cost_.observe(step.load, step.seconds); }
+  void took(const MeasuredStep& step);
   // A beam has its row: it runs no more, keeps its blocks as long as nobody needs them, and waits for the others.
   void park(Sequence& sequence);
   // It goes on: at once where it has its blocks and there is a place, else from its old place in the queue.
@@ -73,6 +74,7 @@ class Scheduler {
   // Back into the queue, with the blocks that it has: its fetch is over.
   void fetched(Sequence& sequence) { queue_.push(sequence); }
 
+  NewBlocks& new_blocks() { return new_blocks_; }
   const std::vector<Sequence*>& running() const { return running_; }
   const StepCost& cost() const { return cost_; }
   int64_t n_preemptions() const { return room_.n_preemptions(); }
@@ -88,6 +90,8 @@ class Scheduler {
   struct FlowOfCandidates {
     size_t begin = 0, end = 0;  // of candidates_, those that have not had their turn
   };
+  bool comes_to_new_memory(const Sequence& sequence) const;
+  StepLoad with_prompt(StepLoad load, const Sequence& sequence, int32_t n_before) const;
   void grant_decodes();
   void list_candidates();
   void grant_prompts();
@@ -118,6 +122,7 @@ class Scheduler {
   BlockCache& cache_;
   int32_t max_sequences_;
   StepCost cost_;
+  NewBlocks new_blocks_;
   std::unique_ptr<Policy> policy_;
   const bool reads_whole_;
   const bool shares_;               // Policy::shortest_first()

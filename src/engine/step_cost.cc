@@ -11,7 +11,7 @@ namespace {
 // What each part costs beside a prompt token, where nothing is known: a step as much as a few tokens, an attention that
 // reads some hundred positions as much as a token's products. Dense models on CPUs were measured near it, and it is
 // gone after some ten steps.
-constexpr double kGuess[] = {4, 1, 1, 1.0 / 1500, 1.0 / 500, 0.5};
+constexpr double kGuess[] = {4, 1, 1, 1.0 / 1500, 1.0 / 500, 0.5, 0.1};
 constexpr double kGuessWeight = 0.01;  // in steps
 constexpr double kKept = 0.98;         // of what is known, a step: some fifty steps are remembered
 constexpr int kSweeps = 12;
@@ -26,7 +26,8 @@ StepCost::Parts StepCost::parts_of(const StepLoad& w) {
                       static_cast<double>(w.n_decode_tokens),
                       static_cast<double>(w.prompt_reads),
                       static_cast<double>(w.decode_reads),
-                      static_cast<double>(w.n_rows)};
+                      static_cast<double>(w.n_rows),
+                      static_cast<double>(PLANTED("new_memory_is_free") ? 0 : w.n_new_positions)};
   Parts parts;
   for (size_t i = 0; i < kParts; ++i) parts[i] = n[i] * kGuess[i];
   return parts;
@@ -42,13 +43,14 @@ double StepCost::without_factor(const Parts& parts) const {
 
 double StepCost::seconds(const StepLoad& load) const { return factor_ * without_factor(parts_of(load)); }
 
-int32_t StepCost::n_within(double limit, const StepLoad& load, int32_t n_before, int32_t n_tokens,
-                           int32_t n_rowless) const {
+int32_t StepCost::n_within(double limit, const StepLoad& load, int32_t n_before, int32_t n_tokens, int32_t n_rowless,
+                           bool is_new) const {
   int32_t fits = 0, too_many = n_tokens + 1;
   while (too_many - fits > 1) {
     const int32_t n = fits + (too_many - fits) / 2;
     StepLoad with = load;
     with.add_prompt(n_before, n, std::max(0, n - n_rowless));
+    if (is_new) with.n_new_positions += n;
     (seconds(with) <= limit ? fits : too_many) = n;
   }
   return fits;

@@ -12,6 +12,9 @@ struct StepLoad {
   int32_t n_rows = 0;           // of logits
   int64_t prompt_reads = 0;     // positions that their attention reads, summed over tokens
   int64_t decode_reads = 0;
+  // Positions of blocks that nobody has written yet: the system gives memory as it is first written, and in a virtual
+  // machine that was measured to cost as much as a third of a prompt.
+  int32_t n_new_positions = 0;
 
   bool empty() const { return n_prompt_tokens + n_decode_tokens == 0; }
   // n_tokens that follow each other behind n_before others of their sequence; the last n_rows give logits.

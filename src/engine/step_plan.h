@@ -19,6 +19,7 @@ struct Share {
   int32_t n_tokens = 0;
   int32_t n_rows = 0;
   int32_t n_drafts = 0;
+  int32_t n_new_positions = 0;  // StepLoad's
   int32_t n_certain() const { return n_tokens - n_drafts; }
 };
 

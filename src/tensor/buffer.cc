@@ -1,9 +1,13 @@
 #include "tensor/buffer.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
+
+#include "base/check.h"
 
 namespace ibid {
 namespace {
@@ -17,11 +21,19 @@ std::byte* map(size_t bytes) {
 }
 void unmap(std::byte* p, size_t bytes) { munmap(p, bytes); }
 void write_zeros(std::byte* p, size_t bytes) { std::fill_n(p, bytes, std::byte{0}); }
+// Whole pages, of which the first may begin and the last may end in a neighbour: mappings are made of such.
+void bring_pages(std::byte* p, size_t bytes) {
+#ifdef MADV_POPULATE_WRITE  // Linux 5.14
+  static const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<uintptr_t>(p) / page * page;
+  madvise(reinterpret_cast<void*>(begin), reinterpret_cast<uintptr_t>(p) + bytes - begin, MADV_POPULATE_WRITE);
+#endif
+}
 
 }  // namespace
 
 const DeviceMemory& cpu_memory() {
-  static constexpr DeviceMemory kMemory = {map, unmap, write_zeros};
+  static constexpr DeviceMemory kMemory = {map, unmap, write_zeros, bring_pages};
   return kMemory;
 }
 
@@ -40,6 +52,11 @@ Result<Buffer> Buffer::allocate(const DeviceMemory& memory, size_t bytes, std::s
 
 void Buffer::take() const {
   if (data_ != nullptr && memory_.take != nullptr) memory_.take(data_, bytes_);
+}
+
+void Buffer::bring(size_t offset, size_t bytes) const {
+  CHECK(offset <= bytes_ && bytes <= bytes_ - offset);
+  if (bytes > 0 && memory_.bring != nullptr) memory_.bring(data_ + offset, bytes);
 }
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {

@@ -16,6 +16,8 @@ struct DeviceMemory {
   std::byte* (*allocate)(size_t bytes) = nullptr;  // null where there is none left
   void (*release)(std::byte* p, size_t bytes) = nullptr;
   void (*take)(std::byte* p, size_t bytes) = nullptr;  // writes zeros to all of it; null where allocating took it
+  // Makes the pages of a part be there, as they are; a wish. Null as above.
+  void (*bring)(std::byte* p, size_t bytes) = nullptr;
 };
 const DeviceMemory& cpu_memory();
 
@@ -33,6 +35,9 @@ class Buffer {
   // page by page, the first load of its size would look like a leak, and the memory promised at start would not be
   // held.
   void take() const;
+
+  // Of [offset, offset + bytes), without a change to what is there: later writes need no page of the system.
+  void bring(size_t offset, size_t bytes) const;
 
   std::byte* data() const { return data_; }
   size_t bytes() const { return bytes_; }

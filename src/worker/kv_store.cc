@@ -51,6 +51,13 @@ std::span<std::byte> KvStore::host_block(BlockId block) const {
   return {host_bytes_.data() + offset, static_cast<size_t>(block_bytes_)};
 }
 
+void KvStore::bring(BlockId block) const {
+  for (const PagedKv& kv : owned_) {
+    const int64_t offset = kv.blocks - bytes_.data() + raw(block) * kv.block_bytes;
+    bytes_.bring(static_cast<size_t>(offset), static_cast<size_t>(kv.block_bytes));
+  }
+}
+
 void KvStore::export_block(BlockId block, std::span<std::byte> bytes) const {
   CHECK(static_cast<int64_t>(bytes.size()) == block_bytes_, "a block is exchanged whole");
   for (const PagedKv& kv : owned_) {

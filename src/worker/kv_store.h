@@ -34,6 +34,8 @@ class KvStore {
   // A block of the device in its exchange form, block_bytes() long.
   int64_t block_bytes() const { return block_bytes_; }
   std::span<const KvLayout> layouts() const { return layouts_; }
+  // Lets the system give a block's memory now, so that no step waits for it. What the block holds stays.
+  void bring(BlockId block) const;
   void export_block(BlockId block, std::span<std::byte> bytes) const;
   void import_block(BlockId block, std::span<const std::byte> bytes) const;
 

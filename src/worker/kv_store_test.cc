@@ -1,6 +1,10 @@
 #include "worker/kv_store.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
 
 namespace ibid {
 namespace {
@@ -50,6 +54,29 @@ TEST(KvStore, LayersThatDifferLieOneAfterAnother) {
       const int64_t block = i / kv[l].block_bytes;
       ASSERT_EQ(kv[l].blocks[i], std::byte(16 * l + static_cast<size_t>(block == 2 ? 7 : block))) << "layer " << l;
     }
+  }
+}
+
+// A block's pages, of every layer, and nothing is changed in those that were there.
+TEST(KvStore, BringsTheMemoryOfABlock) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const std::vector<KvLayout> layers(3, {heads(4, 64), DType::kF16, 32});  // 32 KiB a block
+  const KvStore store = KvStore::create(layers, 64).value();
+  const auto n_there = [&](const PagedKv& kv, int32_t block) {
+    const auto begin = reinterpret_cast<uintptr_t>(kv.blocks + block * kv.block_bytes) / page * page;
+    std::vector<unsigned char> there(static_cast<size_t>(kv.block_bytes) / page);
+    EXPECT_EQ(mincore(reinterpret_cast<void*>(begin), there.size() * page, there.data()), 0);
+    return std::ranges::count_if(there, [](unsigned char c) { return (c & 1) != 0; });
+  };
+  for (const PagedKv& kv : store.owned()) *kv.blocks = std::byte{7};
+  ASSERT_EQ(n_there(store.owned()[1], 5), 0);
+  store.bring(BlockId{0});
+  store.bring(BlockId{5});
+  if (n_there(store.owned()[0], 5) == 0) GTEST_SKIP() << "this system brings no pages (Linux 5.14 does)";
+  for (const PagedKv& kv : store.owned()) {
+    EXPECT_EQ(static_cast<size_t>(n_there(kv, 5)), static_cast<size_t>(kv.block_bytes) / page);
+    EXPECT_EQ(n_there(kv, 7), 0);
+    EXPECT_EQ(*kv.blocks, std::byte{7});
   }
 }
 

@@ -104,6 +104,7 @@ const std::map<std::string, std::string> kFoundByUnits = {
     {"recompute_is_booked_as_prefill", "Ledger.WhatIsComputedAgainIsThePreemptions"},
     {"usage_without_drafts", "Speculation.AnEndInsideDraftsIsTheSameEnd"},
     {"service_is_saved_up", "Fairness.WhoWasAwayHasSavedNothingUp"},
+    {"new_memory_is_free", "Pace.MemoryThatIsWrittenForTheFirstTimeIsForeseen"},
     {"stalls_are_believed", "StepCost.AStalledStepTeachesNothing"},
     {"targets_are_ignored", "Targets.NobodyComesInWhoWouldMakeTheTimeBetweenTokensTooLong"},
     {"replay_loses_what_was_read", "Record.WhatADiskGaveRunsAgainWithoutOne"},

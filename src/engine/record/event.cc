@@ -50,8 +50,8 @@ void options_fields(Ar& ar, Options& o) {
     measured_steps.resize(n_measured);
   }
   for (auto& step : measured_steps) {
-    auto& [n_prompt_tokens, n_decode_tokens, n_rows, prompt_reads, decode_reads] = step.load;
-    ar(n_prompt_tokens, n_decode_tokens, n_rows, prompt_reads, decode_reads, step.seconds);
+    auto& [n_prompt_tokens, n_decode_tokens, n_rows, prompt_reads, decode_reads, n_new] = step.load;
+    ar(n_prompt_tokens, n_decode_tokens, n_rows, prompt_reads, decode_reads, n_new, step.seconds);
   }
 }
 
