@@ -1,4 +1,5 @@
 """`ibid run` as a person at a terminal has it: a pseudo-terminal, keys, and what is seen. terminal_test.py BUILD_DIR."""
+import codecs
 import contextlib
 import json
 import os
@@ -29,12 +30,13 @@ class Terminal:
             os.environ.update({"TERM": "xterm", "LC_ALL": "C.UTF-8", **environment})
             os.execv(IBID, [IBID, "run", *(str(a) for a in arguments)])
         self.raw, self.seen = "", 0
+        self.decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode  # a read may end within a character
 
     def look(self, seconds=0.1):
         end = time.monotonic() + seconds
         while select.select([self.fd], [], [], max(0, end - time.monotonic()))[0]:
             try:
-                self.raw += os.read(self.fd, 65536).decode(errors="replace")
+                self.raw += self.decode(os.read(self.fd, 65536))
             except OSError:
                 return False
         return True

@@ -95,6 +95,7 @@ in_tree() {
 timed() {
   local began=$SECONDS log=$work/$1.txt
   if ! in_tree "$2" "$3" "$4" >"$log" 2>&1; then
+    grep -m 2 -A 30 -F '***' "$log" >&2 || true  # what the first tests that failed said
     tail -n 40 "$log" >&2
     wrong "$1 ($4, $3 a network)"
   fi
