@@ -98,6 +98,7 @@ Result<std::unique_ptr<Proposer>> draft_model_of(const Loaded& loaded, const Ste
   const DraftModelOptions options = draft_model_options(loaded, limits);
   auto pass = std::make_unique<ModelPass>(*loaded.draft->model, *loaded.stream, options.end_of_generation, "");
   ASSIGN_OR_RETURN(auto draft, DraftModel::create(std::move(pass), *loaded.stream, options));
+  draft->measure();
   return std::unique_ptr<Proposer>(std::move(draft));
 }
 

@@ -222,6 +222,43 @@ TEST(DraftModel, ReadsALongPromptInPieces) {
   EXPECT_LT(with.seconds, plain.seconds);
 }
 
+// A model whose first pass brings its weights from a disk.
+class ColdModel final : public ForwardPass {
+ public:
+  ColdModel(ManualClock& clock, std::unique_ptr<ForwardPass> model) : clock_(clock), model_(std::move(model)) {}
+  const ModelFacts& facts() const override { return model_->facts(); }
+  void run(const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits,
+           const HiddenStates& hidden) override {
+    clock_.advance(std::exchange(seconds_, 0));
+    model_->run(batch, kv, logits, hidden);
+  }
+
+ private:
+  ManualClock& clock_;
+  std::unique_ptr<ForwardPass> model_;
+  double seconds_ = 5;
+};
+
+TEST(DraftModel, IsNotGivenUpForItsFirstPass) {
+  const double plain = timed(1, 40, 200, any, 0.1, 0).seconds;
+  EngineOptions of_engine;
+  of_engine.max_rows = 128;
+  TimedEngine t(of_engine, {}, 8192, any);
+  ThreadTeam team(1);
+  Stream stream(team);
+  DraftModelOptions options = drafting(false);
+  options.kv_bytes = 64 << 20;
+  auto model = std::make_unique<ColdModel>(t.clock, std::make_unique<TimedModel>(t.clock, cost_of(0.05), 8192, any));
+  auto draft = DraftModel::create(std::move(model), stream, options, t.clock).value();
+  draft->measure();
+  EXPECT_EQ(draft->cache().pool().n_free(), draft->cache().pool().n_total());
+  t.engine->speculate(std::move(draft), 8);
+  const double begin = t.clock.now();
+  t.submit(40, 200);
+  t.drain();
+  EXPECT_LT((t.clock.now() - begin) / plain, 0.75);
+}
+
 // An answer of a few tokens cannot bring in what reading its prompt would take.
 TEST(DraftModel, LeavesALongPromptWithAShortAnswerAlone) { EXPECT_LT(timed(1, 400, 12, any, 0.1).n_draft_tokens, 100); }
 

@@ -46,8 +46,7 @@ DraftModel::DraftModel(std::unique_ptr<Worker> worker, const DraftModelOptions& 
       drafting_({.vocab_size = options.vocab_size,
                  .context_len = worker_->facts().context_len,
                  .end_of_generation = options.end_of_generation,
-                 .always = options.always}),
-      scratch_(static_cast<size_t>(worker_->stream().team().n_threads())) {
+                 .always = options.always}) {
   const auto n_texts = static_cast<size_t>(options.max_texts), n_tokens = static_cast<size_t>(options.step_tokens);
   lanes_.reserve(n_texts);
   tokens_.reserve(n_tokens), positions_.reserve(n_tokens), slots_.reserve(n_tokens);
@@ -70,8 +69,9 @@ void DraftModel::propose_all(std::span<const Proposal> proposals) {
     list_lanes(proposals);
     DraftChoice choice(drafting_.prices().n_decodes, drafting_.prices().step);
     drafting_.choose(lanes_, choice);
-    for (int32_t n = share_first_pass(); n > 0; n = static_cast<int32_t>(lanes_.size())) {
-      if (!pass(n)) return;
+    share_first_pass();
+    while (!lanes_.empty()) {
+      if (!pass()) return;
       drafting_.take_drawn(lanes_);
       drafting_.choose(lanes_, choice);
     }
@@ -168,8 +168,8 @@ bool DraftModel::is_worth_reading(const Lane& lane) const {
   return to_read <= saved * n_left / (1 + n_more) || PLANTED("prompts_are_read_whatever_they_cost");
 }
 
-// What each lane computes with its first draft; who is far behind gets a piece of what is left. Their sum.
-int32_t DraftModel::share_first_pass() {
+// What each lane computes with its first draft; who is far behind gets a piece of what is left.
+void DraftModel::share_first_pass() {
   int32_t n = 0, most = options_.step_tokens;
   const auto give = [&](Lane& lane, int32_t n_most) {
     const int32_t n_missing = text_of(lane).n_text - text_of(lane).n_computed;
@@ -189,22 +189,42 @@ int32_t DraftModel::share_first_pass() {
   for (Lane& lane : lanes_) {
     if (!is_near(lane)) give(lane, lane.is_pinned ? options_.step_tokens : most);
   }
-  return n;
 }
 
 // ---- passes --------------------------------------------------------------------------------------------------------
 
-// Computes the lanes' tokens and draws behind those that are whole. False where nobody has blocks.
-bool DraftModel::pass(int32_t n_tokens) {
+// Before anybody asks: the first pass brings pages in, and a price that is learned from that keeps everybody from the
+// next.
+void DraftModel::measure() {
+  const int32_t most = std::min({kNearly, options_.step_tokens, worker_->facts().context_len});
+  for (int32_t i = -2; i < 4; ++i) {
+    const int32_t n = i % 2 == 0 ? 1 : most;
+    Text text;
+    text.tokens.assign(static_cast<size_t>(n), TokenId{0});
+    lanes_.assign(1, {.text = &text, .n_tokens = n});
+    const double begin = clock_.now();
+    if (reserve() > 0) compute(n);
+    if (i >= 0) drafting_.passed(n, clock_.now() - begin);
+    lanes_.clear();
+    cache_.release(text.blocks);
+  }
+}
+
+// Blocks for the lanes' tokens; those that find none drop out. How many tokens are left.
+int32_t DraftModel::reserve() {
+  int32_t n_tokens = 0;
   std::erase_if(lanes_, [&](Lane& lane) {
     Text& text = text_of(lane);
     const bool has_blocks =
         lane.n_tokens > 0 && cache_.reserve(text.blocks, text.n_computed, text.n_computed + lane.n_tokens, copies_);
-    if (!has_blocks) n_tokens -= lane.n_tokens;
+    if (has_blocks) n_tokens += lane.n_tokens;
     return !has_blocks;
   });
-  if (lanes_.empty()) return false;
-  const double begin = clock_.now();
+  return n_tokens;
+}
+
+// The lanes' tokens; their rows of logits, until the next pass.
+std::span<const float> DraftModel::compute(int32_t n_tokens) {
   build();
   const ForwardBatch batch = {.n_tokens = n_tokens,
                               .n_sequences = static_cast<int32_t>(lanes_.size()),
@@ -218,22 +238,20 @@ bool DraftModel::pass(int32_t n_tokens) {
                               .block_start = block_start_.data(),
                               .block_table = block_table_.data(),
                               .logit_rows = logit_rows_.data()};
-  logits_ = worker_->wait(worker_->launch({.copies = copies_, .batch = &batch})).logits;
+  const std::span<const float> logits = worker_->wait(worker_->launch({.copies = copies_, .batch = &batch})).logits;
   cache_.transferred(copies_);
   copies_.clear();
   for (Lane& lane : lanes_) text_of(lane).n_computed += lane.n_tokens;
-  bool is_starved = false;
-  worker_->stream().team().parallel_for(static_cast<int64_t>(lanes_.size()), [&](int64_t i, int thread) {
-    Drafting::Scratch& scratch = scratch_[static_cast<size_t>(thread)];
-    try {
-      draw(lanes_[static_cast<size_t>(i)], scratch);
-    } catch (const std::bad_alloc&) {
-      scratch = {};
-      lanes_[static_cast<size_t>(i)].row = DraftLane::kStarved;
-    }
-  });
-  for (const Lane& lane : lanes_) is_starved |= lane.row == DraftLane::kStarved;
-  if (is_starved) throw std::bad_alloc();
+  return logits;
+}
+
+// Computes the lanes' tokens and draws behind those that are whole. False where nobody has blocks.
+bool DraftModel::pass() {
+  const int32_t n_tokens = reserve();
+  if (n_tokens == 0) return false;
+  const double begin = clock_.now();
+  const std::span<const float> logits = compute(n_tokens);
+  drafting_.draw(lanes_, logits, static_cast<size_t>(worker_->facts().vocab_size), worker_->stream().team());
   drafting_.passed(n_tokens, clock_.now() - begin);
   n_computed_tokens_ += n_tokens;
   ++n_passes_;
@@ -260,13 +278,6 @@ void DraftModel::build() {
     block_start_.push_back(static_cast<int32_t>(block_table_.size()));
     query_start_.push_back(static_cast<int32_t>(tokens_.size()));
   }
-}
-
-void DraftModel::draw(Lane& lane, Drafting::Scratch& scratch) const {
-  lane.drawn = TokenId::kNone;
-  if (lane.row < 0) return;
-  const auto n = static_cast<size_t>(worker_->facts().vocab_size);
-  drafting_.draw(lane, logits_.subspan(static_cast<size_t>(lane.row) * n, n), scratch);
 }
 
 }  // namespace ibid

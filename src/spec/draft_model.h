@@ -44,6 +44,9 @@ class DraftModel final : public Proposer {
                                                     const Clock& clock = steady_clock());
   ~DraftModel() override;
 
+  // Runs six short passes, so that their price is known before anybody asks. No text may be held.
+  void measure();
+
   void begin_step(const StepPrices& prices) override;
   bool heeds_prices() const override { return true; }
   void propose(const ProposalInput& input, Drafts& drafts) override;
@@ -71,10 +74,11 @@ class DraftModel final : public Proposer {
   void follow(Text& text, const ProposalInput& input);
   void list_lanes(std::span<const Proposal> proposals);
   bool is_worth_reading(const Lane& lane) const;
-  int32_t share_first_pass();
-  bool pass(int32_t n_tokens);
+  void share_first_pass();
+  int32_t reserve();
+  std::span<const float> compute(int32_t n_tokens);
+  bool pass();
   void build();
-  void draw(Lane& lane, Drafting::Scratch& scratch) const;
   static Text& text_of(const Lane& lane) { return static_cast<Text&>(*lane.text); }
 
   std::unique_ptr<Worker> worker_;
@@ -84,8 +88,6 @@ class DraftModel final : public Proposer {
   std::vector<Text> texts_;
   std::vector<Lane> lanes_;
   Drafting drafting_;
-  std::vector<Drafting::Scratch> scratch_;
-  std::span<const float> logits_;
   std::vector<BlockCopy> copies_;
   // The arrays of a pass.
   std::vector<TokenId> tokens_;

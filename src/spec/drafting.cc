@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <new>
 #include <utility>
 
 #include "base/planted.h"
@@ -121,8 +122,25 @@ float Drafting::sureness_of(TokenId token, std::span<const float> row, SamplerSc
   return scored ? std::exp(scored->chosen.raw) : 0;
 }
 
+void Drafting::draw(std::vector<DraftLane>& lanes, std::span<const float> logits, size_t row_len, ThreadTeam& team) {
+  scratch_.resize(static_cast<size_t>(team.n_threads()));
+  team.parallel_for(static_cast<int64_t>(lanes.size()), [&](int64_t i, int thread) {
+    DraftLane& lane = lanes[static_cast<size_t>(i)];
+    Scratch& scratch = scratch_[static_cast<size_t>(thread)];
+    lane.drawn = TokenId::kNone;
+    lane.is_starved = false;
+    if (lane.row < 0) return;
+    try {
+      draw(lane, logits.subspan(static_cast<size_t>(lane.row) * row_len, row_len), scratch);
+    } catch (const std::bad_alloc&) {
+      scratch = {};
+      lane.is_starved = true;
+    }
+  });
+  if (std::ranges::any_of(lanes, &DraftLane::is_starved)) throw std::bad_alloc();
+}
+
 void Drafting::draw(DraftLane& lane, std::span<const float> drafters, Scratch& scratch) const {
-  lane.drawn = TokenId::kNone;
   const ProposalInput& input = lane.proposal->input;
   DraftText& text = *lane.text;
   const auto n = static_cast<size_t>(options_.vocab_size);

@@ -6,13 +6,14 @@
 // token also at a temperature; of rows p and q they do with probability sum over x of
 // 1 / sum over y of max(p(y)/p(x), q(y)/q(x)).
 //
-// One thread, but for draw().
+// One thread; draws use a team.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "base/thread_team.h"
 #include "spec/draft_choice.h"
 #include "spec/draft_confidence.h"
 #include "spec/pass_cost.h"
@@ -30,15 +31,14 @@ struct DraftText {
   DraftConfidence confidence;
 };
 
-struct DraftLane {                         // a text in this step
-  static constexpr int32_t kStarved = -2;  // a row whose draw found no memory
-
+struct DraftLane {  // a text in this step
   DraftText* text = nullptr;
   const Proposal* proposal = nullptr;
-  float likely = 1;        // that all drafts so far are taken over
-  int32_t n_tokens = 0;    // of this pass
-  int32_t row = -1;        // of this pass; -1: none
-  bool is_pinned = false;  // drafts as many as it may
+  float likely = 1;         // that all drafts so far are taken over
+  int32_t n_tokens = 0;     // of this pass
+  int32_t row = -1;         // of this pass; -1: none
+  bool is_pinned = false;   // drafts as many as it may
+  bool is_starved = false;  // its draw found no memory
   TokenId drawn = TokenId::kNone;
   std::span<const float> q;  // that it was drawn from
   float sureness = 0;
@@ -55,12 +55,6 @@ struct DraftingOptions {
 
 class Drafting {
  public:
-  struct Scratch {  // of a thread that draws
-    SamplerScratch sampler;
-    std::vector<uint32_t> mask;
-    std::vector<float> row;  // of the target's length
-  };
-
   explicit Drafting(DraftingOptions options);
 
   void begin_step(const StepPrices& prices);
@@ -78,13 +72,20 @@ class Drafting {
   bool is_pinned(const ProposalInput& input) const { return options_.always || input.is_rejection; }
   // Keeps the lanes whose next draft pays, none if a pass for them does not.
   void choose(std::vector<DraftLane>& lanes, DraftChoice& choice) const;
-  // The token that the target's sampler draws from a row of the drafter. Several threads may, for lanes of their own.
-  void draw(DraftLane& lane, std::span<const float> row, Scratch& scratch) const;
+  // The tokens that the target's sampler draws from rows of the drafter, logits[R, row_len], over the team; lanes
+  // without a row have none. Throws std::bad_alloc behind the last one, if one found no memory.
+  void draw(std::vector<DraftLane>& lanes, std::span<const float> logits, size_t row_len, ThreadTeam& team);
   // Tokens become drafts; lanes that go on behind theirs stay.
   void take_drawn(std::vector<DraftLane>& lanes) const;
   void passed(int32_t n_tokens, double seconds);
 
  private:
+  struct Scratch {  // of a thread that draws
+    SamplerScratch sampler;
+    std::vector<uint32_t> mask;
+    std::vector<float> row;  // of the target's length
+  };
+  void draw(DraftLane& lane, std::span<const float> row, Scratch& scratch) const;
   void observe(DraftText& text, const ProposalInput& input, int32_t n_agreed);
   std::span<const float> as_target(std::span<const float> row, std::vector<float>& out) const;
   float sureness_of(TokenId token, std::span<const float> row, SamplerScratch& scratch) const;
@@ -94,6 +95,7 @@ class Drafting {
   PassCost cost_;
   StepPrices prices_;
   double spent_ = 0;
+  std::vector<Scratch> scratch_;  // of each thread
 };
 
 }  // namespace ibid

@@ -25,8 +25,7 @@ HeadsProposer::HeadsProposer(std::unique_ptr<DraftHeads> heads, Stream& stream, 
                  .end_of_generation = options.end_of_generation,
                  .always = options.always,
                  .prior_rate = kPriorRate}),
-      texts_(static_cast<size_t>(options.max_texts)),
-      scratch_(static_cast<size_t>(stream.team().n_threads())) {
+      texts_(static_cast<size_t>(options.max_texts)) {
   lanes_.reserve(texts_.size());
   rows_.reserve(texts_.size());
   measure();
@@ -123,19 +122,7 @@ void HeadsProposer::pass(int32_t head) {
     rows_.push_back(row_of(lane));
   }
   const std::span<const float> logits = heads_->run(head, rows_);
-  const size_t n = logits.size() / rows_.size();
-  stream_.team().parallel_for(static_cast<int64_t>(lanes_.size()), [&](int64_t i, int thread) {
-    DraftLane& lane = lanes_[static_cast<size_t>(i)];
-    Drafting::Scratch& scratch = scratch_[static_cast<size_t>(thread)];
-    try {
-      drafting_.draw(lane, logits.subspan(static_cast<size_t>(lane.row) * n, n), scratch);
-    } catch (const std::bad_alloc&) {
-      scratch = {};
-      lane.row = DraftLane::kStarved;
-    }
-  });
-  if (std::ranges::any_of(lanes_, [](const DraftLane& lane) { return lane.row == DraftLane::kStarved; }))
-    throw std::bad_alloc();
+  drafting_.draw(lanes_, logits, logits.size() / rows_.size(), stream_.team());
   drafting_.passed(static_cast<int32_t>(lanes_.size()), clock_.now() - begin);
   ++n_passes_;
 }

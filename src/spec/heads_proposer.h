@@ -58,7 +58,6 @@ class HeadsProposer final : public Proposer {
   std::vector<Text> texts_;  // the place is the row of the heads
   std::vector<DraftLane> lanes_;
   std::vector<int32_t> rows_;
-  std::vector<Drafting::Scratch> scratch_;
   int64_t n_passes_ = 0;
 };
 
