@@ -1,7 +1,6 @@
 // What drafts bring, by kind of text: the same prompts with speculation and without, in turn, on one model.
 //   speculation_bench [--model MODEL] [--threads N] [--tokens N] [--temp T] [--k K] [--draft MODEL] [--heads FILE|own]
-//   [--oracle]
-//   [--siblings] [--repeats N] [PROMPTS]
+//   [--store FILE] [--own-answers BYTES] [--oracle] [--siblings] [--repeats N] [PROMPTS]
 // Tokens must be the same. E: tokens a step. steps: what the counted steps would take by v(r), the median time of a
 // step of r rows over one of 1 row, both of this run; clock: the time of the plain answer over the other's, of what
 // both took behind their first token. Of `repeats` runs, whose order alternates, the median. --oracle proposes the
@@ -19,6 +18,7 @@
 #include "cli/drafters.h"
 #include "cli/loading.h"
 #include "server/build_requests.h"
+#include "spec/own_answers.h"
 #include "spec/suffix_automaton.h"
 
 namespace ibid::bench {
@@ -86,10 +86,11 @@ struct Answer {
 };
 
 struct Settings {
-  std::string model = "default", draft, heads, prompts = "bench/prompts/speculation.txt";
+  std::string model = "default", draft, heads, store, prompts = "bench/prompts/speculation.txt";
   int threads = 0;
   int32_t n_tokens = 128, k = 8, repeats = 3;
   float temperature = 0;
+  int64_t own_answers_bytes = 0;
   bool oracle = false;
   bool siblings = false;
 };
@@ -177,7 +178,11 @@ int run(const Settings& settings) {
   args.model = settings.model;
   args.threads = settings.threads;
   args.context_len = 2048;
-  const cli::StepLimits limits = {.max_drafts = settings.k, .draft_model = settings.draft, .heads = settings.heads};
+  const cli::StepLimits limits = {.max_drafts = settings.k,
+                                  .draft_model = settings.draft,
+                                  .heads = settings.heads,
+                                  .store = settings.store,
+                                  .own_answers_bytes = settings.own_answers_bytes};
   auto loaded = cli::load(args, limits);
   if (!loaded) return cli::fail(loaded.error());
   auto chat = cli::load_template(*loaded->file, *loaded->tokenizer);
@@ -294,6 +299,10 @@ int main(int argc, char** argv) {
       s.draft = value();
     else if (flag == "--heads")
       s.heads = value();
+    else if (flag == "--store")
+      s.store = value();
+    else if (flag == "--own-answers")
+      s.own_answers_bytes = std::max<int64_t>(ibid::OwnAnswers::kLeastBytes, std::atoll(value().c_str()));
     else if (flag == "--threads")
       s.threads = std::atoi(value().c_str());
     else if (flag == "--tokens")
