@@ -215,7 +215,7 @@ void LiveRequests::forget_if_finished(RequestId id) {
   if (!std::ranges::all_of(it->second.sequences, finished)) return;
   for (const auto& s : it->second.sequences) {
     if (proposer_ == nullptr) continue;
-    if (proposer_->keeps_answers() && !it->second.is_cancelled) show_ended(*s);
+    if (proposer_->keeps_answers()) show_ended(*s);
     proposer_->forget(raw(s->id));
   }
   requests_.erase(it);
@@ -224,7 +224,8 @@ void LiveRequests::forget_if_finished(RequestId id) {
 // To who keeps answers for texts to come. Not one that a search thought of, and not one of who wants no drafts.
 void LiveRequests::show_ended(const Sequence& s) const {
   const bool has_failed = s.answer->reason() == FinishReason::kError || s.answer->reason() == FinishReason::kCancelled;
-  if (has_failed || s.group != nullptr || s.request->speculation.max_drafts == 0 || s.n_answered() == 0) return;
+  if (has_failed && !PLANTED("what_was_cut_short_is_kept")) return;
+  if (s.group != nullptr || s.request->speculation.max_drafts == 0 || s.n_answered() == 0) return;
   try {
     const std::string scope = scope_of(*s.request).spelled();  // the sequence has let go of its own
     const auto tokens = std::span<const TokenId>(s.tokens);
