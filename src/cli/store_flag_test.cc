@@ -1,7 +1,7 @@
 // ibid spec build-store, and --spec store:FILE and --spec-own-answers from the flag to what is loaded and counted.
 #include <gtest/gtest.h>
 
-#include <fstream>
+#include <filesystem>
 
 #include "cli/command_line.h"
 #include "cli/drafters.h"
@@ -95,7 +95,8 @@ TEST_F(StoreFlag, WhatStoresHoldIsCounted) {
   const ModelArgs model{.model = model_, .threads = 1};
   StepLimits limits{.max_sequences = 2, .max_drafts = 4};
   const auto part = [&](const std::string& name) {
-    for (const MemoryPart& p : size(model, limits).value().memory.parts) {
+    const MemoryPlan memory = size(model, limits).value().memory;
+    for (const MemoryPart& p : memory.parts) {
       if (p.name == name) return p.bytes;
     }
     return int64_t{0};

@@ -153,7 +153,7 @@ void TextStore::guess(std::span<const TokenId> text, int32_t max_tokens, StoreGu
     for (size_t begin = 0, end; begin < n; begin = end) {
       for (end = begin + 1; end < n && live[end].next == live[begin].next;) ++end;
       const std::span<Sample> same = live.subspan(begin, end - begin);
-      if (same.front().next == kTextEnd) continue;
+      if (same.front().next == kTextEnd && !PLANTED("a_store_goes_on_behind_a_texts_end")) continue;
       const bool is_earlier = !most.empty() && same.front().rank < most.front().rank;
       if (same.size() > most.size() || (same.size() == most.size() && is_earlier)) most = same;
     }

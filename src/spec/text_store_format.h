@@ -7,7 +7,6 @@
 #include <cstdint>
 
 #include "base/ids.h"
-#include "base/planted.h"
 #include "base/sha256.h"
 
 namespace ibid {
@@ -36,7 +35,7 @@ int compare_backwards(A a, B b, int32_t max_len, int32_t& n_same) {
   for (n_same = 0; n_same < max_len; ++n_same) {
     const TokenId of_a = a(n_same + 1), of_b = b(n_same + 1);
     if (of_a != of_b) return of_a < of_b ? -1 : 1;
-    if (of_a == TokenId::kNone && !PLANTED("a_store_reads_over_a_texts_end")) return 0;
+    if (of_a == TokenId::kNone) return 0;
   }
   return 0;
 }

@@ -101,7 +101,7 @@ const std::map<std::string, std::string> kFoundByUnits = {
     {"refused_drafts_count", "Speculation.AnEndInsideDraftsIsTheSameEnd"},
     {"a_cursor_forgets_its_length", "OwnAnswers.FindTheLongestEndOfAnyText"},
     {"a_store_guesses_one_further", "TextStores.GuessWhatFollowsMostOften"},
-    {"a_store_reads_over_a_texts_end", "TextStores.FindTheLongestEndOfAnyTextAndAllItsPlaces"},
+    {"a_store_goes_on_behind_a_texts_end", "TextStores.KeepTextsApart"},
     {"better_guesses_of_the_text_are_replaced", "StoreProposer.LeavesBetterGuessesOfOthersInPlace"},
     {"own_answers_are_everybodys", "OwnAnswers.AreOneTenantsAlone"},
     {"own_answers_outgrow_their_bytes", "OwnAnswers.HoldNoMoreThanTheirBytes"},
