@@ -1,12 +1,14 @@
 // What drafts bring, by kind of text: the same prompts with speculation and without, in turn, on one model.
 //   speculation_bench [--model MODEL] [--threads N] [--tokens N] [--temp T] [--k K] [--draft MODEL] [--heads FILE|own]
-//   [--oracle]
-//   [--siblings] [--repeats N] [PROMPTS]
+//   [--store FILE] [--own-answers BYTES] [--oracle] [--siblings] [--replay P] [--repeats N]
+//   [PROMPTS]
 // Tokens must be the same. E: tokens a step. steps: what the counted steps would take by v(r), the median time of a
 // step of r rows over one of 1 row, both of this run; clock: the time of the plain answer over the other's, of what
 // both took behind their first token. Of `repeats` runs, whose order alternates, the median. --oracle proposes the
 // plain answer. --siblings tells instead how often a second branch of a tree would be right: what followed the first
-// occurrence of the text's end, where that is another token than what followed the last.
+// occurrence of the text's end, where that is another token than what followed the last. --replay tells what the
+// look-up and the stores would have brought to the plain answers, had all guesses been verified that are at least P
+// likely: no clock is in it. Answers are kept for those that follow, as --own-answers has it.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -19,6 +21,8 @@
 #include "cli/drafters.h"
 #include "cli/loading.h"
 #include "server/build_requests.h"
+#include "spec/free_proposers.h"
+#include "spec/store_proposer.h"
 #include "spec/suffix_automaton.h"
 
 namespace ibid::bench {
@@ -86,12 +90,14 @@ struct Answer {
 };
 
 struct Settings {
-  std::string model = "default", draft, heads, prompts = "bench/prompts/speculation.txt";
+  std::string model = "default", draft, heads, store, prompts = "bench/prompts/speculation.txt";
   int threads = 0;
   int32_t n_tokens = 128, k = 8, repeats = 3;
   float temperature = 0;
+  int64_t own_answers_bytes = 0;
   bool oracle = false;
   bool siblings = false;
+  float replay = 0;  // 0: not so
 };
 
 // Of all tokens of answers: with a guess, that guess right; with another one beside it, that one right.
@@ -111,6 +117,34 @@ struct Siblings {
       }
       automaton.add(t);
     }
+  }
+};
+
+// Of answers, step by step.
+struct Replayed {
+  int64_t n_tokens = 0, n_steps = 0, n_drafted = 0, n_right = 0;
+  void add(Proposer& proposer, int64_t sequence, std::span<const TokenId> prompt, std::span<const TokenId> answer,
+           const Settings& settings) {
+    Drafts drafts;
+    for (size_t at = 1; at < answer.size(); ++n_steps) {
+      drafts.clear();
+      proposer.begin_step({});
+      proposer.propose({.sequence = sequence,
+                        .prompt = prompt,
+                        .answer = answer.first(at),
+                        .max_drafts = settings.k,
+                        .temperature = settings.temperature},
+                       drafts);
+      size_t n = 0;
+      while (n < drafts.tokens.size() && drafts.likely[n] >= settings.replay) ++n;
+      size_t n_same = 0;
+      while (n_same < n && at + n_same < answer.size() && drafts.tokens[n_same] == answer[at + n_same]) ++n_same;
+      n_drafted += static_cast<int64_t>(n), n_right += static_cast<int64_t>(n_same);
+      at += n_same + 1;
+    }
+    n_tokens += static_cast<int64_t>(answer.size()) - 1;
+    proposer.forget(sequence);
+    if (proposer.keeps_answers()) proposer.ended({.prompt = prompt, .answer = answer, .scope = {}});
   }
 };
 
@@ -177,7 +211,11 @@ int run(const Settings& settings) {
   args.model = settings.model;
   args.threads = settings.threads;
   args.context_len = 2048;
-  const cli::StepLimits limits = {.max_drafts = settings.k, .draft_model = settings.draft, .heads = settings.heads};
+  const cli::StepLimits limits = {.max_drafts = settings.k,
+                                  .draft_model = settings.draft,
+                                  .heads = settings.heads,
+                                  .store = settings.store,
+                                  .own_answers_bytes = settings.own_answers_bytes};
   auto loaded = cli::load(args, limits);
   if (!loaded) return cli::fail(loaded.error());
   auto chat = cli::load_template(*loaded->file, *loaded->tokenizer);
@@ -197,11 +235,27 @@ int run(const Settings& settings) {
   std::vector<double> plain_steps;
   uint64_t seed = 0;
   std::map<std::string, Siblings> siblings;
+  std::map<std::string, Replayed> by_lookup, by_all;
+  const auto lookup = free_proposers(plain->facts(), 1);
+  const auto everything = free_proposers(
+      plain->facts(), 1, nullptr,
+      std::make_unique<StoreProposer>(
+          loaded->store,
+          settings.own_answers_bytes > 0 ? std::make_unique<OwnAnswers>(settings.own_answers_bytes) : nullptr,
+          StoreProposerOptions{.end_of_generation = with.end_of_generation}));
   for (const Prompt& prompt : read_prompts(settings.prompts)) {
     const std::vector<TokenId> ids = prompt_of(*chat, *loaded->tokenizer, prompt.text);
     if (settings.siblings) {
       const Answer a = answer(*plain, ids, settings, ++seed);
       for (const std::string& kind : {prompt.kind, std::string("of all")}) siblings[kind].add(ids, a.tokens);
+      continue;
+    }
+    if (settings.replay > 0) {
+      const Answer a = answer(*plain, ids, settings, ++seed);
+      for (auto* replayed : {&by_lookup, &by_all}) {
+        Proposer& proposer = replayed == &by_lookup ? *lookup : *everything;
+        (*replayed)[prompt.kind].add(proposer, static_cast<int64_t>(seed), ids, a.tokens, settings);
+      }
       continue;
     }
     Row row{.kind = prompt.kind};
@@ -238,7 +292,21 @@ int run(const Settings& settings) {
                 static_cast<long>(s.n_tokens), static_cast<long>(s.n_guessed), static_cast<long>(s.n_right),
                 static_cast<long>(s.n_with_other), static_cast<long>(s.n_other_right));
   }
-  if (settings.siblings) return 0;
+  for (const auto* all_kinds : {&by_lookup, &by_all}) {
+    Replayed sum;
+    const auto print = [&](const std::string& kind, const Replayed& r) {
+      const auto steps = static_cast<double>(r.n_steps);
+      std::printf("| %s, %s | %.3f | %.2f | %.2f |\n", kind.c_str(), all_kinds == &by_lookup ? "look-up" : "stores too",
+                  static_cast<double>(r.n_tokens) / steps, static_cast<double>(r.n_drafted) / steps,
+                  static_cast<double>(r.n_right) / static_cast<double>(std::max<int64_t>(1, r.n_drafted)));
+    };
+    for (const auto& [kind, r] : *all_kinds) {
+      print(kind, r);
+      sum.n_tokens += r.n_tokens, sum.n_steps += r.n_steps, sum.n_drafted += r.n_drafted, sum.n_right += r.n_right;
+    }
+    if (!all_kinds->empty()) print("all", sum);
+  }
+  if (settings.siblings || settings.replay > 0) return 0;
   // Of the same engine and the same moments where it has them: machines get busier and less so.
   const double one = seconds_of[1].size() >= 32 ? median(seconds_of[1]) : median(plain_steps);
   if (seconds_of[1].empty()) seconds_of.erase(1);
@@ -294,6 +362,10 @@ int main(int argc, char** argv) {
       s.draft = value();
     else if (flag == "--heads")
       s.heads = value();
+    else if (flag == "--store")
+      s.store = value();
+    else if (flag == "--own-answers")
+      s.own_answers_bytes = std::max<int64_t>(ibid::OwnAnswers::kLeastBytes, std::atoll(value().c_str()));
     else if (flag == "--threads")
       s.threads = std::atoi(value().c_str());
     else if (flag == "--tokens")
@@ -306,6 +378,8 @@ int main(int argc, char** argv) {
       s.repeats = std::max(1, std::atoi(value().c_str()));
     else if (flag == "--oracle")
       s.oracle = true;
+    else if (flag == "--replay")
+      s.replay = static_cast<float>(std::atof(value().c_str()));
     else if (flag == "--siblings")
       s.siblings = true;
     else

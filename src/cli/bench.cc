@@ -138,7 +138,9 @@ int bench(const BenchOptions& options) {
                     .max_sequences = n_streams,
                     .max_drafts = options.spec.max_drafts(),
                     .draft_model = options.spec.draft_model,
-                    .heads = options.spec.heads};
+                    .heads = options.spec.heads,
+                    .store = options.spec.store,
+                    .own_answers_bytes = options.spec.own_answers_bytes};
   auto loaded = load(args, limits);
   if (!loaded) return fail(loaded.error());
   EngineOptions engine_options = loaded->engine_options(limits);

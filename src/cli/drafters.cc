@@ -13,6 +13,7 @@
 #include "spec/draft_model.h"
 #include "spec/free_proposers.h"
 #include "spec/heads_proposer.h"
+#include "spec/store_proposer.h"
 #include "worker/model_pass.h"
 
 namespace ibid::cli {
@@ -94,6 +95,25 @@ Status size_heads(const StepLimits& limits, Loaded& out) {
   return {};
 }
 
+Status size_stores(const StepLimits& limits, Loaded& out) {
+  if (!limits.store.empty()) {
+    ASSIGN_OR_RETURN(out.store, TextStore::open(limits.store, out.tokenizer->vocabulary()));
+    out.memory.add("a store of texts to draft from", out.store->bytes());
+  }
+  if (limits.own_answers_bytes > 0)
+    out.memory.add("answers to draft from", OwnAnswers(limits.own_answers_bytes).bytes());
+  return {};
+}
+
+std::unique_ptr<Proposer> stores_of(const Loaded& loaded, const StepLimits& limits) {
+  if (loaded.store == nullptr && limits.own_answers_bytes == 0) return nullptr;
+  auto own = limits.own_answers_bytes > 0 ? std::make_unique<OwnAnswers>(limits.own_answers_bytes) : nullptr;
+  return std::make_unique<StoreProposer>(
+      loaded.store, std::move(own),
+      StoreProposerOptions{.max_texts = std::min(limits.max_sequences, StoreProposerOptions().max_texts),
+                           .end_of_generation = end_of_generation_of(*loaded.file, *loaded.tokenizer)});
+}
+
 Result<std::unique_ptr<Proposer>> draft_model_of(const Loaded& loaded, const StepLimits& limits) {
   const DraftModelOptions options = draft_model_options(loaded, limits);
   auto pass = std::make_unique<ModelPass>(*loaded.draft->model, *loaded.stream, options.end_of_generation, "");
@@ -115,14 +135,20 @@ Result<std::unique_ptr<Proposer>> heads_of(const Loaded& loaded, const StepLimit
 
 Status size_drafters(const StepLimits& limits, Loaded& out) {
   if (limits.max_drafts == 0) return {};
+  TRY(size_stores(limits, out));
   if (!limits.draft_model.empty()) return size_draft(limits.draft_model, limits, out);
   return limits.heads.empty() ? Status{} : size_heads(limits, out);
 }
 
 Status use_drafters(Engine& engine, const Loaded& loaded, const StepLimits& limits) {
-  if (limits.max_drafts == 0 || (!loaded.draft && !loaded.heads)) return {};
-  ASSIGN_OR_RETURN(auto last, loaded.draft ? draft_model_of(loaded, limits) : heads_of(loaded, limits));
-  engine.speculate(free_proposers(engine.facts(), limits.max_sequences, std::move(last)), limits.max_drafts);
+  if (limits.max_drafts == 0) return {};
+  std::unique_ptr<Proposer> last, stores = stores_of(loaded, limits);
+  if (loaded.draft || loaded.heads) {
+    ASSIGN_OR_RETURN(last, loaded.draft ? draft_model_of(loaded, limits) : heads_of(loaded, limits));
+  }
+  if (last == nullptr && stores == nullptr) return {};
+  engine.speculate(free_proposers(engine.facts(), limits.max_sequences, std::move(last), std::move(stores)),
+                   limits.max_drafts);
   return {};
 }
 

@@ -1,5 +1,5 @@
-// Drafters that a model has besides the look-up: a draft model, or heads. Those that come with ibid are found by the
-// digest of the model that they were trained on.
+// Drafters that a model has besides the look-up: a draft model, heads, or stores of other texts. Those that come with
+// ibid are found by the digest of the model that they were trained on.
 #pragma once
 
 #include "base/result.h"

@@ -50,7 +50,9 @@ StepLimits step_limits(const ServeOptions& options) {
           .makes_text = false,
           .kv_bytes = options.kv_bytes,
           .draft_model = options.spec.draft_model,
-          .heads = options.spec.heads};
+          .heads = options.spec.heads,
+          .store = options.spec.store,
+          .own_answers_bytes = options.spec.own_answers_bytes};
 }
 
 std::string Loaded::description() const {

@@ -11,6 +11,7 @@
 #include "engine/memory_plan.h"
 #include "format/model_file.h"
 #include "model/model.h"
+#include "spec/text_store.h"
 #include "tensor/stream.h"
 #include "text/jinja/chat_template.h"
 #include "text/tokenizer/tokenizer.h"
@@ -33,7 +34,9 @@ struct StepLimits {
   bool makes_text = true;        // false: an encoder will do too
   int64_t kv_bytes = 0;          // 0: what --memory leaves; without one, the engine's choice
   std::string draft_model = {};  // that guesses beside the look-up; empty: none
-  std::string heads = {};        // as SpecArgs'
+  std::string heads = {};        // these as SpecArgs'
+  std::string store = {};
+  int64_t own_answers_bytes = 0;
 };
 
 StepLimits step_limits(const ServeOptions& options);
@@ -60,6 +63,7 @@ struct Loaded {
   std::unique_ptr<Model> model;
   std::optional<LoadedDraft> draft;
   std::optional<LoadedHeads> heads;
+  std::shared_ptr<const TextStore> store;  // null: none
   int32_t context_len = 0;
   DType kv_dtype = DType::kF16;
   MemoryPlan memory;     // all parts but keys and values

@@ -8,6 +8,7 @@
 #include "cli/loading.h"
 #include "format/quant_mix.h"
 #include "kernels/arithmetic_version.h"
+#include "spec/own_answers.h"
 
 namespace ibid::cli {
 namespace {
@@ -48,6 +49,7 @@ struct All {
   PullOptions pull;
   QuantizeOptions quantize;
   PerplexityOptions perplexity;
+  BuildStoreOptions build_store;
   BenchOptions bench;
   CacheBenchOptions bench_cache;
   PlanOptions plan;
@@ -127,6 +129,19 @@ void add_files(CLI::App& app, All& all, int& exit_code) {
   c->add_option("--imatrix", q.imatrix, "not supported")->type_name("FILE");
   c->footer("Example:\n  ibid quantize model-f16.gguf model-q4_k_m.gguf --type q4_k_m");
   on_parse(c, exit_code, q, quantize);
+
+  BuildStoreOptions& s = all.build_store;
+  c = app.add_subcommand("spec", "what guesses of tokens are made from")->require_subcommand(1);
+  c = c->add_subcommand("build-store", "make a file of texts that --spec store:FILE guesses from");
+  c->add_option("FILES", s.files, "texts, or objects in lines (.jsonl) with text, prompt and answer, or messages")
+      ->required();
+  c->add_option("-m,--model", s.model, "whose vocabulary it is for; the default model's unless said")
+      ->type_name("MODEL");
+  c->add_option("-o,--out", s.out, "the file to write")->type_name("STORE")->required();
+  add_whole(c, "--max-tokens", s.max_tokens, 1, TextStore::kMaxTokens,
+            "most tokens that it takes; eight bytes each, in the file and while it is made");
+  c->footer("Example:\n  ibid spec build-store manual.txt answers.jsonl -o texts.store");
+  on_parse(c, exit_code, s, build_store);
 
   c = app.add_subcommand("models", "the models that have a name here");
   c->callback([&exit_code] { exit_code = list_models(); });
@@ -261,11 +276,10 @@ void add_spec_options(CLI::App* command, SpecArgs& o) {
   add_read(
       command, "--spec", o, "NAME", o.by_lookup ? "auto" : "off",
       "tokens that are guessed and verified together, which changes no token: auto, off, ngram (by the text itself), "
-      "heads or heads:FILE, draft heads, ibid's for the default model or others, beside that, or draft:MODEL, a small "
-      "model of the "
-      "same vocabulary",
+      "heads or heads:FILE, draft heads, ibid's for the default model or others, beside that, store:FILE, texts that "
+      "`ibid spec build-store` made a file of, beside that, or draft:MODEL, a small model of the same vocabulary",
       [o](std::string_view name) -> Result<SpecArgs> {
-        constexpr std::string_view kDraft = "draft:", kHeads = "heads:";
+        constexpr std::string_view kDraft = "draft:", kHeads = "heads:", kStore = "store:";
         SpecArgs read = o;
         read.by_lookup = name != "off";
         if (name == "off" || name == "auto" || name == "ngram") return read;
@@ -276,15 +290,25 @@ void add_spec_options(CLI::App* command, SpecArgs& o) {
           read.heads = kOwnHeads;
         } else if (takes(kHeads)) {
           read.heads = name.substr(kHeads.size());
+        } else if (takes(kStore)) {
+          read.store = name.substr(kStore.size());
         } else if (takes(kDraft)) {
           read.draft_model = name.substr(kDraft.size());
         } else {
-          return invalid("'" + std::string(name) +
-                         "' guesses nothing here; auto, off, ngram, heads, heads:FILE or draft:MODEL would do.");
+          return invalid(
+              "'" + std::string(name) +
+              "' guesses nothing here; auto, off, ngram, heads, heads:FILE, store:FILE or draft:MODEL would do.");
         }
         return read;
       });
   add_whole(command, "--spec-k", o.k, 1, 16, "most guesses for a sequence and step; how many is chosen as they pay");
+  add_read(command, "--spec-own-answers", o.own_answers_bytes, "BYTES", "0",
+           "memory for what each tenant was answered, as 64M, which is guessed from for its own next answers alone (0: "
+           "nothing is kept)",
+           [](std::string_view text) -> Result<int64_t> {
+             if (text == "0") return 0;
+             return read_bytes(text, OwnAnswers::kLeastBytes, int64_t{1} << 40);
+           });
 }
 
 int main(int argc, char** argv) {

@@ -47,9 +47,11 @@ struct TierArgs {
 inline constexpr std::string_view kOwnHeads = "own";  // those that come with ibid, where they are of the model
 struct SpecArgs {
   bool by_lookup = true;
-  std::string draft_model;  // beside it; empty: none
-  std::string heads;        // beside it: a file or folder, or kOwnHeads; empty: none
-  int32_t k = 8;            // most of a sequence in a step
+  std::string draft_model;        // beside it; empty: none
+  std::string heads;              // beside it: a file or folder, or kOwnHeads; empty: none
+  std::string store;              // beside it: a file of texts (spec/text_store.h); empty: none
+  int64_t own_answers_bytes = 0;  // what tenants were answered, for their own next answers; 0: it is not kept
+  int32_t k = 8;                  // most of a sequence in a step
   int32_t max_drafts() const { return by_lookup ? k : 0; }
 };
 
@@ -119,6 +121,13 @@ struct QuantizeOptions {
   std::string imatrix;          // refused
 };
 
+struct BuildStoreOptions {
+  std::string model = "default";
+  std::vector<std::string> files;
+  std::string out;
+  int64_t max_tokens = int64_t{16} << 20;
+};
+
 struct PerplexityOptions {
   ModelArgs model;
   std::string file;       // text; "-": standard input
@@ -183,6 +192,7 @@ int perplexity(const PerplexityOptions& options);
 int bench(const BenchOptions& options);
 int bench_cache(const CacheBenchOptions& options);
 int selftest();
+int build_store(const BuildStoreOptions& options);
 int tokenize(const TokenizeOptions& options);
 int detokenize(const DetokenizeOptions& options);
 int apply_template(const TemplateOptions& options);

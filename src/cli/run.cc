@@ -285,7 +285,9 @@ int run(const RunOptions& options) {
                     .max_drafts = options.spec.max_drafts(),
                     .has_grammars = true,
                     .draft_model = options.spec.draft_model,
-                    .heads = options.spec.heads};
+                    .heads = options.spec.heads,
+                    .store = options.spec.store,
+                    .own_answers_bytes = options.spec.own_answers_bytes};
   MemoryPlan tiers;
   add_tier_parts(tiers, options.tiers);
   auto loaded = load(options.model, limits, tiers);

@@ -104,14 +104,17 @@ void LiveRequests::make_group(Live& live) const {
   live.group = std::move(group);
 }
 
-void LiveRequests::hold_scopes(Live& live) {
-  const Request& request = *live.sequences.front()->request;
+CacheScope LiveRequests::scope_of(const Request& request) const {
   const bool is_salted = !request.cache_salt.empty() && !PLANTED("salt_is_ignored");
-  const CacheScope scope = {.arithmetic = std::to_string(kArithmeticVersion),
-                            .model = facts_.digest,
-                            .kv_dtype = std::string(traits(options_.kv_dtype).name),
-                            .rope = facts_.rope,
-                            .salt = is_salted ? request.tenant + '\n' + request.cache_salt : request.tenant};
+  return {.arithmetic = std::to_string(kArithmeticVersion),
+          .model = facts_.digest,
+          .kv_dtype = std::string(traits(options_.kv_dtype).name),
+          .rope = facts_.rope,
+          .salt = is_salted ? request.tenant + '\n' + request.cache_salt : request.tenant};
+}
+
+void LiveRequests::hold_scopes(Live& live) {
+  const CacheScope scope = scope_of(*live.sequences.front()->request);
   const ScopeId held = tree_.hold(scope);  // spelled once, for all choices
   for (const auto& s : live.sequences) {
     if (s->choice > 0) tree_.hold_again(held);
@@ -211,9 +214,25 @@ void LiveRequests::forget_if_finished(RequestId id) {
   const auto finished = [](const auto& s) { return s->state == SequenceState::kFinished; };
   if (!std::ranges::all_of(it->second.sequences, finished)) return;
   for (const auto& s : it->second.sequences) {
-    if (proposer_ != nullptr) proposer_->forget(raw(s->id));
+    if (proposer_ == nullptr) continue;
+    if (proposer_->keeps_answers()) show_ended(*s);
+    proposer_->forget(raw(s->id));
   }
   requests_.erase(it);
+}
+
+// To who keeps answers for texts to come. Not one that a search thought of, and not one of who wants no drafts.
+void LiveRequests::show_ended(const Sequence& s) const {
+  const bool has_failed = s.answer->reason() == FinishReason::kError || s.answer->reason() == FinishReason::kCancelled;
+  if (has_failed && !PLANTED("what_was_cut_short_is_kept")) return;
+  if (s.group != nullptr || s.request->speculation.max_drafts == 0 || s.n_answered() == 0) return;
+  try {
+    const std::string scope = scope_of(*s.request).spelled();  // the sequence has let go of its own
+    const auto tokens = std::span<const TokenId>(s.tokens);
+    const auto n_prompt = static_cast<size_t>(s.prompt_len);
+    proposer_->ended({.prompt = tokens.first(n_prompt), .answer = tokens.subspan(n_prompt), .scope = scope});
+  } catch (const std::bad_alloc&) {  // then nobody remembers it
+  }
 }
 
 }  // namespace ibid

@@ -44,7 +44,7 @@ class LiveRequests {
   int64_t n_overdue() const { return n_overdue_; }
   void end_failed(const StepFailures& failures, std::vector<Output>& out);
 
-  // Told of each sequence that is forgotten.
+  // Told of each sequence that is forgotten, and of its answer if it keeps those.
   void set_proposer(Proposer* proposer) { proposer_ = proposer; }
 
   template <typename Visit>
@@ -66,11 +66,13 @@ class LiveRequests {
   };
   Live make(const AdmittedRequest& request);
   void make_group(Live& live) const;
+  CacheScope scope_of(const Request& request) const;
   void hold_scopes(Live& live);
   template <typename End>
   void end(const std::vector<RequestId>& ids, std::vector<Output>& out, End end_one);
   void publish(Sequence& sequence, std::vector<Output>& out);
   void forget_if_finished(RequestId id);
+  void show_ended(const Sequence& sequence) const;
 
   const ModelFacts& facts_;
   const EngineOptions& options_;

@@ -2,7 +2,11 @@
 // by tests/property and tests/sim.
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "fake_model.h"
+#include "spec/free_proposers.h"
+#include "spec/store_proposer.h"
 #include "timed_model.h"
 
 namespace ibid {
@@ -240,6 +244,86 @@ TEST(Speculation, AnEndInsideDraftsIsTheSameEnd) {
     }
   }
   EXPECT_GE(reasons.size(), 2u);
+}
+
+// An engine that guesses from the text itself and from what its tenants were answered, or from neither.
+struct KeepingEngine : TimedEngine {
+  explicit KeepingEngine(const Text& text, bool keeps = true, EngineOptions options = speculating())
+      : TimedEngine(options, {}, 8192, text.next) {
+    if (!keeps) return;
+    auto stores = std::make_unique<StoreProposer>(nullptr, std::make_unique<OwnAnswers>(OwnAnswers::kLeastBytes),
+                                                  StoreProposerOptions{});
+    engine->speculate(free_proposers(engine->facts(), options.max_sequences, nullptr, std::move(stores)), 8);
+  }
+  Request request_of(const std::string& tenant) {
+    Request r = request(40, 200);
+    r.tenant = tenant;
+    return r;
+  }
+  // How many steps it takes.
+  int64_t answer(Request r) {
+    const int64_t before = engine->stats().n_steps;
+    submit(std::move(r));
+    drain();
+    return engine->stats().n_steps - before;
+  }
+};
+
+TEST(Speculation, WhatWasAnsweredBeforeIsSaidInFewerSteps) {
+  KeepingEngine t(kTexts[3]);
+  const int64_t first = t.answer(t.request_of("a"));
+  EXPECT_LT(t.answer(t.request_of("a")), 2 * first / 3);
+}
+
+// Those who were cut short, wrote for a search or wanted no guesses leave nothing behind.
+TEST(Speculation, KeepsAnswersThatEndedAlone) {
+  KeepingEngine t(kTexts[3]);
+  const int64_t first = t.answer(t.request_of("a"));
+  KeepingEngine u(kTexts[3]);
+  Request silent = u.request_of("a");
+  silent.speculation.max_drafts = 0;
+  u.answer(silent);
+  const RequestId cut = u.submit(u.request_of("a"));
+  for (int i = 0; i < 150; ++i) u.step();
+  u.engine->cancel(cut);
+  u.drain();
+  EXPECT_EQ(u.answer(u.request_of("a")), first);
+}
+
+// Not a draft and not a microsecond of one tenant's answer depends on what another one was answered.
+TEST(Speculation, WhatOneTenantWasAnsweredChangesNothingForAnother) {
+  const auto of_b = [](bool is_kept) {
+    KeepingEngine t(kTexts[3]);
+    Request of_a = t.request_of("a");
+    if (!is_kept) of_a.speculation.max_drafts = 1;  // so that both are priced alike
+    of_a.cache_salt = is_kept ? "" : "other";
+    t.answer(of_a);
+    const double begin = t.clock.now();
+    const int64_t drafted = t.engine->stats().drafted_tokens;
+    const int64_t n_steps = t.answer(t.request_of("b"));
+    return std::tuple(n_steps, t.engine->stats().drafted_tokens - drafted, t.clock.now() - begin);
+  };
+  KeepingEngine alone(kTexts[3]);
+  const int64_t n_steps = alone.answer(alone.request_of("b"));
+  EXPECT_EQ(std::get<0>(of_b(true)), n_steps);
+  EXPECT_EQ(of_b(true), of_b(false));
+}
+
+// Row S27 with them: texts that repeat what was answered before, and texts that do not.
+TEST(Speculation, KeepingAnswersIsNeverSlowerThanNone) {
+  for (const Text& text : kTexts) {
+    for (const int32_t n_streams : {1, 4, 16}) {
+      const auto seconds = [&](bool speculates) {
+        KeepingEngine t(text, speculates, speculating(speculates ? 8 : 0));
+        for (int round = 0; round < 3; ++round) {
+          for (int32_t i = 0; i < n_streams; ++i) t.submit(t.request(40 + 7 * round, 200));
+          t.drain();
+        }
+        return t.clock.now();
+      };
+      EXPECT_LE(seconds(true) / seconds(false), 1.03) << text.name << ", " << n_streams << " streams";
+    }
+  }
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ size_t Acceptance::index_of(int32_t match_len) {
 
 float Acceptance::of(int32_t match_len) const {
   const size_t i = index_of(match_len);
-  const float of_all = (kTextWeight + all_.n_right) / (kTextWeight + n_expected_);
+  const float of_all = (kTextWeight * trust_ + all_.n_right) / (kTextWeight + n_expected_);
   return (kPriorWeight * std::min(kMost, of_all * prior(i)) + seen_[i].n_right) / (kPriorWeight + seen_[i].n);
 }
 

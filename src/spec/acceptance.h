@@ -12,7 +12,10 @@ namespace ibid {
 
 class Acceptance {
  public:
-  explicit Acceptance(float temperature = 0) : temperature_(temperature) {}
+  static constexpr float kLeastLikely = 0.02F;  // that a chain of guesses goes on at
+
+  // `trust`: what a text is expected to be like at first, as a part of the prior.
+  explicit Acceptance(float temperature = 0, float trust = 1) : temperature_(temperature), trust_(trust) {}
   float of(int32_t match_len) const;  // at least 1 token
   void observe(int32_t match_len, bool was_right);
 
@@ -23,7 +26,7 @@ class Acceptance {
   };
   static size_t index_of(int32_t match_len);
   float prior(size_t index) const;
-  float temperature_;
+  float temperature_, trust_;
   Seen all_;              // of all lengths
   float n_expected_ = 0;  // of all_.n_right, by the prior
   std::array<Seen, kLengths> seen_ = {};

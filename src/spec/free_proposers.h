@@ -1,4 +1,4 @@
-// The proposers that take next to no time, in their order; `last` comes behind them, if there is one.
+// The proposers that take next to no time, in their order; `stores` and `last` come behind them, if there are any.
 #pragma once
 
 #include <memory>
@@ -13,10 +13,12 @@
 namespace ibid {
 
 inline std::unique_ptr<Proposer> free_proposers(const ModelFacts& facts, int32_t max_sequences,
-                                                std::unique_ptr<Proposer> last = nullptr) {
+                                                std::unique_ptr<Proposer> last = nullptr,
+                                                std::unique_ptr<Proposer> stores = nullptr) {
   std::vector<std::unique_ptr<Proposer>> all;
   all.push_back(std::make_unique<GrammarProposer>(facts.vocab_size));
   all.push_back(std::make_unique<LookupProposer>(facts.context_len, max_sequences, facts.end_of_generation));
+  if (stores != nullptr) all.push_back(std::move(stores));
   if (last != nullptr) all.push_back(std::move(last));
   return std::make_unique<ProposerChain>(std::move(all));
 }

@@ -7,7 +7,6 @@
 namespace ibid {
 namespace {
 
-constexpr float kLeastLikely = 0.02F;
 // A prediction's begin is believed like a match of so many tokens: its client knows something.
 constexpr int32_t kPredictionLen = 4;
 constexpr int32_t kFoundAgain = 2;  // tokens of a match in the prediction, behind a difference
@@ -106,7 +105,7 @@ void LookupProposer::propose(const ProposalInput& input, Drafts& drafts) {
     const size_t at = static_cast<size_t>(text->at + i);
     if (at >= end && text->in_prediction) return;
     likely *= text->acceptance.of(text->len + i);
-    if (likely < kLeastLikely) return;
+    if (likely < Acceptance::kLeastLikely) return;
     // Behind the text's end it repeats itself.
     const TokenId token = at < end ? all[at] : drafts.tokens[at - end];
     drafts.add(token, i - 1, likely);

@@ -52,6 +52,13 @@ struct StepPrices {
   double limit = std::numeric_limits<double>::infinity();  // of step and guessing together
 };
 
+// A text whose answer has come to its end. Spans are valid during the call.
+struct EndedText {
+  std::span<const TokenId> prompt;
+  std::span<const TokenId> answer;
+  std::string_view scope;  // as ProposalInput has it
+};
+
 class Proposer {
  public:
   virtual ~Proposer() = default;
@@ -74,6 +81,10 @@ class Proposer {
       if (p.drafts->empty()) propose(p.input, *p.drafts);
     }
   }
+  // Whether it keeps answers for texts to come; then ended() tells of each that ended by itself, before forget(), but
+  // not of those that asked for no drafts. May throw std::bad_alloc.
+  virtual bool keeps_answers() const { return false; }
+  virtual void ended(const EndedText& text) { static_cast<void>(text); }
   // The text has ended; nothing more comes of it.
   virtual void forget(int64_t sequence) { static_cast<void>(sequence); }
 };

@@ -33,6 +33,14 @@ class ProposerChain final : public Proposer {
   void propose_all(std::span<const Proposal> proposals) override {
     for (auto& p : proposers_) p->propose_all(proposals);
   }
+  bool keeps_answers() const override {
+    return std::ranges::any_of(proposers_, [](const auto& p) { return p->keeps_answers(); });
+  }
+  void ended(const EndedText& text) override {
+    for (auto& p : proposers_) {
+      if (p->keeps_answers()) p->ended(text);
+    }
+  }
   void forget(int64_t sequence) override {
     for (auto& p : proposers_) p->forget(sequence);
   }

@@ -111,4 +111,14 @@ void SuffixAutomaton::add(TokenId token) {
   for (int i = 0; i < kMaxOlder && older > 0; ++i, older = state(older).link) state(older).last_end = n;
 }
 
+void SuffixAutomaton::follow(TokenId token, Cursor& cursor) const {
+  const Edge* edge = nullptr;
+  while ((edge = find(cursor.state, token)) == nullptr && cursor.state > 0) {
+    cursor.state = states_[static_cast<size_t>(cursor.state)].link;
+    cursor.len = states_[static_cast<size_t>(cursor.state)].len;
+  }
+  cursor.state = edge == nullptr ? 0 : edge->to;
+  cursor.len = edge == nullptr || PLANTED("a_cursor_forgets_its_length") ? 0 : cursor.len + 1;
+}
+
 }  // namespace ibid

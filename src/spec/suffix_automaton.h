@@ -34,6 +34,16 @@ class SuffixAutomaton {
   };
   const Match& match() const { return match_; }
 
+  // Where the longest end of another text occurs in this one, token by token of that text: amortised O(1). Void once
+  // this text has changed.
+  struct Cursor {
+    int32_t state = 0;
+    int32_t len = 0;  // tokens of that end
+  };
+  void follow(TokenId token, Cursor& cursor) const;
+  // The place behind a late occurrence of what the cursor has, which may be the text's end.
+  int32_t end_of(const Cursor& cursor) const { return states_[static_cast<size_t>(cursor.state)].last_end; }
+
  private:
   struct State {
     int32_t len = 0;    // of the longest text that leads here
@@ -49,6 +59,7 @@ class SuffixAutomaton {
   int32_t add_state(const State& state);
   void add_edge(int32_t from, TokenId token, int32_t to);
   Edge* find(int32_t from, TokenId token);
+  const Edge* find(int32_t from, TokenId token) const { return const_cast<SuffixAutomaton*>(this)->find(from, token); }
   size_t place_of(int32_t from, TokenId token) const;
   int32_t clone(int32_t state, int32_t len);
 

@@ -290,6 +290,8 @@ TEST(TinyModels, SayTheSameWithDraftsOfAnyKind) {
         schedule.max_drafts = k;
         schedule.drafts = static_cast<testing::DraftKind>(kind);
         schedule.block_len = k % 2 == 0 ? 8 : 16;
+        // They guess from what was asked before.
+        if (schedule.drafts == testing::DraftKind::kAnswers) schedule.warmth = 2;
         EXPECT_EQ(ScheduleRun(*m.model, *m.stream, nullptr, DType::kF16, schedule, requests).run(&totals), expected)
             << spelled(schedule);
       }

@@ -18,6 +18,7 @@
 #include "spec/draft_model.h"
 #include "spec/free_proposers.h"
 #include "spec/heads_proposer.h"
+#include "spec/store_proposer.h"
 #include "temp_folder.h"
 #include "tiny_heads.h"
 #include "worker/model_pass.h"
@@ -36,8 +37,10 @@ enum class DraftKind : uint8_t {
   kItself,    // a draft model that is the target: with KV of one dtype it is always right
   kModel,     // another draft model, beside the engine's own look-up
   kHeads,     // draft heads on the target that were never trained
+  kStore,     // a file of texts, of which some were said and some are noise, beside the engine's own look-up
+  kAnswers,   // what the same tenant was answered, beside the same
 };
-inline constexpr int32_t kDraftKinds = 10;
+inline constexpr int32_t kDraftKinds = 12;
 
 // A schedule, as data; printed where a digest differs.
 struct Schedule {
@@ -160,6 +163,13 @@ class Memory final : public Proposer {
     auto& answers = said()[prompt];
     if (std::ranges::find(answers, answer) == answers.end() && answers.size() < 32) answers.push_back(answer);
   }
+  // Each prompt with each of its answers.
+  template <typename Visit>
+  static void each_text(Visit visit) {
+    for (const auto& [prompt, answers] : said()) {
+      for (const auto& answer : answers) visit(prompt, answer);
+    }
+  }
   void propose(const ProposalInput& input, Drafts& drafts) override {
     const std::vector<TokenId> prompt(input.prompt.begin(), input.prompt.end());
     const bool is_tree = kind_ == DraftKind::kMixed && one_in(2);
@@ -258,6 +268,8 @@ class ScheduleRun {
       const bool is_model = schedule.drafts == DraftKind::kItself || schedule.drafts == DraftKind::kModel;
       if (is_model) return core_->speculate(draft_model(ends), schedule.max_drafts);
       if (schedule.drafts == DraftKind::kHeads) return core_->speculate(draft_heads(ends), schedule.max_drafts);
+      const bool is_store = schedule.drafts == DraftKind::kStore || schedule.drafts == DraftKind::kAnswers;
+      if (is_store) return core_->speculate(stores(ends), schedule.max_drafts);
       const TokenId end = ends.empty() ? TokenId{0} : ends.front();
       core_->speculate(std::make_unique<Memory>(schedule.drafts, schedule.seed, vocab_size_, end), schedule.max_drafts);
     }
@@ -343,6 +355,40 @@ class ScheduleRun {
                                   .always = true};
     auto heads = DraftHeads::load(file, model_, stream_, options.max_texts).value();
     return std::make_unique<HeadsProposer>(std::move(heads), stream_, options);
+  }
+
+  std::unique_ptr<Proposer> stores(const std::vector<TokenId>& ends) {
+    std::shared_ptr<const TextStore> store;
+    std::unique_ptr<OwnAnswers> own;
+    if (schedule_.drafts == DraftKind::kAnswers) {
+      own = std::make_unique<OwnAnswers>(OwnAnswers::kLeastBytes);
+    } else {
+      store = store_of_texts();
+    }
+    return free_proposers(
+        core_->facts(), schedule_.max_sequences, nullptr,
+        std::make_unique<StoreProposer>(
+            std::move(store), std::move(own),
+            StoreProposerOptions{.max_texts = std::min(3, schedule_.max_sequences), .end_of_generation = ends}));
+  }
+
+  std::shared_ptr<const TextStore> store_of_texts() {
+    Vocabulary vocabulary;
+    for (int32_t i = 0; i < vocab_size_; ++i) vocabulary.tokens.push_back(std::to_string(i));
+    TextStoreWriter writer(1 << 20);
+    Memory::each_text([&](const auto& prompt, const auto& answer) {
+      writer.add(prompt);
+      writer.add(answer);
+      writer.end_text();
+    });
+    for (int32_t i = 0; i < 3000; ++i) {
+      const TokenId any{up_to(vocab_size_)};
+      writer.add({&any, 1});
+      if (up_to(50) == 0) writer.end_text();
+    }
+    const TempFolder folder;
+    CHECK(writer.write(folder.path("store"), vocabulary, "tiny").ok());
+    return TextStore::open(folder.path("store"), vocabulary).value();  // stays mapped
   }
 
   int32_t up_to(int32_t n) { return static_cast<int32_t>(random_() % static_cast<uint64_t>(n)); }

@@ -1,0 +1,128 @@
+#include "spec/store_proposer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "base/planted.h"
+
+namespace ibid {
+namespace {
+
+// What other texts tell is worth less than what the text itself does, until it has shown otherwise. By the replays of
+// docs/speculation.md: from 0.45 to 0.65 a further draft is right about as often as it must be to pay.
+constexpr float kTrust = 0.6F;
+
+// The text's last tokens.
+std::span<const TokenId> end_of(const ProposalInput& input, std::array<TokenId, TextStore::kMaxMatch>& end) {
+  const size_t n_answer = input.answer.size(), n_text = input.prompt.size() + n_answer;
+  const size_t n = std::min(n_text, end.size());
+  for (size_t i = 0; i < n; ++i) {
+    const size_t back = n - i;
+    end[i] = back <= n_answer ? input.answer[n_answer - back] : input.prompt[n_text - back];
+  }
+  return {end.data(), n};
+}
+
+}  // namespace
+
+StoreProposer::StoreProposer(std::shared_ptr<const TextStore> store, std::unique_ptr<OwnAnswers> own,
+                             StoreProposerOptions options)
+    : store_(std::move(store)), own_(std::move(own)), options_(std::move(options)) {
+  texts_.resize(static_cast<size_t>(options_.max_texts));
+  likely_.reserve(kMaxDrafts);
+  for (Text& text : texts_) {
+    for (Source* source : {&text.of_store, &text.of_own}) {
+      source->guess.tokens.reserve(kMaxDrafts);
+      source->guess.share.reserve(kMaxDrafts);
+    }
+  }
+}
+
+void StoreProposer::begin_step(const StepPrices&) {
+  if (own_ != nullptr) own_->begin_step();
+}
+
+void StoreProposer::forget(int64_t sequence) {
+  for (Text& text : texts_) {
+    if (text.sequence == sequence) text.sequence = -1;
+  }
+}
+
+// Null: all places are of other texts.
+StoreProposer::Text* StoreProposer::text_of(const ProposalInput& input) {
+  Text* unused = nullptr;
+  for (Text& text : texts_) {
+    if (text.sequence == input.sequence) return &text;
+    if (unused == nullptr && text.sequence < 0) unused = &text;
+  }
+  if (unused == nullptr) return nullptr;
+  unused->sequence = input.sequence;
+  unused->reader = {};
+  unused->of_store.acceptance = Acceptance(input.temperature, kTrust);
+  unused->of_own.acceptance = Acceptance(input.temperature, kTrust);
+  unused->of_store.guess.clear();
+  unused->of_own.guess.clear();
+  return unused;
+}
+
+// A guess is believed like a match of so many tokens: of those that stand before it, the part that agrees.
+int32_t StoreProposer::Source::believed(size_t i) const {
+  return std::max(1, static_cast<int32_t>(
+                         std::lround(guess.share[i] * static_cast<float>(guess.match_len) + static_cast<float>(i))));
+}
+
+// What became of the last guess, whether it was drafted or not.
+void StoreProposer::Source::observe(const ProposalInput& input) {
+  const auto n_prompt = static_cast<int64_t>(input.prompt.size());
+  for (size_t i = 0; i < guess.tokens.size(); ++i) {
+    const int64_t at = n_text - n_prompt + static_cast<int64_t>(i);  // in the answer
+    if (at < 0 || at >= static_cast<int64_t>(input.answer.size())) return;
+    const bool was_right = guess.tokens[i] == input.answer[static_cast<size_t>(at)];
+    acceptance.observe(believed(i), was_right);
+    if (!was_right) return;
+  }
+}
+
+void StoreProposer::take_better(const Source& source, const ProposalInput& input, Drafts& drafts) {
+  const StoreGuess& guess = source.guess;
+  likely_.clear();
+  float likely = 1;
+  for (size_t i = 0; i < guess.tokens.size() && likely_.size() < static_cast<size_t>(input.max_drafts); ++i) {
+    likely *= source.acceptance.of(source.believed(i));
+    if (likely < Acceptance::kLeastLikely) break;
+    likely_.push_back(likely);
+    if (std::ranges::find(options_.end_of_generation, guess.tokens[i]) != options_.end_of_generation.end()) break;
+  }
+  const auto tokens_of = [](const std::vector<float>& all) { return std::accumulate(all.begin(), all.end(), 0.0F); };
+  if (tokens_of(likely_) <= tokens_of(drafts.likely) && !PLANTED("better_guesses_of_the_text_are_replaced")) return;
+  drafts.clear();
+  for (size_t i = 0; i < likely_.size(); ++i) drafts.add(guess.tokens[i], static_cast<int32_t>(i) - 1, likely_[i]);
+}
+
+void StoreProposer::propose(const ProposalInput& input, Drafts& drafts) {
+  const bool is_decided = !drafts.empty() && drafts.likely.front() >= 1;
+  Text* text = is_decided ? nullptr : text_of(input);
+  if (text == nullptr) return;
+  std::array<TokenId, TextStore::kMaxMatch> of_end;
+  const std::span<const TokenId> end = end_of(input, of_end);
+  const auto n_text = static_cast<int64_t>(input.prompt.size() + input.answer.size());
+  const int32_t n = std::min(input.max_drafts, kMaxDrafts);
+  const auto look_up = [&](Source& source, auto guess) {
+    source.observe(input);
+    guess(source.guess);
+    source.n_text = n_text;
+    take_better(source, input, drafts);
+  };
+  if (store_ != nullptr) look_up(text->of_store, [&](StoreGuess& out) { store_->guess(end, n, out); });
+  if (own_ != nullptr)
+    look_up(text->of_own, [&](StoreGuess& out) { own_->guess(input.scope, end, n_text, n, text->reader, out); });
+}
+
+// Also where others have proposed something.
+void StoreProposer::propose_all(std::span<const Proposal> proposals) {
+  for (const Proposal& p : proposals) propose(p.input, *p.drafts);
+}
+
+}  // namespace ibid
