@@ -269,7 +269,8 @@ void write_other_operation(JsonWriter& json, const OtherOperation& op) {
     json.key("requestBody").raw(R"({"required":true,"content":{"application/json":{"schema":{"type":"object"}}}})");
   }
   json.key("responses").begin_object();
-  for (const char* status : {"200", "400", "401", "403", "404", "413", "415", "429", "503"}) {
+  for (const char* status : {"200", "400", "401", "403", "404", "413", "415", "429", "501", "503"}) {
+    if (std::string_view(status) == "501" && path != "/slots") continue;  // that may be switched off
     begin_response(json, status, status[0] == '2' ? "The answer." : "The refusal, in the API's form.");
     json.key("application/json").raw(R"({"schema":{"type":["object","array"]}})");
     if (path.ends_with("/content") && status[0] == '2') write_content(json, "application/octet-stream", nullptr);
