@@ -22,8 +22,8 @@ struct ParameterRange {
 inline constexpr double kAboveZero = std::numeric_limits<float>::denorm_min();
 
 // Calls visit(name, value, range) for each parameter but those that change no token of a given seed (seed, logprobs,
-// processed_logprobs); numbers and booleans first, then lists. Names are those of the API. The order is the digests':
-// a new parameter goes behind those of its kind.
+// processed_logprobs, logprob_token_ids); numbers and booleans first, then lists. Names are those of the API. The order
+// is the digests': a new parameter goes behind those of its kind.
 template <typename Visit>
 void for_each_parameter_row(const SamplingParams& params, Visit&& visit) {
   // A member that is added must be added here, or this does not compile.
@@ -31,7 +31,7 @@ void for_each_parameter_row(const SamplingParams& params, Visit&& visit) {
                dry_base, dry_allowed_len, dry_last_n, dry_breakers, logit_bias, banned, banned_sequences, allowed,
                temperature, dynatemp_range, dynatemp_exponent, top_k, top_p, min_p, typical_p, top_n_sigma,
                xtc_probability, xtc_threshold, mirostat, mirostat_tau, mirostat_eta, seed, logprobs, processed_logprobs,
-               min_tokens, ignore_eos] = params;
+               logprob_tokens, min_tokens, ignore_eos] = params;
   constexpr double kMaxInt = std::numeric_limits<int32_t>::max();
   visit("temperature", temperature, ParameterRange{0, 100, "between 0 (greedy) and 100"});
   visit("top_k", top_k, ParameterRange{0, kMaxInt, "0 (off) or a number of tokens"});
@@ -58,6 +58,7 @@ void for_each_parameter_row(const SamplingParams& params, Visit&& visit) {
   visit("min_tokens", min_tokens, ParameterRange{0, kMaxInt, "0 or more"});
   visit("ignore_eos", ignore_eos, ParameterRange{});
   static_cast<void>(seed), static_cast<void>(logprobs), static_cast<void>(processed_logprobs);
+  static_cast<void>(logprob_tokens);
   visit("dry_sequence_breakers", dry_breakers, ParameterRange{});
   visit("logit_bias", logit_bias, ParameterRange{});
   visit("banned_token_ids", banned, ParameterRange{});

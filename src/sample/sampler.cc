@@ -20,6 +20,22 @@ Error nothing_left() {
       "them");
 }
 
+// The chosen token and those that a request names, each once, in the order of TokenRecord::top.
+std::vector<TokenLogprob> named_tokens(std::span<const TokenId> names, TokenId chosen,
+                                       std::span<const float> log_probs) {
+  std::vector<TokenLogprob> out;
+  out.reserve(names.size() + 1);
+  const auto add = [&](TokenId id) { out.push_back({.token = id, .raw = log_probs[static_cast<size_t>(raw(id))]}); };
+  add(chosen);
+  for (const TokenId id : names) add(id);
+  std::ranges::sort(out, [](const TokenLogprob& a, const TokenLogprob& b) {
+    return a.raw != b.raw ? a.raw > b.raw : raw(a.token) < raw(b.token);
+  });
+  const auto again = std::ranges::unique(out, {}, &TokenLogprob::token);
+  out.erase(again.begin(), again.end());
+  return out;
+}
+
 }  // namespace
 
 Sampler::Sampler(SamplingParams params, int32_t vocab_size, std::vector<TokenId> end_of_generation, uint64_t seed,
@@ -164,9 +180,10 @@ Result<TokenRecord> Sampler::sample(std::span<const float> logits, const SampleH
   if (p.logprobs < 0) return out;
 
   const auto index = [](const TokenLogprob& t) { return static_cast<size_t>(raw(t.token)); };
-  ASSIGN_OR_RETURN(TokenRecord scored, score_row(logits, out.chosen.token, p.logprobs, scratch));
+  const bool names_tokens = !p.logprob_tokens.empty();
+  ASSIGN_OR_RETURN(TokenRecord scored, score_row(logits, out.chosen.token, names_tokens ? 0 : p.logprobs, scratch));
   out.chosen.raw = scored.chosen.raw;
-  out.top = std::move(scored.top);
+  out.top = names_tokens ? named_tokens(p.logprob_tokens, out.chosen.token, scratch.log_probs) : std::move(scored.top);
   for (TokenLogprob& t : out.top) t.processed = t.token == out.chosen.token ? out.chosen.processed : kMasked;
   if (p.temperature <= 0 || !p.processed_logprobs) return out;
   // One look at the support for all of them: counts has who is wanted.

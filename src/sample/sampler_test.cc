@@ -249,6 +249,22 @@ TEST(Sampler, LogProbabilitiesAreThoseOfTheModel) {
   EXPECT_NEAR(s.top[0].raw, std::log(0.5f), 1e-6);
 }
 
+TEST(Sampler, NamedTokensAreToldBestFirstAndTheChosenOneWithThem) {
+  Draws d{.logits = {std::log(0.4f), std::log(0.3f), std::log(0.2f), -kInf},
+          .params = {.temperature = 0, .logprobs = 4, .processed_logprobs = true}};
+  d.params.logprob_tokens = ids({3, 2, 3});
+  TokenRecord s = d.at(1).value();
+  ASSERT_EQ(s.top.size(), 3u);
+  const int32_t wanted[] = {0, 2, 3};
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(s.top[i].token, TokenId{wanted[i]});
+  EXPECT_NEAR(s.top[1].raw, std::log(0.2f / 0.9f), 1e-6);
+  EXPECT_EQ(s.top[2].raw, -kInf);
+  EXPECT_EQ(s.top[0].processed, s.chosen.processed);
+  EXPECT_EQ(s.top[1].processed, -kInf) << "greedy leaves one token";
+  d.params.logprobs = -1;
+  EXPECT_TRUE(d.at(1).value().top.empty());
+}
+
 TEST(Sampler, MaskedAndCutTokensHaveNoProcessedProbability) {
   Draws d{.logits = {std::log(0.4f), std::log(0.3f), std::log(0.2f), std::log(0.1f)},
           .params = {.temperature = 0.5f, .top_k = 2, .logprobs = 4, .processed_logprobs = true}};

@@ -59,9 +59,10 @@ struct SamplingParams {
   float mirostat_tau = 5.0f;
   float mirostat_eta = 0.1f;
 
-  uint64_t seed = 0;                // choice i of n uses seed + i
-  int32_t logprobs = -1;            // -1: none; 0: the chosen token's; N: and the N best
-  bool processed_logprobs = false;  // also those after the processors
+  uint64_t seed = 0;                    // choice i of n uses seed + i
+  int32_t logprobs = -1;                // -1: none; 0: the chosen token's; N: and the N best
+  bool processed_logprobs = false;      // also those after the processors
+  std::vector<TokenId> logprob_tokens;  // with logprobs >= 0: the chosen one and these are told, not the N best
 
   int32_t min_tokens = 0;  // no end-of-generation token before so many
   bool ignore_eos = false;

@@ -17,7 +17,8 @@ struct TokenLogprob {
 // One generated (or prompt) token with what was asked about it.
 struct TokenRecord {
   TokenLogprob chosen;
-  std::vector<TokenLogprob> top;  // as many as were asked for by raw, best first, ties to the lower id
+  std::vector<TokenLogprob> top;  // as many as were asked for by raw, or those that were named and the chosen one;
+                                  // best first, ties to the lower id
   int32_t support = 0;            // tokens that could have been drawn
   int32_t position = 0;           // absolute position of the token in its sequence; with the seed, the draw's counter
 };

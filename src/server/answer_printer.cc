@@ -21,11 +21,13 @@ std::unique_ptr<AnswerPrinter> make_printer(ApiStyle style) {
     case ApiStyle::kOllamaEmbed:
     case ApiStyle::kOllamaEmbeddings:
     case ApiStyle::kLlamaEmbedding:
+    case ApiStyle::kCohereEmbed:
       return make_embedding_printer(style);
     case ApiStyle::kRerank:
     case ApiStyle::kScore:
       return make_rank_printer(style);
     case ApiStyle::kChat:
+    case ApiStyle::kChatBatch:
     case ApiStyle::kCompletions:
       break;
   }
@@ -35,12 +37,14 @@ std::unique_ptr<AnswerPrinter> make_printer(ApiStyle style) {
 const char* id_prefix_of(ApiStyle style) {
   switch (style) {
     case ApiStyle::kChat:
+    case ApiStyle::kChatBatch:
       return "chatcmpl-";
     case ApiStyle::kMessages:
       return "msg_";
     case ApiStyle::kResponses:
       return "resp_";
     case ApiStyle::kEmbeddings:
+    case ApiStyle::kCohereEmbed:
       return "embd-";
     case ApiStyle::kRerank:
       return "rerank-";

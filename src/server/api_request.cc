@@ -147,23 +147,58 @@ Status take_prefill(const Json& body, ChatPrompt& chat) {
   return {};
 }
 
+Status check_logprob_tokens(ApiRequest& request) {
+  const size_t n = request.sampling.logprob_tokens.size();
+  if (n == 0) return {};
+  if (!request.want_logprobs)
+    return invalid("logprob_token_ids wants log-probabilities to be asked for (logprobs).", "logprob_token_ids");
+  if (request.search.kind != SearchKind::kNone)
+    return unsupported("logprob_token_ids is not served beside a search.", "logprob_token_ids");
+  request.sampling.logprobs = static_cast<int32_t>(n) + 1;  // so many are told of each token
+  return {};
+}
+
 }  // namespace
 
-Result<Json> check_messages(const Json& messages, const ApiLimits& limits) {
+Result<Json> check_messages(const Json& messages, const ApiLimits& limits, const std::string& where) {
   const Json::Array* array = messages.array();
-  if (array == nullptr) return wrong_value("messages", "an array of messages", messages);
-  if (array->empty()) return invalid("messages is empty; it must have at least one message.", "messages");
+  if (array == nullptr) return wrong_value(where, "an array of messages", messages);
+  if (array->empty()) return invalid(where + " is empty; it must have at least one message.", where);
   if (array->size() > static_cast<size_t>(limits.max_messages)) {
-    return invalid("messages has " + std::to_string(array->size()) + " messages; at most " +
+    return invalid(where + " has " + std::to_string(array->size()) + " messages; at most " +
                        std::to_string(limits.max_messages) + " are served.",
-                   "messages");
+                   where);
   }
   Json::Array checked;
   for (size_t i = 0; i < array->size(); ++i) {
-    ASSIGN_OR_RETURN(Json message, check_message((*array)[i], "messages[" + std::to_string(i) + "]"));
+    ASSIGN_OR_RETURN(Json message, check_message((*array)[i], where + "[" + std::to_string(i) + "]"));
     checked.push_back(std::move(message));
   }
   return Json(std::move(checked));
+}
+
+Status add_conversations(ApiRequest& request, const std::vector<Json>& more, const Json& body,
+                         const ApiLimits& limits) {
+  const auto n = static_cast<int64_t>(more.size()) + 1;
+  if (n > limits.max_prompts || n * request.n > limits.max_choices) {
+    return invalid("messages has " + std::to_string(n) + " conversations; at most " +
+                       std::to_string(std::min(limits.max_prompts, limits.max_choices / request.n)) +
+                       " fit into one request.",
+                   "messages");
+  }
+  for (const Json& messages : more) {
+    ChatPrompt chat = request.chat;
+    const std::string where = "messages[" + std::to_string(request.more_chats.size() + 1) + "]";
+    ASSIGN_OR_RETURN(chat.messages, check_messages(messages, limits, where));
+    if (limits.defaults.prefill) {
+      const Json* asked = body.find("continue_final_message");
+      chat.continues_final = asked != nullptr && asked->boolean() != nullptr && *asked->boolean();
+      TRY(take_prefill(body, chat));
+    }
+    if (chat.continues_final) TRY(check_final(chat));
+    request.more_chats.push_back(std::move(chat));
+  }
+  return {};
 }
 
 Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const ApiLimits& limits,
@@ -241,6 +276,7 @@ Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const 
   if (request.best_of > request.n || request.search.kind != SearchKind::kNone)
     request.sampling.logprobs = std::max(request.sampling.logprobs, 0);
   if (request.want_logprobs) request.sampling.logprobs = request.top_logprobs;
+  TRY(check_logprob_tokens(request));
   if (!chat && request.echo && request.want_logprobs && request.prompt_logprobs < 0)
     request.prompt_logprobs = request.top_logprobs;
   // A trace shows both log-probabilities of the chosen token.

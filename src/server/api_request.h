@@ -24,6 +24,7 @@ enum class Endpoint : uint8_t { kChat = 1, kCompletions = 2 };
 // Whose form an answer and its errors have.
 enum class ApiStyle : uint8_t {
   kChat,
+  kChatBatch,  // vLLM's: several conversations, a choice of each
   kCompletions,
   kMessages,
   kResponses,
@@ -35,6 +36,7 @@ enum class ApiStyle : uint8_t {
   kOllamaEmbed,
   kOllamaEmbeddings,  // the older one, of a single prompt
   kLlamaEmbedding,
+  kCohereEmbed,
   kRerank,  // Cohere's and Jina's
   kScore    // vLLM's
 };
@@ -150,6 +152,7 @@ struct ApiRequest {
 
   // Chat.
   ChatPrompt chat;
+  std::vector<ChatPrompt> more_chats;  // further conversations, which are answered by a choice each
   bool want_logprobs = false;
   int32_t top_logprobs = 0;
   ToolChoice tool_choice = ToolChoice::kAuto;
@@ -171,6 +174,9 @@ struct ApiRequest {
 Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const ApiLimits& limits,
                                      const SamplingDefaults& defaults = {});
 
+// Further conversations of a request that parse_api_request() has read from `body`: arrays of messages each.
+Status add_conversations(ApiRequest& request, const std::vector<Json>& more, const Json& body, const ApiLimits& limits);
+
 // What the fields of searches say together.
 Status check_search(ApiRequest& request);
 
@@ -179,7 +185,7 @@ Status check_tools(ApiRequest& request);
 
 // Roles, contents and their parts; text parts are joined with newlines, so that `content` is a string or null
 // afterwards. Roles stay as they are said: the template's form decides what becomes of "developer".
-Result<Json> check_messages(const Json& messages, const ApiLimits& limits);
+Result<Json> check_messages(const Json& messages, const ApiLimits& limits, const std::string& where = "messages");
 // One prompt or a list of them, text or ids.
 Result<std::vector<Prompt>> read_prompts(const Json& value, const ApiLimits& limits, const std::string& where);
 

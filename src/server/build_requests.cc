@@ -27,8 +27,8 @@ std::shared_ptr<const Tokenizer> shared(const Tokenizer& tokenizer) { return {st
 
 Status check_id(TokenId id, const Tokenizer& tokenizer, const std::string& where) {
   if (raw(id) >= 0 && raw(id) < tokenizer.vocab_size()) return {};
-  return invalid(where + " has the token id " + std::to_string(raw(id)) +
-                     ", which is out of vocabulary; the model's ids go from 0 to " +
+  return invalid(where + " has the token id " + std::to_string(raw(id)) + ", which is out of vocabulary (" +
+                     std::to_string(tokenizer.vocab_size()) + " tokens); the model's ids go from 0 to " +
                      std::to_string(tokenizer.vocab_size() - 1) + ".",
                  where);
 }
@@ -37,6 +37,7 @@ Result<SamplingParams> build_sampling(const ApiRequest& api, const Tokenizer& to
   SamplingParams sampling = api.sampling;
   for (const auto& [id, bias] : sampling.logit_bias) TRY(check_id(id, tokenizer, "logit_bias"));
   for (const TokenId id : sampling.banned) TRY(check_id(id, tokenizer, "logit_bias"));
+  for (const TokenId id : sampling.logprob_tokens) TRY(check_id(id, tokenizer, "logprob_token_ids"));
   for (const TokenId id : sampling.allowed) TRY(check_id(id, tokenizer, "allowed_token_ids"));
   for (const TextBias& item : api.text_bias) {
     // Each of the text's tokens once, also where the text has it twice.
@@ -237,11 +238,25 @@ Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backe
   common.cache_salt = api.cache_salt;
 
   BuiltRequests built;
-  if (api.endpoint == Endpoint::kChat) {
-    ASSIGN_OR_RETURN(const RenderedPrompt prompt, backend.render_chat(api.chat));
-    if (api.verbose) built.rendered = prompt.text;
-    built.parser = parser_options(api, backend.answer_format(), prompt.text);
-    built.reasoning = reasoning_markers(*backend.answer_format(), prompt.text);
+  std::vector<const ChatPrompt*> chats;
+  if (api.endpoint == Endpoint::kChat) chats.push_back(&api.chat);
+  for (const ChatPrompt& chat : api.more_chats) chats.push_back(&chat);
+  for (const ChatPrompt* chat : chats) {
+    ASSIGN_OR_RETURN(const RenderedPrompt prompt, backend.render_chat(*chat));
+    if (api.verbose && built.requests.empty()) built.rendered = prompt.text;
+    std::optional<AnswerParser::Options> parser = parser_options(api, backend.answer_format(), prompt.text);
+    std::optional<ReasoningMarkers> reasoning = reasoning_markers(*backend.answer_format(), prompt.text);
+    const bool is_first = built.requests.empty();
+    const bool was_open = built.reasoning && built.reasoning->is_open, is_open = reasoning && reasoning->is_open;
+    const bool was_reasoning = built.parser && built.parser->is_reasoning;
+    if (!is_first && (was_open != is_open || was_reasoning != (parser && parser->is_reasoning))) {
+      return unsupported(
+          "Of these conversations some leave the model in the midst of its reasoning and others do not; "
+          "send them apart.",
+          "messages");
+    }
+    built.parser = std::move(parser);
+    built.reasoning = std::move(reasoning);
     int32_t budget = api.reasoning_budget;
     if (budget < 0 && backend.chat_template().find("reasoning_effort") == std::string_view::npos)
       budget = budget_of_effort(api.reasoning_effort);
@@ -251,7 +266,7 @@ Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backe
     built.requests.push_back(common);
     built.requests.back().prompt = encode_chat(prompt, tokenizer, api.add_special);
     truncate(api, backend.model().context_len, built.requests.back().prompt);
-    if (api.echo) built.prompt_texts.push_back(last_words(api.chat));
+    if (api.echo) built.prompt_texts.push_back(last_words(*chat));
   }
   if (api.verbose && !api.prompts.empty()) {
     const std::string* text = std::get_if<std::string>(&api.prompts.front());

@@ -79,6 +79,27 @@ void carry(const Json& from, Json& to, std::initializer_list<std::pair<const cha
   }
 }
 
+Result<DialectBody> body_of_chat_batch(Json body) {
+  Json::Object* members = body.object();
+  if (members == nullptr) return invalid(std::string("The body must be a JSON object, not ") + body.kind() + ".");
+  DialectBody out;
+  for (auto& [name, value] : *members) {
+    if (name == "messages") {
+      Json::Array* conversations = value.array();
+      if (conversations == nullptr || conversations->empty() || conversations->front().array() == nullptr)
+        return invalid("messages must be an array of conversations, each an array of messages.", "messages");
+      out.conversations.assign(std::make_move_iterator(conversations->begin() + 1),
+                               std::make_move_iterator(conversations->end()));
+      Json first = std::move(conversations->front());
+      value = std::move(first);
+    } else if ((name == "stream" || name == "echo") && value.boolean() != nullptr && *value.boolean()) {
+      return unsupported(name + " is not served for several conversations; leave it out.", name);
+    }
+  }
+  out.body = std::move(body);
+  return out;
+}
+
 Json chat_message(const char* role, Json content) {
   return Json(Json::Object{{"role", Json(std::string(role))}, {"content", std::move(content)}});
 }

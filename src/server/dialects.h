@@ -32,6 +32,8 @@ struct EmbeddingFields {
   enum class Norm : int8_t { kNone = -1, kMaxAbs16, kTaxicab, kEuclid } norm = Norm::kEuclid;  // as llama.cpp counts
   int32_t dimensions = 0;  // the first so many values; 0: all
   bool base64 = false;
+  std::vector<std::string> types;  // of Cohere: float, base64, binary or ubinary, each once
+  std::vector<std::string> texts;  // of Cohere, whose answers repeat them
 };
 
 // What scores of pairs are asked for, and how they are written.
@@ -52,8 +54,9 @@ struct DialectBody {
   std::optional<std::string> answer;  // of a request that needs no model, as JSON
   LlamaFields llama;
   EmbeddingFields embedding;
-  RankFields rank;          // no pairs: no scores are asked for
-  std::string prompt_name;  // what that API calls its texts
+  RankFields rank;                  // no pairs: no scores are asked for
+  std::vector<Json> conversations;  // of a batch of chats, behind the one in the body
+  std::string prompt_name;          // what that API calls its texts
   // Of /v1/responses: the fields that an answer repeats, and what is kept of it.
   std::shared_ptr<const Json> echo;
   std::shared_ptr<StoredResponse> stored;
@@ -70,6 +73,8 @@ FimTokens find_fim_tokens(const Tokenizer& tokenizer);  // looks at the whole vo
 
 // Anthropic's Messages. `counts`: of /v1/messages/count_tokens, which wants no max_tokens.
 Result<DialectBody> body_of_messages(const Json& body, bool counts = false);
+// vLLM's /v1/chat/completions/batch: a chat's body whose `messages` are several conversations.
+Result<DialectBody> body_of_chat_batch(Json body);
 // OpenAI's Responses; `find`: a stored one of the same tenant, or null.
 using FindResponse = std::function<std::shared_ptr<const StoredResponse>(std::string_view id)>;
 Result<DialectBody> body_of_response(const Json& body, const FindResponse& find);

@@ -1,4 +1,4 @@
-// Requests for vectors of texts, of OpenAI, Ollama and llama.cpp, to completions of no tokens.
+// Requests for vectors of texts, of OpenAI, Cohere, Ollama and llama.cpp, to completions of no tokens.
 #include <algorithm>
 #include <array>
 
@@ -33,21 +33,64 @@ Status read_form(const Json& body, EmbeddingFields& out) {
 // A part of a vector is one too only of models that were trained so (matryoshka), and no file says whether it is.
 // Ollama cuts all the same.
 Status read_dimensions(const Json& body, ApiStyle style, const ModelInfo& model, EmbeddingFields& out) {
-  const Json* value = given(body, "dimensions");
+  const std::string name = style == ApiStyle::kCohereEmbed ? "output_dimension" : "dimensions";
+  const Json* value = given(body, name);
   if (value == nullptr) return {};
-  ASSIGN_OR_RETURN(const int64_t n, read_integer(*value, 1, INT32_MAX, "dimensions"));
+  ASSIGN_OR_RETURN(const int64_t n, read_integer(*value, 1, INT32_MAX, name));
   if (n > model.width || (n < model.width && !is_ollama(style))) {
-    return unsupported("dimensions is " + std::to_string(n) + "; this model's vectors have " +
+    return unsupported(name + " is " + std::to_string(n) + "; this model's vectors have " +
                            std::to_string(model.width) + " values, and its file does not say that fewer would do.",
-                       "dimensions");
+                       name);
   }
   out.dimensions = static_cast<int32_t>(n);
   return {};
 }
 
+// What Cohere's clients say besides. Its own `truncate` is END where it is absent; nothing is cut here unasked.
+Status read_cohere(const Json& body, EmbeddingFields& out, Json& completion) {
+  constexpr std::array<std::string_view, 4> kTypes = {"float", "base64", "binary", "ubinary"};
+  // Of models that were trained with words before a text; those here read all kinds alike.
+  constexpr std::array<std::string_view, 4> kInputTypes = {"search_document", "search_query", "classification",
+                                                           "clustering"};
+  for (const char* name : {"images", "inputs"}) {
+    if (given(body, name) != nullptr) return unsupported(std::string(name) + " is not served; use texts.", name);
+  }
+  if (const Json* kind = given(body, "input_type")) {
+    if (kind->string() == nullptr || std::ranges::find(kInputTypes, *kind->string()) == kInputTypes.end()) {
+      return invalid("Unsupported input_type: it must be search_document, search_query, classification or clustering.",
+                     "input_type");
+    }
+  }
+  const Json* types = given(body, "embedding_types");
+  if (types != nullptr && types->array() == nullptr)
+    return wrong_value("embedding_types", "a list of float, base64, binary and ubinary", *types);
+  for (const Json& type : types != nullptr ? *types->array() : Json::Array()) {
+    if (type.string() == nullptr || std::ranges::find(kTypes, *type.string()) == kTypes.end())
+      return wrong_value("embedding_types", "a list of float, base64, binary and ubinary", type);
+    if (std::ranges::find(out.types, *type.string()) == out.types.end()) out.types.push_back(*type.string());
+  }
+  if (out.types.empty()) out.types.emplace_back("float");
+  if (const Json* cut = given(body, "truncate")) {
+    const std::string* side = cut->string();
+    if (side == nullptr || (*side != "NONE" && *side != "START" && *side != "END"))
+      return wrong_value("truncate", "NONE, START or END", *cut);
+    if (*side != "NONE") {
+      set(completion, "truncate_prompt_tokens", Json(int64_t{-1}));
+      set(completion, "truncation_side", Json(std::string(*side == "END" ? "right" : "left")));
+    }
+  }
+  const Json* texts = given(body, "texts");
+  for (const Json& text : texts != nullptr && texts->array() != nullptr ? *texts->array() : Json::Array()) {
+    if (text.string() == nullptr) return wrong_value("texts", "a list of texts", text);
+    out.texts.push_back(*text.string());
+  }
+  if (out.texts.empty()) return invalid("texts is missing; it must be a list of texts.", "texts");
+  return {};
+}
+
 // A row of ids that llama.cpp and Ollama know under another name than OpenAI.
 const Json* texts_in(const Json& body, ApiStyle style, std::string& name) {
-  name = style == ApiStyle::kOllamaEmbeddings ? "prompt" : "input";
+  name = style == ApiStyle::kOllamaEmbeddings ? "prompt" : style == ApiStyle::kCohereEmbed ? "texts" : "input";
   const Json* texts = given(body, name);
   if (texts == nullptr && style == ApiStyle::kLlamaEmbedding) texts = given(body, name = "content");
   return texts;
@@ -93,6 +136,7 @@ Result<DialectBody> body_of_embeddings(const Json& body, ApiStyle style, const M
     out.embedding.norm = static_cast<EmbeddingFields::Norm>(kind);
   }
   out.body = Json(Json::Object{{"max_tokens", Json(int64_t{0})}, {"echo", Json(true)}});
+  if (style == ApiStyle::kCohereEmbed) TRY(read_cohere(body, out.embedding, out.body));
   carry(body, out.body,
         {{"model", "model"},
          {"user", "user"},

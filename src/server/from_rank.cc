@@ -46,6 +46,12 @@ Result<std::vector<std::string>> read_texts(const Json& body, const std::string&
 // Hugging Face's text-embeddings-inference says texts, and wants an array alone.
 bool is_bare(const Json& body) { return given(body, "documents") == nullptr && given(body, "texts") != nullptr; }
 
+// That which a body has of vLLM's names for one side of its pairs; the oldest where it has none.
+std::string name_of_pair(const Json& body, std::initializer_list<const char*> names) {
+  const auto* found = std::ranges::find_if(names, [&](const char* name) { return given(body, name) != nullptr; });
+  return found != names.end() ? *found : *names.begin();
+}
+
 Result<Texts> read_pairs(const Json& body, ApiStyle style, const ApiLimits& limits) {
   Texts out;
   if (style == ApiStyle::kRerank) {
@@ -57,14 +63,16 @@ Result<Texts> read_pairs(const Json& body, ApiStyle style, const ApiLimits& limi
       return invalid(out.second_name + " is missing; it must be a list of texts.", out.second_name);
     out.first.push_back(*query);
   } else {
-    out.first_name = "text_1", out.second_name = "text_2";
+    out.first_name = name_of_pair(body, {"text_1", "queries", "data_1"});
+    out.second_name = name_of_pair(body, {"text_2", "documents", "data_2", "items"});
     ASSIGN_OR_RETURN(out.first, read_texts(body, out.first_name, limits));
   }
   ASSIGN_OR_RETURN(out.second, read_texts(body, out.second_name, limits));
   if (out.first.size() != 1 && out.first.size() != out.second.size()) {
-    return invalid("text_1 has " + std::to_string(out.first.size()) + " texts and text_2 has " +
-                       std::to_string(out.second.size()) + "; as many, or one text_1, would do.",
-                   "text_1");
+    return invalid(out.first_name + " has " + std::to_string(out.first.size()) + " texts and " + out.second_name +
+                       " has " + std::to_string(out.second.size()) + "; as many, or one of " + out.first_name +
+                       ", would do.",
+                   out.first_name);
   }
   return out;
 }
@@ -83,13 +91,16 @@ Status read_form(const Json& body, RankFields& out) {
   };
   TRY(read_flag("return_documents", out.returns_documents));
   TRY(read_flag("return_text", out.returns_documents));
+  bool activates = true;  // vLLM's word
+  TRY(read_flag("use_activation", activates));
+  out.raw = !activates;
   TRY(read_flag("raw_scores", out.raw));
   if (const Json* value = given(body, "top_n")) {
     ASSIGN_OR_RETURN(const int64_t n, read_integer(*value, 1, INT32_MAX, "top_n"));
     out.top_n = static_cast<int32_t>(n);
   }
   if (const Json* value = given(body, "max_tokens_per_doc")) {
-    ASSIGN_OR_RETURN(const int64_t n, read_integer(*value, 1, INT32_MAX, "max_tokens_per_doc"));
+    ASSIGN_OR_RETURN(const int64_t n, read_integer(*value, 0, INT32_MAX, "max_tokens_per_doc"));  // 0: all
     out.max_tokens_per_doc = static_cast<int32_t>(n);
   }
   return {};

@@ -220,7 +220,9 @@ Result<DialectBody> body_of_response(const Json& body, const FindResponse& find)
          {"stream", "stream"},
          {"parallel_tool_calls", "parallel_tool_calls"},
          {"seed", "seed"},
-         {"cache_salt", "cache_salt"}});
+         {"cache_salt", "cache_salt"},
+         {"return_progress", "return_progress"},
+         {"timings_per_token", "timings_per_token"}});
   if (const Json* top = given(body, "top_logprobs"); top != nullptr && !(top->is_number() && top->number() == 0))
     return unsupported("top_logprobs is not served here; /v1/chat/completions has them.", "top_logprobs");
   const Json* metadata = given(body, "metadata");

@@ -204,7 +204,7 @@ int64_t Generation::most_bytes(const GenerationInfo& info, std::span<const Reque
     const int64_t held = n_tokens * (kText + (keeps_records ? kRecord + n_top * kTop : 0));
     if (r.pooling != Pooling::kNone) {
       constexpr int64_t kValue = sizeof(float) + kValueJson;
-      sum += info.embedding_len * kValue;
+      sum += info.embedding_len * kValue * std::max<int64_t>(1, std::ssize(info.embedding.types));
       largest_json = std::max(largest_json, info.embedding_len * kValue);
       continue;
     }
@@ -218,6 +218,7 @@ int64_t Generation::most_bytes(const GenerationInfo& info, std::span<const Reque
     }
   }
   sum += 7 * std::ssize(info.rendered);
+  for (const std::string& text : info.embedding.texts) sum += 7 * std::ssize(text);
   for (const std::string& document : info.rank.documents) sum += 7 * std::ssize(document);  // itself, and as JSON
   return sum + 2 * largest_json;
 }

@@ -46,7 +46,7 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   net::io_context io;
   net::io_context heavy{1};
   std::shared_ptr<HttpShared> shared;
-  std::unique_ptr<net::ssl::context> tls;  // null: connections are plain
+  std::unique_ptr<TlsIdentity> tls;  // null: connections are plain
   Acceptor acceptor;
   net::steady_timer backoff;
   std::vector<net::strand<net::io_context::executor_type>> strands;
@@ -132,7 +132,7 @@ Status HttpServer::listen() {
   const ServerOptions& options = state_->shared->options;
   const bool is_unix = !options.unix_socket.empty();
   if (!options.tls_certificate_file.empty()) {
-    ASSIGN_OR_RETURN(state_->tls, make_tls_context(options));
+    ASSIGN_OR_RETURN(state_->tls, TlsIdentity::open(options));
   }
   ASSIGN_OR_RETURN(const StreamProtocol::endpoint endpoint,
                    is_unix ? unix_endpoint(state_->io, options.unix_socket) : tcp_endpoint(options));
@@ -279,7 +279,7 @@ bool HttpServer::State::on_accept(error_code ec, StreamSocket socket) {
     socket.set_option(net::socket_base::send_buffer_size(shared->options.send_buffer_bytes), ignored);
   std::shared_ptr<HttpSession> session;
   try {
-    if (tls) socket = TlsRelay::put_between(shared, std::move(socket), *tls);
+    if (tls) socket = TlsRelay::put_between(shared, std::move(socket), tls->current(shared->log));
     session = std::make_shared<HttpSession>(shared, std::move(socket), address);
   } catch (const std::exception&) {  // no memory: its place goes back
     const std::lock_guard lock(shared->mutex);

@@ -57,7 +57,7 @@ void write_top_column(JsonWriter& json, const Tokenizer& tokenizer, std::span<co
       continue;
     }
     json.begin_object();
-    std::vector<std::string> keys;  // two ids may look alike; an object holds the first, which is the likelier one
+    std::vector<std::string> keys;  // two ids may look alike; an object holds the first
     const auto write = [&](const TokenLogprob& token) {
       std::string key = spelled(tokenizer, token.token, extras);
       if (std::ranges::find(keys, key) != keys.end()) return;
@@ -65,8 +65,8 @@ void write_top_column(JsonWriter& json, const Tokenizer& tokenizer, std::span<co
       write_logprob(json, token.*which);
       keys.push_back(std::move(key));
     };
+    write(record->chosen);  // as OpenAI has it, also where it is none of the likeliest; as vLLM, before them
     for (const TokenLogprob& other : record->top) write(other);
-    write(record->chosen);  // as OpenAI has it, also where it is none of the likeliest
     json.end_object();
   }
   json.end_array();

@@ -233,10 +233,14 @@ constexpr OtherOperation kOtherOperations[] = {
     {"/api/embeddings", "post", "ollamaEmbeddings", "A text's vector, as Ollama told it before."},
     {"/embedding", "post", "llamaEmbedding", "A vector for each text, as llama.cpp tells them."},
     {"/v1/rerank", "post", "rerank", "Documents by how well they answer a query, as Cohere and Jina tell it."},
+    {"/v2/embed", "post", "embedOfCohere", "Vectors of texts, as Cohere's clients ask for them."},
     {"/v2/rerank", "post", "rerankOfCohere", "The same, as Cohere's clients ask for it."},
     {"/rerank", "post", "rerankOfJina", "The same, as llama.cpp's and vLLM's clients ask for it."},
     {"/v1/score", "post", "scorePairs", "A score for each pair of texts, as vLLM tells it."},
     {"/score", "post", "scorePairsOfVllm", "The same."},
+    {"/v1/chat/completions/batch", "post", "chatBatch", "vLLM's: several conversations, a choice of each."},
+    {"/invocations", "post", "invoke",
+     "SageMaker's: a chat, completion, embedding, ranking or scoring, by its fields."},
     {"/v1/chat/completions/input_tokens", "post", "countChat",
      "The tokens of a conversation, as llama.cpp tells them."},
     {"/completion", "post", "llamaCompletion", "llama.cpp's completion."},
@@ -265,7 +269,8 @@ void write_other_operation(JsonWriter& json, const OtherOperation& op) {
     json.key("requestBody").raw(R"({"required":true,"content":{"application/json":{"schema":{"type":"object"}}}})");
   }
   json.key("responses").begin_object();
-  for (const char* status : {"200", "400", "401", "403", "404", "413", "415", "429", "503"}) {
+  for (const char* status : {"200", "400", "401", "403", "404", "413", "415", "429", "501", "503"}) {
+    if (std::string_view(status) == "501" && path != "/slots") continue;  // that may be switched off
     begin_response(json, status, status[0] == '2' ? "The answer." : "The refusal, in the API's form.");
     json.key("application/json").raw(R"({"schema":{"type":["object","array"]}})");
     if (path.ends_with("/content") && status[0] == '2') write_content(json, "application/octet-stream", nullptr);

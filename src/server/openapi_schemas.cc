@@ -95,7 +95,7 @@ const std::string_view kFixedSchemas = R"(
 "CompletionChoice":{"allOf":[{"$ref":"#/components/schemas/Choice"},{"required":["text"],"properties":{"text":{"type":"string"},
   "prompt_logprobs":{"oneOf":[{"$ref":"#/components/schemas/PromptLogprobs"},{"type":"null"}]},"logprobs":{"oneOf":[{"$ref":"#/components/schemas/CompletionLogprobs"},{"type":"null"}]}}}]},
 "ChatCompletion":{"allOf":[{"$ref":"#/components/schemas/Head"},{"required":["object","usage"],"properties":{
-  "object":{"const":"chat.completion"},"usage":{"$ref":"#/components/schemas/Usage"},"prompt_logprobs":{"$ref":"#/components/schemas/PromptLogprobs"},
+  "object":{"const":"chat.completion"},"usage":{"$ref":"#/components/schemas/Usage"},"prompt_logprobs":{"oneOf":[{"$ref":"#/components/schemas/PromptLogprobs"},{"type":"null"}]},
   "choices":{"type":"array","minItems":1,"items":{"allOf":[{"$ref":"#/components/schemas/ChatChoice"},{"$ref":"#/components/schemas/Ended"},
     {"required":["message"],"properties":{"message":{"type":"object","required":["role","content","refusal"],"properties":{
       "role":{"const":"assistant"},"content":{"type":["string","null"]},"refusal":{"type":"null"},"reasoning":{"type":"string"},"reasoning_content":{"type":"string"},

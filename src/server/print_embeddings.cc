@@ -1,5 +1,5 @@
-// Vectors of texts, as OpenAI, Ollama and llama.cpp tell them. A vector's norm is the root of the sum of its squares,
-// ascending, in double; each value is divided by it and rounded once.
+// Vectors of texts, as OpenAI, Cohere, Ollama and llama.cpp tell them. A vector's norm is the root of the sum of its
+// squares, ascending, in double; each value is divided by it and rounded once.
 #include <openssl/evp.h>
 
 #include <bit>
@@ -41,11 +41,22 @@ std::string base64(std::span<const float> values) {
   return out;
 }
 
+// A bit for each value, set where it is above 0, the first one highest; Cohere's `binary` is the same less 128.
+std::vector<int32_t> packed_signs(std::span<const float> values, bool is_signed) {
+  std::vector<int32_t> out((values.size() + 7) / 8, 0);
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] > 0) out[i / 8] |= 0x80 >> (i % 8);
+  }
+  for (int32_t& byte : out) byte -= is_signed ? 128 : 0;
+  return out;
+}
+
 class EmbeddingPrinter final : public AnswerPrinter {
  public:
   explicit EmbeddingPrinter(ApiStyle style) : style_(style) {}
   void write_events(const Generation&, AnswerChoice&, size_t, std::string&) override {}  // it does not stream
   void write_end(const Generation&, std::string&) override {}
+  std::string_view between_choices() const override { return style_ == ApiStyle::kCohereEmbed ? "" : ","; }
   void write_begin(const Generation& g, std::string& out) override {
     switch (style_) {
       case ApiStyle::kEmbeddings:
@@ -72,6 +83,8 @@ class EmbeddingPrinter final : public AnswerPrinter {
       json.end_array();
     };
     switch (style_) {
+      case ApiStyle::kCohereEmbed:
+        return keep(fields.types, values);
       case ApiStyle::kEmbeddings:
         json.begin_object().field("object", "embedding").field("index", static_cast<int64_t>(index)).key("embedding");
         fields.base64 ? static_cast<void>(json.string(base64(values))) : write_values();
@@ -93,7 +106,9 @@ class EmbeddingPrinter final : public AnswerPrinter {
   }
   void write_rest(const Generation& g, std::string& out) override {
     const int64_t n = g.prompt_tokens();
-    if (style_ == ApiStyle::kEmbeddings) {
+    if (style_ == ApiStyle::kCohereEmbed) {
+      write_kept(g, n, out);
+    } else if (style_ == ApiStyle::kEmbeddings) {
       out += "],\"model\":";
       JsonWriter json(out);
       json.string(g.info().model).key("usage").begin_object().field("prompt_tokens", n).field("total_tokens", n);
@@ -108,7 +123,41 @@ class EmbeddingPrinter final : public AnswerPrinter {
   }
 
  private:
+  // Cohere's answers have all texts' vectors of a type together.
+  void keep(const std::vector<std::string>& types, std::span<const float> values) {
+    kept_.resize(types.size());
+    for (size_t i = 0; i < types.size(); ++i) {
+      std::string& out = kept_[i];
+      if (!out.empty()) out += ',';
+      if (types[i] == "base64") {
+        out += '"' + base64(values) + '"';
+        continue;
+      }
+      JsonWriter json(out);
+      json.begin_array();
+      if (types[i] == "float") {
+        for (const float value : values) json.single(value);
+      } else {
+        for (const int32_t byte : packed_signs(values, types[i] == "binary")) json.integer(byte);
+      }
+      json.end_array();
+    }
+  }
+
+  void write_kept(const Generation& g, int64_t n_tokens, std::string& out) const {
+    const EmbeddingFields& fields = g.info().embedding;
+    JsonWriter json(out);
+    json.begin_object().field("id", g.info().id).key("embeddings").begin_object();
+    for (size_t i = 0; i < kept_.size(); ++i) json.key(fields.types[i]).raw("[" + kept_[i] + "]");
+    json.end_object().key("texts").begin_array();
+    for (const std::string& text : fields.texts) json.string(text);
+    json.end_array().key("meta").begin_object().key("api_version").begin_object().field("version", "2").end_object();
+    json.key("billed_units").begin_object().field("input_tokens", n_tokens).field("image_tokens", int64_t{0});
+    json.end_object().end_object().field("response_type", "embeddings_by_type").end_object();
+  }
+
   const ApiStyle style_;
+  std::vector<std::string> kept_;  // by type: the vectors, with commas between
 };
 
 }  // namespace

@@ -16,7 +16,8 @@ enum class Part : uint8_t { kWhole, kPiece, kEnd };
 
 class OpenAiPrinter final : public AnswerPrinter {
  public:
-  explicit OpenAiPrinter(ApiStyle style) : chat_(style == ApiStyle::kChat) {}
+  explicit OpenAiPrinter(ApiStyle style)
+      : chat_(style == ApiStyle::kChat || style == ApiStyle::kChatBatch), has_one_prompt_(style == ApiStyle::kChat) {}
 
   void write_events(const Generation& g, AnswerChoice& choice, size_t index, std::string& out) override;
   void write_end(const Generation& g, std::string& out) override;
@@ -42,6 +43,7 @@ class OpenAiPrinter final : public AnswerPrinter {
   const char* chunk() const { return chat_ ? "chat.completion.chunk" : "text_completion"; }
 
   const bool chat_;
+  const bool has_one_prompt_;
   bool trace_begun_ = false;  // the stream has its trace_header
 };
 
@@ -82,12 +84,13 @@ void OpenAiPrinter::write_extras(const Generation& g, JsonWriter& json, size_t i
     json.key("trace");
     write_trace(json, choice.records, info.seed + index % static_cast<size_t>(info.n), *info.trace);
   }
-  if (chat_) return;
+  if (has_one_prompt_) return;
   if (!info.prompt_logprobs && !info.stream) json.key("prompt_logprobs").null();
+  if (!info.return_token_ids && !info.stream) json.key("prompt_token_ids").null();
   write_prompt(g, json, index, choice);
 }
 
-// As vLLM has them: in the first choice of each prompt of completions, beside the choices of a chat.
+// As vLLM has them: in the first choice of each prompt of completions and batches, beside the choices of a chat.
 void OpenAiPrinter::write_prompt(const Generation& g, JsonWriter& json, size_t index,
                                  const AnswerChoice& choice) const {
   const GenerationInfo& info = g.info();
@@ -217,7 +220,7 @@ void OpenAiPrinter::write_event(const Generation& g, size_t index, Part part, co
   json.key("choices").begin_array();
   write_choice(g, json, index, part, piece, choice, choice.n_code_points);
   json.end_array();
-  if (chat_) write_prompt(g, json, index, choice);
+  if (has_one_prompt_) write_prompt(g, json, index, choice);
   if (info.continuous_usage) {
     json.key("usage");
     write_usage(g, json);
@@ -308,7 +311,8 @@ void OpenAiPrinter::write_choice(const Generation& g, const AnswerChoice& choice
 void OpenAiPrinter::write_rest(const Generation& g, std::string& out) {
   JsonWriter json(out);
   json.end_array();
-  if (chat_) write_prompt(g, json, 0, g.choices()[0]);
+  if (has_one_prompt_) write_prompt(g, json, 0, g.choices()[0]);
+  if (has_one_prompt_ && !g.info().prompt_logprobs) json.key("prompt_logprobs").null();
   json.key("usage");
   write_usage(g, json);
   if (g.info().timings) g.write_timings(json);

@@ -36,7 +36,19 @@ class ResponsesPrinter final : public AnswerPrinter {
   bool is_open_ = false;  // the last item
   bool begun_ = false;
   int64_t n_events_ = 0;
+  std::string timings_;  // llama.cpp's, where they are asked for: a member of the next events, behind a comma
 };
+
+// A member as Generation writes it into an object, for an event's members.
+template <typename Write>
+std::string as_member(Write write) {
+  std::string object;
+  JsonWriter json(object);
+  json.begin_object();
+  write(json);
+  json.end_object();
+  return "," + object.substr(1, object.size() - 2);
+}
 
 void write_item(JsonWriter& json, const OutputItem& item, const char* status, bool with_content) {
   json.begin_object().field("id", item.id);
@@ -147,6 +159,7 @@ void ResponsesPrinter::tell_delta(std::string_view text, std::string& out) {
   std::string members = place(kind != PartKind::kCall) + ",\"delta\":";
   JsonWriter(members).string(text);
   if (kind == PartKind::kText) members += ",\"logprobs\":[]";
+  members += timings_;
   event(kind == PartKind::kText        ? "response.output_text.delta"
         : kind == PartKind::kReasoning ? "response.reasoning_text.delta"
                                        : "response.function_call_arguments.delta",
@@ -213,7 +226,7 @@ void ResponsesPrinter::end(const Generation& g, const AnswerChoice& choice, std:
     event(choice.failed() ? "response.failed"
           : cut           ? "response.incomplete"
                           : "response.completed",
-          ",\"response\":" + response, *out);
+          ",\"response\":" + response + timings_, *out);
   }
   if (!g.info().stored) return;
   StoredResponse& stored = *g.info().stored;
@@ -244,6 +257,14 @@ void ResponsesPrinter::write_events(const Generation& g, AnswerChoice& choice, s
     event("response.created", members, out);
     event("response.in_progress", members, out);
   }
+  if (std::exchange(choice.has_progress, false)) {
+    std::string members =
+        as_member([&](JsonWriter& json) { g.write_progress(json, choice, index); }) + ",\"response\":";
+    JsonWriter json(members);
+    write_response(g, items_, nullptr, json);
+    event("response.in_progress", members, out);
+  }
+  if (g.info().timings) timings_ = as_member([&](JsonWriter& json) { g.write_timings(json); });
   for (const AnswerPart& part : parts) take(g, part, index, &out);
   if (!choice.finished || std::exchange(choice.end_written, true)) return;
   if (items_.empty() && !choice.failed()) take(g, AnswerPart(), index, &out);

@@ -228,6 +228,15 @@ Status read_prompt_logprobs(ApiRequest& request, const Json& value, const ApiLim
   return {};
 }
 
+Status read_logprob_tokens(ApiRequest& request, const Json& value, const ApiLimits& limits) {
+  ASSIGN_OR_RETURN(request.sampling.logprob_tokens, read_token_ids(value, "logprob_token_ids"));
+  const size_t n = request.sampling.logprob_tokens.size();
+  if (n <= static_cast<size_t>(limits.max_logprobs)) return {};
+  return invalid("logprob_token_ids has " + std::to_string(n) + " ids; at most " + std::to_string(limits.max_logprobs) +
+                     " are told.",
+                 "logprob_token_ids");
+}
+
 Status read_add_special(ApiRequest& request, const Json& value, const ApiLimits&) {
   if (value.boolean() == nullptr) return wrong_value("add_special_tokens", "true or false", value);
   request.add_special = *value.boolean() ? AddSpecial::kAll : AddSpecial::kNothing;

@@ -27,6 +27,7 @@ Status read_logprobs(ApiRequest& request, const Json& value, const ApiLimits& li
 Status read_n_probs(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_top_logprobs(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_prompt_logprobs(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_logprob_tokens(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_truncate(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_add_special(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_truncation_side(ApiRequest& request, const Json& value, const ApiLimits& limits);

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/json_writer.h"
+#include "base/quoted.h"
 #include "server/build_requests.h"
 #include "server/logprobs_json.h"
 #include "server/model_names.h"
@@ -19,9 +20,11 @@ WebResponse as_json(std::string body) {
   return response;
 }
 
-WebResponse no_response() {
-  return error_response({404, "There is no such response: it was never stored, was deleted, or had to make room.",
-                         "response_id", "not_found"});
+WebResponse no_response(std::string_view id) {
+  return error_response(
+      {404,
+       "Response with id " + in_quotes(id, 64) + " not found. It was never stored, was deleted, or had to make room.",
+       "response_id", "not_found"});
 }
 
 // The response that the path names.
@@ -40,13 +43,13 @@ void write_details(JsonWriter& json, const ModelInfo& model) {
 
 WebResponse Service::response_by_id(const WebRequest& request, WebExchange& exchange) {
   const auto found = stored_.find(response_in(request), exchange.tenant, now());
-  return found == nullptr ? no_response() : as_json(found->response);
+  return found == nullptr ? no_response(response_in(request)) : as_json(found->response);
 }
 
 WebResponse Service::response_input(const WebRequest& request, WebExchange& exchange) {
   const std::string_view id = response_in(request);
   const auto found = stored_.find(id, exchange.tenant, now());
-  if (found == nullptr) return no_response();
+  if (found == nullptr) return no_response(response_in(request));
   WebResponse response;
   JsonWriter json(response.body);
   json.begin_object().field("object", "list").key("data").begin_array();
@@ -66,7 +69,7 @@ WebResponse Service::response_input(const WebRequest& request, WebExchange& exch
 
 WebResponse Service::delete_response(const WebRequest& request, WebExchange& exchange) {
   const std::string_view id = response_in(request);
-  if (!stored_.erase(id, exchange.tenant)) return no_response();
+  if (!stored_.erase(id, exchange.tenant)) return no_response(response_in(request));
   WebResponse response;
   JsonWriter json(response.body);
   json.begin_object().field("id", id).field("object", "response").key("deleted").boolean(true).end_object();
@@ -74,11 +77,12 @@ WebResponse Service::delete_response(const WebRequest& request, WebExchange& exc
 }
 
 WebResponse Service::cancel_response(const WebRequest& request, WebExchange& exchange) {
-  if (stored_.find(response_in(request), exchange.tenant, now()) == nullptr) return no_response();
-  return error_response({400,
-                         "Only a response in the background can be cancelled, and none is served: one that is under "
-                         "way ends with its connection.",
-                         "response_id", "unsupported_value"});
+  if (stored_.find(response_in(request), exchange.tenant, now()) == nullptr) return no_response(response_in(request));
+  return error_response(
+      {400,
+       "Cannot cancel a synchronous response. None is served in the background: one that is under way "
+       "ends with its connection.",
+       "response_id", "unsupported_value"});
 }
 
 WebResponse Service::response_tokens(const WebRequest& request, WebExchange& exchange) {
@@ -188,7 +192,7 @@ WebResponse Service::props(const WebRequest&, WebExchange&) {
 // How many are under way, and nothing of whose they are or what they say.
 WebResponse Service::slots(const WebRequest&, WebExchange&) {
   if (!options_.slots)
-    return error_response({404, "This server does not tell of its slots; --slots lets it.", "", "not_supported"});
+    return error_response({501, "This server does not tell of its slots; --slots lets it.", "", "not_supported"});
   const Backend& backend = *backend_.load();
   const EngineStats stats = backend.stats();
   WebResponse response;

@@ -8,6 +8,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <tuple>
 
 #include "base/json.h"
 #include "base/quoted.h"
@@ -67,6 +68,20 @@ Status mend_fields(std::initializer_list<std::string_view> names, MixedPrompts k
     if (std::ranges::find(names, std::string_view(name)) != names.end()) TRY(mend_prompts(tokenizer, kind, value));
   }
   return {};
+}
+
+// SageMaker has one path for all that a model does: which API a body is of, by the field that none of the others has.
+std::pair<ApiStyle, const char*> invoked(const Json& body) {
+  const auto has = [&](std::initializer_list<const char*> names) {
+    return std::ranges::any_of(names, [&](const char* name) { return given(body, name) != nullptr; });
+  };
+  if (body.object() == nullptr || has({"messages"})) return {ApiStyle::kChat, "chat"};
+  if (has({"query"})) return {ApiStyle::kRerank, "rerank"};
+  if (has({"text_1", "text_2", "queries", "data_1", "data_2"})) return {ApiStyle::kScore, "rerank"};
+  if (has({"texts"})) return {ApiStyle::kCohereEmbed, "embeddings"};
+  if (has({"input"})) return {ApiStyle::kEmbeddings, "embeddings"};
+  if (has({"prompt"})) return {ApiStyle::kCompletions, "completions"};
+  return {ApiStyle::kChat, "chat"};
 }
 
 // Enough to fill steps, and no more than half of a small queue.
@@ -191,7 +206,9 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
   static constexpr Route kRoutes[] = {
       {"GET", "/health", "health", &Service::health, ApiStyle::kChat, false},
       {"POST", "/v1/chat/completions", "chat", nullptr, ApiStyle::kChat},
+      {"POST", "/v1/chat/completions/batch", "chat", nullptr, ApiStyle::kChatBatch},
       {"POST", "/v1/chat/completions/input_tokens", "text", &Service::chat_tokens},
+      {"POST", "/invocations", "chat", nullptr, ApiStyle::kChat},  // or what its body is of
       {"POST", "/v1/completions", "completions", nullptr, ApiStyle::kCompletions},
       {"GET", "/v1/models", "models", &Service::models, ApiStyle::kChat, false, true},
       {"POST", "/v1/responses", "responses", nullptr, ApiStyle::kResponses},
@@ -224,6 +241,7 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
       {"GET", "/v1/batches/{id}", "batches", &Service::batch_by_id, ApiStyle::kChat, false},
       {"POST", "/v1/batches/{id}/cancel", "batches", &Service::cancel_batch, ApiStyle::kChat, false},
       {"POST", "/v1/embeddings", "embeddings", nullptr, ApiStyle::kEmbeddings},
+      {"POST", "/v2/embed", "embeddings", nullptr, ApiStyle::kCohereEmbed},
       {"POST", "/api/embed", "embeddings", nullptr, ApiStyle::kOllamaEmbed},
       {"POST", "/api/embeddings", "embeddings", nullptr, ApiStyle::kOllamaEmbeddings},
       {"POST", "/embedding", "embeddings", nullptr, ApiStyle::kLlamaEmbedding},
@@ -239,6 +257,7 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
       {"POST", "/chat/completions/input_tokens", "text", &Service::chat_tokens},
       {"POST", "/completions", "completions", nullptr, ApiStyle::kCompletions},
       {"POST", "/embeddings", "embeddings", nullptr, ApiStyle::kEmbeddings},
+      {"POST", "/responses", "responses", nullptr, ApiStyle::kResponses},
       {"GET", "/models", "models", &Service::models, ApiStyle::kChat, false, true},
       {"POST", "/models/load", "models", &Service::change_model, ApiStyle::kChat, false},
       {"POST", "/models/unload", "models", &Service::change_model, ApiStyle::kChat, false},
@@ -335,11 +354,14 @@ Result<DialectBody> Service::read_dialect(const WebExchange& exchange, Json body
     case ApiStyle::kOllamaEmbed:
     case ApiStyle::kOllamaEmbeddings:
     case ApiStyle::kLlamaEmbedding:
+    case ApiStyle::kCohereEmbed:
       TRY(mend_fields({"input", "content", "prompt"}, MixedPrompts::kList, backend.tokenizer(), body));
       return body_of_embeddings(body, exchange.style, backend.model(), options_.api);
     case ApiStyle::kRerank:
     case ApiStyle::kScore:
       return body_of_rank(body, exchange.style, backend.model(), backend.tokenizer(), options_.api);
+    case ApiStyle::kChatBatch:
+      return body_of_chat_batch(std::move(body));
     case ApiStyle::kChat:
     case ApiStyle::kCompletions:
       break;
@@ -357,6 +379,7 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   Backend& backend = *backend_.load();
   Result<Json> body = parse_body(request.body, options_.api.json);
   if (!body) return error_response(ApiError::of(body.error()));
+  if (request.path() == "/invocations") std::tie(exchange.style, exchange.route) = invoked(*body);
   Result<DialectBody> own = read_dialect(exchange, *std::move(body));
   if (!own) return error_response(ApiError::of(own.error()));
   if (own->answer) {
@@ -374,6 +397,9 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   if (makes_vectors) limits.max_prompts = limits.max_choices = limits.max_inputs;
   Result<ApiRequest> api = parse_api_request(endpoint, own->body, limits, model.sampling);
   if (!api) return error_response(ApiError::of(api.error()));
+  if (Status more = add_conversations(*api, own->conversations, own->body, limits); !more)
+    return error_response(ApiError::of(more.error()));
+  own->conversations.clear();
   if (makes_vectors) api->echo = false, api->prompt_name = own->prompt_name;
   if (!own->rank.pairs.empty()) api->prompts = std::exchange(own->rank.pairs, {});
   const bool is_llama = exchange.style == ApiStyle::kLlama || exchange.style == ApiStyle::kInfill;
@@ -385,8 +411,9 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   if (!name) return error_response(ApiError::of(name.error()));
   // Many texts are under way a few at a time.
   const int64_t at_once = makes_vectors ? texts_at_once(options_) : INT64_MAX;
-  const int64_t n_sequences = std::min(at_once, int64_t{std::max({api->n, api->best_of, api->search.width})} *
-                                                    std::max<int64_t>(1, std::ssize(api->prompts)));
+  const int64_t n_sequences =
+      std::min(at_once, int64_t{std::max({api->n, api->best_of, api->search.width})} *
+                            std::max<int64_t>(1 + std::ssize(api->more_chats), std::ssize(api->prompts)));
   if (backend.is_full()) {
     return error_response(
         {429, "The queue is full; try again later.", "", "queue_full", quotas_.retry_after(n_sequences, now())});

@@ -1,6 +1,7 @@
 #include "server/tls_relay.h"
 
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include "base/quoted.h"
 
@@ -18,8 +19,6 @@ Error wrong_file(const char* what, const std::string& path, const boost::system:
                  flag);
 }
 
-}  // namespace
-
 Result<std::unique_ptr<ssl::context>> make_tls_context(const ServerOptions& options) {
   boost::system::error_code ec;
   auto context = std::make_unique<ssl::context>(ssl::context::tls_server);
@@ -31,6 +30,41 @@ Result<std::unique_ptr<ssl::context>> make_tls_context(const ServerOptions& opti
   context->use_private_key_file(options.tls_key_file, ssl::context::pem, ec);
   if (ec) return wrong_file("key", options.tls_key_file, ec, "--ssl-key-file");
   return context;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<TlsIdentity>> TlsIdentity::open(const ServerOptions& options) {
+  std::unique_ptr<TlsIdentity> out(new TlsIdentity(options));
+  TRY(out->load());
+  return out;
+}
+
+TlsIdentity::Stamps TlsIdentity::stamps() const {
+  Stamps out;
+  const std::array files = {&options_.tls_certificate_file, &options_.tls_key_file};
+  for (size_t i = 0; i < files.size(); ++i) {
+    struct stat found = {};
+    if (::stat(files[i]->c_str(), &found) != 0) continue;
+    out[i] = {found.st_dev, found.st_ino, found.st_size, found.st_mtim.tv_sec, found.st_mtim.tv_nsec};
+  }
+  return out;
+}
+
+// The stamps before the files: what is written in between is seen the next time. A connection holds the context that it
+// was made with (SSL_new counts it).
+Status TlsIdentity::load() {
+  read_ = stamps();
+  ASSIGN_OR_RETURN(context_, make_tls_context(options_));
+  return {};
+}
+
+ssl::context& TlsIdentity::current(RequestLog& log) {
+  if (stamps() == read_) return *context_;
+  const Status status = load();
+  log.say(status ? "The TLS certificate was read again."
+                 : status.error().message + " The certificate and key that were read before go on.");
+  return *context_;
 }
 
 TlsRelay::TlsRelay(std::shared_ptr<HttpShared> shared, StreamSocket client, StreamSocket session, ssl::context& context)

@@ -13,8 +13,33 @@
 
 namespace ibid {
 
-// The certificate (with its chain) and the key that the options name; a sentence where they do not do.
-Result<std::unique_ptr<boost::asio::ssl::context>> make_tls_context(const ServerOptions& options);
+// The certificate (with its chain) and the key that the options name, read again when their files have changed. One
+// thread at a time. `options` outlive it.
+class TlsIdentity {
+ public:
+  // A sentence where the files do not do.
+  static Result<std::unique_ptr<TlsIdentity>> open(const ServerOptions& options);
+  // For a new connection; those before keep theirs. Files that do not do are said once, and the last ones that did
+  // hold.
+  boost::asio::ssl::context& current(RequestLog& log);
+
+ private:
+  // What of a file is another when its content is, however it was written: in place or under another name first.
+  struct Stamp {
+    uint64_t device = 0, inode = 0;
+    int64_t size = 0, seconds = 0, nanoseconds = 0;
+    bool operator==(const Stamp&) const = default;
+  };
+  using Stamps = std::array<Stamp, 2>;
+
+  explicit TlsIdentity(const ServerOptions& options) : options_(options) {}
+  Stamps stamps() const;
+  Status load();
+
+  const ServerOptions& options_;
+  Stamps read_;  // of the files when they were read last
+  std::unique_ptr<boost::asio::ssl::context> context_;
+};
 
 class TlsRelay : public std::enable_shared_from_this<TlsRelay> {
  public:

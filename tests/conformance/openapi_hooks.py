@@ -47,6 +47,8 @@ def agree(body):
         body.pop("add_generation_prompt", None)
     if body.get("top_logprobs"):
         body["logprobs"] = True
+    if not body.get("logprobs"):
+        body.pop("logprob_token_ids", None)
     if body.get("logit_bias") or body.get("bad_words"):
         body.pop("allowed_token_ids", None)  # something must be left to draw from
     one_grammar(body)

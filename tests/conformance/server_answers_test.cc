@@ -315,5 +315,45 @@ TEST(ServerAnswers, AStreamTellsHowMuchOfItsPromptIsComputed) {
   EXPECT_EQ(whole.body.find("prompt_progress"), std::string::npos);
 }
 
+TEST(ServerAnswers, AResponsesStreamTellsProgressAndTimesWhereTheyAreAskedFor) {
+  TestServer server;
+  RawClient client(server.port());
+  const std::string body = R"({"input":"nine long","max_output_tokens":3,"seed":1,"stream":true)";
+  const std::string plain = client.post("/v1/responses", body + "}").body;
+  const std::string events =
+      client.post("/responses", body + R"(,"return_progress":true,"timings_per_token":true})").body;
+  int n_progress = 0, n_deltas = 0;
+  std::string text, last;
+  for (size_t at = 0, end; (end = events.find("\n\n", at)) != std::string::npos; at = end + 2) {
+    const size_t data = events.find("data: ", at) + 6;
+    const Result<Json> json = parse_json(events.substr(data, end - data));
+    if (!json || json->find("type") == nullptr) continue;  // [DONE]
+    const std::string& type = last = *json->find("type")->string();
+    const Json* timings = json->find("timings");
+    if (const Json* progress = json->find("prompt_progress")) {
+      EXPECT_EQ(type, "response.in_progress");
+      EXPECT_NE(json->find("response"), nullptr);
+      EXPECT_GE(*progress->find("total")->integer(), *progress->find("processed")->integer());
+      ++n_progress;
+    }
+    if (type == "response.output_text.delta") {
+      text += *json->find("delta")->string();
+      ASSERT_NE(timings, nullptr);
+      EXPECT_NE(timings->find("predicted_per_second"), nullptr);
+      ++n_deltas;
+    }
+    if (type == "response.incomplete") {
+      EXPECT_NE(timings, nullptr);
+    }
+  }
+  EXPECT_EQ(last, "response.incomplete");
+  EXPECT_GE(n_progress, 1);
+  EXPECT_GE(n_deltas, 1);
+  EXPECT_EQ(text.size(), 3u);
+  EXPECT_NE(plain.find("\"delta\":"), std::string::npos);
+  EXPECT_EQ(plain.find("timings"), std::string::npos);
+  EXPECT_EQ(plain.find("prompt_progress"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace ibid

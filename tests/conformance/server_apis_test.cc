@@ -409,7 +409,7 @@ TEST(ServerApis, LlamaCppsCompletion) {
                 R"({"prompt":["g",111],"n_predict":2,"response_fields":["content","generation_settings/n_predict"]})")
           .body,
       R"({"content":"Go","generation_settings/n_predict":2})");
-  EXPECT_EQ(client.get("/slots").status, 404);
+  EXPECT_EQ(client.get("/slots").status, 501);
   EXPECT_EQ(client.get("/props").status, 200);
 }
 

@@ -3,6 +3,9 @@
 #include <openssl/ssl.h>
 #include <sys/stat.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "conformance/server_fixture.h"
 #include "temp_folder.h"
 
@@ -29,6 +32,12 @@ class Identity {
   }
   std::string certificate() const { return folder_.path("certificate.pem"); }
   std::string key() const { return folder_.path("key.pem"); }
+  // As those who renew one do: a new file in the place of the old one.
+  void take(const std::string& file, const std::string& from) const {
+    const std::string beside = file + ".new";
+    std::filesystem::copy_file(from, beside);
+    std::filesystem::rename(beside, file);
+  }
   ServerOptions options() const {
     ServerOptions options;
     options.tls_certificate_file = certificate();
@@ -47,6 +56,14 @@ class TlsClient final : public RawClient {
     is_secure = SSL_connect(ssl_.get()) == 1;
   }
   bool is_secure = false;
+  // The key that the server's certificate names.
+  bool is_of(const Identity& identity) const {
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(identity.key().c_str(), "r"), &std::fclose);
+    const std::unique_ptr<EVP_PKEY, void (*)(EVP_PKEY*)> key(PEM_read_PrivateKey(file.get(), nullptr, nullptr, nullptr),
+                                                             &EVP_PKEY_free);
+    const std::unique_ptr<X509, void (*)(X509*)> told(SSL_get1_peer_certificate(ssl_.get()), &X509_free);
+    return key && told && EVP_PKEY_eq(X509_get0_pubkey(told.get()), key.get()) == 1;
+  }
 
  protected:
   ssize_t write_some(std::string_view bytes) override {
@@ -148,6 +165,28 @@ TEST(ServerDoors, FilesThatAreNoCertificateOrKeyAreRefusedAtTheStart) {
   EXPECT_EQ(listen(missing).error().where, "--ssl-cert-file");
   EXPECT_EQ(listen(mixed).error().where, "--ssl-key-file");
   EXPECT_EQ(listen(swapped).error().where, "--ssl-cert-file");
+}
+
+TEST(ServerDoors, ARenewedCertificateIsServedWithoutARestart) {
+  const Identity served, renewed;
+  const Identity before;  // a copy of what is served first, to know it by
+  before.take(before.certificate(), served.certificate());
+  before.take(before.key(), served.key());
+  TestServer server(served.options());
+  TlsClient old(server.port());
+  EXPECT_TRUE(old.is_of(before));
+  EXPECT_EQ(old.get("/health").status, 200);
+  // The certificate alone fits no key: what was served goes on.
+  served.take(served.certificate(), renewed.certificate());
+  EXPECT_TRUE(TlsClient(server.port()).is_of(before));
+  served.take(served.key(), renewed.key());
+  TlsClient next(server.port());
+  EXPECT_TRUE(next.is_of(renewed));
+  EXPECT_EQ(next.get("/health").status, 200);
+  EXPECT_EQ(old.get("/health").status, 200) << "a connection goes on with the one that it began with";
+  std::ofstream(served.key() + ".not") << "no key";
+  served.take(served.key(), served.key() + ".not");
+  EXPECT_TRUE(TlsClient(server.port()).is_of(renewed));
 }
 
 TEST(ServerDoors, AUnixSocketIsADoorAsAPortIs) {

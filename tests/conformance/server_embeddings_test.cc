@@ -61,6 +61,52 @@ TEST(ServerEmbeddings, InBase64AreTheSameBytes) {
   EXPECT_EQ(values, normed(kHey));
 }
 
+TEST(ServerEmbeddings, OfCohereAreByTypeAndCutOnlyWhereItIsAsked) {
+  TestServer server;
+  RawClient client(server.port());
+  const Json answer = post_json(client, "/v2/embed",
+                                R"({"model":"fake-1","input_type":"search_query","texts":["hey","a"],)"
+                                R"("embedding_types":["float","base64","binary","ubinary","float"]})");
+  EXPECT_EQ(answer.find("texts")->text(), R"(["hey","a"])");
+  EXPECT_EQ(*answer.find("response_type")->string(), "embeddings_by_type");
+  EXPECT_EQ(*answer.find("meta")->find("billed_units")->find("input_tokens")->integer(), 4);
+  const Json& types = *answer.find("embeddings");
+  ASSERT_EQ(types.object()->size(), 4u);
+  ASSERT_EQ(types.find("float")->array()->size(), 2u);
+  EXPECT_EQ(floats((*types.find("float")->array())[0]), normed(kHey));
+  EXPECT_EQ(floats((*types.find("float")->array())[1]), normed({1, 'a', 1, 1}));
+  EXPECT_EQ((*types.find("base64")->array())[1].string()->size(), 24u);
+  // All four values are above 0.
+  EXPECT_EQ(types.find("ubinary")->text(), "[[240],[240]]");
+  EXPECT_EQ(types.find("binary")->text(), "[[112],[112]]");
+  EXPECT_EQ(post_json(client, "/v2/embed", R"({"texts":["hey"]})").find("embeddings")->object()->size(), 1u);
+
+  const std::string text = R"({"texts":["a)" + std::string(5000, 'x') + "\"]";
+  EXPECT_EQ(client.post("/v2/embed", text + "}").status, 400);
+  EXPECT_EQ(client.post("/v2/embed", text + R"(,"truncate":"NONE"})").status, 400);
+  const auto first_letter = [&](const char* side) {
+    const Json cut = post_json(client, "/v2/embed", text + R"(,"truncate":")" + side + "\"}");
+    const std::vector<float> values = floats((*cut.find("embeddings")->find("float")->array())[0]);
+    return values.at(1) / values.at(3);  // behind the norm
+  };
+  EXPECT_NEAR(first_letter("START"), 'x', 0.1);
+  EXPECT_NEAR(first_letter("END"), 'a', 0.1);
+
+  const auto refused = [&](const std::string& body) {
+    const HttpAnswer wrong = client.post("/v2/embed", body);
+    EXPECT_EQ(wrong.status, 400) << wrong.body;
+    return error_param(wrong);
+  };
+  EXPECT_EQ(refused("{}"), "texts");
+  EXPECT_EQ(refused(R"({"texts":"a"})"), "texts");
+  EXPECT_EQ(refused(R"({"texts":["a",7]})"), "texts");
+  EXPECT_EQ(refused(R"({"texts":["a"],"images":["b"]})"), "images");
+  EXPECT_EQ(refused(R"({"texts":["a"],"input_type":"image"})"), "input_type");
+  EXPECT_EQ(refused(R"({"texts":["a"],"embedding_types":["int8"]})"), "embedding_types");
+  EXPECT_EQ(refused(R"({"texts":["a"],"truncate":"end"})"), "truncate");
+  EXPECT_EQ(refused(R"({"texts":["a"],"output_dimension":2})"), "output_dimension");
+}
+
 TEST(ServerEmbeddings, OfOllamaAndLlamaHaveTheirForms) {
   TestServer server;
   RawClient client(server.port());

@@ -54,6 +54,47 @@ TEST(ServerEngine, ChatGoesThroughTheTemplateAndFindsItsPrefixAgain) {
             96);  // six whole blocks
 }
 
+TEST(ServerEngine, NamedTokensAreToldInThePlaceOfTheLikeliest) {
+  EngineServer server({}, 0);
+  RawClient client(server.port());
+  const auto tops = [&](const std::string& more) {
+    const HttpAnswer a = client.post(
+        "/v1/chat/completions",
+        chat_body("HI", R"("max_tokens":2,"temperature":0,"logprobs":true,"return_tokens_as_token_ids":true)" + more));
+    std::map<std::string, double> out;
+    const Result<Json> json = parse_json(a.body);
+    if (!json || json->find("choices") == nullptr) return out;
+    const Json& first = (*(*json->find("choices")->array())[0].find("logprobs")->find("content")->array())[0];
+    for (const Json& top : *first.find("top_logprobs")->array())
+      out[*top.find("token")->string()] = top.find("logprob")->number();
+    out["drawn " + *first.find("token")->string()] = first.find("logprob")->number();
+    return out;
+  };
+  // What the likeliest twenty say of two of them, and of the one that is drawn, which is the first.
+  const std::map<std::string, double> all = tops(R"(,"top_logprobs":20)");
+  ASSERT_EQ(all.size(), 21u);
+  std::vector<std::string> names;
+  for (const auto& [name, logprob] : all) {
+    if (name.starts_with("token_id:") && !all.contains("drawn " + name)) names.push_back(name);
+  }
+  ASSERT_EQ(names.size(), 19u);
+  const auto id = [](const std::string& name) { return name.substr(9); };
+  const std::map<std::string, double> named = tops(R"(,"top_logprobs":5,"logprob_token_ids":[)" + id(names[3]) + "," +
+                                                   id(names[11]) + "," + id(names[3]) + "]");
+  EXPECT_EQ(named.size(), 4u) << "two, the drawn one among the others, and the drawn one";
+  for (const auto& [name, logprob] : named) {
+    ASSERT_TRUE(all.contains(name)) << name;
+    EXPECT_EQ(logprob, all.at(name)) << name;
+  }
+  for (const char* wrong :
+       {R"("logprob_token_ids":[5])", R"("logprobs":true,"logprob_token_ids":[99999])",
+        R"("logprobs":true,"logprob_token_ids":"5")", R"("logprobs":true,"num_beams":2,"logprob_token_ids":[5])"}) {
+    const HttpAnswer a = client.post("/v1/chat/completions", chat_body("HI", wrong));
+    EXPECT_EQ(a.status, 400) << a.body;
+    EXPECT_TRUE(error_param(a).starts_with("logprob_token_ids")) << a.body;
+  }
+}
+
 TEST(ServerEngine, AKeyLearnsNothingOfWhatAnotherHasAsked) {
   EngineServer server({}, 0, 2000, "secret-key-1\nsecret-key-2\nteam:secret-key-3\nteam:secret-key-4\n");
   RawClient client(server.port());

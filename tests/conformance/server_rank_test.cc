@@ -72,6 +72,23 @@ TEST(ServerRank, ScoresPairsInTheirOrder) {
   EXPECT_EQ(*each.find("usage")->find("prompt_tokens")->integer(), (3 + 2) + (8 + 2));
 }
 
+TEST(ServerRank, TakesVllmsNames) {
+  TestServer server({}, reranker());
+  RawClient client(server.port());
+  const Ranked wanted = {{0, score_of('z')}, {1, score_of('c')}};
+  for (const char* names :
+       {R"({"queries":"q","documents":["zoo","cat"]})", R"({"queries":["q","q"],"items":["zoo","cat"]})",
+        R"({"data_1":"q","data_2":["zoo","cat"]})"}) {
+    EXPECT_EQ(ranked(post_json(client, "/score", names), "data", "score"), wanted) << names;
+    EXPECT_EQ(ranked(post_json(client, "/invocations", names), "data", "score"), wanted) << names;
+  }
+  EXPECT_EQ(error_param(client.post("/score", R"({"queries":["a","b"],"documents":["a","b","c"]})")), "queries");
+  const Json bare = post_json(client, "/rerank", R"({"query":"q","documents":["cat"],"use_activation":false})");
+  EXPECT_EQ(ranked(bare), (Ranked{{0, ('c' - 'm') / 4.0F}}));
+  const Json all = post_json(client, "/invocations", R"({"query":"q","documents":["cat"],"max_tokens_per_doc":0})");
+  EXPECT_EQ(ranked(all), (Ranked{{0, score_of('c')}}));
+}
+
 TEST(ServerRank, CutsDocumentsOnlyWhereItIsAsked) {
   TestServer server({}, reranker());
   RawClient client(server.port());

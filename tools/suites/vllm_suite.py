@@ -14,6 +14,7 @@ import fnmatch
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import inspect
 import json
 import os
 import pathlib
@@ -23,6 +24,8 @@ import sys
 import tempfile
 import time
 import types
+
+import pytest
 
 SOURCES = pathlib.Path(os.environ.get("VLLM_SOURCES", "."))
 
@@ -40,6 +43,8 @@ SAME = {"--max-model-len": "--ctx", "--max-num-seqs": "--max-sequences", "--max-
         "--port": "--port", "--host": "--host", "--uds": "--uds", "--root-path": "--root-path", "--api-key": "--api-key",
         "--max-logprobs": "--max-logprobs", "--ssl-certfile": "--ssl-certfile", "--ssl-keyfile": "--ssl-keyfile"}
 
+FLAGS = ("--enable-force-include-usage", "--return-tokens-as-token-ids")
+
 
 def model_path(name):
     for pattern, path in json.loads(os.environ.get("IBID_SUITE_MODELS", "{}")).items():
@@ -50,15 +55,22 @@ def model_path(name):
 
 def translate(model, args):
     """The arguments of `ibid serve`."""
-    out, names, words = [], [model], iter(a for arg in args for a in (arg.split("=", 1) if arg.startswith("--") else [arg]))
+    out, names = [], [model]
+    split = [arg.split("=", 1) if arg.startswith("--") else [arg] for arg in args]
+    words = iter(a for first, *rest in split for a in ((first.replace("_", "-") if first.startswith("--") else first), *rest))
     for word in words:
         if word in SAME:
+            if SAME[word] in out:  # the last one counts
+                at = out.index(SAME[word])
+                del out[at:at + 2]
             out += [SAME[word], next(words)]
         elif word == "--served-model-name":
             names = [next(words)]
         elif word == "--model":
             model = next(words)
             names = [model]
+        elif word in FLAGS:
+            out.append(word)
         elif word == "--chat-template":
             text = next(words)
             if not os.path.exists(text):
@@ -75,8 +87,9 @@ def translate(model, args):
                 next(words)
         else:
             raise RuntimeError(f"ibid has nothing for {word}")
-    if "--max-logprobs" in out and out[out.index("--max-logprobs") + 1] == "-1":  # as many as the vocabulary has
-        out[out.index("--max-logprobs") + 1] = "1000"
+    if "--max-logprobs" in out:  # -1: as many as the vocabulary has
+        asked = int(out[out.index("--max-logprobs") + 1])
+        out[out.index("--max-logprobs") + 1] = str(1000 if asked < 0 else min(asked, 1000))
     path = model_path(model)
     if os.path.exists(os.path.join(path, "vocab.txt")):  # an encoder reads a text whole, 512 tokens of it
         at = out.index("--ctx") + 1 if "--ctx" in out else None
@@ -140,7 +153,7 @@ class RemoteOpenAIServer:
         return f"http://{self.uds.split('/')[-1]}" if self.uds else f"http://{self.host}:{self.port}"
 
     def url_for(self, *parts):
-        return "/".join([self.url_root, *parts])
+        return "/".join([self.url_root, *(part.strip("/") for part in parts if part)])
 
     def get_client(self, **kwargs):
         import openai
@@ -293,3 +306,27 @@ def map_tokenizers():
 
 map_tokenizers()
 sys.meta_path.insert(0, Finder())
+
+
+@pytest.fixture
+def local_asset_server():
+    """Of pictures, which tests of texts take and do not look at."""
+
+
+def starts_a_server(item):
+    """Whether a test, or a fixture of it, starts a server; all others look into vLLM's own insides."""
+    functions = [item.function, *(d.func for defs in item._fixtureinfo.name2fixturedefs.values() for d in defs)]
+    for function in functions:
+        try:
+            source = inspect.getsource(function)
+            if "RemoteOpenAIServer(" in source or "getfixturevalue(" in source:  # the second chooses between servers
+                return True
+        except (OSError, TypeError):
+            pass
+    return False
+
+
+def pytest_collection_modifyitems(config, items):
+    kept = [item for item in items if starts_a_server(item)]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+    items[:] = kept

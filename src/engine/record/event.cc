@@ -89,9 +89,10 @@ void sampling_fields(Ar& ar, Params& p) {
   auto& [repetition_penalty, presence_penalty, frequency_penalty, penalty_last_n, no_repeat_ngram, dry_multiplier,
          dry_base, dry_allowed_len, dry_last_n, dry_breakers, logit_bias, banned, banned_sequences, allowed,
          temperature, dynatemp_range, dynatemp_exponent, top_k, top_p, min_p, typical_p, top_n_sigma, xtc_probability,
-         xtc_threshold, mirostat, mirostat_tau, mirostat_eta, seed, logprobs, processed_logprobs, min_tokens,
-         ignore_eos] = p;
+         xtc_threshold, mirostat, mirostat_tau, mirostat_eta, seed, logprobs, processed_logprobs, logprob_tokens,
+         min_tokens, ignore_eos] = p;
   static_cast<void>(dry_breakers);
+  static_cast<void>(logprob_tokens);  // of what is told of a draw alone: a record has the tokens
   ar(repetition_penalty, presence_penalty, frequency_penalty, penalty_last_n, no_repeat_ngram, dry_multiplier, dry_base,
      dry_allowed_len, dry_last_n, logit_bias, banned, banned_sequences, allowed, temperature, dynatemp_range,
      dynatemp_exponent, top_k, top_p, min_p, typical_p, top_n_sigma, xtc_probability, xtc_threshold, mirostat,
