@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <tuple>
+#include <utility>
 
 #include "base/check.h"
 
@@ -208,17 +209,36 @@ void States::make_room_for_one() {
   if (2 * (n_alive_ + 1) > table_.size()) grow_table();
 }
 
-size_t States::bytes_of(const Info& info) const {
-  const bool owns_called = info.called == info.kernel + info.n_kernel;
-  const size_t n_items = info.n_kernel + (owns_called ? info.n_called : 0);
-  return n_items * sizeof(Item) + info.n_waiting * sizeof(Waiting) + sizeof(Info) + 24;
+size_t States::words_of(StateId id, const Info& info) const {
+  return 3 * (info.n_kernel + (info.base == id ? info.n_called : 0)) + 5 * info.n_waiting;
 }
 
-StateId States::put(Info info) {
+// Stays until states are forgotten, used or not.
+uint32_t* States::item_room(size_t n_words) {
+  if (n_words > n_item_room_) {
+    constexpr size_t kFirst = 512, kMost = 8192;
+    const size_t room = std::max(n_words, std::min(kFirst << std::min<size_t>(item_memory_.size(), 8), kMost));
+    item_memory_.push_back(std::make_unique_for_overwrite<uint32_t[]>(room));
+    item_at_ = item_memory_.back().get();
+    n_item_room_ = room;
+    bytes_ += room * sizeof(uint32_t);
+  }
+  n_item_room_ -= n_words;
+  return std::exchange(item_at_, item_at_ + n_words);
+}
+
+void States::place(StateId id, Info& info, uint32_t* memory) const {
+  static_assert(sizeof(Item) == 12 && sizeof(Waiting) == 20 && std::is_trivially_copyable_v<Waiting>);
+  info.kernel = reinterpret_cast<Item*>(memory);
+  info.called = info.base == id ? info.kernel + info.n_kernel : infos_[info.base].called;
+  info.waiting = reinterpret_cast<Waiting*>(memory + words_of(id, info) - 5 * info.n_waiting);
+}
+
+StateId States::put(const Info& info) {
   const StateId id = free_.back();
   free_.pop_back();
-  bytes_ += bytes_of(info);
-  infos_[id] = std::move(info);
+  bytes_ += kStateBytes;
+  infos_[id] = info;
   put_in_table(id);
   ++n_alive_;
   ++n_made_;
@@ -226,7 +246,6 @@ StateId States::put(Info info) {
 }
 
 StateId States::intern(std::span<const Item> kernel) {
-  static_assert(sizeof(Item) == 12 && sizeof(Waiting) == 20 && std::is_trivially_copyable_v<Waiting>);
   Info info;
   info.hash = hash_of(kernel);
   if (const StateId known = known_with(kernel, info.hash); known != kDead) return known;
@@ -251,8 +270,6 @@ StateId States::intern(std::span<const Item> kernel) {
   if (has_base) {
     const Info& base = infos_[info.base];
     if (kernel.size() + base.n_called > kMaxItems) return kDead;
-    info.memory = std::make_unique_for_overwrite<uint32_t[]>(3 * kernel.size());
-    info.called = base.called;
     info.n_called = base.n_called;
     info.depth = std::max(info.depth, base.depth);
     info.accepts |= base.accepts;
@@ -273,23 +290,22 @@ StateId States::intern(std::span<const Item> kernel) {
     }
     info.n_called = static_cast<uint32_t>(items.size() - kernel.size());
     info.n_waiting = static_cast<uint32_t>(waiting_.size());
-    info.memory = std::make_unique_for_overwrite<uint32_t[]>(3 * items.size() + 5 * waiting_.size());
-    Item* called = reinterpret_cast<Item*>(info.memory.get()) + kernel.size();
-    std::copy(items.begin() + static_cast<ptrdiff_t>(kernel.size()), items.end(), called);
-    info.called = called;
-    info.waiting = reinterpret_cast<Waiting*>(info.memory.get() + 3 * items.size());
-    for (const Item& item : std::span(info.called, info.n_called)) look_at(item);
+    for (size_t i = kernel.size(); i < items.size(); ++i) look_at(items[i]);
     for (const Waiting& w : waiting_)
       if (w.item.origin != id)
         info.waiting_depth = std::max(info.waiting_depth, infos_[w.item.origin].waiting_depth + 1);
     measure(id, info);
-    std::copy(waiting_.begin(), waiting_.end(), info.waiting);
   }
   info.is_closed = info.accepts && !goes_on;
   if (info.depth > kMaxDepth) return kDead;
-  info.kernel = reinterpret_cast<Item*>(info.memory.get());
+  place(id, info, item_room(words_of(id, info)));
   std::ranges::copy(kernel, info.kernel);
-  put(std::move(info));
+  if (!has_base) {
+    std::copy(items_.items().begin() + static_cast<ptrdiff_t>(kernel.size()), items_.items().end(),
+              info.kernel + kernel.size());
+    std::ranges::copy(waiting_, info.waiting);
+  }
+  put(info);
   put_waiting_in_table(id);
   return id;
 }
@@ -384,8 +400,17 @@ void States::forget_others(std::span<const StateId> live) {
       for (const Item& item : items)
         if (!infos_[item.origin].is_marked) ahead.push_back(item.origin);
   }
+  size_t n_words = 0;
+  for (StateId id = 1; id < infos_.size(); ++id)
+    if (infos_[id].is_marked) n_words += words_of(id, infos_[id]);
+  std::vector<std::unique_ptr<uint32_t[]>> old_memory;
+  old_memory.reserve(1);
+  old_memory.push_back(std::make_unique_for_overwrite<uint32_t[]>(n_words));
+  old_memory.swap(item_memory_);
+  n_item_room_ = 0;
+  uint32_t* to = item_memory_[0].get();
   // Transitions are learned anew: which of them lead to what stays is not worth the search.
-  bytes_ = 0;
+  bytes_ = n_words * sizeof(uint32_t);
   row_memory_.clear();
   n_rows_ = 0;
   for (StateId id = 1; id < infos_.size(); ++id) {
@@ -393,13 +418,19 @@ void States::forget_others(std::span<const StateId> live) {
     rows_[id] = nullptr;
     if (info.kernel == nullptr) continue;  // free before
     if (info.is_marked) {
-      bytes_ += bytes_of(info);
+      const size_t n = words_of(id, info);
+      std::copy_n(reinterpret_cast<const uint32_t*>(info.kernel), n, to);
+      place(id, info, to);
+      to += n;
+      bytes_ += kStateBytes;
       continue;
     }
     info = {};
     free_.push_back(id);
     --n_alive_;
   }
+  for (StateId id = 1; id < infos_.size(); ++id)  // those that came before their base
+    if (infos_[id].is_marked) infos_[id].called = infos_[infos_[id].base].called;
   std::fill(table_.begin(), table_.end(), kDead);
   by_waiting_.clear();
   for (StateId id = 1; id < infos_.size(); ++id)

@@ -105,17 +105,19 @@ class States {
     Item item;
   };
   struct Info {
-    std::unique_ptr<uint32_t[]> memory;  // of the kernel, then of its own items that are called and that wait
-    Item* kernel = nullptr;              // ascending
-    const Item* called = nullptr;        // those of the base
-    Waiting* waiting = nullptr;          // ascending by rule
-    StateId base = kDead;                // the state of those of the kernel that call; most often this one
+    // Side by side, in item_memory_.
+    Item* kernel = nullptr;        // ascending
+    const Item* called = nullptr;  // those of the base
+    Waiting* waiting = nullptr;    // ascending by rule
+    StateId base = kDead;          // the state of those of the kernel that call; most often this one
     uint32_t n_kernel = 0, n_called = 0, n_waiting = 0;
     uint32_t shortest = 0, depth = 0;
     uint32_t waiting_depth = 0;  // of what waits
     uint64_t hash = 0;
     bool accepts = false, is_closed = false, is_marked = false;
   };
+
+  static constexpr size_t kStateBytes = sizeof(Info) + 24;  // without items
 
   const uint32_t* make_row(StateId state);
   StateId make_next(StateId state, uint32_t a_class);
@@ -126,8 +128,10 @@ class States {
   void complete();
   void measure(StateId id, Info& info);
   void make_room_for_one();
-  StateId put(Info info);  // into free_.back()
-  size_t bytes_of(const Info& info) const;
+  StateId put(const Info& info);                        // into free_.back()
+  size_t words_of(StateId id, const Info& info) const;  // its own
+  uint32_t* item_room(size_t n_words);
+  void place(StateId id, Info& info, uint32_t* memory) const;  // says where its items lie
   StateId first_with_waiting(StateId id);
   void put_waiting_in_table(StateId id);
   uint32_t rest_behind(std::span<const Waiting> waiting, const Item& item) const;
@@ -140,6 +144,9 @@ class States {
   std::vector<uint32_t*> rows_;                          // per state; null: not asked for yet
   std::vector<std::unique_ptr<uint32_t[]>> row_memory_;  // of kRowsAtOnce rows each
   size_t n_rows_ = 0;
+  std::vector<std::unique_ptr<uint32_t[]>> item_memory_;
+  uint32_t* item_at_ = nullptr;                            // free in the last one, up to
+  size_t n_item_room_ = 0;                                 // words
   std::vector<StateId> table_;                             // open addressing over the kernels' hashes
   std::unordered_multimap<uint64_t, StateId> by_waiting_;  // of those that others stand for
   std::vector<StateId> free_;
