@@ -329,6 +329,26 @@ TEST(GrammarStates, CountRepeats) {
     for (int m : {0, 69, 70, 71, 200}) EXPECT_EQ(matches(automaton, text(n, m)), n >= 3 && n <= 500 && m >= 70);
 }
 
+// A transition is made for all bytes that the same edges read, and for no other.
+TEST(GrammarStates, TellBytesApartInWhateverOrderTheyAreAsked) {
+  const auto automaton = from_gbnf(R"(root ::= x | y | z
+x ::= [a-m] x? "1"
+y ::= [f-z]+ "2"
+z ::= [b-cj-kx] root? "3")");
+  const std::string letters = "abcefjklmnwxyz";
+  for (char first : letters) {
+    States asked(automaton);
+    EXPECT_NE(asked.next(kInitial, static_cast<uint8_t>(first)), kDead);
+    for (char second : letters) {
+      for (const char* tail : {"1", "2", "3", "b1", "n2", "x3", "x33"}) {
+        const std::string text = second + std::string(tail);
+        const StateId end = asked.after(kInitial, text);
+        EXPECT_EQ(end != kDead && asked.accepts(end), matches(automaton, text)) << first << " before " << text;
+      }
+    }
+  }
+}
+
 TEST(GrammarStates, NeverGrowInLoopsAndInRightRecursion) {
   const auto automaton = from_gbnf("root ::= list\nlist ::= item | item \",\" list\nitem ::= \"a\" | \"[\" list \"]\"");
   States states(automaton);
