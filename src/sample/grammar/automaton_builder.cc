@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <queue>
 
 #include "base/check.h"
@@ -373,13 +374,33 @@ class AutomatonBuilder {
       if (counter_of_[r] < 0) rule_of[a_.starts_[r]] = r;
     std::vector<std::vector<uint32_t>> counters_of_body(bodies_.size());
     for (uint32_t i = 0; i < a_.counters_.size(); ++i) counters_of_body[a_.counters_[i].body].push_back(i);
+    // Most lengths are small, and none that is offered is below the one that is looked at.
     using Entry = std::pair<uint32_t, uint32_t>;
-    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
+    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> far;
+    std::vector<std::vector<uint32_t>> near(256);
+    size_t nearest = 0;
+    auto take = [&]() -> std::optional<Entry> {
+      while (nearest < near.size() && near[nearest].empty()) ++nearest;
+      if (nearest == near.size() && far.empty()) return std::nullopt;
+      Entry taken;
+      if (nearest < near.size()) {
+        taken = {static_cast<uint32_t>(nearest), near[nearest].back()};
+        near[nearest].pop_back();
+      } else {
+        taken = far.top();
+        far.pop();
+      }
+      return taken;
+    };
     std::vector<uint8_t> done(n, 0);
     auto offer = [&](uint32_t node, uint64_t length) {
       if (length >= a_.shortest_[node]) return;
       a_.shortest_[node] = static_cast<uint32_t>(length);
-      queue.push({a_.shortest_[node], node});
+      if (length < near.size()) {
+        near[length].push_back(node);
+      } else {
+        far.push({a_.shortest_[node], node});
+      }
     };
     std::vector<uint32_t> finished;
     auto finish_rule = [&](uint32_t rule, uint64_t length) {
@@ -389,9 +410,8 @@ class AutomatonBuilder {
     };
     for (uint32_t node = 0; node < n; ++node)
       if (a_.flags_[node] & Automaton::kAccepts) offer(node, 0);
-    while (!queue.empty()) {
-      const auto [length, node] = queue.top();
-      queue.pop();
+    while (const std::optional<Entry> next = take()) {
+      const auto [length, node] = *next;
       if (done[node]) continue;
       done[node] = 1;
       if (!fuel_.burn(4)) return false;

@@ -260,6 +260,29 @@ TEST(GrammarMasks, AreThoseOfBruteForceOnPatternsWithBlanksAndDots) {
   }
 }
 
+// Each count of blanks is a state of its own, and all that a value may be begins in each.
+TEST(GrammarMasks, AreThoseOfBruteForceWhereAnyValueMayBeginBehindBlanks) {
+  testing::Words words = testing::adversarial("{[\",:a1 \n");
+  for (size_t n = 1; n < 24; ++n)
+    for (const char* lead : {"", "\n", "\n\n", ":", "[\n", "{\n", "1,\n", "\",\n"})
+      for (const char* rest : {"", "\"", "[", "{\"", "12", "]", "true"})
+        words.texts.push_back(lead + std::string(n, ' ') + rest);
+  const auto trie = words.trie();
+  std::mt19937 rng(13);
+  for (const char* text : {R"(root ::= "[" ws value ("," ws value)* ws "]"
+value ::= "{" ws "\"a\"" ":" ws value ("," ws "\"a" [a-z]* "\":" ws value)* ws "}" | root | string | number | "true"
+string ::= "\"" [^"\\\x00-\x1F]* "\""
+number ::= "-"? ("0" | [1-9] [0-9]{0,15}) ("." [0-9]{1,16})?
+ws ::= (" " | "\n"{1,2} [ \t]{0,20})?)",
+                           R"(root ::= ws value
+value ::= [a1]{1,12} value | "[" ws value ws "]" | "\"" [a ]{0,40} "\""
+ws ::= [ \n]{0,200})",
+                           R"(root ::= "a"* root "x" | "b" | " "{0,30} root "1")"}) {
+    TokenMasks masks(from_gbnf(text), trie);
+    ASSERT_NO_FATAL_FAILURE(compare_masks(masks, rng, 300)) << text;
+  }
+}
+
 TEST(GrammarMasks, OfCountedTextsAtEachCount) {
   auto trie = testing::adversarial("ab\" ").trie();
   TokenMasks masks(from_gbnf(R"(root ::= "<" ([^"\\\x00-\x1f] | "\\" [nt"]){3,45} ">")"), trie);
@@ -304,6 +327,26 @@ TEST(GrammarStates, CountRepeats) {
   };
   for (int n : {0, 2, 3, 4, 499, 500, 501})
     for (int m : {0, 69, 70, 71, 200}) EXPECT_EQ(matches(automaton, text(n, m)), n >= 3 && n <= 500 && m >= 70);
+}
+
+// A transition is made for all bytes that the same edges read, and for no other.
+TEST(GrammarStates, TellBytesApartInWhateverOrderTheyAreAsked) {
+  const auto automaton = from_gbnf(R"(root ::= x | y | z
+x ::= [a-m] x? "1"
+y ::= [f-z]+ "2"
+z ::= [b-cj-kx] root? "3")");
+  const std::string letters = "abcefjklmnwxyz";
+  for (char first : letters) {
+    States asked(automaton);
+    EXPECT_NE(asked.next(kInitial, static_cast<uint8_t>(first)), kDead);
+    for (char second : letters) {
+      for (const char* tail : {"1", "2", "3", "b1", "n2", "x3", "x33"}) {
+        const std::string text = second + std::string(tail);
+        const StateId end = asked.after(kInitial, text);
+        EXPECT_EQ(end != kDead && asked.accepts(end), matches(automaton, text)) << first << " before " << text;
+      }
+    }
+  }
 }
 
 TEST(GrammarStates, NeverGrowInLoopsAndInRightRecursion) {

@@ -134,15 +134,26 @@ class Finisher {
     std::vector<MachineEdge> symbols, open;
     std::vector<std::pair<uint32_t, uint32_t>> calls;
     // Neighbours with one target are one edge.
-    auto emit = [&](uint32_t from, uint16_t lo, uint16_t hi) {
-      const size_t n = out_.size();
-      edge_to(from, {0, 0, MachineEdge::kSymbol, lo, hi}, targets, limit);
-      if (n > 0 && out_.size() == n + 1 && out_[n - 1].from == from && out_[n - 1].kind == MachineEdge::kSymbol &&
-          out_[n - 1].to == out_[n].to && out_[n - 1].hi + 1 == out_[n].lo) {
+    auto join = [&](size_t n) {
+      if (n > 0 && out_.size() == n + 1 && out_[n - 1].from == out_[n].from &&
+          out_[n - 1].kind == MachineEdge::kSymbol && out_[n - 1].to == out_[n].to &&
+          out_[n - 1].hi + 1 == out_[n].lo) {
         out_[n - 1].hi = out_[n].hi;
         out_.pop_back();
       }
     };
+    auto emit = [&](uint32_t from, uint16_t lo, uint16_t hi) {
+      const size_t n = out_.size();
+      edge_to(from, {0, 0, MachineEdge::kSymbol, lo, hi}, targets, limit);
+      join(n);
+    };
+    auto emit_one = [&](uint32_t from, const MachineEdge& e) {
+      const uint32_t to = state_of_one(e.to);
+      if (to == ~0u) return;
+      out_.push_back({from, to, MachineEdge::kSymbol, e.lo, e.hi});
+      join(out_.size() - 1);
+    };
+    out_.reserve(in_.edges.size());
     for (uint32_t from = 0; from < queue_.size(); ++from) {
       const std::span<const uint32_t> states = queue_[from];  // stay where they are
       symbols.clear();
@@ -159,10 +170,7 @@ class Finisher {
       for (size_t i = 1; i < symbols.size(); ++i) is_disjoint &= symbols[i - 1].hi < symbols[i].lo;
       if (is_disjoint) {
         if (!fuel_.burn(static_cast<int64_t>(symbols.size()) * 3)) return false;
-        for (const MachineEdge& e : symbols) {
-          targets.assign(1, e.to);
-          emit(from, e.lo, e.hi);
-        }
+        for (const MachineEdge& e : symbols) emit_one(from, e);
         symbols.clear();
       }
       // Pieces of bytes within which no edge begins or ends.

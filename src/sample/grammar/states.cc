@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <tuple>
+#include <utility>
 
 #include "base/check.h"
 
@@ -51,7 +52,7 @@ States::States(std::shared_ptr<const Automaton> automaton) : automaton_(std::mov
   rows_.assign(1, nullptr);
   table_.assign(256, kDead);
   kernel_.add({automaton_->start(automaton_->root()), automaton_->root(), kInitial});
-  const StateId made = intern();
+  const StateId made = intern(kernel_.items());
   begins_ = made == kInitial;
   if (!begins_) return;
   infos_[kInitial].accepts |= automaton_->root_is_nullable();
@@ -62,40 +63,70 @@ States::States(std::shared_ptr<const Automaton> automaton) : automaton_(std::mov
 // Where no item has an edge there is nothing to find out.
 const uint32_t* States::make_row(StateId state) {
   const uint32_t n = automaton_->n_classes();
+  const StateId base = infos_[state].base;
+  const uint32_t* base_row = base == state ? nullptr : row(base);
   if (n_rows_ == kRowsAtOnce * row_memory_.size()) {
     row_memory_.push_back(std::make_unique_for_overwrite<uint32_t[]>(kRowsAtOnce * n));
     bytes_ += kRowsAtOnce * n * sizeof(uint32_t);
   }
-  uint32_t* row = row_memory_.back().get() + n_rows_++ % kRowsAtOnce * n;
-  std::fill_n(row, n, kDead);
-  for (const Item& item : items(state)) {
-    if (automaton_->is_counter(item.node)) continue;
+  uint32_t* made = row_memory_.back().get() + n_rows_++ % kRowsAtOnce * n;
+  auto add = [&](const Item& item) {
+    if (automaton_->is_counter(item.node)) return;
     for (const SymbolEdge& e : automaton_->edges(item.node)) {
       const uint32_t first = automaton_->class_of(e.lo);
-      std::fill_n(row + first, automaton_->class_of(e.hi) - first + 1, kUnknown);
+      std::fill_n(made + first, automaton_->class_of(e.hi) - first + 1, kUnknown);
     }
+  };
+  if (base_row != nullptr) {
+    std::copy_n(base_row, n, made);
+    for (const Item& item : stepped(state))
+      if (!calls(item)) add(item);
+  } else {
+    std::fill_n(made, n, kDead);
+    for (const Item& item : stepped(state)) add(item);
+    for (const Item& item : called(state)) add(item);
   }
-  return rows_[state] = row;
+  return rows_[state] = made;
 }
 
+// Also of the classes beside it that no edge tells from it.
 StateId States::make_next(StateId state, uint32_t a_class) {
   const uint32_t symbol = automaton_->symbol_of(a_class);
+  uint32_t lo = 0, hi = ~0u;  // of the symbols which the same edges read
   kernel_.clear();
-  const Info& info = infos_[state];
-  for (uint32_t i = 0; i < info.n_items; ++i) {
-    const Item& item = info.items[i];
-    if (automaton_->is_counter(item.node)) continue;
+  auto step = [&](const Item& item) {
+    if (automaton_->is_counter(item.node)) return;
     for (const SymbolEdge& e : automaton_->edges(item.node)) {
-      if (symbol < e.lo) break;  // ascending
-      if (symbol <= e.hi) kernel_.add({e.to, item.as, item.origin});
+      if (symbol < e.lo) {  // ascending
+        hi = std::min(hi, e.lo - 1u);
+        break;
+      }
+      if (symbol > e.hi) {
+        lo = std::max(lo, e.hi + 1u);
+        continue;
+      }
+      lo = std::max<uint32_t>(lo, e.lo);
+      hi = std::min<uint32_t>(hi, e.hi);
+      kernel_.add({e.to, item.as, item.origin});
     }
+  };
+  const StateId base = infos_[state].base;
+  if (base != state) {
+    for (const Item& item : stepped(state))
+      if (!calls(item)) step(item);
+    if (kernel_.items().empty()) return rows_[state][a_class] = next_of_class(base, a_class);
+    for (const Item& item : stepped(state))
+      if (calls(item)) step(item);
+  } else {
+    for (const Item& item : stepped(state)) step(item);
   }
+  for (const Item& item : called(state)) step(item);
+  CHECK(!kernel_.items().empty());  // else there is no edge
+  complete();
   StateId to = kDead;
-  if (!kernel_.items().empty()) {
-    complete();
-    if (!kernel_.items().empty() && kernel_.items().size() <= kMaxItems) to = intern();
-  }
-  rows_[state][a_class] = to;
+  if (!kernel_.items().empty() && kernel_.items().size() <= kMaxItems) to = intern(kernel_.items());
+  uint32_t* row = rows_[state];
+  std::fill(row + automaton_->class_of(lo), row + automaton_->class_of(hi) + 1, to);
   return to;
 }
 
@@ -117,9 +148,13 @@ void States::complete() {
   std::sort(kernel.begin(), kernel.end());
 }
 
-void States::predict(StateId id) {
+bool States::calls(const Item& item) const {
+  return automaton_->is_counter(item.node) || !automaton_->calls(item.node).empty();
+}
+
+void States::predict(StateId id, std::span<const Item> kernel) {
   items_.clear();
-  for (const Item& item : kernel_.items()) items_.add(item);
+  for (const Item& item : kernel) items_.add(item);
   std::vector<Item>& items = items_.items();
   waiting_.clear();
   auto call = [&](const Item& from, uint32_t rule, uint32_t to) {
@@ -153,14 +188,15 @@ void States::predict(StateId id) {
                  waiting_.end());
 }
 
-StateId States::intern() {
-  const std::vector<Item>&kernel = kernel_.items(), &items = items_.items();
-  const uint64_t hash = hash_of(kernel);
+StateId States::known_with(std::span<const Item> kernel, uint64_t hash) const {
   for (size_t i = hash & (table_.size() - 1); table_[i] != kDead; i = (i + 1) & (table_.size() - 1)) {
     const Info& known = infos_[table_[i]];
-    if (known.hash == hash && known.n_kernel == kernel.size() && std::equal(kernel.begin(), kernel.end(), known.items))
-      return table_[i];
+    if (known.hash == hash && std::ranges::equal(kernel, stepped(table_[i]))) return table_[i];
   }
+  return kDead;
+}
+
+void States::make_room_for_one() {
   if (free_.empty()) {
     if (infos_.size() == infos_.capacity()) {
       const size_t room = 2 * infos_.size() + 64;
@@ -170,45 +206,106 @@ StateId States::intern() {
     rows_.push_back(nullptr);
     free_.push_back(static_cast<StateId>(infos_.size() - 1));
   }
-  const StateId id = free_.back();
-  predict(id);
-  if (items.size() > kMaxItems) return kDead;
-  const StateId first = first_with_waiting(id);
-  if (first != id) {
-    for (size_t i = kernel.size(); i < items.size(); ++i)
-      if (items_.items()[i].origin == id) items_.items()[i].origin = first;
-    waiting_.clear();
-  }
-  Info info;
-  info.hash = hash;
-  info.n_kernel = static_cast<uint32_t>(kernel.size());
-  info.n_items = static_cast<uint32_t>(items.size());
-  info.n_waiting = static_cast<uint32_t>(waiting_.size());
-  static_assert(sizeof(Item) == 12 && sizeof(Waiting) == 20 && std::is_trivially_copyable_v<Waiting>);
-  info.memory = std::make_unique_for_overwrite<uint32_t[]>(3 * items.size() + 5 * waiting_.size());
-  info.items = reinterpret_cast<Item*>(info.memory.get());
-  info.waiting = reinterpret_cast<Waiting*>(info.memory.get() + 3 * items.size());
-  std::copy(items.begin(), items.end(), info.items);
-  bool goes_on = false;
-  for (const Item& item : items) {
-    if (item.origin != id) info.depth = std::max(info.depth, infos_[item.origin].waiting_depth + 1);
-    const bool is_end = automaton_->accepts(item.node);
-    info.accepts |= is_end && item.as == automaton_->root() && item.origin == kInitial;
-    goes_on |= !automaton_->only_accepts(item.node);
-  }
-  info.is_closed = info.accepts && !goes_on;
-  if (info.depth > kMaxDepth) return kDead;
-  for (const Waiting& w : waiting_)
-    if (w.item.origin != id) info.waiting_depth = std::max(info.waiting_depth, infos_[w.item.origin].waiting_depth + 1);
-  measure(id, info);
-  std::copy(waiting_.begin(), waiting_.end(), info.waiting);
   if (2 * (n_alive_ + 1) > table_.size()) grow_table();
+}
+
+size_t States::words_of(StateId id, const Info& info) const {
+  return 3 * (info.n_kernel + (info.base == id ? info.n_called : 0)) + 5 * info.n_waiting;
+}
+
+// Stays until states are forgotten, used or not.
+uint32_t* States::item_room(size_t n_words) {
+  if (n_words > n_item_room_) {
+    constexpr size_t kFirst = 512, kMost = 8192;
+    const size_t room = std::max(n_words, std::min(kFirst << std::min<size_t>(item_memory_.size(), 8), kMost));
+    item_memory_.push_back(std::make_unique_for_overwrite<uint32_t[]>(room));
+    item_at_ = item_memory_.back().get();
+    n_item_room_ = room;
+    bytes_ += room * sizeof(uint32_t);
+  }
+  n_item_room_ -= n_words;
+  return std::exchange(item_at_, item_at_ + n_words);
+}
+
+void States::place(StateId id, Info& info, uint32_t* memory) const {
+  static_assert(sizeof(Item) == 12 && sizeof(Waiting) == 20 && std::is_trivially_copyable_v<Waiting>);
+  info.kernel = reinterpret_cast<Item*>(memory);
+  info.called = info.base == id ? info.kernel + info.n_kernel : infos_[info.base].called;
+  info.waiting = reinterpret_cast<Waiting*>(memory + words_of(id, info) - 5 * info.n_waiting);
+}
+
+StateId States::put(const Info& info) {
+  const StateId id = free_.back();
   free_.pop_back();
-  bytes_ += items.size() * sizeof(Item) + waiting_.size() * sizeof(Waiting) + sizeof(Info) + 24;
-  infos_[id] = std::move(info);
+  bytes_ += kStateBytes;
+  infos_[id] = info;
   put_in_table(id);
   ++n_alive_;
   ++n_made_;
+  return id;
+}
+
+StateId States::intern(std::span<const Item> kernel) {
+  Info info;
+  info.hash = hash_of(kernel);
+  if (const StateId known = known_with(kernel, info.hash); known != kDead) return known;
+  info.n_kernel = static_cast<uint32_t>(kernel.size());
+  const auto n_callers = std::ranges::count_if(kernel, [&](const Item& item) { return calls(item); });
+  if (n_callers > 0 && n_callers < std::ssize(kernel)) {
+    callers_.clear();
+    std::ranges::copy_if(kernel, std::back_inserter(callers_), [&](const Item& item) { return calls(item); });
+    info.base = intern(callers_);
+    if (info.base == kDead) return kDead;
+  }
+  make_room_for_one();
+  const StateId id = free_.back();
+  const bool has_base = info.base != kDead;  // never the initial state: no edge leads to where a rule starts
+  bool goes_on = false;
+  auto look_at = [&](const Item& item) {
+    if (item.origin != id) info.depth = std::max(info.depth, infos_[item.origin].waiting_depth + 1);
+    info.accepts |= automaton_->accepts(item.node) && item.as == automaton_->root() && item.origin == kInitial;
+    goes_on |= !automaton_->only_accepts(item.node);
+  };
+  for (const Item& item : kernel) look_at(item);
+  if (has_base) {
+    const Info& base = infos_[info.base];
+    if (kernel.size() + base.n_called > kMaxItems) return kDead;
+    info.n_called = base.n_called;
+    info.depth = std::max(info.depth, base.depth);
+    info.accepts |= base.accepts;
+    info.shortest = base.shortest;
+    for (const Item& item : kernel)
+      if (!calls(item))
+        info.shortest = std::min({info.shortest, kNever, automaton_->shortest(item.node) + rest_behind(item)});
+  } else {
+    info.base = id;
+    predict(id, kernel);
+    const std::vector<Item>& items = items_.items();
+    if (items.size() > kMaxItems) return kDead;
+    const StateId first = first_with_waiting(id);
+    if (first != id) {
+      for (size_t i = kernel.size(); i < items.size(); ++i)
+        if (items_.items()[i].origin == id) items_.items()[i].origin = first;
+      waiting_.clear();
+    }
+    info.n_called = static_cast<uint32_t>(items.size() - kernel.size());
+    info.n_waiting = static_cast<uint32_t>(waiting_.size());
+    for (size_t i = kernel.size(); i < items.size(); ++i) look_at(items[i]);
+    for (const Waiting& w : waiting_)
+      if (w.item.origin != id)
+        info.waiting_depth = std::max(info.waiting_depth, infos_[w.item.origin].waiting_depth + 1);
+    measure(id, info);
+  }
+  info.is_closed = info.accepts && !goes_on;
+  if (info.depth > kMaxDepth) return kDead;
+  place(id, info, item_room(words_of(id, info)));
+  std::ranges::copy(kernel, info.kernel);
+  if (!has_base) {
+    std::copy(items_.items().begin() + static_cast<ptrdiff_t>(kernel.size()), items_.items().end(),
+              info.kernel + kernel.size());
+    std::ranges::copy(waiting_, info.waiting);
+  }
+  put(info);
   put_waiting_in_table(id);
   return id;
 }
@@ -298,25 +395,42 @@ void States::forget_others(std::span<const StateId> live) {
     ahead.pop_back();
     if (id == kDead || infos_[id].is_marked) continue;
     infos_[id].is_marked = true;
-    for (uint32_t i = 0; i < infos_[id].n_items; ++i)
-      if (!infos_[infos_[id].items[i].origin].is_marked) ahead.push_back(infos_[id].items[i].origin);
+    ahead.push_back(infos_[id].base);
+    for (const std::span<const Item> items : {stepped(id), called(id)})
+      for (const Item& item : items)
+        if (!infos_[item.origin].is_marked) ahead.push_back(item.origin);
   }
+  size_t n_words = 0;
+  for (StateId id = 1; id < infos_.size(); ++id)
+    if (infos_[id].is_marked) n_words += words_of(id, infos_[id]);
+  std::vector<std::unique_ptr<uint32_t[]>> old_memory;
+  old_memory.reserve(1);
+  old_memory.push_back(std::make_unique_for_overwrite<uint32_t[]>(n_words));
+  old_memory.swap(item_memory_);
+  n_item_room_ = 0;
+  uint32_t* to = item_memory_[0].get();
   // Transitions are learned anew: which of them lead to what stays is not worth the search.
-  bytes_ = 0;
+  bytes_ = n_words * sizeof(uint32_t);
   row_memory_.clear();
   n_rows_ = 0;
   for (StateId id = 1; id < infos_.size(); ++id) {
     Info& info = infos_[id];
     rows_[id] = nullptr;
-    if (info.items == nullptr) continue;  // free before
+    if (info.kernel == nullptr) continue;  // free before
     if (info.is_marked) {
-      bytes_ += info.n_items * sizeof(Item) + info.n_waiting * sizeof(Waiting) + sizeof(Info) + 24;
+      const size_t n = words_of(id, info);
+      std::copy_n(reinterpret_cast<const uint32_t*>(info.kernel), n, to);
+      place(id, info, to);
+      to += n;
+      bytes_ += kStateBytes;
       continue;
     }
     info = {};
     free_.push_back(id);
     --n_alive_;
   }
+  for (StateId id = 1; id < infos_.size(); ++id)  // those that came before their base
+    if (infos_[id].is_marked) infos_[id].called = infos_[infos_[id].base].called;
   std::fill(table_.begin(), table_.end(), kDead);
   by_waiting_.clear();
   for (StateId id = 1; id < infos_.size(); ++id)

@@ -3,6 +3,10 @@
 // nodes are interned by content. Equal sets have one id, so to fork, to go back and to keep a state is to keep an
 // integer, and the table of transitions is the automaton of the grammar with its stack, as far as it has been visited.
 //
+// What a state calls hangs on those of its items alone that call. So a state that has others too, as inside a number or
+// among blanks before a value, has the calls of the state of the former, its base, and all transitions where the others
+// have no edge: of texts that differ in a count alone each next state costs an item, whatever may begin there.
+//
 // A function of (automaton, bytes) alone: forgetting states and making them again changes ids, never an answer. Calls
 // in tail position return for their callers (Leo 1991), so that right recursion does not grow.
 // Not for two threads at once. Throws std::bad_alloc alone, and is sound then.
@@ -64,7 +68,8 @@ class States {
   }
   // Behind each symbol that has an edge is a state that is alive, and none of too many items: so little is in this one.
   bool is_small(StateId state) const {
-    return infos_[state].n_items <= kMaxItems / 8 && infos_[state].depth < kMaxDepth;
+    const Info& info = infos_[state];
+    return info.n_kernel + info.n_called <= kMaxItems / 8 && info.depth < kMaxDepth;
   }
   // There is an edge, and the state behind it is not made yet.
   static bool has_unmade(const uint32_t* row, uint32_t a_class) { return row[a_class] == kUnknown; }
@@ -78,10 +83,10 @@ class States {
   bool is_closed(StateId state) const { return infos_[state].is_closed; }
   // The fewest symbols from here to a state that accepts.
   uint32_t shortest(StateId state) const { return infos_[state].shortest; }
-  // Those that were stepped to, then those of the rules that they call, whose origin is the state itself, or the first
-  // one in which the same waits for them.
-  std::span<const Item> items(StateId state) const { return {infos_[state].items, infos_[state].n_items}; }
-  size_t n_stepped(StateId state) const { return infos_[state].n_kernel; }
+  // Those that were stepped to, and those of the rules that they call, whose origin is the state itself, or one in
+  // which the same waits for them.
+  std::span<const Item> stepped(StateId state) const { return {infos_[state].kernel, infos_[state].n_kernel}; }
+  std::span<const Item> called(StateId state) const { return {infos_[state].called, infos_[state].n_called}; }
   // The fewest symbols behind the end of an item's rule.
   uint32_t rest_behind(const Item& item) const;
   size_t n_states() const { return n_alive_; }
@@ -100,22 +105,33 @@ class States {
     Item item;
   };
   struct Info {
-    std::unique_ptr<uint32_t[]> memory;  // of items, then of those that wait
-    Item* items = nullptr;
-    Waiting* waiting = nullptr;  // ascending by rule
-    uint32_t n_kernel = 0, n_items = 0, n_waiting = 0;
+    // Side by side, in item_memory_.
+    Item* kernel = nullptr;        // ascending
+    const Item* called = nullptr;  // those of the base
+    Waiting* waiting = nullptr;    // ascending by rule
+    StateId base = kDead;          // the state of those of the kernel that call; most often this one
+    uint32_t n_kernel = 0, n_called = 0, n_waiting = 0;
     uint32_t shortest = 0, depth = 0;
     uint32_t waiting_depth = 0;  // of what waits
     uint64_t hash = 0;
     bool accepts = false, is_closed = false, is_marked = false;
   };
 
+  static constexpr size_t kStateBytes = sizeof(Info) + 24;  // without items
+
   const uint32_t* make_row(StateId state);
   StateId make_next(StateId state, uint32_t a_class);
-  StateId intern();          // the state of kernel_
-  void predict(StateId id);  // fills items_ and waiting_ from kernel_
+  StateId intern(std::span<const Item> kernel);                           // ascending
+  void predict(StateId id, std::span<const Item> kernel);                 // fills items_ and waiting_
+  StateId known_with(std::span<const Item> kernel, uint64_t hash) const;  // kDead: none
+  bool calls(const Item& item) const;
   void complete();
   void measure(StateId id, Info& info);
+  void make_room_for_one();
+  StateId put(const Info& info);                        // into free_.back()
+  size_t words_of(StateId id, const Info& info) const;  // its own
+  uint32_t* item_room(size_t n_words);
+  void place(StateId id, Info& info, uint32_t* memory) const;  // says where its items lie
   StateId first_with_waiting(StateId id);
   void put_waiting_in_table(StateId id);
   uint32_t rest_behind(std::span<const Waiting> waiting, const Item& item) const;
@@ -128,6 +144,9 @@ class States {
   std::vector<uint32_t*> rows_;                          // per state; null: not asked for yet
   std::vector<std::unique_ptr<uint32_t[]>> row_memory_;  // of kRowsAtOnce rows each
   size_t n_rows_ = 0;
+  std::vector<std::unique_ptr<uint32_t[]>> item_memory_;
+  uint32_t* item_at_ = nullptr;                            // free in the last one, up to
+  size_t n_item_room_ = 0;                                 // words
   std::vector<StateId> table_;                             // open addressing over the kernels' hashes
   std::unordered_multimap<uint64_t, StateId> by_waiting_;  // of those that others stand for
   std::vector<StateId> free_;
@@ -135,6 +154,7 @@ class States {
   uint64_t n_made_ = 0;
   // Of one step:
   ItemList kernel_, items_;
+  std::vector<Item> callers_;
   std::vector<Waiting> waiting_;
 };
 

@@ -229,12 +229,12 @@ TokenMasks::Recipe TokenMasks::make(StateId state, uint32_t left) {
 TokenMasks::Ways TokenMasks::ways(StateId state, size_t kind) {
   if (kind == kUnicode && state < ways_.size() && ways_[state] != Ways::kUnknown) return ways_[state];
   Ways found = Ways::kNone;
-  for (const Item& item : states_.items(state)) {
-    if (states_.automaton().is_counter(item.node)) continue;
-    const Step step = reach_.step(item.node, kind);
-    if (step.dies()) continue;
-    found = step.is_one() ? Ways::kOne : Ways::kMany;
-    if (found == Ways::kMany) break;
+  for (const std::span<const Item> items : {states_.stepped(state), states_.called(state)}) {
+    for (const Item& item : items) {
+      if (states_.automaton().is_counter(item.node) || found == Ways::kMany) continue;
+      const Step step = reach_.step(item.node, kind);
+      if (!step.dies()) found = step.is_one() ? Ways::kOne : Ways::kMany;
+    }
   }
   if (kind == kUnicode) {
     if (ways_.size() <= state) ways_.resize(2 * state + 64);
@@ -283,7 +283,7 @@ void TokenMasks::walk_tails(size_t kind, Found&& found) {
       const uint16_t least = lengths[from], most = lengths[next_from - 1];
       walk(trie, child, begin, [&](uint32_t e, uint32_t end, StateId next) {
         for (; e < end; ++e)
-          if (least <= trie.lengths[e] && trie.lengths[e] <= most) found(trie.tokens[e], next);
+          if (least <= trie.lengths[e] && trie.lengths[e] <= most) found(e, next);
       });
     }
   }
@@ -302,9 +302,10 @@ bool TokenMasks::make_by_chain(StateId state, size_t kind, Recipe& made) {
     for (auto [n, token] : trie_->kind(k).long_ones)
       if (!is_endless_ && n <= length) made.tokens.push_back(token);
   }
-  walk_tails(kind, [&](int32_t token, StateId next) {
+  const std::vector<int32_t>& tokens = trie_->tails(kind).trie.tokens;
+  walk_tails(kind, [&](uint32_t entry, StateId next) {
     measure(next, made.worst);
-    made.tokens.push_back(token);
+    made.tokens.push_back(tokens[entry]);
   });
   if (kind == kUnicode) return true;
   const std::bitset<256> outside = next_bytes(state) & ~ascii_of(kind);
@@ -445,10 +446,11 @@ const TokenMasks::Tailed& TokenMasks::tailed(StateId state) {
   if (known != tailed_.end() && (known->second.is_measured || !measures_)) return known->second;
   Tailed made;
   made.is_measured = measures_;
-  walk_tails(kUnicode, [&](int32_t token, StateId next) {
+  const TokenTrie::Tails& tails = trie_->tails(kUnicode);
+  walk_tails(kUnicode, [&](uint32_t entry, StateId next) {
     measure(next, made.worst);
-    made.tokens.push_back(token);
-    made.first.push_back(static_cast<uint8_t>(trie_->bytes_of(TokenId{token})[0]));
+    made.tokens.push_back(tails.trie.tokens[entry]);
+    made.first.push_back(tails.first[entry]);
   });
   if (known != tailed_.end()) return known->second = std::move(made);
   mask_bytes_ += sizeof(Tailed) + 40 + made.tokens.capacity() * 4 + made.first.capacity();
@@ -512,17 +514,16 @@ void TokenMasks::make_by_walk(StateId state, uint32_t left, Recipe& made) {
     Reach whole{0, kAllCodes};
     if ((ascii_of(kind) & trie_->plain_bytes() & ~first).none()) {
       whole.none = 0;
-      const std::span<const Item> items = states_.items(state);
-      for (size_t i = 0; i < items.size(); ++i) {
-        const Item& item = items[i];
+      auto add = [&](const Item& item, bool is_called_here) {
         const Reach r = reach_.reach(item.node, kind);
         // A counter speaks for the calls of its body.
-        const bool is_called_here = i >= states_.n_stepped(state);
         if (!(is_called_here && automaton.is_counted_body(item.as))) whole.none = std::max(whole.none, r.none);
-        if (r.all <= whole.all) continue;
+        if (r.all <= whole.all) return;
         whole.all = r.all;
         whole.worst = std::min(kNever, r.worst + states_.rest_behind(item));
-      }
+      };
+      for (const Item& item : states_.stepped(state)) add(item, false);
+      for (const Item& item : states_.called(state)) add(item, true);
       if (whole.worst >= left) whole.all = 0, whole.none = whole.none > 1 ? kAllCodes : whole.none;
     }
     if (whole.all > 0) {

@@ -112,6 +112,7 @@ class TokenMasks {
   template <typename Found>
   void walk(const ByteTrie& trie, uint32_t node, StateId state, Found&& found);
   void walk_all(const ByteTrie& trie, StateId state, const std::bitset<256>& first, uint32_t left, Recipe& made);
+  // Calls found(entry of the tails, state).
   template <typename Found>
   void walk_tails(size_t kind, Found&& found);
   void walk_differences(const ByteTrie& trie, uint32_t node, StateId state, StateId other, Recipe& made);

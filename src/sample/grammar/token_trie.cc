@@ -158,6 +158,7 @@ void TokenTrie::build_tails(size_t kind) {
   }
   tails.trie.build(std::move(entries), false);
   const ByteTrie& trie = tails.trie;
+  for (int32_t token : trie.tokens) tails.first.push_back(static_cast<uint8_t>(bytes_of(TokenId{token})[0]));
   for (uint32_t i = trie.nodes[0].child; i < trie.nodes[0].child + trie.nodes[0].n_children; ++i) {
     const auto entry = [&](uint32_t at) { return trie.lengths.begin() + static_cast<ptrdiff_t>(at); };
     std::vector<uint16_t> lengths(entry(trie.nodes[i].first), entry(trie.below[i].end));

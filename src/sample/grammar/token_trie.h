@@ -55,6 +55,7 @@ class TokenTrie {
   // `lengths` how many they are.
   struct Tails {
     ByteTrie trie;
+    std::vector<uint8_t> first;                  // byte of the token of each entry
     uint32_t longest = 0;                        // of the lengths, and of all code points of tokens of the kind
     std::vector<std::vector<uint16_t>> lengths;  // of the entries below each child of the root, ascending, each once
   };
