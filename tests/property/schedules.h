@@ -376,7 +376,12 @@ class ScheduleRun {
     Vocabulary vocabulary;
     for (int32_t i = 0; i < vocab_size_; ++i) vocabulary.tokens.push_back(std::to_string(i));
     TextStoreWriter writer(1 << 20);
+    // The process may have run models of other vocabularies.
+    const auto is_spelled = [this](const std::vector<TokenId>& text) {
+      return std::ranges::all_of(text, [this](TokenId token) { return raw(token) < vocab_size_; });
+    };
     Memory::each_text([&](const auto& prompt, const auto& answer) {
+      if (!is_spelled(prompt) || !is_spelled(answer)) return;
       writer.add(prompt);
       writer.add(answer);
       writer.end_text();
