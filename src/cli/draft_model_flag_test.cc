@@ -3,27 +3,15 @@
 
 #include <fstream>
 
-#include "cli/command_line.h"
 #include "cli/drafters.h"
 #include "cli/loading.h"
 #include "cli/own_heads.h"
 #include "model/testing/tiny_model.h"
+#include "spec_flags.h"
 #include "temp_folder.h"
 
 namespace ibid::cli {
 namespace {
-
-Result<SpecArgs> spec(const std::string& flags) {
-  SpecArgs args;
-  CLI::App app;
-  add_spec_options(&app, args);
-  try {
-    app.parse(flags);
-  } catch (const CLI::ParseError& e) {
-    return invalid(e.what());
-  }
-  return args;
-}
 
 TEST(DraftModelFlag, NamesAModelBesideTheLookUp) {
   const SpecArgs draft = spec("--spec-k 5 --spec draft:small.gguf").value();

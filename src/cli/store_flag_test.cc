@@ -3,11 +3,11 @@
 
 #include <filesystem>
 
-#include "cli/command_line.h"
 #include "cli/drafters.h"
 #include "cli/loading.h"
 #include "model/testing/tiny_model.h"
 #include "spec/own_answers.h"
+#include "spec_flags.h"
 #include "temp_folder.h"
 
 namespace ibid::cli {
@@ -161,18 +161,6 @@ TEST_F(StoreFlag, AnEngineGuessesFromThem) {
   EXPECT_EQ(answer(limits, n_own), plain);
   EXPECT_GT(n_stored, n_plain + 20);
   EXPECT_GT(n_own, n_plain + 20);
-}
-
-Result<SpecArgs> spec(const std::string& flags) {
-  SpecArgs args;
-  CLI::App app;
-  add_spec_options(&app, args);
-  try {
-    app.parse(flags);
-  } catch (const CLI::ParseError& e) {
-    return invalid(e.what());
-  }
-  return args;
 }
 
 TEST_F(StoreFlag, IsReadAsItIsSpelled) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/planted.h"
+#include "spec/text_places.h"
 
 namespace ibid {
 namespace {
@@ -85,12 +86,8 @@ void DraftModel::propose_all(std::span<const Proposal> proposals) {
 
 // Null: all places are taken.
 DraftModel::Text* DraftModel::text_of(const ProposalInput& input) {
-  Text* unused = nullptr;
-  for (Text& text : texts_) {
-    if (text.sequence == input.sequence) return &text;
-    if (unused == nullptr && text.sequence < 0) unused = &text;
-  }
-  if (unused == nullptr) return nullptr;
+  Text* unused = place_of(texts_, input.sequence);
+  if (unused == nullptr || unused->sequence == input.sequence) return unused;
   std::string salt = input.scope.empty() ? std::to_string(input.sequence) : std::string(input.scope);
   if (PLANTED("a_draft_model_shares_across_tenants")) salt = "all";
   unused->scope = cache_.tree().hold({.salt = std::move(salt)});

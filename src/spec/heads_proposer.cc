@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/planted.h"
+#include "spec/text_places.h"
 
 namespace ibid {
 namespace {
@@ -45,14 +46,7 @@ void HeadsProposer::measure() {
 }
 
 // Null: all places are taken.
-HeadsProposer::Text* HeadsProposer::text_of(int64_t sequence) {
-  Text* unused = nullptr;
-  for (Text& text : texts_) {
-    if (text.sequence == sequence) return &text;
-    if (unused == nullptr && text.sequence < 0) unused = &text;
-  }
-  return unused;
-}
+HeadsProposer::Text* HeadsProposer::text_of(int64_t sequence) { return place_of(texts_, sequence); }
 
 void HeadsProposer::drop(Text& text) {
   text.tokens.clear(), text.sureness.clear();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/planted.h"
+#include "spec/text_places.h"
 
 namespace ibid {
 namespace {
@@ -52,12 +53,8 @@ void StoreProposer::forget(int64_t sequence) {
 
 // Null: all places are of other texts.
 StoreProposer::Text* StoreProposer::text_of(const ProposalInput& input) {
-  Text* unused = nullptr;
-  for (Text& text : texts_) {
-    if (text.sequence == input.sequence) return &text;
-    if (unused == nullptr && text.sequence < 0) unused = &text;
-  }
-  if (unused == nullptr) return nullptr;
+  Text* unused = place_of(texts_, input.sequence);
+  if (unused == nullptr || unused->sequence == input.sequence) return unused;
   unused->sequence = input.sequence;
   unused->reader = {};
   unused->of_store.acceptance = Acceptance(input.temperature, kTrust);

@@ -1,0 +1,22 @@
+// The flags of guessing, as a command reads them; an error says what the command would.
+#pragma once
+
+#include <string>
+
+#include "cli/command_line.h"
+
+namespace ibid::cli {
+
+inline Result<SpecArgs> spec(const std::string& flags) {
+  SpecArgs args;
+  CLI::App app;
+  add_spec_options(&app, args);
+  try {
+    app.parse(flags);
+  } catch (const CLI::ParseError& e) {
+    return invalid(e.what());
+  }
+  return args;
+}
+
+}  // namespace ibid::cli
