@@ -74,12 +74,13 @@ class Work:
 
     def __init__(self, args: argparse.Namespace):
         self.p, self.n, self.streams, self.threads = args.p, args.n, args.streams, args.threads
+        self.isa = ["--cpu-isa", args.cpu_isa] if args.cpu_isa else []
 
 
 def ours(path: Path, work: Work, program: str) -> dict:
     streams = ",".join(str(s) for s in [1, *work.streams])
     rows = json.loads(output([program, "bench", path, "-p", work.p, "-n", work.n, "--streams", streams, "-t", work.threads,
-                              "-r", 1, "-o", "json"]))  # fmt: skip
+                              "-r", 1, "-o", "json", *work.isa]))  # fmt: skip
     return {("decode", r["n_gen"], r["n_streams"]) if r["n_gen"] else ("prefill", r["n_prompt"], 1): r["avg_ts"] for r in rows}
 
 
@@ -222,6 +223,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("-n", type=int, default=64, help="tokens of decode, of each stream")
     parser.add_argument("--streams", default="8,32", help="streams of batched decode, comma-separated; 0: none")
     parser.add_argument("--threads", "-t", type=int, default=2)
+    parser.add_argument("--cpu-isa", help="ibid's kernels, as avx2 beside a peer that was built without more")
     parser.add_argument("--repeats", "-r", type=int, default=5)
     parser.add_argument("--minutes", type=float, default=1e9, help="no repeat begins that would end later")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME[=PATH]", help=", ".join(PEERS))
