@@ -31,7 +31,7 @@ struct Measured {
 Measured measure(Stream& s, DType dtype, int64_t T) {
   std::vector<std::byte> raw(static_cast<size_t>(kN * row_bytes(dtype, kK)), std::byte{0x11});
   const TensorView view(raw.data(), dtype, {kN, kK});
-  const int64_t bytes = prepare_weight(s, view).owned_bytes;
+  const int64_t bytes = prepare_weight(s, view).packed_bytes;
   std::vector<Weight> weights(static_cast<size_t>(T <= 8 ? std::max<int64_t>(1, kWeightsBytes / bytes) : 8));
   for (Weight& w : weights) w = prepare_weight(s, view);
   std::vector<float> x(static_cast<size_t>(T * kK)), out(static_cast<size_t>(T * kN));

@@ -36,7 +36,7 @@ class Product {
   Product(Stream& s, const TensorView& raw, int64_t T)
       : s_(s), T_(T), x_(static_cast<size_t>(T * raw.dim[1])), out_(static_cast<size_t>(T * raw.dim[0])) {
     weights_.push_back(prepare_weight(s, raw));
-    const int64_t n = T <= 4 ? kWeightsBytes / weights_[0].owned_bytes : 0;
+    const int64_t n = T <= 4 ? kWeightsBytes / weights_[0].packed_bytes : 0;
     while (static_cast<int64_t>(weights_.size()) < n) weights_.push_back(prepare_weight(s, raw));
     for (size_t i = 0; i < x_.size(); ++i) x_[i] = static_cast<float>(i % 17) - 8.0f;
     CHECK(s.reserve_workspace(ops::linear_workspace_bytes(T, raw.dim[1])).ok());

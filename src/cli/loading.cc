@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 
+#include "base/cache_folder.h"
 #include "base/caught.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -205,13 +206,16 @@ Result<Loaded> size_whole(const ModelArgs& args, const StepLimits& limits, const
 Result<Loaded> load_whole(const ModelArgs& args, const StepLimits& limits, const MemoryPlan& beside) {
   ASSIGN_OR_RETURN(Loaded out, size_whole(args, limits, beside));
   Progress progress("loading");
-  ASSIGN_OR_RETURN(out.model, load_model(out.file, model_options(out, limits), *out.stream, [&progress](double share) {
+  ModelOptions options = model_options(out, limits);
+  if (args.keep_packed) options.keep_packed_in = cache_folder();
+  ASSIGN_OR_RETURN(out.model, load_model(out.file, options, *out.stream, [&progress](double share) {
                      if (share < 1) progress.update(static_cast<uint64_t>(share * 100), 100);
                    }));
   if (!out.draft) return out;
-  ModelOptions options = out.draft->model->options();
-  options.sized_only = false;
-  ASSIGN_OR_RETURN(out.draft->model, load_model(out.draft->file, options, *out.stream));
+  ModelOptions of_draft = out.draft->model->options();
+  of_draft.sized_only = false;
+  of_draft.keep_packed_in = options.keep_packed_in;
+  ASSIGN_OR_RETURN(out.draft->model, load_model(out.draft->file, of_draft, *out.stream));
   return out;
 }
 

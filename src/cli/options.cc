@@ -47,6 +47,7 @@ struct All {
   ReplayOptions replay;
   InspectOptions inspect;
   PullOptions pull;
+  PullOptions verify;
   QuantizeOptions quantize;
   PerplexityOptions perplexity;
   BuildStoreOptions build_store;
@@ -113,6 +114,11 @@ void add_files(CLI::App& app, All& all, int& exit_code) {
   c = app.add_subcommand("pull", "fetch a model into the cache");
   add_model(c, all.pull.model);
   on_parse(c, exit_code, all.pull, pull);
+
+  c = app.add_subcommand("verify",
+                         "reads all of a model, and of what --keep-packed keeps of it, and says whether it is whole");
+  add_model(c, all.verify.model);
+  on_parse(c, exit_code, all.verify, verify);
 
   QuantizeOptions& q = all.quantize;
   c = app.add_subcommand("quantize", "write a model in other types, as a GGUF file");
@@ -261,6 +267,9 @@ void add_model_options(CLI::App* command, ModelArgs& o) {
           "--cpu-isa", [&o](const std::string& name) { o.isa = isa_from_name(name); },
           std::string(kIsas) + " (the best of this CPU); the answer is the same")
       ->check(CLI::Validator(check_isa, "ISA"));
+  command->add_flag("--keep-packed", o.keep_packed,
+                    "keep the weights as kernels read them in a file of the cache folder, as large as the model, which "
+                    "the next start maps instead of making them");
 }
 
 void add_tier_options(CLI::App* command, TierArgs& o) {

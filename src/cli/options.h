@@ -34,6 +34,7 @@ struct ModelArgs {
   DType kv_dtype = DType::kF16;
   std::optional<Isa> isa;  // none: the best of this CPU
   bool reference_kernels = false;
+  bool keep_packed = false;  // its weights as kernels read them, in a file of the cache folder
 };
 
 // Where blocks of the cache go that have left the memory for keys and values (docs/caching.md).
@@ -186,6 +187,7 @@ int serve(const ServeOptions& options);
 int replay(const ReplayOptions& options);
 int inspect(const InspectOptions& options);
 int pull(const PullOptions& options);
+int verify(const PullOptions& options);
 int list_models();
 int quantize(const QuantizeOptions& options);
 int perplexity(const PerplexityOptions& options);

@@ -46,10 +46,8 @@ void keep(const std::string& path, const ModelDigest& digest) {
   fs::rename(partial, path, ignored);
 }
 
-ModelDigest file_digest(const MappedFile& file, const std::string& cache) {
-  std::string path = entry_path(cache, file.identity());
-  if (std::optional<ModelDigest> known = look_up(path)) return *known;
-  // In parts that are given back: a file may be larger than what the process may hold.
+// In parts that are given back: a file may be larger than what the process may hold.
+ModelDigest read_digest(const MappedFile& file) {
   constexpr size_t kPart = size_t{16} << 20;
   const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), &XXH3_freeState);
   if (!state) throw std::bad_alloc();
@@ -61,12 +59,25 @@ ModelDigest file_digest(const MappedFile& file, const std::string& cache) {
     file.forget(part);
   }
   const XXH128_hash_t hash = XXH3_128bits_digest(state.get());
-  ModelDigest digest = {hash.high64, hash.low64};
-  auto now = std::chrono::system_clock::now().time_since_epoch();
-  constexpr int64_t kSettledNs = 2'000'000'000;
-  int64_t age_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count() - file.identity().modified_ns;
-  if (age_ns > kSettledNs) keep(path, digest);
+  return {hash.high64, hash.low64};
+}
+
+ModelDigest file_digest(const MappedFile& file, const std::string& cache) {
+  if (std::optional<ModelDigest> known = known_digest(file, cache)) return *known;
+  const ModelDigest digest = read_digest(file);
+  keep_digest(file, digest, cache);
   return digest;
+}
+
+template <typename DigestOf>
+ModelDigest digest_of_all(const ModelFile& file, DigestOf digest_of) {
+  std::vector<ModelDigest> digests;
+  for (const MappedFile& part : file.files()) digests.push_back(digest_of(part));
+  if (digests.size() == 1) return digests[0];
+  std::string all;
+  for (const ModelDigest& digest : digests) all += digest.hex();
+  const XXH128_hash_t hash = XXH3_128bits(all.data(), all.size());
+  return {hash.high64, hash.low64};
 }
 
 }  // namespace
@@ -78,16 +89,24 @@ std::string ModelDigest::hex() const {
   return digits;
 }
 
+std::optional<ModelDigest> known_digest(const MappedFile& file, const std::string& cache) {
+  return look_up(entry_path(cache, file.identity()));
+}
+
+void keep_digest(const MappedFile& file, const ModelDigest& digest, const std::string& cache) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  constexpr int64_t kSettledNs = 2'000'000'000;
+  const int64_t age_ns =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(now).count() - file.identity().modified_ns;
+  if (age_ns > kSettledNs) keep(entry_path(cache, file.identity()), digest);
+}
+
 ModelDigest model_digest(const ModelFile& file, const std::string& cache) {
-  std::vector<ModelDigest> digests;
-  for (const MappedFile& part : file.files()) digests.push_back(file_digest(part, cache));
-  if (digests.size() == 1) return digests[0];
-  std::string all;
-  for (const ModelDigest& digest : digests) all += digest.hex();
-  XXH128_hash_t hash = XXH3_128bits(all.data(), all.size());
-  return {hash.high64, hash.low64};
+  return digest_of_all(file, [&cache](const MappedFile& part) { return file_digest(part, cache); });
 }
 
 ModelDigest model_digest(const ModelFile& file) { return model_digest(file, cache_folder()); }
+
+ModelDigest read_model_digest(const ModelFile& file) { return digest_of_all(file, read_digest); }
 
 }  // namespace ibid

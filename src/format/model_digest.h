@@ -3,6 +3,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/mapped_file.h"
@@ -26,5 +27,11 @@ struct ModelDigest {
 // content might still change under the same identity. A cache that cannot be read or written is no error.
 ModelDigest model_digest(const ModelFile& file, const std::string& cache);
 ModelDigest model_digest(const ModelFile& file);  // with the user's cache folder
+// The same without looking into `cache`, for whoever doubts it: all bytes are read.
+ModelDigest read_model_digest(const ModelFile& file);
+
+// What `cache` has under a file's identity, and another entry of that kind: of any checksum that stands for its bytes.
+std::optional<ModelDigest> known_digest(const MappedFile& file, const std::string& cache);
+void keep_digest(const MappedFile& file, const ModelDigest& digest, const std::string& cache);
 
 }  // namespace ibid

@@ -25,7 +25,7 @@ OpWork work_of(int64_t n_rows, std::span<const Weight* const> weights) {
   OpWork work;
   for (const Weight* w : weights) {
     work.macs[static_cast<size_t>(unit_of(w->dtype))] += n_rows * w->n_outputs * w->n_inputs;
-    work.bytes += w->owned != nullptr ? w->owned_bytes : w->n_outputs * row_bytes(w->dtype, w->n_inputs);
+    work.bytes += w->packed_bytes != 0 ? w->packed_bytes : w->n_outputs * row_bytes(w->dtype, w->n_inputs);
     work.n_outputs += w->n_outputs;
     work.n_inputs = w->n_inputs;
   }

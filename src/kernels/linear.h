@@ -45,7 +45,9 @@
 
 namespace ibid {
 
-// The layout in which the CPU kernels read weights of a dtype, and the bytes of a tile of n_inputs.
+// The layout in which the CPU kernels read weights of a dtype, and the bytes of a tile of n_inputs. It is one for all
+// instruction sets. kPackedVersion goes up with any change of the bytes that pack_tile writes: files keep them.
+inline constexpr uint32_t kPackedVersion = 1;
 const cpu::BlockLayout& block_layout(DType dtype);
 int64_t packed_tile_bytes(DType dtype, int64_t n_inputs);
 // The 16 code values + 128 of a table format; null for others.

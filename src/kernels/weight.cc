@@ -22,6 +22,26 @@ std::shared_ptr<std::byte[]> allocate(size_t bytes) {
   return {p, [alignment](std::byte* q) { ::operator delete[](q, alignment); }};
 }
 
+// All but the packed form.
+Weight unpacked_weight(const Stream& s, const TensorView& raw, const KPieces& pieces) {
+  CHECK(raw.rank == 2, "a weight is a matrix");
+  Weight w;
+  w.dtype = raw.dtype;
+  w.n_outputs = raw.dim[0];
+  w.n_inputs = raw.dim[1];
+  w.pieces = pieces;
+  w.raw = raw;
+  CHECK(w.n_inputs % traits(w.dtype).block_len == 0, "a row of a quantised weight is a whole number of blocks");
+  const int64_t step = std::max(32, traits(w.dtype).block_len);
+  for (int i = 0; i < pieces.n; ++i) {
+    const int64_t edge = pieces.edges[static_cast<size_t>(i)];
+    CHECK(edge % step == 0 && edge < pieces.edges[static_cast<size_t>(i) + 1], "pieces begin with a block, in order");
+  }
+  CHECK(pieces.edges[static_cast<size_t>(pieces.n)] == w.n_inputs, "pieces are of this weight's inputs");
+  CHECK(weight_supported(s, w.dtype, pieces).ok(), "a weight that the device cannot multiply is refused at load");
+  return w;
+}
+
 }  // namespace
 
 Status weight_supported(const Stream& s, DType dtype, const KPieces& pieces) {
@@ -54,31 +74,27 @@ Weight prepare_weight(Stream& s, const TensorView& raw) {
 }
 
 Weight prepare_weight(Stream& s, const TensorView& raw, const KPieces& pieces) {
-  CHECK(raw.rank == 2, "a weight is a matrix");
-  Weight w;
-  w.dtype = raw.dtype;
-  w.n_outputs = raw.dim[0];
-  w.n_inputs = raw.dim[1];
-  w.pieces = pieces;
-  w.raw = raw;
-  CHECK(w.n_inputs % traits(w.dtype).block_len == 0, "a row of a quantised weight is a whole number of blocks");
-  const int64_t step = std::max(32, traits(w.dtype).block_len);
-  for (int i = 0; i < pieces.n; ++i) {
-    const int64_t edge = pieces.edges[static_cast<size_t>(i)];
-    CHECK(edge % step == 0 && edge < pieces.edges[static_cast<size_t>(i) + 1], "pieces begin with a block, in order");
-  }
-  CHECK(pieces.edges[static_cast<size_t>(pieces.n)] == w.n_inputs, "pieces are of this weight's inputs");
-  CHECK(weight_supported(s, w.dtype, pieces).ok(), "a weight that the device cannot multiply is refused at load");
+  Weight w = unpacked_weight(s, raw, pieces);
   if (s.device() != Device::kCpu) return w;
   const int64_t n_tiles = (w.n_outputs + cpu::kTileOutputs - 1) / cpu::kTileOutputs;
   const int64_t tile_bytes = packed_tile_bytes(w.dtype, w.n_inputs);
-  w.owned_bytes = prepared_bytes(s, raw);
-  w.owned = allocate(static_cast<size_t>(w.owned_bytes));
+  w.packed_bytes = prepared_bytes(s, raw);
+  w.owned = allocate(static_cast<size_t>(w.packed_bytes));
   w.packed = w.owned.get();
   s.team().parallel_for(n_tiles, [&](int64_t tile, int) {
     pack_tile(w.dtype, raw.data, raw.row_stride_bytes, w.n_outputs, w.n_inputs, tile,
               w.owned.get() + tile * tile_bytes);
   });
+  return w;
+}
+
+Weight weight_of_packed(const Stream& s, const TensorView& raw, const KPieces& pieces,
+                        std::span<const std::byte> packed) {
+  Weight w = unpacked_weight(s, raw, pieces);
+  CHECK(static_cast<int64_t>(packed.size()) == prepared_bytes(s, raw), "the packed form of this weight");
+  CHECK(reinterpret_cast<uintptr_t>(packed.data()) % 64 == 0, "kernels read whole cache lines");
+  w.packed = packed.data();
+  w.packed_bytes = static_cast<int64_t>(packed.size());
   return w;
 }
 

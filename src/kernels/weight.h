@@ -1,10 +1,11 @@
-// Weight: a matrix W[N, K] (N outputs, K inputs) in the layout that ops::linear wants on one device and instruction
-// set. Made once at load; immutable. May share the file's mapped bytes or own repacked ones.
+// Weight: a matrix W[N, K] (N outputs, K inputs) in the layout that ops::linear wants on one device. Made once at load,
+// or mapped from a file that keeps what an earlier load made (model/packed_file.h); immutable.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "base/result.h"
 #include "kernels/k_pieces.h"
@@ -19,9 +20,9 @@ struct Weight {
   int64_t n_inputs = 0;                // K
   KPieces pieces;                      // in which K is summed: part of what the weight means
   TensorView raw;                      // the file's own bytes; for embed() and for export
-  const std::byte* packed = nullptr;   // what the kernel reads; points into raw or into `owned`
-  std::shared_ptr<std::byte[]> owned;  // repacked bytes, null where raw is used as it is
-  int64_t owned_bytes = 0;
+  const std::byte* packed = nullptr;   // what the CPU's kernels read; in `owned`, or in memory of somebody else's
+  std::shared_ptr<std::byte[]> owned;  // null: another's, or nothing is packed
+  int64_t packed_bytes = 0;            // 0: raw is read as it lies
 };
 
 // Whether ops::linear has a product for such a weight on the stream's device; else a sentence that says what would do.
@@ -33,7 +34,11 @@ Status weight_supported(const Stream& s, DType dtype, const KPieces& pieces);
 // device nothing is repacked: `raw` is read as it lies, and lies in that device's memory.
 Weight prepare_weight(Stream& s, const TensorView& raw, const KPieces& pieces);
 Weight prepare_weight(Stream& s, const TensorView& raw);
-// The owned_bytes of such a weight.
+// The packed_bytes of such a weight: of `raw`'s type and shape alone, and the same for all instruction sets.
 int64_t prepared_bytes(const Stream& s, const TensorView& raw);
+// The same of packed bytes that an earlier prepare_weight made of `raw`: prepared_bytes of them, 64-byte aligned, which
+// outlive the weight.
+Weight weight_of_packed(const Stream& s, const TensorView& raw, const KPieces& pieces,
+                        std::span<const std::byte> packed);
 
 }  // namespace ibid

@@ -80,7 +80,7 @@ TEST_F(ModelOfPieces, SumsTheOutputAndDownProjectionsOfEveryShapeInPieces) {
 }
 
 TEST_F(ModelOfPieces, GivesTheSameBitsOnEveryIsaThreadCountAndRowCount) {
-  constexpr ModelOptions kOptions{.step_tokens = 128, .max_rows = 128};
+  const ModelOptions kOptions{.step_tokens = 128, .max_rows = 128};
   for (const auto& [architecture, dtype] : {std::pair<std::string_view, DType>{"llama", DType::kQ4_1},
                                             {"llama", DType::kF16},
                                             {"phi3", DType::kQ6_K},

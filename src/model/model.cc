@@ -4,6 +4,8 @@
 #include <bit>
 #include <numeric>
 
+#include "base/log.h"
+#include "format/model_digest.h"
 #include "kernels/ops.h"
 #include "model/arch/architecture.h"
 #include "model/bert.h"
@@ -110,6 +112,18 @@ std::string Model::rope_signature() const {
   return out;
 }
 
+namespace {
+
+// Null: there is none that can be used.
+std::shared_ptr<const PackedFile> packed_file_of(const ModelOptions& options, const ModelDigest& model, Stream& s) {
+  Result<PackedFile> packed = PackedFile::open(options.keep_packed_in, model, s);
+  if (packed.ok()) return std::make_shared<const PackedFile>(std::move(packed).value());
+  if (packed.error().kind != ErrorKind::kNotFound) log_warn(packed.error().message + " They are made anew.");
+  return nullptr;
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Model>> load_model(std::shared_ptr<const ModelFile> file, const ModelOptions& options, Stream& s,
                                           const std::function<void(double)>& progress) {
   ASSIGN_OR_RETURN(const Architecture* architecture, find_architecture(*file));
@@ -117,7 +131,16 @@ Result<std::unique_ptr<Model>> load_model(std::shared_ptr<const ModelFile> file,
   ModelOptions resolved = options;
   if (options.n_layers > 0) config.n_layers = std::min(config.n_layers, options.n_layers);
   TRY(resolve(resolved, config));
-  WeightLoader loader(*file, *architecture, config, s, progress, resolved.sized_only);
+  // A model that is loaded in part would keep a part; one that was put together in memory has no digest.
+  const bool keeps = !options.keep_packed_in.empty() && !options.sized_only && options.n_layers == 0 &&
+                     !file->files().empty() && s.device() == Device::kCpu;
+  const ModelDigest digest = keeps ? model_digest(*file, options.keep_packed_in) : ModelDigest{};
+  std::shared_ptr<const PackedFile> packed = keeps ? packed_file_of(options, digest, s) : nullptr;
+  const bool writes = keeps && packed == nullptr;
+  const auto loaded = [&](double share) {
+    if (progress) progress(writes ? share / 2 : share);
+  };
+  WeightLoader loader(*file, *architecture, config, s, loaded, resolved.sized_only, packed.get());
   ASSIGN_OR_RETURN(Scratch scratch, Scratch::allocate(config, resolved.step_tokens, resolved.max_rows, s.memory()));
   Model::Parts parts{file, config, resolved, std::move(scratch)};
   struct Loader {
@@ -131,6 +154,13 @@ Result<std::unique_ptr<Model>> load_model(std::shared_ptr<const ModelFile> file,
   ASSIGN_OR_RETURN(std::unique_ptr<Model> model, of_shape->load(std::move(parts), loader));
   if (options.n_layers == 0) TRY(loader.expect_all_read());
   model->copies_ = loader.take_copies();
+  model->packed_ = packed;
+  if (keeps && loader.n_packed_anew() > 0) {
+    const Status kept = loader.prepared().write(options.keep_packed_in, digest, s, [&](double share) {
+      if (progress && writes) progress(0.5 + share / 2);
+    });
+    if (!kept.ok()) log_warn(kept.error().message);
+  }
   TRY(s.reserve_workspace(workspace_bytes(config, resolved)));
   model->memory_.mapped_bytes = loader.mapped_bytes();
   model->memory_.repacked_bytes = loader.repacked_bytes();

@@ -24,6 +24,7 @@
 
 namespace ibid {
 
+class PackedFile;          // model/packed_file.h
 struct VocabularyWeights;  // model/blocks.h
 
 struct ModelOptions {
@@ -33,6 +34,9 @@ struct ModelOptions {
   int32_t max_sequences = 64;  // S
   int64_t n_layers = 0;        // only the first so many, to measure them; 0: all
   bool sized_only = false;     // no weight is read: all is checked and counted, and forward() is not to be called
+  // A cache folder (base/cache_folder.h) where the packed weights are kept, to be mapped by the next load of the same
+  // model (model/packed_file.h). Empty: they are not.
+  std::string keep_packed_in = {};
 };
 
 struct MemoryUse {
@@ -81,7 +85,8 @@ class Model {
   // Straight-line code over blocks and ops: p.batch's tokens to p.logits, p.hidden and p.kv.
   virtual void run(Pass& p) = 0;
 
-  std::shared_ptr<const ModelFile> file_;  // keeps the mappings
+  std::shared_ptr<const ModelFile> file_;     // keeps the mappings
+  std::shared_ptr<const PackedFile> packed_;  // and those of packed weights; null: they are the model's own
   ModelConfig config_;
   ModelOptions options_;
   std::vector<RopeTable> rope_tables_;  // as config_.ropes
@@ -97,7 +102,8 @@ class Model {
   Tap tap_;
 };
 
-// Reads, checks and repacks a model. Everything a step needs is allocated here, the stream's workspace too.
+// Reads, checks and repacks a model. Everything a step needs is allocated here, the stream's workspace too. A file of
+// packed weights that cannot be used or written is a warning in the log, and the load goes on without.
 // progress(share in [0, 1]) is called on the caller's thread. Errors are sentences about the file or the options.
 Result<std::unique_ptr<Model>> load_model(std::shared_ptr<const ModelFile> file, const ModelOptions& options, Stream& s,
                                           const std::function<void(double share)>& progress = {});

@@ -55,13 +55,14 @@ std::string layer_name(std::string_view pattern, int64_t layer) {
 }
 
 WeightLoader::WeightLoader(const ModelFile& file, const Architecture& architecture, const ModelConfig& config,
-                           Stream& stream, Progress progress, bool sized_only)
+                           Stream& stream, Progress progress, bool sized_only, const PackedFile* packed)
     : file_(file),
       architecture_(architecture),
       config_(config),
       stream_(stream),
       progress_(std::move(progress)),
-      sized_only_(sized_only) {
+      sized_only_(sized_only),
+      packed_(packed) {
   read_.resize(file.tensors().size());
   total_bytes_ = std::max<int64_t>(1, static_cast<int64_t>(file.tensor_bytes()));
   if (file.container() == Container::kGguf) return;
@@ -115,8 +116,8 @@ Result<TensorView> WeightLoader::find_matrix(std::string_view name, int64_t laye
 }
 
 void WeightLoader::count(const Weight& weight, bool reads_raw) {
-  repacked_bytes_ += weight.owned_bytes;
-  if (reads_raw || weight.owned_bytes == 0) mapped_bytes_ += weight.n_outputs * weight.raw.row_stride_bytes;
+  repacked_bytes_ += weight.packed_bytes;
+  if (reads_raw || weight.packed_bytes == 0) mapped_bytes_ += weight.n_outputs * weight.raw.row_stride_bytes;
   if (progress_) progress_(static_cast<double>(done_bytes_) / static_cast<double>(total_bytes_));
 }
 
@@ -127,12 +128,26 @@ Status WeightLoader::prepare(Weight& out, const TensorView& view, const KPieces&
   }
   if (sized_only_) {
     out = {.dtype = view.dtype, .n_outputs = view.dim[0], .n_inputs = view.dim[1], .pieces = pieces, .raw = view};
-    out.owned_bytes = prepared_bytes(stream_, view);
+    out.packed_bytes = prepared_bytes(stream_, view);
     return {};
   }
-  out = prepare_weight(stream_, view, pieces);
-  if (out.owned_bytes > 0) file_.forget(view);  // read for the last time, or row by row by embed()
+  out = pack(view, pieces, in_file);
   return {};
+}
+
+Weight WeightLoader::pack(const TensorView& view, const KPieces& pieces, const std::string& in_file) {
+  const int64_t tensor = file_.find(in_file) - file_.tensors().data(), n_bytes = prepared_bytes(stream_, view);
+  Weight out;
+  if (const auto kept = packed_ != nullptr ? packed_->find(tensor, view, n_bytes) : std::span<const std::byte>{};
+      !kept.empty()) {
+    out = weight_of_packed(stream_, view, pieces, kept);
+  } else {
+    out = prepare_weight(stream_, view, pieces);
+    ++n_packed_anew_;
+    if (out.packed_bytes > 0) file_.forget(view);  // read for the last time, or row by row by embed()
+  }
+  if (out.packed_bytes > 0) prepared_.add(tensor, out);
+  return out;
 }
 
 Status WeightLoader::matrix(Weight& out, std::string_view name, int64_t layer, int64_t n_outputs, int64_t n_inputs,

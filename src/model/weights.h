@@ -14,6 +14,7 @@
 #include "model/arch/architecture.h"
 #include "model/config.h"
 #include "model/linear_layer.h"
+#include "model/packed_file.h"
 #include "tensor/stream.h"
 
 namespace ibid {
@@ -36,9 +37,10 @@ class WeightLoader {
  public:
   using Progress = std::function<void(double share)>;
 
-  // `sized_only`: everything is checked and counted, and no matrix is read or prepared.
+  // `sized_only`: everything is checked and counted, and no matrix is read or prepared. `packed`: an earlier load's
+  // matrices, which are not packed again; it outlives the weights. Null: none.
   WeightLoader(const ModelFile& file, const Architecture& architecture, const ModelConfig& config, Stream& stream,
-               Progress progress, bool sized_only = false);
+               Progress progress, bool sized_only = false, const PackedFile* packed = nullptr);
 
   // A matrix [n_outputs, n_inputs] of F32, F16, BF16 or a quantised type, repacked for ops::linear. `use_packed` false:
   // only embed() will read it. Where both do, the file's own bytes are counted too.
@@ -54,13 +56,17 @@ class WeightLoader {
 
   const DeviceMemory& memory() const { return stream_.memory(); }  // where the model is loaded to
   int64_t mapped_bytes() const { return mapped_bytes_; }           // read where they lie in the file
-  int64_t repacked_bytes() const { return repacked_bytes_; }       // own copies
+  int64_t repacked_bytes() const { return repacked_bytes_; }       // own copies, or those that a PackedFile maps
+  // All matrices that were packed, and how many of them were packed anew.
+  const PackedFileWriter& prepared() const { return prepared_; }
+  int64_t n_packed_anew() const { return n_packed_anew_; }
   std::vector<std::unique_ptr<float[]>> take_copies() { return std::move(copies_); }
 
  private:
   Result<TensorView> find(std::string_view name, int64_t layer, std::initializer_list<int64_t> shape);
   Result<TensorView> find_matrix(std::string_view name, int64_t layer, int64_t n_outputs, int64_t n_inputs);
   Status prepare(Weight& out, const TensorView& view, const KPieces& pieces, const std::string& in_file);
+  Weight pack(const TensorView& view, const KPieces& pieces, const std::string& in_file);
   void count(const Weight& weight, bool reads_raw);
   std::string name_in_file(std::string_view canonical, int64_t layer) const;
 
@@ -70,6 +76,9 @@ class WeightLoader {
   Stream& stream_;
   Progress progress_;
   bool sized_only_;
+  const PackedFile* packed_;
+  PackedFileWriter prepared_;
+  int64_t n_packed_anew_ = 0;
   std::string prefix_;  // of a folder's names
   std::vector<bool> read_;
   std::vector<std::unique_ptr<float[]>> copies_;

@@ -57,9 +57,9 @@ TEST_P(Linear, IsTheReferenceUpToRounding) {
     const Weight w = prepare_weight(s, TensorView(bytes.data(), dtype, {N, K}));
     const auto file_bytes =
         static_cast<double>(bytes.size()) * static_cast<double>((N + 15) / 16 * 16) / static_cast<double>(N);
-    EXPECT_GE(static_cast<double>(w.owned_bytes), static_cast<double>(bytes.size()));
+    EXPECT_GE(static_cast<double>(w.packed_bytes), static_cast<double>(bytes.size()));
     if (is_quantised(dtype) && K >= 512) {  // a tile is rounded up to a cache line
-      EXPECT_LE(static_cast<double>(w.owned_bytes), 1.05 * file_bytes);
+      EXPECT_LE(static_cast<double>(w.packed_bytes), 1.05 * file_bytes);
     }
     auto x = random_activations(T, K, random);
     auto seen = as_seen_by(dtype, x, K);

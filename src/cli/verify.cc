@@ -1,0 +1,43 @@
+// Whether a model's bytes, and those of its packed weights, are still what they were.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "base/cache_folder.h"
+#include "cli/loading.h"
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "format/model_digest.h"
+#include "model/packed_file.h"
+
+namespace ibid::cli {
+
+int verify(const PullOptions& options) {
+  auto path = resolve(options.model);
+  if (!path) return fail(path.error());
+  const auto file = ModelFile::open(*path);
+  if (!file) return fail(file.error());
+  const std::string cache = cache_folder();
+  const ModelDigest kept = model_digest(*file, cache), found = read_model_digest(*file);
+  std::printf("%s  %s  %s\n", path->c_str(), bytes_text(file->file_bytes()).c_str(), found.hex().c_str());
+  if (kept != found) {
+    return fail(invalid(*path + " was " + kept.hex() +
+                        " when it was read first, and nothing says that it was written "
+                        "since: what it lies on is failing. Fetch it again."));
+  }
+  ThreadTeam team(usable_cores());
+  Stream stream(team);
+  const auto packed = PackedFile::open(cache, found, stream, /*reads_all=*/true);
+  const std::string of_packed = PackedFile::path_in(cache, found);
+  if (packed.ok()) {
+    std::printf("%s  %s  sound\n", of_packed.c_str(), bytes_text(static_cast<uint64_t>(packed->n_bytes())).c_str());
+    return kOk;
+  }
+  if (packed.error().kind == ErrorKind::kNotFound) return kOk;
+  std::error_code ignored;
+  std::filesystem::remove(of_packed, ignored);
+  return fail(invalid(packed.error().message + " It was removed; the next start with --keep-packed makes it anew."));
+}
+
+}  // namespace ibid::cli
