@@ -78,6 +78,10 @@ void MappedFile::forget(std::span<const std::byte> part) const {
   if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);  // a wish
 }
 
+void MappedFile::prefer_large_pages() const {
+  if (data_ != nullptr && is_mapping_) ::madvise(const_cast<std::byte*>(data_), size_, MADV_HUGEPAGE);  // a wish
+}
+
 MappedFile::MappedFile(MappedFile&& other) noexcept
     : path_(std::move(other.path_)),
       identity_(other.identity_),

@@ -45,6 +45,8 @@ class MappedFile {
   const std::string& path() const { return path_; }
   // Gives back the memory of the whole pages in `part` of bytes(): it is read again when touched again.
   void forget(std::span<const std::byte> part) const;
+  // Large memory pages, where the system's cache of this file has them: fewer look-ups of addresses while streaming.
+  void prefer_large_pages() const;
   const FileIdentity& identity() const { return identity_; }
 
  private:

@@ -22,6 +22,8 @@ namespace ibid {
 namespace {
 
 constexpr int64_t kPage = 4096;
+// What is written at once: whole large pages (2 MiB), so that the system's cache of the file may consist of such.
+constexpr int64_t kWritten = int64_t{4} << 20;
 constexpr std::array<char, 8> kMagic = {'i', 'b', 'i', 'd', 'p', 'a', 'c', 'k'};
 
 struct Head {
@@ -91,6 +93,7 @@ Result<PackedFile> PackedFile::open(const std::string& cache, const ModelDigest&
   TRY(expect_own(path));
   PackedFile out;
   ASSIGN_OR_RETURN(out.file_, MappedFile::open(path));
+  out.file_.prefer_large_pages();
   const std::span<const std::byte> bytes = out.file_.bytes();
   Head head;
   if (bytes.size() < sizeof head) return unusable(path, "it ends within its head");
@@ -153,7 +156,7 @@ class Descriptor {
 // All of `bytes` at `at`; false: errno says why.
 bool write_all(int fd, std::span<const std::byte> bytes, int64_t at) {
   while (!bytes.empty()) {
-    const ssize_t n = ::pwrite(fd, bytes.data(), std::min<size_t>(bytes.size(), size_t{16} << 20), at);
+    const ssize_t n = ::pwrite(fd, bytes.data(), bytes.size(), at);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return false;
     bytes = bytes.subspan(static_cast<size_t>(n));
@@ -224,10 +227,24 @@ Status PackedFileWriter::write(const std::string& cache, const ModelDigest& mode
     ::unlink(partial.c_str());
     return failed(error);
   };
-  if (::ftruncate(fd.get(), end) != 0 || !write_all(fd.get(), header, 0)) return give_up(errno);
-  for (size_t i = 0; i < order.size(); ++i) {
-    if (!write_all(fd.get(), bytes_of(i), static_cast<int64_t>(sections[i].at))) return give_up(errno);
-    if (progress) progress(static_cast<double>(i + 1) / static_cast<double>(order.size()));
+  std::vector<std::byte> piece(static_cast<size_t>(std::min(kWritten, end)));
+  size_t first = 0;  // section that may lie in the piece
+  for (int64_t at = 0; at < end; at += kWritten) {
+    const int64_t len = std::min(kWritten, end - at);
+    std::ranges::fill(piece, std::byte{0});
+    // What of `bytes`, which begin at `from` in the file, lies in the piece.
+    const auto put = [&](std::span<const std::byte> bytes, int64_t from) {
+      const int64_t begin = std::max(at, from), stop = std::min(at + len, from + static_cast<int64_t>(bytes.size()));
+      if (begin < stop)
+        std::memcpy(piece.data() + (begin - at), bytes.data() + (begin - from), static_cast<size_t>(stop - begin));
+    };
+    put(header, 0);
+    while (first < order.size() && static_cast<int64_t>(sections[first].at + sections[first].n_bytes) <= at) ++first;
+    for (size_t i = first; i < order.size() && static_cast<int64_t>(sections[i].at) < at + len; ++i) {
+      put(bytes_of(i), static_cast<int64_t>(sections[i].at));
+    }
+    if (!write_all(fd.get(), std::span(piece).first(static_cast<size_t>(len)), at)) return give_up(errno);
+    if (progress) progress(static_cast<double>(at + len) / static_cast<double>(end));
   }
   if (::rename(partial.c_str(), path.c_str()) != 0) return give_up(errno);
   return {};
