@@ -227,16 +227,16 @@ Result<DialectBody> body_of_embeddings(const Json& body, ApiStyle style, const M
   out.body = Json(Json::Object{{"max_tokens", Json(int64_t{0})}, {"echo", Json(true)}});
   if (style == ApiStyle::kCohereEmbed) TRY(read_cohere(body, out.embedding, out.body));
   carry(body, out.body,
-        {{"model", "model"},
-         {"user", "user"},
+        {{"user", "user"},
          {"priority", "priority"},
          {"cache_salt", "cache_salt"},
          {"add_special_tokens", "add_special_tokens"},
          {"truncate_prompt_tokens", "truncate_prompt_tokens"},
          {"truncation_side", "truncation_side"}});
-  if (const std::string* name = text_at(body, "model");
-      is_ollama(style) && name != nullptr && name->ends_with(":latest"))
-    set(out.body, "model", Json(name->substr(0, name->size() - 7)));
+  const std::string* name = text_at(body, "model");
+  const bool is_latest = is_ollama(style) && name != nullptr && name->ends_with(":latest");
+  if (is_latest) set(out.body, "model", Json(name->substr(0, name->size() - 7)));
+  if (!is_latest) carry(body, out.body, {{"model", "model"}});
   const Json* texts = texts_in(body, style, out.prompt_name);
   if (is_ollama(style) && is_empty(texts)) {  // Ollama loads the model so
     out.answer = style == ApiStyle::kOllamaEmbed ? "{\"embeddings\":[]}" : "{\"embedding\":[]}";

@@ -398,6 +398,9 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   Result<DialectBody> own = read_dialect(exchange, *std::move(body));
   if (!own) return error_response(ApiError::of(own.error()));
   if (own->answer) {
+    const std::string* asked = text_at(own->body, "model");
+    const Result<std::string> known = answering_name(asked != nullptr ? *asked : "", backend.model(), options_);
+    if (!known) return error_response(ApiError::of(known.error()));
     WebResponse response;
     response.body = *std::move(own->answer);
     return response;

@@ -181,9 +181,12 @@ TEST(ServerEmbeddings, TasksAreThoseThatTheModelHas) {
   const double x = ('z' - 'm') / 4.0;
   const float sure = static_cast<float>(1 / (1 + math::exp(-x)));
   for (const char* task : {"", R"(,"task":"classify")"}) {
-    const Json score = post_json(asks, "/pooling", std::string(R"({"input":"zoo")") + task + "}");
+    const Json score =
+        post_json(asks, "/pooling", std::string(R"({"input":"zoo","add_special_tokens":false)") + task + "}");
     EXPECT_EQ(floats(*(*score.find("data")->array())[0].find("data")), std::vector<float>{sure});
-    const Json raw = post_json(asks, "/pooling", std::string(R"({"input":"zoo","use_activation":false)") + task + "}");
+    const Json raw =
+        post_json(asks, "/pooling",
+                  std::string(R"({"input":"zoo","add_special_tokens":false,"use_activation":false)") + task + "}");
     EXPECT_EQ(floats(*(*raw.find("data")->array())[0].find("data")), std::vector<float>{static_cast<float>(x)});
   }
   EXPECT_EQ(refused(asks, R"({"input":"a","task":"embed"})"), "pooling");

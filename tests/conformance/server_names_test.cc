@@ -72,6 +72,13 @@ TEST(ServerNames, AServerThatIsStrictAboutNamesRefusesOthers) {
     EXPECT_EQ(client.post(path, chat_body("x", "\"max_tokens\":1")).status, 200) << path;
   }
   EXPECT_EQ(client.get("/v1/models/gpt-9").status, 404);
+  // Also where nothing is asked of the model but to be there; and a tag is no other name.
+  for (const auto& [path, rest] :
+       {std::pair{"/api/chat", R"(,"messages":[]})"}, std::pair{"/api/embed", R"(,"input":""})"},
+        std::pair{"/api/embed", R"(,"input":"a"})"}}) {
+    EXPECT_EQ(client.post(path, std::string(R"({"model":"gpt-9")") + rest).status, 404) << path << rest;
+    EXPECT_EQ(client.post(path, std::string(R"({"model":"fake-1:latest")") + rest).status, 200) << path << rest;
+  }
 }
 
 }  // namespace
