@@ -79,6 +79,7 @@ struct ServeOptions {
   std::vector<std::string> more_models;   // paths or names, besides
   std::vector<std::string> named_models;  // NAME=PATH
   std::string models_folder;
+  int32_t max_models = 0;  // loaded at once; 0: as many as fit
   TierArgs tiers;
   SpecArgs spec;
   ServerOptions server;

@@ -190,6 +190,7 @@ int serve_several(const ServeOptions& options, const std::vector<NamedModel>& mo
         kUsage);
   }
   FleetOptions fleet;
+  fleet.max_loaded = options.max_models;
   fleet.memory_bytes = options.model.memory_bytes > 0 ? options.model.memory_bytes : usable_bytes();
   ServeOptions own = options;
   own.model.process_bytes = resident_bytes();

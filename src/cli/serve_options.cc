@@ -17,7 +17,7 @@ constexpr double kDay = 86400;
 std::string check_alias(const std::string& name) {
   const bool is_plain = std::ranges::none_of(name, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
   const bool fits = !name.empty() && name.size() <= 512 && is_plain && utf8::is_valid(name);
-  return fits ? "" : "an alias is a text of 1 to 512 bytes without control characters";
+  return fits ? "" : "a name is a text of 1 to 512 bytes without control characters";
 }
 
 std::string check_root_path(const std::string& path) {
@@ -49,6 +49,12 @@ void add_address(CLI::App* c, ServerOptions& o) {
       ->allow_extra_args(false)
       ->type_name("NAME")
       ->check(CLI::Validator(check_alias, ""));
+  c->add_option("--tag", o.tags, "word that /v1/models tells of the model; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("WORD")
+      ->check(CLI::Validator(check_alias, ""));
+  c->add_flag("--list-once", o.list_once,
+              "list a model in /v1/models under its own name alone, with its aliases beside");
   c->add_flag("--strict-model", o.strict_model, "404 for a model's name that is neither its own nor an alias");
   c->add_option("--cors-origin", o.cors_origin, "origin of web pages that may call (* for any)")->type_name("ORIGIN");
   c->add_option("--allow-host", o.allowed_hosts, "further name that clients may call this server by; may be repeated")
@@ -73,6 +79,11 @@ void add_models(CLI::App* c, ServeOptions& o) {
           ""));
   c->add_option("--models-dir", o.models_folder, "folder of GGUF files and of models' folders, all of them served")
       ->type_name("DIR");
+  add_whole(c, "--models-max", o.max_models, 0, 1000,
+            "of several models, how many may be loaded at once (0: as many as fit)");
+  c->add_flag_callback(
+      "--no-models-autoload", [&o] { o.server.autoload = false; },
+      "of several models, load one where /models/load asks for it and not for who uses it");
 }
 
 // Before all others: they are read in this order, so that each may say otherwise than the preset.
@@ -107,8 +118,8 @@ void add_engine(CLI::App* c, ServeOptions& o) {
   c->add_option_function<std::string>(
        "--pooling", [&o](const std::string& name) { o.pooling = pooling_by_name(name); },
        "which hidden states /v1/embeddings makes a text's vector of: mean, last or cls, the first (as the model's file "
-       "says, else mean)")
-      ->check(CLI::IsMember({"mean", "last", "cls"}))
+       "says, else mean); none: a vector for each token (/pooling, /embedding)")
+      ->check(CLI::IsMember({"mean", "last", "cls", "none"}))
       ->type_name("NAME");
   add_read(c, "--kv-memory", o.kv_bytes, "BYTES", "chosen", "memory for keys and values, as 2G or 512M",
            [](std::string_view text) { return read_bytes(text, 0, int64_t{1} << 50); });

@@ -43,6 +43,10 @@ TEST(ServeOptions, SeveralModelsAreNamedOneByOneOrByAFolder) {
   EXPECT_EQ(p.options.named_models, (std::vector<std::string>{"x=d.gguf", "y=e=f.gguf"}));
   EXPECT_EQ(p.options.models_folder, "models");
   EXPECT_EQ(p.options.pooling, Pooling::kLast);
+  EXPECT_EQ(parse("--pooling none a.gguf").options.pooling, Pooling::kEach);
+  const Parsed few = parse("a.gguf b.gguf --models-max 2 --no-models-autoload");
+  EXPECT_EQ(few.options.max_models, 2);
+  EXPECT_TRUE(p.options.server.autoload && !few.options.server.autoload);
   EXPECT_FALSE(parse("--model x=d.gguf").options.names_model);
   for (const char* wrong : {"--model d.gguf", "--model =d.gguf", "--model x=", "--pooling max"})
     EXPECT_NE(parse(wrong).error, "") << wrong;
@@ -126,12 +130,14 @@ TEST(ServeOptions, WhatARequestDoesNotSay) {
 }
 
 TEST(ServeOptions, NamesOfTheModelAreTexts) {
-  const Parsed p = parse("--alias gpt-4o --alias team/best --strict-model model.gguf");
+  const Parsed p =
+      parse("--alias gpt-4o --alias team/best --tag small --tag chat --list-once --strict-model model.gguf");
   ASSERT_EQ(p.error, "");
   EXPECT_EQ(p.options.model.model, "model.gguf");
   EXPECT_EQ(p.options.server.aliases, (std::vector<std::string>{"gpt-4o", "team/best"}));
-  EXPECT_TRUE(p.options.server.strict_model);
-  const std::string sentence = "--alias: an alias is a text of 1 to 512 bytes without control characters";
+  EXPECT_TRUE(p.options.server.strict_model && p.options.server.list_once);
+  EXPECT_EQ(p.options.server.tags, (std::vector<std::string>{"small", "chat"}));
+  const std::string sentence = "--alias: a name is a text of 1 to 512 bytes without control characters";
   for (const std::string& wrong : {std::string("a\x01"), std::string("\xff"), std::string(513, 'a')})
     EXPECT_EQ(parse("--alias " + wrong).error, sentence);
 }

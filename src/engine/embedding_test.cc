@@ -18,7 +18,8 @@ namespace {
 using testing::LoadedModel;
 
 constexpr int32_t kContext = 128;
-constexpr Pooling kPoolings[] = {Pooling::kMean, Pooling::kLast, Pooling::kFirst};
+constexpr Pooling kPoolings[] = {Pooling::kMean, Pooling::kLast, Pooling::kFirst, Pooling::kEach};
+constexpr size_t kNPoolings = std::size(kPoolings);
 
 struct Fixture {
   explicit Fixture(int32_t step_tokens = 64, int32_t n_blocks = 64)
@@ -58,8 +59,10 @@ struct Fixture {
 
 std::vector<float> vector_alone(uint64_t which, Pooling pooling) {
   Fixture f;
-  Output out = f.alone(f.text(which, pooling));
-  EXPECT_EQ(static_cast<int64_t>(out.ending->embedding.size()), f.model.model->config().width);
+  const Request r = f.text(which, pooling);
+  const int64_t n_vectors = pooling == Pooling::kEach ? std::ssize(r.prompt) : 1;
+  Output out = f.alone(r);
+  EXPECT_EQ(static_cast<int64_t>(out.ending->embedding.size()), n_vectors * f.model.model->config().width);
   return std::move(out.ending->embedding);
 }
 
@@ -77,6 +80,10 @@ TEST(Embedding, IsThePoolOfTheModelsOwnHiddenStates) {
   ASSERT_EQ(states.size(), n * C);
   for (const Pooling pooling : kPoolings) {
     const std::vector<float> pooled = vector_alone(3, pooling);
+    if (pooling == Pooling::kEach) {
+      EXPECT_EQ(pooled, states);
+      continue;
+    }
     ASSERT_EQ(pooled.size(), C);
     for (size_t c = 0; c < C; ++c) {
       double sum = 0;
@@ -94,7 +101,7 @@ TEST(Embedding, IsTheSameBytesInPiecesInCompanyAndPreempted) {
     Fixture f(step_tokens, 20);  // few blocks: some lose theirs
     std::map<RequestId, std::pair<uint64_t, Pooling>> texts;
     for (uint64_t i = 0; i < 12; ++i) {
-      Request text = f.text(i, kPoolings[i % 3]);
+      Request text = f.text(i, kPoolings[i % kNPoolings]);
       texts[text.id] = {i, text.pooling};
       ASSERT_TRUE(f.core->submit(std::move(text)).ok());
       ASSERT_TRUE(f.core->submit(f.answer(i + 50)).ok());

@@ -14,7 +14,8 @@ namespace ibid {
 namespace {
 
 constexpr int32_t kContext = 96;
-constexpr Pooling kPoolings[] = {Pooling::kMean, Pooling::kLast, Pooling::kFirst, Pooling::kRank};
+constexpr Pooling kPoolings[] = {Pooling::kMean, Pooling::kLast, Pooling::kFirst, Pooling::kRank, Pooling::kEach};
+constexpr size_t kNPoolings = std::size(kPoolings);
 
 struct Fixture {
   explicit Fixture(std::string_view architecture = "bert_rank", int32_t step_tokens = 128, int n_threads = 1,
@@ -61,7 +62,7 @@ TEST(Encoder, GivesTheSameBytesAloneAndInCompany) {
       Fixture f("bert_rank", step_tokens, n_threads);
       std::map<RequestId, std::pair<uint64_t, Pooling>> texts;
       for (uint64_t i = 0; i < 40; ++i) {
-        Request text = f.text(i, kPoolings[i % 4]);
+        Request text = f.text(i, kPoolings[i % kNPoolings]);
         texts[text.id] = {i, text.pooling};
         ASSERT_TRUE(f.core->submit(std::move(text)).ok());
       }
@@ -70,7 +71,9 @@ TEST(Encoder, GivesTheSameBytesAloneAndInCompany) {
         EXPECT_EQ(out.ending->embedding, lonely.alone(lonely.text(which, pooling)))
             << "text " << which << " in steps of " << step_tokens << " on " << n_threads;
         EXPECT_EQ(out.usage.cached_tokens, 0);
-        EXPECT_EQ(std::ssize(out.ending->embedding), pooling == Pooling::kRank ? 1 : f.model.model->config().width);
+        const int64_t n_vectors = pooling == Pooling::kEach ? std::ssize(f.text(which, pooling).prompt) : 1;
+        EXPECT_EQ(std::ssize(out.ending->embedding),
+                  pooling == Pooling::kRank ? 1 : n_vectors * f.model.model->config().width);
         texts.erase(id);
       }
       EXPECT_TRUE(texts.empty());

@@ -5,7 +5,8 @@
 
 namespace ibid {
 
-// kRank: of none; what a cross-encoder's head makes of the first, scores instead of a vector.
-enum class Pooling : uint8_t { kNone, kMean, kLast, kFirst, kRank };
+// kRank: of none; what a cross-encoder's head makes of the first, scores instead of a vector. kEach: a vector for each
+// token, one behind the other.
+enum class Pooling : uint8_t { kNone, kMean, kLast, kFirst, kRank, kEach };
 
 }  // namespace ibid

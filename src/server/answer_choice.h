@@ -33,9 +33,10 @@ struct AnswerChoice {
   double score = 0;                         // of a search
   int32_t n_preemptions = 0;
   int32_t n_drafted = 0, n_accepted = 0;
-  int32_t n_computed = 0;     // of its prompt, as told last
-  bool has_progress = false;  // which is not written yet
-  size_t n_code_points = 0;   // of the token texts told so far, for text_offset
+  int32_t n_computed = 0;          // of its prompt, as told last
+  bool has_progress = false;       // which is not written yet
+  bool has_begun_to_tell = false;  // where its prompt began is written
+  size_t n_code_points = 0;        // of the token texts told so far, for text_offset
   double last_time = 0;
   Timing timing;  // as told last
 

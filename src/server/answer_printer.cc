@@ -22,6 +22,7 @@ std::unique_ptr<AnswerPrinter> make_printer(ApiStyle style) {
     case ApiStyle::kOllamaEmbeddings:
     case ApiStyle::kLlamaEmbedding:
     case ApiStyle::kCohereEmbed:
+    case ApiStyle::kPooling:
       return make_embedding_printer(style);
     case ApiStyle::kRerank:
     case ApiStyle::kScore:
@@ -46,6 +47,8 @@ const char* id_prefix_of(ApiStyle style) {
     case ApiStyle::kEmbeddings:
     case ApiStyle::kCohereEmbed:
       return "embd-";
+    case ApiStyle::kPooling:
+      return "pooling-";
     case ApiStyle::kRerank:
       return "rerank-";
     case ApiStyle::kScore:

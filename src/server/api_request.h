@@ -37,8 +37,9 @@ enum class ApiStyle : uint8_t {
   kOllamaEmbeddings,  // the older one, of a single prompt
   kLlamaEmbedding,
   kCohereEmbed,
-  kRerank,  // Cohere's and Jina's
-  kScore    // vLLM's
+  kPooling,  // vLLM's
+  kRerank,   // Cohere's and Jina's
+  kScore     // vLLM's
 };
 
 // What a request gets that does not say it itself.

@@ -96,13 +96,17 @@ Result<RenderedPrompt> render_chat(const ChatTemplate& chat, const Tokenizer& to
   ChatInput input;
   name_tokens(tokenizer, input);
   const bool has_tools = asked.tools.array() != nullptr;
-  const bool is_generic = has_tools && !chat.mentions("tools");
+  // Firefunction's template wants the functions themselves, as a text, and nothing where there are none.
+  const bool wants_functions = chat.source().find("functools[") != std::string::npos && chat.mentions("functions");
+  const bool is_generic = has_tools && !wants_functions && !chat.mentions("tools");
   input.messages = is_generic ? with_generic_tools(asked.messages, asked.tools).text() : asked.messages.text();
   if (has_tools && !is_generic) input.tools = asked.tools.text();
   input.add_generation_prompt = asked.add_generation_prompt && !asked.continues_final;
   if (const Json::Object* members = asked.template_kwargs.object()) {
     for (const Json::Member& member : *members) input.extra.emplace_back(member.first, member.second.text());
   }
+  if (wants_functions && asked.template_kwargs.find("functions") == nullptr)
+    input.extra.emplace_back("functions", Json(functions_as_text(asked.tools)).text());
   ASSIGN_OR_RETURN(RenderedPrompt prompt, chat.render(input));
   if (asked.continues_final) TRY(cut_behind_final(asked, prompt));
   return prompt;

@@ -46,6 +46,25 @@ TEST(BuildRequests, ATextInLogitBiasStandsForEachOfItsTokensOnce) {
   EXPECT_EQ(built->requests[0].sampling.logit_bias.size(), 2u);
 }
 
+TEST(BuildRequests, FirefunctionsTemplateGetsTheFunctionsAsAText) {
+  const FakeBackend backend;
+  const Result<ChatTemplate> chat = ChatTemplate::compile(
+      "{# functools[ #}{{ 'F:' + functions + '|' }}{% for m in messages %}{{ m.role + '=' + m.content }}{% endfor %}");
+  ASSERT_TRUE(chat.ok()) << chat.error().message;
+  ChatPrompt asked;
+  asked.messages = *parse_json(R"([{"role":"user","content":"hi"}])");
+  const auto text = [&] { return render_chat(*chat, backend.tokenizer(), asked)->text; };
+  EXPECT_EQ(text(), "F:|user=hi");
+  asked.tools =
+      *parse_json(R"([{"type":"function","function":{"name":"f","parameters":{"type":"object","required":[]}}}])");
+  EXPECT_EQ(text(),
+            "F:[\n    {\n        \"name\": \"f\",\n        \"parameters\": {\n            \"type\": \"object\",\n"
+            "            \"required\": []\n        }\n    }\n]|user=hi")
+      << "and no message of ours";
+  asked.template_kwargs = *parse_json(R"({"functions":"mine"})");
+  EXPECT_EQ(text(), "F:mine|user=hi");
+}
+
 TEST(BuildRequests, RejectionIsARequestsOwnAndGoesWithNoTrace) {
   EXPECT_FALSE(build(R"("prompt":"x","speculation":{"verifier":"coupled"})")->requests[0].speculation.is_rejection);
   EXPECT_TRUE(build(R"("prompt":"x","speculation":{"verifier":"rejection"})")->requests[0].speculation.is_rejection);

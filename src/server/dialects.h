@@ -32,6 +32,9 @@ struct EmbeddingFields {
   enum class Norm : int8_t { kNone = -1, kMaxAbs16, kTaxicab, kEuclid } norm = Norm::kEuclid;  // as llama.cpp counts
   int32_t dimensions = 0;  // the first so many values; 0: all
   bool base64 = false;
+  enum class Values : uint8_t { kF32, kF16, kBF16 } values = Values::kF32;  // in base64
+  bool is_big_endian = false;                                               // there
+  bool is_score = false;  // one value, that of a cross-encoder's head: 1 / (1 + exp(-x)) of it, unless there is no norm
   std::vector<std::string> types;  // of Cohere: float, base64, binary or ubinary, each once
   std::vector<std::string> texts;  // of Cohere, whose answers repeat them
 };

@@ -50,8 +50,9 @@ EngineStats counters_of(EngineStats stats) {
 
 }  // namespace
 
-Fleet::Fleet(std::vector<FleetModel> models, int64_t memory_bytes, Service& front) : memory_bytes_(memory_bytes) {
-  for (FleetModel& model : models) {
+Fleet::Fleet(FleetOptions options, Service& front)
+    : memory_bytes_(options.memory_bytes), max_loaded_(options.max_loaded) {
+  for (FleetModel& model : options.models) {
     auto entry = std::make_unique<Entry>();
     entry->info.name = model.name;
     entry->service = front.make_service(entries_.empty());
@@ -184,9 +185,11 @@ Result<std::shared_ptr<ModelUse>> Fleet::load(std::string_view model) {
     if (entry->backend != nullptr) return use_locked(*entry);
     int64_t left = memory_bytes_;
     for (const auto& other : entries_) left -= other->bytes;
+    const auto n_loaded = std::ranges::count_if(entries_, [](const auto& e) { return e->backend != nullptr; });
+    const bool has_place = max_loaded_ == 0 || n_loaded < max_loaded_;
     lock.unlock();
     Result<LoadedModel> loaded = exhausted("The models that are loaded have all of the memory.");
-    if (memory_bytes_ == 0 || left > 0) loaded = entry->model.load(memory_bytes_ == 0 ? 0 : left);
+    if (has_place && (memory_bytes_ == 0 || left > 0)) loaded = entry->model.load(memory_bytes_ == 0 ? 0 : left);
     lock.lock();
     if (loaded) {
       entry->backend = std::move(loaded->backend);

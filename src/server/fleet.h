@@ -48,8 +48,8 @@ void add_stats(const EngineStats& more, EngineStats& to);
 
 class Fleet {
  public:
-  // `front` outlives the fleet. `memory_bytes`: for all models together; 0: no bound but what loading itself finds.
-  Fleet(std::vector<FleetModel> models, int64_t memory_bytes, Service& front);
+  // `front` outlives the fleet. Its memory is for all models together; 0: no bound but what loading itself finds.
+  Fleet(FleetOptions options, Service& front);
   ~Fleet();  // nobody has a ModelUse any more
 
   // The model that answers to a name, in all forms of it ("x:latest" is x); no name is the first model's. Empty: none.
@@ -88,6 +88,7 @@ class Fleet {
   std::condition_variable changed_;
   std::vector<std::unique_ptr<Entry>> entries_;
   const int64_t memory_bytes_;
+  const int max_loaded_;          // 0: no bound
   std::vector<Waiting> waiting_;  // the oldest first
   int64_t n_uses_ = 0;
   bool is_stopping_ = false, is_ending_ = false;

@@ -9,10 +9,52 @@
 namespace ibid {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Pooling>, 3> kPoolings = {
-    {{"mean", Pooling::kMean}, {"last", Pooling::kLast}, {"cls", Pooling::kFirst}}};
+constexpr std::array<std::pair<std::string_view, Pooling>, 4> kPoolings = {
+    {{"mean", Pooling::kMean}, {"last", Pooling::kLast}, {"cls", Pooling::kFirst}, {"none", Pooling::kEach}}};
 
 bool is_ollama(ApiStyle style) { return style == ApiStyle::kOllamaEmbed || style == ApiStyle::kOllamaEmbeddings; }
+
+// vLLM's words for the bytes in base64; numbers in JSON have neither width nor order.
+Status read_bytes_form(const Json& body, EmbeddingFields& out) {
+  using Values = EmbeddingFields::Values;
+  constexpr std::array<std::pair<std::string_view, Values>, 3> kValues = {
+      {{"float32", Values::kF32}, {"float16", Values::kF16}, {"bfloat16", Values::kBF16}}};
+  constexpr std::array<std::string_view, 3> kOrders = {"native", "little", "big"};  // ours is little
+  if (const Json* type = given(body, "embed_dtype")) {
+    const auto is_asked = [&](const auto& known) {
+      return type->string() != nullptr && *type->string() == known.first;
+    };
+    const auto* found = std::ranges::find_if(kValues, is_asked);
+    if (found == kValues.end()) return wrong_value("embed_dtype", "\"float32\", \"float16\" or \"bfloat16\"", *type);
+    out.values = found->second;
+    if (out.values != Values::kF32 && !out.base64) {
+      return unsupported("embed_dtype is " + in_quotes(*type->string(), 16) +
+                             " and the vectors are numbers in JSON; encoding_format base64 would do.",
+                         "embed_dtype");
+    }
+  }
+  if (const Json* order = given(body, "endianness")) {
+    if (order->string() == nullptr || std::ranges::find(kOrders, *order->string()) == kOrders.end())
+      return wrong_value("endianness", "\"native\", \"little\" or \"big\"", *order);
+    out.is_big_endian = *order->string() == "big";
+    if (out.is_big_endian && !out.base64) {
+      return unsupported("endianness is \"big\" and the vectors are numbers in JSON; encoding_format base64 would do.",
+                         "endianness");
+    }
+  }
+  return {};
+}
+
+// What changes the text or the vector in ways that are not ours.
+Status refuse_unserved(const Json& body) {
+  if (given(body, "late_chunking_params") != nullptr)
+    return unsupported("late_chunking_params is not served; task token_embed of /pooling has all tokens' vectors.",
+                       "late_chunking_params");
+  const Json* padding = given(body, "padding");
+  if (padding != nullptr && !(padding->string() != nullptr && *padding->string() == "do_not_pad"))
+    return unsupported("padding is not served; texts are read as they are (do_not_pad).", "padding");
+  return {};
+}
 
 Status read_form(const Json& body, EmbeddingFields& out) {
   if (const Json* format = given(body, "encoding_format")) {
@@ -24,9 +66,45 @@ Status read_form(const Json& body, EmbeddingFields& out) {
   if (const Json* pooling = given(body, "pooling")) {
     const std::string* name = pooling->string();
     const std::optional<Pooling> known = name != nullptr ? pooling_by_name(*name) : std::nullopt;
-    if (!known) return wrong_value("pooling", "\"mean\", \"last\" or \"cls\"", *pooling);
+    if (!known) return wrong_value("pooling", "\"mean\", \"last\", \"cls\" or \"none\"", *pooling);
     out.pooling = *known;
   }
+  if (const Json* activates = given(body, "use_activation")) {  // vLLM's word for the norm
+    if (activates->boolean() == nullptr) return wrong_value("use_activation", "true or false", *activates);
+    if (!*activates->boolean()) out.norm = EmbeddingFields::Norm::kNone;
+  }
+  TRY(refuse_unserved(body));
+  return read_bytes_form(body, out);
+}
+
+// vLLM's tasks. Where none is named, what the model is for.
+Status read_task(const Json& body, const ModelInfo& model, EmbeddingFields& out) {
+  const Json* value = given(body, "task");
+  if (value != nullptr && value->string() == nullptr)
+    return wrong_value("task", "embed, token_embed or classify", *value);
+  const std::string task = value != nullptr                ? *value->string()
+                           : out.pooling == Pooling::kRank ? "classify"
+                           : out.pooling == Pooling::kEach ? "token_embed"
+                                                           : "embed";
+  if (task == "embed" || task == "token_embed") {
+    if (task == "token_embed") out.pooling = Pooling::kEach;
+    if (task == "embed" && out.pooling == Pooling::kEach)
+      return invalid(
+          "Unsupported task: 'embed' wants one vector of a text, and pooling is none; mean, last or cls would do.",
+          "task");
+    return {};
+  }
+  if (task != "classify") {
+    return unsupported("Unsupported task: " + in_quotes(task, 32) + "; embed, token_embed and classify are served.",
+                       "task");
+  }
+  if (model.n_labels != 1) {
+    return unsupported("Unsupported task: 'classify' wants a model with a head of one label, and this one has " +
+                           (model.n_labels == 0 ? std::string("none.") : std::to_string(model.n_labels) + "."),
+                       "task");
+  }
+  out.pooling = Pooling::kRank;
+  out.is_score = true;
   return {};
 }
 
@@ -123,12 +201,23 @@ Result<DialectBody> body_of_embeddings(const Json& body, ApiStyle style, const M
   out.endpoint = Endpoint::kCompletions;
   out.embedding.pooling = model.pooling;
   TRY(read_form(body, out.embedding));
-  if (out.embedding.pooling == Pooling::kRank) {
+  if (style == ApiStyle::kPooling) TRY(read_task(body, model, out.embedding));
+  if (out.embedding.pooling == Pooling::kRank && !out.embedding.is_score) {
     return unsupported(
         "This model ranks texts (/v1/rerank), and its file does not say how vectors would be made of them; pooling "
         "mean, "
         "last or cls would.",
         "pooling");
+  }
+  if (out.embedding.pooling == Pooling::kEach) {
+    if (style != ApiStyle::kPooling && style != ApiStyle::kLlamaEmbedding) {
+      return unsupported(
+          "pooling none gives a vector for each token, and answers of this API have one for each text; /pooling (task "
+          "token_embed) and /embedding have them.",
+          "pooling");
+    }
+    // llama.cpp gives them as they are, unless it is told otherwise.
+    if (style == ApiStyle::kLlamaEmbedding) out.embedding.norm = EmbeddingFields::Norm::kNone;
   }
   TRY(read_dimensions(body, style, model, out.embedding));
   if (const Json* norm = given(body, "embd_normalize"); norm != nullptr && style == ApiStyle::kLlamaEmbedding) {
@@ -138,16 +227,16 @@ Result<DialectBody> body_of_embeddings(const Json& body, ApiStyle style, const M
   out.body = Json(Json::Object{{"max_tokens", Json(int64_t{0})}, {"echo", Json(true)}});
   if (style == ApiStyle::kCohereEmbed) TRY(read_cohere(body, out.embedding, out.body));
   carry(body, out.body,
-        {{"model", "model"},
-         {"user", "user"},
+        {{"user", "user"},
          {"priority", "priority"},
          {"cache_salt", "cache_salt"},
          {"add_special_tokens", "add_special_tokens"},
          {"truncate_prompt_tokens", "truncate_prompt_tokens"},
          {"truncation_side", "truncation_side"}});
-  if (const std::string* name = text_at(body, "model");
-      is_ollama(style) && name != nullptr && name->ends_with(":latest"))
-    set(out.body, "model", Json(name->substr(0, name->size() - 7)));
+  const std::string* name = text_at(body, "model");
+  const bool is_latest = is_ollama(style) && name != nullptr && name->ends_with(":latest");
+  if (is_latest) set(out.body, "model", Json(name->substr(0, name->size() - 7)));
+  if (!is_latest) carry(body, out.body, {{"model", "model"}});
   const Json* texts = texts_in(body, style, out.prompt_name);
   if (is_ollama(style) && is_empty(texts)) {  // Ollama loads the model so
     out.answer = style == ApiStyle::kOllamaEmbed ? "{\"embeddings\":[]}" : "{\"embedding\":[]}";

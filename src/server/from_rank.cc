@@ -122,7 +122,7 @@ Status encode_pairs(const Texts& texts, const Tokenizer& tokenizer, int32_t cont
       const std::string where = texts.second_name + "[" + std::to_string(i) + "]";
       return invalid(where + " and its " + texts.first_name + " have " + std::to_string(len) +
                          " tokens together, and this model reads " + std::to_string(context_len) +
-                         "; shorter texts, or max_tokens_per_doc, would do.",
+                         ". Please reduce the length of the input prompt, or say max_tokens_per_doc.",
                      where);
     }
     out.second_text.push_back(static_cast<int32_t>(first.size()));

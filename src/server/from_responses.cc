@@ -203,10 +203,12 @@ Result<DialectBody> body_of_response(const Json& body, const FindResponse& find)
   const std::string* truncation = text_at(body, "truncation");
   if (truncation != nullptr && *truncation != "disabled")
     return unsupported("truncation: nothing is cut off in silence here; leave it out.", "truncation");
+  bool wants_logprobs = false;
   if (const Json* include = given(body, "include")) {
     for (size_t i = 0; include->array() != nullptr && i < include->array()->size(); ++i) {
       const std::string* what = (*include->array())[i].string();
-      if (what != nullptr && *what != "reasoning.encrypted_content")
+      wants_logprobs = wants_logprobs || (what != nullptr && *what == "message.output_text.logprobs");
+      if (what != nullptr && *what != "reasoning.encrypted_content" && *what != "message.output_text.logprobs")
         return unsupported("include has " + in_quotes(*what, 64) + ", which is not served.", "include");
     }
   }
@@ -223,8 +225,18 @@ Result<DialectBody> body_of_response(const Json& body, const FindResponse& find)
          {"cache_salt", "cache_salt"},
          {"return_progress", "return_progress"},
          {"timings_per_token", "timings_per_token"}});
-  if (const Json* top = given(body, "top_logprobs"); top != nullptr && !(top->is_number() && top->number() == 0))
-    return unsupported("top_logprobs is not served here; /v1/chat/completions has them.", "top_logprobs");
+  const Json* top = given(body, "top_logprobs");
+  wants_logprobs = wants_logprobs || (top != nullptr && !(top->is_number() && top->number() == 0));
+  if (wants_logprobs) {
+    set(own, "logprobs", Json(true));
+    set(own, "top_logprobs", top != nullptr ? *top : Json(int64_t{0}));
+    const Json* tools = given(body, "tools");
+    if (tools != nullptr && tools->array() != nullptr && !tools->array()->empty())
+      return unsupported(
+          "Log-probabilities are told of texts here and not of calls; leave out tools, or ask "
+          "/v1/chat/completions.",
+          top != nullptr ? "top_logprobs" : "include");
+  }
   const Json* metadata = given(body, "metadata");
   if (metadata != nullptr && (metadata->object() == nullptr || metadata->object()->size() > 16))
     return wrong_value("metadata", "an object of at most 16 texts", *metadata);
@@ -261,6 +273,11 @@ Result<DialectBody> body_of_response(const Json& body, const FindResponse& find)
     }
   } else {
     return wrong_value("input", "a text or an array of items", *input);
+  }
+  for (Json& message : messages) {  // of an answer that had come no further than its reasoning
+    if (message.find("reasoning_content") == nullptr || message.find("tool_calls") != nullptr) continue;
+    for (auto& [name, value] : *message.object())
+      if (name == "content" && value.is_null()) value = Json(std::string());
   }
   if (messages.empty()) return invalid("input is empty; it must have at least one item.", "input");
   stored->messages = messages;

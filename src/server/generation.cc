@@ -201,14 +201,21 @@ int64_t Generation::most_bytes(const GenerationInfo& info, std::span<const Reque
     const int64_t n_left = std::max<int64_t>(0, context_len - n_prompt);
     const int64_t n_tokens = r.max_tokens < 0 ? n_left : std::min<int64_t>(r.max_tokens, n_left);
     const int64_t n_top = keeps_records ? std::max(0, r.sampling.logprobs) : 0;
-    const int64_t held = n_tokens * (kText + (keeps_records ? kRecord + n_top * kTop : 0));
+    // Responses repeat a text's log-probabilities in the events that end it, and keep them.
+    const int64_t n_copies = info.style == ApiStyle::kResponses ? 4 : 1;
+    const int64_t of_record = keeps_records ? kRecordJson + n_top * kTopJson : 0;
+    const int64_t held = n_tokens * (kText + (keeps_records ? kRecord + n_top * kTop : 0) + (n_copies / 2) * of_record);
     if (r.pooling != Pooling::kNone) {
       constexpr int64_t kValue = sizeof(float) + kValueJson;
-      sum += info.embedding_len * kValue * std::max<int64_t>(1, std::ssize(info.embedding.types));
-      largest_json = std::max(largest_json, info.embedding_len * kValue);
+      // Each token's are gathered by the engine first.
+      const int64_t n_vectors = r.pooling == Pooling::kEach ? n_prompt : 1;
+      const int64_t n_values = n_vectors * info.embedding_len;
+      sum += n_values * (kValue * std::max<int64_t>(1, std::ssize(info.embedding.types)) +
+                         (n_vectors > 1 ? int64_t{sizeof(float)} : 0));
+      largest_json = std::max(largest_json, n_values * kValue);
       continue;
     }
-    const int64_t json = n_tokens * (kText + (keeps_records ? kRecordJson + n_top * kTopJson : 0));
+    const int64_t json = n_tokens * (kText + n_copies * of_record);
     sum += info.n * (streams ? std::min(held, max_backlog) : held);
     largest_json = std::max(largest_json, streams ? std::min(json, 4 * max_backlog) : json);
     if (info.return_token_ids) sum += 3 * kText * n_prompt;  // its ids, and their JSON

@@ -132,7 +132,13 @@ class Generation {
   void write_ledger(JsonWriter& json) const;
   void write_timings(JsonWriter& json) const;  // as llama.cpp tells them
   // How much of a choice's prompt is computed, as llama.cpp tells it.
-  void write_progress(JsonWriter& json, const Choice& choice, size_t index) const;
+  struct Progress {
+    int64_t total = 0, cached = 0, processed = 0;
+    double time = 0;  // seconds since it was handed to the engine
+    void write(JsonWriter& json) const;
+  };
+  // What is due of it; before the first step's, what the cache had.
+  std::vector<Progress> take_progress(Choice& choice, size_t index) const;
   const char* finish_word() const;  // of the first choice, or of one that failed
   // How many choices have ended by each reason, those that occur.
   std::vector<std::pair<const char*, int32_t>> finishes() const;

@@ -1,5 +1,6 @@
 // What is known of a generation besides what it says: its counts, its times, how it ended.
 #include <algorithm>
+#include <utility>
 
 #include "base/json_writer.h"
 #include "base/sha256.h"
@@ -108,12 +109,24 @@ void Generation::write_ledger(JsonWriter& json) const {
   json.key("total_ms").number((now - info_.arrived) * 1e3, 3).end_object();
 }
 
-void Generation::write_progress(JsonWriter& json, const Choice& choice, size_t index) const {
-  const double spent = info_.clock != nullptr ? info_.clock->now() - info_.submitted : 0;
-  json.key("prompt_progress").begin_object();
-  json.field("total", int64_t{info_.prompt_lens[index / static_cast<size_t>(info_.n)]});
-  json.field("cache", int64_t{prompt_of(index).usage.cached_tokens}).field("processed", int64_t{choice.n_computed});
-  json.field("time_ms", static_cast<int64_t>(spent * 1e3)).end_object();
+std::vector<Generation::Progress> Generation::take_progress(Choice& choice, size_t index) const {
+  std::vector<Progress> due;
+  if (!std::exchange(choice.has_progress, false)) return due;
+  const PromptFacts& prompt = prompt_of(index);
+  Progress progress = {.total = info_.prompt_lens[index / static_cast<size_t>(info_.n)],
+                       .cached = prompt.usage.cached_tokens,
+                       .processed = prompt.usage.cached_tokens,
+                       .time = std::max(0.0, prompt.timing.admitted - info_.submitted)};
+  if (!std::exchange(choice.has_begun_to_tell, true)) due.push_back(progress);
+  progress.processed = choice.n_computed;
+  progress.time = info_.clock != nullptr ? info_.clock->now() - info_.submitted : 0;
+  due.push_back(progress);
+  return due;
+}
+
+void Generation::Progress::write(JsonWriter& json) const {
+  json.key("prompt_progress").begin_object().field("total", total).field("cache", cached);
+  json.field("processed", processed).field("time_ms", static_cast<int64_t>(time * 1e3)).end_object();
 }
 
 void Generation::write_timings(JsonWriter& json) const {

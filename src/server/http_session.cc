@@ -77,7 +77,8 @@ void HttpSession::drain() {
 
 void HttpSession::cancel() {
   net::post(stream_.get_executor(), [self = shared_from_this()] {
-    if (self->phase_ == Phase::kAnswering && self->exchange_ && self->exchange_->generation)
+    if (self->phase_ == Phase::kAnswering && self->exchange_ &&
+        (self->exchange_->generation || !self->exchange_->instances.empty()))
       self->shared_->service.cancel(*self->exchange_);
   });
 }

@@ -91,6 +91,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   bool is_full() const { return buffer_.size() >= kMaxPipelined; }
   bool hung_up();
   void on_wake();
+  void on_instances();
   void pump();
   void write_part();
   void write_piece(std::string piece);

@@ -78,17 +78,17 @@ std::function<void()> HttpSession::waker() {
 void HttpSession::begin_answer(WebExchange exchange) {
   phase_ = Phase::kAnswering;
   exchange_ = std::move(exchange);
-  whole_ = !exchange_->generation;
+  whole_ = !exchange_->generation && exchange_->instances.empty();
   told_ = false;
   if (exchange_->response.close) keep_alive_ = false;
-  if (!exchange_->generation) {
+  if (whole_) {
     const WebResponse& response = exchange_->response;
     write_head(response, response.body.size());
     if (!head_only_) out_ += response.body;
     return write_out();
   }
   watch();  // before anything is written: of a client that has gone already, this is the first that we hear
-  if (exchange_->generation->info().stream) {
+  if (exchange_->generation && exchange_->generation->info().stream) {
     if (!chunked_) keep_alive_ = false;
     write_head(exchange_->response, std::nullopt);
     write_out();
@@ -109,10 +109,11 @@ void HttpSession::tick() {
     const auto self = weak.lock();
     if (ec || !self || self->phase_ != Phase::kAnswering || !self->exchange_) return;
     self->guard([&] {
-      if (self->quiet_ && !self->writing_ && self->exchange_->generation->info().stream &&
-          !self->exchange_->generation->still_here().empty()) {
+      const Generation* generation = self->exchange_->generation.get();
+      if (self->quiet_ && !self->writing_ && generation != nullptr && generation->info().stream &&
+          !generation->still_here().empty()) {
         self->out_.clear();
-        const std::string_view comment = self->exchange_->generation->still_here();
+        const std::string_view comment = generation->still_here();
         self->chunked_ ? append_chunk(self->out_, comment) : static_cast<void>(self->out_ += comment);
         self->write_out();
       }
@@ -123,7 +124,9 @@ void HttpSession::tick() {
 }
 
 void HttpSession::on_wake() {
-  if (phase_ != Phase::kAnswering || !exchange_ || !exchange_->generation) return;
+  if (phase_ != Phase::kAnswering || !exchange_) return;
+  if (!exchange_->instances.empty()) return on_instances();
+  if (!exchange_->generation) return;
   if (exchange_->mailbox->lost()) return cut(Abort::kNoMemory);
   if (is_full() && !whole_ && hung_up()) return cut(Abort::kClientGone);
   shared_->service.collect(*exchange_);
@@ -133,6 +136,22 @@ void HttpSession::on_wake() {
   if (generation.info().stream && writing_ && backlog > shared_->options.max_stream_backlog)
     return cut(Abort::kSlowReader);
   if (!writing_) pump();
+}
+
+// All come together, when the last has ended.
+void HttpSession::on_instances() {
+  if (whole_) return;
+  for (const WebExchange& instance : exchange_->instances) {
+    if (instance.mailbox && instance.mailbox->lost()) return cut(Abort::kNoMemory);
+  }
+  if (is_full() && hung_up()) return cut(Abort::kClientGone);
+  shared_->service.collect(*exchange_);
+  if (writing_ || !Service::are_predicted(*exchange_)) return;
+  const WebResponse response = Service::predictions(*exchange_);
+  write_head(response, response.body.size());
+  out_ += response.body;
+  whole_ = true;
+  write_out();
 }
 
 void HttpSession::pump() {

@@ -84,9 +84,9 @@ std::string token_text(const Tokenizer& tokenizer, TokenId id) {
   return text;
 }
 
-void write_chat_logprobs(JsonWriter& json, const Tokenizer& tokenizer, std::span<const TokenRecord> records,
-                         LogprobExtras extras) {
-  json.begin_object().key("content").begin_array();
+void write_token_logprobs(JsonWriter& json, const Tokenizer& tokenizer, std::span<const TokenRecord> records,
+                          LogprobExtras extras) {
+  json.begin_array();
   for (const TokenRecord& record : records) {
     json.begin_object();
     write_entry(json, tokenizer, record.chosen, extras);
@@ -98,7 +98,14 @@ void write_chat_logprobs(JsonWriter& json, const Tokenizer& tokenizer, std::span
     }
     json.end_array().end_object();
   }
-  json.end_array().key("refusal").null().end_object();
+  json.end_array();
+}
+
+void write_chat_logprobs(JsonWriter& json, const Tokenizer& tokenizer, std::span<const TokenRecord> records,
+                         LogprobExtras extras) {
+  json.begin_object().key("content");
+  write_token_logprobs(json, tokenizer, records, extras);
+  json.key("refusal").null().end_object();
 }
 
 void write_completion_logprobs(JsonWriter& json, const Tokenizer& tokenizer, std::span<const TokenId> prompt,

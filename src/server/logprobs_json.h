@@ -23,6 +23,10 @@ struct LogprobExtras {
   bool as_ids = false;     // a token's text is "token_id:7"
 };
 
+// [{"token", "logprob", "bytes", "top_logprobs"}, ...].
+void write_token_logprobs(JsonWriter& json, const Tokenizer& tokenizer, std::span<const TokenRecord> records,
+                          LogprobExtras extras);
+
 // {"content": [...], "refusal": null}.
 void write_chat_logprobs(JsonWriter& json, const Tokenizer& tokenizer, std::span<const TokenRecord> records,
                          LogprobExtras extras);

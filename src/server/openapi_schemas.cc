@@ -120,7 +120,7 @@ const std::string_view kFixedSchemas = R"(
   "contentMediaType":"application/json","contentSchema":{"oneOf":[{"$ref":"#/components/schemas/CompletionChunk"},{"$ref":"#/components/schemas/Error"}]}}]}}},
 
 "Model":{"type":"object","required":["id","object","created","owned_by","root","loaded"],"properties":{"id":{"type":"string"},
-  "object":{"const":"model"},"created":{"type":"integer"},"owned_by":{"type":"string"},"root":{"type":"string"},"loaded":{"type":"boolean"},"status":{"type":"object"},"max_model_len":{"type":"integer","minimum":1},"capabilities":{"type":"array","items":{"type":"string"}},
+  "object":{"const":"model"},"created":{"type":"integer"},"owned_by":{"type":"string"},"root":{"type":"string"},"loaded":{"type":"boolean"},"status":{"type":"object"},"aliases":{"type":"array","items":{"type":"string"}},"tags":{"type":"array","items":{"type":"string"}},"max_model_len":{"type":"integer","minimum":1},"capabilities":{"type":"array","items":{"type":"string"}},
   "meta":{"type":"object","required":["architecture","digest"],"properties":{"architecture":{"type":"string"},"digest":{"type":"string"},"n_ctx":{"type":"integer","minimum":1}}}}},
 "ModelList":{"type":"object","required":["object","data"],"properties":{"object":{"const":"list"},
   "data":{"type":"array","items":{"$ref":"#/components/schemas/Model"}}}},

@@ -238,7 +238,9 @@ constexpr Parameter kParameters[] = {
     {"return_tokens_as_token_ids", kBoth, kBoolean, 0, 0, false, "false", "vLLM", "", nullptr,
      "Spell tokens in log-probabilities by their ids, as `token_id:7`.", &R::tokens_as_ids},
     {"return_progress", kBoth, kBoolean, 0, 0, false, "false", "llama.cpp", "Request::tells_progress", nullptr,
-     "In a stream, an event with llama.cpp's `prompt_progress` behind each step that computes some of the prompt.",
+     "In a stream, an event with llama.cpp's `prompt_progress`: what the cache had, then behind each step that "
+     "computes "
+     "some of the prompt.",
      &R::return_progress},
     {"timings_per_token", kBoth, kBoolean, 0, 0, false, "false", "llama.cpp", "", nullptr,
      "Tell llama.cpp's `timings` in each event, and in a whole answer.", &R::timings},

@@ -6,7 +6,9 @@
 #include <cmath>
 
 #include "base/json_writer.h"
+#include "kernels/math.h"
 #include "server/generation.h"
+#include "tensor/half.h"
 
 namespace ibid {
 namespace {
@@ -24,6 +26,10 @@ double norm_of(std::span<const float> values, Norm norm) {
 }
 
 std::vector<float> normed(std::span<const float> values, const EmbeddingFields& fields) {
+  if (fields.is_score) {
+    const double x = values.empty() ? 0 : static_cast<double>(values.front());
+    return {static_cast<float>(fields.norm == Norm::kNone ? x : 1 / (1 + math::exp(-x)))};
+  }
   if (fields.dimensions > 0) values = values.first(std::min(values.size(), static_cast<size_t>(fields.dimensions)));
   std::vector<float> out(values.begin(), values.end());
   const double norm = fields.norm == Norm::kNone ? 1 : norm_of(values, fields.norm);
@@ -31,12 +37,28 @@ std::vector<float> normed(std::span<const float> values, const EmbeddingFields& 
   return out;
 }
 
-// Little-endian floats in base64, which OpenAI's clients ask for.
-std::string base64(std::span<const float> values) {
-  static_assert(std::endian::native == std::endian::little);
-  std::string out(4 * ((values.size_bytes() + 2) / 3) + 1, '\0');  // and a zero behind it
-  EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out.data()), reinterpret_cast<const unsigned char*>(values.data()),
-                  static_cast<int>(values.size_bytes()));
+void add_bytes(uint32_t bits, int n, bool is_big_endian, std::string& out) {
+  for (int i = 0; i < n; ++i) out += static_cast<char>(bits >> 8 * (is_big_endian ? n - 1 - i : i) & 0xff);
+}
+
+std::string bytes_of(std::span<const float> values, const EmbeddingFields& fields) {
+  using Values = EmbeddingFields::Values;
+  std::string out;
+  out.reserve(values.size_bytes());
+  for (const float value : values) {
+    if (fields.values == Values::kF32) add_bytes(std::bit_cast<uint32_t>(value), 4, fields.is_big_endian, out);
+    if (fields.values == Values::kF16) add_bytes(float_to_half(value), 2, fields.is_big_endian, out);
+    if (fields.values == Values::kBF16) add_bytes(float_to_bf16(value), 2, fields.is_big_endian, out);
+  }
+  return out;
+}
+
+// Floats in base64, which OpenAI's clients ask for; little-endian unless a request says otherwise.
+std::string base64(std::span<const float> values, const EmbeddingFields& fields) {
+  const std::string bytes = bytes_of(values, fields);
+  std::string out(4 * ((bytes.size() + 2) / 3) + 1, '\0');  // and a zero behind it
+  EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out.data()), reinterpret_cast<const unsigned char*>(bytes.data()),
+                  static_cast<int>(bytes.size()));
   out.pop_back();
   return out;
 }
@@ -62,6 +84,14 @@ class EmbeddingPrinter final : public AnswerPrinter {
       case ApiStyle::kEmbeddings:
         out += "{\"object\":\"list\",\"data\":[";
         return;
+      case ApiStyle::kPooling:
+        JsonWriter(out)
+            .begin_object()
+            .field("id", g.info().id)
+            .field("object", "list")
+            .field("created", g.info().created);
+        out += ",\"data\":[";
+        return;
       case ApiStyle::kOllamaEmbed:
         JsonWriter(out).begin_object().field("model", g.info().model).key("embeddings");
         out += '[';
@@ -75,25 +105,48 @@ class EmbeddingPrinter final : public AnswerPrinter {
   }
   void write_choice(const Generation& g, const AnswerChoice& choice, size_t index, std::string& out) override {
     const EmbeddingFields& fields = g.info().embedding;
-    const std::vector<float> values = normed(choice.embedding, fields);
+    // One vector, or one of each token; with `dimensions` each is cut.
+    const size_t width = fields.pooling == Pooling::kEach ? static_cast<size_t>(g.info().embedding_len) : 0;
+    std::vector<float> values;
+    size_t n_values = 0;  // of a vector
+    for (std::span<const float> rest = choice.embedding; width > 0 && rest.size() >= width;
+         rest = rest.subspan(width)) {
+      const std::vector<float> one = normed(rest.first(width), fields);
+      n_values = one.size();
+      values.insert(values.end(), one.begin(), one.end());
+    }
+    if (width == 0) values = normed(choice.embedding, fields);
     JsonWriter json(out);
-    const auto write_values = [&] {
+    const auto write_vector = [&](std::span<const float> vector) {
       json.begin_array();
-      for (const float value : values) json.single(value);
+      for (const float value : vector) json.single(value);
+      json.end_array();
+    };
+    const auto write_values = [&] {
+      if (width == 0) return write_vector(values);
+      json.begin_array();
+      for (std::span<const float> rest = values; !rest.empty(); rest = rest.subspan(n_values))
+        write_vector(rest.first(n_values));
       json.end_array();
     };
     switch (style_) {
       case ApiStyle::kCohereEmbed:
-        return keep(fields.types, values);
+        return keep(fields, values);
       case ApiStyle::kEmbeddings:
-        json.begin_object().field("object", "embedding").field("index", static_cast<int64_t>(index)).key("embedding");
-        fields.base64 ? static_cast<void>(json.string(base64(values))) : write_values();
+      case ApiStyle::kPooling: {
+        const bool is_openai = style_ == ApiStyle::kEmbeddings;
+        json.begin_object().field("object", is_openai ? "embedding" : "pooling");
+        json.field("index", static_cast<int64_t>(index)).key(is_openai ? "embedding" : "data");
+        fields.base64 ? static_cast<void>(json.string(base64(values, fields))) : write_values();
         json.end_object();
         return;
+      }
       case ApiStyle::kLlamaEmbedding:
-        json.begin_object().field("index", static_cast<int64_t>(index)).key("embedding").begin_array();
+        json.begin_object().field("index", static_cast<int64_t>(index)).key("embedding");
+        if (width == 0) json.begin_array();
         write_values();
-        json.end_array().end_object();
+        if (width == 0) json.end_array();
+        json.end_object();
         return;
       case ApiStyle::kOllamaEmbeddings:
         json.begin_object().key("embedding");
@@ -108,7 +161,7 @@ class EmbeddingPrinter final : public AnswerPrinter {
     const int64_t n = g.prompt_tokens();
     if (style_ == ApiStyle::kCohereEmbed) {
       write_kept(g, n, out);
-    } else if (style_ == ApiStyle::kEmbeddings) {
+    } else if (style_ == ApiStyle::kEmbeddings || style_ == ApiStyle::kPooling) {
       out += "],\"model\":";
       JsonWriter json(out);
       json.string(g.info().model).key("usage").begin_object().field("prompt_tokens", n).field("total_tokens", n);
@@ -124,13 +177,14 @@ class EmbeddingPrinter final : public AnswerPrinter {
 
  private:
   // Cohere's answers have all texts' vectors of a type together.
-  void keep(const std::vector<std::string>& types, std::span<const float> values) {
+  void keep(const EmbeddingFields& fields, std::span<const float> values) {
+    const std::vector<std::string>& types = fields.types;
     kept_.resize(types.size());
     for (size_t i = 0; i < types.size(); ++i) {
       std::string& out = kept_[i];
       if (!out.empty()) out += ',';
       if (types[i] == "base64") {
-        out += '"' + base64(values) + '"';
+        out += '"' + base64(values, fields) + '"';
         continue;
       }
       JsonWriter json(out);

@@ -118,7 +118,7 @@ void LlamaPrinter::write_events(const Generation& g, AnswerChoice& choice, size_
       out += "data: " + error_json(ApiError::of_generation(choice.error)) + "\n\n";
     return;
   }
-  if (std::exchange(choice.has_progress, false)) {
+  for (const Generation::Progress& progress : g.take_progress(choice, index)) {
     out += "data: ";
     JsonWriter json(out);
     json.begin_object()
@@ -128,7 +128,7 @@ void LlamaPrinter::write_events(const Generation& g, AnswerChoice& choice, size_
         .begin_array()
         .end_array();
     json.key("stop").boolean(false);
-    g.write_progress(json, choice, index);
+    progress.write(json);
     json.end_object();
     out += "\n\n";
   }

@@ -37,7 +37,7 @@ class OpenAiPrinter final : public AnswerPrinter {
   void write_message(const Generation& g, JsonWriter& json, size_t index, const AnswerChoice& choice) const;
   void write_delta(const Generation& g, JsonWriter& json, size_t index, const AnswerPart* piece,
                    const AnswerChoice& choice) const;
-  void write_progress(const Generation& g, const AnswerChoice& choice, size_t index, std::string& out) const;
+  void write_progress(const Generation& g, const Generation::Progress& progress, std::string& out) const;
   // A chat that echoes what the assistant said last.
   bool has_last_words(const Generation& g) const { return chat_ && g.info().echo && !g.info().prompt_texts[0].empty(); }
   const char* chunk() const { return chat_ ? "chat.completion.chunk" : "text_completion"; }
@@ -234,14 +234,13 @@ void OpenAiPrinter::write_event(const Generation& g, size_t index, Part part, co
   choice.records.clear();
 }
 
-void OpenAiPrinter::write_progress(const Generation& g, const AnswerChoice& choice, size_t index,
-                                   std::string& out) const {
+void OpenAiPrinter::write_progress(const Generation& g, const Generation::Progress& progress, std::string& out) const {
   out += "data: ";
   JsonWriter json(out);
   json.begin_object();
   write_head(g, json, chunk());
   json.key("choices").begin_array().end_array();
-  g.write_progress(json, choice, index);
+  progress.write(json);
   json.end_object();
   out += "\n\n";
 }
@@ -250,7 +249,7 @@ void OpenAiPrinter::write_progress(const Generation& g, const AnswerChoice& choi
 // no text begins all the same where it echoes its prompt.
 void OpenAiPrinter::write_events(const Generation& g, AnswerChoice& choice, size_t index, std::string& out) {
   const std::vector<AnswerPart> parts = std::exchange(choice.parts, {});
-  if (std::exchange(choice.has_progress, false)) write_progress(g, choice, index, out);
+  for (const Generation::Progress& progress : g.take_progress(choice, index)) write_progress(g, progress, out);
   const bool says_something = !parts.empty() || (choice.finished && !choice.failed());
   if (chat_ && !choice.started && says_something) {
     std::vector<TokenRecord> records = std::exchange(choice.records, {});

@@ -1,10 +1,13 @@
 // OpenAI's Responses: items of output, each begun, continued and ended by events that are numbered.
+#include <algorithm>
+#include <span>
 #include <utility>
 
 #include "base/json_writer.h"
 #include "server/api_error.h"
 #include "server/dialects.h"
 #include "server/generation.h"
+#include "server/logprobs_json.h"
 
 namespace ibid {
 namespace {
@@ -12,7 +15,11 @@ namespace {
 struct OutputItem {
   PartKind kind = PartKind::kText;
   std::string id, call_id, name, text;
+  std::string logprobs;  // of a text's tokens, where they are asked for: objects with commas between
   bool is_whole = false;
+  void add_logprobs(const std::string& more) {
+    if (!more.empty()) (logprobs += logprobs.empty() ? "" : ",") += more;
+  }
 };
 
 class ResponsesPrinter final : public AnswerPrinter {
@@ -26,7 +33,9 @@ class ResponsesPrinter final : public AnswerPrinter {
   void event(const char* type, std::string_view members, std::string& out);
   void begin_item(const Generation& g, const AnswerPart& part, size_t index);
   void tell_begin(std::string& out);
-  void tell_delta(std::string_view text, std::string& out);
+  void tell_delta(std::string_view text, const std::string& logprobs, std::string& out);
+  // What is not told yet of the tokens behind the reasoning; it goes with the next text.
+  void take_records(const Generation& g, const AnswerChoice& choice);
   void tell_end(std::string& out);
   void take(const Generation& g, const AnswerPart& part, size_t index, std::string* out);
   std::string place(bool with_content) const;
@@ -36,7 +45,9 @@ class ResponsesPrinter final : public AnswerPrinter {
   bool is_open_ = false;  // the last item
   bool begun_ = false;
   int64_t n_events_ = 0;
-  std::string timings_;  // llama.cpp's, where they are asked for: a member of the next events, behind a comma
+  int32_t n_records_ = 0;  // of the answer's tokens, as far as they came
+  std::string logprobs_;   // of tokens whose text is to come
+  std::string timings_;    // llama.cpp's, where they are asked for: a member of the next events, behind a comma
 };
 
 // A member as Generation writes it into an object, for an event's members.
@@ -62,7 +73,7 @@ void write_item(JsonWriter& json, const OutputItem& item, const char* status, bo
       json.field("type", "message").field("status", status).field("role", "assistant").key("content").begin_array();
       if (with_content) {
         json.begin_object().field("type", "output_text").field("text", item.text).key("annotations").begin_array();
-        json.end_array().key("logprobs").begin_array().end_array().end_object();
+        json.end_array().key("logprobs").raw("[" + item.logprobs + "]").end_object();
       }
       json.end_array();
       break;
@@ -132,7 +143,8 @@ std::string ResponsesPrinter::place(bool with_content) const {
 
 void ResponsesPrinter::begin_item(const Generation& g, const AnswerPart& part, size_t index) {
   const char* prefix = part.kind == PartKind::kText ? "msg_" : part.kind == PartKind::kCall ? "fc_" : "rs_";
-  OutputItem item{part.kind, prefix + g.info().id.substr(5) + "_" + std::to_string(items_.size()), "", "", "", false};
+  OutputItem item{part.kind, prefix + g.info().id.substr(5) + "_" + std::to_string(items_.size()), "", "", "", "",
+                  false};
   if (part.kind == PartKind::kCall) {
     item.call_id = g.call_id(index, part.call, part.id);
     item.name = part.name;
@@ -154,11 +166,11 @@ void ResponsesPrinter::tell_begin(std::string& out) {
     event("response.content_part.added", place(true) + R"(,"part":{"type":"reasoning_text","text":""})", out);
 }
 
-void ResponsesPrinter::tell_delta(std::string_view text, std::string& out) {
+void ResponsesPrinter::tell_delta(std::string_view text, const std::string& logprobs, std::string& out) {
   const PartKind kind = items_.back().kind;
   std::string members = place(kind != PartKind::kCall) + ",\"delta\":";
   JsonWriter(members).string(text);
-  if (kind == PartKind::kText) members += ",\"logprobs\":[]";
+  if (kind == PartKind::kText) members += ",\"logprobs\":[" + logprobs + "]";
   members += timings_;
   event(kind == PartKind::kText        ? "response.output_text.delta"
         : kind == PartKind::kReasoning ? "response.reasoning_text.delta"
@@ -171,9 +183,11 @@ void ResponsesPrinter::tell_end(std::string& out) {
   std::string text;
   JsonWriter(text).string(item.text);
   if (item.kind == PartKind::kText) {
-    event("response.output_text.done", place(true) + ",\"text\":" + text + ",\"logprobs\":[]", out);
+    const std::string logprobs = ",\"logprobs\":[" + item.logprobs + "]";
+    event("response.output_text.done", place(true) + ",\"text\":" + text + logprobs, out);
     event("response.content_part.done",
-          place(true) + R"(,"part":{"type":"output_text","annotations":[],"logprobs":[],"text":)" + text + "}", out);
+          place(true) + R"(,"part":{"type":"output_text","annotations":[])" + logprobs + ",\"text\":" + text + "}",
+          out);
   } else if (item.kind == PartKind::kReasoning) {
     event("response.reasoning_text.done", place(true) + ",\"text\":" + text, out);
     event("response.content_part.done", place(true) + R"(,"part":{"type":"reasoning_text","text":)" + text + "}", out);
@@ -200,12 +214,30 @@ void ResponsesPrinter::take(const Generation& g, const AnswerPart& part, size_t 
   OutputItem& item = items_.back();
   item.text += part.text;
   item.is_whole = item.is_whole || part.ends;
-  if (out != nullptr && !part.text.empty()) tell_delta(part.text, *out);
+  std::string logprobs;
+  if (item.kind == PartKind::kText) item.add_logprobs(logprobs = std::exchange(logprobs_, {}));
+  if (out != nullptr && !part.text.empty()) tell_delta(part.text, logprobs, *out);
+}
+
+void ResponsesPrinter::take_records(const Generation& g, const AnswerChoice& choice) {
+  if (!g.info().want_logprobs) return;
+  std::span<const TokenRecord> records = choice.records;
+  const auto n_reasoning = static_cast<size_t>(std::max(0, choice.n_reasoning - n_records_));
+  n_records_ += static_cast<int32_t>(records.size());
+  records = records.subspan(std::min(records.size(), n_reasoning));
+  if (records.empty()) return;
+  std::string list;
+  JsonWriter json(list);
+  write_token_logprobs(json, g.tokenizer(), records,
+                       {.processed = g.info().processed_logprobs, .as_ids = g.info().tokens_as_ids});
+  (logprobs_ += logprobs_.empty() ? "" : ",").append(list, 1, list.size() - 2);
 }
 
 // The last events, and what is kept of the response.
 void ResponsesPrinter::end(const Generation& g, const AnswerChoice& choice, std::string* out) {
   const bool cut = choice.reason == FinishReason::kLength;
+  // Of tokens that have no text of their own, such as the one that ends an answer.
+  if (is_open_ && items_.back().kind == PartKind::kText) items_.back().add_logprobs(std::exchange(logprobs_, {}));
   if (is_open_ && out != nullptr) {
     tell_end(*out);
     std::string members = ",\"output_index\":" + std::to_string(items_.size() - 1) + ",\"item\":";
@@ -249,6 +281,7 @@ void ResponsesPrinter::end(const Generation& g, const AnswerChoice& choice, std:
 
 void ResponsesPrinter::write_events(const Generation& g, AnswerChoice& choice, size_t index, std::string& out) {
   const std::vector<AnswerPart> parts = std::exchange(choice.parts, {});
+  take_records(g, choice);
   choice.records.clear();
   if (!std::exchange(begun_, true)) {
     std::string members = ",\"response\":";
@@ -257,9 +290,8 @@ void ResponsesPrinter::write_events(const Generation& g, AnswerChoice& choice, s
     event("response.created", members, out);
     event("response.in_progress", members, out);
   }
-  if (std::exchange(choice.has_progress, false)) {
-    std::string members =
-        as_member([&](JsonWriter& json) { g.write_progress(json, choice, index); }) + ",\"response\":";
+  for (const Generation::Progress& progress : g.take_progress(choice, index)) {
+    std::string members = as_member([&](JsonWriter& json) { progress.write(json); }) + ",\"response\":";
     JsonWriter json(members);
     write_response(g, items_, nullptr, json);
     event("response.in_progress", members, out);
@@ -272,6 +304,7 @@ void ResponsesPrinter::write_events(const Generation& g, AnswerChoice& choice, s
 }
 
 void ResponsesPrinter::write_choice(const Generation& g, const AnswerChoice& choice, size_t index, std::string& out) {
+  take_records(g, choice);
   for (const AnswerPart& part : choice.parts) take(g, part, index, nullptr);
   if (items_.empty()) take(g, AnswerPart(), index, nullptr);
   end(g, choice, nullptr);

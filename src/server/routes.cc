@@ -47,7 +47,14 @@ Result<ApiRequest> read_conversation(const Json& body, const Backend& backend, c
   return api;
 }
 
+void write_texts(JsonWriter& json, const char* name, std::span<const std::string> texts) {
+  json.key(name).begin_array();
+  for (const std::string& text : texts) json.string(text);
+  json.end_array();
+}
+
 void write_model(JsonWriter& json, const ModelInfo& model, const std::string& name, bool is_loaded,
+                 std::span<const std::string> names, std::span<const std::string> tags,
                  std::span<const std::string> capabilities) {
   json.begin_object()
       .field("id", name)
@@ -61,6 +68,8 @@ void write_model(JsonWriter& json, const ModelInfo& model, const std::string& na
       .begin_object()
       .field("value", is_loaded ? "loaded" : "unloaded")
       .end_object();
+  write_texts(json, "aliases", names);
+  write_texts(json, "tags", tags);
   if (model.context_len == 0) {  // it was never loaded
     json.end_object();
     return;
@@ -73,11 +82,9 @@ void write_model(JsonWriter& json, const ModelInfo& model, const std::string& na
       .field("n_ctx", int64_t{model.context_len})
       .field("n_embd", int64_t{model.width})
       .field("pooling", pooling_name(model.pooling))
-      .end_object()
-      .key("capabilities")
-      .begin_array();
-  for (const std::string& capability : capabilities) json.string(capability);
-  json.end_array().end_object();
+      .end_object();
+  write_texts(json, "capabilities", capabilities);
+  json.end_object();
 }
 
 }  // namespace
@@ -122,15 +129,16 @@ WebResponse Service::models(const WebRequest& request, WebExchange&) {
     for (const ListedModel& model : models) {
       const auto known = std::ranges::find(model.names, name);
       if (known == model.names.end()) continue;
-      write_model(json, model.info, *known, model.is_loaded, model.capabilities);
+      write_model(json, model.info, *known, model.is_loaded, model.names, model.tags, model.capabilities);
       return response;
     }
     return error_response(ApiError::of(no_such_model(name)));
   }
   json.begin_object().field("object", "list").key("data").begin_array();
   for (const ListedModel& model : models) {
-    for (const std::string& name : model.names)
-      write_model(json, model.info, name, model.is_loaded, model.capabilities);
+    const std::span<const std::string> names = model.names;
+    for (const std::string& name : options_.list_once ? names.first(1) : names)
+      write_model(json, model.info, name, model.is_loaded, names, model.tags, model.capabilities);
   }
   json.end_array().end_object();
   return response;

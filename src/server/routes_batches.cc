@@ -148,7 +148,7 @@ WebResponse Service::file_content(const WebRequest& request, WebExchange& exchan
   if (batches_ == nullptr) return not_served();
   const std::optional<StoredFile> file = batches_->files().find(id_in(request), exchange.tenant);
   if (!file) return no_such("file", "file_id");
-  if (const std::optional<ApiError> refusal = promise(exchange, 2 * file->bytes)) return error_response(*refusal);
+  if (const std::optional<ApiError> refusal = promise(exchange, 2 * file->bytes, "id")) return error_response(*refusal);
   Result<std::string> content = read_whole(batches_->files().path_of(file->id));
   if (!content) return error_response(ApiError::of(content.error()));
   WebResponse response;

@@ -108,7 +108,7 @@ Result<int> serve_until_stopped(const ServerOptions& options, const LoadBackend&
     service.set_batches(batches.get());
   }
   std::unique_ptr<Fleet> fleet;
-  if (!load) fleet = std::make_unique<Fleet>(std::move(several.models), several.memory_bytes, service);
+  if (!load) fleet = std::make_unique<Fleet>(std::move(several), service);
   HttpServer http(options, service, **log);
   if (Status status = http.listen(); !status) {
     const ErrorKind kind = status.error().kind;

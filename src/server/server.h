@@ -30,7 +30,10 @@ struct ServerOptions {
   std::vector<std::string> allowed_hosts;  // further names in the Host header that mean this server (host_check.h)
   bool page = true;
   std::vector<std::string> aliases;  // further names of the model
+  std::vector<std::string> tags;     // words that /v1/models tells of it
+  bool list_once = false;            // /v1/models has it under its own name alone, with the others beside
   bool strict_model = false;         // a name that it does not have is a 404
+  bool autoload = true;              // of several models: one is loaded for who asks for it, else by /models/load alone
 
   std::string files_folder;                    // of /v1/files and /v1/batches (batches.h); empty: they are not served
   int64_t max_files_bytes = int64_t{1} << 30;  // of all files there
@@ -91,6 +94,7 @@ struct FleetModel {
 struct FleetOptions {
   std::vector<FleetModel> models;  // the first is loaded at once, and answers who names none
   int64_t memory_bytes = 0;
+  int max_loaded = 0;  // at once; 0: as many as fit
 };
 
 // Serves until SIGTERM or SIGINT: then takes no more requests, lets what runs end within drain_timeout, and returns. A

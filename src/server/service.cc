@@ -84,6 +84,14 @@ std::pair<ApiStyle, const char*> invoked(const Json& body) {
   return {ApiStyle::kChat, "chat"};
 }
 
+constexpr Abort kNoMemory = Abort::kNoMemory;
+
+// OpenAI's form has no vectors of tokens, and llama.cpp's path without the version has: it answers them there alone.
+bool wants_each_token(const Json& body, const ModelInfo& model) {
+  const std::string* pooling = text_at(body, "pooling");
+  return pooling != nullptr ? *pooling == pooling_name(Pooling::kEach) : model.pooling == Pooling::kEach;
+}
+
 // Enough to fill steps, and no more than half of a small queue.
 int64_t texts_at_once(const ServerOptions& options) { return std::clamp<int64_t>(options.n_places / 2, 1, 64); }
 
@@ -184,6 +192,7 @@ WebExchange Service::handle(const WebRequest& request, std::function<void()> wak
     exchange.response = std::move(response);
   } catch (const std::bad_alloc&) {  // the engine has it, and nobody will ask for its answer
     if (exchange.generation) abandon(*exchange.generation);
+    for (WebExchange& instance : exchange.instances) finish(instance, &kNoMemory);
     quotas_.leave(exchange.tenant, exchange.n_sequences, now());
     throw;
   }
@@ -209,6 +218,7 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
       {"POST", "/v1/chat/completions/batch", "chat", nullptr, ApiStyle::kChatBatch},
       {"POST", "/v1/chat/completions/input_tokens", "text", &Service::chat_tokens},
       {"POST", "/invocations", "chat", nullptr, ApiStyle::kChat},  // or what its body is of
+      {"POST", "/predict", "predict", nullptr, ApiStyle::kChat},
       {"POST", "/v1/completions", "completions", nullptr, ApiStyle::kCompletions},
       {"GET", "/v1/models", "models", &Service::models, ApiStyle::kChat, false, true},
       {"POST", "/v1/responses", "responses", nullptr, ApiStyle::kResponses},
@@ -245,6 +255,7 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
       {"POST", "/api/embed", "embeddings", nullptr, ApiStyle::kOllamaEmbed},
       {"POST", "/api/embeddings", "embeddings", nullptr, ApiStyle::kOllamaEmbeddings},
       {"POST", "/embedding", "embeddings", nullptr, ApiStyle::kLlamaEmbedding},
+      {"POST", "/pooling", "embeddings", nullptr, ApiStyle::kPooling},
       {"POST", "/v1/rerank", "rerank", nullptr, ApiStyle::kRerank},
       {"POST", "/v2/rerank", "rerank", nullptr, ApiStyle::kRerank},
       {"POST", "/rerank", "rerank", nullptr, ApiStyle::kRerank},
@@ -331,6 +342,7 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
   if (route->needs_model && backend_ == nullptr)
     return error_response({503, fleet_ != nullptr ? "The model is not loaded." : "The model is still loading.", "",
                            fleet_ != nullptr ? "not_loaded" : "loading", 1});
+  if (path == "/predict") return predict(request, exchange, wake);
   if (route->handler == nullptr) return generate(request, exchange, std::move(wake));
   return (this->*route->handler)(request, exchange);
 }
@@ -355,6 +367,7 @@ Result<DialectBody> Service::read_dialect(const WebExchange& exchange, Json body
     case ApiStyle::kOllamaEmbeddings:
     case ApiStyle::kLlamaEmbedding:
     case ApiStyle::kCohereEmbed:
+    case ApiStyle::kPooling:
       TRY(mend_fields({"input", "content", "prompt"}, MixedPrompts::kList, backend.tokenizer(), body));
       return body_of_embeddings(body, exchange.style, backend.model(), options_.api);
     case ApiStyle::kRerank:
@@ -380,9 +393,14 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   Result<Json> body = parse_body(request.body, options_.api.json);
   if (!body) return error_response(ApiError::of(body.error()));
   if (request.path() == "/invocations") std::tie(exchange.style, exchange.route) = invoked(*body);
+  if (request.path() == "/embeddings" && wants_each_token(*body, backend.model()))
+    exchange.style = ApiStyle::kLlamaEmbedding;
   Result<DialectBody> own = read_dialect(exchange, *std::move(body));
   if (!own) return error_response(ApiError::of(own.error()));
   if (own->answer) {
+    const std::string* asked = text_at(own->body, "model");
+    const Result<std::string> known = answering_name(asked != nullptr ? *asked : "", backend.model(), options_);
+    if (!known) return error_response(ApiError::of(known.error()));
     WebResponse response;
     response.body = *std::move(own->answer);
     return response;
@@ -493,7 +511,8 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   info.submitted = now();
 
   const int64_t most = Generation::most_bytes(info, built->requests, model.context_len, options_.max_stream_backlog);
-  if (const std::optional<ApiError> refusal = promise(exchange, most)) return error_response(*refusal);
+  const std::string field = makes_vectors ? api->prompt_name : "max_tokens";
+  if (const std::optional<ApiError> refusal = promise(exchange, most, field)) return error_response(*refusal);
 
   exchange.mailbox = std::make_shared<Mailbox>(std::move(wake));
   exchange.row = live_.add_row();
@@ -525,14 +544,14 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
 }
 
 // Memory for an answer that may come to hold so many bytes, before it is begun.
-std::optional<ApiError> Service::promise(WebExchange& exchange, int64_t bytes) {
+std::optional<ApiError> Service::promise(WebExchange& exchange, int64_t bytes, const std::string& field) {
   if (bytes > answers_.most()) {
     return ApiError{400,
                     "This answer might come to hold " + mebibytes(bytes) + " and the server has " +
-                        mebibytes(answers_.most()) +
-                        " for all of them (--max-answers-bytes): fewer tokens, choices or log-probabilities, or a "
-                        "stream, would do.",
-                    "max_tokens", "answer_too_large"};
+                        mebibytes(answers_.most()) + " for all of them (--max-answers-bytes): " +
+                        (field == "max_tokens" ? "fewer tokens, choices or log-probabilities, or a stream, would do."
+                                               : "fewer or shorter texts would do."),
+                    field, "answer_too_large"};
   }
   exchange.promised = answers_.take(bytes);
   if (exchange.promised) return std::nullopt;
@@ -591,6 +610,10 @@ void Service::submit_held(WebExchange& exchange) {
 
 void Service::collect(WebExchange& exchange) {
   if (exchange.model && exchange.model->service != this) return exchange.model->service->collect(exchange);
+  for (WebExchange& instance : exchange.instances) {
+    if (instance.generation) collect(instance);
+  }
+  if (!exchange.generation) return;
   exchange.generation->take(exchange.mailbox->take());
   submit_held(exchange);
   exchange.row->generated = exchange.generation->completion_tokens();
@@ -605,6 +628,10 @@ void Service::abandon(const Generation& generation) {
 
 void Service::cancel(WebExchange& exchange) {
   if (exchange.model && exchange.model->service != this) return exchange.model->service->cancel(exchange);
+  for (WebExchange& instance : exchange.instances) {
+    if (instance.generation) cancel(instance);
+  }
+  if (!exchange.generation) return;
   for (const RequestId id : exchange.generation->info().requests) cancel(id);
 }
 
@@ -621,6 +648,10 @@ void Service::cancel(RequestId id) {
 
 void Service::finish(WebExchange& exchange, const Abort* cut) {
   if (exchange.model && exchange.model->service != this) return exchange.model->service->finish(exchange, cut);
+  for (WebExchange& instance : exchange.instances) {
+    const bool is_cut = cut != nullptr && instance.generation && !instance.generation->finished();
+    finish(instance, is_cut ? cut : nullptr);
+  }
   const double end = now();
   RequestLine line;
   line.request_id = exchange.request_id;

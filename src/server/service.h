@@ -35,7 +35,8 @@ struct WebExchange {
   WebResponse response;                       // complete, unless there is a generation
   std::unique_ptr<Generation> generation;     // null: the response is complete
   std::shared_ptr<Mailbox> mailbox;
-  std::vector<Request> held;  // texts that the engine gets when those before them are done; the next one last
+  std::vector<WebExchange> instances;  // of /predict; there is no generation then, and the response is made of theirs
+  std::vector<Request> held;           // texts that the engine gets when those before them are done; the next one last
   std::shared_ptr<ActiveRow> row;
   std::string request_id;
   std::string tenant;
@@ -79,6 +80,9 @@ class Service {
   WebResponse refuse(int status, std::string message, std::string code, double arrived);
   // Moves what the mailbox has into the generation.
   void collect(WebExchange& exchange);
+  // Of an exchange with instances: whether all have ended; then its answer, once.
+  static bool are_predicted(const WebExchange& exchange);
+  static WebResponse predictions(WebExchange& exchange);
   // Asks the engine to end it; the answer then ends by itself.
   void cancel(WebExchange& exchange);
   // The end of an exchange, whatever it was: logs, counts, forgets. `cut` where our side or the client ended it early:
@@ -110,6 +114,7 @@ class Service {
     ModelInfo info;
     std::vector<std::string> names, capabilities;
     bool is_loaded = true;
+    std::vector<std::string> tags = {};
   };
   Service(const ServerOptions& options, ApiKeys keys, RequestLog& log, std::shared_ptr<Shared> shared);
   std::vector<ListedModel> listed() const;
@@ -123,12 +128,15 @@ class Service {
   bool allowed_origin(const WebRequest& request) const;
   void add_cors(const WebRequest& request, WebResponse& response) const;
   WebResponse generate(const WebRequest& request, WebExchange& exchange, std::function<void()> wake);
+  WebResponse predict(const WebRequest& request, WebExchange& exchange, const std::function<void()>& wake);
+  static const std::string* model_of_instances(const Json& body);  // that the first one names; null: none
 
   std::string new_request_id();
   void write(const RequestLine& line);
   void cancel(RequestId id);
   void abandon(const Generation& generation);
-  std::optional<ApiError> promise(WebExchange& exchange, int64_t bytes);
+  // `field`: that a refusal names.
+  std::optional<ApiError> promise(WebExchange& exchange, int64_t bytes, const std::string& field);
   Result<DialectBody> read_dialect(const WebExchange& exchange, Json body);
   Status submit(std::span<Request> requests, const std::shared_ptr<Mailbox>& mailbox);
   void submit_held(WebExchange& exchange);

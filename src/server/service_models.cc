@@ -3,6 +3,7 @@
 #include <array>
 #include <future>
 
+#include "base/quoted.h"
 #include "server/api_error.h"
 #include "server/dialects.h"
 #include "server/model_names.h"
@@ -16,7 +17,7 @@ namespace {
 // Reads that are about a model; it may be named behind "?model=", and is not loaded for them.
 constexpr std::array<std::string_view, 5> kReadsOfModel = {"/props", "/slots", "/load", "/engine", "/tokenizer_info"};
 
-constexpr std::string_view kUnload = "/models/unload";
+constexpr std::string_view kLoad = "/models/load", kUnload = "/models/unload";
 
 // Ollama's word for a model that is to go at once.
 bool lets_model_go(const WebRequest& request, const Json& body) {
@@ -65,11 +66,13 @@ std::vector<Service::ListedModel> Service::listed() const {
   if (const Fleet* fleet = fleet_) {
     for (FleetFacts& model : fleet->facts()) {
       std::vector<std::string> names = {model.name};
-      if (out.empty()) names.insert(names.end(), options_.aliases.begin(), options_.aliases.end());
-      out.push_back({std::move(model.info), std::move(names), std::move(model.capabilities), model.is_loaded});
+      const bool is_first = out.empty();  // the aliases and tags are its
+      if (is_first) names.insert(names.end(), options_.aliases.begin(), options_.aliases.end());
+      out.push_back({std::move(model.info), std::move(names), std::move(model.capabilities), model.is_loaded,
+                     is_first ? options_.tags : std::vector<std::string>()});
     }
   } else if (const Backend* backend = backend_) {
-    out.push_back({backend->model(), model_names(backend->model(), options_), capabilities(), true});
+    out.push_back({backend->model(), model_names(backend->model(), options_), capabilities(), true, options_.tags});
   }
   return out;
 }
@@ -97,6 +100,7 @@ std::optional<std::string> Service::model_named_in(WebRequest& request) const {
   request.lets_model_go = lets_model_go(request, *body);
   const std::string* name = body->object() != nullptr ? text_at(*body, "model") : nullptr;
   if (name == nullptr && request.path() == "/api/show" && body->object() != nullptr) name = text_at(*body, "name");
+  if (request.path() == "/predict") name = model_of_instances(*body);
   return name != nullptr ? *name : std::string();
 }
 
@@ -118,6 +122,14 @@ bool Service::choose_model(WebRequest& request) {
   if (request.model != nullptr && request.lets_model_go) fleet->let_go(request.model_name);
   if (request.model == nullptr && draining_)
     request.refusal = std::make_shared<ApiError>(ApiError::of(unavailable("The server is shutting down.")));
+  if (request.model == nullptr && request.refusal == nullptr && !options_.autoload && request.method != "GET" &&
+      request.path() != kLoad) {
+    request.refusal = std::make_shared<ApiError>(ApiError{400,
+                                                          "The model " + in_quotes(request.model_name) +
+                                                              " is not loaded, and this server loads none unasked; "
+                                                              "/models/load does.",
+                                                          "model", "model_not_loaded"});
+  }
   return request.model != nullptr || request.refusal != nullptr || request.method == "GET";
 }
 

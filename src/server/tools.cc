@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "base/quoted.h"
 #include "server/read_fields.h"
@@ -191,6 +192,47 @@ std::shared_ptr<const std::vector<DeclaredTool>> declared_tools(const ApiRequest
     tools->push_back(std::move(declared));
   }
   return tools;
+}
+
+namespace {
+
+constexpr size_t kMaxIndent = 16;
+
+void write_indented(const Json& value, size_t depth, std::string& out) {
+  const std::string line = "\n" + std::string(4 * (depth + 1), ' '), last = "\n" + std::string(4 * depth, ' ');
+  bool is_first = true;
+  const auto next = [&] {
+    if (!std::exchange(is_first, false)) out += ',';
+    out += line;
+  };
+  if (depth >= kMaxIndent) {  // what a few bytes become has a bound
+    out += value.text();
+  } else if (const Json::Array* items = value.array(); items != nullptr && !items->empty()) {
+    out += '[';
+    for (const Json& item : *items) next(), write_indented(item, depth + 1, out);
+    out += last + ']';
+  } else if (const Json::Object* members = value.object(); members != nullptr && !members->empty()) {
+    out += '{';
+    for (const auto& [name, member] : *members) {
+      next();
+      out += Json(name).text() + ": ";
+      write_indented(member, depth + 1, out);
+    }
+    out += last + '}';
+  } else {
+    out += value.text();
+  }
+}
+
+}  // namespace
+
+std::string functions_as_text(const Json& tools) {
+  std::string out;
+  if (tools.array() == nullptr || tools.array()->empty()) return out;
+  Json::Array functions;
+  for (const Json& tool : *tools.array()) functions.push_back(*tool.find("function"));
+  write_indented(Json(std::move(functions)), 0, out);
+  return out;
 }
 
 Json with_generic_tools(const Json& messages, const Json& tools) {

@@ -21,4 +21,8 @@ bool may_be_called(const ApiRequest& api, const std::string& name);
 // The conversation for a template that knows no tools: they stand in the system's message, calls and results in texts.
 Json with_generic_tools(const Json& messages, const Json& tools);
 
+// The functions of `tools` (an array, or null) as a text, for templates that want one: JSON over lines that are
+// indented by four, as Firefunction's users make it; empty where there are none.
+std::string functions_as_text(const Json& tools);
+
 }  // namespace ibid

@@ -97,6 +97,12 @@ class FakeBackend final : public Backend {
   static std::vector<float> vector(const Request& r) {
     if (r.pooling == Pooling::kRank)
       return {static_cast<float>(raw(r.prompt[static_cast<size_t>(r.second_text)]) - 'm') / 4};
+    if (r.pooling == Pooling::kEach) {  // of each token its place, itself, 0 and 1
+      std::vector<float> rows;
+      for (size_t i = 0; i < r.prompt.size(); ++i)
+        rows.insert(rows.end(), {static_cast<float>(i), static_cast<float>(raw(r.prompt[i])), 0, 1});
+      return rows;
+    }
     return {static_cast<float>(r.prompt.size()), static_cast<float>(raw(r.prompt[0])), static_cast<float>(r.pooling),
             1};
   }

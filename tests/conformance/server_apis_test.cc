@@ -356,6 +356,76 @@ TEST(ServerApis, AResponseBelongsToTheTenantThatMadeIt) {
   EXPECT_EQ(client.get("/v1/responses/" + text_of(*unkept, "id"), a).status, 404);
 }
 
+TEST(ServerApis, AResponseTellsTheLogProbabilitiesOfItsTextWhereTheyAreAskedFor) {
+  TestServer server;
+  server.backend.say("go", "Gone.");
+  server.backend.say("think", "<think>\nHm.\n</think>\n\nYes.");
+  RawClient client(server.port());
+  const auto tokens = [](const Json& logprobs) {
+    std::string out;
+    for (const Json& entry : logprobs.array() != nullptr ? *logprobs.array() : Json::Array()) {
+      EXPECT_LE(at(entry, "logprob").number(), 0);
+      out += text_of(entry, "token");
+    }
+    return out;
+  };
+  const std::string ask = R"("top_logprobs":2,"include":["message.output_text.logprobs"])";
+  for (const auto& [said, text, reasoning] : std::initializer_list<std::tuple<const char*, const char*, const char*>>{
+           {"go", "Gone.", ""}, {"think", "Yes.", "Hm"}}) {
+    const std::string body = std::string(R"({"input":")") + said + R"(",)" + ask;
+    const Result<Json> whole = parse_json(client.post("/v1/responses", body + "}").body);
+    const Json& message = list_of(*whole, "output").back();
+    const Json& logprobs = at(list_of(message, "content").at(0), "logprobs");
+    const std::string told = tokens(logprobs);
+    EXPECT_NE(told.find(text), std::string::npos) << told;
+    if (*reasoning != 0) {
+      EXPECT_EQ(told.find(reasoning), std::string::npos) << "tokens of the reasoning are no text";
+    }
+    ASSERT_FALSE(logprobs.array()->empty());
+    EXPECT_EQ(list_of((*logprobs.array())[0], "top_logprobs").size(), 2u);
+    EXPECT_EQ(*at(*whole, "top_logprobs").integer(), 2);
+    // Streamed: each text's beside it; together, and in the last events, the same.
+    std::string pieces;
+    int n_whole = 0;
+    for (const auto& [type, event] : events_of(client.post("/v1/responses", body + R"(,"stream":true})").body)) {
+      if (type == "response.output_text.delta") pieces += tokens(at(event, "logprobs"));
+      const Json* all = nullptr;
+      if (type == "response.output_text.done") all = event.find("logprobs");
+      if (type == "response.content_part.done" && text_of(at(event, "part"), "type") == "output_text")
+        all = at(event, "part").find("logprobs");
+      if (type == "response.completed")
+        all = list_of(list_of(at(event, "response"), "output").back(), "content").at(0).find("logprobs");
+      if (all != nullptr) {
+        EXPECT_EQ(all->text(), logprobs.text()) << type;
+        ++n_whole;
+      }
+    }
+    EXPECT_EQ(n_whole, 3);
+    EXPECT_TRUE(told.starts_with(pieces)) << pieces;
+    EXPECT_NE(pieces.find(text), std::string::npos) << pieces;
+  }
+  const Result<Json> plain = parse_json(client.post("/v1/responses", R"({"input":"go"})").body);
+  EXPECT_NE(list_of(*plain, "output").at(0).text().find("\"logprobs\":[]"), std::string::npos);
+  const auto refused = [&](const std::string& more) {
+    const HttpAnswer wrong = client.post("/v1/responses", R"({"input":"go",)" + more + "}");
+    EXPECT_EQ(wrong.status, 400) << wrong.body;
+    return error_param(wrong);
+  };
+  EXPECT_EQ(refused(R"("top_logprobs":21)"), "top_logprobs");
+  EXPECT_EQ(refused(R"("include":["file_search_call.results"])"), "include");
+  EXPECT_EQ(refused(ask + R"(,"tools":[{"type":"function","name":"f"}])"), "top_logprobs");
+}
+
+TEST(ServerApis, AResponseGoesOnFromReasoningAlone) {
+  TestServer server;
+  RawClient client(server.port());
+  const HttpAnswer a =
+      client.post("/v1/responses",
+                  R"({"max_output_tokens":2,"input":[{"role":"user","content":"hi"},)"
+                  R"({"type":"reasoning","id":"r","summary":[],"content":[{"type":"reasoning_text","text":"Hm."}]}]})");
+  EXPECT_EQ(a.status, 200) << a.body;
+}
+
 TEST(ServerApis, StoredResponsesHaveABound) {
   StoredResponses stored(320'000, 100);
   const auto make = [](const std::string& id, size_t n_bytes) {

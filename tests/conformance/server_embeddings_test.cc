@@ -1,10 +1,13 @@
 // Vectors of texts over the APIs that have them.
 #include <openssl/evp.h>
 
+#include <bit>
 #include <cmath>
 
 #include "conformance/server_fixture.h"
+#include "kernels/math.h"
 #include "server/dialects.h"
+#include "tensor/half.h"
 
 namespace ibid {
 namespace {
@@ -59,6 +62,151 @@ TEST(ServerEmbeddings, InBase64AreTheSameBytes) {
   std::vector<float> values(4);
   std::memcpy(values.data(), bytes.data(), 16);
   EXPECT_EQ(values, normed(kHey));
+}
+
+// The values in the text's bytes, each of so many, in their order.
+std::vector<uint32_t> decoded(const std::string& text, int n_bytes, bool is_big_endian) {
+  std::vector<unsigned char> bytes(text.size());
+  const int n =
+      EVP_DecodeBlock(bytes.data(), reinterpret_cast<const unsigned char*>(text.data()), static_cast<int>(text.size()));
+  EXPECT_GT(n, 0) << text;
+  bytes.resize(static_cast<size_t>(n) - (text.ends_with("==") ? 2 : text.ends_with("=") ? 1 : 0));
+  std::vector<uint32_t> out;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    if (i % static_cast<size_t>(n_bytes) == 0) out.push_back(0);
+    const auto at = static_cast<int>(i) % n_bytes;
+    out.back() |= uint32_t{bytes[i]} << 8 * (is_big_endian ? n_bytes - 1 - at : at);
+  }
+  return out;
+}
+
+TEST(ServerEmbeddings, InBase64AreOfTheTypeAndOrderThatIsAsked) {
+  TestServer server;
+  RawClient client(server.port());
+  for (const char* order : {"native", "little", "big"}) {
+    const auto values = [&](const char* type, int n_bytes) {
+      const Json answer = post_json(client, "/v1/embeddings",
+                                    std::string(R"({"input":"hey","encoding_format":"base64","embed_dtype":")") + type +
+                                        R"(","endianness":")" + order + "\"}");
+      return decoded(*(*answer.find("data")->array())[0].find("embedding")->string(), n_bytes,
+                     order == std::string_view("big"));
+    };
+    std::vector<uint32_t> singles, halves, brains;
+    for (const float x : normed(kHey)) {
+      singles.push_back(std::bit_cast<uint32_t>(x));
+      halves.push_back(float_to_half(x));
+      brains.push_back(float_to_bf16(x));
+    }
+    EXPECT_EQ(values("float32", 4), singles) << order;
+    EXPECT_EQ(values("float16", 2), halves) << order;
+    EXPECT_EQ(values("bfloat16", 2), brains) << order;
+  }
+  const auto refused = [&](const std::string& more) {
+    const HttpAnswer wrong = client.post("/v1/embeddings", R"({"input":"a",)" + more + "}");
+    EXPECT_EQ(wrong.status, 400) << wrong.body;
+    return error_param(wrong);
+  };
+  // Numbers in JSON have neither, and nothing is passed over in silence.
+  EXPECT_EQ(refused(R"("embed_dtype":"float16")"), "embed_dtype");
+  EXPECT_EQ(refused(R"("endianness":"big")"), "endianness");
+  EXPECT_EQ(refused(R"("encoding_format":"base64","embed_dtype":"fp8_e4m3")"), "embed_dtype");
+  EXPECT_EQ(refused(R"("encoding_format":"base64","endianness":"middle")"), "endianness");
+  EXPECT_EQ(refused(R"("encoding_format":"bytes")"), "encoding_format");
+  EXPECT_EQ(refused(R"("padding":"max_length")"), "padding");
+  EXPECT_EQ(refused(R"("late_chunking_params":{"chunk_size":5})"), "late_chunking_params");
+  EXPECT_EQ(refused(R"("use_activation":1)"), "use_activation");
+  const Json as_it_is =
+      post_json(client, "/v1/embeddings", R"({"input":"hey","use_activation":false,"padding":"do_not_pad"})");
+  EXPECT_EQ(floats(*(*as_it_is.find("data")->array())[0].find("embedding")), kHey);
+}
+
+TEST(ServerEmbeddings, OfEachTokenStandOneBehindTheOther) {
+  TestServer server;
+  RawClient client(server.port());
+  const std::vector<std::vector<float>> rows = {{0, 'h', 0, 1}, {1, 'e', 0, 1}, {2, 'y', 0, 1}};
+  const auto of = [](const Json& list) {
+    std::vector<std::vector<float>> out;
+    for (const Json& row : *list.array()) out.push_back(floats(row));
+    return out;
+  };
+  const std::string each = R"("task":"token_embed")";
+  const Json answer =
+      post_json(client, "/pooling", R"({"model":"fake-1","input":["hey","a"],"use_activation":false,)" + each + "}");
+  EXPECT_TRUE(answer.find("id")->string()->starts_with("pooling-"));
+  EXPECT_EQ(*answer.find("object")->string(), "list");
+  EXPECT_EQ(*answer.find("usage")->find("prompt_tokens")->integer(), 4);
+  ASSERT_EQ(answer.find("data")->array()->size(), 2u);
+  const Json& first = (*answer.find("data")->array())[0];
+  EXPECT_EQ(*first.find("object")->string(), "pooling");
+  EXPECT_EQ(of(*first.find("data")), rows);
+  // Normed unless it is told otherwise, each by itself.
+  const Json unit = post_json(client, "/pooling", R"({"input":"hey",)" + each + "}");
+  EXPECT_EQ(of(*(*unit.find("data")->array())[0].find("data"))[2], normed(rows[2]));
+  const Json bytes = post_json(client, "/pooling",
+                               R"({"input":"hey","encoding_format":"base64","use_activation":false,)" + each + "}");
+  EXPECT_EQ(decoded(*(*bytes.find("data")->array())[0].find("data")->string(), 4, false).size(), 12u);
+  // llama.cpp's, as they are; OpenAI's form has none.
+  for (const char* path : {"/embedding", "/embeddings"}) {
+    const Json llama = post_json(client, path, R"({"input":"hey","pooling":"none"})");
+    ASSERT_NE(llama.array(), nullptr) << path;
+    EXPECT_EQ(of(*(*llama.array())[0].find("embedding")), rows) << path;
+  }
+  const HttpAnswer openai = client.post("/v1/embeddings", R"({"input":"hey","pooling":"none"})");
+  EXPECT_EQ(openai.status, 400);
+  EXPECT_EQ(error_param(openai), "pooling");
+  EXPECT_EQ(client.post("/v2/embed", R"({"texts":["hey"],"pooling":"none"})").status, 400);
+}
+
+TEST(ServerEmbeddings, TasksAreThoseThatTheModelHas) {
+  TestServer server;
+  RawClient client(server.port());
+  const Json whole = post_json(client, "/pooling", R"({"input":"hey","task":"embed"})");
+  EXPECT_EQ(floats(*(*whole.find("data")->array())[0].find("data")), normed(kHey));
+  EXPECT_EQ(floats(*(*post_json(client, "/pooling", R"({"input":"hey"})").find("data")->array())[0].find("data")),
+            normed(kHey));
+  const auto refused = [&](RawClient& of, const std::string& body) {
+    const HttpAnswer wrong = of.post("/pooling", body);
+    EXPECT_EQ(wrong.status, 400) << wrong.body;
+    return error_param(wrong);
+  };
+  for (const char* task : {R"("classify")", R"("token_classify")", R"("plugin")", "7"})
+    EXPECT_EQ(refused(client, std::string(R"({"input":"a","task":)") + task + "}"), "task");
+  EXPECT_EQ(refused(client, R"({"task":"embed"})"), "input");
+
+  FakeBackend::Options reranker;
+  reranker.is_encoder = true;
+  reranker.n_labels = 1;
+  TestServer ranks({}, reranker);
+  RawClient asks(ranks.port());
+  const double x = ('z' - 'm') / 4.0;
+  const float sure = static_cast<float>(1 / (1 + math::exp(-x)));
+  for (const char* task : {"", R"(,"task":"classify")"}) {
+    const Json score =
+        post_json(asks, "/pooling", std::string(R"({"input":"zoo","add_special_tokens":false)") + task + "}");
+    EXPECT_EQ(floats(*(*score.find("data")->array())[0].find("data")), std::vector<float>{sure});
+    const Json raw =
+        post_json(asks, "/pooling",
+                  std::string(R"({"input":"zoo","add_special_tokens":false,"use_activation":false)") + task + "}");
+    EXPECT_EQ(floats(*(*raw.find("data")->array())[0].find("data")), std::vector<float>{static_cast<float>(x)});
+  }
+  EXPECT_EQ(refused(asks, R"({"input":"a","task":"embed"})"), "pooling");
+  EXPECT_EQ(post_json(asks, "/pooling", R"({"input":"ab","task":"token_embed"})").find("data")->array()->size(), 1u);
+}
+
+TEST(ServerEmbeddings, OfEachTokenAreRefusedWhereTheirAnswerWouldNotFit) {
+  ServerOptions options;
+  options.max_answers_bytes = 200'000;
+  TestServer server(options);
+  RawClient client(server.port());
+  const auto body = [](size_t n, const char* task) {
+    return R"({"input":")" + std::string(n, 'x') + R"(","task":")" + task + "\"}";
+  };
+  const HttpAnswer large = client.post("/pooling", body(2000, "token_embed"));
+  EXPECT_EQ(large.status, 400) << large.body.substr(0, 200);
+  EXPECT_EQ(error_param(large), "input");
+  EXPECT_NE(large.body.find("--max-answers-bytes"), std::string::npos);
+  EXPECT_EQ(client.post("/pooling", body(2000, "embed")).status, 200);
+  EXPECT_EQ(client.post("/pooling", body(200, "token_embed")).status, 200);
 }
 
 TEST(ServerEmbeddings, OfCohereAreByTypeAndCutOnlyWhereItIsAsked) {

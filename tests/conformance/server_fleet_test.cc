@@ -51,8 +51,9 @@ class CountedBackend final : public Backend {
 // Models of 10 bytes each, but "wide" of 1,000 and "broken", which cannot be read.
 class FleetServer {
  public:
-  explicit FleetServer(int64_t memory_bytes, const std::string& keys = "") {
+  explicit FleetServer(int64_t memory_bytes, const std::string& keys = "", int max_loaded = 0, bool autoload = true) {
     ServerOptions options;
+    options.autoload = autoload;
     options.port = 0;
     options.log_file = "/dev/null";
     options.aliases = {"first"};
@@ -72,7 +73,7 @@ class FleetServer {
                           return LoadedModel{std::make_unique<CountedBackend>(of_model, bytes, counts), bytes};
                         }});
     }
-    fleet = std::make_unique<Fleet>(std::move(models), memory_bytes, *service);
+    fleet = std::make_unique<Fleet>(FleetOptions{std::move(models), memory_bytes, max_loaded}, *service);
     service->set_fleet(fleet.get());
     http = std::make_unique<HttpServer>(options, *service, *log);
     EXPECT_TRUE(http->listen().ok());
@@ -113,6 +114,43 @@ std::string model_of(const HttpAnswer& answer) {
   const Result<Json> json = parse_json(answer.body);
   const Json* model = json ? json->find("model") : nullptr;
   return model != nullptr && model->string() != nullptr ? *model->string() : answer.body;
+}
+
+TEST(ServerFleet, NoMoreAreLoadedAtOnceThanTheOperatorSays) {
+  FleetServer server(1000, "", 2);
+  for (const char* model : {"a", "b", "a", "c"}) EXPECT_EQ(model_of(ask(server, model)), model);
+  EXPECT_EQ(server.loaded(), "ac") << "who was used least recently went, though there was memory";
+  EXPECT_EQ(model_of(ask(server, "b")), "b");
+  EXPECT_EQ(server.loaded(), "bc");
+}
+
+TEST(ServerFleet, WhereTheOperatorSaysSoAModelIsLoadedByHandAlone) {
+  FleetServer server(100, "", 0, false);
+  RawClient client(server.http->port());
+  const HttpAnswer refused = ask(server, "b");
+  EXPECT_EQ(refused.status, 400) << refused.body;
+  EXPECT_NE(refused.body.find("model_not_loaded"), std::string::npos) << refused.body;
+  EXPECT_EQ(server.loaded(), "");
+  EXPECT_EQ(client.post("/models/load", R"({"model":"b"})").status, 200);
+  EXPECT_EQ(model_of(ask(server, "b")), "b");
+  EXPECT_EQ(ask(server, "a").status, 400);
+}
+
+TEST(ServerFleet, PredictionsComeFromTheModelThatTheFirstInstanceNames) {
+  FleetServer server(100);
+  RawClient client(server.http->port());
+  const auto instance = [](const std::string& model) {
+    return R"({"@requestFormat":"completions","prompt":"hey","max_tokens":2)" +
+           (model.empty() ? "}" : R"(,"model":")" + model + "\"}");
+  };
+  const HttpAnswer answer = client.post("/predict", R"({"instances":[)" + instance("b") + "," + instance("") + "]}");
+  EXPECT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(server.loaded(), "b");
+  EXPECT_EQ(answer.body.find("\"model\":\"a\""), std::string::npos) << answer.body;
+  const HttpAnswer mixed = client.post("/predict", R"({"instances":[)" + instance("b") + "," + instance("a") + "]}");
+  EXPECT_EQ(mixed.status, 400) << mixed.body;
+  EXPECT_EQ(error_param(mixed), "instances[1].model");
+  EXPECT_EQ(client.post("/predict", R"({"instances":[)" + instance("nobody") + "]}").status, 404);
 }
 
 TEST(ServerFleet, ARequestGoesToTheModelThatItNamesWhichIsLoadedForIt) {

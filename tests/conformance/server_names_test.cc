@@ -34,6 +34,26 @@ TEST(ServerNames, AnAliasIsListedAndAnswersUnderItsName) {
   }
 }
 
+TEST(ServerNames, AModelMayBeListedOnceWithItsNamesAndTags) {
+  ServerOptions options;
+  options.aliases = {"gpt-4o"};
+  options.tags = {"chat", "small"};
+  for (const bool once : {false, true}) {
+    options.list_once = once;
+    TestServer server(options);
+    RawClient client(server.port());
+    const Result<Json> list = parse_json(client.get("/v1/models").body);
+    const Json::Array& models = *list->find("data")->array();
+    ASSERT_EQ(models.size(), once ? 1u : 2u);
+    EXPECT_EQ(*models[0].find("id")->string(), "fake-1");
+    for (const Json& model : models) {
+      EXPECT_EQ(model.find("aliases")->text(), R"(["fake-1","gpt-4o"])");
+      EXPECT_EQ(model.find("tags")->text(), R"(["chat","small"])");
+    }
+    EXPECT_EQ(client.get("/v1/models/gpt-4o").status, 200) << "asked for by it, it is there";
+  }
+}
+
 TEST(ServerNames, AServerThatIsStrictAboutNamesRefusesOthers) {
   ServerOptions options;
   options.strict_model = true;
@@ -52,6 +72,13 @@ TEST(ServerNames, AServerThatIsStrictAboutNamesRefusesOthers) {
     EXPECT_EQ(client.post(path, chat_body("x", "\"max_tokens\":1")).status, 200) << path;
   }
   EXPECT_EQ(client.get("/v1/models/gpt-9").status, 404);
+  // Also where nothing is asked of the model but to be there; and a tag is no other name.
+  for (const auto& [path, rest] :
+       {std::pair{"/api/chat", R"(,"messages":[]})"}, std::pair{"/api/embed", R"(,"input":""})"},
+        std::pair{"/api/embed", R"(,"input":"a"})"}}) {
+    EXPECT_EQ(client.post(path, std::string(R"({"model":"gpt-9")") + rest).status, 404) << path << rest;
+    EXPECT_EQ(client.post(path, std::string(R"({"model":"fake-1:latest")") + rest).status, 200) << path << rest;
+  }
 }
 
 }  // namespace

@@ -82,6 +82,9 @@ def translate(model, args):
         elif word == "--pooler-config":
             pooling = json.loads(next(words)).get("pooling_type") or json.loads("{}").get("seq_pooling_type")
             out += ["--pooling", pooling.lower()] if pooling else []
+        elif word == "--pooler-config.task":
+            if next(words) == "token_embed":
+                out += ["--pooling", "none"]
         elif word in ALWAYS:
             for _ in range(ALWAYS[word]):
                 next(words)

@@ -115,7 +115,7 @@ void request_fields(Ar& ar, RequestRef& r) {
   auto& [kind, width, length_penalty, early_stopping, n_groups, diversity_penalty, scores_whole, alpha] = search;
   ar(kind, width, length_penalty, early_stopping, n_groups, diversity_penalty, scores_whole, alpha);
   if constexpr (Ar::kReads) {
-    if (pooling > Pooling::kFirst) ar.fail();
+    if (pooling > Pooling::kEach || pooling == Pooling::kRank) ar.fail();
   }
 }
 
