@@ -34,11 +34,12 @@ class AutomatonBuilder {
     machines_.resize(n_rules_);
     counter_of_.assign(n_rules_, -1);
     a_.is_body_.assign(n_rules_, 0);
+    RuleFinisher finisher(fuel_);
     for (uint32_t r = 0; r < bodies_.size(); ++r) {  // which grow
       if (counter_of_[r] >= 0) continue;
       RuleMachine machine;
       if (bodies_[r] != kNoExpr) build(machine, bodies_[r], 0, 1);
-      if (!finish(machine, fuel_)) return out_of_fuel();
+      if (!finisher.finish(machine)) return out_of_fuel();
       machines_[r] = std::move(machine);
     }
     if (fuel_.is_empty()) return out_of_fuel();

@@ -35,10 +35,20 @@ ByteGroups groups_of(std::string_view bytes) {
   return groups;
 }
 
-// The last bytes on the way to a node are such a code point.
-bool ByteTrie::ends_far_space(size_t node, std::span<const uint32_t> parents) const {
+size_t plain_prefix(std::string_view bytes) {
+  size_t n = 0;
+  while (n < bytes.size() && is_plain(static_cast<uint8_t>(bytes[n]))) {
+    const utf8::CodePoint c = utf8::decode(bytes.data() + n, bytes.data() + bytes.size());
+    if (!c.valid) break;
+    n += c.len;
+  }
+  return n;
+}
+
+// The last bytes on the way from `top` to a node are such a code point.
+bool ByteTrie::ends_far_space(size_t node, uint32_t top, std::span<const uint32_t> parents) const {
   char bytes[3];
-  for (int n = 3; n > 0 && node != 0; --n, node = parents[node]) {
+  for (int n = 3; n > 0 && node != top; --n, node = parents[node - top]) {
     bytes[n - 1] = static_cast<char>(nodes[node].byte);
     if (nodes[node].byte < 0xC0) continue;
     const utf8::CodePoint c = utf8::decode(bytes + n - 1, bytes + 3);
@@ -48,60 +58,71 @@ bool ByteTrie::ends_far_space(size_t node, std::span<const uint32_t> parents) co
 }
 
 void ByteTrie::build(std::vector<Entry> entries, bool is_whole) {
-  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+  const auto ascending = [](const Entry& a, const Entry& b) {
     const int order = a.text.compare(b.text);
     return order != 0 ? order < 0 : std::tie(a.length, a.token) < std::tie(b.length, b.token);
-  });
-  // Subtrees yet to be laid out, the next one last; one without a node ends that of `node`.
-  struct Task {
-    uint32_t node, begin, end;
-    uint16_t depth;
-    bool is_end;
   };
-  nodes.assign(1, {});
-  below.assign(1, {});
-  std::vector<Task> ahead = {{0, 0, static_cast<uint32_t>(entries.size()), 0, false}};
-  std::vector<uint32_t> parents = {0};
-  while (!ahead.empty()) {
-    const Task task = ahead.back();
-    ahead.pop_back();
-    const auto n_laid = static_cast<uint32_t>(tokens.size());
-    if (task.is_end) {
-      below[task.node].end = n_laid;
-      continue;
-    }
-    nodes[task.node].first = n_laid;
-    uint32_t at = task.begin;
-    for (; at < task.end && entries[at].text.size() == task.depth; ++at) {
-      tokens.push_back(entries[at].token);
-      lengths.push_back(entries[at].length);
-      ++nodes[task.node].n_own;
-    }
-    ahead.push_back({task.node, 0, 0, 0, true});
-    const size_t n_before = ahead.size();
-    nodes[task.node].child = static_cast<uint32_t>(nodes.size());
-    for (uint32_t end = at; at < task.end; at = end) {
-      const char byte = entries[at].text[task.depth];
-      uint32_t n_same = 0;  // that end here
-      for (end = at; end < task.end && entries[end].text[task.depth] == byte; ++end) {
-        if (entries[end].text.size() == task.depth + 1u && ++n_same > 255) break;
-      }
-      ahead.push_back({static_cast<uint32_t>(nodes.size()), at, end, static_cast<uint16_t>(task.depth + 1), false});
-      nodes.push_back({0, 0, 0, static_cast<uint8_t>(byte), 0});
-      below.push_back({});
-      parents.push_back(task.node);
-      ++nodes[task.node].n_children;
-    }
-    std::reverse(ahead.begin() + static_cast<ptrdiff_t>(n_before), ahead.end());
-  }
+  std::sort(entries.begin(), entries.end(), ascending);
+  const std::vector<Place> behind_quotes = lay_out(0, entries, is_whole);
   roots.fill(kNoRoot);
   for (uint16_t i = 0; i < nodes[0].n_children; ++i) roots[nodes[nodes[0].child + i].byte] = i;
-  for (size_t i = nodes.size(); --i > 0;) {
+  // Twins have none themselves, and all together no more entries than there are without them.
+  constexpr uint32_t kMany = 16, kMaxTwins = 255;
+  size_t n_left = entries.size();
+  std::vector<Entry> behind;
+  for (const Place& place : behind_quotes) {
+    const uint32_t first = nodes[place.node].first, end = nodes[place.node].end;
+    if (end - first < kMany || end - first > n_left || twins.size() == kMaxTwins) continue;
+    n_left -= end - first;
+    behind.assign(entries.begin() + first, entries.begin() + end);
+    for (Entry& entry : behind) {
+      entry.text.remove_prefix(place.depth);
+      entry.text.remove_prefix(plain_prefix(entry.text));
+    }
+    std::sort(behind.begin(), behind.end(), ascending);
+    const auto twin = static_cast<uint32_t>(nodes.size());
+    twins.push_back(twin);
+    nodes[place.node].twin = static_cast<uint8_t>(twins.size());
+    lay_out(twin, behind, is_whole);
+  }
+}
+
+std::vector<ByteTrie::Place> ByteTrie::lay_out(uint32_t top, std::span<const Entry> entries, bool is_whole) {
+  const auto base = static_cast<uint32_t>(tokens.size());
+  for (const Entry& entry : entries) tokens.push_back(entry.token), lengths.push_back(entry.length);
+  nodes.push_back({0, base, base + static_cast<uint32_t>(entries.size())});
+  std::vector<Place> ahead = {{top, 0}}, behind_quotes;  // the next one last
+  std::vector<uint32_t> parents = {top};
+  while (!ahead.empty()) {
+    const Place place = ahead.back();
+    ahead.pop_back();
+    Node node = nodes[place.node];
+    uint32_t at = node.first - base;
+    const uint32_t last = node.end - base;
+    while (at < last && entries[at].text.size() == place.depth) ++at;
+    node.child = static_cast<uint32_t>(nodes.size());
+    const size_t n_before = ahead.size();
+    for (uint32_t end = at; at < last; at = end) {
+      const char byte = entries[at].text[place.depth];
+      while (end < last && entries[end].text[place.depth] == byte) ++end;
+      ahead.push_back({static_cast<uint32_t>(nodes.size()), place.depth + 1});
+      if (byte == '"') behind_quotes.push_back(ahead.back());
+      nodes.push_back({0, base + at, base + end, 0, static_cast<uint8_t>(byte)});
+      parents.push_back(place.node);
+      ++node.n_children;
+    }
+    nodes[place.node] = node;
+    std::reverse(ahead.begin() + static_cast<ptrdiff_t>(n_before), ahead.end());
+  }
+  groups.resize(nodes.size());
+  for (uint32_t i = static_cast<uint32_t>(nodes.size()); --i > top;) {
     const uint8_t byte = nodes[i].byte;
     const uint32_t group = byte < 0x80 ? group_of_ascii(byte) : is_whole ? kNonAsciiGroup : kPartGroup;
-    below[parents[i]].groups |= below[i].groups | ByteGroups{1} << group;
-    if (is_whole && ends_far_space(i, parents)) below[parents[i]].groups |= ByteGroups{1} << kFarSpaceGroup;
+    ByteGroups& above = groups[parents[i - top]];
+    above |= groups[i] | ByteGroups{1} << group;
+    if (is_whole && ends_far_space(i, top, parents)) above |= ByteGroups{1} << kFarSpaceGroup;
   }
+  return behind_quotes;
 }
 
 }  // namespace ibid::grammar

@@ -16,6 +16,9 @@ using ByteGroups = uint64_t;
 inline constexpr ByteGroups kLowerGroups = 3;
 inline constexpr uint32_t kNonAsciiGroup = 41, kPartGroup = 42, kFarSpaceGroup = 43;
 uint32_t group_of_ascii(uint8_t byte);
+// Of which JSON's strings hold each as itself; and how many bytes of whole code points of such a text begins with.
+inline bool is_plain(uint8_t byte) { return byte >= 0x20 && byte != '"' && byte != '\\'; }
+size_t plain_prefix(std::string_view bytes);
 // White space and ends of lines of ECMA-262 beyond ASCII.
 bool is_far_space(uint32_t code_point);
 ByteGroups groups_of(std::string_view bytes);
@@ -26,23 +29,25 @@ struct ByteTrie {
     int32_t token = 0;
     uint16_t length = 0;  // whatever the owner counts
   };
-  // Node 0 is the root. Its own entries are [first, first + n_own). Entries with one text that are too many for one
-  // node go on in a sibling of the same byte.
+  // Node 0 is the root. The entries of a node and of all below it are [first, end), its own the first of them. Small,
+  // as walks of patterns read most of them, and with all that a short walk asks, which finds them in no cache.
+  //
+  // Most that begins with a quote goes on with code points of which all stay inside the string. A node behind a quote
+  // with many entries has a twin, for states that such code points do not leave: another node with the same entries,
+  // below which lies what they have behind those code points.
   struct Node {
-    uint32_t child = 0, first = 0;
+    uint32_t child = 0, first = 0, end = 0;
     uint16_t n_children = 0;
-    uint8_t byte = 0, n_own = 0;
-  };
-  struct Below {  // of the entries below a node
-    ByteGroups groups = 0;
-    uint32_t end = 0;
+    uint8_t byte = 0, twin = 0;  // 1 + the place in `twins`; 0: none
   };
   std::vector<Node> nodes;
-  std::vector<Below> below;       // per node
-  std::vector<int32_t> tokens;    // per entry
-  std::vector<uint16_t> lengths;  // per entry
+  uint32_t own_end(const Node& node) const { return node.n_children == 0 ? node.end : nodes[node.child].first; }
+  std::vector<uint32_t> twins;
+  std::vector<ByteGroups> groups;  // per node, of the bytes below it
+  std::vector<int32_t> tokens;     // per entry; those of twins come again
+  std::vector<uint16_t> lengths;   // per entry
 
-  std::array<uint16_t, 256> roots;  // which child of the root a byte leads to, the last of several; kNoRoot
+  std::array<uint16_t, 256> roots;  // which child of the root a byte leads to; kNoRoot
   static constexpr uint16_t kNoRoot = 0xFFFF;
 
   // No text is empty. In any order; equal texts by length, then by token. `is_whole`: all texts are whole code points;
@@ -50,7 +55,12 @@ struct ByteTrie {
   void build(std::vector<Entry> entries, bool is_whole);
 
  private:
-  bool ends_far_space(size_t node, std::span<const uint32_t> parents) const;
+  // `entries` ascending, without the first `depth` bytes of their texts, below a node that stands behind these.
+  struct Place {
+    uint32_t node = 0, depth = 0;
+  };
+  std::vector<Place> lay_out(uint32_t top, std::span<const Entry> entries, bool is_whole);
+  bool ends_far_space(size_t node, uint32_t top, std::span<const uint32_t> parents) const;
 };
 
 }  // namespace ibid::grammar

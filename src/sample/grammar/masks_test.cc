@@ -283,6 +283,33 @@ ws ::= [ \n]{0,200})",
   }
 }
 
+// What stays inside a string is told from what leaves it, of tokens that open one, however many and whatever the string
+// may hold: all, all but a letter that no token begins with, so many, or what is no string.
+TEST(GrammarMasks, AreThoseOfBruteForceWhereTokensOpenStrings) {
+  testing::Words words;
+  for (int b = 0; b < 256; ++b) words.texts.push_back(std::string(1, static_cast<char>(b)));
+  const std::vector<std::string> parts = {"a", "é", "ü", "\xC3", "\x80", "\"", "\\n", "\n", ",", " ", "\x7F"};
+  for (const char* lead : {"\"", " \"", "[\"", "\",\"", "a\"", "\n\""})
+    for (const std::string& one : parts) {
+      words.texts.push_back(lead + one);
+      for (const std::string& two : parts) {
+        words.texts.push_back(lead + one + two);
+        for (const std::string& three : parts) words.texts.push_back(lead + one + two + three);
+      }
+    }
+  const auto trie = words.trie();
+  std::mt19937 rng(14);
+  for (const char* text :
+       {R"(root ::= "[" (" "? string ("," " "? string)*)? "]"
+string ::= "\"" ([^"\\\x00-\x1f] | "\\" [n"])* "\"")",
+        R"(root ::= [ \n]* "\"" [^"\\\x00-\x1fü]* "\"" root | "]")",
+        R"(root ::= (" "? "\"" [^"\\\x00-\x1f]{0,2} "\"" ","?)*)", R"(root ::= [^\x00]*)",
+        R"(root ::= ([^"é] | "\"" [^"\x00-\x1f]* "\n")*)", R"(root ::= (" "? "\"" [a-z,é]* "\"")*)"}) {
+    TokenMasks masks(from_gbnf(text), trie);
+    ASSERT_NO_FATAL_FAILURE(compare_masks(masks, rng, 100)) << text;
+  }
+}
+
 TEST(GrammarMasks, OfCountedTextsAtEachCount) {
   auto trie = testing::adversarial("ab\" ").trie();
   TokenMasks masks(from_gbnf(R"(root ::= "<" ([^"\\\x00-\x1f] | "\\" [nt"]){3,45} ">")"), trie);

@@ -1,48 +1,50 @@
 #include "sample/grammar/rule_machine.h"
 
 #include <algorithm>
-#include <numeric>
 #include <span>
-#include <unordered_map>
 
 namespace ibid::grammar {
 namespace {
 
 using Subset = std::vector<uint32_t>;
 
-struct SubsetHash {
-  size_t operator()(const Subset& states) const {
-    uint64_t h = 0x9E3779B97F4A7C15u;
-    for (uint32_t s : states) h = (h ^ s) * 0xD6E8FEB86659FD93u, h ^= h >> 32;
-    return h;
-  }
-};
+uint32_t hash_of(std::span<const uint32_t> states) {
+  uint64_t h = 0x9E3779B97F4A7C15u;
+  for (uint32_t s : states) h = (h ^ s) * 0xD6E8FEB86659FD93u, h ^= h >> 32;
+  return static_cast<uint32_t>(h);
+}
 
-class Finisher {
+}  // namespace
+
+// What one rule needs is cleared for the next, and kept.
+class RuleFinisher::Subsets {
  public:
-  Finisher(RuleMachine& machine, Fuel& fuel) : in_(machine), fuel_(fuel) {}
+  explicit Subsets(Fuel& fuel) : fuel_(fuel) {}
 
-  bool run() {
-    if (!fuel_.burn(static_cast<int64_t>(in_.edges.size()) * 4 + in_.n_states * 2)) return false;
-    first_.assign(in_.n_states + 1, 0);
-    for (const MachineEdge& e : in_.edges) ++first_[e.from + 1];
+  bool run(RuleMachine& machine) {
+    in_ = &machine;
+    out_.clear(), accepts_.clear(), subsets_.clear(), members_.clear();
+    slots_.assign(slots_.size(), {});
+    n_slots_used_ = 0;
+    if (slots_.size() > kSlotsKept) slots_.resize(kSlotsKept);
+    if (!fuel_.burn(static_cast<int64_t>(in_->edges.size()) * 4 + in_->n_states * 2)) return false;
+    first_.assign(in_->n_states + 1, 0);
+    for (const MachineEdge& e : in_->edges) ++first_[e.from + 1];
     for (size_t i = 1; i < first_.size(); ++i) first_[i] += first_[i - 1];
-    sorted_.resize(in_.edges.size());
-    std::vector<uint32_t> at(first_.begin(), first_.end() - 1);
-    for (const MachineEdge& e : in_.edges) sorted_[at[e.from]++] = e;
-    mark_.assign(in_.n_states, 0);
-    ones_.assign(in_.n_states, kUnknown);
-    singles_.assign(in_.n_states, kUnknown);
-    kinds_.assign(in_.n_states, 0);
-    for (const MachineEdge& e : in_.edges) kinds_[e.from] |= e.kind == MachineEdge::kEmpty ? kHasEmpty : kSpeaks;
+    sorted_.resize(in_->edges.size());
+    next_.assign(first_.begin(), first_.end() - 1);
+    for (const MachineEdge& e : in_->edges) sorted_[next_[e.from]++] = e;
+    mark_.assign(in_->n_states, 0);
+    ones_.assign(in_->n_states, kUnknown);
+    singles_.assign(in_->n_states, kUnknown);
+    kinds_.assign(in_->n_states, 0);
+    for (const MachineEdge& e : in_->edges) kinds_[e.from] |= e.kind == MachineEdge::kEmpty ? kHasEmpty : kSpeaks;
     kinds_[1] |= kSpeaks;
-    identity_.resize(in_.n_states);
-    std::iota(identity_.begin(), identity_.end(), 0u);
-    const int64_t limit = 4 * static_cast<int64_t>(in_.n_states) + 256;
+    const int64_t limit = 4 * static_cast<int64_t>(in_->n_states) + 256;
     if (!by_subsets(limit)) return false;
-    in_.n_states = static_cast<uint32_t>(accepts_.size());
-    in_.edges = std::move(out_);
-    in_.accepts = std::move(accepts_);
+    in_->n_states = static_cast<uint32_t>(accepts_.size());
+    in_->edges.assign(out_.begin(), out_.end());
+    in_->accepts.assign(accepts_.begin(), accepts_.end());
     return true;
   }
 
@@ -71,22 +73,42 @@ class Finisher {
     close(closed_);
     if (closed_.empty()) return ~0u;
     if (closed_.size() == 1) return state_of_single(closed_[0]);
-    auto [at, is_new] = ids_.try_emplace(closed_, static_cast<uint32_t>(accepts_.size()));
-    if (is_new) add_state(at->first);
-    return at->second;
+    if (2 * (n_slots_used_ + 1) > slots_.size()) grow_slots();
+    const uint32_t hash = hash_of(closed_);
+    size_t at = hash & (slots_.size() - 1);
+    for (; slots_[at].subset != 0; at = (at + 1) & (slots_.size() - 1))
+      if (slots_[at].hash == hash && std::ranges::equal(members(slots_[at].subset - 1), closed_))
+        return slots_[at].subset - 1;
+    const uint32_t made = add_state(closed_);
+    slots_[at] = {hash, made + 1};
+    ++n_slots_used_;
+    return made;
+  }
+  void grow_slots() {
+    std::vector<Slot> old(std::max<size_t>(64, 2 * slots_.size()));
+    old.swap(slots_);
+    for (const Slot& slot : old) {
+      size_t at = slot.hash & (slots_.size() - 1);
+      while (slots_[at].subset != 0) at = (at + 1) & (slots_.size() - 1);
+      if (slot.subset != 0) slots_[at] = slot;
+    }
   }
   // Of the subset that has one state alone: most are such.
   uint32_t state_of_single(uint32_t state) {
-    if (singles_[state] == kUnknown) {
-      singles_[state] = static_cast<uint32_t>(accepts_.size());
-      add_state({&identity_[state], 1});
-    }
+    if (singles_[state] == kUnknown) singles_[state] = add_state({&state, 1});
     return singles_[state];
   }
-  void add_state(std::span<const uint32_t> states) {
+  uint32_t add_state(std::span<const uint32_t> states) {
     fuel_.burn(static_cast<int64_t>(states.size()) + 16);
     accepts_.push_back(std::binary_search(states.begin(), states.end(), 1u));
-    queue_.push_back(states);
+    members_.insert(members_.end(), states.begin(), states.end());
+    subsets_.push_back(static_cast<uint32_t>(members_.size()));
+    return static_cast<uint32_t>(subsets_.size() - 1);
+  }
+  // Until one more is added.
+  std::span<const uint32_t> members(uint32_t subset) const {
+    const uint32_t begin = subset == 0 ? 0 : subsets_[subset - 1];
+    return {members_.data() + begin, subsets_[subset] - begin};
   }
 
   // Above `limit` subsets each new one is taken apart into its members: what follows of them is one state each, so all
@@ -128,8 +150,9 @@ class Finisher {
   bool by_subsets(int64_t limit) {
     Subset start = {0};
     close(start);
+    members_ = start;
+    subsets_.push_back(static_cast<uint32_t>(start.size()));
     accepts_.push_back(0);
-    queue_.push_back(start);
     Subset targets;
     std::vector<MachineEdge> symbols, open;
     std::vector<std::pair<uint32_t, uint32_t>> calls;
@@ -153,12 +176,11 @@ class Finisher {
       out_.push_back({from, to, MachineEdge::kSymbol, e.lo, e.hi});
       join(out_.size() - 1);
     };
-    out_.reserve(in_.edges.size());
-    for (uint32_t from = 0; from < queue_.size(); ++from) {
-      const std::span<const uint32_t> states = queue_[from];  // stay where they are
+    out_.reserve(in_->edges.size());
+    for (uint32_t from = 0; from < subsets_.size(); ++from) {
       symbols.clear();
       calls.clear();
-      for (uint32_t s : states) {
+      for (uint32_t s : members(from)) {
         for (uint32_t e = first_[s]; e < first_[s + 1]; ++e) {
           if (sorted_[e].kind == MachineEdge::kSymbol) symbols.push_back(sorted_[e]);
           if (sorted_[e].kind == MachineEdge::kCall) calls.push_back({sorted_[e].rule, sorted_[e].to});
@@ -205,22 +227,27 @@ class Finisher {
   static constexpr uint32_t kUnknown = ~0u - 1;
   enum Kind : uint8_t { kHasEmpty = 1, kSpeaks = 2 };
 
-  RuleMachine& in_;
+  static constexpr size_t kSlotsKept = 1024;
+  struct Slot {
+    uint32_t hash = 0, subset = 0;  // 1 + its number
+  };
+
+  RuleMachine* in_ = nullptr;
   Fuel& fuel_;
-  std::vector<uint32_t> first_;
+  std::vector<uint32_t> first_, next_;
   std::vector<MachineEdge> sorted_, out_;
   std::vector<uint32_t> mark_, ones_, singles_;  // per state of the machine; of its closure, of the subset of it alone
-  std::vector<uint32_t> identity_;
   std::vector<uint8_t> kinds_;
   uint32_t epoch_ = 0;
   std::vector<uint8_t> accepts_;
-  std::unordered_map<Subset, uint32_t, SubsetHash> ids_;
-  std::vector<std::span<const uint32_t>> queue_;
+  std::vector<uint32_t> members_, subsets_;  // of the subsets, and where those of each end
+  std::vector<Slot> slots_;                  // of subsets of several states: open addressing
+  size_t n_slots_used_ = 0;
   Subset closed_;
 };
 
-}  // namespace
-
-bool finish(RuleMachine& machine, Fuel& fuel) { return Finisher(machine, fuel).run(); }
+RuleFinisher::RuleFinisher(Fuel& fuel) : subsets_(std::make_unique<Subsets>(fuel)) {}
+RuleFinisher::~RuleFinisher() = default;
+bool RuleFinisher::finish(RuleMachine& machine) { return subsets_->run(machine); }
 
 }  // namespace ibid::grammar

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "sample/grammar/fuel.h"
@@ -27,7 +28,17 @@ struct RuleMachine {
   uint32_t add_state() { return n_states++; }
 };
 
-// `machine` accepts in state 1. False without fuel.
-bool finish(RuleMachine& machine, Fuel& fuel);
+// Finishes rules one after the other, with the same memory.
+class RuleFinisher {
+ public:
+  explicit RuleFinisher(Fuel& fuel);  // which outlives it
+  ~RuleFinisher();
+  // `machine` accepts in state 1. False without fuel.
+  bool finish(RuleMachine& machine);
+
+ private:
+  class Subsets;
+  std::unique_ptr<Subsets> subsets_;
+};
 
 }  // namespace ibid::grammar

@@ -14,6 +14,7 @@ constexpr size_t kMaxSingles = 12000;  // tokens that are looked at one by one, 
 constexpr size_t kMaxTailed = 400;     // of them, of kTailed
 
 constexpr uint32_t kMany = 8;  // entries below a node that are worth a look at their bytes
+
 // The bytes that are code points of a kind.
 const std::bitset<256>& ascii_of(size_t kind) {
   static const auto table = [] {
@@ -132,38 +133,54 @@ TokenMasks::Spread TokenMasks::spread(StateId state) {
   return found;
 }
 
+// To be walked: what lies below is on its way from memory while others are.
+void TokenMasks::look_ahead(const ByteTrie& trie, uint32_t node, StateId state) {
+  __builtin_prefetch(trie.nodes.data() + trie.nodes[node].child);
+  ahead_.push_back({node, state});
+}
+
 template <typename Found>
-void TokenMasks::walk(const ByteTrie& trie, uint32_t node, StateId state, Found&& found) {
+void TokenMasks::walk(const ByteTrie& trie, Found&& found) {
   const Automaton& automaton = states_.automaton();
-  auto loops = [&](StateId at, ByteGroups groups) {
-    return states_.next(at, 'a') == at && (groups & ~spread(at).all) == 0;
-  };
-  auto enter = [&](uint32_t i, StateId at) {
-    const ByteTrie::Node& n = trie.nodes[i];
-    if (n.n_children == 0) return found(n.first, n.first + n.n_own, at);
-    const ByteTrie::Below& below = trie.below[i];
-    // Behind a whole code point may be more of which all lead to this state, as inside a string.
-    if (n.byte < 0x80 && below.end - n.first >= kMany && loops(at, below.groups)) return found(n.first, below.end, at);
-    if (n.n_own > 0) found(n.first, n.first + n.n_own, at);
-    frames_.push_back({n.child, n.child + n.n_children, at, states_.row(at), !measures_ && states_.is_small(at)});
-  };
-  frames_.clear();
-  enter(node, state);
-  while (!frames_.empty()) {
-    Frame& frame = frames_.back();
-    StateId next = kDead;
-    while (next == kDead && frame.at < frame.end) {
-      const ByteTrie::Node& child = trie.nodes[frame.at++];
+  StateId asked = kDead;
+  bool is_string = false;  // no code point of kUnicode leaves `asked`
+  ByteGroups stays = 0;    // of bytes behind which `asked` goes on where it was
+  while (!ahead_.empty()) {
+    const auto [at, state] = ahead_.back();
+    ahead_.pop_back();
+    const ByteTrie::Node* node = &trie.nodes[at];
+    if (node->byte < 0x80 && node->end - node->first >= kMany) {  // behind a whole code point
+      if (state != asked) {
+        asked = state;
+        const bool may_stay = states_.next(state, 'a') == state;
+        is_string = may_stay && ways(state, kUnicode) == Ways::kOne;
+        stays = !may_stay                                        ? 0
+                : is_string && states_.next(state, '"') != state ? groups_of_kind(kUnicode)
+                                                                 : spread(state).all;
+      }
+      if (stays != 0 && (trie.groups[at] & ~stays) == 0) {
+        found(node->first, node->end, state);
+        continue;
+      }
+      if (is_string && node->twin != 0) node = &trie.nodes[trie.twins[node->twin - 1u]];
+    }
+    const ByteTrie::Node& n = *node;
+    if (const uint32_t end = trie.own_end(n); n.first < end) found(n.first, end, state);
+    const uint32_t* row = states_.row(state);
+    const bool may_skip = !measures_ && states_.is_small(state);
+    for (uint32_t i = n.child + n.n_children; i-- > n.child;) {
+      const ByteTrie::Node& child = trie.nodes[i];
       const uint32_t a_class = automaton.class_of(child.byte);
-      if (child.n_children == 0 && frame.may_skip && States::has_unmade(frame.row, a_class)) {
-        found(child.first, child.first + child.n_own, kUnmade);
+      const bool is_leaf = child.n_children == 0;
+      const StateId next =
+          is_leaf && may_skip && States::has_unmade(row, a_class) ? kUnmade : states_.next_in(row, state, a_class);
+      if (next == kDead) continue;
+      if (is_leaf) {
+        found(child.first, child.end, next);
       } else {
-        next = states_.next_in(frame.row, frame.state, a_class);
+        look_ahead(trie, i, next);
       }
     }
-    const uint32_t entered = frame.at - 1;
-    if (frame.at == frame.end) frames_.pop_back();
-    if (next != kDead) enter(entered, next);
   }
 }
 
@@ -176,15 +193,13 @@ void TokenMasks::walk_all(const ByteTrie& trie, StateId state, const std::bitset
     if (trie.roots[b] == ByteTrie::kNoRoot) continue;
     const StateId begin = states_.next_in(row, state, automaton.class_of(static_cast<uint32_t>(b)));
     if (begin == kDead) continue;
-    uint32_t i = trie.nodes[0].child + trie.roots[b];
-    do {
-      walk(trie, i, begin, [&](uint32_t from, uint32_t end, StateId next) {
-        if (next != kUnmade && states_.shortest(next) >= left) return;
-        measure(next, made.worst);
-        for (; from < end; ++from) made.tokens.push_back(trie.tokens[from]);
-      });
-    } while (i-- > trie.nodes[0].child && trie.nodes[i].byte == b);
+    look_ahead(trie, trie.nodes[0].child + trie.roots[b], begin);
   }
+  walk(trie, [&](uint32_t from, uint32_t end, StateId next) {
+    if (next != kUnmade && states_.shortest(next) >= left) return;
+    measure(next, made.worst);
+    for (; from < end; ++from) made.tokens.push_back(trie.tokens[from]);
+  });
 }
 
 // The bytes that may come next.
@@ -281,7 +296,8 @@ void TokenMasks::walk_tails(size_t kind, Found&& found) {
         if (next_begin = behind(next_from); next_begin != begin) break;
       if (begin == kDead) continue;
       const uint16_t least = lengths[from], most = lengths[next_from - 1];
-      walk(trie, child, begin, [&](uint32_t e, uint32_t end, StateId next) {
+      look_ahead(trie, child, begin);
+      walk(trie, [&](uint32_t e, uint32_t end, StateId next) {
         for (; e < end; ++e)
           if (least <= trie.lengths[e] && trie.lengths[e] <= most) found(e, next);
       });
@@ -466,31 +482,42 @@ bool TokenMasks::make_by_difference(StateId state, Recipe& made) {
   const Tailed& tails = tailed(other);
   made.worst = std::max(states_.shortest(other), tails.worst);
   made.wholes.push_back({static_cast<uint8_t>(kPlainKinds), static_cast<uint8_t>(kAllCodes)});
-  for (size_t k = 0; k < kPlainKinds; ++k) walk_differences(trie_->kind(k).trie, 0, state, other, made);
   std::bitset<256> differs;
-  for (uint32_t b = 0; b < 256; ++b) differs[b] = states_.next(state, b) != states_.next(other, b);
+  const uint32_t *row = states_.row(state), *other_row = states_.row(other);
+  for (const ByteClass& c : byte_classes_)
+    if (states_.next_in(row, state, c.a_class) != states_.next_in(other_row, other, c.a_class)) differs |= c.bytes;
+  for (size_t k = 0; k < kPlainKinds; ++k) walk_differences(trie_->kind(k).trie, state, other, differs, made);
   for (size_t i = 0; i < tails.tokens.size(); ++i)
     if (!differs[tails.first[i]]) made.tokens.push_back(tails.tokens[i]);
   walk_all(trie_->kind(kTailed).trie, state, differs, kNoLimit, made);
   return true;
 }
 
-// What `other` takes all of and `state` does not. As deep as the longest text that the grammar spells out.
-void TokenMasks::walk_differences(const ByteTrie& trie, uint32_t node, StateId state, StateId other, Recipe& made) {
+// What `other` takes all of and `state` does not, where `differs` says so of the first byte. As deep as the longest
+// text that the grammar spells out.
+void TokenMasks::walk_differences(const ByteTrie& trie, StateId state, StateId other, const std::bitset<256>& differs,
+                                  Recipe& made) {
   const Automaton& automaton = states_.automaton();
-  const ByteTrie::Node& n = trie.nodes[node];
-  const uint32_t *row = states_.row(state), *other_row = states_.row(other);
-  for (uint32_t i = n.child; i < n.child + n.n_children; ++i) {
-    const uint32_t a_class = automaton.class_of(trie.nodes[i].byte);
-    const StateId next = states_.next_in(row, state, a_class), same = states_.next_in(other_row, other, a_class);
-    if (next == same) continue;
+  differing_.clear();
+  const auto compare = [&](uint32_t i, StateId from, StateId other_from) {
+    const ByteTrie::Node& n = trie.nodes[i];
+    const uint32_t a_class = automaton.class_of(n.byte);
+    const StateId next = states_.next_of_class(from, a_class), same = states_.next_of_class(other_from, a_class);
+    if (next == same) return;
     if (next == kDead) {
-      made.refused.insert(made.refused.end(), trie.tokens.begin() + trie.nodes[i].first,
-                          trie.tokens.begin() + trie.below[i].end);
-      continue;
+      made.refused.insert(made.refused.end(), trie.tokens.begin() + n.first, trie.tokens.begin() + n.end);
+      return;
     }
-    if (trie.nodes[i].n_own > 0) made.worst = std::max(made.worst, states_.shortest(next));
-    walk_differences(trie, i, next, same, made);
+    if (n.first < trie.own_end(n)) made.worst = std::max(made.worst, states_.shortest(next));
+    if (n.n_children > 0) differing_.push_back({i, next, same});
+  };
+  for (size_t b = differs._Find_first(); b < 256; b = differs._Find_next(b))
+    if (trie.roots[b] != ByteTrie::kNoRoot) compare(trie.nodes[0].child + trie.roots[b], state, other);
+  while (!differing_.empty()) {
+    const Differing at = differing_.back();
+    differing_.pop_back();
+    const ByteTrie::Node& n = trie.nodes[at.node];
+    for (uint32_t i = n.child; i < n.child + n.n_children; ++i) compare(i, at.state, at.other);
   }
 }
 

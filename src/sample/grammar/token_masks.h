@@ -108,14 +108,16 @@ class TokenMasks {
   const Tailed& tailed(StateId state);
   std::bitset<256> next_bytes(StateId state);
   Spread spread(StateId state);
-  // Calls found(first, end, state) for the entries of a node that stands at `state`, and of all below it.
+  void look_ahead(const ByteTrie& trie, uint32_t node, StateId state);
+  // Calls found(first, end, state) for the entries of each node that was looked ahead to, and of all below it.
   template <typename Found>
-  void walk(const ByteTrie& trie, uint32_t node, StateId state, Found&& found);
+  void walk(const ByteTrie& trie, Found&& found);
   void walk_all(const ByteTrie& trie, StateId state, const std::bitset<256>& first, uint32_t left, Recipe& made);
   // Calls found(entry of the tails, state).
   template <typename Found>
   void walk_tails(size_t kind, Found&& found);
-  void walk_differences(const ByteTrie& trie, uint32_t node, StateId state, StateId other, Recipe& made);
+  void walk_differences(const ByteTrie& trie, StateId state, StateId other, const std::bitset<256>& differs,
+                        Recipe& made);
 
   struct ByteClass {  // bytes of tokens that the grammar does not tell apart
     uint32_t a_class = 0;
@@ -135,13 +137,16 @@ class TokenMasks {
   std::unordered_map<StateId, Tailed> tailed_;
   std::vector<Ways> ways_;  // of kUnicode, per state
   std::unordered_map<StateId, Spread> spreads_;
-  struct Frame {  // children yet to be walked
-    uint32_t at, end;
+  struct Ahead {  // a node yet to be walked
+    uint32_t node;
     StateId state;
-    const uint32_t* row;
-    bool may_skip;  // the states behind its children that are tokens and no more
   };
-  std::vector<Frame> frames_;
+  std::vector<Ahead> ahead_;  // the next one last
+  struct Differing {
+    uint32_t node;
+    StateId state, other;
+  };
+  std::vector<Differing> differing_;                 // likewise
   std::vector<int32_t> token_room_;                  // of the recipe that is being made
   std::vector<std::pair<uint32_t, uint32_t>> cuts_;  // of buckets
   std::vector<StateId> chain_;

@@ -52,7 +52,7 @@ bool kind_has(size_t kind, uint8_t b) {
     case TokenKind::kPrinted:
       return b >= 0x20 && b < 0x7F && b != '"' && b != '\\';
     case TokenKind::kUnicode:
-      return b >= 0x20 && b != '"' && b != '\\';
+      return is_plain(b);
     case TokenKind::kTailed:
     case TokenKind::kRest:
       return false;
@@ -150,8 +150,6 @@ void TokenTrie::build_tails(size_t kind) {
     const std::string_view bytes = bytes_of(TokenId{t});
     const Head head = head_of(bytes, kind);
     if (head.n_codes == 0) continue;
-    if (kind == kUnicode)
-      for (size_t i = 0; i < head.n_bytes; ++i) plain_bytes_.set(static_cast<uint8_t>(bytes[i]));
     if (head.n_bytes == bytes.size()) continue;
     entries.push_back({bytes.substr(head.n_bytes), t, static_cast<uint16_t>(head.n_codes)});
     tails.longest = std::max(tails.longest, head.n_codes);
@@ -161,7 +159,7 @@ void TokenTrie::build_tails(size_t kind) {
   for (int32_t token : trie.tokens) tails.first.push_back(static_cast<uint8_t>(bytes_of(TokenId{token})[0]));
   for (uint32_t i = trie.nodes[0].child; i < trie.nodes[0].child + trie.nodes[0].n_children; ++i) {
     const auto entry = [&](uint32_t at) { return trie.lengths.begin() + static_cast<ptrdiff_t>(at); };
-    std::vector<uint16_t> lengths(entry(trie.nodes[i].first), entry(trie.below[i].end));
+    std::vector<uint16_t> lengths(entry(trie.nodes[i].first), entry(trie.nodes[i].end));
     std::sort(lengths.begin(), lengths.end());
     lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
     tails.lengths.push_back(std::move(lengths));
@@ -180,6 +178,11 @@ void TokenTrie::build_buckets() {
   for (int32_t t = 0; t < vocab_size_; ++t) {
     const std::string_view bytes = bytes_of(TokenId{t});
     for (char byte : bytes) used_bytes_.set(static_cast<uint8_t>(byte));
+    for (size_t at = 0; at < bytes.size();) {
+      const size_t n = plain_prefix(bytes.substr(at));
+      for (char byte : bytes.substr(at, n)) plain_bytes_.set(static_cast<uint8_t>(byte));
+      at += std::max<size_t>(n, 1);
+    }
     if (head_of(bytes, kUnicode).n_codes == 0) continue;
     const auto n_codes = static_cast<uint32_t>(utf8::count(bytes));
     if (n_codes > kMaxCounted) {

@@ -86,7 +86,7 @@ class TokenTrie {
   const std::vector<uint32_t>& counts_up_to(uint32_t n) const {
     return counts_[n < counts_.size() ? n : counts_.size() - 1];
   }
-  // Those that some token has in a whole code point of kUnicode.
+  // Those that some token has in a whole code point of kUnicode, wherever.
   const std::bitset<256>& plain_bytes() const { return plain_bytes_; }
   bool has_plain(uint32_t lo, uint32_t hi) const {  // any of these
     for (uint32_t b = lo; b <= hi; ++b)
