@@ -227,12 +227,16 @@ class SchemaWriter {
       return {};
     };
     for (const Pattern& p : shape.patterns) TRY(narrow(CodeDfa::How::kBoth, *p));
-    if (shape.min_length > 0 || shape.max_length != kUnbounded)
-      TRY(narrow(CodeDfa::How::kBoth, CodeDfa::length(shape.min_length, shape.max_length, g_.fuel())));
     const std::vector<std::string_view> out(shape.excluded_strings.begin(), shape.excluded_strings.end());
     if (!out.empty()) TRY(narrow(CodeDfa::How::kFirstOnly, CodeDfa::one_of(out, g_.fuel())));
     if (texts.is_empty()) return {};
-    const ExprId inside = texts.spell(g_, CodeDfa::Spelling::kJson);
+    ExprId inside = kNoExpr;
+    if (shape.min_length == 0 && shape.max_length == kUnbounded) {
+      inside = texts.spell(g_, CodeDfa::Spelling::kJson);
+    } else {
+      ASSIGN_OR_RETURN(inside, texts.spell_bounded(g_, CodeDfa::Spelling::kJson, shape.min_length, shape.max_length));
+      if (inside == kNoExpr) return {};
+    }
     known->second = g_.call(g_.rule("text", g_.sequence({quote, inside, quote})));
     choices.push_back(known->second);
     return {};

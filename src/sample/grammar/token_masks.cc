@@ -516,8 +516,10 @@ void TokenMasks::make_by_walk(StateId state, uint32_t left, Recipe& made) {
       whole.none = 0;
       auto add = [&](const Item& item, bool is_called_here) {
         const Reach r = reach_.reach(item.node, kind);
-        // A counter speaks for the calls of its body.
-        if (!(is_called_here && automaton.is_counted_body(item.as))) whole.none = std::max(whole.none, r.none);
+        // A counter speaks for the begin of its body, not for what this calls in turn in its own name.
+        const bool is_spoken_for =
+            is_called_here && automaton.is_counted_body(item.as) && item.node == automaton.start(item.as);
+        if (!is_spoken_for) whole.none = std::max(whole.none, r.none);
         if (r.all <= whole.all) return;
         whole.all = r.all;
         whole.worst = std::min(kNever, r.worst + states_.rest_behind(item));
