@@ -4,6 +4,7 @@
 #include <map>
 #include <tuple>
 
+#include "base/planted.h"
 #include "sample/grammar/schema_logic.h"
 #include "sample/grammar/schema_names.h"
 #include "sample/grammar/schema_twins.h"
@@ -337,7 +338,9 @@ class SchemaWriter {
     auto add = [&](const std::string& name) -> Result<bool> {
       if (!seen.try_emplace(name, true).second) return true;
       names.push_back(name);
-      const bool is_required = std::find(shape.required.begin(), shape.required.end(), name) != shape.required.end();
+      const size_t at = static_cast<size_t>(std::ranges::find(shape.required, name) - shape.required.begin());
+      const bool is_required =
+          at < shape.required.size() && (!PLANTED("required_holds_in_its_own_order_alone") || at + 1 == names.size());
       ASSIGN_OR_RETURN(const std::optional<Conjunction> value, logic_.member(shape, name));
       if (!value) return !is_required;
       const bool may_be_some = !shape.some.empty() && shape.some[0].names->accepts(name);

@@ -142,12 +142,15 @@ Result<Shapes> SchemaLogic::shapes(Literal literal) {
     return invalid("The schema at " + document_.pointer(&schema) + " is neither an object nor a boolean.",
                    document_.pointer(&schema));
   if (!fuel_.burn(50)) return out_of_fuel();
-  if (++depth_ > kMaxLogicDepth || !open_.insert(literal).second) {
+  const bool is_open = open_.contains(literal);
+  leads_back_ |= is_open;
+  if (++depth_ > kMaxLogicDepth || is_open) {
     --depth_;
     return invalid(
         "The schema at " + document_.pointer(&schema) + " leads back to itself before it says anything of a value.",
         document_.pointer(&schema));
   }
+  open_.insert(literal);
   Result<Shapes> made = literal.is_negated ? read_negated(schema) : read(schema);
   open_.erase(literal);
   --depth_;

@@ -289,6 +289,21 @@ TEST(GrammarSchema, AReferenceThatLeadsNowhereIsToldAndLeftOut) {
   }
 }
 
+// Whether two of its alternatives may both hold hangs on members that are of the schema itself.
+TEST(GrammarSchema, OneOfMayHaveItselfInTwoAlternatives) {
+  bool is_refused = false;
+  const auto automaton = of_schema(
+      R"({"$ref":"#/$defs/p","$defs":{"p":{"oneOf":[{"type":"string"},
+          {"type":"object","required":["not"],"properties":{"not":{"$ref":"#/$defs/p"}}},
+          {"type":"object","required":["or"],"properties":{"or":{"$ref":"#/$defs/p"}}}]}}})",
+      is_refused);
+  ASSERT_FALSE(is_refused);
+  for (const char* text : {R"("a")", R"({"not":"a"})", R"({"or":{"not":"a"}})", R"({"not":"a","or":1})"})
+    EXPECT_TRUE(accepts(automaton, text)) << text;
+  for (const char* text : {R"({"not":1})", R"({"not":"a","or":"b"})", R"({"or":{"not":1}})", "{}"})
+    EXPECT_FALSE(accepts(automaton, text)) << text;
+}
+
 // An item's digits are in a rule that the body of a counter calls last, and so in the body's name.
 TEST(GrammarMasks, OfNumbersInListsThatAreCounted) {
   const auto trie = testing::adversarial("[],1 \n").trie();
