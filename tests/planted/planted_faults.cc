@@ -119,6 +119,16 @@ const std::map<std::string, std::string> kFoundByUnits = {
     {"share_of_a_victim_stays", "Scheduler.WhoLosesItsBlocksLosesItsShareOfThePlanToo"},
     {"encoder_reads_in_pieces", "Encoder.GivesTheSameBytesAloneAndInCompany"},
     {"pair_of_one_text", "Encoder.TellsAPairFromOneText"},
+    {"a_state_is_known_without_its_origins", "GrammarStates.AgreeWithATextbookOnRandomGrammars"},
+    {"a_rule_returns_to_one_caller", "GrammarStates.AgreeWithATextbookOnRandomGrammars"},
+    {"a_counter_stops_one_short", "GrammarStates.CountRepeats"},
+    {"an_end_one_token_too_far_is_in_time", "GrammarMasks.AreThoseOfBruteForceOnRandomGrammars"},
+    {"a_named_token_is_taken_by_its_bytes", "GrammarMasks.OfTokensThatTheGrammarNames"},
+    {"a_counter_speaks_for_all_that_its_body_calls", "GrammarMasks.OfNumbersInListsThatAreCounted"},
+    {"the_longest_begin_of_a_token_is_dropped", "GrammarMasks.AreThoseOfBruteForceOnJsonAndCounters"},
+    {"a_trigger_within_a_triggers_begin_is_missed", "GrammarLazy.FindsATriggerWhereverItBegins"},
+    {"required_holds_in_its_own_order_alone", "GrammarSchema.HoldsExactlyTheValidValuesOfRandomSchemas"},
+    {"a_loop_may_be_one_shorter", "GrammarSchema.LengthsLeaveOfPatternsWhatHasThem"},
     {"pinned_after_look_up", "Tiers.RandomTextsKeepTheirLettersWhereverTheyHaveBeen"},
 };
 bool unit_passes(const std::string& fault, const std::string& test) {

@@ -85,8 +85,20 @@ class CodeDfa {
   enum class Spelling { kPlain, kJson };
   ExprId spell(Grammar& grammar, Spelling spelling) const;
   Graph spelled(Spelling spelling, Fuel& fuel) const;  // unfinished without fuel
+  // Those of min to max code points. kNoExpr where there are plainly none.
+  Result<ExprId> spell_bounded(Grammar& grammar, Spelling spelling, uint32_t min, uint32_t max) const;
 
  private:
+  // Of each state how many code points lead to the end of a text, at least and at most; kGone: there is no bound, and
+  // as the least no text.
+  struct Lengths {
+    std::vector<uint32_t> least, most;
+  };
+  Lengths lengths(Fuel& fuel) const;
+  // Texts of some lengths: those of `texts`, and those that lead there to the state of a tail and go on with min to max
+  // code points that this automaton's state `loop` has an edge for.
+  struct Bounded;
+  Result<Bounded> bounded(uint32_t min, uint32_t max, Fuel& fuel) const;
   void begin_state(bool accepts);
   void add_edge(uint32_t lo, uint32_t hi, uint32_t to);
   bool trim(Fuel& fuel);
@@ -95,6 +107,14 @@ class CodeDfa {
   std::vector<uint32_t> first_ = {0};
   std::vector<Edge> edges_;  // per state ascending and disjoint
   std::vector<uint8_t> accepts_;
+};
+
+struct CodeDfa::Bounded {
+  struct Tail {
+    uint32_t state = 0, loop = 0, min = 0, max = 0;
+  };
+  CodeDfa texts;
+  std::vector<Tail> tails;
 };
 
 template <typename Function>

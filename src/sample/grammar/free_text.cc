@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "base/planted.h"
+
 namespace ibid::grammar {
 namespace {
 
@@ -61,7 +63,7 @@ ExprId free_text(const FreeText& text, Grammar& grammar) {
         continue;
       }
       Node& node = nodes[next];
-      node.fails_to = other;
+      node.fails_to = PLANTED("a_trigger_within_a_triggers_begin_is_missed") ? 0 : other;
       node.words.insert(node.words.end(), nodes[other].words.begin(), nodes[other].words.end());
       node.is_excluded |= nodes[other].is_excluded;
       order.push_back(next);

@@ -4,6 +4,7 @@
 #include <map>
 #include <tuple>
 
+#include "base/planted.h"
 #include "sample/grammar/schema_logic.h"
 #include "sample/grammar/schema_names.h"
 #include "sample/grammar/schema_twins.h"
@@ -227,12 +228,16 @@ class SchemaWriter {
       return {};
     };
     for (const Pattern& p : shape.patterns) TRY(narrow(CodeDfa::How::kBoth, *p));
-    if (shape.min_length > 0 || shape.max_length != kUnbounded)
-      TRY(narrow(CodeDfa::How::kBoth, CodeDfa::length(shape.min_length, shape.max_length, g_.fuel())));
     const std::vector<std::string_view> out(shape.excluded_strings.begin(), shape.excluded_strings.end());
     if (!out.empty()) TRY(narrow(CodeDfa::How::kFirstOnly, CodeDfa::one_of(out, g_.fuel())));
     if (texts.is_empty()) return {};
-    const ExprId inside = texts.spell(g_, CodeDfa::Spelling::kJson);
+    ExprId inside = kNoExpr;
+    if (shape.min_length == 0 && shape.max_length == kUnbounded) {
+      inside = texts.spell(g_, CodeDfa::Spelling::kJson);
+    } else {
+      ASSIGN_OR_RETURN(inside, texts.spell_bounded(g_, CodeDfa::Spelling::kJson, shape.min_length, shape.max_length));
+      if (inside == kNoExpr) return {};
+    }
     known->second = g_.call(g_.rule("text", g_.sequence({quote, inside, quote})));
     choices.push_back(known->second);
     return {};
@@ -333,7 +338,9 @@ class SchemaWriter {
     auto add = [&](const std::string& name) -> Result<bool> {
       if (!seen.try_emplace(name, true).second) return true;
       names.push_back(name);
-      const bool is_required = std::find(shape.required.begin(), shape.required.end(), name) != shape.required.end();
+      const size_t at = static_cast<size_t>(std::ranges::find(shape.required, name) - shape.required.begin());
+      const bool is_required =
+          at < shape.required.size() && (!PLANTED("required_holds_in_its_own_order_alone") || at + 1 == names.size());
       ASSIGN_OR_RETURN(const std::optional<Conjunction> value, logic_.member(shape, name));
       if (!value) return !is_required;
       const bool may_be_some = !shape.some.empty() && shape.some[0].names->accepts(name);

@@ -108,6 +108,31 @@ TEST(GrammarLazy, AnAnswerIsFreeUpToATriggerAndOfTheGrammarFromItOn) {
     EXPECT_FALSE(holds(lazy, text)) << text;
 }
 
+// Whatever of another trigger, or of itself, stands before one.
+TEST(GrammarLazy, FindsATriggerWhereverItBegins) {
+  std::vector<std::string> texts = {""};
+  for (size_t i = 0; texts[i].size() < 9; ++i) texts.push_back(texts[i] + 'a'), texts.push_back(texts[i] + 'b');
+  const std::vector<std::vector<std::string>> all = {{"aab"}, {"abab"}, {"bbab", "aaa"}, {"abba", "bab"}, {"babaa"}};
+  for (const auto& words : all) {
+    Fuel fuel;
+    Grammar g(fuel);
+    std::string rules = "root ::= \"" + words[0] + "!\"";
+    if (words.size() > 1) rules += " | \"" + words[1] + "!\"";
+    ASSERT_TRUE(read_gbnf(rules, {}, g).ok());
+    std::vector<Trigger> triggers;
+    for (const std::string& word : words) triggers.push_back({.text = word});
+    ASSERT_TRUE(wait_for(triggers, g).ok());
+    const auto lazy = automaton(g);
+    for (const std::string& text : texts) {
+      size_t first = text.size() + 1;  // the end of the first to end
+      for (const std::string& word : words)
+        if (const size_t at = text.find(word); at != text.npos) first = std::min(first, at + word.size());
+      ASSERT_EQ(holds(lazy, text), first > text.size()) << words[0] << " in " << text;
+      ASSERT_EQ(holds(lazy, text + '!'), first >= text.size()) << words[0] << " in " << text << '!';
+    }
+  }
+}
+
 // Every text of a few letters, by length.
 std::vector<std::string> texts_of(size_t longest) {
   std::vector<std::string> texts = {""};

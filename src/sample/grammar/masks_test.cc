@@ -319,6 +319,12 @@ TEST(GrammarMasks, OfCountedTextsAtEachCount) {
     masks.fill(state, mask);
     ASSERT_EQ(mask, testing::brute_force(masks, state)) << n;
   }
+  TokenMasks digits(from_gbnf(R"(root ::= "<" [0-9]{3,150} ">")"), trie);
+  state = digits.states().after(kInitial, "<");
+  for (int n = 0; n <= 150; ++n, state = digits.states().next(state, '1')) {
+    digits.fill(state, mask);
+    ASSERT_EQ(mask, testing::brute_force(digits, state)) << n;
+  }
 }
 
 // Behind a counter's last repeat may be more of what it counts.

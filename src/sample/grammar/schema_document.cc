@@ -190,6 +190,8 @@ Result<const Value*> SchemaDocument::resolve(const Value* schema, std::string_vi
     at = next;
     i = end;
   }
+  if (!at->is_object() && !at->is(Value::Kind::kTrue) && !at->is(Value::Kind::kFalse))
+    return unsupported("at " + in_quotes(reference) + " the document has no schema");
   if (at->is_object() && !places_.contains(at) && at->find("$id") != nullptr)
     return unsupported("it leads to a schema with an $id of its own outside of all keywords");
   return at;

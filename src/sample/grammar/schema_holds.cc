@@ -45,9 +45,12 @@ Result<bool> SchemaLogic::is_empty(const Shape& shape, int depth) {
   for (const std::string& name : copy.required) {
     ASSIGN_OR_RETURN(const std::optional<Conjunction> value, member(copy, name));
     if (!value) return true;
-    ASSIGN_OR_RETURN(const Shapes all, shapes(*value));
+    leads_back_ = false;
+    const Result<Shapes> all = shapes(*value);
+    if (!all && leads_back_) return false;  // what a member is may hang on what is asked here
+    if (!all) return all.error();
     bool empty = true;
-    for (const Shape& s : all) {
+    for (const Shape& s : *all) {
       ASSIGN_OR_RETURN(const bool e, is_empty(s, depth - 1));
       empty &= e;
     }

@@ -142,12 +142,15 @@ Result<Shapes> SchemaLogic::shapes(Literal literal) {
     return invalid("The schema at " + document_.pointer(&schema) + " is neither an object nor a boolean.",
                    document_.pointer(&schema));
   if (!fuel_.burn(50)) return out_of_fuel();
-  if (++depth_ > kMaxLogicDepth || !open_.insert(literal).second) {
+  const bool is_open = open_.contains(literal);
+  leads_back_ |= is_open;
+  if (++depth_ > kMaxLogicDepth || is_open) {
     --depth_;
     return invalid(
         "The schema at " + document_.pointer(&schema) + " leads back to itself before it says anything of a value.",
         document_.pointer(&schema));
   }
+  open_.insert(literal);
   Result<Shapes> made = literal.is_negated ? read_negated(schema) : read(schema);
   open_.erase(literal);
   --depth_;
@@ -164,20 +167,22 @@ Result<Shapes> SchemaLogic::shapes(Literal literal) {
 
 Result<Shapes> SchemaLogic::read(const Value& schema) {
   Shapes all = alone({});
+  // What cannot be held is told, and left out.
+  auto hold = [&](const std::string& key, const Value& value) -> Status {
+    Status done = read_keyword(schema, key, value, all);
+    if (done || done.error().kind != ErrorKind::kUnsupported || !done.error().where.empty()) return done;
+    TRY(cannot(&schema, key, done.error().message));
+    if (key == "oneOf") TRY(narrow(all, any_of(schema, value)));
+    return {};
+  };
   const Value* ref = schema.find("$ref");
   if (ref != nullptr && document_.is_old()) {
-    TRY(read_keyword(schema, "$ref", *ref, all));
+    TRY(hold("$ref", *ref));
     return all;
   }
   TRY(read_arrays(schema, all[0]));
   TRY(read_objects(schema, all[0]));
-  for (const auto& [key, value] : schema.members) {
-    Status done = read_keyword(schema, key, value, all);
-    if (done) continue;
-    if (done.error().kind != ErrorKind::kUnsupported || !done.error().where.empty()) return std::move(done).error();
-    TRY(cannot(&schema, key, done.error().message));
-    if (key == "oneOf") TRY(narrow(all, any_of(schema, value)));
-  }
+  for (const auto& [key, value] : schema.members) TRY(hold(key, value));
   TRY(read_unevaluated(schema, all));
   Shapes settled;
   for (Shape& shape : all)

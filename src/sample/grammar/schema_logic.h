@@ -72,6 +72,7 @@ class SchemaLogic {
   SchemaReport* report_;
   std::map<Literal, Shapes> known_;
   std::set<Literal> open_;
+  bool leads_back_ = false;  // a schema was asked for that is open
   std::map<std::pair<std::string, bool>, Pattern> regexes_;
   int depth_ = 0;
 };

@@ -52,12 +52,23 @@ void Shape::meet(const Shape& other) {
   }
 }
 
+// Alternatives that negations leave are most often such: one has a member that the other must not have.
+bool Shape::must_have_what_it_may_not() const {
+  return std::ranges::any_of(objects, [&](const ObjectKeywords& keywords) {
+    if (keywords.properties.size() != 1) return false;
+    const auto& [name, value] = keywords.properties[0];
+    return value.size() == 1 && value[0].schema->is(value[0].is_negated ? Value::Kind::kTrue : Value::Kind::kFalse) &&
+           std::ranges::find(required, name) != required.end();
+  });
+}
+
 bool Shape::settle() {
   if (values && values->empty()) types = 0;
   if (numbers.is_empty()) types &= static_cast<uint8_t>(~kNumberBit);
   if (min_length > max_length) types &= static_cast<uint8_t>(~kStringBit);
   if (min_items > max_items) types &= static_cast<uint8_t>(~kArrayBit);
-  if (min_members > max_members || required.size() > max_members) types &= static_cast<uint8_t>(~kObjectBit);
+  if (min_members > max_members || required.size() > max_members || must_have_what_it_may_not())
+    types &= static_cast<uint8_t>(~kObjectBit);
   return types != 0;
 }
 

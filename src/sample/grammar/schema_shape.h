@@ -99,6 +99,9 @@ struct Shape {
   void require(const std::string& name);
   // Sorts out what its limits leave nothing of; false where nothing is left at all.
   bool settle();
+
+ private:
+  bool must_have_what_it_may_not() const;
 };
 using Shapes = std::vector<Shape>;  // their union
 

@@ -19,14 +19,15 @@ struct Words {
   }
 };
 
-// All single bytes, all texts of 1 to 3 of `letters`, halves of code points, twins, an empty one, long ones.
-inline Words adversarial(std::string_view letters) {
+// All single bytes, all texts of 1 to `n_letters` of `letters`, 2 or 3, halves of code points, twins, an empty one,
+// long ones.
+inline Words adversarial(std::string_view letters, int n_letters = 3) {
   Words words;
   for (int b = 0; b < 256; ++b) words.texts.push_back(std::string(1, static_cast<char>(b)));
   for (char a : letters)
     for (char b : letters) {
       words.texts.push_back({a, b});
-      for (char c : letters) words.texts.push_back({a, b, c});
+      for (char c : n_letters > 2 ? letters : "") words.texts.push_back({a, b, c});
     }
   for (const char* more : {"",
                            "\xC3",

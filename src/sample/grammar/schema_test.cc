@@ -1,0 +1,324 @@
+// Schemas at random, against a validator that reads them keyword by keyword; what lengths leave of patterns, against
+// each text; and masks inside lists that are counted.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <regex>
+
+#include "sample/grammar/json_schema.h"
+#include "sample/grammar/schema_value.h"
+#include "sample/grammar/testing/vocabularies.h"
+
+namespace ibid::grammar {
+namespace {
+
+using Kind = Value::Kind;
+
+std::shared_ptr<const Automaton> compiled(const Grammar& grammar) {
+  auto made = Automaton::compile(grammar, {.bytes = std::bitset<256>().set()});
+  return made ? std::make_shared<const Automaton>(*std::move(made)) : nullptr;
+}
+
+// Null where it is refused, or has no text.
+std::shared_ptr<const Automaton> of_schema(const std::string& schema, bool& is_refused, bool is_strict = true) {
+  Fuel fuel;
+  Grammar grammar(fuel);
+  is_refused = !read_json_schema(schema, {.is_strict = is_strict}, grammar).ok();
+  return is_refused ? nullptr : compiled(grammar);
+}
+
+bool accepts(const std::shared_ptr<const Automaton>& automaton, std::string_view text) {
+  if (automaton == nullptr) return false;
+  States states(automaton);
+  const StateId end = states.after(kInitial, text);
+  return end != kDead && states.accepts(end);
+}
+
+Value parsed(const std::string& json) {
+  Fuel fuel;
+  return read_value(json, fuel).value();
+}
+
+// The standard, keyword by keyword.
+class Validator {
+ public:
+  static bool holds(const Value& schema, const Value& value) {
+    if (!schema.is_object()) return schema.is(Kind::kTrue);
+    return std::ranges::all_of(schema.members,
+                               [&](const auto& m) { return keyword(schema, m.first, m.second, value); });
+  }
+
+ private:
+  static int number(const Value& value) { return std::stoi(value.text); }
+  static bool is_of_type(const std::string& type, const Value& value) {
+    if (type == "integer") return value.is(Kind::kNumber) && value.number().is_integer();
+    static const std::map<std::string, std::vector<Kind>> kKinds = {
+        {"null", {Kind::kNull}},     {"boolean", {Kind::kTrue, Kind::kFalse}},
+        {"number", {Kind::kNumber}}, {"string", {Kind::kString}},
+        {"array", {Kind::kArray}},   {"object", {Kind::kObject}}};
+    return std::ranges::count(kKinds.at(type), value.kind) > 0;
+  }
+  static bool keyword(const Value& schema, const std::string& key, const Value& says, const Value& value) {
+    const auto n_held = [&](const Value& list) {
+      return std::ranges::count_if(list.items, [&](const Value& part) { return holds(part, value); });
+    };
+    if (key == "type") return is_of_type(says.text, value);
+    if (key == "enum") return std::ranges::count(says.items, value) > 0;
+    if (key == "allOf") return n_held(says) == std::ssize(says.items);
+    if (key == "anyOf") return n_held(says) > 0;
+    if (key == "oneOf") return n_held(says) == 1;
+    if (key == "not") return !holds(says, value);
+    if (key == "if") {
+      const Value* then = schema.find(holds(says, value) ? "then" : "else");
+      return then == nullptr || holds(*then, value);
+    }
+    if (value.is(Kind::kNumber)) {
+      if (key == "minimum") return value.number().compare(says.number()) >= 0;
+      if (key == "maximum") return value.number().compare(says.number()) <= 0;
+    }
+    if (value.is(Kind::kString)) {
+      const auto n = static_cast<int>(value.text.size());
+      if (key == "minLength") return n >= number(says);
+      if (key == "maxLength") return n <= number(says);
+      if (key == "pattern") return std::regex_search(value.text, std::regex(says.text));
+    }
+    if (value.is(Kind::kArray)) return list_keyword(schema, key, says, value);
+    if (value.is(Kind::kObject)) return object_keyword(schema, key, says, value);
+    return true;
+  }
+  static bool list_keyword(const Value& schema, const std::string& key, const Value& says, const Value& value) {
+    const auto n = static_cast<int>(value.items.size());
+    if (key == "minItems") return n >= number(says);
+    if (key == "maxItems") return n <= number(says);
+    const Value* prefix = schema.find("prefixItems");
+    const size_t first = prefix == nullptr ? 0 : prefix->items.size();
+    for (size_t i = 0; i < value.items.size(); ++i) {
+      if (key == "items" && i >= first && !holds(says, value.items[i])) return false;
+      if (key == "prefixItems" && i < first && !holds(says.items[i], value.items[i])) return false;
+    }
+    if (key == "uniqueItems" && says.is(Kind::kTrue))
+      for (size_t i = 0; i < value.items.size(); ++i)
+        for (size_t j = 0; j < i; ++j)
+          if (value.items[i] == value.items[j]) return false;
+    return true;
+  }
+  static bool object_keyword(const Value& schema, const std::string& key, const Value& says, const Value& value) {
+    const auto n = static_cast<int>(value.members.size());
+    if (key == "minProperties") return n >= number(says);
+    if (key == "maxProperties") return n <= number(says);
+    if (key == "required")
+      return std::ranges::all_of(says.items, [&](const Value& name) { return value.find(name.text) != nullptr; });
+    if (key == "properties")
+      return std::ranges::all_of(says.members, [&](const auto& m) {
+        const Value* member = value.find(m.first);
+        return member == nullptr || holds(m.second, *member);
+      });
+    if (key == "additionalProperties") {
+      const Value* known = schema.find("properties");
+      return std::ranges::all_of(value.members, [&](const auto& m) {
+        return (known != nullptr && known->find(m.first) != nullptr) || holds(says, m.second);
+      });
+    }
+    return true;
+  }
+};
+
+class RandomSchemas {
+ public:
+  explicit RandomSchemas(uint32_t seed) : rng_(seed) {}
+
+  std::string schema(int depth) {
+    std::vector<std::string> parts;
+    for (uint32_t n = 1 + below(3); n > 0; --n) parts.push_back(keyword(depth));
+    // A key that came twice would have its last value.
+    std::sort(parts.begin(), parts.end());
+    const auto key = [](const std::string& part) { return part.substr(0, part.find(':')); };
+    parts.erase(std::unique(parts.begin(), parts.end(), [&](const auto& a, const auto& b) { return key(a) == key(b); }),
+                parts.end());
+    std::string all;
+    for (const std::string& part : parts) all += (all.empty() ? "" : ",") + part;
+    return "{" + all + "}";
+  }
+  uint32_t below(uint32_t n) { return static_cast<uint32_t>(rng_() % n); }
+
+ private:
+  std::string some(const std::vector<std::string>& of) { return of[below(static_cast<uint32_t>(of.size()))]; }
+  std::string pair_of(int depth) { return "[" + schema(depth - 1) + "," + schema(depth - 1) + "]"; }
+  std::string keyword(int depth) {
+    switch (below(depth > 0 ? 17 : 9)) {
+      case 0:
+      case 1:
+        return R"("type":")" + some({"null", "boolean", "number", "integer", "string", "array", "object"}) + '"';
+      case 2:
+        return R"("enum":)" + some({R"(["a",1])", "[null,true,2]", R"(["ab","ba"])", "[0,1.5]"});
+      case 3:
+        return some({R"("minLength":)", R"("maxLength":)"}) + std::to_string(below(4));
+      case 4:
+        return R"("pattern":")" + some({"^a*$", "b", "^a[ab]+$", "a$"}) + '"';
+      case 5:
+        return some({R"("minimum":)", R"("maximum":)"}) + some({"0", "1", "-1", "1.5"});
+      case 6:
+        return R"("required":)" + some({R"(["a"])", R"(["b","a"])", R"(["c","b"])", R"(["c"])"});
+      case 7:
+        return some({R"("minItems":)", R"("maxItems":)", R"("maxProperties":)"}) + std::to_string(below(3));
+      case 8:
+        return R"("additionalProperties":)" + some({"false", "true", R"({"type":"string"})"});
+      case 9:
+      case 10:
+        return R"("properties":{"a":)" + schema(depth - 1) + R"(,"b":)" + schema(depth - 1) + "}";
+      case 11:
+        return R"("items":)" + schema(depth - 1);
+      case 12:
+        return R"("prefixItems":[)" + schema(depth - 1) + "]";
+      case 13:
+        return R"("allOf":)" + pair_of(depth);
+      case 14:
+        return some({R"("anyOf":)", R"("oneOf":)"}) + pair_of(depth);
+      case 15:
+        return R"("not":)" + schema(depth - 1);
+      default:
+        return R"("if":)" + schema(depth - 1) + R"(,"then":)" + schema(depth - 1) + R"(,"else":)" + schema(depth - 1);
+    }
+  }
+  std::mt19937 rng_;
+};
+
+// Values, each in all orders of its members.
+std::vector<std::vector<std::string>> values() {
+  const std::vector<std::string> plain = {"null", "true", "0",     "1",      "2",      "-1",
+                                          "1.5",  "\"\"", "\"a\"", "\"ab\"", "\"ba\"", "\"aaa\""};
+  std::vector<std::vector<std::string>> all = {{"[]"}, {"{}"}, {"[[]]"}, {"[{},1]"}};
+  for (size_t i = 0; i < plain.size(); ++i) {
+    const std::string& x = plain[i];
+    const std::string &y = plain[(i * 5 + 3) % plain.size()], &z = plain[(i * 7 + 1) % plain.size()];
+    all.push_back({x});
+    all.push_back({"[" + x + "]"});
+    all.push_back({"[" + x + "," + y + "]"});
+    all.push_back({"[" + x + "," + x + "]"});
+    const std::string a = "\"a\":" + x, b = "\"b\":" + y, c = "\"c\":" + z;
+    all.push_back({"{" + a + "}"});
+    all.push_back({"{\"c\":" + x + "}"});
+    all.push_back({"{" + a + "," + b + "}", "{" + b + "," + a + "}"});
+    all.push_back({"{" + b + "," + c + "}", "{" + c + "," + b + "}"});
+    std::vector<std::string> orders, parts = {a, b, c};
+    do orders.push_back("{" + parts[0] + "," + parts[1] + "," + parts[2] + "}");
+    while (std::next_permutation(parts.begin(), parts.end()));
+    all.push_back(std::move(orders));
+  }
+  return all;
+}
+
+TEST(GrammarSchema, HoldsExactlyTheValidValuesOfRandomSchemas) {
+  RandomSchemas random(7);
+  const auto all = values();
+  int n_read = 0, n_held = 0;
+  for (int round = 0; round < 1500; ++round) {
+    const std::string text = random.schema(2);
+    bool is_refused = false;
+    const auto automaton = of_schema(text, is_refused);
+    if (is_refused) continue;
+    ++n_read;
+    const Value schema = parsed(text);
+    for (const auto& orders : all) {
+      const bool is_valid = Validator::holds(schema, parsed(orders[0]));
+      const bool is_held = std::ranges::any_of(orders, [&](const std::string& t) { return accepts(automaton, t); });
+      ASSERT_EQ(is_held, is_valid) << text << " of " << orders[0];
+      n_held += is_held;
+    }
+  }
+  EXPECT_GT(n_read, 1200);
+  EXPECT_GT(n_held, 5000);
+}
+
+TEST(GrammarSchema, LengthsLeaveOfPatternsWhatHasThem) {
+  std::vector<std::string> texts = {""};
+  for (size_t i = 0; texts[i].size() < 7; ++i) texts.push_back(texts[i] + 'a'), texts.push_back(texts[i] + 'b');
+  for (const char* pattern : {"^a*$", "^[ab]+$", "b", "^a[ab]*$", "^(ab)*$", "^(a|bb[ab]*)$", "^a{1,3}(b{1,2}a){0,2}$",
+                              "^(b|aab?)+$", "^a?$", "^b{3}[ab]*$", "^(a*|b*)$"}) {
+    const std::regex regex(pattern);
+    for (int min = 0; min <= 5; ++min) {
+      for (int max = -1; max <= 6; ++max) {
+        std::string schema = R"({"type":"string","pattern":")" + std::string(pattern) + '"';
+        if (min > 0) schema += R"(,"minLength":)" + std::to_string(min);
+        if (max >= 0) schema += R"(,"maxLength":)" + std::to_string(max);
+        bool is_refused = false;
+        const auto automaton = of_schema(schema + "}", is_refused);
+        ASSERT_FALSE(is_refused);
+        for (const std::string& text : texts) {
+          const auto n = static_cast<int>(text.size());
+          const bool is_valid = n >= min && (max < 0 || n <= max) && std::regex_search(text, regex);
+          ASSERT_EQ(accepts(automaton, '"' + text + '"'), is_valid) << schema << " of " << text;
+        }
+      }
+    }
+  }
+}
+
+TEST(GrammarSchema, LengthsOfPatternsAreCountedAndNotWrittenOut) {
+  Fuel fuel;
+  Grammar grammar(fuel);
+  ASSERT_TRUE(read_json_schema(R"({"type":"string","pattern":"^[^\\s/]+$","maxLength":20000})", {}, grammar).ok());
+  const auto automaton = compiled(grammar);
+  ASSERT_NE(automaton, nullptr);
+  EXPECT_LT(automaton->n_nodes(), 1000u);
+  EXPECT_TRUE(accepts(automaton, '"' + std::string(20'000, 'a') + '"'));
+  EXPECT_FALSE(accepts(automaton, '"' + std::string(20'001, 'a') + '"'));
+}
+
+TEST(GrammarSchema, AReferenceThatLeadsNowhereIsToldAndLeftOut) {
+  for (const char* draft :
+       {"http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft/2020-12/schema"}) {
+    for (const char* to : {"#/definitions/none", "https://example.org/other.json", "#/definitions/list"}) {
+      const std::string schema = R"({"$schema":")" + std::string(draft) +
+                                 R"(","type":"object","definitions":{"list":[1]},"properties":{"a":{"$ref":")" + to +
+                                 R"("},"b":{"type":"null"}}})";
+      bool is_refused = false;
+      EXPECT_EQ(of_schema(schema, is_refused), nullptr);
+      EXPECT_TRUE(is_refused) << "where it is strict";
+      Fuel fuel;
+      Grammar grammar(fuel);
+      SchemaReport report;
+      ASSERT_TRUE(read_json_schema(schema, {.is_strict = false}, grammar, &report).ok());
+      ASSERT_EQ(report.ignored.size(), 1u);
+      EXPECT_TRUE(report.ignored[0].starts_with(R"("$ref" at #/properties/a cannot be held)")) << report.ignored[0];
+      const auto automaton = compiled(grammar);
+      EXPECT_TRUE(accepts(automaton, R"({"a":[1],"b":null})"));
+      EXPECT_FALSE(accepts(automaton, R"({"a":[1],"b":1})"));
+    }
+  }
+}
+
+// Whether two of its alternatives may both hold hangs on members that are of the schema itself.
+TEST(GrammarSchema, OneOfMayHaveItselfInTwoAlternatives) {
+  bool is_refused = false;
+  const auto automaton = of_schema(
+      R"({"$ref":"#/$defs/p","$defs":{"p":{"oneOf":[{"type":"string"},
+          {"type":"object","required":["not"],"properties":{"not":{"$ref":"#/$defs/p"}}},
+          {"type":"object","required":["or"],"properties":{"or":{"$ref":"#/$defs/p"}}}]}}})",
+      is_refused);
+  ASSERT_FALSE(is_refused);
+  for (const char* text : {R"("a")", R"({"not":"a"})", R"({"or":{"not":"a"}})", R"({"not":"a","or":1})"})
+    EXPECT_TRUE(accepts(automaton, text)) << text;
+  for (const char* text : {R"({"not":1})", R"({"not":"a","or":"b"})", R"({"or":{"not":1}})", "{}"})
+    EXPECT_FALSE(accepts(automaton, text)) << text;
+}
+
+// An item's digits are in a rule that the body of a counter calls last, and so in the body's name.
+TEST(GrammarMasks, OfNumbersInListsThatAreCounted) {
+  const auto trie = testing::adversarial("[],1 \n").trie();
+  for (const char* schema : {R"({"type":"array","maxItems":32})", R"({"type":"array","minItems":2,"maxItems":200})",
+                             R"({"type":"array","items":{"type":"integer"},"maxItems":90})"}) {
+    bool is_refused = false;
+    TokenMasks masks(of_schema(schema, is_refused), trie, 1 << 20);
+    std::vector<uint32_t> mask(trie->mask_words());
+    for (const char* text : {"[", "[\n1,", "[1,\n", "[1, 1,", "[1,1,1"}) {
+      const StateId state = masks.states().after(kInitial, text);
+      masks.fill(state, mask);
+      ASSERT_EQ(mask, testing::brute_force(masks, state)) << schema << " behind " << text;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ibid::grammar
