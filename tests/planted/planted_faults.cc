@@ -70,6 +70,8 @@ const std::map<std::string, std::string> kFoundByUnits = {
     {"a_draft_model_shares_across_tenants", "DraftModel.FindsTextsOfItsOwnTenantAlone"},
     {"heads_read_stale_states", "HeadsProposer.ReadsTheLastStateAndTheTokensBehindIt"},
     {"heads_read_the_token_before", "HeadsProposer.ReadsTheLastStateAndTheTokensBehindIt"},
+    {"an_eagle_adds_d_to_t_twice", "EagleHeads.KnowWhatTheyReadAndWhatTheirOutputsStandFor"},
+    {"an_eagle_taps_the_layer_behind", "EagleHeads.KnowWhatTheyReadAndWhatTheirOutputsStandFor"},
     {"hidden_of_the_shares_first_row", "HiddenOfDrawnRows.IsThatOfTheTokenBeforeTheLast"},
     {"likelier_drafts_of_others_are_replaced", "DraftModel.LeavesLikelierDraftsOfOthersInPlace"},
     {"nothing_is_learned_of_a_draft_model", "DraftModel.IsNeverSlowerThanNone"},
