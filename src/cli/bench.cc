@@ -139,6 +139,7 @@ int bench(const BenchOptions& options) {
                     .max_drafts = options.spec.max_drafts(),
                     .draft_model = options.spec.draft_model,
                     .heads = options.spec.heads,
+                    .eagle = options.spec.eagle,
                     .store = options.spec.store,
                     .own_answers_bytes = options.spec.own_answers_bytes};
   auto loaded = load(args, limits);

@@ -1,4 +1,4 @@
-// --spec draft:MODEL and heads:FILE, from the flag to what is loaded and counted.
+// --spec draft:MODEL, heads:FILE and eagle:FILE, from the flag to what is loaded and counted.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -6,9 +6,11 @@
 #include "cli/drafters.h"
 #include "cli/loading.h"
 #include "cli/own_heads.h"
+#include "format/gguf_writer.h"
 #include "model/testing/tiny_model.h"
 #include "spec_flags.h"
 #include "temp_folder.h"
+#include "tiny_eagle.h"
 
 namespace ibid::cli {
 namespace {
@@ -24,6 +26,10 @@ TEST(DraftModelFlag, NamesAModelBesideTheLookUp) {
   EXPECT_EQ(spec("--spec heads").value().heads, kOwnHeads);
   EXPECT_EQ(spec("--spec heads:mine.gguf").value().heads, "mine.gguf");
   EXPECT_FALSE(spec("--spec heads:"));
+  EXPECT_EQ(spec("--spec eagle:mine").value().eagle, "mine");
+  EXPECT_EQ(spec("--spec heads").value().eagle, "");
+  EXPECT_FALSE(spec("--spec eagle:"));
+  EXPECT_FALSE(spec("--spec eagle"));
   EXPECT_EQ(spec("--spec off").value().max_drafts(), 0);
   EXPECT_FALSE(spec("--spec draft:"));
   EXPECT_FALSE(spec("--spec drafts"));
@@ -73,6 +79,45 @@ TEST(HeadsFlag, IbidsOwnAreOfTheModelThatTheyWereTrainedOn) {
   const auto refused = size(model, limits);
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().message.find("no Medusa or Hydra head"), std::string::npos) << refused.error().message;
+}
+
+TEST(EagleFlag, WhatAHeadHoldsIsCountedAndItGuesses) {
+  TempFolder folder;
+  const ModelArgs model{.model = tiny_file(folder, "target.gguf", 260, 1), .threads = 1};
+  StepLimits limits{.max_sequences = 2, .max_drafts = 4};
+  const Loaded without = load(model, limits).value();
+  const auto made =
+      testing::tiny_eagle_file({.width = without.model->config().width, .vocab_size = 260, .ids = {0, 7, 8, 250}});
+  GgufWriter writer;
+  writer.set("general.architecture", "eagle");
+  for (const auto& [key, value] : made->metadata()) writer.set(key, value);
+  for (const TensorInfo& t : made->tensors()) writer.add_tensor(t.name, t.view);
+  limits.eagle = folder.path("eagle.gguf");
+  ASSERT_TRUE(writer.write(limits.eagle).ok());
+  const Loaded with = load(model, limits).value();
+  ASSERT_TRUE(with.eagle.has_value());
+  EXPECT_EQ(with.eagle->sizes.n_blocks, 2 * 128 / 16);
+  EXPECT_EQ(with.eagle->sizes.context_len, 128);
+  const int64_t sized = EagleHead::sized_bytes(*with.eagle->file, *with.model, *with.stream, with.eagle->sizes).value();
+  EXPECT_EQ(with.memory.total(), without.memory.total() + sized);
+  auto engine = Engine::create(*with.model, with.tokenizer, *with.stream, with.engine_options(limits)).value();
+  ASSERT_TRUE(use_drafters(*engine, with, limits).ok());
+  Request r;
+  r.id = RequestId{1};
+  r.prompt = {TokenId{65}, TokenId{66}, TokenId{70}, TokenId{65}};
+  r.max_tokens = 60;
+  r.sampling.temperature = 0;
+  r.sampling.ignore_eos = true;
+  r.speculation.is_rejection = true;  // drafts whatever they cost
+  ASSERT_TRUE(engine->submit(std::move(r)).ok());
+  std::vector<Output> out;
+  while (engine->step(out)) {
+  }
+  EXPECT_GT(engine->stats().drafted_tokens, 60);
+  limits.eagle = tiny_file(folder, "no_head.gguf", 260, 2);
+  const auto refused = size(model, limits);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("of no EAGLE head"), std::string::npos) << refused.error().message;
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "format/model_digest.h"
 #include "model/tokenizer_of_model.h"
 #include "spec/draft_model.h"
+#include "spec/eagle_proposer.h"
 #include "spec/free_proposers.h"
 #include "spec/heads_proposer.h"
 #include "spec/store_proposer.h"
@@ -21,6 +22,7 @@ namespace {
 
 constexpr int32_t kDraftStep = 256;  // tokens of a pass of a draft model
 constexpr int32_t kDraftTexts = 8;
+constexpr int32_t kEagleTexts = 16;
 
 ModelOptions draft_options(const ModelConfig& config, int32_t context_len) {
   return {.context_len = std::min<int64_t>(config.trained_context_len, context_len),
@@ -95,6 +97,22 @@ Status size_heads(const StepLimits& limits, Loaded& out) {
   return {};
 }
 
+Status size_eagle(const StepLimits& limits, Loaded& out) {
+  ASSIGN_OR_RETURN(ModelFile file, ModelFile::open(limits.eagle));
+  LoadedEagle eagle{.file = std::make_shared<const ModelFile>(std::move(file))};
+  eagle.sizes = EagleProposer::sizes(std::min(limits.max_sequences, kEagleTexts), out.context_len,
+                                     out.model->options().step_tokens);
+  eagle.sizes.kv_dtype = out.kv_dtype;
+  ASSIGN_OR_RETURN(const int64_t bytes, EagleHead::sized_bytes(*eagle.file, *out.model, *out.stream, eagle.sizes));
+  ASSIGN_OR_RETURN(const int64_t block_bytes,
+                   EagleHead::block_bytes(*eagle.file, *out.model, *out.stream, eagle.sizes));
+  const int64_t kv_bytes = block_bytes * eagle.sizes.n_blocks;
+  out.memory.add("an EAGLE head", bytes - kv_bytes);
+  out.memory.add("the EAGLE head's keys and values", kv_bytes);
+  out.eagle = std::move(eagle);
+  return {};
+}
+
 Status size_stores(const StepLimits& limits, Loaded& out) {
   if (!limits.store.empty()) {
     ASSIGN_OR_RETURN(out.store, TextStore::open(limits.store, out.tokenizer->vocabulary()));
@@ -131,21 +149,36 @@ Result<std::unique_ptr<Proposer>> heads_of(const Loaded& loaded, const StepLimit
   return std::unique_ptr<Proposer>(std::make_unique<HeadsProposer>(std::move(heads), *loaded.stream, options));
 }
 
+Result<std::unique_ptr<Proposer>> eagle_of(const Loaded& loaded) {
+  ASSIGN_OR_RETURN(auto head, EagleHead::load(loaded.eagle->file, *loaded.model, *loaded.stream, loaded.eagle->sizes));
+  return std::unique_ptr<Proposer>(std::make_unique<EagleProposer>(
+      std::move(head), *loaded.stream,
+      EagleOptions{.vocab_size = static_cast<int32_t>(loaded.model->config().vocab_size),
+                   .end_of_generation = end_of_generation_of(*loaded.file, *loaded.tokenizer)}));
+}
+
+// Of those that run a network of their own there is one at most; null: there is none.
+Result<std::unique_ptr<Proposer>> network_of(const Loaded& loaded, const StepLimits& limits) {
+  if (loaded.draft) return draft_model_of(loaded, limits);
+  if (loaded.heads) return heads_of(loaded, limits);
+  if (loaded.eagle) return eagle_of(loaded);
+  return std::unique_ptr<Proposer>();
+}
+
 }  // namespace
 
 Status size_drafters(const StepLimits& limits, Loaded& out) {
   if (limits.max_drafts == 0) return {};
   TRY(size_stores(limits, out));
   if (!limits.draft_model.empty()) return size_draft(limits.draft_model, limits, out);
+  if (!limits.eagle.empty()) return size_eagle(limits, out);
   return limits.heads.empty() ? Status{} : size_heads(limits, out);
 }
 
 Status use_drafters(Engine& engine, const Loaded& loaded, const StepLimits& limits) {
   if (limits.max_drafts == 0) return {};
-  std::unique_ptr<Proposer> last, stores = stores_of(loaded, limits);
-  if (loaded.draft || loaded.heads) {
-    ASSIGN_OR_RETURN(last, loaded.draft ? draft_model_of(loaded, limits) : heads_of(loaded, limits));
-  }
+  std::unique_ptr<Proposer> stores = stores_of(loaded, limits);
+  ASSIGN_OR_RETURN(std::unique_ptr<Proposer> last, network_of(loaded, limits));
   if (last == nullptr && stores == nullptr) return {};
   engine.speculate(free_proposers(engine.facts(), limits.max_sequences, std::move(last), std::move(stores)),
                    limits.max_drafts);

@@ -52,6 +52,7 @@ StepLimits step_limits(const ServeOptions& options) {
           .kv_bytes = options.kv_bytes,
           .draft_model = options.spec.draft_model,
           .heads = options.spec.heads,
+          .eagle = options.spec.eagle,
           .store = options.spec.store,
           .own_answers_bytes = options.spec.own_answers_bytes};
 }

@@ -11,6 +11,7 @@
 #include "engine/memory_plan.h"
 #include "format/model_file.h"
 #include "model/model.h"
+#include "spec/eagle_head.h"
 #include "spec/text_store.h"
 #include "tensor/stream.h"
 #include "text/jinja/chat_template.h"
@@ -35,6 +36,7 @@ struct StepLimits {
   int64_t kv_bytes = 0;          // 0: what --memory leaves; without one, the engine's choice
   std::string draft_model = {};  // that guesses beside the look-up; empty: none
   std::string heads = {};        // these as SpecArgs'
+  std::string eagle = {};
   std::string store = {};
   int64_t own_answers_bytes = 0;
 };
@@ -54,6 +56,12 @@ struct LoadedHeads {
   int64_t bytes = 0;
 };
 
+// A head with attention on the model itself.
+struct LoadedEagle {
+  std::shared_ptr<const ModelFile> file;
+  EagleSizes sizes;
+};
+
 struct Loaded {
   std::string path;
   std::shared_ptr<const ModelFile> file;
@@ -63,6 +71,7 @@ struct Loaded {
   std::unique_ptr<Model> model;
   std::optional<LoadedDraft> draft;
   std::optional<LoadedHeads> heads;
+  std::optional<LoadedEagle> eagle;
   std::shared_ptr<const TextStore> store;  // null: none
   int32_t context_len = 0;
   DType kv_dtype = DType::kF16;

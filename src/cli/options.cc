@@ -285,10 +285,11 @@ void add_spec_options(CLI::App* command, SpecArgs& o) {
   add_read(
       command, "--spec", o, "NAME", o.by_lookup ? "auto" : "off",
       "tokens that are guessed and verified together, which changes no token: auto, off, ngram (by the text itself), "
-      "heads or heads:FILE, draft heads, ibid's for the default model or others, beside that, store:FILE, texts that "
-      "`ibid spec build-store` made a file of, beside that, or draft:MODEL, a small model of the same vocabulary",
+      "heads or heads:FILE, draft heads, ibid's for the default model or others, beside that, eagle:FILE, a head with "
+      "attention, beside that, store:FILE, texts that `ibid spec build-store` made a file of, beside that, or "
+      "draft:MODEL, a small model of the same vocabulary",
       [o](std::string_view name) -> Result<SpecArgs> {
-        constexpr std::string_view kDraft = "draft:", kHeads = "heads:", kStore = "store:";
+        constexpr std::string_view kDraft = "draft:", kHeads = "heads:", kEagle = "eagle:", kStore = "store:";
         SpecArgs read = o;
         read.by_lookup = name != "off";
         if (name == "off" || name == "auto" || name == "ngram") return read;
@@ -299,14 +300,16 @@ void add_spec_options(CLI::App* command, SpecArgs& o) {
           read.heads = kOwnHeads;
         } else if (takes(kHeads)) {
           read.heads = name.substr(kHeads.size());
+        } else if (takes(kEagle)) {
+          read.eagle = name.substr(kEagle.size());
         } else if (takes(kStore)) {
           read.store = name.substr(kStore.size());
         } else if (takes(kDraft)) {
           read.draft_model = name.substr(kDraft.size());
         } else {
-          return invalid(
-              "'" + std::string(name) +
-              "' guesses nothing here; auto, off, ngram, heads, heads:FILE, store:FILE or draft:MODEL would do.");
+          return invalid("'" + std::string(name) +
+                         "' guesses nothing here; auto, off, ngram, heads, heads:FILE, eagle:FILE, store:FILE or "
+                         "draft:MODEL would do.");
         }
         return read;
       });

@@ -50,6 +50,7 @@ struct SpecArgs {
   bool by_lookup = true;
   std::string draft_model;        // beside it; empty: none
   std::string heads;              // beside it: a file or folder, or kOwnHeads; empty: none
+  std::string eagle;              // beside it: a file or folder of a head with attention; empty: none
   std::string store;              // beside it: a file of texts (spec/text_store.h); empty: none
   int64_t own_answers_bytes = 0;  // what tenants were answered, for their own next answers; 0: it is not kept
   int32_t k = 8;                  // most of a sequence in a step

@@ -286,6 +286,7 @@ int run(const RunOptions& options) {
                     .has_grammars = true,
                     .draft_model = options.spec.draft_model,
                     .heads = options.spec.heads,
+                    .eagle = options.spec.eagle,
                     .store = options.spec.store,
                     .own_answers_bytes = options.spec.own_answers_bytes};
   MemoryPlan tiers;

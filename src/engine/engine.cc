@@ -131,6 +131,7 @@ Engine::Engine(std::unique_ptr<Worker> worker, std::shared_ptr<const Tokenizer> 
       n_to_bring_(std::min(n_blocks, kBroughtPositions / options.block_len)) {
   failures_.reserve(static_cast<size_t>(options.max_sequences));
   proposals_.reserve(static_cast<size_t>(options.max_sequences));
+  tap_rows_.reserve(static_cast<size_t>(options.step_tokens));
   const ModelFacts& facts = worker_->facts();
   for (const MeasuredStep& step : options.measured_steps) scheduler_.took(step);
   if (options.max_drafts > 0) speculate(free_proposers(facts, options.max_sequences), options.max_drafts);
@@ -155,6 +156,8 @@ Status Engine::use_disk(std::unique_ptr<DurableStore> store) {
 }
 
 Result<AdmittedRequest> Engine::admit(Request request) const {
+  const bool is_told_of_prompts = proposer_ != nullptr && proposer_->taps() != nullptr;
+  if (request.speculation.is_rejection && is_told_of_prompts) request.speculation.reads_prompt = true;
   return ibid::admit(std::move(request), worker_->facts(), has_text_);
 }
 
@@ -213,6 +216,7 @@ bool Engine::step(std::vector<Output>& out) {
     const size_t n_told = out.size();
     // Facts: append, publish, share, stop, free, tell.
     settler_.settle(plan, notes_.begun_at(), result, failures_, out);
+    show_taps(plan, result);
     show_hidden(plan, result);
     observer_->settled(plan);
     live_.publish_ended(plan, n_told, out);
@@ -268,15 +272,7 @@ void Engine::speculate(std::unique_ptr<Proposer> proposer, int32_t max_drafts) {
   max_drafts_ = std::min(max_drafts, kMaxDrafts);
   live_.set_proposer(proposer_.get());
   runner_.keep_hidden(proposer_ && proposer_->reads_hidden());
-}
-
-void Engine::show_hidden(const StepPlan& plan, const StepResult& result) {
-  if (!proposer_ || !proposer_->reads_hidden()) return;
-  for (size_t i = 0; i < plan.shares.size(); ++i) {
-    const Sequence& s = *plan.shares[i].sequence;
-    const std::span<const float> hidden = result.shares[i].drawn_behind;
-    if (!hidden.empty() && s.state == SequenceState::kRunning) proposer_->saw(raw(s.id), s.n_tokens(), hidden);
-  }
+  runner_.tap(proposer_ ? proposer_->taps() : nullptr);
 }
 
 // For those that wait for their next token, as far as the answer may go on behind it.

@@ -77,6 +77,8 @@ LiveRequests::Live LiveRequests::make(const AdmittedRequest& given) {
     }
     out.sequences.push_back(std::move(s));
   }
+  if (request->speculation.reads_prompt && !PLANTED("rejection_with_what_the_cache_knows"))
+    out.sequences.front()->n_without_hidden = 0;
   if (request->searches()) make_group(out);
   return out;
 }

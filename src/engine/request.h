@@ -32,6 +32,9 @@ struct Speculation {
   int32_t max_drafts = -1;  // a step, as far as the engine proposes any; -1: as many as it does; 0: none
   // Verified by rejection (spec/rejection.h): exact in distribution, and tokens depend on how many drafts there are.
   bool is_rejection = false;
+  // The engine's own: the whole prompt is computed, whatever the prefix cache has of it, so that what is drafted, which
+  // shows in what rejection answers, does not depend on what others asked.
+  bool reads_prompt = false;
   std::vector<TokenId> prediction;  // how the answer may go
 };
 

@@ -64,11 +64,13 @@ StepResult& Runner::run(const StepPlan& plan) {
   const auto wants_hidden = [](const Share& s) {
     return is_contrastive(s) || (s.sequence->pools() && !s.sequence->ranks());
   };
+  const auto is_drafted = [](const Share& s) { return s.sequence->may_be_drafted(); };
   const Inflight step =
       worker_.launch({.copies = plan.copies,
                       .batch = plan.n_tokens > 0 ? &batch : nullptr,
                       .wants_hidden = told_ == nullptr && std::ranges::any_of(plan.shares, wants_hidden),
-                      .wants_rows_hidden = keeps_hidden_});
+                      .wants_rows_hidden = keeps_hidden_,
+                      .taps = taps_ != nullptr && std::ranges::any_of(plan.shares, is_drafted) ? taps_ : nullptr});
   const StepOutput output = worker_.wait(step);
   logits_ = output.logits;
   rows_hidden_ = output.rows_hidden;
@@ -100,6 +102,8 @@ void Runner::list_tasks(const StepPlan& plan) {
     ShareResult& result = result_.shares[i];
     const auto n_tokens = static_cast<size_t>(share.n_tokens);
     result.hidden = hidden_.empty() ? hidden_ : hidden_.subspan(token * width, n_tokens * width);
+    result.first = share.sequence->n_computed;
+    result.first_row = static_cast<int32_t>(token);
     token += n_tokens;
     if (share.sequence->ranks())
       result.hidden = logits(row).first(static_cast<size_t>(worker_.facts().encoder->n_labels));

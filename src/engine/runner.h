@@ -19,15 +19,16 @@
 
 namespace ibid {
 
-struct alignas(64) ShareResult {    // what few have stands first
-  SearchRow row;                    // of a beam: what may follow it, instead of what is drawn
-  std::optional<Error> failure;     // of the draw behind those that were drawn
-  std::vector<TokenRecord> scored;  // the prompt's next tokens, one for each row of RowPurpose::kScore
-  std::vector<TokenRecord> drawn;   // the tokens behind the text: all but the last are drafts that were right
-  std::vector<int32_t> accepted;    // those drafts, by their index; their keys and values lie at their positions
-  SamplerState state;               // after the draws
-  std::span<const float> hidden;    // of its tokens, [n, C], where anybody wants them; valid until the next step. Of a
-                                    // rank its scores, [n_labels]
+struct alignas(64) ShareResult {     // what few have stands first
+  SearchRow row;                     // of a beam: what may follow it, instead of what is drawn
+  std::optional<Error> failure;      // of the draw behind those that were drawn
+  std::vector<TokenRecord> scored;   // the prompt's next tokens, one for each row of RowPurpose::kScore
+  std::vector<TokenRecord> drawn;    // the tokens behind the text: all but the last are drafts that were right
+  std::vector<int32_t> accepted;     // those drafts, by their index; their keys and values lie at their positions
+  SamplerState state;                // after the draws
+  std::span<const float> hidden;     // of its tokens, [n, C], where anybody wants them; valid until the next step. Of a
+                                     // rank its scores, [n_labels]
+  int32_t first = 0, first_row = 0;  // its first token's position, and row among the step's tokens
   std::span<const float> drawn_behind;  // [C], of the row that its last token was drawn from, where anybody wants it
   bool out_of_memory = false;           // the above is not whole
   bool is_unsound = false;              // nor here: the model computed no numbers (unsound_row())
@@ -60,6 +61,8 @@ class Runner {
   void draw_from(ToldDraws* told) { told_ = told; }
   // From now on results have what the final norm made of the rows that tokens are drawn from.
   void keep_hidden(bool keep) { keeps_hidden_ = keep; }
+  // From now on steps with texts that may be drafted for write these hidden states; null: none. Outlives the runner.
+  void tap(const HiddenStates* taps) { taps_ = taps; }
 
  private:
   struct Task {  // one row to score, or all rows of a share from the one that is drawn on
@@ -90,6 +93,7 @@ class Runner {
   std::span<const float> logits_;  // [R, V] of this step
   std::span<const float> hidden_;  // [T, C] of it, behind the final norm; empty if nobody wants them
   bool keeps_hidden_ = false;
+  const HiddenStates* taps_ = nullptr;
   TensorView rows_hidden_;  // [R, C] of it; rank 0: not wanted
   std::vector<Task> tasks_;
   std::vector<int32_t> from_, to_;  // slots of accepted drafts that move

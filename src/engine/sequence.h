@@ -98,6 +98,8 @@ struct alignas(64) Sequence {
   }
   bool pools() const { return request->pooling != Pooling::kNone; }
   bool ranks() const { return request->pooling == Pooling::kRank; }
+  // Whether anybody may guess how it goes on.
+  bool may_be_drafted() const { return group == nullptr && !pools() && request->speculation.max_drafts != 0; }
   // Tokens that may come from the prefix tree: rows and hidden states that are wanted must be computed.
   int32_t n_reusable() const {
     return pools() ? pool.first_wanted(n_tokens()) : std::min(first_row(), n_without_hidden);

@@ -46,10 +46,10 @@ Status read_entry(const MappedFile& file, const std::string& name, const Json& e
     return bad(file, tensor + " has no valid data_offsets (two integers, ascending)");
   }
   // Names as the field writes them; the quantised formats of GGUF do not exist here.
-  std::optional<DType> known = dtype_from_name(*dtype->string());
+  std::optional<DType> known = *dtype->string() == "BOOL" ? DType::kI8 : dtype_from_name(*dtype->string());
   if (!known || is_quantised(*known)) {
     return unsupported(file.path() + ": " + tensor + " has the dtype " + in_quotes(*dtype->string()) +
-                           "; F32, F16, BF16, F64 and I8 to I64 are read",
+                           "; F32, F16, BF16, F64, I8 to I64 and BOOL are read",
                        name);
   }
   const Json::Array& dims = *shape->array();

@@ -103,6 +103,12 @@ Result<std::vector<std::string>> weight_files(const std::string& folder) {
     if (error) return unavailable("cannot list " + folder + ": " + error.message(), folder);
     std::sort(names.begin(), names.end());
   }
+  if (names.empty() && exists(folder + "/pytorch_model.bin")) {
+    return unsupported(folder +
+                           " has its weights in pytorch_model.bin, whose reading runs what the file says; saved as "
+                           "model.safetensors they would do",
+                       folder);
+  }
   if (names.empty()) {
     return not_found(folder + " has no .safetensors file; a model folder has config.json, tokenizer.json and weights",
                      folder);

@@ -100,6 +100,24 @@ TEST_F(Safetensors, ConfigurationBecomesFlatMetadata) {
   EXPECT_EQ(file->tokenizer_json(), "{}");
 }
 
+TEST_F(Safetensors, TruthValuesAreBytes) {
+  const std::string text = R"({"t2d":{"dtype":"BOOL","shape":[3],"data_offsets":[0,3]}})";
+  const uint64_t n = text.size();
+  std::string all(reinterpret_cast<const char*>(&n), 8);
+  all += text + std::string("\x01\x00\x01", 3);
+  write("model.safetensors", all);
+  Result<ModelFile> file = ModelFile::open(folder_.path());
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  const TensorView t2d = file->tensor("t2d").value();
+  EXPECT_EQ(t2d.dtype, DType::kI8);
+  EXPECT_EQ(t2d.row_as<int8_t>(0)[0] * 100 + t2d.row_as<int8_t>(0)[1] * 10 + t2d.row_as<int8_t>(0)[2], 101);
+}
+
+TEST_F(Safetensors, APickleIsRefusedByItsName) {
+  write("pytorch_model.bin", "PK");
+  EXPECT_NE(error().find("pytorch_model.bin"), std::string::npos) << error();
+}
+
 TEST_F(Safetensors, WhatIsMissingIsNamed) {
   EXPECT_NE(error().find("no .safetensors file"), std::string::npos) << error();
   std::filesystem::remove(folder_.path("config.json"));

@@ -72,7 +72,7 @@ void Model::forward(Stream& s, const ForwardBatch& b, std::span<const PagedKv> k
   }
   CHECK(hidden.layers.size() == hidden.out.size(), "one output for each layer whose hidden states are wanted");
   for (size_t i = 0; i < hidden.layers.size(); ++i) {
-    CHECK(hidden.layers[i] > (i == 0 ? -1 : hidden.layers[i - 1]) && hidden.layers[i] <= config_.n_layers,
+    CHECK(hidden.layers[i] >= (i == 0 ? 0 : hidden.layers[i - 1]) && hidden.layers[i] <= config_.n_layers,
           "layers of hidden states ascend, each from 0 to L");
     Dim T{b.n_tokens}, C{config_.width};
     expect(hidden.out[i], {&T, &C});

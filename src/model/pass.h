@@ -21,7 +21,7 @@ namespace ibid {
 // norm makes of it, of every token of the step however few rows of logits are wanted. What drafters that read hidden
 // states are fed with, and what contrastive search compares.
 struct HiddenStates {
-  std::span<const int32_t> layers;  // ascending, each once, from 0 to L
+  std::span<const int32_t> layers;  // ascending, from 0 to L; one may come twice
   std::span<const TensorView> out;  // [T, C] F32 for each of `layers`; the caller's
   // Set to what the final norm makes of the rows whose logits are wanted, [R, C] F32, where it lies until the next
   // pass; no copy, and no row more is computed. Null: not wanted.

@@ -13,6 +13,8 @@
 
 namespace ibid {
 
+struct HiddenStates;  // model/pass.h
+
 namespace grammar {
 class Matcher;  // sample/grammar/matcher.h
 }
@@ -59,6 +61,15 @@ struct EndedText {
   std::string_view scope;  // as ProposalInput has it
 };
 
+// Tokens of a text that the last step computed: those at the positions from `first` on. Spans are valid during the
+// call.
+struct ReadTokens {
+  int64_t sequence = 0;  // as ProposalInput has it
+  int32_t first = 0;
+  std::span<const int32_t> rows;  // of the proposer's taps, one for each; drafts that were wrong have none
+  std::span<const TokenId> text;  // all of it, with what was drawn since
+};
+
 class Proposer {
  public:
   virtual ~Proposer() = default;
@@ -72,6 +83,11 @@ class Proposer {
   virtual void saw(int64_t sequence, int32_t n_tokens, std::span<const float> hidden) {
     static_cast<void>(sequence), static_cast<void>(n_tokens), static_cast<void>(hidden);
   }
+  // What it reads of the target's layers, of every token of texts that may be drafted for: the layers, and where they
+  // are written in each step that has such texts, [the target's step_tokens, C] each. Null: nothing, which costs
+  // nothing. Then read() tells, after each step, before saw(). Tokens that came from the prefix cache are not told of.
+  virtual const HiddenStates* taps() const { return nullptr; }
+  virtual void read(const ReadTokens& tokens) { static_cast<void>(tokens); }
   // Fills the empty `drafts`. Ids of the model's vocabulary alone, parents before children.
   virtual void propose(const ProposalInput& input, Drafts& drafts) = 0;
   // The same for all texts of a step together. Where drafts of another proposer are there already, likelier ones may

@@ -26,6 +26,16 @@ class ProposerChain final : public Proposer {
   void saw(int64_t sequence, int32_t n_tokens, std::span<const float> hidden) override {
     for (auto& p : proposers_) p->saw(sequence, n_tokens, hidden);
   }
+  // One of them at most has any.
+  const HiddenStates* taps() const override {
+    for (const auto& p : proposers_) {
+      if (p->taps() != nullptr) return p->taps();
+    }
+    return nullptr;
+  }
+  void read(const ReadTokens& tokens) override {
+    for (auto& p : proposers_) p->read(tokens);
+  }
   void propose(const ProposalInput& input, Drafts& drafts) override {
     const Proposal one{input, &drafts};
     propose_all({&one, 1});

@@ -1,5 +1,7 @@
 #include "worker/worker.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "kernels/ops.h"
 
@@ -47,13 +49,25 @@ Inflight Worker::launch(const StepWork& work) {
             TensorView(hidden_.data() + i * hidden_bytes(), DType::kF32, {batch.n_tokens, facts().width});
       hidden = {.layers = options_.hidden_layers, .out = hidden_views_};
     }
+    output_.hidden = hidden.out;
+    if (work.taps != nullptr) hidden = with_taps(*work.taps, hidden, batch.n_tokens);
     if (work.wants_rows_hidden) hidden.of_rows = &output_.rows_hidden;
     model_->run(batch, kv_.layers(), logits, hidden);
     output_.logits = {reinterpret_cast<const float*>(logits_.data()),
                       static_cast<size_t>(batch.n_rows) * static_cast<size_t>(facts().vocab_size)};
-    output_.hidden = hidden.out;
   }
   return {++n_launched_};
+}
+
+// Both ascend; our own are of the last "layer", which taps may have too.
+HiddenStates Worker::with_taps(const HiddenStates& taps, const HiddenStates& own, int32_t n_tokens) {
+  asked_layers_.assign(taps.layers.begin(), taps.layers.end());
+  asked_layers_.insert(asked_layers_.end(), own.layers.begin(), own.layers.end());
+  CHECK(std::ranges::is_sorted(asked_layers_), "layers of hidden states ascend");
+  asked_views_.clear();
+  for (const TensorView& tap : taps.out) asked_views_.push_back(tap.first_rows(n_tokens));
+  asked_views_.insert(asked_views_.end(), own.out.begin(), own.out.end());
+  return {.layers = asked_layers_, .out = asked_views_};
 }
 
 StepOutput Worker::wait(const Inflight& step) {

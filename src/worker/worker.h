@@ -38,6 +38,8 @@ struct StepWork {
   const ForwardBatch* batch = nullptr;  // null: nothing but copies
   bool wants_hidden = false;
   bool wants_rows_hidden = false;
+  // Layers whose hidden states go to buffers of the caller's, [step_tokens, C] each or longer; null: none.
+  const HiddenStates* taps = nullptr;
 };
 struct Inflight {
   int64_t step = 0;
@@ -69,6 +71,7 @@ class Worker {
   Worker(std::unique_ptr<ForwardPass> model, Stream& stream, const WorkerOptions& options, KvStore kv);
   Status allocate();
   size_t hidden_bytes() const;  // of one layer, in the largest step
+  HiddenStates with_taps(const HiddenStates& taps, const HiddenStates& own, int32_t n_tokens);
 
   std::unique_ptr<ForwardPass> model_;
   Stream& stream_;
@@ -77,6 +80,8 @@ class Worker {
   Buffer logits_;                         // [R, V] of the largest step
   Buffer hidden_;                         // [hidden_layers, T, C] of it
   std::vector<TensorView> hidden_views_;  // of the last step
+  std::vector<int32_t> asked_layers_;     // of a step with taps: theirs, then hidden_layers
+  std::vector<TensorView> asked_views_;
   int64_t n_launched_ = 0, n_waited_ = 0;
   StepOutput output_;
 };

@@ -16,10 +16,12 @@
 #include "model/model.h"
 #include "model/testing/tiny_model.h"
 #include "spec/draft_model.h"
+#include "spec/eagle_proposer.h"
 #include "spec/free_proposers.h"
 #include "spec/heads_proposer.h"
 #include "spec/store_proposer.h"
 #include "temp_folder.h"
+#include "tiny_eagle.h"
 #include "tiny_heads.h"
 #include "worker/model_pass.h"
 
@@ -39,8 +41,10 @@ enum class DraftKind : uint8_t {
   kHeads,     // draft heads on the target that were never trained
   kStore,     // a file of texts, of which some were said and some are noise, beside the engine's own look-up
   kAnswers,   // what the same tenant was answered, beside the same
+  kEagle,     // an EAGLE head that was never trained
+  kEagle3,    // one of the third kind, whose outputs are a part of the vocabulary, beside the engine's own look-up
 };
-inline constexpr int32_t kDraftKinds = 12;
+inline constexpr int32_t kDraftKinds = 14;
 
 // A schedule, as data; printed where a digest differs.
 struct Schedule {
@@ -268,6 +272,8 @@ class ScheduleRun {
       const bool is_model = schedule.drafts == DraftKind::kItself || schedule.drafts == DraftKind::kModel;
       if (is_model) return core_->speculate(draft_model(ends), schedule.max_drafts);
       if (schedule.drafts == DraftKind::kHeads) return core_->speculate(draft_heads(ends), schedule.max_drafts);
+      const bool is_eagle = schedule.drafts == DraftKind::kEagle || schedule.drafts == DraftKind::kEagle3;
+      if (is_eagle) return core_->speculate(eagle(ends), schedule.max_drafts);
       const bool is_store = schedule.drafts == DraftKind::kStore || schedule.drafts == DraftKind::kAnswers;
       if (is_store) return core_->speculate(stores(ends), schedule.max_drafts);
       const TokenId end = ends.empty() ? TokenId{0} : ends.front();
@@ -355,6 +361,25 @@ class ScheduleRun {
                                   .always = true};
     auto heads = DraftHeads::load(file, model_, stream_, options.max_texts).value();
     return std::make_unique<HeadsProposer>(std::move(heads), stream_, options);
+  }
+
+  std::unique_ptr<Proposer> eagle(const std::vector<TokenId>& ends) {
+    TinyEagle tiny = {.width = model_.config().width,
+                      .vocab_size = vocab_size_,
+                      .is_third = schedule_.drafts == DraftKind::kEagle3,
+                      .seed = schedule_.seed};
+    for (int64_t i = 0; tiny.is_third && i < vocab_size_; i += 2) tiny.ids.push_back(i);
+    EagleSizes sizes =
+        EagleProposer::sizes(std::min(3, schedule_.max_sequences), static_cast<int32_t>(model_.context_len()),
+                             static_cast<int32_t>(model_.options().step_tokens));
+    sizes.kv_dtype = kv_dtype_;
+    sizes.block_len = schedule_.block_len;
+    if (up_to(2) == 0) sizes.n_blocks = 1 + sizes.n_blocks / 4;  // some texts find no room
+    auto made = std::make_unique<EagleProposer>(
+        EagleHead::load(tiny_eagle_file(tiny), model_, stream_, sizes).value(), stream_,
+        EagleOptions{.vocab_size = vocab_size_, .end_of_generation = ends, .always = true});
+    if (!tiny.is_third) return made;
+    return free_proposers(core_->facts(), schedule_.max_sequences, std::move(made));
   }
 
   std::unique_ptr<Proposer> stores(const std::vector<TokenId>& ends) {

@@ -104,14 +104,17 @@ void request_fields(Ar& ar, RequestRef& r) {
   auto& [id, n, max_tokens, pooling, tells_progress, grammar, reasoning, tpot_target, ttft_target, max_wait,
          speculation, prompt, sampling, stops, show_special, prompt_logprobs, priority, tenant, cache_salt, weight,
          search, second_text] = r;
-  // Grammars stand behind as their sources, as stops do; drafts are those that were computed then.
-  static_cast<void>(stops), static_cast<void>(grammar), static_cast<void>(reasoning), static_cast<void>(speculation);
+  // Grammars stand behind as their sources, as stops do; of speculation drafts are those that were computed then.
+  static_cast<void>(stops), static_cast<void>(grammar), static_cast<void>(reasoning);
   static_cast<void>(second_text);     // of encoders, which are not recorded
   static_cast<void>(tells_progress);  // changes nothing that is computed
   ar(id, prompt);
   sampling_fields(ar, sampling);
   ar(n, max_tokens, show_special, prompt_logprobs, priority, tenant, cache_salt, weight, ttft_target, tpot_target,
      max_wait, pooling);
+  auto& [max_drafts, is_rejection, reads_prompt, prediction] = speculation;
+  static_cast<void>(max_drafts), static_cast<void>(is_rejection), static_cast<void>(prediction);
+  ar(reads_prompt);
   auto& [kind, width, length_penalty, early_stopping, n_groups, diversity_penalty, scores_whole, alpha] = search;
   ar(kind, width, length_penalty, early_stopping, n_groups, diversity_penalty, scores_whole, alpha);
   if constexpr (Ar::kReads) {

@@ -28,7 +28,7 @@ class Grammars;  // sample/grammar/grammars.h
 
 namespace record {
 
-inline constexpr std::string_view kMagic = "ibidrec\6";  // the last byte is the version
+inline constexpr std::string_view kMagic = "ibidrec\7";  // the last byte is the version
 inline constexpr size_t kFrameHead = 8;                  // bytes before a frame's body
 inline constexpr uint32_t kMaxBody = 256 << 20;
 

@@ -191,6 +191,48 @@ TEST(Record, RunsAgainStepForStepWithTheModelAndWithout) {
   EXPECT_GT(n_accepted, 100);
 }
 
+// Taps layers, as a head with attention does, and drafts nothing.
+class Tapping final : public Proposer {
+ public:
+  const HiddenStates* taps() const override { return &taps_; }
+  void propose(const ProposalInput&, Drafts&) override {}
+
+ private:
+  HiddenStates taps_;
+};
+
+// What a proposer had such a request compute of its prompt, a replay knows without the proposer.
+TEST(Record, APromptThatWasReadWholeForItsDraftsIsReadWholeAgain) {
+  const TempFolder folder;
+  const std::string path = folder.path() + "/record";
+  int64_t n_cached = 0;
+  {
+    auto recorder = Recorder::create({.path = path}).value();
+    ThreadTeam team(1);
+    Stream stream(team);
+    auto engine = Engine::create(std::make_unique<testing::FakeModel>(kContext), nullptr, stream, small_engine(),
+                                 recorder->clock(), PrefixHash(128, 1))
+                      .value();
+    recorder->begin(*engine, "fake", 1);
+    engine->speculate(std::make_unique<Tapping>(), 5);
+    std::vector<Output> outputs;
+    for (uint64_t i = 0; i < 4; ++i) {
+      Request r;
+      r.id = RequestId{i + 1};
+      for (int32_t t = 0; t < 30; ++t) r.prompt.push_back(TokenId{5 + t % 7});
+      r.max_tokens = 5;
+      r.speculation.is_rejection = i % 2 == 1;
+      const int64_t n_before = engine->stats().cached_tokens;
+      ASSERT_TRUE(engine->submit(std::move(r)).ok());
+      while (engine->step(outputs)) outputs.clear();
+      EXPECT_EQ(engine->stats().cached_tokens > n_before, i == 2) << i;
+    }
+    n_cached = engine->stats().cached_tokens;
+  }
+  EXPECT_GT(n_cached, 0);
+  EXPECT_EQ(replay(path, false).difference, "");
+}
+
 class TickingClock final : public Clock {  // a millisecond for each reading, so that computing is dear
  public:
   double now() const override { return now_ += 1e-3; }

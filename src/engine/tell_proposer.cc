@@ -1,0 +1,34 @@
+// What an engine tells its proposer of a step: hidden states that the step had or wrote anyway.
+#include "base/planted.h"
+#include "engine/engine.h"
+
+namespace ibid {
+
+// Of the tokens that are the text's now, drafts that were right among them, wherever in the step they were computed.
+void Engine::show_taps(const StepPlan& plan, const StepResult& result) {
+  if (!proposer_ || proposer_->taps() == nullptr) return;
+  for (size_t i = 0; i < plan.shares.size(); ++i) {
+    const Sequence& s = *plan.shares[i].sequence;
+    const ShareResult& share = result.shares[i];
+    if (!s.may_be_drafted() || s.state != SequenceState::kRunning) continue;
+    tap_rows_.clear();
+    const int32_t n_certain = plan.shares[i].n_certain();
+    for (int32_t t = 0; t < n_certain; ++t) tap_rows_.push_back(share.first_row + t);
+    for (size_t t = 0; t < share.accepted.size(); ++t) {
+      const int32_t draft = PLANTED("taps_of_refused_siblings") ? static_cast<int32_t>(t) : share.accepted[t];
+      tap_rows_.push_back(share.first_row + n_certain + draft);
+    }
+    proposer_->read({.sequence = raw(s.id), .first = share.first, .rows = tap_rows_, .text = s.tokens});
+  }
+}
+
+void Engine::show_hidden(const StepPlan& plan, const StepResult& result) {
+  if (!proposer_ || !proposer_->reads_hidden()) return;
+  for (size_t i = 0; i < plan.shares.size(); ++i) {
+    const Sequence& s = *plan.shares[i].sequence;
+    const std::span<const float> hidden = result.shares[i].drawn_behind;
+    if (!hidden.empty() && s.state == SequenceState::kRunning) proposer_->saw(raw(s.id), s.n_tokens(), hidden);
+  }
+}
+
+}  // namespace ibid

@@ -1,0 +1,122 @@
+// What EAGLE heads say against the papers' formulas written anew in Python (tools/make_golden_eagle.py), from folders
+// as the papers' programs publish them and from GGUF files of the same.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "format/gguf.h"
+#include "format/gguf_writer.h"
+#include "format/safetensors.h"
+#include "model/testing/loaded_model.h"
+#include "source_paths.h"
+#include "temp_folder.h"
+#include "tiny_eagle.h"
+
+namespace ibid {
+namespace {
+
+using testing::LoadedModel;
+using testing::PairsOfOne;
+
+constexpr EagleSizes kSizes = {
+    .n_texts = 24, .n_tokens = 32, .n_blocks = 8, .kv_dtype = DType::kF32, .context_len = 128, .step_tokens = 32};
+
+std::string golden(const std::string& name) { return source_dir() + "/tests/golden/" + name; }
+
+class EagleGolden : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    file_ = MappedFile::open(golden(std::string(GetParam()) + ".safetensors")).value();
+    ASSERT_TRUE(read_safetensors(file_, tensors_, copies_).ok());
+    for (const TensorInfo& t : tensors_) golden_[t.name] = t.view;
+    target_ = std::make_unique<LoadedModel>(std::make_shared<ModelFile>(ModelFile::open(golden("smollm3")).value()));
+  }
+  std::vector<TokenId> ids(const std::string& name) {
+    std::vector<TokenId> out;
+    for (int64_t i = 0; i < golden_[name].row_len(); ++i)
+      out.push_back(TokenId{golden_[name].row_as<const int32_t>(0)[i]});
+    return out;
+  }
+  // max|a - b| <= 1e-4 max|b|, rows `first` on.
+  void compare(std::span<const float> said, const std::string& name, int64_t first, int64_t n) {
+    const TensorView& want = golden_[name];
+    ASSERT_EQ(std::ssize(said), n * want.row_len()) << name;
+    double worst = 0, largest = 0;
+    for (int64_t i = 0; i < std::ssize(said); ++i) {
+      const double b = want.row_as<const float>(first)[i];
+      worst = std::fmax(worst, std::isfinite(said[static_cast<size_t>(i)])
+                                   ? std::fabs(static_cast<double>(said[static_cast<size_t>(i)]) - b)
+                                   : INFINITY);
+      largest = std::fmax(largest, std::fabs(b));
+    }
+    EXPECT_LE(worst, 1e-4 * largest) << name;
+  }
+  void hold(std::shared_ptr<const ModelFile> file) {
+    auto loaded = EagleHead::load(std::move(file), *target_->model, *target_->stream, kSizes);
+    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+    EagleHead& head = **loaded;
+    PairsOfOne pairs(head);
+    const std::vector<TokenId> tokens = ids("tokens"), drafts = ids("drafts");
+    const auto behind = std::span(tokens).subspan(1);
+    // In pieces: the second one reads the first one's keys.
+    const std::vector<int32_t> sizes = {7, 1, 16};
+    int32_t at = 0;
+    EagleHead::Said said;
+    for (const int32_t n : sizes) {
+      std::vector<int32_t> rows(static_cast<size_t>(n));
+      std::iota(rows.begin(), rows.end(), 0);
+      for (const int32_t row : rows) {
+        ASSERT_EQ(golden_["features"].row_len(), head.feature_len());
+        std::copy_n(golden_["features"].row_as<const float>(at + row), head.feature_len(), head.feature(row).begin());
+      }
+      head.fuse(n);
+      said = pairs.run(behind.subspan(static_cast<size_t>(at), static_cast<size_t>(n)), rows);
+      compare(said.states, "states", at, n);
+      compare(said.logits, "logits", at, n);
+      at += n;
+    }
+    ASSERT_EQ(at, golden_["features"].dim[0]);
+    for (size_t i = 0; i < drafts.size(); ++i) {
+      const size_t n_outputs = static_cast<size_t>(golden_["logits"].row_len());
+      const auto row = said.logits.last(n_outputs);
+      const auto best = static_cast<int32_t>(std::ranges::max_element(row) - row.begin());
+      EXPECT_EQ(head.ids().empty() ? TokenId{best} : head.ids()[static_cast<size_t>(best)], drafts[i]);
+      const auto C = static_cast<size_t>(head.width());
+      std::ranges::copy(said.states.last(C), head.state(0).begin());
+      const int32_t first = 0;
+      said = pairs.run({&drafts[i], 1}, {&first, 1});
+      compare(said.states, "draft_states", static_cast<int64_t>(i), 1);
+      compare(said.logits, "draft_logits", static_cast<int64_t>(i), 1);
+    }
+  }
+
+  MappedFile file_;
+  std::vector<TensorInfo> tensors_;
+  std::vector<std::unique_ptr<std::byte[]>> copies_;
+  std::map<std::string, TensorView> golden_;
+  std::unique_ptr<LoadedModel> target_;
+};
+
+TEST_P(EagleGolden, SaysWhatThePapersFormulasSay) {
+  hold(std::make_shared<ModelFile>(ModelFile::open(golden(GetParam())).value()));
+}
+
+// As tools/pack_eagle.py writes it.
+TEST_P(EagleGolden, SaysTheSameFromAGguf) {
+  const ModelFile folder = ModelFile::open(golden(GetParam())).value();
+  GgufWriter writer;
+  writer.set("general.architecture", "eagle");
+  for (const auto& [key, value] : folder.metadata()) writer.set(key, value);
+  for (const TensorInfo& t : folder.tensors()) writer.add_tensor(t.name, t.view);
+  const TempFolder temp;
+  ASSERT_TRUE(writer.write(temp.path("head.gguf")).ok());
+  hold(std::make_shared<ModelFile>(ModelFile::open(temp.path("head.gguf")).value()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, EagleGolden, ::testing::Values("eagle1", "eagle3"),
+                         [](const auto& param_info) { return std::string(param_info.param); });
+
+}  // namespace
+}  // namespace ibid

@@ -1,0 +1,120 @@
+#include "spec/eagle_head.h"
+
+#include <algorithm>
+#include <array>
+
+#include "kernels/ops.h"
+#include "model/blocks.h"
+
+namespace ibid {
+namespace {
+
+std::span<float> row_of(const TensorView& x, int32_t row) {
+  return {x.row_as<float>(row), static_cast<size_t>(x.row_len())};
+}
+
+void copy_rows(const TensorView& out, const TensorView& x) {
+  for (int64_t i = 0; i < out.dim[0]; ++i)
+    std::ranges::copy(std::span(x.row_as<const float>(i), static_cast<size_t>(x.row_len())), out.row_as<float>(i));
+}
+
+}  // namespace
+
+void EagleHead::copy_feature(int32_t tap_row, std::span<float> to) const {
+  CHECK(std::ssize(to) == feature_len_);
+  auto at = to.begin();
+  for (const TensorView& tap : rows_.taps) at = std::ranges::copy(row_of(tap, tap_row), at).out;
+}
+
+std::span<float> EagleHead::feature(int32_t row) { return row_of(rows_.features, row); }
+
+std::span<float> EagleHead::state(int32_t row) { return row_of(rows_.states, row); }
+
+// EAGLE-1's states are the features.
+void EagleHead::fuse(int32_t n) {
+  if (is_third_) product(rows_.states.first_rows(n), fc_, rows_.features.first_rows(n));
+}
+
+EagleHead::Said EagleHead::run(const ForwardBatch& batch) {
+  CHECK(batch.n_tokens <= sizes_.n_tokens && batch.n_rows <= sizes_.n_texts && batch.n_sequences <= sizes_.n_texts);
+  const TensorView inputs = rows_.inputs.first_rows(batch.n_tokens);
+  const TensorView x = read(batch, inputs);
+  if (batch.n_rows == 0) return {};
+  answer(batch, inputs, x);
+  return say(batch, x);
+}
+
+void EagleHead::product(const TensorView& out, const Product& w, const TensorView& x) {
+  const Weight* weight = &w.weight;
+  ops::linear(stream_, {&out, 1}, x, {&weight, 1});
+  if (w.bias.rank != 0) ops::add_bias(stream_, out, w.bias);
+}
+
+void EagleHead::embed(const ForwardBatch& batch, const TensorView& out) {
+  const bool has_own = embedding_.n_outputs > 0;
+  ops::embed(stream_, out, has_own ? embedding_ : target_.vocabulary()->embedding,
+             {batch.tokens, static_cast<size_t>(batch.n_tokens)}, has_own ? 1 : target_.config().embedding_scale);
+}
+
+// What the attention reads, [T, C or 2 C], at the begin of `inputs`, with its keys and values stored; and the layer's
+// x.
+TensorView EagleHead::read(const ForwardBatch& batch, const TensorView& inputs) {
+  const int64_t C = width_, n = batch.n_tokens;
+  const TensorView token = inputs.columns(0, C), state = inputs.columns(C, C);
+  const TensorView states = rows_.states.first_rows(n), x = rows_.x.first_rows(n);
+  embed(batch, token);
+  if (is_third_) {
+    ops::rms_norm(stream_, token, token, input_norm_, config_.norm_eps);
+    ops::rms_norm(stream_, state, states, hidden_norm_, config_.norm_eps);
+    copy_rows(x, residual_is_normed_ ? state : states);
+  } else {
+    copy_rows(state, states);
+    product(x, fc_, inputs);
+  }
+  const TensorView& read = is_third_ ? inputs : x;
+  const TensorView k = rows_.k.first_rows(n), v = rows_.v.first_rows(n), angles = rows_.cos_sin.first_rows(n);
+  product(k, k_, read);
+  product(v, v_, read);
+  ops::rope_angles(stream_, angles, rope_.op(), {batch.positions, static_cast<size_t>(n)});
+  ops::rope(stream_, k, static_cast<int>(config_.head_len), rope_.op(), angles);
+  ops::store_kv(stream_, kv_->layers()[0], k, v, batch);
+  return x;
+}
+
+// The rest of the layer: x becomes what it adds up to.
+void EagleHead::answer(const ForwardBatch& batch, const TensorView& inputs, const TensorView& x) {
+  const int64_t n = batch.n_tokens;
+  const TensorView q = rows_.q.first_rows(n), attention = rows_.attention.first_rows(n), h = rows_.h.first_rows(n);
+  const TensorView gate = rows_.gate.first_rows(n), up = rows_.up.first_rows(n), out = rows_.out.first_rows(n);
+  product(q, q_, is_third_ ? inputs : x);
+  ops::rope(stream_, q, static_cast<int>(config_.head_len), rope_.op(), rows_.cos_sin.first_rows(n));
+  ops::paged_attention(stream_, attention, q, kv_->layers()[0], batch, {.scale = config_.attention_scale});
+  product(out, o_, attention);
+  ops::add_rms_norm(stream_, h, x, out, ffn_norm_, config_.norm_eps);
+  product(gate, gate_, h);
+  product(up, up_, h);
+  ops::silu_mul(stream_, gate, gate, up);
+  product(out, down_, gate);
+  ops::add(stream_, x, out);
+}
+
+EagleHead::Said EagleHead::say(const ForwardBatch& batch, const TensorView& x) {
+  const int64_t R = batch.n_rows;
+  const TensorView wanted = rows_.wanted.first_rows(R), normed = rows_.normed.first_rows(R);
+  const TensorView logits = rows_.logits.first_rows(R);
+  ops::gather_rows(stream_, wanted, x, {batch.logit_rows, static_cast<size_t>(R)});
+  if (is_third_) ops::rms_norm(stream_, normed, wanted, norm_, config_.norm_eps);
+  const TensorView& last = is_third_ ? normed : wanted;
+  if (output_.weight.n_outputs > 0) {
+    product(logits, output_, last);
+  } else {
+    const Weight* weight = &target_.vocabulary()->output.weight;
+    ops::linear(stream_, {&logits, 1}, last, {&weight, 1});
+    if (const float cap = target_.config().logit_soft_cap; cap != 0) ops::soft_cap(stream_, logits, cap);
+  }
+  const TensorView& states = state_is_normed_ ? last : wanted;
+  return {{logits.row_as<const float>(0), static_cast<size_t>(logits.n_elements())},
+          {states.row_as<const float>(0), static_cast<size_t>(states.n_elements())}};
+}
+
+}  // namespace ibid

@@ -1,0 +1,246 @@
+#include "spec/eagle_loader.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/planted.h"
+#include "base/quoted.h"
+#include "kernels/ops.h"
+#include "model/blocks.h"
+#include "model/draft_layer.h"
+#include "tensor/dequantise.h"
+
+namespace ibid {
+namespace {
+
+constexpr int64_t kLongestSum = 65536;  // of a product, as models' are
+constexpr size_t kMostTaps = 8;
+
+bool is_float(const TensorInfo& t) {
+  const DType dtype = t.view.dtype;
+  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+}
+
+// Of I8, I32 and I64.
+std::vector<int64_t> whole_numbers(const TensorView& x) {
+  std::vector<int64_t> out;
+  for (int64_t i = 0; i < x.row_len(); ++i) {
+    out.push_back(x.dtype == DType::kI64   ? x.row_as<const int64_t>(0)[i]
+                  : x.dtype == DType::kI32 ? x.row_as<const int32_t>(0)[i]
+                                           : x.row_as<const int8_t>(0)[i]);
+  }
+  return out;
+}
+
+bool ascend(const std::vector<int64_t>& ids, int64_t end) {
+  return std::ranges::is_sorted(ids, std::ranges::less_equal()) && ids.front() >= 0 && ids.back() < end;
+}
+
+}  // namespace
+
+// ---- names ---------------------------------------------------------------------------------------------------------
+
+// A tensor's name without "model." before it, "midlayer." spelled "layers.0.", and ".weight" or ".bias" behind it.
+struct EagleHead::Loader::Place {
+  std::string_view name;
+  Matrix Loader::*matrix = nullptr;
+  const TensorInfo* Loader::*vector = nullptr;
+};
+
+std::vector<EagleHead::Loader::Place> EagleHead::Loader::places() {
+  return {{"fc", &Loader::fc_},
+          {"layers.0.self_attn.q_proj", &Loader::q_},
+          {"layers.0.self_attn.k_proj", &Loader::k_},
+          {"layers.0.self_attn.v_proj", &Loader::v_},
+          {"layers.0.self_attn.o_proj", &Loader::o_},
+          {"layers.0.mlp.gate_proj", &Loader::gate_},
+          {"layers.0.mlp.up_proj", &Loader::up_},
+          {"layers.0.mlp.down_proj", &Loader::down_},
+          {"lm_head", &Loader::output_},
+          {"embed_tokens", &Loader::embedding_},
+          {"layers.0.input_layernorm", nullptr, &Loader::input_norm_},
+          {"layers.0.hidden_norm", nullptr, &Loader::hidden_norm_},
+          {"layers.0.post_attention_layernorm", nullptr, &Loader::ffn_norm_},
+          {"norm", nullptr, &Loader::norm_},
+          {"d2t", nullptr, &Loader::d2t_},
+          {"t2d", nullptr, &Loader::t2d_}};
+}
+
+Status EagleHead::Loader::name_tensors() {
+  const std::vector<Place> all = places();
+  for (const TensorInfo& t : file_.tensors()) {
+    std::string name = t.name;
+    if (name.starts_with("model.")) name.erase(0, 6);
+    if (name.starts_with("midlayer.")) name.replace(0, 9, "layers.0.");
+    if (name.ends_with(".rotary_emb.inv_freq")) continue;  // what the configuration says anyway
+    const bool is_bias = name.ends_with(".bias");
+    if (is_bias || name.ends_with(".weight")) name.resize(name.size() - (is_bias ? 5 : 7));
+    const auto place = std::ranges::find(all, name, [](const Place& p) { return std::string(p.name); });
+    if (place == all.end() || (is_bias && place->matrix == nullptr)) {
+      return unsupported(where() + "tensor " + in_quotes(t.name) + " is of no EAGLE head of one layer", t.name);
+    }
+    const TensorInfo*& to = place->vector != nullptr ? this->*place->vector
+                            : is_bias                ? (this->*place->matrix).bias
+                                                     : (this->*place->matrix).weight;
+    if (to != nullptr)
+      return invalid(where() + "tensors " + in_quotes(to->name) + " and " + in_quotes(t.name) + " are one", t.name);
+    to = &t;
+  }
+  return {};
+}
+
+// ---- configuration -------------------------------------------------------------------------------------------------
+
+Result<bool> EagleHead::Loader::flag(const std::string& key) const {
+  ASSIGN_OR_RETURN(const bool outer, file_.meta_bool(key, false));
+  return file_.meta_bool("eagle_config." + key, outer);
+}
+
+Status EagleHead::Loader::read_config() {
+  ASSIGN_OR_RETURN(config_, read_draft_layer(file_));
+  is_third_ = hidden_norm_ != nullptr;
+  for (const char* key : {"norm_before_fc", "fc_norm"}) {
+    ASSIGN_OR_RETURN(const bool is_set, flag(key));
+    if (is_set) return unsupported(where() + in_quotes(key) + " is set, which ibid's EAGLE heads do not do", key);
+  }
+  ASSIGN_OR_RETURN(residual_is_normed_, flag("norm_before_residual"));
+  ASSIGN_OR_RETURN(state_is_normed_, flag("norm_output"));
+  if (!is_third_ && (residual_is_normed_ || state_is_normed_))
+    return invalid(where() + "its configuration is of EAGLE-3 but there is no hidden_norm.weight");
+  ASSIGN_OR_RETURN(const int64_t target_width, file_.meta_int("target_hidden_size", this->target_width()));
+  if (target_width != this->target_width()) {
+    return invalid(where() + "the head is of a model of width " + std::to_string(target_width) + "; this one's is " +
+                       std::to_string(this->target_width()),
+                   "target_hidden_size");
+  }
+  return {};
+}
+
+// The papers' programs name a layer whose input is meant, HiddenStates one whose output is.
+Status EagleHead::Loader::find_taps() {
+  const int64_t n_layers = target_.config().n_layers;
+  if (!is_third_) {
+    tap_layers_ = {static_cast<int32_t>(n_layers)};
+    return {};
+  }
+  std::string key = "eagle_aux_hidden_state_layer_ids";
+  if (file_.has_meta("eagle_config." + key)) key = "eagle_config." + key;
+  std::vector<int64_t> layers = {2, n_layers / 2, n_layers - 3};
+  if (file_.has_meta(key)) {
+    ASSIGN_OR_RETURN(layers, file_.meta_ints(key));
+  }
+  if (layers.empty() || layers.size() > kMostTaps || !std::ranges::is_sorted(layers, std::ranges::less_equal()) ||
+      layers.front() < 1 || layers.back() > n_layers) {
+    return invalid(where() + "the layers that the head reads are no ascending ones from 1 to the model's " +
+                       std::to_string(n_layers),
+                   key);
+  }
+  for (const int64_t layer : layers)
+    tap_layers_.push_back(static_cast<int32_t>(layer) - !PLANTED("an_eagle_taps_the_layer_behind"));
+  return {};
+}
+
+// What the outputs stand for. In a folder d2t says how far behind the output's own number the token's id lies; other
+// programs write the ids themselves. t2d tells the two apart; without it ids are what ascends by more than one a step
+// and would lie outside the vocabulary were they distances.
+Status EagleHead::Loader::find_ids() {
+  const int64_t n_vocabulary = target_.config().vocab_size;
+  if (d2t_ == nullptr) return {};
+  const TensorView& d2t = d2t_->view;
+  if (d2t.rank != 1 || (d2t.dtype != DType::kI64 && d2t.dtype != DType::kI32) || d2t.row_len() > n_vocabulary)
+    return invalid(where() + "d2t is no list of whole numbers, one for each output", "d2t");
+  const std::vector<int64_t> said = whole_numbers(d2t);
+  std::vector<int64_t> ids = said;
+  const auto n = static_cast<int64_t>(said.size());
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t distance = said[static_cast<size_t>(i)];
+    if (distance < -n_vocabulary || distance > n_vocabulary)
+      return invalid(where() + "d2t leads out of the model's vocabulary", "d2t");
+    ids[static_cast<size_t>(i)] = i + distance * (1 + PLANTED("an_eagle_adds_d_to_t_twice"));
+  }
+  const bool fits = ascend(ids, n_vocabulary) && check_members(ids).ok();
+  if (!fits && ascend(said, n_vocabulary)) ids = said;
+  if (!ascend(ids, n_vocabulary))
+    return invalid(where() + "d2t leads to no ascending ids of the model's vocabulary", "d2t");
+  TRY(check_members(ids));
+  for (const int64_t id : ids) ids_.push_back(TokenId{static_cast<int32_t>(id)});
+  return {};
+}
+
+Status EagleHead::Loader::check_members(const std::vector<int64_t>& ids) const {
+  if (t2d_ == nullptr) return {};
+  const TensorView& t2d = t2d_->view;
+  if (t2d.rank != 1 || t2d.dtype != DType::kI8 || t2d.row_len() < target_.config().vocab_size)
+    return invalid(where() + "t2d is no list of yes and no, one for each token of the model", "t2d");
+  const auto* is_member = t2d.row_as<const int8_t>(0);
+  const auto n_members = t2d.row_len() - std::count(is_member, is_member + t2d.row_len(), 0);
+  if (n_members != std::ssize(ids) || !std::ranges::all_of(ids, [&](int64_t id) { return is_member[id] != 0; }))
+    return invalid(where() + "d2t and t2d do not say the same", "t2d");
+  return {};
+}
+
+// ---- shapes --------------------------------------------------------------------------------------------------------
+
+Status EagleHead::Loader::check_matrix(const Matrix& m, std::string_view name, int64_t n_outputs,
+                                       int64_t n_inputs) const {
+  const std::string shape = std::to_string(n_outputs) + " x " + std::to_string(n_inputs);
+  if (m.weight == nullptr) return invalid(where() + "there is no " + std::string(name) + ".weight, " + shape);
+  const TensorView& w = m.weight->view;
+  const bool has_good_bias =
+      m.bias == nullptr || (m.bias->view.rank == 1 && m.bias->view.dim[0] == n_outputs && is_float(*m.bias));
+  if (w.rank != 2 || w.dim[0] != n_outputs || w.dim[1] != n_inputs || !has_good_bias)
+    return invalid(where() + "tensor " + in_quotes(m.weight->name) + " or its bias is not of " + shape, m.weight->name);
+  if (n_inputs > kLongestSum) return unsupported(where() + in_quotes(m.weight->name) + " is too wide", m.weight->name);
+  return weight_supported(stream_, w.dtype, one_piece(n_inputs));
+}
+
+Status EagleHead::Loader::check_vector(const TensorInfo* v, std::string_view name, bool is_there) const {
+  if ((v != nullptr) != is_there) {
+    return invalid(
+        where() + std::string(is_there ? "there is no " : "an EAGLE-1 head has no ") + std::string(name) + ".weight",
+        std::string(name));
+  }
+  if (v == nullptr || (v->view.rank == 1 && v->view.dim[0] == config_.width && is_float(*v))) return {};
+  return invalid(where() + "tensor " + in_quotes(v->name) + " is not of " + std::to_string(config_.width), v->name);
+}
+
+Status EagleHead::Loader::check_shapes() {
+  const ModelConfig& c = config_;
+  const int64_t n_vocabulary = target_.config().vocab_size, read = is_third_ ? 2 * c.width : c.width;
+  TRY(check_matrix(fc_, "fc", c.width, is_third_ ? feature_len() : 2 * c.width));
+  TRY(check_matrix(q_, "self_attn.q_proj", c.q_len(), read));
+  TRY(check_matrix(k_, "self_attn.k_proj", c.kv_len(), read));
+  TRY(check_matrix(v_, "self_attn.v_proj", c.kv_len(), read));
+  TRY(check_matrix(o_, "self_attn.o_proj", c.width, c.q_len()));
+  TRY(check_matrix(gate_, "mlp.gate_proj", c.ffn_len, c.width));
+  TRY(check_matrix(up_, "mlp.up_proj", c.ffn_len, c.width));
+  TRY(check_matrix(down_, "mlp.down_proj", c.width, c.ffn_len));
+  TRY(check_vector(ffn_norm_, "post_attention_layernorm", true));
+  TRY(check_vector(input_norm_, "input_layernorm", is_third_));
+  TRY(check_vector(norm_, "norm", is_third_));
+  TRY(check_vector(hidden_norm_, "hidden_norm", is_third_));
+  const bool is_targets_width = c.width == target_width();
+  if (!is_third_ && !is_targets_width) return check_matrix({}, "a head of the model's width: fc", target_width(), 0);
+  if (embedding_.weight != nullptr || !is_targets_width)
+    TRY(check_matrix(embedding_, "embed_tokens", n_vocabulary, c.width));
+  if (output_.weight != nullptr || !is_targets_width || !ids_.empty())
+    TRY(check_matrix(output_, "lm_head", n_outputs(), c.width));
+  return kv_supported({.geometry = geometry(), .dtype = DType::kF16});
+}
+
+KvGeometry EagleHead::Loader::geometry() const {
+  const auto head_len = static_cast<int32_t>(config_.head_len);
+  return {.n_kv_heads = static_cast<int32_t>(config_.n_kv_heads), .key_len = head_len, .value_len = head_len};
+}
+
+Status EagleHead::Loader::find() {
+  if (target_.vocabulary() == nullptr) return invalid("an encoder has no next token that a head could say", "--spec");
+  TRY(name_tensors());
+  TRY(read_config());
+  TRY(find_taps());
+  TRY(find_ids());
+  return check_shapes();
+}
+
+}  // namespace ibid

@@ -1,0 +1,286 @@
+#include "spec/eagle_proposer.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "base/planted.h"
+#include "spec/text_places.h"
+
+namespace ibid {
+namespace {
+
+constexpr float kEaglePriorRate = 0.6F;  // of drafts that are right, as long as nothing is known
+constexpr int32_t kWholeContexts = 2;
+
+}  // namespace
+
+EagleSizes EagleProposer::sizes(int32_t n_texts, int32_t context_len, int32_t step_tokens) {
+  EagleSizes out = {.n_texts = n_texts, .n_tokens = n_texts * kMostWaiting};
+  out.context_len = context_len;
+  out.step_tokens = step_tokens;
+  out.n_blocks = (context_len + out.block_len - 1) / out.block_len * std::min(n_texts, kWholeContexts);
+  return out;
+}
+
+EagleProposer::EagleProposer(std::unique_ptr<EagleHead> head, Stream& stream, const EagleOptions& options,
+                             const Clock& clock)
+    : head_(std::move(head)),
+      stream_(stream),
+      clock_(clock),
+      cache_({.n_blocks = head_->sizes().n_blocks, .block_len = head_->sizes().block_len, .prefix_cache = false}),
+      drafting_({.vocab_size = options.vocab_size,
+                 .ids = head_->ids(),
+                 .context_len = head_->sizes().context_len,
+                 .end_of_generation = options.end_of_generation,
+                 .always = options.always,
+                 .prior_rate = kEaglePriorRate}),
+      texts_(static_cast<size_t>(head_->sizes().n_texts)) {
+  const EagleSizes& sizes = head_->sizes();
+  const auto n_texts = texts_.size(), n_tokens = static_cast<size_t>(sizes.n_tokens);
+  for (Text& text : texts_) {
+    text.waiting.resize(kMostWaiting);
+    text.features.resize(static_cast<size_t>(kMostWaiting * head_->feature_len()));
+  }
+  lanes_.reserve(n_texts), pieces_.reserve(n_texts), logit_rows_.reserve(n_texts);
+  tokens_.reserve(n_tokens), positions_.reserve(n_tokens), slots_.reserve(n_tokens);
+  query_start_.reserve(n_texts + 1), kv_len_.reserve(n_texts), block_start_.reserve(n_texts + 1);
+  block_table_.reserve(n_texts * static_cast<size_t>(cache_.n_blocks_for(sizes.context_len)));
+  measure();
+}
+
+// What a pass costs, before anybody asks: the first one brings weights in, and a price that is learned from that keeps
+// everybody from the next.
+void EagleProposer::measure() {
+  Text text;
+  for (int32_t i = -2; i < 4; ++i) {
+    const int32_t n = i % 2 == 0 ? 1 : std::min(kMostWaiting, head_->sizes().context_len);
+    if (!reserve(text, n)) break;
+    tokens_.assign(static_cast<size_t>(n), TokenId{0});
+    pieces_.assign(1, {.text = &text, .n = n, .is_wanted = true});
+    const double begin = clock_.now();
+    head_->fuse(n);
+    compute();
+    if (i >= 0) drafting_.passed(n, clock_.now() - begin);
+    text.n_written = 0;
+  }
+  cache_.release(text.blocks);
+}
+
+// ---- texts ---------------------------------------------------------------------------------------------------------
+
+void EagleProposer::drop(Text& text) {
+  forget_read(text);
+  text.tokens.clear(), text.sureness.clear();
+  text.sequence = -1;
+  text.n_text = 0;
+}
+
+void EagleProposer::forget_read(Text& text) {
+  cache_.release(text.blocks);
+  text.first = text.n_read = text.n_waiting = text.n_written = 0;
+  text.keeps_last = false;
+}
+
+void EagleProposer::forget(int64_t sequence) {
+  for (Text& text : texts_) {
+    if (text.sequence == sequence) drop(text);
+  }
+}
+
+// Rows that were told before, of a text that was preempted, are the same once more.
+void EagleProposer::read(const ReadTokens& told) {
+  Text* text = place_of(texts_, told.sequence);
+  if (text == nullptr) return;
+  text->sequence = told.sequence;
+  try {
+    for (size_t i = 0; i < told.rows.size(); ++i) {
+      const int32_t position = told.first + static_cast<int32_t>(i);
+      if (static_cast<size_t>(position) + 1 >= told.text.size()) return;
+      if (position < text->end()) continue;
+      if (position > text->end() || (text->n_waiting == kMostWaiting && !read_waiting(*text))) forget_read(*text);
+      if (text->n_read + text->n_waiting == 0) text->first = position;
+      const size_t second = static_cast<size_t>(position) + !PLANTED("an_eagle_pairs_a_token_with_itself");
+      add_waiting(*text, told.text[second], told.rows[i]);
+    }
+  } catch (const std::bad_alloc&) {
+    drop(*text);
+  }
+}
+
+void EagleProposer::add_waiting(Text& text, TokenId token, int32_t tap_row) {
+  const auto at = static_cast<size_t>(text.n_waiting++), n = static_cast<size_t>(head_->feature_len());
+  text.keeps_last = false;
+  text.waiting[at] = token;
+  head_->copy_feature(tap_row, std::span(text.features).subspan(at * n, n));
+}
+
+// False where there is no room for their keys and values.
+bool EagleProposer::read_waiting(Text& text) {
+  text.n_written = text.n_read;
+  if (!reserve(text, text.n_waiting)) return false;
+  tokens_.clear();
+  load_waiting(text);
+  pieces_.assign(1, {.text = &text, .n = text.n_waiting});
+  head_->fuse(text.n_waiting);
+  compute();
+  n_read_ += text.n_waiting;
+  text.n_read += text.n_waiting;
+  text.n_waiting = 0;
+  return true;
+}
+
+// ---- who drafts ----------------------------------------------------------------------------------------------------
+
+void EagleProposer::propose(const ProposalInput& input, Drafts& drafts) {
+  const Proposal one{input, &drafts};
+  propose_all({&one, 1});
+}
+
+void EagleProposer::propose_all(std::span<const Proposal> proposals) {
+  try {
+    list_lanes(proposals);
+    DraftChoice choice(drafting_.prices().n_decodes, drafting_.prices().step);
+    drafting_.choose(lanes_, choice);
+    first_pass();
+    while (!lanes_.empty()) {
+      drafting_.take_drawn(lanes_);
+      drafting_.choose(lanes_, choice);
+      next_pass();
+    }
+  } catch (const std::bad_alloc&) {  // whatever was begun is not whole
+    for (Text& text : texts_) drop(text);
+    for (const Proposal& p : proposals) p.drafts->clear();
+  }
+}
+
+// Whether the pair at the text's end is here to draft from. If it was read before, it is once more.
+bool EagleProposer::has_end(Text& text, int32_t n_tokens) const {
+  if (text.end() != n_tokens - 1) return false;
+  if (text.n_waiting == 0 && text.keeps_last) --text.n_read, ++text.n_waiting;
+  return text.n_waiting > 0;
+}
+
+void EagleProposer::list_lanes(std::span<const Proposal> proposals) {
+  lanes_.clear();
+  for (const Proposal& p : proposals) {
+    Text* text = place_of(texts_, p.input.sequence);
+    const auto n = static_cast<int32_t>(p.input.prompt.size() + p.input.answer.size());
+    if (p.input.sampler == nullptr || text == nullptr || text->sequence != p.input.sequence) continue;
+    if (!has_end(*text, n)) continue;
+    if (!PLANTED("keys_of_refused_eagle_drafts_stay")) text->n_written = text->n_read;
+    cache_.truncate(text->blocks, text->n_written);
+    if (text->n_text == 0) drafting_.begin_text(*text, p.input);
+    drafting_.follow(*text, p.input);
+    if (drafting_.may_draft(*text, p))
+      lanes_.push_back({.text = text, .proposal = &p, .is_pinned = drafting_.is_pinned(p.input)});
+  }
+}
+
+// ---- passes --------------------------------------------------------------------------------------------------------
+
+bool EagleProposer::reserve(Text& text, int32_t n) {
+  return cache_.reserve(text.blocks, text.n_written, text.n_written + n, copies_);
+}
+
+// Features of the target, of all that wait; fuse() makes states of them.
+void EagleProposer::load_waiting(const Text& text) {
+  const auto n = static_cast<size_t>(head_->feature_len());
+  for (size_t i = 0; i < static_cast<size_t>(text.n_waiting); ++i) {
+    std::ranges::copy(std::span(text.features).subspan(i * n, n),
+                      head_->feature(static_cast<int32_t>(tokens_.size())).begin());
+    tokens_.push_back(text.waiting[i]);
+  }
+}
+
+// The last draft, with the head's own state behind the row that it was drawn from.
+void EagleProposer::load_draft(const DraftLane& lane) {
+  const auto C = static_cast<size_t>(head_->width()), row = static_cast<size_t>(lane.row);
+  std::ranges::copy(said_.states.subspan(row * C, C), head_->state(static_cast<int32_t>(tokens_.size())).begin());
+  tokens_.push_back(lane.text->tokens.back());
+}
+
+// What the target made of each text since it last drafted, and the first draft behind that.
+void EagleProposer::first_pass() {
+  const double begin = clock_.now();
+  tokens_.clear(), pieces_.clear();
+  std::erase_if(lanes_, [this](const DraftLane& lane) {
+    Text& text = text_of(lane);
+    if (reserve(text, text.n_waiting)) return false;
+    forget_read(text);
+    return true;
+  });
+  if (lanes_.empty()) return;
+  for (const DraftLane& lane : lanes_) {
+    load_waiting(text_of(lane));
+    pieces_.push_back({.text = &text_of(lane), .n = text_of(lane).n_waiting, .is_wanted = true});
+  }
+  head_->fuse(static_cast<int32_t>(tokens_.size()));
+  compute();
+  const auto n = head_->feature_len();
+  for (const DraftLane& lane : lanes_) {
+    Text& text = text_of(lane);
+    const auto last = static_cast<size_t>(text.n_waiting - 1);
+    std::ranges::copy_n(text.features.begin() + static_cast<std::ptrdiff_t>(last) * n, n, text.features.begin());
+    text.waiting[0] = text.waiting[last];
+    text.n_read += std::exchange(text.n_waiting, 0);
+    text.keeps_last = true;
+  }
+  draw(begin);
+}
+
+void EagleProposer::next_pass() {
+  const double begin = clock_.now();
+  tokens_.clear(), pieces_.clear();
+  std::erase_if(lanes_, [this](const DraftLane& lane) { return !reserve(text_of(lane), 1); });
+  if (lanes_.empty()) return;
+  for (const DraftLane& lane : lanes_) {
+    load_draft(lane);
+    pieces_.push_back({.text = &text_of(lane), .n = 1, .is_wanted = true});
+  }
+  compute();
+  draw(begin);
+}
+
+void EagleProposer::draw(double begin) {
+  for (size_t i = 0; i < lanes_.size(); ++i) lanes_[i].row = static_cast<int32_t>(i);
+  drafting_.draw(lanes_, said_.logits, said_.logits.size() / lanes_.size(), stream_.team());
+  drafting_.passed(static_cast<int32_t>(tokens_.size()), clock_.now() - begin);
+  ++n_passes_;
+}
+
+// The pieces, whose tokens and states are there.
+void EagleProposer::compute() {
+  positions_.clear(), slots_.clear(), kv_len_.clear(), logit_rows_.clear(), block_table_.clear();
+  query_start_.assign(1, 0);
+  block_start_.assign(1, 0);
+  const int32_t B = head_->sizes().block_len;
+  for (const Piece& piece : pieces_) {
+    Text& text = *piece.text;
+    const int32_t end = text.n_written + piece.n;
+    for (int32_t i = text.n_written; i < end; ++i) {
+      positions_.push_back(i);
+      slots_.push_back(raw(text.blocks[static_cast<size_t>(i / B)]) * B + i % B);
+    }
+    text.n_written = end;
+    kv_len_.push_back(end);
+    block_table_.insert(block_table_.end(), text.blocks.begin(), text.blocks.begin() + cache_.n_blocks_for(end));
+    block_start_.push_back(static_cast<int32_t>(block_table_.size()));
+    query_start_.push_back(static_cast<int32_t>(positions_.size()));
+    if (piece.is_wanted) logit_rows_.push_back(query_start_.back() - 1);
+  }
+  said_ = head_->run({.n_tokens = static_cast<int32_t>(tokens_.size()),
+                      .n_sequences = static_cast<int32_t>(pieces_.size()),
+                      .n_rows = static_cast<int32_t>(logit_rows_.size()),
+                      .block_len = B,
+                      .tokens = tokens_.data(),
+                      .positions = positions_.data(),
+                      .slots = slots_.data(),
+                      .query_start = query_start_.data(),
+                      .kv_len = kv_len_.data(),
+                      .block_start = block_start_.data(),
+                      .block_table = block_table_.data(),
+                      .logit_rows = logit_rows_.data()});
+}
+
+}  // namespace ibid

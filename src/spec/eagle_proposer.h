@@ -1,0 +1,106 @@
+// EagleProposer: an EAGLE head (spec/eagle_head.h) as a proposer of chains. It is told what the target's layers made of
+// each token of a text, keeps what the head's attention reads of them, and drafts from the pair at the text's end, its
+// own states standing in for those that the target has not made yet. What drafts left is overwritten by what the
+// target makes of the tokens that were taken over.
+//
+// Where a text's beginning came from the prefix cache nobody told of it: then the head reads from there on, as if the
+// text began there. So it does where its keys and values found no room, and a text that finds no place has no drafts
+// of it. All that changes which drafts there are, and no answer.
+//
+// How many are drafted is chosen as a draft model's are (spec/drafting.h). One thread, the engine's; draws use the
+// stream's team. All memory but texts' tokens is held from the start.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/clock.h"
+#include "cache/block_cache.h"
+#include "spec/drafting.h"
+#include "spec/eagle_head.h"
+
+namespace ibid {
+
+struct EagleOptions {
+  int32_t vocab_size = 0;                  // V of the target
+  std::vector<TokenId> end_of_generation;  // which are not drafted
+  bool always = false;                     // drafts as many as it may, whatever they cost
+};
+
+class EagleProposer final : public Proposer {
+ public:
+  // Pairs of a text that wait to be read: more of them are read at once, whoever drafts.
+  static constexpr int32_t kMostWaiting = 32;
+  // For so many texts at a time, pairs of a text at most and steps of the target; other members as they are. Two whole
+  // contexts of keys and values, or many shorter texts.
+  static EagleSizes sizes(int32_t n_texts, int32_t context_len, int32_t step_tokens);
+
+  // `head` was loaded with sizes of the above; `stream` and `clock` outlive it.
+  EagleProposer(std::unique_ptr<EagleHead> head, Stream& stream, const EagleOptions& options,
+                const Clock& clock = steady_clock());
+
+  void begin_step(const StepPrices& prices) override { drafting_.begin_step(prices); }
+  bool heeds_prices() const override { return true; }
+  const HiddenStates* taps() const override { return &head_->taps(); }
+  void read(const ReadTokens& tokens) override;
+  void propose(const ProposalInput& input, Drafts& drafts) override;
+  void propose_all(std::span<const Proposal> proposals) override;
+  void forget(int64_t sequence) override;
+
+  // For tests.
+  int64_t n_passes() const { return n_passes_; }
+  int64_t n_read() const { return n_read_; }  // pairs, behind which nothing was drafted
+  const BlockCache& cache() const { return cache_; }
+
+ private:
+  // Pairs first .. first + n_read - 1, by the position of their first token, are read; n_waiting wait behind them. Pair
+  // i has slot i - first.
+  struct Text : DraftText {
+    int32_t first = 0, n_read = 0, n_waiting = 0;
+    bool keeps_last = false;  // what waited last is read and still there, in the first place
+    int32_t n_written = 0;    // n_read, and the drafts' behind
+    BlockTable blocks;
+    std::vector<TokenId> waiting;  // [kMostWaiting]: their second tokens
+    std::vector<float> features;   // [kMostWaiting, feature_len]
+    int32_t end() const { return first + n_read + n_waiting; }
+  };
+  struct Piece {  // of a pass: pairs of a text, from its slot n_written on
+    Text* text = nullptr;
+    int32_t n = 0;
+    bool is_wanted = false;  // the last one's row
+  };
+
+  void drop(Text& text);
+  void forget_read(Text& text);
+  void add_waiting(Text& text, TokenId token, int32_t tap_row);
+  bool read_waiting(Text& text);
+  bool has_end(Text& text, int32_t n_tokens) const;
+  void list_lanes(std::span<const Proposal> proposals);
+  void first_pass();
+  void next_pass();
+  void draw(double begin);
+  bool reserve(Text& text, int32_t n);
+  void load_waiting(const Text& text);
+  void load_draft(const DraftLane& lane);
+  void compute();
+  void measure();
+  static Text& text_of(const DraftLane& lane) { return static_cast<Text&>(*lane.text); }
+
+  std::unique_ptr<EagleHead> head_;
+  Stream& stream_;
+  const Clock& clock_;
+  BlockCache cache_;
+  Drafting drafting_;
+  std::vector<Text> texts_;
+  std::vector<DraftLane> lanes_;
+  std::vector<Piece> pieces_;      // of a pass, in the order of the lanes
+  EagleHead::Said said_;           // of the last one
+  std::vector<BlockCopy> copies_;  // always empty: nothing is shared
+  // The arrays of a pass.
+  std::vector<TokenId> tokens_;
+  std::vector<int32_t> positions_, slots_, query_start_, kv_len_, block_start_, logit_rows_;
+  std::vector<BlockId> block_table_;
+  int64_t n_passes_ = 0, n_read_ = 0;
+};
+
+}  // namespace ibid

@@ -1,0 +1,124 @@
+// Random EAGLE heads for a tiny model, and a text's pairs gone over by a head in passes that a test cuts as it likes.
+#pragma once
+
+#include <array>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "format/model_file.h"
+#include "spec/eagle_head.h"
+
+namespace ibid::testing {
+
+struct TinyEagle {
+  int64_t width = 0, vocab_size = 0;  // the target's
+  bool is_third = true;
+  std::vector<int64_t> taps = {1, 2};  // of EAGLE-3
+  std::vector<int64_t> ids;            // of EAGLE-3's outputs, as distances; empty: all of the vocabulary
+  bool says_ids = false;               // d2t has the ids themselves
+  uint64_t seed = 1;
+  std::string left_out = {};  // a tensor that is missing
+  std::string added = {};     // one that no head has
+};
+
+inline std::shared_ptr<const ModelFile> tiny_eagle_file(const TinyEagle& o) {
+  ModelFile::Parts parts;
+  parts.path = "tiny eagle";
+  std::mt19937_64 random(o.seed);
+  const auto bytes_for = [&](const std::string& name, DType dtype, std::initializer_list<int64_t> dims) {
+    parts.copies.push_back(nullptr);
+    TensorView view(nullptr, dtype, dims);
+    parts.copies.back() = std::make_unique<std::byte[]>(static_cast<size_t>(view.n_rows() * view.row_stride_bytes));
+    view.data = parts.copies.back().get();
+    if (name != o.left_out) parts.tensors.push_back({name, view});
+    return view;
+  };
+  const auto add = [&](const std::string& name, std::initializer_list<int64_t> dims) {
+    const TensorView view = bytes_for(name, DType::kF32, dims);
+    const bool is_norm = dims.size() == 1;
+    for (int64_t i = 0; i < view.n_elements(); ++i) {
+      const float x = static_cast<float>(random() >> 40) / float{1 << 24} - 0.5F;
+      view.row_as<float>(0)[i] = is_norm ? 1 + x : x;
+    }
+  };
+  const int64_t C = o.width, F = 2 * C, H = C / 8, K = H % 2 == 0 ? H / 2 : H;
+  const std::string layer = o.is_third ? "midlayer." : "layers.0.";
+  const int64_t read = o.is_third ? 2 * C : C;
+  add("fc.weight", {C, o.is_third ? static_cast<int64_t>(o.taps.size()) * C : 2 * C});
+  add(layer + "self_attn.q_proj.weight", {H * 8, read});
+  add(layer + "self_attn.k_proj.weight", {K * 8, read});
+  add(layer + "self_attn.v_proj.weight", {K * 8, read});
+  add(layer + "self_attn.o_proj.weight", {C, H * 8});
+  add(layer + "mlp.gate_proj.weight", {F, C});
+  add(layer + "mlp.up_proj.weight", {F, C});
+  add(layer + "mlp.down_proj.weight", {C, F});
+  add(layer + "post_attention_layernorm.weight", {C});
+  if (!o.added.empty()) add(o.added, {C});
+  if (o.is_third) {
+    add(layer + "input_layernorm.weight", {C});
+    add(layer + "hidden_norm.weight", {C});
+    add("norm.weight", {C});
+    add("lm_head.weight", {o.ids.empty() ? o.vocab_size : static_cast<int64_t>(o.ids.size()), C});
+  }
+  if (!o.ids.empty()) {
+    const TensorView d2t = bytes_for("d2t", DType::kI64, {static_cast<int64_t>(o.ids.size())});
+    const TensorView t2d = bytes_for("t2d", DType::kI8, {o.vocab_size});
+    for (size_t i = 0; i < o.ids.size(); ++i) {
+      d2t.row_as<int64_t>(0)[i] = o.ids[i] - (o.says_ids ? 0 : static_cast<int64_t>(i));
+      if (o.ids[i] >= 0 && o.ids[i] < o.vocab_size) t2d.row_as<int8_t>(0)[o.ids[i]] = 1;
+    }
+  }
+  auto& meta = parts.metadata;
+  meta["model_type"] = std::string("llama");
+  meta["hidden_size"] = C;
+  meta["intermediate_size"] = F;
+  meta["num_hidden_layers"] = int64_t{1};
+  meta["num_attention_heads"] = H;
+  meta["num_key_value_heads"] = K;
+  meta["vocab_size"] = o.vocab_size;
+  meta["rms_norm_eps"] = 1e-5;
+  if (o.is_third) meta["eagle_aux_hidden_state_layer_ids"] = o.taps;
+  return std::make_shared<const ModelFile>(std::move(parts));
+}
+
+// Of one text, whose pair i has slot i.
+class PairsOfOne {
+ public:
+  explicit PairsOfOne(EagleHead& head) : head_(head), blocks_(static_cast<size_t>(head.sizes().n_blocks)) {
+    for (size_t i = 0; i < blocks_.size(); ++i) blocks_[i] = BlockId{static_cast<int32_t>(i)};
+  }
+  // The pairs whose second tokens these are; features or states of as many lie in the head's first rows. The rows
+  // count from these on.
+  EagleHead::Said run(std::span<const TokenId> tokens, std::span<const int32_t> rows) {
+    const auto n = static_cast<int32_t>(tokens.size());
+    std::vector<int32_t> positions(tokens.size());
+    std::iota(positions.begin(), positions.end(), n_);
+    n_ += n;
+    const std::array<int32_t, 2> query_start = {0, n}, block_start = {0, static_cast<int32_t>(blocks_.size())};
+    return head_.run({.n_tokens = n,
+                      .n_sequences = 1,
+                      .n_rows = static_cast<int32_t>(rows.size()),
+                      .block_len = head_.sizes().block_len,
+                      .tokens = tokens.data(),
+                      .positions = positions.data(),
+                      .slots = positions.data(),
+                      .query_start = query_start.data(),
+                      .kv_len = &n_,
+                      .block_start = block_start.data(),
+                      .block_table = blocks_.data(),
+                      .logit_rows = rows.data()});
+  }
+
+ private:
+  EagleHead& head_;
+  std::vector<BlockId> blocks_;
+  int32_t n_ = 0;
+};
+
+}  // namespace ibid::testing
