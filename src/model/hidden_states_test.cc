@@ -144,7 +144,6 @@ TEST(HiddenStates, OfALayerThatIsNotThereAreAMistakeOfTheCaller) {
   EXPECT_DEATH(ask({3}), "layers of hidden states");
   EXPECT_DEATH(ask({-1}), "layers of hidden states");
   EXPECT_DEATH(ask({1, 0}), "layers of hidden states");
-  EXPECT_DEATH(ask({1, 1}), "layers of hidden states");
 }
 
 }  // namespace

@@ -268,16 +268,19 @@ class ScheduleRun {
     core_ =
         Engine::create(std::move(pass), tokenizer_, stream_, options, steady_clock(), PrefixHash(schedule.hash_bits, 9))
             .value();
-    if (schedule.max_drafts > 0 && schedule.drafts != DraftKind::kLookup) {
-      const bool is_model = schedule.drafts == DraftKind::kItself || schedule.drafts == DraftKind::kModel;
+    DraftKind kind = schedule.drafts;
+    const auto is_eagle = [&kind] { return kind == DraftKind::kEagle || kind == DraftKind::kEagle3; };
+    // A model made by hand shows no embeddings and outputs, which heads read.
+    if ((is_eagle() || kind == DraftKind::kHeads) && model_.vocabulary() == nullptr) kind = DraftKind::kRandom;
+    if (schedule.max_drafts > 0 && kind != DraftKind::kLookup) {
+      const bool is_model = kind == DraftKind::kItself || kind == DraftKind::kModel;
       if (is_model) return core_->speculate(draft_model(ends), schedule.max_drafts);
-      if (schedule.drafts == DraftKind::kHeads) return core_->speculate(draft_heads(ends), schedule.max_drafts);
-      const bool is_eagle = schedule.drafts == DraftKind::kEagle || schedule.drafts == DraftKind::kEagle3;
-      if (is_eagle) return core_->speculate(eagle(ends), schedule.max_drafts);
-      const bool is_store = schedule.drafts == DraftKind::kStore || schedule.drafts == DraftKind::kAnswers;
+      if (kind == DraftKind::kHeads) return core_->speculate(draft_heads(ends), schedule.max_drafts);
+      if (is_eagle()) return core_->speculate(eagle(ends), schedule.max_drafts);
+      const bool is_store = kind == DraftKind::kStore || kind == DraftKind::kAnswers;
       if (is_store) return core_->speculate(stores(ends), schedule.max_drafts);
       const TokenId end = ends.empty() ? TokenId{0} : ends.front();
-      core_->speculate(std::make_unique<Memory>(schedule.drafts, schedule.seed, vocab_size_, end), schedule.max_drafts);
+      core_->speculate(std::make_unique<Memory>(kind, schedule.seed, vocab_size_, end), schedule.max_drafts);
     }
   }
 
