@@ -44,7 +44,8 @@ Result<double> run_once(Engine& engine, const BenchCase& test, int32_t vocab_siz
       n_before = n_computed;
       start();
     }
-    if (!engine.step(outputs)) return unavailable("the engine stopped before the benchmark was over");
+    if (!engine.step(outputs))
+      return exhausted("The engine stopped before the benchmark was over: there was not enough memory.");
     n_computed += engine.stats().step_prefill_tokens;
     for (const Output& o : outputs) {
       auto& seen = has_token[static_cast<size_t>(o.request)];
