@@ -47,13 +47,10 @@ DraftModel::DraftModel(std::unique_ptr<Worker> worker, const DraftModelOptions& 
       drafting_({.vocab_size = options.vocab_size,
                  .context_len = worker_->facts().context_len,
                  .end_of_generation = options.end_of_generation,
-                 .always = options.always}) {
-  const auto n_texts = static_cast<size_t>(options.max_texts), n_tokens = static_cast<size_t>(options.step_tokens);
-  lanes_.reserve(n_texts);
-  tokens_.reserve(n_tokens), positions_.reserve(n_tokens), slots_.reserve(n_tokens);
-  query_start_.reserve(n_texts + 1), kv_len_.reserve(n_texts), block_start_.reserve(n_texts + 1);
-  logit_rows_.reserve(n_texts);
-  block_table_.reserve(n_texts * static_cast<size_t>(cache_.n_blocks_for(worker_->facts().context_len)));
+                 .always = options.always}),
+      arrays_(options.block_len, texts_.size(), static_cast<size_t>(options.step_tokens),
+              texts_.size() * static_cast<size_t>(cache_.n_blocks_for(worker_->facts().context_len))) {
+  lanes_.reserve(texts_.size());
 }
 
 DraftModel::~DraftModel() = default;
@@ -200,7 +197,7 @@ void DraftModel::measure() {
     text.tokens.assign(static_cast<size_t>(n), TokenId{0});
     lanes_.assign(1, {.text = &text, .n_tokens = n});
     const double begin = clock_.now();
-    if (reserve() > 0) compute(n);
+    if (reserve() > 0) compute();
     if (i >= 0) drafting_.passed(n, clock_.now() - begin);
     lanes_.clear();
     cache_.release(text.blocks);
@@ -221,20 +218,9 @@ int32_t DraftModel::reserve() {
 }
 
 // The lanes' tokens; their rows of logits, until the next pass.
-std::span<const float> DraftModel::compute(int32_t n_tokens) {
+std::span<const float> DraftModel::compute() {
   build();
-  const ForwardBatch batch = {.n_tokens = n_tokens,
-                              .n_sequences = static_cast<int32_t>(lanes_.size()),
-                              .n_rows = static_cast<int32_t>(logit_rows_.size()),
-                              .block_len = options_.block_len,
-                              .tokens = tokens_.data(),
-                              .positions = positions_.data(),
-                              .slots = slots_.data(),
-                              .query_start = query_start_.data(),
-                              .kv_len = kv_len_.data(),
-                              .block_start = block_start_.data(),
-                              .block_table = block_table_.data(),
-                              .logit_rows = logit_rows_.data()};
+  const ForwardBatch batch = arrays_.batch();
   const std::span<const float> logits = worker_->wait(worker_->launch({.copies = copies_, .batch = &batch})).logits;
   cache_.transferred(copies_);
   copies_.clear();
@@ -247,7 +233,7 @@ bool DraftModel::pass() {
   const int32_t n_tokens = reserve();
   if (n_tokens == 0) return false;
   const double begin = clock_.now();
-  const std::span<const float> logits = compute(n_tokens);
+  const std::span<const float> logits = compute();
   drafting_.draw(lanes_, logits, static_cast<size_t>(worker_->facts().vocab_size), worker_->stream().team());
   drafting_.passed(n_tokens, clock_.now() - begin);
   n_computed_tokens_ += n_tokens;
@@ -256,24 +242,13 @@ bool DraftModel::pass() {
 }
 
 void DraftModel::build() {
-  tokens_.clear(), positions_.clear(), slots_.clear(), kv_len_.clear(), logit_rows_.clear(), block_table_.clear();
-  query_start_.assign(1, 0);
-  block_start_.assign(1, 0);
+  arrays_.clear();
   for (Lane& lane : lanes_) {
     const Text& text = text_of(lane);
     const int32_t end = text.n_computed + lane.n_tokens;
-    for (int32_t i = text.n_computed; i < end; ++i) {
-      tokens_.push_back(text.tokens[static_cast<size_t>(i)]);
-      positions_.push_back(i);
-      slots_.push_back(raw(text.blocks[static_cast<size_t>(i / options_.block_len)]) * options_.block_len +
-                       i % options_.block_len);
-    }
-    lane.row = end < static_cast<int32_t>(text.tokens.size()) ? -1 : static_cast<int32_t>(logit_rows_.size());
-    if (lane.row >= 0) logit_rows_.push_back(static_cast<int32_t>(tokens_.size()) - 1);
-    kv_len_.push_back(end);
-    block_table_.insert(block_table_.end(), text.blocks.begin(), text.blocks.begin() + cache_.n_blocks_for(end));
-    block_start_.push_back(static_cast<int32_t>(block_table_.size()));
-    query_start_.push_back(static_cast<int32_t>(tokens_.size()));
+    arrays_.tokens.insert(arrays_.tokens.end(), text.tokens.begin() + text.n_computed, text.tokens.begin() + end);
+    const bool is_wanted = end >= static_cast<int32_t>(text.tokens.size());
+    lane.row = arrays_.add(text.blocks, text.n_computed, end, cache_.n_blocks_for(end), is_wanted);
   }
 }
 

@@ -20,6 +20,7 @@
 #include "base/result.h"
 #include "cache/block_cache.h"
 #include "spec/drafting.h"
+#include "spec/pass_arrays.h"
 #include "worker/worker.h"
 
 namespace ibid {
@@ -76,7 +77,7 @@ class DraftModel final : public Proposer {
   bool is_worth_reading(const Lane& lane) const;
   void share_first_pass();
   int32_t reserve();
-  std::span<const float> compute(int32_t n_tokens);
+  std::span<const float> compute();
   bool pass();
   void build();
   static Text& text_of(const Lane& lane) { return static_cast<Text&>(*lane.text); }
@@ -89,10 +90,7 @@ class DraftModel final : public Proposer {
   std::vector<Lane> lanes_;
   Drafting drafting_;
   std::vector<BlockCopy> copies_;
-  // The arrays of a pass.
-  std::vector<TokenId> tokens_;
-  std::vector<int32_t> positions_, slots_, query_start_, kv_len_, block_start_, logit_rows_;
-  std::vector<BlockId> block_table_;
+  PassArrays arrays_;
   int64_t n_computed_tokens_ = 0, n_passes_ = 0;
 };
 

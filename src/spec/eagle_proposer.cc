@@ -35,17 +35,14 @@ EagleProposer::EagleProposer(std::unique_ptr<EagleHead> head, Stream& stream, co
                  .end_of_generation = options.end_of_generation,
                  .always = options.always,
                  .prior_rate = kEaglePriorRate}),
-      texts_(static_cast<size_t>(head_->sizes().n_texts)) {
-  const EagleSizes& sizes = head_->sizes();
-  const auto n_texts = texts_.size(), n_tokens = static_cast<size_t>(sizes.n_tokens);
+      texts_(static_cast<size_t>(head_->sizes().n_texts)),
+      arrays_(head_->sizes().block_len, texts_.size(), static_cast<size_t>(head_->sizes().n_tokens),
+              texts_.size() * static_cast<size_t>(cache_.n_blocks_for(head_->sizes().context_len))) {
   for (Text& text : texts_) {
     text.waiting.resize(kMostWaiting);
     text.features.resize(static_cast<size_t>(kMostWaiting * head_->feature_len()));
   }
-  lanes_.reserve(n_texts), pieces_.reserve(n_texts), logit_rows_.reserve(n_texts);
-  tokens_.reserve(n_tokens), positions_.reserve(n_tokens), slots_.reserve(n_tokens);
-  query_start_.reserve(n_texts + 1), kv_len_.reserve(n_texts), block_start_.reserve(n_texts + 1);
-  block_table_.reserve(n_texts * static_cast<size_t>(cache_.n_blocks_for(sizes.context_len)));
+  lanes_.reserve(texts_.size()), pieces_.reserve(texts_.size());
   measure();
 }
 
@@ -56,7 +53,8 @@ void EagleProposer::measure() {
   for (int32_t i = -2; i < 4; ++i) {
     const int32_t n = i % 2 == 0 ? 1 : std::min(kMostWaiting, head_->sizes().context_len);
     if (!reserve(text, n)) break;
-    tokens_.assign(static_cast<size_t>(n), TokenId{0});
+    arrays_.clear();
+    arrays_.tokens.assign(static_cast<size_t>(n), TokenId{0});
     pieces_.assign(1, {.text = &text, .n = n, .is_wanted = true});
     const double begin = clock_.now();
     head_->fuse(n);
@@ -119,7 +117,7 @@ void EagleProposer::add_waiting(Text& text, TokenId token, int32_t tap_row) {
 bool EagleProposer::read_waiting(Text& text) {
   text.n_written = text.n_read;
   if (!reserve(text, text.n_waiting)) return false;
-  tokens_.clear();
+  arrays_.clear();
   load_waiting(text);
   pieces_.assign(1, {.text = &text, .n = text.n_waiting});
   head_->fuse(text.n_waiting);
@@ -188,22 +186,23 @@ void EagleProposer::load_waiting(const Text& text) {
   const auto n = static_cast<size_t>(head_->feature_len());
   for (size_t i = 0; i < static_cast<size_t>(text.n_waiting); ++i) {
     std::ranges::copy(std::span(text.features).subspan(i * n, n),
-                      head_->feature(static_cast<int32_t>(tokens_.size())).begin());
-    tokens_.push_back(text.waiting[i]);
+                      head_->feature(static_cast<int32_t>(arrays_.tokens.size())).begin());
+    arrays_.tokens.push_back(text.waiting[i]);
   }
 }
 
 // The last draft, with the head's own state behind the row that it was drawn from.
 void EagleProposer::load_draft(const DraftLane& lane) {
   const auto C = static_cast<size_t>(head_->width()), row = static_cast<size_t>(lane.row);
-  std::ranges::copy(said_.states.subspan(row * C, C), head_->state(static_cast<int32_t>(tokens_.size())).begin());
-  tokens_.push_back(lane.text->tokens.back());
+  std::ranges::copy(said_.states.subspan(row * C, C),
+                    head_->state(static_cast<int32_t>(arrays_.tokens.size())).begin());
+  arrays_.tokens.push_back(lane.text->tokens.back());
 }
 
 // What the target made of each text since it last drafted, and the first draft behind that.
 void EagleProposer::first_pass() {
   const double begin = clock_.now();
-  tokens_.clear(), pieces_.clear();
+  arrays_.clear(), pieces_.clear();
   std::erase_if(lanes_, [this](const DraftLane& lane) {
     Text& text = text_of(lane);
     if (reserve(text, text.n_waiting)) return false;
@@ -215,7 +214,7 @@ void EagleProposer::first_pass() {
     load_waiting(text_of(lane));
     pieces_.push_back({.text = &text_of(lane), .n = text_of(lane).n_waiting, .is_wanted = true});
   }
-  head_->fuse(static_cast<int32_t>(tokens_.size()));
+  head_->fuse(static_cast<int32_t>(arrays_.tokens.size()));
   compute();
   const auto n = head_->feature_len();
   for (const DraftLane& lane : lanes_) {
@@ -231,7 +230,7 @@ void EagleProposer::first_pass() {
 
 void EagleProposer::next_pass() {
   const double begin = clock_.now();
-  tokens_.clear(), pieces_.clear();
+  arrays_.clear(), pieces_.clear();
   std::erase_if(lanes_, [this](const DraftLane& lane) { return !reserve(text_of(lane), 1); });
   if (lanes_.empty()) return;
   for (const DraftLane& lane : lanes_) {
@@ -245,42 +244,18 @@ void EagleProposer::next_pass() {
 void EagleProposer::draw(double begin) {
   for (size_t i = 0; i < lanes_.size(); ++i) lanes_[i].row = static_cast<int32_t>(i);
   drafting_.draw(lanes_, said_.logits, said_.logits.size() / lanes_.size(), stream_.team());
-  drafting_.passed(static_cast<int32_t>(tokens_.size()), clock_.now() - begin);
+  drafting_.passed(static_cast<int32_t>(arrays_.tokens.size()), clock_.now() - begin);
   ++n_passes_;
 }
 
 // The pieces, whose tokens and states are there.
 void EagleProposer::compute() {
-  positions_.clear(), slots_.clear(), kv_len_.clear(), logit_rows_.clear(), block_table_.clear();
-  query_start_.assign(1, 0);
-  block_start_.assign(1, 0);
-  const int32_t B = head_->sizes().block_len;
   for (const Piece& piece : pieces_) {
     Text& text = *piece.text;
-    const int32_t end = text.n_written + piece.n;
-    for (int32_t i = text.n_written; i < end; ++i) {
-      positions_.push_back(i);
-      slots_.push_back(raw(text.blocks[static_cast<size_t>(i / B)]) * B + i % B);
-    }
-    text.n_written = end;
-    kv_len_.push_back(end);
-    block_table_.insert(block_table_.end(), text.blocks.begin(), text.blocks.begin() + cache_.n_blocks_for(end));
-    block_start_.push_back(static_cast<int32_t>(block_table_.size()));
-    query_start_.push_back(static_cast<int32_t>(positions_.size()));
-    if (piece.is_wanted) logit_rows_.push_back(query_start_.back() - 1);
+    const int32_t begin = std::exchange(text.n_written, text.n_written + piece.n);
+    arrays_.add(text.blocks, begin, text.n_written, cache_.n_blocks_for(text.n_written), piece.is_wanted);
   }
-  said_ = head_->run({.n_tokens = static_cast<int32_t>(tokens_.size()),
-                      .n_sequences = static_cast<int32_t>(pieces_.size()),
-                      .n_rows = static_cast<int32_t>(logit_rows_.size()),
-                      .block_len = B,
-                      .tokens = tokens_.data(),
-                      .positions = positions_.data(),
-                      .slots = slots_.data(),
-                      .query_start = query_start_.data(),
-                      .kv_len = kv_len_.data(),
-                      .block_start = block_start_.data(),
-                      .block_table = block_table_.data(),
-                      .logit_rows = logit_rows_.data()});
+  said_ = head_->run(arrays_.batch());
 }
 
 }  // namespace ibid

@@ -18,6 +18,7 @@
 #include "cache/block_cache.h"
 #include "spec/drafting.h"
 #include "spec/eagle_head.h"
+#include "spec/pass_arrays.h"
 
 namespace ibid {
 
@@ -96,10 +97,7 @@ class EagleProposer final : public Proposer {
   std::vector<Piece> pieces_;      // of a pass, in the order of the lanes
   EagleHead::Said said_;           // of the last one
   std::vector<BlockCopy> copies_;  // always empty: nothing is shared
-  // The arrays of a pass.
-  std::vector<TokenId> tokens_;
-  std::vector<int32_t> positions_, slots_, query_start_, kv_len_, block_start_, logit_rows_;
-  std::vector<BlockId> block_table_;
+  PassArrays arrays_;
   int64_t n_passes_ = 0, n_read_ = 0;
 };
 
