@@ -73,7 +73,7 @@ constexpr std::string_view kTerms =
 
 }  // namespace
 
-Result<ApiKeys> ApiKeys::parse(std::string_view text) {
+Result<ApiKeys> ApiKeys::parse(std::string_view text, size_t min_len) {
   ApiKeys keys;
   std::map<Digest, std::pair<int, std::string>> known;  // line and tenant
   int n_lines = 0;
@@ -104,10 +104,10 @@ Result<ApiKeys> ApiKeys::parse(std::string_view text) {
     }
     bool printable = true;
     for (const char c : line) printable = printable && c > 0x20 && c < 0x7f;
-    if (line.size() < 8 || !printable) {
-      return invalid(
-          "Line " + std::to_string(n_lines) +
-          " of the API keys is no key: a key has at least 8 printable characters and no blanks, as KEY or TENANT:KEY.");
+    if (line.size() < std::max<size_t>(min_len, 1) || !printable) {
+      return invalid("Line " + std::to_string(n_lines) + " of the API keys is no key: a key has at least " +
+                     std::to_string(std::max<size_t>(min_len, 1)) +
+                     " printable characters and no blanks, as KEY or TENANT:KEY.");
     }
     const Digest digest = sha256(line);
     if (tenant.empty()) tenant = "key:" + sha256_hex(line).substr(0, 16);  // a tenant that a line names has no colon

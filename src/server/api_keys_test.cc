@@ -48,6 +48,8 @@ TEST(ApiKeys, WhatIsNoKeyIsRefusedWithItsLineAndWithoutItsText) {
     EXPECT_EQ(keys.error().message.find("blank inside"), std::string::npos);
   }
   EXPECT_FALSE(ApiKeys::parse("\n# nothing\n").ok());
+  EXPECT_EQ(ApiKeys::parse("a:k", 1)->tenant_of("k"), "a");
+  EXPECT_FALSE(ApiKeys::parse("a:", 0).ok());
 }
 
 TEST(ApiKeys, ALineMayHaveItsTenantsTerms) {

@@ -63,14 +63,20 @@ Result<SamplingParams> build_sampling(const ApiRequest& api, const Tokenizer& to
   return sampling;
 }
 
-// Keeps the last tokens, or the first, as many as the request asks for. True where something was dropped.
-bool truncate(const ApiRequest& api, int32_t context, std::vector<TokenId>& ids) {
+// Keeps the last tokens, or the first, as many as the request asks for. True where something was dropped. Of
+// `around`, which the tokenizer put before and behind the text ([CLS] and [SEP], or a BOS), all stays.
+bool truncate(const ApiRequest& api, int32_t context, std::span<const TokenId> around, std::vector<TokenId>& ids) {
   if (api.truncate_prompt == 0) return false;
   const int32_t room = context - (api.max_tokens < 0 ? 1 : std::min(api.max_tokens, context - 1));
   const auto keep = static_cast<size_t>(api.truncate_prompt > 0 ? api.truncate_prompt : room);
   if (ids.size() <= keep) return false;
-  if (api.keeps_first) return ids.resize(keep), true;
-  ids.erase(ids.begin(), ids.end() - static_cast<std::ptrdiff_t>(keep));
+  if (keep <= around.size()) around = {};
+  const std::span<const TokenId> all = ids;
+  size_t n_before = around.size();
+  while (n_before > 0 && !std::ranges::equal(all.first(n_before), around.first(n_before))) --n_before;
+  const size_t n_dropped = ids.size() - keep, n_after = around.size() - n_before;
+  const auto from = ids.begin() + static_cast<std::ptrdiff_t>(api.keeps_first ? keep - n_after : n_before);
+  ids.erase(from, from + static_cast<std::ptrdiff_t>(n_dropped));
   return true;
 }
 
@@ -269,13 +275,15 @@ Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backe
     if (built.parser && shows_markers(*built.parser, tokenizer)) common.show_special = true;
     built.requests.push_back(common);
     built.requests.back().prompt = encode_chat(prompt, tokenizer, api.add_special);
-    truncate(api, backend.model().context_len, built.requests.back().prompt);
+    truncate(api, backend.model().context_len, {}, built.requests.back().prompt);
     if (api.echo) built.prompt_texts.push_back(last_words(*chat));
   }
   if (api.verbose && !api.prompts.empty()) {
     const std::string* text = std::get_if<std::string>(&api.prompts.front());
     if (text != nullptr) built.rendered = *text;
   }
+  std::vector<TokenId> around;
+  if (api.add_special == AddSpecial::kAll) tokenizer.encode("", {.add_special = true}, around);
   for (size_t i = 0; i < api.prompts.size(); ++i) {
     const std::string where =
         api.prompts.size() == 1 ? api.prompt_name : api.prompt_name + "[" + std::to_string(i) + "]";
@@ -283,12 +291,12 @@ Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backe
     std::vector<TokenId>& ids = built.requests.back().prompt;
     if (const std::string* text = std::get_if<std::string>(&api.prompts[i])) {
       tokenizer.encode(*text, {.add_special = api.add_special == AddSpecial::kAll}, ids);
-      const bool is_cut = truncate(api, backend.model().context_len, ids);
+      const bool is_cut = truncate(api, backend.model().context_len, around, ids);
       if (api.echo || api.keeps_prompt) built.prompt_texts.push_back(is_cut ? decode(tokenizer, ids, true) : *text);
     } else {
       ids = std::get<std::vector<TokenId>>(api.prompts[i]);
       for (const TokenId id : ids) TRY(check_id(id, tokenizer, where));
-      truncate(api, backend.model().context_len, ids);
+      truncate(api, backend.model().context_len, {}, ids);
       if (api.echo || api.keeps_prompt) built.prompt_texts.push_back(decode(tokenizer, ids, true));
     }
     if (ids.empty()) return invalid(where + " has no tokens; it must have at least one.", where);

@@ -109,6 +109,27 @@ TEST(BuildRequests, TruncationKeepsTheLastTokensOfEachPromptOrTheFirst) {
   EXPECT_EQ(letters(build(R"("truncate_prompt_tokens":5)", Endpoint::kChat)->requests[0].prompt), "tant>");
 }
 
+TEST(BuildRequests, WhatTheModelWantsAroundATextStaysWhereItIsCut) {
+  FakeBackend::Options options;
+  options.n_labels = 1;  // an end on both sides
+  const FakeBackend backend(options);
+  const auto prompt = [&](const std::string& fields) {
+    const Result<Json> body = parse_json(R"({"prompt":"abcdef",)" + fields + "}");
+    const Result<ApiRequest> api = parse_api_request(Endpoint::kCompletions, *body, {});
+    const Result<BuiltRequests> built = build_requests(*api, backend, "");
+    std::string out;
+    for (const TokenId id : built->requests[0].prompt)
+      out += id == ByteTokenizer::kEnd ? '|' : static_cast<char>(raw(id));
+    return out;
+  };
+  EXPECT_EQ(prompt(R"("truncate_prompt_tokens":8)"), "|abcdef|");
+  EXPECT_EQ(prompt(R"("truncate_prompt_tokens":5)"), "|def|");
+  EXPECT_EQ(prompt(R"("truncate_prompt_tokens":5,"truncation_side":"right")"), "|abc|");
+  EXPECT_EQ(prompt(R"("truncate_prompt_tokens":3,"truncation_side":"right")"), "|a|");
+  EXPECT_EQ(prompt(R"("truncate_prompt_tokens":2,"truncation_side":"right")"), "|a");  // no room for a text between
+  EXPECT_EQ(prompt(R"("truncate_prompt_tokens":5,"add_special_tokens":false)"), "bcdef");
+}
+
 // Writes a mark where it is asked for what the model wants around a text.
 class MarkingTokenizer final : public Tokenizer {
  public:

@@ -49,6 +49,7 @@ struct RankFields {
   bool is_bare = false;            // an array alone, with text-embeddings-inference's names
   int32_t top_n = 0;               // the best alone; 0: all
   int32_t max_tokens_per_doc = 0;  // of a document, the first so many; 0: all
+  int32_t max_pair = 0;            // of both texts together, with what stands around them; 0: all, -1: as many as fit
 };
 
 struct DialectBody {

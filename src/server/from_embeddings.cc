@@ -166,6 +166,22 @@ Status read_cohere(const Json& body, EmbeddingFields& out, Json& completion) {
   return {};
 }
 
+// vLLM's vectors of a conversation: of what the template makes of it, with nothing around it unless it is asked for.
+void read_chat(const Json& body, DialectBody& out) {
+  out.endpoint = Endpoint::kChat;
+  out.prompt_name = "messages";
+  out.body = Json(Json::Object{});
+  for (const char* name : {"add_generation_prompt", "add_special_tokens"}) {
+    const Json* value = given(body, name);
+    set(out.body, name, value != nullptr ? *value : Json(false));
+  }
+  carry(body, out.body,
+        {{"messages", "messages"},
+         {"continue_final_message", "continue_final_message"},
+         {"chat_template", "chat_template"},
+         {"chat_template_kwargs", "chat_template_kwargs"}});
+}
+
 // A row of ids that llama.cpp and Ollama know under another name than OpenAI.
 const Json* texts_in(const Json& body, ApiStyle style, std::string& name) {
   name = style == ApiStyle::kOllamaEmbeddings ? "prompt" : style == ApiStyle::kCohereEmbed ? "texts" : "input";
@@ -224,19 +240,27 @@ Result<DialectBody> body_of_embeddings(const Json& body, ApiStyle style, const M
     ASSIGN_OR_RETURN(const int64_t kind, read_integer(*norm, -1, 2, "embd_normalize"));
     out.embedding.norm = static_cast<EmbeddingFields::Norm>(kind);
   }
+  const bool may_chat = style == ApiStyle::kEmbeddings || style == ApiStyle::kPooling;
+  const bool is_chat = may_chat && given(body, "messages") != nullptr;
+  if (is_chat && given(body, "input") != nullptr)
+    return invalid("input and messages are both there; one of them says what to make a vector of.", "messages");
   out.body = Json(Json::Object{{"max_tokens", Json(int64_t{0})}, {"echo", Json(true)}});
+  if (is_chat) read_chat(body, out);
   if (style == ApiStyle::kCohereEmbed) TRY(read_cohere(body, out.embedding, out.body));
+  if (!is_chat) carry(body, out.body, {{"add_special_tokens", "add_special_tokens"}});
   carry(body, out.body,
         {{"user", "user"},
          {"priority", "priority"},
          {"cache_salt", "cache_salt"},
-         {"add_special_tokens", "add_special_tokens"},
          {"truncate_prompt_tokens", "truncate_prompt_tokens"},
          {"truncation_side", "truncation_side"}});
   const std::string* name = text_at(body, "model");
   const bool is_latest = is_ollama(style) && name != nullptr && name->ends_with(":latest");
   if (is_latest) set(out.body, "model", Json(name->substr(0, name->size() - 7)));
   if (!is_latest) carry(body, out.body, {{"model", "model"}});
+  // The begin of a text is what says most of it, and what encoders' own tokenizers keep.
+  if (out.body.find("truncation_side") == nullptr) set(out.body, "truncation_side", Json(std::string("right")));
+  if (is_chat) return out;
   const Json* texts = texts_in(body, style, out.prompt_name);
   if (is_ollama(style) && is_empty(texts)) {  // Ollama loads the model so
     out.answer = style == ApiStyle::kOllamaEmbed ? "{\"embeddings\":[]}" : "{\"embedding\":[]}";

@@ -8,6 +8,8 @@
 namespace ibid {
 namespace {
 
+constexpr int64_t kLeastPair = 5;  // [CLS] a [SEP] b [SEP]
+
 struct Texts {
   std::vector<std::string> first, second;  // of the first one, or one for each of the second
   std::string first_name, second_name;
@@ -78,7 +80,7 @@ Result<Texts> read_pairs(const Json& body, ApiStyle style, const ApiLimits& limi
 }
 
 Status read_form(const Json& body, RankFields& out) {
-  for (const char* name : {"rank_fields", "max_chunks_per_doc", "truncate_prompt_tokens"}) {
+  for (const char* name : {"rank_fields", "max_chunks_per_doc"}) {
     if (given(body, name) != nullptr)
       return unsupported(std::string(name) + " is not served; texts are ranked as they are given.", name);
   }
@@ -103,7 +105,34 @@ Status read_form(const Json& body, RankFields& out) {
     ASSIGN_OR_RETURN(const int64_t n, read_integer(*value, 0, INT32_MAX, "max_tokens_per_doc"));  // 0: all
     out.max_tokens_per_doc = static_cast<int32_t>(n);
   }
+  bool truncates = false;  // text-embeddings-inference's word
+  TRY(read_flag("truncate", truncates));
+  if (truncates) out.max_pair = -1;
+  if (const Json* value = given(body, "truncate_prompt_tokens")) {
+    ASSIGN_OR_RETURN(const int64_t n, read_integer(*value, -1, INT32_MAX, "truncate_prompt_tokens"));
+    if (n >= 0 && n < kLeastPair) {
+      return invalid("truncate_prompt_tokens is " + std::to_string(n) + "; two texts have at least " +
+                         std::to_string(kLeastPair) + " tokens, and -1 keeps as many as the model reads.",
+                     "truncate_prompt_tokens");
+    }
+    out.max_pair = static_cast<int32_t>(n);
+  }
   return {};
+}
+
+// Takes tokens off the end of the longer text until both fit, as transformers' longest_first does. `first` has a token
+// before its text and one behind it.
+void cut_pair(size_t most, std::vector<TokenId>& first, std::vector<TokenId>& second) {
+  const size_t room = most - 3;  // without [CLS] and both [SEP]
+  size_t n_first = first.size() - 2, n_second = second.size();
+  if (n_first + n_second <= room) return;
+  const bool is_first_longer = n_first > n_second;
+  size_t& longer = is_first_longer ? n_first : n_second;
+  size_t& shorter = is_first_longer ? n_second : n_first;
+  shorter = std::min(shorter, room / 2);
+  longer = room - shorter;
+  first.erase(first.begin() + 1 + static_cast<std::ptrdiff_t>(n_first), first.end() - 1);
+  second.resize(n_second);
 }
 
 Status encode_pairs(const Texts& texts, const Tokenizer& tokenizer, int32_t context_len, RankFields& out) {
@@ -117,16 +146,19 @@ Status encode_pairs(const Texts& texts, const Tokenizer& tokenizer, int32_t cont
     std::vector<TokenId> second = tokenizer.encode(texts.second[i]);
     if (out.max_tokens_per_doc > 0 && std::ssize(second) > out.max_tokens_per_doc)
       second.resize(static_cast<size_t>(out.max_tokens_per_doc));
-    const int64_t len = std::ssize(first) + std::ssize(second) + 1;
+    std::vector<TokenId> pair = first;
+    if (out.max_pair != 0)
+      cut_pair(static_cast<size_t>(out.max_pair > 0 ? std::min(out.max_pair, context_len) : context_len), pair, second);
+    const int64_t len = std::ssize(pair) + std::ssize(second) + 1;
     if (len > context_len) {
       const std::string where = texts.second_name + "[" + std::to_string(i) + "]";
       return invalid(where + " and its " + texts.first_name + " have " + std::to_string(len) +
                          " tokens together, and this model reads " + std::to_string(context_len) +
-                         ". Please reduce the length of the input prompt, or say max_tokens_per_doc.",
+                         ". Please reduce the length of the input prompt, or say max_tokens_per_doc or "
+                         "truncate_prompt_tokens.",
                      where);
     }
-    out.second_text.push_back(static_cast<int32_t>(first.size()));
-    std::vector<TokenId> pair = first;
+    out.second_text.push_back(static_cast<int32_t>(pair.size()));
     pair.insert(pair.end(), second.begin(), second.end());
     pair.push_back(around.back());
     out.pairs.emplace_back(std::move(pair));

@@ -418,7 +418,7 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   if (Status more = add_conversations(*api, own->conversations, own->body, limits); !more)
     return error_response(ApiError::of(more.error()));
   own->conversations.clear();
-  if (makes_vectors) api->echo = false, api->prompt_name = own->prompt_name;
+  if (makes_vectors) api->echo = false, api->max_tokens = 0, api->prompt_name = own->prompt_name;
   if (!own->rank.pairs.empty()) api->prompts = std::exchange(own->rank.pairs, {});
   const bool is_llama = exchange.style == ApiStyle::kLlama || exchange.style == ApiStyle::kInfill;
   api->keeps_prompt = is_llama;

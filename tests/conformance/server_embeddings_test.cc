@@ -255,6 +255,43 @@ TEST(ServerEmbeddings, OfCohereAreByTypeAndCutOnlyWhereItIsAsked) {
   EXPECT_EQ(refused(R"({"texts":["a"],"output_dimension":2})"), "output_dimension");
 }
 
+TEST(ServerEmbeddings, OfConversationsAreThoseOfWhatTheTemplateMakesOfThem) {
+  TestServer server;
+  RawClient client(server.port());
+  const auto vector_of = [&](const char* path, const std::string& body) {
+    const Json answer = post_json(client, path, body);
+    const Json& first = (*answer.find("data")->array())[0];
+    return floats(*(first.find("embedding") != nullptr ? first.find("embedding") : first.find("data")));
+  };
+  const std::string messages = R"("messages":[{"role":"user","content":"hey"}])";
+  const std::vector<float> wanted =
+      vector_of("/v1/embeddings", R"({"input":[[60,117,115,101,114,62,104,101,121,256]]})");
+  EXPECT_EQ(wanted, normed({10, '<', static_cast<float>(Pooling::kMean), 1}));
+  EXPECT_EQ(vector_of("/v1/embeddings", "{" + messages + "}"), wanted);
+  EXPECT_EQ(vector_of("/pooling", "{" + messages + "}"), wanted);
+  EXPECT_EQ(vector_of("/v1/embeddings", "{" + messages + R"(,"add_generation_prompt":true})"),
+            normed({10 + 11, '<', static_cast<float>(Pooling::kMean), 1}));
+  EXPECT_EQ(vector_of("/v1/embeddings", "{" + messages + R"(,"truncate_prompt_tokens":4})"),
+            vector_of("/v1/embeddings", R"({"input":"<use"})"));
+  EXPECT_EQ(error_param(client.post("/v1/embeddings", "{" + messages + R"(,"input":"a"})")), "messages");
+  EXPECT_EQ(error_param(client.post("/v1/embeddings", R"({"messages":[]})")), "messages");
+  EXPECT_EQ(
+      error_param(client.post("/v1/embeddings", R"({"messages":[{"role":"user","content":[{"type":"image_url"}]}]})")),
+      "messages[0].content[0].type");
+}
+
+TEST(ServerEmbeddings, OfLongTextsKeepTheirBeginWhereTheyAreCut) {
+  TestServer server;
+  RawClient client(server.port());
+  const auto values = [&](const std::string& more) {
+    const Json answer =
+        post_json(client, "/v1/embeddings", R"({"input":"abcdef","truncate_prompt_tokens":3)" + more + "}");
+    return floats(*(*answer.find("data")->array())[0].find("embedding"));
+  };
+  EXPECT_EQ(values(""), normed({3, 'a', static_cast<float>(Pooling::kMean), 1}));
+  EXPECT_EQ(values(R"(,"truncation_side":"left")"), normed({3, 'd', static_cast<float>(Pooling::kMean), 1}));
+}
+
 TEST(ServerEmbeddings, OfOllamaAndLlamaHaveTheirForms) {
   TestServer server;
   RawClient client(server.port());

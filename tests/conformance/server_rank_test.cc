@@ -98,6 +98,27 @@ TEST(ServerRank, CutsDocumentsOnlyWhereItIsAsked) {
   EXPECT_EQ(*cut.find("usage")->find("total_tokens")->integer(), (3 + 3) + (3 + 5));
 }
 
+// As transformers' longest_first: of two texts of 6 and 8 tokens 3 and 4 are kept of 7, and a short one is kept whole.
+TEST(ServerRank, PairsAreCutAtTheLongerText) {
+  TestServer server({}, reranker());
+  RawClient client(server.port());
+  const auto n_tokens = [&](const std::string& query, const std::string& more) {
+    const Json answer =
+        post_json(client, "/rerank", R"({"query":")" + query + R"(","documents":["zoo-keep"])" + more + "}");
+    EXPECT_EQ(ranked(answer), (Ranked{{0, score_of('z')}}));
+    return *answer.find("usage")->find("total_tokens")->integer();
+  };
+  EXPECT_EQ(n_tokens("query?", ""), 6 + 8 + 3);
+  EXPECT_EQ(n_tokens("query?", R"(,"truncate_prompt_tokens":10)"), 10);
+  EXPECT_EQ(n_tokens("query?", R"(,"truncate_prompt_tokens":17)"), 17);
+  EXPECT_EQ(n_tokens("query?", R"(,"truncate_prompt_tokens":5)"), 5);
+  EXPECT_EQ(n_tokens("query?", R"(,"truncate_prompt_tokens":-1)"), 17);
+  EXPECT_EQ(n_tokens(std::string(3000, 'q'), R"(,"truncate":true)"), 2048);
+  EXPECT_EQ(error_param(client.post("/rerank", R"({"query":"q","documents":["a"],"truncate_prompt_tokens":4})")),
+            "truncate_prompt_tokens");
+  EXPECT_EQ(error_param(client.post("/rerank", R"({"query":"q","documents":["a"],"truncate":"END"})")), "truncate");
+}
+
 TEST(ServerRank, RefusalsNameTheField) {
   TestServer server({}, reranker());
   RawClient client(server.port());
