@@ -71,11 +71,13 @@ Status mend_fields(std::initializer_list<std::string_view> names, MixedPrompts k
 }
 
 // SageMaker has one path for all that a model does: which API a body is of, by the field that none of the others has.
-std::pair<ApiStyle, const char*> invoked(const Json& body) {
+std::pair<ApiStyle, const char*> invoked(const Json& body, const ModelInfo& model) {
   const auto has = [&](std::initializer_list<const char*> names) {
     return std::ranges::any_of(names, [&](const char* name) { return given(body, name) != nullptr; });
   };
-  if (body.object() == nullptr || has({"messages"})) return {ApiStyle::kChat, "chat"};
+  if (body.object() == nullptr) return {ApiStyle::kChat, "chat"};
+  if (model.is_encoder && has({"messages"})) return {ApiStyle::kEmbeddings, "embeddings"};
+  if (has({"messages"})) return {ApiStyle::kChat, "chat"};
   if (has({"query"})) return {ApiStyle::kRerank, "rerank"};
   if (has({"text_1", "text_2", "queries", "data_1", "data_2"})) return {ApiStyle::kScore, "rerank"};
   if (has({"texts"})) return {ApiStyle::kCohereEmbed, "embeddings"};
@@ -392,7 +394,7 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   Backend& backend = *backend_.load();
   Result<Json> body = parse_body(request.body, options_.api.json);
   if (!body) return error_response(ApiError::of(body.error()));
-  if (request.path() == "/invocations") std::tie(exchange.style, exchange.route) = invoked(*body);
+  if (request.path() == "/invocations") std::tie(exchange.style, exchange.route) = invoked(*body, backend.model());
   if (request.path() == "/embeddings" && wants_each_token(*body, backend.model()))
     exchange.style = ApiStyle::kLlamaEmbedding;
   Result<DialectBody> own = read_dialect(exchange, *std::move(body));

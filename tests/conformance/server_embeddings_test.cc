@@ -280,6 +280,16 @@ TEST(ServerEmbeddings, OfConversationsAreThoseOfWhatTheTemplateMakesOfThem) {
       "messages[0].content[0].type");
 }
 
+TEST(ServerEmbeddings, OfConversationsAreWhatAnEncoderIsInvokedFor) {
+  FakeBackend::Options encoder;
+  encoder.is_encoder = true;
+  TestServer server({}, encoder);
+  RawClient client(server.port());
+  const std::string messages = R"({"messages":[{"role":"user","content":"hey"}]})";
+  EXPECT_EQ(post_json(client, "/invocations", messages).find("data")->text(),
+            post_json(client, "/v1/embeddings", messages).find("data")->text());
+}
+
 TEST(ServerEmbeddings, OfLongTextsKeepTheirBeginWhereTheyAreCut) {
   TestServer server;
   RawClient client(server.port());
