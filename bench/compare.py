@@ -1,33 +1,40 @@
 #!/usr/bin/env python3
 """The machine's limits, ibid, and peers beside it, in one run: bench/compare.py [MODEL.gguf ...] [--peer NAME[=PATH] ...]
 
-    ninja -C build ibid limits_bench
+    ninja -C build ibid limits_bench serving_bench
     bench/compare.py --peer llama-bench=PATH --peer llama-batched-bench=PATH --page docs/performance.md --json out.json
 
 Without MODEL: the default model as it is and as --types says; `135m`, `1b` and `8b` are random weights of real shapes, made by
 tools/make_random_model.py; MODEL:TYPE is a model in another type, made by `ibid quantize`. All lie in the cache folder.
 Each repeat takes every model and engine in turn (A B A B ...), each in a process of its own. The page has medians, spread,
 ratio and the share of the bound (bench/compare_table.py), the machine, the commit and this command. --minutes ends the run
-with the last whole repeat before it. Peers: llama-bench and llama-batched-bench by path, or the package llama-cpp-python:
+with the last whole repeat before it. --served starts servers and asks them (build/serving_bench): tokens a second of so many streams
+at once, prompts of 220 words and answers of 128 tokens, and the median time of their first tokens in milliseconds, of which less is
+better. Peers: llama-bench, llama-batched-bench and llama-server by path, or the package llama-cpp-python:
     CMAKE_ARGS=-DGGML_NATIVE=ON pip install --no-binary llama-cpp-python llama-cpp-python
 Exit status 1 where a ratio is below --at-least, 3 where not one repeat was whole in time.
 """
 import argparse
+import contextlib
 import datetime
 import json
 import os
 import platform
 import re
 import shlex
+import socket
 import subprocess
 import sys
+import tempfile
 import time
+import urllib.request
 from pathlib import Path
 
 import compare_table
 
 ROOT = Path(__file__).resolve().parent.parent
 SHAPES = ("135m", "1b", "8b")
+WORDS, ANSWER, ROOM = 220, 128, 1024  # of a served request: words of its prompt, tokens of its answer, and room for both
 BEGIN, END = "<!-- measured -->", "<!-- /measured -->"
 
 
@@ -70,10 +77,11 @@ def model_path(name: str, ibid: str) -> Path:
 
 
 class Work:
-    """What is measured of a model: tokens of a prompt, tokens of decode, streams."""
+    """What is measured of a model: tokens of a prompt, tokens of decode, streams, streams of a server."""
 
     def __init__(self, args: argparse.Namespace):
         self.p, self.n, self.streams, self.threads = args.p, args.n, args.streams, args.threads
+        self.served, self.serving = args.served, args.serving
         self.isa = ["--cpu-isa", args.cpu_isa] if args.cpu_isa else []
 
 
@@ -81,7 +89,56 @@ def ours(path: Path, work: Work, program: str) -> dict:
     streams = ",".join(str(s) for s in [1, *work.streams])
     rows = json.loads(output([program, "bench", path, "-p", work.p, "-n", work.n, "--streams", streams, "-t", work.threads,
                               "-r", 1, "-o", "json", *work.isa]))  # fmt: skip
-    return {("decode", r["n_gen"], r["n_streams"]) if r["n_gen"] else ("prefill", r["n_prompt"], 1): r["avg_ts"] for r in rows}
+    found = {("decode", r["n_gen"], r["n_streams"]) if r["n_gen"] else ("prefill", r["n_prompt"], 1): r["avg_ts"] for r in rows}
+    if work.served:
+        found |= served([program, "serve", path, "-t", work.threads, "--no-page", *work.isa], work)
+    return found
+
+
+@contextlib.contextmanager
+def server(command: list):
+    """Its address, while it runs and is healthy."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with tempfile.TemporaryFile("w+") as log:
+        process = subprocess.Popen([str(c) for c in [*command, "--port", port]], stdout=log, stderr=log)
+        try:
+            end = time.monotonic() + 120
+            while True:
+                with contextlib.suppress(OSError):
+                    urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5).close()
+                    break
+                if process.poll() is not None or time.monotonic() > end:
+                    log.seek(0)
+                    raise SystemExit(f"{command[0]} does not serve: {log.read()[-500:]}")
+                time.sleep(0.05)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def served(command: list, work: Work) -> dict:
+    found = {}
+    with server(command) as url:
+        for streams in work.served:
+            figures = json.loads(output([work.serving, "--url", url, "--streams", streams, "--words", WORDS, "--max-tokens", ANSWER,
+                                         "--seed", streams, "--warm", "-o", "json"]))["runs"][0]["figures"]  # fmt: skip
+            found[("served", ANSWER, streams)] = figures["completion_tokens"] / figures["seconds"]
+            found[(compare_table.FIRST_TOKEN, ANSWER, streams)] = 1e3 * figures["ttft_seconds"]["p50"]
+    return found
+
+
+def llama_server(path: Path, work: Work, program: str) -> dict:
+    if not work.served:
+        return {}
+    n = max(work.served)
+    return served([program, "-m", path, "-t", work.threads, "-np", n, "-c", n * ROOM], work)
 
 
 def llama_bench(path: Path, work: Work, program: str) -> dict:
@@ -142,13 +199,14 @@ def run_llama_cpp_python(path: str, work: Work) -> list:
     return [(("prefill", work.p, 1), prefill), (("decode", work.n, 1), work.n / seconds([(i, 1) for i in range(work.n)]))]
 
 
-PEERS = {"llama-bench": llama_bench, "llama-batched-bench": llama_batched_bench, "llama-cpp-python": llama_cpp_python}
+PEERS = {"llama-bench": llama_bench, "llama-batched-bench": llama_batched_bench, "llama-server": llama_server,
+         "llama-cpp-python": llama_cpp_python}
 LABELS = dict.fromkeys(PEERS, "llama.cpp")  # one column: they measure different work of the same engine
 
 
 def command_line(argv: list[str]) -> str:
     """To be typed again: peers without their paths, and without where this machine keeps things."""
-    words, here = ["bench/compare.py"], ("--json", "--ibid", "--limits")
+    words, here = ["bench/compare.py"], ("--json", "--ibid", "--limits", "--serving")
     for before, word in zip(["", *argv], argv):
         if word.split("=")[0] not in here and before not in here:
             words.append(re.sub(rf"({'|'.join(PEERS)})=.*", r"\1=PATH", word))
@@ -222,6 +280,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("-p", type=int, default=512, help="tokens of the prompt")
     parser.add_argument("-n", type=int, default=64, help="tokens of decode, of each stream")
     parser.add_argument("--streams", default="8,32", help="streams of batched decode, comma-separated; 0: none")
+    parser.add_argument("--served", default="0", help="streams that servers are asked for at once, comma-separated; 0: no servers")
     parser.add_argument("--threads", "-t", type=int, default=2)
     parser.add_argument("--cpu-isa", help="ibid's kernels, as avx2 beside a peer that was built without more")
     parser.add_argument("--repeats", "-r", type=int, default=5)
@@ -229,12 +288,14 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--peer", action="append", default=[], metavar="NAME[=PATH]", help=", ".join(PEERS))
     parser.add_argument("--ibid", default=str(ROOT / "build" / "ibid"))
     parser.add_argument("--limits", default=str(ROOT / "build" / "limits_bench"))
+    parser.add_argument("--serving", default=str(ROOT / "build" / "serving_bench"))
     parser.add_argument("--json", type=Path, help="write everything, every sample included, to this file")
     parser.add_argument("--page", type=Path, help="put the table into this page, and the picture beside it")
     parser.add_argument("--at-least", type=float, default=0.0, help="the smallest ratio that passes")
     parser.add_argument("--peer-run", metavar="MODEL", help=argparse.SUPPRESS)
     args = parser.parse_args()
     args.streams = [int(s) for s in args.streams.split(",") if int(s) > 1]
+    args.served = [int(s) for s in args.served.split(",") if int(s) > 0]
     for peer in args.peer:
         if peer.split("=")[0] not in PEERS:
             parser.error(f"no peer is called {peer.split('=')[0]}; there are {', '.join(PEERS)}")

@@ -3,7 +3,8 @@
 Work is (kind, tokens, streams): ("prefill", 512, 1) reads a prompt, ("decode", 128, 8) writes 128 tokens in each of eight
 streams. Its bound is the speed at which either all its bytes or all its multiply-adds could go by at the limits that the
 same run measured: weights are read once a step, keys and values once a row; products of quantised weights go at the int8
-rate, of BF16 at the bf16 rate, others and attention at the fp32 rate. Weights that a cache holds can be read faster.
+rate, of BF16 at the bf16 rate, others and attention at the fp32 rate. Weights that a cache holds can be read faster. What a
+server gives ("served", and FIRST_TOKEN) has no bound here.
 """
 import re
 import statistics
@@ -15,6 +16,7 @@ BLOCKS = {
     "Q8_0": (34, 32), "IQ4_NL": (18, 32), "MXFP4": (17, 32), "Q2_K": (84, 256), "Q3_K": (110, 256), "Q4_K": (144, 256),
     "Q5_K": (176, 256), "Q6_K": (210, 256), "IQ4_XS": (136, 256),
 }  # fmt: skip
+FIRST_TOKEN = "first token, ms"  # a kind of work of which less is better
 KV_BYTES = 2  # F16, in all engines
 
 
@@ -53,6 +55,8 @@ class Facts:
 
 def bound(facts: Facts, kind: str, tokens: int, streams: int, limits: dict) -> float | None:
     """Tokens a second; None where the machine has no limit for it."""
+    if kind not in ("prefill", "decode"):
+        return None
     if not limits["read"] or not limits["fp32"]:
         return None
     weights = facts.bytes_a_step() / limits["read"]
@@ -70,7 +74,7 @@ def work_name(kind: str, tokens: int, streams: int) -> str:
 
 
 def rows_of(samples: dict, bounds: dict) -> list[dict]:
-    """samples[model, work][engine]: tokens a second of each repeat; bounds[model, work]. The first engine is ours."""
+    """samples[model, work][engine]: tokens a second, or milliseconds, of each repeat; bounds[model, work]. The first engine is ours."""
     rows = []
     for (model, work), engines in samples.items():
         row = {"model": model, "work": work_name(*work), "bound": bounds.get((model, work)), "engines": {}}
@@ -79,7 +83,10 @@ def rows_of(samples: dict, bounds: dict) -> list[dict]:
             row["engines"][engine] = {"median": middle, "spread": max(values) / min(values), "samples": values,
                                       "share": middle / row["bound"] if row["bound"] else None}
         names = list(engines)
-        row["ratio"] = {n: row["engines"][names[0]]["median"] / row["engines"][n]["median"] for n in names[1:]}
+        ours = row["engines"][names[0]]["median"]
+        row["ratio"] = {n: ours / row["engines"][n]["median"] for n in names[1:]}
+        if work[0] == FIRST_TOKEN:
+            row["ratio"] = {n: 1 / ratio for n, ratio in row["ratio"].items()}
         rows.append(row)
     return rows
 

@@ -19,6 +19,22 @@ calls = folder / "calls"
 if me == "limits":
     n = sum(line == "limits" for line in calls.read_text().split()) if calls.exists() else 0
     print(json.dumps([{"threads": t, "read": [8e9, 1e10][n % 2] * t / 2, "int8": 2e10 * t, "bf16": 1e10 * t, "fp32": 5e9 * t} for t in (1, 2)]))
+elif me == "serving":
+    import urllib.request
+    words = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+    who = urllib.request.urlopen(words["--url"] + "/who").read().decode()
+    seconds, first = {"ibid": (0.5, 0.02), "server": (4, 0.5)}[who]
+    n = int(words["--streams"])
+    print(json.dumps({"runs": [{"figures": {"completion_tokens": 128 * n, "seconds": seconds, "ttft_seconds": {"p50": first * n}}}]}))
+    sys.exit()
+elif "--port" in sys.argv:
+    import http.server
+    class Who(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200), self.end_headers(), self.wfile.write(me.encode())
+        def log_message(self, *what): pass
+    with open(calls, "a") as f: f.write(me + "-serves\\n")
+    http.server.HTTPServer(("127.0.0.1", int(sys.argv[-1])), Who).serve_forever()
 elif sys.argv[1] == "inspect":
     print((folder / "tensors").read_text())
     sys.exit()
@@ -57,7 +73,7 @@ def run(folder, *flags):
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        for program in ("ibid", "limits", "peer"):
+        for program in ("ibid", "limits", "peer", "serving", "server"):
             (folder / program).write_text(PROGRAM)
             (folder / program).chmod(0o755)
         (folder / "tensors").write_text(TENSORS)
@@ -94,6 +110,19 @@ def main():
         assert len(bars) == 5 and "prefers-color-scheme: dark" in svg
         widths = sorted(float(b.getAttribute("width")) for b in bars)
         assert widths[-1] == round(400 * min(1.25, max(e["share"] for r in report["rows"] for e in r["engines"].values())))
+
+        done = run(folder, "--repeats", "1", "--streams", "0", "--served", "1,16", "--serving", folder / "serving", "--peer",
+                   f"llama-server={folder / 'server'}", "--json", folder / "out.json")
+        assert done.returncode == 0, done.stderr
+        assert (folder / "calls").read_text().split() == ["limits", "ibid", "ibid-serves", "peer", "server-serves", "limits"]
+        rows = {r["work"]: r for r in json.loads((folder / "out.json").read_text())["rows"]}
+        assert rows["served 128"]["engines"]["ibid"]["median"] == 256 and rows["served 128 x 16"]["ratio"] == {"llama.cpp": 8}
+        first = rows["first token, ms 128 x 16"]
+        close(first["engines"]["ibid"]["median"], 320)
+        close(first["ratio"]["llama.cpp"], 25)
+        assert first["bound"] is None and "llama-server=PATH" in done.stdout
+        done = run(folder, "--served", "1", "--serving", folder / "serving", "--peer", "llama-server=/bin/false")
+        assert done.returncode != 0 and "does not serve" in done.stderr
 
         assert run(folder, "--at-least", "2.6").returncode == 1
         done = run(folder, "--minutes", "0")
