@@ -9,6 +9,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/descriptor.h"
+
 namespace ibid {
 namespace {
 
@@ -18,20 +20,6 @@ Error cannot_open(const std::string& path, int error) {
   if (error == EMFILE || error == ENFILE) return exhausted(message + "; raise the limit with `ulimit -n`", path);
   return unavailable(message, path);
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 }  // namespace
 

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/descriptor.h"
 #include "base/quoted.h"
 #include "format/file_lock.h"
 #include "kernels/linear.h"
@@ -138,20 +139,6 @@ std::span<const std::byte> PackedFile::find(int64_t tensor, const TensorView& ra
 }
 
 namespace {
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 // All of `bytes` at `at`; false: errno says why.
 bool write_all(int fd, std::span<const std::byte> bytes, int64_t at) {

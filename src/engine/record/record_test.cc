@@ -1,16 +1,11 @@
-// A record runs again step for step, whatever happened; and what is no whole record is read up to where it is.
+// A record runs again step for step, whatever happened.
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 
-#include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <random>
 #include <set>
-#include <sstream>
 
 #include "temp_folder.h"
 
@@ -21,24 +16,16 @@
 #include "engine/record/replay.h"
 #include "fake_disk.h"
 #include "fake_model.h"
+#include "recorded_life.h"
 #include "sample/grammar/grammars.h"
 #include "spelled_tokens.h"
-#include "text/output/stop_matcher.h"
 #include "timed_model.h"
 #include "worker/disk_thread.h"
 
 namespace ibid {
 namespace {
 
-constexpr int32_t kContext = 96;
-
-EngineOptions small_engine(PolicyKind policy = PolicyKind::kPriority) {
-  EngineOptions options{.step_tokens = 24, .max_sequences = 5, .max_waiting = 12, .policy = policy};
-  options.block_len = 8;
-  options.kv_dtype = DType::kF32;
-  options.kv_bytes = 16 * KvStore::block_bytes(testing::FakeModel(kContext).facts(), options.kv_dtype, 8);
-  return options;
-}
+using namespace testing;  // the fixture
 
 // Another model: one token in some thousands is another.
 class OtherModel final : public ForwardPass {
@@ -54,122 +41,6 @@ class OtherModel final : public ForwardPass {
   testing::FakeModel model_{kContext};
   int n_ = 0;
 };
-
-// Knows what is answered, and errs here and there, in chains and trees.
-class Knowing final : public Proposer {
- public:
-  explicit Knowing(uint64_t seed) : random_(seed) {}
-  void meet(const Request& r) {
-    for (int32_t i = 0; i < r.n; ++i) known_.emplace(r.prompt, testing::expected_answer(r, i, kContext).tokens);
-  }
-  void propose(const ProposalInput& input, Drafts& drafts) override {
-    const auto [from, to] = known_.equal_range({input.prompt.begin(), input.prompt.end()});
-    for (auto it = from; it != to; ++it) {
-      const std::vector<TokenId>& answer = it->second;
-      const size_t n = input.answer.size();
-      if (answer.size() <= n || !std::equal(input.answer.begin(), input.answer.end(), answer.begin())) continue;
-      int32_t parent = -1;
-      for (size_t i = n; i < answer.size(); ++i) {
-        if (random_() % 3 == 0) drafts.add(TokenId{9}, parent);
-        drafts.add(random_() % 6 == 0 ? TokenId{11} : answer[i], parent);
-        parent = drafts.size() - 1;
-      }
-      return;
-    }
-  }
-
- private:
-  std::mt19937_64 random_;
-  std::multimap<std::vector<TokenId>, std::vector<TokenId>> known_;
-};
-
-struct Recorded {
-  TempFolder folder;
-  std::string path = folder.path() + "/record";
-  std::map<RequestId, std::vector<TokenId>> prompts;
-  int64_t n_tokens = 0, n_preemptions = 0, n_cached = 0, n_refused = 0, n_drafted = 0, n_accepted = 0;
-
-  // A life with prompts that share beginnings, choices, cancels, refusals and too little memory; those of even seeds
-  // have drafts.
-  explicit Recorded(uint64_t seed, bool redact = false, size_t max_backlog = record::FileWriter::kMaxBacklog) {
-    auto recorder = Recorder::create({.path = path, .redact = redact, .max_backlog = max_backlog}).value();
-    ThreadTeam team(1);
-    Stream stream(team);
-    auto engine = Engine::create(std::make_unique<testing::FakeModel>(kContext), nullptr, stream, small_engine(),
-                                 recorder->clock(), PrefixHash(128, 1))
-                      .value();
-    recorder->begin(*engine, "fake", 1);
-    auto proposer = std::make_unique<Knowing>(seed);
-    Knowing& knowing = *proposer;
-    if (seed % 2 == 0) engine->speculate(std::move(proposer), 5);
-    std::mt19937_64 random(seed);
-    const auto below = [&](uint64_t n) { return static_cast<int32_t>(random() % n); };
-    std::vector<Output> outputs;
-    uint64_t next_id = 1;
-    for (int turn = 0; turn < 300; ++turn) {
-      for (int32_t n = below(8) == 0 ? below(4) : 0; n > 0; --n) {
-        Request r = request(RequestId{next_id++}, random);
-        const auto [id, prompt] = std::pair(r.id, r.prompt);
-        if (seed % 2 == 0) knowing.meet(r);
-        if (engine->submit(std::move(r)).ok()) prompts[id] = prompt;
-        n_refused += !prompts.contains(id);
-      }
-      if (below(9) == 0) engine->cancel(RequestId{1 + random() % next_id});
-      if (below(15) == 0) engine->preempt(RequestId{1 + random() % next_id});
-      engine->step(outputs);
-      for (const Output& o : outputs) n_tokens += static_cast<int64_t>(o.tokens.size());
-      outputs.clear();
-    }
-    engine->cancel_all();
-    while (engine->step(outputs)) outputs.clear();
-    n_preemptions = engine->stats().n_preemptions;
-    n_cached = engine->stats().cached_tokens;
-    n_drafted = engine->stats().drafted_tokens;
-    n_accepted = engine->stats().accepted_tokens;
-  }
-
-  static Request request(RequestId id, std::mt19937_64& random) {
-    Request r;
-    r.id = id;
-    const uint64_t common = random() % 40, own = 1 + random() % 20;
-    for (uint64_t i = 0; i < common; ++i) r.prompt.push_back(TokenId{static_cast<int32_t>(5 + i % 7)});
-    for (uint64_t i = 0; i < own; ++i) r.prompt.push_back(TokenId{static_cast<int32_t>(random() % 64)});
-    r.n = 1 + static_cast<int32_t>(random() % 3);
-    r.max_tokens = static_cast<int32_t>(random() % 20) - 1;
-    r.prompt_logprobs = random() % 6 == 0 ? 1 : -1;
-    r.priority = static_cast<int32_t>(random() % 3);
-    r.tenant = random() % 2 == 0 ? "alice" : "bob";
-    r.cache_salt = random() % 5 == 0 ? "secret salt" : "";
-    r.sampling.seed = random();
-    r.sampling.temperature = 0.9f;
-    r.sampling.logprobs = static_cast<int32_t>(random() % 3) - 1;
-    if (random() % 3 == 0) r.stops = StopSet::compile({}, {TokenId{static_cast<int32_t>(random() % 64)}}).value();
-    return r;
-  }
-};
-
-ReplayResult replay(const std::string& path, bool with_model) {
-  auto replay = Replay::open(path).value();
-  ThreadTeam team(1);
-  Stream stream(team);
-  auto engine = with_model ? Engine::create(std::make_unique<testing::FakeModel>(kContext), nullptr, stream,
-                                            replay->options(), replay->clock())
-                           : replay->engine_without_model(stream);
-  return replay->run(**engine, nullptr).value();
-}
-
-std::string bytes_of(const std::string& path) {
-  std::stringstream out;
-  out << std::ifstream(path, std::ios::binary).rdbuf();
-  return out.str();
-}
-
-std::vector<record::Event> events_of(const std::string& path) {
-  auto file = record::FileReader::open(path).value();
-  std::vector<record::Event> out;
-  while (auto event = file.next().value()) out.push_back(std::move(*event));
-  return out;
-}
 
 TEST(Record, RunsAgainStepForStepWithTheModelAndWithout) {
   int64_t n_preemptions = 0, n_cached = 0, n_refused = 0, n_accepted = 0;
@@ -207,13 +78,8 @@ TEST(Record, APromptThatWasReadWholeForItsDraftsIsReadWholeAgain) {
   const std::string path = folder.path() + "/record";
   int64_t n_cached = 0;
   {
-    auto recorder = Recorder::create({.path = path}).value();
-    ThreadTeam team(1);
-    Stream stream(team);
-    auto engine = Engine::create(std::make_unique<testing::FakeModel>(kContext), nullptr, stream, small_engine(),
-                                 recorder->clock(), PrefixHash(128, 1))
-                      .value();
-    recorder->begin(*engine, "fake", 1);
+    const RecordedEngine recorded({.path = path});
+    Engine* engine = recorded.engine.get();
     engine->speculate(std::make_unique<Tapping>(), 5);
     std::vector<Output> outputs;
     for (uint64_t i = 0; i < 4; ++i) {
@@ -597,127 +463,6 @@ TEST(Redaction, HidesHowOftenATokenOccursAndLosesNone) {
     if (vocab_size < 64) continue;
     EXPECT_GT(std::set<TokenId>(same.begin(), same.end()).size(), 490u);
   }
-}
-
-TEST(Record, IsReadUpToWhereItIsWhole) {
-  const Recorded was(7);
-  const std::string bytes = bytes_of(was.path);
-  const int64_t n_whole = replay(was.path, false).n_turns;
-  int64_t n_before = 0;
-  int n_between = 0;
-  for (size_t n = 0; n < bytes.size(); n += 1 + n / 7) {
-    const std::string path = was.folder.path() + "/torn";
-    std::ofstream(path, std::ios::binary) << bytes.substr(0, n);
-    Result<std::unique_ptr<Replay>> torn = Replay::open(path);
-    if (!torn) continue;
-    const ReplayResult is = replay(path, false);
-    EXPECT_EQ(is.difference, "") << n;
-    EXPECT_NE(is.end, "closed");
-    EXPECT_GE(is.n_turns, n_before);
-    n_before = is.n_turns;
-    n_between += is.n_turns > 0 && is.n_turns < n_whole;
-  }
-  // The last cut may lose the closing event alone: how long the file is depends on the times in it.
-  EXPECT_LE(n_before, n_whole);
-  EXPECT_GT(n_between, 3);
-}
-
-TEST(Record, ADamagedByteEndsItThere) {
-  const Recorded was(8);
-  const std::string bytes = bytes_of(was.path);
-  std::mt19937_64 random(1);
-  for (int i = 0; i < 60; ++i) {
-    std::string wrong = bytes;
-    wrong[random() % wrong.size()] ^= static_cast<char>(1 << random() % 8);
-    const std::string path = was.folder.path() + "/wrong";
-    std::ofstream(path, std::ios::binary) << wrong;
-    if (!Replay::open(path).ok()) continue;
-    const ReplayResult is = replay(path, false);
-    EXPECT_EQ(is.difference, "");
-    EXPECT_NE(is.end, "closed");
-  }
-}
-
-// Whoever writes a record can write its checksums: bytes that are whole and wrong are refused or replay as something
-// else, and nothing worse.
-TEST(Record, BytesOfAnyKindAreReadOrRefused) {
-  const Recorded was(9);
-  const std::string bytes = bytes_of(was.path);
-  std::mt19937_64 random(2);
-  int n_refused = 0, n_other = 0;
-  for (int i = 0; i < 400; ++i) {
-    std::string wrong(record::kMagic);
-    for (size_t at = wrong.size(); at + 8 <= bytes.size();) {
-      uint32_t n = 0;
-      std::memcpy(&n, bytes.data() + at, 4);
-      std::string body = bytes.substr(at + 8, n);
-      if (random() % 40 == 0) {
-        const size_t k = random() % body.size();
-        if (random() % 4 == 0)
-          body.erase(k, 1 + random() % 3);
-        else if (random() % 3 == 0)
-          body.insert(k, 1 + random() % 9, static_cast<char>(random()));
-        else
-          body[k] = static_cast<char>(random());
-      }
-      n = static_cast<uint32_t>(body.size());
-      const uint32_t sum = record::checksum(body);
-      wrong.append(reinterpret_cast<const char*>(&n), 4).append(reinterpret_cast<const char*>(&sum), 4).append(body);
-      at += 8 + static_cast<size_t>(*reinterpret_cast<const uint32_t*>(bytes.data() + at));
-      if (wrong.size() > 6000) break;
-    }
-    const std::string path = was.folder.path() + "/wrong";
-    std::ofstream(path, std::ios::binary) << wrong;
-    auto opened = Replay::open(path);
-    if (!opened && ++n_refused > 0) continue;
-    ThreadTeam team(1);
-    Stream stream(team);
-    auto engine = (*opened)->engine_without_model(stream);
-    if (!engine && ++n_refused > 0) continue;
-    const Result<ReplayResult> is = (*opened)->run(**engine, nullptr);
-    is ? n_other += !is->difference.empty() : n_refused += 1;
-  }
-  EXPECT_GT(n_refused, 20);
-  EXPECT_GT(n_other, 20);
-}
-
-TEST(Record, IsItsOwnersAndWritesOverNothing) {
-  const Recorded was(1);
-  struct stat about = {};
-  ASSERT_EQ(stat(was.path.c_str(), &about), 0);
-  EXPECT_EQ(about.st_mode & 0777, 0600u);
-  const auto again = Recorder::create({.path = was.path});
-  ASSERT_FALSE(again.ok());
-  EXPECT_NE(again.error().message.find("is there already"), std::string::npos);
-  EXPECT_FALSE(Recorder::create({.path = was.folder.path() + "/no/such/folder"}).ok());
-  EXPECT_TRUE(Recorder::create({.path = was.folder.path() + "/unused"}).ok());
-  EXPECT_NE(stat((was.folder.path() + "/unused").c_str(), &about), 0) << "nothing was recorded, nothing is left";
-  EXPECT_FALSE(Replay::open(was.folder.path() + "/nothing").ok());
-  std::ofstream(was.folder.path() + "/text") << "some text, longer than a head";
-  EXPECT_NE(Replay::open(was.folder.path() + "/text").error().message.find("is no record"), std::string::npos);
-}
-
-TEST(Record, AFullDiskEndsItAndNotTheEngine) {
-  signal(SIGXFSZ, SIG_IGN);
-  rlimit before = {};
-  getrlimit(RLIMIT_FSIZE, &before);
-  const rlimit small = {5000, before.rlim_max};
-  setrlimit(RLIMIT_FSIZE, &small);
-  const Recorded was(4);
-  setrlimit(RLIMIT_FSIZE, &before);
-  EXPECT_GT(was.n_tokens, 100);
-  const ReplayResult is = replay(was.path, false);
-  EXPECT_EQ(is.difference, "");
-  EXPECT_GT(is.n_turns, 0);
-  EXPECT_LT(is.n_tokens, was.n_tokens);
-}
-
-TEST(Record, ADiskThatIsTooSlowEndsItAndNotTheEngine) {
-  const Recorded was(4, false, 4000);
-  EXPECT_GT(was.n_tokens, 100);
-  const ReplayResult is = replay(was.path, false);
-  EXPECT_EQ(is.difference, "");
-  EXPECT_EQ(is.end, "the disk is too slow for it");
 }
 
 }  // namespace
