@@ -75,7 +75,8 @@ TEST(ApiRequest, NullMeansAbsentForEveryField) {
 }
 
 TEST(ApiRequest, EveryFieldRefusesAWrongTypeAndIsNamed) {
-  const std::set<std::string> of_text = {"prompt", "json_schema", "guided_json", "guided_regex", "guided_grammar"};
+  const std::set<std::string> of_text = {"prompt",         "json_schema", "guided_json", "guided_regex",
+                                         "guided_grammar", "regex",       "ebnf"};
   const std::set<std::string> of_object = {"chat_template_kwargs", "stream_options", "json_schema", "guided_json"};
   for (const Parameter& p : parameters()) {
     for (const char* wrong : {R"({"x":{"y":1}})", "[[[1]]]", R"("text")", "-3.5"}) {

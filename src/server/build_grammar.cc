@@ -24,7 +24,7 @@ grammar::Source source_of(const GrammarRequest& asked) {
 
 Error refused(const GrammarRequest& asked, const Error& error) {
   Error out = error;
-  if (out.where == "grammar_triggers") return out;
+  if (out.where == "grammar_triggers" || out.where == "tools") return out;
   if (out.kind == ErrorKind::kInvalid) out.message = asked.field + ": " + out.message, out.where = asked.field;
   return out;
 }
@@ -47,14 +47,25 @@ Result<std::vector<grammar::Trigger>> triggers_of(const ApiRequest& api, const T
   return out;
 }
 
-enum class Calls : uint8_t { kNone, kRequired, kAuto };  // that a grammar holds
+enum class Calls : uint8_t { kNone, kRequired, kAuto, kOrText };  // that a grammar holds
+
+// An answer that is what was asked for, or a call of a tool: as OpenAI has it where tools stand beside a format.
+Status read_text_or_calls(const grammar::Source& text, const ApiRequest& api, const AnswerFormat& format,
+                          const Tokenizer& tokenizer, const grammar::FindToken& find, grammar::Grammar& out) {
+  TRY(grammar::read(text, find, out));
+  const grammar::RuleId as_text = out.root();
+  TRY(read_required_calls(api, format, tokenizer, out));
+  out.set_root(out.rule("text or calls", out.choice({out.call(as_text), out.call(out.root())})));
+  return {};
+}
 
 // What tools must be called, and what may stand before any grammar, is the server's to say; the source names it.
 Result<std::shared_ptr<grammar::Compiled>> make_around(const GrammarRequest& asked, const ApiRequest& api,
                                                        const Backend& backend, const std::string& tenant,
                                                        const AnswerParser::Options* parser, Calls held,
                                                        const std::vector<grammar::Trigger>& triggers) {
-  const grammar::Source inner = held == Calls::kNone ? source_of(asked) : grammar::Source();
+  const bool has_text = held == Calls::kNone || held == Calls::kOrText;
+  const grammar::Source inner = has_text ? source_of(asked) : grammar::Source();
   grammar::Source source = {.language = grammar::Language::kMade, .text = grammar::spell(inner, false)};
   source.choices.push_back(parser != nullptr && parser->is_reasoning ? "reasoning" : "");
   for (const grammar::Trigger& trigger : triggers) {
@@ -63,13 +74,14 @@ Result<std::shared_ptr<grammar::Compiled>> make_around(const GrammarRequest& ask
     source.choices.push_back(trigger.text);
   }
   if (held != Calls::kNone) {
-    source.choices.emplace_back(held == Calls::kRequired ? "required" : "auto");
+    source.choices.emplace_back(held == Calls::kRequired ? "required" : held == Calls::kAuto ? "auto" : "or text");
     for (const Json& tool : *api.chat.tools.array())
       if (may_be_called(api, tool_name(tool))) source.choices.push_back(tool.text());
   }
   return backend.grammars().get(source, tenant, [&](const grammar::FindToken& find, grammar::Grammar& out) -> Status {
     TRY(held == Calls::kRequired ? read_required_calls(api, *parser->format, backend.tokenizer(), out)
         : held == Calls::kAuto   ? read_auto_calls(api, *parser->format, backend.tokenizer(), out)
+        : held == Calls::kOrText ? read_text_or_calls(inner, api, *parser->format, backend.tokenizer(), find, out)
                                  : grammar::read(inner, find, out));
     if (Status waits = triggers.empty() ? Status() : grammar::wait_for(triggers, out); !waits) {
       const Error& why = waits.error();
@@ -94,9 +106,16 @@ Result<std::shared_ptr<grammar::Compiled>> build_grammar(const ApiRequest& api, 
   const bool must_call = parser != nullptr && parser->tools && api.tool_choice == ToolChoice::kRequired;
   const bool may_call =
       asked.kind == Kind::kNone && parser != nullptr && parser->tools && holds_auto_calls(api, *parser->format);
-  const Calls held = must_call ? Calls::kRequired : may_call ? Calls::kAuto : Calls::kNone;
+  const bool is_format = asked.kind == Kind::kJsonObject || asked.kind == Kind::kJsonSchema;
+  const bool may_call_instead = is_format && parser != nullptr && parser->tools &&
+                                api.tool_choice == ToolChoice::kAuto &&
+                                required_format(parser->format) == parser->format;
+  const Calls held = must_call          ? Calls::kRequired
+                     : may_call         ? Calls::kAuto
+                     : may_call_instead ? Calls::kOrText
+                                        : Calls::kNone;
   if (asked.kind == Kind::kNone && held == Calls::kNone) return std::shared_ptr<grammar::Compiled>();
-  if (held != Calls::kNone) asked.field = "tools";
+  if (must_call || may_call) asked.field = "tools";
   std::vector<grammar::Trigger> triggers;
   if (api.is_lazy && held == Calls::kNone) {
     ASSIGN_OR_RETURN(triggers, triggers_of(api, backend.tokenizer()));

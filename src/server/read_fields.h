@@ -39,6 +39,8 @@ Status read_guided_json(ApiRequest& request, const Json& value, const ApiLimits&
 Status read_guided_regex(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_guided_choice(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_guided_grammar(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_regex(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_ebnf(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_speculation(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_prediction(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_priority(ApiRequest& request, const Json& value, const ApiLimits& limits);

@@ -8,7 +8,13 @@ namespace {
 
 using Kind = GrammarRequest::Kind;
 
+// Clients that do not know which of its names a server has send the same under two (guidance).
+bool is_same(const GrammarRequest& a, const GrammarRequest& b) {
+  return a.kind == b.kind && a.text == b.text && a.choices == b.choices && a.is_strict == b.is_strict;
+}
+
 Status ask(ApiRequest& request, GrammarRequest grammar) {
+  if (is_same(request.grammar, grammar)) return {};
   if (request.grammar.kind != Kind::kNone) {
     return invalid(grammar.field + " and " + request.grammar.field + " both say what the answer must be; one would do.",
                    grammar.field);
@@ -123,6 +129,13 @@ Status read_guided_choice(ApiRequest& request, const Json& value, const ApiLimit
 }
 Status read_guided_grammar(ApiRequest& request, const Json& value, const ApiLimits&) {
   return ask_text(request, value, Kind::kGbnf, "guided_grammar");
+}
+
+Status read_regex(ApiRequest& request, const Json& value, const ApiLimits&) {
+  return ask_text(request, value, Kind::kRegex, "regex");
+}
+Status read_ebnf(ApiRequest& request, const Json& value, const ApiLimits&) {
+  return ask_text(request, value, Kind::kGbnf, "ebnf");
 }
 
 Status read_grammar_triggers(ApiRequest& request, const Json& value, const ApiLimits&) {

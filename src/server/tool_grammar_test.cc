@@ -5,6 +5,7 @@
 #include "conformance/fake_backend.h"
 #include "sample/grammar/matcher.h"
 #include "sample/grammar/states.h"
+#include "server/build_grammar.h"
 #include "server/tools.h"
 
 namespace ibid {
@@ -18,11 +19,8 @@ constexpr const char* kBody =
     R"("required":["x"],"additionalProperties":false}}}}},{"type":"function","function":{"name":"now"}}]})";
 
 // A text that the grammar allows and that begins so, drawn byte by byte, with up to n tokens more.
-std::string draw(const grammar::Grammar& rules, const Backend& backend, uint64_t seed, std::string_view begin = {},
-                 int n = 500) {
-  const auto automaton = grammar::compile(rules, *backend.grammars().trie());
-  if (!automaton) return ADD_FAILURE() << automaton.error().message, "";
-  const auto compiled = std::make_shared<grammar::Compiled>(grammar::Source(), *automaton, backend.grammars().trie());
+std::string draw(const std::shared_ptr<grammar::Compiled>& compiled, const Backend& backend, uint64_t seed,
+                 std::string_view begin, int n) {
   grammar::Matcher matcher(compiled, {}, 1, true);
   std::string text;
   grammar::StateId state = grammar::kInitial;
@@ -49,6 +47,14 @@ std::string draw(const grammar::Grammar& rules, const Backend& backend, uint64_t
     matcher.hold(0, state);
   }
   return text;
+}
+
+std::string draw(const grammar::Grammar& rules, const Backend& backend, uint64_t seed, std::string_view begin = {},
+                 int n = 500) {
+  const auto automaton = grammar::compile(rules, *backend.grammars().trie());
+  if (!automaton) return ADD_FAILURE() << automaton.error().message, "";
+  const auto compiled = std::make_shared<grammar::Compiled>(grammar::Source(), *automaton, backend.grammars().trie());
+  return draw(compiled, backend, seed, begin, n);
 }
 
 TEST(ToolGrammar, WhatItAllowsIsOneWholeCallInEveryFormat) {
@@ -159,6 +165,39 @@ TEST(ToolGrammar, CallsThatAModelBeginsByItselfAreHeldBehindTheirOpening) {
     }
   }
   EXPECT_GE(n_formats, 7);
+}
+
+// A format says what a text must be, and tools that may be called may be called instead of one; a call that must be
+// made leaves no text to have a format.
+TEST(ToolGrammar, AFormatLeavesTheCallsThatToolsAllow) {
+  const FakeBackend backend;
+  const auto compiled = [&](const char* choice) {
+    std::string body = kBody;
+    body.replace(body.find("\"required\""), 10, choice);
+    body.pop_back();
+    body +=
+        R"(,"response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"type":"object","properties":)"
+        R"({"sum":{"type":"integer"}},"required":["sum"],"additionalProperties":false}}}})";
+    const Result<ApiRequest> api = parse_api_request(Endpoint::kChat, *parse_json(body), {});
+    if (!api) return ADD_FAILURE() << api.error().message, std::shared_ptr<grammar::Compiled>();
+    AnswerParser::Options parser{.format = backend.answer_format(), .finds_reasoning = false};
+    if (api->tool_choice != ToolChoice::kNone) parser.tools = declared_tools(*api);
+    return build_grammar(*api, backend, "", &parser).value();
+  };
+  const std::string text = R"({"sum": 3})", call = "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
+  const auto allows = [&](const std::shared_ptr<grammar::Compiled>& grammar, const std::string& begin) {
+    return !draw(grammar, backend, 1, begin, 0).starts_with("refused");
+  };
+  const auto may = compiled("\"auto\""), must = compiled("\"required\""), none = compiled("\"none\"");
+  EXPECT_TRUE(allows(may, text));
+  EXPECT_TRUE(allows(may, call));
+  EXPECT_FALSE(allows(may, R"({"total")"));
+  EXPECT_FALSE(allows(may, "<tool_call>\n{\"name\": \"then\""));
+  EXPECT_FALSE(allows(may, text + call));
+  EXPECT_FALSE(allows(must, text));
+  EXPECT_TRUE(allows(must, call));
+  EXPECT_TRUE(allows(none, text));
+  EXPECT_FALSE(allows(none, call));
 }
 
 TEST(ToolGrammar, ANamedToolIsTheOnlyOne) {

@@ -147,6 +147,10 @@ Status check_tools(ApiRequest& request) {
     if (std::ranges::none_of(*tools, [&](const Json& tool) { return tool_name(tool) == name; }))
       return invalid("tool_choice names " + in_quotes(name, 64) + ", which is none of the tools.", "tool_choice");
   }
+  using Kind = GrammarRequest::Kind;
+  const bool is_format = request.grammar.kind == Kind::kJsonObject || request.grammar.kind == Kind::kJsonSchema;
+  // A format is one for texts, and clients send it beside a call that they want (OpenAI takes both).
+  if (request.tool_choice == ToolChoice::kRequired && is_format && request.gbnf.empty()) request.grammar = {};
   if (request.tool_choice == ToolChoice::kRequired &&
       (request.grammar.kind != GrammarRequest::Kind::kNone || !request.gbnf.empty())) {
     return invalid("tool_choice says that the answer is a call, and another field what else it must be; one would do.",

@@ -165,7 +165,7 @@ class FakeBackend final : public Backend {
     return prompt;
   }
 
-  // A user's message of these words is answered so, and the answer ends by itself.
+  // A last message of these words, a user's or a tool's, is answered so, and the answer ends by itself.
   void say(const std::string& asked, const std::string& said) {
     const std::lock_guard lock(mutex_);
     script_[asked] = said;
@@ -202,7 +202,8 @@ class FakeBackend final : public Backend {
     sequence.answer = answer(prompt, request->sampling.seed + static_cast<uint64_t>(choice), n);
     if (prompt.find(error_for) != std::string::npos) sequence.answer = "\x01";
     for (const auto& [asked, said] : script_) {
-      if (!prompt.ends_with(chat_prompt(asked)) && prompt != asked) continue;
+      const std::string from_tool = "<tool>" + chat_prompt(asked).substr(std::string_view("<user>").size());
+      if (!prompt.ends_with(chat_prompt(asked)) && !prompt.ends_with(from_tool) && prompt != asked) continue;
       sequence.answer = said.substr(0, static_cast<size_t>(request->max_tokens >= 0 ? request->max_tokens : room));
       sequence.ends_itself = sequence.answer.size() == said.size();
     }

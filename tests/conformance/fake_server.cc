@@ -25,6 +25,21 @@ int main(int argc, char** argv) {
         "<think>\nWhere is it?\n</think>\n\nI look it up.\n<tool_call>\n{\"name\": \"get_weather\", \"arguments\": "
         "{\"place\": \"Z\\u00fcrich\"}}\n</tool_call>\n<tool_call>\n{\"name\": \"now\", \"arguments\": "
         "{}}\n</tool_call>");
+    // A call and what is said to its result, and the same object as a text and as calls of the names that frameworks
+    // use.
+    const std::string object = "{\"place\": \"Oslo\", \"days\": 2}";
+    backend->say("21 C", "It is 21 degrees.");
+    backend->say("object", object);
+    backend->say(
+        "fenced\n\nReturn the correct JSON response within a ```json codeblock. not the JSON_SCHEMA",  // instructor
+        "Here it is:\n```json\n" + object + "\n```\n");
+    for (const std::string name : {"get_weather", "Weather", "final_result", "final_answer", "transfer_to_guide"}) {
+      const std::string arguments = name == "final_answer"        ? "{\"answer\": \"Oslo\"}"
+                                    : name == "transfer_to_guide" ? "{}"
+                                                                  : object;
+      backend->say("call " + name,
+                   "<tool_call>\n{\"name\": \"" + name + "\", \"arguments\": " + arguments + "}\n</tool_call>");
+    }
     return std::unique_ptr<ibid::Backend>(std::move(backend));
   });
 }

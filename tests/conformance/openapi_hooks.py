@@ -5,7 +5,7 @@ import schemathesis
 
 # Two names of one field must agree.
 SECOND_NAMES = ("max_completion_tokens", "n_predict", "repeat_penalty", "n_probs", "n_cmpl")
-GRAMMARS = ("json_schema", "grammar", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar")
+GRAMMARS = ("json_schema", "grammar", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "regex", "ebnf")
 # Fields of searches, and of grammars that wait for a trigger, ask for each other.
 SEARCHES = ("num_beams", "use_beam_search", "length_penalty", "early_stopping", "num_beam_groups", "diversity_penalty",
             "penalty_alpha", "best_of", "grammar_lazy", "grammar_triggers")

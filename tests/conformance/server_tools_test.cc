@@ -175,8 +175,7 @@ TEST(ServerTools, WrongToolsAreRefusedByName) {
            {R"("tool_choice":"required")", "tool_choice"},
            {std::string(kTools) + R"(,"tool_choice":"maybe")", "tool_choice"},
            {std::string(kTools) + R"(,"tool_choice":{"type":"function","function":{"name":"nobody"}})", "tool_choice"},
-           {std::string(kTools) + R"(,"tool_choice":"required","response_format":{"type":"json_object"})",
-            "tool_choice"},
+           {std::string(kTools) + R"(,"tool_choice":"required","guided_regex":"[a-z]+")", "tool_choice"},
            {R"("functions":[{"name":"a"}])", "functions"}}) {
     const HttpAnswer a = client.post("/v1/chat/completions", chat_body("x", more));
     EXPECT_EQ(a.status, 400) << more << a.body;

@@ -78,6 +78,16 @@ TEST(GrammarLark, HasRangesRepeatsExpressionsAndAlternatives) {
          {"{\"a\":\"}\"};"}, {"{};", "{\"a\":\"}\"}"});
 }
 
+TEST(GrammarLark, CapturesAreForWhoReadsTheText) {
+  expect(
+      Read(Language::kLark, "%llguidance {}\n\nstart: a b\na[capture]: \"x\"\nb[ capture = \"it\" , capture]: \"y\""),
+      {"xy"}, {"x", "xyy"});
+  for (const char* wrong :
+       {"start: a\na[max_tokens=5]: \"x\"", "start: a\na[capture, lazy]: \"x\"", "start[: \"x\"",
+        "start[capture: \"x\"", "start[capture=it]: \"x\"", "start[]: \"x\"", "start[capture=\"x]: \"x\""})
+    EXPECT_EQ(Read(Language::kLark, wrong).automaton(), nullptr) << wrong;
+}
+
 TEST(GrammarLark, NamesTokens) {
   const Read grammar(Language::kLark, "start: <end> <[1-3,5]> <[^5]> <[*]>");
   ASSERT_NE(grammar.automaton(), nullptr) << grammar.error();

@@ -97,6 +97,22 @@ class LarkReader {
     return in_.from(begin);
   }
 
+  // guidance's capture names what a rule derived, for who reads the text; what may be derived is the same.
+  Status skip_attributes() {
+    do {
+      skip_blanks();
+      if (read_name() != "capture") return in_.error("Of the attributes of rules only capture is served");
+      skip_blanks();
+      if (!in_.take("=")) continue;
+      skip_blanks();
+      if (in_.peek() != '"') return in_.error("A capture's name is a text in quotes");
+      TRY(read_string());
+      skip_blanks();
+    } while (in_.take(","));
+    if (!in_.take("]")) return in_.error("Attributes end with ]");
+    return {};
+  }
+
   Status read_statement() {
     if (in_.take("%ignore")) {
       skip_blanks();
@@ -115,8 +131,8 @@ class LarkReader {
     while (in_.peek() == '?' || in_.peek() == '!') in_.skip(1);
     const std::string name(read_name());
     if (name.empty()) return in_.error("A rule of Lark is name: what it derives");
-    if (in_.peek() == '[' || in_.peek() == '.' || in_.peek() == '{')
-      return in_.error("Attributes, priorities and templates of rules are not served");
+    if (in_.take("[")) TRY(skip_attributes());
+    if (in_.peek() == '.' || in_.peek() == '{') return in_.error("Priorities and templates of rules are not served");
     skip_blanks();
     if (!in_.take(":")) return in_.error("A rule of Lark is name: what it derives");
     Symbol& symbol = symbol_of(name);
