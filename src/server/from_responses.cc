@@ -159,6 +159,36 @@ Status read_text_format(const Json& text, Json& out) {
   return {};
 }
 
+// The object with these members too, where it lacks them: Open Responses wants them all.
+Json completed(Json object, std::initializer_list<std::pair<const char*, Json>> members) {
+  if (object.object() == nullptr) return object;
+  for (const auto& [name, value] : members) {
+    if (object.find(name) == nullptr) set(object, name, value);
+  }
+  return object;
+}
+
+Json echo_of_tools(const Json& tools) {
+  Json out{Json::Array()};
+  for (const Json& tool : *tools.array())
+    out.array()->push_back(completed(tool, {{"description", Json()}, {"parameters", Json()}, {"strict", Json()}}));
+  return out;
+}
+
+Json echo_of_text(const Json& text) {
+  const Json as_text(Json::Object{{"type", Json(std::string("text"))}});
+  Json out{Json::Object()};
+  const Json* format = given(text, "format");
+  const std::string* type = format != nullptr ? text_at(*format, "type") : nullptr;
+  const bool is_schema = type != nullptr && *type == "json_schema";
+  set(out, "format",
+      format == nullptr ? as_text
+      : is_schema       ? completed(*format, {{"description", Json()}, {"strict", Json(false)}})
+                        : *format);
+  carry(text, out, {{"verbosity", "verbosity"}});
+  return out;
+}
+
 // What a response repeats of its request; null or the default where it says nothing.
 Json echo_of(const Json& body) {
   Json out{Json::Object()};
@@ -167,13 +197,18 @@ Json echo_of(const Json& body) {
     set(out, name, value != nullptr ? *value : *parse_json(otherwise));
   };
   for (const char* name : {"previous_response_id", "instructions", "max_output_tokens", "max_tool_calls", "user",
-                           "safety_identifier", "prompt_cache_key", "reasoning"})
+                           "safety_identifier", "prompt_cache_key"})
     add(name, "null");
-  add("tools", "[]");
+  const Json* reasoning = given(body, "reasoning");
+  set(out, "reasoning",
+      reasoning != nullptr ? completed(*reasoning, {{"effort", Json()}, {"summary", Json()}}) : Json());
+  const Json* tools = given(body, "tools");
+  set(out, "tools", tools != nullptr && tools->array() != nullptr ? echo_of_tools(*tools) : Json(Json::Array()));
   add("tool_choice", "\"auto\"");
   add("truncation", "\"disabled\"");
   add("parallel_tool_calls", "true");
-  add("text", R"({"format":{"type":"text"}})");
+  const Json* text = given(body, "text");
+  set(out, "text", echo_of_text(text != nullptr && text->object() != nullptr ? *text : Json(Json::Object())));
   add("top_p", "1.0");
   add("temperature", "1.0");
   add("presence_penalty", "0");

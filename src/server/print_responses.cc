@@ -67,7 +67,7 @@ void write_item(JsonWriter& json, const OutputItem& item, const char* status, bo
     case PartKind::kReasoning:
       json.field("type", "reasoning").key("summary").begin_array().end_array().key("content").begin_array();
       if (with_content) json.begin_object().field("type", "reasoning_text").field("text", item.text).end_object();
-      json.end_array().key("encrypted_content").null().field("status", status);
+      json.end_array().field("status", status);
       break;
     case PartKind::kText:
       json.field("type", "message").field("status", status).field("role", "assistant").key("content").begin_array();

@@ -3,10 +3,13 @@ answers "tools" with reasoning, a text and two calls, and "plain" with a text. P
 import json
 import sys
 import time
+import urllib.error
+import urllib.request
 
 import anthropic
 import ollama
 import openai
+import open_responses
 
 URL = sys.argv[1].rstrip("/")
 claude = anthropic.Anthropic(base_url=URL, api_key="none", max_retries=0, timeout=60)
@@ -92,6 +95,52 @@ def test_responses_are_kept_and_gone_on_from():
         except openai.NotFoundError:
             continue
         raise AssertionError("it is still there")
+
+
+def post_response(**body):
+    """The raw answer, or the raw events, of a request that is not checked on its way."""
+    request = urllib.request.Request(URL + "/v1/responses", json.dumps({"model": "m", **body}).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        if not body.get("stream"):
+            return json.load(answer)
+        lines = answer.read().decode().split("\n")
+        assert [line for line in lines if line.startswith("data:")][-1] == "data: [DONE]"
+        return [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
+
+
+def test_responses_are_open_responses():
+    """Its compliance cases but for the picture, which is refused by name: a text, a system prompt, several turns, tools, streams."""
+    one = [{"type": "message", "role": "user", "content": "plain"}]
+    turns = [{"type": "message", "role": "user", "content": "My name is Alice."},
+             {"type": "message", "role": "assistant", "content": "Hello Alice!"}, *one]
+    schema = {"type": "json_schema", "name": "n", "schema": {"type": "object"}}
+    for body in ({"input": one}, {"input": [{"type": "message", "role": "system", "content": "Be a pirate."}, *one]}, {"input": turns},
+                 {"input": one, "reasoning": {"effort": "low"}, "text": {"format": schema, "verbosity": "low"}, "metadata": {"a": "b"}},
+                 {"input": one, "top_logprobs": 2, "include": ["message.output_text.logprobs"]}):
+        response = post_response(**body)
+        open_responses.check_response(response)
+        assert response["status"] == "completed" and response["output"][0]["content"][0]["text"] == "The sea is wide.", response
+    tools = [{"type": "function", "name": "get_weather", "description": "d", "parameters": SCHEMA}, {"type": "function", "name": "now"}]
+    response = post_response(input=[{"type": "message", "role": "user", "content": "tools"}], tools=tools)
+    open_responses.check_response(response)
+    assert [item["type"] for item in response["output"]] == ["reasoning", "message", "function_call", "function_call"]
+    for body in ({"input": one}, {"input": "tools", "tools": tools}, {"input": one, "max_output_tokens": 3}):
+        events = post_response(stream=True, **body)
+        for i, event in enumerate(events):
+            open_responses.check_event(event)
+            assert event["sequence_number"] == i, event
+        kinds = [event["type"] for event in events]
+        assert kinds[:2] == ["response.created", "response.in_progress"]
+        assert kinds[-1] == ("response.incomplete" if "max_output_tokens" in body else "response.completed")
+        if "tools" in body:
+            added = [event["item"]["type"] for event in events if event["type"] == "response.output_item.added"]
+            assert added.count("function_call") == 2 and "response.function_call_arguments.delta" in kinds
+            assert kinds.count("response.function_call_arguments.done") == 2
+    try:
+        post_response(input=[{"type": "message", "role": "user", "content": [{"type": "input_image", "image_url": "data:image/png;base64,AA"}]}])
+        raise AssertionError("a picture is no text")
+    except urllib.error.HTTPError as error:
+        assert error.code == 400 and "input_image" in error.read().decode()
 
 
 def test_chat_tools_and_parse():
