@@ -163,6 +163,7 @@ ModelOptions model_options(const Loaded& loaded, const StepLimits& limits) {
 
 Result<Loaded> size_whole(const ModelArgs& args, const StepLimits& limits, const MemoryPlan& beside) {
   if (args.isa) TRY(select_isa(*args.isa));
+  TRY(place_memory(args.numa));
   reference::select(args.reference_kernels);
   ASSIGN_OR_RETURN(LoadedText text, load_text(args.model));
   Loaded out;

@@ -267,6 +267,11 @@ void add_model_options(CLI::App* command, ModelArgs& o) {
           "--cpu-isa", [&o](const std::string& name) { o.isa = isa_from_name(name); },
           std::string(kIsas) + " (the best of this CPU); the answer is the same")
       ->check(CLI::Validator(check_isa, "ISA"));
+  add_read(command, "--numa", o.numa, "POLICY", "system",
+           "where a machine of several nodes takes memory: as the system does, spread over all of them, or the number "
+           "of one, "
+           "whose cores alone are used then",
+           [](std::string_view text) { return numa_policy_from(text); });
   command->add_flag("--keep-packed", o.keep_packed,
                     "keep the weights as kernels read them in a file of the cache folder, as large as the model, which "
                     "the next start maps instead of making them");

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/numa.h"
 #include "cli/sampling_flags.h"
 #include "engine/policy.h"
 #include "kernels/isa.h"
@@ -33,6 +34,7 @@ struct ModelArgs {
   int64_t process_bytes = 0;  // what it holds without any model; 0: what it holds now
   DType kv_dtype = DType::kF16;
   std::optional<Isa> isa;  // none: the best of this CPU
+  NumaPolicy numa;
   bool reference_kernels = false;
   bool keep_packed = false;  // its weights as kernels read them, in a file of the cache folder
 };
