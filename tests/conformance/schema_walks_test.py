@@ -126,6 +126,7 @@ def is_lost(schema, reference):
 BLANKS = "\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 CLASSES = {"d": "0-9", "w": "A-Za-z0-9_", "s": BLANKS, "D": "\0-/:-\U0010ffff", "W": "\0-/:-@\\[-\\^`{-\U0010ffff",
            "S": "\0-\x08\x0e-\x1f!-\x9f\u00a1-\u167f\u1681-\u1fff\u200b-\u2027\u202a-\u202e\u2030-\u205e\u2060-\u2fff\u3001-\ufefe\uff00-\U0010ffff"}
+STRING, BLANK_RUN = re.compile(r'"(?:[^"\\]|\\.)*"'), re.compile(r"[ \t\n\r]{23,}")
 QUANTIFIER = re.compile(r"\{\d+(,\d*)?\}")
 
 
@@ -285,6 +286,8 @@ def test_answers_are_valid_and_what_is_not_is_refused():
         total.update({"schemas": 1, "answers": len(made["answers"]), "cut": made["cut"], "tokens": made["tokens"]})
         values = []
         for answer in made["answers"]:
+            if BLANK_RUN.search(STRING.sub("", answer)):
+                wrong.append((file.name, "a run of blanks without an end", answer))
             try:
                 values.append(json.loads(answer, parse_float=decimal.Decimal))
             except ValueError as error:
