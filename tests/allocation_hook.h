@@ -9,6 +9,10 @@ namespace ibid::testing {
 // Asked before each allocation, from any thread; false lets it fail. Null: all succeed.
 inline bool (*may_allocate)() noexcept = nullptr;
 
+// What operator new has given and delete not taken back, as malloc rounds it, and the most of it since somebody set
+// that.
+inline std::atomic<int64_t> live_bytes = 0, peak_bytes = 0;
+
 // While this lives, allocations of its thread neither count nor fail.
 class Spared {
  public:

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <random>
@@ -121,6 +122,8 @@ class Transcript {
     text_ += o.text;
     if (o.finished) {
       finished_ = true;
+      reason_ = o.reason;
+      if (o.ending) score_ = o.ending->score;
       sha_.add(text_.data(), text_.size());
       sha_.add(&o.reason, sizeof o.reason);
       digest_ = sha_.hex();
@@ -131,6 +134,8 @@ class Transcript {
   const std::string& text() const { return text_; }
   int64_t n_records() const { return n_records_; }
   const std::vector<TokenId>& tokens() const { return tokens_; }
+  FinishReason reason() const { return reason_; }
+  double score() const { return score_; }  // of a search
 
  private:
   void add(const TokenLogprob& t) {
@@ -147,6 +152,8 @@ class Transcript {
   Sha256 sha_;
   std::string text_, digest_;
   std::vector<TokenId> tokens_;
+  FinishReason reason_ = FinishReason::kNone;
+  double score_ = 0;
   bool finished_ = false;
   int64_t n_records_ = 0;
 };
@@ -223,18 +230,21 @@ class Memory final : public Proposer {
   TokenId end_;
 };
 
-// Runs `requests` (ids 1, 2, ...) under a schedule and returns their digests.
+// Runs `requests` (ids 1, 2, ...) under a schedule and returns their digests. `prepare` is called of each, and of those
+// that warm up, before it is submitted: for what a request may not share with another.
 class ScheduleRun {
  public:
+  using Prepare = std::function<void(Request&)>;
   ScheduleRun(Model& model, Stream& stream, std::shared_ptr<const Tokenizer> tokenizer, DType kv_dtype,
-              const Schedule& schedule, const std::vector<Request>& requests)
+              const Schedule& schedule, const std::vector<Request>& requests, Prepare prepare = nullptr)
       : random_(schedule.seed),
         schedule_(schedule),
         requests_(requests),
         model_(model),
         stream_(stream),
         tokenizer_(tokenizer),
-        kv_dtype_(kv_dtype) {
+        kv_dtype_(kv_dtype),
+        prepare_(std::move(prepare)) {
     if (schedule.has_disk) folder_ = std::make_unique<TempFolder>();
     start();
   }
@@ -295,6 +305,7 @@ class ScheduleRun {
       const bool is_stranger = !transcripts_.contains(r.id);
       const RequestId id = r.id;
       if (schedule_.has_ranks) r.priority = up_to(3) - 1;
+      if (prepare_ && !is_stranger) prepare_(r);
       CHECK(core_->submit(std::move(r)).ok());
       for (int32_t i = up_to(schedule_.steps_between + 1); i > 0; --i) turn();
       if (is_stranger && up_to(2) == 0) core_->cancel(id);
@@ -432,6 +443,7 @@ class ScheduleRun {
       if (schedule_.warmth == 0) return;
       r.id = RequestId{id++};
       if (schedule_.warmth == 1) r.prompt.resize(1 + r.prompt.size() / 2);
+      if (prepare_) prepare_(r);
       CHECK(core_->submit(std::move(r)).ok());
     }
     while (turn()) {
@@ -484,6 +496,7 @@ class ScheduleRun {
   Stream& stream_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   DType kv_dtype_;
+  Prepare prepare_;
   std::unique_ptr<TempFolder> folder_;  // of the disk tier; null: there is none
   std::unique_ptr<Model> draft_;        // of kModel
   std::unique_ptr<Engine> core_;

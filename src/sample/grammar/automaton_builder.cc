@@ -173,10 +173,19 @@ class AutomatonBuilder {
     }
   }
 
+  // Of `n` more edges. In small steps where there are many: old and new ones together are to stay below 32 MiB.
+  bool make_room(RuleMachine& machine, size_t n) {
+    constexpr size_t kMany = 1 << 16, kMostEdges = 420'000;
+    const size_t wanted = machine.edges.size() + n;
+    if (wanted > kMostEdges) return fuel_.burn(fuel_.left() + 1);
+    if (wanted > kMany && wanted > machine.edges.capacity()) machine.edges.reserve(wanted + wanted / 8);
+    return true;
+  }
+
   // Edges of `machine` between two states that read what the expression describes. None of them enters `from` or
   // leaves `to`, so that parts of a choice may share both.
   void build(RuleMachine& machine, ExprId id, uint32_t from, uint32_t to) {
-    if (!fuel_.burn(6)) return;
+    if (!fuel_.burn(6) || !make_room(machine, 16)) return;
     const Expr& e = g_.exprs()[id];
     switch (e.kind) {
       case ExprKind::kEmpty:
@@ -215,6 +224,7 @@ class AutomatonBuilder {
     }
     const Graph& graph = g_.graphs()[e.a];
     if (!fuel_.burn(static_cast<int64_t>(graph.edges.size()) * 3 + graph.n_states)) return;
+    if (!make_room(machine, graph.edges.size() + graph.accepting.size() + 16)) return;
     const uint32_t base = machine.n_states;
     machine.n_states += graph.n_states;
     machine.edges.push_back({from, base, MachineEdge::kEmpty});

@@ -365,7 +365,7 @@ Graph CodeDfa::spelled(Spelling spelling, Fuel& fuel) const {
     if (!is_new) return at->second;
     const uint32_t begin = graph.n_states++, zeros = graph.n_states++, low = graph.n_states++, high = graph.n_states++;
     for (char c : std::string_view("btnfr")) out.add(begin, static_cast<uint8_t>(c), to);
-    out.add(begin, 'u', out.hop('0', '0', zeros));
+    out.add(begin, 'u', out.hop('0', '0', out.hop('0', '0', zeros)));
     out.add(zeros, '0', low);
     out.add(zeros, '1', high);
     for (uint32_t c = 0; c < 0x20; ++c) {

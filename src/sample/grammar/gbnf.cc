@@ -252,7 +252,7 @@ Status read_gbnf(std::string_view text, const FindToken& find_token, Grammar& gr
 Status read_choices(std::span<const std::string> choices, Grammar& grammar) {
   std::vector<ExprId> all;
   for (const std::string& choice : choices) {
-    if (!grammar.fuel().burn(4)) return out_of_fuel();
+    if (!grammar.fuel().burn(48)) return out_of_fuel();
     if (!utf8::is_valid(choice)) return invalid("A choice is no UTF-8.");
     all.push_back(grammar.text(choice));
   }

@@ -26,6 +26,7 @@ struct SchemaOptions {
 
 struct SchemaReport {
   std::vector<std::string> ignored;  // sentences that name a keyword and its place
+  size_t most = 100;                 // so many of them; what is beyond is not told
 };
 
 // The rule of the valid texts, which lie in no space.

@@ -83,7 +83,7 @@ class RegexReader {
 
  private:
   uint32_t add(Node node) {
-    fuel_.burn(12 + static_cast<int64_t>(node.parts.size()));
+    fuel_.burn(48 + 2 * static_cast<int64_t>(node.parts.size()));
     nodes_.push_back(std::move(node));
     return static_cast<uint32_t>(nodes_.size() - 1);
   }

@@ -90,6 +90,21 @@ constexpr std::array<std::string_view, 5> kLists = {"allOf", "anyOf", "oneOf", "
 constexpr std::array<std::string_view, 6> kMaps = {"properties",  "patternProperties", "$defs",
                                                    "definitions", "dependentSchemas",  "dependencies"};
 
+// What stands one step of a pointer further. nullptr: nothing.
+const Value* behind(const Value& at, const std::string& step) {
+  if (!at.is(Value::Kind::kArray)) return at.find(step);
+  size_t index = 0;
+  for (char c : step) index = c >= '0' && c <= '9' ? index * 10 + static_cast<size_t>(c - '0') : at.items.size();
+  return !step.empty() && step.size() < 9 && index < at.items.size() ? &at.items[index] : nullptr;
+}
+
+// "/definitions/name": there is a schema, whatever else there is.
+bool is_definition(std::string_view pointer) {
+  const size_t end = pointer.find('/', 1);
+  if (end == std::string_view::npos || pointer.find('/', end + 1) != std::string_view::npos) return false;
+  return pointer.substr(1, end - 1) == "definitions" || pointer.substr(1, end - 1) == "$defs";
+}
+
 void number_values(Value& value, uint32_t& n) {
   value.place = ++n;
   for (Value& item : value.items) number_values(item, n);
@@ -109,11 +124,39 @@ Result<SchemaDocument> SchemaDocument::read(std::string_view json, Fuel& fuel) {
       made.is_old_ |= draft->text.find(old) != std::string::npos;
   TRY(made.walk(*made.root_, nullptr, "#", "", fuel));
   made.resources_.try_emplace("", made.root_.get());
+  TRY(made.walk_referred(fuel));
   return made;
+}
+
+// Schemas need not stand below keywords: a reference makes one of what it leads to.
+Status SchemaDocument::walk_referred(Fuel& fuel) {
+  for (size_t i = 0; i < referring_.size(); ++i) {  // which grows
+    const Value& from = *referring_[i];
+    const std::string& reference = from.find("$ref")->text;
+    const size_t hash = reference.find("#/");
+    if (hash == std::string::npos || is_definition(std::string_view(reference).substr(hash + 1))) continue;
+    if (!fuel.burn(20 + static_cast<int64_t>(reference.size()))) return out_of_fuel();
+    auto resource = resources_.find(joined(places_.at(&from).base, reference));
+    const Value* at = resource == resources_.end() ? nullptr : resource->second;
+    const Value* parent = at;
+    size_t from_parent = hash + 1;
+    for (size_t begin = hash + 1; at != nullptr && begin < reference.size();) {
+      const size_t end = std::min(reference.find('/', begin + 1), reference.size());
+      at = behind(*at, unescaped(std::string_view(reference).substr(begin + 1, end - begin - 1)));
+      begin = end;
+      if (at == nullptr || end == reference.size() || !places_.contains(at)) continue;
+      parent = at;
+      from_parent = end;
+    }
+    if (at == nullptr || !at->is_object() || places_.contains(at) || at->find("$id") != nullptr) continue;
+    TRY(walk(*at, parent, reference.substr(from_parent + 1), places_.at(parent).base, fuel));
+  }
+  return {};
 }
 
 Status SchemaDocument::walk(const Value& schema, const Value* parent, std::string step, std::string base, Fuel& fuel) {
   if (!fuel.burn(40 + static_cast<int64_t>(step.size() + base.size()) / 4)) return out_of_fuel();
+  if (places_.contains(&schema)) return {};  // within what a reference led to
   const bool ref_rules = is_old_ && schema.find("$ref") != nullptr;
   const Value* id = schema.find(is_old_ && schema.find("$id") == nullptr ? "id" : "$id");
   if (id != nullptr && id->is(Value::Kind::kString) && !ref_rules) {
@@ -133,7 +176,9 @@ Status SchemaDocument::walk(const Value& schema, const Value* parent, std::strin
     if (key[1] == 'd') dynamic_anchors_[anchor->text].push_back(&schema);
   }
   has_unevaluated_ |= schema.find("unevaluatedProperties") != nullptr || schema.find("unevaluatedItems") != nullptr;
-  places_.try_emplace(&schema, Place{parent, std::move(step), base});
+  if (const Value* ref = schema.find("$ref"); ref != nullptr && ref->is(Value::Kind::kString))
+    referring_.push_back(&schema);
+  places_.emplace(&schema, Place{parent, std::move(step), base});
   return walk_children(schema, base, fuel);
 }
 
@@ -180,12 +225,7 @@ Result<const Value*> SchemaDocument::resolve(const Value* schema, std::string_vi
   for (size_t i = 0; i < fragment.size();) {
     const size_t end = std::min(fragment.find('/', i + 1), fragment.size());
     const std::string step = unescaped(fragment.substr(i + 1, end - i - 1));
-    const Value* next = at->find(step);
-    if (at->is(Value::Kind::kArray)) {
-      size_t index = 0;
-      for (char c : step) index = c >= '0' && c <= '9' ? index * 10 + static_cast<size_t>(c - '0') : at->items.size();
-      next = !step.empty() && step.size() < 9 && index < at->items.size() ? &at->items[index] : nullptr;
-    }
+    const Value* next = behind(*at, step);
     if (next == nullptr) return unsupported("the document has nothing at " + in_quotes(reference));
     at = next;
     i = end;

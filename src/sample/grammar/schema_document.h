@@ -34,10 +34,12 @@ class SchemaDocument {
   };
   Status walk(const Value& schema, const Value* parent, std::string step, std::string base, Fuel& fuel);
   Status walk_children(const Value& schema, const std::string& base, Fuel& fuel);
+  Status walk_referred(Fuel& fuel);
 
   std::shared_ptr<const Value> root_;
   bool is_old_ = false, has_unevaluated_ = false, is_one_resource_ = true;
   std::unordered_map<const Value*, Place> places_;
+  std::vector<const Value*> referring_;                                  // schemas with a $ref, as they are walked
   std::map<std::string, const Value*> resources_;                        // by URI without fragment
   std::map<std::pair<std::string, std::string>, const Value*> anchors_;  // by URI and name
   std::map<std::string, std::vector<const Value*>> dynamic_anchors_;     // by name

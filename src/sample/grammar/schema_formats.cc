@@ -22,8 +22,9 @@ const char* format_expression(std::string_view format) {
       if (after > 0) v6 += "(" + h + "(:" + h + "){0," + std::to_string(after - 1) + "})?";
     }
     v6 += "|(" + h + ":){1,7}:)";
-    const std::string plain_label = "[A-Za-z0-9]{1,63}(-[A-Za-z0-9]{1,30})?";
-    const std::string host = "(" + plain_label + "(\\." + plain_label + "){0,3})";
+    // At most 62 letters, so that four labels are no longer than 253.
+    const std::string label = "([A-Za-z0-9]{1,62}|[A-Za-z0-9]{1,32}-[A-Za-z0-9]{1,29})";
+    const std::string host = "(" + label + "(\\." + label + "){0,3})";
     const std::string pct = "%[0-9A-Fa-f]{2}", pchar = "([A-Za-z0-9._~!$&'()*+,;=:@-]|" + pct + ")";
     const std::string path = "(/" + pchar + "*)*", query = "(\\?(" + pchar + "|[/?])*)?(#(" + pchar + "|[/?])*)?";
     const std::string authority = "//([A-Za-z0-9._~!$&'()*+,;=-]|" + pct + ")*(:\\d{0,5})?" + path;
@@ -36,7 +37,7 @@ const char* format_expression(std::string_view format) {
         {"date-time", whole(date + "T" + time)},
         {"duration", whole("P(\\d+W|(\\d+Y(\\d+M(\\d+D)?)?|\\d+M(\\d+D)?|\\d+D)(T(\\d+H(\\d+M(\\d+S)?)?|\\d+M(\\d+S)?|"
                            "\\d+S))?|T(\\d+H(\\d+M(\\d+S)?)?|\\d+M(\\d+S)?|\\d+S))")},
-        {"email", whole(atext + "{1,64}(\\." + atext + "{1,20}){0,2}@" + host)},
+        {"email", whole("(" + atext + "{1,64}|" + atext + "{1,22}(\\." + atext + "{1,20}){1,2})@" + host)},
         {"hostname", whole(host)},
         {"ipv4", whole(v4)},
         {"ipv6", whole(v6)},

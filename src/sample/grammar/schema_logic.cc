@@ -58,7 +58,7 @@ Status SchemaLogic::cannot(const Value* schema, std::string_view keyword, std::s
   std::string sentence =
       in_quotes(keyword) + " at " + document_.pointer(schema) + " cannot be held: " + std::string(why) + ".";
   if (options_.is_strict) return unsupported(std::move(sentence), document_.pointer(schema));
-  if (report_ != nullptr && report_->ignored.size() < 100 &&
+  if (report_ != nullptr && report_->ignored.size() < report_->most &&
       std::find(report_->ignored.begin(), report_->ignored.end(), sentence) == report_->ignored.end())
     report_->ignored.push_back(std::move(sentence));
   return {};
@@ -243,7 +243,7 @@ Status SchemaLogic::read_keyword(const Value& schema, const std::string& key, co
                                                                  "nullable"};
   if (with_others.contains(key) || is_annotation(key)) return {};
   // A keyword that nobody knows is an annotation by the standard; it is told of all the same.
-  if (report_ != nullptr && report_->ignored.size() < 100)
+  if (report_ != nullptr && report_->ignored.size() < report_->most)
     report_->ignored.push_back(in_quotes(key) + " at " + document_.pointer(&schema) +
                                " is no keyword that is known here.");
   return {};
@@ -344,7 +344,7 @@ Status SchemaLogic::read_simple(const Value& schema, const std::string& key, con
     if (!value.is(Value::Kind::kString) || !options_.holds_formats) return {};
     const char* regex = format_expression(value.text);
     if (regex == nullptr) {
-      if (report_ != nullptr && report_->ignored.size() < 100)
+      if (report_ != nullptr && report_->ignored.size() < report_->most)
         report_->ignored.push_back("The format " + in_quotes(value.text) + " at " + document_.pointer(&schema) +
                                    " is an annotation here.");
       return {};

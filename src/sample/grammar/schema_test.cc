@@ -255,6 +255,50 @@ TEST(GrammarSchema, LengthsLeaveOfPatternsWhatHasThem) {
   }
 }
 
+// Strings under a pattern, and names beside listed ones: what must be escaped has its one shortest spelling.
+TEST(GrammarSchema, ControlCharactersHaveTheirShortestEscape) {
+  constexpr const char* kHex = "0123456789abcdef";
+  for (const auto& [schema, begin, end] :
+       {std::tuple{R"({"type":"string","pattern":"^[^a]*$"})", "\"", "\""},
+        std::tuple{R"({"type":"string","pattern":"^[\\u0000-\\u001e\\u001f]{0,9}$"})", "\"", "\""},
+        std::tuple{R"({"type":"object","propertyNames":{"pattern":"^[^a]*$"}})", "{\"", "\":1}"},
+        std::tuple{R"({"type":"object","properties":{"name":{}}})", "{\"", "\":1}"}}) {
+    bool is_refused = false;
+    const auto automaton = of_schema(schema, is_refused);
+    ASSERT_FALSE(is_refused) << schema;
+    const auto takes = [&](const std::string& inside) { return accepts(automaton, begin + inside + end); };
+    for (size_t c = 0; c < 0x20; ++c) {
+      const bool is_named = c == '\b' || c == '\t' || c == '\n' || c == '\f' || c == '\r';
+      const std::string hex = {kHex[c / 16], kHex[c % 16]};
+      EXPECT_EQ(takes("\\u00" + hex), !is_named) << schema << " of " << c;
+      EXPECT_EQ(takes("\\u00" + hex + "\\u00" + hex), !is_named) << schema << " of " << c;
+      for (const char* wrong : {"\\u0", "\\u", "\\u1"})
+        EXPECT_FALSE(takes(wrong + hex)) << schema << " of " << wrong << hex;
+      EXPECT_FALSE(takes("\\u0" + hex + "g"));
+      EXPECT_FALSE(takes(std::string(1, static_cast<char>(c)))) << schema << " of " << c;
+    }
+    for (const char* named : {"\\b", "\\t", "\\n", "\\f", "\\r"})
+      EXPECT_TRUE(takes(named)) << schema << " of " << named;
+  }
+}
+
+TEST(GrammarSchema, NamesOfHostsAndMailboxesAreNoLongerThanTheirStandardsAllow) {
+  const auto takes = [](const char* format, const std::string& text) {
+    bool is_refused = false;
+    const auto automaton = of_schema(R"({"type":"string","format":")" + std::string(format) + R"("})", is_refused);
+    return !is_refused && accepts(automaton, '"' + text + '"');
+  };
+  const std::string x62(62, 'x'), x30(30, 'x');
+  EXPECT_TRUE(takes("hostname", x62 + "." + x62 + "." + x62 + "." + x62));
+  EXPECT_TRUE(takes("hostname", "www.some-place.example.org"));
+  EXPECT_FALSE(takes("hostname", x62 + "xx")) << "a label has at most 63";
+  EXPECT_FALSE(takes("hostname", x62 + "-" + x30)) << "with its hyphens";
+  EXPECT_TRUE(takes("email", x62 + "xx@a.b"));
+  EXPECT_FALSE(takes("email", x62 + "xxx@a.b")) << "a mailbox has at most 64";
+  EXPECT_FALSE(takes("email", x62 + ".xx@a.b")) << "with its points";
+  EXPECT_TRUE(takes("email", "a.person+tag@some-place.example"));
+}
+
 TEST(GrammarSchema, LengthsOfPatternsAreCountedAndNotWrittenOut) {
   Fuel fuel;
   Grammar grammar(fuel);
@@ -287,6 +331,26 @@ TEST(GrammarSchema, AReferenceThatLeadsNowhereIsToldAndLeftOut) {
       EXPECT_FALSE(accepts(automaton, R"({"a":[1],"b":1})"));
     }
   }
+}
+
+// A schema that stands below no keyword, but is referred to, has a place and a URI of its own as others have.
+TEST(GrammarSchema, WhatAReferenceLeadsToIsASchemaWhereverItStands) {
+  const std::string schema = R"({"$id":"https://example.org/a","type":"object","required":["a","b"],"properties":{
+      "a":{"$ref":"#/parts/common/url"},"b":{"$ref":"#/parts/common/list/items"}},"parts":{"common":{
+      "url":{"type":"string","pattern":"(?<=a)b"},
+      "list":{"items":{"anyOf":[{"$ref":"#/parts/common/url/inner"},{"$ref":"#/parts/common/null"}]}},
+      "null":{"type":"null"}}}})";
+  Fuel fuel;
+  Grammar grammar(fuel);
+  SchemaReport report;
+  ASSERT_TRUE(read_json_schema(schema, {.is_strict = false}, grammar, &report).ok());
+  std::string all;
+  for (const std::string& sentence : report.ignored) all += sentence + "\n";
+  EXPECT_NE(all.find(R"("pattern" at #/parts/common/url cannot)"), std::string::npos) << all;
+  EXPECT_NE(all.find(R"("$ref" at #/parts/common/list/items/anyOf/0 cannot)"), std::string::npos) << all;
+  const auto automaton = compiled(grammar);
+  EXPECT_TRUE(accepts(automaton, R"({"a":"x","b":null})"));
+  EXPECT_FALSE(accepts(automaton, R"({"a":1,"b":null})"));
 }
 
 // Whether two of its alternatives may both hold hangs on members that are of the schema itself.
