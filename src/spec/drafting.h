@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <new>
 #include <span>
 #include <vector>
 
@@ -62,6 +63,26 @@ class Drafting {
   const PassCost& cost() const { return cost_; }
   double spent() const { return spent_; }  // seconds of this step
   bool is_priced() const { return prices_.step > 0 && cost_.is_known(); }
+
+  // Drafts for all of them: list_lanes() makes a lane of each text that may have any; pass(i), the i-th from 0, computes
+  // what the lanes that are left lack and draws, or is false where nobody can go on. Where memory runs out, drop_all()
+  // forgets all texts, for whatever was begun is not whole, and nobody has drafts.
+  template <typename ListLanes, typename Pass, typename DropAll>
+  void propose_all(std::span<const Proposal> proposals, std::vector<DraftLane>& lanes, const ListLanes& list_lanes,
+                   const Pass& pass, const DropAll& drop_all) const {
+    try {
+      list_lanes();
+      DraftChoice choice(prices_.n_decodes, prices_.step);
+      choose(lanes, choice);
+      for (int32_t i = 0; !lanes.empty() && pass(i); ++i) {
+        take_drawn(lanes);
+        choose(lanes, choice);
+      }
+    } catch (const std::bad_alloc&) {
+      drop_all();
+      for (const Proposal& p : proposals) p.drafts->clear();
+    }
+  }
 
   // Makes `text` that of the input, from its beginning.
   void begin_text(DraftText& text, const ProposalInput& input);

@@ -136,20 +136,15 @@ void EagleProposer::propose(const ProposalInput& input, Drafts& drafts) {
 }
 
 void EagleProposer::propose_all(std::span<const Proposal> proposals) {
-  try {
-    list_lanes(proposals);
-    DraftChoice choice(drafting_.prices().n_decodes, drafting_.prices().step);
-    drafting_.choose(lanes_, choice);
-    first_pass();
-    while (!lanes_.empty()) {
-      drafting_.take_drawn(lanes_);
-      drafting_.choose(lanes_, choice);
-      next_pass();
-    }
-  } catch (const std::bad_alloc&) {  // whatever was begun is not whole
-    for (Text& text : texts_) drop(text);
-    for (const Proposal& p : proposals) p.drafts->clear();
-  }
+  drafting_.propose_all(
+      proposals, lanes_, [&] { list_lanes(proposals); },
+      [&](int32_t i) {
+        i == 0 ? first_pass() : next_pass();
+        return !lanes_.empty();
+      },
+      [&] {
+        for (Text& text : texts_) drop(text);
+      });
 }
 
 // Whether the pair at the text's end is here to draft from. If it was read before, it is once more.
