@@ -64,9 +64,9 @@ class Drafting {
   double spent() const { return spent_; }  // seconds of this step
   bool is_priced() const { return prices_.step > 0 && cost_.is_known(); }
 
-  // Drafts for all of them: list_lanes() makes a lane of each text that may have any; pass(i), the i-th from 0, computes
-  // what the lanes that are left lack and draws, or is false where nobody can go on. Where memory runs out, drop_all()
-  // forgets all texts, for whatever was begun is not whole, and nobody has drafts.
+  // Drafts for all of them: list_lanes() makes a lane of each text that may have any; pass(i), the i-th from 0,
+  // computes what the lanes that are left lack and draws, or is false where nobody can go on. Where memory runs out,
+  // drop_all() forgets all texts, for whatever was begun is not whole, and nobody has drafts.
   template <typename ListLanes, typename Pass, typename DropAll>
   void propose_all(std::span<const Proposal> proposals, std::vector<DraftLane>& lanes, const ListLanes& list_lanes,
                    const Pass& pass, const DropAll& drop_all) const {
