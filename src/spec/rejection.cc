@@ -21,7 +21,11 @@ class WeightedRace {
     if (!(weight > 0)) return;
     const auto group = static_cast<uint32_t>(id) / 4;
     if (group != group_) words_ = noise_words(seed_, position_, purpose_, group_ = group, turn_);
-    const double time = -math::log1p(-open_unit(words_[static_cast<size_t>(id) % 4])) / weight;
+    // E is no less than its word, so most lose without a logarithm; the margin covers rounding.
+    constexpr double kMargin = 1.0 + 1e-12;
+    const double v = open_unit(words_[static_cast<size_t>(id) % 4]);
+    if (n_in_ == n_ && v > first_[n_ - 1].time * weight * kMargin) return;
+    const double time = -math::log1p(-v) / weight;
     const auto is_before = [&](const Runner& r) { return time < r.time || (time == r.time && id < r.id); };
     if (n_in_ == n_ && !is_before(first_[n_ - 1])) return;
     size_t at = std::min(n_in_, n_ - 1);
@@ -73,6 +77,15 @@ TokenId ProposeRule::draw(std::span<const Candidate> support, double total_weigh
     for (const Candidate& c : support) race.enter(c.id, c.weight);
     for (int32_t i = 0; i < race.n_in(); ++i) drawn_[static_cast<size_t>(n_drawn_++)] = race.winner(i);
   }
+  return drawn_.front();
+}
+
+TokenId FirstOfRace::draw(std::span<const Candidate> support, double, uint64_t seed, int32_t position) {
+  CHECK(n_wanted_ >= 1 && n_wanted_ <= ProposeRule::kMost);
+  WeightedRace race(seed, position, NoisePurpose::kDraw, n_wanted_);
+  for (const Candidate& c : support) race.enter(c.id, static_cast<double>(c.weight));
+  n_drawn_ = race.n_in();
+  for (int32_t i = 0; i < n_drawn_; ++i) drawn_[static_cast<size_t>(i)] = race.winner(i);
   return drawn_.front();
 }
 

@@ -67,6 +67,19 @@ class ProposeRule final : public DrawRule {
   std::array<TokenId, kMost> drawn_ = {};
 };
 
+// Draws what the race of coupled verification draws, and tells who came next in it: of n tokens that may be the
+// target's the likeliest, for one who races the same noise over a row of its own.
+class FirstOfRace final : public DrawRule {
+ public:
+  explicit FirstOfRace(int32_t n) : n_wanted_(n) {}  // 1 to ProposeRule::kMost
+  TokenId draw(std::span<const Candidate> support, double total_weight, uint64_t seed, int32_t position) override;
+  std::span<const TokenId> drawn() const { return {drawn_.data(), static_cast<size_t>(n_drawn_)}; }
+
+ private:
+  int32_t n_wanted_, n_drawn_ = 0;
+  std::array<TokenId, ProposeRule::kMost> drawn_ = {};
+};
+
 // A draft beside others for the same place.
 struct Sibling {
   TokenId token = TokenId::kNone;

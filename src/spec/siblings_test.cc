@@ -1,7 +1,10 @@
 // Several drafts for one place under rejection: the scheme with exact fractions, its draws by counting.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
+#include <numeric>
 #include <random>
 
 #include "sample/sampler.h"
@@ -295,6 +298,39 @@ TEST_P(SiblingDraws, HaveTheTargetsLawUnderStages) {
 
 INSTANTIATE_TEST_SUITE_P(Schemes, SiblingDraws, ::testing::Bool(),
                          [](const auto& of) { return of.param ? "distinct" : "independent"; });
+
+// Who races the same noise: the first is what is drawn, each further one what would be without those before it.
+TEST(FirstOfRace, IsWhatTheSamplerDrawsAndThenWhatItWould) {
+  const std::vector<float> row = logits(6, 1.5F);
+  const auto sampler = Sampler::compile({.temperature = 1.2F, .top_k = 60}, kVocab, {}, 11).value();
+  const std::vector<TokenId> prompt = {TokenId{1}, TokenId{2}};
+  SamplerScratch scratch;
+  for (uint64_t seed = 0; seed < 500; ++seed) {
+    SamplerState state = sampler->initial_state(seed);
+    FirstOfRace race(4);
+    const TokenId first = sampler->sample(row, {prompt, {}}, state, scratch, {}, &race)->chosen.token;
+    ASSERT_EQ(race.drawn().size(), 4u);
+    ASSERT_EQ(race.drawn().front(), first);
+    // By the candidates of the same support, one after the other taken out.
+    std::vector<Candidate> support;
+    const double highest = static_cast<double>(*std::ranges::max_element(row));
+    std::vector<float> sorted = row;
+    std::ranges::sort(sorted, std::greater<>());
+    for (int32_t x = 0; x < kVocab; ++x) {
+      const float of_x = row[static_cast<size_t>(x)];
+      if (of_x >= sorted[59])
+        support.push_back(
+            {.weight = static_cast<float>(std::exp((static_cast<double>(of_x) - highest) / 1.2)), .id = x});
+    }
+    for (const TokenId token : race.drawn()) {
+      FirstOfRace alone(1);
+      ASSERT_EQ(alone.draw(support, 1, 11 + seed, 2), token);
+      std::erase_if(support, [token](const Candidate& c) { return TokenId{c.id} == token; });
+    }
+    state = sampler->initial_state(seed);
+    ASSERT_EQ(sampler->sample(row, {prompt, {}}, state, scratch)->chosen.token, first);
+  }
+}
 
 // Certain ones, drawn ones and equal ones in one place; the first of more draws is that of fewer.
 TEST(Siblings, HaveTheirEdges) {
