@@ -168,7 +168,8 @@ TEST_P(EagleTrees, GrowWhereRunnersUpAreRight) {
 // What rejection makes of drawn trees has the target's law: its first token and its second.
 TEST_P(EagleTrees, DrawnForRejectionLeaveTheTargetsLaw) {
   start(true);
-  const auto sampler = Sampler::compile({.temperature = 2.5F}, kVocab, {}, 7).value();
+  const float temperature = GetParam() ? 2.5F : 12;  // the first kind's rows are sharper
+  const auto sampler = Sampler::compile({.temperature = temperature}, kVocab, {}, 7).value();
   const std::vector<TokenId> text = testing::some_tokens(20, kVocab, 6);
   texts_->tell(1, text, 0, 19);
   // Near what the head says, and all over the vocabulary.
@@ -188,7 +189,7 @@ TEST_P(EagleTrees, DrawnForRejectionLeaveTheTargetsLaw) {
   SamplerScratch scratch;
   std::vector<double> law;
   std::vector<Sibling> siblings;
-  int64_t n_second_child = 0;
+  int64_t n_second_child = 0, n_drafted = 0;
   constexpr int64_t kDraws = 20'000;
   for (int64_t i = 0; i < kDraws; ++i) {
     Drafts drafts;
@@ -197,12 +198,12 @@ TEST_P(EagleTrees, DrawnForRejectionLeaveTheTargetsLaw) {
                                .prompt = std::span(text).first(4),
                                .answer = std::span(text).subspan(4),
                                .max_drafts = 6,
-                               .temperature = 2.5F,
+                               .temperature = temperature,
                                .sampler = sampler.get(),
                                .state = begin,
                                .is_rejection = true},
                               drafts);
-    ASSERT_EQ(drafts.size(), 6);
+    n_drafted += drafts.size();
     std::vector<TokenId> said;
     SamplerState state = begin;
     bool is_behind = false;  // what nobody drafted
@@ -222,6 +223,7 @@ TEST_P(EagleTrees, DrawnForRejectionLeaveTheTargetsLaw) {
     }
   }
   EXPECT_GT(n_second_child, kDraws / 50);
+  EXPECT_GT(n_drafted, 5 * kDraws);
   std::vector<std::vector<double>> laws(2, std::vector<double>(kVocab));
   const auto law_of = [&](std::span<const TokenId> said) {
     std::vector<float> p(kVocab);

@@ -9,8 +9,6 @@
 namespace ibid {
 namespace {
 
-constexpr float kHopeful = 0.5F;  // of a runner-up that was never looked at, where one is asked for
-
 int32_t count_behind(const std::vector<DraftPlace>& places, int32_t parent) {
   return static_cast<int32_t>(std::ranges::count(places, parent, &DraftPlace::parent));
 }
@@ -88,10 +86,11 @@ void TreeDrafting::begin(std::vector<DraftLane>& lanes, const DraftChoice& choic
   }
 }
 
-// One, unless a second might pay.
+// One, unless a second might pay. Where it does not, nothing more is learned of this text's, and the next one's begin
+// as all have been so far.
 int32_t TreeDrafting::wanted(const DraftLane& lane, const DraftChoice& choice) const {
-  const float of_second = std::max(kHopeful, lane.text->tree.runners_up.of_next());
-  const float likely = lane.likely * (1 - lane.text->confidence.of_next()) * of_second;
+  const DraftConfidence &first = lane.text->confidence, &second = lane.text->tree.runners_up;
+  const float likely = lane.likely * (1 - first.of_next()) * second.of_next();
   return choice.raises(static_cast<double>(likely), drafting_.prices().row) ? options_.branches : 1;
 }
 
@@ -168,19 +167,22 @@ void TreeDrafting::offer(const Root& root) {
   const std::vector<DraftNode>& nodes = root.text->tree.nodes;
   std::vector<int32_t> order;
   for (size_t i = 0; i < nodes.size(); ++i) {
-    if (nodes[i].is_offered && (!root.is_pinned || nodes[i].place >= 0)) order.push_back(static_cast<int32_t>(i));
+    const bool is_dropped = root.is_pinned && (nodes[i].place < 0 || (PLANTED("unlikely_drawn_drafts_are_dropped") &&
+                                                                      nodes[i].depth == 1 && nodes[i].sureness < 0.1F));
+    if (nodes[i].is_offered && !is_dropped) order.push_back(static_cast<int32_t>(i));
   }
   if (order.empty()) return;  // those of others stay
   const auto of = [&](int32_t i) -> const DraftNode& { return nodes[static_cast<size_t>(i)]; };
-  const bool by_place = root.is_pinned && !PLANTED("a_drawn_tree_is_offered_by_likelihood");
-  std::ranges::stable_sort(
-      order, [&](int32_t a, int32_t b) { return by_place ? of(a).place < of(b).place : of(a).likely > of(b).likely; });
+  std::ranges::stable_sort(order, [&](int32_t a, int32_t b) {
+    return root.is_pinned ? of(a).place < of(b).place : of(a).likely > of(b).likely;
+  });
   Drafts& drafts = *root.proposal->drafts;
   drafts.clear();
   std::vector<int32_t> index(nodes.size(), -1);
   for (const int32_t i : order) {
     if (drafts.size() == root.proposal->input.max_drafts) break;
     const int32_t parent = of(i).parent < 0 ? -1 : index[static_cast<size_t>(of(i).parent)];
+    if (parent < 0 && of(i).parent >= 0) continue;  // what is before it is not offered
     index[static_cast<size_t>(i)] = drafts.size();
     drafts.add(of(i).token, parent, root.is_pinned ? 1 : of(i).likely, of(i).q, true);
   }

@@ -69,7 +69,8 @@ class TreeDrafting {
 
   Drafting& drafting_;
   TreeOptions options_;
-  PairAgreement runner_up_{0.3F};
+  // Hopeful at first, so that they are tried where rows are cheap.
+  PairAgreement runner_up_{0.4F};
   std::vector<Root> roots_;  // of this step
   std::vector<DraftLane> next_;
 };

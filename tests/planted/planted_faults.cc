@@ -67,7 +67,7 @@ const std::map<std::string, std::string> kFoundByUnits = {
     {"an_eagles_siblings_have_positions_of_their_own", "Kinds/EagleTrees.AreWhatTheHeadSaysOfEachWay/eagle3"},
     {"an_eagle_reads_a_siblings_state", "Kinds/EagleTrees.AreWhatTheHeadSaysOfEachWay/eagle3"},
     {"runners_up_count_as_first_drafts", "Kinds/EagleTrees.GrowWhereRunnersUpAreRight/eagle3"},
-    {"a_drawn_tree_is_offered_by_likelihood", "Kinds/EagleTrees.DrawnForRejectionLeaveTheTargetsLaw/eagle1"},
+    {"unlikely_drawn_drafts_are_dropped", "Kinds/EagleTrees.DrawnForRejectionLeaveTheTargetsLaw/eagle3"},
     {"drawn_ends_are_withheld", "EngineRejection.EndsAreAsFrequentAsTheyAre"},
     {"a_drafts_noise_is_the_targets", "EngineRejection.AnswersHaveTheTargetsLaw"},
     {"rejection_is_never_asked", "EngineRejection.AnswersHaveTheTargetsLaw"},
