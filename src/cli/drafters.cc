@@ -154,7 +154,8 @@ Result<std::unique_ptr<Proposer>> eagle_of(const Loaded& loaded) {
   return std::unique_ptr<Proposer>(std::make_unique<EagleProposer>(
       std::move(head), *loaded.stream,
       EagleOptions{.vocab_size = static_cast<int32_t>(loaded.model->config().vocab_size),
-                   .end_of_generation = end_of_generation_of(*loaded.file, *loaded.tokenizer)}));
+                   .end_of_generation = end_of_generation_of(*loaded.file, *loaded.tokenizer),
+                   .branches = EagleProposer::kBranches}));
 }
 
 // Of those that run a network of their own there is one at most; null: there is none.

@@ -31,19 +31,21 @@ Tried tried() {
   }
   std::vector<int64_t> counts(kVocab);
   std::vector<float> drawn_from(kVocab);
+  std::vector<double> law;
   int64_t n_accepted = 0;
   for (int64_t i = 0; i < kDrafts; ++i) {
     const auto seed = static_cast<uint64_t>(i);
     const TokenId draft = ProposeRule(drawn_from).draw(q, of_q, seed, 3);
-    const TokenId token = VerifyRule(draft, drawn_from).draw(p, of_p, seed, 3);
+    const Sibling offered{draft, drawn_from};
+    const TokenId token = VerifyRule({&offered, 1}, law).draw(p, of_p, seed, 3);
     n_accepted += token == draft;
     ++counts[static_cast<size_t>(raw(token))];
   }
   Tried out{.accepted = static_cast<double>(n_accepted) / kDrafts};
   for (size_t id = 0; id < kVocab; ++id) {
-    const double law = static_cast<double>(p[id].weight) / of_p;
-    out.alpha += std::min(law, static_cast<double>(q[id].weight) / of_q);
-    out.distance += std::abs(static_cast<double>(counts[id]) / kDrafts - law) / 2;
+    const double of_token = static_cast<double>(p[id].weight) / of_p;
+    out.alpha += std::min(of_token, static_cast<double>(q[id].weight) / of_q);
+    out.distance += std::abs(static_cast<double>(counts[id]) / kDrafts - of_token) / 2;
   }
   return out;
 }

@@ -120,8 +120,12 @@ void BatchBuilder::add_text(const Share& share) {
 void BatchBuilder::add_path(const Sequence& s, int32_t draft) {
   size_t at = path_slots_.size() + static_cast<size_t>(s.drafts.depth(draft));
   path_slots_.resize(at);
-  for (int32_t i = draft; i >= 0; i = s.drafts.parents[static_cast<size_t>(i)])
-    path_slots_[--at] = slot_of(s, s.n_tokens() + i);
+  for (int32_t i = draft; i >= 0; i = s.drafts.parents[static_cast<size_t>(i)]) {
+    const bool has_sibling =
+        i > 0 && i != draft && s.drafts.parents[static_cast<size_t>(i) - 1] == s.drafts.parents[static_cast<size_t>(i)];
+    path_slots_[--at] =
+        slot_of(s, s.n_tokens() + i - (has_sibling && PLANTED("a_path_goes_through_a_sibling") ? 1 : 0));
+  }
 }
 
 }  // namespace ibid

@@ -35,9 +35,12 @@ constexpr double kFetchTurn = 0.002;
 constexpr int32_t kBroughtPositions = 8192;
 
 // A chain's drafts up to the first that the grammar of its request refuses: no row is spent on what cannot be drawn.
+// What was drawn for rejection stays: that it is refused is a part of the law.
 void cut_by_grammar(Sequence& s) {
   grammar::Matcher* matcher = s.request->grammar.get();
-  if (matcher == nullptr || !s.drafts.is_chain(s.drafts.size()) || PLANTED("drafts_that_no_grammar_allows")) return;
+  const bool is_drawn = std::ranges::any_of(s.drafts.q, [](const auto& q) { return !q.empty(); });
+  if (matcher == nullptr || is_drawn || !s.drafts.is_chain(s.drafts.size()) || PLANTED("drafts_that_no_grammar_allows"))
+    return;
   grammar::StateId state = s.sampler_state.grammar;
   for (int32_t i = 0; i < s.drafts.size(); ++i) {
     state = matcher->after(s.choice, state, s.drafts.tokens[static_cast<size_t>(i)]);
@@ -45,11 +48,8 @@ void cut_by_grammar(Sequence& s) {
   }
 }
 
-// Rejection verifies chains alone, whatever they cost: what is verified may not depend on the clock.
-void pin(Drafts& drafts) {
-  if (!drafts.is_chain(drafts.size())) drafts.clear();
-  std::ranges::fill(drafts.likely, 1.0F);
-}
+// Rejection verifies all, whatever they cost: what is verified may not depend on the clock.
+void pin(Drafts& drafts) { std::ranges::fill(drafts.likely, 1.0F); }
 
 }  // namespace
 

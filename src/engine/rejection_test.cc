@@ -2,6 +2,8 @@
 // depend on how many drafts there are and on nothing else.
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <list>
 #include <map>
 
 #include "engine/engine.h"
@@ -19,6 +21,12 @@ using testing::kFakeVocabSize;
 
 constexpr int32_t kContext = 64;
 
+// `part` of the target's logits, and else what the position says.
+void blur(std::span<float> x, uint64_t position, float part) {
+  for (size_t v = 0; v < x.size(); ++v)
+    x[v] = part * x[v] + (1 - part) * static_cast<float>(testing::mix(position, v) % 4096) / 512;
+}
+
 // Near the target, and not it; `part` of the target's logits.
 class Near final : public ForwardPass {
  public:
@@ -29,9 +37,7 @@ class Near final : public ForwardPass {
     fake_.run(b, kv, logits, hidden);
     for (int32_t row = 0; row < b.n_rows; ++row) {
       const auto position = static_cast<uint64_t>(b.positions[b.logit_rows[row]]);
-      float* x = logits.row_as<float>(row);
-      for (size_t v = 0; part_ < 1 && v < kFakeVocabSize; ++v)
-        x[v] = part_ * x[v] + (1 - part_) * static_cast<float>(testing::mix(position, v) % 4096) / 512;
+      if (part_ < 1) blur({logits.row_as<float>(row), kFakeVocabSize}, position, part_);
     }
   }
 
@@ -58,7 +64,16 @@ struct Answers {
   EngineStats stats;
 };
 
-Answers answers(const std::vector<Request>& requests, float part, int32_t k, int32_t n_places = 8, double max_itl = 0) {
+std::unique_ptr<Proposer> near_model(float part, Stream& stream) {
+  const DraftModelOptions options{
+      .block_len = 8, .kv_bytes = 1 << 20, .vocab_size = kFakeVocabSize, .end_of_generation = {kFakeEnd}};
+  return DraftModel::create(std::make_unique<Near>(part), stream, options).value();
+}
+
+using Propose = std::function<std::unique_ptr<Proposer>(Stream&)>;
+
+Answers answers(const std::vector<Request>& requests, const Propose& propose, int32_t k, int32_t n_places = 8,
+                double max_itl = 0) {
   ThreadTeam team(2);
   Stream stream(team);
   EngineOptions options;
@@ -68,9 +83,7 @@ Answers answers(const std::vector<Request>& requests, float part, int32_t k, int
   options.max_rows = n_places * (1 + k);
   options.kv_bytes = 4 << 20;  // drafts have blocks that nobody wants, and here all find some
   auto engine = Engine::create(std::make_unique<FakeModel>(kContext), nullptr, stream, options, steady_clock()).value();
-  const DraftModelOptions of_draft{
-      .block_len = 8, .kv_bytes = 1 << 20, .vocab_size = kFakeVocabSize, .end_of_generation = {kFakeEnd}};
-  if (k > 0) engine->speculate(DraftModel::create(std::make_unique<Near>(part), stream, of_draft).value(), k);
+  if (k > 0) engine->speculate(propose(stream), k);
   Answers out;
   std::vector<Output> outputs;
   size_t n_submitted = 0;
@@ -87,6 +100,11 @@ Answers answers(const std::vector<Request>& requests, float part, int32_t k, int
   }
   out.stats = engine->stats();
   return out;
+}
+
+Answers answers(const std::vector<Request>& requests, float part, int32_t k, int32_t n_places = 8, double max_itl = 0) {
+  return answers(
+      requests, [part](Stream& stream) { return near_model(part, stream); }, k, n_places, max_itl);
 }
 
 // What is drawn at the i-th place of an answer, by going through all that may come before it; behind an end is
@@ -178,6 +196,128 @@ TEST(EngineRejection, ReplaysToTheByteWhereDraftsArePinned) {
   for (const Request& r : all)
     EXPECT_EQ(plain.tokens.at(static_cast<uint64_t>(r.id)), testing::expected_answer(r, 0, kContext).tokens);
 }
+
+// ---- trees ---------------------------------------------------------------------------------------------------------
+
+enum class Scheme : uint8_t { kIndependent, kDistinct, kCertain };
+
+// Trees of the laws that Near has: behind each draft of a level as many as the next level says, of independent draws,
+// of distinct ones or the likeliest.
+class Forking final : public Proposer {
+ public:
+  Forking(float part, std::vector<int32_t> widths, Scheme scheme)
+      : part_(part), widths_(std::move(widths)), scheme_(scheme) {}
+  void begin_step(const StepPrices&) override { q_.clear(); }
+  void propose(const ProposalInput& input, Drafts& drafts) override {
+    const bool is_drawn = scheme_ != Scheme::kCertain && input.temperature > 0;
+    std::vector<int32_t> level = {-1};
+    for (const int32_t width : widths_) {
+      std::vector<int32_t> next;
+      for (const int32_t parent : level) {
+        for (const TokenId token : behind(parent, width, input, drafts)) {
+          if (drafts.size() == input.max_drafts) return;
+          next.push_back(drafts.size());
+          drafts.add(token, parent, 1, is_drawn ? std::span<const float>(q_.back()) : std::span<const float>(),
+                     scheme_ == Scheme::kDistinct);
+        }
+      }
+      level = next;
+    }
+  }
+
+ private:
+  std::vector<TokenId> behind(int32_t parent, int32_t width, const ProposalInput& input, const Drafts& drafts) {
+    std::vector<TokenId> answer;
+    for (int32_t i = parent; i >= 0; i = drafts.parents[static_cast<size_t>(i)])
+      answer.insert(answer.begin(), drafts.tokens[static_cast<size_t>(i)]);
+    answer.insert(answer.begin(), input.answer.begin(), input.answer.end());
+    uint64_t hash = testing::mix(77, 0);
+    for (const TokenId t : input.prompt) hash = testing::mix(hash, static_cast<uint64_t>(raw(t)));
+    for (const TokenId t : answer) hash = testing::mix(hash, static_cast<uint64_t>(raw(t)));
+    std::vector<float> logits(kFakeVocabSize);
+    testing::fake_logits(hash, logits);
+    blur(logits, input.prompt.size() + answer.size() - 1, part_);
+    q_.emplace_back(kFakeVocabSize);
+    ProposeRule rule(q_.back(), width, scheme_ == Scheme::kDistinct);
+    SamplerState state = input.state;
+    EXPECT_TRUE(input.sampler->sample(logits, {input.prompt, answer}, state, scratch_, {}, &rule).ok());
+    if (scheme_ != Scheme::kCertain && input.temperature > 0) return {rule.drawn().begin(), rule.drawn().end()};
+    std::vector<TokenId> out;
+    for (int32_t i = 0; i < width; ++i) {
+      const auto best = std::ranges::max_element(logits);
+      out.push_back(TokenId{static_cast<int32_t>(best - logits.begin())});
+      *best = -INFINITY;
+    }
+    return out;
+  }
+  float part_;
+  std::vector<int32_t> widths_;
+  Scheme scheme_;
+  std::list<std::vector<float>> q_;  // of this step
+  SamplerScratch scratch_;
+};
+
+class EngineRejectionTrees : public ::testing::TestWithParam<Scheme> {
+ protected:
+  static Answers of(const std::vector<Request>& requests, int32_t k, int32_t n_places = 8) {
+    return answers(
+        requests,
+        [](Stream&) {
+          return std::make_unique<Forking>(0.6F, std::vector{3, 2}, GetParam());
+        },
+        k, n_places);
+  }
+};
+
+// Row S14: three drafts for one place and two behind each.
+TEST_P(EngineRejectionTrees, AnswersHaveTheTargetsLaw) {
+  constexpr int32_t kAnswers = 12'000, kPlaces = 3;
+  std::vector<Request> all;
+  for (uint64_t i = 1; i <= kAnswers; ++i) all.push_back(request(i, 77 * i, 8));  // an end leaves less room
+  const Answers heard = of(all, 9), chains = answers(all, 0.6F, 2);
+  const auto of_first = [](const Answers& a) {
+    return static_cast<double>(a.stats.accepted_at[0]) / static_cast<double>(a.stats.n_drafts);
+  };
+  EXPECT_GT(of_first(heard), GetParam() == Scheme::kCertain ? 0.1 : of_first(chains) + 0.05);
+  for (int32_t place = 0; place < kPlaces; ++place) {
+    std::vector<int64_t> counts(kFakeVocabSize);
+    for (const auto& [id, tokens] : heard.tokens) {
+      const size_t at = std::min(static_cast<size_t>(place), tokens.size() - 1);
+      ++counts[static_cast<size_t>(raw(tokens[at]))];
+    }
+    EXPECT_LT(testing::deviation(counts, law_at(place, all[0])), testing::kMostDeviation) << place;
+  }
+}
+
+TEST_P(EngineRejectionTrees, ReplayToTheByte) {
+  std::vector<Request> all;
+  for (uint64_t i = 1; i <= 12; ++i) all.push_back(request(i, i, 20));
+  const Answers together = of(all, 9), again = of(all, 9, 5);
+  EXPECT_EQ(together.tokens, again.tokens);
+  for (const Request& r : all) {
+    const auto id = static_cast<uint64_t>(r.id);
+    EXPECT_EQ(of({r}, 9).tokens[id], together.tokens.at(id));
+  }
+  // Seconds and thirds are right too, and so is what is behind them.
+  all.clear();
+  for (uint64_t i = 1; i <= 60; ++i) {
+    all.push_back(request(i, i, 20));
+    all.back().prompt[1] = TokenId{static_cast<int32_t>(i)};
+    all.back().sampling.temperature = 0;
+  }
+  const Answers plain = of(all, 9);
+  EXPECT_GT(plain.stats.accepted_tokens, 100);
+  for (const Request& r : all)
+    EXPECT_EQ(plain.tokens.at(static_cast<uint64_t>(r.id)), testing::expected_answer(r, 0, kContext).tokens);
+}
+
+INSTANTIATE_TEST_SUITE_P(Schemes, EngineRejectionTrees,
+                         ::testing::Values(Scheme::kIndependent, Scheme::kDistinct, Scheme::kCertain),
+                         [](const auto& of) {
+                           return of.param == Scheme::kIndependent ? "independent"
+                                  : of.param == Scheme::kDistinct  ? "distinct"
+                                                                   : "certain";
+                         });
 
 }  // namespace
 }  // namespace ibid

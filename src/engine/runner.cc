@@ -8,7 +8,6 @@
 #include "base/planted.h"
 #include "engine/search_group.h"
 #include "sample/grammar/matcher.h"
-#include "spec/rejection.h"
 #include "text/output/reasoning_budget.h"
 #include "text/output/stop_matcher.h"
 
@@ -240,12 +239,11 @@ void Runner::draw(const StepPlan& plan, const Task& task, Scratch& scratch) {
   for (int32_t draft = -1;;) {
     fill_mask(s, history.answer, result.state.grammar, scratch.mask);
     const size_t at = task.row + static_cast<size_t>(draft + !(PLANTED("row_of_the_draft_before") && draft >= 0));
-    // Rejection verifies the draft behind this one, in a chain; the rest is the same.
-    const auto behind = static_cast<size_t>(draft + 1);
-    const bool is_offered = s.request->speculation.is_rejection && draft + 1 < share.n_drafts;
-    VerifyRule verify(is_offered ? s.drafts.tokens[behind] : TokenId::kNone,
-                      is_offered ? s.drafts.q[behind] : std::span<const float>());
-    DrawRule* rule = is_offered && !PLANTED("rejection_is_never_asked") ? &verify : nullptr;
+    // Rejection verifies the drafts behind this one; the rest is the same.
+    scratch.siblings.clear();
+    if (s.request->speculation.is_rejection) list_siblings(s.drafts, draft, share.n_drafts, scratch.siblings);
+    VerifyRule verify(scratch.siblings, scratch.law);
+    DrawRule* rule = !scratch.siblings.empty() && !PLANTED("rejection_is_never_asked") ? &verify : nullptr;
     Result<TokenRecord> drawn =
         told_ != nullptr ? told_->next(plan, i)
                          : s.sampler->sample(logits(at), history, result.state, scratch.sampler, scratch.mask, rule);

@@ -20,9 +20,10 @@ enum class NoisePurpose : uint32_t {
   kResidual = 4  // and what is drawn if not
 };
 
-// Four 32-bit words for tokens 4 * group .. 4 * group + 3.
-inline std::array<uint32_t, 4> noise_words(uint64_t seed, int32_t position, NoisePurpose purpose, uint32_t group) {
-  r123::Philox4x32::ctr_type counter = {{static_cast<uint32_t>(position), static_cast<uint32_t>(purpose), group, 0}};
+// Four 32-bit words for tokens 4 * group .. 4 * group + 3. `turn`: of those who draw several times at one position.
+inline std::array<uint32_t, 4> noise_words(uint64_t seed, int32_t position, NoisePurpose purpose, uint32_t group,
+                                           uint32_t turn = 0) {
+  r123::Philox4x32::ctr_type counter = {{static_cast<uint32_t>(position), static_cast<uint32_t>(purpose), group, turn}};
   r123::Philox4x32::key_type key = {{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)}};
   r123::Philox4x32::ctr_type words = r123::Philox4x32()(counter, key);
   return {words[0], words[1], words[2], words[3]};

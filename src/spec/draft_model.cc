@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <new>
 #include <string>
 #include <utility>
 
@@ -63,20 +62,13 @@ void DraftModel::propose(const ProposalInput& input, Drafts& drafts) {
 }
 
 void DraftModel::propose_all(std::span<const Proposal> proposals) {
-  try {
-    list_lanes(proposals);
-    DraftChoice choice(drafting_.prices().n_decodes, drafting_.prices().step);
-    drafting_.choose(lanes_, choice);
-    share_first_pass();
-    while (!lanes_.empty()) {
-      if (!pass()) return;
-      drafting_.take_drawn(lanes_);
-      drafting_.choose(lanes_, choice);
-    }
-  } catch (const std::bad_alloc&) {  // whatever was begun is not whole
-    drop_all();
-    for (const Proposal& p : proposals) p.drafts->clear();
-  }
+  drafting_.propose_all(
+      proposals, lanes_, [&] { list_lanes(proposals); },
+      [&](int32_t i) {
+        if (i == 0) share_first_pass();
+        return pass();
+      },
+      [&] { drop_all(); });
 }
 
 // ---- texts ---------------------------------------------------------------------------------------------------------

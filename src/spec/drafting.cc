@@ -13,7 +13,7 @@
 namespace ibid {
 namespace {
 
-constexpr size_t kUnpriced = 2;  // drafts as long as nothing is known of what they cost
+constexpr int32_t kUnpriced = 2;  // drafts as long as nothing is known of what they cost
 
 }  // namespace
 
@@ -83,8 +83,7 @@ bool Drafting::may_draft(const DraftText& text, const Proposal& p) const {
 void Drafting::choose(std::vector<DraftLane>& lanes, DraftChoice& choice) const {
   if (std::ranges::all_of(lanes, &DraftLane::is_pinned)) return;
   if (!is_priced()) {
-    std::erase_if(lanes,
-                  [](const DraftLane& lane) { return !lane.is_pinned && lane.text->sureness.size() >= kUnpriced; });
+    std::erase_if(lanes, [](const DraftLane& lane) { return !lane.is_pinned && lane.n_drafts >= kUnpriced; });
     return;
   }
   const bool is_free = PLANTED("time_of_a_draft_model_is_not_priced");
@@ -114,20 +113,12 @@ std::span<const float> Drafting::as_target(std::span<const float> row, std::vect
   return out;
 }
 
-// The drafter's own probability, at temperature 1.
-float Drafting::sureness_of(TokenId token, std::span<const float> row, SamplerScratch& scratch) const {
-  if (!options_.ids.empty())
-    token = TokenId{static_cast<int32_t>(std::ranges::lower_bound(options_.ids, token) - options_.ids.begin())};
-  const Result<TokenRecord> scored = score_row(row, token, 0, scratch);
-  return scored ? std::exp(scored->chosen.raw) : 0;
-}
-
 void Drafting::draw(std::vector<DraftLane>& lanes, std::span<const float> logits, size_t row_len, ThreadTeam& team) {
   scratch_.resize(static_cast<size_t>(team.n_threads()));
   team.parallel_for(static_cast<int64_t>(lanes.size()), [&](int64_t i, int thread) {
     DraftLane& lane = lanes[static_cast<size_t>(i)];
     Scratch& scratch = scratch_[static_cast<size_t>(thread)];
-    lane.drawn = TokenId::kNone;
+    lane.drawn.clear();
     lane.is_starved = false;
     if (lane.row < 0) return;
     try {
@@ -140,53 +131,103 @@ void Drafting::draw(std::vector<DraftLane>& lanes, std::span<const float> logits
   if (std::ranges::any_of(lanes, &DraftLane::is_starved)) throw std::bad_alloc();
 }
 
+SampleHistory Drafting::history_of(const DraftLane& lane, Scratch& scratch) const {
+  const DraftText& text = *lane.text;
+  const auto tokens = std::span<const TokenId>(text.tokens);
+  const size_t n_prompt = lane.proposal->input.prompt.size();
+  if (lane.node < 0) {
+    const size_t n = PLANTED("a_draft_model_forgets_its_drafts") ? static_cast<size_t>(text.n_text) : tokens.size();
+    return {tokens.first(n_prompt), tokens.subspan(n_prompt, n - n_prompt)};
+  }
+  scratch.answer.assign(tokens.begin() + static_cast<std::ptrdiff_t>(n_prompt), tokens.end());
+  scratch.answer.resize(scratch.answer.size() + static_cast<size_t>(lane.n_drafts));
+  auto at = scratch.answer.rbegin();
+  for (int32_t i = lane.node; i >= 0; i = text.tree.nodes[static_cast<size_t>(i)].parent)
+    *at++ = text.tree.nodes[static_cast<size_t>(i)].token;
+  return {tokens.first(n_prompt), scratch.answer};
+}
+
 void Drafting::draw(DraftLane& lane, std::span<const float> drafters, Scratch& scratch) const {
   const ProposalInput& input = lane.proposal->input;
   DraftText& text = *lane.text;
   const auto n = static_cast<size_t>(options_.vocab_size);
   const std::span<const float> row = as_target(drafters, scratch.row);
-  const auto tokens = std::span<const TokenId>(text.tokens);
-  const size_t n_prompt = input.prompt.size();
-  const size_t n_answer =
-      (PLANTED("a_draft_model_forgets_its_drafts") ? static_cast<size_t>(text.n_text) : tokens.size()) - n_prompt;
+  SamplerState state = lane.node < 0 ? text.state : text.tree.nodes[static_cast<size_t>(lane.node)].state;
+  const SampleHistory history = history_of(lane, scratch);
   scratch.mask.clear();
   if (input.grammar != nullptr && !PLANTED("a_draft_model_ignores_grammars")) {
     scratch.mask.assign(std::max((n + 31) / 32, input.grammar->mask_words()), 0);
-    input.grammar->fill(text.state.grammar, input.n_left - static_cast<int32_t>(text.sureness.size()), scratch.mask);
+    input.grammar->fill(state.grammar, input.n_left - lane.n_drafts, scratch.mask);
   }
   const bool is_drawn = input.is_rejection && input.temperature > 0;  // else it is certain
-  if (is_drawn && text.sureness.empty())
-    text.q.resize(std::max(text.q.size(), static_cast<size_t>(input.max_drafts) * n));
-  lane.q = {};
-  if (is_drawn) lane.q = std::span(text.q).subspan(text.sureness.size() * n, n);
-  ProposeRule propose(is_drawn ? std::span(text.q).subspan(text.sureness.size() * n, n) : std::span<float>());
-  DrawRule* rule = is_drawn && !PLANTED("a_drafts_noise_is_the_targets") ? &propose : nullptr;
-  const Result<TokenRecord> drawn =
-      input.sampler->sample(row, {tokens.first(n_prompt), tokens.subspan(n_prompt, n_answer)}, text.state,
-                            scratch.sampler, scratch.mask, rule);
+  // Before the first draw: those of a tree's places are at once.
+  if (is_drawn && lane.n_drafts == 0) text.q.resize(std::max(text.q.size(), static_cast<size_t>(input.max_drafts) * n));
+  const auto q = is_drawn ? std::span(text.q).subspan(static_cast<size_t>(lane.law) * n, n) : std::span<float>();
+  lane.q = q;
+  ProposeRule propose(q, lane.n_wanted);
+  FirstOfRace race(lane.n_wanted);
+  DrawRule* rule = lane.n_wanted > 1 ? &race : nullptr;
+  if (is_drawn && !PLANTED("a_drafts_noise_is_the_targets")) rule = &propose;
+  const SamplerState before = state;
+  const Result<TokenRecord> drawn = input.sampler->sample(row, history, state, scratch.sampler, scratch.mask, rule);
   if (!drawn) return;
-  const TokenId token = drawn->chosen.token;
-  lane.sureness = sureness_of(token, options_.ids.empty() ? row : drafters, scratch.sampler);
-  // Behind an end nothing follows, so that its row is not worth a draft; but what is drawn for rejection is offered.
-  const bool may_withhold = !is_drawn || PLANTED("drawn_ends_are_withheld");
-  if (may_withhold && std::ranges::find(options_.end_of_generation, token) != options_.end_of_generation.end()) return;
-  if (input.grammar != nullptr) {
-    text.state.grammar = input.grammar->after(input.choice, text.state.grammar, token);
-    if (may_withhold && input.grammar->is_closed(text.state.grammar)) return;
+  std::vector<TokenId> tokens = {drawn->chosen.token};
+  if (input.temperature > 0 && rule != nullptr) {
+    const std::span<const TokenId> all = rule == &propose ? propose.drawn() : race.drawn();
+    tokens.assign(all.begin(), all.end());
+  } else if (lane.n_wanted > 1) {
+    const auto most = static_cast<size_t>(lane.n_wanted);
+    const bool has_more =
+        input.sampler->candidates(row, history, before, scratch.sampler, scratch.mask, true, most, scratch.best).ok();
+    for (size_t i = 0; has_more && i < scratch.best.size() && tokens.size() < most; ++i) {
+      if (scratch.best[i].token != tokens.front()) tokens.push_back(scratch.best[i].token);
+    }
   }
-  lane.drawn = token;
+  add_drawn(lane, tokens, state, options_.ids.empty() ? row : drafters, scratch.sampler);
+}
+
+// How sure the drafter is of each: its own probability at temperature 1, of those that are left.
+void Drafting::add_drawn(DraftLane& lane, std::span<const TokenId> tokens, const SamplerState& state,
+                         std::span<const float> row, SamplerScratch& scratch) const {
+  const ProposalInput& input = lane.proposal->input;
+  const auto column = [this](TokenId token) {
+    if (options_.ids.empty()) return token;
+    return TokenId{static_cast<int32_t>(std::ranges::lower_bound(options_.ids, token) - options_.ids.begin())};
+  };
+  const bool is_scored = score_row(row, column(tokens.front()), 0, scratch).ok();
+  // Behind an end nothing follows, so that its row is not worth a draft; but what is drawn for rejection is offered.
+  const bool may_withhold = lane.q.empty() || PLANTED("drawn_ends_are_withheld");
+  float left = 1;
+  for (const TokenId token : tokens) {
+    const float of_token = is_scored ? std::exp(scratch.log_probs[static_cast<size_t>(raw(column(token)))]) : 0;
+    DraftNode node = {.token = token, .parent = lane.node, .depth = lane.n_drafts + 1};
+    node.sureness = left > of_token ? of_token / left : 1;
+    left -= of_token;
+    node.state = state;
+    node.q = lane.q;
+    const bool is_end = std::ranges::find(options_.end_of_generation, token) != options_.end_of_generation.end();
+    node.is_offered = !may_withhold || !is_end;
+    if (input.grammar != nullptr && node.is_offered) {
+      node.state.grammar = input.grammar->after(input.choice, state.grammar, token);
+      if (may_withhold && input.grammar->is_closed(node.state.grammar)) node.is_offered = false;
+    }
+    lane.drawn.push_back(node);
+  }
 }
 
 void Drafting::take_drawn(std::vector<DraftLane>& lanes) const {
   std::erase_if(lanes, [this](DraftLane& lane) {
-    if (lane.drawn == TokenId::kNone) return true;
+    if (lane.drawn.empty() || !lane.drawn.front().is_offered) return true;
     DraftText& text = *lane.text;
     Drafts& drafts = *lane.proposal->drafts;
+    const DraftNode& drawn = lane.drawn.front();
     if (text.sureness.empty()) drafts.clear();  // those of others
-    lane.likely *= text.confidence.of(lane.sureness);
-    drafts.add(lane.drawn, drafts.size() - 1, lane.is_pinned ? 1 : lane.likely, lane.q);
-    text.tokens.push_back(lane.drawn);
-    text.sureness.push_back(lane.sureness);
+    lane.likely *= text.confidence.of(drawn.sureness);
+    drafts.add(drawn.token, drafts.size() - 1, lane.is_pinned ? 1 : lane.likely, lane.q);
+    text.tokens.push_back(drawn.token);
+    text.sureness.push_back(drawn.sureness);
+    text.state = drawn.state;
+    lane.law = ++lane.n_drafts;
     lane.n_tokens = 1;
     return drafts.size() >= lane.proposal->input.max_drafts ||
            static_cast<int32_t>(text.tokens.size()) > options_.context_len;

@@ -10,12 +10,14 @@
 #pragma once
 
 #include <cstdint>
+#include <new>
 #include <span>
 #include <vector>
 
 #include "base/thread_team.h"
 #include "spec/draft_choice.h"
 #include "spec/draft_confidence.h"
+#include "spec/draft_tree.h"
 #include "spec/pass_cost.h"
 #include "spec/proposer.h"
 
@@ -27,21 +29,25 @@ struct DraftText {
   int32_t n_text = 0;           // without drafts
   SamplerState state;           // behind the last draft
   std::vector<float> sureness;  // of each draft: the drafter's own probability
-  std::vector<float> q;         // [drafts, V] of rejection: what each draft was drawn from
+  std::vector<float> q;         // [drafts, V] of rejection: what was drawn from, in the order of the draws
   DraftConfidence confidence;
+  DraftTree tree;  // of who drafts trees (spec/tree_drafting.h), in the place of drafts in `tokens` and `sureness`
 };
 
-struct DraftLane {  // a text in this step
+struct DraftLane {  // a text in this step, or a place of its tree
   DraftText* text = nullptr;
   const Proposal* proposal = nullptr;
-  float likely = 1;         // that all drafts so far are taken over
-  int32_t n_tokens = 0;     // of this pass
-  int32_t row = -1;         // of this pass; -1: none
-  bool is_pinned = false;   // drafts as many as it may
-  bool is_starved = false;  // its draw found no memory
-  TokenId drawn = TokenId::kNone;
-  std::span<const float> q;  // that it was drawn from
-  float sureness = 0;
+  float likely = 1;              // that all drafts so far are taken over
+  int32_t n_drafts = 0;          // so far, on the way to this place
+  int32_t node = -1;             // of the tree, the last of them; -1: the text's end
+  int32_t n_wanted = 1;          // tokens for this place
+  int32_t law = 0;               // of rejection: which of the text's q it is drawn from
+  int32_t n_tokens = 0;          // of this pass
+  int32_t row = -1;              // of this pass; -1: none
+  bool is_pinned = false;        // drafts as many as it may
+  bool is_starved = false;       // its draw found no memory
+  std::vector<DraftNode> drawn;  // the surest first; empty: none
+  std::span<const float> q;      // that they were drawn from
 };
 
 struct DraftingOptions {
@@ -63,6 +69,26 @@ class Drafting {
   double spent() const { return spent_; }  // seconds of this step
   bool is_priced() const { return prices_.step > 0 && cost_.is_known(); }
 
+  // Drafts for all of them: list_lanes() makes a lane of each text that may have any; pass(i), the i-th from 0,
+  // computes what the lanes that are left lack and draws, or is false where nobody can go on. Where memory runs out,
+  // drop_all() forgets all texts, for whatever was begun is not whole, and nobody has drafts.
+  template <typename ListLanes, typename Pass, typename DropAll>
+  void propose_all(std::span<const Proposal> proposals, std::vector<DraftLane>& lanes, const ListLanes& list_lanes,
+                   const Pass& pass, const DropAll& drop_all) const {
+    try {
+      list_lanes();
+      DraftChoice choice(prices_.n_decodes, prices_.step);
+      choose(lanes, choice);
+      for (int32_t i = 0; !lanes.empty() && pass(i); ++i) {
+        take_drawn(lanes);
+        choose(lanes, choice);
+      }
+    } catch (const std::bad_alloc&) {
+      drop_all();
+      for (const Proposal& p : proposals) p.drafts->clear();
+    }
+  }
+
   // Makes `text` that of the input, from its beginning.
   void begin_text(DraftText& text, const ProposalInput& input);
   // What the text became since it was last seen; how many of the tokens that were there agree with it.
@@ -70,6 +96,8 @@ class Drafting {
   // Whether this text may be drafted for: its drafts are pinned, or nobody proposed likelier ones.
   bool may_draft(const DraftText& text, const Proposal& proposal) const;
   bool is_pinned(const ProposalInput& input) const { return options_.always || input.is_rejection; }
+  PairAgreement& pair() { return pair_; }
+  const DraftingOptions& options() const { return options_; }
   // Keeps the lanes whose next draft pays, none if a pass for them does not.
   void choose(std::vector<DraftLane>& lanes, DraftChoice& choice) const;
   // The tokens that the target's sampler draws from rows of the drafter, logits[R, row_len], over the team; lanes
@@ -83,12 +111,16 @@ class Drafting {
   struct Scratch {  // of a thread that draws
     SamplerScratch sampler;
     std::vector<uint32_t> mask;
-    std::vector<float> row;  // of the target's length
+    std::vector<float> row;       // of the target's length
+    std::vector<TokenId> answer;  // with the way to a place of a tree
+    std::vector<SearchCandidate> best;
   };
   void draw(DraftLane& lane, std::span<const float> row, Scratch& scratch) const;
+  SampleHistory history_of(const DraftLane& lane, Scratch& scratch) const;
+  void add_drawn(DraftLane& lane, std::span<const TokenId> tokens, const SamplerState& state,
+                 std::span<const float> row, SamplerScratch& scratch) const;
   void observe(DraftText& text, const ProposalInput& input, int32_t n_agreed);
   std::span<const float> as_target(std::span<const float> row, std::vector<float>& out) const;
-  float sureness_of(TokenId token, std::span<const float> row, SamplerScratch& scratch) const;
 
   DraftingOptions options_;
   PairAgreement pair_;

@@ -20,7 +20,8 @@ struct Drafts {
   std::vector<int32_t> parents;  // of each, the index of the one before it, smaller than its own; -1: the text's end
   // Of each, what it was drawn from, [V] of its proposer's until the next step; empty: nobody drew it.
   std::vector<std::span<const float>> q;
-  std::vector<float> likely;  // of each, how likely it is taken over: it and all on the way to it; 1: verify it
+  std::vector<uint8_t> is_distinct;  // of each: 1: it was drawn from q without the siblings before it, normalised again
+  std::vector<float> likely;         // of each, how likely it is taken over: it and all on the way to it; 1: verify it
 
   int32_t size() const { return static_cast<int32_t>(tokens.size()); }
   bool empty() const { return tokens.empty(); }
@@ -32,12 +33,16 @@ struct Drafts {
     parents.resize(static_cast<size_t>(n));
     likely.resize(static_cast<size_t>(n));
     q.resize(static_cast<size_t>(n));
+    is_distinct.resize(static_cast<size_t>(n));
   }
-  void add(TokenId token, int32_t parent, float is_likely = 1, std::span<const float> drawn_from = {}) {
+  void add(TokenId token, int32_t parent, float is_likely = 1, std::span<const float> drawn_from = {},
+           bool was_distinct = false) {
     grow(likely, likely.size() + 1);  // where it throws, all are still of one length
     grow(parents, parents.size() + 1);
     grow(q, q.size() + 1);
+    grow(is_distinct, is_distinct.size() + 1);
     tokens.push_back(token), parents.push_back(parent), likely.push_back(is_likely), q.push_back(drawn_from);
+    is_distinct.push_back(was_distinct ? 1 : 0);
   }
 
   // How many tokens lie on the way from the text's end to draft i, its own included: its position is that of the text's

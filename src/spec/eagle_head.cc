@@ -36,7 +36,7 @@ void EagleHead::fuse(int32_t n) {
 }
 
 EagleHead::Said EagleHead::run(const ForwardBatch& batch) {
-  CHECK(batch.n_tokens <= sizes_.n_tokens && batch.n_rows <= sizes_.n_texts && batch.n_sequences <= sizes_.n_texts);
+  CHECK(batch.n_tokens <= sizes_.n_tokens && batch.n_rows <= sizes_.most_rows() && batch.n_sequences <= sizes_.n_texts);
   const TensorView inputs = rows_.inputs.first_rows(batch.n_tokens);
   const TensorView x = read(batch, inputs);
   if (batch.n_rows == 0) return {};

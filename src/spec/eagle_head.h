@@ -38,13 +38,15 @@
 namespace ibid {
 
 struct EagleSizes {
-  int32_t n_texts = 8;     // R: those of a pass, each with one row of logits at most
+  int32_t n_texts = 8;     // those of a pass
+  int32_t n_rows = 0;      // R: rows of logits of a pass; 0: one for each text
   int32_t n_tokens = 256;  // T of the largest pass
   int32_t n_blocks = 0;    // of its keys and values
   int32_t block_len = 16;  // B
   DType kv_dtype = DType::kF16;
   int32_t context_len = 0;    // pairs of a text at most
   int32_t step_tokens = 512;  // of the target's largest step
+  int32_t most_rows() const { return n_rows > 0 ? n_rows : n_texts; }
 };
 
 class EagleHead {
@@ -83,7 +85,7 @@ class EagleHead {
     std::span<const float> states;  // [R, C]: of the pairs behind the drafts
   };
   // A pass over pairs: `batch` has the second token of each and their places among the text's pairs, and wants at most
-  // n_texts rows. Without any only keys and values are computed. Valid until the next call.
+  // R rows. Without any only keys and values are computed. Valid until the next call.
   Said run(const ForwardBatch& batch);
 
  private:

@@ -33,7 +33,7 @@ int64_t EagleHead::Loader::weight_bytes() const {
 
 size_t EagleHead::Loader::lay(const EagleSizes& sizes, std::byte* memory, Rows& rows) const {
   const ModelConfig& c = config_;
-  const int64_t C = c.width, T = sizes.n_tokens, R = sizes.n_texts;
+  const int64_t C = c.width, T = sizes.n_tokens, R = sizes.most_rows();
   size_t bytes = 0;
   const auto lay_one = [&](TensorView& out, int64_t n_rows, int64_t n_columns) {
     const auto n = static_cast<size_t>(n_rows * n_columns) * sizeof(float);

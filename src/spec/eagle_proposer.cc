@@ -16,7 +16,7 @@ constexpr int32_t kWholeContexts = 2;
 }  // namespace
 
 EagleSizes EagleProposer::sizes(int32_t n_texts, int32_t context_len, int32_t step_tokens) {
-  EagleSizes out = {.n_texts = n_texts, .n_tokens = n_texts * kMostWaiting};
+  EagleSizes out = {.n_texts = n_texts, .n_rows = n_texts * kWidth, .n_tokens = n_texts * kMostWaiting};
   out.context_len = context_len;
   out.step_tokens = step_tokens;
   out.n_blocks = (context_len + out.block_len - 1) / out.block_len * std::min(n_texts, kWholeContexts);
@@ -35,13 +35,18 @@ EagleProposer::EagleProposer(std::unique_ptr<EagleHead> head, Stream& stream, co
                  .end_of_generation = options.end_of_generation,
                  .always = options.always,
                  .prior_rate = kEaglePriorRate}),
+      trees_(drafting_, {.branches = options.branches, .width = options.branches > 1 ? kWidth : 1}),
       texts_(static_cast<size_t>(head_->sizes().n_texts)),
       arrays_(head_->sizes().block_len, texts_.size(), static_cast<size_t>(head_->sizes().n_tokens),
-              texts_.size() * static_cast<size_t>(cache_.n_blocks_for(head_->sizes().context_len))) {
+              texts_.size() * static_cast<size_t>(cache_.n_blocks_for(head_->sizes().context_len)),
+              static_cast<size_t>(head_->sizes().most_rows()),
+              static_cast<size_t>(head_->sizes().most_rows()) * kMaxDrafts) {
   for (Text& text : texts_) {
     text.waiting.resize(kMostWaiting);
     text.features.resize(static_cast<size_t>(kMostWaiting * head_->feature_len()));
   }
+  CHECK(options.branches == 1 || head_->sizes().most_rows() >= head_->sizes().n_texts * kWidth,
+        "an EAGLE head without the rows for trees");
   lanes_.reserve(texts_.size()), pieces_.reserve(texts_.size());
   measure();
 }
@@ -69,7 +74,7 @@ void EagleProposer::measure() {
 
 void EagleProposer::drop(Text& text) {
   forget_read(text);
-  text.tokens.clear(), text.sureness.clear();
+  text.tokens.clear(), text.tree.clear();
   text.sequence = -1;
   text.n_text = 0;
 }
@@ -136,20 +141,15 @@ void EagleProposer::propose(const ProposalInput& input, Drafts& drafts) {
 }
 
 void EagleProposer::propose_all(std::span<const Proposal> proposals) {
-  try {
-    list_lanes(proposals);
-    DraftChoice choice(drafting_.prices().n_decodes, drafting_.prices().step);
-    drafting_.choose(lanes_, choice);
-    first_pass();
-    while (!lanes_.empty()) {
-      drafting_.take_drawn(lanes_);
-      drafting_.choose(lanes_, choice);
-      next_pass();
-    }
-  } catch (const std::bad_alloc&) {  // whatever was begun is not whole
-    for (Text& text : texts_) drop(text);
-    for (const Proposal& p : proposals) p.drafts->clear();
-  }
+  trees_.propose_all(
+      proposals, lanes_, [&] { list_lanes(proposals); },
+      [&](int32_t i) {
+        i == 0 ? first_pass() : next_pass();
+        return !lanes_.empty();
+      },
+      [&] {
+        for (Text& text : texts_) drop(text);
+      });
 }
 
 // Whether the pair at the text's end is here to draft from. If it was read before, it is once more.
@@ -168,7 +168,8 @@ void EagleProposer::list_lanes(std::span<const Proposal> proposals) {
     if (!has_end(*text, n)) continue;
     if (!PLANTED("keys_of_refused_eagle_drafts_stay")) text->n_written = text->n_read;
     cache_.truncate(text->blocks, text->n_written);
-    if (text->n_text == 0) drafting_.begin_text(*text, p.input);
+    if (text->n_text == 0) drafting_.begin_text(*text, p.input), trees_.begin_text(*text);
+    trees_.observe(*text, p.input);
     drafting_.follow(*text, p.input);
     if (drafting_.may_draft(*text, p))
       lanes_.push_back({.text = text, .proposal = &p, .is_pinned = drafting_.is_pinned(p.input)});
@@ -191,12 +192,13 @@ void EagleProposer::load_waiting(const Text& text) {
   }
 }
 
-// The last draft, with the head's own state behind the row that it was drawn from.
-void EagleProposer::load_draft(const DraftLane& lane) {
-  const auto C = static_cast<size_t>(head_->width()), row = static_cast<size_t>(lane.row);
+// A draft, with the head's own state behind the row that it was drawn from, which is one of the last pass.
+void EagleProposer::load_draft(const DraftNode& node) {
+  const auto C = static_cast<size_t>(head_->width());
+  const auto row = static_cast<size_t>(node.row - (PLANTED("an_eagle_reads_a_siblings_state") && node.row > 0));
   std::ranges::copy(said_.states.subspan(row * C, C),
                     head_->state(static_cast<int32_t>(arrays_.tokens.size())).begin());
-  arrays_.tokens.push_back(lane.text->tokens.back());
+  arrays_.tokens.push_back(node.token);
 }
 
 // What the target made of each text since it last drafted, and the first draft behind that.
@@ -228,16 +230,50 @@ void EagleProposer::first_pass() {
   draw(begin);
 }
 
+// Lanes of a text stand side by side. Without blocks for all of them it has none.
+void EagleProposer::drop_without_room() {
+  for (size_t i = 0, n = 0; i < lanes_.size(); i += n) {
+    Text& text = text_of(lanes_[i]);
+    for (n = 0; i + n < lanes_.size() && lanes_[i + n].text == &text;) ++n;
+    const bool fits = text.n_written + static_cast<int32_t>(n) <= head_->sizes().context_len;
+    if (fits && reserve(text, static_cast<int32_t>(n))) continue;
+    std::erase_if(lanes_, [&text](const DraftLane& lane) { return lane.text == &text; });
+    n = 0;
+  }
+}
+
+// In the next slot of its text. Its position is that of its depth; the way to it is where its slots are those of their
+// positions plain text, as a chain's are.
+void EagleProposer::add_node(Text& text, DraftNode& node, bool is_alone) {
+  load_draft(node);
+  node.slot = text.n_written++;
+  path_.assign(1, node.slot);
+  for (int32_t i = node.parent; i >= 0; i = text.tree.nodes[static_cast<size_t>(i)].parent) {
+    const int32_t slot = text.tree.nodes[static_cast<size_t>(i)].slot;
+    path_.push_back(PLANTED("an_eagles_draft_sees_its_parents_sibling") && slot > text.n_read ? slot - 1 : slot);
+  }
+  std::ranges::reverse(path_);
+  const bool is_plain = is_alone && path_.back() - path_.front() + 1 == node.depth && path_.front() == text.n_read;
+  const int32_t position =
+      PLANTED("an_eagles_siblings_have_positions_of_their_own") ? node.slot : text.n_read + node.depth - 1;
+  if (!is_plain) return arrays_.add_draft(text.blocks, position, path_);
+  arrays_.add(text.blocks, position, position + 1, cache_.n_blocks_for(position + 1), true);
+}
+
+// The drafts that others are drawn behind.
 void EagleProposer::next_pass() {
   const double begin = clock_.now();
-  arrays_.clear(), pieces_.clear();
-  std::erase_if(lanes_, [this](const DraftLane& lane) { return !reserve(text_of(lane), 1); });
+  arrays_.clear();
+  drop_without_room();
   if (lanes_.empty()) return;
-  for (const DraftLane& lane : lanes_) {
-    load_draft(lane);
-    pieces_.push_back({.text = &text_of(lane), .n = 1, .is_wanted = true});
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    Text& text = text_of(lanes_[i]);
+    const bool is_first = i == 0 || lanes_[i - 1].text != &text;
+    const bool is_last = i + 1 == lanes_.size() || lanes_[i + 1].text != &text;
+    add_node(text, text.tree.nodes[static_cast<size_t>(lanes_[i].node)], is_first && is_last);
+    if (is_last) arrays_.end_drafts(text.blocks, cache_.n_blocks_for(text.n_written));
   }
-  compute();
+  said_ = head_->run(arrays_.batch());
   draw(begin);
 }
 

@@ -1,14 +1,16 @@
-// EagleProposer: an EAGLE head (spec/eagle_head.h) as a proposer of chains. It is told what the target's layers made of
-// each token of a text, keeps what the head's attention reads of them, and drafts from the pair at the text's end, its
-// own states standing in for those that the target has not made yet. What drafts left is overwritten by what the
-// target makes of the tokens that were taken over.
+// EagleProposer: an EAGLE head (spec/eagle_head.h) as a proposer of chains and trees. It is told what the target's
+// layers made of each token of a text, keeps what the head's attention reads of them, and drafts from the pair at the
+// text's end, its own states standing in for those that the target has not made yet. What drafts left is overwritten by
+// what the target makes of the tokens that were taken over.
 //
 // Where a text's beginning came from the prefix cache nobody told of it: then the head reads from there on, as if the
 // text began there. So it does where its keys and values found no room, and a text that finds no place has no drafts
 // of it. All that changes which drafts there are, and no answer.
 //
-// How many are drafted is chosen as a draft model's are (spec/drafting.h). One thread, the engine's; draws use the
-// stream's team. All memory but texts' tokens is held from the start.
+// Of a tree's drafts each sees those on the way to it alone, in whichever slots they lie (kernels/forward_batch.h).
+//
+// How many are drafted is chosen as a draft model's are (spec/drafting.h), trees as spec/tree_drafting.h says. One
+// thread, the engine's; draws use the stream's team. All memory but texts' tokens is held from the start.
 #pragma once
 
 #include <memory>
@@ -19,6 +21,7 @@
 #include "spec/drafting.h"
 #include "spec/eagle_head.h"
 #include "spec/pass_arrays.h"
+#include "spec/tree_drafting.h"
 
 namespace ibid {
 
@@ -26,12 +29,15 @@ struct EagleOptions {
   int32_t vocab_size = 0;                  // V of the target
   std::vector<TokenId> end_of_generation;  // which are not drafted
   bool always = false;                     // drafts as many as it may, whatever they cost
+  int32_t branches = 1;                    // drafts for one place at most (TreeOptions); 1: chains
 };
 
 class EagleProposer final : public Proposer {
  public:
   // Pairs of a text that wait to be read: more of them are read at once, whoever drafts.
   static constexpr int32_t kMostWaiting = 32;
+  // Of trees: drafts of a text that are drawn behind in one pass, and those for one place that a server has.
+  static constexpr int32_t kWidth = 3, kBranches = 3;
   // For so many texts at a time, pairs of a text at most and steps of the target; other members as they are. Two whole
   // contexts of keys and values, or many shorter texts.
   static EagleSizes sizes(int32_t n_texts, int32_t context_len, int32_t step_tokens);
@@ -81,8 +87,10 @@ class EagleProposer final : public Proposer {
   void next_pass();
   void draw(double begin);
   bool reserve(Text& text, int32_t n);
+  void drop_without_room();
+  void add_node(Text& text, DraftNode& node, bool is_alone);
   void load_waiting(const Text& text);
-  void load_draft(const DraftLane& lane);
+  void load_draft(const DraftNode& node);
   void compute();
   void measure();
   static Text& text_of(const DraftLane& lane) { return static_cast<Text&>(*lane.text); }
@@ -92,12 +100,14 @@ class EagleProposer final : public Proposer {
   const Clock& clock_;
   BlockCache cache_;
   Drafting drafting_;
+  TreeDrafting trees_;
   std::vector<Text> texts_;
   std::vector<DraftLane> lanes_;
   std::vector<Piece> pieces_;      // of a pass, in the order of the lanes
   EagleHead::Said said_;           // of the last one
   std::vector<BlockCopy> copies_;  // always empty: nothing is shared
   PassArrays arrays_;
+  std::vector<int32_t> path_;  // of a draft
   int64_t n_passes_ = 0, n_read_ = 0;
 };
 

@@ -6,61 +6,24 @@
 
 #include <algorithm>
 
-#include "model/testing/loaded_model.h"
-#include "sample/sampler.h"
-#include "tiny_eagle.h"
+#include "eagle_texts.h"
 
 namespace ibid {
 namespace {
 
-using testing::LoadedModel;
-using testing::PairsOfOne;
-using testing::TinyEagle;
+using testing::EagleTexts;
 
-constexpr int32_t kContext = 160, kStep = 64, kMany = 5;
-
-// What the target makes of the token at `position` behind this text, as far as a head can tell.
-float feature(std::span<const TokenId> text, int32_t position, int64_t column) {
-  uint64_t hash = 1469598103934665603U + static_cast<uint64_t>(column);
-  for (int32_t i = 0; i <= position; ++i)
-    hash = (hash ^ static_cast<uint64_t>(raw(text[static_cast<size_t>(i)]))) * 1099511628211U;
-  return static_cast<float>(hash >> 40) / float{1 << 23} - 1;
-}
+constexpr int32_t kMany = 5;
 
 class EagleDrafts : public ::testing::TestWithParam<bool> {
  protected:
-  void SetUp() override {
-    tiny_ = {.width = m_.model->config().width, .vocab_size = 96, .is_third = GetParam()};
-    if (tiny_.is_third) {
-      for (int64_t i = 0; i < 96; i += 2) tiny_.ids.push_back(i);
-    }
-    start(2);
-    // Goes over each text at once, and nothing else.
-    EagleSizes sizes = EagleProposer::sizes(8, kContext, kStep);
-    sizes.kv_dtype = DType::kF32;
-    reference_ = EagleHead::load(testing::tiny_eagle_file(tiny_), *m_.model, *m_.stream, sizes).value();
-  }
   void start(int32_t n_texts, int32_t n_blocks = 0) {
-    EagleSizes sizes = EagleProposer::sizes(n_texts, kContext, kStep);
-    sizes.kv_dtype = DType::kF32;
-    if (n_blocks > 0) sizes.n_blocks = n_blocks;
-    proposer_ = std::make_unique<EagleProposer>(
-        EagleHead::load(testing::tiny_eagle_file(tiny_), *m_.model, *m_.stream, sizes).value(), *m_.stream,
-        EagleOptions{.vocab_size = 96, .always = true});
+    texts_ = std::make_unique<EagleTexts>(GetParam(), n_texts, n_blocks);
+    proposer_ = texts_->proposer.get();
   }
-  // A step that computed the tokens [first, first + n) of this text, in rows from `row` on.
+  void SetUp() override { start(2); }
   void tell(int64_t sequence, std::span<const TokenId> text, int32_t first, int32_t n, int32_t row = 0) {
-    std::vector<int32_t> rows;
-    const HiddenStates& taps = *proposer_->taps();
-    const int64_t C = tiny_.width;
-    for (int32_t i = 0; i < n; ++i) {
-      rows.push_back(row + i);
-      for (size_t tap = 0; tap < taps.out.size(); ++tap) {
-        for (int64_t c = 0; c < C; ++c)
-          taps.out[tap].row_as<float>(row + i)[c] = feature(text, first + i, static_cast<int64_t>(tap) * C + c);
-      }
-    }
-    proposer_->read({.sequence = sequence, .first = first, .rows = rows, .text = text});
+    texts_->tell(sequence, text, first, n, row);
   }
   std::vector<TokenId> drafted(int64_t sequence, std::span<const TokenId> text, int32_t n = kMany) {
     Drafts drafts;
@@ -68,37 +31,23 @@ class EagleDrafts : public ::testing::TestWithParam<bool> {
                         .prompt = text.first(4),
                         .answer = text.subspan(4),
                         .max_drafts = n,
-                        .sampler = greedy_.get()},
+                        .sampler = texts_->greedy.get()},
                        drafts);
+    EXPECT_TRUE(drafts.is_chain(drafts.size()));
     return drafts.tokens;
   }
   // By the head alone, which has the pairs from `begin` on.
   std::vector<TokenId> expected(std::span<const TokenId> text, int32_t begin = 0, int32_t n = kMany) {
-    EagleHead& head = *reference_;
-    PairsOfOne pairs(head);
-    const auto n_pairs = static_cast<int32_t>(text.size()) - 1 - begin;
-    for (int32_t i = 0; i < n_pairs; ++i) {
-      for (int64_t c = 0; c < head.feature_len(); ++c)
-        head.feature(i)[static_cast<size_t>(c)] = feature(text, begin + i, c);
-    }
-    head.fuse(n_pairs);
-    const int32_t last = n_pairs - 1, first = 0;
-    EagleHead::Said said = pairs.run(text.last(static_cast<size_t>(n_pairs)), {&last, 1});
     std::vector<TokenId> out;
     for (int32_t i = 0; i < n; ++i) {
-      const auto best = static_cast<size_t>(std::ranges::max_element(said.logits) - said.logits.begin());
-      out.push_back(head.ids().empty() ? TokenId{static_cast<int32_t>(best)} : head.ids()[best]);
-      std::ranges::copy(said.states, head.state(0).begin());
-      if (i + 1 < n) said = pairs.run({&out.back(), 1}, {&first, 1});
+      const std::vector<float> row = texts_->row_behind(text, out, begin);
+      out.push_back(TokenId{static_cast<int32_t>(std::ranges::max_element(row) - row.begin())});
     }
     return out;
   }
 
-  LoadedModel m_{testing::TinyModelOptions{}};
-  TinyEagle tiny_;
-  std::unique_ptr<EagleProposer> proposer_;
-  std::unique_ptr<EagleHead> reference_;
-  std::shared_ptr<const Sampler> greedy_ = Sampler::compile({.temperature = 0}, 96, {}, 1).value();
+  std::unique_ptr<EagleTexts> texts_;
+  EagleProposer* proposer_ = nullptr;
 };
 
 TEST_P(EagleDrafts, AreWhatTheHeadSaysOfTheWholeText) {

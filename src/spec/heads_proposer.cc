@@ -1,7 +1,6 @@
 #include "spec/heads_proposer.h"
 
 #include <algorithm>
-#include <new>
 #include <numeric>
 #include <utility>
 
@@ -74,19 +73,11 @@ void HeadsProposer::propose(const ProposalInput& input, Drafts& drafts) {
 }
 
 void HeadsProposer::propose_all(std::span<const Proposal> proposals) {
-  try {
-    list_lanes(proposals);
-    DraftChoice choice(drafting_.prices().n_decodes, drafting_.prices().step);
-    drafting_.choose(lanes_, choice);
-    for (int32_t head = 0; head < heads_->n_heads() && !lanes_.empty(); ++head) {
-      pass(head);
-      drafting_.take_drawn(lanes_);
-      drafting_.choose(lanes_, choice);
-    }
-  } catch (const std::bad_alloc&) {  // whatever was begun is not whole
-    for (Text& text : texts_) drop(text);
-    for (const Proposal& p : proposals) p.drafts->clear();
-  }
+  drafting_.propose_all(
+      proposals, lanes_, [&] { list_lanes(proposals); }, [&](int32_t i) { return pass(i); },
+      [&] {
+        for (Text& text : texts_) drop(text);
+      });
 }
 
 // Those whose last row is known: a text that was preempted is told again when it has been computed.
@@ -107,7 +98,9 @@ void HeadsProposer::list_lanes(std::span<const Proposal> proposals) {
   }
 }
 
-void HeadsProposer::pass(int32_t head) {
+// False behind the last head.
+bool HeadsProposer::pass(int32_t head) {
+  if (head == heads_->n_heads()) return false;
   const double begin = clock_.now();
   rows_.clear();
   for (DraftLane& lane : lanes_) {
@@ -119,6 +112,7 @@ void HeadsProposer::pass(int32_t head) {
   drafting_.draw(lanes_, logits, logits.size() / rows_.size(), stream_.team());
   drafting_.passed(static_cast<int32_t>(lanes_.size()), clock_.now() - begin);
   ++n_passes_;
+  return true;
 }
 
 }  // namespace ibid

@@ -49,7 +49,7 @@ class HeadsProposer final : public Proposer {
   void drop(Text& text);
   void measure();
   void list_lanes(std::span<const Proposal> proposals);
-  void pass(int32_t head);
+  bool pass(int32_t head);
 
   std::unique_ptr<DraftHeads> heads_;
   Stream& stream_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/check.h"
 #include "base/planted.h"
 #include "kernels/math.h"
 #include "sample/philox.h"
@@ -11,78 +12,156 @@ namespace ibid {
 namespace {
 
 // The race of docs/design.md section 5, law 4, over weights of any kind: the least E / weight wins, ties to the lower
-// id.
+// id. The first n of it are n draws of which each is without those before it.
 class WeightedRace {
  public:
-  WeightedRace(uint64_t seed, int32_t position, NoisePurpose purpose)
-      : seed_(seed), position_(position), purpose_(purpose) {}
+  WeightedRace(uint64_t seed, int32_t position, NoisePurpose purpose, int32_t n = 1, uint32_t turn = 0)
+      : seed_(seed), position_(position), purpose_(purpose), turn_(turn), n_(static_cast<size_t>(n)) {}
   void enter(int32_t id, double weight) {
     if (!(weight > 0)) return;
     const auto group = static_cast<uint32_t>(id) / 4;
-    if (group != group_) words_ = noise_words(seed_, position_, purpose_, group_ = group);
-    const double time = -math::log1p(-open_unit(words_[static_cast<size_t>(id) % 4])) / weight;
-    if (time > best_ || (time == best_ && id > winner_)) return;
-    best_ = time, winner_ = id;
+    if (group != group_) words_ = noise_words(seed_, position_, purpose_, group_ = group, turn_);
+    // E is no less than its word, so most lose without a logarithm; the margin covers rounding.
+    constexpr double kMargin = 1.0 + 1e-12;
+    const double v = open_unit(words_[static_cast<size_t>(id) % 4]);
+    if (n_in_ == n_ && v > first_[n_ - 1].time * weight * kMargin) return;
+    const double time = -math::log1p(-v) / weight;
+    const auto is_before = [&](const Runner& r) { return time < r.time || (time == r.time && id < r.id); };
+    if (n_in_ == n_ && !is_before(first_[n_ - 1])) return;
+    size_t at = std::min(n_in_, n_ - 1);
+    for (; at > 0 && is_before(first_[at - 1]); --at) first_[at] = first_[at - 1];
+    first_[at] = {time, id};
+    n_in_ = std::min(n_in_ + 1, n_);
   }
-  bool is_over() const { return winner_ >= 0; }
-  TokenId winner() const { return TokenId{winner_}; }
+  int32_t n_in() const { return static_cast<int32_t>(n_in_); }
+  TokenId winner(int32_t place = 0) const { return TokenId{first_[static_cast<size_t>(place)].id}; }
 
  private:
+  struct Runner {
+    double time = std::numeric_limits<double>::infinity();
+    int32_t id = -1;
+  };
   uint64_t seed_;
   int32_t position_;
   NoisePurpose purpose_;
+  uint32_t turn_;
+  size_t n_, n_in_ = 0;
   uint32_t group_ = std::numeric_limits<uint32_t>::max();
   std::array<uint32_t, 4> words_ = {};
-  double best_ = std::numeric_limits<double>::infinity();
-  int32_t winner_ = -1;
+  std::array<Runner, ProposeRule::kMost> first_;
+};
+
+struct Formulas : Rejection<double> {
+  static double residual(double p, double q) {
+    if (PLANTED("the_residual_forgets_q")) return p;
+    if (PLANTED("the_residual_is_not_clamped")) return p > q ? p - q : q - p;
+    return Rejection<double>::residual(p, q);
+  }
 };
 
 }  // namespace
 
+// ---- proposals -----------------------------------------------------------------------------------------------------
+
 TokenId ProposeRule::draw(std::span<const Candidate> support, double total_weight, uint64_t seed, int32_t position) {
+  CHECK(n_wanted_ >= 1 && n_wanted_ <= kMost);
   std::ranges::fill(q_, 0.0F);
-  WeightedRace race(seed, position, NoisePurpose::kPropose);
-  for (const Candidate& c : support) {
+  for (const Candidate& c : support)
     q_[static_cast<size_t>(c.id)] = static_cast<float>(static_cast<double>(c.weight) / total_weight);
-    race.enter(c.id, c.weight);
+  n_drawn_ = 0;
+  const int32_t n_races = is_distinct_ ? 1 : n_wanted_;
+  for (int32_t turn = 0; turn < n_races; ++turn) {
+    const int32_t of_noise = PLANTED("siblings_share_the_proposals_noise") ? 0 : turn;
+    WeightedRace race(seed, position, NoisePurpose::kPropose, is_distinct_ ? n_wanted_ : 1,
+                      static_cast<uint32_t>(of_noise));
+    for (const Candidate& c : support) race.enter(c.id, c.weight);
+    for (int32_t i = 0; i < race.n_in(); ++i) drawn_[static_cast<size_t>(n_drawn_++)] = race.winner(i);
   }
-  return race.winner();
+  return drawn_.front();
 }
 
-double VerifyRule::proposed(int32_t id) const {
-  if (q_.empty() || PLANTED("only_the_drafts_own_q_is_known"))
-    return TokenId{id} != draft_ ? 0 : q_.empty() ? 1 : static_cast<double>(q_[static_cast<size_t>(id)]);
-  return static_cast<double>(q_[static_cast<size_t>(id)]);
+TokenId FirstOfRace::draw(std::span<const Candidate> support, double, uint64_t seed, int32_t position) {
+  CHECK(n_wanted_ >= 1 && n_wanted_ <= ProposeRule::kMost);
+  WeightedRace race(seed, position, NoisePurpose::kDraw, n_wanted_);
+  for (const Candidate& c : support) race.enter(c.id, static_cast<double>(c.weight));
+  n_drawn_ = race.n_in();
+  for (int32_t i = 0; i < n_drawn_; ++i) drawn_[static_cast<size_t>(i)] = race.winner(i);
+  return drawn_.front();
+}
+
+// ---- verification --------------------------------------------------------------------------------------------------
+
+void list_siblings(const Drafts& drafts, int32_t parent, int32_t n, std::vector<Sibling>& out) {
+  out.clear();
+  for (int32_t i = parent + 1; i < n; ++i) {
+    const auto at = static_cast<size_t>(i);
+    if (drafts.parents[at] == parent)
+      out.push_back({.token = drafts.tokens[at], .q = drafts.q[at], .is_distinct = drafts.is_distinct[at] != 0});
+  }
+}
+
+// What the siblings before this one have left of its q; 1 where it was drawn independently of them.
+double VerifyRule::rest(int32_t sibling) const {
+  const auto at = static_cast<size_t>(sibling);
+  const Sibling& s = siblings_[at];
+  if (s.q.empty() || !s.is_distinct || at == 0) return 1;
+  if (PLANTED("what_is_left_of_q_is_not_normalised")) return 1;
+  // Not all less those before it: of a q that is nearly one token's, that would be rounding alone.
+  std::vector<size_t> apart = {s.q.size()};
+  for (const Sibling& before : siblings_.first(at)) apart.push_back(static_cast<size_t>(raw(before.token)));
+  std::ranges::sort(apart);
+  double sum = 0;
+  for (size_t i = 0, next = 0; i < s.q.size(); ++i) {
+    while (apart[next] < i) ++next;
+    if (i != apart[next]) sum += static_cast<double>(s.q[i]);
+  }
+  return sum;
+}
+
+double VerifyRule::proposed(int32_t sibling, TokenId token, double rest) const {
+  const auto at = static_cast<size_t>(sibling);
+  const Sibling& s = siblings_[at];
+  if (s.q.empty()) return token == s.token ? 1 : 0;
+  if (PLANTED("only_the_drafts_own_q_is_known") && token != s.token) return 0;
+  const auto q = static_cast<double>(s.q[static_cast<size_t>(raw(token))]);
+  // Of those before it p gives none any more: what it has of them is never asked.
+  return rest > 0 ? Formulas::without(q, rest) : q;
 }
 
 TokenId VerifyRule::draw(std::span<const Candidate> support, double total_weight, uint64_t seed, int32_t position) {
-  double p_of_draft = 0;
-  for (const Candidate& c : support) {
-    if (TokenId{c.id} == draft_) p_of_draft = static_cast<double>(c.weight) / total_weight;
-  }
-  const double q_of_draft = proposed(raw(draft_));
-  const double u = open_unit(noise_words(seed, position, NoisePurpose::kAccept, 0)[0]);
-  const bool is_accepted = PLANTED("the_ratio_is_inverted")     ? u * p_of_draft < q_of_draft
-                           : PLANTED("every_draft_is_accepted") ? p_of_draft > 0
-                           : PLANTED("q_counts_as_one")         ? u < p_of_draft
-                                                                : u * q_of_draft < p_of_draft;
-  if (is_accepted) return draft_;
+  p_.clear();
+  for (const Candidate& c : support) p_.push_back(static_cast<double>(c.weight) / total_weight);
+  double left = 1;  // of the sibling's q
+  const auto place = [&](int32_t c) {
+    left = rest(c);
+    const TokenId token = siblings_[static_cast<size_t>(c)].token;
+    const auto it = std::ranges::find(support, raw(token), &Candidate::id);
+    return it == support.end() ? -1 : static_cast<int32_t>(it - support.begin());
+  };
+  const auto q_of = [&](int32_t c, int32_t i) {
+    return proposed(c, TokenId{support[static_cast<size_t>(i)].id}, left);
+  };
+  const auto takes = [&](int32_t c, double p, double q) {
+    const auto turn = static_cast<uint32_t>(PLANTED("siblings_share_the_acceptance_noise") ? 0 : c);
+    const double u = open_unit(noise_words(seed, position, NoisePurpose::kAccept, 0, turn)[0]);
+    if (PLANTED("siblings_are_tried_against_the_first_p")) {
+      const auto it = std::ranges::find(support, raw(siblings_[static_cast<size_t>(c)].token), &Candidate::id);
+      p = static_cast<double>(it->weight) / total_weight;
+    }
+    if (PLANTED("the_ratio_is_inverted")) return u * p < q;
+    if (PLANTED("every_draft_is_accepted")) return p > 0;
+    if (PLANTED("q_counts_as_one")) return u < p;
+    return u * q < p;
+  };
+  const int32_t taken =
+      try_siblings<Formulas>(std::span(p_), static_cast<int32_t>(siblings_.size()), place, q_of, takes);
+  if (taken >= 0) return siblings_[static_cast<size_t>(taken)].token;
   // Noise that the proposal has used tells where q is large.
   const NoisePurpose purpose =
       PLANTED("the_residual_shares_the_proposals_noise") ? NoisePurpose::kPropose : NoisePurpose::kResidual;
-  WeightedRace race(seed, position, purpose), all(seed, position, purpose);
-  for (const Candidate& c : support) {
-    const double p = static_cast<double>(c.weight) / total_weight, q = proposed(c.id);
-    all.enter(c.id, p);
-    if (PLANTED("the_residual_forgets_q")) {
-      race.enter(c.id, p);
-    } else if (PLANTED("the_residual_is_not_clamped")) {
-      race.enter(c.id, p > q ? p - q : q - p);
-    } else {
-      race.enter(c.id, Rejection<double>::residual(p, q));
-    }
-  }
-  return race.is_over() ? race.winner() : all.winner();  // p is q but for rounding
+  WeightedRace race(seed, position, purpose);
+  for (size_t i = 0; i < support.size(); ++i) race.enter(support[i].id, p_[i]);
+  return race.winner();
 }
 
 }  // namespace ibid

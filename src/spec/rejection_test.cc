@@ -12,46 +12,16 @@
 #include "sample/sampler.h"
 #include "spec/gain.h"
 #include "spec_counting.h"
+#include "spec_laws.h"
 
 namespace ibid {
 namespace {
 
 using testing::deviation;
 using testing::distance;
-
-// n / d, exactly.
-struct Fraction {
-  int64_t n = 0, d = 1;
-  Fraction() = default;
-  explicit Fraction(int64_t whole) : n(whole) {}
-  Fraction(int64_t over, int64_t under) {
-    const int64_t g = std::gcd(over, under);
-    n = over / g, d = under / g;
-  }
-  Fraction operator+(const Fraction& o) const { return {n * o.d + o.n * d, d * o.d}; }
-  Fraction operator-(const Fraction& o) const { return {n * o.d - o.n * d, d * o.d}; }
-  Fraction operator*(const Fraction& o) const { return {n * o.n, d * o.d}; }
-  Fraction operator/(const Fraction& o) const { return {n * o.d, d * o.n}; }
-  bool operator>(const Fraction& o) const { return n * o.d > o.n * d; }
-  bool operator==(const Fraction& o) const { return n == o.n && d == o.d; }
-};
-using Law = std::vector<Fraction>;
-
-// All laws of four tokens in sixths.
-std::vector<Law> laws() {
-  std::vector<Law> out;
-  constexpr int64_t kParts = 6;
-  for (int64_t a = 0; a <= kParts; ++a) {
-    for (int64_t b = 0; a + b <= kParts; ++b) {
-      for (int64_t c = 0; a + b + c <= kParts; ++c) {
-        Law law;
-        for (const int64_t n : {a, b, c, kParts - a - b - c}) law.emplace_back(n, kParts);
-        out.push_back(law);
-      }
-    }
-  }
-  return out;
-}
+using testing::Fraction;
+using testing::Law;
+using testing::laws;
 
 Fraction least(const Fraction& a, const Fraction& b) { return a > b ? b : a; }
 
@@ -78,7 +48,7 @@ Verified verified(const Law& p, const Law& q) {
 
 // Row S1, and S2 beside it.
 TEST(Rejection, GivesTheTargetsLawWhateverTheDraftsByEnumeration) {
-  const std::vector<Law> all = laws();
+  const std::vector<Law> all = laws(4);
   for (const Law& p : all) {
     for (const Law& q : all) {
       const Verified v = verified(p, q);
@@ -100,7 +70,7 @@ TEST(Rejection, GivesTheTargetsLawWhateverTheDraftsByEnumeration) {
 // A chain of two and the bonus token: the law of three tokens is the target's product, whatever the laws behind each
 // token are.
 TEST(Rejection, GivesTheTargetsLawOfWholeChainsByEnumeration) {
-  const std::vector<Law> all = laws();
+  const std::vector<Law> all = laws(4);
   std::mt19937 random(3);
   const auto any = [&]() -> const Law& { return all[random() % all.size()]; };
   for (int turn = 0; turn < 300; ++turn) {
@@ -121,8 +91,8 @@ TEST(Rejection, GivesTheTargetsLawOfWholeChainsByEnumeration) {
 // Row S8: to take over a drawn draft where the target happens to draw it too, and else from the residual.
 TEST(Rejection, AgreementOfTwoDrawsIsBiased) {
   int64_t n_biased = 0, n = 0;
-  for (const Law& p : laws()) {
-    for (const Law& q : laws()) {
+  for (const Law& p : laws(4)) {
+    for (const Law& q : laws(4)) {
       Fraction agreed, mass;
       for (size_t x = 0; x < p.size(); ++x)
         agreed = agreed + p[x] * q[x], mass = mass + Rejection<Fraction>::residual(p[x], q[x]);
@@ -168,12 +138,14 @@ Counted counted(const SamplingParams& params, const std::vector<float>& of_p, co
   SamplerScratch scratch;
   Counted out{std::vector<int64_t>(kVocab), std::vector<double>(kVocab), std::vector<double>(kVocab)};
   std::vector<float> p(kVocab), q(kVocab);
+  std::vector<double> law;
   for (int64_t i = 0; i < n; ++i) {
     SamplerState state = sampler->initial_state(static_cast<uint64_t>(i));
     SamplerState of_draft = state;
     ProposeRule propose(q);
     const TokenId draft = sampler->sample(of_q, history, of_draft, scratch, {}, &propose)->chosen.token;
-    VerifyRule verify(draft, q);
+    const Sibling offered{draft, q};
+    VerifyRule verify({&offered, 1}, law);
     const TokenId token = sampler->sample(of_p, history, state, scratch, {}, &verify)->chosen.token;
     ++out.n[static_cast<size_t>(raw(token))];
     out.n_accepted += token == draft;
@@ -234,21 +206,27 @@ TEST(Rejection, DrawsTheTargetsLawUnderEveryStage) {
 TEST(Rejection, HasItsEdges) {
   const std::vector<Candidate> support = {{.weight = 1, .id = 2}, {.weight = 3, .id = 5}};
   int64_t n_two = 0, n_five = 0;
-  for (uint64_t seed = 0; seed < 40'000; ++seed) {
-    n_two += VerifyRule(TokenId{2}, {}).draw(support, 4, seed, 7) == TokenId{2};
-    n_five += VerifyRule(TokenId{9}, {}).draw(support, 4, seed, 7) == TokenId{5};
+  uint64_t seed = 0;
+  std::vector<double> law;
+  const auto verified = [&](TokenId draft, std::span<const float> q) {
+    const Sibling offered{draft, q};
+    return VerifyRule({&offered, 1}, law).draw(support, 4, seed, 7);
+  };
+  for (; seed < 40'000; ++seed) {
+    n_two += verified(TokenId{2}, {}) == TokenId{2};
+    n_five += verified(TokenId{9}, {}) == TokenId{5};
   }
   EXPECT_NEAR(static_cast<double>(n_two), 10'000, 500);
   EXPECT_NEAR(static_cast<double>(n_five), 30'000, 500);
   std::vector<float> q(8);
-  for (uint64_t seed = 0; seed < 2'000; ++seed) {
+  for (seed = 0; seed < 2'000; ++seed) {
     const TokenId draft = ProposeRule(q).draw(support, 4, seed, 7);
-    EXPECT_EQ(VerifyRule(draft, q).draw(support, 4, seed, 7), draft);
+    EXPECT_EQ(verified(draft, q), draft);
   }
   // Row S10: next to nothing is not nothing.
   q.assign(8, 0);
   q[2] = 1e-38F, q[5] = 1;
-  EXPECT_EQ(VerifyRule(TokenId{2}, q).draw(support, 4, 1, 7), TokenId{2});
+  EXPECT_EQ(verified(TokenId{2}, q), TokenId{2});
 }
 
 // ---- formulas ------------------------------------------------------------------------------------------------------
@@ -262,6 +240,7 @@ TEST(Gain, ExpectedTokensAreTheSeriesAndTheSimulation) {
   const auto sampler = Sampler::compile({}, kVocab, {}, 1).value();
   SamplerScratch scratch;
   std::vector<float> of_q(kVocab);
+  std::vector<double> law;
   constexpr int64_t kRounds = 20'000;
   constexpr int32_t kDrafts = 5;
   int64_t n_tokens = 0, n_right = 0, n_verified = 0;
@@ -274,7 +253,8 @@ TEST(Gain, ExpectedTokensAreTheSeriesAndTheSimulation) {
       const TokenId draft = sampler->sample(q, {text, {}}, a, scratch, {}, &propose)->chosen.token;
       ++n_tokens;
       if (i == kDrafts) break;
-      VerifyRule verify(draft, of_q);
+      const Sibling offered{draft, of_q};
+      VerifyRule verify({&offered, 1}, law);
       const bool is_right = sampler->sample(p, {text, {}}, b, scratch, {}, &verify)->chosen.token == draft;
       ++n_verified, n_right += is_right;
       if (!is_right) break;

@@ -391,7 +391,10 @@ class ScheduleRun {
     if (up_to(2) == 0) sizes.n_blocks = 1 + sizes.n_blocks / 4;  // some texts find no room
     auto made = std::make_unique<EagleProposer>(
         EagleHead::load(tiny_eagle_file(tiny), model_, stream_, sizes).value(), stream_,
-        EagleOptions{.vocab_size = vocab_size_, .end_of_generation = ends, .always = true});
+        EagleOptions{.vocab_size = vocab_size_,
+                     .end_of_generation = ends,
+                     .always = schedule_.max_drafts % 5 != 0,
+                     .branches = schedule_.max_drafts % 2 == 0 ? EagleProposer::kBranches : 1});
     if (!tiny.is_third) return made;
     return free_proposers(core_->facts(), schedule_.max_sequences, std::move(made));
   }

@@ -1,0 +1,49 @@
+// DraftTree: the drafts of a text as they are drawn, several for one place; and which places a tree has that may not
+// grow by what is drawn.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "sample/sampler.h"
+#include "spec/draft_confidence.h"
+
+namespace ibid {
+
+struct DraftNode {
+  TokenId token = TokenId::kNone;
+  int32_t parent = -1;  // among the tree's nodes, before this one; -1: the text's end
+  int32_t depth = 1;    // it and those before it
+  float sureness = 0;   // the drafter's own probability, where none of the siblings before it is right
+  float likely = 0;     // that it is taken over: it and all on the way to it
+  SamplerState state;   // behind it; the sampler's memory as if the first sibling had been drawn
+  std::span<const float> q;
+  bool is_offered = true;  // false: behind it an answer ends
+  int32_t place = -1;      // of a fixed tree
+  int32_t row = -1;        // of the pass that it was drawn in
+  int32_t slot = -1;       // the drafter's own; -1: none yet
+};
+
+struct DraftPlace {
+  int32_t parent = -1;  // a place before this one; -1: the text's end
+  int32_t rank = 0;     // among its siblings
+  int32_t depth = 1;
+};
+
+struct DraftTree {
+  std::vector<DraftNode> nodes;    // siblings side by side, as they were drawn
+  std::vector<DraftPlace> places;  // of a fixed tree; empty: it grows by what is drawn
+  int32_t n_laws = 0;              // that were drawn from
+  DraftConfidence runners_up;      // of what was drawn second or later, where those before it were wrong
+  void clear() { nodes.clear(), places.clear(), n_laws = 0; }
+};
+
+// The n places that are likeliest to be reached where a first draft is right in 0.6 of cases, a second in 0.15, a third
+// in 0.06 and each further one in half as many (about what rejection takes over of siblings of laws 0.4 apart), at most
+// `branches` side by side and `width` with others behind them at a depth: a function of these numbers alone (Chen et
+// al., "Sequoia", 2024, section 3.1, has the best tree for such numbers). One branch: a chain. The likeliest first.
+std::vector<DraftPlace> fixed_tree(int32_t n, int32_t branches, int32_t width);
+
+}  // namespace ibid

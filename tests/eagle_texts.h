@@ -1,0 +1,87 @@
+// An EAGLE head over a tiny model as a proposer, texts told to it as a step would, and the same head alone, which goes
+// over each text at once and nothing else.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "model/testing/loaded_model.h"
+#include "sample/sampler.h"
+#include "spec/eagle_proposer.h"
+#include "tiny_eagle.h"
+
+namespace ibid::testing {
+
+struct EagleTexts {
+  static constexpr int32_t kVocab = 96, kContext = 160, kStep = 64;
+
+  explicit EagleTexts(bool is_third, int32_t n_texts = 2, int32_t n_blocks = 0,
+                      const EagleOptions& options = {.vocab_size = kVocab, .always = true},
+                      const Clock& clock = steady_clock()) {
+    tiny = {.width = m.model->config().width, .vocab_size = kVocab, .is_third = is_third};
+    for (int64_t i = 0; is_third && i < kVocab; i += 2) tiny.ids.push_back(i);
+    EagleSizes sizes = EagleProposer::sizes(n_texts, kContext, kStep);
+    sizes.kv_dtype = DType::kF32;
+    if (n_blocks > 0) sizes.n_blocks = n_blocks;
+    proposer = std::make_unique<EagleProposer>(
+        EagleHead::load(tiny_eagle_file(tiny), *m.model, *m.stream, sizes).value(), *m.stream, options, clock);
+    sizes = EagleProposer::sizes(8, kContext, kStep);
+    sizes.kv_dtype = DType::kF32;
+    reference = EagleHead::load(tiny_eagle_file(tiny), *m.model, *m.stream, sizes).value();
+  }
+
+  // What the target makes of the token at `position` behind this text, as far as a head can tell.
+  static float feature(std::span<const TokenId> text, int32_t position, int64_t column) {
+    uint64_t hash = 1469598103934665603U + static_cast<uint64_t>(column);
+    for (int32_t i = 0; i <= position; ++i)
+      hash = (hash ^ static_cast<uint64_t>(raw(text[static_cast<size_t>(i)]))) * 1099511628211U;
+    return static_cast<float>(hash >> 40) / float{1 << 23} - 1;
+  }
+  // A step that computed the tokens [first, first + n) of this text, in rows from `row` on.
+  void tell(int64_t sequence, std::span<const TokenId> text, int32_t first, int32_t n, int32_t row = 0) {
+    std::vector<int32_t> rows;
+    const HiddenStates& taps = *proposer->taps();
+    const int64_t C = tiny.width;
+    for (int32_t i = 0; i < n; ++i) {
+      rows.push_back(row + i);
+      for (size_t tap = 0; tap < taps.out.size(); ++tap) {
+        for (int64_t c = 0; c < C; ++c)
+          taps.out[tap].row_as<float>(row + i)[c] = feature(text, first + i, static_cast<int64_t>(tap) * C + c);
+      }
+    }
+    proposer->read({.sequence = sequence, .first = first, .rows = rows, .text = text});
+  }
+  // Logits [V] by the head alone, which has the pairs of the text from `begin` on, behind these drafts; -infinity of
+  // what it has no outputs for.
+  std::vector<float> row_behind(std::span<const TokenId> text, std::span<const TokenId> drafts, int32_t begin = 0) {
+    EagleHead& head = *reference;
+    PairsOfOne pairs(head);
+    const auto n_pairs = static_cast<int32_t>(text.size()) - 1 - begin;
+    for (int32_t i = 0; i < n_pairs; ++i) {
+      for (int64_t c = 0; c < head.feature_len(); ++c)
+        head.feature(i)[static_cast<size_t>(c)] = feature(text, begin + i, c);
+    }
+    head.fuse(n_pairs);
+    const int32_t last = n_pairs - 1, first = 0;
+    EagleHead::Said said = pairs.run(text.last(static_cast<size_t>(n_pairs)), {&last, 1});
+    for (const TokenId& draft : drafts) {
+      std::ranges::copy(said.states, head.state(0).begin());
+      said = pairs.run({&draft, 1}, {&first, 1});
+    }
+    std::vector<float> out(kVocab, -INFINITY);
+    for (size_t i = 0; i < said.logits.size(); ++i)
+      out[head.ids().empty() ? i : static_cast<size_t>(raw(head.ids()[i]))] = said.logits[i];
+    return out;
+  }
+
+  LoadedModel m{TinyModelOptions{}};
+  TinyEagle tiny;
+  std::unique_ptr<EagleProposer> proposer;
+  std::unique_ptr<EagleHead> reference;
+  std::shared_ptr<const Sampler> greedy = Sampler::compile({.temperature = 0}, kVocab, {}, 1).value();
+};
+
+}  // namespace ibid::testing
