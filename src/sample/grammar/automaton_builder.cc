@@ -20,7 +20,10 @@ constexpr uint32_t kLarge = 1u << 20;
 class AutomatonBuilder {
  public:
   AutomatonBuilder(const Grammar& grammar, const Automaton::Options& options)
-      : g_(grammar), options_(options), fuel_(grammar.fuel()) {}
+      : g_(grammar), options_(options), fuel_(grammar.fuel()) {
+    for (uint32_t b = 256; b-- > 0;)
+      run_end_[b] = static_cast<uint8_t>(b == 255 || options.bytes[b] != options.bytes[b + 1] ? b : run_end_[b + 1]);
+  }
 
   Result<Automaton> run() {
     if (fuel_.is_empty()) return out_of_fuel();
@@ -235,10 +238,8 @@ class AutomatonBuilder {
   // No byte that cannot be spelled is in any automaton.
   void add_bytes(uint32_t from, uint32_t to, uint32_t lo, uint32_t hi) {
     for (uint32_t b = lo; b <= hi; ++b) {
-      if (!options_.bytes[b]) continue;
-      uint32_t end = b;
-      while (end < hi && options_.bytes[end + 1]) ++end;
-      machine_.add_symbols(from, to, static_cast<uint16_t>(b), static_cast<uint16_t>(end));
+      const uint32_t end = std::min<uint32_t>(hi, run_end_[b]);
+      if (options_.bytes[b]) machine_.add_symbols(from, to, static_cast<uint16_t>(b), static_cast<uint16_t>(end));
       b = end;
     }
   }
@@ -452,6 +453,7 @@ class AutomatonBuilder {
 
   const Grammar& g_;
   const Automaton::Options& options_;
+  std::array<uint8_t, 256> run_end_;  // of each byte, the last one up to which all can be spelled or all cannot
   Fuel& fuel_;
   Automaton a_;
   uint32_t n_rules_ = 0;

@@ -171,6 +171,7 @@ class RuleFinisher::Subsets {
       symbols_.clear();
       calls_.clear();
       for (uint32_t s : members(from)) {
+        const auto n_before = static_cast<ptrdiff_t>(symbols_.size());
         for (uint32_t e = in_->states_[s].edges; e != 0;) {
           const RuleMachine::Edge& edge = in_->edges_[e - 1];
           if (edge.rule == RuleMachine::kNoRule) {
@@ -180,6 +181,7 @@ class RuleFinisher::Subsets {
           }
           e = edge.next;
         }
+        std::reverse(symbols_.begin() + n_before, symbols_.end());  // as they were added
       }
       if (!fuel_.burn(static_cast<int64_t>(symbols_.size() + calls_.size()) * 3 + 4)) return false;
       sort_by_byte(symbols_);
