@@ -63,7 +63,7 @@ class RuleFinisher::Subsets {
         add(in_->empties_[e - 1].to);
     fuel_.burn(static_cast<int64_t>(closed_.size()));
     std::erase_if(closed_, [&](uint32_t s) { return !speaks(s); });
-    if (closed_.size() > 1) std::sort(closed_.begin(), closed_.end());
+    sort_states(closed_);
   }
 
   uint32_t state_of(std::span<const uint32_t> targets) {
@@ -137,17 +137,23 @@ class RuleFinisher::Subsets {
     return known_[target].one = to;
   }
 
-  // Most are in order, or nearly.
+  // Most are in order, or nearly; and where they are, so most often is what they lead to.
   static void sort_by_byte(std::vector<SymbolEdge>& symbols) {
     const auto by_byte = [](const SymbolEdge& a, const SymbolEdge& b) { return a.lo < b.lo; };
     constexpr size_t kFew = 32;
-    if (symbols.size() > kFew) return std::sort(symbols.begin(), symbols.end(), by_byte);
+    if (symbols.size() > kFew) {
+      if (!std::ranges::is_sorted(symbols, by_byte)) std::ranges::stable_sort(symbols, by_byte);
+      return;
+    }
     for (size_t i = 1; i < symbols.size(); ++i) {
       const SymbolEdge moved = symbols[i];
       size_t at = i;
       for (; at > 0 && by_byte(moved, symbols[at - 1]); --at) symbols[at] = symbols[at - 1];
       symbols[at] = moved;
     }
+  }
+  static void sort_states(Subset& states) {
+    if (!std::ranges::is_sorted(states)) std::ranges::sort(states);
   }
 
   void add_edge(uint16_t lo, uint16_t hi, uint32_t to) { out_->edges.push_back({lo, hi, base_ + to}); }
@@ -222,7 +228,7 @@ class RuleFinisher::Subsets {
       targets_.clear();
       for (const SymbolEdge& e : open_) end = std::min<uint32_t>(end, e.hi), targets_.push_back(e.to);
       if (!fuel_.burn(static_cast<int64_t>(targets_.size()) + 2)) return false;
-      std::sort(targets_.begin(), targets_.end());
+      sort_states(targets_);
       targets_.erase(std::unique(targets_.begin(), targets_.end()), targets_.end());
       const size_t n_before = out_->edges.size();
       lead(limit, [&](uint32_t to) { add_edge(static_cast<uint16_t>(at), static_cast<uint16_t>(end), to); });
