@@ -10,7 +10,8 @@
 // - Where all that the grammar does not spell out leads to such a state, as at the begin of a member's name, the mask
 //   is that state's except for the tokens whose ways differ.
 // - Where all lower case and perhaps other groups of bytes lead to one state, as in many patterns, tokens are taken by
-//   the groups that they have, and only those with others that may come too are looked at one by one.
+//   the group of their first code point, as a mark among letters may lead to a run of its own, and those behind it;
+//   only those with others that may come too are looked at one by one.
 // - Of tokens that open a string which holds any code point, only what lies behind such code points is walked.
 // - Else kinds all of which may come, or those of up to n code points, are taken whole where the nodes say so.
 // Not for two threads at once. May throw std::bad_alloc, and is sound then.
