@@ -20,7 +20,10 @@ constexpr uint32_t kLarge = 1u << 20;
 class AutomatonBuilder {
  public:
   AutomatonBuilder(const Grammar& grammar, const Automaton::Options& options)
-      : g_(grammar), options_(options), fuel_(grammar.fuel()) {}
+      : g_(grammar), options_(options), fuel_(grammar.fuel()) {
+    for (uint32_t b = 256; b-- > 0;)
+      run_end_[b] = static_cast<uint8_t>(b == 255 || options.bytes[b] != options.bytes[b + 1] ? b : run_end_[b + 1]);
+  }
 
   Result<Automaton> run() {
     if (fuel_.is_empty()) return out_of_fuel();
@@ -31,16 +34,16 @@ class AutomatonBuilder {
     bodies_.resize(n_rules_);
     for (uint32_t r = 0; r < n_rules_; ++r) bodies_[r] = g_.rules()[r].body;
     find_other_names();
-    machines_.resize(n_rules_);
+    a_.starts_.assign(n_rules_, 0);
     counter_of_.assign(n_rules_, -1);
     a_.is_body_.assign(n_rules_, 0);
     RuleFinisher finisher(fuel_);
     for (uint32_t r = 0; r < bodies_.size(); ++r) {  // which grow
       if (counter_of_[r] >= 0) continue;
-      RuleMachine machine;
-      if (bodies_[r] != kNoExpr) build(machine, bodies_[r], 0, 1);
-      if (!finisher.finish(machine)) return out_of_fuel();
-      machines_[r] = std::move(machine);
+      machine_.clear();
+      if (bodies_[r] != kNoExpr) build(bodies_[r], 0, 1);
+      a_.starts_[r] = static_cast<uint32_t>(done_.accepts.size());
+      if (!finisher.finish(machine_, done_)) return out_of_fuel();
     }
     if (fuel_.is_empty()) return out_of_fuel();
     lay_out();
@@ -173,115 +176,106 @@ class AutomatonBuilder {
     }
   }
 
-  // Of `n` more edges. In small steps where there are many: old and new ones together are to stay below 32 MiB.
-  bool make_room(RuleMachine& machine, size_t n) {
-    constexpr size_t kMany = 1 << 16, kMostEdges = 420'000;
-    const size_t wanted = machine.edges.size() + n;
-    if (wanted > kMostEdges) return fuel_.burn(fuel_.left() + 1);
-    if (wanted > kMany && wanted > machine.edges.capacity()) machine.edges.reserve(wanted + wanted / 8);
-    return true;
-  }
+  // Room for `n` more edges, or no fuel any more.
+  bool make_room(size_t n) { return machine_.make_room(n) || fuel_.burn(fuel_.left() + 1); }
 
-  // Edges of `machine` between two states that read what the expression describes. None of them enters `from` or
+  // Edges of `machine_` between two states that read what the expression describes. None of them enters `from` or
   // leaves `to`, so that parts of a choice may share both.
-  void build(RuleMachine& machine, ExprId id, uint32_t from, uint32_t to) {
-    if (!fuel_.burn(6) || !make_room(machine, 16)) return;
+  void build(ExprId id, uint32_t from, uint32_t to) {
+    if (!fuel_.burn(6) || !make_room(16)) return;
     const Expr& e = g_.exprs()[id];
     switch (e.kind) {
       case ExprKind::kEmpty:
-        machine.edges.push_back({from, to, MachineEdge::kEmpty});
+        machine_.add_empty(from, to);
         return;
       case ExprKind::kNothing:
         return;
       case ExprKind::kBytes:
-        add_bytes(machine, from, to, e.lo, e.hi);
+        add_bytes(from, to, e.lo, e.hi);
         return;
       case ExprKind::kTokens:
         for (uint32_t c : classes_of_set_[e.a]) {
           const auto symbol = static_cast<uint16_t>(256 + c);
-          machine.edges.push_back({from, to, MachineEdge::kSymbol, symbol, symbol});
+          machine_.add_symbols(from, to, symbol, symbol);
         }
         return;
       case ExprKind::kSequence:
         for (size_t i = 0; i < e.parts.size(); ++i) {
-          const uint32_t next = i + 1 == e.parts.size() ? to : machine.add_state();
-          build(machine, e.parts[i], from, next);
+          const uint32_t next = i + 1 == e.parts.size() ? to : machine_.add_state();
+          build(e.parts[i], from, next);
           from = next;
         }
-        if (e.parts.empty()) machine.edges.push_back({from, to, MachineEdge::kEmpty});
+        if (e.parts.empty()) machine_.add_empty(from, to);
         return;
       case ExprKind::kChoice:
-        for (ExprId part : e.parts) build(machine, part, from, to);
+        for (ExprId part : e.parts) build(part, from, to);
         return;
       case ExprKind::kRepeat:
-        return build_repeat(machine, e, from, to);
+        return build_repeat(e, from, to);
       case ExprKind::kCall:
-        machine.edges.push_back({from, to, MachineEdge::kCall, 0, 0, really_[e.a]});
-        if (rule_nullable_[e.a]) machine.edges.push_back({from, to, MachineEdge::kEmpty});
+        machine_.add_call(from, to, really_[e.a]);
+        if (rule_nullable_[e.a]) machine_.add_empty(from, to);
         return;
       case ExprKind::kGraph:
         break;
     }
     const Graph& graph = g_.graphs()[e.a];
     if (!fuel_.burn(static_cast<int64_t>(graph.edges.size()) * 3 + graph.n_states)) return;
-    if (!make_room(machine, graph.edges.size() + graph.accepting.size() + 16)) return;
-    const uint32_t base = machine.n_states;
-    machine.n_states += graph.n_states;
-    machine.edges.push_back({from, base, MachineEdge::kEmpty});
+    if (!make_room(graph.edges.size() + graph.accepting.size() + 16)) return;
+    const uint32_t base = machine_.add_states(graph.n_states);
+    machine_.add_empty(from, base);
     for (const GraphEdge& edge : graph.edges) {
       if (edge.expr == kNoExpr) {
-        add_bytes(machine, base + edge.from, base + edge.to, edge.lo, edge.hi);
+        add_bytes(base + edge.from, base + edge.to, edge.lo, edge.hi);
       } else if (g_.exprs()[edge.expr].kind == ExprKind::kCall || g_.exprs()[edge.expr].kind == ExprKind::kEmpty) {
-        build(machine, edge.expr, base + edge.from, base + edge.to);
+        build(edge.expr, base + edge.from, base + edge.to);
       } else {  // states of its own at both ends: other edges of the graph enter and leave these two
-        const uint32_t begin = machine.add_state(), end = machine.add_state();
-        machine.edges.push_back({base + edge.from, begin, MachineEdge::kEmpty});
-        build(machine, edge.expr, begin, end);
-        machine.edges.push_back({end, base + edge.to, MachineEdge::kEmpty});
+        const uint32_t begin = machine_.add_state(), end = machine_.add_state();
+        machine_.add_empty(base + edge.from, begin);
+        build(edge.expr, begin, end);
+        machine_.add_empty(end, base + edge.to);
       }
     }
-    for (uint32_t s : graph.accepting) machine.edges.push_back({base + s, to, MachineEdge::kEmpty});
+    for (uint32_t s : graph.accepting) machine_.add_empty(base + s, to);
   }
 
   // No byte that cannot be spelled is in any automaton.
-  void add_bytes(RuleMachine& machine, uint32_t from, uint32_t to, uint32_t lo, uint32_t hi) {
+  void add_bytes(uint32_t from, uint32_t to, uint32_t lo, uint32_t hi) {
     for (uint32_t b = lo; b <= hi; ++b) {
-      if (!options_.bytes[b]) continue;
-      uint32_t end = b;
-      while (end < hi && options_.bytes[end + 1]) ++end;
-      machine.edges.push_back({from, to, MachineEdge::kSymbol, static_cast<uint16_t>(b), static_cast<uint16_t>(end)});
+      const uint32_t end = std::min<uint32_t>(hi, run_end_[b]);
+      if (options_.bytes[b]) machine_.add_symbols(from, to, static_cast<uint16_t>(b), static_cast<uint16_t>(end));
       b = end;
     }
   }
 
-  void build_repeat(RuleMachine& machine, const Expr& e, uint32_t from, uint32_t to) {
+  void build_repeat(const Expr& e, uint32_t from, uint32_t to) {
     if (e.max == 0 || e.max < e.min) {
-      if (e.max == 0 && e.min == 0) machine.edges.push_back({from, to, MachineEdge::kEmpty});
+      if (e.max == 0 && e.min == 0) machine_.add_empty(from, to);
       return;
     }
     const uint32_t min = nullable_[e.a] ? 0 : e.min;
     const bool is_unbounded = e.max == kUnbounded;
     const uint64_t times = is_unbounded ? min + 1ull : e.max;
-    if (size_[e.a] * times > kMaxCopies && times > 1) return build_counted(machine, e, min, from, to);
-    uint32_t at = machine.add_state();
-    machine.edges.push_back({from, at, MachineEdge::kEmpty});
+    if (size_[e.a] * times > kMaxCopies && times > 1) return build_counted(e, min, from, to);
+    uint32_t at = machine_.add_state();
+    machine_.add_empty(from, at);
     for (uint64_t i = 0; i < times; ++i) {
-      if (i >= min) machine.edges.push_back({at, to, MachineEdge::kEmpty});
-      const uint32_t next = is_unbounded && i + 1 == times ? at : machine.add_state();
+      if (i >= min) machine_.add_empty(at, to);
+      const uint32_t next = is_unbounded && i + 1 == times ? at : machine_.add_state();
       if (next == at) {  // a loop, whose body has ends of its own
-        const uint32_t begin = machine.add_state(), end = machine.add_state();
-        machine.edges.push_back({at, begin, MachineEdge::kEmpty});
-        build(machine, e.a, begin, end);
-        machine.edges.push_back({end, at, MachineEdge::kEmpty});
+        const uint32_t begin = machine_.add_state(), end = machine_.add_state();
+        machine_.add_empty(at, begin);
+        build(e.a, begin, end);
+        machine_.add_empty(end, at);
       } else {
-        build(machine, e.a, at, next);
+        build(e.a, at, next);
       }
       at = next;
     }
-    if (!is_unbounded) machine.edges.push_back({at, to, MachineEdge::kEmpty});
+    if (!is_unbounded) machine_.add_empty(at, to);
   }
 
-  void build_counted(RuleMachine& machine, const Expr& e, uint32_t min, uint32_t from, uint32_t to) {
+  void build_counted(const Expr& e, uint32_t min, uint32_t from, uint32_t to) {
     auto [at, is_new] = counted_.try_emplace({e.a, min, e.max}, 0);
     if (is_new) {
       auto [body, is_new_body] = counted_bodies_.try_emplace(e.a, 0);
@@ -296,14 +290,14 @@ class AutomatonBuilder {
       counter_of_[at->second] = static_cast<int32_t>(a_.counters_.size());
       a_.counters_.push_back(counter);
     }
-    machine.edges.push_back({from, to, MachineEdge::kCall, 0, 0, at->second});
-    if (min == 0) machine.edges.push_back({from, to, MachineEdge::kEmpty});
+    machine_.add_call(from, to, at->second);
+    if (min == 0) machine_.add_empty(from, to);
   }
 
   uint32_t add_rule(ExprId body, bool is_body) {
     fuel_.burn(32);
     bodies_.push_back(body);
-    machines_.emplace_back();
+    a_.starts_.push_back(0);
     counter_of_.push_back(-1);
     a_.is_body_.push_back(is_body);
     rule_nullable_.push_back(0);  // calls of them say so themselves
@@ -311,37 +305,17 @@ class AutomatonBuilder {
   }
 
   void lay_out() {
-    const auto n_rules = static_cast<uint32_t>(bodies_.size());
     a_.root_ = g_.root();
     a_.root_is_nullable_ = rule_nullable_[g_.root()];
-    a_.starts_.assign(n_rules, 0);
-    for (uint32_t r = 0; r < n_rules; ++r) {
-      if (counter_of_[r] >= 0) continue;
-      a_.starts_[r] = a_.n_nodes_;
-      a_.n_nodes_ += machines_[r].n_states;
-    }
-    a_.first_edge_.assign(a_.n_nodes_ + 1, 0);
-    a_.first_call_.assign(a_.n_nodes_ + 1, 0);
-    a_.flags_.assign(a_.n_nodes_, 0);
-    for (uint32_t r = 0; r < n_rules; ++r) {
-      for (const MachineEdge& e : machines_[r].edges) {
-        const uint32_t from = a_.starts_[r] + e.from, to = a_.starts_[r] + e.to;
-        if (e.kind == MachineEdge::kSymbol) {
-          a_.edges_.push_back({e.lo, e.hi, to});
-          ++a_.first_edge_[from + 1];
-        } else {
-          a_.calls_.push_back({e.rule, to});
-          ++a_.first_call_[from + 1];
-        }
-      }
-      for (uint32_t s = 0; s < machines_[r].accepts.size(); ++s)
-        if (machines_[r].accepts[s]) a_.flags_[a_.starts_[r] + s] = Automaton::kAccepts;
-      machines_[r] = {};
-    }
-    for (uint32_t n = 0; n < a_.n_nodes_; ++n) {
-      a_.first_edge_[n + 1] += a_.first_edge_[n];
-      a_.first_call_[n + 1] += a_.first_call_[n];
-    }
+    a_.n_nodes_ = static_cast<uint32_t>(done_.accepts.size());
+    a_.first_edge_ = std::move(done_.first_edge);
+    a_.first_call_ = std::move(done_.first_call);
+    a_.edges_ = std::move(done_.edges);
+    a_.calls_ = std::move(done_.calls);
+    static_assert(Automaton::kAccepts == 1);
+    a_.flags_ = std::move(done_.accepts);
+    a_.first_edge_.push_back(static_cast<uint32_t>(a_.edges_.size()));
+    a_.first_call_.push_back(static_cast<uint32_t>(a_.calls_.size()));
     uint32_t base = a_.n_nodes_;
     for (Counter& c : a_.counters_) {
       c.base = base;
@@ -483,6 +457,7 @@ class AutomatonBuilder {
 
   const Grammar& g_;
   const Automaton::Options& options_;
+  std::array<uint8_t, 256> run_end_;  // of each byte, the last one up to which all can be spelled or all cannot
   Fuel& fuel_;
   Automaton a_;
   uint32_t n_rules_ = 0;
@@ -490,7 +465,8 @@ class AutomatonBuilder {
   std::vector<uint8_t> nullable_, rule_nullable_;
   std::vector<ExprId> bodies_;
   std::vector<uint32_t> really_;  // per rule of the grammar: the one that it is
-  std::vector<RuleMachine> machines_;
+  RuleMachine machine_;
+  FinishedRules done_;
   std::vector<int32_t> counter_of_;  // per rule; -1: none
   std::map<std::tuple<ExprId, uint32_t, uint32_t>, uint32_t> counted_;
   std::map<ExprId, uint32_t> counted_bodies_;

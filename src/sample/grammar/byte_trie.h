@@ -14,7 +14,7 @@ namespace ibid::grammar {
 // line, whole code points beyond ASCII (white space apart, which patterns tell from the rest), parts of such.
 using ByteGroups = uint64_t;
 inline constexpr ByteGroups kLowerGroups = 3;
-inline constexpr uint32_t kNonAsciiGroup = 41, kPartGroup = 42, kFarSpaceGroup = 43;
+inline constexpr uint32_t kNonAsciiGroup = 41, kPartGroup = 42, kFarSpaceGroup = 43, kByteGroups = 44;
 uint32_t group_of_ascii(uint8_t byte);
 // Of which JSON's strings hold each as itself; and how many bytes of whole code points of such a text begins with.
 inline bool is_plain(uint8_t byte) { return byte >= 0x20 && byte != '"' && byte != '\\'; }

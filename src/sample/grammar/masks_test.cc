@@ -261,6 +261,30 @@ TEST(GrammarMasks, AreThoseOfBruteForceOnPatternsWithBlanksAndDots) {
 }
 
 // Each count of blanks is a state of its own, and all that a value may be begins in each.
+// As many tokens begin with a mark as with letters, so what it leads to is worth a look of its own.
+TEST(GrammarMasks, AreThoseOfBruteForceWhereMarksLeadElsewhere) {
+  testing::Words words = testing::adversarial("ab.", 2);
+  std::vector<std::string> texts = {""};
+  for (size_t i = 0; i < texts.size() && texts[i].size() < 7; ++i)
+    for (char c : std::string_view("ab.")) texts.push_back(texts[i] + c);
+  for (const std::string& text : texts) {
+    words.texts.push_back(text);
+    if (text.size() < 4) words.texts.push_back(text + "\""), words.texts.push_back(text + " \n");
+    if (text.size() == 3) words.texts.push_back(text + std::string(30, 'a')), words.texts.push_back(text + "\xC3");
+  }
+  const auto trie = words.trie();
+  std::mt19937 rng(14);
+  for (const char* text :
+       {R"("[^". ]{1,6}(\.[^". ]{1,4}){1,3}")", R"([a-z]+(\.[a-f]*)*\.\n)", R"((\s*[a-z]){3}(\.[a-z]{2} ?){4})",
+        R"([a-z.]{2,40}")", R"([a-z]*(\.[^b]{0,3})?")", R"(([a-z]|\.[a-z]){0,5}\.{3} \n)"}) {
+    Fuel fuel;
+    Grammar grammar(fuel);
+    ASSERT_TRUE(read_regex(text, grammar).ok()) << text;
+    TokenMasks masks(compiled(grammar), trie);
+    ASSERT_NO_FATAL_FAILURE(compare_masks(masks, rng, 60)) << text;
+  }
+}
+
 TEST(GrammarMasks, AreThoseOfBruteForceWhereAnyValueMayBeginBehindBlanks) {
   testing::Words words = testing::adversarial("{[\",:a1 \n");
   for (size_t n = 1; n < 24; ++n)

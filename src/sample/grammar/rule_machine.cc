@@ -16,61 +16,70 @@ uint32_t hash_of(std::span<const uint32_t> states) {
 
 }  // namespace
 
+bool RuleMachine::make_room(size_t n) {
+  constexpr size_t kMany = 1 << 16, kMostEdges = 420'000;
+  if (edges_.size() + empties_.size() + n > kMostEdges) return false;
+  const auto grow = [n](auto& list) {
+    const size_t wanted = list.size() + n;
+    if (wanted > kMany && wanted > list.capacity()) list.reserve(wanted + wanted / 8);
+  };
+  grow(edges_);
+  grow(empties_);
+  return true;
+}
+
+uint32_t RuleMachine::add_states(uint32_t n) {
+  const auto first = static_cast<uint32_t>(states_.size());
+  states_.resize(first + n);
+  return first;
+}
+
 // What one rule needs is cleared for the next, and kept.
 class RuleFinisher::Subsets {
  public:
   explicit Subsets(Fuel& fuel) : fuel_(fuel) {}
 
-  bool run(RuleMachine& machine) {
+  bool run(const RuleMachine& machine, FinishedRules& done) {
     in_ = &machine;
-    out_.clear(), accepts_.clear(), subsets_.clear(), members_.clear();
-    slots_.assign(slots_.size(), {});
+    out_ = &done;
+    base_ = static_cast<uint32_t>(done.accepts.size());
+    subsets_.clear(), members_.clear();
+    if (n_slots_used_ > 0) std::fill(slots_.begin(), slots_.end(), Slot{});
     n_slots_used_ = 0;
     if (slots_.size() > kSlotsKept) slots_.resize(kSlotsKept);
-    if (!fuel_.burn(static_cast<int64_t>(in_->edges.size()) * 4 + in_->n_states * 2)) return false;
-    first_.assign(in_->n_states + 1, 0);
-    for (const MachineEdge& e : in_->edges) ++first_[e.from + 1];
-    for (size_t i = 1; i < first_.size(); ++i) first_[i] += first_[i - 1];
-    sorted_.resize(in_->edges.size());
-    next_.assign(first_.begin(), first_.end() - 1);
-    for (const MachineEdge& e : in_->edges) sorted_[next_[e.from]++] = e;
-    mark_.assign(in_->n_states, 0);
-    ones_.assign(in_->n_states, kUnknown);
-    singles_.assign(in_->n_states, kUnknown);
-    kinds_.assign(in_->n_states, 0);
-    for (const MachineEdge& e : in_->edges) kinds_[e.from] |= e.kind == MachineEdge::kEmpty ? kHasEmpty : kSpeaks;
-    kinds_[1] |= kSpeaks;
-    const int64_t limit = 4 * static_cast<int64_t>(in_->n_states) + 256;
-    if (!by_subsets(limit)) return false;
-    in_->n_states = static_cast<uint32_t>(accepts_.size());
-    in_->edges.assign(out_.begin(), out_.end());
-    in_->accepts.assign(accepts_.begin(), accepts_.end());
-    return true;
+    const auto n_states = static_cast<int64_t>(machine.states_.size());
+    if (!fuel_.burn(static_cast<int64_t>(machine.edges_.size() + machine.empties_.size()) * 4 + n_states * 2))
+      return false;
+    known_.assign(machine.states_.size(), {});
+    epoch_ = 0;
+    return by_subsets(4 * n_states + 256);
   }
 
  private:
-  void close(Subset& states) {
-    if (++epoch_ == 0) std::fill(mark_.begin(), mark_.end(), 0), epoch_ = 1;
-    size_t n = 0;
-    for (uint32_t s : states)
-      if (mark_[s] != epoch_) mark_[s] = epoch_, states[n++] = s;
-    states.resize(n);
-    for (size_t i = 0; i < states.size(); ++i) {
-      for (uint32_t e = first_[states[i]]; e < first_[states[i] + 1]; ++e) {
-        if (sorted_[e].kind != MachineEdge::kEmpty || mark_[sorted_[e].to] == epoch_) continue;
-        mark_[sorted_[e].to] = epoch_;
-        states.push_back(sorted_[e].to);
-      }
-    }
-    fuel_.burn(static_cast<int64_t>(states.size()));
-    // States with nothing but empty edges say nothing; the accepting one does.
-    std::erase_if(states, [&](uint32_t s) { return (kinds_[s] & kSpeaks) == 0; });
-    std::sort(states.begin(), states.end());
+  bool has_empty(uint32_t state) const { return in_->states_[state].empties != 0; }
+  // States with nothing but empty edges say nothing; the accepting one does.
+  bool speaks(uint32_t state) const { return in_->states_[state].edges != 0 || state == 1; }
+
+  // `closed_` becomes all that the states lead to by empty edges, as far as it speaks, ascending.
+  void close(std::span<const uint32_t> states) {
+    ++epoch_;
+    closed_.clear();
+    const auto add = [&](uint32_t s) {
+      if (known_[s].mark == epoch_) return;
+      known_[s].mark = epoch_;
+      closed_.push_back(s);
+    };
+    for (uint32_t s : states) add(s);
+    for (size_t i = 0; i < closed_.size(); ++i)
+      for (uint32_t e = in_->states_[closed_[i]].empties; e != 0; e = in_->empties_[e - 1].next)
+        add(in_->empties_[e - 1].to);
+    fuel_.burn(static_cast<int64_t>(closed_.size()));
+    std::erase_if(closed_, [&](uint32_t s) { return !speaks(s); });
+    sort_states(closed_);
   }
 
-  uint32_t state_of(const Subset& targets) {
-    closed_ = targets;
-    close(closed_);
+  uint32_t state_of(std::span<const uint32_t> targets) {
+    close(targets);
     if (closed_.empty()) return ~0u;
     if (closed_.size() == 1) return state_of_single(closed_[0]);
     if (2 * (n_slots_used_ + 1) > slots_.size()) grow_slots();
@@ -95,12 +104,16 @@ class RuleFinisher::Subsets {
   }
   // Of the subset that has one state alone: most are such.
   uint32_t state_of_single(uint32_t state) {
-    if (singles_[state] == kUnknown) singles_[state] = add_state({&state, 1});
-    return singles_[state];
+    uint32_t& single = known_[state].single;
+    if (single == kUnknown) single = add_state({&state, 1});
+    return single;
   }
   uint32_t add_state(std::span<const uint32_t> states) {
     fuel_.burn(static_cast<int64_t>(states.size()) + 16);
-    accepts_.push_back(std::binary_search(states.begin(), states.end(), 1u));
+    return add_subset(states, std::binary_search(states.begin(), states.end(), 1u));
+  }
+  uint32_t add_subset(std::span<const uint32_t> states, bool accepts) {
+    out_->accepts.push_back(accepts);
     members_.insert(members_.end(), states.begin(), states.end());
     subsets_.push_back(static_cast<uint32_t>(members_.size()));
     return static_cast<uint32_t>(subsets_.size() - 1);
@@ -111,143 +124,159 @@ class RuleFinisher::Subsets {
     return {members_.data() + begin, subsets_[subset] - begin};
   }
 
-  // Above `limit` subsets each new one is taken apart into its members: what follows of them is one state each, so all
-  // ends within n_states more.
-  void edge_to(uint32_t from, MachineEdge edge, const Subset& targets, int64_t limit) {
-    edge.from = from;
-    if (targets.size() > 1 && static_cast<int64_t>(accepts_.size()) <= limit) {
-      edge.to = state_of(targets);
-      if (edge.to != ~0u) out_.push_back(edge);
+  // Calls add(subset) for what `targets_` lead to. Above `limit` subsets each new one is taken apart into its members:
+  // what follows of them is one state each, so all ends within n_states more.
+  template <typename Add>
+  void lead(int64_t limit, Add&& add) {
+    if (targets_.size() > 1 && static_cast<int64_t>(subsets_.size()) <= limit) {
+      if (const uint32_t to = state_of(targets_); to != ~0u) add(to);
       return;
     }
-    for (uint32_t target : targets) {
-      edge.to = state_of_one(target);
-      if (edge.to != ~0u) out_.push_back(edge);
-    }
+    for (uint32_t target : targets_)
+      if (const uint32_t to = state_of_one(target); to != ~0u) add(to);
   }
 
   // Most edges lead where others have led.
   uint32_t state_of_one(uint32_t target) {
-    if (ones_[target] != kUnknown) return ones_[target];
-    if ((kinds_[target] & kHasEmpty) != 0) return ones_[target] = state_of({target});
-    fuel_.burn(1);
-    return ones_[target] = (kinds_[target] & kSpeaks) != 0 ? state_of_single(target) : ~0u;
+    if (known_[target].one != kUnknown) return known_[target].one;
+    uint32_t to = ~0u;
+    if (has_empty(target)) {
+      to = state_of({&target, 1});
+    } else {
+      fuel_.burn(1);
+      if (speaks(target)) to = state_of_single(target);
+    }
+    return known_[target].one = to;
   }
 
-  // Most are in order, or nearly.
-  static void sort_by_byte(std::vector<MachineEdge>& symbols) {
-    const auto by_byte = [](const MachineEdge& a, const MachineEdge& b) { return a.lo < b.lo; };
+  // Most are in order, or nearly; and where they are, so most often is what they lead to.
+  static void sort_by_byte(std::vector<SymbolEdge>& symbols) {
+    const auto by_byte = [](const SymbolEdge& a, const SymbolEdge& b) { return a.lo < b.lo; };
     constexpr size_t kFew = 32;
-    if (symbols.size() > kFew) return std::sort(symbols.begin(), symbols.end(), by_byte);
+    if (symbols.size() > kFew) {
+      if (!std::ranges::is_sorted(symbols, by_byte)) std::ranges::stable_sort(symbols, by_byte);
+      return;
+    }
     for (size_t i = 1; i < symbols.size(); ++i) {
-      const MachineEdge moved = symbols[i];
+      const SymbolEdge moved = symbols[i];
       size_t at = i;
       for (; at > 0 && by_byte(moved, symbols[at - 1]); --at) symbols[at] = symbols[at - 1];
       symbols[at] = moved;
     }
   }
+  static void sort_states(Subset& states) {
+    if (!std::ranges::is_sorted(states)) std::ranges::sort(states);
+  }
+
+  void add_edge(uint16_t lo, uint16_t hi, uint32_t to) { out_->edges.push_back({lo, hi, base_ + to}); }
+
+  // Neighbours with one target are one edge: the last one of a node's, which begin at `first`, and the one before it.
+  void join(size_t first) {
+    std::vector<SymbolEdge>& edges = out_->edges;
+    const size_t n = edges.size();
+    if (n < first + 2 || edges[n - 2].to != edges[n - 1].to || edges[n - 2].hi + 1 != edges[n - 1].lo) return;
+    edges[n - 2].hi = edges[n - 1].hi;
+    edges.pop_back();
+  }
 
   bool by_subsets(int64_t limit) {
-    Subset start = {0};
-    close(start);
-    members_ = start;
-    subsets_.push_back(static_cast<uint32_t>(start.size()));
-    accepts_.push_back(0);
-    Subset targets;
-    std::vector<MachineEdge> symbols, open;
-    std::vector<std::pair<uint32_t, uint32_t>> calls;
-    // Neighbours with one target are one edge.
-    auto join = [&](size_t n) {
-      if (n > 0 && out_.size() == n + 1 && out_[n - 1].from == out_[n].from &&
-          out_[n - 1].kind == MachineEdge::kSymbol && out_[n - 1].to == out_[n].to &&
-          out_[n - 1].hi + 1 == out_[n].lo) {
-        out_[n - 1].hi = out_[n].hi;
-        out_.pop_back();
-      }
-    };
-    auto emit = [&](uint32_t from, uint16_t lo, uint16_t hi) {
-      const size_t n = out_.size();
-      edge_to(from, {0, 0, MachineEdge::kSymbol, lo, hi}, targets, limit);
-      join(n);
-    };
-    auto emit_one = [&](uint32_t from, const MachineEdge& e) {
-      const uint32_t to = state_of_one(e.to);
-      if (to == ~0u) return;
-      out_.push_back({from, to, MachineEdge::kSymbol, e.lo, e.hi});
-      join(out_.size() - 1);
-    };
-    out_.reserve(in_->edges.size());
+    close(std::span<const uint32_t>(&kStart, 1));
+    add_subset(closed_, false);
     for (uint32_t from = 0; from < subsets_.size(); ++from) {
-      symbols.clear();
-      calls.clear();
+      const size_t first = out_->edges.size();
+      out_->first_edge.push_back(static_cast<uint32_t>(first));
+      out_->first_call.push_back(static_cast<uint32_t>(out_->calls.size()));
+      symbols_.clear();
+      calls_.clear();
       for (uint32_t s : members(from)) {
-        for (uint32_t e = first_[s]; e < first_[s + 1]; ++e) {
-          if (sorted_[e].kind == MachineEdge::kSymbol) symbols.push_back(sorted_[e]);
-          if (sorted_[e].kind == MachineEdge::kCall) calls.push_back({sorted_[e].rule, sorted_[e].to});
+        const auto n_before = static_cast<ptrdiff_t>(symbols_.size());
+        for (uint32_t e = in_->states_[s].edges; e != 0;) {
+          const RuleMachine::Edge& edge = in_->edges_[e - 1];
+          if (edge.rule == RuleMachine::kNoRule) {
+            symbols_.push_back({edge.lo, edge.hi, edge.to});
+          } else {
+            calls_.push_back({edge.rule, edge.to});
+          }
+          e = edge.next;
         }
+        std::reverse(symbols_.begin() + n_before, symbols_.end());  // as they were added
       }
-      if (!fuel_.burn(static_cast<int64_t>(symbols.size() + calls.size()) * 3 + 4)) return false;
-      sort_by_byte(symbols);
+      if (!fuel_.burn(static_cast<int64_t>(symbols_.size() + calls_.size()) * 3 + 4)) return false;
+      sort_by_byte(symbols_);
       bool is_disjoint = true;
-      for (size_t i = 1; i < symbols.size(); ++i) is_disjoint &= symbols[i - 1].hi < symbols[i].lo;
+      for (size_t i = 1; i < symbols_.size(); ++i) is_disjoint &= symbols_[i - 1].hi < symbols_[i].lo;
       if (is_disjoint) {
-        if (!fuel_.burn(static_cast<int64_t>(symbols.size()) * 3)) return false;
-        for (const MachineEdge& e : symbols) emit_one(from, e);
-        symbols.clear();
+        if (!fuel_.burn(static_cast<int64_t>(symbols_.size()) * 3)) return false;
+        for (const SymbolEdge& e : symbols_) {
+          const uint32_t to = state_of_one(e.to);
+          if (to == ~0u) continue;
+          add_edge(e.lo, e.hi, to);
+          join(first);
+        }
+      } else if (!add_pieces(first, limit)) {
+        return false;
       }
-      // Pieces of bytes within which no edge begins or ends.
-      open.clear();
-      size_t next = 0;
-      for (uint32_t at = 0; next < symbols.size() || !open.empty();) {
-        if (open.empty()) at = symbols[next].lo;
-        for (; next < symbols.size() && symbols[next].lo <= at; ++next) open.push_back(symbols[next]);
-        uint32_t end = next < symbols.size() ? symbols[next].lo - 1u : ~0u;
-        targets.clear();
-        for (const MachineEdge& e : open) end = std::min<uint32_t>(end, e.hi), targets.push_back(e.to);
-        if (!fuel_.burn(static_cast<int64_t>(targets.size()) + 2)) return false;
-        std::sort(targets.begin(), targets.end());
-        targets.erase(std::unique(targets.begin(), targets.end()), targets.end());
-        emit(from, static_cast<uint16_t>(at), static_cast<uint16_t>(end));
-        std::erase_if(open, [&](const MachineEdge& e) { return e.hi == end; });
-        at = end + 1;
-      }
-      std::sort(calls.begin(), calls.end());
-      for (size_t i = 0; i < calls.size();) {
-        targets.clear();
-        const uint32_t rule = calls[i].first;
-        for (; i < calls.size() && calls[i].first == rule; ++i) targets.push_back(calls[i].second);
-        targets.erase(std::unique(targets.begin(), targets.end()), targets.end());
-        edge_to(from, {0, 0, MachineEdge::kCall, 0, 0, rule}, targets, limit);
+      std::sort(calls_.begin(), calls_.end());
+      for (size_t i = 0; i < calls_.size();) {
+        targets_.clear();
+        const uint32_t rule = calls_[i].first;
+        for (; i < calls_.size() && calls_[i].first == rule; ++i) targets_.push_back(calls_[i].second);
+        targets_.erase(std::unique(targets_.begin(), targets_.end()), targets_.end());
+        lead(limit, [&](uint32_t to) { out_->calls.push_back({rule, base_ + to}); });
       }
       if (fuel_.is_empty()) return false;
     }
     return true;
   }
 
-  static constexpr uint32_t kUnknown = ~0u - 1;
-  enum Kind : uint8_t { kHasEmpty = 1, kSpeaks = 2 };
+  // Pieces of bytes within which none of symbols_ begins or ends.
+  bool add_pieces(size_t first, int64_t limit) {
+    open_.clear();
+    size_t next = 0;
+    for (uint32_t at = 0; next < symbols_.size() || !open_.empty();) {
+      if (open_.empty()) at = symbols_[next].lo;
+      for (; next < symbols_.size() && symbols_[next].lo <= at; ++next) open_.push_back(symbols_[next]);
+      uint32_t end = next < symbols_.size() ? symbols_[next].lo - 1u : ~0u;
+      targets_.clear();
+      for (const SymbolEdge& e : open_) end = std::min<uint32_t>(end, e.hi), targets_.push_back(e.to);
+      if (!fuel_.burn(static_cast<int64_t>(targets_.size()) + 2)) return false;
+      sort_states(targets_);
+      targets_.erase(std::unique(targets_.begin(), targets_.end()), targets_.end());
+      const size_t n_before = out_->edges.size();
+      lead(limit, [&](uint32_t to) { add_edge(static_cast<uint16_t>(at), static_cast<uint16_t>(end), to); });
+      if (out_->edges.size() == n_before + 1) join(first);
+      std::erase_if(open_, [&](const SymbolEdge& e) { return e.hi == end; });
+      at = end + 1;
+    }
+    return true;
+  }
 
+  static constexpr uint32_t kStart = 0;
+  static constexpr uint32_t kUnknown = ~0u - 1;
   static constexpr size_t kSlotsKept = 1024;
   struct Slot {
     uint32_t hash = 0, subset = 0;  // 1 + its number
   };
+  struct Known {  // of a state of the machine: the subsets of its closure, and of it alone
+    uint32_t mark = 0, one = kUnknown, single = kUnknown;
+  };
 
-  RuleMachine* in_ = nullptr;
   Fuel& fuel_;
-  std::vector<uint32_t> first_, next_;
-  std::vector<MachineEdge> sorted_, out_;
-  std::vector<uint32_t> mark_, ones_, singles_;  // per state of the machine; of its closure, of the subset of it alone
-  std::vector<uint8_t> kinds_;
+  const RuleMachine* in_ = nullptr;
+  FinishedRules* out_ = nullptr;
+  uint32_t base_ = 0;  // the node of subset 0
+  std::vector<Known> known_;
   uint32_t epoch_ = 0;
-  std::vector<uint8_t> accepts_;
   std::vector<uint32_t> members_, subsets_;  // of the subsets, and where those of each end
   std::vector<Slot> slots_;                  // of subsets of several states: open addressing
   size_t n_slots_used_ = 0;
-  Subset closed_;
+  Subset closed_, targets_;
+  std::vector<SymbolEdge> symbols_, open_;
+  std::vector<std::pair<uint32_t, uint32_t>> calls_;
 };
 
 RuleFinisher::RuleFinisher(Fuel& fuel) : subsets_(std::make_unique<Subsets>(fuel)) {}
 RuleFinisher::~RuleFinisher() = default;
-bool RuleFinisher::finish(RuleMachine& machine) { return subsets_->run(machine); }
+bool RuleFinisher::finish(const RuleMachine& machine, FinishedRules& done) { return subsets_->run(machine, done); }
 
 }  // namespace ibid::grammar

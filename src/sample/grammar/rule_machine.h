@@ -2,30 +2,66 @@
 // 1968), then without, deterministic by subsets (Rabin and Scott 1959) unless that grows beyond a small multiple.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "sample/grammar/automaton.h"
 #include "sample/grammar/fuel.h"
 
 namespace ibid::grammar {
 
-struct MachineEdge {
-  enum Kind : uint8_t { kEmpty, kSymbol, kCall };
-  uint32_t from = 0, to = 0;
-  Kind kind = kEmpty;
-  uint16_t lo = 0, hi = 0;  // symbols
-  uint32_t rule = 0;
+// State 0 is the first, state 1 accepts. To be cleared for the next rule, with the same memory.
+class RuleMachine {
+ public:
+  RuleMachine() { clear(); }
+  void clear() { states_.assign(2, {}), edges_.clear(), empties_.clear(); }
+  // For `n` more edges, in small steps where there are many: old and new ones together are to stay below 32 MiB. False:
+  // that would be too many for a rule.
+  bool make_room(size_t n);
+  uint32_t add_state() { return add_states(1); }
+  uint32_t add_states(uint32_t n);  // the first of them
+  void add_empty(uint32_t from, uint32_t to) {
+    empties_.push_back({to, states_[from].empties});
+    states_[from].empties = static_cast<uint32_t>(empties_.size());
+  }
+  void add_symbols(uint32_t from, uint32_t to, uint16_t lo, uint16_t hi) { add({to, 0, kNoRule, lo, hi}, from); }
+  void add_call(uint32_t from, uint32_t to, uint32_t rule) { add({to, 0, rule, 0, 0}, from); }
+
+ private:
+  friend class RuleFinisher;
+  static constexpr uint32_t kNoRule = ~0u;
+  // Lists: `next` and what a state has are 1 + a place, 0: the end.
+  struct Empty {
+    uint32_t to = 0, next = 0;
+  };
+  struct Edge {
+    uint32_t to = 0, next = 0;
+    uint32_t rule = kNoRule;  // that is called; else symbols are read
+    uint16_t lo = 0, hi = 0;
+  };
+  struct State {
+    uint32_t empties = 0, edges = 0;
+  };
+  void add(Edge edge, uint32_t from) {
+    edge.next = states_[from].edges;
+    edges_.push_back(edge);
+    states_[from].edges = static_cast<uint32_t>(edges_.size());
+  }
+
+  std::vector<State> states_;
+  std::vector<Empty> empties_;
+  std::vector<Edge> edges_;
 };
 
-// State 0 is the first. In what finish() gives no edge leads to it, it does not accept (a rule's empty text is its
-// callers' business), and there are no empty edges.
-struct RuleMachine {
-  uint32_t n_states = 2;
-  std::vector<MachineEdge> edges;  // finished: ascending by state
-  std::vector<uint8_t> accepts;    // finished
-
-  uint32_t add_state() { return n_states++; }
+// Rules that are finished, one behind the other: what an automaton has. Of each rule the first node is its start: no
+// edge leads to it, and it does not accept (a rule's empty text is its callers' business).
+struct FinishedRules {
+  std::vector<uint32_t> first_edge, first_call;  // per node; without the end
+  std::vector<SymbolEdge> edges;                 // of a node ascending
+  std::vector<CallEdge> calls;
+  std::vector<uint8_t> accepts;  // per node, 0 or 1
 };
 
 // Finishes rules one after the other, with the same memory.
@@ -33,8 +69,8 @@ class RuleFinisher {
  public:
   explicit RuleFinisher(Fuel& fuel);  // which outlives it
   ~RuleFinisher();
-  // `machine` accepts in state 1. False without fuel.
-  bool finish(RuleMachine& machine);
+  // Adds what the machine reads to `done`. False without fuel.
+  bool finish(const RuleMachine& machine, FinishedRules& done);
 
  private:
   class Subsets;

@@ -10,13 +10,15 @@
 // - Where all that the grammar does not spell out leads to such a state, as at the begin of a member's name, the mask
 //   is that state's except for the tokens whose ways differ.
 // - Where all lower case and perhaps other groups of bytes lead to one state, as in many patterns, tokens are taken by
-//   the groups that they have, and only those with others that may come too are looked at one by one.
+//   the group of their first code point, as a mark among letters may lead to a run of its own, and those behind it;
+//   only those with others that may come too are looked at one by one.
 // - Of tokens that open a string which holds any code point, only what lies behind such code points is walked.
 // - Else kinds all of which may come, or those of up to n code points, are taken whole where the nodes say so.
 // Not for two threads at once. May throw std::bad_alloc, and is sound then.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bitset>
 #include <cstdint>
 #include <memory>
@@ -87,7 +89,18 @@ class TokenMasks {
     ByteGroups all = 0, any = 0, stay = 0;
   };
 
-  // The state behind a token's last byte where nobody asks how far its end is.
+  // What code points of some groups lead to, one after the other: `length` of those of `all`, in any order and lower
+  // case among them, lead somewhere; those of `ahead`, whichever, always to the same; those out of `any` nowhere.
+  struct Run {
+    StateId from = kDead;
+    ByteGroups all = 0, ahead = 0, any = 0;
+    uint32_t length = 0;  // kAllCodes: however many, is_endless
+    uint32_t worst = 0;
+    bool is_endless = false;
+    bool is_known = false;  // more than `length` of `all` lead nowhere
+  };
+
+  // The state behind a token's last byte where nobody asks how far its end is; or one of several.
   static constexpr StateId kUnmade = ~0u;
 
   const Recipe& recipe(StateId state, bool must_measure);
@@ -108,6 +121,9 @@ class TokenMasks {
   const Tailed& tailed(StateId state);
   std::bitset<256> next_bytes(StateId state);
   Spread spread(StateId state);
+  // Behind one code point of each group, kUnmade where these lead to several states.
+  std::array<StateId, kByteGroups> behind_groups(StateId state);
+  Run run_from(StateId state);
   void look_ahead(const ByteTrie& trie, uint32_t node, StateId state);
   // Calls found(first, end, state) for the entries of each node that was looked ahead to, and of all below it.
   template <typename Found>
@@ -149,6 +165,8 @@ class TokenMasks {
   std::vector<Differing> differing_;                 // likewise
   std::vector<int32_t> token_room_;                  // of the recipe that is being made
   std::vector<std::pair<uint32_t, uint32_t>> cuts_;  // of buckets
+  std::vector<Run> runs_;                            // by the group of a token's first code point
+  std::vector<uint8_t> takes_;                       // per bucket of kTailed: along chain_
   std::vector<StateId> chain_;
   std::vector<StateId> path_;  // behind the first bytes of a token
   bool measures_ = false;      // the recipe that is being made

@@ -1,6 +1,8 @@
 #include "sample/grammar/token_trie.h"
 
 #include <algorithm>
+#include <bit>
+#include <tuple>
 
 #include "base/utf8.h"
 
@@ -168,7 +170,8 @@ void TokenTrie::build_tails(size_t kind) {
 
 void TokenTrie::build_buckets() {
   struct Token {
-    ByteGroups groups, first;
+    bool is_tailed;
+    ByteGroups first, rest;
     uint32_t n_codes;
     std::string_view bytes;
     int32_t token;
@@ -183,20 +186,25 @@ void TokenTrie::build_buckets() {
       for (char byte : bytes.substr(at, n)) plain_bytes_.set(static_cast<uint8_t>(byte));
       at += std::max<size_t>(n, 1);
     }
-    if (head_of(bytes, kUnicode).n_codes == 0) continue;
-    const auto n_codes = static_cast<uint32_t>(utf8::count(bytes));
-    if (n_codes > kMaxCounted) {
-      long_tokens_.push_back(t);
-    } else {
-      all.push_back({groups_of(bytes), groups_of(bytes.substr(0, utf8::len_of(bytes[0]))), n_codes, bytes, t});
-    }
+    const Head head = head_of(bytes, kUnicode);
+    if (head.n_codes == 0) continue;
+    const size_t n_first = utf8::len_of(bytes[0]);
+    all.push_back({head.n_bytes < bytes.size(), groups_of(bytes.substr(0, n_first)),
+                   groups_of(bytes.substr(n_first, head.n_bytes - n_first)), std::min(head.n_codes, kMaxCounted + 1),
+                   bytes, t});
   }
   std::sort(all.begin(), all.end());
   bucket_begin_.assign(1, 0);
+  const Token* last = nullptr;
+  std::vector<uint32_t> bucket_of(static_cast<size_t>(vocab_size_));
   for (const Token& token : all) {
     const auto n = static_cast<uint32_t>(bucket_tokens_.size());
-    if (buckets_.empty() || buckets_.back().groups != token.groups || buckets_.back().first != token.first)
-      buckets_.push_back({token.groups, token.first, n, n, static_cast<uint8_t>(kind_of(token.bytes))});
+    const auto first = static_cast<uint8_t>(std::countr_zero(token.first));
+    const bool is_new = last == nullptr || std::tie(last->is_tailed, last->first, last->rest) !=
+                                               std::tie(token.is_tailed, token.first, token.rest);
+    if (is_new) buckets_.push_back({token.rest, n, first, static_cast<uint8_t>(kind_of(token.bytes))});
+    if (!token.is_tailed) first_tailed_ = static_cast<uint32_t>(buckets_.size());
+    last = &token;
     const std::string_view before = n > 0 ? bucket_bytes(n - 1) : "";
     const auto end = std::mismatch(before.begin(), before.end(), token.bytes.begin(), token.bytes.end()).first;
     const auto n_shared = std::min<std::ptrdiff_t>(end - before.begin(), 255);  // fewer are as right
@@ -205,15 +213,20 @@ void TokenTrie::build_buckets() {
     bucket_begin_.push_back(static_cast<uint32_t>(bucket_text_.size()));
     bucket_tokens_.push_back(token.token);
     bucket_lengths_.push_back(static_cast<uint8_t>(token.n_codes));
-    ++buckets_.back().end;
+    buckets_.back().longest = static_cast<uint8_t>(token.n_codes);
+    bucket_of[static_cast<size_t>(token.token)] = static_cast<uint32_t>(buckets_.size() - 1);
+    ++n_first_[first];
   }
-  for (Bucket& bucket : buckets_) {
-    if (bucket.end - bucket.begin < mask_words() / 8) continue;
-    bucket.bits = static_cast<int32_t>(bucket_bits_.size());
+  buckets_.push_back({0, static_cast<uint32_t>(bucket_tokens_.size())});
+  for (uint32_t b = 0; b < n_buckets() && bucket_bits_.size() < kNoBits; ++b) {
+    if (bucket_end(b) - buckets_[b].begin < mask_words() / 8) continue;
+    buckets_[b].bits = static_cast<uint8_t>(bucket_bits_.size());
     std::vector<uint32_t>& bits = bucket_bits_.emplace_back(mask_words(), 0);
-    for (uint32_t i = bucket.begin; i < bucket.end; ++i)
+    for (uint32_t i = buckets_[b].begin; i < bucket_end(b); ++i)
       bits[static_cast<size_t>(bucket_tokens_[i]) / 32] |= 1u << (bucket_tokens_[i] % 32);
   }
+  Tails& tails = tails_[kUnicode];
+  for (int32_t token : tails.trie.tokens) tails.bucket.push_back(bucket_of[static_cast<size_t>(token)]);
 }
 
 }  // namespace ibid::grammar

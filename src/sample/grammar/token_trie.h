@@ -58,26 +58,35 @@ class TokenTrie {
     std::vector<uint8_t> first;                  // byte of the token of each entry
     uint32_t longest = 0;                        // of the lengths, and of all code points of tokens of the kind
     std::vector<std::vector<uint16_t>> lengths;  // of the entries below each child of the root, ascending, each once
+    std::vector<uint32_t> bucket;  // of the token of each entry, where they are those of kTailed (kUnicode)
   };
   const Tails& tails(size_t i) const { return tails_[i]; }  // of kDigits and kUnicode
-  // The tokens but those of kRest that begin alike and have bytes of the same groups, of those of up to kMaxCounted
-  // code points; by code points, then by their bytes.
+  // The tokens but those of kRest by what they begin with, up to their end or to what is no code point of kUnicode: the
+  // first of these code points is of one group, those behind it are of the same groups. Within a bucket by how many
+  // they are, those beyond kMaxCounted as one more; then by their bytes. Those of kTailed come last.
   struct Bucket {
-    ByteGroups groups = 0, first = 0;  // of all bytes; of the first code point
-    uint32_t begin = 0, end = 0;       // in bucket_tokens()
-    uint8_t kind = 0;                  // of all of them
-    int32_t bits = -1;                 // in bucket_bits(), where they are many
+    ByteGroups rest = 0;     // without the first code point
+    uint32_t begin = 0;      // in bucket_tokens(), up to where the next one begins
+    uint8_t first = 0;       // a group
+    uint8_t kind = 0;        // of all of them
+    uint8_t longest = 0;     // code points, as counted
+    uint8_t bits = kNoBits;  // in bucket_bits(), where they are many
   };
-  std::span<const Bucket> buckets() const { return buckets_; }
-  const std::vector<uint32_t>& bucket_bits(int32_t i) const { return bucket_bits_[static_cast<size_t>(i)]; }
+  static constexpr uint8_t kNoBits = 255;
+  // All of them, or those of kTailed alone.
+  uint32_t n_buckets() const { return static_cast<uint32_t>(buckets_.size() - 1); }
+  uint32_t first_tailed() const { return first_tailed_; }
+  const Bucket& bucket(uint32_t i) const { return buckets_[i]; }
+  uint32_t bucket_end(uint32_t i) const { return buckets_[i + 1].begin; }
+  const std::vector<uint32_t>& bucket_bits(uint8_t i) const { return bucket_bits_[i]; }
+  uint32_t n_first(size_t group) const { return n_first_[group]; }  // tokens in buckets that begin so
   std::span<const int32_t> bucket_tokens() const { return bucket_tokens_; }
-  std::span<const uint8_t> bucket_lengths() const { return bucket_lengths_; }  // in code points
+  std::span<const uint8_t> bucket_lengths() const { return bucket_lengths_; }  // in code points, as counted
   std::span<const uint8_t> bucket_shared() const { return bucket_shared_; }  // first bytes that the one before has too
   std::string_view bucket_bytes(uint32_t i) const {                          // side by side, for what goes over many
     return {bucket_text_.data() + bucket_begin_[i], bucket_begin_[i + 1] - bucket_begin_[i]};
   }
-  std::span<const int32_t> long_tokens() const { return long_tokens_; }  // all others
-  const std::bitset<256>& used_bytes() const { return used_bytes_; }     // by any token
+  const std::bitset<256>& used_bytes() const { return used_bytes_; }  // by any token
   // plain_up_to(n): bits of the tokens of all plain kinds with at most n code points.
   const std::vector<uint32_t>& plain_up_to(uint32_t n) const {
     return plain_[n < plain_.size() ? n : plain_.size() - 1];
@@ -111,8 +120,10 @@ class TokenTrie {
   std::array<Kind, kTokenKinds> kinds_;
   std::array<Tails, kPlainKinds> tails_;
   std::vector<std::vector<uint32_t>> plain_, counts_, bucket_bits_;
-  std::vector<Bucket> buckets_;
-  std::vector<int32_t> bucket_tokens_, long_tokens_;
+  std::vector<Bucket> buckets_;  // and one more, where they end
+  uint32_t first_tailed_ = 0;
+  std::array<uint32_t, kByteGroups> n_first_{};
+  std::vector<int32_t> bucket_tokens_;
   std::vector<uint8_t> bucket_lengths_, bucket_shared_;
   std::vector<char> bucket_text_;
   std::vector<uint32_t> bucket_begin_;  // in bucket_text_, and the end
