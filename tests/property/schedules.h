@@ -43,8 +43,9 @@ enum class DraftKind : uint8_t {
   kAnswers,   // what the same tenant was answered, beside the same
   kEagle,     // an EAGLE head that was never trained
   kEagle3,    // one of the third kind, whose outputs are a part of the vocabulary, beside the engine's own look-up
+  kSkip,      // the target itself without its first layer
 };
-inline constexpr int32_t kDraftKinds = 14;
+inline constexpr int32_t kDraftKinds = 15;
 
 // A schedule, as data; printed where a digest differs.
 struct Schedule {
@@ -273,7 +274,7 @@ class ScheduleRun {
     // A model made by hand shows no embeddings and outputs, which heads read.
     if ((is_eagle() || kind == DraftKind::kHeads) && model_.vocabulary() == nullptr) kind = DraftKind::kRandom;
     if (schedule.max_drafts > 0 && kind != DraftKind::kLookup) {
-      const bool is_model = kind == DraftKind::kItself || kind == DraftKind::kModel;
+      const bool is_model = kind == DraftKind::kItself || kind == DraftKind::kModel || kind == DraftKind::kSkip;
       if (is_model) return core_->speculate(draft_model(ends), schedule.max_drafts);
       if (kind == DraftKind::kHeads) return core_->speculate(draft_heads(ends), schedule.max_drafts);
       if (is_eagle()) return core_->speculate(eagle(ends), schedule.max_drafts);
@@ -341,6 +342,14 @@ class ScheduleRun {
                    .value();
       model = draft_.get();
     }
+    if (schedule_.drafts == DraftKind::kSkip) {
+      const std::vector<int32_t> first = {0};
+      // One that is made by hand has no such part, and drafts for itself.
+      auto part = model_without(
+          model_, first, {.context_len = model_.context_len(), .step_tokens = 64, .max_rows = 8, .max_sequences = 8},
+          stream_);
+      if (part) draft_ = std::move(*part), model = draft_.get();
+    }
     auto pass = std::make_unique<ModelPass>(*model, stream_, ends, "");
     DraftModelOptions options = {.kv_dtype = kv_dtype_, .block_len = 8 << up_to(3), .end_of_generation = ends};
     options.vocab_size = vocab_size_;
@@ -350,7 +359,7 @@ class ScheduleRun {
     options.always = true;
     options.kv_bytes = 24 * 32 / options.block_len * KvStore::block_bytes(pass->facts(), kv_dtype_, options.block_len);
     std::unique_ptr<Proposer> made = DraftModel::create(std::move(pass), stream_, options).value();
-    if (schedule_.drafts == DraftKind::kItself) return made;
+    if (schedule_.drafts != DraftKind::kModel) return made;
     return free_proposers(core_->facts(), schedule_.max_sequences, std::move(made));
   }
 
@@ -485,7 +494,7 @@ class ScheduleRun {
   std::shared_ptr<const Tokenizer> tokenizer_;
   DType kv_dtype_;
   std::unique_ptr<TempFolder> folder_;  // of the disk tier; null: there is none
-  std::unique_ptr<Model> draft_;        // of kModel
+  std::unique_ptr<Model> draft_;        // of kModel and kSkip
   std::unique_ptr<Engine> core_;
   int32_t vocab_size_ = 0, n_turns_ = 0, n_paused_ = 0;
   std::map<RequestId, std::vector<Transcript>> transcripts_;
