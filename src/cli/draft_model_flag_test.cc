@@ -1,4 +1,4 @@
-// --spec draft:MODEL, skip:LAYERS, heads:FILE and eagle:FILE, from the flag to what is loaded and counted.
+// --spec draft:MODEL, skip:LAYERS, heads:FILE, eagle:FILE and mtp, from the flag to what is loaded and counted.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -30,6 +30,9 @@ TEST(DraftModelFlag, NamesAModelBesideTheLookUp) {
   EXPECT_EQ(spec("--spec heads").value().eagle, "");
   EXPECT_FALSE(spec("--spec eagle:"));
   EXPECT_FALSE(spec("--spec eagle"));
+  EXPECT_TRUE(spec("--spec mtp").value().mtp);
+  EXPECT_FALSE(spec("--spec eagle:mine").value().mtp);
+  EXPECT_FALSE(spec("--spec mtp:"));
   EXPECT_EQ(spec("--spec off").value().max_drafts(), 0);
   EXPECT_FALSE(spec("--spec draft:"));
   EXPECT_FALSE(spec("--spec drafts"));
@@ -40,6 +43,22 @@ std::string tiny_file(const TempFolder& folder, const char* name, int64_t vocab_
   std::ofstream(path, std::ios::binary) << testing::tiny_gguf(
       {.seed = seed, .vocab_size = vocab_size, .context_len = 128, .tokenizer = true});
   return path;
+}
+
+// Of an answer of 60 tokens.
+int64_t drafted_by(Engine& engine) {
+  Request r;
+  r.id = RequestId{1};
+  r.prompt = {TokenId{65}, TokenId{66}, TokenId{70}, TokenId{65}};
+  r.max_tokens = 60;
+  r.sampling.temperature = 0;
+  r.sampling.ignore_eos = true;
+  r.speculation.is_rejection = true;  // drafts whatever they cost
+  EXPECT_TRUE(engine.submit(std::move(r)).ok());
+  std::vector<Output> out;
+  while (engine.step(out)) {
+  }
+  return engine.stats().drafted_tokens;
 }
 
 TEST(DraftModelFlag, WhatADraftModelHoldsIsCounted) {
@@ -99,18 +118,7 @@ TEST(SkipFlag, TheModelItselfGuessesWithoutSomeLayers) {
             with.draft->model->memory().scratch_bytes + with.draft->model->memory().workspace_bytes + 8 * 260 * 4);
   auto engine = Engine::create(*with.model, with.tokenizer, *with.stream, with.engine_options(limits)).value();
   ASSERT_TRUE(use_drafters(*engine, with, limits).ok());
-  Request r;
-  r.id = RequestId{1};
-  r.prompt = {TokenId{65}, TokenId{66}, TokenId{70}, TokenId{65}};
-  r.max_tokens = 60;
-  r.sampling.temperature = 0;
-  r.sampling.ignore_eos = true;
-  r.speculation.is_rejection = true;  // drafts whatever they cost
-  ASSERT_TRUE(engine->submit(std::move(r)).ok());
-  std::vector<Output> out;
-  while (engine->step(out)) {
-  }
-  EXPECT_GT(engine->stats().drafted_tokens, 60);
+  EXPECT_GT(drafted_by(*engine), 60);
 }
 
 TEST(SkipFlag, LayersThatTheModelHasNotAreRefused) {
@@ -201,22 +209,67 @@ TEST(EagleFlag, WhatAHeadHoldsIsCountedAndItGuesses) {
   EXPECT_EQ(counted, sized);
   auto engine = Engine::create(*with.model, with.tokenizer, *with.stream, with.engine_options(limits)).value();
   ASSERT_TRUE(use_drafters(*engine, with, limits).ok());
-  Request r;
-  r.id = RequestId{1};
-  r.prompt = {TokenId{65}, TokenId{66}, TokenId{70}, TokenId{65}};
-  r.max_tokens = 60;
-  r.sampling.temperature = 0;
-  r.sampling.ignore_eos = true;
-  r.speculation.is_rejection = true;  // drafts whatever they cost
-  ASSERT_TRUE(engine->submit(std::move(r)).ok());
-  std::vector<Output> out;
-  while (engine->step(out)) {
-  }
-  EXPECT_GT(engine->stats().drafted_tokens, 60);
+  EXPECT_GT(drafted_by(*engine), 60);
   limits.eagle = tiny_file(folder, "no_head.gguf", 260, 2);
   const auto refused = size(model, limits);
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().message.find("of no EAGLE head"), std::string::npos) << refused.error().message;
+}
+
+// As llama.cpp's files have one, behind the model's last layer.
+std::string tiny_with_mtp(const TempFolder& folder) {
+  const auto model = testing::tiny_model_file({.vocab_size = 260, .context_len = 128, .tokenizer = true});
+  const ModelConfig config = read_config(*model).value();
+  const auto layer = testing::tiny_mtp_file(config, false);
+  const std::string behind = "blk." + std::to_string(config.n_layers) + ".";
+  const std::map<std::string, std::string> names = {{"fc", "nextn.eh_proj"},
+                                                    {"embed_norm", "nextn.enorm"},
+                                                    {"norm", "nextn.shared_head_norm"},
+                                                    {"layers.0.hidden_norm", "nextn.hnorm"},
+                                                    {"layers.0.input_layernorm", "attn_norm"},
+                                                    {"layers.0.post_attention_layernorm", "ffn_norm"},
+                                                    {"layers.0.self_attn.q_proj", "attn_q"},
+                                                    {"layers.0.self_attn.k_proj", "attn_k"},
+                                                    {"layers.0.self_attn.v_proj", "attn_v"},
+                                                    {"layers.0.self_attn.o_proj", "attn_output"},
+                                                    {"layers.0.mlp.gate_proj", "ffn_gate"},
+                                                    {"layers.0.mlp.up_proj", "ffn_up"},
+                                                    {"layers.0.mlp.down_proj", "ffn_down"}};
+  GgufWriter writer;
+  for (const auto& [key, value] : model->metadata()) {
+    if (key != "llama.block_count") writer.set(key, value);
+  }
+  writer.set("llama.block_count", config.n_layers + 1);
+  writer.set("llama.nextn_predict_layers", int64_t{1});
+  for (const TensorInfo& t : model->tensors()) writer.add_tensor(t.name, t.view);
+  for (const TensorInfo& t : layer->tensors())
+    writer.add_tensor(behind + names.at(t.name.substr(0, t.name.rfind('.'))) + ".weight", t.view);
+  const std::string path = folder.path("with_mtp.gguf");
+  EXPECT_TRUE(writer.write(path).ok());
+  return path;
+}
+
+TEST(MtpFlag, TheLayerThatAModelBringsAlongIsCountedAndGuesses) {
+  TempFolder folder;
+  const ModelArgs model{.model = tiny_with_mtp(folder), .threads = 1};
+  StepLimits limits{.max_sequences = 2, .max_drafts = 4};
+  const Loaded without = load(model, limits).value();
+  EXPECT_EQ(without.model->config().n_layers, 2);
+  limits.mtp = true;
+  const Loaded with = load(model, limits).value();
+  ASSERT_TRUE(with.eagle.has_value());
+  const int64_t sized = EagleHead::sized_bytes(*with.eagle->file, *with.model, *with.stream, with.eagle->sizes).value();
+  int64_t counted = 0;
+  for (const MemoryPart& part : with.memory.parts)
+    counted += part.name.find("MTP") != std::string::npos ? part.bytes : 0;
+  EXPECT_EQ(counted, sized);
+  auto engine = Engine::create(*with.model, with.tokenizer, *with.stream, with.engine_options(limits)).value();
+  ASSERT_TRUE(use_drafters(*engine, with, limits).ok());
+  EXPECT_GT(drafted_by(*engine), 60);
+  const ModelArgs other{.model = tiny_file(folder, "target.gguf", 260, 1), .threads = 1};
+  const auto refused = size(other, limits);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("brings no MTP layer along"), std::string::npos) << refused.error().message;
 }
 
 }  // namespace

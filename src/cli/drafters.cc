@@ -15,6 +15,7 @@
 #include "spec/eagle_proposer.h"
 #include "spec/free_proposers.h"
 #include "spec/heads_proposer.h"
+#include "spec/mtp_layer.h"
 #include "spec/store_proposer.h"
 #include "worker/model_pass.h"
 
@@ -25,7 +26,7 @@ constexpr int32_t kDraftStep = 256;  // tokens of a pass of a draft model
 constexpr int32_t kDraftTexts = 8;
 constexpr int32_t kEagleTexts = 16;
 // Layers that `ibid spec find-layers` found for the default model (docs/speculation.md), and that model's digest.
-constexpr std::string_view kOwnLayersTarget = "1dff70ef9e211d0ab8951aa641e75aa1", kOwnLayersFound = "3";
+constexpr std::string_view kOwnLayersTarget = "1dff70ef9e211d0ab8951aa641e75aa1", kOwnLayersFound = "7";
 
 ModelOptions draft_options(const ModelConfig& config, int32_t context_len) {
   return {.context_len = std::min<int64_t>(config.trained_context_len, context_len),
@@ -132,8 +133,13 @@ Status size_heads(const StepLimits& limits, Loaded& out) {
 }
 
 Status size_eagle(const StepLimits& limits, Loaded& out) {
-  ASSIGN_OR_RETURN(ModelFile file, ModelFile::open(limits.eagle));
-  LoadedEagle eagle{.file = std::make_shared<const ModelFile>(std::move(file))};
+  LoadedEagle eagle;
+  if (limits.mtp) {
+    ASSIGN_OR_RETURN(eagle.file, mtp_layer_of(*out.file));
+  } else {
+    ASSIGN_OR_RETURN(ModelFile file, ModelFile::open(limits.eagle));
+    eagle.file = std::make_shared<const ModelFile>(std::move(file));
+  }
   eagle.sizes = EagleProposer::sizes(std::min(limits.max_sequences, kEagleTexts), out.context_len,
                                      out.model->options().step_tokens);
   eagle.sizes.kv_dtype = out.kv_dtype;
@@ -141,8 +147,8 @@ Status size_eagle(const StepLimits& limits, Loaded& out) {
   ASSIGN_OR_RETURN(const int64_t block_bytes,
                    EagleHead::block_bytes(*eagle.file, *out.model, *out.stream, eagle.sizes));
   const int64_t kv_bytes = block_bytes * eagle.sizes.n_blocks;
-  out.memory.add("an EAGLE head", bytes - kv_bytes);
-  out.memory.add("the EAGLE head's keys and values", kv_bytes);
+  out.memory.add(limits.mtp ? "the MTP layer" : "an EAGLE head", bytes - kv_bytes);
+  out.memory.add(limits.mtp ? "the MTP layer's keys and values" : "the EAGLE head's keys and values", kv_bytes);
   out.eagle = std::move(eagle);
   return {};
 }
@@ -205,7 +211,7 @@ Status size_drafters(const StepLimits& limits, Loaded& out) {
   if (limits.max_drafts == 0) return {};
   TRY(size_stores(limits, out));
   if (!limits.draft_model.empty()) return size_draft(limits.draft_model, limits, out);
-  if (!limits.eagle.empty()) return size_eagle(limits, out);
+  if (limits.mtp || !limits.eagle.empty()) return size_eagle(limits, out);
   if (!limits.skip.empty()) return size_skipped(limits, out);
   return limits.heads.empty() ? Status{} : size_heads(limits, out);
 }

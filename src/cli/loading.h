@@ -40,6 +40,7 @@ struct StepLimits {
   std::string eagle = {};
   std::string store = {};
   std::string skip = {};
+  bool mtp = false;
   int64_t own_answers_bytes = 0;
 };
 

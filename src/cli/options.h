@@ -52,6 +52,7 @@ struct SpecArgs {
   std::string draft_model;        // beside it; empty: none
   std::string heads;              // beside it: a file or folder, or kOwnHeads; empty: none
   std::string eagle;              // beside it: a file or folder of a head with attention; empty: none
+  bool mtp = false;               // beside it: the layer that the model brings along (spec/mtp_layer.h)
   std::string store;              // beside it: a file of texts (spec/text_store.h); empty: none
   std::string skip;               // beside it: the model without these layers (read_layers), or kOwnLayers; empty: none
   int64_t own_answers_bytes = 0;  // what tenants were answered, for their own next answers; 0: it is not kept

@@ -12,10 +12,12 @@ void add_spec_options(CLI::App* command, SpecArgs& o) {
   add_read(
       command, "--spec", o, "NAME", o.by_lookup ? "auto" : "off",
       "tokens that are guessed and verified together, which changes no token: auto, off, ngram (by the text itself), "
-      "heads or heads:FILE, draft heads, ibid's for the default model or others, beside that, eagle:FILE, a head with "
-      "attention, beside that, store:FILE, texts that `ibid spec build-store` made a file of, beside that, "
-      "draft:MODEL, a small model of the same vocabulary, or skip or skip:LAYERS, the model itself without these "
-      "layers",
+      "and beside that heads or heads:FILE, draft heads, ibid's for the default model or others, eagle:FILE, a head "
+      "with "
+      "attention, mtp, the layer for it that the model brings along, store:FILE, texts that `ibid spec build-store` "
+      "made "
+      "a file of, draft:MODEL, a small model of the same vocabulary, or skip or skip:LAYERS, the model itself without "
+      "these layers",
       [o](std::string_view name) -> Result<SpecArgs> {
         constexpr std::string_view kDraft = "draft:", kHeads = "heads:", kEagle = "eagle:", kStore = "store:",
                                    kSkip = "skip:";
@@ -27,6 +29,8 @@ void add_spec_options(CLI::App* command, SpecArgs& o) {
         };
         if (name == "heads") {
           read.heads = kOwnHeads;
+        } else if (name == "mtp") {
+          read.mtp = true;
         } else if (name == "skip") {
           read.skip = kOwnLayers;
         } else if (takes(kHeads)) {
@@ -42,8 +46,8 @@ void add_spec_options(CLI::App* command, SpecArgs& o) {
           read.draft_model = name.substr(kDraft.size());
         } else {
           return invalid("'" + std::string(name) +
-                         "' guesses nothing here; auto, off, ngram, heads, heads:FILE, eagle:FILE, store:FILE, "
-                         "draft:MODEL, skip or skip:LAYERS would do.");
+                         "' guesses nothing here; auto, off, ngram, heads, heads:FILE, eagle:FILE, mtp, "
+                         "store:FILE, draft:MODEL, skip or skip:LAYERS would do.");
         }
         return read;
       });

@@ -27,10 +27,12 @@ float feature(std::span<const TokenId> text, int32_t position, int64_t column) {
   return static_cast<float>(hash >> 40) / float{1 << 23} - 1;
 }
 
-class EagleDrafts : public ::testing::TestWithParam<bool> {
+enum class Kind { kEagle1, kEagle3, kMtp };
+
+class EagleDrafts : public ::testing::TestWithParam<Kind> {
  protected:
   void SetUp() override {
-    tiny_ = {.width = m_.model->config().width, .vocab_size = 96, .is_third = GetParam()};
+    tiny_ = {.width = m_.model->config().width, .vocab_size = 96, .is_third = GetParam() == Kind::kEagle3};
     if (tiny_.is_third) {
       for (int64_t i = 0; i < 96; i += 2) tiny_.ids.push_back(i);
     }
@@ -38,15 +40,18 @@ class EagleDrafts : public ::testing::TestWithParam<bool> {
     // Goes over each text at once, and nothing else.
     EagleSizes sizes = EagleProposer::sizes(8, kContext, kStep);
     sizes.kv_dtype = DType::kF32;
-    reference_ = EagleHead::load(testing::tiny_eagle_file(tiny_), *m_.model, *m_.stream, sizes).value();
+    reference_ = EagleHead::load(file(), *m_.model, *m_.stream, sizes).value();
+  }
+  std::shared_ptr<const ModelFile> file() const {
+    return GetParam() == Kind::kMtp ? testing::tiny_mtp_file(m_.model->config(), true)
+                                    : testing::tiny_eagle_file(tiny_);
   }
   void start(int32_t n_texts, int32_t n_blocks = 0) {
     EagleSizes sizes = EagleProposer::sizes(n_texts, kContext, kStep);
     sizes.kv_dtype = DType::kF32;
     if (n_blocks > 0) sizes.n_blocks = n_blocks;
-    proposer_ = std::make_unique<EagleProposer>(
-        EagleHead::load(testing::tiny_eagle_file(tiny_), *m_.model, *m_.stream, sizes).value(), *m_.stream,
-        EagleOptions{.vocab_size = 96, .always = true});
+    proposer_ = std::make_unique<EagleProposer>(EagleHead::load(file(), *m_.model, *m_.stream, sizes).value(),
+                                                *m_.stream, EagleOptions{.vocab_size = 96, .always = true});
   }
   // A step that computed the tokens [first, first + n) of this text, in rows from `row` on.
   void tell(int64_t sequence, std::span<const TokenId> text, int32_t first, int32_t n, int32_t row = 0) {
@@ -179,8 +184,12 @@ TEST_P(EagleDrafts, ForgetWhatFindsNoRoomAndGoOn) {
   proposer_->cache().self_check();
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, EagleDrafts, ::testing::Bool(),
-                         [](const auto& param_info) { return param_info.param ? "eagle3" : "eagle1"; });
+INSTANTIATE_TEST_SUITE_P(Kinds, EagleDrafts, ::testing::Values(Kind::kEagle1, Kind::kEagle3, Kind::kMtp),
+                         [](const auto& param_info) {
+                           return param_info.param == Kind::kEagle1   ? "eagle1"
+                                  : param_info.param == Kind::kEagle3 ? "eagle3"
+                                                                      : "mtp";
+                         });
 
 }  // namespace
 }  // namespace ibid

@@ -75,6 +75,8 @@ const std::map<std::string, std::string> kFoundByUnits = {
     {"an_eagle_adds_d_to_t_twice", "EagleHeads.KnowWhatTheyReadAndWhatTheirOutputsStandFor"},
     {"an_eagle_pairs_a_token_with_itself", "Kinds/EagleDrafts.AreWhatTheHeadSaysOfTheWholeText/eagle3"},
     {"an_eagle_taps_the_layer_behind", "EagleHeads.KnowWhatTheyReadAndWhatTheirOutputsStandFor"},
+    {"an_mtp_layers_halves_are_swapped", "Kinds/EagleGolden.SaysWhatThePapersFormulasSay/mtp"},
+    {"an_mtp_layer_goes_on_without_its_norm", "Kinds/EagleGolden.SaysWhatThePapersFormulasSay/mtp"},
     {"keys_of_refused_eagle_drafts_stay", "Kinds/EagleDrafts.LeaveNothingBehindWhereTheyWereWrong/eagle3"},
     {"rejection_with_what_the_cache_knows", "Drafts/Taps.OfWhatThePrefixCacheKnowsComeForRejectionAlone/chains"},
     {"taps_of_refused_siblings", "Drafts/Taps.AreThoseOfTheTokensThatTextsHave/trees"},
