@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <limits>
 #include <map>
 
 #include "model/testing/config_as_gguf.h"
@@ -221,6 +221,10 @@ TEST(MtpLayers, ThatNoConfigurationNamesAreRefusedWithTheModel) {
   EXPECT_TRUE(loads(gguf(), 1));
   EXPECT_FALSE(loads(gguf(), 0));
   EXPECT_FALSE(loads(gguf(), 3)) << "all of its layers";
+  EXPECT_FALSE(loads(gguf(), std::numeric_limits<int64_t>::min()));
+  ModelFile::Parts parts = parts_of(*gguf());
+  parts.metadata["qwen2.block_count"] = std::numeric_limits<int64_t>::min();
+  EXPECT_FALSE(read_config(ModelFile(std::move(parts))).ok());
 }
 
 }  // namespace
