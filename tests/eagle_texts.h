@@ -18,19 +18,23 @@ namespace ibid::testing {
 struct EagleTexts {
   static constexpr int32_t kVocab = 96, kContext = 160, kStep = 64;
 
-  explicit EagleTexts(bool is_third, int32_t n_texts = 2, int32_t n_blocks = 0,
+  enum class Kind { kEagle1, kEagle3, kMtp };
+
+  explicit EagleTexts(Kind kind, int32_t n_texts = 2, int32_t n_blocks = 0,
                       const EagleOptions& options = {.vocab_size = kVocab, .always = true},
                       const Clock& clock = steady_clock()) {
-    tiny = {.width = m.model->config().width, .vocab_size = kVocab, .is_third = is_third};
-    for (int64_t i = 0; is_third && i < kVocab; i += 2) tiny.ids.push_back(i);
+    tiny = {.width = m.model->config().width, .vocab_size = kVocab, .is_third = kind == Kind::kEagle3};
+    for (int64_t i = 0; tiny.is_third && i < kVocab; i += 2) tiny.ids.push_back(i);
+    const std::shared_ptr<const ModelFile> file =
+        kind == Kind::kMtp ? tiny_mtp_file(m.model->config(), true) : tiny_eagle_file(tiny);
     EagleSizes sizes = EagleProposer::sizes(n_texts, kContext, kStep);
     sizes.kv_dtype = DType::kF32;
     if (n_blocks > 0) sizes.n_blocks = n_blocks;
-    proposer = std::make_unique<EagleProposer>(
-        EagleHead::load(tiny_eagle_file(tiny), *m.model, *m.stream, sizes).value(), *m.stream, options, clock);
+    proposer = std::make_unique<EagleProposer>(EagleHead::load(file, *m.model, *m.stream, sizes).value(), *m.stream,
+                                               options, clock);
     sizes = EagleProposer::sizes(8, kContext, kStep);
     sizes.kv_dtype = DType::kF32;
-    reference = EagleHead::load(tiny_eagle_file(tiny), *m.model, *m.stream, sizes).value();
+    reference = EagleHead::load(file, *m.model, *m.stream, sizes).value();
   }
 
   // What the target makes of the token at `position` behind this text, as far as a head can tell.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "format/model_file.h"
+#include "model/config.h"
 #include "spec/eagle_head.h"
 
 namespace ibid::testing {
@@ -84,6 +85,39 @@ inline std::shared_ptr<const ModelFile> tiny_eagle_file(const TinyEagle& o) {
   meta["vocab_size"] = o.vocab_size;
   meta["rms_norm_eps"] = 1e-5;
   if (o.is_third) meta["eagle_aux_hidden_state_layer_ids"] = o.taps;
+  return std::make_shared<const ModelFile>(std::move(parts));
+}
+
+// A random MTP layer of such a model, under the names of EagleHead.
+inline std::shared_ptr<const ModelFile> tiny_mtp_file(const ModelConfig& c, bool hidden_first, uint64_t seed = 1) {
+  ModelFile::Parts parts;
+  parts.path = "tiny mtp";
+  std::mt19937_64 random(seed);
+  const auto add = [&](const std::string& name, std::initializer_list<int64_t> dims) {
+    TensorView view(nullptr, DType::kF32, dims);
+    parts.copies.push_back(std::make_unique<std::byte[]>(static_cast<size_t>(view.n_rows() * view.row_stride_bytes)));
+    view.data = parts.copies.back().get();
+    for (int64_t i = 0; i < view.n_elements(); ++i)
+      view.row_as<float>(0)[i] =
+          static_cast<float>(random() >> 40) / float{1 << 24} - (dims.size() == 1 ? -0.5F : 0.5F);
+    parts.tensors.push_back({name, view});
+  };
+  const std::string layer = "layers.0.";
+  add("fc.weight", {c.width, 2 * c.width});
+  for (const char* name :
+       {"embed_norm", "norm", "layers.0.hidden_norm", "layers.0.input_layernorm", "layers.0.post_attention_layernorm"})
+    add(std::string(name) + ".weight", {c.width});
+  for (const auto& [name, n] : {std::pair("q", c.q_len()), std::pair("k", c.kv_len()), std::pair("v", c.kv_len())}) {
+    add(layer + "self_attn." + name + "_proj.weight", {n, c.width});
+    if (c.qkv_bias) add(layer + "self_attn." + name + "_proj.bias", {n});
+    if (c.qk_norm && *name != 'v') add(layer + "self_attn." + name + "_norm.weight", {c.head_len});
+  }
+  add(layer + "self_attn.o_proj.weight", {c.width, c.q_len()});
+  add(layer + "mlp.gate_proj.weight", {c.ffn_len, c.width});
+  add(layer + "mlp.up_proj.weight", {c.ffn_len, c.width});
+  add(layer + "mlp.down_proj.weight", {c.width, c.ffn_len});
+  parts.metadata["general.architecture"] = std::string("mtp");
+  parts.metadata["mtp.hidden_first"] = hidden_first;
   return std::make_shared<const ModelFile>(std::move(parts));
 }
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/eagle1 and eagle3: tiny random EAGLE heads for tests/golden/smollm3, and what they say.
+"""Makes tests/golden/eagle1 and eagle3: tiny random EAGLE heads for tests/golden/smollm3, and what they say; and
+tests/golden/mtp: tests/golden/qwen2 with an MTP layer behind it, and what that says.
 
     pip install numpy safetensors        # tools/requirements-golden.txt has the versions
     python3 tools/make_golden_eagle.py
@@ -7,7 +8,8 @@
 Each folder is a head as the papers' programs publish it (config.json, model.safetensors, their names and shapes). Beside
 it NAME.safetensors has the tokens of a text, what the target made of them (random: the head's arithmetic is the
 subject), and what the head says of it: the state and the logits behind every pair, then a chain of drafts, each
-drawn as the most likely one and fed back. Written from the papers (Li et al. 2024, 2025) in float64.
+drawn as the most likely one and fed back. Written from the papers (Li et al. 2024, 2025; DeepSeek-V3's technical
+report, section 2.2, and MiMo's, whose names and order of the two halves these are) in float64.
 """
 import json
 from pathlib import Path
@@ -107,6 +109,25 @@ class Eagle3:
         return x, norm(x, self.w["norm.weight"]) @ self.w["lm_head.weight"].T
 
 
+class Mtp:
+    prefix, n_features = "model.mtp_layers.0.", C
+
+    def __init__(self, w, target):
+        self.w, self.layer = {k.removeprefix(self.prefix): v for k, v in w.items()}, Layer(w, self.prefix)
+        self.embedding, self.outputs = target["embed_tokens"], target["lm_head"]
+        self.ids = np.arange(V)
+
+    def states(self, features):
+        return features
+
+    def __call__(self, tokens, states):
+        read = np.concatenate([norm(states, self.w["hidden_layernorm.weight"]),
+                               norm(self.embedding[tokens], self.w["token_layernorm.weight"])], -1)
+        x = read @ self.w["input_proj.weight"].T
+        x = norm(self.layer(x, norm(x, self.w["input_layernorm.weight"])), self.w["final_layernorm.weight"])
+        return x, x @ self.outputs.T
+
+
 def matrix(random, rows, columns):
     return (1.3 * random.standard_normal((rows, columns)) / columns ** 0.5).astype(np.float32)
 
@@ -134,13 +155,23 @@ def eagle3(random):
     return w | layer_weights(random, "midlayer.", 2 * C, norms), config
 
 
-def make(name, weights, head_class, target):
+def mtp(random):
+    p = Mtp.prefix
+    norms = ["token_layernorm", "hidden_layernorm", "final_layernorm", "input_layernorm", "post_attention_layernorm"]
+    w = {p + "input_proj.weight": matrix(random, C, 2 * C)} | layer_weights(random, p, C, norms)
+    for name, n in (("q", HEADS * D), ("k", KV_HEADS * D), ("v", KV_HEADS * D)):
+        w[f"{p}self_attn.{name}_proj.bias"] = (0.5 * random.standard_normal(n)).astype(np.float32)
+    config = json.loads((ROOT / "qwen2" / "config.json").read_text(encoding="utf-8"))
+    return w, config | dict(architectures=["MiMoForCausalLM"], model_type="mimo", num_nextn_predict_layers=1)
+
+
+def make(name, weights, head_class, target, body=None):
     random = np.random.default_rng(sum(name.encode()))
     w, config = weights(random)
     folder = ROOT / name
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    save_file(w, folder / "model.safetensors")
+    save_file(w | (body or {}), folder / "model.safetensors")
     head = head_class({k: v.astype(np.float64) for k, v in w.items()}, target)
     tokens = random.integers(0, V, N + 1)
     features = random.standard_normal((N, head.n_features)).astype(np.float32)
@@ -159,11 +190,15 @@ def make(name, weights, head_class, target):
 
 
 def main():
-    w = load_file(ROOT / TARGET / "model.safetensors")
-    embedding = w["model.embed_tokens.weight"].astype(np.float64)
-    target = dict(embed_tokens=embedding, lm_head=w.get("lm_head.weight", embedding).astype(np.float64))
+    def target_of(w):
+        embedding = w["model.embed_tokens.weight"].astype(np.float64)
+        return dict(embed_tokens=embedding, lm_head=w.get("lm_head.weight", embedding).astype(np.float64))
+
+    target = target_of(load_file(ROOT / TARGET / "model.safetensors"))
     make("eagle1", eagle1, Eagle1, target)
     make("eagle3", eagle3, Eagle3, target)
+    body = load_file(ROOT / "qwen2" / "model.safetensors")
+    make("mtp", mtp, Mtp, target_of(body), body)
 
 
 main()

@@ -141,6 +141,8 @@ int bench(const BenchOptions& options) {
                     .heads = options.spec.heads,
                     .eagle = options.spec.eagle,
                     .store = options.spec.store,
+                    .skip = options.spec.skip,
+                    .mtp = options.spec.mtp,
                     .own_answers_bytes = options.spec.own_answers_bytes};
   auto loaded = load(args, limits);
   if (!loaded) return fail(loaded.error());

@@ -10,12 +10,22 @@
 
 namespace ibid::cli {
 
+inline constexpr const char* kModelHelp =
+    "an alias (ibid models), a .gguf file, a folder with *.safetensors, or hf:user/repo[:file]";
+
+template <typename Options>
+void on_parse(CLI::App* command, int& exit_code, Options& options, int (*body)(const Options&)) {
+  command->callback([&exit_code, &options, body] { exit_code = body(options); });
+}
+
 // MODEL, --ctx, --threads, --kv-dtype, --cpu-isa.
 void add_model_options(CLI::App* command, ModelArgs& options);
 // --cache-host-bytes, --cache-disk, --cache-disk-bytes.
 void add_tier_options(CLI::App* command, TierArgs& options);
-// --spec, --spec-k.
+// --spec, --spec-k, --spec-own-answers.
 void add_spec_options(CLI::App* command, SpecArgs& options);
+// ibid spec build-store and ibid spec find-layers.
+void add_spec_commands(CLI::App& app, BuildStoreOptions& store, FindLayersOptions& layers, int& exit_code);
 void add_serve_options(CLI::App* command, ServeOptions& options);
 // A flag for each field of the API that says how tokens are chosen: those that may have a default, or all, with the
 // stops.

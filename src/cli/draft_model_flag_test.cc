@@ -1,4 +1,4 @@
-// --spec draft:MODEL, heads:FILE and eagle:FILE, from the flag to what is loaded and counted.
+// --spec draft:MODEL, skip:LAYERS, heads:FILE, eagle:FILE and mtp, from the flag to what is loaded and counted.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -30,6 +30,9 @@ TEST(DraftModelFlag, NamesAModelBesideTheLookUp) {
   EXPECT_EQ(spec("--spec heads").value().eagle, "");
   EXPECT_FALSE(spec("--spec eagle:"));
   EXPECT_FALSE(spec("--spec eagle"));
+  EXPECT_TRUE(spec("--spec mtp").value().mtp);
+  EXPECT_FALSE(spec("--spec eagle:mine").value().mtp);
+  EXPECT_FALSE(spec("--spec mtp:"));
   EXPECT_EQ(spec("--spec off").value().max_drafts(), 0);
   EXPECT_FALSE(spec("--spec draft:"));
   EXPECT_FALSE(spec("--spec drafts"));
@@ -40,6 +43,22 @@ std::string tiny_file(const TempFolder& folder, const char* name, int64_t vocab_
   std::ofstream(path, std::ios::binary) << testing::tiny_gguf(
       {.seed = seed, .vocab_size = vocab_size, .context_len = 128, .tokenizer = true});
   return path;
+}
+
+// Of an answer of 60 tokens.
+int64_t drafted_by(Engine& engine) {
+  Request r;
+  r.id = RequestId{1};
+  r.prompt = {TokenId{65}, TokenId{66}, TokenId{70}, TokenId{65}};
+  r.max_tokens = 60;
+  r.sampling.temperature = 0;
+  r.sampling.ignore_eos = true;
+  r.speculation.is_rejection = true;  // drafts whatever they cost
+  EXPECT_TRUE(engine.submit(std::move(r)).ok());
+  std::vector<Output> out;
+  while (engine.step(out)) {
+  }
+  return engine.stats().drafted_tokens;
 }
 
 TEST(DraftModelFlag, WhatADraftModelHoldsIsCounted) {
@@ -63,6 +82,91 @@ TEST(DraftModelFlag, AnotherVocabularyIsRefusedByItsFirstDifference) {
   ASSERT_FALSE(sized);
   EXPECT_NE(sized.error().message.find("another vocabulary"), std::string::npos) << sized.error().message;
   EXPECT_NE(sized.error().message.find("264"), std::string::npos) << sized.error().message;
+}
+
+TEST(SkipFlag, NamesLayers) {
+  EXPECT_EQ(spec("--spec skip").value().skip, kOwnLayers);
+  EXPECT_EQ(spec("--spec skip:4-6,8").value().skip, "4-6,8");
+  EXPECT_EQ(spec("--spec skip:4,5,6,8").value().skip, "4-6,8");
+  EXPECT_EQ(spec("--spec skip:0").value().draft_model, "");
+  EXPECT_EQ(spec("--spec draft:m").value().skip, "");
+  for (const char* wrong : {"", "4-", "-4", "4-3", "4,4", "6,5", "4-6,6", "1,,2", "1,", "a", "1 2", "10000", "0x1"})
+    EXPECT_FALSE(spec(std::string("--spec skip:") + wrong)) << wrong;
+  EXPECT_EQ(read_layers("0-2,4,6-7").value(), (std::vector<int32_t>{0, 1, 2, 4, 6, 7}));
+  EXPECT_EQ(layers_text({}), "");
+}
+
+// Its keys and values are counted, and no weight of it: there is none.
+TEST(SkipFlag, TheModelItselfGuessesWithoutSomeLayers) {
+  TempFolder folder;
+  const ModelArgs model{.model = tiny_file(folder, "target.gguf", 260, 1), .threads = 1};
+  StepLimits limits{.max_sequences = 2, .max_drafts = 4};
+  const Loaded without = size(model, limits).value();
+  limits.skip = "1";
+  const Loaded with = load(model, limits).value();
+  ASSERT_TRUE(with.draft.has_value());
+  EXPECT_EQ(with.draft->skipped, std::vector<int32_t>{1});
+  EXPECT_EQ(with.draft->model->config().n_layers, 1);
+  EXPECT_EQ(with.draft->model->memory().repacked_bytes, 0);
+  EXPECT_EQ(with.draft->kv_bytes,
+            128 / 16 * kv_bytes_of_block(*with.model, DType::kF16, 16));  // half the layers, twice
+  int64_t counted = 0;
+  for (const MemoryPart& part : with.memory.parts)
+    counted += part.name.starts_with("skipping model's") ? part.bytes : 0;
+  EXPECT_GT(counted, with.draft->kv_bytes);
+  EXPECT_EQ(counted - with.draft->kv_bytes,
+            with.draft->model->memory().scratch_bytes + with.draft->model->memory().workspace_bytes + 8 * 260 * 4);
+  auto engine = Engine::create(*with.model, with.tokenizer, *with.stream, with.engine_options(limits)).value();
+  ASSERT_TRUE(use_drafters(*engine, with, limits).ok());
+  EXPECT_GT(drafted_by(*engine), 60);
+}
+
+TEST(SkipFlag, LayersThatTheModelHasNotAreRefused) {
+  TempFolder folder;
+  const ModelArgs model{.model = tiny_file(folder, "target.gguf", 260, 1), .threads = 1};
+  for (const char* skip : {"2", "0-1", "0,7"}) {
+    const auto refused = size(model, {.max_drafts = 4, .skip = skip});
+    ASSERT_FALSE(refused);
+    EXPECT_NE(refused.error().message.find("layers 0 to 1"), std::string::npos) << refused.error().message;
+  }
+  const auto refused = size(model, {.max_drafts = 4, .skip = std::string(kOwnLayers)});
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("find-layers"), std::string::npos) << refused.error().message;
+}
+
+// The costs are given, so that no clock has a say.
+TEST(FindLayers, SaysTheSameWhenAskedAgain) {
+  TempFolder folder;
+  const std::string path = folder.write(
+      "target.gguf", testing::tiny_gguf({.n_layers = 5, .vocab_size = 260, .context_len = 128, .tokenizer = true}));
+  const std::string text = folder.write("text", std::string(60, 'a') + " and so on, and so on, and on.");
+  const auto said = [&](const FindLayersOptions& options) {
+    ::testing::internal::CaptureStdout();
+    ::testing::internal::CaptureStderr();
+    const int code = find_layers(options);
+    const std::string errors = ::testing::internal::GetCapturedStderr();
+    return ::testing::internal::GetCapturedStdout() + (code == kOk ? "" : errors);
+  };
+  FindLayersOptions options;
+  options.model.model = path;
+  options.model.threads = 1;
+  options.file = text;
+  options.n_tokens = 64;
+  options.most = 2;
+  options.layer_cost = 0.19;
+  options.row_cost = 0;
+  const std::string first = said(options);
+  EXPECT_NE(first.find("--layer-cost 0.1900 --row-cost 0.0000"), std::string::npos) << first;
+  EXPECT_NE(first.find("skip:"), std::string::npos) << first;
+  EXPECT_EQ(said(options), first);
+  options.model.threads = 2;
+  EXPECT_EQ(said(options), first);
+  options.temperature = 0.8F;
+  EXPECT_NE(said(options), first);
+  options.n_tokens = 8;
+  EXPECT_NE(said(options).find("16 are the fewest"), std::string::npos);
+  options.file = folder.path("none");
+  EXPECT_NE(said(options).find("cannot be read"), std::string::npos);
 }
 
 TEST(HeadsFlag, IbidsOwnAreOfTheModelThatTheyWereTrainedOn) {
@@ -105,22 +209,67 @@ TEST(EagleFlag, WhatAHeadHoldsIsCountedAndItGuesses) {
   EXPECT_EQ(counted, sized);
   auto engine = Engine::create(*with.model, with.tokenizer, *with.stream, with.engine_options(limits)).value();
   ASSERT_TRUE(use_drafters(*engine, with, limits).ok());
-  Request r;
-  r.id = RequestId{1};
-  r.prompt = {TokenId{65}, TokenId{66}, TokenId{70}, TokenId{65}};
-  r.max_tokens = 60;
-  r.sampling.temperature = 0;
-  r.sampling.ignore_eos = true;
-  r.speculation.is_rejection = true;  // drafts whatever they cost
-  ASSERT_TRUE(engine->submit(std::move(r)).ok());
-  std::vector<Output> out;
-  while (engine->step(out)) {
-  }
-  EXPECT_GT(engine->stats().drafted_tokens, 60);
+  EXPECT_GT(drafted_by(*engine), 60);
   limits.eagle = tiny_file(folder, "no_head.gguf", 260, 2);
   const auto refused = size(model, limits);
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().message.find("of no EAGLE head"), std::string::npos) << refused.error().message;
+}
+
+// As llama.cpp's files have one, behind the model's last layer.
+std::string tiny_with_mtp(const TempFolder& folder) {
+  const auto model = testing::tiny_model_file({.vocab_size = 260, .context_len = 128, .tokenizer = true});
+  const ModelConfig config = read_config(*model).value();
+  const auto layer = testing::tiny_mtp_file(config, false);
+  const std::string behind = "blk." + std::to_string(config.n_layers) + ".";
+  const std::map<std::string, std::string> names = {{"fc", "nextn.eh_proj"},
+                                                    {"embed_norm", "nextn.enorm"},
+                                                    {"norm", "nextn.shared_head_norm"},
+                                                    {"layers.0.hidden_norm", "nextn.hnorm"},
+                                                    {"layers.0.input_layernorm", "attn_norm"},
+                                                    {"layers.0.post_attention_layernorm", "ffn_norm"},
+                                                    {"layers.0.self_attn.q_proj", "attn_q"},
+                                                    {"layers.0.self_attn.k_proj", "attn_k"},
+                                                    {"layers.0.self_attn.v_proj", "attn_v"},
+                                                    {"layers.0.self_attn.o_proj", "attn_output"},
+                                                    {"layers.0.mlp.gate_proj", "ffn_gate"},
+                                                    {"layers.0.mlp.up_proj", "ffn_up"},
+                                                    {"layers.0.mlp.down_proj", "ffn_down"}};
+  GgufWriter writer;
+  for (const auto& [key, value] : model->metadata()) {
+    if (key != "llama.block_count") writer.set(key, value);
+  }
+  writer.set("llama.block_count", config.n_layers + 1);
+  writer.set("llama.nextn_predict_layers", int64_t{1});
+  for (const TensorInfo& t : model->tensors()) writer.add_tensor(t.name, t.view);
+  for (const TensorInfo& t : layer->tensors())
+    writer.add_tensor(behind + names.at(t.name.substr(0, t.name.rfind('.'))) + ".weight", t.view);
+  const std::string path = folder.path("with_mtp.gguf");
+  EXPECT_TRUE(writer.write(path).ok());
+  return path;
+}
+
+TEST(MtpFlag, TheLayerThatAModelBringsAlongIsCountedAndGuesses) {
+  TempFolder folder;
+  const ModelArgs model{.model = tiny_with_mtp(folder), .threads = 1};
+  StepLimits limits{.max_sequences = 2, .max_drafts = 4};
+  const Loaded without = load(model, limits).value();
+  EXPECT_EQ(without.model->config().n_layers, 2);
+  limits.mtp = true;
+  const Loaded with = load(model, limits).value();
+  ASSERT_TRUE(with.eagle.has_value());
+  const int64_t sized = EagleHead::sized_bytes(*with.eagle->file, *with.model, *with.stream, with.eagle->sizes).value();
+  int64_t counted = 0;
+  for (const MemoryPart& part : with.memory.parts)
+    counted += part.name.find("MTP") != std::string::npos ? part.bytes : 0;
+  EXPECT_EQ(counted, sized);
+  auto engine = Engine::create(*with.model, with.tokenizer, *with.stream, with.engine_options(limits)).value();
+  ASSERT_TRUE(use_drafters(*engine, with, limits).ok());
+  EXPECT_GT(drafted_by(*engine), 60);
+  const ModelArgs other{.model = tiny_file(folder, "target.gguf", 260, 1), .threads = 1};
+  const auto refused = size(other, limits);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("brings no MTP layer along"), std::string::npos) << refused.error().message;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/quoted.h"
+#include "cli/flag_values.h"
 #include "cli/own_heads.h"
 #include "engine/engine_size.h"
 #include "format/model_digest.h"
@@ -14,6 +15,7 @@
 #include "spec/eagle_proposer.h"
 #include "spec/free_proposers.h"
 #include "spec/heads_proposer.h"
+#include "spec/mtp_layer.h"
 #include "spec/store_proposer.h"
 #include "worker/model_pass.h"
 
@@ -23,6 +25,8 @@ namespace {
 constexpr int32_t kDraftStep = 256;  // tokens of a pass of a draft model
 constexpr int32_t kDraftTexts = 8;
 constexpr int32_t kEagleTexts = 16;
+// Layers that `ibid spec find-layers` found for the default model (docs/speculation.md), and that model's digest.
+constexpr std::string_view kOwnLayersTarget = "1dff70ef9e211d0ab8951aa641e75aa1", kOwnLayersFound = "7";
 
 ModelOptions draft_options(const ModelConfig& config, int32_t context_len) {
   return {.context_len = std::min<int64_t>(config.trained_context_len, context_len),
@@ -38,6 +42,20 @@ DraftModelOptions draft_model_options(const Loaded& loaded, const StepLimits& li
           .max_texts = std::min(limits.max_sequences, kDraftTexts),
           .vocab_size = static_cast<int32_t>(loaded.model->config().vocab_size),
           .end_of_generation = end_of_generation_of(*loaded.file, *loaded.tokenizer)};
+}
+
+// What a draft model holds besides its weights.
+void add_draft(const StepLimits& limits, LoadedDraft draft, Loaded& out) {
+  // Two whole contexts, or many shorter texts; one where one is all that runs.
+  constexpr int32_t kBlockLen = DraftModelOptions().block_len;
+  const int64_t n_blocks = (draft.model->context_len() + kBlockLen - 1) / kBlockLen * std::min(limits.max_sequences, 2);
+  draft.kv_bytes = n_blocks * kv_bytes_of_block(*draft.model, out.kv_dtype, kBlockLen);
+  const MemoryUse& use = draft.model->memory();
+  const std::string of = draft.skipped.empty() ? "draft model's " : "skipping model's ";
+  out.memory.add(of + "intermediates", use.scratch_bytes + use.workspace_bytes +
+                                           kDraftTexts * draft.model->config().vocab_size * int64_t{sizeof(float)});
+  out.memory.add(of + "keys and values", draft.kv_bytes);
+  out.draft = std::move(draft);
 }
 
 // Checks that it may guess for `out`'s model, and adds what it will hold.
@@ -59,16 +77,33 @@ Status size_draft(const std::string& name, const StepLimits& limits, Loaded& out
   ModelOptions options = draft_options(config, out.context_len);
   options.sized_only = true;
   ASSIGN_OR_RETURN(draft.model, load_model(draft.file, options, *out.stream));
-  // Two whole contexts, or many shorter texts; one where one is all that runs.
-  constexpr int32_t kBlockLen = DraftModelOptions().block_len;
-  const int64_t n_blocks = (options.context_len + kBlockLen - 1) / kBlockLen * std::min(limits.max_sequences, 2);
-  draft.kv_bytes = n_blocks * kv_bytes_of_block(*draft.model, out.kv_dtype, kBlockLen);
   const MemoryUse& use = draft.model->memory();
   out.memory.add("draft model", use.mapped_bytes + use.repacked_bytes);
-  out.memory.add("draft model's intermediates",
-                 use.scratch_bytes + use.workspace_bytes + kDraftTexts * config.vocab_size * int64_t{sizeof(float)});
-  out.memory.add("draft model's keys and values", draft.kv_bytes);
-  out.draft = std::move(draft);
+  add_draft(limits, std::move(draft), out);
+  return {};
+}
+
+// Those that the flag names, or those that were found for this model.
+Result<std::vector<int32_t>> find_skipped(const std::string& name, const Loaded& out) {
+  if (name != kOwnLayers) return read_layers(name);
+  if (model_digest(*out.file).hex() != kOwnLayersTarget) {
+    return unsupported(
+        "Which layers this model can do without is not known here, as it is of the default one: `ibid spec "
+        "find-layers` tells, and skip:LAYERS takes them.",
+        "--spec");
+  }
+  return read_layers(kOwnLayersFound);
+}
+
+// The model itself without some layers: their weights are there.
+Status size_skipped(const StepLimits& limits, Loaded& out) {
+  LoadedDraft draft{.file = out.file};
+  ASSIGN_OR_RETURN(draft.skipped, find_skipped(limits.skip, out));
+  const ModelOptions options = draft_options(out.model->config(), out.context_len);
+  auto model = model_without(*out.model, draft.skipped, options, *out.stream);
+  if (!model) return Error{model.error().kind, "--spec skip: " + model.error().message + ".", "--spec"};
+  draft.model = std::move(*model);
+  add_draft(limits, std::move(draft), out);
   return {};
 }
 
@@ -98,8 +133,13 @@ Status size_heads(const StepLimits& limits, Loaded& out) {
 }
 
 Status size_eagle(const StepLimits& limits, Loaded& out) {
-  ASSIGN_OR_RETURN(ModelFile file, ModelFile::open(limits.eagle));
-  LoadedEagle eagle{.file = std::make_shared<const ModelFile>(std::move(file))};
+  LoadedEagle eagle;
+  if (limits.mtp) {
+    ASSIGN_OR_RETURN(eagle.file, mtp_layer_of(*out.file));
+  } else {
+    ASSIGN_OR_RETURN(ModelFile file, ModelFile::open(limits.eagle));
+    eagle.file = std::make_shared<const ModelFile>(std::move(file));
+  }
   eagle.sizes = EagleProposer::sizes(std::min(limits.max_sequences, kEagleTexts), out.context_len,
                                      out.model->options().step_tokens);
   eagle.sizes.kv_dtype = out.kv_dtype;
@@ -107,8 +147,8 @@ Status size_eagle(const StepLimits& limits, Loaded& out) {
   ASSIGN_OR_RETURN(const int64_t block_bytes,
                    EagleHead::block_bytes(*eagle.file, *out.model, *out.stream, eagle.sizes));
   const int64_t kv_bytes = block_bytes * eagle.sizes.n_blocks;
-  out.memory.add("an EAGLE head", bytes - kv_bytes);
-  out.memory.add("the EAGLE head's keys and values", kv_bytes);
+  out.memory.add(limits.mtp ? "the MTP layer" : "an EAGLE head", bytes - kv_bytes);
+  out.memory.add(limits.mtp ? "the MTP layer's keys and values" : "the EAGLE head's keys and values", kv_bytes);
   out.eagle = std::move(eagle);
   return {};
 }
@@ -172,7 +212,8 @@ Status size_drafters(const StepLimits& limits, Loaded& out) {
   if (limits.max_drafts == 0) return {};
   TRY(size_stores(limits, out));
   if (!limits.draft_model.empty()) return size_draft(limits.draft_model, limits, out);
-  if (!limits.eagle.empty()) return size_eagle(limits, out);
+  if (limits.mtp || !limits.eagle.empty()) return size_eagle(limits, out);
+  if (!limits.skip.empty()) return size_skipped(limits, out);
   return limits.heads.empty() ? Status{} : size_heads(limits, out);
 }
 

@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <cctype>
 #include <cstring>
+#include <fstream>
+#include <iostream>
 #include <limits>
 #include <map>
+#include <sstream>
 
 #include "base/cache_folder.h"
 #include "base/caught.h"
@@ -54,6 +57,8 @@ StepLimits step_limits(const ServeOptions& options) {
           .heads = options.spec.heads,
           .eagle = options.spec.eagle,
           .store = options.spec.store,
+          .skip = options.spec.skip,
+          .mtp = options.spec.mtp,
           .own_answers_bytes = options.spec.own_answers_bytes};
 }
 
@@ -142,6 +147,18 @@ Result<LoadedText> load_text(const std::string& model) {
   return out;
 }
 
+Result<std::string> text_of_file(const std::string& file) {
+  std::ostringstream out;
+  if (file == "-") {
+    out << std::cin.rdbuf();
+    return std::move(out).str();
+  }
+  std::ifstream in(file, std::ios::binary);
+  if (!in) return not_found("the text file " + file + " cannot be read");
+  out << in.rdbuf();
+  return std::move(out).str();
+}
+
 Result<ChatTemplate> load_template(const ModelFile& file, const Tokenizer& tokenizer) {
   std::string warning;
   auto chat = ChatTemplate::for_model(chat_template_of(file, tokenizer), &warning);
@@ -215,6 +232,10 @@ Result<Loaded> load_whole(const ModelArgs& args, const StepLimits& limits, const
                    }));
   if (!out.draft) return out;
   ModelOptions of_draft = out.draft->model->options();
+  if (!out.draft->skipped.empty()) {
+    ASSIGN_OR_RETURN(out.draft->model, model_without(*out.model, out.draft->skipped, of_draft, *out.stream));
+    return out;
+  }
   of_draft.sized_only = false;
   of_draft.keep_packed_in = options.keep_packed_in;
   ASSIGN_OR_RETURN(out.draft->model, load_model(out.draft->file, of_draft, *out.stream));

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "cli/options.h"
@@ -38,13 +39,16 @@ struct StepLimits {
   std::string heads = {};        // these as SpecArgs'
   std::string eagle = {};
   std::string store = {};
+  std::string skip = {};
+  bool mtp = false;
   int64_t own_answers_bytes = 0;
 };
 
 StepLimits step_limits(const ServeOptions& options);
 
-// A model that guesses for another.
+// A model that guesses for another, or the model itself without some of its layers.
 struct LoadedDraft {
+  std::vector<int32_t> skipped;  // these; empty: another model
   std::shared_ptr<const ModelFile> file;
   std::unique_ptr<Model> model;
   int64_t kv_bytes = 0;
@@ -101,6 +105,8 @@ struct LoadedText {
   std::shared_ptr<const Tokenizer> tokenizer;
 };
 Result<LoadedText> load_text(const std::string& model);
+// The text of a file; "-": standard input.
+Result<std::string> text_of_file(const std::string& file);
 // The file's chat template, or the named default with a warning in the log.
 Result<ChatTemplate> load_template(const ModelFile& file, const Tokenizer& tokenizer);
 

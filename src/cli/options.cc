@@ -8,13 +8,9 @@
 #include "cli/loading.h"
 #include "format/quant_mix.h"
 #include "kernels/arithmetic_version.h"
-#include "spec/own_answers.h"
 
 namespace ibid::cli {
 namespace {
-
-constexpr const char* kModelHelp =
-    "an alias (ibid models), a .gguf file, a folder with *.safetensors, or hf:user/repo[:file]";
 
 std::string check_dtype(const std::string& name) {
   auto dtype = dtype_from_name(name);
@@ -29,11 +25,6 @@ std::string check_isa(const std::string& name) {
 
 void add_model(CLI::App* command, std::string& model) {
   command->add_option("MODEL", model, kModelHelp)->capture_default_str();
-}
-
-template <typename Options>
-void on_parse(CLI::App* command, int& exit_code, Options& options, int (*body)(const Options&)) {
-  command->callback([&exit_code, &options, body] { exit_code = body(options); });
 }
 
 // One sentence.
@@ -51,6 +42,7 @@ struct All {
   QuantizeOptions quantize;
   PerplexityOptions perplexity;
   BuildStoreOptions build_store;
+  FindLayersOptions find_layers;
   BenchOptions bench;
   CacheBenchOptions bench_cache;
   PlanOptions plan;
@@ -136,18 +128,7 @@ void add_files(CLI::App& app, All& all, int& exit_code) {
   c->footer("Example:\n  ibid quantize model-f16.gguf model-q4_k_m.gguf --type q4_k_m");
   on_parse(c, exit_code, q, quantize);
 
-  BuildStoreOptions& s = all.build_store;
-  c = app.add_subcommand("spec", "what guesses of tokens are made from")->require_subcommand(1);
-  c = c->add_subcommand("build-store", "make a file of texts that --spec store:FILE guesses from");
-  c->add_option("FILES", s.files, "texts, or objects in lines (.jsonl) with text, prompt and answer, or messages")
-      ->required();
-  c->add_option("-m,--model", s.model, "whose vocabulary it is for; the default model's unless said")
-      ->type_name("MODEL");
-  c->add_option("-o,--out", s.out, "the file to write")->type_name("STORE")->required();
-  add_whole(c, "--max-tokens", s.max_tokens, 1, TextStore::kMaxTokens,
-            "most tokens that it takes; eight bytes each, in the file and while it is made");
-  c->footer("Example:\n  ibid spec build-store manual.txt answers.jsonl -o texts.store");
-  on_parse(c, exit_code, s, build_store);
+  add_spec_commands(app, all.build_store, all.find_layers, exit_code);
 
   c = app.add_subcommand("models", "the models that have a name here");
   c->callback([&exit_code] { exit_code = list_models(); });
@@ -284,48 +265,6 @@ void add_tier_options(CLI::App* command, TierArgs& o) {
       ->type_name("DIR");
   add_bytes(command, "--cache-disk-bytes", o.disk_bytes, 1 << 20, int64_t{1} << 50,
             "most bytes of files there; the least recently used go first");
-}
-
-void add_spec_options(CLI::App* command, SpecArgs& o) {
-  add_read(
-      command, "--spec", o, "NAME", o.by_lookup ? "auto" : "off",
-      "tokens that are guessed and verified together, which changes no token: auto, off, ngram (by the text itself), "
-      "heads or heads:FILE, draft heads, ibid's for the default model or others, beside that, eagle:FILE, a head with "
-      "attention, beside that, store:FILE, texts that `ibid spec build-store` made a file of, beside that, or "
-      "draft:MODEL, a small model of the same vocabulary",
-      [o](std::string_view name) -> Result<SpecArgs> {
-        constexpr std::string_view kDraft = "draft:", kHeads = "heads:", kEagle = "eagle:", kStore = "store:";
-        SpecArgs read = o;
-        read.by_lookup = name != "off";
-        if (name == "off" || name == "auto" || name == "ngram") return read;
-        const auto takes = [name](std::string_view kind) {
-          return name.starts_with(kind) && name.size() > kind.size();
-        };
-        if (name == "heads") {
-          read.heads = kOwnHeads;
-        } else if (takes(kHeads)) {
-          read.heads = name.substr(kHeads.size());
-        } else if (takes(kEagle)) {
-          read.eagle = name.substr(kEagle.size());
-        } else if (takes(kStore)) {
-          read.store = name.substr(kStore.size());
-        } else if (takes(kDraft)) {
-          read.draft_model = name.substr(kDraft.size());
-        } else {
-          return invalid("'" + std::string(name) +
-                         "' guesses nothing here; auto, off, ngram, heads, heads:FILE, eagle:FILE, store:FILE or "
-                         "draft:MODEL would do.");
-        }
-        return read;
-      });
-  add_whole(command, "--spec-k", o.k, 1, 16, "most guesses for a sequence and step; how many is chosen as they pay");
-  add_read(command, "--spec-own-answers", o.own_answers_bytes, "BYTES", "0",
-           "memory for what each tenant was answered, as 64M, which is guessed from for its own next answers alone (0: "
-           "nothing is kept)",
-           [](std::string_view text) -> Result<int64_t> {
-             if (text == "0") return 0;
-             return read_bytes(text, OwnAnswers::kLeastBytes, int64_t{1} << 40);
-           });
 }
 
 int main(int argc, char** argv) {

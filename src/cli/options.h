@@ -47,13 +47,16 @@ struct TierArgs {
 };
 
 // Who proposes drafts (docs/speculation.md).
-inline constexpr std::string_view kOwnHeads = "own";  // those that come with ibid, where they are of the model
+inline constexpr std::string_view kOwnHeads = "own";   // those that come with ibid, where they are of the model
+inline constexpr std::string_view kOwnLayers = "own";  // likewise those that were found for it
 struct SpecArgs {
   bool by_lookup = true;
   std::string draft_model;        // beside it; empty: none
   std::string heads;              // beside it: a file or folder, or kOwnHeads; empty: none
   std::string eagle;              // beside it: a file or folder of a head with attention; empty: none
+  bool mtp = false;               // beside it: the layer that the model brings along (spec/mtp_layer.h)
   std::string store;              // beside it: a file of texts (spec/text_store.h); empty: none
+  std::string skip;               // beside it: the model without these layers (read_layers), or kOwnLayers; empty: none
   int64_t own_answers_bytes = 0;  // what tenants were answered, for their own next answers; 0: it is not kept
   int32_t k = 8;                  // most of a sequence in a step
   int32_t max_drafts() const { return by_lookup ? k : 0; }
@@ -133,6 +136,16 @@ struct BuildStoreOptions {
   int64_t max_tokens = int64_t{16} << 20;
 };
 
+struct FindLayersOptions {
+  ModelArgs model;
+  std::string file;  // text; "-": standard input
+  int32_t n_tokens = 512;
+  int32_t most = 0;  // 0: as many as may pay
+  int32_t max_drafts = 8;
+  float temperature = 0;
+  double layer_cost = -1, row_cost = -1;  // as spec/layer_search.h has them; negative: measured
+};
+
 struct PerplexityOptions {
   ModelArgs model;
   std::string file;       // text; "-": standard input
@@ -199,6 +212,7 @@ int bench(const BenchOptions& options);
 int bench_cache(const CacheBenchOptions& options);
 int selftest();
 int build_store(const BuildStoreOptions& options);
+int find_layers(const FindLayersOptions& options);
 int tokenize(const TokenizeOptions& options);
 int detokenize(const DetokenizeOptions& options);
 int apply_template(const TemplateOptions& options);

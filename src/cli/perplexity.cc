@@ -6,32 +6,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
-#include <iostream>
-#include <sstream>
 
 #include "cli/loading.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 
 namespace ibid::cli {
-namespace {
-
-Result<std::string> read_text(const std::string& file) {
-  std::ostringstream out;
-  if (file == "-") {
-    out << std::cin.rdbuf();
-    return std::move(out).str();
-  }
-  std::ifstream in(file, std::ios::binary);
-  if (!in) return not_found("the text file " + file + " cannot be read");
-  out << in.rdbuf();
-  return std::move(out).str();
-}
-
-}  // namespace
-
 int perplexity(const PerplexityOptions& options) {
-  auto text = read_text(options.file);
+  auto text = text_of_file(options.file);
   if (!text) return fail(text.error());
   const ModelArgs& args = options.model;
   auto loaded = load(args, {.step_tokens = 512, .max_sequences = 64});

@@ -113,7 +113,14 @@ int plan(const PlanOptions& options) {
               speed->streams / n_streams);
   if (!serve.spec.by_lookup) return kOk;
   double draft_seconds = 0;
-  if (sized->draft) {
+  if (sized->draft && !sized->draft->skipped.empty()) {
+    const int64_t n_layers = sized->draft->model->config().n_layers;
+    auto draft_speed = predict_speed(*sized, 1, depth, n_layers);
+    if (!draft_speed) return fail(draft_speed.error());
+    draft_seconds = 1 / draft_speed->one;
+    std::printf("draft model: the model itself, %ld of its %ld layers\n", static_cast<long>(n_layers),
+                static_cast<long>(sized->model->config().n_layers));
+  } else if (sized->draft) {
     ModelArgs of_draft = serve.model;
     of_draft.model = serve.spec.draft_model;
     auto draft = size(of_draft, {});

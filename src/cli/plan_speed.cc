@@ -73,13 +73,13 @@ Result<StepSeconds> measure(const Loaded& sized, int64_t n_layers, int32_t n_wan
 
 }  // namespace
 
-Result<PredictedSpeed> predict_speed(const Loaded& sized, int32_t n_streams, int32_t depth) {
-  const int64_t L = sized.model->config().n_layers;
-  const int64_t of_layer = std::max<int64_t>(1, static_cast<int64_t>(sized.file->tensor_bytes()) / (L + 1));
+Result<PredictedSpeed> predict_speed(const Loaded& sized, int32_t n_streams, int32_t depth, int64_t n_layers) {
+  const int64_t n_all = sized.model->config().n_layers, L = n_layers > 0 ? n_layers : n_all;
+  const int64_t of_layer = std::max<int64_t>(1, static_cast<int64_t>(sized.file->tensor_bytes()) / (n_all + 1));
   const int64_t n_many = std::min(L, std::max<int64_t>(4, kMeasuredBytes / of_layer)),
                 n_few = std::max<int64_t>(1, n_many / 2);
   Progress progress("measuring");
-  ASSIGN_OR_RETURN(const StepSeconds many, measure(sized, n_many == L ? 0 : n_many, n_streams));
+  ASSIGN_OR_RETURN(const StepSeconds many, measure(sized, n_many == n_all ? 0 : n_many, n_streams));
   progress.update(1, 2);
   StepSeconds few = many;
   if (n_many < L) {

@@ -20,8 +20,9 @@ struct PredictedSpeed {
 };
 inline constexpr std::array<int32_t, 3> kRowCounts = {2, 3, 5};
 
-// `sized`: by size(). Streams are measured with `depth` tokens of context each.
-Result<PredictedSpeed> predict_speed(const Loaded& sized, int32_t n_streams, int32_t depth);
+// `sized`: by size(). Streams are measured with `depth` tokens of context each. `n_layers`: as if it had so many alone;
+// 0: all.
+Result<PredictedSpeed> predict_speed(const Loaded& sized, int32_t n_streams, int32_t depth, int64_t n_layers = 0);
 
 // What speculation may bring beside that, by the formulas of spec/gain.h: for some rates of acceptance the best number
 // of drafts and the gain, and below which rate it does not pay. `draft_seconds`: of a drafted token; 0: the look-up's.

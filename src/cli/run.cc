@@ -288,6 +288,8 @@ int run(const RunOptions& options) {
                     .heads = options.spec.heads,
                     .eagle = options.spec.eagle,
                     .store = options.spec.store,
+                    .skip = options.spec.skip,
+                    .mtp = options.spec.mtp,
                     .own_answers_bytes = options.spec.own_answers_bytes};
   MemoryPlan tiers;
   add_tier_parts(tiers, options.tiers);

@@ -26,6 +26,13 @@ Status GemmaModel::load_weights(WeightLoader& w) {
   return {};
 }
 
+std::unique_ptr<Model> GemmaModel::part(Parts parts, std::span<const int32_t> kept) const {
+  std::unique_ptr<GemmaModel> model(new GemmaModel(std::move(parts)));
+  model->vocabulary_ = vocabulary_;
+  for (const int32_t l : kept) model->layers_.push_back(layers_[static_cast<size_t>(l)]);
+  return model;
+}
+
 void GemmaModel::run(Pass& p) {
   const Scratch& t = p.t;
   const float eps = p.config.norm_eps;

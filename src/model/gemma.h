@@ -24,6 +24,7 @@ class GemmaModel final : public Model {
 
   explicit GemmaModel(Parts parts) : Model(std::move(parts)) {}
   Status load_weights(WeightLoader& loader);
+  std::unique_ptr<Model> part(Parts parts, std::span<const int32_t> kept) const override;
   void run(Pass& p) override;
 
   VocabularyWeights vocabulary_;

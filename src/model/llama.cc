@@ -21,9 +21,21 @@ Status LlamaModel::load_weights(WeightLoader& w) {
     TRY(load_attention(w, c, l, layer.attention));
     TRY(load_ffn(w, c, l, layer.ffn));
   }
+  link_norms();
+  return {};
+}
+
+void LlamaModel::link_norms() {
   for (size_t l = 0; l + 1 < layers_.size(); ++l) layers_[l].next_norm = layers_[l + 1].attn_norm;
   layers_.back().next_norm = vocabulary_.output_norm;
-  return {};
+}
+
+std::unique_ptr<Model> LlamaModel::part(Parts parts, std::span<const int32_t> kept) const {
+  std::unique_ptr<LlamaModel> model(new LlamaModel(std::move(parts)));
+  model->vocabulary_ = vocabulary_;
+  for (const int32_t l : kept) model->layers_.push_back(layers_[static_cast<size_t>(l)]);
+  model->link_norms();
+  return model;
 }
 
 void LlamaModel::run(Pass& p) {

@@ -25,6 +25,8 @@ class LlamaModel final : public Model {
 
   explicit LlamaModel(Parts parts) : Model(std::move(parts)) {}
   Status load_weights(WeightLoader& loader);
+  std::unique_ptr<Model> part(Parts parts, std::span<const int32_t> kept) const override;
+  void link_norms();
   void run(Pass& p) override;
 
   VocabularyWeights vocabulary_;

@@ -91,6 +91,8 @@ void Model::forward(Stream& s, const ForwardBatch& b, std::span<const PagedKv> k
   run(pass);
 }
 
+std::unique_ptr<Model> Model::part(Parts, std::span<const int32_t>) const { return nullptr; }
+
 std::vector<KvGeometry> Model::kv_geometries() const {
   std::vector<KvGeometry> out;
   if (config_.is_encoder()) return out;
@@ -153,7 +155,7 @@ Result<std::unique_ptr<Model>> load_model(std::shared_ptr<const ModelFile> file,
   CHECK(of_shape != std::end(kLoaders), "each shape has a row");
   ASSIGN_OR_RETURN(std::unique_ptr<Model> model, of_shape->load(std::move(parts), loader));
   if (options.n_layers == 0) TRY(loader.expect_all_read());
-  model->copies_ = loader.take_copies();
+  model->copies_ = std::make_shared<const std::vector<std::unique_ptr<float[]>>>(loader.take_copies());
   model->packed_ = packed;
   if (keeps && loader.n_packed_anew() > 0) {
     const Status kept = loader.prepared().write(options.keep_packed_in, digest, s, [&](double share) {
@@ -166,6 +168,38 @@ Result<std::unique_ptr<Model>> load_model(std::shared_ptr<const ModelFile> file,
   model->memory_.repacked_bytes = loader.repacked_bytes();
   model->memory_.workspace_bytes = static_cast<int64_t>(s.workspace_bytes());
   if (progress) progress(1.0);
+  return model;
+}
+
+Result<std::unique_ptr<Model>> model_without(const Model& whole, std::span<const int32_t> skipped,
+                                             const ModelOptions& options, Stream& s) {
+  const int64_t L = whole.config().n_layers;
+  std::vector<int32_t> kept;
+  for (int32_t l = 0; l < L && std::ranges::is_sorted(skipped); ++l) {
+    if (!std::ranges::binary_search(skipped, l)) kept.push_back(l);
+  }
+  if (kept.empty() || std::ssize(kept) + std::ssize(skipped) != L) {
+    return invalid("the model has layers 0 to " + std::to_string(L - 1) +
+                       "; some of them, each once, could be left out, but not all",
+                   "layers");
+  }
+  ModelConfig config = whole.config();
+  config.n_layers = std::ssize(kept);
+  for (size_t i = 0; i < kept.size(); ++i) config.layers[i] = config.layers[static_cast<size_t>(kept[i])];
+  config.layers.resize(kept.size());
+  ModelOptions resolved = options;
+  resolved.n_layers = 0;
+  resolved.sized_only = whole.options().sized_only;
+  resolved.keep_packed_in.clear();
+  TRY(resolve(resolved, config));
+  ASSIGN_OR_RETURN(Scratch scratch, Scratch::allocate(config, resolved.step_tokens, resolved.max_rows, s.memory()));
+  std::unique_ptr<Model> model = whole.part({whole.file_, config, resolved, std::move(scratch)}, kept);
+  if (model == nullptr)
+    return unsupported(config.architecture + " models cannot be run without some of their layers", "layers");
+  model->copies_ = whole.copies_;
+  model->packed_ = whole.packed_;
+  TRY(s.reserve_workspace(workspace_bytes(config, resolved)));
+  model->memory_.workspace_bytes = static_cast<int64_t>(s.workspace_bytes());
   return model;
 }
 

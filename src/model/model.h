@@ -82,6 +82,9 @@ class Model {
   };
   explicit Model(Parts parts);
 
+  // Layers `kept` alone, ascending, with the weights of this one. Null: such a model has no such part.
+  virtual std::unique_ptr<Model> part(Parts parts, std::span<const int32_t> kept) const;
+
   // Straight-line code over blocks and ops: p.batch's tokens to p.logits, p.hidden and p.kv.
   virtual void run(Pass& p) = 0;
 
@@ -90,12 +93,15 @@ class Model {
   ModelConfig config_;
   ModelOptions options_;
   std::vector<RopeTable> rope_tables_;  // as config_.ropes
-  std::vector<std::unique_ptr<float[]>> copies_;
+  // What was copied into memory of our own; parts of the model hold it too.
+  std::shared_ptr<const std::vector<std::unique_ptr<float[]>>> copies_;
   MemoryUse memory_;
 
  private:
   friend Result<std::unique_ptr<Model>> load_model(std::shared_ptr<const ModelFile>, const ModelOptions&, Stream&,
                                                    const std::function<void(double)>&);
+  friend Result<std::unique_ptr<Model>> model_without(const Model&, std::span<const int32_t>, const ModelOptions&,
+                                                      Stream&);
   Scratch scratch_;                   // of the largest step
   Scratch step_;                      // cut to this one
   std::vector<int32_t> every_token_;  // 0, 1, ... of the largest step
@@ -107,5 +113,12 @@ class Model {
 // progress(share in [0, 1]) is called on the caller's thread. Errors are sentences about the file or the options.
 Result<std::unique_ptr<Model>> load_model(std::shared_ptr<const ModelFile> file, const ModelOptions& options, Stream& s,
                                           const std::function<void(double share)>& progress = {});
+
+// `whole` without the layers `skipped`: ascending, each below its n_layers, not all of them. It reads the very weights
+// of `whole`, which live as long as either of the two does, and has intermediates of its own, for a step of `options`;
+// of these n_layers, sized_only and keep_packed_in have no say: it is what `whole` is. Bits are those of a model file
+// without these layers. Errors are sentences about the layers or the options; an encoder has no such part.
+Result<std::unique_ptr<Model>> model_without(const Model& whole, std::span<const int32_t> skipped,
+                                             const ModelOptions& options, Stream& s);
 
 }  // namespace ibid

@@ -1,5 +1,5 @@
-// What EAGLE heads say against the papers' formulas written anew in Python (tools/make_golden_eagle.py), from folders
-// as the papers' programs publish them and from GGUF files of the same.
+// What EAGLE heads and MTP layers say against the papers' formulas written anew in Python (tools/make_golden_eagle.py),
+// from folders as the papers' programs publish them, heads also from GGUF files of the same.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include "format/safetensors.h"
 #include "model/testing/loaded_model.h"
 #include "source_paths.h"
+#include "spec/mtp_layer.h"
 #include "temp_folder.h"
 #include "tiny_eagle.h"
 
@@ -31,8 +32,11 @@ class EagleGolden : public ::testing::TestWithParam<const char*> {
     file_ = MappedFile::open(golden(std::string(GetParam()) + ".safetensors")).value();
     ASSERT_TRUE(read_safetensors(file_, tensors_, copies_).ok());
     for (const TensorInfo& t : tensors_) golden_[t.name] = t.view;
-    target_ = std::make_unique<LoadedModel>(std::make_shared<ModelFile>(ModelFile::open(golden("smollm3")).value()));
+    const std::string target = is_mtp() ? "mtp" : "smollm3";
+    target_file_ = std::make_shared<ModelFile>(ModelFile::open(golden(target)).value());
+    target_ = std::make_unique<LoadedModel>(target_file_);
   }
+  bool is_mtp() const { return std::string_view(GetParam()) == "mtp"; }
   std::vector<TokenId> ids(const std::string& name) {
     std::vector<TokenId> out;
     for (int64_t i = 0; i < golden_[name].row_len(); ++i)
@@ -96,15 +100,18 @@ class EagleGolden : public ::testing::TestWithParam<const char*> {
   std::vector<TensorInfo> tensors_;
   std::vector<std::unique_ptr<std::byte[]>> copies_;
   std::map<std::string, TensorView> golden_;
+  std::shared_ptr<const ModelFile> target_file_;
   std::unique_ptr<LoadedModel> target_;
 };
 
 TEST_P(EagleGolden, SaysWhatThePapersFormulasSay) {
-  hold(std::make_shared<ModelFile>(ModelFile::open(golden(GetParam())).value()));
+  hold(is_mtp() ? mtp_layer_of(*target_file_).value()
+                : std::make_shared<const ModelFile>(ModelFile::open(golden(GetParam())).value()));
 }
 
 // As tools/pack_eagle.py writes it.
-TEST_P(EagleGolden, SaysTheSameFromAGguf) {
+class EagleGoldenGguf : public EagleGolden {};
+TEST_P(EagleGoldenGguf, SaysTheSameFromAGguf) {
   const ModelFile folder = ModelFile::open(golden(GetParam())).value();
   GgufWriter writer;
   writer.set("general.architecture", "eagle");
@@ -115,7 +122,9 @@ TEST_P(EagleGolden, SaysTheSameFromAGguf) {
   hold(std::make_shared<ModelFile>(ModelFile::open(temp.path("head.gguf")).value()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, EagleGolden, ::testing::Values("eagle1", "eagle3"),
+INSTANTIATE_TEST_SUITE_P(Kinds, EagleGoldenGguf, ::testing::Values("eagle1", "eagle3"),
+                         [](const auto& param_info) { return std::string(param_info.param); });
+INSTANTIATE_TEST_SUITE_P(Kinds, EagleGolden, ::testing::Values("eagle1", "eagle3", "mtp"),
                          [](const auto& param_info) { return std::string(param_info.param); });
 
 }  // namespace

@@ -12,6 +12,8 @@
 //     logits = its own outputs, which may be of fewer tokens, of norm(x)
 // Behind a draft, x stands in the place of what the target has not made yet.
 //
+// The layer that a checkpoint brings along to guess further tokens (MTP) is a head of its own kind (spec/mtp_layer.h).
+//
 // Files: a folder of safetensors with a config.json, under the names of the papers' programs; or a GGUF of architecture
 // "eagle" with the same names and keys (tools/pack_eagle.py). Layer numbers of `eagle_aux_hidden_state_layer_ids` are
 // those of the papers' programs: the input of layer i; without them 2, L / 2 and L - 3.
@@ -102,8 +104,13 @@ class EagleHead {
   EagleHead(const Model& target, Stream& stream) : target_(target), stream_(stream) {}
   void product(const TensorView& out, const Product& w, const TensorView& x);
   void embed(const ForwardBatch& batch, const TensorView& out);
-  TensorView read(const ForwardBatch& batch, const TensorView& x);
-  void answer(const ForwardBatch& batch, const TensorView& inputs, const TensorView& x);
+  void norm_heads(const TensorView& x, const TensorView& weight);
+  struct Inputs {
+    TensorView read;  // what the attention reads, [T, C or 2 C]
+    TensorView x;     // [T, C] the layer's own
+  };
+  Inputs read(const ForwardBatch& batch);
+  void answer(const ForwardBatch& batch, const TensorView& read, const TensorView& x);
   Said say(const ForwardBatch& batch, const TensorView& x);
 
   std::shared_ptr<const ModelFile> file_;
@@ -113,12 +120,16 @@ class EagleHead {
   ModelConfig config_;  // of its layer
   RopeTable rope_;
   bool is_third_ = false;
+  bool is_mtp_ = false;
+  bool hidden_first_ = false;        // of an MTP layer: fc reads the state before the embedding
   bool residual_is_normed_ = false;  // norm_before_residual
   bool state_is_normed_ = false;     // norm_output
   int32_t width_ = 0, feature_len_ = 0, n_outputs_ = 0;
   Weight embedding_;  // n_outputs 0: the target's
   Product fc_, q_, k_, v_, o_, gate_, up_, down_;
-  Product output_;  // n_outputs 0: the target's
+  Product output_;              // n_outputs 0: the target's
+  TensorView embed_norm_;       // of an MTP layer
+  TensorView q_norm_, k_norm_;  // [D], of each head; rank 0: none
   TensorView input_norm_, hidden_norm_, ffn_norm_, norm_;
   std::vector<TokenId> ids_;
   std::vector<std::unique_ptr<float[]>> copies_;

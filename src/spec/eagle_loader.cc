@@ -9,6 +9,7 @@
 #include "kernels/ops.h"
 #include "model/blocks.h"
 #include "model/draft_layer.h"
+#include "spec/mtp_layer.h"
 #include "tensor/dequantise.h"
 
 namespace ibid {
@@ -63,6 +64,9 @@ std::vector<EagleHead::Loader::Place> EagleHead::Loader::places() {
           {"layers.0.hidden_norm", nullptr, &Loader::hidden_norm_},
           {"layers.0.post_attention_layernorm", nullptr, &Loader::ffn_norm_},
           {"norm", nullptr, &Loader::norm_},
+          {"embed_norm", nullptr, &Loader::embed_norm_},
+          {"layers.0.self_attn.q_norm", nullptr, &Loader::q_norm_},
+          {"layers.0.self_attn.k_norm", nullptr, &Loader::k_norm_},
           {"d2t", nullptr, &Loader::d2t_},
           {"t2d", nullptr, &Loader::t2d_}};
 }
@@ -78,7 +82,8 @@ Status EagleHead::Loader::name_tensors() {
     if (is_bias || name.ends_with(".weight")) name.resize(name.size() - (is_bias ? 5 : 7));
     const auto place = std::ranges::find(all, name, [](const Place& p) { return std::string(p.name); });
     if (place == all.end() || (is_bias && place->matrix == nullptr)) {
-      return unsupported(where() + "tensor " + in_quotes(t.name) + " is of no EAGLE head of one layer", t.name);
+      return unsupported(where() + "tensor " + in_quotes(t.name) + " is of no EAGLE head or MTP layer that ibid runs",
+                         t.name);
     }
     const TensorInfo*& to = place->vector != nullptr ? this->*place->vector
                             : is_bias                ? (this->*place->matrix).bias
@@ -97,7 +102,23 @@ Result<bool> EagleHead::Loader::flag(const std::string& key) const {
   return file_.meta_bool("eagle_config." + key, outer);
 }
 
+// One layer of the target's shape; the target's configuration was checked when it was read.
+Status EagleHead::Loader::read_mtp_config() {
+  config_ = target_.config();
+  if (config_.shape != Shape::kLlama || config_.fused_qkv || config_.fused_gate_up || config_.ropes.empty())
+    return unsupported(where() + "ibid runs no MTP layer of " + config_.architecture, "--spec");
+  config_.n_layers = 1;
+  config_.layers = {LayerConfig{}};
+  state_is_normed_ = true;
+  ASSIGN_OR_RETURN(hidden_first_, file_.meta_bool("mtp.hidden_first", false));
+  if (d2t_ == nullptr && t2d_ == nullptr) return {};
+  return unsupported(where() + "an MTP layer has no outputs of a part of the vocabulary", "d2t");
+}
+
 Status EagleHead::Loader::read_config() {
+  ASSIGN_OR_RETURN(const std::string architecture, file_.meta_string("general.architecture", ""));
+  is_mtp_ = architecture == kMtpArchitecture;
+  if (is_mtp_) return read_mtp_config();
   ASSIGN_OR_RETURN(config_, read_draft_layer(file_));
   is_third_ = hidden_norm_ != nullptr;
   for (const char* key : {"norm_before_fc", "fc_norm"}) {
@@ -195,14 +216,26 @@ Status EagleHead::Loader::check_matrix(const Matrix& m, std::string_view name, i
   return weight_supported(stream_, w.dtype, one_piece(n_inputs));
 }
 
-Status EagleHead::Loader::check_vector(const TensorInfo* v, std::string_view name, bool is_there) const {
+Status EagleHead::Loader::check_vector(const TensorInfo* v, std::string_view name, bool is_there, int64_t len) const {
   if ((v != nullptr) != is_there) {
-    return invalid(
-        where() + std::string(is_there ? "there is no " : "an EAGLE-1 head has no ") + std::string(name) + ".weight",
-        std::string(name));
+    const std::string none = is_mtp_     ? "an MTP layer of this model has no "
+                             : is_third_ ? "an EAGLE-3 head has no "
+                                         : "an EAGLE-1 head has no ";
+    return invalid(where() + (is_there ? "there is no " : none) + std::string(name) + ".weight", std::string(name));
   }
-  if (v == nullptr || (v->view.rank == 1 && v->view.dim[0] == config_.width && is_float(*v))) return {};
-  return invalid(where() + "tensor " + in_quotes(v->name) + " is not of " + std::to_string(config_.width), v->name);
+  if (v == nullptr || (v->view.rank == 1 && v->view.dim[0] == len && is_float(*v))) return {};
+  return invalid(where() + "tensor " + in_quotes(v->name) + " is not of " + std::to_string(len), v->name);
+}
+
+// An MTP layer has those of its model's layers.
+Status EagleHead::Loader::check_biases() const {
+  for (const Matrix* m : {&q_, &k_, &v_}) {
+    if (!is_mtp_ || (m->bias != nullptr) == config_.qkv_bias) continue;
+    return invalid(where() + "tensor " + in_quotes(m->weight->name) + (config_.qkv_bias ? " has no" : " has a") +
+                       " bias, other than the model's layers",
+                   m->weight->name);
+  }
+  return {};
 }
 
 Status EagleHead::Loader::check_shapes() {
@@ -216,10 +249,15 @@ Status EagleHead::Loader::check_shapes() {
   TRY(check_matrix(gate_, "mlp.gate_proj", c.ffn_len, c.width));
   TRY(check_matrix(up_, "mlp.up_proj", c.ffn_len, c.width));
   TRY(check_matrix(down_, "mlp.down_proj", c.width, c.ffn_len));
-  TRY(check_vector(ffn_norm_, "post_attention_layernorm", true));
-  TRY(check_vector(input_norm_, "input_layernorm", is_third_));
-  TRY(check_vector(norm_, "norm", is_third_));
-  TRY(check_vector(hidden_norm_, "hidden_norm", is_third_));
+  TRY(check_biases());
+  const bool has_norms = is_third_ || is_mtp_;
+  TRY(check_vector(ffn_norm_, "post_attention_layernorm", true, c.width));
+  TRY(check_vector(input_norm_, "input_layernorm", has_norms, c.width));
+  TRY(check_vector(norm_, "norm", has_norms, c.width));
+  TRY(check_vector(hidden_norm_, "hidden_norm", has_norms, c.width));
+  TRY(check_vector(embed_norm_, "embed_norm", is_mtp_, c.width));
+  TRY(check_vector(q_norm_, "self_attn.q_norm", is_mtp_ && c.qk_norm, c.head_len));
+  TRY(check_vector(k_norm_, "self_attn.k_norm", is_mtp_ && c.qk_norm, c.head_len));
   const bool is_targets_width = c.width == target_width();
   if (!is_third_ && !is_targets_width) return check_matrix({}, "a head of the model's width: fc", target_width(), 0);
   if (embedding_.weight != nullptr || !is_targets_width)

@@ -34,12 +34,14 @@ class EagleHead::Loader {
 
   Status name_tensors();
   Status read_config();
+  Status read_mtp_config();
   Status find_taps();
   Status find_ids();
   Status check_members(const std::vector<int64_t>& ids) const;
   Status check_shapes();
   Status check_matrix(const Matrix& m, std::string_view name, int64_t n_outputs, int64_t n_inputs) const;
-  Status check_vector(const TensorInfo* v, std::string_view name, bool is_there) const;
+  Status check_vector(const TensorInfo* v, std::string_view name, bool is_there, int64_t len) const;
+  Status check_biases() const;
   Result<bool> flag(const std::string& key) const;
   std::string where() const { return file_.path() + ": "; }
   int64_t target_width() const { return target_.config().width; }
@@ -50,8 +52,11 @@ class EagleHead::Loader {
   const Model& target_;
   const Stream& stream_;
   ModelConfig config_;
-  bool is_third_ = false, residual_is_normed_ = false, state_is_normed_ = false;
+  bool is_third_ = false, is_mtp_ = false, hidden_first_ = false, residual_is_normed_ = false, state_is_normed_ = false;
   Matrix fc_, q_, k_, v_, o_, gate_, up_, down_, output_, embedding_;
+  const TensorInfo* embed_norm_ = nullptr;
+  const TensorInfo* q_norm_ = nullptr;
+  const TensorInfo* k_norm_ = nullptr;
   const TensorInfo* input_norm_ = nullptr;
   const TensorInfo* hidden_norm_ = nullptr;
   const TensorInfo* ffn_norm_ = nullptr;

@@ -68,6 +68,8 @@ size_t EagleHead::Loader::workspace_bytes(const EagleSizes& sizes) const {
 Status EagleHead::Loader::load(Stream& stream, EagleHead& out) const {
   out.config_ = config_;
   out.is_third_ = is_third_;
+  out.is_mtp_ = is_mtp_;
+  out.hidden_first_ = hidden_first_;
   out.residual_is_normed_ = residual_is_normed_;
   out.state_is_normed_ = state_is_normed_;
   out.width_ = static_cast<int32_t>(config_.width);
@@ -87,7 +89,10 @@ Status EagleHead::Loader::load(Stream& stream, EagleHead& out) const {
     if (from->weight != nullptr) to->weight = prepare_weight(stream, from->weight->view);
     if (from->bias != nullptr) to->bias = as_floats(*from->bias, out.copies_);
   }
-  const std::array<std::pair<const TensorInfo*, TensorView*>, 4> norms = {{{input_norm_, &out.input_norm_},
+  const std::array<std::pair<const TensorInfo*, TensorView*>, 7> norms = {{{embed_norm_, &out.embed_norm_},
+                                                                           {q_norm_, &out.q_norm_},
+                                                                           {k_norm_, &out.k_norm_},
+                                                                           {input_norm_, &out.input_norm_},
                                                                            {hidden_norm_, &out.hidden_norm_},
                                                                            {ffn_norm_, &out.ffn_norm_},
                                                                            {norm_, &out.norm_}}};

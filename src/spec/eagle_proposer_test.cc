@@ -12,10 +12,11 @@ namespace ibid {
 namespace {
 
 using testing::EagleTexts;
+using Kind = EagleTexts::Kind;
 
 constexpr int32_t kMany = 5;
 
-class EagleDrafts : public ::testing::TestWithParam<bool> {
+class EagleDrafts : public ::testing::TestWithParam<Kind> {
  protected:
   void start(int32_t n_texts, int32_t n_blocks = 0) {
     texts_ = std::make_unique<EagleTexts>(GetParam(), n_texts, n_blocks);
@@ -128,8 +129,12 @@ TEST_P(EagleDrafts, ForgetWhatFindsNoRoomAndGoOn) {
   proposer_->cache().self_check();
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, EagleDrafts, ::testing::Bool(),
-                         [](const auto& param_info) { return param_info.param ? "eagle3" : "eagle1"; });
+INSTANTIATE_TEST_SUITE_P(Kinds, EagleDrafts, ::testing::Values(Kind::kEagle1, Kind::kEagle3, Kind::kMtp),
+                         [](const auto& param_info) {
+                           return param_info.param == Kind::kEagle1   ? "eagle1"
+                                  : param_info.param == Kind::kEagle3 ? "eagle3"
+                                                                      : "mtp";
+                         });
 
 }  // namespace
 }  // namespace ibid

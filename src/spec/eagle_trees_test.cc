@@ -62,7 +62,8 @@ class EagleTrees : public ::testing::TestWithParam<bool> {
  protected:
   void start(bool always) {
     const EagleOptions options = {.vocab_size = kVocab, .always = always, .branches = 3};
-    texts_ = std::make_unique<EagleTexts>(GetParam(), 2, 0, options, clock_);
+    texts_ = std::make_unique<EagleTexts>(GetParam() ? EagleTexts::Kind::kEagle3 : EagleTexts::Kind::kEagle1, 2, 0,
+                                          options, clock_);
   }
   Drafts drafted(std::span<const TokenId> text, int32_t n) {
     Drafts drafts;

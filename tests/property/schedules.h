@@ -44,8 +44,10 @@ enum class DraftKind : uint8_t {
   kAnswers,   // what the same tenant was answered, beside the same
   kEagle,     // an EAGLE head that was never trained
   kEagle3,    // one of the third kind, whose outputs are a part of the vocabulary, beside the engine's own look-up
+  kSkip,      // the target itself without its first layer
+  kMtp,       // an MTP layer that was never trained
 };
-inline constexpr int32_t kDraftKinds = 14;
+inline constexpr int32_t kDraftKinds = 16;
 
 // A schedule, as data; printed where a digest differs.
 struct Schedule {
@@ -279,14 +281,19 @@ class ScheduleRun {
         Engine::create(std::move(pass), tokenizer_, stream_, options, steady_clock(), PrefixHash(schedule.hash_bits, 9))
             .value();
     DraftKind kind = schedule.drafts;
-    const auto is_eagle = [&kind] { return kind == DraftKind::kEagle || kind == DraftKind::kEagle3; };
+    const auto is_eagle = [&kind] {
+      return kind == DraftKind::kEagle || kind == DraftKind::kEagle3 || kind == DraftKind::kMtp;
+    };
+    // An MTP layer is of llama's shape.
+    const bool has_mtp = model_.config().shape == Shape::kLlama && !model_.config().fused_qkv;
+    if (kind == DraftKind::kMtp && !has_mtp) kind = DraftKind::kEagle;
     // A model made by hand shows no embeddings and outputs, which heads read.
     if ((is_eagle() || kind == DraftKind::kHeads) && model_.vocabulary() == nullptr) kind = DraftKind::kRandom;
     if (schedule.max_drafts > 0 && kind != DraftKind::kLookup) {
-      const bool is_model = kind == DraftKind::kItself || kind == DraftKind::kModel;
+      const bool is_model = kind == DraftKind::kItself || kind == DraftKind::kModel || kind == DraftKind::kSkip;
       if (is_model) return core_->speculate(draft_model(ends), schedule.max_drafts);
       if (kind == DraftKind::kHeads) return core_->speculate(draft_heads(ends), schedule.max_drafts);
-      if (is_eagle()) return core_->speculate(eagle(ends), schedule.max_drafts);
+      if (is_eagle()) return core_->speculate(eagle(ends, kind == DraftKind::kMtp), schedule.max_drafts);
       const bool is_store = kind == DraftKind::kStore || kind == DraftKind::kAnswers;
       if (is_store) return core_->speculate(stores(ends), schedule.max_drafts);
       const TokenId end = ends.empty() ? TokenId{0} : ends.front();
@@ -352,6 +359,14 @@ class ScheduleRun {
                    .value();
       model = draft_.get();
     }
+    if (schedule_.drafts == DraftKind::kSkip) {
+      const std::vector<int32_t> first = {0};
+      // One that is made by hand has no such part, and drafts for itself.
+      auto part = model_without(
+          model_, first, {.context_len = model_.context_len(), .step_tokens = 64, .max_rows = 8, .max_sequences = 8},
+          stream_);
+      if (part) draft_ = std::move(*part), model = draft_.get();
+    }
     auto pass = std::make_unique<ModelPass>(*model, stream_, ends, "");
     DraftModelOptions options = {.kv_dtype = kv_dtype_, .block_len = 8 << up_to(3), .end_of_generation = ends};
     options.vocab_size = vocab_size_;
@@ -361,7 +376,7 @@ class ScheduleRun {
     options.always = true;
     options.kv_bytes = 24 * 32 / options.block_len * KvStore::block_bytes(pass->facts(), kv_dtype_, options.block_len);
     std::unique_ptr<Proposer> made = DraftModel::create(std::move(pass), stream_, options).value();
-    if (schedule_.drafts == DraftKind::kItself) return made;
+    if (schedule_.drafts != DraftKind::kModel) return made;
     return free_proposers(core_->facts(), schedule_.max_sequences, std::move(made));
   }
 
@@ -377,7 +392,7 @@ class ScheduleRun {
     return std::make_unique<HeadsProposer>(std::move(heads), stream_, options);
   }
 
-  std::unique_ptr<Proposer> eagle(const std::vector<TokenId>& ends) {
+  std::unique_ptr<Proposer> eagle(const std::vector<TokenId>& ends, bool is_mtp) {
     TinyEagle tiny = {.width = model_.config().width,
                       .vocab_size = vocab_size_,
                       .is_third = schedule_.drafts == DraftKind::kEagle3,
@@ -389,8 +404,10 @@ class ScheduleRun {
     sizes.kv_dtype = kv_dtype_;
     sizes.block_len = schedule_.block_len;
     if (up_to(2) == 0) sizes.n_blocks = 1 + sizes.n_blocks / 4;  // some texts find no room
+    const auto file =
+        is_mtp ? tiny_mtp_file(model_.config(), schedule_.seed % 2 == 0, schedule_.seed) : tiny_eagle_file(tiny);
     auto made = std::make_unique<EagleProposer>(
-        EagleHead::load(tiny_eagle_file(tiny), model_, stream_, sizes).value(), stream_,
+        EagleHead::load(file, model_, stream_, sizes).value(), stream_,
         EagleOptions{.vocab_size = vocab_size_,
                      .end_of_generation = ends,
                      .always = schedule_.max_drafts % 5 != 0,
@@ -501,7 +518,7 @@ class ScheduleRun {
   DType kv_dtype_;
   Prepare prepare_;
   std::unique_ptr<TempFolder> folder_;  // of the disk tier; null: there is none
-  std::unique_ptr<Model> draft_;        // of kModel
+  std::unique_ptr<Model> draft_;        // of kModel and kSkip
   std::unique_ptr<Engine> core_;
   int32_t vocab_size_ = 0, n_turns_ = 0, n_paused_ = 0;
   std::map<RequestId, std::vector<Transcript>> transcripts_;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "model/arch/common.h"
@@ -28,6 +29,8 @@ Result<ModelConfig> common_from_folder(const ModelFile& file, Shape shape, const
                        "quantization_config");
   }
   ASSIGN_OR_RETURN(config.n_layers, file.meta_int(prefix + "num_hidden_layers"));
+  ASSIGN_OR_RETURN(config.n_mtp_layers, file.meta_int(prefix + "num_nextn_predict_layers", 0));
+  TRY(check_mtp_layers(config, prefix + "num_nextn_predict_layers", kMostMtpLayers));
   ASSIGN_OR_RETURN(config.width, file.meta_int(prefix + "hidden_size"));
   ASSIGN_OR_RETURN(config.ffn_len, file.meta_int(prefix + "intermediate_size"));
   ASSIGN_OR_RETURN(config.n_heads, number(file, prefix + "num_attention_heads", defaults.n_heads));
@@ -56,6 +59,13 @@ Result<ModelConfig> common_from_folder(const ModelFile& file, Shape shape, const
   config.attention_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_len)));
   config.layers.resize(static_cast<size_t>(config.n_layers));
   return config;
+}
+
+Status check_mtp_layers(const ModelConfig& config, const std::string& key, int64_t most) {
+  if (config.n_mtp_layers >= 0 && config.n_mtp_layers <= std::max<int64_t>(0, most)) return {};
+  return invalid("the model says that " + std::to_string(config.n_mtp_layers) +
+                     " of its layers guess further tokens; 0 to " + std::to_string(most) + " would do",
+                 key);
 }
 
 Status windows_from_layer_types(const ModelFile& file, const std::string& prefix, int64_t window, ModelConfig& config) {

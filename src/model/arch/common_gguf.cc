@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -45,6 +46,10 @@ Result<ModelConfig> common_from_gguf(const ModelFile& file, Shape shape, bool in
     }
   }
   ASSIGN_OR_RETURN(config.n_layers, file.meta_int(arch + "block_count"));
+  ASSIGN_OR_RETURN(config.n_mtp_layers, file.meta_int(arch + "nextn_predict_layers", 0));
+  const int64_t most = std::clamp<int64_t>(config.n_layers, 1, kMostMtpLayers + 1) - 1;
+  TRY(check_mtp_layers(config, arch + "nextn_predict_layers", most));
+  config.n_layers -= config.n_mtp_layers;  // the last ones of them
   ASSIGN_OR_RETURN(config.width, file.meta_int(arch + "embedding_length"));
   ASSIGN_OR_RETURN(config.ffn_len, same_in_all_layers(file, arch + "feed_forward_length"));
   ASSIGN_OR_RETURN(config.n_heads, same_in_all_layers(file, arch + "attention.head_count"));

@@ -1,0 +1,95 @@
+// The flags and commands of guessing (docs/speculation.md).
+#include <string>
+#include <vector>
+
+#include "cli/command_line.h"
+#include "spec/own_answers.h"
+#include "spec/text_store.h"
+
+namespace ibid::cli {
+
+void add_spec_options(CLI::App* command, SpecArgs& o) {
+  add_read(
+      command, "--spec", o, "NAME", o.by_lookup ? "auto" : "off",
+      "tokens that are guessed and verified together, which changes no token: auto, off, ngram (by the text itself), "
+      "and beside that heads or heads:FILE, draft heads, ibid's for the default model or others, eagle:FILE, a head "
+      "with "
+      "attention, mtp, the layer for it that the model brings along, store:FILE, texts that `ibid spec build-store` "
+      "made "
+      "a file of, draft:MODEL, a small model of the same vocabulary, or skip or skip:LAYERS, the model itself without "
+      "these layers",
+      [o](std::string_view name) -> Result<SpecArgs> {
+        constexpr std::string_view kDraft = "draft:", kHeads = "heads:", kEagle = "eagle:", kStore = "store:",
+                                   kSkip = "skip:";
+        SpecArgs read = o;
+        read.by_lookup = name != "off";
+        if (name == "off" || name == "auto" || name == "ngram") return read;
+        const auto takes = [name](std::string_view kind) {
+          return name.starts_with(kind) && name.size() > kind.size();
+        };
+        if (name == "heads") {
+          read.heads = kOwnHeads;
+        } else if (name == "mtp") {
+          read.mtp = true;
+        } else if (name == "skip") {
+          read.skip = kOwnLayers;
+        } else if (takes(kHeads)) {
+          read.heads = name.substr(kHeads.size());
+        } else if (takes(kEagle)) {
+          read.eagle = name.substr(kEagle.size());
+        } else if (takes(kStore)) {
+          read.store = name.substr(kStore.size());
+        } else if (takes(kSkip)) {
+          ASSIGN_OR_RETURN(const std::vector<int32_t> layers, read_layers(name.substr(kSkip.size())));
+          read.skip = layers_text(layers);
+        } else if (takes(kDraft)) {
+          read.draft_model = name.substr(kDraft.size());
+        } else {
+          return invalid("'" + std::string(name) +
+                         "' guesses nothing here; auto, off, ngram, heads, heads:FILE, eagle:FILE, mtp, "
+                         "store:FILE, draft:MODEL, skip or skip:LAYERS would do.");
+        }
+        return read;
+      });
+  add_whole(command, "--spec-k", o.k, 1, 16, "most guesses for a sequence and step; how many is chosen as they pay");
+  add_read(command, "--spec-own-answers", o.own_answers_bytes, "BYTES", "0",
+           "memory for what each tenant was answered, as 64M, which is guessed from for its own next answers alone (0: "
+           "nothing is kept)",
+           [](std::string_view text) -> Result<int64_t> {
+             if (text == "0") return 0;
+             return read_bytes(text, OwnAnswers::kLeastBytes, int64_t{1} << 40);
+           });
+}
+
+void add_spec_commands(CLI::App& app, BuildStoreOptions& s, FindLayersOptions& l, int& exit_code) {
+  CLI::App* spec = app.add_subcommand("spec", "what guesses of tokens are made from")->require_subcommand(1);
+  CLI::App* c = spec->add_subcommand("build-store", "make a file of texts that --spec store:FILE guesses from");
+  c->add_option("FILES", s.files, "texts, or objects in lines (.jsonl) with text, prompt and answer, or messages")
+      ->required();
+  c->add_option("-m,--model", s.model, "whose vocabulary it is for; the default model's unless said")
+      ->type_name("MODEL");
+  c->add_option("-o,--out", s.out, "the file to write")->type_name("STORE")->required();
+  add_whole(c, "--max-tokens", s.max_tokens, 1, TextStore::kMaxTokens,
+            "most tokens that it takes; eight bytes each, in the file and while it is made");
+  c->footer("Example:\n  ibid spec build-store manual.txt answers.jsonl -o texts.store");
+  on_parse(c, exit_code, s, build_store);
+
+  c = spec->add_subcommand("find-layers", "which layers a model can do without when it guesses for itself");
+  add_model_options(c, l.model);
+  c->add_option("--text", l.file, "a text as the model writes them ('-': standard input)")
+      ->type_name("FILE")
+      ->required();
+  add_whole(c, "-n,--tokens", l.n_tokens, 16, 1 << 20, "of its tokens the first so many");
+  add_whole(c, "--most", l.most, 0, 4096, "most layers that are left out (0: as many as may pay)");
+  add_whole(c, "--spec-k", l.max_drafts, 1, 16, "most guesses of a step");
+  add_read(c, "--temp", l.temperature, "T", "0", "temperature at which both draw, with the same noise",
+           [](std::string_view text) { return read_seconds(text, 0, 100); });
+  add_read(c, "--layer-cost", l.layer_cost, "PART", "measured", "what a layer takes, as a part of a step of one row",
+           [](std::string_view text) { return read_seconds(text, 0, 1); });
+  add_read(c, "--row-cost", l.row_cost, "PART", "measured", "what each further row takes, as a part of the same",
+           [](std::string_view text) { return read_seconds(text, 0, 1); });
+  c->footer("Example:\n  ibid spec find-layers model.gguf --text answers.txt");
+  on_parse(c, exit_code, l, find_layers);
+}
+
+}  // namespace ibid::cli

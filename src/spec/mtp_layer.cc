@@ -1,0 +1,97 @@
+#include "spec/mtp_layer.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include "model/config.h"
+
+namespace ibid {
+namespace {
+
+struct Renamed {
+  std::string_view theirs, ours;  // behind the layer's prefix; with ".weight" or ".bias" behind
+};
+constexpr std::array<Renamed, 4> kMimo = {{{"token_layernorm", "embed_norm"},
+                                           {"hidden_layernorm", "layers.0.hidden_norm"},
+                                           {"input_proj", "fc"},
+                                           {"final_layernorm", "norm"}}};
+constexpr std::array<Renamed, 6> kDeepSeek = {{{"enorm", "embed_norm"},
+                                               {"hnorm", "layers.0.hidden_norm"},
+                                               {"eh_proj", "fc"},
+                                               {"shared_head.norm", "norm"},
+                                               {"shared_head.head", "lm_head"},
+                                               {"embed_tokens", "embed_tokens"}}};
+constexpr std::array<Renamed, 17> kGguf = {{{"nextn.enorm", "embed_norm"},
+                                            {"nextn.hnorm", "layers.0.hidden_norm"},
+                                            {"nextn.eh_proj", "fc"},
+                                            {"nextn.shared_head_norm", "norm"},
+                                            {"nextn.shared_head_head", "lm_head"},
+                                            {"nextn.embed_tokens", "embed_tokens"},
+                                            {"attn_norm", "layers.0.input_layernorm"},
+                                            {"attn_q", "layers.0.self_attn.q_proj"},
+                                            {"attn_k", "layers.0.self_attn.k_proj"},
+                                            {"attn_v", "layers.0.self_attn.v_proj"},
+                                            {"attn_q_norm", "layers.0.self_attn.q_norm"},
+                                            {"attn_k_norm", "layers.0.self_attn.k_norm"},
+                                            {"attn_output", "layers.0.self_attn.o_proj"},
+                                            {"ffn_norm", "layers.0.post_attention_layernorm"},
+                                            {"ffn_gate", "layers.0.mlp.gate_proj"},
+                                            {"ffn_up", "layers.0.mlp.up_proj"},
+                                            {"ffn_down", "layers.0.mlp.down_proj"}}};
+
+// What nobody renames keeps its name as the layer's, and EagleHead knows it or refuses it.
+std::string renamed(std::string_view name, std::span<const Renamed> names) {
+  for (const std::string_view end : {".weight", ".bias"}) {
+    if (!name.ends_with(end)) continue;
+    const std::string_view stem = name.substr(0, name.size() - end.size());
+    for (const Renamed& r : names) {
+      if (r.theirs == stem) return std::string(r.ours) + std::string(end);
+    }
+  }
+  return "layers.0." + std::string(name);
+}
+
+Status must_run(const ModelConfig& config) {
+  const bool has_windows =
+      std::ranges::any_of(config.layers, [](const LayerConfig& layer) { return layer.window != 0; });
+  if (config.shape == Shape::kLlama && !config.fused_qkv && !config.fused_gate_up && !has_windows) return {};
+  return unsupported(
+      "ibid runs MTP layers of llama's and qwen's shapes without windows; this model is " + config.architecture,
+      "--spec");
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const ModelFile>> mtp_layer_of(const ModelFile& model) {
+  ASSIGN_OR_RETURN(const ModelConfig config, read_config(model));
+  const bool is_gguf = model.container() == Container::kGguf;
+  const std::string behind = (is_gguf ? "blk." : "model.layers.") + std::to_string(config.n_layers) + ".";
+  const std::string mimo = "model.mtp_layers.0.";
+  const bool is_mimo = std::ranges::any_of(model.tensors(), [&](const auto& t) { return t.name.starts_with(mimo); });
+  const std::string prefix = is_mimo ? mimo : behind;
+  const std::span<const Renamed> names = is_mimo   ? std::span<const Renamed>(kMimo)
+                                         : is_gguf ? std::span<const Renamed>(kGguf)
+                                                   : std::span<const Renamed>(kDeepSeek);
+  ModelFile::Parts parts;
+  parts.container = model.container();
+  parts.path = model.path();
+  for (const TensorInfo& t : model.tensors()) {
+    if (config.n_mtp_layers == 0 || !t.name.starts_with(prefix)) continue;
+    TensorInfo& to = parts.tensors.emplace_back(t);
+    to.name = renamed(std::string_view(t.name).substr(prefix.size()), names);
+  }
+  if (parts.tensors.empty()) {
+    return unsupported(model.path() + " brings no MTP layer along (" +
+                           (is_gguf ? config.architecture + ".nextn_predict_layers" : "num_nextn_predict_layers") +
+                           " of its configuration, and tensors of a layer behind the last one)",
+                       "--spec");
+  }
+  TRY(must_run(config));
+  parts.metadata["general.architecture"] = std::string(kMtpArchitecture);
+  parts.metadata["mtp.hidden_first"] = is_mimo;
+  return std::make_shared<const ModelFile>(std::move(parts));
+}
+
+}  // namespace ibid
