@@ -147,7 +147,8 @@ void log_softmax(float* out, const float* x, int64_t n) {
   over(n, [&](int64_t i, int len) IBID_LAMBDA { most = max(get(x + i, len, x[0]), most); });
   const f32x16 m = broadcast(hmax(most));
   f32x16 sum = zero();
-  over(n, [&](int64_t i, int len) IBID_LAMBDA { sum = add(sum, exp(sub(get(x + i, len, -__builtin_inff()), m))); });
+  over(n, [&](int64_t i, int len)
+              IBID_LAMBDA { sum = add(sum, exp_below_one(sub(get(x + i, len, -__builtin_inff()), m))); });
   const f32x16 log_sum = broadcast(static_cast<float>(math::log(static_cast<double>(hsum(sum)))));
   map(out, x, n, [=](f32x16 a) IBID_LAMBDA { return sub(sub(a, m), log_sum); });
 }
