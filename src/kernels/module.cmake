@@ -20,6 +20,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     -Wno-uninitialized -Wno-maybe-uninitialized)
   set_source_files_properties(${avx2_sources} PROPERTIES COMPILE_OPTIONS "${IBID_AVX2_FLAGS}")
   set_source_files_properties(${avx512_sources} PROPERTIES COMPILE_OPTIONS "${IBID_AVX512_FLAGS}")
+  set(IBID_AVX512_FLAGS ${IBID_AVX512_FLAGS} PARENT_SCOPE)  # for cmake/bench.cmake
   set(other_sources ${neon_sources})
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64|ARM64")
   set(IBID_NEON_FLAGS -DIBID_NEON ${IBID_KERNEL_OPT})

@@ -1,5 +1,5 @@
 // The body of every instruction set's attention.cc: a task's rows over its tiles and pieces.
-#include "kernels/cpu/attention_tile.inl"
+#include "kernels/cpu/attention_rows.inl"
 
 namespace ibid::cpu::IBID_ISA {
 namespace {
@@ -13,9 +13,6 @@ constexpr int kDirectRows = 48;
 constexpr int kDirectRows = 96;
 #endif
 
-// A task's rows lie in strips of equal length (the last may be shorter), each with place for kStripRows.
-constexpr int kPlaceFloats = 2 * kAttentionRowFloats;
-
 // What the row of each place carries through a piece, and through all of them.
 struct State {
   float m[kMaxRows];
@@ -23,60 +20,13 @@ struct State {
   alignas(64) float o[kPlaceFloats];
 };
 
-// Rows of one task and what they see.
-struct Rows {
-  int n;
-  int strip_len;
-  int row_len;
-  int lowest, highest;  // positions that any row sees
-  int table_end;        // behind the last position that any row reads through the block table
-  int path_begin;       // the first position that any row reads from a path
-  int begin[kMaxRows];  // by place, as q
-  int end[kMaxRows];
-  alignas(64) float q[kPlaceFloats + kStripRows];  // [strip][D][kStripRows]; a path's rows may begin within a strip
-
-  int place(int row) const { return row / strip_len * kStripRows + row % strip_len; }
-};
-
-IBID_INLINE int path_len(const AttentionTask& task, int query) {
-  return task.path_start == nullptr ? 0 : task.path_start[query + 1] - task.path_start[query];
-}
-
-void read_rows(const AttentionTask& task, Rows& rows) {
-  rows.n = task.n_queries * task.n_heads;
-  const int n_strips = (rows.n + kStripRows - 1) / kStripRows;
-  rows.strip_len = (rows.n + n_strips - 1) / n_strips;
-  rows.row_len = attention_row_len(task.head_len);
-  rows.lowest = 0x7fffffff;
-  rows.highest = 0;
-  rows.table_end = 0;
-  rows.path_begin = 0x7fffffff;
-  for (int i = 0; i < task.n_queries; ++i) {
-    const int end = task.positions[i] + 1 - path_len(task, i);
-    rows.table_end = most(rows.table_end, end);
-    if (path_len(task, i) > 0) rows.path_begin = least(rows.path_begin, end);
-  }
-  for (int i = 0; i < n_strips * kStripRows * rows.row_len + kStripRows; ++i) rows.q[i] = 0.0f;
-  for (int r = 0; r < rows.n; ++r) {
-    const int position = task.positions[r / task.n_heads];
-    const int place = rows.place(r);
-    rows.end[place] = position + 1;
-    rows.begin[place] = task.window > 0 ? most(0, position + 1 - task.window) : 0;
-    rows.lowest = least(rows.lowest, rows.begin[place]);
-    rows.highest = most(rows.highest, rows.end[place]);
-    const float* q = task.q + (r / task.n_heads) * task.q_stride + (r % task.n_heads) * task.head_len;
-    float* scaled = rows.q + place / kStripRows * kStripRows * rows.row_len + place % kStripRows;
-    for (int d = 0; d < task.head_len; ++d) scaled[d * kStripRows] = q[d] * task.scale;
-  }
-}
-
 // Rows [which.begin, which.end) of the task.
 template <typename Format>
 void strips(const AttentionTask& task, const Rows& rows, Range which, int tile_begin, const Tile<Format>& tile,
             State& state) {
   for (int row = which.begin; row < which.end;) {
     const int n = least(which.end, (row / rows.strip_len + 1) * rows.strip_len) - row;
-    const int first = rows.place(row);
+    const int first = rows.place[row];
     Range visible[kStripRows];
     for (int r = 0; r < n; ++r) {
       visible[r] = {most(rows.begin[first + r] - tile_begin, 0), least(rows.end[first + r] - tile_begin, kTileLen)};
@@ -201,7 +151,7 @@ void tile_of_blocks(const AttentionTask& task, int tile_begin, Range used, Range
 
 void begin_piece(const Rows& rows, State& state) {
   for (int r = 0; r < rows.n; ++r) {
-    const int place = rows.place(r);
+    const int place = rows.place[r];
     state.m[place] = kMinusInfinity;
     store(state.l + 16 * place, zero());
     for (int d = 0; d < rows.row_len; d += 16) store(state.o + place * rows.row_len + d, zero());
@@ -274,7 +224,7 @@ template <typename Format>
 __attribute__((noinline)) void path_tile(const AttentionTask& task, const Rows& rows, int tile_begin, State& state) {
   for (int i = 0; i < task.n_queries; ++i) {
     const Range which = {i * task.n_heads, (i + 1) * task.n_heads};
-    const int place = rows.place(which.begin);
+    const int place = rows.place[which.begin];
     const Range used = {most(rows.begin[place] - tile_begin, 0), least(rows.end[place] - tile_begin, kTileLen)};
     if (used.empty()) continue;
     const int n = path_len(task, i);
@@ -324,10 +274,21 @@ void run_format(const AttentionTask& task) {
     const int stride = attention_partial_len(task.head_len);
     for (int r = 0; r < rows.n; ++r) {
       float* to = task.partial + r * stride;
-      const int place = rows.place(r);
+      const int place = rows.place[r];
       to[0] = state.m[place];
       to[1] = hsum(load(state.l + 16 * place));
       for (int d = 0; d < rows.row_len; d += 16) store(to + 16 + d, load(state.o + place * rows.row_len + d));
+    }
+    return;
+  }
+  const auto out_row = [&](int r) __attribute__((always_inline)) {
+    return task.out + (r / task.n_heads) * task.out_stride + (r % task.n_heads) * task.head_len;
+  };
+  if (rows.lowest / kPieceLen == (rows.highest - 1) / kPieceLen) {  // nothing to merge
+    run_piece<Format>(task, rows, rows.lowest / kPieceLen, state);
+    for (int r = 0; r < rows.n; ++r) {
+      const int place = rows.place[r];
+      finish(out_row(r), state.o + place * rows.row_len, hsum(load(state.l + 16 * place)), task.head_len);
     }
     return;
   }
@@ -336,21 +297,20 @@ void run_format(const AttentionTask& task) {
   for (int r = 0; r < rows.n; ++r) total_m[r] = kMinusInfinity;
   for (int piece = rows.lowest / kPieceLen; piece * kPieceLen < rows.highest; ++piece) {
     run_piece<Format>(task, rows, piece, state);
-    for (int r = 0; r < rows.n; ++r) m[r] = state.m[rows.place(r)];
+    for (int r = 0; r < rows.n; ++r) m[r] = state.m[rows.place[r]];
     for (int r = 0; r < rows.n; r += 16) {
       const int n = least(rows.n - r, 16);
       Scales scales[16];
       scales_of(total_m + r, m + r, n, scales);
       for (int i = r; i < r + n; ++i) {
-        const int place = rows.place(i);
+        const int place = rows.place[i];
         merge_state(total_m[i], total_l[i], total_o + i * rows.row_len, m[i], hsum(load(state.l + 16 * place)),
                     state.o + place * rows.row_len, rows.row_len, scales[i - r]);
       }
     }
   }
   for (int r = 0; r < rows.n; ++r) {
-    finish(task.out + (r / task.n_heads) * task.out_stride + (r % task.n_heads) * task.head_len,
-           total_o + r * rows.row_len, total_l[r], task.head_len);
+    finish(out_row(r), total_o + r * rows.row_len, total_l[r], task.head_len);
   }
 }
 

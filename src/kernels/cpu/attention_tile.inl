@@ -93,18 +93,49 @@ IBID_INLINE void score_block(float* scores, const float* q, int head_len, const 
   }
 }
 
-// o[r][first ... + 16 VECTORS) += p[r][j] * value[j] for j in [j.begin, j.end), ascending, r < n_rows.
+// What a strip's rows see of a tile: visible[r] is relative to it, all of [0, 64] or outside of it where nothing is
+// seen. From one row to the next neither end goes back.
+struct Seen {
+  const Range* visible;
+  int n_rows;
+  Range all;     // what any row sees
+  Range common;  // what every row sees
+};
+
+// sum[r] += p[r][j] * value[j] for the j that row r sees, ascending, where o[r][first ... + 16 VECTORS) * by[r] is what
+// sum[r] begins with.
 template <int ROWS, int VECTORS, typename Format>
-IBID_INLINE void value_block(float* o, int n_rows, int row_len, const float* p, const Tile<Format>& tile, int first,
-                             Range j) {
+IBID_INLINE void value_block(float* o, int row_len, const float* p, const float* by, const Tile<Format>& tile,
+                             int first, const Seen& seen) {
   f32x16 sum[ROWS][VECTORS];
   IBID_UNROLL
   for (int r = 0; r < ROWS; ++r) {
-    for (int i = 0; i < VECTORS; ++i) sum[r][i] = r < n_rows ? load(o + r * row_len + first + 16 * i) : zero();
+    const f32x16 factor = broadcast(by[r]);
+    for (int i = 0; i < VECTORS; ++i) {
+      sum[r][i] = r < seen.n_rows ? mul(load(o + r * row_len + first + 16 * i), factor) : zero();
+    }
   }
-  int at = j.begin;
-  while (at < j.end) {
-    const int end = least(j.end, (at / 16 + 1) * 16);
+  // Where rows see different positions, those that see one lie side by side.
+  Range rows = {0, 0};
+  const auto ragged = [&](int begin, int end) __attribute__((always_inline)) {
+    for (int at = begin; at < end; ++at) {
+      while (rows.begin < seen.n_rows && seen.visible[rows.begin].end <= at) ++rows.begin;
+      while (rows.end < seen.n_rows && seen.visible[rows.end].begin <= at) ++rows.end;
+      const typename Format::Element* value = tile.value[at / 16] + (at % 16) * tile.value_stride + first;
+      f32x16 x[VECTORS];
+      for (int i = 0; i < VECTORS; ++i) x[i] = Format::load16(value + 16 * i);
+      IBID_UNROLL
+      for (int r = 0; r < ROWS; ++r) {
+        if (r < rows.begin || r >= rows.end) continue;
+        const f32x16 weight = broadcast(p[r * kTileLen + at]);
+        for (int i = 0; i < VECTORS; ++i) sum[r][i] = fma(weight, x[i], sum[r][i]);
+      }
+    }
+  };
+  ragged(seen.all.begin, seen.common.begin);
+  int at = seen.common.begin;
+  while (at < seen.common.end) {
+    const int end = least(seen.common.end, (at / 16 + 1) * 16);
     const typename Format::Element* begin = tile.value[at / 16];
     const typename Format::Element* next = Format::kFetchAhead ? tile.next_value[at / 16] : begin;
     const typename Format::Element* value = begin + (at % 16) * tile.value_stride + first;
@@ -121,16 +152,19 @@ IBID_INLINE void value_block(float* o, int n_rows, int row_len, const float* p, 
       }
     }
   }
+  ragged(seen.common.end, seen.all.end);
   IBID_UNROLL
   for (int r = 0; r < ROWS; ++r) {
     for (int i = 0; i < VECTORS; ++i) {
-      if (r < n_rows) store(o + r * row_len + first + 16 * i, sum[r][i]);
+      if (r < seen.n_rows) store(o + r * row_len + first + 16 * i, sum[r][i]);
     }
   }
 }
 
+// Apart, so that registers are spent on their loops alone.
 template <int ROWS, typename Format>
-void score(float* scores, const float* q, int head_len, const Tile<Format>& tile, Range vectors) {
+__attribute__((noinline)) void score(float* scores, const float* q, int head_len, const Tile<Format>& tile,
+                                     Range vectors) {
   constexpr int kVectors = vectors_of(ROWS);
   int v = vectors.begin;
   for (; v + kVectors <= vectors.end; v += kVectors) score_block<ROWS, kVectors>(scores, q, head_len, tile, v);
@@ -143,14 +177,15 @@ void score(float* scores, const float* q, int head_len, const Tile<Format>& tile
   }
 }
 template <int ROWS, typename Format>
-void weigh(float* o, int n_rows, int row_len, const float* p, const Tile<Format>& tile, Range j) {
+__attribute__((noinline)) void weigh(float* o, int row_len, const float* p, const float* by, const Tile<Format>& tile,
+                                     const Seen& seen) {
   constexpr int kVectors = vectors_of(ROWS);
   int first = 0;
   for (; first + 16 * kVectors <= row_len; first += 16 * kVectors) {
-    value_block<ROWS, kVectors>(o, n_rows, row_len, p, tile, first, j);
+    value_block<ROWS, kVectors>(o, row_len, p, by, tile, first, seen);
   }
   if (kVectors > 1) {
-    for (; first < row_len; first += 16) value_block<ROWS, 1>(o, n_rows, row_len, p, tile, first, j);
+    for (; first < row_len; first += 16) value_block<ROWS, 1>(o, row_len, p, by, tile, first, seen);
   }
 }
 
@@ -201,6 +236,19 @@ IBID_INLINE f32x16 weights(float* row, Range vectors, float m, f32x16 sum) {
   return sum;
 }
 
+// Scores of positions that the row does not see become -inf.
+IBID_INLINE void hide(float* row, Range vectors, Range visible) {
+  alignas(64) static constexpr int32_t kLane[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  const i32x16 lane = load_i(kLane);
+  const f32x16 hidden = broadcast(kMinusInfinity);
+  for (int v = vectors.begin; v < vectors.end; ++v) {
+    if (visible.begin <= 16 * v && visible.end >= 16 * v + 16) continue;
+    f32x16 x = select(less(lane, broadcast_i(visible.begin - 16 * v)), hidden, load(row + 16 * v));
+    x = select(less(lane, broadcast_i(visible.end - 16 * v)), x, hidden);
+    store(row + 16 * v, x);
+  }
+}
+
 // One tile for rows [0, n_rows) of a strip; visible[r] is relative to the tile.
 template <typename Format>
 void strip_tile(const AttentionTask& task, int n_rows, const float* q, const Range* visible, const Tile<Format>& tile,
@@ -209,21 +257,22 @@ void strip_tile(const AttentionTask& task, int n_rows, const float* q, const Ran
   const int row_len = attention_row_len(task.head_len);
   alignas(64) float p[kStripRows * kTileLen];
   alignas(64) float shrink[(kStripRows + 15) / 16 * 16] = {};
-  Range all = {kTileLen, 0};
-  Range common = {0, kTileLen};
+  Seen seen = {visible, n_rows, {kTileLen, 0}, {0, kTileLen}};
   bool gap = false;
+  bool ordered = true;
   for (int r = 0; r < n_rows; ++r) {
+    if (r > 0) ordered &= visible[r - 1].begin <= visible[r].begin && visible[r - 1].end <= visible[r].end;
+    seen.common = {most(seen.common.begin, visible[r].begin), least(seen.common.end, visible[r].end)};
     if (visible[r].empty()) {
       gap = true;
       continue;
     }
-    all = {least(all.begin, visible[r].begin), most(all.end, visible[r].end)};
-    common = {most(common.begin, visible[r].begin), least(common.end, visible[r].end)};
+    seen.all = {least(seen.all.begin, visible[r].begin), most(seen.all.end, visible[r].end)};
   }
-  if (all.empty()) return;
-  if (gap || common.empty()) common = {all.end, all.end};
-  const bool whole = common.begin == 0 && common.end == kTileLen;
-  const Range vectors = {all.begin / 16, (all.end + 15) / 16};
+  if (seen.all.empty()) return;
+  if (gap || seen.common.empty()) seen.common = {seen.all.end, seen.all.end};
+  const bool whole = seen.common.begin == 0 && seen.common.end == kTileLen;
+  const Range vectors = {seen.all.begin / 16, (seen.all.end + 15) / 16};
 #define IBID_CALL(ROWS) score<ROWS>(p, q, task.head_len, tile, vectors)
   IBID_BY_ROWS(n_rows, IBID_CALL);
 #undef IBID_CALL
@@ -237,45 +286,40 @@ void strip_tile(const AttentionTask& task, int n_rows, const float* q, const Ran
         store(row + 16 * v, mul(cap, tanh(div(load(row + 16 * v), cap))));
       }
     }
-    for (int j = 16 * vectors.begin; j < visible[r].begin; ++j) row[j] = kMinusInfinity;
-    for (int j = visible[r].end; j < 16 * vectors.end; ++j) row[j] = kMinusInfinity;
     const float old_m = m[r];
-    m[r] = whole ? maximum(row, kWhole, old_m) : maximum(row, vectors, old_m);
+    if (whole) {
+      m[r] = maximum(row, kWhole, old_m);
+    } else {
+      hide(row, vectors, visible[r]);
+      m[r] = maximum(row, vectors, old_m);
+    }
     shrink[r] = old_m - m[r];
   }
+  // A row that sees nothing here keeps all it has: exp(0) is 1.
   for (int r = 0; r < n_rows; r += 16) store(shrink + r, exp_below_one(load(shrink + r)));
   for (int r = 0; r < n_rows; ++r) {
     if (visible[r].empty()) continue;
     float* row = p + r * kTileLen;
-    const f32x16 by = broadcast(shrink[r]);
-    const f32x16 sum = mul(load(l + 16 * r), by);
+    const f32x16 sum = mul(load(l + 16 * r), broadcast(shrink[r]));
     store(l + 16 * r, whole ? weights(row, kWhole, m[r], sum) : weights(row, vectors, m[r], sum));
-    if (shrink[r] != 1.0f) {
-      for (int d = 0; d < row_len; d += 16) store(o + r * row_len + d, mul(load(o + r * row_len + d), by));
-    }
   }
 
-  // Where a strip's rows see different positions, each row takes its own ends alone.
-  for (int r = 0; r < n_rows && !whole; ++r) {
-    const Range head = {visible[r].begin, least(visible[r].end, common.begin)};
-    if (!head.empty()) weigh<1>(o + r * row_len, 1, row_len, p + r * kTileLen, tile, head);
+  if (!ordered) {  // drafts of a tree in a window
+    for (int r = 0; r < n_rows; ++r) {
+      if (visible[r].empty()) continue;
+      weigh<1>(o + r * row_len, row_len, p + r * kTileLen, shrink + r, tile, {visible + r, 1, visible[r], visible[r]});
+    }
+    return;
   }
-  if (!common.empty()) {
-#define IBID_CALL(ROWS) weigh<ROWS>(o, n_rows, row_len, p, tile, common)
-    IBID_BY_ROWS(n_rows, IBID_CALL);
+#define IBID_CALL(ROWS) weigh<ROWS>(o, row_len, p, shrink, tile, seen)
+  IBID_BY_ROWS(n_rows, IBID_CALL);
 #undef IBID_CALL
-  }
-  for (int r = 0; r < n_rows && !whole; ++r) {
-    const Range tail = {most(visible[r].begin, common.end), visible[r].end};
-    if (!tail.empty()) weigh<1>(o + r * row_len, 1, row_len, p + r * kTileLen, tile, tail);
-  }
 }
 
 #undef IBID_BY_ROWS
 #undef IBID_ABOVE_6
 #undef IBID_UP_TO_6
 #undef IBID_UP_TO
-#undef IBID_UNROLL
 
 }  // namespace
 }  // namespace ibid::cpu::IBID_ISA

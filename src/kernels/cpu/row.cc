@@ -13,6 +13,8 @@ constexpr int kExpWeight = 8;
 
 const float* vector_of(const TensorView& x) { return reinterpret_cast<const float*>(x.data); }
 
+int64_t stride_of(const TensorView& x) { return x.row_stride_bytes / static_cast<int64_t>(sizeof(float)); }
+
 // body(i) for each row of x, over the team.
 template <typename Body>
 void each_row(Stream& s, const TensorView& x, int weight, Body&& body) {
@@ -36,16 +38,19 @@ void unary(Stream& s, const TensorView& out, const TensorView& x, Unary row) {
 }  // namespace
 
 void rms_norm(Stream& s, const TensorView& out, const TensorView& x, const TensorView& weight, float eps) {
-  const auto row = table().row->rms_norm;
-  each_row(s, out, 2,
-           [&](int64_t i) { row(out.row_as<float>(i), x.row_as<float>(i), vector_of(weight), out.row_len(), eps); });
+  const auto rows = table().row->rms_norm;
+  for_rows(s, out.n_rows(), out.row_len(), 2, [&](int64_t begin, int64_t end) {
+    rows(out.row_as<float>(begin), stride_of(out), x.row_as<float>(begin), stride_of(x), vector_of(weight), end - begin,
+         out.row_len(), eps);
+  });
 }
 
 void add_rms_norm(Stream& s, const TensorView& out, const TensorView& x, const TensorView& y, const TensorView& weight,
                   float eps) {
-  const auto row = table().row->add_rms_norm;
-  each_row(s, out, 2, [&](int64_t i) {
-    row(out.row_as<float>(i), x.row_as<float>(i), y.row_as<float>(i), vector_of(weight), out.row_len(), eps);
+  const auto rows = table().row->add_rms_norm;
+  for_rows(s, out.n_rows(), out.row_len(), 2, [&](int64_t begin, int64_t end) {
+    rows(out.row_as<float>(begin), stride_of(out), x.row_as<float>(begin), stride_of(x), y.row_as<float>(begin),
+         stride_of(y), vector_of(weight), end - begin, out.row_len(), eps);
   });
 }
 

@@ -37,29 +37,62 @@ IBID_INLINE void map(float* out, const float* x, const float* y, int64_t n, F f)
   over(n, [=](int64_t i, int len) IBID_LAMBDA { put(out + i, f(get(x + i, len), get(y + i, len)), len); });
 }
 
-IBID_INLINE void normalise(float* out, const float* x, const float* weight, int64_t n, float eps, f32x16 squares) {
-  const float mean = hsum(squares) / static_cast<float>(n);
-  const f32x16 r = broadcast(1.0f / __builtin_sqrtf(mean + eps));
-  map(out, x, weight, n, [=](f32x16 a, f32x16 w) IBID_LAMBDA { return mul(mul(a, r), w); });
+// Rows that are normalised at once: a row's sum is one chain of multiply-adds, which waits for itself.
+constexpr int kNormRows = 4;
+
+// element(row, i, len): what is summed of row `row` of these.
+template <int ROWS, typename Element>
+IBID_INLINE void norm_rows(float* out, int64_t out_stride, const float* x, int64_t x_stride, const float* weight,
+                           int64_t n, float eps, Element element) {
+  f32x16 squares[ROWS];
+  for (int r = 0; r < ROWS; ++r) squares[r] = zero();
+  over(n, [&](int64_t i, int len) IBID_LAMBDA {
+    for (int r = 0; r < ROWS; ++r) {
+      const f32x16 a = element(r, i, len);
+      squares[r] = fma(a, a, squares[r]);
+    }
+  });
+  float by[ROWS];
+  for (int r = 0; r < ROWS; ++r) {
+    const float mean = hsum(squares[r]) / static_cast<float>(n);
+    by[r] = 1.0f / __builtin_sqrtf(mean + eps);
+  }
+  for (int r = 0; r < ROWS; ++r) {
+    const f32x16 scale = broadcast(by[r]);
+    map(out + r * out_stride, x + r * x_stride, weight, n,
+        [=](f32x16 a, f32x16 w) IBID_LAMBDA { return mul(mul(a, scale), w); });
+  }
 }
 
-void rms_norm(float* out, const float* x, const float* weight, int64_t n, float eps) {
-  f32x16 squares = zero();
-  over(n, [&](int64_t i, int len) IBID_LAMBDA {
-    const f32x16 a = get(x + i, len);
-    squares = fma(a, a, squares);
-  });
-  normalise(out, x, weight, n, eps, squares);
+void rms_norm(float* out, int64_t out_stride, const float* x, int64_t x_stride, const float* weight, int64_t n_rows,
+              int64_t n, float eps) {
+  const auto element = [&](int r, int64_t i, int len) IBID_LAMBDA { return get(x + r * x_stride + i, len); };
+  for (; n_rows >= kNormRows; n_rows -= kNormRows, out += kNormRows * out_stride, x += kNormRows * x_stride) {
+    norm_rows<kNormRows>(out, out_stride, x, x_stride, weight, n, eps, element);
+  }
+  for (; n_rows > 0; --n_rows, out += out_stride, x += x_stride) {
+    norm_rows<1>(out, out_stride, x, x_stride, weight, n, eps, element);
+  }
 }
 
-void add_rms_norm(float* out, float* x, const float* y, const float* weight, int64_t n, float eps) {
-  f32x16 squares = zero();
-  over(n, [&](int64_t i, int len) IBID_LAMBDA {
-    const f32x16 a = add(get(x + i, len), get(y + i, len));
-    put(x + i, a, len);
-    squares = fma(a, a, squares);
-  });
-  normalise(out, x, weight, n, eps, squares);
+void add_rms_norm(float* out, int64_t out_stride, float* x, int64_t x_stride, const float* y, int64_t y_stride,
+                  const float* weight, int64_t n_rows, int64_t n, float eps) {
+  const auto element = [&](int r, int64_t i, int len) IBID_LAMBDA {
+    float* at = x + r * x_stride + i;
+    const f32x16 a = add(get(at, len), get(y + r * y_stride + i, len));
+    put(at, a, len);
+    return a;
+  };
+  const auto advance = [&](int rows) {
+    n_rows -= rows;
+    out += rows * out_stride;
+    x += rows * x_stride;
+    y += rows * y_stride;
+  };
+  for (; n_rows >= kNormRows; advance(kNormRows)) {
+    norm_rows<kNormRows>(out, out_stride, x, x_stride, weight, n, eps, element);
+  }
+  for (; n_rows > 0; advance(1)) norm_rows<1>(out, out_stride, x, x_stride, weight, n, eps, element);
 }
 
 void layer_norm(float* out, const float* x, const float* weight, const float* bias, int64_t n, float eps) {
@@ -143,11 +176,21 @@ void soft_cap(float* x, float cap, int64_t n) {
 
 void log_softmax(float* out, const float* x, int64_t n) {
   if (n == 0) return;
+  // Four maxima at a time, which wait for nothing. In whatever order, m is the same but for the sign of a zero, and
+  // then it has an equal of the other sign, log(s) is above 0 and the sign lost. A NaN is no maximum, or the first one
+  // is all.
   f32x16 most = broadcast(x[0]);
-  over(n, [&](int64_t i, int len) IBID_LAMBDA { most = max(get(x + i, len, x[0]), most); });
+  f32x16 mosts[4] = {most, most, most, most};
+  int64_t at = 0;
+  for (; at + 64 <= n; at += 64) {
+    for (int j = 0; j < 4; ++j) mosts[j] = max(load(x + at + 16 * j), mosts[j]);
+  }
+  for (int j = 0; j < 4; ++j) most = max(mosts[j], most);
+  over(n - at, [&](int64_t i, int len) IBID_LAMBDA { most = max(get(x + at + i, len, x[0]), most); });
   const f32x16 m = broadcast(hmax(most));
   f32x16 sum = zero();
-  over(n, [&](int64_t i, int len) IBID_LAMBDA { sum = add(sum, exp(sub(get(x + i, len, -__builtin_inff()), m))); });
+  over(n, [&](int64_t i, int len)
+              IBID_LAMBDA { sum = add(sum, exp_below_one(sub(get(x + i, len, -__builtin_inff()), m))); });
   const f32x16 log_sum = broadcast(static_cast<float>(math::log(static_cast<double>(hsum(sum)))));
   map(out, x, n, [=](f32x16 a) IBID_LAMBDA { return sub(sub(a, m), log_sum); });
 }

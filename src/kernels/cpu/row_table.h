@@ -9,10 +9,13 @@
 namespace ibid::cpu {
 
 struct RowTable {
-  // r = 1 / sqrt(sum(fma(x, x, .)) / n + eps); out = (x * r) * weight. out may be x.
-  void (*rms_norm)(float* out, const float* x, const float* weight, int64_t n, float eps);
+  // Of n_rows rows, whose strides are in floats: r = 1 / sqrt(sum(fma(x, x, .)) / n + eps); out = (x * r) * weight. out
+  // may be x.
+  void (*rms_norm)(float* out, int64_t out_stride, const float* x, int64_t x_stride, const float* weight,
+                   int64_t n_rows, int64_t n, float eps);
   // x = x + y, then rms_norm.
-  void (*add_rms_norm)(float* out, float* x, const float* y, const float* weight, int64_t n, float eps);
+  void (*add_rms_norm)(float* out, int64_t out_stride, float* x, int64_t x_stride, const float* y, int64_t y_stride,
+                       const float* weight, int64_t n_rows, int64_t n, float eps);
   // m = sum(x) / n, r = 1 / sqrt(sum(fma(x - m, x - m, .)) / n + eps); out = fma((x - m) * r, weight, bias). out may
   // be x.
   void (*layer_norm)(float* out, const float* x, const float* weight, const float* bias, int64_t n, float eps);

@@ -76,6 +76,34 @@ IBID_INLINE float hmax(f32x16 x) {
   return _mm_cvtss_f32(_mm_max_ss(c, _mm_movehdup_ps(c)));
 }
 
+// x[i] lane j and x[j] lane i change places.
+IBID_INLINE void transpose(f32x16 (&x)[16]) {
+  __m512 a[16], b[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; i += 2) {  // pairs of rows
+    a[i] = _mm512_unpacklo_ps(x[i].v, x[i + 1].v);
+    a[i + 1] = _mm512_unpackhi_ps(x[i].v, x[i + 1].v);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {  // b[i + j]: column j of each 4, of 4 rows
+    b[i] = _mm512_shuffle_ps(a[i], a[i + 2], 0x44);
+    b[i + 1] = _mm512_shuffle_ps(a[i], a[i + 2], 0xee);
+    b[i + 2] = _mm512_shuffle_ps(a[i + 1], a[i + 3], 0x44);
+    b[i + 3] = _mm512_shuffle_ps(a[i + 1], a[i + 3], 0xee);
+  }
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {  // quarters of b[j], b[4 + j], b[8 + j], b[12 + j]
+    const __m512 low = _mm512_shuffle_f32x4(b[j], b[4 + j], 0x88),
+                 low2 = _mm512_shuffle_f32x4(b[8 + j], b[12 + j], 0x88);
+    const __m512 high = _mm512_shuffle_f32x4(b[j], b[4 + j], 0xdd),
+                 high2 = _mm512_shuffle_f32x4(b[8 + j], b[12 + j], 0xdd);
+    x[j].v = _mm512_shuffle_f32x4(low, low2, 0x88);
+    x[4 + j].v = _mm512_shuffle_f32x4(high, high2, 0x88);
+    x[8 + j].v = _mm512_shuffle_f32x4(low, low2, 0xdd);
+    x[12 + j].v = _mm512_shuffle_f32x4(high, high2, 0xdd);
+  }
+}
+
 IBID_INLINE f32x16 load_f16(const uint16_t* p) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
 }

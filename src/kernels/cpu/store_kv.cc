@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 
 #include "kernels/cpu/cpu_ops.h"
@@ -29,6 +30,20 @@ void move_head(const PagedKv& kv, int32_t from, int32_t to, int32_t head) {
   std::memmove(at(KvPart::kValue, to), at(KvPart::kValue, from), static_cast<size_t>(kv.head_len) * sizeof(Element));
 }
 
+// Asks for the lines of a slot, all heads: of its keys each holds the places of a dimension or two, so that one token
+// of three heads writes a hundred lines, and a processor that is told of them one by one waits for each.
+void fetch_slot(const PagedKv& kv, int32_t slot) {
+  std::byte* block = kv.blocks + int64_t{slot / kv.block_len} * kv.block_bytes;
+  const auto size = static_cast<int64_t>(traits(kv.dtype).block_bytes);
+  const int64_t key_step = std::max<int64_t>(64, kv.block_len * size);
+  for (int32_t head = 0; head < kv.n_kv_heads; ++head) {
+    std::byte* keys = block + kv_element_offset(kv, KvPart::kKey, slot % kv.block_len, head, 0);
+    for (int64_t at = 0; at < kv.head_len * kv.block_len * size; at += key_step) __builtin_prefetch(keys + at, 1);
+    std::byte* values = block + kv_element_offset(kv, KvPart::kValue, slot % kv.block_len, head, 0);
+    for (int64_t at = 0; at < kv.head_len * size; at += 64) __builtin_prefetch(values + at, 1);
+  }
+}
+
 }  // namespace
 
 void store_kv(Stream& s, const PagedKv& kv, const TensorView& k, const TensorView& v, const ForwardBatch& batch) {
@@ -37,6 +52,8 @@ void store_kv(Stream& s, const PagedKv& kv, const TensorView& k, const TensorVie
   for_rows(s, k.n_rows(), k.row_len(), 4, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       const int32_t slot = batch.slots[t];
+      // The next token's, of another sequence; one of the same has most of its lines here.
+      if (t + 1 < end && batch.slots[t + 1] / kv.block_len != slot / kv.block_len) fetch_slot(kv, batch.slots[t + 1]);
       CHECK(slot >= 0 && slot / kv.block_len < kv.n_blocks);
       std::byte* block = kv.blocks + int64_t{slot / kv.block_len} * kv.block_bytes;
       const int32_t offset = slot % kv.block_len;

@@ -1,0 +1,38 @@
+// Kernels that keep no order of sums: what ibid's own are held against (exactness_bench.cc). They read the layouts of
+// kernels/cpu, give results that are near ibid's and the same in no bit that anybody promises, and are compiled with
+// -ffast-math, for AVX-512 alone. Nothing of them is linked into ibid.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/cpu/attention_table.h"
+#include "kernels/cpu/linear_table.h"
+
+namespace ibid::bench {
+
+// out[row .. row_end, 16 * tile ..] = the sums over inputs [k, k_end) of task.x and the packed weights. row_end - row
+// is a multiple of `rows`; k and k_end are multiples of 256 or the ends of K.
+struct AnyLinear {
+  const char* name;
+  int rows;  // of its register tile
+  void (*product)(const cpu::LinearTask& task, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end, int64_t k,
+                  int64_t k_end);
+};
+std::span<const AnyLinear> any_linears(DType dtype);
+// ibid's own conversions of inputs, compiled with those flags.
+const cpu::LinearTable& any_linear_table();
+
+// Attention without pieces, with one softmax for several tiles, masked weights instead of ragged ends, a shorter exp
+// and a reciprocal instead of divisions. Neither windows nor caps nor paths.
+struct AnyAttention {
+  const char* name;
+  void (*run)(const cpu::AttentionTask& task);
+};
+std::span<const AnyAttention> any_attentions();
+
+void any_rms_norm(float* out, const float* x, const float* weight, int64_t n, float eps);
+void any_log_softmax(float* out, const float* x, int64_t n);
+void any_silu_mul(float* out, const float* gate, const float* up, int64_t n);
+
+}  // namespace ibid::bench

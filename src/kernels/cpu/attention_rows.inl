@@ -1,0 +1,98 @@
+// The rows of a task: what they see, and their queries as strips read them. Part of attention.inl.
+#pragma once
+
+#include "kernels/cpu/attention_tile.inl"
+
+namespace ibid::cpu::IBID_ISA {
+namespace {
+
+// A task's rows lie in strips of equal length (the last may be shorter), each with place for kStripRows.
+constexpr int kPlaceFloats = 2 * kAttentionRowFloats;
+
+// Rows of one task and what they see.
+struct Rows {
+  int n;
+  int n_strips;
+  int strip_len;
+  int row_len;
+  int lowest, highest;  // positions that any row sees
+  int table_end;        // behind the last position that any row reads through the block table
+  int path_begin;       // the first position that any row reads from a path
+  int place[kMaxRows];  // of a row
+  int begin[kMaxRows];  // by place, as q
+  int end[kMaxRows];
+  // [strip][D][kStripRows]; a path's rows may begin within a strip, and stores of 16 floats end behind one.
+  alignas(64) float q[kPlaceFloats + kStripRows];
+};
+
+IBID_INLINE int path_len(const AttentionTask& task, int query) {
+  return task.path_start == nullptr ? 0 : task.path_start[query + 1] - task.path_start[query];
+}
+
+IBID_INLINE const float* query_row(const AttentionTask& task, int row) {
+  return task.q + (row / task.n_heads) * task.q_stride + (row % task.n_heads) * task.head_len;
+}
+
+// The queries of a strip's rows, scaled and transposed: to[d][kStripRows]. Rows that are not there are 0 as far as any
+// kernel looks.
+IBID_INLINE void transpose_queries(const AttentionTask& task, Range strip, float* to) {
+  const float* row[kStripRows];
+  const int n = strip.end - strip.begin;
+  for (int r = 0; r < n; ++r) row[r] = query_row(task, strip.begin + r);
+#if defined(__AVX512F__)
+  const f32x16 scale = broadcast(task.scale);
+  for (int d = 0; d < task.head_len; d += 16) {
+    const int n_d = least(16, task.head_len - d);
+    // From the last rows to the first: what a store of 16 writes too much belongs to the next d's first rows.
+    for (int first = (n - 1) / 16 * 16; first >= 0; first -= 16) {
+      f32x16 x[16];
+      IBID_UNROLL
+      for (int r = 0; r < 16; ++r) {
+        x[r] = zero();
+        if (first + r >= n) continue;
+        x[r] = mul(n_d == 16 ? load(row[first + r] + d) : load_n(row[first + r] + d, n_d), scale);
+      }
+      transpose(x);
+      for (int i = 0; i < n_d; ++i) store(to + (d + i) * kStripRows + first, x[i]);
+    }
+  }
+#else
+  for (int d = 0; d < task.head_len; ++d) {
+    for (int r = 0; r < kStripRows; ++r) to[d * kStripRows + r] = r < n ? row[r][d] * task.scale : 0.0f;
+  }
+#endif
+}
+
+void read_rows(const AttentionTask& task, Rows& rows) {
+  rows.n = task.n_queries * task.n_heads;
+  rows.n_strips = (rows.n + kStripRows - 1) / kStripRows;
+  rows.strip_len = (rows.n + rows.n_strips - 1) / rows.n_strips;
+  rows.row_len = attention_row_len(task.head_len);
+  rows.lowest = 0x7fffffff;
+  rows.highest = 0;
+  rows.table_end = 0;
+  rows.path_begin = 0x7fffffff;
+  for (int i = 0; i < task.n_queries; ++i) {
+    const int end = task.positions[i] + 1 - path_len(task, i);
+    rows.table_end = most(rows.table_end, end);
+    if (path_len(task, i) > 0) rows.path_begin = least(rows.path_begin, end);
+  }
+  for (int strip = 0; strip < rows.n_strips; ++strip) {
+    const Range of = {strip * rows.strip_len, least(rows.n, (strip + 1) * rows.strip_len)};
+    for (int r = of.begin; r < of.end; ++r) {
+      const int position = task.positions[r / task.n_heads];
+      const int place = strip * kStripRows + r - of.begin;
+      rows.place[r] = place;
+      rows.end[place] = position + 1;
+      rows.begin[place] = task.window > 0 ? most(0, position + 1 - task.window) : 0;
+      rows.lowest = least(rows.lowest, rows.begin[place]);
+      rows.highest = most(rows.highest, rows.end[place]);
+    }
+    transpose_queries(task, of, rows.q + strip * kStripRows * rows.row_len);
+  }
+}
+
+#undef IBID_UNROLL
+
+}  // namespace
+}  // namespace ibid::cpu::IBID_ISA
