@@ -37,7 +37,7 @@ def test_what_cannot_be_served_is_one_sentence_and_a_code():
         ends_with(2, "is a folder", *serve, "--api-key-file", folder, "--api-key", "secret-key-1")
         ends_with(2, "Lines 1 and 2 .* one key to two tenants", *serve, "--api-key", "a:secret-key-1", "--api-key",
                   "b:secret-key-1")
-        ends_with(2, "at least 8", *serve, "--api-key", "short")
+        ends_with(2, "at least 8", *serve, "--host", "0.0.0.0", "--api-key", "short")
         ends_with(2, "cannot be opened", *serve, "--log-file", folder + "/none/log")
         ends_with(3, "is in use by another program", IBID, "serve", model, "--port", port)
         ends_with(3, "is in use by another program", FAKE, port)

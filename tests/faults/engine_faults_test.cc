@@ -262,7 +262,8 @@ TEST(EngineFaults, TheNthFailedAllocationEndsItsRequestAlone) {
     bench.expect_sound(whole);
   }
   EXPECT_GT(n, 200);
-  EXPECT_GT(n_harmed, n / 2) << "most allocations of a step are for one request";
+  EXPECT_GT(n_harmed, n / 3)
+      << "most allocations of a step are for one request, or for guesses, which are done without";
   RecordProperty("allocations", static_cast<int>(n));
 }
 
