@@ -159,32 +159,32 @@ Status read_text_format(const Json& text, Json& out) {
   return {};
 }
 
-// The object with these members too, where it lacks them: Open Responses wants them all.
-Json completed(Json object, std::initializer_list<std::pair<const char*, Json>> members) {
+// The object with these members too, as null, where it lacks them: Open Responses wants them all.
+Json completed(Json object, std::initializer_list<const char*> names) {
   if (object.object() == nullptr) return object;
-  for (const auto& [name, value] : members) {
-    if (object.find(name) == nullptr) set(object, name, value);
+  for (const char* name : names) {
+    if (object.find(name) == nullptr) set(object, name, Json());
   }
   return object;
 }
 
 Json echo_of_tools(const Json& tools) {
-  Json out{Json::Array()};
-  for (const Json& tool : *tools.array())
-    out.array()->push_back(completed(tool, {{"description", Json()}, {"parameters", Json()}, {"strict", Json()}}));
-  return out;
+  Json::Array out;
+  for (const Json& tool : *tools.array()) out.push_back(completed(tool, {"description", "parameters", "strict"}));
+  return Json(std::move(out));
 }
 
 Json echo_of_text(const Json& text) {
-  const Json as_text(Json::Object{{"type", Json(std::string("text"))}});
-  Json out{Json::Object()};
-  const Json* format = given(text, "format");
-  const std::string* type = format != nullptr ? text_at(*format, "type") : nullptr;
-  const bool is_schema = type != nullptr && *type == "json_schema";
-  set(out, "format",
-      format == nullptr ? as_text
-      : is_schema       ? completed(*format, {{"description", Json()}, {"strict", Json(false)}})
-                        : *format);
+  Json format(Json::Object{});
+  if (const Json* asked = given(text, "format")) format = *asked;
+  const std::string* type = text_at(format, "type");
+  if (type == nullptr) set(format, "type", Json(std::string("text")));
+  if (type != nullptr && *type == "json_schema") {
+    format = completed(std::move(format), {"description"});
+    if (format.find("strict") == nullptr) set(format, "strict", Json(false));
+  }
+  Json out(Json::Object{});
+  set(out, "format", std::move(format));
   carry(text, out, {{"verbosity", "verbosity"}});
   return out;
 }
@@ -200,8 +200,7 @@ Json echo_of(const Json& body) {
                            "safety_identifier", "prompt_cache_key"})
     add(name, "null");
   const Json* reasoning = given(body, "reasoning");
-  set(out, "reasoning",
-      reasoning != nullptr ? completed(*reasoning, {{"effort", Json()}, {"summary", Json()}}) : Json());
+  set(out, "reasoning", reasoning != nullptr ? completed(*reasoning, {"effort", "summary"}) : Json());
   const Json* tools = given(body, "tools");
   set(out, "tools", tools != nullptr && tools->array() != nullptr ? echo_of_tools(*tools) : Json(Json::Array()));
   add("tool_choice", "\"auto\"");
