@@ -6,9 +6,9 @@
 // kind of text: E, tokens a step, where the pool's chain is verified, or the window's where the pool has none; how
 // often the first guess of each is right; and the same of those places alone where the text's own look-up
 // (spec/suffix_automaton.h) has none.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <string>
 
@@ -147,19 +147,13 @@ int run(const Settings& settings) {
 
 int main(int argc, char** argv) {
   ibid::bench::Settings s;
-  for (int i = 1; i < argc; ++i) {
-    const std::string flag = argv[i];
-    const auto value = [&] { return std::string(i + 1 < argc ? argv[++i] : ""); };
-    if (flag == "--model")
-      s.model = value();
-    else if (flag == "--threads")
-      s.threads = std::atoi(value().c_str());
-    else if (flag == "--tokens")
-      s.n_tokens = std::atoi(value().c_str());
-    else if (flag == "--window")
-      s.window = std::clamp(std::atoi(value().c_str()), 1, 32);
-    else
-      s.prompts = flag;
-  }
+  CLI::App app("What look-ahead decoding would bring, by kind of text.");
+  app.option_defaults()->always_capture_default();
+  app.add_option("--model", s.model, "GGUF file, folder or name");
+  app.add_option("--threads", s.threads, "of the model")->check(CLI::Range(1, 1024));
+  app.add_option("--tokens", s.n_tokens, "of each answer")->check(CLI::PositiveNumber);
+  app.add_option("--window", s.window, "guesses of a step")->check(CLI::Range(1, 32));
+  app.add_option("prompts", s.prompts, "file of prompts")->check(CLI::ExistingFile);
+  CLI11_PARSE(app, argc, argv);
   return ibid::bench::run(s);
 }

@@ -9,9 +9,9 @@
 // occurrence of the text's end, where that is another token than what followed the last. --replay tells what the
 // look-up and the stores would have brought to the plain answers, had all guesses been verified that are at least P
 // likely: no clock is in it. Answers are kept for those that follow, as --own-answers has it.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <string>
@@ -314,37 +314,23 @@ int run(const Settings& settings) {
 
 int main(int argc, char** argv) {
   ibid::bench::Settings s;
-  for (int i = 1; i < argc; ++i) {
-    const std::string flag = argv[i];
-    const auto value = [&] { return std::string(i + 1 < argc ? argv[++i] : ""); };
-    if (flag == "--model")
-      s.model = value();
-    else if (flag == "--draft")
-      s.draft = value();
-    else if (flag == "--heads")
-      s.heads = value();
-    else if (flag == "--store")
-      s.store = value();
-    else if (flag == "--own-answers")
-      s.own_answers_bytes = std::max<int64_t>(ibid::OwnAnswers::kLeastBytes, std::atoll(value().c_str()));
-    else if (flag == "--threads")
-      s.threads = std::atoi(value().c_str());
-    else if (flag == "--tokens")
-      s.n_tokens = std::atoi(value().c_str());
-    else if (flag == "--temp")
-      s.temperature = static_cast<float>(std::atof(value().c_str()));
-    else if (flag == "--k")
-      s.k = std::atoi(value().c_str());
-    else if (flag == "--repeats")
-      s.repeats = std::max(1, std::atoi(value().c_str()));
-    else if (flag == "--oracle")
-      s.oracle = true;
-    else if (flag == "--replay")
-      s.replay = static_cast<float>(std::atof(value().c_str()));
-    else if (flag == "--siblings")
-      s.siblings = true;
-    else
-      s.prompts = flag;
-  }
+  CLI::App app("What drafts bring, by kind of text.");
+  app.option_defaults()->always_capture_default();
+  app.add_option("--model", s.model, "GGUF file, folder or name");
+  app.add_option("--draft", s.draft, "a draft model");
+  app.add_option("--heads", s.heads, "a file of draft heads, or own");
+  app.add_option("--store", s.store, "a store of texts");
+  app.add_option("--own-answers", s.own_answers_bytes, "bytes for answers before")
+      ->check(CLI::Range(ibid::OwnAnswers::kLeastBytes, int64_t{1} << 40));
+  app.add_option("--threads", s.threads, "of the model")->check(CLI::Range(1, 1024));
+  app.add_option("--tokens", s.n_tokens, "of each answer")->check(CLI::PositiveNumber);
+  app.add_option("--temp", s.temperature, "of each request")->check(CLI::Range(0.0, 10.0));
+  app.add_option("--k", s.k, "most guesses of a step")->check(CLI::PositiveNumber);
+  app.add_option("--repeats", s.repeats, "runs of each prompt")->check(CLI::PositiveNumber);
+  app.add_flag("--oracle", s.oracle, "propose the plain answer");
+  app.add_option("--replay", s.replay, "count what guesses of at least this probability would bring");
+  app.add_flag("--siblings", s.siblings, "count how often a second branch would be right");
+  app.add_option("prompts", s.prompts, "file of prompts")->check(CLI::ExistingFile);
+  CLI11_PARSE(app, argc, argv);
   return ibid::bench::run(s);
 }

@@ -1,12 +1,25 @@
-// Whether counts are those of a law: the G statistic and the total variation.
+// Rows of logits to draw from by rejection, and whether counts are those of a law: the G statistic and the total
+// variation.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
+#include <random>
 #include <span>
 #include <vector>
 
 namespace ibid::testing {
+
+inline constexpr int32_t kCountedVocab = 96;
+
+// Normal ones; around `near`'s, where that is given.
+inline std::vector<float> normal_logits(uint64_t seed, float scale, const std::vector<float>* near = nullptr) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal(0, scale);
+  std::vector<float> out(kCountedVocab);
+  for (size_t i = 0; i < out.size(); ++i) out[i] = normal(random) + (near == nullptr ? 0 : (*near)[i]);
+  return out;
+}
 
 // In standard deviations, by the cube root of the G statistic over its degrees of freedom (Wilson and Hilferty, 1931);
 // tokens that are expected fewer than ten times count as one. Infinite where something came that cannot.

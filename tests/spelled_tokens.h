@@ -1,4 +1,6 @@
 // SpelledTokens: a tokenizer that knows how its tokens are spelled and nothing else; an id beyond them has no text.
+// Where ids from `first` on are the characters from `character` on, each one token, it also encodes, a character a
+// token.
 #pragma once
 
 #include <string>
@@ -13,7 +15,13 @@ namespace ibid {
 class SpelledTokens final : public Tokenizer {
  public:
   explicit SpelledTokens(std::vector<std::string> tokens) { vocabulary_.tokens = std::move(tokens); }
-  void encode(std::string_view, const EncodeOptions&, std::vector<TokenId>&) const override {}
+  SpelledTokens(std::vector<std::string> tokens, int32_t first, char character) : SpelledTokens(std::move(tokens)) {
+    encodes_ = true, behind_ = first - character;
+  }
+  void encode(std::string_view text, const EncodeOptions&, std::vector<TokenId>& out) const override {
+    if (!encodes_) return;
+    for (const char c : text) out.push_back(TokenId{c + behind_});
+  }
   std::string_view token_bytes(TokenId id, bool) const override {
     const auto i = static_cast<size_t>(raw(id));
     return i < vocabulary_.tokens.size() ? std::string_view(vocabulary_.tokens[i]) : "";
@@ -23,6 +31,8 @@ class SpelledTokens final : public Tokenizer {
 
  private:
   Vocabulary vocabulary_;
+  bool encodes_ = false;
+  int32_t behind_ = 0;  // an id minus its character
 };
 
 }  // namespace ibid

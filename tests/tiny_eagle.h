@@ -17,6 +17,10 @@
 
 namespace ibid::testing {
 
+// Room for the texts of a test, and numbers that lose nothing.
+inline constexpr EagleSizes kTinyEagleSizes = {
+    .n_texts = 24, .n_tokens = 32, .n_blocks = 8, .kv_dtype = DType::kF32, .context_len = 128, .step_tokens = 32};
+
 struct TinyEagle {
   int64_t width = 0, vocab_size = 0;  // the target's
   bool is_third = true;

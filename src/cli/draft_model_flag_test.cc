@@ -185,6 +185,18 @@ TEST(HeadsFlag, IbidsOwnAreOfTheModelThatTheyWereTrainedOn) {
   EXPECT_NE(refused.error().message.find("no Medusa or Hydra head"), std::string::npos) << refused.error().message;
 }
 
+// Its memory stands under a name of its own in the plan, and it guesses.
+void expect_counted_and_used(const Loaded& with, const std::string& name, const StepLimits& limits) {
+  const int64_t sized = EagleHead::sized_bytes(*with.eagle->file, *with.model, *with.stream, with.eagle->sizes).value();
+  int64_t counted = 0;
+  for (const MemoryPart& part : with.memory.parts)
+    counted += part.name.find(name) != std::string::npos ? part.bytes : 0;
+  EXPECT_EQ(counted, sized);
+  auto engine = Engine::create(*with.model, with.tokenizer, *with.stream, with.engine_options(limits)).value();
+  ASSERT_TRUE(use_drafters(*engine, with, limits).ok());
+  EXPECT_GT(drafted_by(*engine), 60);
+}
+
 TEST(EagleFlag, WhatAHeadHoldsIsCountedAndItGuesses) {
   TempFolder folder;
   const ModelArgs model{.model = tiny_file(folder, "target.gguf", 260, 1), .threads = 1};
@@ -202,14 +214,7 @@ TEST(EagleFlag, WhatAHeadHoldsIsCountedAndItGuesses) {
   ASSERT_TRUE(with.eagle.has_value());
   EXPECT_EQ(with.eagle->sizes.n_blocks, 2 * 128 / 16);
   EXPECT_EQ(with.eagle->sizes.context_len, 128);
-  const int64_t sized = EagleHead::sized_bytes(*with.eagle->file, *with.model, *with.stream, with.eagle->sizes).value();
-  int64_t counted = 0;
-  for (const MemoryPart& part : with.memory.parts)
-    counted += part.name.find("EAGLE") != std::string::npos ? part.bytes : 0;
-  EXPECT_EQ(counted, sized);
-  auto engine = Engine::create(*with.model, with.tokenizer, *with.stream, with.engine_options(limits)).value();
-  ASSERT_TRUE(use_drafters(*engine, with, limits).ok());
-  EXPECT_GT(drafted_by(*engine), 60);
+  expect_counted_and_used(with, "EAGLE", limits);
   limits.eagle = tiny_file(folder, "no_head.gguf", 260, 2);
   const auto refused = size(model, limits);
   ASSERT_FALSE(refused);
@@ -258,14 +263,7 @@ TEST(MtpFlag, TheLayerThatAModelBringsAlongIsCountedAndGuesses) {
   limits.mtp = true;
   const Loaded with = load(model, limits).value();
   ASSERT_TRUE(with.eagle.has_value());
-  const int64_t sized = EagleHead::sized_bytes(*with.eagle->file, *with.model, *with.stream, with.eagle->sizes).value();
-  int64_t counted = 0;
-  for (const MemoryPart& part : with.memory.parts)
-    counted += part.name.find("MTP") != std::string::npos ? part.bytes : 0;
-  EXPECT_EQ(counted, sized);
-  auto engine = Engine::create(*with.model, with.tokenizer, *with.stream, with.engine_options(limits)).value();
-  ASSERT_TRUE(use_drafters(*engine, with, limits).ok());
-  EXPECT_GT(drafted_by(*engine), 60);
+  expect_counted_and_used(with, "MTP", limits);
   const ModelArgs other{.model = tiny_file(folder, "target.gguf", 260, 1), .threads = 1};
   const auto refused = size(other, limits);
   ASSERT_FALSE(refused);

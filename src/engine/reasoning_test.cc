@@ -9,6 +9,7 @@
 #include "found_texts.h"
 #include "sample/grammar/languages.h"
 #include "sample/grammar/matcher.h"
+#include "spelled_tokens.h"
 #include "text/output/reasoning_budget.h"
 
 namespace ibid {
@@ -21,37 +22,24 @@ using testing::FoundTexts;
 using testing::kFakeEnd;
 
 // A letter each, from '@' on; token 0 is the end.
-class Letters final : public Tokenizer {
- public:
-  Letters() {
-    vocabulary_.tokens.emplace_back("");
-    for (int i = 1; i < testing::kFakeVocabSize; ++i)
-      vocabulary_.tokens.push_back(std::string(1, static_cast<char>('@' + i - 1)));
-  }
-  void encode(std::string_view text, const EncodeOptions&, std::vector<TokenId>& out) const override {
-    for (const char c : text) out.push_back(TokenId{c - '@' + 1});
-  }
-  std::string_view token_bytes(TokenId id, bool) const override {
-    return vocabulary_.tokens[static_cast<size_t>(raw(id))];
-  }
-  bool strips_leading_space() const override { return false; }
-  const Vocabulary& vocabulary() const override { return vocabulary_; }
-
- private:
-  Vocabulary vocabulary_;
-};
+const std::shared_ptr<const SpelledTokens>& letters() {
+  static const auto made = [] {
+    std::vector<std::string> tokens = {""};
+    for (int i = 1; i < testing::kFakeVocabSize; ++i) tokens.push_back(std::string(1, static_cast<char>('@' + i - 1)));
+    return std::make_shared<const SpelledTokens>(std::move(tokens), 1, '@');
+  }();
+  return made;
+}
 
 std::string text_of(const FoundText& found) {
-  static const Letters letters;
   std::string text;
-  for (const TokenId t : found.tokens) text += letters.token_bytes(t, true);
+  for (const TokenId t : found.tokens) text += letters()->token_bytes(t, true);
   return text;
 }
 
 std::shared_ptr<grammar::Compiled> digits_behind_reasoning() {
   static const auto made = [] {
-    static const Letters letters;
-    std::vector<std::string_view> words(letters.vocabulary().tokens.begin(), letters.vocabulary().tokens.end());
+    std::vector<std::string_view> words(letters()->vocabulary().tokens.begin(), letters()->vocabulary().tokens.end());
     auto trie = std::make_shared<const grammar::TokenTrie>(words);
     // Up to the first XYZ, then eight letters of A and B.
     constexpr const char* kText =
@@ -82,9 +70,8 @@ Request request(uint64_t id, bool has_budget = true) {
     r.grammar = std::make_shared<grammar::Matcher>(digits_behind_reasoning(), std::vector<TokenId>{kFakeEnd}, 4);
   if (id % 8 == 5) r.search = {.kind = SearchKind::kBeam, .width = 3}, r.sampling.temperature = 0;
   if (has_budget) {
-    r.reasoning =
-        std::make_shared<const ReasoningBudget>(std::make_shared<const Letters>(), static_cast<int32_t>(id % 11),
-                                                ReasoningMarkers{"<", {kEnd, "Q"}, id % 16 != 2});
+    r.reasoning = std::make_shared<const ReasoningBudget>(letters(), static_cast<int32_t>(id % 11),
+                                                          ReasoningMarkers{"<", {kEnd, "Q"}, id % 16 != 2});
   }
   return r;
 }

@@ -139,6 +139,16 @@ std::vector<double> law_at(int32_t place, const Request& r) {
   return law;
 }
 
+// That what was heard at this place of all answers has the law of `r`, which they are all but for the seed.
+void expect_law(const Answers& heard, int32_t place, const Request& r) {
+  std::vector<int64_t> counts(kFakeVocabSize);
+  for (const auto& [id, tokens] : heard.tokens) {
+    const size_t at = std::min(static_cast<size_t>(place), tokens.size() - 1);
+    ++counts[static_cast<size_t>(raw(tokens[at]))];
+  }
+  EXPECT_LT(testing::deviation(counts, law_at(place, r)), testing::kMostDeviation) << place;
+}
+
 // Through all of it: the draft model's own law, the chain, the token behind what is refused and behind what is not.
 TEST(EngineRejection, AnswersHaveTheTargetsLaw) {
   constexpr int32_t kAnswers = 12'000, kPlaces = 3;
@@ -147,14 +157,7 @@ TEST(EngineRejection, AnswersHaveTheTargetsLaw) {
   const Answers heard = answers(all, 0.6F, 2);
   EXPECT_GT(heard.stats.accepted_tokens, heard.stats.drafted_tokens / 4);
   EXPECT_LT(heard.stats.accepted_tokens, heard.stats.drafted_tokens * 9 / 10);
-  for (int32_t place = 0; place < kPlaces; ++place) {
-    std::vector<int64_t> counts(kFakeVocabSize);
-    for (const auto& [id, tokens] : heard.tokens) {
-      const size_t at = std::min(static_cast<size_t>(place), tokens.size() - 1);
-      ++counts[static_cast<size_t>(raw(tokens[at]))];
-    }
-    EXPECT_LT(testing::deviation(counts, law_at(place, all[0])), testing::kMostDeviation) << place;
-  }
+  for (int32_t place = 0; place < kPlaces; ++place) expect_law(heard, place, all[0]);
 }
 
 // An end is offered as any other token is: to withhold it would make it rarer or more frequent.
@@ -166,11 +169,7 @@ TEST(EngineRejection, EndsAreAsFrequentAsTheyAre) {
     r.sampling.logit_bias = {{kFakeEnd, 9.0F}};
     all.push_back(r);
   }
-  const Answers heard = answers(all, 0.4F, 1);
-  std::vector<int64_t> counts(kFakeVocabSize);
-  for (const auto& [id, tokens] : heard.tokens)
-    ++counts[static_cast<size_t>(raw(tokens[std::min<size_t>(1, tokens.size() - 1)]))];
-  EXPECT_LT(testing::deviation(counts, law_at(1, all[0])), testing::kMostDeviation);
+  expect_law(answers(all, 0.4F, 1), 1, all[0]);
 }
 
 // With the number of drafts and the draft model pinned: the same bytes alone, in company, and where a step has time for
@@ -279,14 +278,7 @@ TEST_P(EngineRejectionTrees, AnswersHaveTheTargetsLaw) {
     return static_cast<double>(a.stats.accepted_at[0]) / static_cast<double>(a.stats.n_drafts);
   };
   EXPECT_GT(of_first(heard), GetParam() == Scheme::kCertain ? 0.1 : of_first(chains) + 0.05);
-  for (int32_t place = 0; place < kPlaces; ++place) {
-    std::vector<int64_t> counts(kFakeVocabSize);
-    for (const auto& [id, tokens] : heard.tokens) {
-      const size_t at = std::min(static_cast<size_t>(place), tokens.size() - 1);
-      ++counts[static_cast<size_t>(raw(tokens[at]))];
-    }
-    EXPECT_LT(testing::deviation(counts, law_at(place, all[0])), testing::kMostDeviation) << place;
-  }
+  for (int32_t place = 0; place < kPlaces; ++place) expect_law(heard, place, all[0]);
 }
 
 TEST_P(EngineRejectionTrees, ReplayToTheByte) {

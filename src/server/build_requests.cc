@@ -283,7 +283,8 @@ Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backe
     if (text != nullptr) built.rendered = *text;
   }
   std::vector<TokenId> around;
-  if (api.add_special == AddSpecial::kAll) tokenizer.encode("", {.add_special = true}, around);
+  if (api.truncate_prompt != 0 && api.add_special == AddSpecial::kAll)
+    tokenizer.encode("", {.add_special = true}, around);
   for (size_t i = 0; i < api.prompts.size(); ++i) {
     const std::string where =
         api.prompts.size() == 1 ? api.prompt_name : api.prompt_name + "[" + std::to_string(i) + "]";

@@ -18,11 +18,9 @@
 namespace ibid {
 namespace {
 
+using testing::kTinyEagleSizes;
 using testing::LoadedModel;
 using testing::PairsOfOne;
-
-constexpr EagleSizes kSizes = {
-    .n_texts = 24, .n_tokens = 32, .n_blocks = 8, .kv_dtype = DType::kF32, .context_len = 128, .step_tokens = 32};
 
 std::string golden(const std::string& name) { return source_dir() + "/tests/golden/" + name; }
 
@@ -58,7 +56,7 @@ class EagleGolden : public ::testing::TestWithParam<const char*> {
     EXPECT_LE(worst, 1e-4 * largest) << name;
   }
   void hold(std::shared_ptr<const ModelFile> file) {
-    auto loaded = EagleHead::load(std::move(file), *target_->model, *target_->stream, kSizes);
+    auto loaded = EagleHead::load(std::move(file), *target_->model, *target_->stream, kTinyEagleSizes);
     ASSERT_TRUE(loaded.ok()) << loaded.error().message;
     EagleHead& head = **loaded;
     PairsOfOne pairs(head);

@@ -15,11 +15,9 @@
 namespace ibid {
 namespace {
 
+using testing::kTinyEagleSizes;
 using testing::LoadedModel;
 using testing::PairsOfOne;
-
-constexpr EagleSizes kSizes = {
-    .n_texts = 24, .n_tokens = 32, .n_blocks = 8, .kv_dtype = DType::kF32, .context_len = 128, .step_tokens = 32};
 
 // Kept, as copies refer to its bytes.
 std::shared_ptr<const ModelFile> golden(const std::string& name) {
@@ -121,7 +119,7 @@ Said said_by(const std::shared_ptr<const ModelFile>& file) {
   const auto layer = mtp_layer_of(*file);
   EXPECT_TRUE(layer.ok()) << (layer ? "" : layer.error().message);
   if (!layer) return out;
-  auto head = EagleHead::load(*layer, *m.model, *m.stream, kSizes);
+  auto head = EagleHead::load(*layer, *m.model, *m.stream, kTinyEagleSizes);
   EXPECT_TRUE(head.ok()) << (head ? "" : head.error().message);
   if (!head) return out;
   EXPECT_EQ((*head)->taps().layers.front(), m.model->config().n_layers) << "what the final norm makes";
@@ -168,8 +166,8 @@ std::string refused(const std::shared_ptr<const ModelFile>& file) {
   const auto layer = mtp_layer_of(*file);
   if (!layer) return layer.error().message;
   LoadedModel m(file);
-  const auto head = EagleHead::load(*layer, *m.model, *m.stream, kSizes);
-  EXPECT_FALSE(EagleHead::sized_bytes(**layer, *m.model, *m.stream, kSizes).ok() || head.ok());
+  const auto head = EagleHead::load(*layer, *m.model, *m.stream, kTinyEagleSizes);
+  EXPECT_FALSE(EagleHead::sized_bytes(**layer, *m.model, *m.stream, kTinyEagleSizes).ok() || head.ok());
   return head ? "" : head.error().message;
 }
 

@@ -20,8 +20,10 @@ namespace {
 using testing::deviation;
 using testing::distance;
 using testing::Fraction;
+using testing::kCountedVocab;
 using testing::Law;
 using testing::laws;
+using testing::normal_logits;
 
 Fraction least(const Fraction& a, const Fraction& b) { return a > b ? b : a; }
 
@@ -108,16 +110,6 @@ TEST(Rejection, AgreementOfTwoDrawsIsBiased) {
 
 // ---- draws ---------------------------------------------------------------------------------------------------------
 
-constexpr int32_t kVocab = 96;
-
-std::vector<float> logits(uint64_t seed, float scale, const std::vector<float>* near = nullptr) {
-  std::mt19937_64 random(seed);
-  std::normal_distribution<float> normal(0, scale);
-  std::vector<float> out(kVocab);
-  for (size_t i = 0; i < out.size(); ++i) out[i] = normal(random) + (near == nullptr ? 0 : (*near)[i]);
-  return out;
-}
-
 struct Counted {
   std::vector<int64_t> n;  // of each token
   std::vector<double> p, q;
@@ -132,12 +124,13 @@ struct Counted {
 // n tokens, each a draft of one law verified against another, by the sampler itself.
 Counted counted(const SamplingParams& params, const std::vector<float>& of_p, const std::vector<float>& of_q,
                 int64_t n) {
-  const auto sampler = Sampler::compile(params, kVocab, {}, 11).value();
+  const auto sampler = Sampler::compile(params, kCountedVocab, {}, 11).value();
   const std::vector<TokenId> prompt = {TokenId{1}, TokenId{2}, TokenId{3}, TokenId{1}, TokenId{2}};
   const SampleHistory history{prompt, std::span(prompt).first(3)};
   SamplerScratch scratch;
-  Counted out{std::vector<int64_t>(kVocab), std::vector<double>(kVocab), std::vector<double>(kVocab)};
-  std::vector<float> p(kVocab), q(kVocab);
+  Counted out{std::vector<int64_t>(kCountedVocab), std::vector<double>(kCountedVocab),
+              std::vector<double>(kCountedVocab)};
+  std::vector<float> p(kCountedVocab), q(kCountedVocab);
   std::vector<double> law;
   for (int64_t i = 0; i < n; ++i) {
     SamplerState state = sampler->initial_state(static_cast<uint64_t>(i));
@@ -163,7 +156,7 @@ Counted counted(const SamplingParams& params, const std::vector<float>& of_p, co
 
 // Rows S3 and S4.
 TEST(Rejection, AcceptsAsOftenAsTheLawsOverlapAndDrawsTheTargetsLaw) {
-  const std::vector<float> p = logits(1, 1), q = logits(2, 0.7F, &p);
+  const std::vector<float> p = normal_logits(1, 1), q = normal_logits(2, 0.7F, &p);
   constexpr int64_t kDraws = 200'000;
   const Counted c = counted({}, p, q, kDraws);
   EXPECT_NEAR(static_cast<double>(c.n_accepted) / kDraws, c.alpha(), 0.01 * c.alpha());
@@ -177,7 +170,7 @@ TEST(Rejection, AcceptsAsOftenAsTheLawsOverlapAndDrawsTheTargetsLaw) {
 
 // Row S7: p and q are what the whole chain of stages leaves.
 TEST(Rejection, DrawsTheTargetsLawUnderEveryStage) {
-  const std::vector<float> p = logits(3, 1.5F), q = logits(4, 0.8F, &p);
+  const std::vector<float> p = normal_logits(3, 1.5F), q = normal_logits(4, 0.8F, &p);
   std::vector<std::pair<const char*, SamplingParams>> all(12);
   all[0] = {"temperature", {.temperature = 0.6F}};
   all[1] = {"hot", {.temperature = 1.7F}};
@@ -236,10 +229,10 @@ TEST(Gain, ExpectedTokensAreTheSeriesAndTheSimulation) {
   EXPECT_NEAR(expected_tokens(0.8, 5), 3.689, 0.001);
   EXPECT_EQ(expected_tokens(0, 5), 1);
   EXPECT_EQ(expected_tokens(1, 5), 6);
-  const std::vector<float> p = logits(5, 1), q = logits(6, 0.6F, &p);
-  const auto sampler = Sampler::compile({}, kVocab, {}, 1).value();
+  const std::vector<float> p = normal_logits(5, 1), q = normal_logits(6, 0.6F, &p);
+  const auto sampler = Sampler::compile({}, kCountedVocab, {}, 1).value();
   SamplerScratch scratch;
-  std::vector<float> of_q(kVocab);
+  std::vector<float> of_q(kCountedVocab);
   std::vector<double> law;
   constexpr int64_t kRounds = 20'000;
   constexpr int32_t kDrafts = 5;

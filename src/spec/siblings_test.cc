@@ -18,8 +18,10 @@ namespace {
 using testing::deviation;
 using testing::distance;
 using testing::Fraction;
+using testing::kCountedVocab;
 using testing::Law;
 using testing::laws;
+using testing::normal_logits;
 
 enum class Scheme : uint8_t { kIndependent, kDistinct, kCertain };
 
@@ -224,30 +226,20 @@ TEST(Siblings, VerifiedWronglyAreBiased) {
 
 // ---- draws ---------------------------------------------------------------------------------------------------------
 
-constexpr int32_t kVocab = 96;
-
-std::vector<float> logits(uint64_t seed, float scale, const std::vector<float>* near = nullptr) {
-  std::mt19937_64 random(seed);
-  std::normal_distribution<float> normal(0, scale);
-  std::vector<float> out(kVocab);
-  for (size_t i = 0; i < out.size(); ++i) out[i] = normal(random) + (near == nullptr ? 0 : (*near)[i]);
-  return out;
-}
-
 struct Counted {
-  std::vector<int64_t> n = std::vector<int64_t>(kVocab);  // of each token
-  std::vector<double> p = std::vector<double>(kVocab);
+  std::vector<int64_t> n = std::vector<int64_t>(kCountedVocab);  // of each token
+  std::vector<double> p = std::vector<double>(kCountedVocab);
   std::vector<int64_t> taken;  // of each sibling
 };
 
 Counted counted(const SamplingParams& params, const std::vector<float>& of_p, const std::vector<float>& of_q,
                 int32_t n_siblings, bool is_distinct, int64_t n) {
-  const auto sampler = Sampler::compile(params, kVocab, {}, 11).value();
+  const auto sampler = Sampler::compile(params, kCountedVocab, {}, 11).value();
   const std::vector<TokenId> prompt = {TokenId{1}, TokenId{2}, TokenId{3}};
   SamplerScratch scratch;
   Counted out;
   out.taken.resize(static_cast<size_t>(n_siblings));
-  std::vector<float> p(kVocab), q(kVocab);
+  std::vector<float> p(kCountedVocab), q(kCountedVocab);
   std::vector<double> law;
   std::vector<Sibling> siblings;
   for (int64_t i = 0; i < n; ++i) {
@@ -273,7 +265,7 @@ Counted counted(const SamplingParams& params, const std::vector<float>& of_p, co
 class SiblingDraws : public ::testing::TestWithParam<bool> {};
 
 TEST_P(SiblingDraws, HaveTheTargetsLaw) {
-  const std::vector<float> p = logits(1, 1), q = logits(2, 1, &p);
+  const std::vector<float> p = normal_logits(1, 1), q = normal_logits(2, 1, &p);
   constexpr int64_t kDraws = 200'000;
   const Counted c = counted({}, p, q, 3, GetParam(), kDraws);
   EXPECT_LT(deviation(c.n, c.p), testing::kMostDeviation);
@@ -283,7 +275,7 @@ TEST_P(SiblingDraws, HaveTheTargetsLaw) {
 }
 
 TEST_P(SiblingDraws, HaveTheTargetsLawUnderStages) {
-  const std::vector<float> p = logits(3, 1.5F), q = logits(4, 0.9F, &p);
+  const std::vector<float> p = normal_logits(3, 1.5F), q = normal_logits(4, 0.9F, &p);
   std::vector<std::pair<const char*, SamplingParams>> all(5);
   all[0] = {"temperature", {.temperature = 0.6F}};
   all[1] = {"top_k", {.top_k = 3}};  // fewer distinct ones than are asked for
@@ -301,8 +293,8 @@ INSTANTIATE_TEST_SUITE_P(Schemes, SiblingDraws, ::testing::Bool(),
 
 // Who races the same noise: the first is what is drawn, each further one what would be without those before it.
 TEST(FirstOfRace, IsWhatTheSamplerDrawsAndThenWhatItWould) {
-  const std::vector<float> row = logits(6, 1.5F);
-  const auto sampler = Sampler::compile({.temperature = 1.2F, .top_k = 60}, kVocab, {}, 11).value();
+  const std::vector<float> row = normal_logits(6, 1.5F);
+  const auto sampler = Sampler::compile({.temperature = 1.2F, .top_k = 60}, kCountedVocab, {}, 11).value();
   const std::vector<TokenId> prompt = {TokenId{1}, TokenId{2}};
   SamplerScratch scratch;
   for (uint64_t seed = 0; seed < 500; ++seed) {
@@ -316,7 +308,7 @@ TEST(FirstOfRace, IsWhatTheSamplerDrawsAndThenWhatItWould) {
     const double highest = static_cast<double>(*std::ranges::max_element(row));
     std::vector<float> sorted = row;
     std::ranges::sort(sorted, std::greater<>());
-    for (int32_t x = 0; x < kVocab; ++x) {
+    for (int32_t x = 0; x < kCountedVocab; ++x) {
       const float of_x = row[static_cast<size_t>(x)];
       if (of_x >= sorted[59])
         support.push_back(

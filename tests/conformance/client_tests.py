@@ -3,10 +3,9 @@ client_tests.py BUILD_DIR."""
 import json
 import pathlib
 import resource
-import subprocess
 import tempfile
 
-from harness import GET_HEALTH, HERE, IBID, Server, begin_stream, default_model, eventually, fake, main, venv
+from harness import GET_HEALTH, IBID, Server, begin_stream, default_model, eventually, fake, main, run_client
 
 
 def resident(pid):
@@ -48,11 +47,7 @@ def test_many_connections_and_streams():
 
 
 def run_clients(server, script="openai_client_test.py"):
-    programs = venv("venv-conformance", *(HERE / "requirements.txt").read_text().split())
-    result = subprocess.run([programs / "python", HERE / script, server.url], timeout=600)
-    code, errors = server.end()
-    assert code == 0, errors
-    assert result.returncode == 0
+    run_client(server, "venv-conformance", "requirements.txt", script)
 
 
 def test_other_apis_clients_against_the_scripted_server():

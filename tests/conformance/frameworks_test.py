@@ -1,15 +1,10 @@
 """Starts servers and runs frameworks_client_test.py against them: frameworks_test.py BUILD_DIR."""
-import subprocess
 
-from harness import HERE, IBID, Server, default_model, fake, main, venv
+from harness import IBID, Server, default_model, fake, main, run_client
 
 
 def run_frameworks(server, kind):
-    programs = venv("venv-frameworks", *(HERE / "requirements-frameworks.txt").read_text().split())
-    result = subprocess.run([programs / "python", HERE / "frameworks_client_test.py", server.url, kind], timeout=600)
-    code, errors = server.end()
-    assert code == 0, errors
-    assert result.returncode == 0
+    run_client(server, "venv-frameworks", "requirements-frameworks.txt", "frameworks_client_test.py", kind)
 
 
 def test_against_the_scripted_server():

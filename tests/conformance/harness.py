@@ -183,6 +183,15 @@ def venv(name, *requirements):
     return folder / "bin"
 
 
+def run_client(server, environment, requirements, script, *arguments):
+    """Runs a program of this folder against the server, in an environment with what it requires, and ends the server."""
+    programs = venv(environment, *(HERE / requirements).read_text().split())
+    result = subprocess.run([programs / "python", HERE / script, server.url, *arguments], timeout=600)
+    code, errors = server.end()
+    assert code == 0, errors
+    assert result.returncode == 0
+
+
 def debian_program(package, path):
     """A program of a package of the distribution: the one that is installed, or out of the package, which is not
     installed for it because its services would start."""

@@ -9,6 +9,7 @@
 #include "model/testing/loaded_model.h"
 #include "sample/grammar/matcher.h"
 #include "schedules.h"
+#include "spelled_tokens.h"
 #include "text/output/reasoning_budget.h"
 
 namespace ibid {
@@ -23,32 +24,20 @@ constexpr int32_t kMaxTokens = 320;
 constexpr int32_t kMaxSequences = 8;
 
 // Printable bytes, then pieces of JSON, of calls and of reasoning.
-class Pieces final : public Tokenizer {
- public:
-  Pieces() {
-    for (char c = ' '; c <= '~'; ++c) vocabulary_.tokens.push_back(std::string(1, c));
-    for (const char* piece :
-         {"{\"",      "\":",       "\",\"",  "\"}",       "\"}}",         "},{", "]}",     "[[",     "12",
-          "345",      "true",      "null",   "ab",        "bc",           "abc", "<think", "</thi",  "nk>",
-          "</think>", "</think>{", "<call>", "<call>{\"", "\"name\": \"", "\n",  "  ",     "add\",", "a\"",
-          "é",        "\xC3",      "\xA9",   "",          "0.",           "-1",  "e1"})
-      vocabulary_.tokens.emplace_back(piece);
-  }
-  void encode(std::string_view text, const EncodeOptions&, std::vector<TokenId>& out) const override {
-    for (const char c : text) out.push_back(TokenId{c - ' '});
-  }
-  std::string_view token_bytes(TokenId id, bool) const override {
-    return vocabulary_.tokens[static_cast<size_t>(raw(id))];
-  }
-  bool strips_leading_space() const override { return false; }
-  const Vocabulary& vocabulary() const override { return vocabulary_; }
+std::vector<std::string> pieces_and_letters() {
+  std::vector<std::string> tokens;
+  for (char c = ' '; c <= '~'; ++c) tokens.push_back(std::string(1, c));
+  for (const char* piece :
+       {"{\"",      "\":",       "\",\"",  "\"}",       "\"}}",         "},{", "]}",     "[[",     "12",
+        "345",      "true",      "null",   "ab",        "bc",           "abc", "<think", "</thi",  "nk>",
+        "</think>", "</think>{", "<call>", "<call>{\"", "\"name\": \"", "\n",  "  ",     "add\",", "a\"",
+        "é",        "\xC3",      "\xA9",   "",          "0.",           "-1",  "e1"})
+    tokens.emplace_back(piece);
+  return tokens;
+}
 
- private:
-  Vocabulary vocabulary_;
-};
-
-const std::shared_ptr<const Pieces>& pieces() {
-  static const auto made = std::make_shared<const Pieces>();
+const std::shared_ptr<const SpelledTokens>& pieces() {
+  static const auto made = std::make_shared<const SpelledTokens>(pieces_and_letters(), 0, ' ');
   return made;
 }
 
