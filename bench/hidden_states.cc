@@ -1,12 +1,15 @@
-// hidden_states MODEL TOKENS OUT [--threads N]: what the final norm makes of each token of some texts, as steps of the
-// engine see it. TOKENS: int32, for each text its length, then its ids; OUT: F16 [tokens of all texts, C]. For
-// tools/train_heads.py.
+// hidden_states MODEL TOKENS OUT [--threads N] [--layers I,J]: what the model makes of each token of some texts, as
+// steps of the engine see it. TOKENS: int32, for each text its length, then its ids; OUT: F16 [tokens of all texts, K +
+// 1, C]: the inputs of layers I, J, ... (the number of layers: what the last one makes), then what the final norm
+// makes. For tools/train_heads.py and tools/train_eagle.py.
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <numeric>
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/model.h"
@@ -47,13 +50,16 @@ void compute(Worker& worker, std::span<const TokenId> text, std::vector<uint16_t
                                 .block_start = block_start,
                                 .block_table = blocks.data()};
     const StepOutput output = worker.wait(worker.launch({.batch = &batch, .wants_hidden = true}));
-    const TensorView& hidden = output.hidden.front();
-    const float* values = hidden.row_as<const float>(0);
-    for (int64_t i = 0; i < hidden.n_elements(); ++i) out.push_back(float_to_half(values[i]));
+    for (int32_t i = 0; i < n_tokens; ++i) {
+      for (const TensorView& hidden : output.hidden) {
+        const float* values = hidden.row_as<const float>(i);
+        for (int64_t j = 0; j < hidden.row_len(); ++j) out.push_back(float_to_half(values[j]));
+      }
+    }
   }
 }
 
-int run(const std::vector<std::string>& files, int n_threads) {
+int run(const std::vector<std::string>& files, int n_threads, std::vector<int32_t> layers) {
   Result<ModelFile> file = ModelFile::open(files[0]);
   if (!file) return fail(file.error().message);
   ThreadTeam team(n_threads);
@@ -63,12 +69,18 @@ int run(const std::vector<std::string>& files, int n_threads) {
   const auto context_len = static_cast<int32_t>((*model)->context_len());
   auto pass = std::make_unique<ModelPass>(**model, stream, std::span<const TokenId>(), "");
   const int32_t n_layers = pass->facts().n_layers();
+  for (int32_t& layer : layers) {
+    if (layer < 1 || layer > n_layers) return fail("the model has no layer " + std::to_string(layer));
+    --layer;  // the worker names a layer by its output
+  }
+  layers.push_back(n_layers);
+  if (!std::ranges::is_sorted(layers)) return fail("layers must ascend");
   auto worker = Worker::create(std::move(pass), stream,
                                {.block_len = kBlockLen,
                                 .n_blocks = context_len / kBlockLen + 1,
                                 .step_tokens = kStep,
                                 .max_rows = 1,
-                                .hidden_layers = {n_layers}});
+                                .hidden_layers = std::move(layers)});
   if (!worker) return fail(worker.error().message);
   std::ifstream in(files[1], std::ios::binary);
   std::ofstream out(files[2], std::ios::binary);
@@ -91,14 +103,18 @@ int run(const std::vector<std::string>& files, int n_threads) {
 
 int main(int argc, char** argv) {
   std::vector<std::string> files;
+  std::vector<int32_t> layers;
   int n_threads = usable_cores();
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     if (word == "--threads" && i + 1 < argc) {
       n_threads = std::max(1, std::atoi(argv[++i]));
+    } else if (word == "--layers" && i + 1 < argc) {
+      std::istringstream list(argv[++i]);
+      for (std::string number; std::getline(list, number, ',');) layers.push_back(std::atoi(number.c_str()));
     } else {
       files.push_back(word);
     }
   }
-  return files.size() == 3 ? run(files, n_threads) : fail("MODEL TOKENS OUT [--threads N]");
+  return files.size() == 3 ? run(files, n_threads, layers) : fail("MODEL TOKENS OUT [--threads N] [--layers I,J]");
 }

@@ -20,7 +20,8 @@ packages="g++ cmake ninja-build ccache pkg-config ca-certificates python3 python
   librandom123-dev libedit-dev"
 test_packages="libgtest-dev librapidcheck-dev clang-format"
 # What the slow tests drive; one whose tool is missing skips.
-slow_packages="curl slowhttptest systemd chromium-headless-shell debootstrap qemu-user-static g++-aarch64-linux-gnu"
+slow_packages="curl slowhttptest systemd chromium-headless-shell debootstrap qemu-user-static g++-aarch64-linux-gnu
+  python3-torch libopenblas0-pthread"
 
 # install_packages NAME...: those of the distribution's packages that are missing.
 install_packages() {

@@ -86,8 +86,10 @@ class Data:
     def __init__(self, work, target):
         self.facts = json.loads((work / "facts.json").read_text())
         self.tokens = torch.from_numpy(np.fromfile(work / "tokens.i32", np.int32).astype(np.int64))
-        self.hidden = torch.from_numpy(np.fromfile(work / "hidden.f16", np.float16).reshape(-1, target.width))
-        assert len(self.tokens) == len(self.hidden), "hidden states of other texts"
+        # [tokens, K + 1, C]: inputs of the layers that prepare was given, then what the final norm made.
+        self.states = np.memmap(work / "hidden.f16", np.float16, "r").reshape(len(self.tokens), -1, target.width)
+        assert self.states.shape[1] == len(self.facts["layers"]) + 1, "hidden states of other texts"
+        self.hidden = torch.from_numpy(np.ascontiguousarray(self.states[:, -1]))
         self.draft_ids = torch.tensor(self.facts["draft_ids"])
 
     def places(self, held_out, n_ahead, answers_only=False, temperature=None):
@@ -127,8 +129,10 @@ def prepare(options):
             array.tofile(out)
     program = [str(ROOT / "build" / "hidden_states"), str(options.model), str(options.work / "texts.i32"),
                str(options.work / "hidden.f16"), "--threads", str(options.threads)]
+    program += ["--layers", ",".join(map(str, options.layers))] if options.layers else []
     subprocess.run(program, check=True, stderr=sys.stdout)
-    facts = {"model": str(options.model.resolve()), "texts": texts, "draft_ids": draft_ids, "n_tokens": at}
+    facts = {"model": str(options.model.resolve()), "texts": texts, "draft_ids": draft_ids, "n_tokens": at,
+             "layers": options.layers}
     (options.work / "facts.json").write_text(json.dumps(facts))
     print(f"{len(texts)} texts, {at:,} tokens, {options.outputs} outputs cover "
           f"{counts[draft_ids].clip(0).sum() / counts.clip(0).sum():.3f} of the answers")
@@ -172,7 +176,8 @@ def train(options):
     schedule = torch.cat([places[torch.randperm(len(places), generator=order)] for _ in range(math.ceil(options.epochs))])
     print(f"{len(places):,} places, {n_steps} steps of {options.batch}, from step {first}", flush=True)
     began, sums = time.time(), [0.0] * n_heads
-    for step in range(first, n_steps):
+    last = min(n_steps, options.until or n_steps)
+    for step in range(first, last):
         for group in optimiser.param_groups:
             group["lr"] = options.rate * min(1, (step + 1) / 100) * 0.5 * (1 + math.cos(math.pi * step / n_steps))
         place = schedule[step * options.batch:(step + 1) * options.batch]
@@ -191,7 +196,7 @@ def train(options):
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
-        if (step + 1) % options.report == 0 or step + 1 == n_steps:
+        if (step + 1) % options.report == 0 or step + 1 == last:
             print(f"step {step + 1} of {n_steps}: loss {' '.join(f'{s / options.report:.3f}' for s in sums)}, "
                   f"{time.time() - began:.0f} s", flush=True)
             sums = [0.0] * n_heads
@@ -207,10 +212,10 @@ def trained(work):
 
 
 def race(p, q):
-    """P(both draw the same token from the same noise) = sum over x of 1 / sum over y of max(p(y)/p(x), q(y)/q(x)): counted
-    here with noise, since the sum is quadratic."""
+    """Whether both draw the same token from the same noise, of each row: the chance is sum over x of 1 / sum over y of
+    max(p(y)/p(x), q(y)/q(x)), which is quadratic."""
     noise = -torch.log(torch.rand(p.shape).clamp_min(1e-30))
-    return ((noise / p.clamp_min(1e-30)).argmin(-1) == (noise / q.clamp_min(1e-30)).argmin(-1)).float().mean().item()
+    return (noise / p.clamp_min(1e-30)).argmin(-1) == (noise / q.clamp_min(1e-30)).argmin(-1)
 
 
 @torch.no_grad()
@@ -238,7 +243,7 @@ def judge(options):
                 else:
                     q = torch.zeros_like(full)
                     q[:, ids] = F.softmax(logits / temperature, -1)
-                    right += race(F.softmax(full / temperature, -1), q) * len(part)
+                    right += race(F.softmax(full / temperature, -1), q).sum().item()
                 n += len(part)
             print(f"T {temperature}: head {i}: {right / n:.3f} of {n} right"
                   + (f"; of the {n_sure / n:.2f} that it gave more than 0.4: {sure / max(1, n_sure):.3f}" if temperature == 0 else ""))
@@ -290,6 +295,8 @@ def main():
     c.add_argument("text", type=Path)
     c.add_argument("work", type=Path)
     c.add_argument("--outputs", type=int, default=8192)
+    c.add_argument("--layers", type=lambda text: [int(i) for i in text.split(",")], default=[],
+                   help="whose inputs tools/train_eagle.py is to learn from")
     c = command("train", train)
     c.add_argument("work", type=Path)
     c.add_argument("--heads", type=int, default=2)
@@ -299,6 +306,7 @@ def main():
     c.add_argument("--rate", type=float, default=1e-3)
     c.add_argument("--seed", type=int, default=1)
     c.add_argument("--report", type=int, default=50)
+    c.add_argument("--until", type=int, help="stop at this step; another call goes on")
     c = command("judge", judge)
     c.add_argument("work", type=Path)
     c.add_argument("--places", type=int, default=8000)

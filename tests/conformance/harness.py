@@ -160,13 +160,22 @@ def default_model():
     """The model that IBID_MODEL names or the cache has, as arguments of `ibid serve`; Skip where there is none."""
     if model := os.environ.get("IBID_MODEL"):
         return [model]
-    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "ibid/models"
-    if any(cache.glob("**/*.gguf")):
+    if any(model_cache().glob("**/*.gguf")):
         return []
     raise Skip("the default model is not in the cache (`ibid pull default` fetches it)")
 
 
-def venv(name, *requirements):
+def default_model_file():
+    """Its path, where IBID_MODEL names none."""
+    default_model()
+    return next(model_cache().glob("**/SmolLM2-135M-Instruct.Q4_1.gguf"))
+
+
+def model_cache():
+    return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "ibid/models"
+
+
+def venv(name, *requirements, python=sys.executable, options=()):
     """Its folder with the programs of these packages; made once under BUILD_DIR."""
     folder, wanted = BUILD / name, "\n".join(requirements)
     mark = folder / "requirements.txt"
@@ -174,7 +183,7 @@ def venv(name, *requirements):
         fcntl.flock(lock, fcntl.LOCK_EX)  # another script may be making it
         if not mark.exists() or mark.read_text() != wanted:
             shutil.rmtree(folder, ignore_errors=True)
-            for step in ([sys.executable, "-m", "venv", folder],
+            for step in ([python, "-m", "venv", *options, folder],
                          [folder / "bin/pip", "-q", "install", "--disable-pip-version-check", *requirements]):
                 done = subprocess.run([str(s) for s in step], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=600)
                 if done.returncode != 0:

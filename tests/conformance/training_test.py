@@ -1,0 +1,94 @@
+"""Draft heads are trained for the default model as docs/speculation.md has it, for 50 steps: from text that it writes itself to
+files that it drafts with. The same seed gives the same file, also where training was cut and went on. training_test.py
+BUILD_DIR."""
+import pathlib
+import re
+import subprocess
+import tempfile
+
+from harness import HERE, IBID, Server, Skip, default_model, default_model_file, main, venv
+
+TOOLS = HERE.parent.parent / "tools"
+PYTHON = "/usr/bin/python3"  # the distribution's, whose packages have torch
+STEPS = 50
+PROMPTS = ["List five fruits and say what each one tastes like.", "Write a short story about a lighthouse."]
+
+
+def python():
+    if subprocess.run([PYTHON, "-c", "import torch, numpy"], capture_output=True).returncode != 0:
+        raise Skip("the distribution's python3-torch is not installed")
+    return venv("venv-training", "gguf==0.19.0", "xxhash==4.1.0", python=PYTHON, options=["--system-site-packages"]) / "python"
+
+
+def run(*command):
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done
+    return done.stdout
+
+
+def losses(told):
+    return [float(loss) for loss in re.findall(r"loss ([0-9.]+)", told)]
+
+
+def trained(tool, work, *options):
+    """Checkpoints are in `work`: what training said at its 10th, 20th, ... step."""
+    return losses(run(python(), TOOLS / tool, "train", work, "--threads", 1, "--report", 10, *options))
+
+
+def answered(*options):
+    """What a server with these drafts says, and how many it verified and accepted of a request that drafts at any price."""
+    with Server([IBID, "serve", *default_model(), "--port", 0, "--threads", 2, *options], seconds=120) as server:
+        def answer(prompt, **more):
+            body = {"messages": [{"role": "user", "content": prompt}], "max_tokens": 80, "temperature": 0.8, "seed": 3, **more}
+            return server.post("/v1/chat/completions", body)["choices"][0]["message"]["content"]
+
+        said = [answer(prompt) for prompt in PROMPTS]
+        if "off" not in options:
+            for prompt in PROMPTS:
+                answer(prompt, speculation={"verifier": "rejection", "k": 1})
+        metrics = server.get("/metrics")
+        counts = [int(float(re.search(rf"^ibid_{name}_tokens_total (\S+)$", metrics, re.M)[1]))
+                  for name in ("draft", "accepted_draft")]
+        code, errors = server.end()
+        assert code == 0, errors
+    return said, counts
+
+
+def test_heads_are_trained_exported_and_used():
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        text, work = folder / "text.jsonl", folder / "work"
+        with Server([IBID, "serve", *default_model(), "--port", 0, "--max-sequences", 16, "--no-page"], seconds=120) as server:
+            run(python(), TOOLS / "write_head_text.py", "--port", server.port, "--tokens", 4000, "--streams", 12, "--out", text)
+        run(python(), TOOLS / "train_heads.py", "prepare", default_model_file(), text, work, "--outputs", 512, "--layers", "8,18,30")
+        plain, _ = answered("--spec", "off")
+        eagle = ["--batch", 160, "--longest", 160, "--ffn", 128, "--epochs", 40]
+        for tool, options, checkpoint in (("train_eagle.py", eagle, "eagle.pt"),
+                                          ("train_heads.py", ["--batch", 96, "--epochs", 9], "checkpoint.pt")):
+            whole = trained(tool, work, *options, "--until", STEPS)
+            first = export(tool, work, folder / "first")
+            (work / checkpoint).unlink()
+            parts = trained(tool, work, *options, "--until", 20) + trained(tool, work, *options, "--until", STEPS)
+            assert whole == parts and len(whole) == STEPS // 10, (whole, parts)
+            assert whole[-1] < whole[0] - 0.5, whole
+            again = export(tool, work, folder / "again")
+            assert first.read_bytes() == again.read_bytes(), tool
+            said, (n_drafted, n_accepted) = answered("--spec", ("eagle:" if tool == "train_eagle.py" else "heads:") + str(first))
+            print(f"{tool}: losses {whole}, {n_drafted} drafted, {n_accepted} accepted")
+            assert said == plain and all(len(text) > 200 for text in said), tool
+            assert n_drafted >= 2 * 60 and n_accepted > 0, tool
+
+
+def export(tool, work, out):
+    """A GGUF file of the heads that were trained last."""
+    made = out.with_suffix(".gguf")
+    if tool == "train_eagle.py":
+        run(python(), TOOLS / tool, "export", work, out)
+        run(python(), TOOLS / "pack_eagle.py", out, made, "--type", "q8_0")
+    else:
+        run(python(), TOOLS / tool, "export", work, made)
+    return made
+
+
+if __name__ == "__main__":
+    main(test_heads_are_trained_exported_and_used)
