@@ -107,7 +107,13 @@ Status size_skipped(const StepLimits& limits, Loaded& out) {
   return {};
 }
 
-int32_t texts_of_heads(const StepLimits& limits) { return std::min(limits.max_sequences, HeadsOptions().max_texts); }
+HeadsOptions heads_options(const StepLimits& limits, const Loaded& loaded) {
+  return {.max_texts = std::min(limits.max_sequences, HeadsOptions().max_texts),
+          .vocab_size = static_cast<int32_t>(loaded.model->config().vocab_size),
+          .context_len = loaded.context_len,
+          .end_of_generation = end_of_generation_of(*loaded.file, *loaded.tokenizer),
+          .branches = HeadsProposer::kBranches};
+}
 
 // Those that the flag names, or ibid's own, if they were trained on this model's very bytes.
 Result<std::shared_ptr<const ModelFile>> find_heads(const std::string& name, const Loaded& out) {
@@ -126,7 +132,8 @@ Result<std::shared_ptr<const ModelFile>> find_heads(const std::string& name, con
 Status size_heads(const StepLimits& limits, Loaded& out) {
   LoadedHeads heads;
   ASSIGN_OR_RETURN(heads.file, find_heads(limits.heads, out));
-  ASSIGN_OR_RETURN(heads.bytes, DraftHeads::sized_bytes(*heads.file, *out.model, *out.stream, texts_of_heads(limits)));
+  const int32_t n_rows = HeadsProposer::n_rows(heads_options(limits, out));
+  ASSIGN_OR_RETURN(heads.bytes, DraftHeads::sized_bytes(*heads.file, *out.model, *out.stream, n_rows));
   out.memory.add("draft heads", heads.bytes);
   out.heads = std::move(heads);
   return {};
@@ -181,11 +188,9 @@ Result<std::unique_ptr<Proposer>> draft_model_of(const Loaded& loaded, const Ste
 }
 
 Result<std::unique_ptr<Proposer>> heads_of(const Loaded& loaded, const StepLimits& limits) {
-  const HeadsOptions options = {.max_texts = texts_of_heads(limits),
-                                .vocab_size = static_cast<int32_t>(loaded.model->config().vocab_size),
-                                .context_len = loaded.context_len,
-                                .end_of_generation = end_of_generation_of(*loaded.file, *loaded.tokenizer)};
-  ASSIGN_OR_RETURN(auto heads, DraftHeads::load(loaded.heads->file, *loaded.model, *loaded.stream, options.max_texts));
+  const HeadsOptions options = heads_options(limits, loaded);
+  ASSIGN_OR_RETURN(auto heads,
+                   DraftHeads::load(loaded.heads->file, *loaded.model, *loaded.stream, HeadsProposer::n_rows(options)));
   return std::unique_ptr<Proposer>(std::make_unique<HeadsProposer>(std::move(heads), *loaded.stream, options));
 }
 

@@ -292,6 +292,11 @@ void DraftHeads::set_hidden(int32_t row, std::span<const float> hidden) {
   std::ranges::copy(hidden, rows_.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(row) * row_len));
 }
 
+void DraftHeads::copy_hidden(int32_t from, int32_t to) {
+  const size_t C = static_cast<size_t>(width_), row_len = (heads_.size() + 1) * C;
+  std::copy_n(rows_.data() + static_cast<size_t>(from) * row_len, C, rows_.data() + static_cast<size_t>(to) * row_len);
+}
+
 void DraftHeads::add_token(int32_t row, int32_t place, TokenId token) {
   CHECK(place >= 0 && place < n_heads());
   const size_t C = static_cast<size_t>(width_), row_len = (heads_.size() + 1) * C;

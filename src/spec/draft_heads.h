@@ -31,7 +31,7 @@ namespace ibid {
 class DraftHeads {
  public:
   // Checks that the file's heads are of the target's width and vocabulary; a wrong target of the same shape shows in
-  // what is accepted alone. `target` and `stream` outlive it. At most `max_rows` texts in a pass. All memory but a
+  // what is accepted alone. `target` and `stream` outlive it. At most `max_rows` rows in a pass. All memory but a
   // pass's workspace, which the stream has then, is held from here on.
   static Result<std::unique_ptr<DraftHeads>> load(std::shared_ptr<const ModelFile> file, const Model& target,
                                                   Stream& stream, int32_t max_rows);
@@ -46,6 +46,7 @@ class DraftHeads {
 
   // The row of the next pass that a text has: its hidden state, [C].
   void set_hidden(int32_t row, std::span<const float> hidden);
+  void copy_hidden(int32_t from, int32_t to);
   // The token behind what the row has so far: the text's last one, then its drafts. At most n_heads().
   void add_token(int32_t row, int32_t place, TokenId token);
   // The logits of head `i`, [rows, ids or V], of rows that have i + 1 tokens; valid until the next call.

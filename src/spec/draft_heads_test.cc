@@ -143,7 +143,7 @@ TEST(HeadsProposer, ReadsTheLastStateAndTheTokensBehindIt) {
   TinyHeads o = heads_for(m);
   o.ids = {2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89};
   const auto file = tiny_heads_file(o);
-  HeadsProposer proposer(DraftHeads::load(file, *m.model, *m.stream, 2).value(), *m.stream,
+  HeadsProposer proposer(DraftHeads::load(file, *m.model, *m.stream, 4).value(), *m.stream,
                          {.max_texts = 2, .vocab_size = 96, .context_len = 64, .always = true});
   EXPECT_TRUE(proposer.reads_hidden());
   const auto greedy = Sampler::compile({.temperature = 0}, 96, {}, 1).value();
@@ -185,6 +185,62 @@ TEST(HeadsProposer, ReadsTheLastStateAndTheTokensBehindIt) {
   text[11] = o.ids.empty() ? text[11] : TokenId{2};
   proposer.saw(1, 12, hidden(5));
   EXPECT_EQ(drafted(1, 12), expected(hidden(5), 12));
+}
+
+// Of both kinds: Hydra's heads read the way to a place, Medusa's say the same of all ways.
+TEST(HeadsProposer, DrawsTreesOfWhatTheHeadsSayOfEachWay) {
+  for (const bool is_grounded : {true, false}) {
+    LoadedModel m(testing::TinyModelOptions{});
+    TinyHeads o = heads_for(m);
+    o.n_heads = 3, o.is_grounded = is_grounded;
+    const auto file = tiny_heads_file(o);
+    const HeadsOptions options = {
+        .max_texts = 2, .vocab_size = 96, .context_len = 64, .always = true, .branches = HeadsProposer::kBranches};
+    HeadsProposer proposer(DraftHeads::load(file, *m.model, *m.stream, HeadsProposer::n_rows(options)).value(),
+                           *m.stream, options);
+    const auto greedy = Sampler::compile({.temperature = 0}, 96, {}, 1).value();
+    const std::vector<TokenId> text = testing::some_tokens(12, 96, 3);
+    std::vector<Drafts> drafts(2);
+    std::vector<Proposal> both;
+    for (int64_t sequence : {0, 1}) {
+      proposer.saw(sequence, 12, some_hidden(o.width, static_cast<uint64_t>(sequence)));
+      both.push_back({{.sequence = sequence,
+                       .prompt = std::span(text).first(4),
+                       .answer = std::span(text).subspan(4),
+                       .max_drafts = 13,
+                       .sampler = greedy.get()},
+                      &drafts[static_cast<size_t>(sequence)]});
+    }
+    proposer.propose_all(both);
+    for (size_t sequence : {0, 1}) {
+      const Drafts& d = drafts[sequence];
+      ASSERT_EQ(d.size(), 13);
+      size_t n_siblings = 0, deepest = 0;
+      std::map<int32_t, std::vector<TokenId>> best;  // behind a draft, those that are left
+      for (int32_t i = 0; i < d.size(); ++i) {
+        const int32_t parent = d.parents[static_cast<size_t>(i)];
+        std::vector<TokenId> way;
+        for (int32_t at = parent; at >= 0; at = d.parents[static_cast<size_t>(at)])
+          way.push_back(d.tokens[static_cast<size_t>(at)]);
+        deepest = std::max(deepest, way.size() + 1);
+        way.push_back(text.back());
+        std::ranges::reverse(way);
+        auto [rest, is_first] = best.try_emplace(parent);
+        n_siblings += !is_first;
+        if (is_first) {
+          const auto head = static_cast<int32_t>(way.size()) - 1;
+          const auto logits = said(o, *file, *m.model, head, some_hidden(o.width, sequence), way);
+          for (int32_t x = 0; x < 96; ++x) rest->second.push_back(TokenId{x});
+          std::ranges::stable_sort(rest->second, std::ranges::greater(),
+                                   [&](TokenId x) { return logits[static_cast<size_t>(raw(x))]; });
+        }
+        EXPECT_EQ(d.tokens[static_cast<size_t>(i)], rest->second.front()) << is_grounded << " " << i;
+        rest->second.erase(rest->second.begin());
+      }
+      EXPECT_EQ(deepest, 3u);
+      EXPECT_GT(n_siblings, 3u);
+    }
+  }
 }
 
 }  // namespace

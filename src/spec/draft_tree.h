@@ -42,8 +42,9 @@ struct DraftTree {
 
 // The n places that are likeliest to be reached where a first draft is right in 0.6 of cases, a second in 0.15, a third
 // in 0.06 and each further one in half as many (about what rejection takes over of siblings of laws 0.4 apart), at most
-// `branches` side by side and `width` with others behind them at a depth: a function of these numbers alone (Chen et
-// al., "Sequoia", 2024, section 3.1, has the best tree for such numbers). One branch: a chain. The likeliest first.
-std::vector<DraftPlace> fixed_tree(int32_t n, int32_t branches, int32_t width);
+// `branches` side by side, `width` with others behind them at a depth and none deeper than `depth`: a function of these
+// numbers alone (Chen et al., "Sequoia", 2024, section 3.1, has the best tree for such numbers). One branch: a chain.
+// The likeliest first; fewer than n where there are no more.
+std::vector<DraftPlace> fixed_tree(int32_t n, int32_t branches, int32_t width, int32_t depth);
 
 }  // namespace ibid

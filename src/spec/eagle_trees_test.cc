@@ -17,12 +17,12 @@ using testing::EagleTexts;
 constexpr int32_t kVocab = EagleTexts::kVocab;
 
 TEST(FixedTree, IsTheLikeliestOfItsSizeAndOneOfFewerIsItsBeginning) {
-  const std::vector<DraftPlace> chain = fixed_tree(5, 1, 3);
+  const std::vector<DraftPlace> chain = fixed_tree(5, 1, 3, kMaxDrafts);
   ASSERT_EQ(chain.size(), 5u);
   for (int32_t i = 0; i < 5; ++i) EXPECT_EQ(chain[static_cast<size_t>(i)].parent, i - 1);
   for (const int32_t branches : {2, 3, 8}) {
     for (const int32_t width : {1, 3}) {
-      const std::vector<DraftPlace> all = fixed_tree(kMaxDrafts, branches, width);
+      const std::vector<DraftPlace> all = fixed_tree(kMaxDrafts, branches, width, kMaxDrafts);
       ASSERT_EQ(all.size(), static_cast<size_t>(kMaxDrafts));
       std::map<int32_t, int32_t> n_children, n_behind;  // of a place; of a depth
       for (size_t i = 0; i < all.size(); ++i) {
@@ -36,7 +36,7 @@ TEST(FixedTree, IsTheLikeliestOfItsSizeAndOneOfFewerIsItsBeginning) {
         }
       }
       for (const int32_t n : {1, 2, 7, 30}) {
-        const std::vector<DraftPlace> some = fixed_tree(n, branches, width);
+        const std::vector<DraftPlace> some = fixed_tree(n, branches, width, kMaxDrafts);
         ASSERT_EQ(some.size(), static_cast<size_t>(n));
         for (size_t i = 0; i < some.size(); ++i)
           ASSERT_TRUE(some[i].parent == all[i].parent && some[i].rank == all[i].rank);
@@ -44,9 +44,13 @@ TEST(FixedTree, IsTheLikeliestOfItsSizeAndOneOfFewerIsItsBeginning) {
     }
   }
   // .6, .36, .216, then the second for the first place with .15 before .13.
-  const std::vector<DraftPlace> four = fixed_tree(4, 2, 3);
+  const std::vector<DraftPlace> four = fixed_tree(4, 2, 3, kMaxDrafts);
   EXPECT_EQ(four[2].parent, 1);
   EXPECT_TRUE(four[3].parent == -1 && four[3].rank == 1);
+  // Of two levels, with three for a place: three, and three behind each, however many are asked for.
+  const std::vector<DraftPlace> flat = fixed_tree(kMaxDrafts, 3, 3, 2);
+  EXPECT_EQ(flat.size(), 3u + 9u);
+  EXPECT_TRUE(std::ranges::all_of(flat, [](const DraftPlace& p) { return p.depth <= 2; }));
 }
 
 // Time passes with each look.

@@ -25,9 +25,10 @@ HeadsProposer::HeadsProposer(std::unique_ptr<DraftHeads> heads, Stream& stream, 
                  .end_of_generation = options.end_of_generation,
                  .always = options.always,
                  .prior_rate = kPriorRate}),
+      trees_(drafting_, {.branches = options.branches, .width = width_of(options), .depth = heads_->n_heads()}),
       texts_(static_cast<size_t>(options.max_texts)) {
-  lanes_.reserve(texts_.size());
-  rows_.reserve(texts_.size());
+  lanes_.reserve(static_cast<size_t>(n_rows(options)));
+  rows_.reserve(static_cast<size_t>(n_rows(options)));
   measure();
 }
 
@@ -48,7 +49,7 @@ void HeadsProposer::measure() {
 HeadsProposer::Text* HeadsProposer::text_of(int64_t sequence) { return place_of(texts_, sequence); }
 
 void HeadsProposer::drop(Text& text) {
-  text.tokens.clear(), text.sureness.clear();
+  text.tokens.clear(), text.tree.clear();
   text.sequence = -1;
   text.n_text = text.n_seen = 0;
 }
@@ -73,7 +74,7 @@ void HeadsProposer::propose(const ProposalInput& input, Drafts& drafts) {
 }
 
 void HeadsProposer::propose_all(std::span<const Proposal> proposals) {
-  drafting_.propose_all(
+  trees_.propose_all(
       proposals, lanes_, [&] { list_lanes(proposals); }, [&](int32_t i) { return pass(i); },
       [&] {
         for (Text& text : texts_) drop(text);
@@ -88,25 +89,41 @@ void HeadsProposer::list_lanes(std::span<const Proposal> proposals) {
     const auto n = static_cast<int32_t>(p.input.prompt.size() + p.input.answer.size());
     const bool is_known = text != nullptr && text->sequence == p.input.sequence && text->n_seen == n;
     if (p.input.sampler == nullptr || !(is_known || (text != nullptr && PLANTED("heads_read_stale_states")))) continue;
-    if (text->n_text == 0) drafting_.begin_text(*text, p.input);
+    if (text->n_text == 0) drafting_.begin_text(*text, p.input), trees_.begin_text(*text);
+    trees_.observe(*text, p.input);
     drafting_.follow(*text, p.input);
     if (!drafting_.may_draft(*text, p)) continue;
     lanes_.push_back({.text = text, .proposal = &p, .is_pinned = drafting_.is_pinned(p.input)});
-    const TokenId last = PLANTED("heads_read_the_token_before") && n > 1 ? text->tokens[static_cast<size_t>(n - 2)]
-                                                                         : text->tokens[static_cast<size_t>(n - 1)];
-    heads_->add_token(row_of(lanes_.back()), 0, last);
+    heads_->add_token(row_of(lanes_.back()), 0, last_of(*text));
   }
 }
 
-// False behind the last head.
+TokenId HeadsProposer::last_of(const Text& text) const {
+  const bool is_late = PLANTED("heads_read_the_token_before") && text.n_text > 1;
+  return text.tokens[static_cast<size_t>(text.n_text - 1 - is_late)];
+}
+
+// The text's state and its last token, then the drafts on the way to the lane's place.
+void HeadsProposer::load_way(const DraftLane& lane, int32_t row) {
+  const Text& text = *static_cast<const Text*>(lane.text);
+  way_.clear();
+  for (int32_t i = lane.node; i >= 0; i = text.tree.nodes[static_cast<size_t>(i)].parent)
+    way_.push_back(text.tree.nodes[static_cast<size_t>(i - (PLANTED("heads_read_the_sibling_before") && i > 0))].token);
+  way_.push_back(last_of(text));
+  std::ranges::reverse(way_);
+  heads_->copy_hidden(row_of(lane), row);
+  for (size_t i = 0; i < way_.size(); ++i) heads_->add_token(row, static_cast<int32_t>(i), way_[i]);
+}
+
+// False behind the last head. A text's own row is what its first drafts are drawn from; places have rows behind texts'.
 bool HeadsProposer::pass(int32_t head) {
   if (head == heads_->n_heads()) return false;
   const double begin = clock_.now();
   rows_.clear();
   for (DraftLane& lane : lanes_) {
-    if (head > 0) heads_->add_token(row_of(lane), head, lane.text->tokens.back());
     lane.row = static_cast<int32_t>(rows_.size());
-    rows_.push_back(row_of(lane));
+    rows_.push_back(head == 0 ? row_of(lane) : static_cast<int32_t>(texts_.size()) + lane.row);
+    if (head > 0) load_way(lane, rows_.back());
   }
   const std::span<const float> logits = heads_->run(head, rows_);
   drafting_.draw(lanes_, logits, logits.size() / rows_.size(), stream_.team());

@@ -1,6 +1,7 @@
-// HeadsProposer: draft heads (spec/draft_heads.h) as a proposer. A draft costs a few products of the target's width and
-// nothing for the text before it, so that it is there from an answer's second token on. How many are drafted is chosen
-// as a draft model's are; no more than there are heads.
+// HeadsProposer: draft heads (spec/draft_heads.h) as a proposer of chains and trees. A draft costs a few products of
+// the target's width and nothing for the text before it, so that it is there from an answer's second token on. How many
+// are drafted, and for which places, is chosen as an EAGLE head's are (spec/tree_drafting.h): Medusa's trees, whose
+// places are fixed where rejection verifies them and else those that pay. None is deeper than there are heads.
 //
 // One thread, the engine's; draws use the stream's team. All memory but texts' tokens is held from the start.
 #pragma once
@@ -11,6 +12,7 @@
 #include "base/clock.h"
 #include "spec/draft_heads.h"
 #include "spec/drafting.h"
+#include "spec/tree_drafting.h"
 
 namespace ibid {
 
@@ -20,11 +22,16 @@ struct HeadsOptions {
   int32_t context_len = 0;
   std::vector<TokenId> end_of_generation;  // which are not drafted
   bool always = false;                     // drafts as many as it may, whatever they cost
+  int32_t branches = 1;                    // drafts for one place at most (TreeOptions); 1: chains
 };
 
 class HeadsProposer final : public Proposer {
  public:
-  // `heads` have rows for max_texts; `stream` and `clock` outlive it.
+  static constexpr int32_t kWidth = 3, kBranches = 3;
+
+  // What DraftHeads::load() is to hold for these: a row for each text, then one for each place that is drawn behind.
+  static int32_t n_rows(const HeadsOptions& options) { return options.max_texts * (1 + width_of(options)); }
+  // `heads` have n_rows(options); `stream` and `clock` outlive it.
   HeadsProposer(std::unique_ptr<DraftHeads> heads, Stream& stream, const HeadsOptions& options,
                 const Clock& clock = steady_clock());
 
@@ -50,12 +57,17 @@ class HeadsProposer final : public Proposer {
   void measure();
   void list_lanes(std::span<const Proposal> proposals);
   bool pass(int32_t head);
+  static int32_t width_of(const HeadsOptions& options) { return options.branches > 1 ? kWidth : 1; }
+  TokenId last_of(const Text& text) const;
+  void load_way(const DraftLane& lane, int32_t row);
 
   std::unique_ptr<DraftHeads> heads_;
   Stream& stream_;
   const Clock& clock_;
   Drafting drafting_;
+  TreeDrafting trees_;
   std::vector<Text> texts_;  // the place is the row of the heads
+  std::vector<TokenId> way_;
   std::vector<DraftLane> lanes_;
   std::vector<int32_t> rows_;
   int64_t n_passes_ = 0;

@@ -17,7 +17,7 @@ int32_t count_behind(const std::vector<DraftPlace>& places, int32_t parent) {
 
 // ---- fixed trees ---------------------------------------------------------------------------------------------------
 
-std::vector<DraftPlace> fixed_tree(int32_t n, int32_t branches, int32_t width) {
+std::vector<DraftPlace> fixed_tree(int32_t n, int32_t branches, int32_t width, int32_t depth) {
   struct Next {
     DraftPlace place;
     double likely;  // of what is before it: its parent, its siblings wrong or not
@@ -40,7 +40,7 @@ std::vector<DraftPlace> fixed_tree(int32_t n, int32_t branches, int32_t width) {
     out.push_back(place);
     const auto index = static_cast<int32_t>(out.size()) - 1;
     if (place.rank + 1 < branches) next.push_back({{place.parent, place.rank + 1, place.depth}, taken.likely});
-    next.push_back({{index, 0, place.depth + 1}, taken.own()});
+    if (place.depth < depth) next.push_back({{index, 0, place.depth + 1}, taken.own()});
   }
   return out;
 }
@@ -80,7 +80,10 @@ void TreeDrafting::begin(std::vector<DraftLane>& lanes, const DraftChoice& choic
     DraftTree& tree = lane.text->tree;
     tree.clear();
     tree.n_laws = 1;
-    if (lane.is_pinned) tree.places = fixed_tree(lane.proposal->input.max_drafts, options_.branches, options_.width);
+    if (lane.is_pinned) {
+      const int32_t n = lane.proposal->input.max_drafts;
+      tree.places = fixed_tree(n, options_.branches, options_.width, options_.depth);
+    }
     lane.n_wanted = lane.is_pinned ? count_behind(tree.places, -1) : wanted(lane, choice);
     roots_.push_back({.text = lane.text, .proposal = lane.proposal, .is_pinned = lane.is_pinned});
   }

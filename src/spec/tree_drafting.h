@@ -23,6 +23,7 @@ namespace ibid {
 struct TreeOptions {
   int32_t branches = 1;  // tokens for one place at most, up to ProposeRule::kMost; 1: chains
   int32_t width = 1;     // places of a text that are drawn behind at one depth
+  int32_t depth = kMaxDrafts;
 };
 
 class TreeDrafting {

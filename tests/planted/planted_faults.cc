@@ -80,6 +80,7 @@ const std::map<std::string, std::string> kFoundByUnits = {
     {"a_draft_model_shares_across_tenants", "DraftModel.FindsTextsOfItsOwnTenantAlone"},
     {"heads_read_stale_states", "HeadsProposer.ReadsTheLastStateAndTheTokensBehindIt"},
     {"heads_read_the_token_before", "HeadsProposer.ReadsTheLastStateAndTheTokensBehindIt"},
+    {"heads_read_the_sibling_before", "HeadsProposer.DrawsTreesOfWhatTheHeadsSayOfEachWay"},
     {"rows_cost_a_search_nothing", "LayerSearch.WeighsWhatLayersAndRowsCost"},
     {"the_last_layer_is_left_out_instead", "LayerSearch.LeavesOutWhatAgreesMostOneAfterTheOther"},
     {"an_eagle_adds_d_to_t_twice", "EagleHeads.KnowWhatTheyReadAndWhatTheirOutputsStandFor"},

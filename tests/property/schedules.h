@@ -387,8 +387,9 @@ class ScheduleRun {
                                   .vocab_size = vocab_size_,
                                   .context_len = static_cast<int32_t>(model_.context_len()),
                                   .end_of_generation = ends,
-                                  .always = true};
-    auto heads = DraftHeads::load(file, model_, stream_, options.max_texts).value();
+                                  .always = true,
+                                  .branches = schedule_.max_drafts % 2 == 0 ? HeadsProposer::kBranches : 1};
+    auto heads = DraftHeads::load(file, model_, stream_, HeadsProposer::n_rows(options)).value();
     return std::make_unique<HeadsProposer>(std::move(heads), stream_, options);
   }
 
