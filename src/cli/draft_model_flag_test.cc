@@ -53,7 +53,7 @@ int64_t drafted_by(Engine& engine) {
   r.max_tokens = 60;
   r.sampling.temperature = 0;
   r.sampling.ignore_eos = true;
-  r.speculation.is_rejection = true;  // drafts whatever they cost
+  r.speculation.verifier = Verifier::kRejection;  // drafts whatever they cost
   EXPECT_TRUE(engine.submit(std::move(r)).ok());
   std::vector<Output> out;
   while (engine.step(out)) {

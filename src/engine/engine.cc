@@ -157,7 +157,7 @@ Status Engine::use_disk(std::unique_ptr<DurableStore> store) {
 
 Result<AdmittedRequest> Engine::admit(Request request) const {
   const bool is_told_of_prompts = proposer_ != nullptr && proposer_->taps() != nullptr;
-  if (request.speculation.is_rejection && is_told_of_prompts) request.speculation.reads_prompt = true;
+  if (pins_drafts(request.speculation.verifier) && is_told_of_prompts) request.speculation.reads_prompt = true;
   return ibid::admit(std::move(request), worker_->facts(), has_text_);
 }
 
@@ -302,7 +302,7 @@ void Engine::propose() {
                                     .state = s->sampler_state,
                                     .grammar = r.grammar.get(),
                                     .choice = s->choice,
-                                    .is_rejection = r.speculation.is_rejection,
+                                    .verifier = r.speculation.verifier,
                                     .n_left = n_left,
                                     .scope = cache_.tree().spelled(s->scope)},
                           .drafts = &s->drafts});
@@ -313,7 +313,7 @@ void Engine::propose() {
     proposer_->propose_all(proposals_);
     for (const Proposal& p : proposals_) {
       p.drafts->cut(p.input.max_drafts);
-      if (p.input.is_rejection) pin(*p.drafts);
+      if (pins_drafts(p.input.verifier)) pin(*p.drafts);
     }
     for (Sequence* s : scheduler_.running()) cut_by_grammar(*s);
   } catch (const std::bad_alloc&) {  // then there are none

@@ -55,7 +55,7 @@ Request request(uint64_t id, uint64_t seed, int32_t max_tokens) {
   r.sampling.temperature = 1.6F;
   r.sampling.top_k = 24;
   r.sampling.repetition_penalty = 1.3F;
-  r.speculation.is_rejection = true;
+  r.speculation.verifier = Verifier::kRejection;
   return r;
 }
 
@@ -194,6 +194,34 @@ TEST(EngineRejection, ReplaysToTheByteWhereDraftsArePinned) {
   const Answers plain = answers(all, 0.6F, 4);
   for (const Request& r : all)
     EXPECT_EQ(plain.tokens.at(static_cast<uint64_t>(r.id)), testing::expected_answer(r, 0, kContext).tokens);
+}
+
+// Typical acceptance is pinned as rejection is. It takes over more of the drafts, and says other things.
+TEST(EngineRejection, TypicalAcceptanceReplaysToTheByteAndIsNotExact) {
+  std::vector<Request> all, rejected;
+  for (uint64_t i = 1; i <= 12; ++i) {
+    all.push_back(request(i, i, 20));
+    rejected.push_back(all.back());
+    all.back().speculation.verifier = Verifier::kTypical;
+  }
+  const Answers together = answers(all, 0.3F, 4), again = answers(all, 0.3F, 4, 5, 1e-6);
+  EXPECT_EQ(together.tokens, again.tokens);
+  for (const Request& r : all)
+    EXPECT_EQ(answers({r}, 0.3F, 4).tokens.begin()->second, together.tokens.at(static_cast<uint64_t>(r.id)));
+  const auto part = [](const Answers& a) {
+    return static_cast<double>(a.stats.accepted_tokens) / static_cast<double>(a.stats.drafted_tokens);
+  };
+  EXPECT_GT(part(together), part(answers(rejected, 0.3F, 4)));
+  int32_t n_other = 0;
+  for (const Request& r : all) {
+    const auto plain = testing::expected_answer(r, 0, kContext).tokens;
+    n_other += together.tokens.at(static_cast<uint64_t>(r.id)) != plain;
+  }
+  EXPECT_GT(n_other, 6);
+  for (Request& r : all) r.sampling.temperature = 0;
+  const Answers best = answers(all, 0.3F, 4);
+  for (const Request& r : all)
+    EXPECT_EQ(best.tokens.at(static_cast<uint64_t>(r.id)), testing::expected_answer(r, 0, kContext).tokens);
 }
 
 // ---- trees ---------------------------------------------------------------------------------------------------------

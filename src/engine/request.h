@@ -15,6 +15,7 @@
 #include "sample/sampling_params.h"
 #include "sample/search.h"
 #include "sample/token_record.h"
+#include "spec/verifier.h"
 #include "text/output/finish_reason.h"
 
 namespace ibid {
@@ -27,13 +28,12 @@ class StopSet;          // text/output/stop_matcher.h: compiled stop strings and
 
 enum class RequestId : uint64_t {};
 
-// Drafts change no token, so none of this is in a record: a replay is told what rejection drew.
+// Coupled drafts change no token, so none of this is in a record: a replay is told what another verifier drew.
 struct Speculation {
   int32_t max_drafts = -1;  // a step, as far as the engine proposes any; -1: as many as it does; 0: none
-  // Verified by rejection (spec/rejection.h): exact in distribution, and tokens depend on how many drafts there are.
-  bool is_rejection = false;
+  Verifier verifier = Verifier::kCoupled;
   // The engine's own: the whole prompt is computed, whatever the prefix cache has of it, so that what is drafted, which
-  // shows in what rejection answers, does not depend on what others asked.
+  // shows where drafts are pinned, does not depend on what others asked.
   bool reads_prompt = false;
   std::vector<TokenId> prediction;  // how the answer may go
 };

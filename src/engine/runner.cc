@@ -239,11 +239,15 @@ void Runner::draw(const StepPlan& plan, const Task& task, Scratch& scratch) {
   for (int32_t draft = -1;;) {
     fill_mask(s, history.answer, result.state.grammar, scratch.mask);
     const size_t at = task.row + static_cast<size_t>(draft + !(PLANTED("row_of_the_draft_before") && draft >= 0));
-    // Rejection verifies the drafts behind this one; the rest is the same.
+    // Other verifiers than the coupled one look at the drafts behind this one; the rest is the same.
+    const Verifier verifier = s.request->speculation.verifier;
     scratch.siblings.clear();
-    if (s.request->speculation.is_rejection) list_siblings(s.drafts, draft, share.n_drafts, scratch.siblings);
+    if (pins_drafts(verifier)) list_siblings(s.drafts, draft, share.n_drafts, scratch.siblings);
     VerifyRule verify(scratch.siblings, scratch.law);
-    DrawRule* rule = !scratch.siblings.empty() && !PLANTED("rejection_is_never_asked") ? &verify : nullptr;
+    TypicalRule typical(scratch.siblings);
+    DrawRule* rule = nullptr;
+    if (!scratch.siblings.empty() && !PLANTED("rejection_is_never_asked"))
+      rule = verifier == Verifier::kTypical ? static_cast<DrawRule*>(&typical) : &verify;
     Result<TokenRecord> drawn =
         told_ != nullptr ? told_->next(plan, i)
                          : s.sampler->sample(logits(at), history, result.state, scratch.sampler, scratch.mask, rule);

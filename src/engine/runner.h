@@ -4,8 +4,8 @@
 // Verification is drawing: the token behind the text is drawn from the target's own row with the request's own noise;
 // if it is a draft, the row behind that draft is the text's next row, and so on ("coupled" verification, docs/design.md
 // section 5, law 4). So drafts change no byte, whatever the sampler; and the rows of one sequence are drawn one after
-// the other, each with the history and the sampler's state that the one before leaves. Rejection (spec/rejection.h)
-// walks the same way, the drafts behind the text tried one after the other at each row.
+// the other, each with the history and the sampler's state that the one before leaves. Other verifiers
+// (spec/verifier.h) walk the same way, the drafts behind the text tried one after the other at each row.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@
 #include "engine/batch_builder.h"
 #include "engine/step_plan.h"
 #include "sample/sampler.h"
-#include "spec/rejection.h"
+#include "spec/typical.h"
 #include "text/output/finish_reason.h"
 #include "worker/worker.h"
 
@@ -77,7 +77,7 @@ class Runner {
     SamplerScratch sampler;
     std::vector<TokenId> answer;    // with drafts behind it
     std::vector<uint32_t> mask;     // of a row; empty where all may come
-    std::vector<Sibling> siblings;  // that rejection verifies
+    std::vector<Sibling> siblings;  // that a verifier looks at
     std::vector<double> law;        // while it does
   };
   void list_tasks(const StepPlan& plan);

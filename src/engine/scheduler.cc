@@ -375,8 +375,9 @@ void Scheduler::grant_drafts(double spent) {
     StepLoad with = load;
     with.add_decode(s.n_tokens());
     const double likely = s.drafts.likely[static_cast<size_t>(share->n_drafts)], more = seconds(with) - seconds(load);
-    // What rejection verifies may not depend on the clock.
-    const bool is_pinned = s.request->speculation.is_rejection && !PLANTED("what_rejection_verifies_depends_on_time");
+    // What another verifier than the coupled one takes over may not depend on the clock.
+    const bool is_pinned =
+        pins_drafts(s.request->speculation.verifier) && !PLANTED("what_rejection_verifies_depends_on_time");
     if (!choice.is_worth(likely, more) && !PLANTED("drafts_whatever_they_cost")) break;
     if (seconds(with) > limit && !is_pinned && !PLANTED("drafts_make_gaps")) break;
     choice.take(likely, more);

@@ -144,7 +144,7 @@ TEST_P(Taps, OfWhatThePrefixCacheKnowsComeForRejectionAlone) {
   for (const bool is_rejection : {false, true}) {
     told_ = {};
     Request again = request(3);
-    again.speculation.is_rejection = is_rejection;
+    again.speculation.verifier = is_rejection ? Verifier::kRejection : Verifier::kCoupled;
     ASSERT_TRUE(engine_->submit(std::move(again)).ok());
     run(false);
     ASSERT_EQ(told_.states.size(), 1U);

@@ -16,6 +16,7 @@
 #include "server/chat_prompt.h"
 #include "server/parse_body.h"
 #include "server/sampling_defaults.h"
+#include "spec/verifier.h"
 
 namespace ibid {
 
@@ -128,8 +129,8 @@ struct ApiRequest {
   int32_t priority = 0;
   int32_t ttft_slo_ms = 0;  // 0: none
   int32_t tpot_slo_ms = 0;
-  int32_t max_drafts = -1;    // -1: the server's
-  bool is_rejection = false;  // how drafts are verified
+  int32_t max_drafts = -1;                 // -1: the server's
+  Verifier verifier = Verifier::kCoupled;  // of drafts
   std::string prediction;
   bool tells_drafts = false;  // in the usage
   std::string cache_salt;

@@ -156,10 +156,11 @@ Result<Request> build_common(const ApiRequest& api, const Tokenizer& tokenizer) 
   common.priority = api.priority;
   common.tells_progress = api.return_progress && api.stream;
   common.speculation.max_drafts = api.max_drafts;
-  common.speculation.is_rejection = api.is_rejection;
-  if (api.is_rejection && api.trace) {
+  common.speculation.verifier = api.verifier;
+  if (pins_drafts(api.verifier) && api.trace) {
     return unsupported(
-        "A trace is enough to make each draw again, by the seed alone; what rejection draws depends on the drafts too. "
+        "A trace is enough to make each draw again, by the seed alone; what this verifier draws depends on the drafts "
+        "too. "
         "Leave trace or speculation.verifier out.",
         "speculation.verifier");
   }

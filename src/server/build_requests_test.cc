@@ -66,9 +66,15 @@ TEST(BuildRequests, FirefunctionsTemplateGetsTheFunctionsAsAText) {
 }
 
 TEST(BuildRequests, RejectionIsARequestsOwnAndGoesWithNoTrace) {
-  EXPECT_FALSE(build(R"("prompt":"x","speculation":{"verifier":"coupled"})")->requests[0].speculation.is_rejection);
-  EXPECT_TRUE(build(R"("prompt":"x","speculation":{"verifier":"rejection"})")->requests[0].speculation.is_rejection);
-  for (const char* wrong : {R"("speculation":{"verifier":"typical"})", R"("speculation":{"verifier":1})",
+  EXPECT_EQ(build(R"("prompt":"x")")->requests[0].speculation.verifier, Verifier::kCoupled);
+  for (const auto& [name, verifier] : {std::pair{"coupled", Verifier::kCoupled},
+                                       {"rejection", Verifier::kRejection},
+                                       {"typical", Verifier::kTypical}}) {
+    const auto built = build(R"("prompt":"x","speculation":{"verifier":")" + std::string(name) + "\"}");
+    EXPECT_EQ(built->requests[0].speculation.verifier, verifier) << name;
+  }
+  for (const char* wrong : {R"("speculation":{"verifier":"inverted"})", R"("speculation":{"verifier":1})",
+                            R"("trace":true,"speculation":{"verifier":"typical"})",
                             R"("trace":true,"speculation":{"verifier":"rejection"})"}) {
     const Result<BuiltRequests> built = build(R"("prompt":"x",)" + std::string(wrong));
     ASSERT_FALSE(built.ok()) << wrong;

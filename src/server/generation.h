@@ -47,11 +47,11 @@ struct GenerationInfo {
   bool return_token_ids = false;
   bool ledger = false;
   bool tokens_as_ids = false;
-  bool timings = false;       // llama.cpp's
-  bool verbose = false;       // tell the rendered prompt
-  std::string rendered;       // with `verbose`
-  bool tells_drafts = false;  // in the usage
-  bool is_rejection = false;  // drafts are verified by rejection: the answer says what is exact
+  bool timings = false;                    // llama.cpp's
+  bool verbose = false;                    // tell the rendered prompt
+  std::string rendered;                    // with `verbose`
+  bool tells_drafts = false;               // in the usage
+  Verifier verifier = Verifier::kCoupled;  // of drafts; of another one the answer says what is exact
   bool tells_reasoning = true;
   bool parallel_calls = true;  // false: the first call alone
   LlamaFields llama;

@@ -82,7 +82,7 @@ const std::string_view kFixedSchemas = R"(
   "text_offset":{"type":"array","items":{"type":"integer","minimum":0}}}},
 "Head":{"type":"object","required":["id","created","model","system_fingerprint","seed","choices"],"properties":{"id":{"type":"string"},
   "created":{"type":"integer"},"model":{"type":"string"},"system_fingerprint":{"type":"string"},"seed":{"type":"integer","minimum":0},
-  "exact":{"const":"distribution","description":"Of requests with speculation.verifier rejection: the law of the answer is the model's, its bytes depend on the drafts."},"trace_header":{"$ref":"#/components/schemas/TraceHeader"},
+  "exact":{"enum":["distribution",false],"description":"Of requests with speculation.verifier rejection: the law of the answer is the model's, its bytes depend on the drafts; of typical: neither is exact."},"trace_header":{"$ref":"#/components/schemas/TraceHeader"},
   "ledger":{"$ref":"#/components/schemas/Ledger"}}},
 "Choice":{"type":"object","required":["index","logprobs","finish_reason"],"properties":{"index":{"type":"integer","minimum":0},
   "stop_reason":{"description":"The text or the token id that ended it.","type":["string","integer","null"]},

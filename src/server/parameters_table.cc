@@ -306,12 +306,12 @@ constexpr Parameter kParameters[] = {
      R"({"type":"integer","minimum":@min_priority,"maximum":@max_priority})",
      "Higher runs earlier; only where the server allows it.", &read_priority},
     {"speculation", kBoth, kOther, 0, 0, false, "{}", "ibid", "Request::speculation",
-     R"({"type":"object","properties":{"mode":{"enum":["auto","off","ngram",null]},"k":{"type":["integer","null"],"minimum":0,"maximum":64},"verifier":{"enum":["coupled","rejection",null]}},"additionalProperties":false})",
+     R"({"type":"object","properties":{"mode":{"enum":["auto","off","ngram",null]},"k":{"type":["integer","null"],"minimum":0,"maximum":64},"verifier":{"enum":["coupled","rejection","typical",null]}},"additionalProperties":false})",
      "How tokens are guessed and verified together, which changes none by default: `mode` auto, off or ngram; `k`, the "
      "most for a "
      "step, as far as the server has as many; `verifier` coupled, or rejection, with which the law is exact and the "
      "bytes "
-     "depend on the drafts: the answer says `exact` (docs/speculation.md).",
+     "depend on the drafts, or typical, with which neither is exact: the answer says `exact` (docs/speculation.md).",
      &read_speculation},
     {"speculative.n_max", kBoth, kInteger, 0, kMaxInt, false, "null", "llama.cpp", "Request::speculation", nullptr,
      "llama.cpp's name of speculation.k.", &R::max_drafts},

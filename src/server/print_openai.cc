@@ -51,7 +51,8 @@ void OpenAiPrinter::write_head(const Generation& g, JsonWriter& json, const char
   const GenerationInfo& info = g.info();
   json.field("id", info.id).field("object", object).field("created", info.created).field("model", info.model);
   json.field("system_fingerprint", info.fingerprint).key("seed").large_integer(info.seed);
-  if (info.is_rejection) json.field("exact", "distribution");
+  if (info.verifier == Verifier::kRejection) json.field("exact", "distribution");
+  if (info.verifier == Verifier::kTypical) json.field("exact", false);
 }
 
 void OpenAiPrinter::write_usage(const Generation& g, JsonWriter& json) const {

@@ -1,4 +1,5 @@
 // What a request says about drafts (docs/speculation.md).
+#include "base/quoted.h"
 #include "server/read_fields.h"
 #include "spec/drafts.h"
 
@@ -11,6 +12,14 @@ Status check_mode(const std::string& mode, const ApiLimits& limits) {
   }
   if (mode == "off" || mode == "auto" || mode == "ngram") return {};
   return unsupported("speculation.mode is \"" + mode + "\"; auto, off or ngram would do.", "speculation.mode");
+}
+
+Result<Verifier> read_verifier(const std::string& name) {
+  if (name == "coupled") return Verifier::kCoupled;
+  if (name == "rejection") return Verifier::kRejection;
+  if (name == "typical") return Verifier::kTypical;
+  return unsupported("speculation.verifier is " + in_quotes(name) + "; coupled, rejection or typical would do.",
+                     "speculation.verifier");
 }
 
 }  // namespace
@@ -30,10 +39,8 @@ Status read_speculation(ApiRequest& request, const Json& value, const ApiLimits&
       ASSIGN_OR_RETURN(const int64_t k, read_integer(what, 0, kMaxDrafts, where));
       request.max_drafts = static_cast<int32_t>(k);
     } else if (key == "verifier") {
-      if (what.string() == nullptr) return wrong_value(where, "coupled or rejection", what);
-      request.is_rejection = *what.string() == "rejection";
-      if (!request.is_rejection && *what.string() != "coupled")
-        return unsupported("speculation.verifier is \"" + *what.string() + "\"; coupled or rejection would do.", where);
+      if (what.string() == nullptr) return wrong_value(where, "coupled, rejection or typical", what);
+      ASSIGN_OR_RETURN(request.verifier, read_verifier(*what.string()));
     } else {
       return unsupported(where + " is not served; leave it out.", where);
     }

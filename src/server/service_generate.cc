@@ -224,7 +224,7 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   info.verbose = api->verbose;
   info.rendered = std::move(built->rendered);
   info.tells_drafts = api->tells_drafts;
-  info.is_rejection = api->is_rejection;
+  info.verifier = api->verifier;
   info.clock = &backend.clock();
   info.prompt_texts = std::move(built->prompt_texts);
   info.arrived = request.arrived;

@@ -159,7 +159,7 @@ void Drafting::draw(DraftLane& lane, std::span<const float> drafters, Scratch& s
     scratch.mask.assign(std::max((n + 31) / 32, input.grammar->mask_words()), 0);
     input.grammar->fill(state.grammar, input.n_left - lane.n_drafts, scratch.mask);
   }
-  const bool is_drawn = input.is_rejection && input.temperature > 0;  // else it is certain
+  const bool is_drawn = input.verifier == Verifier::kRejection && input.temperature > 0;  // else it is certain
   // Before the first draw: those of a tree's places are at once.
   if (is_drawn && lane.n_drafts == 0) text.q.resize(std::max(text.q.size(), static_cast<size_t>(input.max_drafts) * n));
   const auto q = is_drawn ? std::span(text.q).subspan(static_cast<size_t>(lane.law) * n, n) : std::span<float>();

@@ -95,7 +95,7 @@ class Drafting {
   int32_t follow(DraftText& text, const ProposalInput& input);
   // Whether this text may be drafted for: its drafts are pinned, or nobody proposed likelier ones.
   bool may_draft(const DraftText& text, const Proposal& proposal) const;
-  bool is_pinned(const ProposalInput& input) const { return options_.always || input.is_rejection; }
+  bool is_pinned(const ProposalInput& input) const { return options_.always || pins_drafts(input.verifier); }
   PairAgreement& pair() { return pair_; }
   const DraftingOptions& options() const { return options_; }
   // Keeps the lanes whose next draft pays, none if a pass for them does not.

@@ -206,7 +206,7 @@ TEST_P(EagleTrees, DrawnForRejectionLeaveTheTargetsLaw) {
                                .temperature = temperature,
                                .sampler = sampler.get(),
                                .state = begin,
-                               .is_rejection = true},
+                               .verifier = Verifier::kRejection},
                               drafts);
     n_drafted += drafts.size();
     std::vector<TokenId> said;

@@ -10,6 +10,7 @@
 #include "base/ids.h"
 #include "sample/sampler.h"
 #include "spec/drafts.h"
+#include "spec/verifier.h"
 
 namespace ibid {
 
@@ -33,9 +34,9 @@ struct ProposalInput {
   SamplerState state = {};
   grammar::Matcher* grammar = nullptr;
   int32_t choice = 0;
-  // Drafts are verified by rejection: those that are drawn have noise of their own and tell what they were drawn from,
-  // and how many there are depends on nothing that was drawn for this step.
-  bool is_rejection = false;
+  // Where drafts are pinned, how many there are depends on nothing that was drawn for this step. Those that are drawn
+  // for rejection have noise of their own and tell what they were drawn from.
+  Verifier verifier = Verifier::kCoupled;
   int32_t n_left = std::numeric_limits<int32_t>::max();
   // Texts of equal scopes alone may share what is kept of them; empty: none may.
   std::string_view scope = {};

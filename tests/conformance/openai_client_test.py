@@ -151,6 +151,7 @@ def test_fields_that_change_nothing_are_taken_and_those_that_would_are_named():
         assert chat(seed=6, **more).choices[0].message.content == plain, more
     verified = chat(seed=6, extra_body={"speculation": {"verifier": "rejection"}})
     assert verified.model_extra["exact"] == "distribution" and "exact" not in chat(seed=6).model_extra
+    assert chat(seed=6, extra_body={"speculation": {"verifier": "typical"}}).model_extra["exact"] is False
     for more in ({"response_format": {"type": "yaml"}}, {"functions": [{"name": "f"}]}, {"audio": {"voice": "x", "format": "wav"}},
                  {"modalities": ["audio"]}, {"reasoning_effort": "huge"}, {"web_search_options": {}}, {"tool_choice": "required"}):
         refused(openai.BadRequestError, next(iter(more)), lambda: chat(**more))

@@ -54,6 +54,7 @@ const std::map<std::string, std::string> kFoundByUnits = {
     {"the_ratio_is_inverted", "Rejection.AcceptsAsOftenAsTheLawsOverlapAndDrawsTheTargetsLaw"},
     {"every_draft_is_accepted", "Rejection.AcceptsAsOftenAsTheLawsOverlapAndDrawsTheTargetsLaw"},
     {"q_counts_as_one", "Rejection.AcceptsAsOftenAsTheLawsOverlapAndDrawsTheTargetsLaw"},
+    {"typical_acceptance_forgets_the_entropy", "TypicalAcceptance.TakesWhatIsLikelyBesideTheEntropyAndElseDraws"},
     {"only_the_drafts_own_q_is_known", "Rejection.AcceptsAsOftenAsTheLawsOverlapAndDrawsTheTargetsLaw"},
     {"the_residual_shares_the_proposals_noise", "Rejection.AcceptsAsOftenAsTheLawsOverlapAndDrawsTheTargetsLaw"},
     {"the_residual_forgets_q", "Rejection.AcceptsAsOftenAsTheLawsOverlapAndDrawsTheTargetsLaw"},

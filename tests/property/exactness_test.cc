@@ -317,7 +317,7 @@ TEST(TinyModels, AnswerRejectionTheSameWhateverTheCacheKnowsOfAnEaglesText) {
   auto requests = tiny_requests(static_cast<int32_t>(m.model->config().vocab_size));
   requests.resize(3);
   for (Request& r : requests) {
-    r.speculation.is_rejection = true;
+    r.speculation.verifier = Verifier::kRejection;
     r.n = 1;
     r.sampling = {.temperature = 0.9F, .seed = 5};
     r.prompt_logprobs = -1;

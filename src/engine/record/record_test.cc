@@ -87,7 +87,7 @@ TEST(Record, APromptThatWasReadWholeForItsDraftsIsReadWholeAgain) {
       r.id = RequestId{i + 1};
       for (int32_t t = 0; t < 30; ++t) r.prompt.push_back(TokenId{5 + t % 7});
       r.max_tokens = 5;
-      r.speculation.is_rejection = i % 2 == 1;
+      r.speculation.verifier = i % 2 == 1 ? Verifier::kRejection : Verifier::kCoupled;
       const int64_t n_before = engine->stats().cached_tokens;
       ASSERT_TRUE(engine->submit(std::move(r)).ok());
       while (engine->step(outputs)) outputs.clear();
