@@ -1,5 +1,6 @@
 // What drafts bring, by kind of text: the same prompts with speculation and without, in turn, on one model.
-//   speculation_bench [--model MODEL] [--threads N] [--tokens N] [--temp T] [--k K] [--draft MODEL] [--heads FILE|own]
+//   speculation_bench [--model MODEL] [--threads N] [--tokens N] [--temp T] [--k K] [--draft MODEL] [--heads FILE]
+//   [--eagle FILE|own]
 //   [--store FILE] [--own-answers BYTES] [--oracle] [--siblings] [--replay P] [--repeats N]
 //   [PROMPTS]
 // Tokens must be the same. E: tokens a step. steps: what the counted steps would take by v(r), the median time of a
@@ -51,7 +52,7 @@ struct Answer {
 };
 
 struct Settings {
-  std::string model = "default", draft, heads, store, prompts = "bench/prompts/speculation.txt";
+  std::string model = "default", draft, heads, eagle, store, prompts = "bench/prompts/speculation.txt";
   int threads = 0;
   int32_t n_tokens = 128, k = 8, repeats = 3;
   float temperature = 0;
@@ -175,6 +176,7 @@ int run(const Settings& settings) {
   const cli::StepLimits limits = {.max_drafts = settings.k,
                                   .draft_model = settings.draft,
                                   .heads = settings.heads,
+                                  .eagle = settings.eagle,
                                   .store = settings.store,
                                   .own_answers_bytes = settings.own_answers_bytes};
   auto loaded = cli::load(args, limits);
@@ -318,7 +320,8 @@ int main(int argc, char** argv) {
   app.option_defaults()->always_capture_default();
   app.add_option("--model", s.model, "GGUF file, folder or name");
   app.add_option("--draft", s.draft, "a draft model");
-  app.add_option("--heads", s.heads, "a file of draft heads, or own");
+  app.add_option("--heads", s.heads, "a file of draft heads");
+  app.add_option("--eagle", s.eagle, "an EAGLE head, or own");
   app.add_option("--store", s.store, "a store of texts");
   app.add_option("--own-answers", s.own_answers_bytes, "bytes for answers before")
       ->check(CLI::Range(ibid::OwnAnswers::kLeastBytes, int64_t{1} << 40));

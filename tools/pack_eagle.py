@@ -5,7 +5,7 @@
     tools/pack_eagle.py FOLDER head.gguf [--type q8_0]
 
 Names of tensors and keys of the configuration stay as they are, under the architecture "eagle"; t2d, which d2t says too,
-is left out. `--type` is that of the matrices (f32, f16, bf16 or q8_0; without it each keeps its own).
+is left out. `--type` is that of the matrices (f32, f16, bf16, q8_0, q4_0 or q4_1; without it each keeps its own).
 A pytorch_model.bin is not read: loading one runs what it says.
 """
 import argparse
@@ -18,7 +18,8 @@ import gguf
 import numpy as np
 
 KINDS = {"f32": gguf.GGMLQuantizationType.F32, "f16": gguf.GGMLQuantizationType.F16,
-         "bf16": gguf.GGMLQuantizationType.BF16, "q8_0": gguf.GGMLQuantizationType.Q8_0}
+         "bf16": gguf.GGMLQuantizationType.BF16, "q8_0": gguf.GGMLQuantizationType.Q8_0,
+         "q4_0": gguf.GGMLQuantizationType.Q4_0, "q4_1": gguf.GGMLQuantizationType.Q4_1}
 NUMBERS = {"F32": np.float32, "F16": np.float16, "I64": np.int64, "I32": np.int32}
 
 

@@ -26,6 +26,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
+import xxhash
 
 from train_heads import HELD_OUT, Data, Target, race
 
@@ -291,7 +292,8 @@ def export(options):
               "num_key_value_heads": sizes["kv_heads"], "vocab_size": work.target.vocab_size,
               "draft_vocab_size": len(ids), "target_hidden_size": sizes["width"], "rms_norm_eps": EPS,
               "rope_theta": sizes["theta"], "max_position_embeddings": sizes["context"], "norm_before_residual": True,
-              "eagle_aux_hidden_state_layer_ids": work.data.facts["layers"]}
+              "eagle_aux_hidden_state_layer_ids": work.data.facts["layers"],
+              "target_digest": xxhash.xxh3_128(Path(work.data.facts["model"]).read_bytes()).hexdigest()}
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     at, header = 0, {}

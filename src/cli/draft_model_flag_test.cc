@@ -5,7 +5,7 @@
 
 #include "cli/drafters.h"
 #include "cli/loading.h"
-#include "cli/own_heads.h"
+#include "cli/own_eagle.h"
 #include "format/gguf_writer.h"
 #include "model/testing/tiny_model.h"
 #include "spec_flags.h"
@@ -23,13 +23,16 @@ TEST(DraftModelFlag, NamesAModelBesideTheLookUp) {
   EXPECT_EQ(spec("--spec ngram").value().draft_model, "");
   EXPECT_EQ(spec("--spec ngram").value().heads, "");
   EXPECT_EQ(spec("--spec auto").value().heads, "");
-  EXPECT_EQ(spec("--spec heads").value().heads, kOwnHeads);
+  EXPECT_FALSE(spec("--spec heads"));
   EXPECT_EQ(spec("--spec heads:mine.gguf").value().heads, "mine.gguf");
   EXPECT_FALSE(spec("--spec heads:"));
   EXPECT_EQ(spec("--spec eagle:mine").value().eagle, "mine");
-  EXPECT_EQ(spec("--spec heads").value().eagle, "");
+  EXPECT_EQ(spec("--spec heads:mine.gguf").value().eagle, "");
+  EXPECT_EQ(spec("--spec eagle").value().eagle, kOwnEagle);
+  EXPECT_EQ(spec("").value().eagle, kOwnEagleIfAny);
+  EXPECT_EQ(spec("--spec auto").value().eagle, kOwnEagleIfAny);
+  EXPECT_EQ(spec("--spec ngram").value().eagle, "");
   EXPECT_FALSE(spec("--spec eagle:"));
-  EXPECT_FALSE(spec("--spec eagle"));
   EXPECT_TRUE(spec("--spec mtp").value().mtp);
   EXPECT_FALSE(spec("--spec eagle:mine").value().mtp);
   EXPECT_FALSE(spec("--spec mtp:"));
@@ -169,16 +172,24 @@ TEST(FindLayers, SaysTheSameWhenAskedAgain) {
   EXPECT_NE(said(options).find("cannot be read"), std::string::npos);
 }
 
-TEST(HeadsFlag, IbidsOwnAreOfTheModelThatTheyWereTrainedOn) {
-  const ModelFile own = own_heads().value();
-  EXPECT_EQ(own.meta_string("general.architecture").value(), "hydra");
-  EXPECT_EQ(own.meta_string("hydra.target_digest").value().size(), 32U);
+TEST(EagleFlag, IbidsOwnIsOfTheModelThatItWasTrainedOn) {
+  const ModelFile own = own_eagle().value();
+  EXPECT_EQ(own.meta_string("general.architecture").value(), "eagle");
+  EXPECT_EQ(own.meta_string("target_digest").value().size(), 32U);
   TempFolder folder;
   const ModelArgs model{.model = tiny_file(folder, "target.gguf", 260, 1), .threads = 1};
-  StepLimits limits{.max_sequences = 2, .max_drafts = 4, .heads = std::string(kOwnHeads)};
+  StepLimits limits{.max_sequences = 2, .max_drafts = 4, .eagle = std::string(kOwnEagle)};
   const auto none = size(model, limits);
   ASSERT_FALSE(none);
-  EXPECT_NE(none.error().message.find("no draft heads for this model"), std::string::npos) << none.error().message;
+  EXPECT_NE(none.error().message.find("no draft head for this model"), std::string::npos) << none.error().message;
+  limits.eagle = kOwnEagleIfAny;
+  EXPECT_FALSE(size(model, limits).value().eagle.has_value());
+}
+
+TEST(HeadsFlag, FilesOfOtherThingsAreRefused) {
+  TempFolder folder;
+  const ModelArgs model{.model = tiny_file(folder, "target.gguf", 260, 1), .threads = 1};
+  StepLimits limits{.max_sequences = 2, .max_drafts = 4};
   limits.heads = tiny_file(folder, "no_heads.gguf", 260, 2);
   const auto refused = size(model, limits);
   ASSERT_FALSE(refused);

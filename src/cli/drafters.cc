@@ -7,7 +7,7 @@
 
 #include "base/quoted.h"
 #include "cli/flag_values.h"
-#include "cli/own_heads.h"
+#include "cli/own_eagle.h"
 #include "engine/engine_size.h"
 #include "format/model_digest.h"
 #include "model/tokenizer_of_model.h"
@@ -115,23 +115,10 @@ HeadsOptions heads_options(const StepLimits& limits, const Loaded& loaded) {
           .branches = HeadsProposer::kBranches};
 }
 
-// Those that the flag names, or ibid's own, if they were trained on this model's very bytes.
-Result<std::shared_ptr<const ModelFile>> find_heads(const std::string& name, const Loaded& out) {
-  const bool are_own = name == kOwnHeads;
-  ASSIGN_OR_RETURN(ModelFile file, are_own ? own_heads() : ModelFile::open(name));
-  if (are_own) {
-    ASSIGN_OR_RETURN(const std::string digest, file.meta_string("hydra.target_digest"));
-    if (model_digest(*out.file).hex() != digest) {
-      return unsupported(
-          "ibid has no draft heads for this model, only for its default one; heads:FILE would take others.", "--spec");
-    }
-  }
-  return std::make_shared<const ModelFile>(std::move(file));
-}
-
 Status size_heads(const StepLimits& limits, Loaded& out) {
   LoadedHeads heads;
-  ASSIGN_OR_RETURN(heads.file, find_heads(limits.heads, out));
+  ASSIGN_OR_RETURN(ModelFile file, ModelFile::open(limits.heads));
+  heads.file = std::make_shared<const ModelFile>(std::move(file));
   const int32_t n_rows = HeadsProposer::n_rows(heads_options(limits, out));
   ASSIGN_OR_RETURN(heads.bytes, DraftHeads::sized_bytes(*heads.file, *out.model, *out.stream, n_rows));
   out.memory.add("draft heads", heads.bytes);
@@ -139,13 +126,34 @@ Status size_heads(const StepLimits& limits, Loaded& out) {
   return {};
 }
 
+// The one that the flag names, or ibid's own, if it was trained on this model's very bytes; null: it was not, and none
+// is asked for otherwise.
+Result<std::shared_ptr<const ModelFile>> find_eagle(const std::string& name, const Loaded& out) {
+  const bool is_own = name == kOwnEagle || name == kOwnEagleIfAny;
+  ASSIGN_OR_RETURN(ModelFile file, is_own ? own_eagle() : ModelFile::open(name));
+  if (is_own) {
+    const ModelConfig& model = out.model->config();
+    ASSIGN_OR_RETURN(const int64_t width, file.meta_int("target_hidden_size", 0));
+    ASSIGN_OR_RETURN(const int64_t vocab_size, file.meta_int("vocab_size", 0));
+    ASSIGN_OR_RETURN(const std::string digest, file.meta_string("target_digest"));
+    const bool is_its =
+        model.width == width && model.vocab_size == vocab_size && model_digest(*out.file).hex() == digest;
+    if (!is_its && name == kOwnEagleIfAny) return std::shared_ptr<const ModelFile>();
+    if (!is_its) {
+      return unsupported(
+          "ibid has no draft head for this model, only for its default one; eagle:FILE would take another.", "--spec");
+    }
+  }
+  return std::make_shared<const ModelFile>(std::move(file));
+}
+
 Status size_eagle(const StepLimits& limits, Loaded& out) {
   LoadedEagle eagle;
   if (limits.mtp) {
     ASSIGN_OR_RETURN(eagle.file, mtp_layer_of(*out.file));
   } else {
-    ASSIGN_OR_RETURN(ModelFile file, ModelFile::open(limits.eagle));
-    eagle.file = std::make_shared<const ModelFile>(std::move(file));
+    ASSIGN_OR_RETURN(eagle.file, find_eagle(limits.eagle, out));
+    if (eagle.file == nullptr) return {};
   }
   eagle.sizes = EagleProposer::sizes(std::min(limits.max_sequences, kEagleTexts), out.context_len,
                                      out.model->options().step_tokens);
@@ -217,9 +225,9 @@ Status size_drafters(const StepLimits& limits, Loaded& out) {
   if (limits.max_drafts == 0) return {};
   TRY(size_stores(limits, out));
   if (!limits.draft_model.empty()) return size_draft(limits.draft_model, limits, out);
-  if (limits.mtp || !limits.eagle.empty()) return size_eagle(limits, out);
   if (!limits.skip.empty()) return size_skipped(limits, out);
-  return limits.heads.empty() ? Status{} : size_heads(limits, out);
+  if (!limits.heads.empty()) return size_heads(limits, out);
+  return limits.mtp || !limits.eagle.empty() ? size_eagle(limits, out) : Status{};
 }
 
 Status use_drafters(Engine& engine, const Loaded& loaded, const StepLimits& limits) {

@@ -47,13 +47,15 @@ struct TierArgs {
 };
 
 // Who proposes drafts (docs/speculation.md).
-inline constexpr std::string_view kOwnHeads = "own";   // those that come with ibid, where they are of the model
-inline constexpr std::string_view kOwnLayers = "own";  // likewise those that were found for it
+inline constexpr std::string_view kOwnEagle = "own";        // the one that comes with ibid: of its default model alone
+inline constexpr std::string_view kOwnEagleIfAny = "auto";  // the same; none for another model
+inline constexpr std::string_view kOwnLayers = "own";       // likewise those that were found for it
 struct SpecArgs {
   bool by_lookup = true;
-  std::string draft_model;        // beside it; empty: none
-  std::string heads;              // beside it: a file or folder, or kOwnHeads; empty: none
-  std::string eagle;              // beside it: a file or folder of a head with attention; empty: none
+  std::string draft_model;  // beside it; empty: none
+  std::string heads;        // beside it: a file or folder; empty: none
+  // Beside it: a file or folder of a head with attention, or one of the names above; empty: none.
+  std::string eagle = std::string(kOwnEagleIfAny);
   bool mtp = false;               // beside it: the layer that the model brings along (spec/mtp_layer.h)
   std::string store;              // beside it: a file of texts (spec/text_store.h); empty: none
   std::string skip;               // beside it: the model without these layers (read_layers), or kOwnLayers; empty: none

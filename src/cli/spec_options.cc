@@ -11,10 +11,10 @@ namespace ibid::cli {
 void add_spec_options(CLI::App* command, SpecArgs& o) {
   add_read(
       command, "--spec", o, "NAME", o.by_lookup ? "auto" : "off",
-      "tokens that are guessed and verified together, which changes no token: auto, off, ngram (by the text itself), "
-      "and beside that heads or heads:FILE, draft heads, ibid's for the default model or others, eagle:FILE, a head "
-      "with "
-      "attention, mtp, the layer for it that the model brings along, store:FILE, texts that `ibid spec build-store` "
+      "tokens that are guessed and verified together, which changes no token: off, ngram (by the text itself), auto "
+      "(that, and for the default model eagle), and beside ngram heads:FILE, draft heads, eagle or eagle:FILE, a head "
+      "with attention, ibid's for the default model or another, mtp, the layer for it that the model brings along, "
+      "store:FILE, texts that `ibid spec build-store` "
       "made "
       "a file of, draft:MODEL, a small model of the same vocabulary, or skip or skip:LAYERS, the model itself without "
       "these layers",
@@ -23,12 +23,13 @@ void add_spec_options(CLI::App* command, SpecArgs& o) {
                                    kSkip = "skip:";
         SpecArgs read = o;
         read.by_lookup = name != "off";
+        read.eagle = name == "auto" ? kOwnEagleIfAny : "";
         if (name == "off" || name == "auto" || name == "ngram") return read;
         const auto takes = [name](std::string_view kind) {
           return name.starts_with(kind) && name.size() > kind.size();
         };
-        if (name == "heads") {
-          read.heads = kOwnHeads;
+        if (name == "eagle") {
+          read.eagle = kOwnEagle;
         } else if (name == "mtp") {
           read.mtp = true;
         } else if (name == "skip") {
@@ -46,7 +47,7 @@ void add_spec_options(CLI::App* command, SpecArgs& o) {
           read.draft_model = name.substr(kDraft.size());
         } else {
           return invalid("'" + std::string(name) +
-                         "' guesses nothing here; auto, off, ngram, heads, heads:FILE, eagle:FILE, mtp, "
+                         "' guesses nothing here; auto, off, ngram, heads:FILE, eagle, eagle:FILE, mtp, "
                          "store:FILE, draft:MODEL, skip or skip:LAYERS would do.");
         }
         return read;

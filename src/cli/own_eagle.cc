@@ -1,0 +1,30 @@
+#include "cli/own_eagle.h"
+
+#include <cstddef>
+#include <utility>
+
+#include "format/gguf.h"
+
+// The file as it lies; the build says where.
+__asm__(
+    ".section .rodata\n"
+    ".balign 64\n"
+    "ibid_own_eagle_begin:\n"
+    ".incbin \"" IBID_OWN_EAGLE
+    "\"\n"
+    "ibid_own_eagle_end:\n"
+    ".byte 0\n"
+    ".text\n");
+
+extern "C" {
+extern const std::byte ibid_own_eagle_begin[];
+extern const std::byte ibid_own_eagle_end[];
+}
+
+namespace ibid::cli {
+
+Result<ModelFile> own_eagle() {
+  return read_gguf(MappedFile::of_program({ibid_own_eagle_begin, ibid_own_eagle_end}, "ibid's own draft head"));
+}
+
+}  // namespace ibid::cli

@@ -1,0 +1,11 @@
+// The EAGLE head that comes with ibid, for its default model, as a part of the program. How it was made:
+// docs/speculation.md.
+#pragma once
+
+#include "format/model_file.h"
+
+namespace ibid::cli {
+
+Result<ModelFile> own_eagle();
+
+}  // namespace ibid::cli
