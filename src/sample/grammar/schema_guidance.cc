@@ -1,5 +1,6 @@
 #include "sample/grammar/schema_guidance.h"
 
+#include <algorithm>
 #include <set>
 
 #include "sample/grammar/regex.h"
@@ -9,6 +10,7 @@ namespace {
 
 // As many characters as JsonSpace::kFlexible has at most; around a separator twice.
 constexpr uint32_t kMostBlanks = 22, kMostSeparator = 2 * kMostBlanks + 1;
+constexpr int64_t kMostSteps = kCompileSteps / 8;  // for one expression
 
 const Value* member_of_guidance(const Value& root, std::string_view name) {
   const Value* guidance = root.find("x-guidance");
@@ -65,22 +67,34 @@ class GuidanceReader {
     return {};
   }
 
+  // What two expressions both have, at no more than a part of all steps: what is left of these expressions is small.
+  Result<CodeDfa> valid_texts(std::string_view expression, std::string_view json) {
+    const int64_t most = std::min(kMostSteps, g_.fuel().left());
+    Fuel fuel(most);
+    const auto meet = [&]() -> Result<CodeDfa> {
+      ASSIGN_OR_RETURN(const CodeDfa own, read_regex(expression, RegexUse::kWhole, fuel));
+      ASSIGN_OR_RETURN(const CodeDfa valid, read_regex(json, RegexUse::kWhole, fuel));
+      return CodeDfa::combine(own, valid, CodeDfa::How::kBoth, fuel);
+    };
+    Result<CodeDfa> met = meet();
+    g_.fuel().burn(fuel.is_empty() && most < kMostSteps ? most + 1 : most - fuel.left());
+    return met;
+  }
+
   // Of the member's texts those that JSON may have there. kNoExpr: as if there were no such member.
   Result<ExprId> texts(const std::string& name, std::string_view otherwise, std::string_view json, uint32_t most) {
     const Value* value = member_of_guidance(root_, name);
     const ExprId without = otherwise.empty() ? kNoExpr : g_.text(otherwise);
     if (value == nullptr || value->text == otherwise) return without;
-    Result<CodeDfa> own = read_regex(value->text, RegexUse::kWhole, g_.fuel());
-    if (!own && g_.fuel().is_empty()) return out_of_fuel();
-    if (!own) {
-      TRY(cannot(name, own.error().message));
+    Result<CodeDfa> both = valid_texts(value->text, json);
+    if (g_.fuel().is_empty()) return out_of_fuel();
+    if (!both) {
+      TRY(cannot(name, "the expression is not served (" + both.error().message + ")"));
       return without;
     }
-    ASSIGN_OR_RETURN(const CodeDfa valid, read_regex(json, RegexUse::kWhole, g_.fuel()));
-    ASSIGN_OR_RETURN(const CodeDfa both, CodeDfa::combine(*own, valid, CodeDfa::How::kBoth, g_.fuel()));
     ExprId made = kNoExpr;
-    if (!both.is_empty()) {
-      ASSIGN_OR_RETURN(made, both.spell_bounded(g_, CodeDfa::Spelling::kPlain, 0, most));
+    if (!both->is_empty()) {
+      ASSIGN_OR_RETURN(made, both->spell_bounded(g_, CodeDfa::Spelling::kPlain, 0, most));
     }
     if (made == kNoExpr) {
       TRY(cannot(name, "JSON has no such text of at most " + std::to_string(most) + " characters there"));
