@@ -175,19 +175,24 @@ Result<Request> build_common(const ApiRequest& api, const Tokenizer& tokenizer) 
 
 namespace {
 
-bool ends_with_marker(std::string_view text, const std::string& marker) {
+// Whether the prompt leaves the model in its reasoning: the template has written the marker that opens it, or the
+// client has, in an answer of the assistant's that goes on. What users spell opens nothing, so it cannot put off a
+// grammar.
+bool opens_reasoning(const RenderedPrompt& prompt, const std::string& marker, bool goes_on) {
+  std::string_view text = prompt.text;
   while (!text.empty() && markers::is_blank(text.back())) text.remove_suffix(1);
-  return !marker.empty() && text.ends_with(marker);
+  if (marker.empty() || !text.ends_with(marker)) return false;
+  return goes_on || std::ranges::none_of(prompt.plain_ranges, [&](const TextRange& spelled) {
+           return spelled.begin < text.size() && spelled.end > text.size() - marker.size();
+         });
 }
 
 // How an answer behind this prompt opens and ends its reasoning; nothing where its model has none.
-std::optional<ReasoningMarkers> reasoning_markers(const AnswerFormat& format, std::string_view prompt) {
+std::optional<ReasoningMarkers> reasoning_markers(const AnswerFormat& format, bool is_open) {
   const bool has_channels = format.tools.kind == ToolFormat::Kind::kChannels;
   if (has_channels) return ReasoningMarkers{.begin = "<|channel|>analysis<|message|>", .ends = {"<|end|>"}};
   if (format.reasoning.is_none()) return std::nullopt;
-  ReasoningMarkers markers{.begin = format.reasoning.begin,
-                           .ends = {format.reasoning.end},
-                           .is_open = ends_with_marker(prompt, format.reasoning.begin)};
+  ReasoningMarkers markers{.begin = format.reasoning.begin, .ends = {format.reasoning.end}, .is_open = is_open};
   if (format.reasoning.is_ended_by_call)
     markers.ends.insert(markers.ends.end(), format.tools.begins.begin(), format.tools.begins.end());
   return markers;
@@ -199,8 +204,7 @@ int32_t budget_of_effort(std::string_view effort) {
 }
 
 std::optional<AnswerParser::Options> parser_options(const ApiRequest& api,
-                                                    const std::shared_ptr<const AnswerFormat>& format,
-                                                    std::string_view prompt) {
+                                                    const std::shared_ptr<const AnswerFormat>& format, bool is_open) {
   const bool must_call = api.chat.tools.array() != nullptr && api.tool_choice == ToolChoice::kRequired;
   AnswerParser::Options options{.format = must_call ? required_format(format) : format,
                                 .tools = declared_tools(api),
@@ -208,7 +212,7 @@ std::optional<AnswerParser::Options> parser_options(const ApiRequest& api,
   const bool may_reason = api.finds_reasoning && !format->reasoning.is_none();
   const bool has_channels = format->tools.kind == ToolFormat::Kind::kChannels;
   if (!options.tools && !may_reason && !has_channels) return std::nullopt;
-  options.is_reasoning = ends_with_marker(prompt, format->reasoning.begin);
+  options.is_reasoning = is_open;
   return options;
 }
 
@@ -255,8 +259,9 @@ Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backe
   for (const ChatPrompt* chat : chats) {
     ASSIGN_OR_RETURN(const RenderedPrompt prompt, backend.render_chat(*chat));
     if (api.verbose && built.requests.empty()) built.rendered = prompt.text;
-    std::optional<AnswerParser::Options> parser = parser_options(api, backend.answer_format(), prompt.text);
-    std::optional<ReasoningMarkers> reasoning = reasoning_markers(*backend.answer_format(), prompt.text);
+    const bool opens = opens_reasoning(prompt, backend.answer_format()->reasoning.begin, !last_words(*chat).empty());
+    std::optional<AnswerParser::Options> parser = parser_options(api, backend.answer_format(), opens);
+    std::optional<ReasoningMarkers> reasoning = reasoning_markers(*backend.answer_format(), opens);
     const bool is_first = built.requests.empty();
     const bool was_open = built.reasoning && built.reasoning->is_open, is_open = reasoning && reasoning->is_open;
     const bool was_reasoning = built.parser && built.parser->is_reasoning;

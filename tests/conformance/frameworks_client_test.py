@@ -255,6 +255,22 @@ def test_real_guidance():
     assert model["colour"] in ("red", "blue") and model["number"] in ("one", "two")
 
 
+def test_real_guidance_finds_the_parts_of_json():
+    import guidance
+    from guidance.models.experimental import VLLMModel
+    for options, shape in (({}, r'\{"place": ".*", "days": [1-9]\}'), ({"separators": (",", ":")}, r'\{"place":".*","days":[1-9]\}'),
+                           ({"whitespace_flexible": True}, r'\{\s*"place":\s*".*",\s*"days":\s*[1-9]\s*\}'),
+                           ({"whitespace_pattern": " {2}"}, r'\{(  )?"place"(  )?:(  )?".*"(  )?,(  )?"days"(  )?:(  )?[1-9](  )?\}'),
+                           ({"separators": (", ?", ": ?"), "lenient": True}, r'\{"place": ?".*", ?"days": ?[1-9]\}')):
+        model = VLLMModel(MODEL, base_url=URL + "/v1", api_key="none")
+        with guidance.user():
+            model += "How is the weather in Oslo?"
+        with guidance.assistant():
+            model += guidance.json("weather", schema=Weather, **options)
+        check(Weather.model_validate_json(model["weather"]))
+        assert re.fullmatch(shape, model["weather"], re.S), (options, model["weather"])
+
+
 def test_scripted_smolagents_calls():
     from smolagents import OpenAIModel, ToolCallingAgent
     agent = ToolCallingAgent(tools=[], model=OpenAIModel(MODEL, api_base=URL + "/v1", api_key="none"), max_steps=1, verbosity_level=0)

@@ -1,5 +1,6 @@
 // Answers at random under the masks of schemas: schema_walks VOCABULARY.gguf. Reads from standard input a JSON object a
-// line: {"schema": text of a schema, "walks": how many, "seed"}. Writes for each a line: {"refused": sentence}, or
+// line: {"schema": text of a schema, "walks": how many, "seed"}; "gbnf" in the place of "schema" is the text of a
+// grammar of llama.cpp's. Writes for each a line: {"refused": sentence}, or
 // {"ignored": sentences, "answers": texts, "cut": how many walks had no end within their tokens, "tokens"}. Not strict.
 //
 // Each walk has so many tokens, drawn too, and closes in time. Where many tokens may come, as inside strings, every
@@ -16,6 +17,7 @@
 #include "format/gguf.h"
 #include "format/gguf_vocabulary.h"
 #include "sample/grammar/json_schema.h"
+#include "sample/grammar/languages.h"
 #include "sample/grammar/token_masks.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -136,8 +138,14 @@ void answer(const Json& line, const Words& words, std::string& out) {
   SchemaReport report;
   report.most = 1 << 20;
   auto refuse = [&](const Error& error) { json.field("refused", error.message).end_object(); };
-  Result<RuleId> root = read_json_schema(*line.find("schema")->string(), options, grammar, &report);
-  if (!root) return refuse(root.error());
+  if (const Json* gbnf = line.find("gbnf")) {
+    const Status read = read_gbnf(
+        *gbnf->string(), [](std::string_view) { return TokenId{-1}; }, grammar);
+    if (!read) return refuse(read.error());
+  } else {
+    Result<RuleId> root = read_json_schema(*line.find("schema")->string(), options, grammar, &report);
+    if (!root) return refuse(root.error());
+  }
   Result<Automaton> automaton = Automaton::compile(grammar, {.bytes = words.trie->single_bytes()});
   if (!automaton) return refuse(automaton.error());
   TokenMasks masks(std::make_shared<const Automaton>(*std::move(automaton)), words.trie);

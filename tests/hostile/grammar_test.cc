@@ -121,7 +121,12 @@ std::vector<Bomb> schemas() {
     }
   };
   for (const char* text :
-       {"",
+       {R"({"x-guidance":{"item_separator":"([ ]{0,1000}[\n]{0,1000}){1000},"}})",
+        R"({"x-guidance":{"item_separator":"( ?){20}.{100}( ?){20},( |.){300}"},"type":"array"})",
+        R"({"x-guidance":{"key_separator":"(( *)*)*:(( *)*)*"},"type":"object"})",
+        R"({"x-guidance":{"whitespace_pattern":"( |\n|\t)*[^a]{1,1000000}"}})",
+        R"({"x-guidance":{"whitespace_pattern":"(?: ?){5000}"},"type":"array","items":{"type":"array"}})",
+        "",
         "{",
         "[]",
         "3",

@@ -51,6 +51,50 @@ TEST(Grammars, WhoSendsEverNewOnesLosesHisOwnAlone) {
   EXPECT_LT(grammars.size(), 40u);
 }
 
+// Schemas that differ in what a cache could tell them by: names, limits, lists, patterns, references, nesting.
+Source schema(int i) {
+  const std::string n = std::to_string(i);
+  const std::string kinds[] = {
+      R"({"type":"object","properties":{"a)" + n + R"(":{"type":"integer"},"b":{"type":"boolean"}},"required":["b"]})",
+      R"({"type":"integer","minimum":)" + n + R"(,"maximum":)" + n + "7}",
+      R"({"enum":["x)" + n + R"(",)" + n + R"(,null,[)" + n + "]]}",
+      R"({"type":"string","pattern":"^[a-c]{1,4}-)" + n + R"($"})",
+      R"({"$defs":{"d)" + n + R"(":{"type":"array","items":{"$ref":"#/$defs/d)" + n + R"("}}},"$ref":"#/$defs/d)" + n +
+          "\"}",
+      R"({"anyOf":[{"const":)" + n + R"(},{"type":"array","prefixItems":[{"const":")" + n + R"("}],"maxItems":3}]})",
+      R"({"type":"string","minLength":)" + std::to_string(i % 50) + R"(,"maxLength":)" + std::to_string(50 + i) + "}",
+      R"({"type":"array","items":{"type":"object","properties":{"k":{"const":"v)" + n +
+          R"("}},"additionalProperties":false}})"};
+  return {.language = Language::kJsonSchema, .is_strict = true, .text = kinds[i % 8]};
+}
+
+// Somebody's schema, of which a text is under way, beside `n` different ones of somebody else.
+void withstand_schemas(int n) {
+  Grammars grammars(tokens(), 32 << 20);
+  const Source source = schema(0);
+  const auto mine = grammars.get(source, "alice").value();
+  Matcher matcher(mine, {}, 1);
+  std::vector<uint32_t> before(matcher.mask_words()), after(before.size());
+  matcher.fill(kInitial, 8, before);
+  EXPECT_TRUE(std::ranges::any_of(before, [](uint32_t word) { return word != 0; }));
+  size_t most = 0;
+  for (int i = 0; i < n; ++i) {
+    const auto made = grammars.get(schema(i), "mallory");
+    ASSERT_TRUE(made.ok()) << schema(i).text << made.error().message;
+    most = std::max(most, grammars.bytes());
+  }
+  EXPECT_LE(most, size_t{8} << 20) << "a quarter of all";
+  EXPECT_GT(most, size_t{4} << 20) << "there were enough to fill it";
+  EXPECT_LE(grammars.taken(), size_t{32} << 20);
+  EXPECT_LT(grammars.size(), static_cast<size_t>(n));
+  EXPECT_EQ(grammars.get(source, "alice").value(), mine);
+  matcher.fill(kInitial, 8, after);
+  EXPECT_EQ(before, after);
+}
+
+TEST(Grammars, WhoSendsEverNewSchemasLosesHisOwnAlone) { withstand_schemas(2'000); }
+TEST(SlowGrammars, WhoSendsAHundredThousandSchemasLosesHisOwnAlone) { withstand_schemas(100'000); }
+
 TEST(Grammars, TakeNoMoreTogetherThanTheyMay) {
   constexpr size_t kMost = 4 << 20;
   Grammars grammars(tokens(), kMost);

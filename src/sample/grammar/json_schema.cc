@@ -5,7 +5,7 @@
 #include <tuple>
 
 #include "base/planted.h"
-#include "sample/grammar/schema_logic.h"
+#include "sample/grammar/schema_guidance.h"
 #include "sample/grammar/schema_names.h"
 #include "sample/grammar/schema_twins.h"
 
@@ -15,9 +15,11 @@ namespace {
 // The parts that all JSON grammars share, made when they are first asked for.
 class JsonParts {
  public:
-  JsonParts(Grammar& grammar, JsonSpace space) : g_(grammar), space_(space) {}
+  JsonParts(Grammar& grammar, JsonSpace space, const JsonSpelling& spelling = {})
+      : g_(grammar), space_(space), spelling_(spelling) {}
 
   ExprId space() {
+    if (spelling_.space != kNoExpr) return spelling_.space;
     if (space_ == JsonSpace::kCompact) return g_.empty();
     if (space_rule_ == kNoExpr) {
       const ExprId indent = g_.repeat(g_.choice({g_.byte(' ', ' '), g_.byte('\t', '\t')}), 0, 20);
@@ -40,6 +42,13 @@ class JsonParts {
                                    g_.sequence({d, one_of("01234567"), hex(), hex()}),
                                    g_.sequence({d, one_of("89abAB"), hex(), hex(), low_half})});
     const ExprId escape = g_.choice({one_of("\"\\/bfnrt"), g_.sequence({g_.text("u"), unit})});
+    if (spelling_.escapes_what_it_must) {  // llguidance takes a DEL for a control character
+      const ExprId control = g_.sequence(
+          {g_.text("u00"), g_.choice({g_.sequence({one_of("01"), hex()}), g_.sequence({g_.text("7"), one_of("fF")})})});
+      const ExprId needed = g_.sequence({g_.text("\\"), g_.choice({one_of("\"\\bfnrt"), control})});
+      const CodeSet others = CodeSet{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}, {0x7F, 0x7F}}.complement();
+      return character_ = g_.choice({g_.code_points(others), needed});
+    }
     const CodeSet plain = CodeSet{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}}.complement();
     return character_ = g_.choice({g_.code_points(plain), g_.sequence({g_.text("\\"), escape})});
   }
@@ -68,11 +77,15 @@ class JsonParts {
   }
   // begin (one (, more)*)? end
   ExprId list(std::string_view begin, ExprId part, std::string_view end) {
-    const ExprId more = g_.sequence({g_.text(","), space(), part});
-    const ExprId parts = g_.sequence({space(), part, g_.repeat(more, 0, kUnbounded)});
+    const ExprId parts = g_.sequence({space(), part, g_.repeat(after_comma(part), 0, kUnbounded)});
     return g_.sequence({g_.text(begin), g_.optional(parts), space(), g_.text(end)});
   }
-  ExprId member(ExprId name, ExprId value) { return g_.sequence({name, g_.text(":"), space(), value}); }
+  ExprId after_comma(ExprId part) {
+    return g_.sequence({spelling_.comma != kNoExpr ? spelling_.comma : g_.text(","), space(), part});
+  }
+  ExprId member(ExprId name, ExprId value) {
+    return g_.sequence({name, spelling_.colon != kNoExpr ? spelling_.colon : g_.text(":"), space(), value});
+  }
   RuleId object() {
     if (object_rule_ == kNoExpr) {
       object_rule_ = g_.add_rule("object");
@@ -109,11 +122,10 @@ class JsonParts {
     std::vector<ExprId> parts = {g_.text(is_object ? "{" : "[")};
     const size_t n = is_object ? value.members.size() : value.items.size();
     for (size_t i = 0; i < n; ++i) {
-      if (i > 0) parts.push_back(g_.text(","));
-      parts.push_back(space());
-      parts.push_back(is_object ? member(g_.text("\"" + json_spelling(value.members[i].first) + "\""),
-                                         text_of(value.members[i].second))
-                                : text_of(value.items[i]));
+      const ExprId part = is_object ? member(g_.text("\"" + json_spelling(value.members[i].first) + "\""),
+                                             text_of(value.members[i].second))
+                                    : text_of(value.items[i]);
+      parts.push_back(i > 0 ? after_comma(part) : g_.sequence({space(), part}));
     }
     parts.push_back(space());
     parts.push_back(g_.text(is_object ? "}" : "]"));
@@ -123,6 +135,7 @@ class JsonParts {
  private:
   Grammar& g_;
   JsonSpace space_;
+  JsonSpelling spelling_;
   RuleId space_rule_ = kNoExpr, string_rule_ = kNoExpr, integer_rule_ = kNoExpr, number_rule_ = kNoExpr,
          object_rule_ = kNoExpr, value_rule_ = kNoExpr;
   ExprId character_ = kNoExpr;
@@ -131,10 +144,10 @@ class JsonParts {
 // From shapes to rules. Each conjunction of schemas becomes one rule, so what refers to itself becomes recursion.
 class SchemaWriter {
  public:
-  SchemaWriter(SchemaLogic& logic, Grammar& grammar)
+  SchemaWriter(SchemaLogic& logic, const JsonSpelling& spelling, Grammar& grammar)
       : logic_(logic),
         g_(grammar),
-        parts_(grammar, logic.options().space),
+        parts_(grammar, logic.options().space, spelling),
         other_names_(grammar),
         twins_(grammar.fuel()) {}
 
@@ -243,7 +256,7 @@ class SchemaWriter {
     return {};
   }
 
-  ExprId after_comma(ExprId part) { return g_.sequence({g_.text(","), parts_.space(), part}); }
+  ExprId after_comma(ExprId part) { return parts_.after_comma(part); }
   ExprId first(ExprId part) { return g_.sequence({parts_.space(), part}); }
 
   Status write_array(const Conjunction& conjunction, const Shape& shape, std::vector<ExprId>& choices) {
@@ -528,8 +541,10 @@ Result<RuleId> read_json_schema(std::string_view schema, const SchemaOptions& op
                                 SchemaReport* report) {
   ASSIGN_OR_RETURN(const SchemaDocument document, SchemaDocument::read(schema, grammar.fuel()));
   SchemaReport own;
-  SchemaLogic logic(document, options, grammar.fuel(), report != nullptr ? report : &own);
-  ASSIGN_OR_RETURN(const RuleId root, SchemaWriter(logic, grammar).run());
+  const SchemaOptions as_guided = guided(options, document.root());
+  SchemaLogic logic(document, as_guided, grammar.fuel(), report != nullptr ? report : &own);
+  ASSIGN_OR_RETURN(const JsonSpelling spelling, guided_spelling(logic, grammar));
+  ASSIGN_OR_RETURN(const RuleId root, SchemaWriter(logic, spelling, grammar).run());
   for (std::string& sentence : own.ignored) grammar.add_note(std::move(sentence));
   grammar.set_root(root);
   return root;

@@ -20,7 +20,8 @@ enum class JsonSpace {
 
 struct SchemaOptions {
   bool is_strict = true;
-  bool holds_formats = true;  // else `format` is an annotation, as the standard has it
+  bool holds_formats = true;    // else `format` is an annotation, as the standard has it
+  bool coerces_one_of = false;  // a `oneOf` that cannot be held is told and read as `anyOf`, strict or not
   JsonSpace space = JsonSpace::kFlexible;
 };
 

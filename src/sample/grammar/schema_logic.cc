@@ -57,7 +57,8 @@ uint8_t bits_of_type(const std::string& name) {
 Status SchemaLogic::cannot(const Value* schema, std::string_view keyword, std::string_view why) {
   std::string sentence =
       in_quotes(keyword) + " at " + document_.pointer(schema) + " cannot be held: " + std::string(why) + ".";
-  if (options_.is_strict) return unsupported(std::move(sentence), document_.pointer(schema));
+  if (options_.is_strict && !(keyword == "oneOf" && options_.coerces_one_of))
+    return unsupported(std::move(sentence), document_.pointer(schema));
   if (report_ != nullptr && report_->ignored.size() < report_->most &&
       std::find(report_->ignored.begin(), report_->ignored.end(), sentence) == report_->ignored.end())
     report_->ignored.push_back(std::move(sentence));
@@ -170,8 +171,13 @@ Result<Shapes> SchemaLogic::read(const Value& schema) {
   // What cannot be held is told, and left out.
   auto hold = [&](const std::string& key, const Value& value) -> Status {
     Status done = read_keyword(schema, key, value, all);
-    if (done || done.error().kind != ErrorKind::kUnsupported || !done.error().where.empty()) return done;
-    TRY(cannot(&schema, key, done.error().message));
+    if (done || done.error().kind != ErrorKind::kUnsupported) return done;
+    std::string why = done.error().message;
+    if (!done.error().where.empty()) {  // refused within; an alternative that is refused by itself stays so
+      if (key != "oneOf" || !options_.coerces_one_of) return done;
+      why.pop_back();  // its full stop
+    }
+    TRY(cannot(&schema, key, why));
     if (key == "oneOf") TRY(narrow(all, any_of(schema, value)));
     return {};
   };
