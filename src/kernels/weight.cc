@@ -3,8 +3,10 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <mutex>
 #include <new>
 #include <string>
+#include <utility>
 
 #include "base/check.h"
 #include "kernels/linear.h"
@@ -12,14 +14,33 @@
 namespace ibid {
 namespace {
 
-// Large weights lie in large memory pages where the system has them: fewer look-ups of addresses while streaming.
+// Weights lie in large memory pages where the system has them: fewer look-ups of addresses while streaming.
 constexpr size_t kLargePage = size_t{2} << 20;
+// Those that are smaller share memory of so many bytes, of which a page that nothing lies in is never touched.
+constexpr size_t kSharedBytes = 16 * kLargePage;
 
-std::shared_ptr<std::byte[]> allocate(size_t bytes) {
-  const std::align_val_t alignment{bytes >= kLargePage ? kLargePage : 64};
+std::shared_ptr<std::byte[]> allocate_large(size_t bytes) {
+  const std::align_val_t alignment{kLargePage};
   auto* p = static_cast<std::byte*>(::operator new[](bytes, alignment));
-  if (bytes >= kLargePage) madvise(p, bytes / kLargePage * kLargePage, MADV_HUGEPAGE);  // a wish: failure is harmless
+  madvise(p, bytes / kLargePage * kLargePage, MADV_HUGEPAGE);  // a wish: failure is harmless
   return {p, [alignment](std::byte* q) { ::operator delete[](q, alignment); }};
+}
+
+// From any thread. What weights share is given back with the last of them.
+std::shared_ptr<std::byte[]> allocate(size_t bytes) {
+  if (bytes >= kLargePage) return allocate_large(bytes);
+  static std::mutex mutex;
+  static std::weak_ptr<std::byte[]> latest;
+  static size_t n_used = 0;
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<std::byte[]> shared = latest.lock();
+  if (shared == nullptr || n_used + bytes > kSharedBytes) {
+    latest = shared = allocate_large(kSharedBytes);
+    n_used = 0;
+  }
+  std::byte* const p = shared.get() + n_used;
+  n_used += (bytes + 63) / 64 * 64;
+  return {std::move(shared), p};
 }
 
 // All but the packed form.

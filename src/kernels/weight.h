@@ -21,7 +21,7 @@ struct Weight {
   KPieces pieces;                      // in which K is summed: part of what the weight means
   TensorView raw;                      // the file's own bytes; for embed() and for export
   const std::byte* packed = nullptr;   // what the CPU's kernels read; in `owned`, or in memory of somebody else's
-  std::shared_ptr<std::byte[]> owned;  // null: another's, or nothing is packed
+  std::shared_ptr<std::byte[]> owned;  // null: another's, or nothing is packed; small weights' memory is shared
   int64_t packed_bytes = 0;            // 0: raw is read as it lies
 };
 

@@ -46,6 +46,27 @@ std::vector<float> as_seen_by(DType dtype, std::vector<float> x, int64_t K) {
   return x;
 }
 
+TEST(Weight, OutlivesThoseThatItSharesMemoryWith) {
+  std::mt19937 random(3);
+  ThreadTeam team(1);
+  Stream s(team);
+  auto bytes = random_weight_bytes(DType::kQ4_1, 100, 576, random);
+  const TensorView raw(bytes.data(), DType::kQ4_1, {100, 576});
+  std::vector<Weight> weights(1200);  // more than one shared piece of memory holds
+  for (Weight& w : weights) w = prepare_weight(s, raw);
+  const auto packed = [](const Weight& w) { return std::span(w.packed, static_cast<size_t>(w.packed_bytes)); };
+  const std::vector<std::byte> expected(packed(weights[0]).begin(), packed(weights[0]).end());
+  const Weight kept[] = {weights[1], weights[600], weights[1199]};
+  weights.clear();
+  std::vector<Weight> others(1200);
+  auto other_bytes = random_weight_bytes(DType::kQ4_1, 100, 576, random);
+  for (Weight& w : others) w = prepare_weight(s, TensorView(other_bytes.data(), DType::kQ4_1, {100, 576}));
+  for (const Weight& w : kept) {
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(w.packed) % 64, 0u);
+    EXPECT_TRUE(std::ranges::equal(packed(w), expected));
+  }
+}
+
 TEST_P(Linear, IsTheReferenceUpToRounding) {
   const DType dtype = GetParam();
   std::mt19937 random(7);
