@@ -1,19 +1,23 @@
 // What drafts bring, by kind of text: the same prompts with speculation and without, in turn, on one model.
 //   speculation_bench [--model MODEL] [--threads N] [--tokens N] [--temp T] [--k K] [--draft MODEL] [--heads FILE]
-//   [--eagle FILE|own]
-//   [--store FILE] [--own-answers BYTES] [--oracle] [--siblings] [--replay P] [--repeats N]
-//   [PROMPTS]
+//   [--eagle FILE|own] [--store FILE] [--own-answers BYTES] [--window SINK,WINDOW [--fixed]] [--oracle] [--siblings]
+//   [--replay P] [--repeats N] [--context N --behind FILE] [--every N] [--by-cpu] [PROMPTS]
 // Tokens must be the same. E: tokens a step. steps: what the counted steps would take by v(r), the median time of a
 // step of r rows over one of 1 row, both of this run; clock: the time of the plain answer over the other's, of what
 // both took behind their first token. Of `repeats` runs, whose order alternates, the median. --oracle proposes the
 // plain answer. --siblings tells instead how often a second branch of a tree would be right: what followed the first
 // occurrence of the text's end, where that is another token than what followed the last. --replay tells what the
 // look-up and the stores would have brought to the plain answers, had all guesses been verified that are at least P
-// likely: no clock is in it. Answers are kept for those that follow, as --own-answers has it.
+// likely: no clock is in it. Answers are kept for those that follow, as --own-answers has it. --window has the model
+// guess over a part of the text, without the look-up; --fixed: --k guesses in every step, whatever they cost. --context
+// puts each prompt behind as much of a text as makes the longest of them and its answer so many tokens. --every takes
+// each N-th prompt alone. --by-cpu reads all times from what the process has computed, for machines that others use too
+// (one thread). c: what guessing took of a step of one row, for each pass of the model over its view.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <map>
 #include <string>
 
@@ -24,9 +28,17 @@
 #include "spec/free_proposers.h"
 #include "spec/store_proposer.h"
 #include "spec/suffix_automaton.h"
+#include "spec/window_proposer.h"
 
 namespace ibid::bench {
 namespace {
+
+// Seconds that the process has computed for: of one thread, steps and passes take the same on a machine that others
+// use too. Memory that they fill is another matter.
+class CpuClock final : public Clock {
+ public:
+  double now() const override { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+};
 
 class Oracle final : public Proposer {
  public:
@@ -48,7 +60,9 @@ struct Answer {
   };
   std::vector<Step> steps;  // of those behind the first token
   int32_t n_drafted = 0, n_accepted = 0;
-  double seconds = 0;  // of these
+  double seconds = 0;    // of these
+  double guessing = 0;   // of these, before their forward passes
+  int64_t n_passes = 0;  // of the model over a view
 };
 
 struct Settings {
@@ -57,6 +71,10 @@ struct Settings {
   int32_t n_tokens = 128, k = 8, repeats = 3;
   float temperature = 0;
   int64_t own_answers_bytes = 0;
+  std::optional<WindowOptions> window;
+  int32_t context_len = 0, every = 1;  // 0: prompts stand alone
+  std::string behind;
+  bool by_cpu = false;
   bool oracle = false;
   bool siblings = false;
   float replay = 0;  // 0: not so
@@ -110,7 +128,24 @@ struct Replayed {
   }
 };
 
-Answer answer(Engine& engine, std::vector<TokenId> prompt, const Settings& settings, uint64_t seed) {
+// So much of the file as leaves room for the longest prompt and its answer.
+std::string text_before(const Settings& settings, const ChatTemplate& chat, const Tokenizer& tokenizer,
+                        const std::vector<Prompt>& prompts) {
+  if (settings.context_len == 0) return "";
+  std::ifstream in(settings.behind);
+  CHECK(in.is_open(), "the text before the prompts cannot be read");
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  size_t longest = 0;
+  for (const Prompt& p : prompts) longest = std::max(longest, prompt_of(chat, tokenizer, p.text).size());
+  const auto room = static_cast<size_t>(settings.context_len - settings.n_tokens) - longest;
+  // Tokens are never longer than their text.
+  for (size_t n = prompt_of(chat, tokenizer, text).size(); n > room; n = prompt_of(chat, tokenizer, text).size())
+    text.resize(std::min(text.size() * room / n, text.size() - std::min<size_t>(text.size(), 32)));
+  return text + "\n\n";
+}
+
+Answer answer(Engine& engine, std::vector<TokenId> prompt, const Settings& settings, uint64_t seed, const Clock& clock,
+              const WindowProposer* window = nullptr, bool is_plain = false) {
   static uint64_t next_id = 1;
   Request r;
   r.id = RequestId{next_id++};
@@ -118,6 +153,7 @@ Answer answer(Engine& engine, std::vector<TokenId> prompt, const Settings& setti
   r.max_tokens = settings.n_tokens;
   r.sampling.temperature = settings.temperature;
   r.sampling.seed = seed;
+  if (is_plain) r.speculation.max_drafts = 0;
   const EngineStats before = engine.stats();
   CHECK(engine.submit(std::move(r)).ok());
   Answer out;
@@ -125,13 +161,16 @@ Answer answer(Engine& engine, std::vector<TokenId> prompt, const Settings& setti
   bool has_ended = false;
   while (!has_ended) {
     const bool is_decode = !out.tokens.empty();
-    const double begin = steady_clock().now();
+    const int64_t n_passes = window != nullptr ? window->n_passes() : 0;
+    const double begin = clock.now();
     CHECK(engine.step(outputs));
-    const double took = steady_clock().now() - begin;
+    const double took = clock.now() - begin;
     if (is_decode) {
       const EngineStats stats = engine.stats();
       out.steps.push_back({1 + stats.step_drafted, took, stats.step_forward, stats.step_sample});
       out.seconds += took;
+      out.guessing += stats.step_plan;  // it has a step of the scheduler too, some microseconds
+      if (window != nullptr) out.n_passes += window->n_passes() - n_passes;
     }
     for (const Output& o : outputs) {
       for (const TokenRecord& t : o.tokens) out.tokens.push_back(t.chosen.token);
@@ -172,7 +211,7 @@ int run(const Settings& settings) {
   cli::ModelArgs args;
   args.model = settings.model;
   args.threads = settings.threads;
-  args.context_len = 2048;
+  args.context_len = std::max(2048, settings.context_len);
   const cli::StepLimits limits = {.max_drafts = settings.k,
                                   .draft_model = settings.draft,
                                   .heads = settings.heads,
@@ -186,14 +225,38 @@ int run(const Settings& settings) {
   EngineOptions with = loaded->engine_options(limits);
   with.prefix_cache = false;
   with.kv_bytes = loaded->kv_bytes_for(1, loaded->context_len, with.block_len);
+  if (settings.context_len > 0) {  // what all prompts stand behind is read once
+    with.prefix_cache = true;
+    with.kv_bytes = loaded->kv_bytes_for(3, loaded->context_len, with.block_len);
+  }
   EngineOptions without = with;
   without.max_drafts = 0;
-  auto plain = Engine::create(*loaded->model, loaded->tokenizer, *loaded->stream, without).value();
-  auto drafting = Engine::create(*loaded->model, loaded->tokenizer, *loaded->stream, with).value();
+  const CpuClock cpu_clock;
+  const Clock& clock = settings.by_cpu ? cpu_clock : steady_clock();
+  auto drafting = Engine::create(*loaded->model, loaded->tokenizer, *loaded->stream, with, clock).value();
+  if (settings.context_len > 0) drafting->measure_steps(clock);  // as a server does
+  std::unique_ptr<Engine> own_plain;
+  // Behind a long text both answer in one engine, which reads it once.
+  if (settings.context_len == 0)
+    own_plain = Engine::create(*loaded->model, loaded->tokenizer, *loaded->stream, without, clock).value();
+  Engine* plain = own_plain ? own_plain.get() : drafting.get();
 
   if (Status used = cli::use_drafters(*drafting, *loaded, limits); !used) return cli::fail(used.error());
 
+  const WindowProposer* window = nullptr;
+  if (settings.window) {
+    WindowOptions options = *settings.window;
+    options.end_of_generation = with.end_of_generation;
+    auto made = WindowProposer::create(drafting->seat(), options, clock);
+    if (!made) return cli::fail(made.error());
+    window = made->get();
+    (*made)->measure();
+    drafting->speculate(*std::move(made), settings.k);
+  }
+
   std::vector<Row> all;
+  double guessing = 0;
+  int64_t n_passes = 0, n_read = 0, n_prompts = 0;
   std::map<int32_t, std::vector<double>> seconds_of, forward_of, draw_of;
   std::vector<double> plain_steps;
   uint64_t seed = 0;
@@ -206,15 +269,21 @@ int run(const Settings& settings) {
           loaded->store,
           settings.own_answers_bytes > 0 ? std::make_unique<OwnAnswers>(settings.own_answers_bytes) : nullptr,
           StoreProposerOptions{.end_of_generation = with.end_of_generation}));
+  std::vector<Prompt> prompts;
   for (const Prompt& prompt : read_prompts(settings.prompts)) {
-    const std::vector<TokenId> ids = prompt_of(*chat, *loaded->tokenizer, prompt.text);
+    if (n_prompts++ % settings.every == 0) prompts.push_back(prompt);
+  }
+  const std::string before = text_before(settings, *chat, *loaded->tokenizer, prompts);
+  for (const Prompt& prompt : prompts) {
+    const std::vector<TokenId> ids = prompt_of(*chat, *loaded->tokenizer, before + prompt.text);
+    n_read += static_cast<int64_t>(ids.size());
     if (settings.siblings) {
-      const Answer a = answer(*plain, ids, settings, ++seed);
+      const Answer a = answer(*plain, ids, settings, ++seed, clock);
       for (const std::string& kind : {prompt.kind, std::string("of all")}) siblings[kind].add(ids, a.tokens);
       continue;
     }
     if (settings.replay > 0) {
-      const Answer a = answer(*plain, ids, settings, ++seed);
+      const Answer a = answer(*plain, ids, settings, ++seed, clock);
       for (auto* replayed : {&by_lookup, &by_all}) {
         Proposer& proposer = replayed == &by_lookup ? *lookup : *everything;
         (*replayed)[prompt.kind].add(proposer, static_cast<int64_t>(seed), ids, a.tokens, settings);
@@ -226,10 +295,10 @@ int run(const Settings& settings) {
     ++seed;
     for (int32_t turn = 0; turn < settings.repeats; ++turn) {
       Answer a, b;
-      const auto go_plain = [&] { a = answer(*plain, ids, settings, seed); };
+      const auto go_plain = [&] { a = answer(*plain, ids, settings, seed, clock, nullptr, true); };
       const auto go_drafting = [&] {
         if (settings.oracle) drafting->speculate(std::make_unique<Oracle>(a.tokens), settings.k);
-        b = answer(*drafting, ids, settings, seed);
+        b = answer(*drafting, ids, settings, seed, clock, window);
       };
       if (turn % 2 == 0 || settings.oracle)
         go_plain(), go_drafting();
@@ -242,6 +311,7 @@ int run(const Settings& settings) {
         forward_of[step.rows].push_back(step.forward), draw_of[step.rows].push_back(step.draw);
       }
       plain_seconds.push_back(a.seconds), seconds.push_back(b.seconds);
+      guessing += b.guessing, n_passes += b.n_passes;
       if (turn > 0) continue;
       row.n_plain_steps = static_cast<int64_t>(a.steps.size()), row.n_steps = static_cast<int64_t>(b.steps.size());
       row.n_drafted = b.n_drafted, row.n_accepted = b.n_accepted;
@@ -282,6 +352,12 @@ int run(const Settings& settings) {
     // A count that is rare is measured badly; more rows never take less.
     v[rows] = last = took.size() < 8 ? last + 0.1 : std::max(last, median(took) / one);
     std::printf(" %d:%.2f", rows, v[rows]);
+  }
+  std::printf("\n%.0f tokens read before an answer, in the mean",
+              static_cast<double>(n_read) / static_cast<double>(prompts.size()));
+  if (n_passes > 0) {
+    const double pass = guessing / static_cast<double>(n_passes);
+    std::printf("; %ld passes over a view of %.2f ms: c %.2f", static_cast<long>(n_passes), 1e3 * pass, pass / one);
   }
   std::printf("\nforward pass, drawing, ms:");
   for (const auto& [rows, took] : forward_of)
@@ -330,10 +406,23 @@ int main(int argc, char** argv) {
   app.add_option("--temp", s.temperature, "of each request")->check(CLI::Range(0.0, 10.0));
   app.add_option("--k", s.k, "most guesses of a step")->check(CLI::PositiveNumber);
   app.add_option("--repeats", s.repeats, "runs of each prompt")->check(CLI::PositiveNumber);
+  std::vector<int32_t> window;
+  app.add_option("--window", window, "SINK,WINDOW: the model guesses over these tokens of a text")
+      ->delimiter(',')
+      ->expected(2);
+  bool is_fixed = false;
+  app.add_flag("--fixed", is_fixed, "with --window: --k guesses in every step");
+  app.add_option("--context", s.context_len, "tokens of the longest prompt and its answer");
+  app.add_option("--behind", s.behind, "a text that prompts stand behind")->check(CLI::ExistingFile);
+  app.add_option("--every", s.every, "each N-th prompt alone")->check(CLI::PositiveNumber);
+  app.add_flag("--by-cpu", s.by_cpu, "times of what the process computed");
   app.add_flag("--oracle", s.oracle, "propose the plain answer");
   app.add_option("--replay", s.replay, "count what guesses of at least this probability would bring");
   app.add_flag("--siblings", s.siblings, "count how often a second branch would be right");
   app.add_option("prompts", s.prompts, "file of prompts")->check(CLI::ExistingFile);
   CLI11_PARSE(app, argc, argv);
+  if (!window.empty() || is_fixed) s.window.emplace();
+  if (!window.empty()) s.window->n_sink = window[0], s.window->n_window = window[1];
+  if (is_fixed) s.window->always = true;
   return ibid::bench::run(s);
 }

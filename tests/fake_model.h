@@ -2,6 +2,9 @@
 // and token it belongs to and which tokens came before; the fake's attention checks whatever it reads and remembers
 // what was wrong. Logits are a function of the tokens up to a position, so what a request must answer is known without
 // any engine: expected_answer().
+//
+// A step over views of texts (kernels/forward_batch.h) leaves cells that say so: a step that reads texts whole may find
+// none of them, whatever came in between.
 #pragma once
 
 #include <algorithm>
@@ -47,9 +50,12 @@ class FakeModel final : public ForwardPass {
   }
   const ModelFacts& facts() const override { return facts_; }
   const std::vector<std::string>& faults() const { return faults_; }
+  // The positions that each token of a view read, [pass][token], in the order of its places.
+  const std::vector<std::vector<std::vector<int32_t>>>& views() const { return views_; }
 
   void run(const ForwardBatch& b, std::span<const PagedKv> kv, const TensorView& logits, const HiddenStates&) override {
     std::set<int32_t> written;
+    if (b.places != nullptr) return run_views(b, kv, logits);
     for (int32_t s = 0; s < b.n_sequences; ++s) {
       int32_t longest = 0, first = b.positions[b.query_start[s]];
       for (int32_t i = b.query_start[s]; i < b.query_start[s + 1]; ++i) {
@@ -68,6 +74,11 @@ class FakeModel final : public ForwardPass {
     // In order of the arrays, as keys and values would be stored, then read.
     for (int32_t s = 0; s < b.n_sequences; ++s) write(b, s, kv);
     for (int32_t s = 0; s < b.n_sequences; ++s) read_all(b, s, kv);
+    say(b, kv, logits);
+  }
+
+ private:
+  void say(const ForwardBatch& b, std::span<const PagedKv> kv, const TensorView& logits) {
     int32_t row = 0;
     for (int32_t s = 0; s < b.n_sequences; ++s) {
       for (int32_t i = b.query_start[s]; i < b.query_start[s + 1]; ++i) {
@@ -78,8 +89,42 @@ class FakeModel final : public ForwardPass {
     }
     expect(row == b.n_rows, "rows are not ascending indices of tokens");
   }
+  // Plain tokens, each behind the token of its text that stands before it.
+  void run_views(const ForwardBatch& b, std::span<const PagedKv> kv, const TensorView& logits) {
+    std::set<int32_t> written;
+    for (int32_t s = 0; s < b.n_sequences; ++s) {
+      for (int32_t i = b.query_start[s]; i < b.query_start[s + 1]; ++i) {
+        expect(written.insert(b.slots[i]).second, "two tokens are written to one slot");
+        expect(b.slots[i] == b.slot_read(s, i, b.places[i]), "a token of a view does not see itself");
+        expect(b.places[i] < b.kv_len[s], "a token of a view stands behind what it reads");
+      }
+    }
+    views_.emplace_back();
+    write_all(b, kv, kViewMagic);
+    for (int32_t s = 0; s < b.n_sequences; ++s) {
+      for (int32_t i = b.query_start[s]; i < b.query_start[s + 1]; ++i) read_view(b, s, i, kv);
+    }
+    say(b, kv, logits);
+  }
+  void read_view(const ForwardBatch& b, int32_t s, int32_t i, std::span<const PagedKv> kv) {
+    std::vector<int32_t>& seen = views_.back().emplace_back();
+    for (size_t layer = 0; layer < kv.size(); ++layer) {
+      seen.clear();
+      for (int32_t place = 0; place <= b.places[i]; ++place) {
+        const Cell c = cell(kv[layer], b.slot_read(s, i, place));
+        expect(c.magic == kMagic || c.magic == kViewMagic, "a view read a slot that was never written");
+        expect(c.layer == static_cast<int32_t>(layer), "a view read another layer's slot");
+        expect(seen.empty() || c.position > seen.back(), "a view's positions do not ascend");
+        seen.push_back(c.position);
+      }
+      expect(seen.back() == b.positions[i], "a token of a view has another position than in its text");
+      expect(seen.size() < 2 || seen[seen.size() - 2] + 1 == seen.back(), "a view lacks the token before its last");
+    }
+  }
+  void write_all(const ForwardBatch& b, std::span<const PagedKv> kv, uint32_t magic) {
+    for (int32_t s = 0; s < b.n_sequences; ++s) write(b, s, kv, magic);
+  }
 
- private:
   struct Cell {
     uint64_t prefix_hash;
     int32_t position;
@@ -87,7 +132,7 @@ class FakeModel final : public ForwardPass {
     int32_t layer;
     uint32_t magic;
   };
-  static constexpr uint32_t kMagic = 0x1b1d1b1d;
+  static constexpr uint32_t kMagic = 0x1b1d1b1d, kViewMagic = 0x71e37e37;
   static uint64_t seed_of(size_t layer) { return mix(77, layer); }
 
   static int32_t slot_of(const ForwardBatch& b, int32_t s, int32_t position) {
@@ -123,14 +168,15 @@ class FakeModel final : public ForwardPass {
   void expect(bool condition, const char* what) {
     if (!condition && faults_.size() < 20) faults_.push_back(what);
   }
-  void write(const ForwardBatch& b, int32_t s, std::span<const PagedKv> kv) {
+  void write(const ForwardBatch& b, int32_t s, std::span<const PagedKv> kv, uint32_t magic = kMagic) {
     for (size_t layer = 0; layer < kv.size(); ++layer) {
       for (int32_t i = b.query_start[s]; i < b.query_start[s + 1]; ++i) {
         const int32_t p = b.positions[i];
-        const uint64_t before = p == 0 ? seed_of(layer) : cell(kv[layer], b.slot_read(s, i, p - 1)).prefix_hash;
+        const uint64_t before =
+            p == 0 ? seed_of(layer) : cell(kv[layer], b.slot_read(s, i, b.read_by()[i] - 1)).prefix_hash;
         set_cell(kv[layer], b.slots[i],
                  {mix(before, static_cast<uint64_t>(raw(b.tokens[i]))), p, raw(b.tokens[i]),
-                  static_cast<int32_t>(layer), kMagic});
+                  static_cast<int32_t>(layer), magic});
       }
     }
   }
@@ -157,6 +203,8 @@ class FakeModel final : public ForwardPass {
       const Cell c = cell(kv[layer], slot);
       if (p == begin && begin > 0) hash = c.prefix_hash;
       if (p > begin || begin == 0) hash = mix(hash, static_cast<uint64_t>(c.token));
+      expect(c.magic != kViewMagic, "attention read what a guess over a view left");
+      if (c.magic == kViewMagic) return;
       expect(c.magic == kMagic, "attention read a slot that was never written or has been freed");
       expect(c.layer == static_cast<int32_t>(layer), "attention read another layer's slot");
       expect(c.position == p, "attention read a slot of another position");
@@ -166,6 +214,7 @@ class FakeModel final : public ForwardPass {
 
   ModelFacts facts_;
   std::vector<std::string> faults_;
+  std::vector<std::vector<std::vector<int32_t>>> views_;
 };
 
 struct ExpectedAnswer {

@@ -15,6 +15,8 @@
 #include "engine/record/recorder.h"
 #include "engine/record/replay.h"
 #include "fake_model.h"
+#include "spec/proposer_chain.h"
+#include "spec/window_proposer.h"
 #include "text/output/stop_matcher.h"
 
 namespace ibid::testing {
@@ -80,13 +82,20 @@ struct Recorded {
   int64_t n_tokens = 0, n_preemptions = 0, n_cached = 0, n_refused = 0, n_drafted = 0, n_accepted = 0;
 
   // A life with prompts that share beginnings, choices, cancels, refusals and too little memory; those of even seeds
-  // have drafts.
+  // have drafts; of half of them the model guesses for itself too, on blocks that are lent: a record does not say so.
   explicit Recorded(uint64_t seed, bool redact = false, size_t max_backlog = record::FileWriter::kMaxBacklog) {
     const RecordedEngine recorded({.path = path, .redact = redact, .max_backlog = max_backlog});
     Engine* engine = recorded.engine.get();
     auto proposer = std::make_unique<Knowing>(seed);
     Knowing& knowing = *proposer;
-    if (seed % 2 == 0) engine->speculate(std::move(proposer), 5);
+    std::vector<std::unique_ptr<Proposer>> proposers;
+    proposers.push_back(std::move(proposer));
+    if (seed % 4 == 0) {
+      proposers.push_back(
+          WindowProposer::create(engine->seat(), {.n_sink = 8, .n_window = 16, .max_texts = 3, .always = true})
+              .value());
+    }
+    if (seed % 2 == 0) engine->speculate(std::make_unique<ProposerChain>(std::move(proposers)), 5);
     std::mt19937_64 random(seed);
     const auto below = [&](uint64_t n) { return static_cast<int32_t>(random() % n); };
     std::vector<Output> outputs;

@@ -142,6 +142,7 @@ int bench(const BenchOptions& options) {
                     .eagle = options.spec.eagle,
                     .store = options.spec.store,
                     .skip = options.spec.skip,
+                    .window = options.spec.window,
                     .mtp = options.spec.mtp,
                     .own_answers_bytes = options.spec.own_answers_bytes};
   auto loaded = load(args, limits);

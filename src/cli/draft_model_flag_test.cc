@@ -1,4 +1,5 @@
-// --spec draft:MODEL, skip:LAYERS, heads:FILE, eagle:FILE and mtp, from the flag to what is loaded and counted.
+// --spec draft:MODEL, skip:LAYERS, window:SINK,WINDOW, heads:FILE, eagle:FILE and mtp, from the flag to what is loaded
+// and counted.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -135,6 +136,33 @@ TEST(SkipFlag, LayersThatTheModelHasNotAreRefused) {
   const auto refused = size(model, {.max_drafts = 4, .skip = std::string(kOwnLayers)});
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().message.find("find-layers"), std::string::npos) << refused.error().message;
+}
+
+TEST(WindowFlag, NamesTokensOfATextsBeginAndEnd) {
+  EXPECT_EQ(spec("--spec window").value().window->n_window, WindowArgs().n_window);
+  EXPECT_EQ(spec("--spec window:0,96").value().window->n_sink, 0);
+  EXPECT_EQ(spec("--spec window:16,96").value().window->n_window, 96);
+  EXPECT_FALSE(spec("--spec skip").value().window.has_value());
+  for (const char* wrong : {"", "16", "16,", ",16", "16,0", "-1,16", "16,32,64", "a,b", "16;32"})
+    EXPECT_FALSE(spec(std::string("--spec window:") + wrong)) << wrong;
+}
+
+// It holds nothing of its own: no weights, no keys and values.
+TEST(WindowFlag, TheModelItselfGuessesOverAPartOfTheText) {
+  TempFolder folder;
+  const ModelArgs model{.model = tiny_file(folder, "target.gguf", 260, 1), .threads = 1};
+  StepLimits limits{.max_sequences = 2, .max_drafts = 4};
+  const int64_t without = size(model, limits).value().memory.total();
+  limits.window = WindowArgs{.n_sink = 8, .n_window = 16};
+  const Loaded with = load(model, limits).value();
+  EXPECT_EQ(with.memory.total(), without);
+  auto engine = Engine::create(*with.model, with.tokenizer, *with.stream, with.engine_options(limits)).value();
+  ASSERT_TRUE(use_drafters(*engine, with, limits).ok());
+  EXPECT_GT(drafted_by(*engine), 60);
+  limits.window = WindowArgs{.n_sink = 64, .n_window = 64};
+  const auto refused = size(model, limits);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("all of a context of 128"), std::string::npos) << refused.error().message;
 }
 
 // The costs are given, so that no clock has a say.

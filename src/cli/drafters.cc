@@ -17,6 +17,7 @@
 #include "spec/heads_proposer.h"
 #include "spec/mtp_layer.h"
 #include "spec/store_proposer.h"
+#include "spec/window_proposer.h"
 #include "worker/model_pass.h"
 
 namespace ibid::cli {
@@ -211,8 +212,29 @@ Result<std::unique_ptr<Proposer>> eagle_of(const Loaded& loaded) {
                    .branches = EagleProposer::kBranches}));
 }
 
-// Of those that run a network of their own there is one at most; null: there is none.
-Result<std::unique_ptr<Proposer>> network_of(const Loaded& loaded, const StepLimits& limits) {
+WindowOptions window_options(const Loaded& loaded, const StepLimits& limits) {
+  return {.n_sink = limits.window->n_sink,
+          .n_window = limits.window->n_window,
+          .end_of_generation = end_of_generation_of(*loaded.file, *loaded.tokenizer)};
+}
+
+// The model itself over a part of each text: all that it needs is there.
+Status size_window(const StepLimits& limits, const Loaded& out) {
+  const ModelPass pass(*out.model, *out.stream, {}, "");
+  const Status checked = WindowProposer::check(pass.facts(), window_options(out, limits));
+  if (!checked.ok()) return Error{checked.error().kind, "--spec window: " + checked.error().message, "--spec"};
+  return {};
+}
+
+Result<std::unique_ptr<Proposer>> window_of(Engine& engine, const Loaded& loaded, const StepLimits& limits) {
+  ASSIGN_OR_RETURN(auto window, WindowProposer::create(engine.seat(), window_options(loaded, limits)));
+  window->measure();
+  return std::unique_ptr<Proposer>(std::move(window));
+}
+
+// Of those that run a network there is one at most; null: there is none.
+Result<std::unique_ptr<Proposer>> network_of(Engine& engine, const Loaded& loaded, const StepLimits& limits) {
+  if (limits.window) return window_of(engine, loaded, limits);
   if (loaded.draft) return draft_model_of(loaded, limits);
   if (loaded.heads) return heads_of(loaded, limits);
   if (loaded.eagle) return eagle_of(loaded);
@@ -226,6 +248,7 @@ Status size_drafters(const StepLimits& limits, Loaded& out) {
   TRY(size_stores(limits, out));
   if (!limits.draft_model.empty()) return size_draft(limits.draft_model, limits, out);
   if (!limits.skip.empty()) return size_skipped(limits, out);
+  if (limits.window) return size_window(limits, out);
   if (!limits.heads.empty()) return size_heads(limits, out);
   return limits.mtp || !limits.eagle.empty() ? size_eagle(limits, out) : Status{};
 }
@@ -233,7 +256,7 @@ Status size_drafters(const StepLimits& limits, Loaded& out) {
 Status use_drafters(Engine& engine, const Loaded& loaded, const StepLimits& limits) {
   if (limits.max_drafts == 0) return {};
   std::unique_ptr<Proposer> stores = stores_of(loaded, limits);
-  ASSIGN_OR_RETURN(std::unique_ptr<Proposer> last, network_of(loaded, limits));
+  ASSIGN_OR_RETURN(std::unique_ptr<Proposer> last, network_of(engine, loaded, limits));
   if (last == nullptr && stores == nullptr) return {};
   engine.speculate(free_proposers(engine.facts(), limits.max_sequences, std::move(last), std::move(stores)),
                    limits.max_drafts);

@@ -58,6 +58,7 @@ StepLimits step_limits(const ServeOptions& options) {
           .eagle = options.spec.eagle,
           .store = options.spec.store,
           .skip = options.spec.skip,
+          .window = options.spec.window,
           .mtp = options.spec.mtp,
           .own_answers_bytes = options.spec.own_answers_bytes};
 }

@@ -40,6 +40,7 @@ struct StepLimits {
   std::string eagle = {};
   std::string store = {};
   std::string skip = {};
+  std::optional<WindowArgs> window = {};
   bool mtp = false;
   int64_t own_answers_bytes = 0;
 };

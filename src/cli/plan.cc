@@ -113,7 +113,13 @@ int plan(const PlanOptions& options) {
               speed->streams / n_streams);
   if (!serve.spec.by_lookup) return kOk;
   double draft_seconds = 0;
-  if (sized->draft && !sized->draft->skipped.empty()) {
+  if (serve.spec.window) {
+    const WindowArgs& window = *serve.spec.window;
+    auto over_view = predict_speed(*sized, 1, window.n_sink + window.n_window);
+    if (!over_view) return fail(over_view.error());
+    draft_seconds = 1 / over_view->one;
+    std::printf("draft model: the model itself over %d of %d tokens\n", window.n_sink + window.n_window, depth);
+  } else if (sized->draft && !sized->draft->skipped.empty()) {
     const int64_t n_layers = sized->draft->model->config().n_layers;
     auto draft_speed = predict_speed(*sized, 1, depth, n_layers);
     if (!draft_speed) return fail(draft_speed.error());

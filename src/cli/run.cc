@@ -289,6 +289,7 @@ int run(const RunOptions& options) {
                     .eagle = options.spec.eagle,
                     .store = options.spec.store,
                     .skip = options.spec.skip,
+                    .window = options.spec.window,
                     .mtp = options.spec.mtp,
                     .own_answers_bytes = options.spec.own_answers_bytes};
   MemoryPlan tiers;

@@ -7,6 +7,22 @@
 #include "spec/text_store.h"
 
 namespace ibid::cli {
+namespace {
+
+// "64,512": tokens of a text's begin and of its end.
+Result<WindowArgs> read_window(std::string_view text) {
+  constexpr int64_t kMost = 1 << 24;
+  const size_t comma = text.find(',');
+  const auto sink = read_whole(text.substr(0, comma), 0, kMost);
+  const auto window = comma == std::string_view::npos ? sink : read_whole(text.substr(comma + 1), 1, kMost);
+  if (comma == std::string_view::npos || !sink || !window) {
+    return invalid("'" + std::string(text) +
+                   "' is no view of a text; 64,512 would be one, of its first 64 tokens and its last 512.");
+  }
+  return WindowArgs{.n_sink = static_cast<int32_t>(*sink), .n_window = static_cast<int32_t>(*window)};
+}
+
+}  // namespace
 
 void add_spec_options(CLI::App* command, SpecArgs& o) {
   add_read(
@@ -16,11 +32,11 @@ void add_spec_options(CLI::App* command, SpecArgs& o) {
       "with attention, ibid's for the default model or another, mtp, the layer for it that the model brings along, "
       "store:FILE, texts that `ibid spec build-store` "
       "made "
-      "a file of, draft:MODEL, a small model of the same vocabulary, or skip or skip:LAYERS, the model itself without "
-      "these layers",
+      "a file of, draft:MODEL, a small model of the same vocabulary, skip or skip:LAYERS, the model itself without "
+      "these layers, or window or window:SINK,WINDOW, the model itself over so many tokens of a text's begin and end",
       [o](std::string_view name) -> Result<SpecArgs> {
         constexpr std::string_view kDraft = "draft:", kHeads = "heads:", kEagle = "eagle:", kStore = "store:",
-                                   kSkip = "skip:";
+                                   kSkip = "skip:", kWindow = "window:";
         SpecArgs read = o;
         read.by_lookup = name != "off";
         read.eagle = name == "auto" ? kOwnEagleIfAny : "";
@@ -34,6 +50,10 @@ void add_spec_options(CLI::App* command, SpecArgs& o) {
           read.mtp = true;
         } else if (name == "skip") {
           read.skip = kOwnLayers;
+        } else if (name == "window") {
+          read.window = WindowArgs();
+        } else if (takes(kWindow)) {
+          ASSIGN_OR_RETURN(read.window, read_window(name.substr(kWindow.size())));
         } else if (takes(kHeads)) {
           read.heads = name.substr(kHeads.size());
         } else if (takes(kEagle)) {
@@ -48,7 +68,7 @@ void add_spec_options(CLI::App* command, SpecArgs& o) {
         } else {
           return invalid("'" + std::string(name) +
                          "' guesses nothing here; auto, off, ngram, heads:FILE, eagle, eagle:FILE, mtp, "
-                         "store:FILE, draft:MODEL, skip or skip:LAYERS would do.");
+                         "store:FILE, draft:MODEL, skip, skip:LAYERS, window or window:SINK,WINDOW would do.");
         }
         return read;
       });

@@ -304,7 +304,8 @@ void Engine::propose() {
                                     .choice = s->choice,
                                     .verifier = r.speculation.verifier,
                                     .n_left = n_left,
-                                    .scope = cache_.tree().spelled(s->scope)},
+                                    .scope = cache_.tree().spelled(s->scope),
+                                    .blocks = cache_.keeps_blocks() ? &s->blocks : nullptr},
                           .drafts = &s->drafts});
   }
   if (proposals_.empty()) return;

@@ -4,6 +4,7 @@
 // terminals.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "engine/settle.h"
 #include "engine/step_notes.h"
 #include "spec/proposer.h"
+#include "spec/target_seat.h"
 #include "worker/worker.h"
 
 namespace ibid {
@@ -58,6 +60,9 @@ class Engine {
   // From the next step on, at most max_drafts tokens a sequence and step (kMaxDrafts bound them) are proposed by this
   // one.
   void speculate(std::unique_ptr<Proposer> proposer, int32_t max_drafts);
+
+  // Of its model, for a proposer of speculate() that guesses with it. The engine outlives it.
+  TargetSeat seat() { return TargetSeat(*worker_, cache_, std::min(options_.max_sequences, options_.step_tokens)); }
 
   // Before any request and any record: what steps cost is measured on this machine instead of guessed, and stands in
   // options(). The model computes for some 50 ms.

@@ -81,7 +81,7 @@ StepPrices Scheduler::prices() const {
                     .limit = policy_->budget(decodes, tpot).seconds_with_drafts};
   if (!cost_.is_known() || decodes.n_decode_tokens == 0) return prices;
   with = decodes;
-  with.add_decode(decodes.decode_reads / decodes.n_decode_tokens);
+  with.add_drafts(decodes.decode_reads / decodes.n_decode_tokens);
   prices.step = cost_.seconds(decodes);
   prices.row = cost_.seconds(with) - prices.step;
   return prices;
@@ -373,7 +373,7 @@ void Scheduler::grant_drafts(double spent) {
   for (; share != nullptr && n_left > 0; share = likeliest_draft(), --n_left) {
     const Sequence& s = *share->sequence;
     StepLoad with = load;
-    with.add_decode(s.n_tokens());
+    with.add_drafts(s.n_tokens());
     const double likely = s.drafts.likely[static_cast<size_t>(share->n_drafts)], more = seconds(with) - seconds(load);
     // What another verifier than the coupled one takes over may not depend on the clock.
     const bool is_pinned =
@@ -415,7 +415,7 @@ void Scheduler::reserve_drafts(Share& share) {
   share.n_rows += n;
   plan_.n_tokens += n;
   plan_.n_rows += n;
-  if (n > 0) plan_.load.add_decode(s.n_tokens(), n);
+  if (n > 0) plan_.load.add_drafts(s.n_tokens(), n);
 }
 
 // Whoever waits for a disk leaves its turn to others.

@@ -100,7 +100,7 @@ TEST(Speculation, KeepsWithinTheTimeBetweenTokens) {
     t.submit(40, 400);
     t.drain();
     const std::vector<double> gaps = t.gaps(0.2);
-    EXPECT_LE(gaps.back(), bound * 1.01);
+    EXPECT_LE(gaps.back(), bound * 1.02);  // what a row costs and what it reads are learned apart
     EXPECT_GT(t.engine->stats().drafted_tokens, 50);
   }
 }

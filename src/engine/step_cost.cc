@@ -11,7 +11,7 @@ namespace {
 // What each part costs beside a prompt token, where nothing is known: a step as much as a few tokens, an attention that
 // reads some hundred positions as much as a token's products. Dense models on CPUs were measured near it, and it is
 // gone after some ten steps.
-constexpr double kGuess[] = {4, 1, 1, 1.0 / 1500, 1.0 / 500, 0.5, 0.1};
+constexpr double kGuess[] = {4, 1, 1, 1.0 / 1500, 1.0 / 500, 1.0 / 1500, 0.5, 0.1};
 constexpr double kGuessWeight = 0.01;  // in steps
 constexpr double kKept = 0.98;         // of what is known, a step: some fifty steps are remembered
 constexpr int kSweeps = 12;
@@ -25,7 +25,8 @@ StepCost::Parts StepCost::parts_of(const StepLoad& w) {
                       static_cast<double>(w.n_prompt_tokens),
                       static_cast<double>(w.n_decode_tokens),
                       static_cast<double>(w.prompt_reads),
-                      static_cast<double>(w.decode_reads),
+                      static_cast<double>(w.decode_reads + (PLANTED("drafts_read_alone") ? w.draft_reads : 0)),
+                      static_cast<double>(PLANTED("drafts_read_alone") ? 0 : w.draft_reads),
                       static_cast<double>(w.n_rows),
                       static_cast<double>(PLANTED("new_memory_is_free") ? 0 : w.n_new_positions)};
   Parts parts;

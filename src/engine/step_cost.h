@@ -2,13 +2,13 @@
 // clock of its own: the seconds are those that the engine reads anyway.
 //
 // A step's time is a sum of what it has to do (StepLoad), each part times a cost that is not negative: the step itself
-// (weights are read once), prompt tokens, decoded tokens, positions that their attention reads, rows of logits, memory
-// that is written for the first time. Costs are fitted by least squares of relative errors, forgetting older steps,
-// each kind of step (prompts alone, decodes alone, both) for itself: a night of decodes does not make it forget what a
-// prompt costs. A step that took far longer than it should have (a stalled machine) weighs by the inverse square of its
-// time, that is next to nothing. Until steps have told the parts apart, a guess of their proportions stands in, scaled
-// to what was seen. What is shared by all parts at the moment, a machine that others use too, is one factor: the median
-// of the last few steps' times over their predictions.
+// (weights are read once), prompt tokens, decoded tokens, positions that their attention reads, and drafts' apart,
+// rows of logits, memory that is written for the first time. Costs are fitted by least squares of relative errors,
+// forgetting older steps, each kind of step (prompts alone, decodes alone, both) for itself: a night of decodes does
+// not make it forget what a prompt costs. A step that took far longer than it should have (a stalled machine) weighs by
+// the inverse square of its time, that is next to nothing. Until steps have told the parts apart, a guess of their
+// proportions stands in, scaled to what was seen. What is shared by all parts at the moment, a machine that others use
+// too, is one factor: the median of the last few steps' times over their predictions.
 //
 // Method: normal equations with exponential forgetting (Ljung, System Identification, 11.2) and ridge towards the
 // guess, solved under c >= 0 by cyclic coordinate descent from the last solution (Franc, Hlavac, Navara, Sequential
@@ -43,7 +43,7 @@ class StepCost {
   double error_p95() const { return error_p95_; }
 
  private:
-  static constexpr size_t kParts = 7;
+  static constexpr size_t kParts = 8;
   static constexpr size_t kKinds = 3;
   static constexpr size_t kWindow = 512;
   using Parts = std::array<double, kParts>;

@@ -52,6 +52,26 @@ TEST(StepCost, TenStepsAreEnoughForAGuessWithinAThird) {
   EXPECT_LT(error_at(cost, load_of(0, 0, 8, 50)), 0.34);
 }
 
+// It reads what its text's other row reads: before any was seen it is not thought as dear as that row, else behind a
+// long text none would ever be tried; and then it costs what it was seen to.
+TEST(StepCost, ADraftBehindALongTextIsNotPricedAsATextOfItsOwn) {
+  StepCost cost;
+  const auto load = [](int32_t n_before, int32_t n_drafts) {
+    StepLoad of = load_of(0, 0, 1, n_before);
+    if (n_drafts > 0) of.add_drafts(n_before + 1, n_drafts);
+    return of;
+  };
+  const auto took = [](int32_t n_before, int32_t n_drafts) { return 3e-3 + 4e-6 * n_before + 1.5e-3 * n_drafts; };
+  const auto price = [&](int32_t n_before) {
+    return cost.seconds(load(n_before, 1)) - cost.seconds(load(n_before, 0));
+  };
+  for (int i = 0; i < 40; ++i) cost.observe(load(6000 + i, 0), took(6000 + i, 0));
+  EXPECT_GT(price(6040), 0);
+  EXPECT_LT(price(6040), 0.5 * cost.seconds(load(6040, 0)));
+  for (int i = 40; i < 80; ++i) cost.observe(load(6000 + i, i % 4), took(6000 + i, i % 4));
+  EXPECT_NEAR(price(6080), 1.5e-3, 0.3e-3);
+}
+
 TEST(StepCost, AnEveningOfDecodesDoesNotMakeItForgetPrompts) {
   // Far from what it guesses where it knows nothing.
   const auto dear = [](const StepLoad& load) { return truth(load) + 2e-3 * load.n_prompt_tokens; };

@@ -12,6 +12,9 @@ struct StepLoad {
   int32_t n_rows = 0;           // of logits
   int64_t prompt_reads = 0;     // positions that their attention reads, summed over tokens
   int64_t decode_reads = 0;
+  // Of drafts: what they read is read for their text's other rows anyway, so that it costs less. Behind a long text
+  // that is most of what a draft would be thought to cost.
+  int64_t draft_reads = 0;
   // Positions of blocks that nobody has written yet: the system gives memory as it is first written, and in a virtual
   // machine that was measured to cost as much as a third of a prompt.
   int32_t n_new_positions = 0;
@@ -26,6 +29,11 @@ struct StepLoad {
   void add_decode(int64_t n_before, int32_t n_tokens = 1) {
     n_decode_tokens += n_tokens;
     decode_reads += n_tokens * (n_before + 1);
+    n_rows += n_tokens;
+  }
+  void add_drafts(int64_t n_before, int32_t n_tokens = 1) {
+    n_decode_tokens += n_tokens;
+    draft_reads += n_tokens * (n_before + 1);
     n_rows += n_tokens;
   }
 };

@@ -10,6 +10,11 @@
 // draft's ancestors are named by slot, tokens of one sequence may have equal positions (siblings), and nobody sees a
 // token that is not on the way to it. Which slot a key lies in does not show in any bit: it enters the sums at its
 // position's place, so a row is the same as if its path were a plain sequence.
+//
+// A view. A step with places reads a part of its texts only: the table holds some of a text's blocks, in their order,
+// and a token reads what stands at the places [0, its own] of that table as others read positions; kv_len is the view's
+// too. Positions stay what rotates queries and keys, and those in the cache have been rotated by theirs. That is how a
+// model guesses for itself over less than it knows (spec/window_proposer.h); what such a step computes is no text's.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +32,11 @@ struct ForwardBatch {
 
   const TokenId* tokens = nullptr;       // [T]
   const int32_t* positions = nullptr;    // [T] absolute position of the token in its sequence, 0-based
+  const int32_t* places = nullptr;       // [T] of a view: where the token stands in its sequence's table; null: where
+                                         // its position says
   const int32_t* slots = nullptr;        // [T] block * B + offset: where the token's key and value go; all distinct
   const int32_t* query_start = nullptr;  // [S + 1]
-  const int32_t* kv_len = nullptr;       // [S] the largest position among the sequence's tokens of this step, plus one
+  const int32_t* kv_len = nullptr;       // [S] the largest place among the sequence's tokens of this step, plus one
   const int32_t* block_start = nullptr;  // [S + 1]
   // [block_start[S]] The blocks of sequence s are [block_start[s], block_start[s + 1]), in order of positions, as many
   // as reach every position that a token of this step reads through them. kNone: never read (behind a sliding window).
@@ -50,11 +57,13 @@ struct ForwardBatch {
     if (path_start == nullptr) return {};
     return {path_slots + path_start[t], path_slots + path_start[t + 1]};
   }
-  // The slot in which token t, of sequence s, reads the key and value of `position`.
-  int32_t slot_read(int32_t s, int32_t t, int32_t position) const {
-    const int32_t on_path = position - (positions[t] + 1 - static_cast<int32_t>(path(t).size()));
+  // [T] What tokens read by: each one reads places up to its own.
+  const int32_t* read_by() const { return places != nullptr ? places : positions; }
+  // The slot in which token t, of sequence s, reads the key and value of `place`: without a view, of that position.
+  int32_t slot_read(int32_t s, int32_t t, int32_t place) const {
+    const int32_t on_path = place - (read_by()[t] + 1 - static_cast<int32_t>(path(t).size()));
     if (on_path >= 0) return path(t)[static_cast<size_t>(on_path)];
-    return raw(blocks(s)[static_cast<size_t>(position / block_len)]) * block_len + position % block_len;
+    return raw(blocks(s)[static_cast<size_t>(place / block_len)]) * block_len + place % block_len;
   }
 };
 

@@ -9,7 +9,7 @@ namespace {
 
 void expect_path(const PagedKv& kv, const ForwardBatch& batch, int32_t t) {
   const int32_t n = batch.path_start[t + 1] - batch.path_start[t];
-  CHECK(n >= 0 && n <= batch.positions[t] + 1, "a path has a slot for each of its positions");
+  CHECK(n >= 0 && n <= batch.read_by()[t] + 1, "a path has a slot for each of its positions");
   CHECK(n == 0 || batch.path(t).back() == batch.slots[t], "a path ends in the token's own slot");
   for (const int32_t slot : batch.path(t)) CHECK(slot >= 0 && slot / kv.block_len < kv.n_blocks);
 }
@@ -21,7 +21,7 @@ OpWork work_of(int64_t q_len, const PagedKv& kv, const ForwardBatch& batch, int3
   for (int32_t s = 0; s < batch.n_sequences; ++s) {
     int32_t first = batch.kv_len[s];  // of the positions that are read
     for (int32_t t = batch.query_start[s]; t < batch.query_start[s + 1]; ++t) {
-      const int32_t end = batch.positions[t] + 1, begin = window > 0 ? std::max(0, end - window) : 0;
+      const int32_t end = batch.read_by()[t] + 1, begin = window > 0 ? std::max(0, end - window) : 0;
       pairs += end - begin;
       first = std::min(first, begin);
     }

@@ -7,17 +7,22 @@
 #include <span>
 #include <vector>
 
+#include "base/planted.h"
 #include "cache/block_cache.h"
 #include "kernels/forward_batch.h"
 
 namespace ibid {
+
+struct BlockPart {  // of a text's blocks, [first, end)
+  int32_t first = 0, end = 0;
+};
 
 class PassArrays {
  public:
   // Of n_texts with n_tokens and n_blocks together at most; of trees also that many rows, and slots on their paths.
   PassArrays(int32_t block_len, size_t n_texts, size_t n_tokens, size_t n_blocks, size_t n_rows = 0, size_t n_slots = 0)
       : block_len_(block_len) {
-    tokens.reserve(n_tokens), positions_.reserve(n_tokens), slots_.reserve(n_tokens);
+    tokens.reserve(n_tokens), positions_.reserve(n_tokens), slots_.reserve(n_tokens), places_.reserve(n_tokens);
     query_start_.reserve(n_texts + 1), kv_len_.reserve(n_texts), block_start_.reserve(n_texts + 1);
     logit_rows_.reserve(std::max(n_texts, n_rows)), block_table_.reserve(n_blocks);
     path_start_.reserve(n_tokens + 1), path_slots_.reserve(n_slots);
@@ -25,7 +30,7 @@ class PassArrays {
 
   void clear() {
     tokens.clear(), positions_.clear(), slots_.clear(), kv_len_.clear(), logit_rows_.clear(), block_table_.clear();
-    path_slots_.clear();
+    path_slots_.clear(), places_.clear();
     query_start_.assign(1, 0);
     block_start_.assign(1, 0);
     path_start_.assign(1, 0);
@@ -59,6 +64,24 @@ class PassArrays {
     logit_rows_.push_back(query_start_.back() - 1);
     return static_cast<int32_t>(logit_rows_.size()) - 1;
   }
+  // The next text's token at `position` with its row, over a view of the text's blocks: those of `parts`, ascending
+  // pairs of [first, end), the last of which holds the position. Then all of this pass are of views.
+  int32_t add_viewed(const BlockTable& blocks, int32_t position, std::span<const BlockPart> parts) {
+    int32_t n_left_out = 0, next = 0;
+    for (const BlockPart& part : parts) {
+      n_left_out += part.first - next, next = part.end;
+      block_table_.insert(block_table_.end(), blocks.begin() + part.first, blocks.begin() + part.end);
+    }
+    places_.push_back(position - n_left_out * block_len_);
+    positions_.push_back(PLANTED("a_view_counts_its_own_positions") ? places_.back() : position);
+    slots_.push_back(slot_of(blocks, position));
+    path_start_.push_back(path_start_.back());
+    kv_len_.push_back(places_.back() + 1);
+    block_start_.push_back(static_cast<int32_t>(block_table_.size()));
+    query_start_.push_back(static_cast<int32_t>(positions_.size()));
+    logit_rows_.push_back(static_cast<int32_t>(positions_.size()) - 1);
+    return static_cast<int32_t>(logit_rows_.size()) - 1;
+  }
   // Valid until the next change.
   ForwardBatch batch() const {
     return {.n_tokens = static_cast<int32_t>(tokens.size()),
@@ -67,6 +90,7 @@ class PassArrays {
             .block_len = block_len_,
             .tokens = tokens.data(),
             .positions = positions_.data(),
+            .places = places_.empty() ? nullptr : places_.data(),
             .slots = slots_.data(),
             .query_start = query_start_.data(),
             .kv_len = kv_len_.data(),
@@ -89,7 +113,8 @@ class PassArrays {
     query_start_.push_back(static_cast<int32_t>(positions_.size()));
   }
   int32_t block_len_;
-  std::vector<int32_t> positions_, slots_, query_start_, kv_len_, block_start_, logit_rows_, path_start_, path_slots_;
+  std::vector<int32_t> positions_, places_, slots_, query_start_, kv_len_, block_start_, logit_rows_, path_start_,
+      path_slots_;
   std::vector<BlockId> block_table_;
 };
 

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/ids.h"
+#include "cache/block_cache.h"
 #include "sample/sampler.h"
 #include "spec/drafts.h"
 #include "spec/verifier.h"
@@ -40,6 +41,9 @@ struct ProposalInput {
   int32_t n_left = std::numeric_limits<int32_t>::max();
   // Texts of equal scopes alone may share what is kept of them; empty: none may.
   std::string_view scope = {};
+  // Where the target keeps its keys and values: of all tokens but the last one. Null: nowhere that may be lent
+  // (spec/target_seat.h).
+  BlockTable* blocks = nullptr;
 };
 
 struct Proposal {

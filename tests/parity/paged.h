@@ -38,6 +38,8 @@ struct Token {
 struct TokensOf {
   int32_t sequence;
   std::vector<Token> tokens;
+  std::vector<int32_t> view =
+      {};  // which of its blocks are read, ascending, the tokens' among them; empty: all, no view
 };
 
 class Paged {
@@ -111,6 +113,7 @@ class Paged {
     batch.n_sequences = static_cast<int32_t>(sequences.size());
     batch.block_len = shape_.block_len;
     batch.positions = a.positions.data();
+    if (!a.places.empty()) batch.places = a.places.data();
     batch.slots = a.slots.data();
     batch.query_start = a.query_start.data();
     batch.kv_len = a.kv_len.data();
@@ -146,13 +149,14 @@ class Paged {
 
  private:
   struct Arrays {
-    std::vector<int32_t> positions, slots, kv_len, path_slots;
+    std::vector<int32_t> positions, places, slots, kv_len, path_slots;
     std::vector<int32_t> query_start = {0}, block_start = {0}, path_start = {0};
     std::vector<uint64_t> contents;
     std::vector<BlockId> table;
   };
   // The table has what is read through it and nothing else: too short or kNone is what the rest is.
   void add(Arrays& a, const TokensOf& of) {
+    if (!of.view.empty()) return add_view(a, of);
     int32_t begin = 1 << 30, end = 0, highest = 0;
     for (const Token& token : of.tokens) {
       a.positions.push_back(token.position);
@@ -167,6 +171,23 @@ class Paged {
     for (int32_t b = 0; b * shape_.block_len < end; ++b) {
       a.table.push_back(b < begin / shape_.block_len ? BlockId::kNone : block(of.sequence, b));
     }
+    a.query_start.push_back(static_cast<int32_t>(a.positions.size()));
+    a.block_start.push_back(static_cast<int32_t>(a.table.size()));
+    a.kv_len.push_back(highest);
+  }
+  // Of a step in which all are views.
+  void add_view(Arrays& a, const TokensOf& of) {
+    int32_t highest = 0;
+    for (const Token& token : of.tokens) {
+      const auto at = std::ranges::find(of.view, token.position / shape_.block_len) - of.view.begin();
+      a.positions.push_back(token.position);
+      a.places.push_back(static_cast<int32_t>(at) * shape_.block_len + token.position % shape_.block_len);
+      a.slots.push_back(token.slot);
+      a.contents.push_back(token.content);
+      a.path_start.push_back(static_cast<int32_t>(a.path_slots.size()));
+      highest = std::max(highest, a.places.back() + 1);
+    }
+    for (const int32_t b : of.view) a.table.push_back(block(of.sequence, b));
     a.query_start.push_back(static_cast<int32_t>(a.positions.size()));
     a.block_start.push_back(static_cast<int32_t>(a.table.size()));
     a.kv_len.push_back(highest);

@@ -21,6 +21,7 @@
 #include "spec/free_proposers.h"
 #include "spec/heads_proposer.h"
 #include "spec/store_proposer.h"
+#include "spec/window_proposer.h"
 #include "temp_folder.h"
 #include "tiny_eagle.h"
 #include "tiny_heads.h"
@@ -46,8 +47,9 @@ enum class DraftKind : uint8_t {
   kEagle3,    // one of the third kind, whose outputs are a part of the vocabulary, beside the engine's own look-up
   kSkip,      // the target itself without its first layer
   kMtp,       // an MTP layer that was never trained
+  kWindow,    // the target itself over a part of its texts' own blocks
 };
-inline constexpr int32_t kDraftKinds = 16;
+inline constexpr int32_t kDraftKinds = 17;
 
 // A schedule, as data; printed where a digest differs.
 struct Schedule {
@@ -287,6 +289,8 @@ class ScheduleRun {
     // An MTP layer is of llama's shape.
     const bool has_mtp = model_.config().shape == Shape::kLlama && !model_.config().fused_qkv;
     if (kind == DraftKind::kMtp && !has_mtp) kind = DraftKind::kEagle;
+    // A view spares nothing where no layer reads far back.
+    if (kind == DraftKind::kWindow && core_->facts().window > 0) kind = DraftKind::kRandom;
     // A model made by hand shows no embeddings and outputs, which heads read.
     if ((is_eagle() || kind == DraftKind::kHeads) && model_.vocabulary() == nullptr) kind = DraftKind::kRandom;
     if (schedule.max_drafts > 0 && kind != DraftKind::kLookup) {
@@ -294,6 +298,7 @@ class ScheduleRun {
       if (is_model) return core_->speculate(draft_model(ends), schedule.max_drafts);
       if (kind == DraftKind::kHeads) return core_->speculate(draft_heads(ends), schedule.max_drafts);
       if (is_eagle()) return core_->speculate(eagle(ends, kind == DraftKind::kMtp), schedule.max_drafts);
+      if (kind == DraftKind::kWindow) return core_->speculate(window(ends), schedule.max_drafts);
       const bool is_store = kind == DraftKind::kStore || kind == DraftKind::kAnswers;
       if (is_store) return core_->speculate(stores(ends), schedule.max_drafts);
       const TokenId end = ends.empty() ? TokenId{0} : ends.front();
@@ -391,6 +396,16 @@ class ScheduleRun {
                                   .branches = schedule_.max_drafts % 2 == 0 ? HeadsProposer::kBranches : 1};
     auto heads = DraftHeads::load(file, model_, stream_, HeadsProposer::n_rows(options)).value();
     return std::make_unique<HeadsProposer>(std::move(heads), stream_, options);
+  }
+
+  // Of texts so short that much of them is left out.
+  std::unique_ptr<Proposer> window(const std::vector<TokenId>& ends) {
+    return WindowProposer::create(core_->seat(), {.n_sink = 8 * up_to(3),
+                                                  .n_window = 1 + up_to(24),
+                                                  .max_texts = std::min(3, schedule_.max_sequences),
+                                                  .end_of_generation = ends,
+                                                  .always = schedule_.max_drafts % 5 != 0})
+        .value();
   }
 
   std::unique_ptr<Proposer> eagle(const std::vector<TokenId>& ends, bool is_mtp) {

@@ -50,8 +50,8 @@ void options_fields(Ar& ar, Options& o) {
     measured_steps.resize(n_measured);
   }
   for (auto& step : measured_steps) {
-    auto& [n_prompt_tokens, n_decode_tokens, n_rows, prompt_reads, decode_reads, n_new] = step.load;
-    ar(n_prompt_tokens, n_decode_tokens, n_rows, prompt_reads, decode_reads, n_new, step.seconds);
+    auto& [n_prompt_tokens, n_decode_tokens, n_rows, prompt_reads, decode_reads, draft_reads, n_new] = step.load;
+    ar(n_prompt_tokens, n_decode_tokens, n_rows, prompt_reads, decode_reads, draft_reads, n_new, step.seconds);
   }
 }
 
@@ -244,7 +244,8 @@ bool is_plausible(const Head& h) {
                                return within(m.load.n_prompt_tokens, 0, 65536) &&
                                       within(m.load.n_decode_tokens, 0, 65536) && within(m.load.n_rows, 0, 65536) &&
                                       within(m.load.prompt_reads, 0, int64_t{1} << 50) &&
-                                      within(m.load.decode_reads, 0, int64_t{1} << 50) && m.seconds > 0 &&
+                                      within(m.load.decode_reads, 0, int64_t{1} << 50) &&
+                                      within(m.load.draft_reads, 0, int64_t{1} << 50) && m.seconds > 0 &&
                                       m.seconds < 1e6;
                              }) &&
          (o.disk_folder.empty() || h.disk.image_bytes > 0) && within(o.disk_bytes, 0, int64_t{1} << 50) &&

@@ -28,8 +28,8 @@ class Grammars;  // sample/grammar/grammars.h
 
 namespace record {
 
-inline constexpr std::string_view kMagic = "ibidrec\7";  // the last byte is the version
-inline constexpr size_t kFrameHead = 8;                  // bytes before a frame's body
+inline constexpr std::string_view kMagic = "ibidrec\10";  // the last byte is the version
+inline constexpr size_t kFrameHead = 8;                   // bytes before a frame's body
 inline constexpr uint32_t kMaxBody = 256 << 20;
 
 enum class EventKind : uint8_t {

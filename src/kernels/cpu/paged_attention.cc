@@ -49,7 +49,7 @@ struct Call {
     t.q_stride = q.row_stride_bytes / static_cast<int64_t>(sizeof(float));
     t.out = out.row_as<float>(first) + column;
     t.out_stride = out.row_stride_bytes / static_cast<int64_t>(sizeof(float));
-    t.positions = batch.positions + first;
+    t.positions = batch.read_by() + first;
     t.n_queries = n;
     t.n_heads = std::min(heads_a_task, group - first_in_group);
     t.head_len = kv.head_len;

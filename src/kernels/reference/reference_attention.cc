@@ -38,7 +38,7 @@ void paged_attention(const TensorView& out, const TensorView& q, const PagedKv& 
   std::vector<int32_t> slot;
   for (int32_t s = 0; s < batch.n_sequences; ++s) {
     for (int32_t t = batch.query_start[s]; t < batch.query_start[s + 1]; ++t) {
-      const int32_t position = batch.positions[t];
+      const int32_t position = batch.read_by()[t];
       const int32_t first = params.window > 0 ? std::max(0, position - params.window + 1) : 0;
       slot.clear();
       for (int32_t p = first; p <= position; ++p) slot.push_back(batch.slot_read(s, t, p));

@@ -1,0 +1,343 @@
+// The target that guesses for itself over a part of its texts: what it reads, what it leaves behind, what it takes from
+// whom, what it costs. That it changes no byte of a real model is held by tests/property.
+#include "spec/window_proposer.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "engine/engine.h"
+#include "fake_model.h"
+
+namespace ibid {
+namespace {
+
+using testing::FakeModel;
+using testing::kFakeEnd;
+
+constexpr int32_t kContext = 320, kLen = 8;
+
+// The target, contrary behind some positions of its views.
+class Guessing final : public ForwardPass {
+ public:
+  explicit Guessing(int32_t wrong_one_in) : wrong_one_in_(wrong_one_in) {}
+  const ModelFacts& facts() const override { return fake.facts(); }
+  void run(const ForwardBatch& b, std::span<const PagedKv> kv, const TensorView& logits,
+           const HiddenStates& hidden) override {
+    fake.run(b, kv, logits, hidden);
+    for (int32_t row = 0; b.places != nullptr && wrong_one_in_ > 0 && row < b.n_rows; ++row) {
+      if (b.positions[b.logit_rows[row]] % wrong_one_in_ != 0) continue;
+      for (float& x : std::span(logits.row_as<float>(row), testing::kFakeVocabSize)) x = -x;
+    }
+  }
+  FakeModel fake{kContext};
+
+ private:
+  int32_t wrong_one_in_;
+};
+
+Request request(uint64_t id, int32_t n_prompt, int32_t n_answer = 40) {
+  Request r;
+  r.id = RequestId{id};
+  for (uint64_t t = 0; t < static_cast<uint64_t>(n_prompt); ++t)
+    r.prompt.push_back(TokenId{static_cast<int32_t>(1 + testing::mix(id / 100, t) % 60)});
+  r.max_tokens = n_answer;
+  r.sampling.seed = 7 * id;
+  r.sampling.temperature = id % 2 == 0 ? 0 : 0.9F;
+  r.sampling.ignore_eos = true;
+  return r;
+}
+
+// An engine whose model guesses over the first 16 tokens and the last 32.
+struct Guessed {
+  explicit Guessed(EngineOptions options = {}, int32_t wrong_one_in = 0, int32_t k = 4, bool always = true) {
+    options.block_len = kLen;
+    options.max_rows = 64;
+    auto model = std::make_unique<Guessing>(wrong_one_in);
+    fake = &model->fake;
+    engine = Engine::create(std::move(model), nullptr, stream, options, steady_clock()).value();
+    if (k == 0) return;
+    auto made = WindowProposer::create(
+        engine->seat(),
+        {.n_sink = 16, .n_window = 32, .max_texts = 4, .end_of_generation = {kFakeEnd}, .always = always});
+    window = made->get();
+    engine->speculate(*std::move(made), k);
+  }
+  // Until nothing is left to do; what `between` does stands before each step.
+  template <typename Between>
+  void drain(const Between& between) {
+    std::vector<Output> out;
+    for (between(); engine->step(out); between()) {
+      for (const Output& o : out) {
+        for (const TokenRecord& t : o.tokens) said[{raw(o.request), o.choice}].push_back(t.chosen.token);
+      }
+      out.clear();
+      engine->self_check();
+    }
+    EXPECT_TRUE(fake->faults().empty()) << fake->faults().front();
+    EXPECT_EQ(engine->cache().pool().n_in_use(), 0);
+  }
+  void drain() {
+    drain([] {});
+  }
+  void submit(const Request& r) { EXPECT_TRUE(engine->submit(r).ok()); }
+  void expect_answer(const Request& r) {
+    for (int32_t choice = 0; choice < r.n; ++choice) {
+      EXPECT_EQ((said[{raw(r.id), choice}]), testing::expected_answer(r, choice, kContext).tokens) << raw(r.id);
+    }
+  }
+
+  ThreadTeam team{2};
+  Stream stream{team};
+  FakeModel* fake = nullptr;
+  std::unique_ptr<Engine> engine;
+  WindowProposer* window = nullptr;
+  std::map<std::pair<uint64_t, int32_t>, std::vector<TokenId>> said;
+};
+
+TEST(WindowProposer, ReadsTheSinkAndTheWindowAtTheirTruePositions) {
+  Guessed g({}, 5);
+  const std::vector<Request> all = {request(1, 200), request(2, 77), request(3, 49), request(4, 20)};
+  for (const Request& r : all) g.submit(r);
+  g.drain();
+  for (const Request& r : all) g.expect_answer(r);
+  EXPECT_GT(g.engine->stats().accepted_tokens, 40);
+  EXPECT_LT(g.engine->stats().accepted_tokens, g.engine->stats().drafted_tokens);
+  int32_t n_shared = 0, n_partial = 0;
+  for (const auto& pass : g.fake->views()) {
+    n_shared += pass.size() > 1;
+    for (const std::vector<int32_t>& seen : pass) {
+      const int32_t end = seen.back() + 1;
+      const auto n_seen = static_cast<int32_t>(seen.size());
+      n_partial += n_seen < end;
+      // All of a text that is no longer; else the sink, and of what lies before the drafts the window, by whole blocks.
+      if (end <= 48) {
+        EXPECT_EQ(n_seen, end);
+      }
+      for (int32_t p = 0; p < std::min(16, end); ++p) EXPECT_EQ(seen[static_cast<size_t>(p)], p);
+      for (int32_t p = std::max(0, end - 32); p < end; ++p)
+        EXPECT_TRUE(std::ranges::binary_search(seen, p)) << p << " of " << end;
+      EXPECT_LT(n_seen, 16 + 32 + kLen + 5);
+    }
+  }
+  EXPECT_GT(n_shared, 20);
+  EXPECT_GT(n_partial, 50);
+}
+
+// Neither what the text's next step reads, nor another choice, nor who finds the text's blocks again, on the device or
+// in the tier below, nor who gets the blocks next: the model itself looks at every cell that it reads.
+TEST(WindowProposer, WhatItComputesIsNeverReadAsText) {
+  for (const int32_t wrong_one_in : {0, 2, 5}) {
+    EngineOptions options;
+    options.max_sequences = 4;
+    const auto context_blocks = int64_t{kContext / kLen};
+    const int64_t block_bytes = KvStore::block_bytes(FakeModel(kContext).facts(), options.kv_dtype, kLen);
+    options.kv_bytes = (context_blocks + 9) * block_bytes;
+    options.host_bytes = 3 * context_blocks * block_bytes;
+    Guessed g(options, wrong_one_in, 6);
+    std::vector<Request> all;
+    for (uint64_t i = 0; i < 12; ++i) {
+      all.push_back(request(100 * (i % 3) + i, 50 + 9 * static_cast<int32_t>(i)));
+      all.back().n = i % 4 == 3 ? 2 : 1;
+    }
+    for (const Request& r : all) g.submit(r);
+    int32_t n_steps = 0;
+    g.drain([&] {
+      ++n_steps;
+      if (n_steps % 37 == 0) g.engine->preempt(RequestId{static_cast<uint64_t>(n_steps) % 12});
+    });
+    for (const Request& r : all) g.expect_answer(r);
+    // What they said is asked about again, and found.
+    const int64_t n_cached = g.engine->stats().cached_tokens;
+    for (Request r : all) {
+      const std::vector<TokenId>& answer = g.said[{raw(r.id), 0}];
+      r.prompt.insert(r.prompt.end(), answer.begin(), answer.end());
+      r.id = RequestId{raw(r.id) + 1000};
+      g.submit(r);
+      g.drain();
+      g.expect_answer(r);
+    }
+    EXPECT_GT(g.engine->stats().cached_tokens - n_cached, 200);
+    EXPECT_GT(g.engine->stats().n_blocks_up, 5);
+    EXPECT_GT(g.engine->stats().n_preemptions, 0);
+    EXPECT_GT(g.engine->stats().drafted_tokens, 200);
+  }
+}
+
+// A text that is preempted or cancelled between its guesses and its next step leaves none of them either.
+TEST(WindowProposer, CancelledTextsLeaveNothing) {
+  Guessed g({}, 3);
+  int32_t n_steps = 0;
+  uint64_t n_sent = 0;
+  g.drain([&] {
+    if (n_sent < 30 && n_steps % 5 == 0) {
+      ++n_sent;
+      g.submit(request(n_sent % 4 * 100 + n_sent, 60 + static_cast<int32_t>(n_sent % 4) * 30));
+    }
+    if (++n_steps % 7 == 0) g.engine->cancel(RequestId{n_sent % 4 * 100 + n_sent});
+  });
+  EXPECT_GT(g.engine->stats().n_cancelled, 5);
+  EXPECT_GT(g.engine->stats().drafted_tokens, 100);
+}
+
+// What a step would do without guesses is what it does with guesses that nobody verifies: the same blocks in the same
+// order.
+TEST(WindowProposer, PutsThePoolBackAsItWas) {
+  EngineOptions options;
+  options.max_sequences = 3;
+  options.kv_bytes = 50 * KvStore::block_bytes(FakeModel(kContext).facts(), options.kv_dtype, kLen);
+  Guessed with(options), without(options, 0, 0);
+  for (Guessed* g : {&with, &without}) {
+    for (uint64_t i = 1; i < 9; ++i) g->submit(request(i, 30 * static_cast<int32_t>(i)));
+  }
+  // It guesses for all that run, and then its guesses are taken from it.
+  class Silent final : public Proposer {
+   public:
+    explicit Silent(Engine& engine) : seat_(engine.seat()) {}
+    void propose(const ProposalInput& input, Drafts&) override {
+      const auto n = static_cast<int32_t>(input.prompt.size() + input.answer.size());
+      const TargetSeat::Loan loan = seat_.lend(*input.blocks, n - 1, 1 + n % 23);
+      n_lent += loan.end - loan.n_written;
+      seat_.take_back(loan);
+    }
+    int64_t n_lent = 0;
+
+   private:
+    TargetSeat seat_;
+  };
+  auto silent = std::make_unique<Silent>(*with.engine);
+  const Silent& lender = *silent;
+  with.engine->speculate(std::move(silent), 4);
+  std::vector<Output> a, b;
+  for (bool goes_on = true; goes_on;) {
+    goes_on = with.engine->step(a);
+    EXPECT_EQ(without.engine->step(b), goes_on);
+    for (uint64_t i = 1; i < 9; ++i) {
+      const Sequence* x = with.engine->find(RequestId{i}, 0);
+      const Sequence* y = without.engine->find(RequestId{i}, 0);
+      ASSERT_EQ(x == nullptr, y == nullptr);
+      if (x != nullptr) {
+        ASSERT_EQ(x->blocks, y->blocks) << i;
+      }
+    }
+    ASSERT_EQ(with.engine->cache().pool().front(), without.engine->cache().pool().front());
+    ASSERT_EQ(with.engine->cache().pool().n_cached(), without.engine->cache().pool().n_cached());
+  }
+  EXPECT_GT(lender.n_lent, 500);
+}
+
+// Where all that is not in use holds prefixes, it has the rest of the text's own block, and no prefix goes for it.
+TEST(WindowProposer, EvictsNothing) {
+  EngineOptions options;
+  options.max_sequences = 1;
+  const int32_t n_blocks = kContext / kLen + 1;
+  options.kv_bytes = n_blocks * KvStore::block_bytes(FakeModel(kContext).facts(), options.kv_dtype, kLen);
+  Guessed g(options);
+  const std::vector<Request> all = {request(1, 200), request(201, 90, 30), request(401, 70, 90)};
+  for (const Request& r : all) {
+    g.submit(r);
+    g.drain();
+    g.expect_answer(r);
+  }
+  BlockTable blocks;
+  TargetSeat seat = g.engine->seat();
+  EXPECT_EQ(g.engine->cache().pool().n_free(), 0);
+  EXPECT_GT(g.engine->cache().pool().n_cached(), 30);
+  EXPECT_EQ(seat.lend(blocks, 0, 8).end, 0);
+  EXPECT_TRUE(blocks.empty());
+}
+
+TEST(WindowProposer, RefusesWhatItSparesNothing) {
+  ThreadTeam team(1);
+  Stream stream(team);
+  EngineOptions options;
+  options.block_len = kLen;
+  const auto error_of = [&](int32_t context_len, int32_t window, const WindowOptions& of_window) {
+    auto engine =
+        Engine::create(std::make_unique<FakeModel>(context_len, window), nullptr, stream, options, steady_clock())
+            .value();
+    const auto made = WindowProposer::create(engine->seat(), of_window);
+    return made ? std::string() : made.error().message;
+  };
+  EXPECT_EQ(error_of(320, 0, {.n_sink = 16, .n_window = 32}), "");
+  EXPECT_NE(error_of(320, 64, {.n_sink = 16, .n_window = 32}).find("No layer"), std::string::npos);
+  EXPECT_NE(error_of(320, 0, {.n_sink = 64, .n_window = 256}).find("all of a context"), std::string::npos);
+}
+
+// ---- time ----------------------------------------------------------------------------------------------------------
+
+// A model on a virtual clock, whose rows of one text share what they read of it, as they do on real machines.
+class Sharing final : public ForwardPass {
+ public:
+  Sharing(ManualClock& clock, double read, double row) : clock_(clock), read_(read), row_(row) {
+    facts_ = {.layers = {{.n_kv_heads = 1, .key_len = 8, .value_len = 8}},
+              .vocab_size = 64,
+              .context_len = 8192,
+              .digest = "sharing",
+              .rope = "none"};
+  }
+  const ModelFacts& facts() const override { return facts_; }
+  void run(const ForwardBatch& b, std::span<const PagedKv>, const TensorView& logits, const HiddenStates&) override {
+    double taken = 2e-3 + row_ * b.n_tokens;
+    for (int32_t s = 0; s < b.n_sequences; ++s) taken += read_ * b.kv_len[s];
+    clock_.advance(taken);
+    for (int32_t row = 0; row < b.n_rows; ++row) {
+      float* out = logits.row_as<float>(row);
+      std::fill(out, out + facts_.vocab_size, 0.0F);
+      const auto position = static_cast<uint64_t>(b.positions[b.logit_rows[row]]);
+      out[testing::mix(b.places != nullptr && position % 8 == 0 ? 8 : 9, position) % 60] = 1;
+    }
+  }
+
+ private:
+  ManualClock& clock_;
+  double read_, row_;
+  ModelFacts facts_;
+};
+
+struct Timed {
+  double seconds = 0;  // behind the first token
+  int64_t n_passes = 0;
+  EngineStats stats;
+};
+
+Timed timed(int32_t n_prompt, int32_t k, double read = 4e-6, double row = 0.4e-3) {
+  ManualClock clock;
+  ThreadTeam team(1);
+  Stream stream(team);
+  EngineOptions options;
+  options.max_rows = 64;
+  auto engine = Engine::create(std::make_unique<Sharing>(clock, read, row), nullptr, stream, options, clock).value();
+  WindowProposer* window = nullptr;
+  if (k > 0) {
+    auto made = WindowProposer::create(engine->seat(), {.n_sink = 64, .n_window = 512}, clock).value();
+    window = made.get();
+    window->measure();
+    engine->speculate(std::move(made), k);
+  }
+  Request r = request(2, n_prompt, 300);
+  EXPECT_TRUE(engine->submit(r).ok());
+  std::vector<Output> out;
+  double first = 0;
+  while (engine->step(out)) {
+    if (first == 0 && !out.empty() && !out.front().tokens.empty()) first = clock.now();
+  }
+  return {clock.now() - first, window == nullptr ? 0 : window->n_passes(), engine->stats()};
+}
+
+TEST(WindowProposer, LeavesShortTextsAlone) {
+  const Timed guessed = timed(200, 4);
+  EXPECT_EQ(guessed.n_passes, 0);
+  EXPECT_EQ(guessed.stats.drafted_tokens, 0);
+}
+
+// Where a view costs a small part of a step, its guesses pay; where positions cost next to nothing it is not asked.
+TEST(WindowProposer, PaysWhereReadingIsDear) {
+  EXPECT_LT(timed(7000, 4).seconds / timed(7000, 0).seconds, 0.75);
+  const Timed cheap = timed(7000, 4, 1e-8, 2e-3);
+  EXPECT_LT(cheap.seconds / timed(7000, 0, 1e-8, 2e-3).seconds, 1.03);
+  EXPECT_LT(cheap.n_passes, 30);
+}
+
+}  // namespace
+}  // namespace ibid

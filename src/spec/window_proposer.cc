@@ -1,0 +1,176 @@
+#include "spec/window_proposer.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "base/planted.h"
+#include "spec/text_places.h"
+
+namespace ibid {
+namespace {
+
+// Of what a view holds at most: both parts are rounded to blocks, and drafts stand behind.
+size_t blocks_of_view(const WindowOptions& options, int32_t block_len) {
+  const auto n_tokens = static_cast<size_t>(options.n_sink) + static_cast<size_t>(options.n_window) + kMaxDrafts;
+  return n_tokens / static_cast<size_t>(block_len) + 4;
+}
+
+}  // namespace
+
+Status WindowProposer::check(const ModelFacts& facts, const WindowOptions& options) {
+  if (facts.encoder) return unsupported("A model that makes no text guesses none.", "spec");
+  if (facts.window > 0) {
+    return unsupported("No layer of this model reads further back than " + std::to_string(facts.window) +
+                           " tokens, so that a view of a text spares it nothing.",
+                       "spec");
+  }
+  if (int64_t{options.n_sink} + options.n_window >= facts.context_len) {
+    return invalid("A view of " + std::to_string(options.n_sink) + " and " + std::to_string(options.n_window) +
+                       " tokens is all of a context of " + std::to_string(facts.context_len) +
+                       ", and its guesses would cost as much as what they guess.",
+                   "spec");
+  }
+  return {};
+}
+
+Result<std::unique_ptr<WindowProposer>> WindowProposer::create(const TargetSeat& seat, const WindowOptions& options,
+                                                               const Clock& clock) {
+  TRY(check(seat.facts(), options));
+  return std::unique_ptr<WindowProposer>(new WindowProposer(seat, options, clock));
+}
+
+WindowProposer::WindowProposer(const TargetSeat& seat, const WindowOptions& options, const Clock& clock)
+    : seat_(seat),
+      options_(options),
+      clock_(clock),
+      drafting_({.vocab_size = seat.facts().vocab_size,
+                 .context_len = seat.facts().context_len,
+                 .end_of_generation = options.end_of_generation,
+                 .always = options.always}),
+      texts_(static_cast<size_t>(std::min(options.max_texts, seat.max_texts()))),
+      arrays_(seat.block_len(), texts_.size(), texts_.size(),
+              texts_.size() * blocks_of_view(options, seat.block_len())) {
+  lanes_.reserve(texts_.size());
+  loans_.reserve(texts_.size());
+}
+
+void WindowProposer::propose(const ProposalInput& input, Drafts& drafts) {
+  const Proposal one{input, &drafts};
+  propose_all({&one, 1});
+}
+
+void WindowProposer::propose_all(std::span<const Proposal> proposals) {
+  drafting_.propose_all(
+      proposals, lanes_, [&] { list_lanes(proposals); }, [&](int32_t) { return pass(); },
+      [&] {
+        for (Text& text : texts_) drop(text);
+      });
+  end_loans();
+}
+
+void WindowProposer::drop(Text& text) {
+  text.tokens.clear(), text.sureness.clear();
+  text.sequence = -1;
+  text.n_text = 0;
+}
+
+void WindowProposer::forget(int64_t sequence) {
+  for (Text& text : texts_) {
+    if (text.sequence == sequence) drop(text);
+  }
+}
+
+// The last one first: so the pool's order is what it was.
+void WindowProposer::end_loans() {
+  for (; !loans_.empty(); loans_.pop_back()) seat_.take_back(loans_.back());
+}
+
+int32_t WindowProposer::view(int32_t n_tokens, std::span<BlockPart, 2> parts) const {
+  const int32_t len = seat_.block_len();
+  const int32_t n_blocks = (n_tokens + len - 1) / len, n_sink = (options_.n_sink + len - 1) / len;
+  int32_t first = std::max(0, n_tokens - options_.n_window) / len;
+  if (PLANTED("a_view_begins_a_block_late")) first = std::min(first + 1, n_blocks - 1);
+  if (first <= n_sink) {
+    parts[0] = {0, n_blocks};
+    return 1;
+  }
+  parts[0] = {0, n_sink};
+  parts[1] = {first, n_blocks};
+  return 2;
+}
+
+// ---- who drafts ----------------------------------------------------------------------------------------------------
+
+void WindowProposer::list_lanes(std::span<const Proposal> proposals) {
+  lanes_.clear();
+  std::array<BlockPart, 2> parts;
+  for (const Proposal& p : proposals) {
+    const ProposalInput& input = p.input;
+    const auto n = static_cast<int32_t>(input.prompt.size() + input.answer.size());
+    const bool is_whole = view(n, parts) == 1 && !options_.always;
+    if (input.sampler == nullptr || input.blocks == nullptr || n > seat_.facts().context_len) continue;
+    if (is_whole && !input.is_rejection) continue;
+    Text* text = place_of(texts_, input.sequence);
+    if (text == nullptr) continue;
+    if (text->sequence != input.sequence) drafting_.begin_text(*text, input);
+    drafting_.follow(*text, input);
+    if (!drafting_.may_draft(*text, p)) continue;
+    // A draft's row comes from the token before it, so that the last draft is not computed.
+    text->loan = seat_.lend(*input.blocks, n - 1, input.max_drafts);
+    loans_.push_back(text->loan);
+    lanes_.push_back({.text = text, .proposal = &p, .n_tokens = 1, .is_pinned = drafting_.is_pinned(input)});
+  }
+}
+
+// ---- passes --------------------------------------------------------------------------------------------------------
+
+void WindowProposer::add(const BlockTable& blocks, int32_t n_text, int32_t position, TokenId token) {
+  std::array<BlockPart, 2> parts;
+  const int32_t n_parts = view(n_text, parts);
+  // It begins where the text's does, whatever was drafted, and ends with the token.
+  parts[static_cast<size_t>(n_parts) - 1].end = position / seat_.block_len() + 1;
+  arrays_.tokens.push_back(token);
+  arrays_.add_viewed(blocks, position, std::span(parts).first(static_cast<size_t>(n_parts)));
+}
+
+// The last token of each text with its drafts, and what is drawn behind it. False where nobody has room.
+bool WindowProposer::pass() {
+  std::erase_if(lanes_, [](const DraftLane& lane) {
+    return static_cast<int32_t>(lane.text->tokens.size()) > text_of(lane).loan.end;
+  });
+  if (lanes_.empty()) return false;
+  const double begin = clock_.now();
+  arrays_.clear();
+  for (DraftLane& lane : lanes_) {
+    lane.row = static_cast<int32_t>(arrays_.tokens.size());
+    const auto n = static_cast<int32_t>(lane.text->tokens.size());
+    const int32_t position = std::max(0, n - 1 - PLANTED("a_guess_is_written_a_slot_early"));
+    add(*lane.proposal->input.blocks, lane.text->n_text, position, lane.text->tokens.back());
+  }
+  const std::span<const float> logits = seat_.run(arrays_.batch());
+  drafting_.draw(lanes_, logits, static_cast<size_t>(seat_.facts().vocab_size), seat_.team());
+  drafting_.passed(static_cast<int32_t>(lanes_.size()), clock_.now() - begin);
+  ++n_passes_;
+  return true;
+}
+
+// Before anybody asks: a price that is not known lets everybody draft. Of one text and of a few, which are made of the
+// same blocks here.
+void WindowProposer::measure() {
+  const int32_t most = std::min(4, static_cast<int32_t>(texts_.size()));
+  const int32_t n = std::min(seat_.facts().context_len, options_.n_sink + options_.n_window + 2 * seat_.block_len());
+  BlockTable blocks;
+  const TargetSeat::Loan loan = seat_.lend(blocks, 0, n);
+  for (int32_t i = -2; i < 4 && loan.end == n; ++i) {
+    const int32_t n_texts = i % 2 == 0 ? 1 : most;
+    const double begin = clock_.now();
+    arrays_.clear();
+    for (int32_t j = 0; j < n_texts; ++j) add(blocks, n, n - 1 - j, TokenId{0});
+    seat_.run(arrays_.batch());
+    if (i >= 0) drafting_.passed(n_texts, clock_.now() - begin);
+  }
+  seat_.take_back(loan);
+}
+
+}  // namespace ibid

@@ -1,0 +1,83 @@
+// WindowProposer: the target itself guesses, with its own weights, reading of a long text its first tokens and its last
+// ones only: self-speculation with a sparse cache as MagicDec has it (Chen et al., "MagicDec: Breaking the
+// Latency-Throughput Tradeoff for Long Context Generation with Speculative Decoding", 2024), over the sink and the
+// window of StreamingLLM (Xiao et al., "Efficient Streaming Language Models with Attention Sinks", 2023). Behind a long
+// text a step reads more keys and values than weights; a guess that reads a part of them costs that much less.
+//
+// It has no weights, no cache and no copy: a pass reads a view of the text's own blocks (kernels/forward_batch.h), with
+// keys as they lie there, rotated by their true positions, and a query at its true position. What StreamingLLM does to
+// positions (counting them anew within its cache) would need other keys. The guesses' own keys and values go where the
+// text's next ones will, on a loan (spec/target_seat.h), and are written over by whoever verifies them. Nothing has to
+// be caught up with: what the target has computed of a text is there.
+//
+// It draws as the target will (spec/drafting.h). A text that the view holds whole is left alone: a guess would cost a
+// step. One thread, the engine's; draws use the target's team. All memory but texts' tokens is held from the start.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "spec/drafting.h"
+#include "spec/pass_arrays.h"
+#include "spec/target_seat.h"
+
+namespace ibid {
+
+struct WindowOptions {
+  int32_t n_sink = 64;                     // tokens from a text's begin, in whole blocks
+  int32_t n_window = 512;                  // tokens before its end, at least; less than a block more
+  int32_t max_texts = 16;                  // at a time; others have no drafts of it
+  std::vector<TokenId> end_of_generation;  // which are not drafted
+  bool always = false;                     // drafts as many as it may, whatever they cost and however short the text
+};
+
+class WindowProposer final : public Proposer {
+ public:
+  // Refuses a model whose layers all read a window of their own, or that keeps nothing, and a view that is no less
+  // than its context.
+  static Status check(const ModelFacts& facts, const WindowOptions& options);
+  // The same, then makes one. `clock` outlives it.
+  static Result<std::unique_ptr<WindowProposer>> create(const TargetSeat& seat, const WindowOptions& options,
+                                                        const Clock& clock = steady_clock());
+
+  // Runs six passes, so that their price is known before anybody asks. Nothing may run.
+  void measure();
+
+  void begin_step(const StepPrices& prices) override { drafting_.begin_step(prices); }
+  bool heeds_prices() const override { return true; }
+  void propose(const ProposalInput& input, Drafts& drafts) override;
+  void propose_all(std::span<const Proposal> proposals) override;
+  void forget(int64_t sequence) override;
+
+  // What is read of a text of n tokens: the parts of its blocks, the last of which holds its end; how many there are.
+  int32_t view(int32_t n_tokens, std::span<BlockPart, 2> parts) const;
+
+  int64_t n_passes() const { return n_passes_; }  // for tests
+
+ private:
+  struct Text : DraftText {
+    TargetSeat::Loan loan;  // of this step
+  };
+  WindowProposer(const TargetSeat& seat, const WindowOptions& options, const Clock& clock);
+  static Text& text_of(const DraftLane& lane) { return static_cast<Text&>(*lane.text); }
+  static void drop(Text& text);
+  void list_lanes(std::span<const Proposal> proposals);
+  void add(const BlockTable& blocks, int32_t n_text, int32_t position, TokenId token);
+  bool pass();
+  void end_loans();
+
+  TargetSeat seat_;
+  WindowOptions options_;
+  const Clock& clock_;
+  Drafting drafting_;
+  std::vector<Text> texts_;
+  std::vector<DraftLane> lanes_;
+  std::vector<TargetSeat::Loan> loans_;  // of this step, in their order
+  PassArrays arrays_;
+  int64_t n_passes_ = 0;
+};
+
+}  // namespace ibid
