@@ -110,7 +110,7 @@ void WindowProposer::list_lanes(std::span<const Proposal> proposals) {
     const auto n = static_cast<int32_t>(input.prompt.size() + input.answer.size());
     const bool is_whole = view(n, parts) == 1 && !options_.always;
     if (input.sampler == nullptr || input.blocks == nullptr || n > seat_.facts().context_len) continue;
-    if (is_whole && !input.is_rejection) continue;
+    if (is_whole && !pins_drafts(input.verifier)) continue;
     Text* text = place_of(texts_, input.sequence);
     if (text == nullptr) continue;
     if (text->sequence != input.sequence) drafting_.begin_text(*text, input);
