@@ -96,8 +96,7 @@ class Held {
 // Room for `n` more in a list, held before it is there: while a large list moves it is there twice, so it grows by a
 // half, and a small one by all. False, and the list is as it was, where there is no fuel for it.
 template <typename T>
-bool make_room(std::vector<T>& list, size_t n, Held& held) {
-  if (list.capacity() - list.size() >= n) return true;
+[[gnu::noinline]] bool grow(std::vector<T>& list, size_t n, Held& held) {
   const size_t wanted = list.size() + std::max(n, list.size() < 64 ? list.size() : list.size() / 2);
   const int64_t before = block(list.capacity() * sizeof(T));
   if (!held.add(block(wanted * sizeof(T)))) {
@@ -107,6 +106,10 @@ bool make_room(std::vector<T>& list, size_t n, Held& held) {
   list.reserve(wanted);
   held.add(-before);
   return true;
+}
+template <typename T>
+[[gnu::always_inline]] inline bool make_room(std::vector<T>& list, size_t n, Held& held) {
+  return list.capacity() - list.size() >= n || grow(list, n, held);
 }
 
 inline Error out_of_fuel() {

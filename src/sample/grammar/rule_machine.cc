@@ -199,10 +199,11 @@ class RuleFinisher::Subsets {
         const auto n_before = static_cast<ptrdiff_t>(symbols_.size());
         for (uint32_t e = in_->states_[s].edges; e != 0;) {
           const RuleMachine::Edge& edge = in_->edges_[e - 1];
-          if (!make_room(symbols_, 1, held_) || !make_room(calls_, 1, held_)) return false;
           if (edge.rule == RuleMachine::kNoRule) {
+            if (!make_room(symbols_, 1, held_)) return false;
             symbols_.push_back({edge.lo, edge.hi, edge.to});
           } else {
+            if (!make_room(calls_, 1, held_)) return false;
             calls_.push_back({edge.rule, edge.to});
           }
           e = edge.next;
