@@ -97,7 +97,8 @@ class Held {
 // half, and a small one by all. False, and the list is as it was, where there is no fuel for it.
 template <typename T>
 [[gnu::noinline]] bool grow(std::vector<T>& list, size_t n, Held& held) {
-  const size_t wanted = list.size() + std::max(n, list.size() < 64 ? list.size() : list.size() / 2);
+  constexpr size_t kLarge = 1 << 20;
+  const size_t wanted = list.size() + std::max(n, list.size() * sizeof(T) < kLarge ? list.size() : list.size() / 2);
   const int64_t before = block(list.capacity() * sizeof(T));
   if (!held.add(block(wanted * sizeof(T)))) {
     held.add(-block(wanted * sizeof(T)));
