@@ -3,7 +3,8 @@
 // VOCABULARY is a GGUF file, a tokenizer.json, or a file of lines "base64 of a token, its id". SCHEMA is a file of JSON
 // Schema. For each a grammar is compiled (not strict), then answers are walked under its masks, half of the tokens
 // punctuation where there is some, all that is remembered of masks cold at first; the table has CPU time of the thread
-// in microseconds of each first and later mask, and of each compilation. With --times all is done so often, from cold,
+// in microseconds of each first and later mask, and of each compilation, and what compiling held of memory as its fuel
+// counts it. With --times all is done so often, from cold,
 // and each figure is the least of its N, so that what runs beside counts little. --walks writes a line for each answer:
 // the schema's file and the tokens.
 #include <time.h>
@@ -171,6 +172,7 @@ int main(int argc, char** argv) {
     for (size_t t = 0; t < words.size(); ++t)
       if (words[t].size() < 4 && words[t].find_first_of("\",:{}[]") != std::string::npos) marks[t / 32] |= 1u << t % 32;
     std::vector<double> compile, refused, masks_all, first, later;
+    std::vector<std::pair<int64_t, std::string>> held;  // by compiling each
     for (const std::string& file : files) {
       const std::string schema = read(file);
       double best = 0;
@@ -185,6 +187,7 @@ int main(int argc, char** argv) {
         automaton =
             root ? Automaton::compile(grammar, {.bytes = trie->single_bytes()}) : ibid::Result<Automaton>(root.error());
         const double time = microseconds() - begin;
+        if (i == 0) held.push_back({fuel.most_held(), file});
         best = i == 0 ? time : std::min(best, time);
       }
       (automaton ? compile : refused).push_back(best);
@@ -212,5 +215,11 @@ int main(int argc, char** argv) {
     print("masks", masks_all);
     print("first masks", first);
     print("later masks", later);
+    if (held.empty()) continue;
+    std::sort(held.begin(), held.end());
+    std::printf("  %-14s %8zu  p50 %9.2f  p99 %9.2f  max %9.2f MiB, of %s\n", "memory", held.size(),
+                static_cast<double>(held[held.size() / 2].first) / (1 << 20),
+                static_cast<double>(held[held.size() * 99 / 100].first) / (1 << 20),
+                static_cast<double>(held.back().first) / (1 << 20), held.back().second.c_str());
   }
 }

@@ -155,6 +155,7 @@ const std::map<std::string, std::string> kFoundByUnits = {
     {"a_counter_speaks_for_all_that_its_body_calls", "GrammarMasks.OfNumbersInListsThatAreCounted"},
     {"the_longest_begin_of_a_token_is_dropped", "GrammarMasks.AreThoseOfBruteForceOnJsonAndCounters"},
     {"a_trigger_within_a_triggers_begin_is_missed", "GrammarLazy.FindsATriggerWhereverItBegins"},
+    {"what_waits_for_a_word_takes_no_memory", "GrammarLazy.WhatWaitsForAWordIsHeldWhileItIsWritten"},
     {"required_holds_in_its_own_order_alone", "GrammarSchema.HoldsExactlyTheValidValuesOfRandomSchemas"},
     {"a_loop_may_be_one_shorter", "GrammarSchema.LengthsLeaveOfPatternsWhatHasThem"},
     {"pinned_after_look_up", "Tiers.RandomTextsKeepTheirLettersWhereverTheyHaveBeen"},

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <queue>
 
 #include "base/check.h"
 #include "sample/grammar/automaton.h"
@@ -14,13 +13,16 @@ namespace {
 constexpr uint32_t kMaxCopies = 128;  // states that a repeat may be copied to; beyond, it is counted
 constexpr uint32_t kMaxDepth = 2000;  // of expressions in expressions
 constexpr uint32_t kLarge = 1u << 20;
+constexpr size_t kMaxTokenClasses = 65'000;  // symbols have 16 bits
+constexpr int64_t kBytesPerRule = 24;        // in the lists that have an entry for each
 
 }  // namespace
 
 class AutomatonBuilder {
  public:
   AutomatonBuilder(const Grammar& grammar, const Automaton::Options& options)
-      : g_(grammar), options_(options), fuel_(grammar.fuel()) {
+      : g_(grammar), options_(options), fuel_(grammar.fuel()), held_(fuel_), machine_(fuel_) {
+    done_.held = Held(fuel_);
     for (uint32_t b = 256; b-- > 0;)
       run_end_[b] = static_cast<uint8_t>(b == 255 || options.bytes[b] != options.bytes[b + 1] ? b : run_end_[b + 1]);
   }
@@ -29,23 +31,19 @@ class AutomatonBuilder {
     if (fuel_.is_empty()) return out_of_fuel();
     TRY(measure());
     class_tokens();
+    if (fuel_.is_empty()) return out_of_fuel();
+    if (a_.token_classes_.size() > kMaxTokenClasses) return invalid("The grammar tells too many tokens apart.");
     n_rules_ = static_cast<uint32_t>(g_.rules().size());
     if (g_.root() >= n_rules_) return invalid("The grammar has no rules.");
+    if (!fuel_.has_room(n_rules_ * kBytesPerRule)) return out_of_fuel();
+    held_.add(n_rules_ * kBytesPerRule);
     bodies_.resize(n_rules_);
     for (uint32_t r = 0; r < n_rules_; ++r) bodies_[r] = g_.rules()[r].body;
     find_other_names();
     a_.starts_.assign(n_rules_, 0);
     counter_of_.assign(n_rules_, -1);
     a_.is_body_.assign(n_rules_, 0);
-    RuleFinisher finisher(fuel_);
-    for (uint32_t r = 0; r < bodies_.size(); ++r) {  // which grow
-      if (counter_of_[r] >= 0) continue;
-      machine_.clear();
-      if (bodies_[r] != kNoExpr) build(bodies_[r], 0, 1);
-      a_.starts_[r] = static_cast<uint32_t>(done_.accepts.size());
-      if (!finisher.finish(machine_, done_)) return out_of_fuel();
-    }
-    if (fuel_.is_empty()) return out_of_fuel();
+    if (!finish_rules()) return out_of_fuel();
     lay_out();
     if (!measure_nodes()) return out_of_fuel();
     if (a_.root_is_nullable_ == false && rule_shortest(g_.root()) >= kNever)
@@ -56,20 +54,43 @@ class AutomatonBuilder {
   }
 
  private:
+  bool finish_rules() {
+    RuleFinisher finisher(fuel_);
+    for (uint32_t r = 0; r < bodies_.size(); ++r) {  // which grow
+      if (counter_of_[r] >= 0) continue;
+      machine_.clear();
+      if (bodies_[r] != kNoExpr) build(bodies_[r], 0, 1);
+      a_.starts_[r] = static_cast<uint32_t>(done_.accepts.size());
+      if (!finisher.finish(machine_, done_)) return false;
+    }
+    machine_ = RuleMachine(fuel_);  // what it held is free
+    return !fuel_.is_empty();
+  }
+
   // Depth, states and emptiness of each expression; of rules the last by a fixpoint.
   Status measure() {
     const auto& exprs = g_.exprs();
+    const auto n_exprs = static_cast<int64_t>(exprs.size()), n_rules = static_cast<int64_t>(g_.rules().size());
+    Held of_depth(fuel_);
+    if (!fuel_.has_room(n_exprs * 9 + n_rules)) return out_of_fuel();
+    of_depth.add(n_exprs * 4);
+    held_.add(n_exprs * 5);
     size_.assign(exprs.size(), 0);
     nullable_.assign(exprs.size(), 0);
     std::vector<uint32_t> depth(exprs.size(), 0);
     rule_nullable_.assign(g_.rules().size(), 0);
+    std::vector<uint32_t> open;  // those that rules which turn out to be empty may make so
     for (bool changed = true, first = true; changed; first = false) {
       changed = false;
       if (!fuel_.burn(static_cast<int64_t>(exprs.size()))) return out_of_fuel();
-      for (uint32_t i = 0; i < exprs.size(); ++i) {
+      for (const uint32_t i : open) nullable_[i] = nullable_[i] || is_nullable(exprs[i]);
+      for (uint32_t i = 0; first && i < exprs.size(); ++i) {
         const Expr& e = exprs[i];
         nullable_[i] = is_nullable(e);
-        if (!first) continue;
+        if (!nullable_[i] && hangs_on_others(e)) {
+          if (!make_room(open, 1, of_depth)) return out_of_fuel();
+          open.push_back(i);
+        }
         size_[i] = std::min(states_of(e), kLarge);
         depth[i] = e.kind == ExprKind::kRepeat ? depth[e.a] + 1 : 0;
         for (ExprId part : e.parts) depth[i] = std::max(depth[i], depth[part] + 1);
@@ -102,6 +123,12 @@ class AutomatonBuilder {
     }
   }
 
+  bool hangs_on_others(const Expr& e) const {
+    if (e.kind == ExprKind::kBytes || e.kind == ExprKind::kTokens || e.kind == ExprKind::kNothing) return false;
+    if (e.kind != ExprKind::kGraph) return true;
+    return std::ranges::any_of(g_.graphs()[e.a].edges, [](const GraphEdge& edge) { return edge.expr != kNoExpr; });
+  }
+
   bool is_nullable(const Expr& e) const {
     switch (e.kind) {
       case ExprKind::kEmpty:
@@ -125,6 +152,7 @@ class AutomatonBuilder {
     std::vector<uint8_t> reached(graph.n_states, 0);
     reached[0] = 1;
     bool has_empty = false;
+    fuel_.burn(static_cast<int64_t>(graph.edges.size()) / 64);
     for (const GraphEdge& edge : graph.edges) has_empty |= edge.expr != kNoExpr && nullable_[edge.expr];
     for (bool changed = has_empty; changed;) {
       changed = false;
@@ -148,41 +176,70 @@ class AutomatonBuilder {
     return static_cast<uint32_t>(std::min<uint64_t>(n, kLarge));
   }
 
+  // Ascending, and none within or beside another.
+  void settle(std::vector<TokenRange>& ranges) {
+    fuel_.burn(static_cast<int64_t>(ranges.size()) * 4);
+    std::ranges::sort(ranges, {}, &TokenRange::lo);
+    size_t n = 0;
+    for (const TokenRange r : ranges) {
+      if (n > 0 && r.lo <= ranges[n - 1].hi) {
+        ranges[n - 1].hi = std::max(ranges[n - 1].hi, r.hi);
+      } else {
+        ranges[n++] = r;
+      }
+    }
+    ranges.resize(n);
+  }
+
   // The sets of tokens that the grammar names, cut so that each is a union of classes.
   void class_tokens() {
+    Held held(fuel_);
+    size_t n_ranges = 0;
+    for (const auto& set : g_.token_sets()) n_ranges += set.size();
+    const auto n_sets = static_cast<int64_t>(g_.token_sets().size());
+    const int64_t of_cuts = block(2 * n_ranges * sizeof(int32_t)), of_sets = n_sets * (24 + 24 + 8 + 32);
+    if (!fuel_.has_room(of_cuts + of_sets + block(n_ranges * sizeof(TokenRange)))) return;
+    held.add(of_cuts + of_sets + block(n_ranges * sizeof(TokenRange)));
     std::vector<int32_t> cuts;
+    cuts.reserve(2 * n_ranges);
     for (const auto& set : g_.token_sets())
       for (TokenRange r : set) cuts.push_back(r.lo), cuts.push_back(r.hi + 1);
     std::sort(cuts.begin(), cuts.end());
     cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
     std::map<std::vector<uint32_t>, uint32_t> classes;
     classes_of_set_.resize(g_.token_sets().size());
+    // Of each set, its ranges ascending, and the first that does not end before the cut.
+    std::vector<std::vector<TokenRange>> sets = g_.token_sets();
+    std::vector<size_t> at_range(sets.size(), 0);
+    for (auto& set : sets) settle(set);
     for (size_t i = 0; i + 1 < cuts.size(); ++i) {
       std::vector<uint32_t> in;
-      for (uint32_t set = 0; set < g_.token_sets().size(); ++set)
-        for (TokenRange r : g_.token_sets()[set])
-          if (r.lo <= cuts[i] && cuts[i] <= r.hi) {
-            in.push_back(set);
-            break;
-          }
-      fuel_.burn(static_cast<int64_t>(g_.token_sets().size()));
-      if (in.empty() || fuel_.is_empty()) continue;
+      for (uint32_t set = 0; set < sets.size(); ++set) {
+        size_t& at_set = at_range[set];
+        while (at_set < sets[set].size() && sets[set][at_set].hi < cuts[i]) ++at_set;
+        if (at_set < sets[set].size() && sets[set][at_set].lo <= cuts[i]) in.push_back(set);
+      }
+      if (!fuel_.burn(n_sets)) return;
+      if (in.empty()) continue;
       auto [at, is_new] = classes.try_emplace(in, static_cast<uint32_t>(a_.token_classes_.size()));
       if (is_new) {
+        // The key and its node, what stands in the lists of its sets, and a list of ranges; all of which may double.
+        held_.add(block(in.size() * sizeof(uint32_t)) + 96 + 12 * static_cast<int64_t>(in.size()) + 128);
         a_.token_classes_.emplace_back();
         for (uint32_t set : in) classes_of_set_[set].push_back(at->second);
       }
+      held_.add(3 * sizeof(TokenRange));
       a_.token_classes_[at->second].push_back({cuts[i], cuts[i + 1] - 1});
     }
   }
 
   // Room for `n` more edges, or no fuel any more.
-  bool make_room(size_t n) { return machine_.make_room(n) || fuel_.burn(fuel_.left() + 1); }
+  bool room_for(size_t n) { return machine_.make_room(n) || fuel_.burn(fuel_.left() + 1); }
 
   // Edges of `machine_` between two states that read what the expression describes. None of them enters `from` or
   // leaves `to`, so that parts of a choice may share both.
   void build(ExprId id, uint32_t from, uint32_t to) {
-    if (!fuel_.burn(6) || !make_room(16)) return;
+    if (!fuel_.burn(6) || !room_for(16)) return;
     const Expr& e = g_.exprs()[id];
     switch (e.kind) {
       case ExprKind::kEmpty:
@@ -221,7 +278,7 @@ class AutomatonBuilder {
     }
     const Graph& graph = g_.graphs()[e.a];
     if (!fuel_.burn(static_cast<int64_t>(graph.edges.size()) * 3 + graph.n_states)) return;
-    if (!make_room(graph.edges.size() + graph.accepting.size() + 16)) return;
+    if (!room_for(graph.edges.size() + graph.accepting.size() + 16)) return;
     const uint32_t base = machine_.add_states(graph.n_states);
     machine_.add_empty(from, base);
     for (const GraphEdge& edge : graph.edges) {
@@ -296,6 +353,7 @@ class AutomatonBuilder {
 
   uint32_t add_rule(ExprId body, bool is_body) {
     fuel_.burn(32);
+    held_.add(3 * kBytesPerRule + 160);  // lists that may double, and what finds counters again
     bodies_.push_back(body);
     a_.starts_.push_back(0);
     counter_of_.push_back(-1);
@@ -305,6 +363,7 @@ class AutomatonBuilder {
   }
 
   void lay_out() {
+    if (!make_room(done_.first_edge, 1, done_.held) || !make_room(done_.first_call, 1, done_.held)) return;
     a_.root_ = g_.root();
     a_.root_is_nullable_ = rule_nullable_[g_.root()];
     a_.n_nodes_ = static_cast<uint32_t>(done_.accepts.size());
@@ -328,6 +387,13 @@ class AutomatonBuilder {
   // Knuth 1977, "A generalization of Dijkstra's algorithm": the lightest derivation from each node, lightest first.
   bool measure_nodes() {
     const uint32_t n = a_.n_nodes_;
+    Held held(fuel_);
+    const auto n_calls = static_cast<int64_t>(a_.calls_.size()), n_edges = static_cast<int64_t>(a_.edges_.size());
+    const auto n_rules = static_cast<int64_t>(bodies_.size());
+    const int64_t held_here = int64_t{n} * 13 + (n_edges + 2 * n_calls) * 8 + n_rules * 36 + 4096;
+    if (!fuel_.has_room(held_here + int64_t{n} * 4 + n_rules * 4)) return false;
+    held.add(held_here);
+    held_.add(int64_t{n} * 4 + n_rules * 4);
     a_.shortest_.assign(n, kNever);
     rule_shortest_.assign(bodies_.size(), kNever);
     struct Back {
@@ -361,7 +427,7 @@ class AutomatonBuilder {
     for (uint32_t i = 0; i < a_.counters_.size(); ++i) counters_of_body[a_.counters_[i].body].push_back(i);
     // Most lengths are small, and none that is offered is below the one that is looked at.
     using Entry = std::pair<uint32_t, uint32_t>;
-    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> far;
+    std::vector<Entry> far;  // a heap
     std::vector<std::vector<uint32_t>> near(256);
     size_t nearest = 0;
     auto take = [&]() -> std::optional<Entry> {
@@ -372,8 +438,9 @@ class AutomatonBuilder {
         taken = {static_cast<uint32_t>(nearest), near[nearest].back()};
         near[nearest].pop_back();
       } else {
-        taken = far.top();
-        far.pop();
+        std::ranges::pop_heap(far, std::greater<>());
+        taken = far.back();
+        far.pop_back();
       }
       return taken;
     };
@@ -382,9 +449,10 @@ class AutomatonBuilder {
       if (length >= a_.shortest_[node]) return;
       a_.shortest_[node] = static_cast<uint32_t>(length);
       if (length < near.size()) {
-        near[length].push_back(node);
-      } else {
-        far.push({a_.shortest_[node], node});
+        if (make_room(near[length], 1, held)) near[length].push_back(node);
+      } else if (make_room(far, 1, held)) {
+        far.push_back({a_.shortest_[node], node});
+        std::ranges::push_heap(far, std::greater<>());
       }
     };
     std::vector<uint32_t> finished;
@@ -459,6 +527,7 @@ class AutomatonBuilder {
   const Automaton::Options& options_;
   std::array<uint8_t, 256> run_end_;  // of each byte, the last one up to which all can be spelled or all cannot
   Fuel& fuel_;
+  Held held_;  // by what follows and has none of its own
   Automaton a_;
   uint32_t n_rules_ = 0;
   std::vector<uint32_t> size_;

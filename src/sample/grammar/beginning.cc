@@ -12,7 +12,7 @@ namespace {
 class Beginning {
  public:
   Beginning(const Lead& lead, LeadIs lead_is, Grammar& g)
-      : lead_(lead), is_kept_(lead_is == LeadIs::kKept), n_(lead.places.size()), g_(g) {}
+      : lead_(lead), is_kept_(lead_is == LeadIs::kKept), n_(lead.places.size()), g_(g), held_(g.fuel()) {}
 
   std::vector<ExprId> of_root(std::span<const uint32_t> from) {
     // Where rules may end along the lead, to a fixpoint: each round sees what the one before has found.
@@ -40,6 +40,7 @@ class Beginning {
   using Places = std::vector<bool>;  // of the lead; its end: that it comes there within the expression
   using Key = std::pair<ExprId, uint32_t>;
   static constexpr uint32_t kRest = ~0u;
+  static constexpr int64_t kBytesPerEntry = 112;  // of a map
 
   struct Known {
     Places places;
@@ -59,6 +60,7 @@ class Beginning {
     ExprId expr = kNoExpr;
   };
   struct Walk {
+    Held held;
     std::vector<std::pair<uint32_t, uint32_t>> at;  // state, place
     std::vector<Step> steps;
   };
@@ -70,7 +72,9 @@ class Beginning {
   const Places& ends(ExprId id, uint32_t place) {
     Known& known = ends_[{id, place}];
     if (known.round == round_) return known.places;
+    if (known.round == 0) held_.add(kBytesPerEntry + block(n_ / 8 + 8));
     known.round = round_;
+    if (g_.fuel().is_empty()) return no_places_;
     known.places.resize(n_);
     if (id == kNoExpr || !g_.fuel().burn(static_cast<int64_t>(n_) / 32 + 16)) return known.places;
     const Expr& e = g_.exprs()[id];
@@ -83,6 +87,7 @@ class Beginning {
         break;
       case ExprKind::kCall: {
         const auto [call, is_new] = calls_.try_emplace(Key{e.a, place}, Places(n_));
+        if (is_new) held_.add(kBytesPerEntry + block(n_ / 8 + 8));
         has_grown_ = has_grown_ || is_new;
         known.places = call->second;
         break;
@@ -100,11 +105,14 @@ class Beginning {
 
   Walk walk(ExprId id, uint32_t place) {
     const Expr& e = g_.exprs()[id];
-    Walk out;
+    Walk out{Held(g_.fuel()), {}, {}};
+    const auto add_step = [&](const Step& step) {
+      if (make_room(out.steps, 1, out.held)) out.steps.push_back(step);
+    };
     std::map<std::pair<uint32_t, uint32_t>, uint32_t> ids;
     const auto id_of = [&](uint32_t state, uint32_t at) {
       const auto [known, is_new] = ids.try_emplace({state, at}, static_cast<uint32_t>(out.at.size()));
-      if (is_new) out.at.push_back({state, at});
+      if (is_new && out.held.add(kBytesPerEntry) && make_room(out.at, 1, out.held)) out.at.push_back({state, at});
       return known->second;
     };
     id_of(0, place);
@@ -116,7 +124,7 @@ class Beginning {
             const uint8_t lo = std::max(move.lo, edge.lo), hi = std::min(move.hi, edge.hi);
             if (lo > hi) continue;
             const bool is_end = edge.to == lead_.end;
-            out.steps.push_back({from, is_end ? move.to : id_of(move.to, edge.to), is_end, lo, hi});
+            add_step({from, is_end ? move.to : id_of(move.to, edge.to), is_end, lo, hi});
           }
           g_.fuel().burn(static_cast<int64_t>(lead_.places[at].size()));
           return;
@@ -126,7 +134,7 @@ class Beginning {
         for (uint32_t next = 0; next < n_; ++next) {
           if (!to[next]) continue;
           const bool is_end = next == lead_.end;
-          out.steps.push_back({from, is_end ? move.to : id_of(move.to, next), is_end, 0, 0, move.expr});
+          add_step({from, is_end ? move.to : id_of(move.to, next), is_end, 0, 0, move.expr});
         }
       });
     }
@@ -151,7 +159,9 @@ class Beginning {
           found(Move{e.max == kUnbounded ? std::min(state + 1, e.min) : state + 1, 0, 0, e.a});
         return;
       case ExprKind::kGraph: {
-        for (const Move& move : states_of(e.a)[state].moves) found(move);
+        const std::vector<GraphState>& states = states_of(e.a);
+        if (state >= states.size()) return;
+        for (const Move& move : states[state].moves) found(move);
         return;
       }
       default:
@@ -163,19 +173,27 @@ class Beginning {
     std::vector<Move> moves;
     bool is_final = false;
   };
+  // None without fuel.
   const std::vector<GraphState>& states_of(uint32_t id) {
     std::vector<GraphState>& states = graphs_[id];
     if (!states.empty()) return states;
     const Graph& graph = g_.graphs()[id];
+    const int64_t bytes = int64_t{graph.n_states} * static_cast<int64_t>(sizeof(GraphState));
+    if (!g_.fuel().has_room(bytes)) return states;
+    held_.add(bytes);
     states.resize(graph.n_states);
     if (!g_.fuel().burn(4 * static_cast<int64_t>(graph.n_states + graph.edges.size()))) return states;
+    held_.add(kBytesPerEntry + static_cast<int64_t>(graph.edges.size()) * 3 * static_cast<int64_t>(sizeof(Move)));
     for (const GraphEdge& edge : graph.edges) states[edge.from].moves.push_back({edge.to, edge.lo, edge.hi, edge.expr});
     for (const uint32_t state : graph.accepting) states[state].is_final = true;
     return states;
   }
 
   bool is_final(const Expr& e, uint32_t state) {
-    if (e.kind == ExprKind::kGraph) return states_of(e.a)[state].is_final;
+    if (e.kind == ExprKind::kGraph) {
+      const std::vector<GraphState>& states = states_of(e.a);
+      return state < states.size() && states[state].is_final;
+    }
     if (e.kind == ExprKind::kSequence) return state == e.parts.size();
     return e.kind == ExprKind::kRepeat ? state >= e.min : state == 1;
   }
@@ -192,6 +210,7 @@ class Beginning {
   RuleId rule_of(RuleId of, uint32_t from, uint32_t to) {
     const auto [known, is_new] = rules_.try_emplace({of, from, to}, 0);
     if (is_new) {
+      held_.add(kBytesPerEntry + 2 * static_cast<int64_t>(sizeof(Task)));
       known->second = g_.add_rule(g_.rules()[of].name + (to == kRest ? " from its beginning on" : " as a beginning"));
       tasks_.push_back({known->second, of, from, to});
     }
@@ -207,11 +226,15 @@ class Beginning {
     if (!is_kept_) return g_.empty();
     if (id == kNoExpr || g_.fuel().is_empty()) return g_.nothing();
     const Expr e = g_.exprs()[id];
+    Held held(g_.fuel());
+    if (!held.add(block(e.parts.size() * sizeof(ExprId)))) return g_.nothing();
     if (e.kind == ExprKind::kEmpty) return id;
     if (e.kind == ExprKind::kCall) return g_.call(rule_of(e.a, from, to));
     if (const auto known = within_.find({id, from, to}); known != within_.end()) return known->second;
     const Walk walked = walk(id, from);
+    if (!held.add(block(walked.steps.size() * sizeof(GraphEdge)))) return g_.nothing();
     Graph graph;
+    graph.edges.reserve(walked.steps.size());
     graph.n_states = static_cast<uint32_t>(walked.at.size());
     for (const Step& step : walked.steps) {
       if (step.ends_lead) continue;
@@ -224,6 +247,7 @@ class Beginning {
     }
     for (uint32_t i = 0; i < graph.n_states; ++i)
       if (walked.at[i].second == to && is_final(e, walked.at[i].first)) graph.accepting.push_back(i);
+    held_.add(kBytesPerEntry);
     return within_[{id, from, to}] = g_.graph(std::move(graph));
   }
 
@@ -231,18 +255,25 @@ class Beginning {
   ExprId rest(ExprId id, uint32_t place) {
     if (id == kNoExpr || g_.fuel().is_empty()) return g_.nothing();
     const Expr e = g_.exprs()[id];
+    Held held(g_.fuel());
+    if (!held.add(block(e.parts.size() * sizeof(ExprId)))) return g_.nothing();
     if (e.kind == ExprKind::kCall) return g_.call(rule_of(e.a, place, kRest));
     if (e.kind == ExprKind::kEmpty || e.kind == ExprKind::kNothing || e.kind == ExprKind::kTokens) return g_.nothing();
     if (const auto known = rests_.find({id, place}); known != rests_.end()) return known->second;
     const Walk walked = walk(id, place);
     const bool is_graph = e.kind == ExprKind::kGraph;
     const auto end = static_cast<uint32_t>(walked.at.size());  // and behind it a graph's copy
+    if (!held.add(block(walked.steps.size() * sizeof(GraphEdge)))) return g_.nothing();
     Graph graph;
+    graph.edges.reserve(walked.steps.size());
     graph.n_states = end + 1;
     graph.accepting = {end};
     if (is_graph) {
+      const auto n_edges = static_cast<int64_t>(g_.graphs()[e.a].edges.size());
+      if (!g_.fuel().burn(static_cast<int64_t>(g_.graphs()[e.a].n_states))) return g_.nothing();
+      if (!held.add(2 * n_edges * static_cast<int64_t>(sizeof(GraphEdge)))) return g_.nothing();
       const Graph copy = g_.graphs()[e.a];
-      if (!g_.fuel().burn(static_cast<int64_t>(copy.n_states))) return g_.nothing();
+      graph.edges.reserve(copy.edges.size() + walked.steps.size());
       graph.n_states = end + copy.n_states;
       for (const GraphEdge& edge : copy.edges)
         graph.edges.push_back({end + edge.from, end + edge.to, edge.lo, edge.hi, edge.expr});
@@ -260,6 +291,7 @@ class Beginning {
         graph.edges.push_back({step.from, to, 0, 0, part});
       }
     }
+    held_.add(kBytesPerEntry);
     return rests_[{id, place}] = g_.graph(std::move(graph));
   }
 
@@ -267,6 +299,8 @@ class Beginning {
   const bool is_kept_;
   const size_t n_;
   Grammar& g_;
+  Held held_;  // by what follows
+  const Places no_places_ = Places(n_);
   std::map<Key, Known> ends_;
   std::map<Key, Places> calls_;
   std::map<uint32_t, std::vector<GraphState>> graphs_;

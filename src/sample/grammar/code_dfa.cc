@@ -10,6 +10,8 @@
 namespace ibid::grammar {
 namespace {
 
+constexpr int64_t kBytesPerNode = 32 + 32 + 16;  // of a hash table: the node and its bucket, which are more at times
+
 struct SetHash {
   size_t operator()(const std::vector<uint32_t>& states) const {
     uint64_t h = 1;
@@ -21,8 +23,12 @@ struct SetHash {
 // Rabin and Scott 1959, with the two kinds of edges that only a text's ends let through.
 class Subsets {
  public:
-  Subsets(const CodeNfa& nfa, Fuel& fuel)
-      : nfa_(nfa), fuel_(fuel), first_(nfa.n_states + 1, 0), mark_(nfa.n_states, 0) {
+  Subsets(const CodeNfa& nfa, Fuel& fuel) : nfa_(nfa), fuel_(fuel), held_(fuel) {
+    const int64_t bytes = int64_t{nfa.n_states} * 12 + block(nfa.edges.size() * sizeof(CodeNfa::Edge));
+    if (!fuel.has_room(bytes)) return;
+    held_.add(bytes);
+    first_.assign(nfa.n_states + 1, 0);
+    mark_.assign(nfa.n_states, 0);
     for (const CodeNfa::Edge& e : nfa.edges) ++first_[e.from + 1];
     for (size_t i = 1; i < first_.size(); ++i) first_[i] += first_[i - 1];
     sorted_.resize(nfa.edges.size());
@@ -59,6 +65,7 @@ class Subsets {
  private:
   const CodeNfa& nfa_;
   Fuel& fuel_;
+  Held held_;
   std::vector<uint32_t> first_;
   std::vector<CodeNfa::Edge> sorted_;
   std::vector<uint32_t> mark_;
@@ -85,6 +92,15 @@ void CodeDfa::add_edge(uint32_t lo, uint32_t hi, uint32_t to) {
   first_.back() = static_cast<uint32_t>(edges_.size());
 }
 
+Result<CodeDfa> CodeDfa::copy(Fuel& fuel) const {
+  CodeDfa made(fuel);
+  if (!fuel.has_room(block(first_.size() * sizeof(uint32_t)) + block(accepts_.size()))) return out_of_fuel();
+  if (!made.make_room(edges_.size())) return out_of_fuel();
+  made.held_.add(block(first_.size() * sizeof(uint32_t)) + block(accepts_.size()));
+  made.first_ = first_, made.edges_ = edges_, made.accepts_ = accepts_;
+  return made;
+}
+
 CodeDfa CodeDfa::all() {
   CodeDfa made;
   made.begin_state(true);
@@ -94,11 +110,12 @@ CodeDfa CodeDfa::all() {
 }
 
 Result<CodeDfa> CodeDfa::length(uint32_t min, uint32_t max, Fuel& fuel) {
-  CodeDfa made;
+  CodeDfa made(fuel);
   const uint32_t last = max == kUnbounded ? min : max;
   const CodeSet any = CodeSet::all();
   if (!fuel.burn(static_cast<int64_t>(last) * 6)) return out_of_fuel();
   for (uint32_t n = 0; n <= last; ++n) {
+    if (!made.make_room(any.ranges().size())) return out_of_fuel();
     made.begin_state(n >= min);
     if (n == last && max != kUnbounded) break;
     for (CodeRange r : any.ranges()) made.add_edge(r.lo, r.hi, std::min(n + 1, last));
@@ -107,10 +124,15 @@ Result<CodeDfa> CodeDfa::length(uint32_t min, uint32_t max, Fuel& fuel) {
 }
 
 Result<CodeDfa> CodeDfa::one_of(std::span<const std::string_view> texts, Fuel& fuel) {
+  Held held(fuel);
   std::vector<std::u32string> codes;
   for (std::string_view text : texts) {
-    if (!fuel.burn(16 + static_cast<int64_t>(text.size()) * 40)) return out_of_fuel();
+    const int64_t bytes = block((text.size() + 1) * sizeof(char32_t));
+    if (!fuel.burn(16 + static_cast<int64_t>(text.size()) * 40) || !grammar::make_room(codes, 1, held) ||
+        !held.add(bytes))
+      return out_of_fuel();
     std::u32string& code = codes.emplace_back();
+    code.reserve(text.size());
     for (size_t i = 0; i < text.size();) {
       const utf8::CodePoint c = utf8::decode(text.data() + i, text.data() + text.size());
       code += static_cast<char32_t>(c.value);
@@ -122,16 +144,18 @@ Result<CodeDfa> CodeDfa::one_of(std::span<const std::string_view> texts, Fuel& f
   struct Node {
     size_t begin, end, depth;
   };
-  CodeDfa made;
+  CodeDfa made(fuel);
   std::vector<Node> nodes = {{0, codes.size(), 0}};
   for (size_t n = 0; n < nodes.size(); ++n) {
     auto [at, end, depth] = nodes[n];
+    if (!made.make_room(0)) return out_of_fuel();
     made.begin_state(at < end && codes[at].size() == depth);
     while (at < end && codes[at].size() == depth) ++at;
     while (at < end) {
       const char32_t c = codes[at][depth];
       const size_t begin = at;
       while (at < end && codes[at][depth] == c) ++at;
+      if (!made.make_room(1) || !grammar::make_room(nodes, 1, held)) return out_of_fuel();
       made.add_edge(c, c, static_cast<uint32_t>(nodes.size()));
       nodes.push_back({begin, at, depth + 1});
     }
@@ -142,7 +166,9 @@ Result<CodeDfa> CodeDfa::one_of(std::span<const std::string_view> texts, Fuel& f
 Result<CodeDfa> CodeDfa::make(const CodeNfa& nfa, Fuel& fuel) {
   if (!fuel.burn(static_cast<int64_t>(nfa.edges.size()) * 4 + nfa.n_states)) return out_of_fuel();
   Subsets subsets(nfa, fuel);
-  CodeDfa made;
+  if (fuel.is_empty()) return out_of_fuel();
+  CodeDfa made(fuel);
+  Held held(fuel);
   std::unordered_map<std::vector<uint32_t>, uint32_t, SetHash> ids;
   std::vector<const std::vector<uint32_t>*> queue;
   std::vector<uint32_t> start = {0};
@@ -152,13 +178,17 @@ Result<CodeDfa> CodeDfa::make(const CodeNfa& nfa, Fuel& fuel) {
   std::vector<uint32_t> cuts, targets;
   for (size_t from = 0; from < queue.size(); ++from) {
     const std::vector<uint32_t> states = *queue[from];
+    if (!made.make_room(0)) return out_of_fuel();
     made.begin_state(subsets.accepts(states, from == 0));
     ranges.clear(), cuts.clear();
     for (uint32_t s : states)
       for (const CodeNfa::Edge& e : subsets.edges(s))
-        if (e.kind == CodeNfa::kSet)
+        if (e.kind == CodeNfa::kSet) {
+          if (!grammar::make_room(ranges, nfa.sets[e.set].ranges().size(), held)) return out_of_fuel();
           for (CodeRange r : nfa.sets[e.set].ranges()) ranges.push_back({r.lo, r.hi, e.to});
+        }
     if (!fuel.burn(static_cast<int64_t>(ranges.size()) * 3 + 8)) return out_of_fuel();
+    if (!grammar::make_room(cuts, 2 * ranges.size(), held)) return out_of_fuel();
     for (const RangeTo& r : ranges) cuts.push_back(r.lo), cuts.push_back(r.hi + 1);
     std::sort(cuts.begin(), cuts.end());
     cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
@@ -175,8 +205,13 @@ Result<CodeDfa> CodeDfa::make(const CodeNfa& nfa, Fuel& fuel) {
       targets.erase(std::unique(targets.begin(), targets.end()), targets.end());
       subsets.close(targets, false, false);
       auto [at, is_new] = ids.try_emplace(targets, static_cast<uint32_t>(queue.size()));
-      if (is_new) queue.push_back(&at->first);
       if (!fuel.burn((is_new ? 24 : 2) + static_cast<int64_t>(targets.size()))) return out_of_fuel();
+      if (is_new) {
+        if (!grammar::make_room(queue, 1, held) || !held.add(kBytesPerNode + block(targets.size() * sizeof(uint32_t))))
+          return out_of_fuel();
+        queue.push_back(&at->first);
+      }
+      if (!made.make_room(1)) return out_of_fuel();
       made.add_edge(cuts[i], cuts[i + 1] - 1, at->second);
     }
   }
@@ -185,18 +220,20 @@ Result<CodeDfa> CodeDfa::make(const CodeNfa& nfa, Fuel& fuel) {
 }
 
 Result<CodeDfa> CodeDfa::combine(const CodeDfa& a, const CodeDfa& b, How how, Fuel& fuel) {
-  CodeDfa made;
+  CodeDfa made(fuel);
+  Held held(fuel);
   std::unordered_map<uint64_t, uint32_t> ids;
   std::vector<std::pair<uint32_t, uint32_t>> queue;
   auto id_of = [&](uint32_t x, uint32_t y) {
     auto [at, is_new] = ids.try_emplace(static_cast<uint64_t>(x) << 32 | y, static_cast<uint32_t>(queue.size()));
-    if (is_new) queue.push_back({x, y});
+    if (is_new && held.add(kBytesPerNode) && grammar::make_room(queue, 1, held)) queue.push_back({x, y});
     return at->second;
   };
   id_of(0, 0);
   for (size_t from = 0; from < queue.size(); ++from) {
     const auto [x, y] = queue[from];
     const bool in_a = x != kGone && a.accepts(x), in_b = y != kGone && b.accepts(y);
+    if (!made.make_room(0)) return out_of_fuel();
     made.begin_state(how == How::kBoth ? in_a && in_b : how == How::kEither ? in_a || in_b : in_a && !in_b);
     const auto of_a = x == kGone ? std::span<const Edge>() : a.edges(x);
     const auto of_b = y == kGone ? std::span<const Edge>() : b.edges(y);
@@ -205,8 +242,9 @@ Result<CodeDfa> CodeDfa::combine(const CodeDfa& a, const CodeDfa& b, How how, Fu
       const bool goes_on = how == How::kBoth     ? to_a != kGone && to_b != kGone
                            : how == How::kEither ? to_a != kGone || to_b != kGone
                                                  : to_a != kGone;
-      if (goes_on) made.add_edge(lo, hi, id_of(to_a, to_b));
+      if (goes_on && made.make_room(1)) made.add_edge(lo, hi, id_of(to_a, to_b));
     });
+    if (fuel.is_empty()) return out_of_fuel();
   }
   if (!made.trim(fuel)) return out_of_fuel();
   return made;
@@ -216,6 +254,10 @@ Result<CodeDfa> CodeDfa::combine(const CodeDfa& a, const CodeDfa& b, How how, Fu
 bool CodeDfa::trim(Fuel& fuel) {
   const uint32_t n = n_states();
   if (!fuel.burn(static_cast<int64_t>(edges_.size()) * 2 + n * 2)) return false;
+  Held held(fuel);
+  const int64_t bytes = int64_t{n} * 17 + static_cast<int64_t>(edges_.size()) * 4;
+  if (!fuel.has_room(bytes)) return false;
+  held.add(bytes);
   std::vector<uint32_t> first(n + 1, 0), back(edges_.size()), ahead;
   for (const Edge& e : edges_) ++first[e.to + 1];
   for (uint32_t s = 0; s < n; ++s) first[s + 1] += first[s];
@@ -236,9 +278,11 @@ bool CodeDfa::trim(Fuel& fuel) {
   for (uint32_t s = 0; s < n; ++s)
     if (lives[s] || s == 0) id[s] = n_kept++;
   if (n_kept == n) return true;
-  CodeDfa kept;
+  CodeDfa kept(fuel);
+  if (!kept.make_room(edges_.size())) return false;
   for (uint32_t s = 0; s < n; ++s) {
     if (id[s] == kGone) continue;
+    if (!kept.make_room(0)) return false;
     kept.begin_state(accepts_[s]);
     for (const Edge& e : edges(s))
       if (lives[e.to]) kept.add_edge(e.lo, e.hi, id[e.to]);
@@ -252,6 +296,9 @@ bool CodeDfa::trim(Fuel& fuel) {
 bool CodeDfa::merge_twins(Fuel& fuel, int n_passes) {
   constexpr int kMaxRounds = 16;
   const uint32_t n = n_states();
+  Held held(fuel);
+  if (!fuel.has_room(int64_t{n} * 24)) return false;
+  held.add(int64_t{n} * 24);
   std::vector<uint32_t> is(n);
   std::iota(is.begin(), is.end(), 0u);
   std::vector<std::pair<uint64_t, uint32_t>> by_hash(n);
@@ -290,9 +337,11 @@ bool CodeDfa::merge_twins(Fuel& fuel, int n_passes) {
   uint32_t n_kept = 0;
   for (uint32_t s = 0; s < n; ++s)
     if (is[s] == s) id[s] = n_kept++;
-  CodeDfa kept;
+  CodeDfa kept(fuel);
+  if (!kept.make_room(edges_.size())) return false;
   for (uint32_t s = 0; s < n; ++s) {
     if (is[s] != s) continue;
+    if (!kept.make_room(0)) return false;
     kept.begin_state(accepts_[s]);
     for (const Edge& e : edges(s)) kept.add_edge(e.lo, e.hi, id[is[e.to]]);
   }
@@ -328,8 +377,9 @@ uint32_t CodeGraph::hop(uint8_t lo, uint8_t hi, uint32_t to) {
   auto [at, is_new] = hops_.try_emplace(static_cast<uint64_t>(to) << 16 | static_cast<uint64_t>(lo) << 8 | hi, 0);
   if (is_new) {
     at->second = add_state();
-    graph_.edges.push_back({at->second, to, lo, hi});
+    add({at->second, to, lo, hi});
     fuel_.burn(12);
+    held_.add(kBytesPerNode);
   }
   return at->second;
 }
@@ -339,7 +389,7 @@ void CodeGraph::add_code_points(uint32_t from, uint32_t lo, uint32_t hi, uint32_
   each_utf8_piece(lo, hi, [&](const ByteRange* piece, int n) {
     uint32_t at = to;
     for (int i = n - 1; i > 0; --i) at = hop(piece[i].lo, piece[i].hi, at);
-    graph_.edges.push_back({from, at, piece[0].lo, piece[0].hi});
+    add({from, at, piece[0].lo, piece[0].hi});
   });
 }
 

@@ -1,6 +1,6 @@
 // CodeDfa: a regular set of texts, as a deterministic automaton over code points: what patterns, formats, lengths,
 // names and numbers of a schema are while they meet each other. All operations are exact and take fuel; without it the
-// result is an error.
+// result is an error. The fuel outlives what was made of it, and has held what that takes.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +14,23 @@
 
 namespace ibid::grammar {
 
+// Sets of code points by number.
+class CodeSets {
+ public:
+  explicit CodeSets(Fuel& fuel) : held_(fuel) {}
+  uint32_t add(CodeSet set) {  // without fuel it is one of those before
+    const int64_t bytes = block(set.ranges().capacity() * sizeof(CodeRange));
+    if ((make_room(sets_, 1, held_) && held_.add(bytes)) || sets_.empty()) sets_.push_back(std::move(set));
+    return static_cast<uint32_t>(sets_.size() - 1);
+  }
+  const CodeSet& operator[](uint32_t set) const { return sets_[set]; }
+  int64_t bytes() const { return held_.bytes(); }
+
+ private:
+  Held held_;
+  std::vector<CodeSet> sets_;
+};
+
 // An automaton with empty edges, as it is written down; state 0 is the first.
 struct CodeNfa {
   enum Kind : uint8_t { kEmpty, kSet, kBegin, kEnd };  // kBegin, kEnd: empty, at the text's ends alone
@@ -22,38 +39,56 @@ struct CodeNfa {
     Kind kind = kEmpty;
     uint32_t set = 0;
   };
+  explicit CodeNfa(Fuel& fuel) : held(fuel), sets(fuel) {}
+  CodeNfa(Fuel& fuel, const CodeSets& of) : held(fuel), sets(of) {}
+
+  Held held;  // without fuel nothing is added
   uint32_t n_states = 1;
   std::vector<Edge> edges;
-  std::vector<CodeSet> sets;
+  CodeSets sets;
   uint32_t accept = 0;
 
   uint32_t add_state() { return n_states++; }
-  void add(uint32_t from, uint32_t to, CodeSet set) {
-    sets.push_back(std::move(set));
-    edges.push_back({from, to, kSet, static_cast<uint32_t>(sets.size() - 1)});
+  void add(uint32_t from, uint32_t to, CodeSet set) { add_set(from, to, sets.add(std::move(set))); }
+  void add_set(uint32_t from, uint32_t to, uint32_t set) { add({from, to, kSet, set}); }
+  void add(uint32_t from, uint32_t to, Kind kind = kEmpty) { add({from, to, kind, 0}); }
+
+ private:
+  void add(const Edge& edge) {
+    if (make_room(edges, 1, held)) edges.push_back(edge);
   }
-  void add(uint32_t from, uint32_t to, Kind kind = kEmpty) { edges.push_back({from, to, kind, 0}); }
 };
 
 // A graph over bytes in the making, of which edges read code points as UTF-8; what they end with is shared.
 class CodeGraph {
  public:
-  CodeGraph(uint32_t n_states, Fuel& fuel) : fuel_(fuel) { graph_.n_states = n_states; }
+  CodeGraph(uint32_t n_states, Fuel& fuel) : fuel_(fuel), held_(fuel) { graph_.n_states = n_states; }
   uint32_t add_state() { return graph_.n_states++; }
   // A state behind which the bytes of one range lead to `to`.
   uint32_t hop(uint8_t lo, uint8_t hi, uint32_t to);
-  void add(uint32_t from, uint8_t byte, uint32_t to) { graph_.edges.push_back({from, to, byte, byte}); }
+  void add(uint32_t from, uint8_t byte, uint32_t to) { add({from, to, byte, byte}); }
   void add_code_points(uint32_t from, uint32_t lo, uint32_t hi, uint32_t to);  // none where lo > hi
   Graph& graph() { return graph_; }
 
  private:
+  void add(const GraphEdge& edge) {
+    if (make_room(graph_.edges, 1, held_)) graph_.edges.push_back(edge);
+  }
+
   Fuel& fuel_;
+  Held held_;
   Graph graph_;
   std::unordered_map<uint64_t, uint32_t> hops_;
 };
 
 class CodeDfa {
  public:
+  CodeDfa() = default;
+  explicit CodeDfa(Fuel& fuel) : held_(fuel) {}
+  CodeDfa(CodeDfa&&) = default;  // they may be large: copies are asked for
+  CodeDfa& operator=(CodeDfa&&) = default;
+  Result<CodeDfa> copy(Fuel& fuel) const;
+
   struct Edge {
     uint32_t lo = 0, hi = 0, to = 0;
   };
@@ -99,11 +134,17 @@ class CodeDfa {
   // code points that this automaton's state `loop` has an edge for.
   struct Bounded;
   Result<Bounded> bounded(uint32_t min, uint32_t max, Fuel& fuel) const;
+  // Room for one more state and so many more edges.
+  bool make_room(size_t n_edges) {
+    return grammar::make_room(first_, 1, held_) && grammar::make_room(accepts_, 1, held_) &&
+           grammar::make_room(edges_, n_edges, held_);
+  }
   void begin_state(bool accepts);
   void add_edge(uint32_t lo, uint32_t hi, uint32_t to);
   bool trim(Fuel& fuel);
   bool merge_twins(Fuel& fuel, int n_passes = 4);
 
+  Held held_;
   std::vector<uint32_t> first_ = {0};
   std::vector<Edge> edges_;  // per state ascending and disjoint
   std::vector<uint8_t> accepts_;

@@ -19,18 +19,19 @@ struct Node {
 }  // namespace
 
 ExprId free_text(const FreeText& text, Grammar& grammar) {
+  Held held = PLANTED("what_waits_for_a_word_takes_no_memory") ? Held() : Held(grammar.fuel());
   std::vector<Node> nodes(1);
   nodes[0].next.fill(kNone);
   auto add = [&](const std::string& word) -> Node* {
     uint32_t at = 0;
     for (char c : word) {
-      uint32_t& next = nodes[at].next[static_cast<uint8_t>(c)];
-      if (next != kNone) {
-        at = next;
+      const uint32_t known = nodes[at].next[static_cast<uint8_t>(c)];
+      if (known != kNone) {
+        at = known;
         continue;
       }
-      if (!grammar.fuel().burn(256)) return nullptr;
-      at = next = static_cast<uint32_t>(nodes.size());
+      if (!grammar.fuel().burn(256) || !make_room(nodes, 1, held)) return nullptr;
+      at = nodes[at].next[static_cast<uint8_t>(c)] = static_cast<uint32_t>(nodes.size());
       nodes.emplace_back();
       nodes.back().next.fill(kNone);
     }
@@ -64,6 +65,7 @@ ExprId free_text(const FreeText& text, Grammar& grammar) {
       }
       Node& node = nodes[next];
       node.fails_to = PLANTED("a_trigger_within_a_triggers_begin_is_missed") ? 0 : other;
+      if (!held.add(8 * static_cast<int64_t>(nodes[other].words.size()))) return grammar.nothing();
       node.words.insert(node.words.end(), nodes[other].words.begin(), nodes[other].words.end());
       node.is_excluded |= nodes[other].is_excluded;
       order.push_back(next);
@@ -91,11 +93,13 @@ ExprId free_text(const FreeText& text, Grammar& grammar) {
       for (uint32_t lo = 0, hi = 0; lo < 256; lo = ++hi) {
         const uint32_t to = nodes[i].next[lo];
         while (hi < 255 && nodes[i].next[hi + 1] == to) ++hi;
+        if (!make_room(graph.edges, 1, held)) return grammar.nothing();
         graph.edges.push_back({base + i, base + to, static_cast<uint8_t>(lo), static_cast<uint8_t>(hi)});
       }
     }
   }
   if (text.stops_behind_first) graph.accepting.push_back(end);
+  nodes = {}, held = Held();
   return grammar.graph(std::move(graph));
 }
 

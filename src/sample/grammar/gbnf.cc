@@ -10,7 +10,7 @@ namespace {
 class GbnfReader {
  public:
   GbnfReader(std::string_view text, const FindToken& find_token, Grammar& grammar)
-      : in_(text), find_token_(find_token), g_(grammar) {}
+      : in_(text), find_token_(find_token), g_(grammar), held_(grammar.fuel()) {}
 
   Status run() {
     for (skip_space(); !in_.at_end(); skip_space()) {
@@ -40,7 +40,10 @@ class GbnfReader {
 
   Rule& rule_of(std::string_view name) {
     auto [at, is_new] = rules_.try_emplace(std::string(name));
-    if (is_new) at->second.id = g_.add_rule(std::string(name));
+    if (is_new) {
+      held_.add(112 + block_of(at->first));
+      at->second.id = g_.add_rule(std::string(name));
+    }
     return at->second;
   }
 
@@ -197,7 +200,8 @@ class GbnfReader {
     in_.skip(1);
     const bool is_negated = in_.take("^");
     CodeSet set;
-    while (!in_.take("]")) {
+    for (size_t n = 0; !in_.take("]"); ++n) {
+      if (n == kMaxClass) return in_.error("The class is too long");
       ASSIGN_OR_RETURN(const uint32_t lo, read_char());
       uint32_t hi = lo;
       if (in_.peek() == '-' && in_.peek(1) != ']') {
@@ -238,6 +242,7 @@ class GbnfReader {
   TextReader in_;
   const FindToken& find_token_;
   Grammar& g_;
+  Held held_;  // by the rules' names
   std::map<std::string, Rule, std::less<>> rules_;
   int n_repeats_ = 0;
 };

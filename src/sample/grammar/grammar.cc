@@ -4,9 +4,11 @@
 
 namespace ibid::grammar {
 
-// Out of fuel, all new expressions are one: whoever compiles them is told.
+// Out of fuel, all new expressions are one, and so are all new rules: whoever compiles them is told.
 ExprId Grammar::add(Expr expr) {
-  if (!fuel_.burn(8 + static_cast<int64_t>(expr.parts.size())) && !exprs_.empty()) return 0;
+  const bool has_fuel = fuel_.burn(8 + static_cast<int64_t>(expr.parts.size())) && make_room(exprs_, 1, held_) &&
+                        held_.add(block(expr.parts.capacity() * sizeof(ExprId)));
+  if (!has_fuel && !exprs_.empty()) return 0;
   exprs_.push_back(std::move(expr));
   return static_cast<ExprId>(exprs_.size() - 1);
 }
@@ -14,7 +16,8 @@ ExprId Grammar::add(Expr expr) {
 ExprId Grammar::text(std::string_view bytes) {
   if (bytes.empty()) return empty();
   Graph chain;
-  if (!fuel_.burn(static_cast<int64_t>(bytes.size()) * 3)) return nothing();
+  const auto n_bytes = static_cast<int64_t>(bytes.size());
+  if (!fuel_.burn(n_bytes * 3) || !fuel_.has_room(block(bytes.size() * sizeof(GraphEdge)))) return nothing();
   chain.n_states = static_cast<uint32_t>(bytes.size()) + 1;
   chain.edges.reserve(bytes.size());
   for (uint32_t i = 0; i < bytes.size(); ++i) {
@@ -26,7 +29,11 @@ ExprId Grammar::text(std::string_view bytes) {
 }
 
 ExprId Grammar::code_points(const CodeSet& set) {
+  Held held(fuel_);
   Graph machine;
+  const auto add_edge = [&](const GraphEdge& edge) {
+    if (make_room(machine.edges, 1, held)) machine.edges.push_back(edge);
+  };
   machine.n_states = 2;
   machine.accepting = {1};
   // Pieces with the same bytes behind the first share their states.
@@ -43,18 +50,20 @@ ExprId Grammar::code_points(const CodeSet& set) {
           to = known->second;
           continue;
         }
-        machine.edges.push_back({machine.n_states, to, piece[i].lo, piece[i].hi});
+        add_edge({machine.n_states, to, piece[i].lo, piece[i].hi});
         to = machine.n_states++;
         if (tails.size() < 64) tails.push_back({key, to});
       }
-      machine.edges.push_back({0, to, piece[0].lo, piece[0].hi});
+      add_edge({0, to, piece[0].lo, piece[0].hi});
     });
   }
   return graph(std::move(machine));
 }
 
 ExprId Grammar::tokens(std::vector<TokenRange> ranges) {
-  fuel_.burn(static_cast<int64_t>(ranges.size()));
+  if (!fuel_.burn(static_cast<int64_t>(ranges.size())) || !make_room(token_sets_, 1, held_) ||
+      !held_.add(block(ranges.capacity() * sizeof(TokenRange))))
+    return nothing();
   token_sets_.push_back(std::move(ranges));
   return add({ExprKind::kTokens, 0, 0, 0, 0, static_cast<uint32_t>(token_sets_.size() - 1)});
 }
@@ -75,13 +84,18 @@ ExprId Grammar::repeat(ExprId what, uint32_t min, uint32_t max) {
 }
 
 ExprId Grammar::graph(Graph graph) {
-  fuel_.burn(static_cast<int64_t>(graph.edges.size()) * 3);
+  if (!fuel_.burn(static_cast<int64_t>(graph.edges.size()) * 3) || !make_room(graphs_, 1, held_) ||
+      !held_.add(block(graph.edges.capacity() * sizeof(GraphEdge)) +
+                 block(graph.accepting.capacity() * sizeof(uint32_t))))
+    return nothing();
   graphs_.push_back(std::move(graph));
   return add({ExprKind::kGraph, 0, 0, 0, 0, static_cast<uint32_t>(graphs_.size() - 1)});
 }
 
 RuleId Grammar::add_rule(std::string name) {
-  fuel_.burn(16);
+  const bool has_fuel = fuel_.burn(16 + static_cast<int64_t>(name.size()) / 16) && make_room(rules_, 1, held_) &&
+                        held_.add(block_of(name));
+  if (!has_fuel && !rules_.empty()) return 0;
   rules_.push_back({std::move(name)});
   return static_cast<RuleId>(rules_.size() - 1);
 }

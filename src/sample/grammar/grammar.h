@@ -4,7 +4,7 @@
 // left-recursive, with empty rules.
 //
 // Built by one thread; expressions are nodes of a graph without cycles, named by ids, and may be shared. Rules may call
-// each other as they like.
+// each other as they like. What it holds is its fuel's, which outlives it.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +54,7 @@ struct TokenRange {
 
 class Grammar {
  public:
-  explicit Grammar(Fuel& fuel) : fuel_(fuel) {}
+  explicit Grammar(Fuel& fuel) : fuel_(fuel), held_(fuel) {}
 
   ExprId empty() { return add({ExprKind::kEmpty}); }
   ExprId nothing() { return add({ExprKind::kNothing}); }
@@ -100,6 +100,7 @@ class Grammar {
   ExprId add(Expr expr);
 
   Fuel& fuel_;
+  Held held_;  // by all that follows
   std::vector<Expr> exprs_;
   std::vector<Rule> rules_;
   std::vector<Graph> graphs_;

@@ -149,6 +149,7 @@ class SchemaWriter {
         g_(grammar),
         parts_(grammar, logic.options().space, spelling),
         other_names_(grammar),
+        held_(grammar.fuel()),
         twins_(grammar.fuel()) {}
 
   Result<RuleId> run() {
@@ -171,8 +172,10 @@ class SchemaWriter {
     auto [at, is_new] = rules_.try_emplace(conjunction, 0);
     if (is_new) {
       g_.fuel().burn(20);
+      const int64_t a_conjunction = block(conjunction.size() * sizeof(Literal));
+      held_.add(96 + 2 * a_conjunction);
       at->second = g_.add_rule("schema");
-      queue_.push_back({conjunction, at->second});
+      if (make_room(queue_, 1, held_)) queue_.push_back({conjunction, at->second});
     }
     return at->second;
   }
@@ -234,15 +237,16 @@ class SchemaWriter {
       if (known->second != kNoExpr) choices.push_back(known->second);
       return {};
     }
+    if (!held_.add(160 + shape.bytes())) return out_of_fuel();
     CodeDfa texts = CodeDfa::all();
-    auto narrow = [&](CodeDfa::How how, Result<CodeDfa> by) -> Status {
-      ASSIGN_OR_RETURN(const CodeDfa other, std::move(by));
-      ASSIGN_OR_RETURN(texts, CodeDfa::combine(texts, other, how, g_.fuel()));
-      return {};
-    };
-    for (const Pattern& p : shape.patterns) TRY(narrow(CodeDfa::How::kBoth, *p));
+    for (const Pattern& p : shape.patterns) {
+      ASSIGN_OR_RETURN(texts, CodeDfa::combine(texts, *p, CodeDfa::How::kBoth, g_.fuel()));
+    }
     const std::vector<std::string_view> out(shape.excluded_strings.begin(), shape.excluded_strings.end());
-    if (!out.empty()) TRY(narrow(CodeDfa::How::kFirstOnly, CodeDfa::one_of(out, g_.fuel())));
+    if (!out.empty()) {
+      ASSIGN_OR_RETURN(const CodeDfa excluded, CodeDfa::one_of(out, g_.fuel()));
+      ASSIGN_OR_RETURN(texts, CodeDfa::combine(texts, excluded, CodeDfa::How::kFirstOnly, g_.fuel()));
+    }
     if (texts.is_empty()) return {};
     ExprId inside = kNoExpr;
     if (shape.min_length == 0 && shape.max_length == kUnbounded) {
@@ -307,7 +311,10 @@ class SchemaWriter {
       const uint32_t most = c.max == kUnbounded ? c.min : c.max;
       auto state = [&](uint32_t i, uint32_t found) { return i * (most + 1) + found; };
       graph.n_states = (n_places + 1) * (most + 1);
-      if (!g_.fuel().burn(graph.n_states * 20)) return out_of_fuel();
+      // Of each state up to two edges, and whether it accepts.
+      const int64_t bytes = int64_t{graph.n_states} * (3 * sizeof(GraphEdge) + 2 * sizeof(uint32_t));
+      if (!g_.fuel().burn(graph.n_states * 20) || !g_.fuel().has_room(bytes)) return out_of_fuel();
+      graph.edges.reserve(2 * graph.n_states);
       for (uint32_t i = 0; i <= n_places; ++i) {
         for (uint32_t found = 0; found <= most; ++found) {
           if (i >= shape.min_items && found >= c.min) graph.accepting.push_back(state(i, found));
@@ -338,6 +345,8 @@ class SchemaWriter {
     return {};
   }
 
+  // What a list of members takes of a heap besides their names, for each of them, about.
+  static constexpr int64_t kMemberBytes = 320;
   struct Member {
     std::string name;
     Conjunction value;
@@ -346,10 +355,12 @@ class SchemaWriter {
   };
 
   // Members that the schema names, in its order: what each must be.
-  Result<bool> list_members(const Shape& shape, std::vector<Member>& members, std::vector<std::string_view>& names) {
+  Result<bool> list_members(const Shape& shape, std::vector<Member>& members, std::vector<std::string_view>& names,
+                            Held& held) {
     std::map<std::string_view, bool> seen;
     auto add = [&](const std::string& name) -> Result<bool> {
       if (!seen.try_emplace(name, true).second) return true;
+      if (!held.add(kMemberBytes + block_of(name))) return out_of_fuel();
       names.push_back(name);
       const size_t at = static_cast<size_t>(std::ranges::find(shape.required, name) - shape.required.begin());
       const bool is_required =
@@ -437,7 +448,8 @@ class SchemaWriter {
     if (shape.some.size() > 1) TRY(cannot(conjunction, "not", "it asks for several members of unknown names"));
     std::vector<Member> members;
     std::vector<std::string_view> known;
-    ASSIGN_OR_RETURN(const bool is_possible, list_members(shape, members, known));
+    Held held(g_.fuel());
+    ASSIGN_OR_RETURN(const bool is_possible, list_members(shape, members, known, held));
     if (!is_possible) return {};
     std::vector<Names> others;
     TRY(list_others(shape, known, others));
@@ -493,16 +505,18 @@ class SchemaWriter {
     }
     const ExprId any_more = g_.choice(more), any_some_more = g_.choice(some_more);
     const ExprId nothing = g_.empty();
+    const auto add_edge = [&](uint32_t from, uint32_t to, ExprId expr) {
+      if (make_room(graph.edges, 1, held)) graph.edges.push_back({from, to, 0, 0, expr});
+    };
     auto edge = [&](uint32_t from, uint32_t to, uint32_t count, ExprId body) {
-      graph.edges.push_back({from, to, 0, 0, count == 0 ? first(body) : after_comma(body)});
+      add_edge(from, to, count == 0 ? first(body) : after_comma(body));
     };
     for (uint32_t some = 0; some < n_some; ++some) {
       for (uint32_t count = 0; count <= counts; ++count) {
         const uint32_t next = std::min(count + 1, counts);
         const bool is_full = has_most && count >= max;
         for (uint32_t i = 0; i < n; ++i) {
-          if (!members[i].is_required)
-            graph.edges.push_back({state(i, count, some), state(i + 1, count, some), 0, 0, nothing});
+          if (!members[i].is_required) add_edge(state(i, count, some), state(i + 1, count, some), nothing);
           if (is_full) continue;
           edge(state(i, count, some), state(i + 1, next, some), count, bodies[i]);
           if (has_some && some == 0 && some_bodies[i] != kNoExpr)
@@ -520,6 +534,8 @@ class SchemaWriter {
       }
     }
     graph.accepting.push_back(end);
+    if (g_.fuel().is_empty()) return out_of_fuel();
+    held = Held();  // the grammar has it
     choices.push_back(g_.sequence({g_.text("{"), g_.graph(std::move(graph)), parts_.space(), g_.text("}")}));
     return {};
   }
@@ -528,6 +544,7 @@ class SchemaWriter {
   Grammar& g_;
   JsonParts parts_;
   OtherNames other_names_;
+  Held held_;  // by what follows
   SchemaTwins twins_;
   std::map<Conjunction, RuleId> rules_;
   // Strings of patterns (which SchemaLogic keeps), of lengths, and without some.

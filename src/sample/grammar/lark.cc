@@ -44,7 +44,7 @@ constexpr Common kCommon[] = {
 class LarkReader {
  public:
   LarkReader(std::string_view text, const FindToken& find_token, Grammar& grammar)
-      : in_(text), find_token_(find_token), g_(grammar) {}
+      : in_(text), find_token_(find_token), g_(grammar), held_(grammar.fuel()) {}
 
   Status run() {
     ignored_ = g_.add_rule("%ignore");
@@ -78,7 +78,10 @@ class LarkReader {
 
   Symbol& symbol_of(std::string_view name) {
     auto [at, is_new] = symbols_.try_emplace(std::string(name));
-    if (is_new) at->second.rule = g_.add_rule(std::string(name));
+    if (is_new) {
+      held_.add(112 + block_of(at->first));
+      at->second.rule = g_.add_rule(std::string(name));
+    }
     return at->second;
   }
   ExprId blanks() { return g_.repeat(g_.call(ignored_), 0, kUnbounded); }
@@ -242,8 +245,12 @@ class LarkReader {
       ASSIGN_OR_RETURN(atom, read_token());
     } else if (in_.take("%json")) {
       if (in_terminal) return in_.error("%json is no part of a terminal");
-      ASSIGN_OR_RETURN(const Json schema, read_json());
-      ASSIGN_OR_RETURN(const RuleId rule, read_json_schema(schema.text(), {.is_strict = false}, g_));
+      std::string schema;
+      {
+        ASSIGN_OR_RETURN(const Json json, read_json());
+        schema = json.text();
+      }
+      ASSIGN_OR_RETURN(const RuleId rule, read_json_schema(schema, {.is_strict = false}, g_));
       atom = g_.call(rule);
     } else if (is_name(c)) {
       const std::string name(read_name());
@@ -384,12 +391,14 @@ class LarkReader {
     }
     if (in_.take("*]>")) return g_.tokens({{0, kLast}});
     const bool is_negated = in_.take("^");
+    Held held(g_.fuel());
     std::map<int32_t, int32_t> ranges;
     do {
       uint32_t lo = 0, hi = 0;
       if (!in_.number(lo) || lo >= kLast) return in_.error(kForm);
       hi = lo;
       if (in_.take("-") && (!in_.number(hi) || hi < lo || hi >= kLast)) return in_.error(kForm);
+      if (!held.add(96)) return out_of_fuel();  // a node, and a range of those that are chosen
       int32_t& end = ranges[static_cast<int32_t>(lo)];
       end = std::max(end, static_cast<int32_t>(hi));
     } while (in_.take(","));
@@ -405,7 +414,8 @@ class LarkReader {
     return g_.tokens(std::move(chosen));
   }
 
-  // A JSON value in the text, up to the bracket that closes it.
+  // A JSON value in the text, up to the bracket that closes it. A byte of it may take so many while it becomes a tree.
+  static constexpr int64_t kTreeBytes = 24;
   Result<Json> read_json() {
     skip_space();
     if (in_.peek() != '{') return in_.error("A schema must be an object here");
@@ -424,12 +434,15 @@ class LarkReader {
       }
       in_.skip(1);
     } while (depth > 0);
+    Held held(g_.fuel());
+    if (!held.add(kTreeBytes * static_cast<int64_t>(in_.position() - begin))) return out_of_fuel();
     return parse_json(in_.from(begin), "the schema in the grammar");
   }
 
   TextReader in_;
   const FindToken& find_token_;
   Grammar& g_;
+  Held held_;  // by the symbols
   std::map<std::string, Symbol, std::less<>> symbols_;
   RuleId ignored_ = 0;
   std::vector<ExprId> ignorable_;

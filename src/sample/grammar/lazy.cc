@@ -37,7 +37,7 @@ class PatternWait {
                        read_announcements(is_text ? escaped(trigger.text) : trigger.text, use, fuel_));
       for (Announcement& way : ways) all.push_back(std::move(way));
     }
-    CodeDfa found = all[0].found;
+    ASSIGN_OR_RETURN(CodeDfa found, all[0].found.copy(fuel_));
     for (size_t i = 1; i < all.size(); ++i) {
       ASSIGN_OR_RETURN(found, CodeDfa::combine(found, all[i].found, CodeDfa::How::kEither, fuel_));
     }

@@ -240,5 +240,19 @@ TEST(GrammarLazy, MasksAreThoseOfBruteForce) {
   }
 }
 
+// A place of a word knows where each byte leads.
+TEST(GrammarLazy, WhatWaitsForAWordIsHeldWhileItIsWritten) {
+  constexpr int64_t kLetters = 2000, kPlace = 256 * 4;
+  Fuel fuel, little(kCompileSteps, kLetters * kPlace);
+  for (Fuel* given : {&fuel, &little}) {
+    Grammar grammar(*given);
+    ASSERT_TRUE(read_gbnf("root ::= \"<" + std::string(kLetters, 'a') + "\" [b]", {}, grammar).ok());
+    const bool is_ok = wait_for({{.text = "<" + std::string(kLetters, 'a')}}, grammar).ok() && !given->is_empty();
+    EXPECT_EQ(is_ok, given == &fuel);
+  }
+  EXPECT_GE(fuel.most_held(), kLetters * kPlace);
+  EXPECT_EQ(fuel.bytes_left(), kCompileBytes) << "all is given back";
+}
+
 }  // namespace
 }  // namespace ibid::grammar

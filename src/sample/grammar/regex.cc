@@ -67,7 +67,7 @@ const std::array<CodeSet, 30>& categories() {
 
 class RegexReader {
  public:
-  RegexReader(std::string_view text, Fuel& fuel) : in_(text), fuel_(fuel) {}
+  RegexReader(std::string_view text, Fuel& fuel) : in_(text), fuel_(fuel), held_(fuel), sets_(fuel) {}
 
   Result<uint32_t> run() {
     if (in_.rest().size() > kMaxText) return invalid("The expression is longer than a mebibyte.");
@@ -76,7 +76,7 @@ class RegexReader {
     return root;
   }
   const std::vector<Node>& nodes() const { return nodes_; }
-  const std::vector<CodeSet>& sets() const { return sets_; }
+  const CodeSets& sets() const { return sets_; }
   const std::vector<uint32_t>& excluded() const { return excluded_; }
   const std::vector<uint32_t>& groups() const { return groups_; }  // that capture, as they open
   uint32_t sequence(std::vector<uint32_t> parts) { return add({Node::kSequence, 0, 0, 0, std::move(parts)}); }
@@ -84,13 +84,14 @@ class RegexReader {
  private:
   uint32_t add(Node node) {
     fuel_.burn(48 + 2 * static_cast<int64_t>(node.parts.size()));
+    const bool has_room = make_room(nodes_, 1, held_) && held_.add(block(node.parts.capacity() * sizeof(uint32_t)));
+    if (!has_room && !nodes_.empty()) return 0;
     nodes_.push_back(std::move(node));
     return static_cast<uint32_t>(nodes_.size() - 1);
   }
   uint32_t add_set(CodeSet set) {
     fuel_.burn(static_cast<int64_t>(set.ranges().size()));
-    sets_.push_back(std::move(set));
-    return add({Node::kSet, static_cast<uint32_t>(sets_.size() - 1)});
+    return add({Node::kSet, sets_.add(std::move(set))});
   }
 
   Result<uint32_t> read_choice(int depth) {
@@ -231,9 +232,11 @@ class RegexReader {
   Result<CodeSet> read_class() {
     const bool is_negated = in_.take("^");
     CodeSet set;
-    while (!in_.take("]")) {
+    for (size_t n = 0; !in_.take("]");) {
       if (in_.at_end()) return in_.error("A class is not closed");
       ASSIGN_OR_RETURN(const CodeSet lo, read_class_atom());
+      n += lo.ranges().size();
+      if (n > kMaxClass) return in_.error("The class is too long");
       const bool is_range = in_.peek() == '-' && in_.peek(1) != ']' && in_.peek(1) != '\0';
       auto single = [](const CodeSet& s) { return s.ranges().size() == 1 && s.ranges()[0].lo == s.ranges()[0].hi; };
       if (!is_range || !single(lo)) {
@@ -373,16 +376,18 @@ class RegexReader {
 
   TextReader in_;
   Fuel& fuel_;
+  Held held_;
   std::vector<Node> nodes_;
-  std::vector<CodeSet> sets_;
+  CodeSets sets_;
   std::vector<uint32_t> excluded_, groups_;
 };
 
 class RegexNfa {
  public:
-  RegexNfa(const RegexReader& regex, Fuel& fuel) : regex_(regex), fuel_(fuel) { nfa_.sets = regex.sets(); }
+  RegexNfa(const RegexReader& regex, Fuel& fuel) : regex_(regex), fuel_(fuel), nfa_(fuel, regex.sets()) {}
 
   Result<CodeDfa> run(uint32_t root, bool open_begin, bool open_end) {
+    if (fuel_.is_empty()) return out_of_fuel();
     const uint32_t begin = nfa_.add_state(), end = nfa_.add_state();
     nfa_.accept = nfa_.add_state();
     nfa_.add(0, begin);
@@ -407,8 +412,7 @@ class RegexNfa {
       case Node::kEmpty:
         return nfa_.add(from, to);
       case Node::kSet:
-        nfa_.edges.push_back({from, to, CodeNfa::kSet, node.set});
-        return;
+        return nfa_.add_set(from, to, node.set);
       case Node::kBegin:
         return nfa_.add(from, to, CodeNfa::kBegin);
       case Node::kEnd:
@@ -458,9 +462,10 @@ class PatternCuts {
   static constexpr size_t kMaxWays = 64;
   struct Way {
     std::vector<uint32_t> before, from;
+    Held held = {};
   };
 
-  explicit PatternCuts(RegexReader& regex) : regex_(regex) {
+  PatternCuts(RegexReader& regex, Fuel& fuel) : regex_(regex), fuel_(fuel) {
     const size_t n = regex.nodes().size();
     is_group_.resize(n), opens_.resize(n), is_nullable_.resize(n);
     for (const uint32_t group : regex.groups()) is_group_[group] = true;
@@ -487,6 +492,10 @@ class PatternCuts {
 
   // `ahead`: the last comes next.
   Status go(std::vector<uint32_t> passed, std::vector<uint32_t> ahead) {
+    Held held(fuel_);  // by these two and what they become
+    const size_t n = passed.size() + ahead.size();
+    if (!fuel_.burn(static_cast<int64_t>(n) / 16 + 1) || !held.add(4 * block(n * sizeof(uint32_t))))
+      return out_of_fuel();
     while (!ahead.empty()) {
       const uint32_t id = ahead.back();
       const Node& node = regex_.nodes()[id];
@@ -521,7 +530,8 @@ class PatternCuts {
   }
 
   Status cut(std::vector<uint32_t> before, std::vector<uint32_t> ahead) {
-    Way way{std::move(before), {ahead.rbegin(), ahead.rend()}};
+    Way way{std::move(before), {ahead.rbegin(), ahead.rend()}, Held(fuel_)};
+    if (!way.held.add(2 * block((way.before.size() + way.from.size()) * sizeof(uint32_t)))) return out_of_fuel();
     while (!way.from.empty() && regex_.nodes()[way.from.back()].kind == Node::kEnd) way.from.pop_back();
     if (ways_.size() == kMaxWays) return no_such("of so many ways");
     const auto has = [&](const std::vector<uint32_t>& ids, Node::Kind kind) {
@@ -540,6 +550,7 @@ class PatternCuts {
   }
 
   RegexReader& regex_;
+  Fuel& fuel_;
   std::vector<bool> is_group_, opens_, is_nullable_;
   std::vector<Way> ways_;
 };
@@ -598,7 +609,7 @@ Result<std::vector<Announcement>> read_announcements(std::string_view text, Rege
   ASSIGN_OR_RETURN(const uint32_t root, regex.run());
   if (fuel.is_empty()) return out_of_fuel();
   if (!regex.excluded().empty()) return unsupported("Look-ahead is not served here.");
-  ASSIGN_OR_RETURN(std::vector<PatternCuts::Way> ways, PatternCuts(regex).run(root));
+  ASSIGN_OR_RETURN(std::vector<PatternCuts::Way> ways, PatternCuts(regex, fuel).run(root));
   const bool is_search = use == RegexUse::kSearch;
   std::vector<Announcement> out;
   for (PatternCuts::Way& way : ways) {

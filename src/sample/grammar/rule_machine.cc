@@ -17,18 +17,13 @@ uint32_t hash_of(std::span<const uint32_t> states) {
 }  // namespace
 
 bool RuleMachine::make_room(size_t n) {
-  constexpr size_t kMany = 1 << 16, kMostEdges = 420'000;
+  constexpr size_t kMostEdges = 420'000;
   if (edges_.size() + empties_.size() + n > kMostEdges) return false;
-  const auto grow = [n](auto& list) {
-    const size_t wanted = list.size() + n;
-    if (wanted > kMany && wanted > list.capacity()) list.reserve(wanted + wanted / 8);
-  };
-  grow(edges_);
-  grow(empties_);
-  return true;
+  return grammar::make_room(edges_, n, held_) && grammar::make_room(empties_, n, held_);
 }
 
 uint32_t RuleMachine::add_states(uint32_t n) {
+  if (!grammar::make_room(states_, n, held_)) return 0;
   const auto first = static_cast<uint32_t>(states_.size());
   states_.resize(first + n);
   return first;
@@ -37,7 +32,7 @@ uint32_t RuleMachine::add_states(uint32_t n) {
 // What one rule needs is cleared for the next, and kept.
 class RuleFinisher::Subsets {
  public:
-  explicit Subsets(Fuel& fuel) : fuel_(fuel) {}
+  explicit Subsets(Fuel& fuel) : fuel_(fuel), held_(fuel) {}
 
   bool run(const RuleMachine& machine, FinishedRules& done) {
     in_ = &machine;
@@ -50,7 +45,9 @@ class RuleFinisher::Subsets {
     const auto n_states = static_cast<int64_t>(machine.states_.size());
     if (!fuel_.burn(static_cast<int64_t>(machine.edges_.size() + machine.empties_.size()) * 4 + n_states * 2))
       return false;
-    known_.assign(machine.states_.size(), {});
+    known_.clear();
+    if (!make_room(known_, machine.states_.size(), held_)) return false;
+    known_.resize(machine.states_.size());
     epoch_ = 0;
     return by_subsets(4 * n_states + 256);
   }
@@ -67,7 +64,7 @@ class RuleFinisher::Subsets {
     const auto add = [&](uint32_t s) {
       if (known_[s].mark == epoch_) return;
       known_[s].mark = epoch_;
-      closed_.push_back(s);
+      if (make_room(closed_, 1, held_)) closed_.push_back(s);
     };
     for (uint32_t s : states) add(s);
     for (size_t i = 0; i < closed_.size(); ++i)
@@ -82,7 +79,7 @@ class RuleFinisher::Subsets {
     close(targets);
     if (closed_.empty()) return ~0u;
     if (closed_.size() == 1) return state_of_single(closed_[0]);
-    if (2 * (n_slots_used_ + 1) > slots_.size()) grow_slots();
+    if (2 * (n_slots_used_ + 1) > slots_.size() && !grow_slots()) return ~0u;
     const uint32_t hash = hash_of(closed_);
     size_t at = hash & (slots_.size() - 1);
     for (; slots_[at].subset != 0; at = (at + 1) & (slots_.size() - 1))
@@ -93,14 +90,18 @@ class RuleFinisher::Subsets {
     ++n_slots_used_;
     return made;
   }
-  void grow_slots() {
-    std::vector<Slot> old(std::max<size_t>(64, 2 * slots_.size()));
+  bool grow_slots() {
+    const size_t n = std::max<size_t>(64, 2 * slots_.size());
+    if (!fuel_.has_room(block(n * sizeof(Slot)))) return false;
+    held_.add(block(n * sizeof(Slot)) - block(slots_.capacity() * sizeof(Slot)));
+    std::vector<Slot> old(n);
     old.swap(slots_);
     for (const Slot& slot : old) {
       size_t at = slot.hash & (slots_.size() - 1);
       while (slots_[at].subset != 0) at = (at + 1) & (slots_.size() - 1);
       if (slot.subset != 0) slots_[at] = slot;
     }
+    return true;
   }
   // Of the subset that has one state alone: most are such.
   uint32_t state_of_single(uint32_t state) {
@@ -113,6 +114,9 @@ class RuleFinisher::Subsets {
     return add_subset(states, std::binary_search(states.begin(), states.end(), 1u));
   }
   uint32_t add_subset(std::span<const uint32_t> states, bool accepts) {
+    if (!make_room(out_->accepts, 1, out_->held) || !make_room(members_, states.size(), held_) ||
+        !make_room(subsets_, 1, held_))
+      return ~0u;
     out_->accepts.push_back(accepts);
     members_.insert(members_.end(), states.begin(), states.end());
     subsets_.push_back(static_cast<uint32_t>(members_.size()));
@@ -168,7 +172,9 @@ class RuleFinisher::Subsets {
     if (!std::ranges::is_sorted(states)) std::ranges::sort(states);
   }
 
-  void add_edge(uint16_t lo, uint16_t hi, uint32_t to) { out_->edges.push_back({lo, hi, base_ + to}); }
+  void add_edge(uint16_t lo, uint16_t hi, uint32_t to) {
+    if (make_room(out_->edges, 1, out_->held)) out_->edges.push_back({lo, hi, base_ + to});
+  }
 
   // Neighbours with one target are one edge: the last one of a node's, which begin at `first`, and the one before it.
   void join(size_t first) {
@@ -184,6 +190,7 @@ class RuleFinisher::Subsets {
     add_subset(closed_, false);
     for (uint32_t from = 0; from < subsets_.size(); ++from) {
       const size_t first = out_->edges.size();
+      if (!make_room(out_->first_edge, 1, out_->held) || !make_room(out_->first_call, 1, out_->held)) return false;
       out_->first_edge.push_back(static_cast<uint32_t>(first));
       out_->first_call.push_back(static_cast<uint32_t>(out_->calls.size()));
       symbols_.clear();
@@ -193,8 +200,10 @@ class RuleFinisher::Subsets {
         for (uint32_t e = in_->states_[s].edges; e != 0;) {
           const RuleMachine::Edge& edge = in_->edges_[e - 1];
           if (edge.rule == RuleMachine::kNoRule) {
+            if (!make_room(symbols_, 1, held_)) return false;
             symbols_.push_back({edge.lo, edge.hi, edge.to});
           } else {
+            if (!make_room(calls_, 1, held_)) return false;
             calls_.push_back({edge.rule, edge.to});
           }
           e = edge.next;
@@ -222,7 +231,9 @@ class RuleFinisher::Subsets {
         const uint32_t rule = calls_[i].first;
         for (; i < calls_.size() && calls_[i].first == rule; ++i) targets_.push_back(calls_[i].second);
         targets_.erase(std::unique(targets_.begin(), targets_.end()), targets_.end());
-        lead(limit, [&](uint32_t to) { out_->calls.push_back({rule, base_ + to}); });
+        lead(limit, [&](uint32_t to) {
+          if (make_room(out_->calls, 1, out_->held)) out_->calls.push_back({rule, base_ + to});
+        });
       }
       if (fuel_.is_empty()) return false;
     }
@@ -262,6 +273,7 @@ class RuleFinisher::Subsets {
   };
 
   Fuel& fuel_;
+  Held held_;  // by the lists of this
   const RuleMachine* in_ = nullptr;
   FinishedRules* out_ = nullptr;
   uint32_t base_ = 0;  // the node of subset 0

@@ -15,14 +15,14 @@ namespace ibid::grammar {
 // State 0 is the first, state 1 accepts. To be cleared for the next rule, with the same memory.
 class RuleMachine {
  public:
-  RuleMachine() { clear(); }
+  explicit RuleMachine(Fuel& fuel) : held_(fuel) { clear(); }
   void clear() { states_.assign(2, {}), edges_.clear(), empties_.clear(); }
-  // For `n` more edges, in small steps where there are many: old and new ones together are to stay below 32 MiB. False:
-  // that would be too many for a rule.
+  // For `n` more edges and as many states. False: that would be too many for a rule, or there is no fuel for it.
   bool make_room(size_t n);
   uint32_t add_state() { return add_states(1); }
-  uint32_t add_states(uint32_t n);  // the first of them
+  uint32_t add_states(uint32_t n);  // the first of them; out of fuel it is the machine's
   void add_empty(uint32_t from, uint32_t to) {
+    if (!grammar::make_room(empties_, 1, held_)) return;
     empties_.push_back({to, states_[from].empties});
     states_[from].empties = static_cast<uint32_t>(empties_.size());
   }
@@ -45,11 +45,13 @@ class RuleMachine {
     uint32_t empties = 0, edges = 0;
   };
   void add(Edge edge, uint32_t from) {
+    if (!grammar::make_room(edges_, 1, held_)) return;
     edge.next = states_[from].edges;
     edges_.push_back(edge);
     states_[from].edges = static_cast<uint32_t>(edges_.size());
   }
 
+  Held held_;
   std::vector<State> states_;
   std::vector<Empty> empties_;
   std::vector<Edge> edges_;
@@ -62,6 +64,7 @@ struct FinishedRules {
   std::vector<SymbolEdge> edges;                 // of a node ascending
   std::vector<CallEdge> calls;
   std::vector<uint8_t> accepts;  // per node, 0 or 1
+  Held held = {};
 };
 
 // Finishes rules one after the other, with the same memory.

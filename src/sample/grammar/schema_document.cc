@@ -109,13 +109,15 @@ void number_values(Value& value, uint32_t& n) {
   value.place = ++n;
   for (Value& item : value.items) number_values(item, n);
   for (auto& [key, member] : value.members) number_values(member, n);
+  value.n_values = n + 1 - value.place;
 }
 
 }  // namespace
 
 Result<SchemaDocument> SchemaDocument::read(std::string_view json, Fuel& fuel) {
   SchemaDocument made;
-  ASSIGN_OR_RETURN(Value root, read_value(json, fuel));
+  made.held_ = Held(fuel);
+  ASSIGN_OR_RETURN(Value root, read_value(json, fuel, made.held_));
   uint32_t n_values = 0;
   number_values(root, n_values);
   made.root_ = std::make_shared<const Value>(std::move(root));
@@ -157,6 +159,9 @@ Status SchemaDocument::walk_referred(Fuel& fuel) {
 Status SchemaDocument::walk(const Value& schema, const Value* parent, std::string step, std::string base, Fuel& fuel) {
   if (!fuel.burn(40 + static_cast<int64_t>(step.size() + base.size()) / 4)) return out_of_fuel();
   if (places_.contains(&schema)) return {};  // within what a reference led to
+  // A place, and what may be known of it by names: each with its node of a table, and its texts.
+  const int64_t a_place = sizeof(Place) + 64 + block_of(step) + block_of(base);
+  if (!held_.add(a_place)) return out_of_fuel();
   const bool ref_rules = is_old_ && schema.find("$ref") != nullptr;
   const Value* id = schema.find(is_old_ && schema.find("$id") == nullptr ? "id" : "$id");
   if (id != nullptr && id->is(Value::Kind::kString) && !ref_rules) {
@@ -164,20 +169,24 @@ Status SchemaDocument::walk(const Value& schema, const Value* parent, std::strin
     if (hash != 0) {
       is_one_resource_ &= parent == nullptr;
       base = joined(base, id->text);
+      held_.add(128 + block_of(base));
       resources_.try_emplace(base, &schema);
     }
-    if (hash != std::string::npos && hash + 1 < id->text.size())
+    if (hash != std::string::npos && hash + 1 < id->text.size()) {
+      held_.add(128 + block_of(base) + block_of(id->text));
       anchors_.try_emplace({base, id->text.substr(hash + 1)}, &schema);
+    }
   }
   for (const char* key : {"$anchor", "$dynamicAnchor"}) {
     const Value* anchor = schema.find(key);
     if (anchor == nullptr || !anchor->is(Value::Kind::kString)) continue;
+    held_.add((key[1] == 'd' ? 288 : 128) + block_of(base) + 2 * block_of(anchor->text));
     anchors_.try_emplace({base, anchor->text}, &schema);
     if (key[1] == 'd') dynamic_anchors_[anchor->text].push_back(&schema);
   }
   has_unevaluated_ |= schema.find("unevaluatedProperties") != nullptr || schema.find("unevaluatedItems") != nullptr;
   if (const Value* ref = schema.find("$ref"); ref != nullptr && ref->is(Value::Kind::kString))
-    referring_.push_back(&schema);
+    if (make_room(referring_, 1, held_)) referring_.push_back(&schema);
   places_.emplace(&schema, Place{parent, std::move(step), base});
   return walk_children(schema, base, fuel);
 }

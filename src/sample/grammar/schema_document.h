@@ -36,6 +36,7 @@ class SchemaDocument {
   Status walk_children(const Value& schema, const std::string& base, Fuel& fuel);
   Status walk_referred(Fuel& fuel);
 
+  Held held_;
   std::shared_ptr<const Value> root_;
   bool is_old_ = false, has_unevaluated_ = false, is_one_resource_ = true;
   std::unordered_map<const Value*, Place> places_;

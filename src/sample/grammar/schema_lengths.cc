@@ -9,6 +9,7 @@ CodeDfa::Lengths CodeDfa::lengths(Fuel& fuel) const {
   const uint32_t n = n_states();
   Lengths made{std::vector<uint32_t>(n, kGone), std::vector<uint32_t>(n, kGone)};
   if (!fuel.burn(static_cast<int64_t>(edges_.size()) * 4 + n * 4)) return made;
+  if (!fuel.has_room(int64_t{n} * 36 + static_cast<int64_t>(edges_.size()) * 4)) return made;
   std::vector<uint32_t> first(n + 1, 0), back(edges_.size()), n_ahead(n, 0), ahead;
   for (const Edge& e : edges_) ++first[e.to + 1];
   for (uint32_t s = 0; s < n; ++s) first[s + 1] += first[s];
@@ -44,8 +45,11 @@ CodeDfa::Lengths CodeDfa::lengths(Fuel& fuel) const {
 // there is nothing to count, and where one state is all that follows a repeat counts for it.
 Result<CodeDfa::Bounded> CodeDfa::bounded(uint32_t min, uint32_t max, Fuel& fuel) const {
   constexpr uint32_t kFree = kGone;
+  Held held(fuel);
   const Lengths far = lengths(fuel);
+  if (!held.add(int64_t{n_states()} * 8)) return out_of_fuel();
   Bounded made;
+  made.texts = CodeDfa(fuel);
   std::unordered_map<uint64_t, uint32_t> ids;
   std::vector<std::pair<uint32_t, uint32_t>> queue;  // a state, and how many were read
   auto id_of = [&](uint32_t state, uint32_t read) {
@@ -55,7 +59,7 @@ Result<CodeDfa::Bounded> CodeDfa::bounded(uint32_t min, uint32_t max, Fuel& fuel
     if (read != kFree && max == kUnbounded) read = std::min(read, min);
     if (read == min && max == kUnbounded) read = kFree;
     auto [at, is_new] = ids.try_emplace(uint64_t{state} << 32 | read, static_cast<uint32_t>(queue.size()));
-    if (is_new) queue.push_back({state, read});
+    if (is_new && held.add(80) && grammar::make_room(queue, 1, held)) queue.push_back({state, read});
     return at->second;
   };
   if (max != kUnbounded && far.least[0] > max) return made;
@@ -63,9 +67,11 @@ Result<CodeDfa::Bounded> CodeDfa::bounded(uint32_t min, uint32_t max, Fuel& fuel
   for (size_t from = 0; from < queue.size(); ++from) {
     const auto [state, read] = queue[from];
     const std::span<const Edge> out = edges(state);
-    if (!fuel.burn(24 + 2 * static_cast<int64_t>(out.size()))) return out_of_fuel();
+    if (!fuel.burn(24 + 2 * static_cast<int64_t>(out.size())) || !made.texts.make_room(out.size()))
+      return out_of_fuel();
     const bool is_loop = accepts(state) && std::ranges::all_of(out, [s = state](const Edge& e) { return e.to == s; });
     if (read != kFree && is_loop && !out.empty()) {
+      if (!grammar::make_room(made.tails, 1, held)) return out_of_fuel();
       made.texts.begin_state(false);
       const uint32_t least = read < min ? min - read - (PLANTED("a_loop_may_be_one_shorter") ? 1 : 0) : 0;
       made.tails.push_back({static_cast<uint32_t>(from), state, least, max == kUnbounded ? kUnbounded : max - read});

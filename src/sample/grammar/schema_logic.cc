@@ -72,12 +72,33 @@ Error SchemaLogic::no_schema(const Value& schema, const std::string& key, std::s
 
 namespace {
 
+constexpr uint32_t kFewValues = 16;
+
+// Beyond what copying or moving any shape costs.
+int64_t cost_of_copying(int64_t bytes) {
+  constexpr int64_t kFew = 4096;
+  return std::max<int64_t>(bytes - kFew, 0) / 32;
+}
+
+int64_t cost_of_comparing(const Value& a, const Value& b) {
+  if (a.n_values != b.n_values || a.n_values <= kFewValues) return 0;
+  const auto n = static_cast<int64_t>(a.n_values), n_members = static_cast<int64_t>(a.members.size());
+  return 4 * n + n_members * std::min(n, n_members) / 8;
+}
+
 size_t size_of(const Shape& s) { return s.objects.size() + s.arrays.size() + s.patterns.size() + s.required.size(); }
 
-// Each value of the one is looked for among those of the other.
+// Each value of the one is looked for among those of the other, and each name; of objects each member among all.
 int64_t cost_of_meeting(const Shape& a, const Shape& b) {
   const size_t n_pairs = a.values && b.values ? a.values->size() * b.values->size() : 0;
-  return static_cast<int64_t>(100 + 20 * (size_of(a) + size_of(b)) + n_pairs / 2);
+  const size_t n_names = a.required.size() * b.required.size();
+  auto cost = static_cast<int64_t>(100 + 20 * (size_of(a) + size_of(b)) + n_pairs / 2 + n_names / 8);
+  if (n_pairs == 0) return cost;
+  const auto are_large = [](const Value* v) { return v->n_values > kFewValues; };
+  if (std::ranges::none_of(*a.values, are_large)) return cost;
+  for (const Value* v : *a.values)
+    for (const Value* o : *b.values) cost += cost_of_comparing(*v, *o);
+  return cost;
 }
 
 }  // namespace
@@ -85,19 +106,34 @@ int64_t cost_of_meeting(const Shape& a, const Shape& b) {
 Result<Shapes> SchemaLogic::meet(const Shapes& a, const Shapes& b) {
   Shapes made;
   for (const Shape& x : a) {
+    const int64_t of_x = x.bytes();
     for (const Shape& y : b) {
-      if (!fuel_.burn(cost_of_meeting(x, y))) return out_of_fuel();
+      const int64_t bytes = of_x + y.bytes();
+      if (!fuel_.burn(cost_of_meeting(x, y) + cost_of_copying(bytes)) || !fuel_.has_room(2 * bytes))
+        return out_of_fuel();
       Shape both = x;
       both.meet(y);
-      if (both.settle()) made.push_back(std::move(both));
+      if (both.settle()) TRY(add(made, std::move(both)));
       if (made.size() > kMaxShapes) return unsupported("its alternatives are too many together");
     }
   }
   return made;
 }
 
+Status SchemaLogic::add(Shapes& all, Shape shape) {
+  if (!shape.held.set(fuel_, shape.bytes())) return out_of_fuel();
+  all.push_back(std::move(shape));
+  return {};
+}
+
+Status SchemaLogic::append(Shapes& all, Shapes more) {
+  for (Shape& shape : more) TRY(add(all, std::move(shape)));
+  return {};
+}
+
 Status SchemaLogic::narrow(Shapes& all, Result<Shapes> by) {
   if (!by) return std::move(by).error();
+  if (by->size() == 1) return narrow(all, (*by)[0]);  // without copies
   ASSIGN_OR_RETURN(all, meet(all, *by));
   return {};
 }
@@ -105,9 +141,12 @@ Status SchemaLogic::narrow(Shapes& all, Result<Shapes> by) {
 Status SchemaLogic::narrow(Shapes& all, const Shape& by) {
   size_t n_kept = 0;
   for (Shape& shape : all) {
-    if (!fuel_.burn(cost_of_meeting(shape, by))) return out_of_fuel();
+    const int64_t bytes = by.bytes();
+    if (!fuel_.burn(cost_of_meeting(shape, by) + cost_of_copying(bytes)) || !fuel_.has_room(2 * bytes))
+      return out_of_fuel();
     shape.meet(by);
     if (!shape.settle()) continue;
+    if (!shape.held.set(fuel_, shape.bytes())) return out_of_fuel();
     if (&all[n_kept] != &shape) all[n_kept] = std::move(shape);
     ++n_kept;
   }
@@ -133,7 +172,12 @@ bool SchemaLogic::is_false(const Conjunction& conjunction) const {
 Result<Shapes> SchemaLogic::shapes(Literal literal) {
   auto known = known_.find(literal);
   if (known != known_.end()) {
-    if (!fuel_.burn(static_cast<int64_t>(known->second.size()) * 60)) return out_of_fuel();
+    int64_t bytes = 0, cost = 0;
+    for (const Shape& shape : known->second) {
+      bytes += shape.held.bytes();
+      cost += 60 + cost_of_copying(shape.held.bytes());
+    }
+    if (!fuel_.burn(cost) || !fuel_.has_room(bytes)) return out_of_fuel();
     return known->second;
   }
   const Value& schema = *literal.schema;
@@ -158,11 +202,25 @@ Result<Shapes> SchemaLogic::shapes(Literal literal) {
   if (!made) return made;
   if (literal.is_negated) {  // nothing that is refused evaluates, nor does what it refuses in turn
     for (Shape& shape : *made) {
-      for (ObjectKeywords& keywords : shape.objects) keywords.evaluates = false;
-      for (ArrayKeywords& keywords : shape.arrays) keywords.evaluates = false;
+      const auto silence = [&](auto& all) {
+        for (auto& keywords : all) {
+          const int64_t bytes = keywords->held.bytes();
+          if (!keywords->evaluates) continue;
+          if (!fuel_.burn(cost_of_copying(bytes)) || !fuel_.has_room(bytes)) return;
+          keywords.change([](auto& changed) { changed.evaluates = false; });
+        }
+      };
+      silence(shape.objects);
+      silence(shape.arrays);
     }
   }
   if (fuel_.is_empty() || !fuel_.burn(static_cast<int64_t>(made->size()) * 100)) return out_of_fuel();
+  int64_t bytes = 0;
+  for (Shape& shape : *made) {
+    if (!shape.held.set(fuel_, shape.bytes())) return out_of_fuel();
+    bytes += shape.held.bytes();
+  }
+  if (!fuel_.has_room(bytes)) return out_of_fuel();
   return known_.emplace(literal, *std::move(made)).first->second;
 }
 
@@ -192,7 +250,7 @@ Result<Shapes> SchemaLogic::read(const Value& schema) {
   TRY(read_unevaluated(schema, all));
   Shapes settled;
   for (Shape& shape : all)
-    if (shape.settle()) settled.push_back(std::move(shape));
+    if (shape.settle()) TRY(add(settled, std::move(shape)));
   return settled;
 }
 
@@ -225,7 +283,7 @@ Status SchemaLogic::read_keyword(const Value& schema, const std::string& key, co
     if (then != nullptr) TRY(narrow(yes, shapes(Literal{then, false})));
     ASSIGN_OR_RETURN(Shapes no, shapes(Literal{&value, true}));
     if (otherwise != nullptr) TRY(narrow(no, shapes(Literal{otherwise, false})));
-    append(yes, std::move(no));
+    TRY(append(yes, std::move(no)));
     return narrow(all, std::move(yes));
   }
   if (key == "dependentRequired" || key == "dependentSchemas" || key == "dependencies") {
@@ -267,7 +325,7 @@ Result<uint32_t> SchemaLogic::count(const Value& value, const std::string& key) 
 Status SchemaLogic::read_types(const Value& schema, const Value& value, Shape& shape) {
   bool has_integer = false, has_number = false;
   shape.types = 0;
-  for (const Value& name : value.is(Value::Kind::kArray) ? value.items : std::vector<Value>{value}) {
+  for (const Value& name : value.as_list()) {
     const uint8_t bits = name.is(Value::Kind::kString) ? bits_of_type(name.text) : 0;
     if (bits == 0) return no_schema(schema, "type", "the name of a type, or a list of them");
     has_integer |= name.text == "integer";
@@ -287,6 +345,8 @@ Status SchemaLogic::read_simple(const Value& schema, const std::string& key, con
   if (key == "enum" || key == "const") {
     if (key == "enum" && !value.is(Value::Kind::kArray)) return no_schema(schema, key, "a list");
     std::vector<const Value*> values;
+    if (!fuel_.has_room(block(2 * (value.items.size() + 2) * sizeof(const Value*)))) return out_of_fuel();
+    values.reserve(value.items.size() + 2);
     if (key == "const") values.push_back(&value);
     for (const Value& v : value.items)
       if (key == "enum") values.push_back(&v);
@@ -313,7 +373,7 @@ Status SchemaLogic::read_simple(const Value& schema, const std::string& key, con
     if (!value.is(Value::Kind::kNumber)) return no_schema(schema, key, "a number");
     const Decimal divisor = value.number();
     if (divisor.is_zero() || divisor.is_negative) return no_schema(schema, key, "more than 0");
-    Fuel trial(fuel_.left());
+    Fuel trial(fuel_.left(), fuel_.bytes_left());
     NumberRules alone_rules;
     alone_rules.multiples = {divisor};
     auto texts = number_texts(alone_rules, trial);  // whether it can be held at all
@@ -362,9 +422,11 @@ Status SchemaLogic::read_simple(const Value& schema, const std::string& key, con
   if (key == "required") {
     if (value.is(Value::Kind::kTrue) || value.is(Value::Kind::kFalse)) return {};  // draft 3
     if (!value.is(Value::Kind::kArray)) return no_schema(schema, key, "a list of names");
+    Held held(fuel_);
     for (const Value& name : value.items) {
       if (!name.is(Value::Kind::kString)) return no_schema(schema, key, "a list of names");
       if (!fuel_.burn(4 + static_cast<int64_t>(shape.required.size()) / 8)) return out_of_fuel();
+      if (!held.add(2 * static_cast<int64_t>(sizeof name.text) + block_of(name.text))) return out_of_fuel();
       shape.require(name.text);
     }
     return {};
@@ -389,6 +451,7 @@ Result<Pattern> SchemaLogic::pattern(std::string_view regex, bool is_negated) {
     ASSIGN_OR_RETURN(dfa, dfa->complement(fuel_));
   }
   Pattern made = std::make_shared<const CodeDfa>(*std::move(dfa));
+  if (!held_.add(128 + block(regex.size() + 1))) return out_of_fuel();
   regexes_.emplace(std::pair(std::string(regex), is_negated), made);
   return made;
 }
@@ -398,7 +461,7 @@ Result<Shapes> SchemaLogic::any_of(const Value& schema, const Value& list) {
   Shapes all;
   for (const Value& part : list.items) {
     ASSIGN_OR_RETURN(Shapes made, shapes(Literal{&part, false}));
-    append(all, std::move(made));
+    TRY(append(all, std::move(made)));
   }
   // Several may hold at once, and then all of them have evaluated: unevaluated* asks.
   if (document_.has_unevaluated() && list.items.size() <= 4) {
@@ -407,7 +470,7 @@ Result<Shapes> SchemaLogic::any_of(const Value& schema, const Value& list) {
       Shapes together = alone({});
       for (size_t i = 0; i < list.items.size(); ++i)
         if (set >> i & 1) TRY(narrow(together, shapes(Literal{&list.items[i], false})));
-      append(all, std::move(together));
+      TRY(append(all, std::move(together)));
     }
   }
   if (all.size() > kMaxShapes) return unsupported("its alternatives are too many");
@@ -432,7 +495,7 @@ Result<Shapes> SchemaLogic::one_of(const Value& list) {
       ASSIGN_OR_RETURN(const bool disjoint, are_disjoint(list.items[i], list.items[j]));
       if (!disjoint) TRY(narrow(made, shapes(Literal{&list.items[j], true})));
     }
-    append(all, std::move(made));
+    TRY(append(all, std::move(made)));
   }
   return all;
 }
@@ -445,13 +508,17 @@ Result<Shapes> SchemaLogic::dependent(const Value& value) {
     Shape has = Shape::only(kObjectBit);
     has.require(name);
     if (then.is(Value::Kind::kArray) || then.is(Value::Kind::kString)) {
-      for (const Value& other : then.is(Value::Kind::kArray) ? then.items : std::vector<Value>{then})
+      for (const Value& other : then.as_list()) {
+        if (!fuel_.burn(4 + static_cast<int64_t>(has.required.size()) / 4)) return out_of_fuel();
+        if (!has.held.set(fuel_, has.held.bytes() + 2 * static_cast<int64_t>(sizeof other.text) + block_of(other.text)))
+          return out_of_fuel();
         has.require(other.text);
+      }
       choices.push_back(std::move(has));
     } else {
       Shapes with = alone(std::move(has));
       TRY(narrow(with, shapes(Literal{&then, false})));
-      append(choices, std::move(with));
+      TRY(append(choices, std::move(with)));
     }
     TRY(narrow(all, std::move(choices)));
   }
@@ -472,6 +539,7 @@ ArrayKeywords SchemaLogic::array_keywords(const Value& schema) const {
 Status SchemaLogic::read_arrays(const Value& schema, Shape& shape) {
   ArrayKeywords keywords = array_keywords(schema);
   fuel_.burn(4 * static_cast<int64_t>(keywords.prefix.size()));
+  keywords.held.set(fuel_, static_cast<int64_t>(keywords.prefix.size()) * (2 * 24 + 32) + 128);
   if (keywords.has_rest || !keywords.prefix.empty()) shape.arrays.push_back(std::move(keywords));
   if (const Value* what = schema.find("contains")) {
     ContainsKeyword made;
@@ -496,8 +564,13 @@ Result<ObjectKeywords> SchemaLogic::object_keywords(const Value& schema) {
   ObjectKeywords made;
   if (const Value* properties = schema.find("properties")) {
     if (!properties->is_object()) return no_schema(schema, "properties", "an object");
+    const size_t n = properties->members.size();
+    int64_t bytes = block(n * sizeof(made.properties[0])) + static_cast<int64_t>(n) * block(sizeof(Literal));
+    for (const auto& [name, value] : properties->members) bytes += block_of(name);
+    if (!fuel_.burn(8 * static_cast<int64_t>(n)) || !fuel_.has_room(bytes)) return out_of_fuel();
+    made.held.set(fuel_, bytes);
+    made.properties.reserve(n);
     for (const auto& [name, value] : properties->members) made.properties.push_back({name, one(value)});
-    if (!fuel_.burn(8 * static_cast<int64_t>(made.properties.size()))) return out_of_fuel();
   }
   if (const Value* patterns = schema.find("patternProperties")) {
     for (const auto& [regex, value] : patterns->members) {
@@ -507,6 +580,8 @@ Result<ObjectKeywords> SchemaLogic::object_keywords(const Value& schema) {
         TRY(cannot(&schema, "patternProperties", names.error().message));
         continue;
       }
+      const auto bytes = static_cast<int64_t>(2 * sizeof(made.patterns[0])) + block(sizeof(Literal));
+      if (!made.held.set(fuel_, made.held.bytes() + bytes)) return out_of_fuel();
       made.patterns.push_back({*names, one(value)});
     }
   }
@@ -582,6 +657,7 @@ Status SchemaLogic::read_unevaluated(const Value& schema, Shapes& all) {
         TRY(cannot(&schema, "unevaluatedItems", "beside contains it depends on each item"));
         continue;
       }
+      if (!made.held.set(fuel_, static_cast<int64_t>(n) * 24 + 128)) return out_of_fuel();
       made.prefix.resize(n);
       made.rest = one(*value);
       made.has_rest = true;
@@ -595,6 +671,8 @@ Status SchemaLogic::read_unevaluated(const Value& schema, Shapes& all) {
       for (const ObjectKeywords& keywords : shape.objects) {
         if (!keywords.evaluates) continue;
         is_done |= keywords.has_additional;
+        const int64_t bytes = made.held.bytes() + keywords.held.bytes();
+        if (!fuel_.burn(cost_of_copying(bytes)) || !made.held.set(fuel_, bytes)) return out_of_fuel();
         for (const auto& [name, schemas] : keywords.properties) made.properties.push_back({name, {}});
         for (const auto& [names, schemas] : keywords.patterns) made.patterns.push_back({names, {}});
       }

@@ -15,7 +15,7 @@ namespace ibid::grammar {
 class SchemaLogic {
  public:
   SchemaLogic(const SchemaDocument& document, const SchemaOptions& options, Fuel& fuel, SchemaReport* report)
-      : document_(document), options_(options), fuel_(fuel), report_(report) {}
+      : document_(document), options_(options), fuel_(fuel), held_(fuel), report_(report) {}
 
   // What is valid under all of the schemas. Shapes that are plainly empty are not among them.
   Result<Shapes> shapes(const Conjunction& conjunction);
@@ -54,6 +54,8 @@ class SchemaLogic {
   Status read_objects(const Value& schema, Shape& shape);
   Status read_unevaluated(const Value& schema, Shapes& all);
   Result<Shapes> meet(const Shapes& a, const Shapes& b);
+  Status add(Shapes& all, Shape shape);
+  Status append(Shapes& all, Shapes more);
   Status narrow(Shapes& all, Result<Shapes> by);  // all or nothing
   Status narrow(Shapes& all, const Shape& by);    // without fuel a part of it
   Result<bool> is_empty(const Shape& shape, int depth);
@@ -69,6 +71,7 @@ class SchemaLogic {
   const SchemaDocument& document_;
   const SchemaOptions& options_;
   Fuel& fuel_;
+  Held held_;  // by what is known, but for shapes
   SchemaReport* report_;
   std::map<Literal, Shapes> known_;
   std::set<Literal> open_;

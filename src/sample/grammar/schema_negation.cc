@@ -15,7 +15,7 @@ Result<Shapes> SchemaLogic::read_negated(const Value& schema) {
       TRY(cannot(&schema, key, "under a negation, " + made.error().message));
       return alone({});  // may be anything: never too narrow a refusal
     }
-    append(all, *std::move(made));
+    TRY(append(all, *std::move(made)));
     if (all.size() > kMaxShapes) return unsupported("its alternatives are too many");
   }
   std::erase_if(all, [](Shape& shape) { return !shape.settle(); });
@@ -37,7 +37,7 @@ Result<Shapes> SchemaLogic::negated_keyword(const Value& schema, const std::stri
   if (key == "allOf") {
     for (const Value& part : value.items) {
       ASSIGN_OR_RETURN(Shapes made, shapes(Literal{&part, true}));
-      append(all, std::move(made));
+      TRY(append(all, std::move(made)));
     }
     return all;
   }
@@ -47,7 +47,7 @@ Result<Shapes> SchemaLogic::negated_keyword(const Value& schema, const std::stri
     for (size_t i = 0; key == "oneOf" && i < value.items.size(); ++i)
       for (size_t j = i + 1; j < value.items.size(); ++j) {
         ASSIGN_OR_RETURN(Shapes two, shapes(both(one(value.items[i]), one(value.items[j]))));
-        append(all, std::move(two));
+        TRY(append(all, std::move(two)));
       }
     return all;
   }
@@ -57,16 +57,16 @@ Result<Shapes> SchemaLogic::negated_keyword(const Value& schema, const std::stri
       if (then == nullptr) continue;
       ASSIGN_OR_RETURN(Shapes made, shapes(Literal{&value, branch[0] == 'e'}));
       TRY(narrow(made, shapes(Literal{then, true})));
-      append(all, std::move(made));
+      TRY(append(all, std::move(made)));
     }
     return all;
   }
   if (key == "properties") {
     for (const auto& [name, part] : value.members) {
-      Shape has = forbidden_member(name);
-      has.objects[0].properties[0].second = one(part, true);
+      Shape has = member_is(name, one(part, true));
       has.require(name);
-      all.push_back(std::move(has));
+      TRY(add(all, std::move(has)));
+      if (all.size() > kMaxShapes) break;  // which is refused
     }
     return all;
   }
@@ -95,6 +95,7 @@ Result<Shapes> SchemaLogic::negated_keyword(const Value& schema, const std::stri
     const bool is_list = value.is(Value::Kind::kArray);
     if (is_list) {
       for (size_t i = 0; i < keywords.prefix.size(); ++i) {
+        if (all.size() > kMaxShapes) break;
         Shape has = Shape::only(kArrayBit);
         has.min_items = static_cast<uint32_t>(i) + 1;
         ArrayKeywords at;
@@ -134,15 +135,16 @@ Result<Shapes> SchemaLogic::negated_keyword(const Value& schema, const std::stri
       Shape has = Shape::only(kObjectBit);
       has.require(name);
       if (then.is(Value::Kind::kArray) || then.is(Value::Kind::kString)) {
-        for (const Value& other : then.is(Value::Kind::kArray) ? then.items : std::vector<Value>{then}) {
+        for (const Value& other : then.as_list()) {
           Shape lacks = forbidden_member(other.text);
           lacks.meet(has);
-          all.push_back(std::move(lacks));
+          TRY(add(all, std::move(lacks)));
+          if (all.size() > kMaxShapes) break;
         }
       } else {
         Shapes with = alone(std::move(has));
         TRY(narrow(with, shapes(Literal{&then, true})));
-        append(all, std::move(with));
+        TRY(append(all, std::move(with)));
       }
     }
     return all;
@@ -174,11 +176,14 @@ Result<Shapes> SchemaLogic::negated_simple(const std::string& key, const Value& 
   }
   if (key == "enum" || key == "const") {
     bool is_partial = false;
+    Held held(fuel_);
     for (const Value* v : *said.values) {
       const uint8_t bit = bit_of(*v);
       if (bit == kNumberBit) {
+        if (!held.add(96 + block_of(v->text))) return out_of_fuel();
         made.numbers.excluded.push_back(v->number());
       } else if (bit == kStringBit) {
+        if (!held.add(2 * static_cast<int64_t>(sizeof v->text) + block_of(v->text))) return out_of_fuel();
         made.excluded_strings.push_back(v->text);
       } else if (bit == kArrayBit || bit == kObjectBit) {
         is_partial = true;
@@ -234,7 +239,10 @@ Result<Shapes> SchemaLogic::negated_simple(const std::string& key, const Value& 
   }
   if (key == "required") {
     Shapes all;
-    for (const Value& name : value.items) all.push_back(forbidden_member(name.text));
+    for (const Value& name : value.items) {
+      TRY(add(all, forbidden_member(name.text)));
+      if (all.size() > kMaxShapes) break;
+    }
     return all;
   }
   if (key == "uniqueItems") {

@@ -1,6 +1,7 @@
 #include "sample/grammar/schema_numbers.h"
 
 #include <algorithm>
+#include <array>
 
 #include "sample/grammar/regex.h"
 
@@ -50,7 +51,10 @@ Result<CodeDfa> multiples_of(const Decimal& divisor, Fuel& fuel) {
   for (char digit : divisor.digits) modulus = std::min<int64_t>(modulus * 10 + (digit - '0'), kMaxStates + 1);
   for (int64_t i = 0; i < divisor.exponent; ++i) modulus = std::min<int64_t>(modulus * 10, kMaxStates + 1);
   if (modulus * (n_behind + 2) > kMaxStates) return unsupported("its automaton of remainders is too large");
-  CodeNfa nfa;
+  CodeNfa nfa(fuel);
+  std::array<uint32_t, 10> digits{};
+  for (uint32_t d = 0; d < 10; ++d) digits[d] = nfa.sets.add(CodeSet{{'0' + d, '0' + d}});
+  const uint32_t point = nfa.sets.add(CodeSet{{'.', '.'}});
   auto state = [&](int64_t place, int64_t rest) { return static_cast<uint32_t>(2 + place * modulus + rest); };
   nfa.n_states = static_cast<uint32_t>(2 + (n_behind + 2) * modulus);
   nfa.accept = 1;
@@ -67,14 +71,14 @@ Result<CodeDfa> multiples_of(const Decimal& divisor, Fuel& fuel) {
       int64_t scaled = rest;
       for (int64_t i = n; i < n_behind; ++i) scaled = scaled * 10 % modulus;
       if (scaled == 0) nfa.add(state(place, rest), nfa.accept);
-      if (place == 0) nfa.add(state(0, rest), state(1, rest), CodeSet{{'.', '.'}});
+      if (place == 0) nfa.add_set(state(0, rest), state(1, rest), point);
       if (place == n_behind + 1) {
-        nfa.add(state(place, rest), state(place, rest), CodeSet{{'0', '0'}});
+        nfa.add_set(state(place, rest), state(place, rest), digits[0]);
         continue;
       }
       for (uint32_t digit = 0; digit < 10; ++digit)
-        nfa.add(state(place, rest), state(place == 0 ? 0 : place + 1, (rest * 10 + digit) % modulus),
-                CodeSet{{'0' + digit, '0' + digit}});
+        nfa.add_set(state(place, rest), state(place == 0 ? 0 : place + 1, (rest * 10 + digit) % modulus),
+                    digits[digit]);
     }
   }
   return CodeDfa::make(nfa, fuel);

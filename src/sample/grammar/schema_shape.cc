@@ -1,6 +1,7 @@
 #include "sample/grammar/schema_shape.h"
 
 #include <algorithm>
+#include <span>
 
 namespace ibid::grammar {
 
@@ -36,7 +37,11 @@ void Shape::meet(const Shape& other) {
   append(contains, other.contains);
   if (unique == nullptr) unique = other.unique;
   append(objects, other.objects);
-  for (const std::string& name : other.required) require(name);
+  const size_t n_required = required.size();  // those of the other are all different
+  for (const std::string& name : other.required) {
+    const auto own = std::span(required).first(n_required);
+    if (std::ranges::find(own, name) == own.end()) required.push_back(name);
+  }
   min_members = std::max(min_members, other.min_members);
   max_members = std::min(max_members, other.max_members);
   append(names, other.names);
@@ -83,15 +88,29 @@ Shapes alone(Shape shape) {
   return made;
 }
 
-void append(Shapes& to, Shapes from) {
-  for (Shape& shape : from) to.push_back(std::move(shape));
+int64_t Shape::bytes() const {
+  const auto size = [](const auto& list) { return static_cast<int64_t>(list.size()); };
+  const auto texts = [](const std::vector<std::string>& list) {
+    int64_t bytes = 0;
+    for (const std::string& text : list) bytes += static_cast<int64_t>(sizeof text) + block_of(text);
+    return bytes;
+  };
+  constexpr int64_t kNumber = 48 + 32, kShared = 16;
+  int64_t bytes = 2 * static_cast<int64_t>(sizeof *this) + texts(excluded_strings) + texts(required);
+  bytes += kNumber * (size(numbers.multiples) + size(numbers.no_multiples) + size(numbers.excluded));
+  bytes += kShared * (size(patterns) + size(arrays) + size(objects) + size(names)) + 96 * (size(contains) + size(some));
+  return bytes + (values ? 8 * size(*values) : 0);
 }
 
 Shape forbidden_member(const std::string& name) {
   static const Value never{Value::Kind::kFalse};
+  return member_is(name, one(never));
+}
+
+Shape member_is(const std::string& name, Conjunction value) {
   Shape shape = Shape::only(kObjectBit);
   ObjectKeywords keywords;
-  keywords.properties.push_back({name, one(never)});
+  keywords.properties.push_back({name, std::move(value)});
   keywords.evaluates = false;
   shape.objects.push_back(std::move(keywords));
   return shape;

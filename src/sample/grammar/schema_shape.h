@@ -47,12 +47,31 @@ uint8_t bit_of(const Value& value);
 
 using Pattern = std::shared_ptr<const CodeDfa>;
 
+// What many shapes have in common: copies are one thing, until somebody changes one of them.
+template <typename T>
+class Shared {
+ public:
+  Shared(T value) : value_(std::make_shared<const T>(std::move(value))) {}
+  operator const T&() const { return *value_; }
+  const T* operator->() const { return value_.get(); }
+  template <typename Change>
+  void change(Change&& change) {
+    T changed = *value_;
+    change(changed);
+    value_ = std::make_shared<const T>(std::move(changed));
+  }
+
+ private:
+  std::shared_ptr<const T> value_;
+};
+
 // `items` and its relatives of one schema object.
 struct ArrayKeywords {
   std::vector<Conjunction> prefix;
   Conjunction rest;
   bool has_rest = false;  // all items are evaluated
   bool evaluates = true;
+  Held held = {};
 };
 struct ContainsKeyword {
   Conjunction what;
@@ -66,6 +85,7 @@ struct ObjectKeywords {
   Conjunction additional;
   bool has_additional = false;  // all members are evaluated
   bool evaluates = true;
+  Held held = {};
 };
 // At least one member has such a name and such a value.
 struct SomeMember {
@@ -79,16 +99,17 @@ struct Shape {
   uint32_t min_length = 0, max_length = kUnbounded;
   std::vector<Pattern> patterns;
   std::vector<std::string> excluded_strings;
-  std::vector<ArrayKeywords> arrays;
+  std::vector<Shared<ArrayKeywords>> arrays;
   uint32_t min_items = 0, max_items = kUnbounded;
   std::vector<ContainsKeyword> contains;
   const Value* unique = nullptr;  // the schema that asks for it
-  std::vector<ObjectKeywords> objects;
+  std::vector<Shared<ObjectKeywords>> objects;
   std::vector<std::string> required;  // in the order of the schema
   uint32_t min_members = 0, max_members = kUnbounded;
   std::vector<Pattern> names;
   std::vector<SomeMember> some;
   std::optional<std::vector<const Value*>> values;  // one of them
+  Held held = {};
 
   static Shape only(uint8_t types) {
     Shape made;
@@ -97,6 +118,8 @@ struct Shape {
   }
   void meet(const Shape& other);
   void require(const std::string& name);
+  // What it takes of a heap, about, but for what it shares with others.
+  int64_t bytes() const;
   // Sorts out what its limits leave nothing of; false where nothing is left at all.
   bool settle();
 
@@ -106,7 +129,8 @@ struct Shape {
 using Shapes = std::vector<Shape>;  // their union
 
 Shapes alone(Shape shape);
-void append(Shapes& to, Shapes from);
+// Objects in which a member of this name is so, if there is one.
+Shape member_is(const std::string& name, Conjunction value);
 // Objects without a member of this name.
 Shape forbidden_member(const std::string& name);
 

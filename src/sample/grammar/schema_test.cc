@@ -37,7 +37,8 @@ bool accepts(const std::shared_ptr<const Automaton>& automaton, std::string_view
 
 Value parsed(const std::string& json) {
   Fuel fuel;
-  return read_value(json, fuel).value();
+  Held held(fuel);
+  return read_value(json, fuel, held).value();
 }
 
 // The standard, keyword by keyword.

@@ -42,6 +42,7 @@ uint64_t SchemaTwins::hash_of(const Value& value) {
   const auto known = hashes_.find(&value);
   if (known != hashes_.end()) return known->second;
   fuel_.burn(8 + static_cast<int64_t>(value.text.size()) / 16);
+  held_.add(48);
   const std::hash<std::string_view> text_hash;
   uint64_t h = mixed(static_cast<uint64_t>(value.kind), text_hash(value.text));
   for (const Value& item : value.items) h = mixed(h, hash_of(item));
@@ -51,7 +52,9 @@ uint64_t SchemaTwins::hash_of(const Value& value) {
 
 const Value* SchemaTwins::first_of(const Value* schema) {
   const auto [known, is_new] = firsts_.try_emplace(schema, schema);
-  if (!is_new || !schema->is_object()) return known->second;
+  if (!is_new) return known->second;
+  held_.add(48 + 64);
+  if (!schema->is_object()) return known->second;
   uint64_t h = 0;
   for (const auto& [key, member] : schema->members)
     if (!says_nothing(key)) h = mixed(mixed(h, std::hash<std::string_view>()(key)), hash_of(member));

@@ -11,7 +11,7 @@ namespace ibid::grammar {
 
 class SchemaTwins {
  public:
-  explicit SchemaTwins(Fuel& fuel) : fuel_(fuel) {}
+  explicit SchemaTwins(Fuel& fuel) : fuel_(fuel), held_(fuel) {}
   // The first schema that was asked for and says what this one does, member for member; references alike.
   const Value* first_of(const Value* schema);
   Conjunction first_of(const Conjunction& conjunction);
@@ -20,6 +20,7 @@ class SchemaTwins {
   uint64_t hash_of(const Value& value);
 
   Fuel& fuel_;
+  Held held_;
   std::unordered_map<const Value*, uint64_t> hashes_;  // of values within
   std::unordered_map<const Value*, const Value*> firsts_;
   std::unordered_multimap<uint64_t, const Value*> by_hash_;

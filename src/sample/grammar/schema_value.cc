@@ -133,7 +133,7 @@ namespace {
 
 class ValueBuilder : public JsonEvents {
  public:
-  explicit ValueBuilder(Fuel& fuel) : fuel_(fuel) {}
+  ValueBuilder(Fuel& fuel, Held& held) : fuel_(fuel), held_(held) {}
   Value root;
 
   bool begin_object() override { return open(Value::Kind::kObject); }
@@ -153,26 +153,32 @@ class ValueBuilder : public JsonEvents {
  private:
   bool put(Value value) {
     if (!fuel_.burn(24 + static_cast<int64_t>(value.text.size() + key_.size()) / 4)) return false;
-    place() = std::move(value);
-    return true;
+    held_.add(block_of(value.text));
+    Value* at = place();
+    if (at != nullptr) *at = std::move(value);
+    return at != nullptr;
   }
-  Value& place() {
-    if (open_.empty()) return root;
+  // nullptr: there is no fuel for it.
+  Value* place() {
+    if (open_.empty()) return &root;
     Value& parent = *open_.back();
     if (parent.is_object()) {
       for (auto& [name, value] : parent.members.size() < 64 ? parent.members : none_)
-        if (name == key_) return value = Value();  // the last one counts
+        if (name == key_) return &(value = Value());  // the last one counts
+      if (!make_room(parent.members, 1, held_) || !held_.add(block_of(key_))) return nullptr;
       parent.members.emplace_back(std::move(key_), Value());
-      return parent.members.back().second;
+      return &parent.members.back().second;
     }
+    if (!make_room(parent.items, 1, held_)) return nullptr;
     parent.items.emplace_back();
-    return parent.items.back();
+    return &parent.items.back();
   }
   bool open(Value::Kind kind) {
     if (!fuel_.burn(24)) return false;
-    Value& value = place();
-    value.kind = kind;
-    open_.push_back(&value);  // stays: nothing is added beside an open value
+    Value* value = place();
+    if (value == nullptr) return false;
+    value->kind = kind;
+    open_.push_back(value);  // stays: nothing is added beside an open value
     return true;
   }
   bool close() {
@@ -181,6 +187,7 @@ class ValueBuilder : public JsonEvents {
   }
 
   Fuel& fuel_;
+  Held& held_;
   std::vector<Value*> open_;
   std::vector<std::pair<std::string, Value>> none_;
   std::string key_;
@@ -188,9 +195,9 @@ class ValueBuilder : public JsonEvents {
 
 }  // namespace
 
-Result<Value> read_value(std::string_view json, Fuel& fuel) {
+Result<Value> read_value(std::string_view json, Fuel& fuel, Held& held) {
   if (json.size() > kMaxText) return invalid("The schema is longer than a mebibyte.");
-  ValueBuilder builder(fuel);
+  ValueBuilder builder(fuel, held);
   if (const auto fault = read_json(json, 100, builder)) {
     if (fuel.is_empty()) return out_of_fuel();
     return invalid("The schema is no JSON: " +

@@ -1,6 +1,7 @@
 // Value: a JSON text as schemas need it: numbers exactly as they are spelled, members in their order.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -35,16 +36,20 @@ struct Value {
   std::string text = {};  // of a number as spelled, of a string
   std::vector<Value> items = {};
   std::vector<std::pair<std::string, Value>> members = {};
-  uint32_t place = 0;  // in its document, by the text, from 1; tells nothing of the value
+  uint32_t place = 0;     // in its document, by the text, from 1; tells nothing of the value
+  uint32_t n_values = 1;  // of which it is one: in a document, itself and all within
 
   bool is(Kind k) const { return kind == k; }
   bool is_object() const { return kind == Kind::kObject; }
   const Value* find(std::string_view key) const;
+  // Its items, or it alone where it is no list.
+  std::span<const Value> as_list() const { return is(Kind::kArray) ? std::span(items) : std::span(this, 1); }
   Decimal number() const { return Decimal::of(text); }
   bool operator==(const Value& other) const;  // as JSON Schema has it: 1 is 1.0, members have no order
 };
 
-Result<Value> read_value(std::string_view json, Fuel& fuel);
+// What it takes is added to `held`.
+Result<Value> read_value(std::string_view json, Fuel& fuel, Held& held);
 
 // The text as the inside of a JSON string, in the spelling of CodeDfa::Spelling::kJson.
 std::string json_spelling(std::string_view text);

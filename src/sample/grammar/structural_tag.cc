@@ -12,7 +12,23 @@
 namespace ibid::grammar {
 namespace {
 
-constexpr int kMaxDepth = 64;  // of formats in formats
+constexpr int kMaxDepth = 64;       // of formats in formats
+constexpr int64_t kTreeBytes = 24;  // what a byte of JSON may take while it becomes a tree, which counts nothing itself
+
+// What it takes of a heap besides itself.
+int64_t bytes_of(const Json& json) {
+  int64_t bytes = 0;
+  if (const std::string* text = json.string()) bytes = block_of(*text);
+  if (const Json::Array* array = json.array()) {
+    bytes = block(array->capacity() * sizeof(Json));
+    for (const Json& item : *array) bytes += bytes_of(item);
+  }
+  if (const Json::Object* object = json.object()) {
+    bytes = block(object->capacity() * sizeof(Json::Member));
+    for (const auto& [key, value] : *object) bytes += block_of(key) + bytes_of(value);
+  }
+  return bytes;
+}
 
 class TagReader {
  public:
@@ -277,7 +293,10 @@ class TagReader {
 
 Status read_structural_tag(std::string_view text, const FindToken& find_token, Grammar& grammar) {
   if (text.size() > (1 << 20)) return invalid("The structural tag is longer than a mebibyte.");
+  Held held(grammar.fuel());
+  if (!held.add(kTreeBytes * static_cast<int64_t>(text.size()))) return out_of_fuel();
   ASSIGN_OR_RETURN(const Json json, parse_json(text, "the structural tag"));
+  if (!held.set(grammar.fuel(), bytes_of(json))) return out_of_fuel();
   if (json.object() == nullptr) return invalid("A structural tag must be an object.");
   TagReader reader(find_token, grammar);
   const Json* format = json.find("format");

@@ -83,5 +83,6 @@ class TextReader {
 
 inline constexpr int kMaxNesting = 200;  // of brackets in brackets
 inline constexpr size_t kMaxText = 1 << 20;
+inline constexpr size_t kMaxClass = 50'000;  // characters and ranges of one class, as they are written
 
 }  // namespace ibid::grammar

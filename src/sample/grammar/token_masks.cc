@@ -12,10 +12,6 @@ namespace {
 
 // The state behind this one is the one behind each code point of the kind where all are one.
 uint32_t some_byte(size_t kind) { return kind == kDigits ? '0' : 'a'; }
-constexpr std::string_view kSomeNonAscii = "\xC3\xA9", kSomeFarSpace = "\xC2\xA0";
-constexpr size_t kMaxSingles = 12000;  // tokens that are looked at one by one, rather than walked
-constexpr uint32_t kMinRun = 400;      // that begin alike and are worth a look at what they lead to
-
 constexpr uint32_t kMany = 8;  // entries below a node that are worth a look at their bytes
 
 // The bytes that are code points of a kind.
@@ -311,6 +307,16 @@ void TokenMasks::walk_tails(size_t kind, Found&& found) {
   }
 }
 
+void TokenMasks::add_taken_tails(Recipe& made) {
+  const TokenTrie::Tails& tails = trie_->tails(kUnicode);
+  walk_tails(kUnicode, [&](uint32_t entry, StateId next) {
+    if (!takes_[tails.bucket[entry] - trie_->first_tailed()]) return;
+    measure(next, made.worst);
+    const auto token = static_cast<size_t>(tails.trie.tokens[entry]);
+    made.bits[token / 32] |= 1u << (token % 32);
+  });
+}
+
 bool TokenMasks::make_by_chain(StateId state, size_t kind, Recipe& made) {
   if (!make_chain(state, kind)) return false;
   const size_t length = chain_.size() - 1;
@@ -334,197 +340,6 @@ bool TokenMasks::make_by_chain(StateId state, size_t kind, Recipe& made) {
   for (size_t k = 0; k <= kTailed; ++k) {
     if (k < kPlainKinds && kind_has_kind(kind, k)) continue;
     walk_all(trie_->kind(k).trie, state, outside, kNoLimit, made);
-  }
-  return true;
-}
-
-// One of each group as the first.
-std::array<StateId, kByteGroups> TokenMasks::behind_groups(StateId state) {
-  std::array<StateId, kByteGroups> to{};
-  static_assert(kDead == 0);
-  ByteGroups seen = 0;
-  const uint32_t* row = states_.row(state);
-  for (const ByteClass& c : byte_classes_) {
-    const StateId next = states_.next_in(row, state, c.a_class);
-    for (ByteGroups left = c.groups; left != 0; left &= left - 1) {
-      StateId& known = to[static_cast<size_t>(std::countr_zero(left))];
-      known = (seen & left & -left) == 0 || known == next ? next : kUnmade;
-    }
-    seen |= c.groups;
-  }
-  const auto add = [&](size_t kind, std::string_view one, uint32_t group) {
-    const Ways found = ways(state, kind);
-    to[group] = found == Ways::kNone ? kDead : found == Ways::kMany ? kUnmade : states_.after(state, one);
-  };
-  add(kNonAscii, kSomeNonAscii, kNonAsciiGroup);
-  add(kFarSpace, kSomeFarSpace, kFarSpaceGroup);
-  return to;
-}
-
-// `chain_` becomes the states on the way.
-TokenMasks::Run TokenMasks::run_from(StateId state) {
-  Run run{state, ~ByteGroups{0}, ~ByteGroups{0}};
-  ByteGroups stay = 0;
-  chain_.assign(1, state);
-  while (!run.is_endless) {
-    const Spread next = spread(chain_.back());
-    run.any |= next.any;
-    if ((next.all & kLowerGroups) != kLowerGroups) {
-      run.is_known = stay == 0 && (run.all & next.any) == 0;
-      break;
-    }
-    run.is_endless = next.to == chain_.back();
-    run.all &= next.all | next.stay;
-    run.ahead &= next.all;
-    stay |= run.is_endless ? 0 : next.stay & ~next.all;
-    if (run.is_endless || chain_.size() == kMaxCounted) break;
-    chain_.push_back(next.to);
-  }
-  run.is_known |= run.is_endless;
-  run.length = run.is_endless ? kAllCodes : static_cast<uint32_t>(chain_.size() - 1);
-  for (StateId at : chain_) run.worst = std::max(run.worst, states_.shortest(at));
-  return run;
-}
-
-// Where all lower case leads to one state, and from there perhaps on, tokens are taken by the groups that they have:
-// whatever the group of the first code point, those behind it run on from where that one leads.
-bool TokenMasks::make_by_groups(StateId state, Recipe& made) {
-  const std::array<StateId, kByteGroups> behind = behind_groups(state);
-  const StateId second = behind[0];
-  if (second == kDead || second == kUnmade || behind[1] != second) return false;
-  // Of what each group leads to.
-  constexpr uint8_t kNowhere = 255, kAsked = 254;  // asked one by one
-  std::array<uint8_t, kByteGroups> run_of;
-  run_of.fill(kAsked);
-  runs_.assign(1, {});
-  for (uint32_t g = 0; g < kByteGroups; ++g) {
-    if (behind[g] == kDead) run_of[g] = kNowhere;
-    if (behind[g] == second) run_of[g] = 0;
-    if (run_of[g] != kAsked || behind[g] == kUnmade || trie_->n_first(g) < kMinRun) continue;
-    const auto known = std::ranges::find(runs_, behind[g], &Run::from);
-    run_of[g] = static_cast<uint8_t>(known - runs_.begin());
-    if (known == runs_.end()) runs_.push_back(run_from(behind[g]));
-  }
-  const Run first_run = runs_[0] = run_from(second);
-  chain_.insert(chain_.begin(), state);
-  is_endless_ = first_run.is_endless;
-  for (const Run& run : runs_) made.worst = std::max(made.worst, run.worst);
-  const auto tokens = trie_->bucket_tokens();
-  const auto lengths = trie_->bucket_lengths();
-  auto up_to_length = [&](uint32_t b, uint32_t length) {
-    if (length >= trie_->bucket(b).longest) return trie_->bucket_end(b);
-    const auto from = lengths.begin() + trie_->bucket(b).begin, to = lengths.begin() + trie_->bucket_end(b);
-    return static_cast<uint32_t>(std::upper_bound(from, to, length) - lengths.begin());
-  };
-  // Of a bucket, tokens before the first may come, those from the second on are to be looked at, others may not.
-  auto cut = [&](uint32_t b) -> std::pair<uint32_t, uint32_t> {
-    const TokenTrie::Bucket& bucket = trie_->bucket(b);
-    const uint32_t end = trie_->bucket_end(b);
-    const uint8_t r = run_of[bucket.first];
-    if (r == kNowhere) return {bucket.begin, end};
-    if (r == kAsked) return {bucket.begin, bucket.begin};
-    const Run& run = runs_[r];
-    if (bucket.rest != 0 && (bucket.rest & run.any) == 0) return {bucket.begin, end};
-    const uint32_t longer = up_to_length(b, run.length + 1);
-    if ((bucket.rest & ~run.all) == 0) return {longer, run.is_known ? end : longer};
-    // The first one of no such group leads nowhere.
-    const bool is_refused = (bucket.rest & run.any & ~run.all) == 0;
-    return {bucket.begin, !is_refused ? bucket.begin : run.is_known ? end : longer};
-  };
-  cuts_.clear();
-  size_t n_singles = 0, n_whole = 0;
-  for (uint32_t b = 0; b < trie_->n_buckets(); ++b) {
-    cuts_.push_back(cut(b));
-    n_whole += cuts_.back().first - trie_->bucket(b).begin;
-    n_singles += trie_->bucket_end(b) - cuts_.back().second;
-  }
-  if (n_singles > kMaxSingles) return false;
-  // From kinds of which all of that many code points may come; where most may, from all plain ones to those that may
-  // not.
-  const uint32_t up_to = is_endless_ ? kAllCodes : first_run.length + 1;
-  const bool takes_all = n_whole > tokens.size() / 2;
-  ByteGroups all = 0;
-  for (uint32_t g = 0; g < kByteGroups; ++g)
-    if (run_of[g] == 0) all |= ByteGroups{1} << g & first_run.all;
-  std::bitset<kTokenKinds> is_taken;
-  if (takes_all) {
-    made.bits = trie_->plain_up_to(up_to);
-    for (size_t k = 0; k < kPlainKinds; ++k) is_taken.set(k);
-  } else {
-    made.bits.assign(trie_->mask_words(), 0);
-    for (size_t k = 0; k < kPlainKinds; ++k) {
-      if ((groups_of_kind(k) & ~all) != 0) continue;
-      is_taken.set(k);
-      const std::vector<uint32_t>& bits = trie_->kind(k).up_to_n(up_to);
-      for (size_t w = 0; w < bits.size(); ++w) made.bits[w] |= bits[w];
-    }
-  }
-  auto set = [&](int32_t token) { made.bits[static_cast<size_t>(token) / 32] |= 1u << (token % 32); };
-  auto clear = [&](int32_t token) { made.bits[static_cast<size_t>(token) / 32] &= ~(1u << (token % 32)); };
-  auto look_at = [&](int32_t token, StateId next) {
-    if (next == kDead) return clear(token);
-    measure(next, made.worst);
-    set(token);
-  };
-  const Automaton& automaton = states_.automaton();
-  path_.resize(trie_->longest() + 1);
-  path_[0] = state;
-  // Each from where it parts from the one before it, of which `reached` bytes led somewhere.
-  auto look_at_all = [&](uint32_t from, uint32_t end) {
-    uint32_t reached = 0;
-    for (uint32_t i = from; i < end; ++i) {
-      const std::string_view bytes = trie_->bucket_bytes(i);
-      uint32_t at = i == from ? 0 : trie_->bucket_shared()[i];
-      if (at > reached) {
-        clear(tokens[i]);
-        continue;
-      }
-      StateId next = path_[at];
-      for (; at < bytes.size(); path_[++at] = next) {
-        next = states_.next_in(states_.row(next), next, automaton.class_of(static_cast<uint8_t>(bytes[at])));
-        if (next == kDead) break;
-      }
-      reached = at;
-      look_at(tokens[i], next);
-    }
-  };
-  for (uint32_t b = 0; b < trie_->first_tailed(); ++b) {
-    const TokenTrie::Bucket& bucket = trie_->bucket(b);
-    const auto [whole, single] = cuts_[b];
-    const uint32_t end = trie_->bucket_end(b);
-    const uint32_t there = is_taken[bucket.kind] ? up_to_length(b, up_to) : bucket.begin;  // up to here
-    const std::vector<uint32_t>* bits = bucket.bits != TokenTrie::kNoBits ? &trie_->bucket_bits(bucket.bits) : nullptr;
-    if (bits != nullptr && there > bucket.begin && whole == bucket.begin) {
-      for (size_t w = 0; w < made.bits.size(); ++w) made.bits[w] &= ~(*bits)[w];
-    } else if (bits != nullptr && there == bucket.begin && 2 * (whole - bucket.begin) > end - bucket.begin) {
-      for (size_t w = 0; w < made.bits.size(); ++w) made.bits[w] |= (*bits)[w];
-      for (uint32_t i = whole; i < end; ++i) clear(tokens[i]);
-    } else {
-      for (uint32_t i = there; i < whole; ++i) set(tokens[i]);
-      for (uint32_t i = whole; i < std::min(there, single); ++i) clear(tokens[i]);
-    }
-    look_at_all(single, end);
-  }
-  // Along the chain from behind their code points on; others one by one.
-  const uint32_t first_tailed = trie_->first_tailed();
-  takes_.assign(trie_->n_buckets() - first_tailed, 0);
-  bool takes_any = false;
-  for (uint32_t b = first_tailed; b < trie_->n_buckets(); ++b) {
-    const TokenTrie::Bucket& bucket = trie_->bucket(b);
-    const auto [whole, single] = cuts_[b];
-    if (run_of[bucket.first] == 0 && (bucket.rest & ~first_run.ahead) == 0) {
-      takes_[b - first_tailed] = 1;
-      takes_any = true;
-    } else {
-      look_at_all(bucket.begin, whole);
-    }
-    look_at_all(single, trie_->bucket_end(b));
-  }
-  const TokenTrie::Tails& tails = trie_->tails(kUnicode);
-  if (takes_any) {
-    walk_tails(kUnicode, [&](uint32_t entry, StateId next) {
-      if (takes_[tails.bucket[entry] - first_tailed]) look_at(tails.trie.tokens[entry], next);
-    });
   }
   return true;
 }

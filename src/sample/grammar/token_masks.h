@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -100,9 +101,12 @@ class TokenMasks {
     bool is_known = false;  // more than `length` of `all` lead nowhere
   };
 
+  static constexpr std::string_view kSomeNonAscii = "\xC3\xA9", kSomeFarSpace = "\xC2\xA0";
+
   // The state behind a token's last byte where nobody asks how far its end is; or one of several.
   static constexpr StateId kUnmade = ~0u;
 
+  class ByGroups;
   const Recipe& recipe(StateId state, bool must_measure);
   void measure(StateId state, uint32_t& worst) const {
     if (state != kUnmade) worst = std::max(worst, states_.shortest(state));
@@ -110,7 +114,7 @@ class TokenMasks {
   Recipe make(StateId state, uint32_t left);
   // Each adds to the recipe what plain kinds and tails there are; false: it does not fit this state.
   bool make_by_chain(StateId state, size_t kind, Recipe& made);
-  bool make_by_groups(StateId state, Recipe& made);
+  bool make_by_groups(StateId state, Recipe& made);  // this, and what it needs, in pattern_masks.cc
   bool make_by_difference(StateId state, Recipe& made);
   bool make_by_count(StateId state, Recipe& made);  // of digits alone
   void make_by_walk(StateId state, uint32_t left, Recipe& made);
@@ -132,6 +136,8 @@ class TokenMasks {
   // Calls found(entry of the tails, state).
   template <typename Found>
   void walk_tails(size_t kind, Found&& found);
+  // Of the buckets that takes_ has, what may come of tokens with a tail: to `bits`.
+  void add_taken_tails(Recipe& made);
   void walk_differences(const ByteTrie& trie, StateId state, StateId other, const std::bitset<256>& differs,
                         Recipe& made);
 
