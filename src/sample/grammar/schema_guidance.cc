@@ -67,18 +67,11 @@ class GuidanceReader {
     return {};
   }
 
-  // What two expressions both have, at no more than a part of all steps: what is left of these expressions is small.
-  Result<CodeDfa> valid_texts(std::string_view expression, std::string_view json) {
-    const int64_t most = std::min(kMostSteps, g_.fuel().left());
-    Fuel fuel(most);
-    const auto meet = [&]() -> Result<CodeDfa> {
-      ASSIGN_OR_RETURN(const CodeDfa own, read_regex(expression, RegexUse::kWhole, fuel));
-      ASSIGN_OR_RETURN(const CodeDfa valid, read_regex(json, RegexUse::kWhole, fuel));
-      return CodeDfa::combine(own, valid, CodeDfa::How::kBoth, fuel);
-    };
-    Result<CodeDfa> met = meet();
-    g_.fuel().burn(fuel.is_empty() && most < kMostSteps ? most + 1 : most - fuel.left());
-    return met;
+  // What two expressions both have.
+  static Result<CodeDfa> valid_texts(std::string_view expression, std::string_view json, Fuel& fuel) {
+    ASSIGN_OR_RETURN(const CodeDfa own, read_regex(expression, RegexUse::kWhole, fuel));
+    ASSIGN_OR_RETURN(const CodeDfa valid, read_regex(json, RegexUse::kWhole, fuel));
+    return CodeDfa::combine(own, valid, CodeDfa::How::kBoth, fuel);
   }
 
   // Of the member's texts those that JSON may have there. kNoExpr: as if there were no such member.
@@ -86,7 +79,13 @@ class GuidanceReader {
     const Value* value = member_of_guidance(root_, name);
     const ExprId without = otherwise.empty() ? kNoExpr : g_.text(otherwise);
     if (value == nullptr || value->text == otherwise) return without;
-    Result<CodeDfa> both = valid_texts(value->text, json);
+    // At no more than a part of all steps: what is left of these expressions is small.
+    const int64_t n_steps = std::min(kMostSteps, g_.fuel().left());
+    Fuel part(n_steps, g_.fuel().bytes_left());
+    const Result<CodeDfa> both = valid_texts(value->text, json, part);
+    g_.fuel().burn(part.is_empty() && n_steps < kMostSteps ? n_steps + 1 : n_steps - part.left());
+    Held held(g_.fuel());
+    held.add(std::min(part.most_held(), g_.fuel().bytes_left()));
     if (g_.fuel().is_empty()) return out_of_fuel();
     if (!both) {
       TRY(cannot(name, "the expression is not served (" + both.error().message + ")"));
