@@ -30,8 +30,7 @@ TEST(DraftModelFlag, NamesAModelBesideTheLookUp) {
   EXPECT_EQ(spec("--spec eagle:mine").value().eagle, "mine");
   EXPECT_EQ(spec("--spec heads:mine.gguf").value().eagle, "");
   EXPECT_EQ(spec("--spec eagle").value().eagle, kOwnEagle);
-  EXPECT_EQ(spec("").value().eagle, kOwnEagleIfAny);
-  EXPECT_EQ(spec("--spec auto").value().eagle, kOwnEagleIfAny);
+  EXPECT_EQ(spec("").value().eagle, "");
   EXPECT_EQ(spec("--spec ngram").value().eagle, "");
   EXPECT_FALSE(spec("--spec eagle:"));
   EXPECT_TRUE(spec("--spec mtp").value().mtp);
@@ -210,8 +209,6 @@ TEST(EagleFlag, IbidsOwnIsOfTheModelThatItWasTrainedOn) {
   const auto none = size(model, limits);
   ASSERT_FALSE(none);
   EXPECT_NE(none.error().message.find("no draft head for this model"), std::string::npos) << none.error().message;
-  limits.eagle = kOwnEagleIfAny;
-  EXPECT_FALSE(size(model, limits).value().eagle.has_value());
 }
 
 TEST(HeadsFlag, FilesOfOtherThingsAreRefused) {

@@ -127,20 +127,13 @@ Status size_heads(const StepLimits& limits, Loaded& out) {
   return {};
 }
 
-// The one that the flag names, or ibid's own, if it was trained on this model's very bytes; null: it was not, and none
-// is asked for otherwise.
+// The one that the flag names, or ibid's own, if it was trained on this model's very bytes.
 Result<std::shared_ptr<const ModelFile>> find_eagle(const std::string& name, const Loaded& out) {
-  const bool is_own = name == kOwnEagle || name == kOwnEagleIfAny;
+  const bool is_own = name == kOwnEagle;
   ASSIGN_OR_RETURN(ModelFile file, is_own ? own_eagle() : ModelFile::open(name));
   if (is_own) {
-    const ModelConfig& model = out.model->config();
-    ASSIGN_OR_RETURN(const int64_t width, file.meta_int("target_hidden_size", 0));
-    ASSIGN_OR_RETURN(const int64_t vocab_size, file.meta_int("vocab_size", 0));
     ASSIGN_OR_RETURN(const std::string digest, file.meta_string("target_digest"));
-    const bool is_its =
-        model.width == width && model.vocab_size == vocab_size && model_digest(*out.file).hex() == digest;
-    if (!is_its && name == kOwnEagleIfAny) return std::shared_ptr<const ModelFile>();
-    if (!is_its) {
+    if (model_digest(*out.file).hex() != digest) {
       return unsupported(
           "ibid has no draft head for this model, only for its default one; eagle:FILE would take another.", "--spec");
     }
@@ -154,7 +147,6 @@ Status size_eagle(const StepLimits& limits, Loaded& out) {
     ASSIGN_OR_RETURN(eagle.file, mtp_layer_of(*out.file));
   } else {
     ASSIGN_OR_RETURN(eagle.file, find_eagle(limits.eagle, out));
-    if (eagle.file == nullptr) return {};
   }
   eagle.sizes = EagleProposer::sizes(std::min(limits.max_sequences, kEagleTexts), out.context_len,
                                      out.model->options().step_tokens);
@@ -247,10 +239,10 @@ Status size_drafters(const StepLimits& limits, Loaded& out) {
   if (limits.max_drafts == 0) return {};
   TRY(size_stores(limits, out));
   if (!limits.draft_model.empty()) return size_draft(limits.draft_model, limits, out);
+  if (limits.mtp || !limits.eagle.empty()) return size_eagle(limits, out);
   if (!limits.skip.empty()) return size_skipped(limits, out);
   if (limits.window) return size_window(limits, out);
-  if (!limits.heads.empty()) return size_heads(limits, out);
-  return limits.mtp || !limits.eagle.empty() ? size_eagle(limits, out) : Status{};
+  return limits.heads.empty() ? Status{} : size_heads(limits, out);
 }
 
 Status use_drafters(Engine& engine, const Loaded& loaded, const StepLimits& limits) {

@@ -47,9 +47,8 @@ struct TierArgs {
 };
 
 // Who proposes drafts (docs/speculation.md).
-inline constexpr std::string_view kOwnEagle = "own";        // the one that comes with ibid: of its default model alone
-inline constexpr std::string_view kOwnEagleIfAny = "auto";  // the same; none for another model
-inline constexpr std::string_view kOwnLayers = "own";       // likewise those that were found for it
+inline constexpr std::string_view kOwnEagle = "own";   // the one that comes with ibid: of its default model alone
+inline constexpr std::string_view kOwnLayers = "own";  // likewise those that were found for it
 struct WindowArgs {  // tokens of a text that the model guesses over (spec/window_proposer.h)
   int32_t n_sink = 64, n_window = 512;
 };
@@ -57,11 +56,10 @@ struct SpecArgs {
   bool by_lookup = true;
   std::string draft_model;  // beside it; empty: none
   std::string heads;        // beside it: a file or folder; empty: none
-  // Beside it: a file or folder of a head with attention, or one of the names above; empty: none.
-  std::string eagle = std::string(kOwnEagleIfAny);
-  bool mtp = false;   // beside it: the layer that the model brings along (spec/mtp_layer.h)
-  std::string store;  // beside it: a file of texts (spec/text_store.h); empty: none
-  std::string skip;   // beside it: the model without these layers (read_layers), or kOwnLayers; empty: none
+  std::string eagle;        // beside it: a file or folder of a head with attention, or kOwnEagle; empty: none
+  bool mtp = false;         // beside it: the layer that the model brings along (spec/mtp_layer.h)
+  std::string store;        // beside it: a file of texts (spec/text_store.h); empty: none
+  std::string skip;         // beside it: the model without these layers (read_layers), or kOwnLayers; empty: none
   std::optional<WindowArgs> window;  // beside it: the model itself over a part of the text
   int64_t own_answers_bytes = 0;     // what tenants were answered, for their own next answers; 0: it is not kept
   int32_t k = 8;                     // most of a sequence in a step
