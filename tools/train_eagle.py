@@ -20,7 +20,6 @@ import argparse
 import json
 import math
 import struct
-import time
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +27,7 @@ import torch
 import torch.nn.functional as F
 import xxhash
 
-from train_heads import HELD_OUT, Data, Target, race
+from train_heads import HELD_OUT, Data, Target, distance, learn, race
 
 EPS = 1e-5
 
@@ -195,39 +194,16 @@ def train(options):
     texts = list(work.texts(False, options.longest))
     order = torch.Generator().manual_seed(options.seed)
     schedule = [part for _ in range(options.epochs) for part in batches(texts, options.batch, order)]
-    optimiser = torch.optim.AdamW(model.parameters(), lr=options.rate, betas=(0.9, 0.95), weight_decay=0.01)
-    checkpoint, first = options.work / "eagle.pt", 0
-    if checkpoint.exists():
-        saved = torch.load(checkpoint)
-        model.load_state_dict(saved["model"])
-        optimiser.load_state_dict(saved["optimiser"])
-        first = saved["step"]
-    print(f"{len(texts)} texts, {sum(p.numel() for p in model.parameters()) / 1e6:.1f} M parameters, "
-          f"{len(schedule)} steps, from step {first}", flush=True)
-    began, sums = time.time(), [0.0] * options.unrolls
-    last = min(len(schedule), options.until or len(schedule))
-    for step in range(first, last):
-        for group in optimiser.param_groups:
-            group["lr"] = options.rate * min(1, (step + 1) / 100) * (0.05 + 0.475 * (1 + math.cos(math.pi * step / len(schedule))))
+    print(f"{len(texts)} texts")
+
+    def losses_of(step):
         features, embeddings, lengths, rows, places = work.batch(schedule[step])
         with torch.no_grad():
             teacher = F.softmax(F.linear(work.data.hidden[places + 1].float(), work.rows), -1)
-        loss = 0
-        for j, states in enumerate(model(features, embeddings, lengths, options.unrolls)):
-            of_unroll = -(teacher * F.log_softmax(F.linear(states[rows], work.rows), -1)).sum(-1).mean()
-            sums[j] += of_unroll.item()
-            loss = loss + 0.8 ** j * of_unroll
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
-        if (step + 1) % options.report == 0 or step + 1 == last:
-            n = (step + 1 - first - 1) % options.report + 1
-            print(f"step {step + 1} of {len(schedule)}: loss {' '.join(f'{s / n:.3f}' for s in sums)}, "
-                  f"{time.time() - began:.0f} s", flush=True)
-            sums = [0.0] * options.unrolls
-            torch.save({"model": model.state_dict(), "optimiser": optimiser.state_dict(), "step": step + 1,
-                        "sizes": model.sizes}, checkpoint)
+        unrolls = model(features, embeddings, lengths, options.unrolls)
+        return [(distance(teacher, F.linear(states[rows], work.rows)), 0.8 ** j) for j, states in enumerate(unrolls)]
+
+    learn(model, options, len(schedule), work.path / "eagle.pt", {"sizes": model.sizes}, losses_of, least_rate=0.05)
 
 
 def trained(work):

@@ -157,6 +157,40 @@ class Work:
         return self.data.hidden[place].float(), embeddings
 
 
+def learn(model, options, n_steps, checkpoint, facts, losses_of, least_rate=0.0):
+    """Steps from the last checkpoint on, up to `options.until`. losses_of(step): (loss, weight) of each part. `facts` lie in
+    the checkpoint beside the model's state. The rate warms up over 100 steps, then falls by a cosine to `least_rate` of it."""
+    optimiser = torch.optim.AdamW(model.parameters(), lr=options.rate, betas=(0.9, 0.95), weight_decay=0.01)
+    first, last = 0, min(n_steps, options.until or n_steps)
+    if checkpoint.exists():
+        saved = torch.load(checkpoint)
+        model.load_state_dict(saved["model"])
+        optimiser.load_state_dict(saved["optimiser"])
+        first = saved["step"]
+    print(f"{sum(p.numel() for p in model.parameters()) / 1e6:.1f} M parameters, {n_steps} steps, from step {first}", flush=True)
+    began, told = time.time(), []
+    for step in range(first, last):
+        for group in optimiser.param_groups:
+            part = least_rate + (1 - least_rate) * 0.5 * (1 + math.cos(math.pi * step / n_steps))
+            group["lr"] = options.rate * min(1, (step + 1) / 100) * part
+        losses = losses_of(step)
+        told.append([loss.item() for loss, _ in losses])
+        optimiser.zero_grad(set_to_none=True)
+        sum(weight * loss for loss, weight in losses).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        if (step + 1) % options.report == 0 or step + 1 == last:
+            means = " ".join(f"{sum(part) / len(told):.3f}" for part in zip(*told))
+            print(f"step {step + 1} of {n_steps}: loss {means}, {time.time() - began:.0f} s", flush=True)
+            told = []
+            torch.save({"model": model.state_dict(), "optimiser": optimiser.state_dict(), "step": step + 1, **facts}, checkpoint)
+
+
+def distance(teacher, logits):
+    """The cross-entropy of what is said with what should be, a mean over rows."""
+    return -(teacher * F.log_softmax(logits, -1)).sum(-1).mean()
+
+
 def train(options):
     torch.set_num_threads(options.threads)
     torch.manual_seed(options.seed)
@@ -165,43 +199,22 @@ def train(options):
     model = Heads(work.target.width, n_heads, options.layers)
     places = work.data.places(False, n_heads + 1)
     n_steps = int(len(places) * options.epochs / options.batch)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=options.rate, betas=(0.9, 0.95), weight_decay=0.01)
-    checkpoint, first = work.path / "checkpoint.pt", 0
-    if checkpoint.exists():
-        saved = torch.load(checkpoint)
-        model.load_state_dict(saved["model"])
-        optimiser.load_state_dict(saved["optimiser"])
-        first = saved["step"]
     order = torch.Generator().manual_seed(options.seed)
     schedule = torch.cat([places[torch.randperm(len(places), generator=order)] for _ in range(math.ceil(options.epochs))])
-    print(f"{len(places):,} places, {n_steps} steps of {options.batch}, from step {first}", flush=True)
-    began, sums = time.time(), [0.0] * n_heads
-    last = min(n_steps, options.until or n_steps)
-    for step in range(first, last):
-        for group in optimiser.param_groups:
-            group["lr"] = options.rate * min(1, (step + 1) / 100) * 0.5 * (1 + math.cos(math.pi * step / n_steps))
-        place = schedule[step * options.batch:(step + 1) * options.batch]
-        loss = 0
+    print(f"{len(places):,} places")
+
+    def losses_of(step):
+        place, losses = schedule[step * options.batch:(step + 1) * options.batch], []
         for i in range(n_heads):
             # The further heads see part of the batch: they are asked less often.
             part = place if i == 0 else place[:len(place) // 2]
             hidden, embeddings = work.inputs(part, i)
             with torch.no_grad():
                 teacher = F.softmax(work.teacher(part, i + 1), -1)
-            logits = F.linear(model(i, hidden, embeddings), work.rows)
-            of_head = -(teacher * F.log_softmax(logits, -1)).sum(-1).mean()
-            sums[i] += of_head.item()
-            loss = loss + of_head
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
-        if (step + 1) % options.report == 0 or step + 1 == last:
-            print(f"step {step + 1} of {n_steps}: loss {' '.join(f'{s / options.report:.3f}' for s in sums)}, "
-                  f"{time.time() - began:.0f} s", flush=True)
-            sums = [0.0] * n_heads
-            torch.save({"model": model.state_dict(), "optimiser": optimiser.state_dict(), "step": step + 1,
-                        "heads": n_heads, "layers": options.layers}, checkpoint)
+            losses.append((distance(teacher, F.linear(model(i, hidden, embeddings), work.rows)), 1.0))
+        return losses
+
+    learn(model, options, n_steps, work.path / "checkpoint.pt", {"heads": n_heads, "layers": options.layers}, losses_of)
 
 
 def trained(work):
