@@ -52,7 +52,7 @@ void OpenAiPrinter::write_head(const Generation& g, JsonWriter& json, const char
   json.field("id", info.id).field("object", object).field("created", info.created).field("model", info.model);
   json.field("system_fingerprint", info.fingerprint).key("seed").large_integer(info.seed);
   if (info.verifier == Verifier::kRejection) json.field("exact", "distribution");
-  if (info.verifier == Verifier::kTypical) json.field("exact", false);
+  if (info.verifier == Verifier::kTypical) json.key("exact").boolean(false);
 }
 
 void OpenAiPrinter::write_usage(const Generation& g, JsonWriter& json) const {
