@@ -27,7 +27,7 @@ import torch
 import torch.nn.functional as F
 import xxhash
 
-from train_heads import HELD_OUT, Data, Target, distance, learn, race
+from train_heads import HELD_OUT, Data, Target, commands_of, distance, learn, race
 
 EPS = 1e-5
 
@@ -286,16 +286,9 @@ def export(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    commands = parser.add_subparsers(required=True)
-
-    def command(name, does):
-        c = commands.add_parser(name)
-        c.set_defaults(does=does)
-        c.add_argument("work", type=Path)
-        c.add_argument("--threads", type=int, default=1)
-        return c
-
+    command = commands_of(parser, threads=1)
     c = command("train", train)
+    c.add_argument("work", type=Path)
     c.add_argument("--unrolls", type=int, default=2)
     c.add_argument("--ffn", type=int, default=1536)
     c.add_argument("--longest", type=int, default=1024, help="pairs of a text")
@@ -306,9 +299,11 @@ def main():
     c.add_argument("--seed", type=int, default=1)
     c.add_argument("--report", type=int, default=50)
     c = command("judge", judge)
+    c.add_argument("work", type=Path)
     c.add_argument("--unrolls", type=int, default=3)
     c.add_argument("--texts", type=int, default=80)
     c = command("export", export)
+    c.add_argument("work", type=Path)
     c.add_argument("out", type=Path)
     options = parser.parse_args()
     options.does(options)

@@ -293,16 +293,22 @@ def export(options):
     print(f"{options.out}: {options.out.stat().st_size / 1e6:.1f} MB")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def commands_of(parser, threads):
+    """A function that adds a subcommand, which its options call as `does`."""
     commands = parser.add_subparsers(required=True)
 
     def command(name, does):
         c = commands.add_parser(name)
         c.set_defaults(does=does)
-        c.add_argument("--threads", type=int, default=2)
+        c.add_argument("--threads", type=int, default=threads)
         return c
 
+    return command
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    command = commands_of(parser, threads=2)
     c = command("prepare", prepare)
     c.add_argument("model", type=Path)
     c.add_argument("text", type=Path)

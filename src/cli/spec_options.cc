@@ -29,11 +29,10 @@ void add_spec_options(CLI::App* command, SpecArgs& o) {
       command, "--spec", o, "NAME", o.by_lookup ? "auto" : "off",
       "tokens that are guessed and verified together, which changes no token: auto, off, ngram (by the text itself), "
       "and beside that heads:FILE, draft heads, eagle or eagle:FILE, a head with attention, ibid's for the default "
-      "model "
-      "or another, mtp, the layer for it that the model brings along, store:FILE, texts that `ibid spec build-store` "
-      "made a file of, draft:MODEL, a small model of the same vocabulary, skip or skip:LAYERS, the model itself "
-      "without "
-      "these layers, or window or window:SINK,WINDOW, the model itself over so many tokens of a text's begin and end",
+      "model or another, mtp, the layer for it that the model brings along, store:FILE, texts that `ibid spec "
+      "build-store` made a file of, draft:MODEL, a small model of the same vocabulary, skip or skip:LAYERS, the model "
+      "itself without these layers, or window or window:SINK,WINDOW, the model itself over so many tokens of a text's "
+      "begin and end",
       [o](std::string_view name) -> Result<SpecArgs> {
         constexpr std::string_view kDraft = "draft:", kHeads = "heads:", kEagle = "eagle:", kStore = "store:",
                                    kSkip = "skip:", kWindow = "window:";
