@@ -39,7 +39,7 @@ double run(Worker& worker, PassArrays& arrays, const BlockTable& blocks, const C
   arrays.tokens.assign(static_cast<size_t>(c.n_rows), TokenId{5});
   if (c.n_view > 0) {
     const BlockPart part = {n_blocks - (c.n_view + kLen - 1) / kLen, n_blocks};
-    arrays.add_viewed(blocks, c.n_text, {&part, 1});
+    arrays.add_viewed(blocks, c.n_text, c.n_text + 1, {&part, 1});
   } else {
     // Each with its row, as verification has them.
     std::vector<int32_t> path;
@@ -66,10 +66,10 @@ int main_of(const cli::ModelArgs& args, int rounds) {
   // Numbers between -1/8 and 1/8, whose bits no page shares.
   uint64_t x = 1;
   for (const PagedKv& kv : (*worker)->kv().owned()) {
-    for (int64_t i = 0; i < kv.n_blocks * kv.block_bytes; i += 2) {
+    for (int64_t i = 0; i < kv.n_blocks * kv.layer_bytes; i += 2) {
       x = x * 6364136223846793005u + 1442695040888963407u;
       const auto half = static_cast<uint16_t>(x >> 48 & 0xafff);
-      std::memcpy(kv.blocks + i, &half, sizeof half);
+      std::memcpy(kv.blocks + i / kv.layer_bytes * kv.block_bytes + i % kv.layer_bytes, &half, sizeof half);
     }
   }
   PassArrays arrays(kLen, 1, 64, static_cast<size_t>(n_blocks), kMostRows, 64);

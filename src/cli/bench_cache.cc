@@ -84,22 +84,19 @@ Swept sweep(const Workload& workload, int32_t block_len, int64_t n_tokens, int32
 double decode_ms(Stream& s, int32_t block_len) {
   constexpr int32_t kHeads = 9, kKvHeads = 3, kHeadLen = 64, kLen = 4096, kLayers = 30, kRuns = 9;
   const KvGeometry geometry = {.n_kv_heads = kKvHeads, .key_len = kHeadLen, .value_len = kHeadLen};
-  PagedKv kv = {.dtype = DType::kF16,
-                .n_blocks = kLen / block_len,
-                .block_len = block_len,
-                .n_kv_heads = kKvHeads,
-                .head_len = kHeadLen};
-  kv.block_bytes = KvLayout{geometry, kv.dtype, block_len}.block_bytes();
-  const auto layer_bytes = static_cast<size_t>(kv.n_blocks * kv.block_bytes);
-  auto memory = Buffer::allocate(cpu_memory(), layer_bytes * kLayers, "the keys and values to read");
+  const std::vector<KvLayout> layers(kLayers, KvLayout{geometry, DType::kF16, block_len});
+  auto memory = Buffer::allocate(cpu_memory(), static_cast<size_t>(kv_pool_bytes(layers, kLen / block_len)),
+                                 "the keys and values to read");
   if (!memory || !s.reserve_workspace(ops::paged_attention_workspace_bytes(1, kHeads, kHeadLen, kLen))) return 0;
   std::fill_n(memory->data(), memory->bytes(), std::byte{0x2a});
+  const int32_t n_blocks = kLen / block_len;
+  const std::vector<PagedKv> caches = kv_pool(layers, n_blocks, memory->data());
   std::vector<BlockId> table;
-  for (int32_t b = 0; b < kv.n_blocks; ++b) table.push_back(BlockId{(b * 37) % kv.n_blocks});
+  for (int32_t b = 0; b < n_blocks; ++b) table.push_back(BlockId{(b * 37) % n_blocks});
   std::vector<float> q(kHeads * kHeadLen, 0.25f), out(q.size());
   const TensorView q_view(q.data(), DType::kF32, {1, kHeads * kHeadLen});
   const TensorView out_view(out.data(), DType::kF32, {1, kHeads * kHeadLen});
-  const int32_t position = kLen - 1, len = kLen, query_start[] = {0, 1}, block_start[] = {0, kv.n_blocks};
+  const int32_t position = kLen - 1, len = kLen, query_start[] = {0, 1}, block_start[] = {0, n_blocks};
   ForwardBatch batch{.n_tokens = 1,
                      .n_sequences = 1,
                      .block_len = block_len,
@@ -111,10 +108,7 @@ double decode_ms(Stream& s, int32_t block_len) {
   double best = INFINITY;
   for (int run = 0; run < kRuns; ++run) {
     const double begin = steady_clock().now();
-    for (size_t layer = 0; layer < kLayers; ++layer) {
-      kv.blocks = memory->data() + layer * layer_bytes;
-      ops::paged_attention(s, out_view, q_view, kv, batch, {0.125f});
-    }
+    for (const PagedKv& kv : caches) ops::paged_attention(s, out_view, q_view, kv, batch, {0.125f});
     best = std::min(best, steady_clock().now() - begin);
   }
   return 1e3 * best;

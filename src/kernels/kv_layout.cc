@@ -5,11 +5,6 @@
 namespace ibid {
 namespace {
 
-// From one layer's blocks to the next layer's.
-int64_t layer_bytes(const KvLayout& layout, int32_t n_blocks) {
-  return (layout.block_bytes() * n_blocks + 63) / 64 * 64;
-}
-
 bool owns_its_cache(const KvLayout& layout) { return layout.geometry.owner == kOwnCache; }
 
 }  // namespace
@@ -60,16 +55,11 @@ int64_t kv_block_bytes(std::span<const KvLayout> layers) {
   return bytes;
 }
 
-int64_t kv_pool_bytes(std::span<const KvLayout> layers, int32_t n_blocks) {
-  int64_t bytes = 0;
-  for (const KvLayout& layout : layers) {
-    if (owns_its_cache(layout)) bytes += layer_bytes(layout, n_blocks);
-  }
-  return bytes;
-}
+int64_t kv_pool_bytes(std::span<const KvLayout> layers, int32_t n_blocks) { return kv_block_bytes(layers) * n_blocks; }
 
 std::vector<PagedKv> kv_pool(std::span<const KvLayout> layers, int32_t n_blocks, std::byte* memory) {
   std::vector<PagedKv> out;
+  const int64_t block_bytes = kv_block_bytes(layers);
   for (const KvLayout& layout : layers) {
     const KvGeometry& g = layout.geometry;
     CHECK(kv_supported(layout).ok(), "a cache that attention cannot read is refused before it is made");
@@ -83,13 +73,14 @@ std::vector<PagedKv> kv_pool(std::span<const KvLayout> layers, int32_t n_blocks,
       continue;
     }
     out.push_back({.blocks = memory,
-                   .block_bytes = layout.block_bytes(),
+                   .block_bytes = block_bytes,
+                   .layer_bytes = layout.block_bytes(),
                    .dtype = layout.dtype,
                    .n_blocks = n_blocks,
                    .block_len = layout.block_len,
                    .n_kv_heads = g.n_kv_heads,
                    .head_len = g.key_len});
-    memory += layer_bytes(layout, n_blocks);
+    memory += layout.block_bytes();
   }
   return out;
 }

@@ -45,12 +45,13 @@ struct KvLayout {
 Status kv_supported(const KvLayout& layout);
 
 std::vector<KvLayout> kv_layouts(std::span<const KvGeometry> layers, DType dtype, int32_t block_len);
-// Of one block over all layers: a layer that reads another's cache adds nothing.
+// Of one block over all layers, from its begin to the next one's: a layer that reads another's cache adds nothing.
 int64_t kv_block_bytes(std::span<const KvLayout> layers);
 // Of a whole cache of n_blocks, as kv_pool lays it.
 int64_t kv_pool_bytes(std::span<const KvLayout> layers, int32_t n_blocks);
-// The layers' parts of `memory`, 64-byte aligned and kv_pool_bytes long, one after another. A layer without a cache of
-// its own has its owner's. CHECKs that each layout is supported and each owner is an earlier layer with its own cache.
+// The layers' parts of `memory`, 64-byte aligned and kv_pool_bytes long: block after block, in each the layers one
+// after another, so that a text's blocks lie on few pages whatever the number of layers. A layer without a cache of its
+// own has its owner's. CHECKs that each layout is supported and each owner is an earlier layer with its own cache.
 std::vector<PagedKv> kv_pool(std::span<const KvLayout> layers, int32_t n_blocks, std::byte* memory);
 
 }  // namespace ibid

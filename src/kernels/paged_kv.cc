@@ -16,7 +16,7 @@ std::byte* element(const PagedKv& kv, KvPart part, int32_t slot, int32_t head, i
 
 std::byte* block_at(const PagedKv& kv, BlockId block, size_t n_bytes) {
   CHECK(raw(block) >= 0 && raw(block) < kv.n_blocks);
-  CHECK(static_cast<int64_t>(n_bytes) == kv.block_bytes, "a block is exchanged whole");
+  CHECK(static_cast<int64_t>(n_bytes) == kv.layer_bytes, "a block is exchanged whole");
   return kv.blocks + int64_t{raw(block)} * kv.block_bytes;
 }
 

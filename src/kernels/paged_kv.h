@@ -24,6 +24,7 @@ namespace ibid {
 struct PagedKv {
   std::byte* blocks = nullptr;  // [n_blocks, block_bytes], 64-byte aligned
   int64_t block_bytes = 0;      // bytes from one block to the next, a multiple of 64
+  int64_t layer_bytes = 0;      // of these, this layer's own, from the first on
   DType dtype = DType::kF16;    // F32, F16 or BF16
   int32_t n_blocks = 0;
   int32_t block_len = 0;   // B: 8, 16 or 32
@@ -42,7 +43,7 @@ int64_t kv_element_offset(const PagedKv& kv, KvPart part, int32_t offset, int32_
 float kv_read(const PagedKv& kv, KvPart part, int32_t slot, int32_t head, int32_t d);
 void kv_write(const PagedKv& kv, KvPart part, int32_t slot, int32_t head, int32_t d, float value);
 
-// The exchange form of a block, for another tier, a file or another engine: its own bytes, block_bytes of them. Whoever
+// The exchange form of a block, for another tier, a file or another engine: its own bytes, layer_bytes of them. Whoever
 // keeps them says beside them what they are: KvLayout::name (kernels/kv_layout.h).
 void kv_export(const PagedKv& kv, BlockId block, std::span<std::byte> bytes);
 void kv_import(const PagedKv& kv, BlockId block, std::span<const std::byte> bytes);

@@ -201,7 +201,7 @@ TEST(Model, ReplicatedKeyValueHeadsGiveTheSameBits) {
   EXPECT_TRUE(same_bits(all.logits(tokens), few.logits(tokens)));
   OneSequence small(*few.model, *few.stream, {.kv_dtype = DType::kF32}),
       large(*all.model, *all.stream, {.kv_dtype = DType::kF32});
-  EXPECT_EQ(large.kv()[0].block_bytes, group * small.kv()[0].block_bytes);
+  EXPECT_EQ(large.kv()[0].layer_bytes, group * small.kv()[0].layer_bytes);
 }
 
 TEST(Model, LongropeChoosesItsFactorsOnceByTheConfiguredContext) {

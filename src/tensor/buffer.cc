@@ -12,11 +12,16 @@
 namespace ibid {
 namespace {
 
+constexpr size_t kManyPages = size_t{32} << 20;
+
 std::byte* map(size_t bytes) {
   void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) return nullptr;
   // A core file needs no gigabytes of what users wrote; and the mapping stays one that can be told from others.
   madvise(p, bytes, MADV_DONTDUMP);
+  // Keys and values of many texts lie all over their mapping: by pages of 4 KiB most of a step's first looks at a block
+  // would be looks for its page.
+  if (bytes >= kManyPages) madvise(p, bytes, MADV_HUGEPAGE);  // a wish: failure is harmless
   return static_cast<std::byte*>(p);
 }
 void unmap(std::byte* p, size_t bytes) { munmap(p, bytes); }

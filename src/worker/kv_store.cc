@@ -52,25 +52,22 @@ std::span<std::byte> KvStore::host_block(BlockId block) const {
 }
 
 void KvStore::bring(BlockId block) const {
-  for (const PagedKv& kv : owned_) {
-    const int64_t offset = kv.blocks - bytes_.data() + raw(block) * kv.block_bytes;
-    bytes_.bring(static_cast<size_t>(offset), static_cast<size_t>(kv.block_bytes));
-  }
+  bytes_.bring(static_cast<size_t>(raw(block) * block_bytes_), static_cast<size_t>(block_bytes_));
 }
 
 void KvStore::export_block(BlockId block, std::span<std::byte> bytes) const {
   CHECK(static_cast<int64_t>(bytes.size()) == block_bytes_, "a block is exchanged whole");
   for (const PagedKv& kv : owned_) {
-    kv_export(kv, block, bytes.first(static_cast<size_t>(kv.block_bytes)));
-    bytes = bytes.subspan(static_cast<size_t>(kv.block_bytes));
+    kv_export(kv, block, bytes.first(static_cast<size_t>(kv.layer_bytes)));
+    bytes = bytes.subspan(static_cast<size_t>(kv.layer_bytes));
   }
 }
 
 void KvStore::import_block(BlockId block, std::span<const std::byte> bytes) const {
   CHECK(static_cast<int64_t>(bytes.size()) == block_bytes_, "a block is exchanged whole");
   for (const PagedKv& kv : owned_) {
-    kv_import(kv, block, bytes.first(static_cast<size_t>(kv.block_bytes)));
-    bytes = bytes.subspan(static_cast<size_t>(kv.block_bytes));
+    kv_import(kv, block, bytes.first(static_cast<size_t>(kv.layer_bytes)));
+    bytes = bytes.subspan(static_cast<size_t>(kv.layer_bytes));
   }
 }
 

@@ -1,6 +1,7 @@
 // KvStore: the bytes of all blocks of all layers, in buffers made at start-up: one on the device, laid out as attention
-// reads it, and one for the tier below (cache/tier.h), where a block is one run of bytes, its layers one after another:
-// the exchange form, which a file has too. Memory of the tier is the system's until it is first written.
+// reads it, and one for the tier below (cache/tier.h). In both a block is one run of bytes, its layers one after
+// another: so a text's first token takes one large page, not one for each layer, and a block's move is one of
+// neighbours. A file has the same, the exchange form. Memory is the system's until it is first written.
 #pragma once
 
 #include <cstddef>

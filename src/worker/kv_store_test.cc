@@ -23,8 +23,8 @@ TEST(KvStore, SaysHowMuchAddressSpaceItWanted) {
       << kv.error().message;
 }
 
-// Each layer has room for what it keeps and no other; one that reads another's cache has none.
-TEST(KvStore, LayersThatDifferLieOneAfterAnother) {
+// Each layer has room in each block for what it keeps and no other; one that reads another's cache has none.
+TEST(KvStore, LayersThatDifferLieOneAfterAnotherInEachBlock) {
   const ModelFacts facts = {.layers = {heads(1, 8), heads(4, 64), heads(2, 24), heads(4, 64, 1)}};
   const std::vector<KvLayout> layers = kv_layouts(facts.layers, DType::kF16, 16);
   EXPECT_EQ(KvStore::block_bytes(facts, DType::kF16, 16), 2 * 2 * 16 * (1 * 8 + 4 * 64 + 2 * 24));
@@ -34,37 +34,42 @@ TEST(KvStore, LayersThatDifferLieOneAfterAnother) {
   for (size_t l = 0; l < 3; ++l) {
     EXPECT_EQ(kv[l].n_kv_heads, facts.layers[l].n_kv_heads);
     EXPECT_EQ(kv[l].head_len, facts.layers[l].key_len);
-    EXPECT_EQ(kv[l].block_bytes, layers[l].block_bytes());
+    EXPECT_EQ(kv[l].layer_bytes, layers[l].block_bytes());
+    EXPECT_EQ(kv[l].block_bytes, store.block_bytes());
     EXPECT_EQ(reinterpret_cast<uintptr_t>(kv[l].blocks) % 64, 0u);
-    const std::byte* free_from = l == 0 ? kv[0].blocks : kv[l - 1].blocks + 10 * kv[l - 1].block_bytes;
+    const std::byte* free_from = l == 0 ? kv[0].blocks : kv[l - 1].blocks + kv[l - 1].layer_bytes;
     EXPECT_EQ(kv[l].blocks, free_from);
   }
+  EXPECT_EQ(kv[2].blocks + kv[2].layer_bytes, kv[0].blocks + store.block_bytes());
   EXPECT_EQ(kv[3].blocks, kv[1].blocks);
   // A copy of a block is one of each layer's part, and of nothing beside it.
   ThreadTeam team(1);
   Stream stream(team);
   for (size_t l = 0; l < 3; ++l) {
     for (int32_t b = 0; b < 10; ++b)
-      std::fill_n(kv[l].blocks + b * kv[l].block_bytes, kv[l].block_bytes, std::byte(16 * l + b));
+      std::fill_n(kv[l].blocks + b * kv[l].block_bytes, kv[l].layer_bytes, std::byte(16 * l + b));
   }
   const BlockCopy copy = {.from = BlockId{7}, .to = BlockId{2}};
   store.copy(stream, {&copy, 1});
   for (size_t l = 0; l < 3; ++l) {
-    for (int64_t i = 0; i < 10 * kv[l].block_bytes; ++i) {
-      const int64_t block = i / kv[l].block_bytes;
-      ASSERT_EQ(kv[l].blocks[i], std::byte(16 * l + static_cast<size_t>(block == 2 ? 7 : block))) << "layer " << l;
+    for (int64_t block = 0; block < 10; ++block) {
+      const std::byte* of_layer = kv[l].blocks + block * kv[l].block_bytes;
+      const auto is_its_own = [&](std::byte b) {
+        return b == std::byte(16 * l + static_cast<size_t>(block == 2 ? 7 : block));
+      };
+      EXPECT_TRUE(std::all_of(of_layer, of_layer + kv[l].layer_bytes, is_its_own)) << "layer " << l;
     }
   }
 }
 
-// A block's pages, of every layer, and nothing is changed in those that were there.
+// A block's pages, and nothing is changed in those that were there.
 TEST(KvStore, BringsTheMemoryOfABlock) {
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   const std::vector<KvLayout> layers(3, {heads(4, 64), DType::kF16, 32});  // 32 KiB a block
   const KvStore store = KvStore::create(layers, 64).value();
   const auto n_there = [&](const PagedKv& kv, int32_t block) {
     const auto begin = reinterpret_cast<uintptr_t>(kv.blocks + block * kv.block_bytes) / page * page;
-    std::vector<unsigned char> there(static_cast<size_t>(kv.block_bytes) / page);
+    std::vector<unsigned char> there(static_cast<size_t>(kv.layer_bytes) / page);
     EXPECT_EQ(mincore(reinterpret_cast<void*>(begin), there.size() * page, there.data()), 0);
     return std::ranges::count_if(there, [](unsigned char c) { return (c & 1) != 0; });
   };
@@ -74,7 +79,7 @@ TEST(KvStore, BringsTheMemoryOfABlock) {
   store.bring(BlockId{5});
   if (n_there(store.owned()[0], 5) == 0) GTEST_SKIP() << "this system brings no pages (Linux 5.14 does)";
   for (const PagedKv& kv : store.owned()) {
-    EXPECT_EQ(static_cast<size_t>(n_there(kv, 5)), static_cast<size_t>(kv.block_bytes) / page);
+    EXPECT_EQ(static_cast<size_t>(n_there(kv, 5)), static_cast<size_t>(kv.layer_bytes) / page);
     EXPECT_EQ(n_there(kv, 7), 0);
     EXPECT_EQ(*kv.blocks, std::byte{7});
   }
@@ -88,8 +93,8 @@ TEST(KvStore, ABlockGoesToTheHostAndBackInAllItsLayers) {
   Stream stream(team);
   const auto fill = [&](int32_t block, int32_t seed) {
     for (const PagedKv& kv : store.owned()) {
-      for (int64_t i = 0; i < kv.block_bytes; ++i)
-        kv.blocks[block * kv.block_bytes + i] = static_cast<std::byte>(seed + i * 7 + kv.block_bytes);
+      for (int64_t i = 0; i < kv.layer_bytes; ++i)
+        kv.blocks[block * kv.block_bytes + i] = static_cast<std::byte>(seed + i * 7 + kv.layer_bytes);
     }
   };
   std::vector<std::byte> before(static_cast<size_t>(store.block_bytes())), now = before;

@@ -254,11 +254,12 @@ TEST(PagedKv, ABlockIsExchangedAsItLies) {
     Stream s(team);
     Paged from(shape, 1, 16), to(shape, 1, 16, 3);
     from.step(s, {{0, 0, 16}});
-    std::vector<std::byte> bytes(static_cast<size_t>(from.kv().block_bytes));
+    std::vector<std::byte> bytes(static_cast<size_t>(from.kv().layer_bytes));
     EXPECT_EQ(bytes.size(), static_cast<size_t>(2 * 2 * 24 * 8 * traits(dtype).block_bytes));
     kv_export(from.kv(), from.block(0, 1), bytes);
     kv_import(to.kv(), to.block(0, 1), bytes);
-    const PagedKv alone = {bytes.data(), from.kv().block_bytes, dtype, 1, 8, 2, 24};
+    const auto n = static_cast<int64_t>(bytes.size());
+    const PagedKv alone = {bytes.data(), n, n, dtype, 1, 8, 2, 24};
     for (KvPart part : {KvPart::kKey, KvPart::kValue}) {
       for (int32_t i = 0; i < 8; ++i) {
         for (int32_t head = 0; head < 2; ++head) {
@@ -285,7 +286,7 @@ TEST(PagedKv, ABlocksBytesDependOnItsTokensAlone) {
   Paged whole(shape, 2, 32), pieces(shape, 2, 32, 4);
   whole.step(s2, {{0, 0, 32}, {1, 0, 32}}, false);
   for (int32_t p = 0; p < 32; ++p) pieces.step(s1, {{0, p, p + 1}}, false);
-  std::vector<std::byte> a(static_cast<size_t>(whole.kv().block_bytes)), b(a.size());
+  std::vector<std::byte> a(static_cast<size_t>(whole.kv().layer_bytes)), b(a.size());
   for (int32_t block : {0, 1}) {
     kv_export(whole.kv(), whole.block(0, block), a);
     kv_export(pieces.kv(), pieces.block(0, block), b);

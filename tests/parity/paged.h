@@ -57,6 +57,7 @@ class Paged {
                                shape.dtype,
                                shape.block_len}
                           .block_bytes();
+    kv_.layer_bytes = kv_.block_bytes;
     cells_.assign(static_cast<size_t>(kv_.n_blocks * kv_.block_bytes) + 64,
                   std::byte{0xff});  // all ones: NaN in each dtype
     const auto address = reinterpret_cast<uintptr_t>(cells_.data());

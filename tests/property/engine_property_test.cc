@@ -270,7 +270,7 @@ class RandomEngine {
     for (int32_t b = 0; b < pool.n_total(); ++b) {
       if (pool.n_references(BlockId{b}) > 0 || pool.node_of(BlockId{b}) != NodeId::kNone) continue;
       for (const PagedKv& kv : core_->kv().layers()) {
-        std::memset(kv.blocks + b * kv.block_bytes, 0xee, static_cast<size_t>(kv.block_bytes));
+        std::memset(kv.blocks + b * kv.block_bytes, 0xee, static_cast<size_t>(kv.layer_bytes));
       }
     }
   }

@@ -95,7 +95,7 @@ void copy_slots(Stream& s, const PagedKv& kv, std::span<const int32_t> from, std
 void copy_block(const PagedKv& kv, BlockId from, BlockId to) {
   if (from == to) return;
   std::memcpy(kv.blocks + raw(to) * kv.block_bytes, kv.blocks + raw(from) * kv.block_bytes,
-              static_cast<size_t>(kv.block_bytes));
+              static_cast<size_t>(kv.layer_bytes));
 }
 
 }  // namespace ibid::cpu
