@@ -1,6 +1,7 @@
 // What drafts bring, by kind of text: the same prompts with speculation and without, in turn, on one model.
 //   speculation_bench [--model MODEL] [--threads N] [--tokens N] [--temp T] [--k K] [--draft MODEL] [--heads FILE]
-//   [--eagle FILE|own] [--store FILE] [--own-answers BYTES] [--window SINK,WINDOW [--fixed]] [--oracle] [--siblings]
+//   [--eagle FILE|own] [--store FILE] [--own-answers BYTES] [--window SINK,WINDOW [--fixed] [--beside]] [--oracle]
+//   [--siblings]
 //   [--replay P] [--repeats N] [--context N --behind FILE] [--every N] [--by-cpu] [PROMPTS]
 // Tokens must be the same. E: tokens a step. steps: what the counted steps would take by v(r), the median time of a
 // step of r rows over one of 1 row, both of this run; clock: the time of the plain answer over the other's, of what
@@ -9,10 +10,10 @@
 // occurrence of the text's end, where that is another token than what followed the last. --replay tells what the
 // look-up and the stores would have brought to the plain answers, had all guesses been verified that are at least P
 // likely: no clock is in it. Answers are kept for those that follow, as --own-answers has it. --window has the model
-// guess over a part of the text, without the look-up; --fixed: --k guesses in every step, whatever they cost. --context
-// puts each prompt behind as much of a text as makes the longest of them and its answer so many tokens. --every takes
-// each N-th prompt alone. --by-cpu reads all times from what the process has computed, for machines that others use too
-// (one thread). c: what guessing took of a step of one row, for each pass of the model over its view.
+// guess over a part of the text, without the look-up, or --beside it; --fixed: --k guesses in every step, whatever they
+// cost. --context puts each prompt behind as much of a text as makes the longest of them and its answer so many tokens.
+// --every takes each N-th prompt alone. --by-cpu reads all times from what the process has computed, for machines that
+// others use too (one thread). c: what guessing took of a step of one row, for each pass of the model over its view.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -74,7 +75,7 @@ struct Settings {
   std::optional<WindowOptions> window;
   int32_t context_len = 0, every = 1;  // 0: prompts stand alone
   std::string behind;
-  bool by_cpu = false;
+  bool by_cpu = false, beside = false;
   bool oracle = false;
   bool siblings = false;
   float replay = 0;  // 0: not so
@@ -251,7 +252,9 @@ int run(const Settings& settings) {
     if (!made) return cli::fail(made.error());
     window = made->get();
     (*made)->measure();
-    drafting->speculate(*std::move(made), settings.k);
+    std::unique_ptr<Proposer> last = *std::move(made);
+    drafting->speculate(settings.beside ? free_proposers(drafting->facts(), 1, std::move(last)) : std::move(last),
+                        settings.k);
   }
 
   std::vector<Row> all;
@@ -412,6 +415,7 @@ int main(int argc, char** argv) {
       ->expected(2);
   bool is_fixed = false;
   app.add_flag("--fixed", is_fixed, "with --window: --k guesses in every step");
+  app.add_flag("--beside", s.beside, "with --window: the look-up guesses too");
   app.add_option("--context", s.context_len, "tokens of the longest prompt and its answer");
   app.add_option("--behind", s.behind, "a text that prompts stand behind")->check(CLI::ExistingFile);
   app.add_option("--every", s.every, "each N-th prompt alone")->check(CLI::PositiveNumber);

@@ -142,6 +142,13 @@ TEST(WindowFlag, NamesTokensOfATextsBeginAndEnd) {
   EXPECT_EQ(spec("--spec window:0,96").value().window->n_sink, 0);
   EXPECT_EQ(spec("--spec window:16,96").value().window->n_window, 96);
   EXPECT_FALSE(spec("--spec skip").value().window.has_value());
+  const SpecArgs both = spec("--spec draft:a+window.gguf+window:32,64").value();
+  EXPECT_EQ(both.draft_model, "a+window.gguf");
+  EXPECT_EQ(both.window->n_sink, 32);
+  EXPECT_EQ(spec("--spec eagle+window").value().window->n_window, WindowArgs().n_window);
+  EXPECT_FALSE(spec("--spec draft:a+window.gguf").value().window.has_value());
+  for (const char* wrong : {"off+window", "window+window", "+window", "nobody+window", "skip:1+window:3"})
+    EXPECT_FALSE(spec(std::string("--spec ") + wrong)) << wrong;
   for (const char* wrong : {"", "16", "16,", ",16", "16,0", "-1,16", "16,32,64", "a,b", "16;32"})
     EXPECT_FALSE(spec(std::string("--spec window:") + wrong)) << wrong;
 }

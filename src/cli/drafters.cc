@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/quoted.h"
 #include "cli/flag_values.h"
@@ -16,6 +17,7 @@
 #include "spec/free_proposers.h"
 #include "spec/heads_proposer.h"
 #include "spec/mtp_layer.h"
+#include "spec/proposer_chain.h"
 #include "spec/store_proposer.h"
 #include "spec/window_proposer.h"
 #include "worker/model_pass.h"
@@ -224,13 +226,24 @@ Result<std::unique_ptr<Proposer>> window_of(Engine& engine, const Loaded& loaded
   return std::unique_ptr<Proposer>(std::move(window));
 }
 
-// Of those that run a network there is one at most; null: there is none.
-Result<std::unique_ptr<Proposer>> network_of(Engine& engine, const Loaded& loaded, const StepLimits& limits) {
-  if (limits.window) return window_of(engine, loaded, limits);
+// Of those that run a network of their own there is one at most; null: there is none.
+Result<std::unique_ptr<Proposer>> network_of(const Loaded& loaded, const StepLimits& limits) {
   if (loaded.draft) return draft_model_of(loaded, limits);
   if (loaded.heads) return heads_of(loaded, limits);
   if (loaded.eagle) return eagle_of(loaded);
   return std::unique_ptr<Proposer>();
+}
+
+// Those that take time; a view comes last, since it reads what the others say.
+Result<std::unique_ptr<Proposer>> dear_of(Engine& engine, const Loaded& loaded, const StepLimits& limits) {
+  ASSIGN_OR_RETURN(std::unique_ptr<Proposer> network, network_of(loaded, limits));
+  if (!limits.window) return network;
+  ASSIGN_OR_RETURN(std::unique_ptr<Proposer> window, window_of(engine, loaded, limits));
+  if (network == nullptr) return window;
+  std::vector<std::unique_ptr<Proposer>> both;
+  both.push_back(std::move(network));
+  both.push_back(std::move(window));
+  return std::unique_ptr<Proposer>(std::make_unique<ProposerChain>(std::move(both)));
 }
 
 }  // namespace
@@ -238,17 +251,17 @@ Result<std::unique_ptr<Proposer>> network_of(Engine& engine, const Loaded& loade
 Status size_drafters(const StepLimits& limits, Loaded& out) {
   if (limits.max_drafts == 0) return {};
   TRY(size_stores(limits, out));
+  if (limits.window) TRY(size_window(limits, out));
   if (!limits.draft_model.empty()) return size_draft(limits.draft_model, limits, out);
   if (limits.mtp || !limits.eagle.empty()) return size_eagle(limits, out);
   if (!limits.skip.empty()) return size_skipped(limits, out);
-  if (limits.window) return size_window(limits, out);
   return limits.heads.empty() ? Status{} : size_heads(limits, out);
 }
 
 Status use_drafters(Engine& engine, const Loaded& loaded, const StepLimits& limits) {
   if (limits.max_drafts == 0) return {};
   std::unique_ptr<Proposer> stores = stores_of(loaded, limits);
-  ASSIGN_OR_RETURN(std::unique_ptr<Proposer> last, network_of(engine, loaded, limits));
+  ASSIGN_OR_RETURN(std::unique_ptr<Proposer> last, dear_of(engine, loaded, limits));
   if (last == nullptr && stores == nullptr) return {};
   engine.speculate(free_proposers(engine.facts(), limits.max_sequences, std::move(last), std::move(stores)),
                    limits.max_drafts);

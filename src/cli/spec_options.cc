@@ -32,12 +32,24 @@ void add_spec_options(CLI::App* command, SpecArgs& o) {
       "model or another, mtp, the layer for it that the model brings along, store:FILE, texts that `ibid spec "
       "build-store` made a file of, draft:MODEL, a small model of the same vocabulary, skip or skip:LAYERS, the model "
       "itself without these layers, or window or window:SINK,WINDOW, the model itself over so many tokens of a text's "
-      "begin and end",
+      "begin and end; NAME+window and NAME+window:SINK,WINDOW have the latter look over what NAME guesses",
       [o](std::string_view name) -> Result<SpecArgs> {
         constexpr std::string_view kDraft = "draft:", kHeads = "heads:", kEagle = "eagle:", kStore = "store:",
-                                   kSkip = "skip:", kWindow = "window:";
+                                   kSkip = "skip:", kWindow = "window:", kBeside = "+window";
         SpecArgs read = o;
+        // A file's name may hold the word too.
+        const size_t plus = name.rfind(kBeside);
+        const std::string_view behind = plus == std::string_view::npos ? "" : name.substr(plus + kBeside.size());
+        if (plus != std::string_view::npos && plus > 0 && (behind.empty() || behind.front() == ':')) {
+          read.window = WindowArgs();
+          if (!behind.empty()) {
+            ASSIGN_OR_RETURN(read.window, read_window(behind.substr(1)));
+          }
+          name = name.substr(0, plus);
+        }
         read.by_lookup = name != "off";
+        if (read.window && (!read.by_lookup || name.starts_with("window")))
+          return invalid("A view of a text looks over what others guess, and '" + std::string(name) + "' is none.");
         if (name == "off" || name == "auto" || name == "ngram") return read;
         const auto takes = [name](std::string_view kind) {
           return name.starts_with(kind) && name.size() > kind.size();

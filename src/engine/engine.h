@@ -62,7 +62,10 @@ class Engine {
   void speculate(std::unique_ptr<Proposer> proposer, int32_t max_drafts);
 
   // Of its model, for a proposer of speculate() that guesses with it. The engine outlives it.
-  TargetSeat seat() { return TargetSeat(*worker_, cache_, std::min(options_.max_sequences, options_.step_tokens)); }
+  TargetSeat seat() {
+    return TargetSeat(*worker_, cache_, std::min(options_.max_sequences, options_.step_tokens),
+                      std::min(options_.max_rows, options_.step_tokens));
+  }
 
   // Before any request and any record: what steps cost is measured on this machine instead of guessed, and stands in
   // options(). The model computes for some 50 ms.

@@ -83,7 +83,7 @@ StepPrices Scheduler::prices() const {
   with = decodes;
   with.add_drafts(decodes.decode_reads / decodes.n_decode_tokens);
   prices.step = cost_.seconds(decodes);
-  prices.row = cost_.seconds(with) - prices.step;
+  prices.row = cost_.of_drafts(decodes, with);
   return prices;
 }
 
@@ -374,7 +374,8 @@ void Scheduler::grant_drafts(double spent) {
     const Sequence& s = *share->sequence;
     StepLoad with = load;
     with.add_drafts(s.n_tokens());
-    const double likely = s.drafts.likely[static_cast<size_t>(share->n_drafts)], more = seconds(with) - seconds(load);
+    const double likely = s.drafts.likely[static_cast<size_t>(share->n_drafts)];
+    const double more = cost_.is_known() ? cost_.of_drafts(load, with) : seconds(with) - seconds(load);
     // What another verifier than the coupled one takes over may not depend on the clock.
     const bool is_pinned =
         pins_drafts(s.request->speculation.verifier) && !PLANTED("what_rejection_verifies_depends_on_time");

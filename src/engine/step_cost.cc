@@ -15,6 +15,9 @@ constexpr double kGuess[] = {4, 1, 1, 1.0 / 1500, 1.0 / 500, 1.0 / 1500, 0.5, 0.
 constexpr double kGuessWeight = 0.01;  // in steps
 constexpr double kKept = 0.98;         // of what is known, a step: some fifty steps are remembered
 constexpr int kSweeps = 12;
+constexpr size_t kDecodeReads = 4, kDraftReads = 5;
+// As long as nothing is known of what drafts read, of a decode's reading; and what is known, in weights of the guess.
+constexpr double kSharedRead = 0.1, kEnoughSeen = 4;
 constexpr int64_t kUntold = 16;  // steps of a process whose errors are not counted: pages of weights come in
 constexpr int64_t kEachErrors = 16;
 
@@ -43,6 +46,14 @@ double StepCost::without_factor(const Parts& parts) const {
 }
 
 double StepCost::seconds(const StepLoad& load) const { return factor_ * without_factor(parts_of(load)); }
+
+double StepCost::of_drafts(const StepLoad& without, const StepLoad& with) const {
+  const double more = seconds(with) - seconds(without);
+  if (knows_draft_reads_ || PLANTED("drafts_behind_long_texts_are_never_tried")) return more;
+  const double each = kGuess[kDraftReads] * costs_[kDraftReads];
+  const double shared = kSharedRead * kGuess[kDecodeReads] * costs_[kDecodeReads];
+  return more - factor_ * std::max(0.0, each - shared) * static_cast<double>(with.draft_reads - without.draft_reads);
+}
 
 int32_t StepCost::n_within(double limit, const StepLoad& load, int32_t n_before, int32_t n_tokens, int32_t n_rowless,
                            bool is_new) const {
@@ -102,6 +113,7 @@ void StepCost::fit() {
   const double unit = values / products;  // what one would be, were the guess right
   if (n_seen_ == 1) costs_.fill(unit);
   for (size_t i = 0; i < kParts; ++i) {
+    if (i == kDraftReads) knows_draft_reads_ = all.products[i][i] > kEnoughSeen * kGuessWeight / (unit * unit);
     all.products[i][i] += kGuessWeight / (unit * unit);
     all.values[i] += kGuessWeight / unit;
   }

@@ -28,6 +28,9 @@ class StepCost {
   // False until a step has been seen: then nothing is predicted.
   bool is_known() const { return n_seen_ > 0; }
   double seconds(const StepLoad& load) const;
+  // What drafts make a step longer by. Rows of one text share what they read, and who drafts nothing learns nothing: so
+  // what they read costs a part of what the text's own token reads, at most, until steps have told.
+  double of_drafts(const StepLoad& without, const StepLoad& with) const;
   // How many of n_tokens of a prompt, behind n_before others, can join `load` without its time passing `limit` seconds.
   // All but the first n_rowless of them give rows of logits; is_new: their blocks are new memory.
   int32_t n_within(double limit, const StepLoad& load, int32_t n_before, int32_t n_tokens, int32_t n_rowless,
@@ -59,6 +62,7 @@ class StepCost {
 
   std::array<Seen, kKinds> seen_ = {};
   Parts costs_ = {};  // seconds
+  bool knows_draft_reads_ = false;
   double factor_ = 1;
   std::array<double, 3> last_factors_ = {1, 1, 1};
   int64_t n_seen_ = 0;

@@ -72,6 +72,28 @@ TEST(StepCost, ADraftBehindALongTextIsNotPricedAsATextOfItsOwn) {
   EXPECT_NEAR(price(6080), 1.5e-3, 0.3e-3);
 }
 
+// Before that they are tried: at a part of what the text's own token reads.
+TEST(StepCost, WhatDraftsReadIsHopedToBeSharedUntilStepsHaveTold) {
+  for (const double each : {1.5e-3, 12e-3}) {
+    StepCost cost;
+    const auto load = [](int32_t n_before, int32_t n_drafts) {
+      StepLoad of = load_of(0, 0, 1, n_before);
+      if (n_drafts > 0) of.add_drafts(n_before + 1, n_drafts);
+      return of;
+    };
+    const auto took = [&](int32_t n_before, int32_t n_drafts) { return 3e-3 + 4e-6 * n_before + each * n_drafts; };
+    for (int i = 0; i < 40; ++i) cost.observe(load(100 * i, 0), took(100 * i, 0));
+    const double hoped = cost.of_drafts(load(6040, 0), load(6040, 1));
+    const double feared = cost.seconds(load(6040, 1)) - cost.seconds(load(6040, 0));
+    EXPECT_LT(hoped, 0.75 * feared);
+    EXPECT_GT(hoped, 0.1 * 4e-6 * 6040);
+    for (int i = 0; i < 12; ++i) cost.observe(load(6000 + i, i % 3), took(6000 + i, i % 3));
+    const double known = cost.of_drafts(load(6040, 0), load(6040, 1));
+    EXPECT_NEAR(known, each, 0.3 * each);
+    EXPECT_DOUBLE_EQ(known, cost.seconds(load(6040, 1)) - cost.seconds(load(6040, 0)));
+  }
+}
+
 TEST(StepCost, AnEveningOfDecodesDoesNotMakeItForgetPrompts) {
   // Far from what it guesses where it knows nothing.
   const auto dear = [](const StepLoad& load) { return truth(load) + 2e-3 * load.n_prompt_tokens; };

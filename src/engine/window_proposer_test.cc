@@ -8,6 +8,7 @@
 
 #include "engine/engine.h"
 #include "fake_model.h"
+#include "spec/proposer_chain.h"
 
 namespace ibid {
 namespace {
@@ -50,7 +51,9 @@ Request request(uint64_t id, int32_t n_prompt, int32_t n_answer = 40) {
 
 // An engine whose model guesses over the first 16 tokens and the last 32.
 struct Guessed {
-  explicit Guessed(EngineOptions options = {}, int32_t wrong_one_in = 0, int32_t k = 4, bool always = true) {
+  // Who proposes before the view does, and who looks at what came of it; null: nobody.
+  explicit Guessed(EngineOptions options = {}, int32_t wrong_one_in = 0, int32_t k = 4, bool always = true,
+                   std::unique_ptr<Proposer> before = nullptr, std::unique_ptr<Proposer> behind = nullptr) {
     options.block_len = kLen;
     options.max_rows = 64;
     auto model = std::make_unique<Guessing>(wrong_one_in);
@@ -61,7 +64,11 @@ struct Guessed {
         engine->seat(),
         {.n_sink = 16, .n_window = 32, .max_texts = 4, .end_of_generation = {kFakeEnd}, .always = always});
     window = made->get();
-    engine->speculate(*std::move(made), k);
+    std::vector<std::unique_ptr<Proposer>> all;
+    if (before != nullptr) all.push_back(std::move(before));
+    all.push_back(*std::move(made));
+    if (behind != nullptr) all.push_back(std::move(behind));
+    engine->speculate(std::make_unique<ProposerChain>(std::move(all)), k);
   }
   // Until nothing is left to do; what `between` does stands before each step.
   template <typename Between>
@@ -161,6 +168,68 @@ TEST(WindowProposer, WhatItComputesIsNeverReadAsText) {
     EXPECT_GT(g.engine->stats().n_blocks_up, 5);
     EXPECT_GT(g.engine->stats().n_preemptions, 0);
     EXPECT_GT(g.engine->stats().drafted_tokens, 200);
+  }
+}
+
+// What others say is read by the pass of the first guess; the guesses stay what they were.
+TEST(WindowProposer, ReadsWhatOthersSayInOnePassAndGuessesTheSame) {
+  struct Said {  // of a text of so many tokens
+    size_t n_text;
+    std::vector<TokenId> drafts;
+    bool operator==(const Said&) const = default;
+  };
+  using Log = std::map<int64_t, std::vector<Said>>;
+  class Looker final : public Proposer {
+   public:
+    explicit Looker(Log& log) : log_(log) {}
+    void propose(const ProposalInput&, Drafts&) override {}
+    void propose_all(std::span<const Proposal> all) override {
+      for (const Proposal& p : all)
+        log_[p.input.sequence].push_back({p.input.prompt.size() + p.input.answer.size(), p.drafts->tokens});
+    }
+
+   private:
+    Log& log_;
+  };
+  // Knows the answers, and is wrong behind some positions; a tree, of which the first way is read.
+  class Knows final : public Proposer {
+   public:
+    explicit Knows(const std::vector<Request>& all, uint64_t wrong_one_in) : wrong_one_in_(wrong_one_in) {
+      for (const Request& r : all) answers_[r.prompt] = testing::expected_answer(r, 0, kContext).tokens;
+    }
+    void propose(const ProposalInput& input, Drafts& drafts) override {
+      const auto& answer = answers_.at({input.prompt.begin(), input.prompt.end()});
+      int32_t last = -1;
+      for (size_t i = input.answer.size(); i < answer.size() && drafts.size() + 1 < input.max_drafts; ++i) {
+        const bool is_wrong = testing::mix(7, input.prompt.size() + i) % wrong_one_in_ == 0;
+        drafts.add(is_wrong ? TokenId{1 + raw(answer[i]) % 60} : answer[i], last, 0.1F);
+        const int32_t parent = std::exchange(last, drafts.size() - 1);
+        drafts.add(TokenId{61}, parent, 0.05F);
+      }
+    }
+
+   private:
+    uint64_t wrong_one_in_;
+    std::map<std::vector<TokenId>, std::vector<TokenId>> answers_;
+  };
+  const std::vector<Request> all = {request(1, 200), request(2, 77), request(3, 120), request(4, 20)};
+  for (const uint64_t wrong_one_in : {1, 3, 1000}) {
+    Log alone, beside;
+    Guessed one({}, 5, 8, true, nullptr, std::make_unique<Looker>(alone));
+    Guessed two({}, 5, 8, true, std::make_unique<Knows>(all, wrong_one_in), std::make_unique<Looker>(beside));
+    for (Guessed* g : {&one, &two}) {
+      for (const Request& r : all) g->submit(r);
+      g->drain();
+      for (const Request& r : all) g->expect_answer(r);
+    }
+    EXPECT_EQ(alone, beside) << wrong_one_in;
+    EXPECT_EQ(one.window->n_spared(), 0);
+    if (wrong_one_in == 1) {
+      EXPECT_EQ(two.window->n_spared(), 0);
+    } else {
+      EXPECT_GT(two.window->n_spared(), wrong_one_in == 3 ? 4 : 30) << wrong_one_in;
+      EXPECT_LT(two.window->n_passes(), one.window->n_passes()) << wrong_one_in;
+    }
   }
 }
 
@@ -269,7 +338,11 @@ TEST(WindowProposer, RefusesWhatItSparesNothing) {
 // A model on a virtual clock, whose rows of one text share what they read of it, as they do on real machines.
 class Sharing final : public ForwardPass {
  public:
-  Sharing(ManualClock& clock, double read, double row) : clock_(clock), read_(read), row_(row) {
+  struct Costs {
+    double step = 2e-3, read = 4e-6, row = 0.4e-3;  // seconds: of a step, of a position that a text reads, of a token
+    uint64_t wrong_one_in = 8;                      // positions of views
+  };
+  Sharing(ManualClock& clock, const Costs& costs) : clock_(clock), costs_(costs) {
     facts_ = {.layers = {{.n_kv_heads = 1, .key_len = 8, .value_len = 8}},
               .vocab_size = 64,
               .context_len = 8192,
@@ -278,20 +351,21 @@ class Sharing final : public ForwardPass {
   }
   const ModelFacts& facts() const override { return facts_; }
   void run(const ForwardBatch& b, std::span<const PagedKv>, const TensorView& logits, const HiddenStates&) override {
-    double taken = 2e-3 + row_ * b.n_tokens;
-    for (int32_t s = 0; s < b.n_sequences; ++s) taken += read_ * b.kv_len[s];
+    double taken = costs_.step + costs_.row * b.n_tokens;
+    for (int32_t s = 0; s < b.n_sequences; ++s) taken += costs_.read * b.kv_len[s];
     clock_.advance(taken);
     for (int32_t row = 0; row < b.n_rows; ++row) {
       float* out = logits.row_as<float>(row);
       std::fill(out, out + facts_.vocab_size, 0.0F);
       const auto position = static_cast<uint64_t>(b.positions[b.logit_rows[row]]);
-      out[testing::mix(b.places != nullptr && position % 8 == 0 ? 8 : 9, position) % 60] = 1;
+      const bool is_wrong = b.places != nullptr && testing::mix(5, position) % costs_.wrong_one_in == 0;
+      out[testing::mix(is_wrong ? 8 : 9, position) % 60] = 1;
     }
   }
 
  private:
   ManualClock& clock_;
-  double read_, row_;
+  Costs costs_;
   ModelFacts facts_;
 };
 
@@ -301,13 +375,14 @@ struct Timed {
   EngineStats stats;
 };
 
-Timed timed(int32_t n_prompt, int32_t k, double read = 4e-6, double row = 0.4e-3) {
+Timed timed(int32_t n_prompt, int32_t k, const Sharing::Costs& costs = {}) {
   ManualClock clock;
   ThreadTeam team(1);
   Stream stream(team);
   EngineOptions options;
   options.max_rows = 64;
-  auto engine = Engine::create(std::make_unique<Sharing>(clock, read, row), nullptr, stream, options, clock).value();
+  auto engine = Engine::create(std::make_unique<Sharing>(clock, costs), nullptr, stream, options, clock).value();
+  engine->measure_steps(clock);
   WindowProposer* window = nullptr;
   if (k > 0) {
     auto made = WindowProposer::create(engine->seat(), {.n_sink = 64, .n_window = 512}, clock).value();
@@ -334,9 +409,18 @@ TEST(WindowProposer, LeavesShortTextsAlone) {
 // Where a view costs a small part of a step, its guesses pay; where positions cost next to nothing it is not asked.
 TEST(WindowProposer, PaysWhereReadingIsDear) {
   EXPECT_LT(timed(7000, 4).seconds / timed(7000, 0).seconds, 0.75);
-  const Timed cheap = timed(7000, 4, 1e-8, 2e-3);
-  EXPECT_LT(cheap.seconds / timed(7000, 0, 1e-8, 2e-3).seconds, 1.03);
+  const Sharing::Costs of_cheap = {.read = 1e-8, .row = 2e-3};
+  const Timed cheap = timed(7000, 4, of_cheap);
+  EXPECT_LT(cheap.seconds / timed(7000, 0, of_cheap).seconds, 1.03);
   EXPECT_LT(cheap.n_passes, 30);
+}
+
+// The default model's costs behind 7,600 tokens, and guesses that are right four times in five. Nobody has drafted yet.
+TEST(WindowProposer, IsTriedBehindALongTextBeforeItsPriceIsKnown) {
+  const Sharing::Costs costs = {.step = 6.2e-3, .read = 2.1e-6, .row = 2e-3, .wrong_one_in = 5};
+  const Timed guessed = timed(7600, 8, costs);
+  EXPECT_GT(guessed.stats.drafted_tokens, 100);
+  EXPECT_LT(guessed.seconds / timed(7600, 0, costs).seconds, 0.9);
 }
 
 }  // namespace

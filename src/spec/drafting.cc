@@ -25,7 +25,7 @@ void Drafting::begin_step(const StepPrices& prices) {
 }
 
 void Drafting::passed(int32_t n_tokens, double seconds) {
-  cost_.observe(n_tokens, seconds);
+  if (n_tokens > 0) cost_.observe(n_tokens, seconds);
   spent_ += seconds;
 }
 
@@ -88,12 +88,15 @@ void Drafting::choose(std::vector<DraftLane>& lanes, DraftChoice& choice) const 
   }
   const bool is_free = PLANTED("time_of_a_draft_model_is_not_priced");
   const auto expected = [](const DraftLane& lane) { return lane.likely * lane.text->confidence.of_next(); };
-  const double each = prices_.row + (is_free ? 0 : cost_.seconds(1) - cost_.seconds(0));
-  std::erase_if(lanes, [&](const DraftLane& lane) { return !lane.is_pinned && !choice.raises(expected(lane), each); });
+  const double each = is_free ? 0 : cost_.seconds(1) - cost_.seconds(0);
+  std::erase_if(lanes, [&](const DraftLane& lane) {
+    return !lane.is_pinned && !choice.raises(expected(lane), prices_.row + (lane.is_ready ? 0 : each));
+  });
   double sum = 0;
   for (const DraftLane& lane : lanes) sum += expected(lane);
   const auto n = static_cast<double>(lanes.size());
-  const double more = n * prices_.row + (is_free ? 0 : cost_.seconds(n));
+  const bool has_pass = !is_free && !std::ranges::all_of(lanes, &DraftLane::is_ready);
+  const double more = n * prices_.row + (has_pass ? cost_.seconds(n) : 0);
   const bool is_late = prices_.step + spent_ + more > prices_.limit && !PLANTED("a_draft_model_makes_gaps");
   if (is_late || !choice.raises(sum, more)) std::erase_if(lanes, [](const DraftLane& lane) { return !lane.is_pinned; });
   choice.take(sum, more);

@@ -44,6 +44,7 @@ struct DraftLane {  // a text in this step, or a place of its tree
   int32_t law = 0;               // of rejection: which of the text's q it is drawn from
   int32_t n_tokens = 0;          // of this pass
   int32_t row = -1;              // of this pass; -1: none
+  bool is_ready = false;         // its next row came with an earlier one's pass
   bool is_pinned = false;        // drafts as many as it may
   bool is_starved = false;       // its draw found no memory
   std::vector<DraftNode> drawn;  // the surest first; empty: none
@@ -105,6 +106,7 @@ class Drafting {
   void draw(std::vector<DraftLane>& lanes, std::span<const float> logits, size_t row_len, ThreadTeam& team);
   // Tokens become drafts; lanes that go on behind theirs stay.
   void take_drawn(std::vector<DraftLane>& lanes) const;
+  // A pass took so long; of 0 tokens: what was drawn from rows that were there.
   void passed(int32_t n_tokens, double seconds);
 
  private:

@@ -1,5 +1,6 @@
 #include "spec/drafts.h"
 
+#include "base/grow.h"
 #include "base/planted.h"
 
 namespace ibid {
@@ -23,6 +24,17 @@ bool Drafts::is_chain(int32_t n) const {
     if (parents[static_cast<size_t>(i)] != i - 1) return false;
   }
   return true;
+}
+
+void Drafts::first_way(size_t n, std::vector<TokenId>& out) const {
+  out.clear();
+  int32_t last = -1;
+  for (int32_t i = 0; i < size() && out.size() < n; ++i) {
+    if (parents[static_cast<size_t>(i)] != last) continue;
+    grow(out, out.size() + 1);
+    out.push_back(tokens[static_cast<size_t>(i)]);
+    last = i;
+  }
 }
 
 }  // namespace ibid

@@ -52,6 +52,8 @@ struct Drafts {
   int32_t child(int32_t parent, TokenId token, int32_t n) const;
   // Whether each of the first n follows the one before it.
   bool is_chain(int32_t n) const;
+  // The first draft behind the text, the first behind that, and so on: at most n.
+  void first_way(size_t n, std::vector<TokenId>& out) const;
 };
 
 }  // namespace ibid

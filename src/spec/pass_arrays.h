@@ -64,23 +64,27 @@ class PassArrays {
     logit_rows_.push_back(query_start_.back() - 1);
     return static_cast<int32_t>(logit_rows_.size()) - 1;
   }
-  // The next text's token at `position` with its row, over a view of the text's blocks: those of `parts`, ascending
-  // pairs of [first, end), the last of which holds the position. Then all of this pass are of views.
-  int32_t add_viewed(const BlockTable& blocks, int32_t position, std::span<const BlockPart> parts) {
+  // The next text's tokens at the positions [begin, end), each with its row, over a view of the text's blocks: those of
+  // `parts`, ascending pairs of [first, end), the last of which holds these positions. The first one's row. Then all of
+  // this pass are of views.
+  int32_t add_viewed(const BlockTable& blocks, int32_t begin, int32_t end, std::span<const BlockPart> parts) {
     int32_t n_left_out = 0, next = 0;
     for (const BlockPart& part : parts) {
       n_left_out += part.first - next, next = part.end;
       block_table_.insert(block_table_.end(), blocks.begin() + part.first, blocks.begin() + part.end);
     }
-    places_.push_back(position - n_left_out * block_len_);
-    positions_.push_back(PLANTED("a_view_counts_its_own_positions") ? places_.back() : position);
-    slots_.push_back(slot_of(blocks, position));
-    path_start_.push_back(path_start_.back());
+    const auto first_row = static_cast<int32_t>(logit_rows_.size());
+    for (int32_t i = begin; i < end; ++i) {
+      places_.push_back(i - n_left_out * block_len_);
+      positions_.push_back(PLANTED("a_view_counts_its_own_positions") ? places_.back() : i);
+      slots_.push_back(slot_of(blocks, i));
+      path_start_.push_back(path_start_.back());
+      logit_rows_.push_back(static_cast<int32_t>(positions_.size()) - 1);
+    }
     kv_len_.push_back(places_.back() + 1);
     block_start_.push_back(static_cast<int32_t>(block_table_.size()));
     query_start_.push_back(static_cast<int32_t>(positions_.size()));
-    logit_rows_.push_back(static_cast<int32_t>(positions_.size()) - 1);
-    return static_cast<int32_t>(logit_rows_.size()) - 1;
+    return first_row;
   }
   // Valid until the next change.
   ForwardBatch batch() const {

@@ -20,8 +20,8 @@ namespace ibid {
 
 class TargetSeat {
  public:
-  TargetSeat(Worker& worker, BlockCache& cache, int32_t max_texts)
-      : worker_(worker), cache_(cache), max_texts_(max_texts) {}
+  TargetSeat(Worker& worker, BlockCache& cache, int32_t max_texts, int32_t max_rows)
+      : worker_(worker), cache_(cache), max_texts_(max_texts), max_rows_(max_rows) {}
 
   struct Loan {
     BlockTable* blocks = nullptr;
@@ -40,12 +40,13 @@ class TargetSeat {
   const ModelFacts& facts() const { return worker_.facts(); }
   int32_t block_len() const { return cache_.block_len(); }
   int32_t max_texts() const { return max_texts_; }  // of a batch, each with a row
+  int32_t max_rows() const { return max_rows_; }    // of a batch, each of a token
   ThreadTeam& team() const { return worker_.stream().team(); }
 
  private:
   Worker& worker_;
   BlockCache& cache_;
-  int32_t max_texts_;
+  int32_t max_texts_, max_rows_;
   std::vector<BlockCopy> copies_;  // of a loan: none
 };
 

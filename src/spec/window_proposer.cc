@@ -49,7 +49,7 @@ WindowProposer::WindowProposer(const TargetSeat& seat, const WindowOptions& opti
                  .end_of_generation = options.end_of_generation,
                  .always = options.always}),
       texts_(static_cast<size_t>(std::min(options.max_texts, seat.max_texts()))),
-      arrays_(seat.block_len(), texts_.size(), texts_.size(),
+      arrays_(seat.block_len(), texts_.size(), static_cast<size_t>(seat.max_rows()),
               texts_.size() * blocks_of_view(options, seat.block_len())) {
   lanes_.reserve(texts_.size());
   loans_.reserve(texts_.size());
@@ -119,39 +119,68 @@ void WindowProposer::list_lanes(std::span<const Proposal> proposals) {
     // A draft's row comes from the token before it, so that the last draft is not computed.
     text->loan = seat_.lend(*input.blocks, n - 1, input.max_drafts);
     loans_.push_back(text->loan);
+    // Nor what stands behind the last row that is wanted.
+    const int32_t n_ahead = std::min(input.max_drafts - 1, text->loan.end - n);
+    p.drafts->first_way(static_cast<size_t>(std::max(0, n_ahead)), text->ahead);
     lanes_.push_back({.text = text, .proposal = &p, .n_tokens = 1, .is_pinned = drafting_.is_pinned(input)});
   }
 }
 
 // ---- passes --------------------------------------------------------------------------------------------------------
 
-void WindowProposer::add(const BlockTable& blocks, int32_t n_text, int32_t position, TokenId token) {
+// Tokens from `position` on; the first one's row.
+int32_t WindowProposer::add(const BlockTable& blocks, int32_t n_text, int32_t position,
+                            std::span<const TokenId> tokens) {
   std::array<BlockPart, 2> parts;
   const int32_t n_parts = view(n_text, parts);
   // It begins where the text's does, whatever was drafted, and ends with the token.
-  parts[static_cast<size_t>(n_parts) - 1].end = position / seat_.block_len() + 1;
-  arrays_.tokens.push_back(token);
-  arrays_.add_viewed(blocks, position, std::span(parts).first(static_cast<size_t>(n_parts)));
+  const int32_t end = position + static_cast<int32_t>(tokens.size());
+  parts[static_cast<size_t>(n_parts) - 1].end = (end - 1) / seat_.block_len() + 1;
+  arrays_.tokens.insert(arrays_.tokens.end(), tokens.begin(), tokens.end());
+  return arrays_.add_viewed(blocks, position, end, std::span(parts).first(static_cast<size_t>(n_parts)));
 }
 
-// The last token of each text with its drafts, and what is drawn behind it. False where nobody has room.
+// The last token of each text with its drafts, and those that others say behind it. How many tokens it were.
+int32_t WindowProposer::compute() {
+  arrays_.clear();
+  int32_t n_more = seat_.max_rows() - static_cast<int32_t>(lanes_.size());
+  for (DraftLane& lane : lanes_) {
+    Text& text = text_of(lane);
+    read_.assign(1, text.tokens.back());
+    for (size_t i = static_cast<size_t>(lane.n_drafts); i < text.ahead.size() && n_more > 0; ++i, --n_more)
+      read_.push_back(text.ahead[i]);
+    const auto n = static_cast<int32_t>(text.tokens.size());
+    const int32_t position = std::max(0, n - 1 - PLANTED("a_guess_is_written_a_slot_early"));
+    lane.row = add(*lane.proposal->input.blocks, text.n_text, position, read_);
+    text.end_row = lane.row + static_cast<int32_t>(read_.size());
+  }
+  logits_ = seat_.run(arrays_.batch());
+  ++n_passes_;
+  return static_cast<int32_t>(arrays_.tokens.size());
+}
+
+// What is drawn behind the last token of each text with its drafts. False where nobody has room.
 bool WindowProposer::pass() {
   std::erase_if(lanes_, [](const DraftLane& lane) {
     return static_cast<int32_t>(lane.text->tokens.size()) > text_of(lane).loan.end;
   });
   if (lanes_.empty()) return false;
   const double begin = clock_.now();
-  arrays_.clear();
-  for (DraftLane& lane : lanes_) {
-    lane.row = static_cast<int32_t>(arrays_.tokens.size());
-    const auto n = static_cast<int32_t>(lane.text->tokens.size());
-    const int32_t position = std::max(0, n - 1 - PLANTED("a_guess_is_written_a_slot_early"));
-    add(*lane.proposal->input.blocks, lane.text->n_text, position, lane.text->tokens.back());
+  int32_t n_computed = 0;
+  if (std::ranges::all_of(lanes_, &DraftLane::is_ready)) {
+    for (DraftLane& lane : lanes_) ++lane.row, ++n_spared_;
+  } else {
+    n_computed = compute();
   }
-  const std::span<const float> logits = seat_.run(arrays_.batch());
-  drafting_.draw(lanes_, logits, static_cast<size_t>(seat_.facts().vocab_size), seat_.team());
-  drafting_.passed(static_cast<int32_t>(lanes_.size()), clock_.now() - begin);
-  ++n_passes_;
+  drafting_.draw(lanes_, logits_, static_cast<size_t>(seat_.facts().vocab_size), seat_.team());
+  for (DraftLane& lane : lanes_) {
+    std::vector<TokenId>& ahead = text_of(lane).ahead;
+    const auto i = static_cast<size_t>(lane.n_drafts);
+    const bool is_said = !lane.drawn.empty() && i < ahead.size() && lane.drawn.front().token == ahead[i];
+    if (!is_said && !PLANTED("a_row_behind_another_guess_is_believed")) ahead.clear();
+    lane.is_ready = !ahead.empty() && lane.row + 1 < text_of(lane).end_row;
+  }
+  drafting_.passed(n_computed, clock_.now() - begin);
   return true;
 }
 
@@ -166,7 +195,7 @@ void WindowProposer::measure() {
     const int32_t n_texts = i % 2 == 0 ? 1 : most;
     const double begin = clock_.now();
     arrays_.clear();
-    for (int32_t j = 0; j < n_texts; ++j) add(blocks, n, n - 1 - j, TokenId{0});
+    for (int32_t j = 0; j < n_texts; ++j) add(blocks, n, n - 1 - j, std::array{TokenId{0}});
     seat_.run(arrays_.batch());
     if (i >= 0) drafting_.passed(n_texts, clock_.now() - begin);
   }

@@ -10,6 +10,11 @@
 // text's next ones will, on a loan (spec/target_seat.h), and are written over by whoever verifies them. Nothing has to
 // be caught up with: what the target has computed of a text is there.
 //
+// Guesses of others that it would replace are read by the same pass, each with its row: where it draws what they say,
+// the next row is there and costs no pass. So a look-up or a small model guesses for the view and the view for the
+// target, as TriForce has it (Sun et al., "TriForce: Lossless Acceleration of Long Sequence Generation with
+// Hierarchical Speculative Decoding", 2024), and what the view proposes is what it would have proposed without them.
+//
 // It draws as the target will (spec/drafting.h). A text that the view holds whole is left alone: a guess would cost a
 // step. One thread, the engine's; draws use the target's team. All memory but texts' tokens is held from the start.
 #pragma once
@@ -55,17 +60,22 @@ class WindowProposer final : public Proposer {
   // What is read of a text of n tokens: the parts of its blocks, the last of which holds its end; how many there are.
   int32_t view(int32_t n_tokens, std::span<BlockPart, 2> parts) const;
 
-  int64_t n_passes() const { return n_passes_; }  // for tests
+  // For tests: passes, and drafts that were drawn without one.
+  int64_t n_passes() const { return n_passes_; }
+  int64_t n_spared() const { return n_spared_; }
 
  private:
   struct Text : DraftText {
-    TargetSeat::Loan loan;  // of this step
+    TargetSeat::Loan loan;       // of this step
+    std::vector<TokenId> ahead;  // what others say of the text's next tokens, as long as drafts agree
+    int32_t end_row = 0;         // behind those that the last pass computed of it
   };
   WindowProposer(const TargetSeat& seat, const WindowOptions& options, const Clock& clock);
   static Text& text_of(const DraftLane& lane) { return static_cast<Text&>(*lane.text); }
   static void drop(Text& text);
   void list_lanes(std::span<const Proposal> proposals);
-  void add(const BlockTable& blocks, int32_t n_text, int32_t position, TokenId token);
+  int32_t add(const BlockTable& blocks, int32_t n_text, int32_t position, std::span<const TokenId> tokens);
+  int32_t compute();
   bool pass();
   void end_loans();
 
@@ -77,7 +87,9 @@ class WindowProposer final : public Proposer {
   std::vector<DraftLane> lanes_;
   std::vector<TargetSeat::Loan> loans_;  // of this step, in their order
   PassArrays arrays_;
-  int64_t n_passes_ = 0;
+  std::span<const float> logits_;  // of the last pass
+  std::vector<TokenId> read_;      // of a text in a pass
+  int64_t n_passes_ = 0, n_spared_ = 0;
 };
 
 }  // namespace ibid
