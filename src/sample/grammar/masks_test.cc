@@ -351,6 +351,23 @@ TEST(GrammarMasks, OfCountedTextsAtEachCount) {
   }
 }
 
+// A state of few items, behind whose step there would be too many: what ends there ends for all that wait for it.
+TEST(GrammarMasks, OfGrammarsOfManyReadingsForeseeStepsToTooManyPlaces) {
+  auto trie = testing::adversarial("{}[]\",:a1 \n", 2).trie();
+  TokenMasks masks(from_gbnf("root ::= root root | x{032} \n \" \"|x ::= root | \"a\""), trie);
+  std::vector<uint32_t> mask(trie->mask_words());
+  StateId state = kInitial;
+  bool was_large = false;
+  for (const char c : " " + std::string(4, ' ') + " a a" + std::string(4, ' ') + std::string(40, 'a')) {
+    state = masks.states().next(state, static_cast<uint8_t>(c));
+    ASSERT_NE(state, kDead);
+    masks.fill(state, mask);
+    ASSERT_EQ(mask, testing::brute_force(masks, state));
+    was_large |= !masks.states().is_small(state);
+  }
+  EXPECT_TRUE(was_large);
+}
+
 // Behind a counter's last repeat may be more of what it counts.
 TEST(GrammarMasks, GoOnBehindACounterAlsoWhereTokensRunOut) {
   auto trie = testing::adversarial("ab!").trie();

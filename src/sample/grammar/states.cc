@@ -132,6 +132,31 @@ StateId States::make_next(StateId state, uint32_t a_class) {
   return to;
 }
 
+// A step takes at most each item here, and each that waits in a state where a rule of these was called, or of those:
+// in grammars of many readings that is many times what stands here.
+bool States::finds_small(StateId state) {
+  Info& info = infos_[state];
+  info.size = Size::kLarge;
+  size_t n = info.n_kernel + info.n_called;
+  if (n > kMaxItems / 8 || info.depth >= kMaxDepth) return false;
+  ++n_looks_;
+  to_look_at_.clear();
+  const auto look_at = [&](StateId origin) {
+    if (std::exchange(infos_[origin].seen_at, n_looks_) == n_looks_) return;
+    to_look_at_.push_back(origin);
+    n += infos_[origin].n_waiting;
+  };
+  for (const Item& item : stepped(state)) look_at(item.origin);
+  for (const Item& item : called(state)) look_at(item.origin);
+  for (; !to_look_at_.empty() && n <= kMaxItems / 2;) {
+    const Info& origin = infos_[to_look_at_.back()];
+    to_look_at_.pop_back();
+    for (uint32_t i = 0; i < origin.n_waiting; ++i) look_at(origin.waiting[i].item.origin);
+  }
+  if (n <= kMaxItems / 2) info.size = Size::kSmall;
+  return info.size == Size::kSmall;
+}
+
 // What is through with its rule goes on behind the calls of that rule. An item that can do nothing else is dropped.
 void States::complete() {
   std::vector<Item>& kernel = kernel_.items();

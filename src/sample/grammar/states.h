@@ -66,10 +66,11 @@ class States {
   StateId next_in(const uint32_t* row, StateId state, uint32_t a_class) {
     return row[a_class] != kUnknown ? row[a_class] : make_next(state, a_class);
   }
-  // Behind each symbol that has an edge is a state that is alive, and none of too many items: so little is in this one.
-  bool is_small(StateId state) const {
-    const Info& info = infos_[state];
-    return info.n_kernel + info.n_called <= kMaxItems / 8 && info.depth < kMaxDepth;
+  // Behind each symbol that has an edge is a state that is alive, and none of too many items: so little is in this one,
+  // and waits for what ends there. Looks once, at kMaxItems at most.
+  bool is_small(StateId state) {
+    const Size known = infos_[state].size;
+    return known == Size::kUnknown ? finds_small(state) : known == Size::kSmall;
   }
   // There is an edge, and the state behind it is not made yet.
   static bool has_unmade(const uint32_t* row, uint32_t a_class) { return row[a_class] == kUnknown; }
@@ -97,6 +98,7 @@ class States {
   void forget_others(std::span<const StateId> live);
 
  private:
+  enum class Size : uint8_t { kUnknown, kSmall, kLarge };
   static constexpr uint32_t kUnknown = ~0u;
   static constexpr size_t kRowsAtOnce = 32;
   struct Waiting {  // an item before a call of `rule`, by what it is behind the call
@@ -115,6 +117,8 @@ class States {
     uint32_t waiting_depth = 0;  // of what waits
     uint64_t hash = 0;
     bool accepts = false, is_closed = false, is_marked = false;
+    Size size = Size::kUnknown;
+    uint32_t seen_at = 0;  // the last look for what waits that came here
   };
 
   static constexpr size_t kStateBytes = sizeof(Info) + 24;  // without items
@@ -125,6 +129,7 @@ class States {
   void predict(StateId id, std::span<const Item> kernel);                 // fills items_ and waiting_
   StateId known_with(std::span<const Item> kernel, uint64_t hash) const;  // kDead: none
   bool calls(const Item& item) const;
+  bool finds_small(StateId state);
   void complete();
   void measure(StateId id, Info& info);
   void make_room_for_one();
@@ -140,6 +145,8 @@ class States {
 
   std::shared_ptr<const Automaton> automaton_;
   bool begins_ = false;
+  uint32_t n_looks_ = 0;
+  std::vector<StateId> to_look_at_;
   std::vector<Info> infos_;
   std::vector<uint32_t*> rows_;                          // per state; null: not asked for yet
   std::vector<std::unique_ptr<uint32_t[]>> row_memory_;  // of kRowsAtOnce rows each
