@@ -167,13 +167,12 @@ void TokenMasks::walk(const ByteTrie& trie, Found&& found) {
     const ByteTrie::Node& n = *node;
     if (const uint32_t end = trie.own_end(n); n.first < end) found(n.first, end, state);
     const uint32_t* row = states_.row(state);
-    const bool may_skip = !measures_ && states_.is_small(state);
     for (uint32_t i = n.child + n.n_children; i-- > n.child;) {
       const ByteTrie::Node& child = trie.nodes[i];
       const uint32_t a_class = automaton.class_of(child.byte);
       const bool is_leaf = child.n_children == 0;
-      const StateId next =
-          is_leaf && may_skip && States::has_unmade(row, a_class) ? kUnmade : states_.next_in(row, state, a_class);
+      const bool may_skip = is_leaf && !measures_ && States::has_unmade(row, a_class) && states_.is_small(state);
+      const StateId next = may_skip ? kUnmade : states_.next_in(row, state, a_class);
       if (next == kDead) continue;
       if (is_leaf) {
         found(child.first, child.end, next);
