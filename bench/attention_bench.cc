@@ -12,6 +12,7 @@
 #include "kernels/isa.h"
 #include "kernels/kv_layout.h"
 #include "kernels/ops.h"
+#include "tensor/buffer.h"
 
 namespace ibid::bench {
 namespace {
@@ -27,36 +28,32 @@ constexpr int32_t kFewRows = 16;  // decodes, and drafts under verification
 
 // All layers of a model's cache for one sequence, filled with small numbers.
 struct Cache {
-  PagedKv kv;  // of layer 0
-  int64_t layer_bytes;
-  std::vector<std::byte> cells;
+  std::vector<PagedKv> layers;
+  Buffer cells;
   std::vector<BlockId> table;
 
   Cache(const Shape& shape, DType dtype, int32_t block_len, int32_t len) {
-    kv.dtype = dtype;
-    kv.block_len = block_len;
-    kv.n_kv_heads = shape.kv_heads;
-    kv.head_len = shape.head_len;
-    kv.n_blocks = (len + block_len - 1) / block_len;
+    const int32_t n_blocks = (len + block_len - 1) / block_len;
     const KvGeometry geometry = {.n_kv_heads = shape.kv_heads, .key_len = shape.head_len, .value_len = shape.head_len};
-    kv.block_bytes = KvLayout{geometry, dtype, block_len}.block_bytes();
-    layer_bytes = kv.n_blocks * kv.block_bytes;
-    cells.resize(static_cast<size_t>(layer_bytes * shape.layers) + 64);
-    kv.blocks = cells.data() + (64 - reinterpret_cast<uintptr_t>(cells.data()) % 64) % 64;
+    const std::vector<KvLayout> layouts(static_cast<size_t>(shape.layers), KvLayout{geometry, dtype, block_len});
+    const int64_t n_bytes = kv_pool_bytes(layouts, n_blocks);
+    cells = Buffer::allocate(cpu_memory(), static_cast<size_t>(n_bytes), "the keys and values to read").value();
+    std::byte* memory = cells.data();
+    layers = kv_pool(layouts, n_blocks, memory);
     std::mt19937 random(1);
-    for (int32_t b = 0; b < kv.n_blocks; ++b) table.push_back(BlockId{b});
+    for (int32_t b = 0; b < n_blocks; ++b) table.push_back(BlockId{b});
     std::shuffle(table.begin(), table.end(), random);
     const int64_t size = traits(dtype).block_bytes;
-    for (int64_t i = 0; i < layer_bytes * shape.layers / size; ++i) {
+    for (int64_t i = 0; i < n_bytes / size; ++i) {
       const float value = static_cast<float>(random() % 1024) / 1024.0f - 0.5f;
       uint32_t bits;
       std::memcpy(&bits, &value, 4);
       if (dtype == DType::kF32) {
-        reinterpret_cast<float*>(kv.blocks)[i] = value;
+        reinterpret_cast<float*>(memory)[i] = value;
       } else {
         // The sign and a small exponent of either format.
         const uint32_t half = dtype == DType::kBF16 ? bits >> 16 : (bits >> 16 & 0x8000) | 0x3000 | (random() & 0x7ff);
-        reinterpret_cast<uint16_t*>(kv.blocks)[i] = static_cast<uint16_t>(half);
+        reinterpret_cast<uint16_t*>(memory)[i] = static_cast<uint16_t>(half);
       }
     }
   }
@@ -75,7 +72,7 @@ void run(Stream& s, const Shape& shape, DType dtype, int32_t block_len, int32_t 
   ForwardBatch batch;
   batch.n_tokens = n;
   batch.n_sequences = 1;
-  const int32_t block_start[] = {0, cache.kv.n_blocks};
+  const int32_t block_start[] = {0, static_cast<int32_t>(cache.table.size())};
   batch.block_len = block_len;
   batch.positions = positions.data();
   batch.query_start = query_start;
@@ -85,18 +82,15 @@ void run(Stream& s, const Shape& shape, DType dtype, int32_t block_len, int32_t 
   CHECK(s.reserve_workspace(ops::paged_attention_workspace_bytes(n, shape.heads, shape.head_len, len)).ok());
   const ops::AttentionParams params = {1.0f / std::sqrt(static_cast<float>(shape.head_len))};
   // Few rows read each layer's cache once and find none of it in the processor's; a prefill is bound by arithmetic.
-  const int32_t layers = n <= kFewRows ? shape.layers : 1;
+  const size_t layers = n <= kFewRows ? cache.layers.size() : 1;
   const double time = best_seconds(n <= kFewRows ? 15 : 10, [&] {
-    for (int32_t layer = 0; layer < layers; ++layer) {
-      PagedKv kv = cache.kv;
-      kv.blocks += layer * cache.layer_bytes;
-      ops::paged_attention(s, out_view, q_view, kv, batch, params);
-    }
+    for (size_t layer = 0; layer < layers; ++layer)
+      ops::paged_attention(s, out_view, q_view, cache.layers[layer], batch, params);
   });
   double pairs = 0.0;
   for (int32_t p : positions) pairs += p + 1;
   const double operations = pairs * 4.0 * shape.heads * shape.head_len * layers;
-  const double bytes = static_cast<double>(cache.layer_bytes) * layers;
+  const double bytes = static_cast<double>(cache.layers[0].layer_bytes) * cache.table.size() * layers;
   std::printf("%-12s %-5s B%-3d %-8s %6d  %9.3f ms  %7.1f GFLOP/s %5.1f %%  %7.1f GB/s %5.1f %%\n", shape.name,
               std::string(traits(dtype).name).c_str(), block_len,
               n == 1          ? "decode"

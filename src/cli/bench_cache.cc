@@ -84,12 +84,12 @@ Swept sweep(const Workload& workload, int32_t block_len, int64_t n_tokens, int32
 double decode_ms(Stream& s, int32_t block_len) {
   constexpr int32_t kHeads = 9, kKvHeads = 3, kHeadLen = 64, kLen = 4096, kLayers = 30, kRuns = 9;
   const KvGeometry geometry = {.n_kv_heads = kKvHeads, .key_len = kHeadLen, .value_len = kHeadLen};
+  const int32_t n_blocks = kLen / block_len;
   const std::vector<KvLayout> layers(kLayers, KvLayout{geometry, DType::kF16, block_len});
-  auto memory = Buffer::allocate(cpu_memory(), static_cast<size_t>(kv_pool_bytes(layers, kLen / block_len)),
+  auto memory = Buffer::allocate(cpu_memory(), static_cast<size_t>(kv_pool_bytes(layers, n_blocks)),
                                  "the keys and values to read");
   if (!memory || !s.reserve_workspace(ops::paged_attention_workspace_bytes(1, kHeads, kHeadLen, kLen))) return 0;
   std::fill_n(memory->data(), memory->bytes(), std::byte{0x2a});
-  const int32_t n_blocks = kLen / block_len;
   const std::vector<PagedKv> caches = kv_pool(layers, n_blocks, memory->data());
   std::vector<BlockId> table;
   for (int32_t b = 0; b < n_blocks; ++b) table.push_back(BlockId{(b * 37) % n_blocks});

@@ -50,9 +50,11 @@ WindowProposer::WindowProposer(const TargetSeat& seat, const WindowOptions& opti
                  .always = options.always}),
       texts_(static_cast<size_t>(std::min(options.max_texts, seat.max_texts()))),
       arrays_(seat.block_len(), texts_.size(), static_cast<size_t>(seat.max_rows()),
-              texts_.size() * blocks_of_view(options, seat.block_len())) {
+              texts_.size() * blocks_of_view(options, seat.block_len()), static_cast<size_t>(seat.max_rows())) {
   lanes_.reserve(texts_.size());
   loans_.reserve(texts_.size());
+  read_.reserve(kMaxDrafts);
+  for (Text& text : texts_) text.ahead.reserve(kMaxDrafts);
 }
 
 void WindowProposer::propose(const ProposalInput& input, Drafts& drafts) {
