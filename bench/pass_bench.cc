@@ -78,7 +78,9 @@ class Texts {
     b.block_start = block_start_.data();
     b.block_table = blocks_.data() + text * blocks_a_text_;
     b.logit_rows = rows_.data();
-    logits_.resize(static_cast<size_t>(b.n_rows * model_.config().vocab_size));
+    // Never smaller again: vectors that grow are cleared, which is no part of a pass.
+    const auto n_logits = static_cast<size_t>(b.n_rows) * static_cast<size_t>(model_.config().vocab_size);
+    if (logits_.size() < n_logits) logits_.resize(n_logits);
     const TensorView logits(logits_.data(), DType::kF32, {b.n_rows, model_.config().vocab_size});
     model_.forward(stream_, b, kv_, logits);
   }

@@ -20,9 +20,17 @@ namespace {
 
 // Long enough to bridge what runs between two loops of a step, short enough that an idle engine uses no core.
 constexpr std::chrono::microseconds kSpin{100};
-// Loop numbers and task numbers share one 64-bit word; see State::ticket.
-constexpr int kTaskBits = 32;
-constexpr uint64_t kTaskMask = (uint64_t{1} << kTaskBits) - 1;
+// What is left to one thread of the tasks of a loop: units [begin, end) in one 64-bit word with the loop's number, so
+// that a unit of a newer loop cannot be taken with an older loop's body. 2^40 loops are months of nothing else.
+constexpr int kUnitBits = 12;
+constexpr uint64_t kUnitMask = (uint64_t{1} << kUnitBits) - 1;
+constexpr int64_t kMaxUnits = static_cast<int64_t>(kUnitMask);
+constexpr uint64_t kOneFromTheFront = uint64_t{1} << kUnitBits, kOneFromTheBack = 1;
+constexpr uint64_t range_of(uint64_t loop, int64_t begin, int64_t end) {
+  return loop << (2 * kUnitBits) | static_cast<uint64_t>(begin) << kUnitBits | static_cast<uint64_t>(end);
+}
+constexpr int64_t begin_of(uint64_t range) { return static_cast<int64_t>(range >> kUnitBits & kUnitMask); }
+constexpr int64_t end_of(uint64_t range) { return static_cast<int64_t>(range & kUnitMask); }
 
 inline void pause_briefly() {
 #if defined(__x86_64__)
@@ -35,10 +43,16 @@ inline void pause_briefly() {
 }  // namespace
 
 struct ThreadTeam::State {
-  // High half: number of the loop. Low half: the next task. A worker takes a task by raising the low half with one
-  // compare-exchange on the whole word, so a task of a newer loop cannot be taken with an older loop's body: a worker
-  // that was off its core holds nobody up and needs no check-in.
-  alignas(64) std::atomic<uint64_t> ticket{0};
+  // What lies side by side (outputs of a matrix, rows) is read by one thread, whose fetching ahead goes on from task to
+  // task. Whoever takes a unit does it by one compare-exchange on the whole word of its range: a worker that was off
+  // its core holds nobody up and needs no check-in.
+  struct alignas(64) Range {
+    std::atomic<uint64_t> left{0};
+  };
+
+  explicit State(int n) : n_threads(n), ranges(std::make_unique<Range[]>(static_cast<size_t>(std::max(n, 1)))) {}
+  const int n_threads;
+  const std::unique_ptr<Range[]> ranges;
   alignas(64) std::atomic<int64_t> n_done{0};
   alignas(64) std::atomic<uint32_t> loop{0};  // what sleepers wait on
   std::atomic<int> n_sleeping{0};
@@ -47,9 +61,12 @@ struct ThreadTeam::State {
   std::atomic<TaskFn> fn{nullptr};
   std::atomic<void*> body{nullptr};
   std::atomic<int64_t> n_tasks{0};
+  std::atomic<int64_t> unit{1};  // tasks that are taken together
 
   alignas(64) std::atomic<double> beat{0};
-  uint32_t n_taken = 0;  // tasks that the caller's thread has done
+  // The caller's thread alone.
+  uint32_t n_taken = 0;  // tasks that it has done
+  uint64_t n_loops = 0;
 
   std::vector<std::thread> workers;
 
@@ -60,17 +77,34 @@ struct ThreadTeam::State {
   }
 
   void work(int thread) {
+    int64_t n_run = 0;
+    for (int i = 0; i < n_threads; ++i) {
+      const int owner = thread + i < n_threads ? thread + i : thread + i - n_threads;
+      n_run += work_on(ranges[static_cast<size_t>(owner)].left, thread, owner == thread);
+    }
+    if (n_run > 0) n_done.fetch_add(n_run, std::memory_order_release);
+  }
+
+  // Runs tasks of one range, from its front or its back, until none is left; how many.
+  int64_t work_on(std::atomic<uint64_t>& range, int thread, bool from_the_front) {
+    int64_t n_run = 0;
     for (;;) {
-      uint64_t now = ticket.load(std::memory_order_acquire);
-      const int64_t task = static_cast<int64_t>(now & kTaskMask);
+      uint64_t left = range.load(std::memory_order_acquire);
+      if (begin_of(left) == end_of(left)) return n_run;
       const TaskFn run_task = fn.load(std::memory_order_relaxed);
       void* const argument = body.load(std::memory_order_relaxed);
-      if (task >= n_tasks.load(std::memory_order_relaxed)) return;
-      // The loads above are of the loop that `now` names if the exchange succeeds: they change only between loops.
-      if (!ticket.compare_exchange_weak(now, now + 1, std::memory_order_acq_rel, std::memory_order_relaxed)) continue;
-      run_task(argument, task, thread);
-      if (thread == 0) note_task();
-      n_done.fetch_add(1, std::memory_order_release);
+      const int64_t all = n_tasks.load(std::memory_order_relaxed), together = unit.load(std::memory_order_relaxed);
+      // The loads above are of the loop that `left` names if the exchange succeeds: they change only between loops, and
+      // a loop does not end while something is left.
+      const uint64_t rest = from_the_front ? left + kOneFromTheFront : left - kOneFromTheBack;
+      if (!range.compare_exchange_weak(left, rest, std::memory_order_acq_rel, std::memory_order_relaxed)) continue;
+      const int64_t first = (from_the_front ? begin_of(left) : end_of(left) - 1) * together;
+      const int64_t end = std::min(all, first + together);
+      for (int64_t task = first; task < end; ++task) {
+        run_task(argument, task, thread);
+        if (thread == 0) note_task();
+      }
+      n_run += end - first;
     }
   }
 
@@ -106,7 +140,7 @@ struct ThreadTeam::State {
   }
 };
 
-ThreadTeam::ThreadTeam(int n_threads) : state_(std::make_unique<State>()) {
+ThreadTeam::ThreadTeam(int n_threads) : state_(std::make_unique<State>(n_threads)) {
   CHECK(n_threads >= 1, "a team has at least the caller's thread");
   try {
     for (int i = 1; i < n_threads; ++i) state_->workers.emplace_back([s = state_.get(), i] { s->worker_main(i); });
@@ -120,10 +154,9 @@ ThreadTeam::~ThreadTeam() { state_->end(); }
 
 double ThreadTeam::last_beat() const { return state_->beat.load(std::memory_order_relaxed); }
 
-int ThreadTeam::n_threads() const { return static_cast<int>(state_->workers.size()) + 1; }
+int ThreadTeam::n_threads() const { return state_->n_threads; }
 
 void ThreadTeam::run(int64_t n_tasks, TaskFn fn, void* body) {
-  CHECK(n_tasks <= static_cast<int64_t>(kTaskMask / 2), "too many tasks in one loop");
   State& s = *state_;
   s.note_beat();
   if (s.workers.empty() || n_tasks <= 1) {
@@ -133,21 +166,24 @@ void ThreadTeam::run(int64_t n_tasks, TaskFn fn, void* body) {
     }
     return;
   }
-  // Between loops n_tasks is 0 and the ticket's low half is 0, so a straggler of the last loop finds nothing to take
-  // while the fields change; the new loop number then makes its exchange fail.
+  // Between loops all ranges are empty, so a straggler of the last loop finds nothing to take while the fields change.
+  const int64_t unit = (n_tasks + kMaxUnits - 1) / kMaxUnits, n_units = (n_tasks + unit - 1) / unit;
   s.fn.store(fn, std::memory_order_relaxed);
   s.body.store(body, std::memory_order_relaxed);
+  s.n_tasks.store(n_tasks, std::memory_order_relaxed);
+  s.unit.store(unit, std::memory_order_relaxed);
   s.n_done.store(0, std::memory_order_relaxed);
-  const uint64_t loop = (s.ticket.load(std::memory_order_relaxed) >> kTaskBits) + 1;
-  s.ticket.store(loop << kTaskBits, std::memory_order_release);
-  s.n_tasks.store(n_tasks, std::memory_order_release);
+  ++s.n_loops;
+  for (int i = 0; i < s.n_threads; ++i) {
+    const int64_t begin = n_units * i / s.n_threads, end = n_units * (i + 1) / s.n_threads;
+    s.ranges[static_cast<size_t>(i)].left.store(range_of(s.n_loops, begin, end), std::memory_order_release);
+  }
   s.wake();
   s.work(0);
   for (int n_spins = 0; s.n_done.load(std::memory_order_acquire) < n_tasks;) {
     pause_briefly();
     if (++n_spins > 4096) sched_yield();  // more threads than cores: let the one that we wait for run
   }
-  s.n_tasks.store(0, std::memory_order_relaxed);
 }
 
 namespace {

@@ -25,7 +25,9 @@ class ThreadTeam {
   double last_beat() const;
 
   // Calls body(task, thread) once for every task in [0, n_tasks), thread in [0, n_threads); returns when all are done.
-  // Tasks are handed out dynamically in ascending order.
+  // Each thread has a run of neighbouring tasks of its own, which it goes through in ascending order; then it takes the
+  // last ones of the others' runs (work stealing: Blumofe and Leiserson 1999), so that a slow thread holds up no more
+  // than a task.
   template <typename Body>
   void parallel_for(int64_t n_tasks, Body&& body) {
     using B = std::remove_reference_t<Body>;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <set>
@@ -17,7 +18,7 @@ TEST(ThreadTeam, RunsEveryTaskExactlyOnce) {
   for (int n_threads : {1, 2, 3, 8}) {
     ThreadTeam team(n_threads);
     EXPECT_EQ(team.n_threads(), n_threads);
-    for (int64_t n_tasks : {0, 1, 2, 7, 64, 1000}) {
+    for (int64_t n_tasks : {0, 1, 2, 7, 64, 1000, 4095, 4096, 10001}) {
       std::vector<std::atomic<int>> runs(static_cast<size_t>(n_tasks));
       team.parallel_for(n_tasks, [&](int64_t task, int thread) {
         ASSERT_TRUE(thread >= 0 && thread < n_threads);
@@ -39,6 +40,36 @@ TEST(ThreadTeam, ALoopSeesWhatTheLoopBeforeItWrote) {
     });
     ASSERT_EQ(n_wrong, 0) << "in loop " << loop;
   }
+}
+
+// Two tasks wait for each other, so that both threads are at work; all others of a run follow the one before.
+TEST(ThreadTeam, AThreadGoesThroughNeighbouringTasks) {
+  ThreadTeam team(2);
+  constexpr int64_t kTasks = 12;
+  std::array<int, kTasks> ran_by{};
+  std::array<std::atomic<int>, kTasks / 2> n_arrived{};
+  std::array<std::vector<int64_t>, 2> order;
+  team.parallel_for(kTasks, [&](int64_t task, int thread) {
+    ran_by[static_cast<size_t>(task)] = thread;
+    order[static_cast<size_t>(thread)].push_back(task);
+    std::atomic<int>& pair = n_arrived[static_cast<size_t>(task % (kTasks / 2))];  // with the other run's task
+    ++pair;
+    while (pair < 2) std::this_thread::yield();
+  });
+  EXPECT_EQ(order[0], (std::vector<int64_t>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(order[1], (std::vector<int64_t>{6, 7, 8, 9, 10, 11}));
+}
+
+TEST(ThreadTeam, AThreadThatIsHeldUpHoldsUpNoMoreThanItsTask) {
+  ThreadTeam team(3);
+  constexpr int64_t kTasks = 300;
+  std::atomic<int64_t> n_done = 0;
+  team.parallel_for(kTasks, [&](int64_t task, int) {
+    // The loop ends only if others run the rest of the first run, too.
+    while (task == 0 && n_done < kTasks - 1) std::this_thread::yield();
+    ++n_done;
+  });
+  EXPECT_EQ(n_done, kTasks);
 }
 
 TEST(ThreadTeam, WakesWorkersThatFellAsleep) {
