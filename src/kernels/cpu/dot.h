@@ -224,17 +224,17 @@ IBID_INLINE Codes8 look_up(CodeTable t, Codes8 c) {
 
 IBID_INLINE X4 load_x4(const int8_t* p) { return {i16x8_{p[0], p[1], p[2], p[3], p[0], p[1], p[2], p[3]}}; }
 // The four lanes of one quarter: sums of 4 products each.
-IBID_INLINE i32x4_ dot_quarter(u8x16_ c, i16x8_ x, int16_t offset) {
+IBID_INLINE i32x4 dot_quarter(u8x16_ c, i16x8_ x, int16_t offset) {
   const u8x16_ none = {};
   const i16x8_ lo = (i16x8_)__builtin_shuffle(c, none, u8x16_{0, 16, 1, 16, 2, 16, 3, 16, 4, 16, 5, 16, 6, 16, 7, 16});
   const i16x8_ hi =
       (i16x8_)__builtin_shuffle(c, none, u8x16_{8, 16, 9, 16, 10, 16, 11, 16, 12, 16, 13, 16, 14, 16, 15, 16});
   const i16x8_ a = lo - offset, b = hi - offset;
 #if defined(__SSE2__)
-  const f32x4_ pa = (f32x4_)__builtin_ia32_pmaddwd128(a, x), pb = (f32x4_)__builtin_ia32_pmaddwd128(b, x);
-  return (i32x4_)__builtin_shuffle(pa, pb, i32x4_{0, 2, 4, 6}) + (i32x4_)__builtin_shuffle(pa, pb, i32x4_{1, 3, 5, 7});
+  const f32x4 pa = (f32x4)__builtin_ia32_pmaddwd128(a, x), pb = (f32x4)__builtin_ia32_pmaddwd128(b, x);
+  return (i32x4)__builtin_shuffle(pa, pb, i32x4{0, 2, 4, 6}) + (i32x4)__builtin_shuffle(pa, pb, i32x4{1, 3, 5, 7});
 #else
-  i32x4_ r;
+  i32x4 r;
   for (int i = 0; i < 2; ++i) {
     r[i] = a[4 * i] * x[0] + a[4 * i + 1] * x[1] + a[4 * i + 2] * x[2] + a[4 * i + 3] * x[3];
     r[i + 2] = b[4 * i] * x[0] + b[4 * i + 1] * x[1] + b[4 * i + 2] * x[2] + b[4 * i + 3] * x[3];

@@ -213,6 +213,7 @@ void gelu_tanh_row(float* out, const float* x, int64_t n) {
 
 void to_f16(uint16_t* out, const float* x, int64_t n) {
   over(n, [=](int64_t i, int len) IBID_LAMBDA {
+    if (len == 16) return store_f16(out + i, load(x + i));
     alignas(64) uint16_t lane[16];
     store_f16(lane, get(x + i, len));
     for (int j = 0; j < len; ++j) out[i + j] = lane[j];
@@ -220,6 +221,7 @@ void to_f16(uint16_t* out, const float* x, int64_t n) {
 }
 void to_bf16(uint16_t* out, const float* x, int64_t n) {
   over(n, [=](int64_t i, int len) IBID_LAMBDA {
+    if (len == 16) return store_bf16(out + i, load(x + i));
     alignas(64) uint16_t lane[16];
     store_bf16(lane, get(x + i, len));
     for (int j = 0; j < len; ++j) out[i + j] = lane[j];

@@ -18,6 +18,12 @@
 #endif
 #define IBID_INLINE static inline __attribute__((always_inline))
 
+namespace ibid::cpu::IBID_ISA {
+// One number of each of four vectors, in the compiler's own vector extension.
+typedef float f32x4 __attribute__((vector_size(16)));
+typedef int32_t i32x4 __attribute__((vector_size(16)));
+}  // namespace ibid::cpu::IBID_ISA
+
 #if defined(__AVX512F__)
 #include "kernels/cpu/simd_avx512.h"
 #elif defined(__AVX2__)
@@ -34,6 +40,26 @@ inline constexpr int kLanes = 16;
 
 // The tree: lanes i and i + 8, then i + 4, i + 2, i + 1.
 // hsum and hmax are in the set's own file, which has the shuffles.
+
+// fold(x, op)[j]: op, an add or a max, over all lanes of x[j]. Of four vectors at once, for half the shuffles. In
+// the set's own file, or here for sets whose vectors are quarters.
+#if !defined(__AVX2__)
+template <typename Op>
+IBID_INLINE i32x4 fold(const i32x16 (&x)[4], Op op) {
+  const auto quarters = [&](int q) { return i32x16{{x[0].v[q], x[1].v[q], x[2].v[q], x[3].v[q]}}; };
+  const i32x16 of = op(op(quarters(0), quarters(1)), op(quarters(2), quarters(3)));
+  i32x4 column[4];
+  for (int i = 0; i < 4; ++i) column[i] = i32x4{of.v[0][i], of.v[1][i], of.v[2][i], of.v[3][i]};
+  const i32x16 two = op(i32x16{{column[0], column[1]}}, i32x16{{column[2], column[3]}});
+  return (i32x4)op(i32x16{{two.v[0]}}, i32x16{{two.v[1]}}).v[0];
+}
+#endif
+IBID_INLINE i32x4 max_of_lanes(const i32x16 (&x)[4]) {
+  return fold(x, [](i32x16 a, i32x16 b) { return max(a, b); });
+}
+IBID_INLINE i32x4 sum_of_lanes(const i32x16 (&x)[4]) {
+  return fold(x, [](i32x16 a, i32x16 b) { return add(a, b); });
+}
 
 // n lanes from memory, n in [0, 16]; the others are `rest`. Never reads past p + n.
 IBID_INLINE f32x16 load_n(const float* p, int n, float rest = 0.0f) {

@@ -57,6 +57,7 @@ IBID_INLINE i32x16 mul(i32x16 a, i32x16 b) { return {_mm256_mullo_epi32(a.lo, b.
 IBID_INLINE i32x16 and_(i32x16 a, i32x16 b) { return {_mm256_and_si256(a.lo, b.lo), _mm256_and_si256(a.hi, b.hi)}; }
 IBID_INLINE i32x16 or_(i32x16 a, i32x16 b) { return {_mm256_or_si256(a.lo, b.lo), _mm256_or_si256(a.hi, b.hi)}; }
 IBID_INLINE i32x16 xor_(i32x16 a, i32x16 b) { return {_mm256_xor_si256(a.lo, b.lo), _mm256_xor_si256(a.hi, b.hi)}; }
+IBID_INLINE i32x16 max(i32x16 a, i32x16 b) { return {_mm256_max_epi32(a.lo, b.lo), _mm256_max_epi32(a.hi, b.hi)}; }
 template <int N>
 IBID_INLINE i32x16 shift_left(i32x16 a) {
   return {_mm256_slli_epi32(a.lo, N), _mm256_slli_epi32(a.hi, N)};
@@ -101,6 +102,18 @@ IBID_INLINE float hmax(f32x16 x) {
   const __m128 b = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
   const __m128 c = _mm_max_ps(b, _mm_movehl_ps(b, b));
   return _mm_cvtss_f32(_mm_max_ss(c, _mm_movehdup_ps(c)));
+}
+
+template <typename Op>
+IBID_INLINE i32x4 fold(const i32x16 (&x)[4], Op op) {
+  const i32x16 a = op(i32x16{x[0].lo, x[1].lo}, i32x16{x[0].hi, x[1].hi});
+  const i32x16 b = op(i32x16{x[2].lo, x[3].lo}, i32x16{x[2].hi, x[3].hi});
+  const i32x16 pairs = op(i32x16{_mm256_unpacklo_epi32(a.lo, a.hi), _mm256_unpacklo_epi32(b.lo, b.hi)},
+                          i32x16{_mm256_unpackhi_epi32(a.lo, a.hi), _mm256_unpackhi_epi32(b.lo, b.hi)});
+  const i32x16 all = op(i32x16{_mm256_unpacklo_epi64(pairs.lo, pairs.hi), pairs.lo},
+                        i32x16{_mm256_unpackhi_epi64(pairs.lo, pairs.hi), pairs.lo});
+  const i32x16 r = op(all, i32x16{_mm256_permute2x128_si256(all.lo, all.lo, 1), all.lo});
+  return (i32x4)_mm256_castsi256_si128(r.lo);
 }
 
 IBID_INLINE f32x16 load_f16(const uint16_t* p) {

@@ -43,6 +43,7 @@ IBID_INLINE i32x16 mul(i32x16 a, i32x16 b) { return {_mm512_mullo_epi32(a.v, b.v
 IBID_INLINE i32x16 and_(i32x16 a, i32x16 b) { return {_mm512_and_si512(a.v, b.v)}; }
 IBID_INLINE i32x16 or_(i32x16 a, i32x16 b) { return {_mm512_or_si512(a.v, b.v)}; }
 IBID_INLINE i32x16 xor_(i32x16 a, i32x16 b) { return {_mm512_xor_si512(a.v, b.v)}; }
+IBID_INLINE i32x16 max(i32x16 a, i32x16 b) { return {_mm512_max_epi32(a.v, b.v)}; }
 template <int N>
 IBID_INLINE i32x16 shift_left(i32x16 a) {
   return {_mm512_slli_epi32(a.v, N)};
@@ -74,6 +75,16 @@ IBID_INLINE float hmax(f32x16 x) {
   const __m128 b = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
   const __m128 c = _mm_max_ps(b, _mm_movehl_ps(b, b));
   return _mm_cvtss_f32(_mm_max_ss(c, _mm_movehdup_ps(c)));
+}
+
+template <typename Op>
+IBID_INLINE i32x4 fold(const i32x16 (&x)[4], Op op) {
+  const i32x16 a = op(i32x16{_mm512_unpacklo_epi32(x[0].v, x[1].v)}, i32x16{_mm512_unpackhi_epi32(x[0].v, x[1].v)});
+  const i32x16 b = op(i32x16{_mm512_unpacklo_epi32(x[2].v, x[3].v)}, i32x16{_mm512_unpackhi_epi32(x[2].v, x[3].v)});
+  i32x16 r = op(i32x16{_mm512_unpacklo_epi64(a.v, b.v)}, i32x16{_mm512_unpackhi_epi64(a.v, b.v)});
+  r = op(r, i32x16{_mm512_shuffle_i64x2(r.v, r.v, 0x4e)});
+  r = op(r, i32x16{_mm512_shuffle_i64x2(r.v, r.v, 0xb1)});
+  return (i32x4)_mm512_castsi512_si128(r.v);
 }
 
 // x[i] lane j and x[j] lane i change places.

@@ -11,20 +11,18 @@
 
 namespace ibid::cpu::IBID_ISA {
 
-typedef float f32x4_ __attribute__((vector_size(16)));
-typedef int32_t i32x4_ __attribute__((vector_size(16)));
 typedef uint32_t u32x4_ __attribute__((vector_size(16)));
 typedef double f64x2_ __attribute__((vector_size(16)));
 typedef int64_t i64x2_ __attribute__((vector_size(16)));
 
 struct f32x16 {
-  f32x4_ v[4];
+  f32x4 v[4];
 };
 struct i32x16 {
-  i32x4_ v[4];
+  i32x4 v[4];
 };
 struct mask16 {
-  i32x4_ v[4];  // all ones where true
+  i32x4 v[4];  // all ones where true
 };
 
 #define IBID_EACH_QUARTER(type, expression)        \
@@ -32,7 +30,7 @@ struct mask16 {
   for (int q = 0; q < 4; ++q) r.v[q] = expression; \
   return r
 
-IBID_INLINE f32x16 broadcast(float x) { IBID_EACH_QUARTER(f32x16, (f32x4_{x, x, x, x})); }
+IBID_INLINE f32x16 broadcast(float x) { IBID_EACH_QUARTER(f32x16, (f32x4{x, x, x, x})); }
 IBID_INLINE f32x16 zero() { return broadcast(0.0f); }
 IBID_INLINE f32x16 load(const float* p) {
   f32x16 r;
@@ -70,7 +68,7 @@ IBID_INLINE f64x2_ fma_to_odd_(f64x2_ product, f64x2_ c) {
 }
 // Two floats of x, from lane i, as doubles, and back. The intrinsics are not for speed: g++ 12 at -O3 turns chains of
 // lane-by-lane conversions into vectors and loses the rounding to float between two fmas.
-IBID_INLINE f64x2_ widen_(f32x4_ x, int i) {
+IBID_INLINE f64x2_ widen_(f32x4 x, int i) {
 #if defined(__SSE2__)
   return (f64x2_)_mm_cvtps_pd(i == 0 ? (__m128)x : _mm_movehl_ps((__m128)x, (__m128)x));
 #elif defined(__aarch64__)
@@ -79,14 +77,14 @@ IBID_INLINE f64x2_ widen_(f32x4_ x, int i) {
   return f64x2_{x[i], x[i + 1]};
 #endif
 }
-IBID_INLINE f32x4_ narrow_(f64x2_ lo, f64x2_ hi) {
+IBID_INLINE f32x4 narrow_(f64x2_ lo, f64x2_ hi) {
 #if defined(__SSE2__)
-  return (f32x4_)_mm_movelh_ps(_mm_cvtpd_ps((__m128d)lo), _mm_cvtpd_ps((__m128d)hi));
+  return (f32x4)_mm_movelh_ps(_mm_cvtpd_ps((__m128d)lo), _mm_cvtpd_ps((__m128d)hi));
 #elif defined(__aarch64__)
-  return (f32x4_)vcvt_high_f32_f64(vcvt_f32_f64((float64x2_t)lo), (float64x2_t)hi);
+  return (f32x4)vcvt_high_f32_f64(vcvt_f32_f64((float64x2_t)lo), (float64x2_t)hi);
 #else
-  return f32x4_{static_cast<float>(lo[0]), static_cast<float>(lo[1]), static_cast<float>(hi[0]),
-                static_cast<float>(hi[1])};
+  return f32x4{static_cast<float>(lo[0]), static_cast<float>(lo[1]), static_cast<float>(hi[0]),
+               static_cast<float>(hi[1])};
 #endif
 }
 IBID_INLINE f32x16 fma(f32x16 a, f32x16 b, f32x16 c) {
@@ -98,7 +96,7 @@ IBID_INLINE f32x16 fma(f32x16 a, f32x16 b, f32x16 c) {
   return r;
 }
 
-IBID_INLINE i32x16 broadcast_i(int32_t x) { IBID_EACH_QUARTER(i32x16, (i32x4_{x, x, x, x})); }
+IBID_INLINE i32x16 broadcast_i(int32_t x) { IBID_EACH_QUARTER(i32x16, (i32x4{x, x, x, x})); }
 IBID_INLINE i32x16 load_i(const int32_t* p) {
   i32x16 r;
   __builtin_memcpy(&r, p, sizeof r);
@@ -113,22 +111,23 @@ IBID_INLINE i32x16 load_i8(const void* p) {
 IBID_INLINE void store_i8(int8_t* p, i32x16 x) {
   for (int i = 0; i < 16; ++i) p[i] = static_cast<int8_t>(x.v[i / 4][i % 4]);
 }
-IBID_INLINE i32x16 add(i32x16 a, i32x16 b) { IBID_EACH_QUARTER(i32x16, (i32x4_)((u32x4_)a.v[q] + (u32x4_)b.v[q])); }
-IBID_INLINE i32x16 sub(i32x16 a, i32x16 b) { IBID_EACH_QUARTER(i32x16, (i32x4_)((u32x4_)a.v[q] - (u32x4_)b.v[q])); }
-IBID_INLINE i32x16 mul(i32x16 a, i32x16 b) { IBID_EACH_QUARTER(i32x16, (i32x4_)((u32x4_)a.v[q] * (u32x4_)b.v[q])); }
+IBID_INLINE i32x16 add(i32x16 a, i32x16 b) { IBID_EACH_QUARTER(i32x16, (i32x4)((u32x4_)a.v[q] + (u32x4_)b.v[q])); }
+IBID_INLINE i32x16 sub(i32x16 a, i32x16 b) { IBID_EACH_QUARTER(i32x16, (i32x4)((u32x4_)a.v[q] - (u32x4_)b.v[q])); }
+IBID_INLINE i32x16 mul(i32x16 a, i32x16 b) { IBID_EACH_QUARTER(i32x16, (i32x4)((u32x4_)a.v[q] * (u32x4_)b.v[q])); }
 IBID_INLINE i32x16 and_(i32x16 a, i32x16 b) { IBID_EACH_QUARTER(i32x16, a.v[q] & b.v[q]); }
 IBID_INLINE i32x16 or_(i32x16 a, i32x16 b) { IBID_EACH_QUARTER(i32x16, a.v[q] | b.v[q]); }
 IBID_INLINE i32x16 xor_(i32x16 a, i32x16 b) { IBID_EACH_QUARTER(i32x16, a.v[q] ^ b.v[q]); }
+IBID_INLINE i32x16 max(i32x16 a, i32x16 b) { IBID_EACH_QUARTER(i32x16, a.v[q] > b.v[q] ? a.v[q] : b.v[q]); }
 template <int N>
 IBID_INLINE i32x16 shift_left(i32x16 a) {
-  IBID_EACH_QUARTER(i32x16, (i32x4_)((u32x4_)a.v[q] << N));
+  IBID_EACH_QUARTER(i32x16, (i32x4)((u32x4_)a.v[q] << N));
 }
 template <int N>  // logical
 IBID_INLINE i32x16 shift_right(i32x16 a) {
-  IBID_EACH_QUARTER(i32x16, (i32x4_)((u32x4_)a.v[q] >> N));
+  IBID_EACH_QUARTER(i32x16, (i32x4)((u32x4_)a.v[q] >> N));
 }
-IBID_INLINE i32x16 bits(f32x16 x) { IBID_EACH_QUARTER(i32x16, (i32x4_)x.v[q]); }
-IBID_INLINE f32x16 from_bits(i32x16 x) { IBID_EACH_QUARTER(f32x16, (f32x4_)x.v[q]); }
+IBID_INLINE i32x16 bits(f32x16 x) { IBID_EACH_QUARTER(i32x16, (i32x4)x.v[q]); }
+IBID_INLINE f32x16 from_bits(i32x16 x) { IBID_EACH_QUARTER(f32x16, (f32x4)x.v[q]); }
 IBID_INLINE i32x16 to_int(f32x16 x) {
   i32x16 r;
   for (int q = 0; q < 4; ++q) {
@@ -136,7 +135,7 @@ IBID_INLINE i32x16 to_int(f32x16 x) {
   }
   return r;
 }
-IBID_INLINE f32x16 from_int(i32x16 x) { IBID_EACH_QUARTER(f32x16, __builtin_convertvector(x.v[q], f32x4_)); }
+IBID_INLINE f32x16 from_int(i32x16 x) { IBID_EACH_QUARTER(f32x16, __builtin_convertvector(x.v[q], f32x4)); }
 
 IBID_INLINE mask16 less(f32x16 a, f32x16 b) { IBID_EACH_QUARTER(mask16, a.v[q] < b.v[q]); }
 IBID_INLINE mask16 less(i32x16 a, i32x16 b) { IBID_EACH_QUARTER(mask16, a.v[q] < b.v[q]); }
@@ -148,13 +147,13 @@ IBID_INLINE i32x16 select(mask16 m, i32x16 yes, i32x16 no) {
 IBID_INLINE f32x16 select(mask16 m, f32x16 yes, f32x16 no) { return from_bits(select(m, bits(yes), bits(no))); }
 
 IBID_INLINE float hsum(f32x16 x) {
-  const f32x4_ lo = x.v[0] + x.v[2], hi = x.v[1] + x.v[3];
-  const f32x4_ b = lo + hi;
+  const f32x4 lo = x.v[0] + x.v[2], hi = x.v[1] + x.v[3];
+  const f32x4 b = lo + hi;
   return (b[0] + b[2]) + (b[1] + b[3]);
 }
 IBID_INLINE float hmax(f32x16 x) {
-  const f32x4_ lo = x.v[0] > x.v[2] ? x.v[0] : x.v[2], hi = x.v[1] > x.v[3] ? x.v[1] : x.v[3];
-  const f32x4_ b = lo > hi ? lo : hi;
+  const f32x4 lo = x.v[0] > x.v[2] ? x.v[0] : x.v[2], hi = x.v[1] > x.v[3] ? x.v[1] : x.v[3];
+  const f32x4 b = lo > hi ? lo : hi;
   const float even = b[0] > b[2] ? b[0] : b[2], odd = b[1] > b[3] ? b[1] : b[3];
   return even > odd ? even : odd;
 }

@@ -59,6 +59,7 @@ IBID_INLINE i32x16 mul(i32x16 a, i32x16 b) { IBID_EACH_QUARTER(i32x16, vmulq_s32
 IBID_INLINE i32x16 and_(i32x16 a, i32x16 b) { IBID_EACH_QUARTER(i32x16, vandq_s32(a.v[q], b.v[q])); }
 IBID_INLINE i32x16 or_(i32x16 a, i32x16 b) { IBID_EACH_QUARTER(i32x16, vorrq_s32(a.v[q], b.v[q])); }
 IBID_INLINE i32x16 xor_(i32x16 a, i32x16 b) { IBID_EACH_QUARTER(i32x16, veorq_s32(a.v[q], b.v[q])); }
+IBID_INLINE i32x16 max(i32x16 a, i32x16 b) { IBID_EACH_QUARTER(i32x16, vmaxq_s32(a.v[q], b.v[q])); }
 template <int N>
 IBID_INLINE i32x16 shift_left(i32x16 a) {
   IBID_EACH_QUARTER(i32x16, vshlq_n_s32(a.v[q], N));
