@@ -46,11 +46,9 @@ TEST(ThreadTeam, ALoopSeesWhatTheLoopBeforeItWrote) {
 TEST(ThreadTeam, AThreadGoesThroughNeighbouringTasks) {
   ThreadTeam team(2);
   constexpr int64_t kTasks = 12;
-  std::array<int, kTasks> ran_by{};
   std::array<std::atomic<int>, kTasks / 2> n_arrived{};
   std::array<std::vector<int64_t>, 2> order;
   team.parallel_for(kTasks, [&](int64_t task, int thread) {
-    ran_by[static_cast<size_t>(task)] = thread;
     order[static_cast<size_t>(thread)].push_back(task);
     std::atomic<int>& pair = n_arrived[static_cast<size_t>(task % (kTasks / 2))];  // with the other run's task
     ++pair;
