@@ -134,17 +134,8 @@ int bench(const BenchOptions& options) {
   }
   ModelArgs args = options.model;
   args.context_len = std::max(args.context_len, longest);
-  StepLimits limits{.step_tokens = std::max(budget, n_streams),
-                    .max_sequences = n_streams,
-                    .max_drafts = options.spec.max_drafts(),
-                    .draft_model = options.spec.draft_model,
-                    .heads = options.spec.heads,
-                    .eagle = options.spec.eagle,
-                    .store = options.spec.store,
-                    .skip = options.spec.skip,
-                    .window = options.spec.window,
-                    .mtp = options.spec.mtp,
-                    .own_answers_bytes = options.spec.own_answers_bytes};
+  const StepLimits limits =
+      with_drafters({.step_tokens = std::max(budget, n_streams), .max_sequences = n_streams}, options.spec);
   auto loaded = load(args, limits);
   if (!loaded) return fail(loaded.error());
   EngineOptions engine_options = loaded->engine_options(limits);

@@ -87,6 +87,35 @@ TEST(DraftModelFlag, AnotherVocabularyIsRefusedByItsFirstDifference) {
   EXPECT_NE(sized.error().message.find("264"), std::string::npos) << sized.error().message;
 }
 
+TEST(DraftWindowFlag, KeysOfWindowsAreCountedAndMoreThanTheContextIsRefused) {
+  EXPECT_FALSE(spec("--spec draft:m").value().draft_window.has_value());
+  const SpecArgs said = spec("--spec draft:m --spec-draft-window 64,512").value();
+  EXPECT_EQ(said.draft_window->n_sink, 64);
+  EXPECT_EQ(said.draft_window->n_window, 512);
+  EXPECT_EQ(spec("--spec-draft-window 8,16 --spec draft:m").value().draft_window->n_window, 16);
+  for (const char* wrong : {"64", "64,0", "64,", ",64", "a,b"})
+    EXPECT_FALSE(spec(std::string("--spec draft:m --spec-draft-window ") + wrong)) << wrong;
+  TempFolder folder;
+  const ModelArgs model{.model = tiny_file(folder, "target.gguf", 260, 1), .threads = 1};
+  StepLimits limits{.max_sequences = 3, .max_drafts = 4};
+  limits.draft_window = WindowArgs{.n_sink = 8, .n_window = 16};
+  EXPECT_NE(size(model, limits).error().message.find("there is none"), std::string::npos);
+  limits.draft_model = tiny_file(folder, "draft.gguf", 260, 2);
+  const Loaded with = load(model, limits).value();
+  // Of three texts 8 + 2 * 16 tokens and 64 drafts, in blocks of 16.
+  EXPECT_EQ(with.draft->model->context_len(), 104);
+  EXPECT_EQ(with.draft->kv_bytes, 3 * 7 * kv_bytes_of_block(*with.draft->model, DType::kF16, 16));
+  auto engine = Engine::create(*with.model, with.tokenizer, *with.stream, with.engine_options(limits)).value();
+  ASSERT_TRUE(use_drafters(*engine, with, limits).ok());
+  EXPECT_GT(drafted_by(*engine), 60);
+  limits.draft_window = WindowArgs{.n_sink = 8, .n_window = 28};
+  EXPECT_NE(size(model, limits).error().message.find("leaves nothing out of a context of 128"), std::string::npos);
+  std::ofstream(limits.draft_model, std::ios::binary)
+      << testing::tiny_gguf({.seed = 2, .vocab_size = 260, .context_len = 100, .tokenizer = true});
+  limits.draft_window = WindowArgs{.n_sink = 8, .n_window = 16};
+  EXPECT_NE(size(model, limits).error().message.find("draft model's context of 100"), std::string::npos);
+}
+
 TEST(SkipFlag, NamesLayers) {
   EXPECT_EQ(spec("--spec skip").value().skip, kOwnLayers);
   EXPECT_EQ(spec("--spec skip:4-6,8").value().skip, "4-6,8");

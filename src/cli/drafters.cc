@@ -31,27 +31,40 @@ constexpr int32_t kEagleTexts = 16;
 // Layers that `ibid spec find-layers` found for the default model (docs/speculation.md), and that model's digest.
 constexpr std::string_view kOwnLayersTarget = "1dff70ef9e211d0ab8951aa641e75aa1", kOwnLayersFound = "7";
 
-ModelOptions draft_options(const ModelConfig& config, int32_t context_len) {
-  return {.context_len = std::min<int64_t>(config.trained_context_len, context_len),
+DraftModelOptions windowed(DraftModelOptions options, const StepLimits& limits) {
+  if (limits.draft_window) {
+    options.n_sink = limits.draft_window->n_sink;
+    options.n_window = limits.draft_window->n_window;
+  }
+  return options;
+}
+
+// As of `context_len` tokens that the target reads.
+ModelOptions draft_options(const ModelConfig& config, int32_t context_len, const StepLimits& limits) {
+  const int32_t longest = DraftModel::longest_read(windowed({}, limits), context_len);
+  return {.context_len = std::min<int64_t>(config.trained_context_len, longest),
           .step_tokens = kDraftStep,
           .max_rows = kDraftTexts,
           .max_sequences = kDraftTexts};
 }
 
 DraftModelOptions draft_model_options(const Loaded& loaded, const StepLimits& limits) {
-  return {.kv_dtype = loaded.kv_dtype,
-          .kv_bytes = loaded.draft->kv_bytes,
-          .step_tokens = kDraftStep,
-          .max_texts = std::min(limits.max_sequences, kDraftTexts),
-          .vocab_size = static_cast<int32_t>(loaded.model->config().vocab_size),
-          .end_of_generation = end_of_generation_of(*loaded.file, *loaded.tokenizer)};
+  const DraftModelOptions options = {.kv_dtype = loaded.kv_dtype,
+                                     .kv_bytes = loaded.draft->kv_bytes,
+                                     .step_tokens = kDraftStep,
+                                     .max_texts = std::min(limits.max_sequences, kDraftTexts),
+                                     .vocab_size = static_cast<int32_t>(loaded.model->config().vocab_size),
+                                     .end_of_generation = end_of_generation_of(*loaded.file, *loaded.tokenizer)};
+  return windowed(options, limits);
 }
 
 // What a draft model holds besides its weights.
 void add_draft(const StepLimits& limits, LoadedDraft draft, Loaded& out) {
-  // Two whole contexts, or many shorter texts; one where one is all that runs.
+  // Two whole contexts, or many shorter texts; one where one is all that runs. Windows are short, and all texts have
+  // one.
   constexpr int32_t kBlockLen = DraftModelOptions().block_len;
-  const int64_t n_blocks = (draft.model->context_len() + kBlockLen - 1) / kBlockLen * std::min(limits.max_sequences, 2);
+  const int32_t n_texts = std::min(limits.max_sequences, limits.draft_window ? kDraftTexts : 2);
+  const int64_t n_blocks = (draft.model->context_len() + kBlockLen - 1) / kBlockLen * n_texts;
   draft.kv_bytes = n_blocks * kv_bytes_of_block(*draft.model, out.kv_dtype, kBlockLen);
   const MemoryUse& use = draft.model->memory();
   const std::string of = draft.skipped.empty() ? "draft model's " : "skipping model's ";
@@ -59,6 +72,21 @@ void add_draft(const StepLimits& limits, LoadedDraft draft, Loaded& out) {
                                            kDraftTexts * draft.model->config().vocab_size * int64_t{sizeof(float)});
   out.memory.add(of + "keys and values", draft.kv_bytes);
   out.draft = std::move(draft);
+}
+
+// Of a draft model of that context.
+Status check_window(int32_t context_len, const StepLimits& limits, const Loaded& out) {
+  if (!limits.draft_window) return {};
+  const DraftModelOptions options = windowed({}, limits);
+  if (DraftModel::longest_read(options, out.context_len) == out.context_len) {
+    return invalid("A draft model's window of " + std::to_string(options.n_sink) + " and up to twice " +
+                       std::to_string(options.n_window) + " tokens leaves nothing out of a context of " +
+                       std::to_string(out.context_len) + ".",
+                   "--spec-draft-window");
+  }
+  const Status checked = DraftModel::check(options, context_len);
+  if (!checked.ok()) return Error{checked.error().kind, checked.error().message, "--spec-draft-window"};
+  return {};
 }
 
 // Checks that it may guess for `out`'s model, and adds what it will hold.
@@ -77,7 +105,8 @@ Status size_draft(const std::string& name, const StepLimits& limits, Loaded& out
   ASSIGN_OR_RETURN(const ModelConfig config, read_config(*draft.file));
   if (config.is_encoder())
     return unsupported("The draft model " + in_quotes(name) + " is an encoder: it makes no text.", "--spec");
-  ModelOptions options = draft_options(config, out.context_len);
+  TRY(check_window(static_cast<int32_t>(config.trained_context_len), limits, out));
+  ModelOptions options = draft_options(config, out.context_len, limits);
   options.sized_only = true;
   ASSIGN_OR_RETURN(draft.model, load_model(draft.file, options, *out.stream));
   const MemoryUse& use = draft.model->memory();
@@ -102,7 +131,8 @@ Result<std::vector<int32_t>> find_skipped(const std::string& name, const Loaded&
 Status size_skipped(const StepLimits& limits, Loaded& out) {
   LoadedDraft draft{.file = out.file};
   ASSIGN_OR_RETURN(draft.skipped, find_skipped(limits.skip, out));
-  const ModelOptions options = draft_options(out.model->config(), out.context_len);
+  TRY(check_window(out.context_len, limits, out));
+  const ModelOptions options = draft_options(out.model->config(), out.context_len, limits);
   auto model = model_without(*out.model, draft.skipped, options, *out.stream);
   if (!model) return Error{model.error().kind, "--spec skip: " + model.error().message + ".", "--spec"};
   draft.model = std::move(*model);
@@ -251,6 +281,8 @@ Result<std::unique_ptr<Proposer>> dear_of(Engine& engine, const Loaded& loaded, 
 Status size_drafters(const StepLimits& limits, Loaded& out) {
   if (limits.max_drafts == 0) return {};
   TRY(size_stores(limits, out));
+  if (limits.draft_window && limits.draft_model.empty() && limits.skip.empty())
+    return invalid("--spec-draft-window is of a draft model, and there is none.", "--spec-draft-window");
   if (limits.window) TRY(size_window(limits, out));
   if (!limits.draft_model.empty()) return size_draft(limits.draft_model, limits, out);
   if (limits.mtp || !limits.eagle.empty()) return size_eagle(limits, out);

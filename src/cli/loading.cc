@@ -45,22 +45,28 @@ std::string_view main_dtype(const ModelFile& file) {
 
 }  // namespace
 
+StepLimits with_drafters(StepLimits limits, const SpecArgs& spec) {
+  limits.max_drafts = spec.max_drafts();
+  limits.draft_model = spec.draft_model;
+  limits.draft_window = spec.draft_window;
+  limits.heads = spec.heads;
+  limits.eagle = spec.eagle;
+  limits.store = spec.store;
+  limits.skip = spec.skip;
+  limits.window = spec.window;
+  limits.mtp = spec.mtp;
+  limits.own_answers_bytes = spec.own_answers_bytes;
+  return limits;
+}
+
 StepLimits step_limits(const ServeOptions& options) {
-  return {.step_tokens = options.max_tokens_per_step,
-          .max_sequences = options.max_sequences,
-          .max_waiting = options.max_waiting,
-          .max_drafts = options.spec.max_drafts(),
-          .has_grammars = true,
-          .makes_text = false,
-          .kv_bytes = options.kv_bytes,
-          .draft_model = options.spec.draft_model,
-          .heads = options.spec.heads,
-          .eagle = options.spec.eagle,
-          .store = options.spec.store,
-          .skip = options.spec.skip,
-          .window = options.spec.window,
-          .mtp = options.spec.mtp,
-          .own_answers_bytes = options.spec.own_answers_bytes};
+  const StepLimits limits = {.step_tokens = options.max_tokens_per_step,
+                             .max_sequences = options.max_sequences,
+                             .max_waiting = options.max_waiting,
+                             .has_grammars = true,
+                             .makes_text = false,
+                             .kv_bytes = options.kv_bytes};
+  return with_drafters(limits, options.spec);
 }
 
 std::string Loaded::description() const {

@@ -36,7 +36,8 @@ struct StepLimits {
   bool makes_text = true;        // false: an encoder will do too
   int64_t kv_bytes = 0;          // 0: what --memory leaves; without one, the engine's choice
   std::string draft_model = {};  // that guesses beside the look-up; empty: none
-  std::string heads = {};        // these as SpecArgs'
+  std::optional<WindowArgs> draft_window = {};
+  std::string heads = {};  // these as SpecArgs'
   std::string eagle = {};
   std::string store = {};
   std::string skip = {};
@@ -45,6 +46,8 @@ struct StepLimits {
   int64_t own_answers_bytes = 0;
 };
 
+// Those limits, and who guesses as the flags have it.
+StepLimits with_drafters(StepLimits limits, const SpecArgs& spec);
 StepLimits step_limits(const ServeOptions& options);
 
 // A model that guesses for another, or the model itself without some of its layers.

@@ -54,12 +54,13 @@ struct WindowArgs {  // tokens of a text that the model guesses over (spec/windo
 };
 struct SpecArgs {
   bool by_lookup = true;
-  std::string draft_model;  // beside it; empty: none
-  std::string heads;        // beside it: a file or folder; empty: none
-  std::string eagle;        // beside it: a file or folder of a head with attention, or kOwnEagle; empty: none
-  bool mtp = false;         // beside it: the layer that the model brings along (spec/mtp_layer.h)
-  std::string store;        // beside it: a file of texts (spec/text_store.h); empty: none
-  std::string skip;         // beside it: the model without these layers (read_layers), or kOwnLayers; empty: none
+  std::string draft_model;                 // beside it; empty: none
+  std::optional<WindowArgs> draft_window;  // what it, or the model without layers, reads of a longer text; none: all
+  std::string heads;                       // beside it: a file or folder; empty: none
+  std::string eagle;  // beside it: a file or folder of a head with attention, or kOwnEagle; empty: none
+  bool mtp = false;   // beside it: the layer that the model brings along (spec/mtp_layer.h)
+  std::string store;  // beside it: a file of texts (spec/text_store.h); empty: none
+  std::string skip;   // beside it: the model without these layers (read_layers), or kOwnLayers; empty: none
   std::optional<WindowArgs> window;  // beside all of these: the model itself over a part of the text
   int64_t own_answers_bytes = 0;     // what tenants were answered, for their own next answers; 0: it is not kept
   int32_t k = 8;                     // most of a sequence in a step

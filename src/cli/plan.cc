@@ -113,6 +113,9 @@ int plan(const PlanOptions& options) {
               speed->streams / n_streams);
   if (!serve.spec.by_lookup) return kOk;
   double draft_seconds = 0;
+  int32_t draft_depth = depth;  // a window is full when it holds twice its tokens
+  if (const auto& window = serve.spec.draft_window)
+    draft_depth = std::min(depth, window->n_sink + window->n_window * 3 / 2);
   if (serve.spec.window) {
     const WindowArgs& window = *serve.spec.window;
     auto over_view = predict_speed(*sized, 1, window.n_sink + window.n_window);
@@ -121,7 +124,7 @@ int plan(const PlanOptions& options) {
     std::printf("draft model: the model itself over %d of %d tokens\n", window.n_sink + window.n_window, depth);
   } else if (sized->draft && !sized->draft->skipped.empty()) {
     const int64_t n_layers = sized->draft->model->config().n_layers;
-    auto draft_speed = predict_speed(*sized, 1, depth, n_layers);
+    auto draft_speed = predict_speed(*sized, 1, draft_depth, n_layers);
     if (!draft_speed) return fail(draft_speed.error());
     draft_seconds = 1 / draft_speed->one;
     std::printf("draft model: the model itself, %ld of its %ld layers\n", static_cast<long>(n_layers),
@@ -131,7 +134,7 @@ int plan(const PlanOptions& options) {
     of_draft.model = serve.spec.draft_model;
     auto draft = size(of_draft, {});
     if (!draft) return fail(draft.error());
-    auto draft_speed = predict_speed(*draft, 1, depth);
+    auto draft_speed = predict_speed(*draft, 1, draft_depth);
     if (!draft_speed) return fail(draft_speed.error());
     draft_seconds = 1 / draft_speed->one;
     const double part = static_cast<double>(draft->model->config().n_parameters()) /

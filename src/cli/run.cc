@@ -280,18 +280,7 @@ int run(const RunOptions& options) {
   if (const Status wrong = refuse(options); !wrong) return fail(wrong.error(), kUsage);
   auto fields = fields_of(options);
   if (!fields) return fail(fields.error(), kUsage);
-  StepLimits limits{.step_tokens = 512,
-                    .max_sequences = 1,
-                    .max_drafts = options.spec.max_drafts(),
-                    .has_grammars = true,
-                    .draft_model = options.spec.draft_model,
-                    .heads = options.spec.heads,
-                    .eagle = options.spec.eagle,
-                    .store = options.spec.store,
-                    .skip = options.spec.skip,
-                    .window = options.spec.window,
-                    .mtp = options.spec.mtp,
-                    .own_answers_bytes = options.spec.own_answers_bytes};
+  const StepLimits limits = with_drafters({.step_tokens = 512, .max_sequences = 1, .has_grammars = true}, options.spec);
   MemoryPlan tiers;
   add_tier_parts(tiers, options.tiers);
   auto loaded = load(options.model, limits, tiers);

@@ -83,6 +83,11 @@ void add_spec_options(CLI::App* command, SpecArgs& o) {
         return read;
       });
   add_whole(command, "--spec-k", o.k, 1, 16, "most guesses for a sequence and step; how many is chosen as they pay");
+  add_read(
+      command, "--spec-draft-window", o.draft_window, "SINK,WINDOW", "all",
+      "what a draft model reads of a longer text: so many tokens of its begin, and so many to twice as many of its "
+      "end, as 64,512",
+      read_window);
   add_read(command, "--spec-own-answers", o.own_answers_bytes, "BYTES", "0",
            "memory for what each tenant was answered, as 64M, which is guessed from for its own next answers alone (0: "
            "nothing is kept)",

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+
 #include "fake_model.h"
 #include "spec/proposer_chain.h"
 #include "timed_model.h"
@@ -146,6 +148,125 @@ TEST(DraftModel, SeesTheTextBehindWhatWasRefused) {
     const Ran ran = run(
         {r}, [](int32_t position) { return position % 5 == 4; }, k, 1);
     EXPECT_EQ(ran.stats.accepted_tokens, n_accepted) << k;
+  }
+}
+
+// ---- windows -------------------------------------------------------------------------------------------------------
+
+// Of what FakeModel says behind a text.
+uint64_t mark_of(std::span<const float> row) {
+  uint64_t out = 0;
+  for (const float x : row.subspan(1, 8)) out = testing::mix(out, std::bit_cast<uint32_t>(x));
+  return out;
+}
+
+// Says what the last token alone tells, so that a draft model that reads a part of the text is as right as one that
+// reads it all; keeps a mark of each text that was behind a row.
+class ShortSighted final : public ForwardPass {
+ public:
+  explicit ShortSighted(int32_t context_len) : fake(context_len) {}
+  const ModelFacts& facts() const override { return fake.facts(); }
+  void run(const ForwardBatch& b, std::span<const PagedKv> kv, const TensorView& logits,
+           const HiddenStates& hidden) override {
+    fake.run(b, kv, logits, hidden);
+    for (int32_t row = 0; row < b.n_rows; ++row) {
+      marks.insert(mark_of(std::span(logits.row_as<float>(row), kFakeVocabSize)));
+      const auto last = static_cast<uint64_t>(raw(b.tokens[b.logit_rows[row]]));
+      testing::fake_logits(testing::mix(3, last), {logits.row_as<float>(row), kFakeVocabSize});
+      n_longest = std::max(n_longest, b.positions[b.logit_rows[row]] + 1);
+    }
+  }
+  FakeModel fake;
+  std::set<uint64_t> marks;
+  int32_t n_longest = 0;
+};
+
+struct Windowed {
+  EngineStats stats;
+  int64_t n_computed = 0;
+  int32_t n_longest = 0;
+  std::set<uint64_t> marks;
+  std::vector<TokenId> said;  // by all of them
+};
+
+// Texts of up to 600 tokens, by a draft model of 128.
+Windowed run_windowed(const std::vector<Request>& all, int32_t n_sink, int32_t n_window, int32_t k) {
+  constexpr int32_t kLong = 640, kShort = 128;
+  ThreadTeam team(2);
+  Stream stream(team);
+  EngineOptions of_engine;
+  of_engine.block_len = 8;
+  of_engine.max_rows = 64;
+  auto engine =
+      Engine::create(std::make_unique<ShortSighted>(kLong), nullptr, stream, of_engine, steady_clock()).value();
+  auto draft = std::make_unique<ShortSighted>(kShort);
+  const ShortSighted& watched = *draft;
+  DraftModelOptions options = drafting();
+  options.n_sink = n_sink, options.n_window = n_window;
+  auto proposer = DraftModel::create(std::move(draft), stream, options).value();
+  const DraftModel& model = *proposer;
+  engine->speculate(std::move(proposer), k);
+  for (const Request& r : all) EXPECT_TRUE(engine->submit(r).ok());
+  std::vector<TokenId> said;
+  std::vector<Output> out;
+  while (engine->step(out)) {
+    for (const Output& o : out) {
+      for (const TokenRecord& t : o.tokens) said.push_back(t.chosen.token);
+    }
+    out.clear();
+    model.cache().self_check();
+  }
+  EXPECT_EQ(model.cache().pool().n_in_use(), 0);
+  EXPECT_TRUE(watched.fake.faults().empty()) << watched.fake.faults().front();
+  return {engine->stats(), model.n_computed_tokens(), watched.n_longest, watched.marks, std::move(said)};
+}
+
+TEST(DraftModel, ReadsTheBeginAndTheEndOfALongText) {
+  for (const int32_t n_sink : {0, 5, 8}) {
+    for (const int32_t n_window : {1, 7, 24}) {
+      std::vector<Request> all = requests();
+      for (Request& r : all) r.max_tokens = 150;
+      const Windowed ran = run_windowed(all, n_sink, n_window, 1 + n_window % 5);
+      EXPECT_GT(ran.stats.drafted_tokens, 300);
+      EXPECT_EQ(ran.stats.accepted_tokens, ran.stats.drafted_tokens) << n_sink << " " << n_window;
+      EXPECT_LE(ran.n_longest, n_sink + 2 * n_window + 5);
+    }
+  }
+}
+
+// Each row of it stands behind the sink and n_window to twice as many tokens, and nothing else.
+TEST(DraftModel, ReadsNothingButItsWindow) {
+  constexpr int32_t kSink = 4, kWindow = 24, kDrafts = 3;
+  Request r = requests()[0];
+  for (int32_t i = 0; i < 500; ++i) r.prompt.push_back(TokenId{1 + i * i % 61});
+  r.max_tokens = 90;
+  const Windowed ran = run_windowed({r}, kSink, kWindow, kDrafts);
+  EXPECT_GT(ran.stats.accepted_tokens, 60);
+  EXPECT_LT(ran.n_computed, kSink + kWindow + 90 + 4 * kWindow);  // and each token again where it moves on
+  std::vector<TokenId> text = r.prompt;
+  text.insert(text.end(), ran.said.begin(), ran.said.end());
+  std::set<uint64_t> allowed;
+  std::vector<float> row(kFakeVocabSize);
+  for (size_t end = r.prompt.size(); end <= text.size(); ++end) {
+    for (size_t begin = end - kWindow; begin + 2 * kWindow + kDrafts >= end; --begin) {
+      uint64_t hash = testing::mix(77, 0);
+      for (size_t i = 0; i < kSink; ++i) hash = testing::mix(hash, static_cast<uint64_t>(raw(text[i])));
+      for (size_t i = begin; i < end; ++i) hash = testing::mix(hash, static_cast<uint64_t>(raw(text[i])));
+      testing::fake_logits(hash, row);
+      allowed.insert(mark_of(row));
+    }
+  }
+  EXPECT_TRUE(std::ranges::includes(allowed, ran.marks));
+}
+
+TEST(DraftModel, AWindowFitsItsContext) {
+  ThreadTeam team(1);
+  Stream stream(team);
+  DraftModelOptions options = drafting();
+  options.n_sink = 8;
+  for (const int32_t n_window : {44, 45}) {  // 8 + 2 * 44 + 64 = 160
+    options.n_window = n_window;
+    EXPECT_EQ(DraftModel::create(std::make_unique<FakeModel>(kContext), stream, options).ok(), n_window == 44);
   }
 }
 

@@ -14,8 +14,24 @@ namespace {
 constexpr int32_t kNearly = 16;      // tokens that are missing and computed with the next draft, whatever they cost
 constexpr double kPiecePart = 0.25;  // of a step's time, for pieces of what is further behind
 constexpr int32_t kAnswerLen = 256;  // tokens that an answer may be expected to go on for, if it says no less
+constexpr int32_t kNoEnd = std::numeric_limits<int32_t>::max();
 
 }  // namespace
+
+int32_t DraftModel::longest_read(const DraftModelOptions& options, int32_t context_len) {
+  if (options.n_window == 0) return context_len;
+  return static_cast<int32_t>(
+      std::min<int64_t>(context_len, options.n_sink + int64_t{2} * options.n_window + kMaxDrafts));
+}
+
+Status DraftModel::check(const DraftModelOptions& options, int32_t context_len) {
+  if (options.n_window == 0 || longest_read(options, kNoEnd) <= context_len) return {};
+  return invalid("A window of " + std::to_string(options.n_sink) + " and up to twice " +
+                     std::to_string(options.n_window) + " tokens with " + std::to_string(kMaxDrafts) +
+                     " drafts behind them is more than the draft model's context of " + std::to_string(context_len) +
+                     ".",
+                 "spec");
+}
 
 Result<std::unique_ptr<DraftModel>> DraftModel::create(std::unique_ptr<ForwardPass> model, Stream& stream,
                                                        const DraftModelOptions& options, const Clock& clock) {
@@ -27,6 +43,7 @@ Result<std::unique_ptr<DraftModel>> DraftModel::create(std::unique_ptr<ForwardPa
                        " bytes are no whole block or too many.",
                    "spec");
   }
+  TRY(check(options, facts.context_len));
   ASSIGN_OR_RETURN(std::unique_ptr<Worker> worker, Worker::create(std::move(model), stream,
                                                                   {.kv_dtype = options.kv_dtype,
                                                                    .block_len = options.block_len,
@@ -44,11 +61,12 @@ DraftModel::DraftModel(std::unique_ptr<Worker> worker, const DraftModelOptions& 
       cache_({.n_blocks = n_blocks, .block_len = options.block_len, .prefix_cache = options.prefix_cache}),
       texts_(static_cast<size_t>(options.max_texts)),
       drafting_({.vocab_size = options.vocab_size,
-                 .context_len = worker_->facts().context_len,
+                 .context_len = options.n_window > 0 ? kNoEnd : worker_->facts().context_len,
                  .end_of_generation = options.end_of_generation,
                  .always = options.always}),
       arrays_(options.block_len, texts_.size(), static_cast<size_t>(options.step_tokens),
-              texts_.size() * static_cast<size_t>(cache_.n_blocks_for(worker_->facts().context_len))) {
+              texts_.size() *
+                  static_cast<size_t>(cache_.n_blocks_for(longest_read(options, worker_->facts().context_len)))) {
   lanes_.reserve(texts_.size());
 }
 
@@ -81,9 +99,10 @@ DraftModel::Text* DraftModel::text_of(const ProposalInput& input) {
   if (PLANTED("a_draft_model_shares_across_tenants")) salt = "all";
   unused->scope = cache_.tree().hold({.salt = std::move(salt)});
   drafting_.begin_text(*unused, input);
+  cut(*unused);
   // The last token is computed in any case: its row is wanted.
-  unused->n_computed =
-      cache_.match(unused->scope, std::span(unused->tokens).first(unused->tokens.size() - 1), unused->blocks, copies_);
+  const auto n_known = unused->n_left_out > 0 ? static_cast<size_t>(options_.n_sink) : unused->tokens.size() - 1;
+  unused->n_computed = cache_.match(unused->scope, std::span(unused->tokens).first(n_known), unused->blocks, copies_);
   unused->n_published = unused->n_computed / options_.block_len;
   return unused;
 }
@@ -93,7 +112,7 @@ void DraftModel::drop(Text& text) {
   if (text.scope != ScopeId::kNone) cache_.tree().let_go(std::exchange(text.scope, ScopeId::kNone));
   text.tokens.clear(), text.sureness.clear();
   text.sequence = -1;
-  text.n_text = text.n_computed = text.n_published = 0;
+  text.n_text = text.n_left_out = text.n_computed = text.n_published = 0;
 }
 
 void DraftModel::drop_all() {
@@ -114,10 +133,22 @@ void DraftModel::follow(Text& text, const ProposalInput& input) {
   const auto n = static_cast<int32_t>(input.prompt.size() + input.answer.size());
   const int32_t n_agreed = drafting_.follow(text, input);
   const int32_t n_kept = PLANTED("a_draft_model_keeps_what_was_refused") ? n : std::min(n_agreed, n - 1);
+  text.n_computed = std::min(text.n_computed, n_kept - text.n_left_out);
+  cache_.truncate(text.blocks, text.n_computed);
+  if (text.n_left_out == 0)
+    text.n_published = cache_.publish(text.scope, text.tokens, text.n_computed, text.n_published, text.blocks);
+  if (PLANTED("the_last_draft_is_never_read") && n_agreed == n - 1 && text.n_computed == n - 2) ++text.n_computed;
+  cut(text);
+}
+
+// Where the window holds twice what it should, it begins anew: keys behind the sink are of other positions then.
+void DraftModel::cut(Text& text) {
+  const bool is_full = text.n_text - text.n_left_out > int64_t{options_.n_sink} + 2 * int64_t{options_.n_window};
+  if (options_.n_window == 0 || !is_full) return;
+  text.n_left_out = text.n_text - options_.n_sink - options_.n_window;
+  const int32_t n_kept = options_.n_sink + PLANTED("a_moved_window_keeps_its_keys") * options_.n_window / 2;
   text.n_computed = std::min(text.n_computed, n_kept);
   cache_.truncate(text.blocks, text.n_computed);
-  text.n_published = cache_.publish(text.scope, text.tokens, text.n_computed, text.n_published, text.blocks);
-  if (PLANTED("the_last_draft_is_never_read") && n_agreed == n - 1 && text.n_computed == n - 2) ++text.n_computed;
 }
 
 // ---- who drafts ----------------------------------------------------------------------------------------------------
@@ -126,7 +157,7 @@ void DraftModel::list_lanes(std::span<const Proposal> proposals) {
   lanes_.clear();
   for (const Proposal& p : proposals) {
     const auto n = static_cast<int32_t>(p.input.prompt.size() + p.input.answer.size());
-    if (p.input.sampler == nullptr || n > worker_->facts().context_len) continue;
+    if (p.input.sampler == nullptr || (options_.n_window == 0 && n > worker_->facts().context_len)) continue;
     Text* text = text_of(p.input);
     if (text == nullptr) continue;
     follow(*text, p.input);
@@ -138,8 +169,8 @@ void DraftModel::list_lanes(std::span<const Proposal> proposals) {
 
 // Whether what is missing of a text can come in again by what drafts save, for as long as its answer may go on.
 bool DraftModel::is_worth_reading(const Lane& lane) const {
-  const int32_t n_missing = text_of(lane).n_text - text_of(lane).n_computed;
-  if (lane.is_pinned || n_missing <= kNearly || !drafting_.is_priced()) return true;
+  const int32_t n = n_missing(text_of(lane));
+  if (lane.is_pinned || n <= kNearly || !drafting_.is_priced()) return true;
   const StepPrices& prices = drafting_.prices();
   const PassCost& cost = drafting_.cost();
   DraftChoice choice(prices.n_decodes, prices.step);
@@ -149,8 +180,9 @@ bool DraftModel::is_worth_reading(const Lane& lane) const {
     choice.take(likely, more);
   const double n_more = choice.n_tokens() - prices.n_decodes;
   const double saved = prices.step * choice.n_tokens() / prices.n_decodes - choice.seconds();
-  const double n_left = std::min(lane.proposal->input.n_left, kAnswerLen);
-  const double to_read = cost.seconds(n_missing) - cost.seconds(0);
+  double n_left = std::min(lane.proposal->input.n_left, kAnswerLen);
+  if (options_.n_window > 0) n_left = std::min(n_left, static_cast<double>(options_.n_window));  // then it begins anew
+  const double to_read = cost.seconds(n) - cost.seconds(0);
   return to_read <= saved * n_left / (1 + n_more) || PLANTED("prompts_are_read_whatever_they_cost");
 }
 
@@ -158,11 +190,10 @@ bool DraftModel::is_worth_reading(const Lane& lane) const {
 void DraftModel::share_first_pass() {
   int32_t n = 0, most = options_.step_tokens;
   const auto give = [&](Lane& lane, int32_t n_most) {
-    const int32_t n_missing = text_of(lane).n_text - text_of(lane).n_computed;
-    lane.n_tokens = std::max(0, std::min(n_missing, n_most - n));
+    lane.n_tokens = std::max(0, std::min(n_missing(text_of(lane)), n_most - n));
     n += lane.n_tokens;
   };
-  const auto is_near = [](const Lane& lane) { return text_of(lane).n_text - text_of(lane).n_computed <= kNearly; };
+  const auto is_near = [](const Lane& lane) { return n_missing(text_of(lane)) <= kNearly; };
   for (Lane& lane : lanes_) {
     if (is_near(lane)) give(lane, most);
   }
@@ -238,8 +269,11 @@ void DraftModel::build() {
   for (Lane& lane : lanes_) {
     const Text& text = text_of(lane);
     const int32_t end = text.n_computed + lane.n_tokens;
-    arrays_.tokens.insert(arrays_.tokens.end(), text.tokens.begin() + text.n_computed, text.tokens.begin() + end);
-    const bool is_wanted = end >= static_cast<int32_t>(text.tokens.size());
+    for (int32_t i = text.n_computed; i < end; ++i) {
+      const int32_t at = i < options_.n_sink ? i : i + text.n_left_out;
+      arrays_.tokens.push_back(text.tokens[static_cast<size_t>(at)]);
+    }
+    const bool is_wanted = end + text.n_left_out >= static_cast<int32_t>(text.tokens.size());
     lane.row = arrays_.add(text.blocks, text.n_computed, end, cache_.n_blocks_for(end), is_wanted);
   }
 }

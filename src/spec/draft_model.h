@@ -9,6 +9,13 @@
 // pass. How many tokens it draws is chosen as the step's drafts are (draft_choice.h), its own passes priced too, by
 // what they took so far; a text that it could not catch up with in time to gain by it is left alone.
 //
+// With a window it reads of a longer text n_sink tokens of the begin and n_window to twice as many of the end, as
+// StreamingLLM does (Xiao et al., "Efficient Streaming Language Models with Attention Sinks", 2023, section 3.2) and as
+// TriForce has its smallest tier do. Positions count what is read, so that a model drafts behind texts that are longer
+// than its context. Keys lie rotated by their positions: where the window moves on, which is once for n_window tokens,
+// what it holds then is computed again ("sliding window with re-computation", section 2 there), behind the sink, which
+// stays.
+//
 // One thread, the engine's; draws use the stream's team. All memory but texts' tokens is held from the start.
 #pragma once
 
@@ -27,11 +34,12 @@ namespace ibid {
 
 struct DraftModelOptions {
   DType kv_dtype = DType::kF16;
-  int32_t block_len = 16;     // B
-  int64_t kv_bytes = 0;       // at least of one context
-  int32_t step_tokens = 256;  // T of its largest pass
-  int32_t max_texts = 8;      // at a time; others have no drafts of it
-  int32_t vocab_size = 0;     // V of the target; its own rows may be padded to more or fewer
+  int32_t block_len = 16;            // B
+  int64_t kv_bytes = 0;              // at least of the longest text that is read
+  int32_t step_tokens = 256;         // T of its largest pass
+  int32_t max_texts = 8;             // at a time; others have no drafts of it
+  int32_t vocab_size = 0;            // V of the target; its own rows may be padded to more or fewer
+  int32_t n_sink = 0, n_window = 0;  // n_window 0: a text is read whole
   bool prefix_cache = true;
   std::vector<TokenId> end_of_generation;  // which are not drafted
   bool always = false;                     // drafts as many as it may, whatever they cost
@@ -39,7 +47,11 @@ struct DraftModelOptions {
 
 class DraftModel final : public Proposer {
  public:
-  // `stream` and `clock` outlive it.
+  // The tokens that are read of a text at most, drafts among them.
+  static int32_t longest_read(const DraftModelOptions& options, int32_t context_len);
+  // Refuses a window that a context of so many tokens cannot hold.
+  static Status check(const DraftModelOptions& options, int32_t context_len);
+  // The same, then makes one. `stream` and `clock` outlive it.
   static Result<std::unique_ptr<DraftModel>> create(std::unique_ptr<ForwardPass> model, Stream& stream,
                                                     const DraftModelOptions& options,
                                                     const Clock& clock = steady_clock());
@@ -61,6 +73,7 @@ class DraftModel final : public Proposer {
 
  private:
   struct Text : DraftText {
+    int32_t n_left_out = 0;  // tokens behind the sink that are not read; what follows counts the others
     int32_t n_computed = 0;  // of tokens, whose keys and values lie in the cache; fewer than tokens
     BlockTable blocks;
     int32_t n_published = 0;
@@ -73,6 +86,7 @@ class DraftModel final : public Proposer {
   void drop(Text& text);
   void drop_all();
   void follow(Text& text, const ProposalInput& input);
+  void cut(Text& text);
   void list_lanes(std::span<const Proposal> proposals);
   bool is_worth_reading(const Lane& lane) const;
   void share_first_pass();
@@ -81,6 +95,7 @@ class DraftModel final : public Proposer {
   bool pass();
   void build();
   static Text& text_of(const Lane& lane) { return static_cast<Text&>(*lane.text); }
+  static int32_t n_missing(const Text& text) { return text.n_text - text.n_left_out - text.n_computed; }
 
   std::unique_ptr<Worker> worker_;
   DraftModelOptions options_;

@@ -98,6 +98,7 @@ const std::map<std::string, std::string> kFoundByUnits = {
     {"prompts_are_read_whatever_they_cost", "DraftModel.LeavesALongPromptWithAShortAnswerAlone"},
     {"the_last_draft_is_never_read", "DraftModel.OneThatIsTheTargetIsAlwaysRight"},
     {"time_of_a_draft_model_is_not_priced", "DraftModel.IsNeverSlowerThanNone"},
+    {"a_moved_window_keeps_its_keys", "DraftModel.ReadsNothingButItsWindow"},
     {"a_guess_is_written_a_slot_early", "WindowProposer.WhatItComputesIsNeverReadAsText"},
     {"a_row_behind_another_guess_is_believed", "WindowProposer.ReadsWhatOthersSayInOnePassAndGuessesTheSame"},
     {"a_loan_evicts", "WindowProposer.EvictsNothing"},

@@ -379,6 +379,10 @@ class ScheduleRun {
     options.max_texts = std::min(8, schedule_.max_sequences);
     options.prefix_cache = schedule_.prefix_cache;
     options.always = true;
+    const int32_t n_window = 1 + up_to(24);
+    const bool may_err = schedule_.drafts != DraftKind::kItself;
+    if (may_err && schedule_.max_drafts % 2 == 0 && 8 + 2 * n_window + kMaxDrafts <= model->context_len())
+      options.n_sink = up_to(8), options.n_window = n_window;
     options.kv_bytes = 24 * 32 / options.block_len * KvStore::block_bytes(pass->facts(), kv_dtype_, options.block_len);
     std::unique_ptr<Proposer> made = DraftModel::create(std::move(pass), stream_, options).value();
     if (schedule_.drafts != DraftKind::kModel) return made;
