@@ -6,13 +6,19 @@
 
 #include "kernels/math.h"
 #include "kernels/row_math.h"
-#include "sample/row_functions.h"
 #include "sample/sort_candidates.h"
 #include "sample/stage_table.h"
 #include "sample/stages.h"
 
 namespace ibid {
 namespace {
+
+// Where `most`, which is in it, stands first.
+int32_t row_find(std::span<const float> row, float most) {
+  const size_t from = next_block_from(row, 0, most);
+  const auto at = std::find(row.begin() + static_cast<std::ptrdiff_t>(from), row.end(), most);
+  return static_cast<int32_t>(at - row.begin());
+}
 
 Error nothing_left() {
   return invalid(
@@ -84,7 +90,7 @@ Status Sampler::candidates(std::span<const float> logits, const SampleHistory& h
   CHECK(static_cast<int32_t>(logits.size()) == vocab_size_);
   out.clear();
   constexpr float kMasked = -std::numeric_limits<float>::infinity();
-  if (!row_is_sound(logits) || !(row_max(logits) > kMasked)) return unsound_row();
+  if (const RowLook look = row_look(logits); !look.is_sound || look.n_possible == 0) return unsound_row();
   std::vector<float>&row = scratch.logits, &log_probs = scratch.log_probs;
   log_probs.resize(logits.size());
   row_log_softmax(log_probs, logits);
@@ -102,8 +108,9 @@ Status Sampler::candidates(std::span<const float> logits, const SampleHistory& h
   for (StageId id : row_stages_) {
     if (stage(id).acts == nullptr || stage(id).acts(input)) stage(id).change_row(row, input);
   }
-  if (!row_is_sound(row)) return invalid("the penalties and biases together take a logit beyond what a float can hold");
-  if (by_probability && row_max(row) > kMasked) row_log_softmax(row, row);
+  const RowLook look = row_look(row);
+  if (!look.is_sound) return invalid("the penalties and biases together take a logit beyond what a float can hold");
+  if (by_probability && look.n_possible > 0) row_log_softmax(row, row);
   keep_best(row, n, scratch);
   for (const Candidate& c : scratch.best) {
     if (!(c.logit > kMasked)) break;
@@ -119,7 +126,8 @@ Result<TokenRecord> Sampler::sample(std::span<const float> logits, const SampleH
   CHECK(static_cast<int32_t>(logits.size()) == vocab_size_);
   const SamplingParams& p = params_;
   // A model that computes NaN must not choose at random.
-  if (!row_is_sound(logits)) return unsound_row();
+  RowLook look = row_look(logits);
+  if (!look.is_sound) return unsound_row();
   const StageInput input{.params = p,
                          .history = history,
                          .state = state,
@@ -139,7 +147,8 @@ Result<TokenRecord> Sampler::sample(std::span<const float> logits, const SampleH
       if (acts(id)) stage(id).change_row(scratch.logits, input);
     }
     row = scratch.logits;
-    if (!row_is_sound(row)) {
+    look = row_look(row);
+    if (!look.is_sound) {
       return invalid("the penalties, biases and temperature together take a logit beyond what a float can hold");
     }
   }
@@ -154,18 +163,21 @@ Result<TokenRecord> Sampler::sample(std::span<const float> logits, const SampleH
     // Rounding must not make a probability of more than one.
     return static_cast<float>(std::min(static_cast<double>(c.logit - support.max_logit()) - log_total, 0.0));
   };
+  if (look.n_possible == 0) return nothing_left();
   if (p.temperature <= 0) {
-    out.chosen.token = TokenId{row_argmax(row)};
-    if (raw(out.chosen.token) >= vocab_size_ || !(row[static_cast<size_t>(raw(out.chosen.token))] > kMasked))
-      return nothing_left();
+    out.chosen.token = TokenId{row_find(row, look.most)};
     out.support = 1;
   } else {
-    if (!support.collect(row, scratch)) return nothing_left();
+    support.collect(row, look, scratch);
     for (StageId id : support_stages_) {
       if (acts(id)) stage(id).cut_support(support, input);
     }
-    out.chosen.token = rule == nullptr ? stages::draw(support, input.seed, history.position(), scratch)
-                                       : rule->draw(support.all(), support.total_weight(), input.seed, out.position);
+    if (rule == nullptr) {
+      out.chosen.token = stages::draw(support, input.seed, history.position(), scratch);
+    } else {
+      const double total = support.total_weight();
+      out.chosen.token = rule->draw(support.all(), total, input.seed, out.position);
+    }
     out.support = support.size();
     if (p.mirostat != 0 || p.processed_logprobs) {
       log_total = math::log(support.total_weight());

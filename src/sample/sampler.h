@@ -50,6 +50,8 @@ struct Candidate {
 struct SamplerScratch {
   std::vector<float> logits;          // the processed row
   std::vector<float> log_probs;       // of the row as the model gave it, or exponentials on the way
+  std::vector<float> weights;         // exp(logit - the highest) of the processed row
+  std::vector<float> block_max;       // of a row (kernels/row_math.h), twice
   std::vector<Candidate> candidates;  // the support, while it is truncated
   std::vector<int32_t> counts;        // per token; all zero between draws
   std::vector<int32_t> touched;

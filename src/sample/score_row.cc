@@ -1,36 +1,47 @@
 #include <algorithm>
+#include <functional>
 #include <limits>
 
 #include "kernels/row_math.h"
-#include "sample/row_functions.h"
 #include "sample/sampler.h"
 #include "sample/sort_candidates.h"
 
 namespace ibid {
 
-// A buffer of twice as many, cut to the n best whenever it is full, whatever the order in which they come.
+// Where blocks are many, as many of them as are wanted have a highest of at least `least`, and so at least as many
+// tokens have: the others need not be looked at. In a row without an order that leaves some more than are wanted.
 void keep_best(std::span<const float> row, size_t n, SamplerScratch& scratch) {
+  constexpr float kMasked = -std::numeric_limits<float>::infinity();
   std::vector<Candidate>& best = scratch.best;
-  constexpr size_t kLeast = 64;
-  const size_t room = std::max(kLeast, 2 * std::min(n, row.size()));
   best.clear();
-  best.reserve(room);
-  const auto cut = [&] {
-    if (best.size() <= n) return;
+  n = std::min(n, row.size());
+  if (n == 0) return;
+  const size_t n_blocks = (row.size() + kMaxBlock - 1) / kMaxBlock;
+  scratch.block_max.resize(2 * n_blocks);
+  const auto highest = std::span(scratch.block_max).first(n_blocks),
+             ranked = std::span(scratch.block_max).last(n_blocks);
+  row_block_max(highest, row);
+  float least = kMasked;
+  if (n <= n_blocks) {
+    std::ranges::copy(highest, ranked.begin());
+    const auto nth = ranked.begin() + static_cast<ptrdiff_t>(n) - 1;
+    std::nth_element(ranked.begin(), nth, ranked.end(), std::greater<>());
+    least = *nth;
+  }
+  const auto add = [&](size_t i) { best.push_back({.logit = row[i], .id = static_cast<int32_t>(i)}); };
+  for (size_t b = 0; b < n_blocks; ++b) {
+    if (!(highest[b] >= least) || highest[b] == kMasked) continue;
+    for (size_t i = b * kMaxBlock; i < std::min(row.size(), (b + 1) * kMaxBlock); ++i) {
+      if (row[i] >= least && row[i] > kMasked) add(i);
+    }
+  }
+  for (size_t i = 0; best.size() < n; ++i) {  // then all that are possible are there
+    if (row[i] == kMasked) add(i);
+  }
+  if (best.size() > n) {
     std::nth_element(best.begin(), best.begin() + static_cast<ptrdiff_t>(n) - 1, best.end(), goes_before);
     best.resize(n);
-  };
-  float least = -std::numeric_limits<float>::infinity();  // ids ascend, so that one that is no higher is too late
-  bool is_cut = false;
-  for (size_t i = 0; i < row.size(); ++i) {
-    if (is_cut && !(row[i] > least)) continue;
-    best.push_back({.logit = row[i], .id = static_cast<int32_t>(i)});
-    if (best.size() < room) continue;
-    cut();
-    is_cut = true;
-    least = best[n - 1].logit;
   }
-  cut();
   sort_candidates(best, scratch.spare);
 }
 
@@ -39,7 +50,7 @@ Error unsound_row() {
 }
 
 Result<TokenRecord> score_row(std::span<const float> logits, TokenId chosen, int32_t n_top, SamplerScratch& scratch) {
-  if (!row_is_sound(logits) || !(row_max(logits) > -std::numeric_limits<float>::infinity())) return unsound_row();
+  if (const RowLook look = row_look(logits); !look.is_sound || look.n_possible == 0) return unsound_row();
   scratch.log_probs.resize(logits.size());
   row_log_softmax(scratch.log_probs, logits);
   TokenRecord out;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <span>
 
+#include "kernels/row_math.h"
 #include "sample/sampler.h"
 
 namespace ibid::stages {
@@ -37,18 +38,22 @@ void allow_only(std::span<float> logits, std::span<const uint8_t> allowed);
 void temperature(std::span<float> logits, const SamplingParams& params, SamplerScratch& scratch);
 float effective_temperature(std::span<const float> logits, const SamplingParams& params, SamplerScratch& scratch);
 
-// 4. Truncation, over scratch.candidates: the support, of which a sorted prefix grows as far as a stage needs it. All
-// its functions together cost O(V), however deep the stages look.
+// 4. Truncation: the support, of which a sorted prefix grows as far as a stage needs it. As long as nothing was cut, it
+// is the row itself, and scratch.candidates are its best; then these are the support. All its functions together cost
+// O(V), however deep the stages look.
 class Support {
  public:
-  // All finite logits. False when there are none.
+  // All finite logits of a row that stays where it is, and what a look at it said. False when there are none.
+  bool collect(std::span<const float> logits, const RowLook& look, SamplerScratch& scratch);
   bool collect(std::span<const float> logits, SamplerScratch& scratch);
 
-  int32_t size() const { return static_cast<int32_t>(candidates_->size()); }
+  int32_t size() const { return is_whole_ ? n_possible_ : static_cast<int32_t>(candidates_->size()); }
   float max_logit() const { return max_; }
-  std::span<const Candidate> all() const { return *candidates_; }
-  // True where all()[i] is token i: nothing was masked, cut or sorted.
-  bool is_every_token() const { return n_sorted_ == 0 && candidates_->back().id + 1 == size(); }
+  // In order of ids before the first sort, in sorted order after it; until the next call.
+  std::span<const Candidate> all();
+  // Nothing was cut: weights() has a weight for each token of the row, 0 where it is not possible.
+  bool is_whole() const { return is_whole_; }
+  std::span<const float> weights() const { return scratch_->weights; }
   // The n highest, sorted; n <= size().
   std::span<const Candidate> sorted(int32_t n);
   // Keeps the n highest; n >= 1.
@@ -74,16 +79,20 @@ class Support {
   // Drops the n highest; n < size().
   void drop_first(int32_t n);
   static double weight(const Candidate& c) { return static_cast<double>(c.weight); }
-  // Sum of weights over the support: in order of ids before the first sort, in sorted order after it.
+  // Sum of weights over the support, in the order of all().
   double total_weight();
 
  private:
-  void bring_forward(int32_t n);
+  void list();
+  void was_cut();
+  std::span<const float> row_;
   std::vector<Candidate>* candidates_ = nullptr;
   SamplerScratch* scratch_ = nullptr;
   float max_ = 0;
-  int32_t n_sorted_ = 0;
-  double total_ = -1;  // < 0: to be summed again
+  bool is_whole_ = true;
+  int32_t n_possible_ = 0;  // of the row
+  int32_t n_sorted_ = 0;    // of candidates_, the first
+  double total_ = -1;       // < 0: to be summed again
 };
 
 void top_n_sigma(Support& support, float n);  // keeps logits >= max - n * standard deviation of the support
@@ -104,6 +113,6 @@ float mirostat_update(float mu, float surprise, float tau, float eta);
 
 // 5. Draw: an exponential race (docs/design.md section 5, law 4): v = (x + 1/2) 2^-32, E = -log1p(-v); the smallest E /
 // weight wins, ties to the lower id.
-TokenId draw(const Support& support, uint64_t seed, int32_t position, SamplerScratch& scratch);
+TokenId draw(Support& support, uint64_t seed, int32_t position, SamplerScratch& scratch);
 
 }  // namespace ibid::stages

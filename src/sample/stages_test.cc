@@ -41,7 +41,7 @@ double total(const Row& row, const Ids& sorted) {
   for (int32_t id : by_id) sum += weight(row, sorted, id);
   return sum;
 }
-std::set<int32_t> kept(const stages::Support& s) {
+std::set<int32_t> kept(stages::Support& s) {
   std::set<int32_t> out;
   for (const Candidate& c : s.all()) out.insert(c.id);
   return out;

@@ -7,7 +7,6 @@
 #include "kernels/noise.h"
 #include "kernels/row_math.h"
 #include "sample/philox.h"
-#include "sample/row_functions.h"
 #include "sample/sort_candidates.h"
 #include "sample/stages.h"
 
@@ -18,76 +17,80 @@ constexpr double kNatsPerBit = 0.693147180559945309417;
 
 }  // namespace
 
-bool Support::collect(std::span<const float> logits, SamplerScratch& scratch) {
-  candidates_ = &scratch.candidates;
+bool Support::collect(std::span<const float> logits, const RowLook& look, SamplerScratch& scratch) {
+  row_ = logits;
   scratch_ = &scratch;
+  candidates_ = &scratch.candidates;
   candidates_->clear();
+  is_whole_ = true;
+  n_possible_ = static_cast<int32_t>(look.n_possible);
   n_sorted_ = 0;
   total_ = -1;
-  max_ = row_max(logits);
-  if (!(max_ > -std::numeric_limits<float>::infinity())) return false;
-  scratch.log_probs.resize(logits.size());
-  float max = max_;
-  for (size_t i = 0; i < logits.size(); ++i) scratch.log_probs[i] = logits[i] - max;
-  row_exp(scratch.log_probs, scratch.log_probs);
-  candidates_->reserve(logits.size());
-  for (size_t i = 0; i < logits.size(); ++i) {
-    if (logits[i] > -std::numeric_limits<float>::infinity()) {
-      candidates_->push_back({logits[i], scratch.log_probs[i], static_cast<int32_t>(i)});
-    }
-  }
+  max_ = look.most;
+  if (n_possible_ == 0) return false;
+  scratch.weights.resize(logits.size());
+  row_exp_below(scratch.weights, logits, max_);
   return true;
 }
 
-// Puts the n highest in front and leaves the others in the order of ids, which all have before the first sort: to sort
-// those is cheaper then. n < size().
-void Support::bring_forward(int32_t n) {
-  std::vector<float>& logits = scratch_->log_probs;  // free after collect()
-  logits.clear();
-  for (const Candidate& c : *candidates_) logits.push_back(c.logit);
-  const auto nth = logits.begin() + n - 1;
-  std::nth_element(logits.begin(), nth, logits.end(), std::greater<>());
-  const float lowest = *nth;
-  // Of those that have the lowest logit that still goes forward, the higher ids stay back.
-  auto n_kept_back = std::count(nth + 1, logits.end(), lowest);
-  std::vector<Candidate>& forward = scratch_->spare;
-  forward.resize(std::max(forward.size(), static_cast<size_t>(n)));
-  size_t to = candidates_->size(), n_left = static_cast<size_t>(n);
-  for (size_t from = to; from-- > 0;) {
-    const Candidate c = (*candidates_)[from];
-    if (c.logit > lowest || (c.logit == lowest && n_kept_back-- <= 0)) {
-      forward[--n_left] = c;
-    } else {
-      (*candidates_)[--to] = c;
-    }
+bool Support::collect(std::span<const float> logits, SamplerScratch& scratch) {
+  return collect(logits, row_look(logits), scratch);
+}
+
+// All that are possible, in the order of ids.
+void Support::list() {
+  candidates_->clear();
+  candidates_->reserve(static_cast<size_t>(n_possible_));
+  for (size_t i = 0; i < row_.size(); ++i) {
+    if (row_[i] > -std::numeric_limits<float>::infinity())
+      candidates_->push_back({row_[i], scratch_->weights[i], static_cast<int32_t>(i)});
   }
-  std::copy_n(forward.begin(), n, candidates_->begin());
+}
+
+std::span<const Candidate> Support::all() {
+  if (is_whole_ && n_sorted_ > 0) sorted(size());
+  if (is_whole_) list();
+  return *candidates_;
 }
 
 std::span<const Candidate> Support::sorted(int32_t n) {
   if (n > n_sorted_) {
+    CHECK(is_whole_);  // what has been cut is sorted
     // Most stages look at a few. Who wants more than was got ready for them gets all: growing step by step would look
     // at the rest each time.
     constexpr int32_t kFirst = 256;
-    const bool is_deep = n_sorted_ > 0 || n > size() / 16;
-    const int32_t m = is_deep ? size() : std::min(size(), std::max(2 * n, kFirst));
-    if (m < size()) bring_forward(m);
-    sort_candidates(std::span(*candidates_).subspan(static_cast<size_t>(n_sorted_), static_cast<size_t>(m - n_sorted_)),
-                    scratch_->spare);
-    n_sorted_ = m;
+    const int32_t most = std::max(2 * n, kFirst);
+    const bool is_deep = n_sorted_ > 0 || n > size() / 16 || most >= size();
+    if (is_deep) {
+      list();
+      sort_candidates(*candidates_, scratch_->spare);
+      is_whole_ = false;
+    } else {
+      keep_best(row_, static_cast<size_t>(most), *scratch_);
+      candidates_->assign(scratch_->best.begin(), scratch_->best.end());
+      for (Candidate& c : *candidates_) c.weight = scratch_->weights[static_cast<size_t>(c.id)];
+    }
+    n_sorted_ = static_cast<int32_t>(candidates_->size());
   }
   return std::span<const Candidate>(*candidates_).first(static_cast<size_t>(n));
+}
+
+// Leaves the sorted ones that `candidates_` now holds.
+void Support::was_cut() {
+  is_whole_ = false;
+  n_sorted_ = static_cast<int32_t>(candidates_->size());
+  total_ = -1;
 }
 
 void Support::keep_first(int32_t n) {
   if (n >= size()) return;
   sorted(n);
   candidates_->resize(static_cast<size_t>(n));
-  n_sorted_ = std::min(n_sorted_, n);
-  total_ = -1;
+  was_cut();
 }
 
 void Support::keep_if(std::span<const uint8_t> keep) {
+  sorted(size());
   size_t kept = 0;
   for (size_t i = 0; i < candidates_->size(); ++i) {
     if (keep[i]) (*candidates_)[kept++] = (*candidates_)[i];
@@ -95,23 +98,23 @@ void Support::keep_if(std::span<const uint8_t> keep) {
   if (kept == candidates_->size()) return;
   CHECK(kept > 0);
   candidates_->resize(kept);
-  n_sorted_ = size();
-  total_ = -1;
+  was_cut();
 }
 
 void Support::drop_first(int32_t n) {
   CHECK(n < size());
   sorted(size());
   candidates_->erase(candidates_->begin(), candidates_->begin() + n);
-  n_sorted_ = size();
-  total_ = -1;
+  was_cut();
 }
 
 double Support::total_weight() {
-  if (total_ < 0) {
-    // Before the first sort the candidates lie in order of ids; after a cut the whole order is fixed by sorting.
-    if (n_sorted_ > 0) sorted(size());
-    total_ = 0;
+  if (total_ >= 0) return total_;
+  if (n_sorted_ > 0) sorted(size());
+  total_ = 0;
+  if (is_whole_) {
+    for (const float w : scratch_->weights) total_ += static_cast<double>(w);  // 0 where nothing is possible
+  } else {
     for (const Candidate& c : *candidates_) total_ += weight(c);
   }
   return total_;
@@ -252,7 +255,27 @@ struct Race {
 
 }  // namespace
 
-TokenId draw(const Support& support, uint64_t seed, int32_t position, SamplerScratch& scratch) {
+namespace {
+
+// Of all tokens: most lose sixty-four at a time.
+int32_t draw_whole(std::span<const float> weights, uint64_t seed, int32_t position, SamplerScratch& scratch) {
+  scratch.noise.resize((weights.size() + 3) / 4 * 4);
+  fill_noise(scratch.noise, seed, position, static_cast<uint32_t>(NoisePurpose::kDraw));
+  Race race;
+  const auto n = weights.size();
+  for (size_t i = 0; i < n;) {
+    i = next_block_near(scratch.noise, weights, i, race.best);
+    for (const size_t end = std::min(n, i + kLookBlock); i < end; ++i) {
+      if (weights[i] > 0) race.enter({.weight = weights[i], .id = static_cast<int32_t>(i)}, scratch.noise[i]);
+    }
+  }
+  return race.winner;
+}
+
+}  // namespace
+
+TokenId draw(Support& support, uint64_t seed, int32_t position, SamplerScratch& scratch) {
+  if (support.is_whole()) return TokenId{draw_whole(support.weights(), seed, position, scratch)};
   const std::span<const Candidate> all = support.all();
   Race race;
   // A narrow support takes the words of its own groups, a wide one those of the whole vocabulary at once.
@@ -264,27 +287,10 @@ TokenId draw(const Support& support, uint64_t seed, int32_t position, SamplerScr
     }
     return TokenId{race.winner};
   }
-  int32_t highest = all.back().id;
-  if (!support.is_every_token()) {
-    for (const Candidate& c : all) highest = std::max(highest, c.id);
-  }
+  const int32_t highest = std::ranges::max(all, {}, &Candidate::id).id;
   scratch.noise.resize(static_cast<size_t>(highest / 4 + 1) * 4);
   fill_noise(scratch.noise, seed, position, static_cast<uint32_t>(NoisePurpose::kDraw));
-  if (!support.is_every_token()) {
-    for (const Candidate& c : all) race.enter(c, scratch.noise[static_cast<size_t>(c.id)]);
-    return TokenId{race.winner};
-  }
-  // Candidate i is token i: whole runs lose at a glance at their words.
-  constexpr size_t kRun = 16;
-  size_t i = 0;
-  for (; i + kRun <= all.size(); i += kRun) {
-    const uint32_t* words = scratch.noise.data() + i;
-    uint32_t n_near = 0;
-    for (size_t j = 0; j < kRun; ++j) n_near += words[j] <= race.limit;
-    if (n_near == 0) continue;
-    for (size_t j = 0; j < kRun; ++j) race.enter(all[i + j], words[j]);
-  }
-  for (; i < all.size(); ++i) race.enter(all[i], scratch.noise[i]);
+  for (const Candidate& c : all) race.enter(c, scratch.noise[static_cast<size_t>(c.id)]);
   return TokenId{race.winner};
 }
 

@@ -31,6 +31,19 @@ struct RowTable {
   // m = max(x), s = sum(exp(x - m)); out = (x - m) - log(s), log in F64 rounded once. out may be x.
   void (*log_softmax)(float* out, const float* x, int64_t n);
 
+  // What draws ask of a row (kernels/row_math.h): its highest, -inf if n is 0, with NaNs passed over; how many are
+  // above -inf; whether all are below +inf, which a NaN is not.
+  void (*look)(const float* x, int64_t n, float* most, int64_t* n_possible, bool* is_sound);
+  // out = exp(x - most), none of them above 1.
+  void (*exp_below)(float* out, const float* x, float most, int64_t n);
+  // out[b] = max(x[32 b], ... x[32 b + 31]), or to the row's end.
+  void (*block_max)(float* out, const float* x, int64_t n);
+  // The first multiple of 64 from `from` on, itself one, with a lane i of 64 that has x[i] >= least; else the first
+  // that has no 64 lanes behind it.
+  int64_t (*block_from)(const float* x, int64_t from, int64_t n, float least);
+  // The same with words[i] / 256, cut to a whole number, <= bound * weights[i].
+  int64_t (*block_near)(const uint32_t* words, const float* weights, int64_t from, int64_t n, float bound);
+
   // The lanes' functions themselves (kernels/math.h, tests).
   void (*exp)(float* out, const float* x, int64_t n);
   void (*tanh)(float* out, const float* x, int64_t n);

@@ -9,6 +9,10 @@
 namespace ibid::cpu {
 namespace {
 
+// Of an element, in those of plain arithmetic (cpu/for_rows.h): a token writes as many lines as it has elements, or
+// half.
+constexpr int kStoreWeight = 32;
+
 // One head of one token: D values side by side, D keys B elements apart.
 template <typename Element>
 void place(std::byte* keys, std::byte* values, const Element* k, const Element* v, int32_t head_len,
@@ -49,7 +53,7 @@ void fetch_slot(const PagedKv& kv, int32_t slot) {
 void store_kv(Stream& s, const PagedKv& kv, const TensorView& k, const TensorView& v, const ForwardBatch& batch) {
   const RowTable& row = *table().row;
   const auto narrow = kv.dtype == DType::kF16 ? row.to_f16 : row.to_bf16;
-  for_rows(s, k.n_rows(), k.row_len(), 4, [&](int64_t begin, int64_t end) {
+  for_rows(s, k.n_rows(), k.row_len(), kStoreWeight, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       const int32_t slot = batch.slots[t];
       // The next token's, of another sequence; one of the same has most of its lines here.
