@@ -6,7 +6,7 @@
 
 Names of tensors and keys of the configuration stay as they are, under the architecture "eagle"; t2d, which d2t says too,
 is left out. `--type` is that of the matrices (f32, f16, bf16, q8_0, q4_0 or q4_1; without it each keeps its own).
-A pytorch_model.bin is not read: loading one runs what it says.
+Of a pytorch_model.bin tools/to_safetensors.py makes a model.safetensors first.
 """
 import argparse
 import json

@@ -1,9 +1,12 @@
 """Draft heads are trained for the default model as docs/speculation.md has it, for 50 steps: from text that it writes itself to
 files that it drafts with. The same seed gives the same file, also where training was cut and went on. training_test.py
 BUILD_DIR."""
+import ast
+import json
 import pathlib
 import re
 import subprocess
+import sys
 import tempfile
 
 from harness import HERE, IBID, Server, Skip, default_model, default_model_file, main, venv
@@ -90,5 +93,27 @@ def export(tool, work, out):
     return made
 
 
+PICKLED = """import sys, torch
+state = {"fc.weight": torch.arange(12.).reshape(3, 4).bfloat16(), "d2t": torch.arange(5), "b": torch.nn.Parameter(torch.arange(8.).reshape(2, 4)[1:])}
+torch.save(state, sys.argv[1])
+print({name: x.detach().contiguous().view(-1).view(torch.uint8).numpy().tobytes().hex() for name, x in state.items()})
+"""
+
+
+def test_what_pytorch_pickles_becomes_safetensors():
+    with tempfile.TemporaryDirectory() as name:
+        pickled, made = pathlib.Path(name) / "pytorch_model.bin", pathlib.Path(name) / "model.safetensors"
+        expected = ast.literal_eval(run(python(), "-c", PICKLED, pickled))
+        run(sys.executable, TOOLS / "to_safetensors.py", pickled, made)
+        content = made.read_bytes()
+        begin = 8 + int.from_bytes(content[:8], "little")
+        header = json.loads(content[8:begin])
+        assert {n: (x["dtype"], x["shape"]) for n, x in header.items()} == {
+            "fc.weight": ("BF16", [3, 4]), "d2t": ("I64", [5]), "b": ("F32", [1, 4])}, header
+        for n, x in header.items():
+            first, end = x["data_offsets"]
+            assert content[begin + first:begin + end].hex() == expected[n], n
+
+
 if __name__ == "__main__":
-    main(test_heads_are_trained_exported_and_used)
+    main(test_what_pytorch_pickles_becomes_safetensors, test_heads_are_trained_exported_and_used)
