@@ -166,7 +166,35 @@ def test_chats_of_older_pages_are_taken_over(w):
     page.go(w.server.url)
     page.until("document.querySelectorAll('#history li').length === 1")
     page.click("#history .open")
-    assert page.js(SHOWN) == ["Hello", "Hello?", "Hi"] and page.js("localStorage.getItem('ibid.chats')") is None
+    assert page.js(SHOWN) == ["Hello", "Hello?", "Hi"]
+    page.until("localStorage.getItem('ibid.chats') === null")  # once they are kept
+    page.close()
+
+
+def test_chats_that_are_not_kept_yet_stay_where_they_were(w):
+    """A page that is left before its database has them: the next one finds them where the older one put them."""
+    page = w.page()
+    script = page.send("Page.addScriptToEvaluateOnNewDocument", source="""(() => {
+        const put = IDBObjectStore.prototype.put;
+        IDBObjectStore.prototype.put = function (...given) {
+          const request = put.apply(this, given);
+          this.transaction.abort();
+          return request;
+        };
+      })()""")["identifier"]
+    page.go(w.server.url)
+    chat = "{ id: 'old', messages: [{ role: 'user', content: 'Hello' }, { role: 'assistant', content: 'Hi' }] }"
+    page.js(f"localStorage.setItem('ibid.chats', JSON.stringify([{chat}]))")
+    page.go(w.server.url)
+    page.until("document.querySelectorAll('#history li').length === 1")
+    page.browser.wait(0.3)
+    assert page.js("localStorage.getItem('ibid.chats') !== null")
+    page.send("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
+    page.go(w.server.url)
+    page.until("document.querySelectorAll('#history li').length === 1")
+    page.until("localStorage.getItem('ibid.chats') === null")
+    page.go(w.server.url)
+    page.until("document.querySelectorAll('#history li').length === 1")
     page.close()
 
 
@@ -339,5 +367,6 @@ def test_tokens_rate_and_context(w):
     page.close()
 
 
-TESTS = [test_versions, test_many_chats, test_who_asks_before_the_chats_are_there_loses_nothing, test_chats_of_older_pages_are_taken_over, test_files, test_tools_and_reasoning,
+TESTS = [test_versions, test_many_chats, test_who_asks_before_the_chats_are_there_loses_nothing, test_chats_of_older_pages_are_taken_over,
+         test_chats_that_are_not_kept_yet_stay_where_they_were, test_files, test_tools_and_reasoning,
          test_an_answer_of_a_schema, test_several_answers_and_going_on, test_tokens_rate_and_context]

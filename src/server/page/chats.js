@@ -20,29 +20,41 @@ function connect() {
 
 const store = (mode) => database.transaction("chats", mode).objectStore("chats");
 
-function write(change) {
-  if (!database) return;
+// Whether it is kept, once it is.
+async function write(change) {
+  if (!database) return false;
   try {
-    const request = change(store("readwrite"));
-    request.transaction.commit?.();
-  } catch { /* the disk is full or the browser forbids it: they stay for this visit */ }
+    const { transaction } = change(store("readwrite"));
+    const kept = new Promise((resolve) => {
+      transaction.oncomplete = () => resolve(true);
+      transaction.onabort = () => resolve(false);
+    });
+    transaction.commit?.();
+    return await kept;
+  } catch {
+    return false;  // the disk is full or the browser forbids it: they stay for this visit
+  }
+}
+
+// Keeps those chats of an item that are wanted, and removes it once they are kept: a page may be left before that.
+async function take(key, listOf, isWanted) {
+  try {
+    const text = localStorage.getItem(key), kept = [];
+    for (const given of listOf(JSON.parse(text))) {
+      const chat = sane(given);
+      if (chat && isWanted(chat)) kept.push(keepChat(chat));
+    }
+    if ((await Promise.all(kept)).every((is) => is) && localStorage.getItem(key) === text) localStorage.removeItem(key);
+  } catch { /* forbidden, or not ours */ }
 }
 
 // What an answer under way had come to when its page was left is written at once, which a database cannot promise.
 function takeRescued() {
   try {
-    for (const key of Object.keys(localStorage).filter((name) => name.startsWith(kRescue))) {
-      const chat = sane(JSON.parse(localStorage.getItem(key)));
-      localStorage.removeItem(key);
-      if (chat) keepChat(chat);
-    }
+    for (const key of Object.keys(localStorage).filter((name) => name.startsWith(kRescue))) take(key, (chat) => [chat], () => true);
     // What pages kept before there was a database.
-    for (const old of [...(JSON.parse(localStorage.getItem("ibid.chats")) ?? [])].reverse()) {
-      const chat = sane(old);
-      if (chat && !chats.has(chat.id)) keepChat(chat);
-    }
-    localStorage.removeItem("ibid.chats");
-  } catch { /* forbidden, or not ours */ }
+    take("ibid.chats", (all) => [...(all ?? [])].reverse(), (chat) => !chats.has(chat.id));
+  } catch { /* forbidden */ }
 }
 
 export function rescue(chat) {
@@ -80,15 +92,20 @@ export const allChats = () => [...chats.values()].sort((a, b) => b.changed - a.c
 export const chatOf = (id) => chats.get(id);
 
 let lastChange = 0;
+// Promises whether the browser keeps it.
 export function keepChat(chat, isChange = true) {
   if (isChange) chat.changed = lastChange = Math.max(Date.now(), lastChange + 1);
   chats.set(chat.id, chat);
-  write((all) => all.put(chat));
+  const kept = write((all) => all.put(chat));
   others?.postMessage(chat.id);
+  return kept;
 }
 
 export function dropChat(id) {
   chats.delete(id);
   write((all) => all.delete(id));
+  try {
+    localStorage.removeItem(kRescue + id);  // where it could not be kept
+  } catch { /* forbidden */ }
   others?.postMessage(id);
 }
