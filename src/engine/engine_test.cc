@@ -332,7 +332,8 @@ TEST(SlowEngine, SchedulingSixtyFourAnswersTakesLessThanAHundredMicroseconds) {
   Fixture f;
   for (int i = 0; i < 64; ++i) ASSERT_TRUE(core->submit(f.request(64, 900, static_cast<uint64_t>(i))).ok());
   std::vector<double> plan, settle;
-  // How many steps the prompts take hangs on the clock: chunks beside answers are sized by what steps were measured to take.
+  // How many steps the prompts take hangs on the clock: chunks beside answers are sized by what steps were measured to
+  // take.
   for (int i = 0; i < 900 && plan.size() <= 200; ++i) {
     std::vector<Output> out;
     core->step(out);

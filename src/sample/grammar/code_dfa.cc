@@ -4,6 +4,7 @@
 #include <numeric>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "base/utf8.h"
 
@@ -36,9 +37,10 @@ class Subsets {
     for (const CodeNfa::Edge& e : nfa.edges) sorted_[at[e.from]++] = e;
   }
 
+  // states may hold some more than once; ascending and each once when it returns.
   void close(std::vector<uint32_t>& states, bool at_begin, bool at_end) {
     ++epoch_;
-    for (uint32_t s : states) mark_[s] = epoch_;
+    std::erase_if(states, [this](uint32_t s) { return std::exchange(mark_[s], epoch_) == epoch_; });
     for (size_t i = 0; i < states.size(); ++i) {
       for (uint32_t e = first_[states[i]]; e < first_[states[i] + 1]; ++e) {
         const CodeNfa::Edge& edge = sorted_[e];
@@ -50,7 +52,7 @@ class Subsets {
       }
     }
     fuel_.burn(static_cast<int64_t>(states.size()) + 1);
-    std::sort(states.begin(), states.end());
+    sort_marked(states);
   }
 
   bool accepts(std::vector<uint32_t> states, bool at_begin) {
@@ -63,6 +65,18 @@ class Subsets {
   }
 
  private:
+  // Of many states close to one another the marks are the order.
+  void sort_marked(std::vector<uint32_t>& states) const {
+    const auto [least, most] = std::ranges::minmax(states);
+    if ((most - least) / 8 >= states.size()) {
+      std::sort(states.begin(), states.end());
+      return;
+    }
+    size_t n = 0;
+    for (uint32_t s = least; s <= most; ++s)
+      if (mark_[s] == epoch_) states[n++] = s;
+  }
+
   const CodeNfa& nfa_;
   Fuel& fuel_;
   Held held_;
@@ -176,6 +190,8 @@ Result<CodeDfa> CodeDfa::make(const CodeNfa& nfa, Fuel& fuel) {
   queue.push_back(&start);  // a state of its own: only here the text begins
   std::vector<RangeTo> ranges;
   std::vector<uint32_t> cuts, targets;
+  if (!held.add(block(nfa.sets.size() * sizeof(size_t)))) return out_of_fuel();
+  std::vector<size_t> cut_by(nfa.sets.size());  // one more than the last state that it cut the codes of
   for (size_t from = 0; from < queue.size(); ++from) {
     const std::vector<uint32_t> states = *queue[from];
     if (!made.make_room(0)) return out_of_fuel();
@@ -184,12 +200,15 @@ Result<CodeDfa> CodeDfa::make(const CodeNfa& nfa, Fuel& fuel) {
     for (uint32_t s : states)
       for (const CodeNfa::Edge& e : subsets.edges(s))
         if (e.kind == CodeNfa::kSet) {
-          if (!grammar::make_room(ranges, nfa.sets[e.set].ranges().size(), held)) return out_of_fuel();
-          for (CodeRange r : nfa.sets[e.set].ranges()) ranges.push_back({r.lo, r.hi, e.to});
+          const size_t n = nfa.sets[e.set].ranges().size();
+          if (!grammar::make_room(ranges, n, held) || !grammar::make_room(cuts, 2 * n, held)) return out_of_fuel();
+          for (CodeRange r : nfa.sets[e.set].ranges()) {
+            ranges.push_back({r.lo, r.hi, e.to});
+            if (cut_by[e.set] <= from) cuts.push_back(r.lo), cuts.push_back(r.hi + 1);
+          }
+          cut_by[e.set] = from + 1;
         }
     if (!fuel.burn(static_cast<int64_t>(ranges.size()) * 3 + 8)) return out_of_fuel();
-    if (!grammar::make_room(cuts, 2 * ranges.size(), held)) return out_of_fuel();
-    for (const RangeTo& r : ranges) cuts.push_back(r.lo), cuts.push_back(r.hi + 1);
     std::sort(cuts.begin(), cuts.end());
     cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
     std::sort(ranges.begin(), ranges.end(), [](const RangeTo& a, const RangeTo& b) { return a.lo < b.lo; });
@@ -201,8 +220,6 @@ Result<CodeDfa> CodeDfa::make(const CodeNfa& nfa, Fuel& fuel) {
       if (open.empty()) continue;
       targets.clear();
       for (const RangeTo& r : open) targets.push_back(r.to);
-      std::sort(targets.begin(), targets.end());
-      targets.erase(std::unique(targets.begin(), targets.end()), targets.end());
       subsets.close(targets, false, false);
       auto [at, is_new] = ids.try_emplace(targets, static_cast<uint32_t>(queue.size()));
       if (!fuel.burn((is_new ? 24 : 2) + static_cast<int64_t>(targets.size()))) return out_of_fuel();

@@ -24,6 +24,7 @@ class CodeSets {
     return static_cast<uint32_t>(sets_.size() - 1);
   }
   const CodeSet& operator[](uint32_t set) const { return sets_[set]; }
+  size_t size() const { return sets_.size(); }
   int64_t bytes() const { return held_.bytes(); }
 
  private:
