@@ -381,8 +381,8 @@ void rows_ops(Prices& prices, Stream& s) {
 int run(int argc, char** argv) {
   const int n_threads = argc > 1 ? std::max(1, std::atoi(argv[1])) : 1;
   const int n_rounds = argc > 2 ? std::max(1, std::atoi(argv[2])) : 21;
-  if (selected_isa() != Isa::kAvx512) {
-    std::fprintf(stderr, "exactness_bench: the variants are for AVX-512, which this machine does not have\n");
+  if (selected_isa() != Isa::kAvx512Bf16) {
+    std::fprintf(stderr, "exactness_bench: the variants are for AVX-512 with BF16, which this machine does not have\n");
     return 1;
   }
   ThreadTeam team(n_threads);

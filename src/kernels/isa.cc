@@ -13,7 +13,8 @@
 namespace ibid {
 namespace {
 
-constexpr std::array<std::string_view, 6> kNames = {"baseline", "avx2", "avx512", "neon", "neon_dotprod", "neon_i8mm"};
+constexpr std::array<std::string_view, 8> kNames = {"baseline",    "avx2", "avx2_vnni",    "avx512",
+                                                    "avx512_bf16", "neon", "neon_dotprod", "neon_i8mm"};
 
 bool cpu_has(Isa isa) {
   switch (isa) {
@@ -22,10 +23,14 @@ bool cpu_has(Isa isa) {
 #if defined(__x86_64__)
     case Isa::kAvx2:
       return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    case Isa::kAvx2Vnni:
+      return cpu_has(Isa::kAvx2) && __builtin_cpu_supports("avxvnni");
     case Isa::kAvx512:
       return cpu_has(Isa::kAvx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-             __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16");
+             __builtin_cpu_supports("avx512vnni");
+    case Isa::kAvx512Bf16:
+      return cpu_has(Isa::kAvx512) && __builtin_cpu_supports("avx512bf16");
 #elif defined(__aarch64__)
     case Isa::kNeon:
       return true;  // of every 64-bit ARM
@@ -56,8 +61,8 @@ std::optional<Isa> isa_from_name(std::string_view name) {
 
 std::vector<Isa> supported_isas() {
   std::vector<Isa> isas;
-  for (Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kNeon, Isa::kNeonDotprod, Isa::kNeonI8mm}) {
-    if (cpu_has(isa)) isas.push_back(isa);
+  for (size_t i = 0; i < kNames.size(); ++i) {
+    if (cpu_has(static_cast<Isa>(i))) isas.push_back(static_cast<Isa>(i));
   }
   return isas;
 }

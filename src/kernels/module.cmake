@@ -1,7 +1,7 @@
 # Kernel bodies are compiled once per instruction set; only these files get the flags, and everything in them lives in
 # the set's own namespace.
-file(GLOB avx2_sources CONFIGURE_DEPENDS src/kernels/cpu/avx2/*.cc)
-file(GLOB avx512_sources CONFIGURE_DEPENDS src/kernels/cpu/avx512/*.cc)
+file(GLOB avx2_sources CONFIGURE_DEPENDS src/kernels/cpu/avx2*/*.cc)
+file(GLOB avx512_sources CONFIGURE_DEPENDS src/kernels/cpu/avx512*/*.cc)
 file(GLOB neon_sources CONFIGURE_DEPENDS src/kernels/cpu/neon*/*.cc)
 file(GLOB baseline_sources CONFIGURE_DEPENDS src/kernels/cpu/baseline/*.cc)
 # At -O3 the straight-line vectoriser of g++ 12 miscompiles chains of the emulated fma (last bits differ); -O2 and all
@@ -16,10 +16,14 @@ endif()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(IBID_AVX2_FLAGS -mavx2 -mfma -mf16c ${IBID_KERNEL_OPT})
   # g++ 12 takes the undefined upper halves inside its own intrinsics for mistakes of ours.
-  set(IBID_AVX512_FLAGS -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx512bf16 -mfma -mf16c ${IBID_KERNEL_OPT}
+  set(IBID_AVX512_FLAGS -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c ${IBID_KERNEL_OPT}
     -Wno-uninitialized -Wno-maybe-uninitialized)
   set_source_files_properties(${avx2_sources} PROPERTIES COMPILE_OPTIONS "${IBID_AVX2_FLAGS}")
+  set_source_files_properties(src/kernels/cpu/avx2_vnni/linear.cc PROPERTIES
+    COMPILE_OPTIONS "${IBID_AVX2_FLAGS};-mavxvnni")
   set_source_files_properties(${avx512_sources} PROPERTIES COMPILE_OPTIONS "${IBID_AVX512_FLAGS}")
+  set_source_files_properties(src/kernels/cpu/avx512_bf16/linear.cc PROPERTIES
+    COMPILE_OPTIONS "${IBID_AVX512_FLAGS};-mavx512bf16")
   set(IBID_AVX512_FLAGS ${IBID_AVX512_FLAGS} PARENT_SCOPE)  # for cmake/bench.cmake
   set(other_sources ${neon_sources})
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64|ARM64")

@@ -3,7 +3,7 @@
 # with an illegal instruction. Run as: cmake -DNM=nm -DOBJECTS=a.o;b.o -P check_isa_symbols.cmake
 set(n_objects 0)
 foreach(object IN LISTS OBJECTS)
-  if(NOT object MATCHES "/cpu/(baseline|avx2|avx512|neon[a-z0-9_]*)/")
+  if(NOT object MATCHES "/cpu/(baseline|avx2[a-z0-9_]*|avx512[a-z0-9_]*|neon[a-z0-9_]*)/")
     continue()
   endif()
   set(isa ${CMAKE_MATCH_1})

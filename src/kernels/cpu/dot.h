@@ -53,11 +53,6 @@ struct Codes8 {
   __m256i lo, hi;
 };
 typedef __m256i X4;
-// vpmaddubsw adds two products in 16 bits. Signed codes of up to 8 bits fit as (|code|, sign(code) * x): at most
-// 2 * 128 * 127 = 32,512. Unsigned ones up to 255 would not.
-struct FullCodes8 {
-  Codes8 code, magnitude;
-};
 IBID_INLINE Codes8 load_codes(const void* p) {
   return {load_i8x32(p), load_i8x32(static_cast<const uint8_t*>(p) + 32)};
 }
@@ -86,6 +81,20 @@ IBID_INLINE Codes8 look_up(CodeTable t, Codes8 c) {
 }
 
 IBID_INLINE X4 load_x4(const int8_t* p) { return _mm256_set1_epi32(load_word(p)); }
+#if defined(__AVXVNNI__)  // unsigned codes by signed x
+typedef Codes8 FullCodes8;
+IBID_INLINE i32x16 dot_small(i32x16 acc, Codes8 c, X4 x) {
+  return {_mm256_dpbusd_avx_epi32(acc.lo, c.lo, x), _mm256_dpbusd_avx_epi32(acc.hi, c.hi, x)};
+}
+IBID_INLINE FullCodes8 full_codes(Codes8 c) { return c; }
+IBID_INLINE i32x16 start_full(int32_t neg_sum) { return broadcast_i(neg_sum * 128); }
+IBID_INLINE i32x16 dot_full(i32x16 acc, FullCodes8 c, X4 x) { return dot_small(acc, c, x); }
+#else
+// vpmaddubsw adds two products in 16 bits. Signed codes of up to 8 bits fit as (|code|, sign(code) * x): at most
+// 2 * 128 * 127 = 32,512. Unsigned ones up to 255 would not.
+struct FullCodes8 {
+  Codes8 code, magnitude;
+};
 IBID_INLINE __m256i dot_half(__m256i acc, __m256i u, __m256i s) {
   return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(u, s), _mm256_set1_epi16(1)));
 }
@@ -114,6 +123,7 @@ IBID_INLINE i32x16 dot_full(i32x16 acc, FullCodes8 c, X4 x) {
   return {dot_half(acc.lo, c.magnitude.lo, _mm256_sign_epi8(x, c.code.lo)),
           dot_half(acc.hi, c.magnitude.hi, _mm256_sign_epi8(x, c.code.hi))};
 }
+#endif
 
 #elif defined(IBID_NEON)
 
@@ -255,7 +265,7 @@ IBID_INLINE i32x16 dot_full(i32x16 acc, FullCodes8 c, X4 x) {
 
 #endif
 
-#if defined(__AVX2__) && !defined(__AVX512F__)
+#if defined(__AVX2__) && !defined(__AVX512F__) && !defined(__AVXVNNI__)
 inline constexpr bool kHasDots16 = true;
 #else
 inline constexpr bool kHasDots16 = false;

@@ -10,7 +10,7 @@
 
 namespace ibid::cpu::IBID_ISA {
 
-#if defined(__AVX512F__)
+#if defined(__AVX512BF16__)
 
 struct Bf16Mode {};
 typedef __m512i Bf16Pairs;
@@ -24,7 +24,7 @@ IBID_INLINE f32x16 dot_bf16(f32x16 acc, Bf16Pairs w, Bf16Pairs x) {
   return {_mm512_dpbf16_ps(acc.v, (__m512bh)w, (__m512bh)x)};
 }
 
-#elif defined(__AVX2__)
+#elif defined(__AVX512F__) || defined(__AVX2__)
 
 struct Bf16Mode {
   unsigned before = __builtin_ia32_stmxcsr();
@@ -32,7 +32,11 @@ struct Bf16Mode {
   ~Bf16Mode() { __builtin_ia32_ldmxcsr(before); }
 };
 typedef i32x16 Bf16Pairs;
+#if defined(__AVX512F__)
+IBID_INLINE Bf16Pairs load_pairs(const uint16_t* p) { return {_mm512_loadu_si512(p)}; }
+#else
 IBID_INLINE Bf16Pairs load_pairs(const uint16_t* p) { return {load_i8x32(p), load_i8x32(p + 16)}; }
+#endif
 IBID_INLINE Bf16Pairs broadcast_pair(const uint16_t* p) {
   int32_t word;
   __builtin_memcpy(&word, p, 4);

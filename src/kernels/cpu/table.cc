@@ -20,6 +20,12 @@ IBID_DECLARE_TABLES(baseline)
 #if defined(__x86_64__)
 IBID_DECLARE_TABLES(avx2)
 IBID_DECLARE_TABLES(avx512)
+namespace avx2_vnni {  // only products of bytes are better than plain AVX2's
+extern const LinearTable kLinear;
+}
+namespace avx512_bf16 {  // only products of BF16
+extern const LinearTable kLinear;
+}
 #elif defined(__aarch64__)
 IBID_DECLARE_TABLES(neon)
 // Only products of bytes are better than plain NEON's.
@@ -35,10 +41,16 @@ const Table& table() {
   static const Table baseline_table = IBID_TABLE(baseline);
 #if defined(__x86_64__)
   static const Table avx2_table = IBID_TABLE(avx2);
+  static const Table avx2_vnni_table = {&avx2_vnni::kLinear, &avx2::kRow, &avx2::kAttention, &avx2::kNoise};
   static const Table avx512_table = IBID_TABLE(avx512);
+  static const Table avx512_bf16_table = {&avx512_bf16::kLinear, &avx512::kRow, &avx512::kAttention, &avx512::kNoise};
   switch (selected_isa()) {
+    case Isa::kAvx512Bf16:
+      return avx512_bf16_table;
     case Isa::kAvx512:
       return avx512_table;
+    case Isa::kAvx2Vnni:
+      return avx2_vnni_table;
     case Isa::kAvx2:
       return avx2_table;
     default:

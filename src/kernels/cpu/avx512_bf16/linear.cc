@@ -1,0 +1,2 @@
+#define IBID_ISA avx512_bf16
+#include "kernels/cpu/linear.inl"
