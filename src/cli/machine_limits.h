@@ -59,8 +59,8 @@ inline constexpr int kChains = 12;  // enough independent sums to hide any laten
 #define STEP_BF16(a) _mm512_dpbf16_ps(a, (__m512bh)x, (__m512bh)y)
 #define STEP_FP32(a) _mm512_fmadd_ps(x, y, a)
 #define STEP_FP32_AVX2(a) _mm256_fmadd_ps(x, y, a)
-#define AVX512 "avx512f,avx512bw,avx512vl,avx512vnni"
-IBID_PEAK(peak_int8, AVX512, __m512i, _mm512_set1_epi8(1), STEP_INT8)
+#define AVX512 "avx512f,avx512bw,avx512vl"
+IBID_PEAK(peak_int8, AVX512 ",avx512vnni", __m512i, _mm512_set1_epi8(1), STEP_INT8)
 IBID_PEAK(peak_bf16, AVX512 ",avx512bf16", __m512, _mm512_set1_ps(1), STEP_BF16)
 IBID_PEAK(peak_fp32, AVX512, __m512, _mm512_set1_ps(1), STEP_FP32)
 IBID_PEAK(peak_fp32_avx2, "avx2,fma", __m256, _mm256_set1_ps(1), STEP_FP32_AVX2)
@@ -93,8 +93,8 @@ inline MachineLimits measure_limits(ThreadTeam& team) {
   MachineLimits limits;
   limits.read_bytes_per_s = read_rate(team);
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512vnni")) {
-    limits.int8_macs_per_s = peak(team, peak_int8, 64);
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
+    if (__builtin_cpu_supports("avx512vnni")) limits.int8_macs_per_s = peak(team, peak_int8, 64);
     if (__builtin_cpu_supports("avx512bf16")) limits.bf16_macs_per_s = peak(team, peak_bf16, 32);
     limits.fp32_macs_per_s = peak(team, peak_fp32, 16);
   } else if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {

@@ -18,7 +18,8 @@ std::string check_dtype(const std::string& name) {
   return known ? "" : "'" + name + "' is no KV dtype: use f32, f16 or bf16";
 }
 
-constexpr const char* kIsas = "baseline, avx2, avx2_vnni, avx512, avx512_bf16, neon, neon_dotprod or neon_i8mm";
+constexpr const char* kIsas =
+    "baseline, avx2, avx2_vnni, avx512, avx512_vnni, avx512_bf16, neon, neon_dotprod or neon_i8mm";
 std::string check_isa(const std::string& name) {
   return isa_from_name(name) ? "" : "'" + name + "' is no instruction set: use " + kIsas;
 }

@@ -13,7 +13,7 @@
 namespace ibid {
 namespace {
 
-constexpr std::array<std::string_view, 8> kNames = {"baseline",    "avx2", "avx2_vnni",    "avx512",
+constexpr std::array<std::string_view, 9> kNames = {"baseline",    "avx2", "avx2_vnni",    "avx512",   "avx512_vnni",
                                                     "avx512_bf16", "neon", "neon_dotprod", "neon_i8mm"};
 
 bool cpu_has(Isa isa) {
@@ -27,10 +27,11 @@ bool cpu_has(Isa isa) {
       return cpu_has(Isa::kAvx2) && __builtin_cpu_supports("avxvnni");
     case Isa::kAvx512:
       return cpu_has(Isa::kAvx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-             __builtin_cpu_supports("avx512vnni");
+             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    case Isa::kAvx512Vnni:
+      return cpu_has(Isa::kAvx512) && __builtin_cpu_supports("avx512vnni");
     case Isa::kAvx512Bf16:
-      return cpu_has(Isa::kAvx512) && __builtin_cpu_supports("avx512bf16");
+      return cpu_has(Isa::kAvx512Vnni) && __builtin_cpu_supports("avx512bf16");
 #elif defined(__aarch64__)
     case Isa::kNeon:
       return true;  // of every 64-bit ARM

@@ -10,7 +10,7 @@
 
 namespace ibid {
 
-enum class Isa { kBaseline, kAvx2, kAvx2Vnni, kAvx512, kAvx512Bf16, kNeon, kNeonDotprod, kNeonI8mm };
+enum class Isa { kBaseline, kAvx2, kAvx2Vnni, kAvx512, kAvx512Vnni, kAvx512Bf16, kNeon, kNeonDotprod, kNeonI8mm };
 
 std::string_view isa_name(Isa isa);
 std::optional<Isa> isa_from_name(std::string_view name);

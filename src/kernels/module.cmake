@@ -16,14 +16,16 @@ endif()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(IBID_AVX2_FLAGS -mavx2 -mfma -mf16c ${IBID_KERNEL_OPT})
   # g++ 12 takes the undefined upper halves inside its own intrinsics for mistakes of ours.
-  set(IBID_AVX512_FLAGS -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c ${IBID_KERNEL_OPT}
+  set(IBID_AVX512_FLAGS -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c ${IBID_KERNEL_OPT}
     -Wno-uninitialized -Wno-maybe-uninitialized)
   set_source_files_properties(${avx2_sources} PROPERTIES COMPILE_OPTIONS "${IBID_AVX2_FLAGS}")
   set_source_files_properties(src/kernels/cpu/avx2_vnni/linear.cc PROPERTIES
     COMPILE_OPTIONS "${IBID_AVX2_FLAGS};-mavxvnni")
   set_source_files_properties(${avx512_sources} PROPERTIES COMPILE_OPTIONS "${IBID_AVX512_FLAGS}")
+  set_source_files_properties(src/kernels/cpu/avx512_vnni/linear.cc PROPERTIES
+    COMPILE_OPTIONS "${IBID_AVX512_FLAGS};-mavx512vnni")
   set_source_files_properties(src/kernels/cpu/avx512_bf16/linear.cc PROPERTIES
-    COMPILE_OPTIONS "${IBID_AVX512_FLAGS};-mavx512bf16")
+    COMPILE_OPTIONS "${IBID_AVX512_FLAGS};-mavx512vnni;-mavx512bf16")
   set(IBID_AVX512_FLAGS ${IBID_AVX512_FLAGS} PARENT_SCOPE)  # for cmake/bench.cmake
   set(other_sources ${neon_sources})
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64|ARM64")

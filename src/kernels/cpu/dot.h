@@ -21,7 +21,6 @@ IBID_INLINE int32_t load_word(const void* p) {
 
 typedef __m512i Codes8;
 typedef __m512i X4;
-typedef __m512i FullCodes8;
 IBID_INLINE Codes8 load_codes(const void* p) { return _mm512_loadu_si512(p); }
 IBID_INLINE void store_codes(void* p, Codes8 c) { _mm512_storeu_si512(p, c); }
 IBID_INLINE Codes8 shift_words(Codes8 c, int n) {
@@ -42,10 +41,34 @@ IBID_INLINE CodeTable load_table(const uint8_t* t) {
 IBID_INLINE Codes8 look_up(CodeTable t, Codes8 c) { return _mm512_shuffle_epi8(t.v, c); }
 
 IBID_INLINE X4 load_x4(const int8_t* p) { return _mm512_set1_epi32(load_word(p)); }
+#if defined(__AVX512VNNI__)
+typedef __m512i FullCodes8;
 IBID_INLINE i32x16 dot_small(i32x16 acc, Codes8 c, X4 x) { return {_mm512_dpbusd_epi32(acc.v, c, x)}; }
 IBID_INLINE FullCodes8 full_codes(Codes8 c) { return c; }
 IBID_INLINE i32x16 start_full(int32_t neg_sum) { return {_mm512_set1_epi32(neg_sum * 128)}; }
 IBID_INLINE i32x16 dot_full(i32x16 acc, FullCodes8 c, X4 x) { return {_mm512_dpbusd_epi32(acc.v, c, x)}; }
+#else  // as AVX2 below, which says why
+struct FullCodes8 {
+  __m512i magnitude;
+  __mmask64 is_negative;
+};
+struct Dots16 {
+  __m512i v = _mm512_setzero_si512();
+};
+IBID_INLINE i32x16 widen(Dots16 d) { return {_mm512_madd_epi16(d.v, _mm512_set1_epi16(1))}; }
+IBID_INLINE Dots16 dot_small(Dots16 acc, Codes8 c, X4 x) {
+  return {_mm512_add_epi16(acc.v, _mm512_maddubs_epi16(c, x))};
+}
+IBID_INLINE i32x16 dot_small(i32x16 acc, Codes8 c, X4 x) { return add(acc, widen(dot_small(Dots16{}, c, x))); }
+IBID_INLINE FullCodes8 full_codes(Codes8 c) {
+  const __m512i s = _mm512_xor_si512(c, _mm512_set1_epi8(-128));
+  return {_mm512_abs_epi8(s), _mm512_movepi8_mask(s)};
+}
+IBID_INLINE i32x16 start_full(int32_t) { return broadcast_i(0); }
+IBID_INLINE i32x16 dot_full(i32x16 acc, FullCodes8 c, X4 x) {
+  return dot_small(acc, c.magnitude, _mm512_mask_sub_epi8(x, c.is_negative, _mm512_setzero_si512(), x));
+}
+#endif
 
 #elif defined(__AVX2__)
 
@@ -265,7 +288,7 @@ IBID_INLINE i32x16 dot_full(i32x16 acc, FullCodes8 c, X4 x) {
 
 #endif
 
-#if defined(__AVX2__) && !defined(__AVX512F__) && !defined(__AVXVNNI__)
+#if defined(__AVX2__) && !defined(__AVX512VNNI__) && !defined(__AVXVNNI__)
 inline constexpr bool kHasDots16 = true;
 #else
 inline constexpr bool kHasDots16 = false;

@@ -10,7 +10,8 @@ namespace {
 
 // How the codes of a group of kLen inputs enter the integer dot: those with an offset of 128 as full bytes, the others,
 // of kBits, as they are, with -offset * sum(x) to start from. A sum begins with first(start) and ends with
-// last(sum, start): AVX2 keeps sums in 16 bits where they fit and widens them once, a third fewer instructions.
+// last(sum, start): sets without VNNI keep sums in 16 bits where they fit and widens them once, a third fewer
+// instructions.
 template <int kOffset, int kBits, int kLen>
 struct Dot {
   static constexpr bool kIn16 = kHasDots16 && kLen / 2 * ((1 << kBits) - 1) * 127 <= 32767;
@@ -346,11 +347,11 @@ struct PanelRows {
       Upcoming::fetch(upcoming);
 #pragma GCC unroll 2
       for (int g = 0; g < F::kGroups; ++g) {
-        i32x16 dot[N][kTilesInt8];
+        auto start = [&](int n) { return D::start(F::kGroups == 1 ? x[n].neg_sum : x[n].neg_sum16[g]); };
+        typename D::Sum dot[N][kTilesInt8];
 #pragma GCC unroll 8
         for (int n = 0; n < N; ++n) {
-          const i32x16 start = D::start(F::kGroups == 1 ? x[n].neg_sum : x[n].neg_sum16[g]);
-          for (int t = 0; t < kTilesInt8; ++t) dot[n][t] = D::first(start);
+          for (int t = 0; t < kTilesInt8; ++t) dot[n][t] = D::first(start(n));
         }
 #pragma GCC unroll 8
         for (int i = 0; i < kSteps; ++i) {
@@ -367,7 +368,8 @@ struct PanelRows {
           const Factor factor = F::factor(f, at.of[t], b, g);
 #pragma GCC unroll 8
           for (int n = 0; n < N; ++n) {
-            sums[n][t] = fma(from_int(dot[n][t]), mul(factor.scale, broadcast(x[n].scale)), sums[n][t]);
+            const i32x16 whole = D::last(dot[n][t], start(n));
+            sums[n][t] = fma(from_int(whole), mul(factor.scale, broadcast(x[n].scale)), sums[n][t]);
             if constexpr (F::kMin) {
               const float x_sum = F::kGroups == 1 ? x[n].scaled_sum : x[n].scaled_sum16[g];
               sums[n][t] = fma(factor.min, broadcast(x_sum), sums[n][t]);

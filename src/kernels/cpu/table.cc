@@ -23,6 +23,9 @@ IBID_DECLARE_TABLES(avx512)
 namespace avx2_vnni {  // only products of bytes are better than plain AVX2's
 extern const LinearTable kLinear;
 }
+namespace avx512_vnni {
+extern const LinearTable kLinear;
+}
 namespace avx512_bf16 {  // only products of BF16
 extern const LinearTable kLinear;
 }
@@ -43,10 +46,13 @@ const Table& table() {
   static const Table avx2_table = IBID_TABLE(avx2);
   static const Table avx2_vnni_table = {&avx2_vnni::kLinear, &avx2::kRow, &avx2::kAttention, &avx2::kNoise};
   static const Table avx512_table = IBID_TABLE(avx512);
+  static const Table avx512_vnni_table = {&avx512_vnni::kLinear, &avx512::kRow, &avx512::kAttention, &avx512::kNoise};
   static const Table avx512_bf16_table = {&avx512_bf16::kLinear, &avx512::kRow, &avx512::kAttention, &avx512::kNoise};
   switch (selected_isa()) {
     case Isa::kAvx512Bf16:
       return avx512_bf16_table;
+    case Isa::kAvx512Vnni:
+      return avx512_vnni_table;
     case Isa::kAvx512:
       return avx512_table;
     case Isa::kAvx2Vnni:
