@@ -56,6 +56,8 @@ class Support {
   std::span<const float> weights() const { return scratch_->weights; }
   // The n highest, sorted; n <= size().
   std::span<const Candidate> sorted(int32_t n);
+  // How many have at least that weight.
+  int32_t count_above(double lowest) const;
   // Keeps the n highest; n >= 1.
   void keep_first(int32_t n);
   // Keeps the longest sorted prefix for which `wanted(candidate)` holds, at least one.

@@ -56,11 +56,11 @@ std::span<const Candidate> Support::all() {
 std::span<const Candidate> Support::sorted(int32_t n) {
   if (n > n_sorted_) {
     CHECK(is_whole_);  // what has been cut is sorted
-    // Most stages look at a few. Who wants more than was got ready for them gets all: growing step by step would look
-    // at the rest each time.
-    constexpr int32_t kFirst = 256;
-    const int32_t most = std::max(2 * n, kFirst);
-    const bool is_deep = n_sorted_ > 0 || n > size() / 16 || most >= size();
+    // Most stages look at a few, some at a few hundred. Who wants more than was got ready for them gets all: growing
+    // step by step would look at the rest each time.
+    constexpr int32_t kFirst = 256, kSecond = 4096;
+    const int32_t most = std::max(2 * n, n_sorted_ == 0 ? kFirst : kSecond);
+    const bool is_deep = n_sorted_ > kFirst || n > size() / 16 || most >= size();
     if (is_deep) {
       list();
       sort_candidates(*candidates_, scratch_->spare);
@@ -80,6 +80,20 @@ void Support::was_cut() {
   is_whole_ = false;
   n_sorted_ = static_cast<int32_t>(candidates_->size());
   total_ = -1;
+}
+
+int32_t Support::count_above(double lowest) const {
+  if (!is_whole_) {
+    return static_cast<int32_t>(
+        std::ranges::count_if(*candidates_, [&](const Candidate& c) { return weight(c) >= lowest; }));
+  }
+  if (lowest <= 0) return n_possible_;
+  if (lowest > 1) return 0;
+  auto least = static_cast<float>(lowest);  // of floats: the first that is not below it
+  if (static_cast<double>(least) < lowest) least = std::nextafter(least, std::numeric_limits<float>::infinity());
+  int32_t n = 0;
+  for (const float w : scratch_->weights) n += w >= least ? 1 : 0;
+  return n;
 }
 
 void Support::keep_first(int32_t n) {
@@ -225,6 +239,10 @@ void mirostat1(Support& support, float mu, int32_t vocab_size) {
 void mirostat2(Support& support, float mu) {
   double total = support.total_weight();
   double lowest = total * math::exp(-static_cast<double>(mu) * kNatsPerBit);
+  // Where the rows surprise less than is wanted, mu rises until nothing is cut.
+  const int32_t n_kept = support.count_above(lowest);
+  if (n_kept == support.size()) return;
+  if (n_kept > 0) support.sorted(n_kept);
   int32_t n = 0;
   support.keep_while([&](const Candidate& c) { return n++ == 0 || support.weight(c) >= lowest; });
 }
