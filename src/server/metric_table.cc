@@ -1,6 +1,7 @@
 #include "server/metric_table.h"
 
 #include "base/json_writer.h"
+#include "kernels/isa.h"
 
 namespace ibid {
 namespace {
@@ -238,6 +239,8 @@ constexpr MetricRow kTable[] = {
      [](From f, Samples& to) { to.add(int64_t{f.engine.is_recording}); }},
     {"record_bytes_total", nullptr, nullptr, "counter", "Bytes of the record.",
      [](From f, Samples& to) { to.add(f.engine.recorded_bytes); }},
+    {"kernels", nullptr, nullptr, "gauge", "1, with the set of instructions that the processor's kernels use.",
+     [](From, Samples& to) { to.add("isa", isa_name(selected_isa()), 1.0); }},
     {"uptime_seconds", nullptr, nullptr, "gauge", "Since the server started.",
      [](From f, Samples& to) { to.add(f.server.uptime); }},
     {"ready", nullptr, nullptr, "gauge", "1 where /health says ready.",

@@ -4,6 +4,7 @@ import collections
 import functools
 import http.client
 import json
+import pathlib
 import queue
 import random
 import re
@@ -346,6 +347,15 @@ def test_a_ledger_adds_up_to_its_answers_time():
     return f"{len(users.ledgers)} ledgers"
 
 
+def kernels():
+    flags = set(re.search(r"^(?:flags|Features)\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.M)[1].split())
+    wide = {"avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512dq", "avx512vl"}
+    sets = {"avx512_bf16": wide | {"avx512_vnni", "avx512_bf16"}, "avx512_vnni": wide | {"avx512_vnni"}, "avx512": wide,
+            "avx2_vnni": {"avx2", "fma", "f16c", "avx_vnni"}, "avx2": {"avx2", "fma", "f16c"},
+            "neon_i8mm": {"asimddp", "i8mm"}, "neon_dotprod": {"asimddp"}, "neon": {"asimd"}, "baseline": set()}
+    return next(name for name, needs in sets.items() if needs <= flags)
+
+
 def test_metrics_equal_what_the_log_says():
     f = facts()
     got = samples_of(f["text"])
@@ -363,7 +373,8 @@ def test_metrics_equal_what_the_log_says():
     wanted.update({"ibid_cache_blocks_shared": blocks["shared"], "ibid_steps_total": f["engine"]["steps_total"],
                    "ibid_draft_tokens_total": f["engine"]["tokens"]["drafted"],
                    "ibid_accepted_draft_tokens_total": f["engine"]["tokens"]["accepted"],
-                   "ibid_cache_use_ratio": blocks["in_use"] / blocks["total"], "ibid_connections": 1, "ibid_ready": 1})
+                   "ibid_cache_use_ratio": blocks["in_use"] / blocks["total"], "ibid_connections": 1, "ibid_ready": 1,
+                   f'ibid_kernels{{isa="{kernels()}"}}': 1})
     of_steps = {name for name in got if name.startswith(("ibid_step_seconds", "ibid_step_part", "ibid_step_tokens", "ibid_step_prediction",
                                                           "ibid_drafts", "ibid_accepted_draft_tokens_at"))}
     by_place = [value for name, value in got.items() if name.startswith("ibid_accepted_draft_tokens_at_total")]

@@ -10,7 +10,7 @@ namespace {
 
 // How the codes of a group of kLen inputs enter the integer dot: those with an offset of 128 as full bytes, the others,
 // of kBits, as they are, with -offset * sum(x) to start from. A sum begins with first(start) and ends with
-// last(sum, start): sets without VNNI keep sums in 16 bits where they fit and widens them once, a third fewer
+// last(sum, start): sets without VNNI keep sums in 16 bits where they fit and widen them once, a third fewer
 // instructions.
 template <int kOffset, int kBits, int kLen>
 struct Dot {
