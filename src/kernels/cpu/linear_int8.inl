@@ -117,12 +117,13 @@ struct Packed {
     }
     return r;
   }
+  template <int kLocality>
   IBID_INLINE void prefetch(const Packed& f, int64_t at, int64_t b) {
-    for (int64_t i = 0; i < kCodeBytes; i += 64) __builtin_prefetch(f.codes + at + b * kCodeBytes + i);
+    for (int64_t i = 0; i < kCodeBytes; i += 64) __builtin_prefetch(f.codes + at + b * kCodeBytes + i, 0, kLocality);
     for (int64_t i = 0; i < kFactorBytes; i += 64) {
-      __builtin_prefetch(f.factors + at + b * kFactorBytes + i);
+      __builtin_prefetch(f.factors + at + b * kFactorBytes + i, 0, kLocality);
     }
-    if constexpr (kSuperBytes != 0) __builtin_prefetch(f.supers + at + (b >> 3) * kSuperBytes);
+    if constexpr (kSuperBytes != 0) __builtin_prefetch(f.supers + at + (b >> 3) * kSuperBytes, 0, kLocality);
   }
 };
 
@@ -155,13 +156,19 @@ struct Part {
 struct Ahead {
   int64_t n_blocks;   // of a tile; 0: nothing is fetched ahead
   int64_t next_tile;  // bytes
+  bool into_second;   // into the second-level cache only
 };
 inline constexpr int64_t kBlocksAhead = 8;
 template <class F>
 IBID_INLINE void fetch(const F& f, int64_t at, const Ahead& ahead, int64_t b) {
   const int64_t block = b + kBlocksAhead;
   const bool is_here = block < ahead.n_blocks;
-  F::prefetch(f, is_here ? at : at + ahead.next_tile, is_here ? block : block - ahead.n_blocks);
+  const int64_t tile = is_here ? at : at + ahead.next_tile, of_tile = is_here ? block : block - ahead.n_blocks;
+  if (ahead.into_second) {
+    F::template prefetch<2>(f, tile, of_tile);
+  } else {
+    F::template prefetch<3>(f, tile, of_tile);
+  }
 }
 
 // The packed form of the panel behind the one that rows pass over: fetched line by line meanwhile. Unpacking it waited
@@ -441,7 +448,7 @@ void product_int8(const LinearTask& task, int64_t row, int64_t row_end, int64_t 
     const int64_t n_tiles = tile_end - tile < kTilesInt8 ? tile_end - tile : kTilesInt8;
     const F f = F::first_tile(task.packed + tile * task.tile_bytes, task.n_inputs, task.table);
     const TileOffsets at = tile_offsets(n_tiles, task.tile_bytes);
-    const Ahead ahead = {task.n_inputs / 32, kTilesInt8 * task.tile_bytes};
+    const Ahead ahead = {task.n_inputs / 32, kTilesInt8 * task.tile_bytes, task.fetches_into_second};
     int n_waiting = 0;
     for (int piece = 0; piece < task.n_pieces; ++piece) {
       const int64_t begin = task.edges[piece], end = task.edges[piece + 1];
