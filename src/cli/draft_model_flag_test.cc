@@ -36,6 +36,12 @@ TEST(DraftModelFlag, NamesAModelBesideTheLookUp) {
   EXPECT_TRUE(spec("--spec mtp").value().mtp);
   EXPECT_FALSE(spec("--spec eagle:mine").value().mtp);
   EXPECT_FALSE(spec("--spec mtp:"));
+  EXPECT_EQ(spec("--spec lookahead").value().look_ahead, 6);
+  EXPECT_EQ(spec("--spec lookahead:4").value().look_ahead, 4);
+  EXPECT_EQ(spec("--spec ngram").value().look_ahead, 0);
+  EXPECT_FALSE(spec("--spec lookahead:"));
+  EXPECT_FALSE(spec("--spec lookahead:0"));
+  EXPECT_FALSE(spec("--spec lookahead:17"));
   EXPECT_EQ(spec("--spec off").value().max_drafts(), 0);
   EXPECT_FALSE(spec("--spec draft:"));
   EXPECT_FALSE(spec("--spec drafts"));

@@ -16,6 +16,7 @@
 #include "spec/eagle_proposer.h"
 #include "spec/free_proposers.h"
 #include "spec/heads_proposer.h"
+#include "spec/lookahead_proposer.h"
 #include "spec/mtp_layer.h"
 #include "spec/proposer_chain.h"
 #include "spec/store_proposer.h"
@@ -256,11 +257,19 @@ Result<std::unique_ptr<Proposer>> window_of(Engine& engine, const Loaded& loaded
   return std::unique_ptr<Proposer>(std::move(window));
 }
 
-// Of those that run a network of their own there is one at most; null: there is none.
+std::unique_ptr<Proposer> look_ahead_of(const Loaded& loaded, const StepLimits& limits) {
+  return std::make_unique<LookAheadProposer>(
+      LookAheadOptions{.n_window = limits.look_ahead,
+                       .max_texts = std::min(limits.max_sequences, LookAheadOptions().max_texts),
+                       .end_of_generation = end_of_generation_of(*loaded.file, *loaded.tokenizer)});
+}
+
+// Of those that run a network of their own, or look ahead, there is one at most; null: there is none.
 Result<std::unique_ptr<Proposer>> network_of(const Loaded& loaded, const StepLimits& limits) {
   if (loaded.draft) return draft_model_of(loaded, limits);
   if (loaded.heads) return heads_of(loaded, limits);
   if (loaded.eagle) return eagle_of(loaded);
+  if (limits.look_ahead > 0) return look_ahead_of(loaded, limits);
   return std::unique_ptr<Proposer>();
 }
 
@@ -284,6 +293,10 @@ Status size_drafters(const StepLimits& limits, Loaded& out) {
   if (limits.draft_window && limits.draft_model.empty() && limits.skip.empty())
     return invalid("--spec-draft-window is of a draft model, and there is none.", "--spec-draft-window");
   if (limits.window) TRY(size_window(limits, out));
+  if (limits.look_ahead > 0) {
+    out.memory.add("windows of look-ahead",
+                   LookAheadProposer::bytes_of(std::min(limits.max_sequences, LookAheadOptions().max_texts)));
+  }
   if (!limits.draft_model.empty()) return size_draft(limits.draft_model, limits, out);
   if (limits.mtp || !limits.eagle.empty()) return size_eagle(limits, out);
   if (!limits.skip.empty()) return size_skipped(limits, out);

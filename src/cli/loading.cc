@@ -55,6 +55,7 @@ StepLimits with_drafters(StepLimits limits, const SpecArgs& spec) {
   limits.skip = spec.skip;
   limits.window = spec.window;
   limits.mtp = spec.mtp;
+  limits.look_ahead = spec.look_ahead;
   limits.own_answers_bytes = spec.own_answers_bytes;
   return limits;
 }

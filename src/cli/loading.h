@@ -43,6 +43,7 @@ struct StepLimits {
   std::string skip = {};
   std::optional<WindowArgs> window = {};
   bool mtp = false;
+  int32_t look_ahead = 0;
   int64_t own_answers_bytes = 0;
 };
 

@@ -62,6 +62,7 @@ struct SpecArgs {
   std::string store;  // beside it: a file of texts (spec/text_store.h); empty: none
   std::string skip;   // beside it: the model without these layers (read_layers), or kOwnLayers; empty: none
   std::optional<WindowArgs> window;  // beside all of these: the model itself over a part of the text
+  int32_t look_ahead = 0;            // beside it: so many tokens of a window (spec/lookahead_proposer.h); 0: none
   int64_t own_answers_bytes = 0;     // what tenants were answered, for their own next answers; 0: it is not kept
   int32_t k = 8;                     // most of a sequence in a step
   int32_t max_drafts() const { return by_lookup ? k : 0; }

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "cli/command_line.h"
+#include "spec/lookahead_proposer.h"
 #include "spec/own_answers.h"
 #include "spec/text_store.h"
 
@@ -30,12 +31,13 @@ void add_spec_options(CLI::App* command, SpecArgs& o) {
       "tokens that are guessed and verified together, which changes no token: auto, off, ngram (by the text itself), "
       "and beside that heads:FILE, draft heads, eagle or eagle:FILE, a head with attention, ibid's for the default "
       "model or another, mtp, the layer for it that the model brings along, store:FILE, texts that `ibid spec "
-      "build-store` made a file of, draft:MODEL, a small model of the same vocabulary, skip or skip:LAYERS, the model "
+      "build-store` made a file of, lookahead or lookahead:TOKENS, what the model says behind wrong guesses, "
+      "draft:MODEL, a small model of the same vocabulary, skip or skip:LAYERS, the model "
       "itself without these layers, or window or window:SINK,WINDOW, the model itself over so many tokens of a text's "
       "begin and end; NAME+window and NAME+window:SINK,WINDOW have the latter look over what NAME guesses",
       [o](std::string_view name) -> Result<SpecArgs> {
         constexpr std::string_view kDraft = "draft:", kHeads = "heads:", kEagle = "eagle:", kStore = "store:",
-                                   kSkip = "skip:", kWindow = "window:", kBeside = "+window";
+                                   kSkip = "skip:", kWindow = "window:", kLookAhead = "lookahead:", kBeside = "+window";
         SpecArgs read = o;
         // A file's name may hold the word too.
         const size_t plus = name.rfind(kBeside);
@@ -60,6 +62,16 @@ void add_spec_options(CLI::App* command, SpecArgs& o) {
           read.mtp = true;
         } else if (name == "skip") {
           read.skip = kOwnLayers;
+        } else if (name == "lookahead") {
+          read.look_ahead = LookAheadOptions().n_window;
+        } else if (takes(kLookAhead)) {
+          const auto n = read_whole(name.substr(kLookAhead.size()), 1, LookAheadProposer::kMostWindow);
+          if (!n) {
+            return invalid("'" + std::string(name) +
+                           "' is no window of look-ahead; lookahead:6 would be one, of 1 to " +
+                           std::to_string(LookAheadProposer::kMostWindow) + " tokens.");
+          }
+          read.look_ahead = static_cast<int32_t>(*n);
         } else if (name == "window") {
           read.window = WindowArgs();
         } else if (takes(kWindow)) {
@@ -78,7 +90,8 @@ void add_spec_options(CLI::App* command, SpecArgs& o) {
         } else {
           return invalid("'" + std::string(name) +
                          "' guesses nothing here; auto, off, ngram, heads:FILE, eagle, eagle:FILE, mtp, "
-                         "store:FILE, draft:MODEL, skip, skip:LAYERS, window or window:SINK,WINDOW would do.");
+                         "store:FILE, lookahead, lookahead:TOKENS, draft:MODEL, skip, skip:LAYERS, window or "
+                         "window:SINK,WINDOW would do.");
         }
         return read;
       });

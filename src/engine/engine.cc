@@ -218,6 +218,7 @@ bool Engine::step(std::vector<Output>& out) {
     settler_.settle(plan, notes_.begun_at(), result, failures_, out);
     show_taps(plan, result);
     show_hidden(plan, result);
+    show_refused(plan, result);
     observer_->settled(plan);
     live_.publish_ended(plan, n_told, out);
     notes_.settled();
@@ -272,6 +273,7 @@ void Engine::speculate(std::unique_ptr<Proposer> proposer, int32_t max_drafts) {
   max_drafts_ = std::min(max_drafts, kMaxDrafts);
   live_.set_proposer(proposer_.get());
   runner_.keep_hidden(proposer_ && proposer_->reads_hidden());
+  runner_.keep_refused(proposer_ && proposer_->reads_refused());
   runner_.tap(proposer_ ? proposer_->taps() : nullptr);
 }
 

@@ -112,6 +112,7 @@ class Engine {
   void propose();
   void show_taps(const StepPlan& plan, const StepResult& result);
   void show_hidden(const StepPlan& plan, const StepResult& result);
+  void show_refused(const StepPlan& plan, const StepResult& result);
   Status take(const AdmittedRequest& request);
 
   std::unique_ptr<Worker> worker_;

@@ -15,8 +15,9 @@ namespace ibid {
 namespace {
 
 // Room for what a share's rows will give. The records themselves allocate only what requests ask for.
-bool make_room(ShareResult& result, size_t n_scored, size_t n_drawn) {
+bool make_room(ShareResult& result, size_t n_scored, size_t n_drawn, bool keeps_refused) {
   try {
+    if (keeps_refused) grow(result.refused, n_drawn);
     result.scored.resize(n_scored);
     grow(result.drawn, n_drawn);
     grow(result.accepted, n_drawn);
@@ -111,11 +112,12 @@ void Runner::list_tasks(const StepPlan& plan) {
     result.drawn.clear();
     result.drawn_behind = {};
     result.accepted.clear();
+    result.refused.clear();
     result.failure.reset();
     result.told_end = FinishReason::kNone;
     const auto is_number = [](float x) { return std::isfinite(x); };
     result.is_unsound = share.sequence->pools() && !std::ranges::all_of(result.hidden, is_number);
-    result.out_of_memory = !make_room(result, row - begin, end - row);
+    result.out_of_memory = !make_room(result, row - begin, end - row, keeps_refused_);
     if (!result.out_of_memory) {
       for (size_t scored = begin; scored < row; ++scored) tasks_.push_back({scored, scored - begin});
       if (row < end && (share.sequence->may_answer() || share.sequence->group != nullptr)) tasks_.push_back({row});
@@ -265,13 +267,36 @@ void Runner::draw(const StepPlan& plan, const Task& task, Scratch& scratch) {
       if (matcher->is_closed(next)) return;
     }
     const bool is_first = draft < 0;
-    draft = s.drafts.child(draft, token, share.n_drafts);
-    if (draft < 0) return;
+    const int32_t next = s.drafts.child(draft, token, share.n_drafts);
+    if (next < 0) return read_refused(share, task.row, draft, result, scratch);
+    draft = next;
     result.accepted.push_back(draft);
     if (is_first) scratch.answer.assign(history.answer.begin(), history.answer.end());
     if (PLANTED("state_of_the_texts_end")) result.state = s.sampler_state;
     scratch.answer.push_back(token);
     if (!PLANTED("history_without_drafts")) history.answer = scratch.answer;
+  }
+}
+
+// The target's rows behind drafts that were refused, from the first one behind `parent` on: guesses, drawn without a
+// grammar, that change nothing of the result but what a proposer is told. One that cannot be drawn ends them.
+void Runner::read_refused(const Share& share, size_t first_row, int32_t parent, ShareResult& result, Scratch& scratch) {
+  if (!keeps_refused_ || told_ != nullptr) return;
+  const Sequence& s = *share.sequence;
+  const auto tokens = std::span<const TokenId>(s.tokens);
+  const auto n_prompt = static_cast<size_t>(s.prompt_len);
+  if (parent < 0) scratch.answer.assign(tokens.begin() + s.prompt_len, tokens.end());
+  SamplerState state = result.state;
+  for (int32_t draft = 0; draft < share.n_drafts; ++draft) {
+    if (s.drafts.parents[static_cast<size_t>(draft)] != parent) continue;
+    const TokenId token = s.drafts.tokens[static_cast<size_t>(draft)];
+    scratch.answer.push_back(token);
+    const Result<TokenRecord> drawn =
+        s.sampler->sample(logits(first_row + 1 + static_cast<size_t>(draft)), {tokens.first(n_prompt), scratch.answer},
+                          state, scratch.sampler);
+    if (!drawn) return;
+    result.refused.push_back({token, drawn->chosen.token});
+    parent = draft;
   }
 }
 

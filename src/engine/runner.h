@@ -15,19 +15,21 @@
 #include "engine/batch_builder.h"
 #include "engine/step_plan.h"
 #include "sample/sampler.h"
+#include "spec/proposer.h"
 #include "spec/typical.h"
 #include "text/output/finish_reason.h"
 #include "worker/worker.h"
 
 namespace ibid {
 
-struct alignas(64) ShareResult {     // what few have stands first
-  SearchRow row;                     // of a beam: what may follow it, instead of what is drawn
-  std::optional<Error> failure;      // of the draw behind those that were drawn
-  std::vector<TokenRecord> scored;   // the prompt's next tokens, one for each row of RowPurpose::kScore
-  std::vector<TokenRecord> drawn;    // the tokens behind the text: all but the last are drafts that were right
-  std::vector<int32_t> accepted;     // those drafts, by their index; their keys and values lie at their positions
-  SamplerState state;                // after the draws
+struct alignas(64) ShareResult {      // what few have stands first
+  SearchRow row;                      // of a beam: what may follow it, instead of what is drawn
+  std::optional<Error> failure;       // of the draw behind those that were drawn
+  std::vector<TokenRecord> scored;    // the prompt's next tokens, one for each row of RowPurpose::kScore
+  std::vector<TokenRecord> drawn;     // the tokens behind the text: all but the last are drafts that were right
+  std::vector<int32_t> accepted;      // those drafts, by their index; their keys and values lie at their positions
+  std::vector<RefusedDraft> refused;  // behind those, where anybody reads them (Proposer::refused)
+  SamplerState state;                 // after the draws
   std::span<const float> hidden;     // of its tokens, [n, C], where anybody wants them; valid until the next step. Of a
                                      // rank its scores, [n_labels]
   int32_t first = 0, first_row = 0;  // its first token's position, and row among the step's tokens
@@ -63,6 +65,8 @@ class Runner {
   void draw_from(ToldDraws* told) { told_ = told; }
   // From now on results have what the final norm made of the rows that tokens are drawn from.
   void keep_hidden(bool keep) { keeps_hidden_ = keep; }
+  // From now on results have what is drawn behind refused drafts.
+  void keep_refused(bool keep) { keeps_refused_ = keep; }
   // From now on steps with texts that may be drafted for write these hidden states; null: none. Outlives the runner.
   void tap(const HiddenStates* taps) { taps_ = taps; }
 
@@ -84,6 +88,7 @@ class Runner {
   void do_task(const StepPlan& plan, Task& task, Scratch& scratch);
   void score(const StepPlan& plan, Task& task, Scratch& scratch);
   void draw(const StepPlan& plan, const Task& task, Scratch& scratch);
+  void read_refused(const Share& share, size_t first_row, int32_t parent, ShareResult& result, Scratch& scratch);
   void look(const StepPlan& plan, const Task& task, Scratch& scratch);
   void fill_mask(const Sequence& sequence, std::span<const TokenId> answer, uint32_t state,
                  std::vector<uint32_t>& mask) const;
@@ -96,7 +101,7 @@ class Runner {
   BatchBuilder builder_;
   std::span<const float> logits_;  // [R, V] of this step
   std::span<const float> hidden_;  // [T, C] of it, behind the final norm; empty if nobody wants them
-  bool keeps_hidden_ = false;
+  bool keeps_hidden_ = false, keeps_refused_ = false;
   const HiddenStates* taps_ = nullptr;
   TensorView rows_hidden_;  // [R, C] of it; rank 0: not wanted
   std::vector<Task> tasks_;

@@ -1,4 +1,5 @@
-// What an engine tells its proposer of a step: hidden states that the step had or wrote anyway.
+// What an engine tells its proposer of a step: hidden states that the step had or wrote anyway, and what rows say that
+// were computed in vain.
 #include "base/planted.h"
 #include "engine/engine.h"
 
@@ -28,6 +29,15 @@ void Engine::show_hidden(const StepPlan& plan, const StepResult& result) {
     const Sequence& s = *plan.shares[i].sequence;
     const std::span<const float> hidden = result.shares[i].drawn_behind;
     if (!hidden.empty() && s.state == SequenceState::kRunning) proposer_->saw(raw(s.id), s.n_tokens(), hidden);
+  }
+}
+
+void Engine::show_refused(const StepPlan& plan, const StepResult& result) {
+  if (!proposer_ || !proposer_->reads_refused()) return;
+  for (size_t i = 0; i < plan.shares.size(); ++i) {
+    const Sequence& s = *plan.shares[i].sequence;
+    const std::vector<RefusedDraft>& refused = result.shares[i].refused;
+    if (!refused.empty() && s.state == SequenceState::kRunning) proposer_->refused(raw(s.id), s.n_tokens(), refused);
   }
 }
 

@@ -75,6 +75,12 @@ struct ReadTokens {
   std::span<const TokenId> text;  // all of it, with what was drawn since
 };
 
+// A draft that was not taken over, and what the target said behind it, drawn as if it had been.
+struct RefusedDraft {
+  TokenId token = {};
+  TokenId behind = {};
+};
+
 class Proposer {
  public:
   virtual ~Proposer() = default;
@@ -93,6 +99,13 @@ class Proposer {
   // nothing. Then read() tells, after each step, before saw(). Tokens that came from the prefix cache are not told of.
   virtual const HiddenStates* taps() const { return nullptr; }
   virtual void read(const ReadTokens& tokens) { static_cast<void>(tokens); }
+  // Whether it reads what the target says behind drafts that were refused, which is a draw for each; then refused()
+  // tells, after each step in which there were some: along the first way behind what was taken over, in order. The text
+  // has n_tokens now, and the first draft stood at the place of its last one.
+  virtual bool reads_refused() const { return false; }
+  virtual void refused(int64_t sequence, int32_t n_tokens, std::span<const RefusedDraft> drafts) {
+    static_cast<void>(sequence), static_cast<void>(n_tokens), static_cast<void>(drafts);
+  }
   // Fills the empty `drafts`. Ids of the model's vocabulary alone, parents before children.
   virtual void propose(const ProposalInput& input, Drafts& drafts) = 0;
   // The same for all texts of a step together. Where drafts of another proposer are there already, likelier ones may

@@ -36,6 +36,12 @@ class ProposerChain final : public Proposer {
   void read(const ReadTokens& tokens) override {
     for (auto& p : proposers_) p->read(tokens);
   }
+  bool reads_refused() const override {
+    return std::ranges::any_of(proposers_, [](const auto& p) { return p->reads_refused(); });
+  }
+  void refused(int64_t sequence, int32_t n_tokens, std::span<const RefusedDraft> drafts) override {
+    for (auto& p : proposers_) p->refused(sequence, n_tokens, drafts);
+  }
   void propose(const ProposalInput& input, Drafts& drafts) override {
     const Proposal one{input, &drafts};
     propose_all({&one, 1});
