@@ -206,6 +206,7 @@ Heard answer(const Request& request, int32_t k, size_t wrong_each, int32_t conte
       EXPECT_LE(static_cast<int32_t>(s->blocks.size()), engine->cache().n_blocks_for(s->n_tokens() + 1));
       EXPECT_LE(s->n_computed, s->n_tokens() - 1 + (s->n_answered() == 0));
     }
+    engine->self_check();
     // A draft may be the end; what was drawn behind it is nothing.
     const bool ends_with_draft = stats.accepted_tokens > static_cast<int64_t>(heard.tokens.size()) - n_draws;
     EXPECT_EQ(stats.accepted_tokens, static_cast<int64_t>(heard.tokens.size()) - n_draws + ends_with_draft);
