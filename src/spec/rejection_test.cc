@@ -14,6 +14,7 @@
 #include "spec/gain.h"
 #include "spec_counting.h"
 #include "spec_laws.h"
+#include "spec_mistakes.h"
 
 namespace ibid {
 namespace {
@@ -163,10 +164,27 @@ TEST(Rejection, AcceptsAsOftenAsTheLawsOverlapAndDrawsTheTargetsLaw) {
   EXPECT_NEAR(static_cast<double>(c.n_accepted) / kDraws, c.alpha(), 0.01 * c.alpha());
   int32_t n_residual = 0;
   for (size_t x = 0; x < c.p.size(); ++x) n_residual += c.p[x] > c.q[x];
-  EXPECT_GE(n_residual, 40);  // with three, shared noise would not show
+  EXPECT_GE(n_residual, 60);  // with three, shared noise would not show
   EXPECT_LT(c.alpha(), 0.85);
   EXPECT_LT(deviation(c.n, c.p), testing::kMostDeviation);
   EXPECT_LT(distance(c.n, c.p), 0.01);
+  EXPECT_LT(distance(c.n, c.p), testing::distance_of_direct_draws(c.p, kDraws, 11));
+}
+
+// Which statistic sees which mistake in 200,000 draws: G, and a distance beyond that of a thousand runs of direct draws
+// (seed 11). Both see all of them.
+TEST(Rejection, EachMistakeIsSeenByGAndByDistance) {
+  const std::vector<float> of_p = normal_logits(1, 1), of_q = normal_logits(2, 0.7F, &of_p);
+  constexpr int64_t kDraws = 200'000;
+  const Counted c = counted({}, of_p, of_q, 64);
+  const double most = testing::distance_of_direct_draws(c.p, kDraws, 11);
+  EXPECT_LT(most, 0.011);
+  for (const auto& [way, name] : testing::kWays) {
+    const std::vector<int64_t> counts = testing::counts_of(way, c.p, c.q, kDraws, 12);
+    const bool is_wrong = way != testing::Way::kRight;
+    EXPECT_EQ(deviation(counts, c.p) > testing::kMostDeviation, is_wrong) << "G: " << name;
+    EXPECT_EQ(distance(counts, c.p) > most, is_wrong) << "distance: " << name;
+  }
 }
 
 // Row S7: p and q are what the whole chain of stages leaves.
