@@ -1,5 +1,6 @@
 // TimedModel: a model on a virtual clock. Every step moves the clock by a linear cost of what is in it; every row of
-// logits draws the same token, or one that its position says. For what schedulers do with time, in no time.
+// logits draws the same token, or one that its position says, at a temperature mostly. For what schedulers do with
+// time, in no time.
 #pragma once
 
 #include <algorithm>
@@ -24,8 +25,9 @@ struct LinearCost {
 class TimedModel final : public ForwardPass {
  public:
   using Next = int32_t (*)(int32_t position);  // the token behind a position; null: 1
-  TimedModel(ManualClock& clock, const LinearCost& cost, int32_t context_len, Next next = nullptr)
-      : clock_(clock), cost_(cost), next_(next) {
+  // `peak` is that token's logit; all others have 0.
+  TimedModel(ManualClock& clock, const LinearCost& cost, int32_t context_len, Next next = nullptr, float peak = 1)
+      : clock_(clock), cost_(cost), next_(next), peak_(peak) {
     facts_ = {.layers = {{.n_kv_heads = 1, .key_len = 8, .value_len = 8}},
               .vocab_size = next != nullptr ? 64 : 4,
               .context_len = context_len,
@@ -53,7 +55,7 @@ class TimedModel final : public ForwardPass {
     for (int32_t row = 0; row < b.n_rows; ++row) {
       float* out = logits.row_as<float>(row);
       std::fill(out, out + facts_.vocab_size, 0.0f);
-      out[next_ != nullptr ? next_(b.positions[b.logit_rows[row]]) : 1] = 1;
+      out[next_ != nullptr ? next_(b.positions[b.logit_rows[row]]) : 1] = peak_;
     }
   }
 
@@ -61,6 +63,7 @@ class TimedModel final : public ForwardPass {
   ManualClock& clock_;
   LinearCost cost_;
   Next next_;
+  float peak_;
   ModelFacts facts_;
   std::mt19937_64 random_{1};
   std::set<int32_t> written_;
@@ -77,8 +80,8 @@ class TimedEngine {
     double ttft() const { return tokens.front() - asked; }
   };
   explicit TimedEngine(EngineOptions options = {}, const LinearCost& cost = {}, int32_t context_len = 8192,
-                       TimedModel::Next next = nullptr) {
-    auto model = std::make_unique<TimedModel>(clock, cost, context_len, next);
+                       TimedModel::Next next = nullptr, float peak = 1) {
+    auto model = std::make_unique<TimedModel>(clock, cost, context_len, next, peak);
     if (options.kv_bytes == 0)
       options.kv_bytes = 16 * context_len / 16 * KvStore::block_bytes(model->facts(), options.kv_dtype, 16);
     engine = Engine::create(std::move(model), nullptr, stream_, options, clock).value();

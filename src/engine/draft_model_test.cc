@@ -103,6 +103,7 @@ Ran run(const std::vector<Request>& all, bool (*is_contrary)(int32_t), int32_t k
     }
     out.clear();
     model.cache().self_check();
+    engine->self_check();
   }
   for (const Request& r : all)
     EXPECT_EQ(said[r.id], testing::expected_answer(r, 0, kContext).tokens) << static_cast<int>(r.id);
@@ -215,6 +216,7 @@ Windowed run_windowed(const std::vector<Request>& all, int32_t n_sink, int32_t n
     }
     out.clear();
     model.cache().self_check();
+    engine->self_check();
   }
   EXPECT_EQ(model.cache().pool().n_in_use(), 0);
   EXPECT_TRUE(watched.fake.faults().empty()) << watched.fake.faults().front();

@@ -340,24 +340,6 @@ bool Engine::preempt(RequestId id, int32_t choice) {
   return true;
 }
 
-void Engine::self_check() const {
-  cache_.self_check();
-  std::vector<int32_t> n_entries(static_cast<size_t>(cache_.pool().n_total()), 0);
-  int64_t n_holders = 0;
-  live_.each_sequence([&](const Sequence& s) {
-    n_holders += s.scope != ScopeId::kNone;
-    for (const BlockId block : s.blocks) {
-      if (block != BlockId::kNone) ++n_entries[static_cast<size_t>(raw(block))];
-    }
-    CHECK(s.n_computed <= s.n_wanted() && cache_.n_blocks_for(s.n_computed) <= static_cast<int32_t>(s.blocks.size()));
-  });
-  CHECK(n_holders == cache_.tree().n_holders(), "a scope is held for a sequence that has ended");
-  for (size_t i = 0; i < n_entries.size(); ++i) {
-    CHECK(n_entries[i] == cache_.pool().n_references(BlockId{static_cast<int32_t>(i)}),
-          "a block's references are not the tables' entries");
-  }
-}
-
 EngineStats Engine::stats() const {
   EngineStats stats;
   notes_.tell(stats);

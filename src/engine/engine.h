@@ -98,8 +98,8 @@ class Engine {
   const Sequence* find(RequestId id, int32_t choice) const { return live_.find(id, choice); }
   const ModelFacts& facts() const { return worker_->facts(); }  // of its model
   bool has_text() const { return has_text_; }
-  // Every reference of the pool is an entry of a table; free + cached + in use == total. CHECKs. Debug builds do this
-  // after every step.
+  // Every reference of the pool is an entry of a table; free + cached + in use == total; of each text that draws, all
+  // but the last token is computed, and its proposer keeps no other. CHECKs. Debug builds do this after every step.
   void self_check() const;
 
  private:

@@ -51,7 +51,7 @@ void Room::preempt(Sequence& s, StepPlan& plan) {
   CHECK(s.state == SequenceState::kRunning);
   std::erase(running_, &s);
   if (!PLANTED("share_of_a_victim_stays")) plan.withdraw(s);
-  s.drafts.clear();
+  if (!PLANTED("drafts_outlive_a_preemption")) s.drafts.clear();
   s.n_computed_when_preempted = std::max(s.n_computed_when_preempted, s.n_computed);
   // Whatever nobody needs until it runs again, it finds again: to its last token.
   cache_.publish_tail(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);

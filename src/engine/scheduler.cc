@@ -346,7 +346,8 @@ void Scheduler::grant(Sequence& s, int32_t n_tokens) {
   if (!PLANTED("budget_of_rows_ignored")) n -= std::max(0, std::min(n, n_beyond));
   if (n <= 0) return;
   try {
-    if (!room_.reserve(s, s.n_computed + n, plan_)) return;
+    const int32_t n_more = PLANTED("drafts_preempt_others") ? s.drafts.size() : 0;
+    if (!room_.reserve(s, s.n_computed + n + n_more, plan_)) return;
   } catch (const std::bad_alloc&) {
     return plan_.starved.push_back(s.request->id);
   }

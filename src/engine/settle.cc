@@ -166,6 +166,7 @@ void Settler::append(const Share& share, ShareResult& result, double now) {
     if (s.state == SequenceState::kFinished && !PLANTED("answers_go_on_behind_an_end")) return;
   }
   if (result.failure) return fail(s, *result.failure);
+  if (PLANTED("an_accepted_drafts_keys_are_forgotten") && !result.accepted.empty()) --s.n_computed;
   publish(s);
   // What was reserved for drafts that were wrong.
   if (share.n_drafts > 0 && !PLANTED("blocks_of_refused_drafts_stay")) cache_.truncate(s.blocks, s.n_tokens());

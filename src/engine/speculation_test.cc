@@ -7,6 +7,8 @@
 #include "fake_model.h"
 #include "spec/free_proposers.h"
 #include "spec/store_proposer.h"
+#include "spelled_tokens.h"
+#include "text/output/stop_matcher.h"
 #include "timed_model.h"
 
 namespace ibid {
@@ -52,20 +54,31 @@ constexpr Text kTexts[] = {
      [](int32_t i) { return testing::mix(5, uint64_t(i)) % 9 == 0 ? 40 : i % 17 + 1; }},
 };
 
-double seconds_of(const Text& text, int32_t n_streams, int32_t max_drafts, EngineStats* stats = nullptr) {
-  TimedEngine t(speculating(max_drafts), {}, 8192, text.next);
-  for (int32_t i = 0; i < n_streams; ++i) t.submit(40, 200);
+// What a text says next is drawn with probability .99 at temperature .7, and with .86 at 1.
+constexpr float kPeak = 6;
+
+double seconds_of(const Text& text, int32_t n_streams, int32_t max_drafts, EngineStats* stats = nullptr,
+                  float temperature = 0) {
+  TimedEngine t(speculating(max_drafts), {}, 8192, text.next, kPeak);
+  for (int32_t i = 0; i < n_streams; ++i) {
+    Request r = t.request(40, 200);
+    r.sampling.temperature = temperature;
+    t.submit(std::move(r));
+  }
   t.drain();
   if (stats != nullptr) *stats = t.engine->stats();
   return t.clock.now();
 }
 
-// Row S27, on a virtual clock: a sweep of texts and loads.
+// Row S27, on a virtual clock: a sweep of texts, loads and temperatures.
 TEST(Speculation, IsNeverSlowerThanNone) {
   for (const Text& text : kTexts) {
     for (const int32_t n_streams : {1, 2, 4, 8, 16, 32}) {
-      const double ratio = seconds_of(text, n_streams, 8) / seconds_of(text, n_streams, 0);
-      EXPECT_LE(ratio, 1.03) << text.name << ", " << n_streams << " streams";
+      for (const float temperature : {0.0F, 0.7F, 1.0F}) {
+        const double with = seconds_of(text, n_streams, 8, nullptr, temperature);
+        const double ratio = with / seconds_of(text, n_streams, 0, nullptr, temperature);
+        EXPECT_LE(ratio, 1.03) << text.name << ", " << n_streams << " streams, T = " << temperature;
+      }
     }
   }
 }
@@ -173,9 +186,36 @@ class Knowing final : public Proposer {
 
 struct Heard {
   std::vector<TokenId> tokens;
+  std::string text;
   FinishReason reason = FinishReason::kNone;
   Usage usage;
 };
+
+// Token i is a letter, so that stops are of several tokens, each spelled in many ways; the end has no text.
+std::string letter(TokenId token) {
+  return token == testing::kFakeEnd ? "" : std::string(1, static_cast<char>('a' + raw(token) % 5));
+}
+std::shared_ptr<const Tokenizer> letters() {
+  std::vector<std::string> tokens;
+  for (int32_t i = 0; i < testing::kFakeVocabSize; ++i) tokens.push_back(letter(TokenId{i}));
+  return std::make_shared<const SpelledTokens>(std::move(tokens));
+}
+
+// The answer as its stops cut it, and its text.
+std::string cut_at_stop(const Request& request, ExpectedAnswer& answer) {
+  std::string text;
+  for (size_t i = 0; i < answer.tokens.size(); ++i) {
+    text += letter(answer.tokens[i]);
+    if (request.stops == nullptr || answer.tokens[i] == testing::kFakeEnd) continue;
+    size_t begin = std::string::npos;
+    for (const std::string& stop : request.stops->strings()) begin = std::min(begin, text.find(stop));
+    if (begin == std::string::npos && !request.stops->is_stop(answer.tokens[i])) continue;
+    answer.tokens.resize(i + 1);
+    answer.reason = FinishReason::kStop;
+    return request.stops->is_stop(answer.tokens[i]) ? text.substr(0, text.size() - 1) : text.substr(0, begin);
+  }
+  return text;
+}
 
 // Each step's tokens are one and the drafts that were right; nothing of a wrong one is left.
 Heard answer(const Request& request, int32_t k, size_t wrong_each, int32_t context_len) {
@@ -185,11 +225,13 @@ Heard answer(const Request& request, int32_t k, size_t wrong_each, int32_t conte
   options.block_len = 8;
   options.max_sequences = 2;
   options.max_rows = 20;
-  const ExpectedAnswer expected = testing::expected_answer(request, 0, context_len);
+  ExpectedAnswer expected = testing::expected_answer(request, 0, context_len);
+  const std::vector<TokenId> without_stops = expected.tokens;
+  const std::string text = cut_at_stop(request, expected);
   auto model = std::make_unique<FakeModel>(context_len);
   const FakeModel& fake = *model;
-  auto engine = Engine::create(std::move(model), nullptr, stream, options, steady_clock()).value();
-  if (k > 0) engine->speculate(std::make_unique<Knowing>(expected.tokens, wrong_each), k);
+  auto engine = Engine::create(std::move(model), letters(), stream, options, steady_clock()).value();
+  if (k > 0) engine->speculate(std::make_unique<Knowing>(without_stops, wrong_each), k);
   EXPECT_TRUE(engine->submit(request).ok());
   Heard heard;
   std::vector<Output> outputs;
@@ -199,6 +241,7 @@ Heard answer(const Request& request, int32_t k, size_t wrong_each, int32_t conte
     for (const Output& o : outputs) {
       n_draws += !o.tokens.empty();
       for (const TokenRecord& t : o.tokens) heard.tokens.push_back(t.chosen.token);
+      heard.text += o.text;
       if (o.finished) heard.reason = o.reason, heard.usage = o.usage;
     }
     outputs.clear();
@@ -206,14 +249,17 @@ Heard answer(const Request& request, int32_t k, size_t wrong_each, int32_t conte
       EXPECT_LE(static_cast<int32_t>(s->blocks.size()), engine->cache().n_blocks_for(s->n_tokens() + 1));
       EXPECT_LE(s->n_computed, s->n_tokens() - 1 + (s->n_answered() == 0));
     }
+    engine->self_check();
     // A draft may be the end; what was drawn behind it is nothing.
     const bool ends_with_draft = stats.accepted_tokens > static_cast<int64_t>(heard.tokens.size()) - n_draws;
     EXPECT_EQ(stats.accepted_tokens, static_cast<int64_t>(heard.tokens.size()) - n_draws + ends_with_draft);
-    EXPECT_TRUE(!ends_with_draft || heard.reason == FinishReason::kEos) << finish_reason_name(heard.reason);
+    const bool has_end = heard.reason == FinishReason::kEos || heard.reason == FinishReason::kStop;
+    EXPECT_TRUE(!ends_with_draft || has_end) << finish_reason_name(heard.reason);
     EXPECT_LE(stats.accepted_tokens, stats.drafted_tokens);
   }
   EXPECT_EQ(heard.tokens, expected.tokens);
   EXPECT_EQ(heard.reason, expected.reason);
+  EXPECT_EQ(heard.text, text);
   EXPECT_EQ(heard.usage.completion_tokens, static_cast<int32_t>(expected.tokens.size()));
   EXPECT_EQ(heard.usage.accepted_tokens, engine->stats().accepted_tokens);
   EXPECT_EQ(heard.usage.drafted_tokens, engine->stats().drafted_tokens);
@@ -225,7 +271,18 @@ Heard answer(const Request& request, int32_t k, size_t wrong_each, int32_t conte
   return heard;
 }
 
-// Ends of every kind, at every place of what was drafted: bound, context, end of generation, stop id.
+// What ends an answer besides: nothing, a token of it, or what three of its tokens spell.
+std::shared_ptr<const StopSet> stops_of(const Request& request, int32_t kind, int32_t context_len) {
+  const std::vector<TokenId> answer = testing::expected_answer(request, 0, context_len).tokens;
+  const size_t at = std::min(answer.size() - 1, size_t{4} + request.sampling.seed % 7);
+  if (kind == 0) return nullptr;
+  if (kind == 1) return StopSet::compile({}, {answer[at]}).value();
+  std::string spelled = "zzz";
+  if (at >= 2) spelled = letter(answer[at - 2]) + letter(answer[at - 1]) + letter(answer[at]);
+  return StopSet::compile({spelled, "zz"}).value();
+}
+
+// Ends of every kind, at every place of what was drafted: bound, context, end of generation, stop id, stop string.
 TEST(Speculation, AnEndInsideDraftsIsTheSameEnd) {
   std::set<FinishReason> reasons;
   for (uint64_t seed = 1; seed <= 12; ++seed) {
@@ -236,14 +293,17 @@ TEST(Speculation, AnEndInsideDraftsIsTheSameEnd) {
     r.sampling.seed = seed;
     r.sampling.temperature = seed % 3 == 0 ? 0.0F : 0.9F;
     r.max_tokens = seed % 2 == 0 ? -1 : static_cast<int32_t>(seed + 2);
-    for (int32_t k = 1; k <= 8; ++k) {
-      for (const size_t wrong_each : {size_t{3}, size_t{5}, size_t{1000}}) {
-        reasons.insert(answer(r, k, wrong_each, 40).reason);
-        if (HasFailure()) return;
+    for (int32_t kind = 0; kind < 3; ++kind) {
+      r.stops = stops_of(r, kind, 40);
+      for (int32_t k = 1; k <= 8; k += 1 + (kind > 0)) {
+        for (const size_t wrong_each : {size_t{3}, size_t{5}, size_t{1000}}) {
+          reasons.insert(answer(r, k, wrong_each, 40).reason);
+          if (HasFailure()) return;
+        }
       }
     }
   }
-  EXPECT_GE(reasons.size(), 2u);
+  EXPECT_GE(reasons.size(), 3u);
 }
 
 // An engine that guesses from the text itself and from what its tenants were answered, or from neither.

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/check.h"
 #include "base/planted.h"
 #include "spec/text_places.h"
 
@@ -104,13 +105,14 @@ DraftModel::Text* DraftModel::text_of(const ProposalInput& input) {
   const auto n_known = unused->n_left_out > 0 ? static_cast<size_t>(options_.n_sink) : unused->tokens.size() - 1;
   unused->n_computed = cache_.match(unused->scope, std::span(unused->tokens).first(n_known), unused->blocks, copies_);
   unused->n_published = unused->n_computed / options_.block_len;
+  unused->written.assign(unused->tokens.begin(), unused->tokens.begin() + unused->n_computed);
   return unused;
 }
 
 void DraftModel::drop(Text& text) {
   cache_.release(text.blocks);
   if (text.scope != ScopeId::kNone) cache_.tree().let_go(std::exchange(text.scope, ScopeId::kNone));
-  text.tokens.clear(), text.sureness.clear();
+  text.tokens.clear(), text.sureness.clear(), text.written.clear();
   text.sequence = -1;
   text.n_text = text.n_left_out = text.n_computed = text.n_published = 0;
 }
@@ -149,6 +151,26 @@ void DraftModel::cut(Text& text) {
   const int32_t n_kept = options_.n_sink + PLANTED("a_moved_window_keeps_its_keys") * options_.n_window / 2;
   text.n_computed = std::min(text.n_computed, n_kept);
   cache_.truncate(text.blocks, text.n_computed);
+}
+
+// Its text is what the target's was when it last looked, and its drafts behind that: it has keys of no other token.
+void DraftModel::self_check(const HeldText& held) const {
+  const Text* text = held_place(texts_, held.sequence);
+  if (text == nullptr) return;
+  const auto n_text = static_cast<size_t>(text->n_text);
+  CHECK(n_text <= held.tokens.size() &&
+            std::equal(held.tokens.begin(), held.tokens.begin() + text->n_text, text->tokens.begin()),
+        "a draft model holds another text than the target");
+  CHECK(text->n_computed + text->n_left_out <= static_cast<int32_t>(text->tokens.size()),
+        "a draft model has keys of a token that is none of its text");
+  CHECK(text->n_computed <= static_cast<int32_t>(text->written.size()), "a draft model counts keys that it has not");
+  for (int32_t i = 0; i < text->n_computed; ++i) {
+    CHECK(text->written[static_cast<size_t>(i)] == token_at(*text, i), "a draft model has keys of another token");
+  }
+  CHECK(text->n_left_out > 0 || text->n_published <= std::min(text->n_computed, text->n_text) / options_.block_len,
+        "a draft model has published a block with a draft");
+  CHECK(static_cast<int32_t>(text->blocks.size()) == cache_.n_blocks_for(text->n_computed),
+        "a draft model keeps blocks without keys");
 }
 
 // ---- who drafts ----------------------------------------------------------------------------------------------------
@@ -267,11 +289,12 @@ bool DraftModel::pass() {
 void DraftModel::build() {
   arrays_.clear();
   for (Lane& lane : lanes_) {
-    const Text& text = text_of(lane);
+    Text& text = text_of(lane);
     const int32_t end = text.n_computed + lane.n_tokens;
+    text.written.resize(static_cast<size_t>(end));
     for (int32_t i = text.n_computed; i < end; ++i) {
-      const int32_t at = i < options_.n_sink ? i : i + text.n_left_out;
-      arrays_.tokens.push_back(text.tokens[static_cast<size_t>(at)]);
+      arrays_.tokens.push_back(token_at(text, i));
+      text.written[static_cast<size_t>(i)] = arrays_.tokens.back();
     }
     const bool is_wanted = end + text.n_left_out >= static_cast<int32_t>(text.tokens.size());
     lane.row = arrays_.add(text.blocks, text.n_computed, end, cache_.n_blocks_for(end), is_wanted);

@@ -65,6 +65,7 @@ class DraftModel final : public Proposer {
   void propose(const ProposalInput& input, Drafts& drafts) override;
   void propose_all(std::span<const Proposal> proposals) override;
   void forget(int64_t sequence) override;
+  void self_check(const HeldText& text) const override;
 
   // For tests.
   int64_t n_computed_tokens() const { return n_computed_tokens_; }
@@ -76,6 +77,7 @@ class DraftModel final : public Proposer {
     int32_t n_left_out = 0;  // tokens behind the sink that are not read; what follows counts the others
     int32_t n_computed = 0;  // of tokens, whose keys and values lie in the cache; fewer than tokens
     BlockTable blocks;
+    std::vector<TokenId> written;  // whose keys and values lie in its slots, for self_check()
     int32_t n_published = 0;
     ScopeId scope = ScopeId::kNone;
   };
@@ -94,6 +96,9 @@ class DraftModel final : public Proposer {
   std::span<const float> compute();
   bool pass();
   void build();
+  TokenId token_at(const Text& text, int32_t i) const {  // the i-th of those that are read
+    return text.tokens[static_cast<size_t>(i < options_.n_sink ? i : i + text.n_left_out)];
+  }
   static Text& text_of(const Lane& lane) { return static_cast<Text&>(*lane.text); }
   static int32_t n_missing(const Text& text) { return text.n_text - text.n_left_out - text.n_computed; }
 

@@ -15,6 +15,13 @@ namespace {
 
 constexpr int32_t kUnpriced = 2;  // drafts as long as nothing is known of what they cost
 
+// The law at twice the temperature: a fault on purpose.
+void heat(std::span<float> law) {
+  float sum = 0;
+  for (float& x : law) sum += x = std::sqrt(x);
+  for (float& x : law) x /= sum;
+}
+
 }  // namespace
 
 Drafting::Drafting(DraftingOptions options) : options_(std::move(options)), pair_(options_.prior_rate) {}
@@ -174,6 +181,7 @@ void Drafting::draw(DraftLane& lane, std::span<const float> drafters, Scratch& s
   const SamplerState before = state;
   const Result<TokenRecord> drawn = input.sampler->sample(row, history, state, scratch.sampler, scratch.mask, rule);
   if (!drawn) return;
+  if (is_drawn && PLANTED("q_of_another_sampler")) heat(q);
   std::vector<TokenId> tokens = {drawn->chosen.token};
   if (input.temperature > 0 && rule != nullptr) {
     const std::span<const TokenId> all = rule == &propose ? propose.drawn() : race.drawn();

@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "base/check.h"
 #include "base/planted.h"
 #include "spec/text_places.h"
 
@@ -43,6 +44,7 @@ EagleProposer::EagleProposer(std::unique_ptr<EagleHead> head, Stream& stream, co
               static_cast<size_t>(head_->sizes().most_rows()) * kMaxDrafts) {
   for (Text& text : texts_) {
     text.waiting.resize(kMostWaiting);
+    text.written.reserve(static_cast<size_t>(head_->sizes().context_len));
     text.features.resize(static_cast<size_t>(kMostWaiting * head_->feature_len()));
   }
   CHECK(options.branches == 1 || head_->sizes().most_rows() >= head_->sizes().n_texts * kWidth,
@@ -83,6 +85,7 @@ void EagleProposer::forget_read(Text& text) {
   cache_.release(text.blocks);
   text.first = text.n_read = text.n_waiting = text.n_written = 0;
   text.keeps_last = false;
+  text.written.clear();
 }
 
 void EagleProposer::forget(int64_t sequence) {
@@ -133,6 +136,22 @@ bool EagleProposer::read_waiting(Text& text) {
   return true;
 }
 
+// It was told of all that the target has computed of the text since it began, and of no draft.
+void EagleProposer::self_check(const HeldText& held) const {
+  const Text* text = held_place(texts_, held.sequence);
+  if (text == nullptr || text->n_read + text->n_waiting == 0) return;
+  const auto n = static_cast<int32_t>(held.tokens.size());
+  CHECK(text->end() >= held.n_computed && text->end() < n, "an EAGLE head was told of other tokens than the text's");
+  const auto is_second = [&](int32_t pair, TokenId token) {
+    return held.tokens[static_cast<size_t>(text->first + pair) + 1] == token;
+  };
+  for (int32_t i = 0; i < text->n_read; ++i)
+    CHECK(is_second(i, text->written[static_cast<size_t>(i)]), "an EAGLE head has keys of another token");
+  for (int32_t i = 0; i < text->n_waiting; ++i)
+    CHECK(is_second(text->n_read + i, text->waiting[static_cast<size_t>(i)]), "an EAGLE head is to read another token");
+  CHECK(static_cast<int32_t>(text->blocks.size()) >= cache_.n_blocks_for(text->n_written));
+}
+
 // ---- who drafts ----------------------------------------------------------------------------------------------------
 
 void EagleProposer::propose(const ProposalInput& input, Drafts& drafts) {
@@ -180,6 +199,11 @@ void EagleProposer::list_lanes(std::span<const Proposal> proposals) {
 
 bool EagleProposer::reserve(Text& text, int32_t n) {
   return cache_.reserve(text.blocks, text.n_written, text.n_written + n, copies_);
+}
+
+void EagleProposer::note_written(Text& text, int32_t slot, TokenId token) {
+  text.written.resize(std::max(text.written.size(), static_cast<size_t>(slot) + 1));
+  text.written[static_cast<size_t>(slot)] = token;
 }
 
 // Features of the target, of all that wait; fuse() makes states of them.
@@ -247,6 +271,7 @@ void EagleProposer::drop_without_room() {
 void EagleProposer::add_node(Text& text, DraftNode& node, bool is_alone) {
   load_draft(node);
   node.slot = text.n_written++;
+  note_written(text, node.slot, node.token);
   path_.assign(1, node.slot);
   for (int32_t i = node.parent; i >= 0; i = text.tree.nodes[static_cast<size_t>(i)].parent) {
     const int32_t slot = text.tree.nodes[static_cast<size_t>(i)].slot;
@@ -286,9 +311,11 @@ void EagleProposer::draw(double begin) {
 
 // The pieces, whose tokens and states are there.
 void EagleProposer::compute() {
+  size_t at = 0;
   for (const Piece& piece : pieces_) {
     Text& text = *piece.text;
     const int32_t begin = std::exchange(text.n_written, text.n_written + piece.n);
+    for (int32_t slot = begin; slot < text.n_written; ++slot) note_written(text, slot, arrays_.tokens[at++]);
     arrays_.add(text.blocks, begin, text.n_written, cache_.n_blocks_for(text.n_written), piece.is_wanted);
   }
   said_ = head_->run(arrays_.batch());

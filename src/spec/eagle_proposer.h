@@ -53,6 +53,7 @@ class EagleProposer final : public Proposer {
   void propose(const ProposalInput& input, Drafts& drafts) override;
   void propose_all(std::span<const Proposal> proposals) override;
   void forget(int64_t sequence) override;
+  void self_check(const HeldText& text) const override;
 
   // For tests.
   int64_t n_passes() const { return n_passes_; }
@@ -67,6 +68,7 @@ class EagleProposer final : public Proposer {
     bool keeps_last = false;  // what waited last is read and still there, in the first place
     int32_t n_written = 0;    // n_read, and the drafts' behind
     BlockTable blocks;
+    std::vector<TokenId> written;  // the second token of the pair in each slot, for self_check()
     std::vector<TokenId> waiting;  // [kMostWaiting]: their second tokens
     std::vector<float> features;   // [kMostWaiting, feature_len]
     int32_t end() const { return first + n_read + n_waiting; }
@@ -89,6 +91,7 @@ class EagleProposer final : public Proposer {
   bool reserve(Text& text, int32_t n);
   void drop_without_room();
   void add_node(Text& text, DraftNode& node, bool is_alone);
+  static void note_written(Text& text, int32_t slot, TokenId token);
   void load_waiting(const Text& text);
   void load_draft(const DraftNode& node);
   void compute();

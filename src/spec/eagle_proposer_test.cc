@@ -87,6 +87,8 @@ TEST_P(EagleDrafts, LeaveNothingBehindWhereTheyWereWrong) {
     text.insert(text.end(), drafts.begin(), drafts.begin() + static_cast<std::ptrdiff_t>(n_right));
     text.push_back(TokenId{(raw(drafts[n_right]) + 1) % 96});
     tell(1, text, static_cast<int32_t>(n) - 1, static_cast<int32_t>(n_right) + 1, 5);
+    proposer_->self_check(
+        {.sequence = 1, .n_computed = static_cast<int32_t>(text.size()) - 1, .tokens = std::span(text)});
   }
 }
 

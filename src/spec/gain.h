@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 namespace ibid {
 
@@ -13,8 +14,20 @@ inline double expected_tokens(double a, int32_t k) {
   return sum;
 }
 
+// The same of drafts that differ: a[i] is that of the i-th, given those before it. 1 + a[0] + a[0] a[1] + ...
+inline double expected_tokens(std::span<const double> a) {
+  double sum = 1, product = 1;
+  for (const double each : a) sum += product *= each;
+  return sum;
+}
+
 // How many times as fast as without: `c`, what a drafted token costs, and `v`, what a step of 1 + k rows takes, each as
 // a part of a step of one row. v = 1: verification is free, as the paper has it.
 inline double speedup(double a, int32_t k, double c, double v = 1) { return expected_tokens(a, k) / (v + k * c); }
+
+// Tokens a second, where a step of one row takes `step` seconds and a drafted token `draft`.
+inline double tokens_per_second(double a, int32_t k, double step, double draft, double v = 1) {
+  return expected_tokens(a, k) / (v * step + k * draft);
+}
 
 }  // namespace ibid

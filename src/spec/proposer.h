@@ -81,6 +81,13 @@ struct RefusedDraft {
   TokenId behind = {};
 };
 
+// A text between two steps. The span is valid during the call.
+struct HeldText {
+  int64_t sequence = 0;    // as ProposalInput has it
+  int32_t n_computed = 0;  // of its tokens, by the target
+  std::span<const TokenId> tokens;
+};
+
 class Proposer {
  public:
   virtual ~Proposer() = default;
@@ -121,6 +128,9 @@ class Proposer {
   virtual void ended(const EndedText& text) { static_cast<void>(text); }
   // The text has ended; nothing more comes of it.
   virtual void forget(int64_t sequence) { static_cast<void>(sequence); }
+  // CHECKs that what it keeps for a text that runs, keys and values above all, is of that text and of its last drafts
+  // (row S9). For tests and debug builds, between steps.
+  virtual void self_check(const HeldText& text) const { static_cast<void>(text); }
 };
 
 }  // namespace ibid

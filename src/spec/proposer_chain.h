@@ -60,6 +60,9 @@ class ProposerChain final : public Proposer {
   void forget(int64_t sequence) override {
     for (auto& p : proposers_) p->forget(sequence);
   }
+  void self_check(const HeldText& text) const override {
+    for (const auto& p : proposers_) p->self_check(text);
+  }
 
  private:
   std::vector<std::unique_ptr<Proposer>> proposers_;

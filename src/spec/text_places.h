@@ -17,4 +17,13 @@ Text* place_of(std::vector<Text>& texts, int64_t sequence) {
   return unused;
 }
 
+// Of what is held of a text, for self_check(): the place of this sequence, or null.
+template <typename Text>
+const Text* held_place(const std::vector<Text>& texts, int64_t sequence) {
+  for (const Text& text : texts) {
+    if (text.sequence == sequence) return &text;
+  }
+  return nullptr;
+}
+
 }  // namespace ibid

@@ -4,6 +4,7 @@
 #include <array>
 #include <string>
 
+#include "base/check.h"
 #include "base/planted.h"
 #include "spec/text_places.h"
 
@@ -81,6 +82,10 @@ void WindowProposer::forget(int64_t sequence) {
   for (Text& text : texts_) {
     if (text.sequence == sequence) drop(text);
   }
+}
+
+void WindowProposer::self_check(const HeldText&) const {
+  CHECK(loans_.empty(), "blocks are lent to guesses between two steps");
 }
 
 // The last one first: so the pool's order is what it was.

@@ -56,6 +56,7 @@ class WindowProposer final : public Proposer {
   void propose(const ProposalInput& input, Drafts& drafts) override;
   void propose_all(std::span<const Proposal> proposals) override;
   void forget(int64_t sequence) override;
+  void self_check(const HeldText& text) const override;
 
   // What is read of a text of n tokens: the parts of its blocks, the last of which holds its end; how many there are.
   int32_t view(int32_t n_tokens, std::span<BlockPart, 2> parts) const;

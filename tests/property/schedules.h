@@ -511,6 +511,7 @@ class ScheduleRun {
   bool turn() {
     out_.clear();
     const bool busy = core_->step(out_);
+    core_->self_check();
     for (const Output& o : out_) {
       CHECK(o.reason != FinishReason::kError, o.error().message.c_str());
       if (const auto it = transcripts_.find(o.request); it != transcripts_.end()) {

@@ -1,0 +1,46 @@
+// What holds between two steps, counted anew: references, scopes, and how much of each text is computed.
+#include "base/check.h"
+#include "engine/engine.h"
+
+namespace ibid {
+namespace {
+
+// Row S9: as soon as a token was drawn, all before it are computed and it is not. No draft is: its keys count nowhere,
+// it is published in no block, and its blocks are given back but for the next token's.
+void check_computed(const Sequence& s, const BlockCache& cache) {
+  if (s.state == SequenceState::kFinished) return;
+  CHECK(s.n_computed <= s.n_tokens() && cache.n_blocks_for(s.n_computed) <= static_cast<int32_t>(s.blocks.size()));
+  if (s.group != nullptr) return;  // a beam waits for the rows of others
+  CHECK(s.n_computed < s.n_tokens(), "keys of what is no token of its text count as computed");
+  const bool is_decode = s.state == SequenceState::kRunning && s.n_answered() > 0 && s.may_be_preempted();
+  CHECK(!is_decode || s.n_computed == s.n_tokens() - 1, "what was computed of a text is forgotten");
+  CHECK(!cache.keeps_blocks() || s.n_published <= s.n_computed / cache.block_len(),
+        "a block is published that is not computed");
+  CHECK(static_cast<int32_t>(s.blocks.size()) <= cache.n_blocks_for(s.n_tokens() + 1),
+        "a text has blocks that it has no tokens for");
+  CHECK(s.drafts.empty() || s.state == SequenceState::kRunning, "a text that does not run has drafts");
+}
+
+}  // namespace
+
+void Engine::self_check() const {
+  cache_.self_check();
+  std::vector<int32_t> n_entries(static_cast<size_t>(cache_.pool().n_total()), 0);
+  int64_t n_holders = 0;
+  live_.each_sequence([&](const Sequence& s) {
+    n_holders += s.scope != ScopeId::kNone;
+    for (const BlockId block : s.blocks) {
+      if (block != BlockId::kNone) ++n_entries[static_cast<size_t>(raw(block))];
+    }
+    check_computed(s, cache_);
+    if (proposer_ != nullptr && s.state == SequenceState::kRunning)
+      proposer_->self_check({.sequence = raw(s.id), .n_computed = s.n_computed, .tokens = s.tokens});
+  });
+  CHECK(n_holders == cache_.tree().n_holders(), "a scope is held for a sequence that has ended");
+  for (size_t i = 0; i < n_entries.size(); ++i) {
+    CHECK(n_entries[i] == cache_.pool().n_references(BlockId{static_cast<int32_t>(i)}),
+          "a block's references are not the tables' entries");
+  }
+}
+
+}  // namespace ibid
