@@ -170,7 +170,8 @@ class DraftHeads::Loader {
   }
 
   Status find_ids() {
-    const std::string key = "hydra.token_ids";
+    ASSIGN_OR_RETURN(const std::string architecture, file_.meta_string("general.architecture", ""));
+    const std::string key = architecture + ".token_ids";
     if (!file_.has_meta(key)) return {};
     ASSIGN_OR_RETURN(const std::vector<int64_t> ids, file_.meta_ints(key));
     for (size_t i = 0; i < ids.size(); ++i) {

@@ -79,7 +79,7 @@ TinyHeads heads_for(const LoadedModel& m) {
 
 TEST(DraftHeads, SayWhatTheFormulaSays) {
   LoadedModel m(testing::TinyModelOptions{});
-  std::vector<TinyHeads> all(4, heads_for(m));
+  std::vector<TinyHeads> all(5, heads_for(m));
   all[1] = {.width = all[0].width, .vocab_size = 96, .n_heads = 3, .n_layers = 3, .ids = {0, 3, 7, 8, 40, 95}};
   all[2] = {.width = all[0].width, .vocab_size = 96, .has_outputs = true, .names = HeadNames::kHydra};
   all[3] = {.width = all[0].width,
@@ -89,6 +89,7 @@ TEST(DraftHeads, SayWhatTheFormulaSays) {
             .is_grounded = false,
             .has_outputs = true,
             .names = HeadNames::kMedusa};
+  all[4] = {.width = all[0].width, .vocab_size = 96, .n_layers = 3, .is_grounded = false, .ids = {1, 2, 50}};
   for (const TinyHeads& o : all) {
     const auto file = tiny_heads_file(o);
     auto heads = DraftHeads::load(file, *m.model, *m.stream, 4);
