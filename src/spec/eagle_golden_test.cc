@@ -1,6 +1,7 @@
 // What EAGLE heads and MTP layers say against the papers' formulas written anew in Python (tools/make_golden_eagle.py),
-// from folders as the papers' programs and those that train such heads publish them, heads also from GGUF files of the
-// same and from one that is named as llama.cpp's converter names things.
+// EAGLE-1's also against its own program (tools/run_originals.py), from folders as the papers' programs and those that
+// train such heads publish them, heads also from GGUF files of the same and from one that is named as llama.cpp's
+// converter names things.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +26,10 @@ using testing::PairsOfOne;
 
 std::string golden(const std::string& name) { return source_dir() + "/tests/golden/" + name; }
 
-std::string head_of(const std::string& name) { return golden(name == "eagle3_llamacpp" ? name + ".gguf" : name); }
+std::string head_of(const std::string& name) {
+  if (name == "eagle3_llamacpp") return golden(name + ".gguf");
+  return golden(name.substr(0, name.find("_original")));
+}
 
 class EagleGolden : public ::testing::TestWithParam<const char*> {
  protected:
@@ -127,8 +131,8 @@ INSTANTIATE_TEST_SUITE_P(Kinds, EagleGoldenGguf,
                          ::testing::Values("eagle1", "eagle3", "eagle3_speculators", "eagle3_fc_norm"),
                          [](const auto& param_info) { return std::string(param_info.param); });
 INSTANTIATE_TEST_SUITE_P(Kinds, EagleGolden,
-                         ::testing::Values("eagle1", "eagle3", "eagle3_speculators", "eagle3_fc_norm",
-                                           "eagle3_llamacpp", "mtp"),
+                         ::testing::Values("eagle1", "eagle1_original", "eagle3", "eagle3_speculators",
+                                           "eagle3_fc_norm", "eagle3_llamacpp", "mtp"),
                          [](const auto& param_info) { return std::string(param_info.param); });
 
 }  // namespace
