@@ -67,7 +67,7 @@ def test_heads_are_trained_exported_and_used():
         run(python(), TOOLS / "train_heads.py", "prepare", default_model_file(), text, work, "--outputs", 512, "--layers", "8,18,30")
         plain, _ = answered("--spec", "off")
         eagle = ["--batch", 160, "--longest", 160, "--ffn", 128, "--epochs", 40]
-        heads = ["--batch", 96, "--epochs", 9]
+        heads = ["--batch", 48, "--epochs", 5]
         for kind, options in (("eagle", eagle), ("hydra", heads), ("medusa", heads)):
             whole = trained(kind, work, *options, "--until", STEPS)
             first = export(kind, work, folder / "first")
