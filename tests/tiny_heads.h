@@ -66,7 +66,9 @@ inline std::shared_ptr<const ModelFile> tiny_heads_file(const TinyHeads& o) {
     const int64_t n_outputs = o.ids.empty() ? o.vocab_size : static_cast<int64_t>(o.ids.size());
     if (o.has_outputs) add(head_name(o, i, 0, "output") + ".weight", {n_outputs, o.width});
   }
-  if (!o.ids.empty()) parts.metadata["hydra.token_ids"] = o.ids;
+  const std::string architecture = o.is_grounded ? "hydra" : "medusa";
+  parts.metadata["general.architecture"] = architecture;
+  if (!o.ids.empty()) parts.metadata[architecture + ".token_ids"] = o.ids;
   return std::make_shared<const ModelFile>(std::move(parts));
 }
 

@@ -1,19 +1,25 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/eagle1 and eagle3: tiny random EAGLE heads for tests/golden/smollm3, and what they say; and
+"""Makes tests/golden/eagle1, eagle3 and their like: tiny random EAGLE heads for tests/golden/smollm3, and what they say; and
 tests/golden/mtp: tests/golden/qwen2 with an MTP layer behind it, and what that says.
 
-    pip install numpy safetensors        # tools/requirements-golden.txt has the versions
-    python3 tools/make_golden_eagle.py
+    pip install numpy safetensors gguf   # tools/requirements-golden.txt has the versions
+    python3 tools/make_golden_eagle.py [NAME ...]
 
-Each folder is a head as the papers' programs publish it (config.json, model.safetensors, their names and shapes). Beside
-it NAME.safetensors has the tokens of a text, what the target made of them (random: the head's arithmetic is the
+Each folder is a head as the papers' programs publish it (config.json, model.safetensors, their names and shapes):
+eagle3_speculators as speculators does (norm_before_fc, norm_before_residual by default, norm_output, the layer's keys
+within transformer_layer_config), eagle3_fc_norm as SpecForge does EAGLE-3.1's; eagle3_llamacpp.gguf is what llama.cpp's
+converter would make of another one, eagle3_llamacpp.
+
+Beside it NAME.safetensors has the tokens of a text, what the target made of them (random: the head's arithmetic is the
 subject), and what the head says of it: the state and the logits behind every pair, then a chain of drafts, each
 drawn as the most likely one and fed back. Written from the papers (Li et al. 2024, 2025; DeepSeek-V3's technical
 report, section 2.2, and MiMo's, whose names and order of the two halves these are) in float64.
 """
 import json
+import sys
 from pathlib import Path
 
+import gguf
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
@@ -24,6 +30,8 @@ CONFIG = dict(model_type="llama", hidden_size=C, intermediate_size=F, num_hidden
               num_key_value_heads=KV_HEADS, vocab_size=V, max_position_embeddings=128, rms_norm_eps=1e-5,
               hidden_act="silu", rope_theta=10000.0)
 MEMBERS = sorted([1, 2, 5, 6, 9, 10, 11, 17, 18, 23, 30, 31, 32, 40, 41, 44, 50, 52, 60, 61, 66, 70, 71, 79])
+# Such that distances to them would stay within the vocabulary too: they must be known for ids.
+LOW_MEMBERS = [1, 2, 5, 6, 9, 10, 11, 17, 18, 23, 24, 25, 30, 31, 32, 40, 41, 44, 45, 46, 50, 52, 53, 55]
 
 
 def norm(x, w):
@@ -93,6 +101,7 @@ class Eagle1:
 
 class Eagle3:
     prefix, n_features = "midlayer.", 3 * C
+    normed_residual, normed_output = False, False
 
     def __init__(self, w, target):
         self.w, self.layer = w, Layer(w, self.prefix)
@@ -100,13 +109,36 @@ class Eagle3:
         self.ids = np.arange(len(w["d2t"])) + w["d2t"].astype(np.int64)
 
     def states(self, features):
-        return features @ self.w["fc.weight"].T
+        return self.normed(features) @ self.w["fc.weight"].T
+
+    def normed(self, features):
+        return features
 
     def __call__(self, tokens, states):
-        read = np.concatenate([norm(self.embedding[tokens], self.layer.w["input_layernorm.weight"]),
-                               norm(states, self.layer.w["hidden_norm.weight"])], -1)
-        x = self.layer(states, read)
-        return x, norm(x, self.w["norm.weight"]) @ self.w["lm_head.weight"].T
+        state = norm(states, self.layer.w["hidden_norm.weight"])
+        read = np.concatenate([norm(self.embedding[tokens], self.layer.w["input_layernorm.weight"]), state], -1)
+        x = self.layer(state if self.normed_residual else states, read)
+        last = norm(x, self.w["norm.weight"])
+        return last if self.normed_output else x, last @ self.w["lm_head.weight"].T
+
+
+class Speculators(Eagle3):
+    prefix, normed_residual, normed_output = "layers.0.", True, True
+
+    def normed(self, features):
+        return norm(features, self.w["input_norm.weight"])
+
+
+class FcNorm(Eagle3):
+    normed_output = True
+
+    def normed(self, features):
+        parts = features.reshape(-1, 3, C)
+        return np.concatenate([norm(parts[:, i], self.w[f"fc_norm.{i}.weight"]) for i in range(3)], -1)
+
+
+class LlamaCpp(Speculators):
+    prefix, normed_output = "midlayer.", False
 
 
 class Mtp:
@@ -145,14 +177,79 @@ def eagle1(random):
     return w | layer_weights(random, "layers.0.", C, ["post_attention_layernorm"]), CONFIG | dict(bias=True)
 
 
-def eagle3(random):
+def eagle3(random, prefix="midlayer."):
     w = {"fc.weight": matrix(random, C, 3 * C), "lm_head.weight": matrix(random, len(MEMBERS), C),
          "norm.weight": (1 + 0.2 * random.standard_normal(C)).astype(np.float32),
          "d2t": np.array(MEMBERS, np.int64) - np.arange(len(MEMBERS)), "t2d": np.isin(np.arange(V), MEMBERS)}
     norms = ["input_layernorm", "hidden_norm", "post_attention_layernorm"]
     config = CONFIG | dict(draft_vocab_size=len(MEMBERS), target_hidden_size=C,
                            eagle_aux_hidden_state_layer_ids=[1, 2, 4])
-    return w | layer_weights(random, "midlayer.", 2 * C, norms), config
+    return w | layer_weights(random, prefix, 2 * C, norms), config
+
+
+def gains(random, n):
+    return (1 + 0.3 * random.standard_normal(n)).astype(np.float32)
+
+
+def speculators(random):
+    w, config = eagle3(random, "layers.0.")
+    layer = {k: v for k, v in CONFIG.items() if k != "rope_theta"}
+    layer["rope_parameters"] = dict(rope_type="default", rope_theta=CONFIG["rope_theta"])
+    return w | {"input_norm.weight": gains(random, 3 * C)}, dict(
+        architectures=["Eagle3DraftModel"], speculators_model_type="eagle3", transformer_layer_config=layer,
+        draft_vocab_size=len(MEMBERS), target_hidden_size=None, norm_before_fc=True, norm_output=True, fc_norm=False,
+        eagle_aux_hidden_state_layer_ids=config["eagle_aux_hidden_state_layer_ids"])
+
+
+def fc_norm(random):
+    w, config = eagle3(random)
+    return w | {f"fc_norm.{i}.weight": gains(random, C) for i in range(3)}, config | dict(
+        architectures=["LlamaForCausalLMEagle3"], fc_norm=True, norm_output=True)
+
+
+def llama_cpp(random):
+    w, config = eagle3(random)
+    w["d2t"] = np.array(LOW_MEMBERS, np.int64) - np.arange(len(LOW_MEMBERS))
+    return w | {"input_norm.weight": gains(random, 3 * C)}, config
+
+
+def neighbours(x, n_heads):
+    """Rows of q and k as llama.cpp wants them: what turns against each other side by side, not halves of a head."""
+    return x.reshape(n_heads, 2, -1, x.shape[-1]).swapaxes(1, 2).reshape(x.shape)
+
+
+def write_gguf(path, w):
+    """As llama.cpp's converter does: its names and keys, ids in d2t, no t2d."""
+    names = {"fc": "fc", "input_norm": "enc.output_norm", "norm": "output_norm", "lm_head": "output",
+             "midlayer.input_layernorm": "blk.0.attn_norm", "midlayer.hidden_norm": "blk.0.attn_norm_2",
+             "midlayer.post_attention_layernorm": "blk.0.ffn_norm", "midlayer.self_attn.q_proj": "blk.0.attn_q",
+             "midlayer.self_attn.k_proj": "blk.0.attn_k", "midlayer.self_attn.v_proj": "blk.0.attn_v",
+             "midlayer.self_attn.o_proj": "blk.0.attn_output", "midlayer.mlp.gate_proj": "blk.0.ffn_gate",
+             "midlayer.mlp.up_proj": "blk.0.ffn_up", "midlayer.mlp.down_proj": "blk.0.ffn_down"}
+    writer = gguf.GGUFWriter(path, "eagle3")
+    writer.add_block_count(1)
+    writer.add_context_length(CONFIG["max_position_embeddings"])
+    writer.add_embedding_length(C)
+    writer.add_feed_forward_length(F)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(KV_HEADS)
+    writer.add_rope_freq_base(CONFIG["rope_theta"])
+    writer.add_layer_norm_rms_eps(CONFIG["rms_norm_eps"])
+    writer.add_vocab_size(V)
+    writer.add_array("eagle3.target_layers", [1, 2, 4])
+    writer.add_uint32("eagle3.target_hidden_size", C)
+    writer.add_bool("eagle3.norm_before_residual", True)
+    writer.add_bool("eagle3.norm_before_fc", True)
+    writer.add_tensor("d2t", np.array(LOW_MEMBERS, np.int64))
+    for name, x in w.items():
+        stem = name.removesuffix(".weight")
+        n_heads = {"midlayer.self_attn.q_proj": HEADS, "midlayer.self_attn.k_proj": KV_HEADS}.get(stem)
+        if stem in names:
+            writer.add_tensor(names[stem] + ".weight", neighbours(x, n_heads) if n_heads else x)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
 
 
 def mtp(random):
@@ -166,12 +263,17 @@ def mtp(random):
 
 
 def make(name, weights, head_class, target, body=None):
+    if sys.argv[1:] and name not in sys.argv[1:]:
+        return
     random = np.random.default_rng(sum(name.encode()))
     w, config = weights(random)
-    folder = ROOT / name
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    save_file(w | (body or {}), folder / "model.safetensors")
+    if head_class is LlamaCpp:
+        write_gguf(ROOT / f"{name}.gguf", w)
+    else:
+        folder = ROOT / name
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+        save_file(w | (body or {}), folder / "model.safetensors")
     head = head_class({k: v.astype(np.float64) for k, v in w.items()}, target)
     tokens = random.integers(0, V, N + 1)
     features = random.standard_normal((N, head.n_features)).astype(np.float32)
@@ -197,6 +299,9 @@ def main():
     target = target_of(load_file(ROOT / TARGET / "model.safetensors"))
     make("eagle1", eagle1, Eagle1, target)
     make("eagle3", eagle3, Eagle3, target)
+    make("eagle3_speculators", speculators, Speculators, target)
+    make("eagle3_fc_norm", fc_norm, FcNorm, target)
+    make("eagle3_llamacpp", llama_cpp, LlamaCpp, target)
     body = load_file(ROOT / "qwen2" / "model.safetensors")
     make("mtp", mtp, Mtp, target_of(body), body)
 

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Trains draft heads for a model (Ankner et al., "Hydra: Sequentially-Dependent Draft Heads for Medusa Decoding", 2024):
-head i says token t + 2 + i of a text from what the target's final norm made of token t, and from the embeddings of tokens
-t + 1 to t + 1 + i. Its outputs are rows of the target's own head, of the tokens that are said most, so that a file of
-heads has no output matrix.
+"""Trains draft heads for a model: head i says token t + 2 + i of a text from what the target's final norm made of token t
+(`--kind medusa`: Cai et al., "Medusa: Simple LLM Inference Acceleration Framework with Multiple Decoding Heads", 2024), and
+from the embeddings of tokens t + 1 to t + 1 + i too (`--kind hydra`: Ankner et al., "Hydra: Sequentially-Dependent Draft
+Heads for Medusa Decoding", 2024). Its outputs are rows of the target's own head, of the tokens that are said most, so that
+a file of heads has no output matrix.
 
     tools/write_head_text.py ... --out text.jsonl        # what is learned from
     ninja -C build hidden_states
     tools/train_heads.py prepare MODEL.gguf text.jsonl WORK     # hidden states, by the engine's own passes
-    tools/train_heads.py train WORK                             # goes on from its last checkpoint
-    tools/train_heads.py judge WORK                             # on conversations that were held out
-    tools/train_heads.py export WORK heads.gguf
+    tools/train_heads.py train WORK --kind medusa               # goes on from its last checkpoint, WORK/medusa.pt
+    tools/train_heads.py judge WORK --kind medusa               # on conversations that were held out
+    tools/train_heads.py export WORK medusa.gguf --kind medusa
 
 Python packages: torch, numpy, gguf, xxhash. One seed gives one file on one machine and number of threads. The loss is the
 cross-entropy with the target's own distribution, as far as the heads' tokens have it (distillation, "soft labels").
@@ -29,6 +30,7 @@ import torch.nn.functional as F
 import xxhash
 
 ROOT = Path(__file__).resolve().parent.parent
+KINDS = ("hydra", "medusa")
 HELD_OUT = 20  # every so many-th conversation is for judging alone
 
 
@@ -69,15 +71,20 @@ class Block(torch.nn.Module):
 
 
 class Heads(torch.nn.Module):
-    def __init__(self, width, n_heads, n_layers):
+    def __init__(self, kind, width, n_heads, n_layers):
         super().__init__()
+        self.kind = kind
         self.heads = torch.nn.ModuleList(
-            torch.nn.Sequential(Block((i + 2) * width, width), *(Block(width, width) for _ in range(n_layers - 1)))
+            torch.nn.Sequential(Block(self.n_read(i) * width, width), *(Block(width, width) for _ in range(n_layers - 1)))
             for i in range(n_heads))
+
+    def n_read(self, i):
+        """Vectors that head i reads: the hidden state, and Hydra's the tokens behind it."""
+        return i + 2 if self.kind == "hydra" else 1
 
     def forward(self, i, hidden, embeddings):
         """hidden [n, C]; embeddings of the i + 1 tokens behind it, each [n, C]."""
-        return self.heads[i](torch.cat([hidden, *embeddings], dim=-1))
+        return self.heads[i](torch.cat([hidden, *embeddings][:self.n_read(i)], dim=-1))
 
 
 # ---- data ----------------------------------------------------------------------------------------------------------
@@ -196,7 +203,7 @@ def train(options):
     torch.manual_seed(options.seed)
     work = Work(options)
     n_heads = options.heads
-    model = Heads(work.target.width, n_heads, options.layers)
+    model = Heads(options.kind, work.target.width, n_heads, options.layers)
     places = work.data.places(False, n_heads + 1)
     n_steps = int(len(places) * options.epochs / options.batch)
     order = torch.Generator().manual_seed(options.seed)
@@ -211,15 +218,18 @@ def train(options):
             hidden, embeddings = work.inputs(part, i)
             with torch.no_grad():
                 teacher = F.softmax(work.teacher(part, i + 1), -1)
-            losses.append((distance(teacher, F.linear(model(i, hidden, embeddings), work.rows)), 1.0))
+            # Medusa's paper trusts each further head less, who guesses what it cannot know (section 2.2.1).
+            weight = 0.8 ** i if options.kind == "medusa" else 1.0
+            losses.append((distance(teacher, F.linear(model(i, hidden, embeddings), work.rows)), weight))
         return losses
 
-    learn(model, options, n_steps, work.path / "checkpoint.pt", {"heads": n_heads, "layers": options.layers}, losses_of)
+    checkpoint = work.path / f"{options.kind}.pt"
+    learn(model, options, n_steps, checkpoint, {"heads": n_heads, "layers": options.layers}, losses_of)
 
 
-def trained(work):
-    saved = torch.load(work.path / "checkpoint.pt")
-    model = Heads(work.target.width, saved["heads"], saved["layers"])
+def trained(work, kind):
+    saved = torch.load(work.path / f"{kind}.pt")
+    model = Heads(kind, work.target.width, saved["heads"], saved["layers"])
     model.load_state_dict(saved["model"])
     return model.eval()
 
@@ -236,7 +246,7 @@ def judge(options):
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     work = Work(options)
-    model = trained(work)
+    model = trained(work, options.kind)
     ids = work.data.draft_ids
     for temperature, of_answers in ((0.0, 0.0), (0.8, 0.8)):
         for i in range(len(model.heads)):
@@ -267,15 +277,16 @@ def judge(options):
 @torch.no_grad()
 def export(options):
     work = Work(options)
-    model = trained(work)
-    writer = gguf.GGUFWriter(options.out, "hydra")
+    model = trained(work, options.kind)
+    kind = options.kind
+    writer = gguf.GGUFWriter(options.out, kind)
     writer.add_name(options.name)
-    writer.add_uint32("hydra.head_count", len(model.heads))
-    writer.add_uint32("hydra.layer_count", len(model.heads[0]))
-    writer.add_uint32("hydra.embedding_length", work.target.width)
-    writer.add_uint32("hydra.target_vocab_size", work.target.vocab_size)
-    writer.add_string("hydra.target_digest", xxhash.xxh3_128(Path(work.data.facts["model"]).read_bytes()).hexdigest())
-    writer.add_array("hydra.token_ids", work.data.draft_ids.tolist())
+    writer.add_uint32(f"{kind}.head_count", len(model.heads))
+    writer.add_uint32(f"{kind}.layer_count", len(model.heads[0]))
+    writer.add_uint32(f"{kind}.embedding_length", work.target.width)
+    writer.add_uint32(f"{kind}.target_vocab_size", work.target.vocab_size)
+    writer.add_string(f"{kind}.target_digest", xxhash.xxh3_128(Path(work.data.facts["model"]).read_bytes()).hexdigest())
+    writer.add_array(f"{kind}.token_ids", work.data.draft_ids.tolist())
     for i, head in enumerate(model.heads):
         for j, block in enumerate(head):
             for part in ("linear", "skip"):
@@ -283,8 +294,8 @@ def export(options):
                 if product is None:
                     continue
                 name = f"head.{i}.blk.{j}.{part}"
-                kind = gguf.GGMLQuantizationType.Q8_0
-                writer.add_tensor(name + ".weight", gguf.quants.quantize(product.weight.numpy(), kind), raw_dtype=kind)
+                dtype = gguf.GGMLQuantizationType.Q8_0
+                writer.add_tensor(name + ".weight", gguf.quants.quantize(product.weight.numpy(), dtype), raw_dtype=dtype)
                 writer.add_tensor(name + ".bias", product.bias.numpy())
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -318,6 +329,7 @@ def main():
                    help="whose inputs tools/train_eagle.py is to learn from")
     c = command("train", train)
     c.add_argument("work", type=Path)
+    c.add_argument("--kind", choices=KINDS, default="hydra")
     c.add_argument("--heads", type=int, default=2)
     c.add_argument("--layers", type=int, default=3)
     c.add_argument("--batch", type=int, default=512)
@@ -328,9 +340,11 @@ def main():
     c.add_argument("--until", type=int, help="stop at this step; another call goes on")
     c = command("judge", judge)
     c.add_argument("work", type=Path)
+    c.add_argument("--kind", choices=KINDS, default="hydra")
     c.add_argument("--places", type=int, default=8000)
     c = command("export", export)
     c.add_argument("work", type=Path)
+    c.add_argument("--kind", choices=KINDS, default="hydra")
     c.add_argument("out", type=Path)
     c.add_argument("--name", default="draft heads")
     options = parser.parse_args()

@@ -141,19 +141,21 @@ Status size_skipped(const StepLimits& limits, Loaded& out) {
   return {};
 }
 
-HeadsOptions heads_options(const StepLimits& limits, const Loaded& loaded) {
+HeadsOptions heads_options(const StepLimits& limits, const Loaded& loaded, const LoadedHeads& heads) {
   return {.max_texts = std::min(limits.max_sequences, HeadsOptions().max_texts),
           .vocab_size = static_cast<int32_t>(loaded.model->config().vocab_size),
           .context_len = loaded.context_len,
           .end_of_generation = end_of_generation_of(*loaded.file, *loaded.tokenizer),
-          .branches = HeadsProposer::kBranches};
+          .branches = HeadsProposer::kBranches,
+          .tree = heads.tree};
 }
 
 Status size_heads(const StepLimits& limits, Loaded& out) {
   LoadedHeads heads;
   ASSIGN_OR_RETURN(ModelFile file, ModelFile::open(limits.heads));
   heads.file = std::make_shared<const ModelFile>(std::move(file));
-  const int32_t n_rows = HeadsProposer::n_rows(heads_options(limits, out));
+  ASSIGN_OR_RETURN(heads.tree, DraftHeads::read_tree(*heads.file));
+  const int32_t n_rows = HeadsProposer::n_rows(heads_options(limits, out, heads));
   ASSIGN_OR_RETURN(heads.bytes, DraftHeads::sized_bytes(*heads.file, *out.model, *out.stream, n_rows));
   out.memory.add("draft heads", heads.bytes);
   out.heads = std::move(heads);
@@ -222,7 +224,7 @@ Result<std::unique_ptr<Proposer>> draft_model_of(const Loaded& loaded, const Ste
 }
 
 Result<std::unique_ptr<Proposer>> heads_of(const Loaded& loaded, const StepLimits& limits) {
-  const HeadsOptions options = heads_options(limits, loaded);
+  const HeadsOptions options = heads_options(limits, loaded, *loaded.heads);
   ASSIGN_OR_RETURN(auto heads,
                    DraftHeads::load(loaded.heads->file, *loaded.model, *loaded.stream, HeadsProposer::n_rows(options)));
   return std::unique_ptr<Proposer>(std::make_unique<HeadsProposer>(std::move(heads), *loaded.stream, options));

@@ -12,6 +12,7 @@
 #include "engine/memory_plan.h"
 #include "format/model_file.h"
 #include "model/model.h"
+#include "spec/draft_tree.h"
 #include "spec/eagle_head.h"
 #include "spec/text_store.h"
 #include "tensor/stream.h"
@@ -62,6 +63,7 @@ struct LoadedDraft {
 // Draft heads on the model itself.
 struct LoadedHeads {
   std::shared_ptr<const ModelFile> file;
+  std::vector<DraftPlace> tree;  // that it names; empty: none
   int64_t bytes = 0;
 };
 

@@ -30,13 +30,14 @@ struct Spelling {
   std::string_view pattern;
   Part part;
 };
-constexpr std::array<Spelling, 8> kSpellings = {{
+constexpr std::array<Spelling, 9> kSpellings = {{
     {"head.#.blk.#.linear", Part::kLinear},
     {"head.#.blk.#.skip", Part::kSkip},
     {"head.#.output", Part::kOutput},
     {"hydra_mlp.#.#.linear", Part::kLinear},
     {"hydra_mlp.#.#.res_connection", Part::kSkip},
     {"hydra_lm_head.#", Part::kOutput},
+    {"hydra_lm_head.#.#", Part::kOutput},  // behind a dropout
     {"#.#.linear", Part::kLinear},
     {"#.#", Part::kOutput},  // Medusa's: the layer behind the last
 }};
@@ -89,6 +90,7 @@ class DraftHeads::Loader {
   // Finds and checks all; reads no matrix.
   Status find() {
     if (target_.vocabulary() == nullptr) return invalid("an encoder has no next token that heads could say", "--spec");
+    TRY(check_kind());
     for (const TensorInfo& t : file_.tensors()) {
       const std::optional<Place> place = place_of(t.name);
       if (!place) {
@@ -106,7 +108,7 @@ class DraftHeads::Loader {
       return invalid(file_.path() + " has no head " + std::to_string(first_missing()));
     TRY(find_ids());
     for (auto& [i, head] : heads_) TRY(check(i, head));
-    return {};
+    return check_layers();
   }
 
   int64_t width() const { return target_.config().width; }
@@ -169,8 +171,38 @@ class DraftHeads::Loader {
     return i;
   }
 
+  // What a configuration of Hydra's program may ask for and heads here do not do.
+  Status check_kind() const {
+    ASSIGN_OR_RETURN(const std::string kind, file_.meta_string("hydra_head_arch", "mlp"));
+    if (kind != "mlp") {
+      return unsupported(file_.path() + ": Hydra's heads with attention before them (hydra_head_arch " +
+                             in_quotes(kind) + ") are not read; \"mlp\" would do",
+                         "hydra_head_arch");
+    }
+    ASSIGN_OR_RETURN(const int64_t offset, file_.meta_int("hidden_state_offset", 0));
+    if (offset == 0) return {};
+    return unsupported(file_.path() + ": the heads read what a layer before the last one made (hidden_state_offset " +
+                           std::to_string(offset) + "); 0 would do",
+                       "hidden_state_offset");
+  }
+
+  // Hydra's program makes a head's later layers of one object: a file that keeps each tensor once has too few of them.
+  Status check_layers() const {
+    for (const char* key : {"hydra_num_layers", "medusa_num_layers"}) {
+      ASSIGN_OR_RETURN(const int64_t n, file_.meta_int(key, 0));
+      for (const auto& [i, head] : heads_) {
+        if (n == 0 || std::ssize(head.layers) == n) continue;
+        return invalid(file_.path() + ": head " + std::to_string(i) + " has " + std::to_string(head.layers.size()) +
+                           " layers; its configuration says " + std::to_string(n),
+                       key);
+      }
+    }
+    return {};
+  }
+
   Status find_ids() {
-    const std::string key = "hydra.token_ids";
+    ASSIGN_OR_RETURN(const std::string architecture, file_.meta_string("general.architecture", ""));
+    const std::string key = architecture + ".token_ids";
     if (!file_.has_meta(key)) return {};
     ASSIGN_OR_RETURN(const std::vector<int64_t> ids, file_.meta_ints(key));
     for (size_t i = 0; i < ids.size(); ++i) {

@@ -23,6 +23,7 @@
 #include "format/model_file.h"
 #include "kernels/weight.h"
 #include "model/model.h"
+#include "spec/draft_tree.h"
 #include "tensor/buffer.h"
 #include "tensor/stream.h"
 
@@ -35,6 +36,9 @@ class DraftHeads {
   // pass's workspace, which the stream has then, is held from here on.
   static Result<std::unique_ptr<DraftHeads>> load(std::shared_ptr<const ModelFile> file, const Model& target,
                                                   Stream& stream, int32_t max_rows);
+  // The tree that the file names for its heads (named_tree()): of a config.json "medusa_choices" or "hydra_choices", of
+  // a GGUF "medusa.choices" or "hydra.choices", which are strings like "0,1". Empty: none.
+  static Result<std::vector<DraftPlace>> read_tree(const ModelFile& file);
   // What load() would hold.
   static Result<int64_t> sized_bytes(const ModelFile& file, const Model& target, const Stream& stream,
                                      int32_t max_rows);

@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <map>
+#include <regex>
 
 #include "model/blocks.h"
 #include "model/testing/loaded_model.h"
@@ -79,7 +82,7 @@ TinyHeads heads_for(const LoadedModel& m) {
 
 TEST(DraftHeads, SayWhatTheFormulaSays) {
   LoadedModel m(testing::TinyModelOptions{});
-  std::vector<TinyHeads> all(4, heads_for(m));
+  std::vector<TinyHeads> all(5, heads_for(m));
   all[1] = {.width = all[0].width, .vocab_size = 96, .n_heads = 3, .n_layers = 3, .ids = {0, 3, 7, 8, 40, 95}};
   all[2] = {.width = all[0].width, .vocab_size = 96, .has_outputs = true, .names = HeadNames::kHydra};
   all[3] = {.width = all[0].width,
@@ -89,6 +92,7 @@ TEST(DraftHeads, SayWhatTheFormulaSays) {
             .is_grounded = false,
             .has_outputs = true,
             .names = HeadNames::kMedusa};
+  all[4] = {.width = all[0].width, .vocab_size = 96, .n_layers = 3, .is_grounded = false, .ids = {1, 2, 50}};
   for (const TinyHeads& o : all) {
     const auto file = tiny_heads_file(o);
     auto heads = DraftHeads::load(file, *m.model, *m.stream, 4);
@@ -112,6 +116,43 @@ TEST(DraftHeads, SayWhatTheFormulaSays) {
   }
 }
 
+// A copy whose tensors and keys a test may change; `file` outlives it.
+std::shared_ptr<const ModelFile> changed(const ModelFile& file, const std::map<std::string, MetaValue>& keys,
+                                         const std::function<std::string(std::string)>& renamed = {}) {
+  ModelFile::Parts parts;
+  parts.path = file.path();
+  parts.tensors = file.tensors();
+  parts.metadata = file.metadata();
+  for (const auto& [key, value] : keys) parts.metadata[key] = value;
+  for (TensorInfo& t : parts.tensors) t.name = renamed ? renamed(t.name) : t.name;
+  return std::make_shared<const ModelFile>(std::move(parts));
+}
+
+// Between two layers of which Hydra's programs may have a dropout, which counts.
+TEST(DraftHeads, AreFoundBehindDropouts) {
+  LoadedModel m(testing::TinyModelOptions{});
+  const TinyHeads o = {
+      .width = m.model->config().width, .vocab_size = 96, .has_outputs = true, .names = HeadNames::kHydra};
+  const auto plain = tiny_heads_file(o);
+  const auto behind = changed(*plain, {{"hydra_num_layers", int64_t{2}}}, [](std::string name) {
+    name = std::regex_replace(name, std::regex(R"(^(hydra_mlp\.\d+)\.1\.)"), "$1.3.");
+    name = std::regex_replace(name, std::regex(R"(^(hydra_mlp\.\d+)\.0\.)"), "$1.1.");
+    name = std::regex_replace(name, std::regex(R"(^(hydra_lm_head\.\d+)\.)"), "$1.1.");
+    return name;
+  });
+  std::vector<float> said[2];
+  for (const auto& [file, out] : {std::pair(plain, &said[0]), std::pair(behind, &said[1])}) {
+    auto heads = DraftHeads::load(file, *m.model, *m.stream, 1);
+    ASSERT_TRUE(heads.ok()) << heads.error().message;
+    (*heads)->set_hidden(0, some_hidden(o.width, 1));
+    (*heads)->add_token(0, 0, TokenId{5});
+    const int32_t row = 0;
+    const std::span<const float> logits = (*heads)->run(0, {&row, 1});
+    out->assign(logits.begin(), logits.end());
+  }
+  EXPECT_EQ(said[0], said[1]);
+}
+
 TEST(DraftHeads, OfAnotherModelAreRefusedByName) {
   LoadedModel m(testing::TinyModelOptions{});
   const auto refused = [&](const TinyHeads& o) -> std::string {
@@ -133,6 +174,15 @@ TEST(DraftHeads, OfAnotherModelAreRefusedByName) {
     EXPECT_NE(refused(o).find("token_ids"), std::string::npos) << refused(o);
   }
   EXPECT_FALSE(DraftHeads::load(testing::tiny_model_file({}), *m.model, *m.stream, 4).ok());
+  for (const auto& [key, value] : std::map<std::string, MetaValue>{{"hydra_head_arch", std::string("prefix-mlp")},
+                                                                   {"hidden_state_offset", int64_t{1}},
+                                                                   {"hydra_num_layers", int64_t{3}},
+                                                                   {"medusa_num_layers", int64_t{1}}}) {
+    const auto plain = tiny_heads_file(heads_for(m));
+    const auto heads = DraftHeads::load(changed(*plain, {{key, value}}), *m.model, *m.stream, 4);
+    ASSERT_FALSE(heads.ok()) << key;
+    EXPECT_EQ(heads.error().where, key) << heads.error().message;
+  }
   o = heads_for(m);
   EXPECT_GT(DraftHeads::sized_bytes(*tiny_heads_file(o), *m.model, *m.stream, 4).value(), 4 * o.width * o.width);
 }

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/result.h"
 #include "sample/sampler.h"
 #include "spec/draft_confidence.h"
 
@@ -34,7 +35,7 @@ struct DraftPlace {
 
 struct DraftTree {
   std::vector<DraftNode> nodes;    // siblings side by side, as they were drawn
-  std::vector<DraftPlace> places;  // of a fixed tree; empty: it grows by what is drawn
+  std::vector<DraftPlace> places;  // of a fixed or named tree; empty: it grows by what is drawn
   int32_t n_laws = 0;              // that were drawn from
   DraftConfidence runners_up;      // of what was drawn second or later, where those before it were wrong
   void clear() { nodes.clear(), places.clear(), n_laws = 0; }
@@ -46,5 +47,12 @@ struct DraftTree {
 // numbers alone (Chen et al., "Sequoia", 2024, section 3.1, has the best tree for such numbers). One branch: a chain.
 // The likeliest first; fewer than n where there are no more.
 std::vector<DraftPlace> fixed_tree(int32_t n, int32_t branches, int32_t width, int32_t depth);
+
+// The places of a tree that somebody else chose, the likeliest first, as Medusa's program writes it ("medusa_choices"):
+// each place as the ranks on the way to it. What is deeper than `depth` or of a rank that nobody draws is left out with
+// all behind it. Errors: a place comes before its parent or before a sibling of less rank, twice, or there are none.
+Result<std::vector<DraftPlace>> named_tree(const std::vector<std::vector<int64_t>>& ways, int32_t depth);
+// The most places of one depth that others are behind.
+int32_t widest(const std::vector<DraftPlace>& places);
 
 }  // namespace ibid

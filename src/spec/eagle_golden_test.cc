@@ -1,5 +1,7 @@
 // What EAGLE heads and MTP layers say against the papers' formulas written anew in Python (tools/make_golden_eagle.py),
-// from folders as the papers' programs publish them, heads also from GGUF files of the same.
+// EAGLE-1's also against its own program (tools/run_originals.py), from folders as the papers' programs and those that
+// train such heads publish them, heads also from GGUF files of the same and from one that is named as llama.cpp's
+// converter names things.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,6 +25,11 @@ using testing::LoadedModel;
 using testing::PairsOfOne;
 
 std::string golden(const std::string& name) { return source_dir() + "/tests/golden/" + name; }
+
+std::string head_of(const std::string& name) {
+  if (name == "eagle3_llamacpp") return golden(name + ".gguf");
+  return golden(name.substr(0, name.find("_original")));
+}
 
 class EagleGolden : public ::testing::TestWithParam<const char*> {
  protected:
@@ -104,7 +111,7 @@ class EagleGolden : public ::testing::TestWithParam<const char*> {
 
 TEST_P(EagleGolden, SaysWhatThePapersFormulasSay) {
   hold(is_mtp() ? mtp_layer_of(*target_file_).value()
-                : std::make_shared<const ModelFile>(ModelFile::open(golden(GetParam())).value()));
+                : std::make_shared<const ModelFile>(ModelFile::open(head_of(GetParam())).value()));
 }
 
 // As tools/pack_eagle.py writes it.
@@ -120,9 +127,12 @@ TEST_P(EagleGoldenGguf, SaysTheSameFromAGguf) {
   hold(std::make_shared<ModelFile>(ModelFile::open(temp.path("head.gguf")).value()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, EagleGoldenGguf, ::testing::Values("eagle1", "eagle3"),
+INSTANTIATE_TEST_SUITE_P(Kinds, EagleGoldenGguf,
+                         ::testing::Values("eagle1", "eagle3", "eagle3_speculators", "eagle3_fc_norm"),
                          [](const auto& param_info) { return std::string(param_info.param); });
-INSTANTIATE_TEST_SUITE_P(Kinds, EagleGolden, ::testing::Values("eagle1", "eagle3", "mtp"),
+INSTANTIATE_TEST_SUITE_P(Kinds, EagleGolden,
+                         ::testing::Values("eagle1", "eagle1_original", "eagle3", "eagle3_speculators",
+                                           "eagle3_fc_norm", "eagle3_llamacpp", "mtp"),
                          [](const auto& param_info) { return std::string(param_info.param); });
 
 }  // namespace

@@ -33,7 +33,14 @@ std::span<float> EagleHead::state(int32_t row) { return row_of(rows_.states, row
 
 // EAGLE-1's states are the features.
 void EagleHead::fuse(int32_t n) {
-  if (is_third_) product(rows_.states.first_rows(n), fc_, rows_.features.first_rows(n));
+  if (!is_third_) return;
+  const TensorView features = rows_.features.first_rows(n);
+  for (size_t i = 0; i < feature_norms_.size(); ++i) {
+    const int64_t len = feature_norms_[i].row_len();
+    const TensorView part = features.columns(static_cast<int64_t>(i) * len, len);
+    ops::rms_norm(stream_, part, part, feature_norms_[i], config_.norm_eps);
+  }
+  product(rows_.states.first_rows(n), fc_, features);
 }
 
 EagleHead::Said EagleHead::run(const ForwardBatch& batch) {

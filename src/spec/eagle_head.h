@@ -7,16 +7,19 @@
 //     logits = the target's outputs of x
 // EAGLE-3 (Li et al., "EAGLE-3: Scaling up Inference Acceleration of Large Language Models via Training-Time Test",
 // 2025, section 3.1):
-//     state = fc [three of the target's layers' inputs at token P]
+//     state = fc [three of the target's layers' inputs at token P], through norms before fc where the file has some:
+//     one
+//             over all three (`norm_before_fc`) or one for each (`fc_norm`)
 //     x = state; one decoder layer whose attention reads [norm(embedding of token P + 1); norm(state)]
 //     logits = its own outputs, which may be of fewer tokens, of norm(x)
 // Behind a draft, x stands in the place of what the target has not made yet.
 //
 // The layer that a checkpoint brings along to guess further tokens (MTP) is a head of its own kind (spec/mtp_layer.h).
 //
-// Files: a folder of safetensors with a config.json, under the names of the papers' programs; or a GGUF of architecture
-// "eagle" with the same names and keys (tools/pack_eagle.py). Layer numbers of `eagle_aux_hidden_state_layer_ids` are
-// those of the papers' programs: the input of layer i; without them 2, L / 2 and L - 3.
+// Files: a folder of safetensors with a config.json, under the names of the papers' programs; a GGUF of architecture
+// "eagle" with the same names and keys (tools/pack_eagle.py); or one of architecture "eagle3", as llama.cpp's converter
+// names things (model/draft_layer.h). Layer numbers of `eagle_aux_hidden_state_layer_ids` and `eagle3.target_layers`
+// are those of the papers' programs: the input of layer i; without them 2, L / 2 and L - 3.
 //
 // One thread; its ops use the stream's team. All memory is held from the start.
 #pragma once
@@ -77,7 +80,7 @@ class EagleHead {
   void copy_feature(int32_t tap_row, std::span<float> to) const;
 
   // Row `row` of the next pass, to be written: what the target made of its token, [feature_len]; then fuse() makes
-  // states of the first n. Or the state itself, [C].
+  // states of the first n, after which it is gone. Or the state itself, [C].
   std::span<float> feature(int32_t row);
   void fuse(int32_t n);
   std::span<float> state(int32_t row);
@@ -131,6 +134,7 @@ class EagleHead {
   TensorView embed_norm_;       // of an MTP layer
   TensorView q_norm_, k_norm_;  // [D], of each head; rank 0: none
   TensorView input_norm_, hidden_norm_, ffn_norm_, norm_;
+  std::vector<TensorView> feature_norms_;  // of equal parts of the features, before fc; empty: none
   std::vector<TokenId> ids_;
   std::vector<std::unique_ptr<float[]>> copies_;
   std::vector<int32_t> tap_layers_;

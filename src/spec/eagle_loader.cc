@@ -64,6 +64,7 @@ std::vector<EagleHead::Loader::Place> EagleHead::Loader::places() {
           {"layers.0.hidden_norm", nullptr, &Loader::hidden_norm_},
           {"layers.0.post_attention_layernorm", nullptr, &Loader::ffn_norm_},
           {"norm", nullptr, &Loader::norm_},
+          {"input_norm", nullptr, &Loader::all_features_norm_},
           {"embed_norm", nullptr, &Loader::embed_norm_},
           {"layers.0.self_attn.q_norm", nullptr, &Loader::q_norm_},
           {"layers.0.self_attn.k_norm", nullptr, &Loader::k_norm_},
@@ -71,15 +72,30 @@ std::vector<EagleHead::Loader::Place> EagleHead::Loader::places() {
           {"t2d", nullptr, &Loader::t2d_}};
 }
 
+// Without ".weight" or ".bias".
+std::string EagleHead::Loader::folder_name(const TensorInfo& t) const {
+  std::string name = t.name;
+  const bool is_bias = name.ends_with(".bias");
+  if (is_bias || name.ends_with(".weight")) name.resize(name.size() - (is_bias ? 5 : 7));
+  if (is_eagle3_gguf(file_)) return eagle3_folder_name(name);
+  if (name.starts_with("model.")) name.erase(0, 6);
+  if (name.starts_with("midlayer.")) name.replace(0, 9, "layers.0.");
+  return name;
+}
+
 Status EagleHead::Loader::name_tensors() {
   const std::vector<Place> all = places();
   for (const TensorInfo& t : file_.tensors()) {
-    std::string name = t.name;
-    if (name.starts_with("model.")) name.erase(0, 6);
-    if (name.starts_with("midlayer.")) name.replace(0, 9, "layers.0.");
-    if (name.ends_with(".rotary_emb.inv_freq")) continue;  // what the configuration says anyway
-    const bool is_bias = name.ends_with(".bias");
-    if (is_bias || name.ends_with(".weight")) name.resize(name.size() - (is_bias ? 5 : 7));
+    // What the configuration says anyway; what read_draft_layer() reads.
+    if (t.name.ends_with(".rotary_emb.inv_freq") || (is_eagle3_gguf(file_) && t.name == "rope_freqs.weight")) continue;
+    const std::string name = folder_name(t);
+    const bool is_bias = t.name.ends_with(".bias");
+    if (!is_bias && name.starts_with("fc_norm.")) {
+      const auto [at, is_new] = each_feature_norm_.emplace(name, &t);
+      if (is_new) continue;
+      return invalid(where() + "tensors " + in_quotes(at->second->name) + " and " + in_quotes(t.name) + " are one",
+                     t.name);
+    }
     const auto place = std::ranges::find(all, name, [](const Place& p) { return std::string(p.name); });
     if (place == all.end() || (is_bias && place->matrix == nullptr)) {
       return unsupported(where() + "tensor " + in_quotes(t.name) + " is of no EAGLE head or MTP layer that ibid runs",
@@ -97,8 +113,9 @@ Status EagleHead::Loader::name_tensors() {
 
 // ---- configuration -------------------------------------------------------------------------------------------------
 
-Result<bool> EagleHead::Loader::flag(const std::string& key) const {
-  ASSIGN_OR_RETURN(const bool outer, file_.meta_bool(key, false));
+Result<bool> EagleHead::Loader::flag(const std::string& key, bool otherwise) const {
+  if (is_eagle3_gguf(file_)) return file_.meta_bool("eagle3." + key, otherwise);
+  ASSIGN_OR_RETURN(const bool outer, file_.meta_bool(key, otherwise));
   return file_.meta_bool("eagle_config." + key, outer);
 }
 
@@ -121,19 +138,18 @@ Status EagleHead::Loader::read_config() {
   if (is_mtp_) return read_mtp_config();
   ASSIGN_OR_RETURN(config_, read_draft_layer(file_));
   is_third_ = hidden_norm_ != nullptr;
-  for (const char* key : {"norm_before_fc", "fc_norm"}) {
-    ASSIGN_OR_RETURN(const bool is_set, flag(key));
-    if (is_set) return unsupported(where() + in_quotes(key) + " is set, which ibid's EAGLE heads do not do", key);
-  }
-  ASSIGN_OR_RETURN(residual_is_normed_, flag("norm_before_residual"));
-  ASSIGN_OR_RETURN(state_is_normed_, flag("norm_output"));
+  // Speculators leave out what is their default.
+  const bool is_theirs = file_.has_meta(std::string(kSpeculatorsLayer) + "hidden_size");
+  ASSIGN_OR_RETURN(residual_is_normed_, flag("norm_before_residual", is_theirs && is_third_));
+  ASSIGN_OR_RETURN(state_is_normed_, flag("norm_output", false));
   if (!is_third_ && (residual_is_normed_ || state_is_normed_))
     return invalid(where() + "its configuration is of EAGLE-3 but there is no hidden_norm.weight");
-  ASSIGN_OR_RETURN(const int64_t target_width, file_.meta_int("target_hidden_size", this->target_width()));
+  const std::string width_key = is_eagle3_gguf(file_) ? "eagle3.target_hidden_size" : "target_hidden_size";
+  ASSIGN_OR_RETURN(const int64_t target_width, file_.meta_int(width_key, this->target_width()));
   if (target_width != this->target_width()) {
     return invalid(where() + "the head is of a model of width " + std::to_string(target_width) + "; this one's is " +
                        std::to_string(this->target_width()),
-                   "target_hidden_size");
+                   width_key);
   }
   return {};
 }
@@ -146,7 +162,9 @@ Status EagleHead::Loader::find_taps() {
     return {};
   }
   std::string key = "eagle_aux_hidden_state_layer_ids";
-  if (file_.has_meta("eagle_config." + key)) key = "eagle_config." + key;
+  for (const char* other :
+       {"eagle_config.eagle_aux_hidden_state_layer_ids", "eagle3.target_layers", "eagle3.extract_layers"})
+    if (file_.has_meta(other)) key = other;
   std::vector<int64_t> layers = {2, n_layers / 2, n_layers - 3};
   if (file_.has_meta(key)) {
     ASSIGN_OR_RETURN(layers, file_.meta_ints(key));
@@ -162,9 +180,34 @@ Status EagleHead::Loader::find_taps() {
   return {};
 }
 
+// Of what the target's layers made, before fc: one over all of it side by side, or one for each layer.
+Status EagleHead::Loader::find_feature_norms() {
+  ASSIGN_OR_RETURN(const bool is_one, flag("norm_before_fc", false));
+  ASSIGN_OR_RETURN(const bool is_each, flag("fc_norm", false));
+  if (is_one && is_each)
+    return unsupported(where() + "norm_before_fc and fc_norm are both set; ibid does one of them", "fc_norm");
+  if ((is_one || is_each) && !is_third_)
+    return invalid(where() + "its configuration is of EAGLE-3 but there is no hidden_norm.weight");
+  TRY(check_vector(all_features_norm_, "input_norm", is_one, feature_len()));
+  if (is_one) feature_norms_ = {all_features_norm_};
+  const size_t n = is_each ? tap_layers_.size() : 0;
+  for (size_t i = 0; i < n; ++i) {
+    const std::string name = "fc_norm." + std::to_string(i);
+    const auto found = each_feature_norm_.find(name);
+    const TensorInfo* norm = found == each_feature_norm_.end() ? nullptr : found->second;
+    TRY(check_vector(norm, name, true, target_width()));
+    feature_norms_.push_back(norm);
+  }
+  if (each_feature_norm_.size() == n) return {};
+  return invalid(where() + "has " + std::to_string(each_feature_norm_.size()) + " fc_norm tensors where " +
+                     std::to_string(n) + " are told",
+                 "fc_norm");
+}
+
 // What the outputs stand for. In a folder d2t says how far behind the output's own number the token's id lies; other
 // programs write the ids themselves. t2d tells the two apart; without it ids are what ascends by more than one a step
-// and would lie outside the vocabulary were they distances.
+// and would lie outside the vocabulary were they distances. llama.cpp's converter writes ids and no t2d: there what
+// ascends with every step is ids, for as distances it would leave a token out behind each.
 Status EagleHead::Loader::find_ids() {
   const int64_t n_vocabulary = target_.config().vocab_size;
   if (d2t_ == nullptr) return {};
@@ -180,7 +223,8 @@ Status EagleHead::Loader::find_ids() {
       return invalid(where() + "d2t leads out of the model's vocabulary", "d2t");
     ids[static_cast<size_t>(i)] = i + distance * (1 + PLANTED("an_eagle_adds_d_to_t_twice"));
   }
-  const bool fits = ascend(ids, n_vocabulary) && check_members(ids).ok();
+  const bool are_ids = is_eagle3_gguf(file_) && ascend(said, n_vocabulary);
+  const bool fits = !are_ids && ascend(ids, n_vocabulary) && check_members(ids).ok();
   if (!fits && ascend(said, n_vocabulary)) ids = said;
   if (!ascend(ids, n_vocabulary))
     return invalid(where() + "d2t leads to no ascending ids of the model's vocabulary", "d2t");
@@ -277,6 +321,7 @@ Status EagleHead::Loader::find() {
   TRY(name_tensors());
   TRY(read_config());
   TRY(find_taps());
+  TRY(find_feature_norms());
   TRY(find_ids());
   return check_shapes();
 }

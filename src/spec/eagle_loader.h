@@ -1,6 +1,7 @@
 // What EagleHead::load reads of a file: finds and checks all, by name and shape, before anything is prepared.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,13 +37,15 @@ class EagleHead::Loader {
   Status read_config();
   Status read_mtp_config();
   Status find_taps();
+  Status find_feature_norms();
+  std::string folder_name(const TensorInfo& t) const;
   Status find_ids();
   Status check_members(const std::vector<int64_t>& ids) const;
   Status check_shapes();
   Status check_matrix(const Matrix& m, std::string_view name, int64_t n_outputs, int64_t n_inputs) const;
   Status check_vector(const TensorInfo* v, std::string_view name, bool is_there, int64_t len) const;
   Status check_biases() const;
-  Result<bool> flag(const std::string& key) const;
+  Result<bool> flag(const std::string& key, bool otherwise) const;
   std::string where() const { return file_.path() + ": "; }
   int64_t target_width() const { return target_.config().width; }
   int64_t n_outputs() const { return ids_.empty() ? target_.config().vocab_size : static_cast<int64_t>(ids_.size()); }
@@ -58,6 +61,9 @@ class EagleHead::Loader {
   const TensorInfo* q_norm_ = nullptr;
   const TensorInfo* k_norm_ = nullptr;
   const TensorInfo* input_norm_ = nullptr;
+  const TensorInfo* all_features_norm_ = nullptr;               // norm_before_fc's
+  std::map<std::string, const TensorInfo*> each_feature_norm_;  // fc_norm's, by name
+  std::vector<const TensorInfo*> feature_norms_;                // those that are used
   const TensorInfo* hidden_norm_ = nullptr;
   const TensorInfo* ffn_norm_ = nullptr;
   const TensorInfo* norm_ = nullptr;

@@ -99,6 +99,7 @@ Status EagleHead::Loader::load(Stream& stream, EagleHead& out) const {
   for (const auto& [from, to] : norms) {
     if (from != nullptr) *to = as_floats(*from, out.copies_);
   }
+  for (const TensorInfo* norm : feature_norms_) out.feature_norms_.push_back(as_floats(*norm, out.copies_));
   if (embedding_.weight == nullptr) return {};
   // Rows are read where they lie.
   const TensorView& view = embedding_.weight->view;

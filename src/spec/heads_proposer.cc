@@ -25,7 +25,10 @@ HeadsProposer::HeadsProposer(std::unique_ptr<DraftHeads> heads, Stream& stream, 
                  .end_of_generation = options.end_of_generation,
                  .always = options.always,
                  .prior_rate = kPriorRate}),
-      trees_(drafting_, {.branches = options.branches, .width = width_of(options), .depth = heads_->n_heads()}),
+      trees_(drafting_, {.branches = options.branches,
+                         .width = width_of(options),
+                         .depth = heads_->n_heads(),
+                         .places = options.tree}),
       texts_(static_cast<size_t>(options.max_texts)) {
   lanes_.reserve(static_cast<size_t>(n_rows(options)));
   rows_.reserve(static_cast<size_t>(n_rows(options)));

@@ -1,7 +1,8 @@
 // HeadsProposer: draft heads (spec/draft_heads.h) as a proposer of chains and trees. A draft costs a few products of
 // the target's width and nothing for the text before it, so that it is there from an answer's second token on. How many
 // are drafted, and for which places, is chosen as an EAGLE head's are (spec/tree_drafting.h): Medusa's trees, whose
-// places are fixed where rejection verifies them and else those that pay. None is deeper than there are heads.
+// places are fixed where rejection verifies them or the heads' file names them, and else those that pay. None is deeper
+// than there are heads.
 //
 // One thread, the engine's; draws use the stream's team. All memory but texts' tokens is held from the start.
 #pragma once
@@ -23,6 +24,7 @@ struct HeadsOptions {
   std::vector<TokenId> end_of_generation;  // which are not drafted
   bool always = false;                     // drafts as many as it may, whatever they cost
   int32_t branches = 1;                    // drafts for one place at most (TreeOptions); 1: chains
+  std::vector<DraftPlace> tree = {};       // of all texts (DraftHeads::read_tree); empty: it grows
 };
 
 class HeadsProposer final : public Proposer {
@@ -57,7 +59,10 @@ class HeadsProposer final : public Proposer {
   void measure();
   void list_lanes(std::span<const Proposal> proposals);
   bool pass(int32_t head);
-  static int32_t width_of(const HeadsOptions& options) { return options.branches > 1 ? kWidth : 1; }
+  static int32_t width_of(const HeadsOptions& options) {
+    if (!options.tree.empty()) return widest(options.tree);
+    return options.branches > 1 ? kWidth : 1;
+  }
   TokenId last_of(const Text& text) const;
   void load_way(const DraftLane& lane, int32_t row);
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/quoted.h"
 #include "model/config.h"
 
 namespace ibid {
@@ -17,6 +18,11 @@ constexpr std::array<Renamed, 4> kMimo = {{{"token_layernorm", "embed_norm"},
                                            {"hidden_layernorm", "layers.0.hidden_norm"},
                                            {"input_proj", "fc"},
                                            {"final_layernorm", "norm"}}};
+constexpr std::array<Renamed, 5> kQwen = {{{"pre_fc_norm_embedding", "embed_norm"},
+                                           {"pre_fc_norm_hidden", "layers.0.hidden_norm"},
+                                           {"fc", "fc"},
+                                           {"norm", "norm"},
+                                           {"embed_tokens", "embed_tokens"}}};
 constexpr std::array<Renamed, 6> kDeepSeek = {{{"enorm", "embed_norm"},
                                                {"hnorm", "layers.0.hidden_norm"},
                                                {"eh_proj", "fc"},
@@ -53,6 +59,36 @@ std::string renamed(std::string_view name, std::span<const Renamed> names) {
   return "layers.0." + std::string(name);
 }
 
+// Where a file has its layer, and under which names.
+struct Spelling {
+  std::string prefix;
+  std::span<const Renamed> names;
+  bool hidden_first = false;
+};
+
+Spelling spelling_of(const ModelFile& model, const ModelConfig& config) {
+  const auto has = [&](std::string_view prefix) {
+    return std::ranges::any_of(model.tensors(), [&](const auto& t) { return t.name.starts_with(prefix); });
+  };
+  const std::string mimo = "model.mtp_layers.0.", qwen = "mtp.", behind = std::to_string(config.n_layers) + ".";
+  if (model.container() == Container::kGguf && has("blk.")) return {"blk." + behind, kGguf};
+  if (has(mimo)) return {mimo, kMimo, true};
+  return has(qwen) ? Spelling{qwen, kQwen} : Spelling{"model.layers." + behind, kDeepSeek};
+}
+
+Error none_found(const ModelFile& model, const ModelConfig& config) {
+  const auto other = std::ranges::find_if(model.tensors(),
+                                          [](const TensorInfo& t) { return t.name.find("mtp") != std::string::npos; });
+  const bool is_gguf = model.container() == Container::kGguf;
+  return unsupported(
+      model.path() + " brings no MTP layer along (" +
+          (is_gguf ? config.architecture + ".nextn_predict_layers"
+                   : "num_nextn_predict_layers or mtp_num_hidden_layers") +
+          " of its configuration, and tensors of a layer behind the last one)" +
+          (other == model.tensors().end() ? "" : "; it has " + in_quotes(other->name) + ", which is of another kind"),
+      "--spec");
+}
+
 Status must_run(const ModelConfig& config) {
   const bool has_windows =
       std::ranges::any_of(config.layers, [](const LayerConfig& layer) { return layer.window != 0; });
@@ -66,31 +102,22 @@ Status must_run(const ModelConfig& config) {
 
 Result<std::shared_ptr<const ModelFile>> mtp_layer_of(const ModelFile& model) {
   ASSIGN_OR_RETURN(const ModelConfig config, read_config(model));
-  const bool is_gguf = model.container() == Container::kGguf;
-  const std::string behind = (is_gguf ? "blk." : "model.layers.") + std::to_string(config.n_layers) + ".";
-  const std::string mimo = "model.mtp_layers.0.";
-  const bool is_mimo = std::ranges::any_of(model.tensors(), [&](const auto& t) { return t.name.starts_with(mimo); });
-  const std::string prefix = is_mimo ? mimo : behind;
-  const std::span<const Renamed> names = is_mimo   ? std::span<const Renamed>(kMimo)
-                                         : is_gguf ? std::span<const Renamed>(kGguf)
-                                                   : std::span<const Renamed>(kDeepSeek);
+  const Spelling spelling = spelling_of(model, config);
   ModelFile::Parts parts;
   parts.container = model.container();
   parts.path = model.path();
   for (const TensorInfo& t : model.tensors()) {
-    if (config.n_mtp_layers == 0 || !t.name.starts_with(prefix)) continue;
+    if (config.n_mtp_layers == 0 || !t.name.starts_with(spelling.prefix)) continue;
+    std::string_view name = std::string_view(t.name).substr(spelling.prefix.size());
+    if (name.starts_with("layers.0.")) name.remove_prefix(9);
+    if (name.starts_with("layers.")) continue;  // a further one
     TensorInfo& to = parts.tensors.emplace_back(t);
-    to.name = renamed(std::string_view(t.name).substr(prefix.size()), names);
+    to.name = renamed(name, spelling.names);
   }
-  if (parts.tensors.empty()) {
-    return unsupported(model.path() + " brings no MTP layer along (" +
-                           (is_gguf ? config.architecture + ".nextn_predict_layers" : "num_nextn_predict_layers") +
-                           " of its configuration, and tensors of a layer behind the last one)",
-                       "--spec");
-  }
+  if (parts.tensors.empty()) return none_found(model, config);
   TRY(must_run(config));
   parts.metadata["general.architecture"] = std::string(kMtpArchitecture);
-  parts.metadata["mtp.hidden_first"] = is_mimo;
+  parts.metadata["mtp.hidden_first"] = spelling.hidden_first;
   return std::make_shared<const ModelFile>(std::move(parts));
 }
 

@@ -7,8 +7,9 @@
 // Behind a draft norm(x) stands in the place of the state that the model has not made yet. Of several such layers,
 // which would guess one token further each, the first is used again and again.
 //
-// Where they are: `model.mtp_layers.0.*` of a folder (MiMo), `model.layers.L.*` behind the last layer L - 1 of a folder
-// (eh_proj, enorm, hnorm, shared_head.*, as DeepSeek's), `blk.L.*` of a GGUF (nextn.*).
+// Where they are: `model.mtp_layers.0.*` of a folder (MiMo); `mtp.*` (fc, pre_fc_norm_embedding, pre_fc_norm_hidden,
+// norm and layers.0.*, as Qwen3-Next's and what is trained in its manner); `model.layers.*` numbered behind the last
+// one of a folder (eh_proj, enorm, hnorm, shared_head.*, as DeepSeek's); `blk.*` so numbered of a GGUF (nextn.*).
 #pragma once
 
 #include <memory>

@@ -73,6 +73,25 @@ std::shared_ptr<const ModelFile> numbered() {
   return std::make_shared<const ModelFile>(std::move(parts));
 }
 
+// As Qwen3-Next's spell it: what is not the decoder layer's lies beside it.
+std::shared_ptr<const ModelFile> beside() {
+  ModelFile::Parts parts = parts_of(*golden("mtp"));
+  for (TensorInfo& t : parts.tensors) {
+    if (t.name.ends_with("input_proj.weight")) swap_halves(t, parts);
+    t.name = replaced(t.name, {{"model.mtp_layers.0.", "mtp.layers.0."},
+                               {"mtp.layers.0.token_layernorm", "mtp.pre_fc_norm_embedding"},
+                               {"mtp.layers.0.hidden_layernorm", "mtp.pre_fc_norm_hidden"},
+                               {"mtp.layers.0.input_proj", "mtp.fc"},
+                               {"mtp.layers.0.final_layernorm", "mtp.norm"}});
+  }
+  parts.metadata["model_type"] = std::string("qwen2");
+  parts.metadata.erase("num_nextn_predict_layers");
+  parts.metadata["mtp_num_hidden_layers"] = int64_t{2};
+  parts.tensors.push_back(parts.tensors.back());
+  parts.tensors.back().name = "mtp.layers.1.self_attn.q_proj.weight";  // of a further layer, which nobody asks
+  return std::make_shared<const ModelFile>(std::move(parts));
+}
+
 // As GGUF files spell it: the layer counts among the blocks.
 std::shared_ptr<const ModelFile> make_gguf() {
   static const ModelFile body = testing::as_gguf(*golden("qwen2")).value();
@@ -157,6 +176,9 @@ TEST(MtpLayers, AreFoundUnderEachSpellingAndAreNoPartOfTheModel) {
   const Said folder = said_by(numbered());
   EXPECT_EQ(folder.model, expected);
   EXPECT_TRUE(alike(folder.head, mimo.head));
+  const Said as_qwen = said_by(beside());
+  EXPECT_EQ(as_qwen.model, expected);
+  EXPECT_TRUE(alike(as_qwen.head, mimo.head));
   const Said in_gguf = said_by(gguf());
   EXPECT_EQ(in_gguf.model, expected);
   EXPECT_TRUE(alike(in_gguf.head, mimo.head));
@@ -191,6 +213,11 @@ TEST(MtpLayers, ThatAreMissingOrNotWholeAreRefusedByName) {
   EXPECT_NE(refused(golden("qwen2")).find("brings no MTP layer along"), std::string::npos);
   EXPECT_NE(refused(golden("gemma3")).find("brings no MTP layer along"), std::string::npos);
   ModelFile::Parts parts = parts_of(*golden("mtp"));
+  for (TensorInfo& t : parts.tensors) t.name = replaced(t.name, {{"mtp_layers.0.token_layernorm", "mtp_emb_norm.0"}});
+  std::erase_if(parts.tensors, [](const TensorInfo& t) { return t.name.starts_with("model.mtp_layers"); });
+  EXPECT_NE(refused(std::make_shared<const ModelFile>(std::move(parts))).find("mtp_emb_norm.0"), std::string::npos)
+      << "Ernie's";
+  parts = parts_of(*golden("mtp"));
   parts.tensors.push_back(parts.tensors.back());
   parts.tensors.back().name = "model.mtp_layers.0.mlp.gate.weight";  // of experts
   EXPECT_NE(refused(std::make_shared<const ModelFile>(std::move(parts))).find("mlp.gate"), std::string::npos);

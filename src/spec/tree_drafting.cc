@@ -80,11 +80,14 @@ void TreeDrafting::begin(std::vector<DraftLane>& lanes, const DraftChoice& choic
     DraftTree& tree = lane.text->tree;
     tree.clear();
     tree.n_laws = 1;
-    if (lane.is_pinned) {
-      const int32_t n = lane.proposal->input.max_drafts;
+    const int32_t n = lane.proposal->input.max_drafts;
+    if (!options_.places.empty()) {
+      const auto n_places = std::min(static_cast<std::ptrdiff_t>(n), std::ssize(options_.places));
+      tree.places.assign(options_.places.begin(), options_.places.begin() + n_places);
+    } else if (lane.is_pinned) {
       tree.places = fixed_tree(n, options_.branches, options_.width, options_.depth);
     }
-    lane.n_wanted = lane.is_pinned ? count_behind(tree.places, -1) : wanted(lane, choice);
+    lane.n_wanted = tree.places.empty() ? wanted(lane, choice) : count_behind(tree.places, -1);
     roots_.push_back({.text = lane.text, .proposal = lane.proposal, .is_pinned = lane.is_pinned});
   }
 }
@@ -130,6 +133,7 @@ void TreeDrafting::take(const DraftLane& lane) {
 void TreeDrafting::add_lanes(const Root& root, size_t first_node, const DraftChoice& choice,
                              std::vector<DraftLane>& out) {
   DraftTree& tree = root.text->tree;
+  const bool grows = tree.places.empty();
   const auto n_tokens = static_cast<int32_t>(root.text->tokens.size());
   const auto most = static_cast<size_t>(root.proposal->input.max_drafts);
   std::vector<float> likely;
@@ -151,13 +155,13 @@ void TreeDrafting::add_lanes(const Root& root, size_t first_node, const DraftCho
                       .node = static_cast<int32_t>(i),
                       .n_tokens = 1,
                       .is_pinned = root.is_pinned};
-    lane.n_wanted = root.is_pinned ? count_behind(tree.places, node.place) : wanted(lane, choice);
-    const bool is_dropped = root.is_pinned ? node.place < 0 || lane.n_wanted == 0
-                                           : node.likely < least || node.depth >= static_cast<int32_t>(most);
+    lane.n_wanted = grows ? wanted(lane, choice) : count_behind(tree.places, node.place);
+    const bool is_dropped =
+        grows ? node.likely < least || node.depth >= static_cast<int32_t>(most) : node.place < 0 || lane.n_wanted == 0;
     if (!is_dropped) out.push_back(lane);
   }
   const auto begin = out.begin() + static_cast<std::ptrdiff_t>(first_lane);
-  if (!root.is_pinned) {
+  if (grows) {
     std::stable_sort(begin, out.end(), [](const auto& a, const auto& b) { return a.likely > b.likely; });
     out.resize(std::min(out.size(), first_lane + static_cast<size_t>(options_.width)));
   }
@@ -165,7 +169,7 @@ void TreeDrafting::add_lanes(const Root& root, size_t first_node, const DraftCho
     lane->law = tree.n_laws++;
 }
 
-// The likeliest nodes, of which none comes without what is before it; of a fixed tree all, by their places.
+// The likeliest nodes, of which none comes without what is before it; of a pinned tree all, by their places.
 void TreeDrafting::offer(const Root& root) {
   const std::vector<DraftNode>& nodes = root.text->tree.nodes;
   std::vector<int32_t> order;

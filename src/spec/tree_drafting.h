@@ -7,7 +7,8 @@
 // Drafts that will be verified by coupling are those that come first in the race of the request's own noise over the
 // drafter's row (at temperature 0: the best). A pinned text has a tree whose places depend on how many drafts it may
 // have alone (draft_tree.h): for rejection what was drawn for a place may decide neither whether nor in which order it
-// is offered. Its siblings are drawn each without those before it.
+// is offered. Its siblings are drawn each without those before it. Where a file names a tree, all texts' have its
+// places, of which those are drawn behind that pay, and the likeliest are proposed.
 //
 // The first place is worth what a chain's is; what more than one token for a place costs the drafter is one look at the
 // row more, and it is asked for only where a runner-up might pay. One thread.
@@ -24,6 +25,7 @@ struct TreeOptions {
   int32_t branches = 1;  // tokens for one place at most, up to ProposeRule::kMost; 1: chains
   int32_t width = 1;     // places of a text that are drawn behind at one depth
   int32_t depth = kMaxDrafts;
+  std::vector<DraftPlace> places = {};  // of all texts' trees (named_tree()); empty: they grow
 };
 
 class TreeDrafting {

@@ -33,9 +33,10 @@ def losses(told):
     return [float(loss) for loss in re.findall(r"loss ([0-9.]+)", told)]
 
 
-def trained(tool, work, *options):
+def trained(kind, work, *options):
     """Checkpoints are in `work`: what training said at its 10th, 20th, ... step."""
-    return losses(run(python(), TOOLS / tool, "train", work, "--threads", 1, "--report", 10, *options))
+    script, *more = tool(kind)
+    return losses(run(python(), TOOLS / script, "train", work, "--threads", 1, "--report", 10, *more, *options))
 
 
 def answered(*options):
@@ -66,30 +67,32 @@ def test_heads_are_trained_exported_and_used():
         run(python(), TOOLS / "train_heads.py", "prepare", default_model_file(), text, work, "--outputs", 512, "--layers", "8,18,30")
         plain, _ = answered("--spec", "off")
         eagle = ["--batch", 160, "--longest", 160, "--ffn", 128, "--epochs", 40]
-        for tool, options, checkpoint in (("train_eagle.py", eagle, "eagle.pt"),
-                                          ("train_heads.py", ["--batch", 96, "--epochs", 9], "checkpoint.pt")):
-            whole = trained(tool, work, *options, "--until", STEPS)
-            first = export(tool, work, folder / "first")
-            (work / checkpoint).unlink()
-            parts = trained(tool, work, *options, "--until", 20) + trained(tool, work, *options, "--until", STEPS)
+        heads = ["--batch", 48, "--epochs", 5]
+        for kind, options in (("eagle", eagle), ("hydra", heads), ("medusa", heads)):
+            whole = trained(kind, work, *options, "--until", STEPS)
+            first = export(kind, work, folder / "first")
+            (work / f"{kind}.pt").unlink()
+            parts = trained(kind, work, *options, "--until", 20) + trained(kind, work, *options, "--until", STEPS)
             assert whole == parts and len(whole) == STEPS // 10, (whole, parts)
             assert whole[-1] < whole[0] - 0.5, whole
-            again = export(tool, work, folder / "again")
-            assert first.read_bytes() == again.read_bytes(), tool
-            said, (n_drafted, n_accepted) = answered("--spec", ("eagle:" if tool == "train_eagle.py" else "heads:") + str(first))
-            print(f"{tool}: losses {whole}, {n_drafted} drafted, {n_accepted} accepted")
-            assert said == plain and all(len(text) > 200 for text in said), tool
-            assert n_drafted >= 2 * 60 and n_accepted > 0, tool
+            again = export(kind, work, folder / "again")
+            assert first.read_bytes() == again.read_bytes(), kind
+            said, (n_drafted, n_accepted) = answered("--spec", ("eagle:" if kind == "eagle" else "heads:") + str(first))
+            print(f"{kind}: losses {whole}, {n_drafted} drafted, {n_accepted} accepted")
+            assert said == plain and all(len(text) > 200 for text in said), kind
+            assert n_drafted >= 2 * 60 and n_accepted > 0, kind
 
 
-def export(tool, work, out):
+def tool(kind):
+    return ["train_eagle.py"] if kind == "eagle" else ["train_heads.py", "--kind", kind]
+
+
+def export(kind, work, out):
     """A GGUF file of the heads that were trained last."""
-    made = out.with_suffix(".gguf")
-    if tool == "train_eagle.py":
-        run(python(), TOOLS / tool, "export", work, out)
+    made, (script, *options) = out.with_suffix(".gguf"), tool(kind)
+    run(python(), TOOLS / script, "export", work, out if kind == "eagle" else made, *options)
+    if kind == "eagle":
         run(python(), TOOLS / "pack_eagle.py", out, made, "--type", "q8_0")
-    else:
-        run(python(), TOOLS / tool, "export", work, made)
     return made
 
 

@@ -392,12 +392,14 @@ class ScheduleRun {
   std::unique_ptr<Proposer> draft_heads(const std::vector<TokenId>& ends) {
     const auto file =
         tiny_heads_file({.width = model_.config().width, .vocab_size = vocab_size_, .seed = schedule_.seed});
+    const auto named = named_tree({{0}, {0, 0}, {1}, {2}, {1, 0}, {0, 1}, {3}, {1, 1}, {0, 2}}, kMaxDrafts).value();
     const HeadsOptions options = {.max_texts = std::min(3, schedule_.max_sequences),
                                   .vocab_size = vocab_size_,
                                   .context_len = static_cast<int32_t>(model_.context_len()),
                                   .end_of_generation = ends,
                                   .always = true,
-                                  .branches = schedule_.max_drafts % 2 == 0 ? HeadsProposer::kBranches : 1};
+                                  .branches = schedule_.max_drafts % 2 == 0 ? HeadsProposer::kBranches : 1,
+                                  .tree = schedule_.max_drafts % 4 == 0 ? named : std::vector<DraftPlace>()};
     auto heads = DraftHeads::load(file, model_, stream_, HeadsProposer::n_rows(options)).value();
     return std::make_unique<HeadsProposer>(std::move(heads), stream_, options);
   }

@@ -14,6 +14,8 @@ namespace ibid::arch {
 
 // Fills sizes, norm, context, scale 1 / sqrt(D), one RoPE and layers that all use it, without windows.
 Result<ModelConfig> common_from_gguf(const ModelFile& file, Shape shape, bool interleaved);
+// The same without what the vocabulary's tensors tell (vocab_size, tied_embedding), for a file that may have none.
+Result<ModelConfig> layers_from_gguf(const ModelFile& file, Shape shape, bool interleaved);
 
 // How texts are pooled, as GGUF counts the kinds; nothing: the file does not say.
 Result<std::optional<Pooling>> pooling_from_gguf(const ModelFile& file, const std::string& key);

@@ -17,7 +17,8 @@ Result<ModelConfig> common_from_folder(const ModelFile& file, Shape shape, const
                                        const FolderDefaults& defaults) {
   ModelConfig config;
   config.shape = shape;
-  ASSIGN_OR_RETURN(config.architecture, file.meta_string("model_type"));
+  ASSIGN_OR_RETURN(config.architecture,
+                   file.meta_string(file.has_meta("model_type") ? "model_type" : prefix + "model_type"));
   for (const char* key : {"num_local_experts", "num_experts", "n_routed_experts"}) {
     if (file.has_meta(prefix + key)) {
       return unsupported("the model is a mixture of experts (" + std::string(key) + "), which ibid does not run yet",
@@ -29,8 +30,10 @@ Result<ModelConfig> common_from_folder(const ModelFile& file, Shape shape, const
                        "quantization_config");
   }
   ASSIGN_OR_RETURN(config.n_layers, file.meta_int(prefix + "num_hidden_layers"));
-  ASSIGN_OR_RETURN(config.n_mtp_layers, file.meta_int(prefix + "num_nextn_predict_layers", 0));
-  TRY(check_mtp_layers(config, prefix + "num_nextn_predict_layers", kMostMtpLayers));
+  const std::string mtp_key =
+      prefix + (file.has_meta(prefix + "mtp_num_hidden_layers") ? "mtp_num_hidden_layers" : "num_nextn_predict_layers");
+  ASSIGN_OR_RETURN(config.n_mtp_layers, file.meta_int(mtp_key, 0));
+  TRY(check_mtp_layers(config, mtp_key, kMostMtpLayers));
   ASSIGN_OR_RETURN(config.width, file.meta_int(prefix + "hidden_size"));
   ASSIGN_OR_RETURN(config.ffn_len, file.meta_int(prefix + "intermediate_size"));
   ASSIGN_OR_RETURN(config.n_heads, number(file, prefix + "num_attention_heads", defaults.n_heads));

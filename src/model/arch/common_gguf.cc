@@ -32,7 +32,7 @@ Result<std::optional<Pooling>> pooling_from_gguf(const ModelFile& file, const st
   return kKinds[static_cast<size_t>(kind)];
 }
 
-Result<ModelConfig> common_from_gguf(const ModelFile& file, Shape shape, bool interleaved) {
+Result<ModelConfig> layers_from_gguf(const ModelFile& file, Shape shape, bool interleaved) {
   ModelConfig config;
   config.shape = shape;
   ASSIGN_OR_RETURN(config.architecture, file.meta_string("general.architecture"));
@@ -73,6 +73,18 @@ Result<ModelConfig> common_from_gguf(const ModelFile& file, Shape shape, bool in
                            " and " + std::to_string(value_len) + "), which ibid does not run yet",
                        arch + "attention.value_length");
   }
+  config.qkv_bias = file.find("blk.0.attn_q.bias") != nullptr;
+  if (config.head_len < 1 || config.n_layers < 1 || config.n_layers > 65536) TRY(validate(config));
+  config.attention_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_len)));
+  ASSIGN_OR_RETURN(RopeConfig rope, rope_from_gguf(file, config, interleaved));
+  config.ropes.push_back(std::move(rope));
+  config.layers.resize(static_cast<size_t>(config.n_layers));
+  return config;
+}
+
+Result<ModelConfig> common_from_gguf(const ModelFile& file, Shape shape, bool interleaved) {
+  ASSIGN_OR_RETURN(ModelConfig config, layers_from_gguf(file, shape, interleaved));
+  const std::string arch = config.architecture + ".";
   const TensorInfo* embedding = file.find("token_embd.weight");
   if (embedding == nullptr || embedding->view.rank != 2) {
     return invalid(file.path() + " has no matrix \"token_embd.weight\"; it is incomplete", "token_embd.weight");
@@ -85,12 +97,6 @@ Result<ModelConfig> common_from_gguf(const ModelFile& file, Shape shape, bool in
                    arch + "vocab_size");
   }
   config.tied_embedding = file.find("output.weight") == nullptr;
-  config.qkv_bias = file.find("blk.0.attn_q.bias") != nullptr;
-  if (config.head_len < 1 || config.n_layers < 1 || config.n_layers > 65536) TRY(validate(config));
-  config.attention_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_len)));
-  ASSIGN_OR_RETURN(RopeConfig rope, rope_from_gguf(file, config, interleaved));
-  config.ropes.push_back(std::move(rope));
-  config.layers.resize(static_cast<size_t>(config.n_layers));
   ASSIGN_OR_RETURN(config.pooling, pooling_from_gguf(file, arch + "pooling_type"));
   if (config.pooling == Pooling::kRank)
     return unsupported("the model ranks texts by a head that ibid runs for encoders alone", arch + "pooling_type");
