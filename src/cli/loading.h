@@ -44,6 +44,7 @@ struct StepLimits {
   std::optional<WindowArgs> window = {};
   bool mtp = false;
   int64_t own_answers_bytes = 0;
+  bool draft_chains = false;  // heads draw no trees
 };
 
 // Those limits, and who guesses as the flags have it.

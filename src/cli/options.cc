@@ -222,6 +222,12 @@ void add_measures(CLI::App& app, All& all, int& exit_code) {
   c->add_flag("!--no-speed", plan_options.speed, "do not measure");
   add_tier_options(c, plan_options.serve.tiers);
   add_spec_options(c, plan_options.serve.spec);
+  c->add_option("--text", plan_options.text,
+                "a text as the model's users have them ('-': standard input): what --spec guesses is measured behind "
+                "pieces of it, else behind five prompts of ibid's own")
+      ->type_name("FILE");
+  add_read(c, "--temp", plan_options.temperature, "T", "0", "temperature of the answers that guesses are measured on",
+           [](std::string_view text) { return read_seconds(text, 0, 100); });
   c->footer("Example:\n  ibid plan model.gguf --memory 8G --streams 16 --ctx 4096");
   on_parse(c, exit_code, plan_options, plan);
 

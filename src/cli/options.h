@@ -53,6 +53,7 @@ struct WindowArgs {  // tokens of a text that the model guesses over (spec/windo
   int32_t n_sink = 64, n_window = 512;
 };
 struct SpecArgs {
+  std::string name;  // as it was said; empty: it was not
   bool by_lookup = true;
   std::string draft_model;                 // beside it; empty: none
   std::optional<WindowArgs> draft_window;  // what it, or the model without layers, reads of a longer text; none: all
@@ -201,6 +202,8 @@ struct PlanOptions {
   int32_t n_streams = 0;             // 0: as many as fit
   std::vector<std::string> devices;  // "2x80G"
   bool speed = true;
+  std::string text;       // a file that guesses are measured behind; empty: behind prompts of ibid's own
+  float temperature = 0;  // that its answers are drawn at
 };
 
 int run(const RunOptions& options);

@@ -37,6 +37,7 @@ void add_spec_options(CLI::App* command, SpecArgs& o) {
         constexpr std::string_view kDraft = "draft:", kHeads = "heads:", kEagle = "eagle:", kStore = "store:",
                                    kSkip = "skip:", kWindow = "window:", kBeside = "+window";
         SpecArgs read = o;
+        read.name = name;
         // A file's name may hold the word too.
         const size_t plus = name.rfind(kBeside);
         const std::string_view behind = plus == std::string_view::npos ? "" : name.substr(plus + kBeside.size());
