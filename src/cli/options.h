@@ -66,6 +66,8 @@ struct SpecArgs {
   int64_t own_answers_bytes = 0;     // what tenants were answered, for their own next answers; 0: it is not kept
   int32_t k = 8;                     // most of a sequence in a step
   int32_t max_drafts() const { return by_lookup ? k : 0; }
+  // Who guesses beside the look-up, without its file: "eagle", "draft+window"; empty: nobody.
+  std::string drafter() const;
 };
 
 struct RunOptions {

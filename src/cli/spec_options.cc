@@ -1,5 +1,6 @@
 // The flags and commands of guessing (docs/speculation.md).
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/command_line.h"
@@ -23,6 +24,16 @@ Result<WindowArgs> read_window(std::string_view text) {
 }
 
 }  // namespace
+
+std::string SpecArgs::drafter() const {
+  const std::pair<bool, const char*> kinds[] = {{!draft_model.empty(), "draft"}, {!heads.empty(), "heads"},
+                                                {!eagle.empty(), "eagle"},       {mtp, "mtp"},
+                                                {!store.empty(), "store"},       {!skip.empty(), "skip"}};
+  std::string out;
+  for (const auto& [is_there, kind] : kinds) out += is_there ? kind : "";  // of a command line there is one at most
+  if (window) out += out.empty() ? "window" : "+window";
+  return out;
+}
 
 void add_spec_options(CLI::App* command, SpecArgs& o) {
   add_read(
