@@ -172,6 +172,8 @@ struct BenchOptions {
   int32_t depth = 0;          // tokens already in the cache
   bool profile = false;       // one more run of each test, with the time of each op
   std::string trace;          // a file for that run's ops; empty: none
+  std::string prompts;        // with guesses: a file of what is answered; empty: ibid's own
+  float temperature = 0;      // that it is answered at
 };
 
 struct CacheBenchOptions {
