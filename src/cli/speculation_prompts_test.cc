@@ -8,9 +8,8 @@
 #include <map>
 
 #include "base/cache_folder.h"
-#include "cli/guess_gain.h"
+#include "cli/guess_measures.h"
 #include "cli/guess_prompts.h"
-#include "cli/loading.h"
 #include "source_paths.h"
 #include "spec/free_proposers.h"
 
@@ -139,6 +138,35 @@ TEST_F(SlowSpeculationPrompts, BringAsManyTokensAStepAsThePageSays) {
     }
     std::printf("T = %.1f: the worst answer %.3f times as fast by steps\n", static_cast<double>(temperature), worst);
     EXPECT_GE(gain_of(kinds["all"], 0, kMostDrafts).times, floors.times) << "T = " << temperature;
+  }
+}
+
+// Of ibid's own head, on prompts that share nothing with what it was trained on: a tap of another layer, a norm that is
+// left out or a table of ids that is off would leave next to nothing of this.
+TEST_F(SlowSpeculationPrompts, OwnHeadIsRightAsOftenAsItWas) {
+  StepLimits limits{.step_tokens = 512, .max_sequences = 1, .max_drafts = 2, .eagle = std::string(kOwnEagle)};
+  limits.draft_chains = true;
+  const Loaded loaded = load({.model = model_, .context_len = 1024}, limits).value();
+  for (const auto& [temperature, least] : {std::pair{0.0F, 0.38}, std::pair{0.8F, 0.33}}) {
+    GuessRun run{.n_tokens = 48, .temperature = temperature};
+    std::vector<std::string> kinds;
+    const std::vector<Asked> all = asked(loaded);
+    for (size_t i = 0; i < all.size(); i += 2) run.prompts.push_back(all[i].prompt), kinds.push_back(all[i].kind);
+    const GuessMeasures measured = measure_guesses(loaded, limits, "eagle", run).value();
+    for (const char* kind : {"code", "edit", "summary", "json", "chat"}) {
+      GuessMeasures of_kind{.names = measured.names, .costs = measured.costs, .rows = measured.rows};
+      for (size_t i = 0; i < kinds.size(); ++i) {
+        if (kinds[i] == kind) of_kind.texts.push_back(measured.texts[i]);
+      }
+      std::printf("T = %.1f, %s: first guesses right: look-up %.3f, head %.3f\n", static_cast<double>(temperature),
+                  kind, right_by_place(of_kind, 0)[0], right_by_place(of_kind, 1)[0]);
+    }
+    const std::vector<double> right = right_by_place(measured, 1);
+    ASSERT_GE(right.size(), 2u);
+    std::printf("T = %.1f: of the head's guesses .%03.0f, then .%03.0f are right\n", static_cast<double>(temperature),
+                1e3 * right[0], 1e3 * right[1]);
+    EXPECT_GE(right[0], least) << "T = " << temperature;
+    EXPECT_GT(right[1], 0.2) << "T = " << temperature;
   }
 }
 
