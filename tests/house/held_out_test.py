@@ -1,4 +1,5 @@
-"""What numbers of docs/speculation.md were measured on is what lies here, and no head was trained on it. held_out_test.py SOURCE_DIR."""
+"""What numbers of docs/speculation.md were measured on is what lies here, and no head was trained on it; its pictures are
+what their tool draws. held_out_test.py SOURCE_DIR."""
 import hashlib
 import pathlib
 import re
@@ -12,6 +13,7 @@ IN_A_ROW = 6  # words that no opening or task of the generator shares with a pro
 
 sys.path.insert(0, str(SOURCE / "tools"))
 sys.dont_write_bytecode = True
+import speculation_pictures  # noqa: E402
 import write_head_text as generator  # noqa: E402
 
 
@@ -77,6 +79,15 @@ def test_what_shares_eight_tokens_with_a_prompt_is_left_out():
         assert generator.Writer(Words(own), 1).line(n) == generator.Writer(Words(own), 1).line(n)
 
 
+def test_pictures_are_what_their_tool_draws():
+    with tempfile.TemporaryDirectory() as folder:
+        speculation_pictures.draw(folder)
+        for name in speculation_pictures.PICTURES:
+            drawn = pathlib.Path(folder, name).read_text()
+            assert drawn == (SOURCE / "docs/pictures" / name).read_text(), f"docs/pictures/{name}: run tools/speculation_pictures.py"
+            assert "prefers-color-scheme: dark" in drawn
+
+
 if __name__ == "__main__":
-    for test in (test_digests, test_no_template_of_the_training_text_is_in_a_prompt, test_what_shares_eight_tokens_with_a_prompt_is_left_out):
+    for test in (test_pictures_are_what_their_tool_draws, test_digests, test_no_template_of_the_training_text_is_in_a_prompt, test_what_shares_eight_tokens_with_a_prompt_is_left_out):
         test()
