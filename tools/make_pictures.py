@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes the README's pictures of the page anew: tools/make_pictures.py [BUILD_DIR]
+"""Makes the README's pictures of the page anew, and those of docs/speculation.md: tools/make_pictures.py [BUILD_DIR]
 
 Needs a built ibid, the default model (`build/ibid pull default`) and a headless Chromium. Asks a question and shows the
 answer in the light theme, then the second view in the dark one while answers grow and further prompts come in pieces.
-Writes docs/pictures/chat.png and docs/pictures/engine.png.
+Writes docs/pictures/chat.png and docs/pictures/engine.png; what tools/speculation_pictures.py draws needs none of these, and comes first.
 """
 import contextlib
 import pathlib
@@ -13,6 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "browser"))
 import chat_checks  # noqa: E402
 import chromium  # noqa: E402
+import speculation_pictures  # noqa: E402
 from servers import Server, Streams  # noqa: E402
 
 QUESTION = "Write three short tips for better sleep, as a list."
@@ -48,6 +49,7 @@ def engine(browser, server, path):
 
 
 def main():
+    speculation_pictures.draw(ROOT / "docs" / "pictures")
     program = chromium.find()
     if program is None:
         sys.exit("there is no Chromium; scripts/common.sh names its package among slow_packages")

@@ -10,7 +10,9 @@
 #include "base/json.h"
 #include "base/quoted.h"
 #include "cli/bench_case.h"
+#include "cli/bench_spec.h"
 #include "cli/drafters.h"
+#include "cli/guess_prompts.h"
 #include "cli/loading.h"
 #include "cli/options.h"
 #include "cli/progress.h"
@@ -122,9 +124,62 @@ int tell_profile(const Loaded& loaded, const StepProfile& profile, const std::st
   return file ? kOk : fail(unavailable("the trace cannot be written to " + in_quotes(trace), "--trace"));
 }
 
+// Guesses are measured on texts that somebody could write: what bench computes otherwise is noise.
+Status bench_guesses(const BenchOptions& options) {
+  if (!options.streams.empty() || options.depth > 0 || options.profile || !options.trace.empty()) {
+    return invalid(
+        "With --spec prompts are answered one after the other; leave --streams, --n-depth, --profile and "
+        "--trace out.",
+        "--spec");
+  }
+  const auto longest = std::ranges::max_element(options.n_gen);
+  if (longest == options.n_gen.end() || *longest < 2) return invalid("-n must be 2 at least.", "-n");
+  std::vector<GuessPrompt> texts = own_guess_prompts();
+  if (!options.prompts.empty()) {
+    ASSIGN_OR_RETURN(const std::string file, text_of_file(options.prompts));
+    texts = guess_prompts(file);
+    if (texts.empty()) return invalid("There is no prompt in " + in_quotes(options.prompts) + ".", "--prompts");
+  }
+  const StepLimits limits = with_drafters({.step_tokens = 512, .max_sequences = 1}, options.spec);
+  ASSIGN_OR_RETURN(const Loaded loaded, load(options.model, limits));
+  ASSIGN_OR_RETURN(const ChatTemplate chat, load_template(*loaded.file, *loaded.tokenizer));
+  std::vector<std::pair<std::string, std::vector<TokenId>>> prompts;
+  for (const GuessPrompt& text : texts) {
+    ASSIGN_OR_RETURN(std::vector<TokenId> ids, prompt_tokens(chat, *loaded.tokenizer, text.text));
+    prompts.emplace_back(text.kind, std::move(ids));
+  }
+  EngineOptions engine_options = loaded.engine_options(limits);
+  engine_options.prefix_cache = false;
+  engine_options.max_itl = 1e6;
+  engine_options.kv_bytes = loaded.kv_bytes_for(1, loaded.context_len, engine_options.block_len);
+  ASSIGN_OR_RETURN(auto engine, Engine::create(*loaded.model, loaded.tokenizer, *loaded.stream, engine_options));
+  engine->measure_steps();  // as a server does
+  TRY(use_drafters(*engine, loaded, limits));
+  Progress progress("answering");
+  uint64_t done = 0;
+  const uint64_t total = 2 * prompts.size() * static_cast<uint64_t>(options.repeats);
+  const SpecBenchRun run{.n_tokens = *longest, .temperature = options.temperature, .repeats = options.repeats};
+  ASSIGN_OR_RETURN(const SpecBenchResult result,
+                   bench_spec(*engine, prompts, run, [&] { progress.update(++done, total); }));
+  if (options.output == "md") {
+    std::printf("%s", fmt::format("{}, {} threads, --spec {} --spec-k {}, T = {:g}, {} tokens an answer\n\n",
+                                  loaded.description(), loaded.team->n_threads(), options.spec.name, options.spec.k,
+                                  options.temperature, *longest)
+                          .c_str());
+  }
+  std::printf("%s", spec_bench_text(result, options.output).c_str());
+  return {};
+}
+
 }  // namespace
 
 int bench(const BenchOptions& options) {
+  if (options.spec.by_lookup) {
+    const Status done = bench_guesses(options);
+    return done.ok() ? kOk : fail(done.error());
+  }
+  if (!options.prompts.empty())
+    return fail(invalid("--prompts are answered with --spec NAME alone, and it is off", "--prompts"), kUsage);
   std::vector<BenchCase> tests = cases(options);
   if (tests.empty()) return fail(invalid("nothing to measure: both -p and -n are 0"), kUsage);
   int32_t longest = 0, n_streams = 1, budget = 512;
@@ -134,8 +189,7 @@ int bench(const BenchOptions& options) {
   }
   ModelArgs args = options.model;
   args.context_len = std::max(args.context_len, longest);
-  const StepLimits limits =
-      with_drafters({.step_tokens = std::max(budget, n_streams), .max_sequences = n_streams}, options.spec);
+  const StepLimits limits = {.step_tokens = std::max(budget, n_streams), .max_sequences = n_streams};
   auto loaded = load(args, limits);
   if (!loaded) return fail(loaded.error());
   EngineOptions engine_options = loaded->engine_options(limits);
@@ -147,7 +201,6 @@ int bench(const BenchOptions& options) {
                                      loaded->kv_bytes_for(1, loaded->context_len, engine_options.block_len));
   auto engine = Engine::create(*loaded->model, loaded->tokenizer, *loaded->stream, engine_options);
   if (!engine) return fail(engine.error());
-  if (Status used = use_drafters(**engine, *loaded, limits); !used) return fail(used.error());
 
   std::vector<Measured> all;
   Progress progress("measuring");

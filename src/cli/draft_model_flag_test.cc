@@ -7,11 +7,10 @@
 #include "cli/drafters.h"
 #include "cli/loading.h"
 #include "cli/own_eagle.h"
-#include "format/gguf_writer.h"
 #include "model/testing/tiny_model.h"
 #include "spec_flags.h"
 #include "temp_folder.h"
-#include "tiny_eagle.h"
+#include "tiny_files.h"
 
 namespace ibid::cli {
 namespace {
@@ -45,13 +44,6 @@ TEST(DraftModelFlag, NamesAModelBesideTheLookUp) {
   EXPECT_EQ(spec("--spec off").value().max_drafts(), 0);
   EXPECT_FALSE(spec("--spec draft:"));
   EXPECT_FALSE(spec("--spec drafts"));
-}
-
-std::string tiny_file(const TempFolder& folder, const char* name, int64_t vocab_size, uint64_t seed) {
-  const std::string path = folder.path(name);
-  std::ofstream(path, std::ios::binary) << testing::tiny_gguf(
-      {.seed = seed, .vocab_size = vocab_size, .context_len = 128, .tokenizer = true});
-  return path;
 }
 
 // Of an answer of 60 tokens.
@@ -280,14 +272,7 @@ TEST(EagleFlag, WhatAHeadHoldsIsCountedAndItGuesses) {
   const ModelArgs model{.model = tiny_file(folder, "target.gguf", 260, 1), .threads = 1};
   StepLimits limits{.max_sequences = 2, .max_drafts = 4};
   const Loaded without = load(model, limits).value();
-  const auto made =
-      testing::tiny_eagle_file({.width = without.model->config().width, .vocab_size = 260, .ids = {0, 7, 8, 250}});
-  GgufWriter writer;
-  writer.set("general.architecture", "eagle");
-  for (const auto& [key, value] : made->metadata()) writer.set(key, value);
-  for (const TensorInfo& t : made->tensors()) writer.add_tensor(t.name, t.view);
-  limits.eagle = folder.path("eagle.gguf");
-  ASSERT_TRUE(writer.write(limits.eagle).ok());
+  limits.eagle = tiny_eagle_path(folder, *without.model);
   const Loaded with = load(model, limits).value();
   ASSERT_TRUE(with.eagle.has_value());
   EXPECT_EQ(with.eagle->sizes.n_blocks, 2 * 128 / 16);
@@ -297,39 +282,6 @@ TEST(EagleFlag, WhatAHeadHoldsIsCountedAndItGuesses) {
   const auto refused = size(model, limits);
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().message.find("of no EAGLE head"), std::string::npos) << refused.error().message;
-}
-
-// As llama.cpp's files have one, behind the model's last layer.
-std::string tiny_with_mtp(const TempFolder& folder) {
-  const auto model = testing::tiny_model_file({.vocab_size = 260, .context_len = 128, .tokenizer = true});
-  const ModelConfig config = read_config(*model).value();
-  const auto layer = testing::tiny_mtp_file(config, false);
-  const std::string behind = "blk." + std::to_string(config.n_layers) + ".";
-  const std::map<std::string, std::string> names = {{"fc", "nextn.eh_proj"},
-                                                    {"embed_norm", "nextn.enorm"},
-                                                    {"norm", "nextn.shared_head_norm"},
-                                                    {"layers.0.hidden_norm", "nextn.hnorm"},
-                                                    {"layers.0.input_layernorm", "attn_norm"},
-                                                    {"layers.0.post_attention_layernorm", "ffn_norm"},
-                                                    {"layers.0.self_attn.q_proj", "attn_q"},
-                                                    {"layers.0.self_attn.k_proj", "attn_k"},
-                                                    {"layers.0.self_attn.v_proj", "attn_v"},
-                                                    {"layers.0.self_attn.o_proj", "attn_output"},
-                                                    {"layers.0.mlp.gate_proj", "ffn_gate"},
-                                                    {"layers.0.mlp.up_proj", "ffn_up"},
-                                                    {"layers.0.mlp.down_proj", "ffn_down"}};
-  GgufWriter writer;
-  for (const auto& [key, value] : model->metadata()) {
-    if (key != "llama.block_count") writer.set(key, value);
-  }
-  writer.set("llama.block_count", config.n_layers + 1);
-  writer.set("llama.nextn_predict_layers", int64_t{1});
-  for (const TensorInfo& t : model->tensors()) writer.add_tensor(t.name, t.view);
-  for (const TensorInfo& t : layer->tensors())
-    writer.add_tensor(behind + names.at(t.name.substr(0, t.name.rfind('.'))) + ".weight", t.view);
-  const std::string path = folder.path("with_mtp.gguf");
-  EXPECT_TRUE(writer.write(path).ok());
-  return path;
 }
 
 TEST(MtpFlag, TheLayerThatAModelBringsAlongIsCountedAndGuesses) {

@@ -146,7 +146,7 @@ HeadsOptions heads_options(const StepLimits& limits, const Loaded& loaded, const
           .vocab_size = static_cast<int32_t>(loaded.model->config().vocab_size),
           .context_len = loaded.context_len,
           .end_of_generation = end_of_generation_of(*loaded.file, *loaded.tokenizer),
-          .branches = HeadsProposer::kBranches,
+          .branches = limits.draft_chains ? 1 : HeadsProposer::kBranches,
           .tree = heads.tree};
 }
 
@@ -230,13 +230,13 @@ Result<std::unique_ptr<Proposer>> heads_of(const Loaded& loaded, const StepLimit
   return std::unique_ptr<Proposer>(std::make_unique<HeadsProposer>(std::move(heads), *loaded.stream, options));
 }
 
-Result<std::unique_ptr<Proposer>> eagle_of(const Loaded& loaded) {
+Result<std::unique_ptr<Proposer>> eagle_of(const Loaded& loaded, const StepLimits& limits) {
   ASSIGN_OR_RETURN(auto head, EagleHead::load(loaded.eagle->file, *loaded.model, *loaded.stream, loaded.eagle->sizes));
   return std::unique_ptr<Proposer>(std::make_unique<EagleProposer>(
       std::move(head), *loaded.stream,
       EagleOptions{.vocab_size = static_cast<int32_t>(loaded.model->config().vocab_size),
                    .end_of_generation = end_of_generation_of(*loaded.file, *loaded.tokenizer),
-                   .branches = EagleProposer::kBranches}));
+                   .branches = limits.draft_chains ? 1 : EagleProposer::kBranches}));
 }
 
 WindowOptions window_options(const Loaded& loaded, const StepLimits& limits) {
@@ -270,7 +270,7 @@ std::unique_ptr<Proposer> look_ahead_of(const Loaded& loaded, const StepLimits& 
 Result<std::unique_ptr<Proposer>> network_of(const Loaded& loaded, const StepLimits& limits) {
   if (loaded.draft) return draft_model_of(loaded, limits);
   if (loaded.heads) return heads_of(loaded, limits);
-  if (loaded.eagle) return eagle_of(loaded);
+  if (loaded.eagle) return eagle_of(loaded, limits);
   if (limits.look_ahead > 0) return look_ahead_of(loaded, limits);
   return std::unique_ptr<Proposer>();
 }
@@ -313,6 +313,17 @@ Status use_drafters(Engine& engine, const Loaded& loaded, const StepLimits& limi
   engine.speculate(free_proposers(engine.facts(), limits.max_sequences, std::move(last), std::move(stores)),
                    limits.max_drafts);
   return {};
+}
+
+Result<std::unique_ptr<Proposer>> drafter_of(Engine& engine, const Loaded& loaded, const StepLimits& limits) {
+  std::unique_ptr<Proposer> stores = stores_of(loaded, limits);
+  ASSIGN_OR_RETURN(std::unique_ptr<Proposer> last, dear_of(engine, loaded, limits));
+  if (stores == nullptr) return last;
+  if (last == nullptr) return stores;
+  std::vector<std::unique_ptr<Proposer>> both;
+  both.push_back(std::move(stores));
+  both.push_back(std::move(last));
+  return std::unique_ptr<Proposer>(std::make_unique<ProposerChain>(std::move(both)));
 }
 
 }  // namespace ibid::cli

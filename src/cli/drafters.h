@@ -2,6 +2,8 @@
 // ibid are found by the digest of the model that they were trained on.
 #pragma once
 
+#include <memory>
+
 #include "base/result.h"
 #include "cli/loading.h"
 #include "engine/engine.h"
@@ -13,5 +15,8 @@ Status size_drafters(const StepLimits& limits, Loaded& out);
 
 // Has `engine` guess by `loaded`'s drafter too, if there is one. The latter outlives the former.
 Status use_drafters(Engine& engine, const Loaded& loaded, const StepLimits& limits);
+
+// That drafter alone, without the look-up, for who asks it beside the engine's own; null: there is none.
+Result<std::unique_ptr<Proposer>> drafter_of(Engine& engine, const Loaded& loaded, const StepLimits& limits);
 
 }  // namespace ibid::cli

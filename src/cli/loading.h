@@ -46,6 +46,7 @@ struct StepLimits {
   bool mtp = false;
   int32_t look_ahead = 0;
   int64_t own_answers_bytes = 0;
+  bool draft_chains = false;  // heads draw no trees
 };
 
 // Those limits, and who guesses as the flags have it.

@@ -192,6 +192,12 @@ void add_measures(CLI::App& app, All& all, int& exit_code) {
   c->add_option("-o,--output", b.output, "md, json or csv")
       ->capture_default_str()
       ->check(CLI::IsMember({"md", "json", "csv"}));
+  c->add_option("--prompts", b.prompts,
+                "with --spec: a file of prompts that are answered, of -n tokens each, a line each or as "
+                "bench/prompts/speculation.txt has them; else five of ibid's own")
+      ->type_name("FILE");
+  add_read(c, "--temp", b.temperature, "T", "0", "with --spec: temperature of the answers",
+           [](std::string_view text) { return read_seconds(text, 0, 100); });
   c->add_flag("--profile", b.profile, "the time of each op beside the machine's limits, of one more run of each test");
   c->add_option("--trace", b.trace, "a file for that run's ops, which a browser's trace viewer opens")
       ->type_name("FILE");
@@ -222,6 +228,12 @@ void add_measures(CLI::App& app, All& all, int& exit_code) {
   c->add_flag("!--no-speed", plan_options.speed, "do not measure");
   add_tier_options(c, plan_options.serve.tiers);
   add_spec_options(c, plan_options.serve.spec);
+  c->add_option("--text", plan_options.text,
+                "a text as the model's users have them ('-': standard input): what --spec guesses is measured behind "
+                "pieces of it, else behind five prompts of ibid's own")
+      ->type_name("FILE");
+  add_read(c, "--temp", plan_options.temperature, "T", "0", "temperature of the answers that guesses are measured on",
+           [](std::string_view text) { return read_seconds(text, 0, 100); });
   c->footer("Example:\n  ibid plan model.gguf --memory 8G --streams 16 --ctx 4096");
   on_parse(c, exit_code, plan_options, plan);
 

@@ -53,6 +53,7 @@ struct WindowArgs {  // tokens of a text that the model guesses over (spec/windo
   int32_t n_sink = 64, n_window = 512;
 };
 struct SpecArgs {
+  std::string name;  // as it was said; empty: it was not
   bool by_lookup = true;
   std::string draft_model;                 // beside it; empty: none
   std::optional<WindowArgs> draft_window;  // what it, or the model without layers, reads of a longer text; none: all
@@ -66,6 +67,8 @@ struct SpecArgs {
   int64_t own_answers_bytes = 0;     // what tenants were answered, for their own next answers; 0: it is not kept
   int32_t k = 8;                     // most of a sequence in a step
   int32_t max_drafts() const { return by_lookup ? k : 0; }
+  // Who guesses beside the look-up, without its file: "eagle", "draft+window"; empty: nobody.
+  std::string drafter() const;
 };
 
 struct RunOptions {
@@ -170,6 +173,8 @@ struct BenchOptions {
   int32_t depth = 0;          // tokens already in the cache
   bool profile = false;       // one more run of each test, with the time of each op
   std::string trace;          // a file for that run's ops; empty: none
+  std::string prompts;        // with guesses: a file of what is answered; empty: ibid's own
+  float temperature = 0;      // that it is answered at
 };
 
 struct CacheBenchOptions {
@@ -202,6 +207,8 @@ struct PlanOptions {
   int32_t n_streams = 0;             // 0: as many as fit
   std::vector<std::string> devices;  // "2x80G"
   bool speed = true;
+  std::string text;       // a file that guesses are measured behind; empty: behind prompts of ibid's own
+  float temperature = 0;  // that its answers are drawn at
 };
 
 int run(const RunOptions& options);

@@ -7,6 +7,8 @@
 
 #include "base/memory.h"
 #include "cli/flag_values.h"
+#include "cli/guess_measures.h"
+#include "cli/guess_prompts.h"
 #include "cli/loading.h"
 #include "cli/options.h"
 #include "cli/plan_speed.h"
@@ -15,6 +17,10 @@
 
 namespace ibid::cli {
 namespace {
+
+// Of a text that guesses are measured behind.
+constexpr int32_t kPieceLen = 256;
+constexpr size_t kMostPieces = 6;
 
 std::string amount(int64_t bytes) {
   const auto n = static_cast<double>(bytes);
@@ -61,6 +67,57 @@ Status print_devices(const Loaded& sized, const EngineOptions& engine, int64_t n
                 kSaid[static_cast<size_t>(devices.fit(taken))]);
   }
   return {};
+}
+
+// A view guesses behind texts that it does not hold whole: of such ones alone can be told how often it is right.
+void print_view(const PredictedSpeed& speed, const WindowArgs& window, int32_t depth) {
+  const int32_t n = std::min(depth, window.n_sink + window.n_window);
+  const auto step = [&](int32_t n_before) { return 1 / speed.one + n_before * speed.position; };
+  std::printf("  behind %d tokens, which these texts have not, a guess over a view of %d costs %.3f of a step\n", depth,
+              n, step(n) / step(depth));
+}
+
+void print_draft_model(const Loaded& sized) {
+  const ModelConfig &own = sized.draft->model->config(), &of_target = sized.model->config();
+  if (!sized.draft->skipped.empty()) {
+    std::printf("draft model: the model itself, %ld of its %ld layers\n", static_cast<long>(own.n_layers),
+                static_cast<long>(of_target.n_layers));
+    return;
+  }
+  const auto n = static_cast<double>(of_target.n_parameters());
+  std::printf("draft model: 1/%.0f of the target's parameters; 1/30 to 1/10 mostly fits, %.3gM to %.3gM here\n",
+              n / static_cast<double>(own.n_parameters()), n / 30e6, n / 10e6);
+}
+
+// What those of --spec guess along answers of the model's own, what that costs, and which of them pays.
+Result<GuessMeasures> print_guesses(const PlanOptions& options, const Loaded& sized, const PredictedSpeed& speed,
+                                    int32_t depth) {
+  const SpecArgs& spec = options.serve.spec;
+  StepLimits limits = with_drafters({}, spec);
+  limits.draft_chains = true;
+  ModelArgs args = options.serve.model;
+  args.context_len = sized.context_len;
+  ASSIGN_OR_RETURN(const Loaded loaded, load(args, limits));
+  GuessRun run{.temperature = options.temperature};
+  if (!options.text.empty()) {
+    ASSIGN_OR_RETURN(const std::string text, text_of_file(options.text));
+    const int32_t longest = spec.window ? 2 * (spec.window->n_sink + spec.window->n_window) : kPieceLen;
+    run.prompts = pieces_of(loaded.tokenizer->encode(text, {.add_special = true}),
+                            static_cast<size_t>(std::max(kPieceLen, longest)), kMostPieces);
+    if (run.prompts.front().empty()) return invalid("The text " + options.text + " is empty.", "--text");
+  } else {
+    ASSIGN_OR_RETURN(const ChatTemplate chat, load_template(*loaded.file, *loaded.tokenizer));
+    for (const GuessPrompt& prompt : own_guess_prompts()) {
+      ASSIGN_OR_RETURN(auto ids, prompt_tokens(chat, *loaded.tokenizer, prompt.text));
+      run.prompts.push_back(std::move(ids));
+    }
+  }
+  ASSIGN_OR_RETURN(GuessMeasures measured, measure_guesses(loaded, limits, spec.name, run));
+  std::printf("guesses along %zu answers of the model's own, %ld tokens at T = %g:\n%s", measured.texts.size(),
+              static_cast<long>(measured.n_tokens()), static_cast<double>(options.temperature),
+              guess_report(measured).c_str());
+  if (spec.window && options.text.empty()) print_view(speed, *spec.window, depth);
+  return measured;
 }
 
 }  // namespace
@@ -112,37 +169,19 @@ int plan(const PlanOptions& options) {
   std::printf("decode, %d streams of %d tokens: %.1f tokens/s, %.1f each\n", n_streams, depth, speed->streams,
               speed->streams / n_streams);
   if (!serve.spec.by_lookup) return kOk;
-  double draft_seconds = 0;
-  int32_t draft_depth = depth;  // a window is full when it holds twice its tokens
-  if (const auto& window = serve.spec.draft_window)
-    draft_depth = std::min(depth, window->n_sink + window->n_window * 3 / 2);
-  if (serve.spec.window) {
-    const WindowArgs& window = *serve.spec.window;
-    auto over_view = predict_speed(*sized, 1, window.n_sink + window.n_window);
-    if (!over_view) return fail(over_view.error());
-    draft_seconds = 1 / over_view->one;
-    std::printf("draft model: the model itself over %d of %d tokens\n", window.n_sink + window.n_window, depth);
-  } else if (sized->draft && !sized->draft->skipped.empty()) {
-    const int64_t n_layers = sized->draft->model->config().n_layers;
-    auto draft_speed = predict_speed(*sized, 1, draft_depth, n_layers);
-    if (!draft_speed) return fail(draft_speed.error());
-    draft_seconds = 1 / draft_speed->one;
-    std::printf("draft model: the model itself, %ld of its %ld layers\n", static_cast<long>(n_layers),
-                static_cast<long>(sized->model->config().n_layers));
-  } else if (sized->draft) {
-    ModelArgs of_draft = serve.model;
-    of_draft.model = serve.spec.draft_model;
-    auto draft = size(of_draft, {});
-    if (!draft) return fail(draft.error());
-    auto draft_speed = predict_speed(*draft, 1, draft_depth);
-    if (!draft_speed) return fail(draft_speed.error());
-    draft_seconds = 1 / draft_speed->one;
-    const double part = static_cast<double>(draft->model->config().n_parameters()) /
-                        static_cast<double>(sized->model->config().n_parameters());
-    std::printf("draft model: %s, 1/%.0f of the target's parameters; 1/30 to 1/10 mostly fits\n",
-                draft->description().c_str(), 1 / part);
+  if (sized->draft) print_draft_model(*sized);
+  double cost = 0;  // the look-up's, as long as nothing is asked
+  if (!serve.spec.name.empty() || !options.text.empty()) {
+    const auto measured = print_guesses(options, *sized, *speed, depth);
+    if (!measured) return fail(measured.error());
+    cost = measured->costs.back();
+    // Of drafts of one text, where there are as many.
+    for (size_t i = 0; i < kRowCounts.size(); ++i) {
+      if (const auto at = static_cast<size_t>(kRowCounts[i] - 1); at < measured->rows.size())
+        speed->rows[i] = measured->rows[at];
+    }
   }
-  std::printf("%s", speculation_advice(*speed, draft_seconds, serve.spec.k).c_str());
+  std::printf("%s", speculation_advice(*speed, cost, serve.spec.k).c_str());
   return kOk;
 }
 

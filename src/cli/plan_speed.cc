@@ -96,12 +96,12 @@ Result<PredictedSpeed> predict_speed(const Loaded& sized, int32_t n_streams, int
   return PredictedSpeed{
       .prefill = kPrompt / whole(&StepSeconds::prefill),
       .one = 1 / one,
+      .position = std::max(0.0, of_position),
       .streams = n_streams / streams,
       .rows = {whole(&StepSeconds::two) / one, whole(&StepSeconds::three) / one, whole(&StepSeconds::five) / one}};
 }
 
-std::string speculation_advice(const PredictedSpeed& target, double draft_seconds, int32_t max_drafts) {
-  const double c = draft_seconds * target.one;
+std::string speculation_advice(const PredictedSpeed& target, double c, int32_t max_drafts) {
   // Between the counts that were measured, and beyond them, a straight line; a row more never takes less.
   const auto v = [&](int32_t n_rows) {
     double last_rows = 1, last = 1, slope = 0;
@@ -122,7 +122,7 @@ std::string speculation_advice(const PredictedSpeed& target, double draft_second
   };
   std::string out = fmt::format("speculation, 1 stream: a step of 2, 3, 5 rows takes {:.2f}, {:.2f}, {:.2f} of one",
                                 v(2), v(3), v(5));
-  out += draft_seconds > 0 ? fmt::format("; a drafted token {:.3f}\n", c) : "; guesses cost nothing\n";
+  out += c > 0 ? fmt::format("; a guess {:.3f}\n", c) : "; guesses that cost nothing:\n";
   for (const double a : {0.4, 0.5, 0.6, 0.7, 0.8, 0.9}) {
     const auto [k, gain] = best(a);
     out += k == 0 ? fmt::format("  {:.1f} of the drafts right: does not pay\n", a)

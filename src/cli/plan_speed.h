@@ -12,9 +12,10 @@
 namespace ibid::cli {
 
 struct PredictedSpeed {
-  double prefill = 0;  // tokens/s of a prompt of 512
-  double one = 0;      // tokens/s of one stream at its beginning
-  double streams = 0;  // of all n_streams at `depth`, together
+  double prefill = 0;   // tokens/s of a prompt of 512
+  double one = 0;       // tokens/s of one stream at its beginning
+  double position = 0;  // seconds that each token before a step makes it longer
+  double streams = 0;   // of all n_streams at `depth`, together
   // What a step of kRowCounts[i] rows takes, in steps of one row: streams at their beginning, near what drafts take.
   std::array<double, 3> rows = {};
 };
@@ -25,7 +26,7 @@ inline constexpr std::array<int32_t, 3> kRowCounts = {2, 3, 5};
 Result<PredictedSpeed> predict_speed(const Loaded& sized, int32_t n_streams, int32_t depth, int64_t n_layers = 0);
 
 // What speculation may bring beside that, by the formulas of spec/gain.h: for some rates of acceptance the best number
-// of drafts and the gain, and below which rate it does not pay. `draft_seconds`: of a drafted token; 0: the look-up's.
-std::string speculation_advice(const PredictedSpeed& target, double draft_seconds, int32_t max_drafts);
+// of drafts and the gain, and below which rate it does not pay. `c`: what a guess costs, as a part of a step.
+std::string speculation_advice(const PredictedSpeed& target, double c, int32_t max_drafts);
 
 }  // namespace ibid::cli

@@ -222,6 +222,7 @@ int serve(const ServeOptions& options) {
   }
   ServeOptions fitted = options;
   fitted.server.api.max_drafts = options.spec.max_drafts();
+  fitted.server.api.drafter = options.spec.drafter();
   fitted.server.n_slots = options.max_sequences;
   fitted.server.n_places = int64_t{options.max_sequences} + options.max_waiting;
   fit_server(fitted.server, options.model.memory_bytes);

@@ -1,5 +1,6 @@
 // The flags and commands of guessing (docs/speculation.md).
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/command_line.h"
@@ -25,6 +26,16 @@ Result<WindowArgs> read_window(std::string_view text) {
 
 }  // namespace
 
+std::string SpecArgs::drafter() const {
+  const std::pair<bool, const char*> kinds[] = {{!draft_model.empty(), "draft"}, {!heads.empty(), "heads"},
+                                                {!eagle.empty(), "eagle"},       {mtp, "mtp"},
+                                                {!store.empty(), "store"},       {!skip.empty(), "skip"}};
+  std::string out;
+  for (const auto& [is_there, kind] : kinds) out += is_there ? kind : "";  // of a command line there is one at most
+  if (window) out += out.empty() ? "window" : "+window";
+  return out;
+}
+
 void add_spec_options(CLI::App* command, SpecArgs& o) {
   add_read(
       command, "--spec", o, "NAME", o.by_lookup ? "auto" : "off",
@@ -39,6 +50,7 @@ void add_spec_options(CLI::App* command, SpecArgs& o) {
         constexpr std::string_view kDraft = "draft:", kHeads = "heads:", kEagle = "eagle:", kStore = "store:",
                                    kSkip = "skip:", kWindow = "window:", kLookAhead = "lookahead:", kBeside = "+window";
         SpecArgs read = o;
+        read.name = name;
         // A file's name may hold the word too.
         const size_t plus = name.rfind(kBeside);
         const std::string_view behind = plus == std::string_view::npos ? "" : name.substr(plus + kBeside.size());

@@ -307,6 +307,7 @@ void Engine::propose() {
                                     .verifier = r.speculation.verifier,
                                     .n_left = n_left,
                                     .scope = cache_.tree().spelled(s->scope),
+                                    .free_alone = r.speculation.free_alone,
                                     .blocks = cache_.keeps_blocks() ? &s->blocks : nullptr},
                           .drafts = &s->drafts});
   }

@@ -32,6 +32,7 @@ enum class RequestId : uint64_t {};
 struct Speculation {
   int32_t max_drafts = -1;  // a step, as far as the engine proposes any; -1: as many as it does; 0: none
   Verifier verifier = Verifier::kCoupled;
+  bool free_alone = false;  // from those alone who take next to no time: the text itself, its prediction, its grammar
   // The engine's own: the whole prompt is computed, whatever the prefix cache has of it, so that what is drafted, which
   // shows where drafts are pinned, does not depend on what others asked.
   bool reads_prompt = false;

@@ -64,13 +64,13 @@ StepResult& Runner::run(const StepPlan& plan) {
   const auto wants_hidden = [](const Share& s) {
     return is_contrastive(s) || (s.sequence->pools() && !s.sequence->ranks());
   };
-  const auto is_drafted = [](const Share& s) { return s.sequence->may_be_drafted(); };
+  const auto is_read = [](const Share& s) { return s.sequence->may_be_read(); };
   const Inflight step =
       worker_.launch({.copies = plan.copies,
                       .batch = plan.n_tokens > 0 ? &batch : nullptr,
                       .wants_hidden = told_ == nullptr && std::ranges::any_of(plan.shares, wants_hidden),
                       .wants_rows_hidden = keeps_hidden_,
-                      .taps = taps_ != nullptr && std::ranges::any_of(plan.shares, is_drafted) ? taps_ : nullptr});
+                      .taps = taps_ != nullptr && std::ranges::any_of(plan.shares, is_read) ? taps_ : nullptr});
   const StepOutput output = worker_.wait(step);
   logits_ = output.logits;
   rows_hidden_ = output.rows_hidden;

@@ -100,6 +100,8 @@ struct alignas(64) Sequence {
   bool ranks() const { return request->pooling == Pooling::kRank; }
   // Whether anybody may guess how it goes on.
   bool may_be_drafted() const { return group == nullptr && !pools() && request->speculation.max_drafts != 0; }
+  // Whether a network that reads what the model makes of texts may be among them.
+  bool may_be_read() const { return may_be_drafted() && !request->speculation.free_alone; }
   // Tokens that may come from the prefix tree: rows and hidden states that are wanted must be computed.
   int32_t n_reusable() const {
     return pools() ? pool.first_wanted(n_tokens()) : std::min(first_row(), n_without_hidden);

@@ -149,6 +149,45 @@ TEST(Speculation, ARequestHasAsManyDraftsAsItSays) {
   EXPECT_EQ(drafted(60), drafted(8));
 }
 
+// Who reads what the model makes of texts, and remembers of which.
+class Reading final : public Proposer {
+ public:
+  explicit Reading(std::set<int64_t>& asked, std::set<int64_t>& seen) : asked_(asked), seen_(seen) {}
+  bool reads_hidden() const override { return true; }
+  void saw(int64_t sequence, int32_t, std::span<const float>) override { seen_.insert(sequence); }
+  void propose(const ProposalInput& input, Drafts& drafts) override {
+    asked_.insert(input.sequence);
+    drafts.add(TokenId{2}, -1, 0.99F);
+  }
+
+ private:
+  std::set<int64_t>&asked_, &seen_;
+};
+
+// Beside one that wants all, in the same steps.
+TEST(Speculation, ARequestMayWantTheFreeGuessersAlone) {
+  for (const bool repeats : {false, true}) {
+    std::set<int64_t> asked, seen;
+    TimedEngine t(speculating(), {}, 8192, (repeats ? kTexts[1] : kTexts[3]).next);
+    t.engine->speculate(free_proposers(t.engine->facts(), 4, std::make_unique<Reading>(asked, seen)), 8);
+    Request r = t.request(40, 100);
+    r.speculation.free_alone = true;
+    const RequestId free = t.submit(std::move(r));
+    t.drain();
+    EXPECT_TRUE(asked.empty());
+    EXPECT_TRUE(seen.empty());
+    EXPECT_EQ(t.engine->stats().accepted_tokens > 40, repeats);  // the look-up's
+    r = t.request(40, 100);
+    r.speculation.free_alone = true;
+    t.submit(std::move(r));
+    const RequestId all = t.submit(40, 100);
+    t.drain();
+    EXPECT_EQ(asked.size(), 1u);
+    EXPECT_LE(seen.size(), 1u);
+    EXPECT_EQ(t.seen[free].tokens.size(), t.seen[all].tokens.size());
+  }
+}
+
 TEST(Speculation, FollowsWhatAClientPredicts) {
   const auto steps = [](bool predicts) {
     TimedEngine t(speculating(), {}, 8192,

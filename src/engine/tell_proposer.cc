@@ -11,7 +11,7 @@ void Engine::show_taps(const StepPlan& plan, const StepResult& result) {
   for (size_t i = 0; i < plan.shares.size(); ++i) {
     const Sequence& s = *plan.shares[i].sequence;
     const ShareResult& share = result.shares[i];
-    if (!s.may_be_drafted() || s.state != SequenceState::kRunning) continue;
+    if (!s.may_be_read() || s.state != SequenceState::kRunning) continue;
     tap_rows_.clear();
     const int32_t n_certain = plan.shares[i].n_certain();
     for (int32_t t = 0; t < n_certain; ++t) tap_rows_.push_back(share.first_row + t);
@@ -28,7 +28,8 @@ void Engine::show_hidden(const StepPlan& plan, const StepResult& result) {
   for (size_t i = 0; i < plan.shares.size(); ++i) {
     const Sequence& s = *plan.shares[i].sequence;
     const std::span<const float> hidden = result.shares[i].drawn_behind;
-    if (!hidden.empty() && s.state == SequenceState::kRunning) proposer_->saw(raw(s.id), s.n_tokens(), hidden);
+    if (!hidden.empty() && s.state == SequenceState::kRunning && s.may_be_read())
+      proposer_->saw(raw(s.id), s.n_tokens(), hidden);
   }
 }
 

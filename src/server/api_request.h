@@ -68,6 +68,7 @@ struct ApiLimits {
   int32_t max_messages = 4096;
   bool allow_priority = false;
   int32_t max_drafts = 0;  // of a sequence in a step; 0: the server does not speculate
+  std::string drafter;  // who guesses beside the look-up, as a mode of requests: "eagle", "draft+window"; empty: nobody
   JsonLimits json = kBodyLimits;
   RequestDefaults defaults;
 };
@@ -131,6 +132,7 @@ struct ApiRequest {
   int32_t tpot_slo_ms = 0;
   int32_t max_drafts = -1;                 // -1: the server's
   Verifier verifier = Verifier::kCoupled;  // of drafts
+  bool drafts_are_free = false;            // mode ngram: by the look-up and grammars alone
   std::string prediction;
   bool tells_drafts = false;  // in the usage
   std::string cache_salt;

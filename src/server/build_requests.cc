@@ -157,6 +157,7 @@ Result<Request> build_common(const ApiRequest& api, const Tokenizer& tokenizer) 
   common.tells_progress = api.return_progress && api.stream;
   common.speculation.max_drafts = api.max_drafts;
   common.speculation.verifier = api.verifier;
+  common.speculation.free_alone = api.drafts_are_free;
   if (pins_drafts(api.verifier) && api.trace) {
     return unsupported(
         "A trace is enough to make each draw again, by the seed alone; what this verifier draws depends on the drafts "

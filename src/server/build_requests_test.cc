@@ -82,6 +82,45 @@ TEST(BuildRequests, RejectionIsARequestsOwnAndGoesWithNoTrace) {
   }
 }
 
+// A mode says who guesses, within what the server has.
+TEST(BuildRequests, ARequestsModeIsOneThatTheServerRuns) {
+  const FakeBackend backend{FakeBackend::Options()};
+  const auto ask = [&](const std::string& fields, const ApiLimits& limits) -> Result<Speculation> {
+    const Json body = parse_json(R"({"prompt":"x","speculation":)" + fields + "}").value();
+    ASSIGN_OR_RETURN(const ApiRequest api, parse_api_request(Endpoint::kCompletions, body, limits));
+    ASSIGN_OR_RETURN(const BuiltRequests built, build_requests(api, backend, ""));
+    return built.requests[0].speculation;
+  };
+  const ApiLimits none, ngram{.max_drafts = 5}, eagle{.max_drafts = 5, .drafter = "eagle+window"};
+  EXPECT_TRUE(ask(R"({"mode":"ngram"})", ngram)->free_alone);
+  EXPECT_TRUE(ask(R"({"mode":"ngram","k":3})", eagle)->free_alone);
+  EXPECT_EQ(ask(R"({"mode":"ngram","k":3})", eagle)->max_drafts, 3);
+  for (const char* all : {R"({"mode":"auto"})", R"({"mode":"eagle+window"})", "{}", R"({"mode":null})"}) {
+    EXPECT_FALSE(ask(all, eagle)->free_alone) << all;
+    EXPECT_EQ(ask(all, eagle)->max_drafts, -1) << all;
+  }
+  EXPECT_EQ(ask(R"({"mode":"off","k":3})", eagle)->max_drafts, 0);
+  EXPECT_TRUE(ask(R"({"mode":"auto"})", none).ok());
+  const auto refused = [&](const char* fields, const ApiLimits& limits, const char* where) {
+    const auto got = ask(fields, limits);
+    EXPECT_FALSE(got.ok()) << fields;
+    if (got.ok()) return std::string();
+    EXPECT_EQ(got.error().where, where) << fields;
+    return got.error().message;
+  };
+  EXPECT_NE(refused(R"({"mode":"ngram"})", none, "speculation.mode").find("--spec off"), std::string::npos);
+  EXPECT_NE(refused(R"({"mode":"eagle"})", ngram, "speculation.mode").find("\"eagle\"; auto, off or ngram would"),
+            std::string::npos);
+  EXPECT_NE(refused(R"({"mode":"eagle"})", eagle, "speculation.mode").find("ngram or eagle+window would"),
+            std::string::npos);
+  refused(R"({"mode":""})", ngram, "speculation.mode");
+  refused(R"({"mode":7})", ngram, "speculation.mode");
+  EXPECT_EQ(ask(R"({"k":5})", eagle)->max_drafts, 5);
+  EXPECT_NE(refused(R"({"k":6})", eagle, "speculation.k").find("at most 5 guesses"), std::string::npos);
+  refused(R"({"k":1})", none, "speculation.k");
+  refused(R"({"k":-1})", eagle, "speculation.k");
+}
+
 TEST(BuildRequests, BreakersAreCompiledWhereDryIsOn) {
   EXPECT_EQ(build(R"("prompt":"x")")->requests[0].sampling.dry_breakers, nullptr);
   Result<BuiltRequests> built = build(R"("prompt":"x","dry_multiplier":0.8)");

@@ -53,9 +53,15 @@ std::string bounded(std::string schema, const ApiLimits& limits, int32_t max_tok
   for (const auto& [mark, bound] :
        {std::pair{"@max_n", limits.max_n}, std::pair{"@max_token", max_token},
         std::pair{"@max_logprobs", limits.max_logprobs}, std::pair{"@max_priority", limits.allow_priority ? 100 : 0},
-        std::pair{"@min_priority", limits.allow_priority ? -100 : 0}}) {
+        std::pair{"@min_priority", limits.allow_priority ? -100 : 0}, std::pair{"@max_drafts", limits.max_drafts}}) {
     for (size_t at; (at = schema.find(mark)) != std::string::npos;)
       schema.replace(at, std::string_view(mark).size(), std::to_string(bound));
+  }
+  if (const size_t at = schema.find("@modes"); at != std::string::npos) {
+    std::string modes = R"("auto","off")";
+    if (limits.max_drafts > 0) modes += R"(,"ngram")";
+    if (!limits.drafter.empty()) modes += ",\"" + limits.drafter + '"';
+    schema.replace(at, std::string_view("@modes").size(), modes);
   }
   return schema;
 }

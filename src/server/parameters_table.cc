@@ -306,10 +306,11 @@ constexpr Parameter kParameters[] = {
      R"({"type":"integer","minimum":@min_priority,"maximum":@max_priority})",
      "Higher runs earlier; only where the server allows it.", &read_priority},
     {"speculation", kBoth, kOther, 0, 0, false, "{}", "ibid", "Request::speculation",
-     R"({"type":"object","properties":{"mode":{"enum":["auto","off","ngram",null]},"k":{"type":["integer","null"],"minimum":0,"maximum":64},"verifier":{"enum":["coupled","rejection","typical",null]}},"additionalProperties":false})",
-     "How tokens are guessed and verified together, which changes none by default: `mode` auto, off or ngram; `k`, the "
-     "most for a "
-     "step, as far as the server has as many; `verifier` coupled, or rejection, with which the law is exact and the "
+     R"({"type":"object","properties":{"mode":{"enum":[@modes,null]},"k":{"type":["integer","null"],"minimum":0,"maximum":@max_drafts},"verifier":{"enum":["coupled","rejection","typical",null]}},"additionalProperties":false})",
+     "How tokens are guessed and verified together, which changes none by default: `mode` auto, off, ngram (by the "
+     "text itself alone) or the name of what the server runs beside it, as eagle; `k`, the most for a step, at most "
+     "the "
+     "server's; `verifier` coupled, or rejection, with which the law is exact and the "
      "bytes "
      "depend on the drafts, or typical, with which neither is exact: the answer says `exact` (docs/speculation.md).",
      &read_speculation},

@@ -7,11 +7,27 @@ namespace ibid {
 namespace {
 
 Status check_mode(const std::string& mode, const ApiLimits& limits) {
-  if (mode == "ngram" && limits.max_drafts == 0) {
-    return unsupported("This server does not speculate; leave speculation out, or say auto.", "speculation.mode");
+  if (mode == "off" || mode == "auto") return {};
+  if (limits.max_drafts == 0) {
+    return unsupported("This server does not speculate (--spec off); leave speculation out, or say auto or off.",
+                       "speculation.mode");
   }
-  if (mode == "off" || mode == "auto" || mode == "ngram") return {};
-  return unsupported("speculation.mode is \"" + mode + "\"; auto, off or ngram would do.", "speculation.mode");
+  if (mode == "ngram" || (!mode.empty() && mode == limits.drafter)) return {};
+  const std::string runs = limits.drafter.empty() ? "auto, off or ngram" : "auto, off, ngram or " + limits.drafter;
+  return unsupported("This server does not run speculation.mode " + in_quotes(mode) + "; " + runs + " would do.",
+                     "speculation.mode");
+}
+
+// Within what the server verifies: more would never be, and who asks for it should know.
+Result<int32_t> read_k(const Json& value, const ApiLimits& limits) {
+  const char* const where = "speculation.k";
+  ASSIGN_OR_RETURN(const int64_t k, read_integer(value, 0, kMaxDrafts, where));
+  if (k > limits.max_drafts) {
+    return unsupported("speculation.k is " + std::to_string(k) + ", and this server verifies at most " +
+                           std::to_string(limits.max_drafts) + " guesses of a step (--spec-k).",
+                       where);
+  }
+  return static_cast<int32_t>(k);
 }
 
 Result<Verifier> read_verifier(const std::string& name) {
@@ -32,12 +48,12 @@ Status read_speculation(ApiRequest& request, const Json& value, const ApiLimits&
     if (what.is_null()) continue;
     const std::string where = "speculation." + key;
     if (key == "mode") {
-      if (what.string() == nullptr) return wrong_value(where, "auto, off or ngram", what);
+      if (what.string() == nullptr) return wrong_value(where, "the name of a mode, such as auto, off or ngram", what);
       TRY(check_mode(*what.string(), limits));
       is_off = *what.string() == "off";
+      request.drafts_are_free = *what.string() == "ngram";
     } else if (key == "k") {
-      ASSIGN_OR_RETURN(const int64_t k, read_integer(what, 0, kMaxDrafts, where));
-      request.max_drafts = static_cast<int32_t>(k);
+      ASSIGN_OR_RETURN(request.max_drafts, read_k(what, limits));
     } else if (key == "verifier") {
       if (what.string() == nullptr) return wrong_value(where, "coupled, rejection or typical", what);
       ASSIGN_OR_RETURN(request.verifier, read_verifier(*what.string()));

@@ -18,9 +18,10 @@ inline std::unique_ptr<Proposer> free_proposers(const ModelFacts& facts, int32_t
   std::vector<std::unique_ptr<Proposer>> all;
   all.push_back(std::make_unique<GrammarProposer>(facts.vocab_size));
   all.push_back(std::make_unique<LookupProposer>(facts.context_len, max_sequences, facts.end_of_generation));
+  const size_t n_free = all.size();
   if (stores != nullptr) all.push_back(std::move(stores));
   if (last != nullptr) all.push_back(std::move(last));
-  return std::make_unique<ProposerChain>(std::move(all));
+  return std::make_unique<ProposerChain>(std::move(all), n_free);
 }
 
 }  // namespace ibid

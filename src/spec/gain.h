@@ -21,9 +21,15 @@ inline double expected_tokens(std::span<const double> a) {
   return sum;
 }
 
-// How many times as fast as without: `c`, what a drafted token costs, and `v`, what a step of 1 + k rows takes, each as
-// a part of a step of one row. v = 1: verification is free, as the paper has it.
-inline double speedup(double a, int32_t k, double c, double v = 1) { return expected_tokens(a, k) / (v + k * c); }
+// How many times as fast as without: of a step that says so many tokens, what its guesses cost and what its rows take,
+// each as a part of a step of one row.
+inline double speedup_of(double tokens, double guessing, double v) { return tokens / (v + guessing); }
+
+// The same of such a chain: `c`, what a drafted token costs, and `v`, what a step of 1 + k rows takes. v = 1:
+// verification is free, as the paper has it.
+inline double speedup(double a, int32_t k, double c, double v = 1) {
+  return speedup_of(expected_tokens(a, k), k * c, v);
+}
 
 // Tokens a second, where a step of one row takes `step` seconds and a drafted token `draft`.
 inline double tokens_per_second(double a, int32_t k, double step, double draft, double v = 1) {

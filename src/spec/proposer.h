@@ -41,6 +41,8 @@ struct ProposalInput {
   int32_t n_left = std::numeric_limits<int32_t>::max();
   // Texts of equal scopes alone may share what is kept of them; empty: none may.
   std::string_view scope = {};
+  // Its request wants guesses from those alone who take next to no time (spec/free_proposers.h).
+  bool free_alone = false;
   // Where the target keeps its keys and values: of all tokens but the last one. Null: nowhere that may be lent
   // (spec/target_seat.h).
   BlockTable* blocks = nullptr;

@@ -3,17 +3,22 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "base/planted.h"
 #include "spec/proposer.h"
 
 namespace ibid {
 
 class ProposerChain final : public Proposer {
  public:
-  explicit ProposerChain(std::vector<std::unique_ptr<Proposer>> proposers) : proposers_(std::move(proposers)) {}
+  // The first n_free are asked for texts that want no others, too.
+  explicit ProposerChain(std::vector<std::unique_ptr<Proposer>> proposers,
+                         size_t n_free = std::numeric_limits<size_t>::max())
+      : proposers_(std::move(proposers)), n_free_(n_free) {}
   void begin_step(const StepPrices& prices) override {
     for (auto& p : proposers_) p->begin_step(prices);
   }
@@ -47,7 +52,17 @@ class ProposerChain final : public Proposer {
     propose_all({&one, 1});
   }
   void propose_all(std::span<const Proposal> proposals) override {
-    for (auto& p : proposers_) p->propose_all(proposals);
+    const bool all_want_all = std::ranges::none_of(proposals, [](const Proposal& p) { return p.input.free_alone; });
+    rest_.clear();
+    for (size_t i = 0; i < proposers_.size(); ++i) {
+      if (i == n_free_ && !all_want_all && !PLANTED("a_requests_mode_is_ignored")) {
+        for (const Proposal& p : proposals) {
+          if (!p.input.free_alone) rest_.push_back(p);
+        }
+        proposals = rest_;
+      }
+      if (!proposals.empty()) proposers_[i]->propose_all(proposals);
+    }
   }
   bool keeps_answers() const override {
     return std::ranges::any_of(proposers_, [](const auto& p) { return p->keeps_answers(); });
@@ -66,6 +81,8 @@ class ProposerChain final : public Proposer {
 
  private:
   std::vector<std::unique_ptr<Proposer>> proposers_;
+  size_t n_free_;
+  std::vector<Proposal> rest_;  // of a step
 };
 
 }  // namespace ibid

@@ -160,4 +160,32 @@ def test_cards_and_a_look_at_one_step(w):
     page.close()
 
 
-TESTS = [test_cards_and_a_look_at_one_step, test_engine_view_shows_what_the_engine_says]
+# The most that the newest step has shown of each, whenever that was.
+WATCH = """(() => {
+  window.most = { "last-accepted": 0, "last-refused": 0 };
+  for (const id of Object.keys(window.most)) {
+    const look = () => { window.most[id] = Math.max(window.most[id], parseInt(document.getElementById(id).innerText) || 0); };
+    new MutationObserver(look).observe(document.getElementById(id), { childList: true, characterData: true, subtree: true });
+  }
+})()"""
+
+
+def test_guesses_that_were_right_and_wrong_have_colours_of_their_own(w):
+    page = w.page()
+    page.click("#tab-engine")
+    page.js(WATCH)
+    with Streams(w.server, 1, "Say it again and again: the cat sat on the mat. " * 12, 1500):
+        page.until("window.most['last-accepted'] > 0 && window.most['last-refused'] > 0")
+        for kind in ("accepted", "refused"):
+            page.until(f"document.querySelector('#batch rect.{kind}') && "
+                       f"Number(document.querySelector('#batch rect.{kind}').getAttribute('height')) > 0")
+        fills = page.js("['decode', 'accepted', 'refused'].map((kind) => getComputedStyle(document.querySelector(`#batch rect.${kind}`)).fill)")
+    assert len(set(fills)) == 3 and all(fill.startswith("rgb") for fill in fills), fills
+    legend = page.js("['accepted', 'refused'].map((kind) => getComputedStyle(document.querySelector(`dt i.${kind}`)).backgroundColor)")
+    assert legend == fills[1:], (legend, fills)
+    assert page.complaints == [], page.complaints
+    page.close()
+
+
+TESTS = [test_cards_and_a_look_at_one_step, test_engine_view_shows_what_the_engine_says,
+         test_guesses_that_were_right_and_wrong_have_colours_of_their_own]

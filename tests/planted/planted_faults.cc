@@ -122,6 +122,7 @@ const std::map<std::string, std::string> kFoundByUnits = {
     {"prompts_count_as_answers", "Fairness.LongPromptsBesideLongAnswersHaveTheSameTime"},
     {"prompts_starve_beside_decodes", "Pace.PromptsAreNotStarvedWhereManyStreamsDecode"},
     {"a_clone_is_too_long", "SuffixAutomaton.FindsTheLongestEndThatOccursBeforeOfAnyText"},
+    {"a_requests_mode_is_ignored", "Speculation.ARequestMayWantTheFreeGuessersAlone"},
     {"a_requests_own_bound_is_ignored", "Speculation.ARequestHasAsManyDraftsAsItSays"},
     {"blocks_of_refused_drafts_stay", "Speculation.AnEndInsideDraftsIsTheSameEnd"},
     {"drafts_behind_the_context", "Speculation.AnEndInsideDraftsIsTheSameEnd"},

@@ -112,8 +112,9 @@ void request_fields(Ar& ar, RequestRef& r) {
   sampling_fields(ar, sampling);
   ar(n, max_tokens, show_special, prompt_logprobs, priority, tenant, cache_salt, weight, ttft_target, tpot_target,
      max_wait, pooling);
-  auto& [max_drafts, verifier, reads_prompt, prediction] = speculation;
-  static_cast<void>(max_drafts), static_cast<void>(verifier), static_cast<void>(prediction);
+  auto& [max_drafts, verifier, free_alone, reads_prompt, prediction] = speculation;
+  static_cast<void>(max_drafts), static_cast<void>(verifier), static_cast<void>(free_alone),
+      static_cast<void>(prediction);
   ar(reads_prompt);
   auto& [kind, width, length_penalty, early_stopping, n_groups, diversity_penalty, scores_whole, alpha] = search;
   ar(kind, width, length_penalty, early_stopping, n_groups, diversity_penalty, scores_whole, alpha);

@@ -1,0 +1,70 @@
+// Files of tiny random models, and of what guesses for them, for flags that name files.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <string>
+
+#include "format/gguf_writer.h"
+#include "model/model.h"
+#include "model/testing/tiny_model.h"
+#include "temp_folder.h"
+#include "tiny_eagle.h"
+
+namespace ibid::cli {
+
+inline std::string tiny_file(const TempFolder& folder, const char* name, int64_t vocab_size, uint64_t seed) {
+  const std::string path = folder.path(name);
+  std::ofstream(path, std::ios::binary) << testing::tiny_gguf(
+      {.seed = seed, .vocab_size = vocab_size, .context_len = 128, .tokenizer = true});
+  return path;
+}
+
+inline std::string tiny_eagle_path(const TempFolder& folder, const Model& target) {
+  const auto made =
+      testing::tiny_eagle_file({.width = target.config().width, .vocab_size = 260, .ids = {0, 7, 8, 250}});
+  GgufWriter writer;
+  writer.set("general.architecture", "eagle");
+  for (const auto& [key, value] : made->metadata()) writer.set(key, value);
+  for (const TensorInfo& t : made->tensors()) writer.add_tensor(t.name, t.view);
+  std::string path = folder.path("eagle.gguf");
+  EXPECT_TRUE(writer.write(path).ok());
+  return path;
+}
+
+// As llama.cpp's files have one, behind the model's last layer.
+inline std::string tiny_with_mtp(const TempFolder& folder) {
+  const auto model = testing::tiny_model_file({.vocab_size = 260, .context_len = 128, .tokenizer = true});
+  const ModelConfig config = read_config(*model).value();
+  const auto layer = testing::tiny_mtp_file(config, false);
+  const std::string behind = "blk." + std::to_string(config.n_layers) + ".";
+  const std::map<std::string, std::string> names = {{"fc", "nextn.eh_proj"},
+                                                    {"embed_norm", "nextn.enorm"},
+                                                    {"norm", "nextn.shared_head_norm"},
+                                                    {"layers.0.hidden_norm", "nextn.hnorm"},
+                                                    {"layers.0.input_layernorm", "attn_norm"},
+                                                    {"layers.0.post_attention_layernorm", "ffn_norm"},
+                                                    {"layers.0.self_attn.q_proj", "attn_q"},
+                                                    {"layers.0.self_attn.k_proj", "attn_k"},
+                                                    {"layers.0.self_attn.v_proj", "attn_v"},
+                                                    {"layers.0.self_attn.o_proj", "attn_output"},
+                                                    {"layers.0.mlp.gate_proj", "ffn_gate"},
+                                                    {"layers.0.mlp.up_proj", "ffn_up"},
+                                                    {"layers.0.mlp.down_proj", "ffn_down"}};
+  GgufWriter writer;
+  for (const auto& [key, value] : model->metadata()) {
+    if (key != "llama.block_count") writer.set(key, value);
+  }
+  writer.set("llama.block_count", config.n_layers + 1);
+  writer.set("llama.nextn_predict_layers", int64_t{1});
+  for (const TensorInfo& t : model->tensors()) writer.add_tensor(t.name, t.view);
+  for (const TensorInfo& t : layer->tensors())
+    writer.add_tensor(behind + names.at(t.name.substr(0, t.name.rfind('.'))) + ".weight", t.view);
+  const std::string path = folder.path("with_mtp.gguf");
+  EXPECT_TRUE(writer.write(path).ok());
+  return path;
+}
+
+}  // namespace ibid::cli
