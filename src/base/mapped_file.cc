@@ -14,6 +14,13 @@
 namespace ibid {
 namespace {
 
+FileIdentity identity_in(const struct stat& info) {
+  return {.device = static_cast<uint64_t>(info.st_dev),
+          .inode = static_cast<uint64_t>(info.st_ino),
+          .size_bytes = static_cast<int64_t>(info.st_size),
+          .modified_ns = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
+}
+
 Error cannot_open(const std::string& path, int error) {
   std::string message = "cannot open " + path + ": " + std::strerror(error);
   if (error == ENOENT || error == ENOTDIR) return not_found(message + "; check the path", path);
@@ -22,6 +29,12 @@ Error cannot_open(const std::string& path, int error) {
 }
 
 }  // namespace
+
+std::optional<FileIdentity> identity_of(int descriptor) {
+  struct stat info = {};
+  if (::fstat(descriptor, &info) != 0) return std::nullopt;
+  return identity_in(info);
+}
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
   // Non-blocking, because opening a pipe for reading would wait for a writer.
@@ -34,10 +47,7 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
 
   MappedFile file;
   file.path_ = path;
-  file.identity_ = {.device = static_cast<uint64_t>(info.st_dev),
-                    .inode = static_cast<uint64_t>(info.st_ino),
-                    .size_bytes = static_cast<int64_t>(info.st_size),
-                    .modified_ns = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
+  file.identity_ = identity_in(info);
   if (info.st_size == 0) return file;  // mmap refuses a length of zero
   auto size = static_cast<size_t>(info.st_size);
   void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);

@@ -8,6 +8,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,6 +25,8 @@ struct FileIdentity {
   int64_t modified_ns = 0;  // since 1970
   auto operator<=>(const FileIdentity&) const = default;
 };
+// Of an open file; null where the system does not tell.
+std::optional<FileIdentity> identity_of(int descriptor);
 
 class MappedFile {
  public:

@@ -5,14 +5,13 @@
 #include <algorithm>
 #include <fstream>
 
+#include "base/cgroup.h"
+
 namespace ibid {
 
 int64_t usable_bytes() {
   int64_t bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-  for (const char* file : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
-    int64_t limit = 0;  // "max" is no number and leaves it alone
-    if (std::ifstream(file) >> limit && limit > 0) bytes = std::min(bytes, limit);
-  }
+  if (const int64_t limit = cgroup_limits().bytes; limit > 0) bytes = std::min(bytes, limit);
   return bytes;
 }
 

@@ -5,7 +5,7 @@
 
 namespace ibid {
 
-// What the machine has, or the control group leaves (version 2, then 1) where that is less.
+// What the machine has, or the control groups leave (base/cgroup.h) where that is less.
 int64_t usable_bytes();
 // What this process holds now (RSS, mapped files included); 0 where the system does not tell.
 int64_t resident_bytes();

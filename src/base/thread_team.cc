@@ -5,12 +5,10 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <fstream>
-#include <limits>
-#include <string>
 #include <thread>
 #include <vector>
 
+#include "base/cgroup.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/thread_name.h"
@@ -186,32 +184,11 @@ void ThreadTeam::run(int64_t n_tasks, TaskFn fn, void* body) {
   }
 }
 
-namespace {
-
-// A cgroup's quota in whole cores, rounded down (a thread beyond it is throttled and stalls every loop); 0: no limit.
-int quota_cores() {
-  std::string quota;
-  double period = 0;
-  if (std::ifstream v2("/sys/fs/cgroup/cpu.max"); v2 >> quota >> period) {
-    if (quota == "max" || period <= 0) return 0;
-    return std::max(1, static_cast<int>(std::strtod(quota.c_str(), nullptr) / period));
-  }
-  double quota_us = 0;
-  std::ifstream v1_quota("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
-  std::ifstream v1_period("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
-  if (v1_quota >> quota_us && v1_period >> period && quota_us > 0 && period > 0) {
-    return std::max(1, static_cast<int>(quota_us / period));
-  }
-  return 0;
-}
-
-}  // namespace
-
 int usable_cores() {
   int n = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) == 0) n = std::max(1, CPU_COUNT(&set));
-  if (const int quota = quota_cores(); quota > 0) n = std::min(n, quota);
+  if (const int quota = cgroup_limits().cores; quota > 0) n = std::min(n, quota);
   return n;
 }
 

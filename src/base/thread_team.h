@@ -44,7 +44,7 @@ class ThreadTeam {
   std::unique_ptr<State> state_;
 };
 
-// The cores that affinity and cgroup quota leave to this process; at least 1.
+// The cores that affinity and the quotas of control groups (base/cgroup.h) leave to this process; at least 1.
 int usable_cores();
 
 }  // namespace ibid

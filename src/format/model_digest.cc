@@ -1,5 +1,7 @@
 #include "format/model_digest.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -21,26 +23,43 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int64_t kSecondNs = 1'000'000'000;
+constexpr int64_t kSettledNs = 2 * kSecondNs;
+
+int64_t now_ns() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+}
+
 std::string entry_path(const std::string& cache, const FileIdentity& id) {
   return cache + "/digests/" + std::to_string(id.device) + "-" + std::to_string(id.inode) + "-" +
          std::to_string(id.size_bytes) + "-" + std::to_string(id.modified_ns);
 }
 
+// Another after every start of the system; empty where it does not tell.
+std::string boot_id() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return id;
+}
+
+// "DIGITS", or "DIGITS BOOT" of what holds for one run of the system.
 std::optional<ModelDigest> look_up(const std::string& path) {
   std::ifstream in(path);
-  std::string digits;
+  std::string digits, boot;
   if (!(in >> digits) || digits.size() != 32) return std::nullopt;
+  if (in >> boot && boot != boot_id()) return std::nullopt;
   if (digits.find_first_not_of("0123456789abcdef") != std::string::npos) return std::nullopt;
   return ModelDigest{std::stoull(digits.substr(0, 16), nullptr, 16), std::stoull(digits.substr(16), nullptr, 16)};
 }
 
-void keep(const std::string& path, const ModelDigest& digest) {
+void keep(const std::string& path, const std::string& entry) {
   std::error_code ignored;
   fs::create_directories(fs::path(path).parent_path(), ignored);
   std::string partial = path + "." + std::to_string(::getpid());
   {
     std::ofstream out(partial);
-    out << digest.hex() << '\n';
+    out << entry << '\n';
     if (!out.flush()) return;
   }
   fs::rename(partial, path, ignored);
@@ -94,11 +113,23 @@ std::optional<ModelDigest> known_digest(const MappedFile& file, const std::strin
 }
 
 void keep_digest(const MappedFile& file, const ModelDigest& digest, const std::string& cache) {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  constexpr int64_t kSettledNs = 2'000'000'000;
-  const int64_t age_ns =
-      std::chrono::duration_cast<std::chrono::nanoseconds>(now).count() - file.identity().modified_ns;
-  if (age_ns > kSettledNs) keep(entry_path(cache, file.identity()), digest);
+  const int64_t age_ns = now_ns() - file.identity().modified_ns;
+  if (age_ns > kSettledNs) keep(entry_path(cache, file.identity()), digest.hex());
+}
+
+void keep_written_digest(int descriptor, const ModelDigest& digest, const std::string& cache) {
+  // A file modified just now may change without a change of its time, which has a granularity. Ours is dated back by
+  // more than that: whoever writes into it from now on gives it the present time, which is another.
+  const int64_t then_ns = now_ns() - 2 * kSettledNs;
+  const struct timespec times[2] = {{.tv_sec = 0, .tv_nsec = UTIME_OMIT},
+                                    {.tv_sec = then_ns / kSecondNs, .tv_nsec = then_ns % kSecondNs}};
+  if (::futimens(descriptor, times) != 0) return;
+  const std::optional<FileIdentity> identity = identity_of(descriptor);  // with the time as the file system keeps it
+  const std::string boot = boot_id();
+  if (!identity || now_ns() - identity->modified_ns <= kSettledNs || boot.empty()) return;
+  // Until then everybody reads what was written, on the disk or not. What a crash left of it, under the same size and
+  // time, is for others to find.
+  keep(entry_path(cache, *identity), digest.hex() + " " + boot);
 }
 
 ModelDigest model_digest(const ModelFile& file, const std::string& cache) {

@@ -33,5 +33,8 @@ ModelDigest read_model_digest(const ModelFile& file);
 // What `cache` has under a file's identity, and another entry of that kind: of any checksum that stands for its bytes.
 std::optional<ModelDigest> known_digest(const MappedFile& file, const std::string& cache);
 void keep_digest(const MappedFile& file, const ModelDigest& digest, const std::string& cache);
+// By whoever has just written all of an open file and has not waited for the disk: the file is made to look settled
+// (modified some seconds ago), and the entry is believed until the system starts again. A wish.
+void keep_written_digest(int descriptor, const ModelDigest& digest, const std::string& cache);
 
 }  // namespace ibid

@@ -123,7 +123,9 @@ Result<PackedFile> PackedFile::open(const std::string& cache, const ModelDigest&
     if (found != ModelDigest{section.check_high, section.check_low}) is_sound = false;
   });
   if (!is_sound) return unusable(path, "they are damaged");
-  keep_digest(out.file_, check, cache);
+  // What was read may be in memory alone, of a writer who did not wait for the disk.
+  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (fd.get() >= 0 && ::fdatasync(fd.get()) == 0) keep_digest(out.file_, check, cache);
   return out;
 }
 
@@ -234,6 +236,8 @@ Status PackedFileWriter::write(const std::string& cache, const ModelDigest& mode
     if (progress) progress(static_cast<double>(at + len) / static_cast<double>(end));
   }
   if (::rename(partial.c_str(), path.c_str()) != 0) return give_up(errno);
+  // The checksums are of the very bytes that were written, so the next start need not read them.
+  keep_written_digest(fd.get(), check, cache);
   return {};
 }
 

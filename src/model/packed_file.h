@@ -11,10 +11,11 @@
 //         zeros up to a multiple of 4,096, where the header ends; the sections, each at a multiple of 4,096
 //
 // The layout is the same for all instruction sets, so the key is the model and the version. The header holds its
-// sections' checksums: whoever has read all of them under a file's identity (device, inode, size, time) and found them
-// right keeps the header's checksum under it, as model_digest does, and the next start reads the header alone. What is
-// torn, flipped, foreign or another user's is not used, and made anew. Checksums find what broke, not what somebody
-// made: the folder is its owner's alone (0700), and so is the file (0600).
+// sections' checksums: whoever has written all of them, or read all of them under a file's identity (device, inode,
+// size, time) and found them right, keeps the header's checksum under it, as model_digest does, and the next start
+// reads the header alone. Of a file just written this holds until the system starts again: nobody waited for the disk.
+// What is torn, flipped, foreign or another user's is not used, and made anew. Checksums find what broke, not what
+// somebody made: the folder is its owner's alone (0700), and so is the file (0600).
 //
 // Threads: one at a time; spans may be read from any.
 #pragma once

@@ -93,6 +93,57 @@ TEST_F(Packed, AreMappedAndNotMadeAgain) {
   EXPECT_TRUE(open(*file).ok()) << "it was made anew";
 }
 
+// Changes a byte and leaves the file's identity as it was: whoever then opens it has not read it.
+void change_unseen(const std::string& path) {
+  const auto time = fs::last_write_time(path);
+  std::string bytes = read(path);
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  write(path, bytes);
+  fs::last_write_time(path, time);
+}
+
+TEST_F(Packed, AreNotReadByTheStartBehindTheOneThatWroteThem) {
+  const auto file = model_file();
+  logits(file);
+  change_unseen(path_of(*file));
+  EXPECT_TRUE(open(*file).ok());
+}
+
+// Whoever writes into it within the granularity of a file's time must give it another time: it is dated back by more.
+TEST_F(Packed, ChangedJustAfterTheyWereWrittenAreRead) {
+  for (int i = 0; i < 20; ++i) {
+    const auto file = model_file({.dtype = DType::kQ8_0, .seed = static_cast<uint64_t>(i + 1)});
+    logits(file);
+    const std::string path = path_of(*file);
+    EXPECT_LT(fs::last_write_time(path), fs::file_time_type::clock::now() - std::chrono::seconds(3));
+    {
+      std::fstream in_place(path, std::ios::binary | std::ios::in | std::ios::out);
+      in_place.seekp(-1, std::ios::end).put('\xff');
+      in_place.seekp(5000).put('\xff');
+    }
+    EXPECT_FALSE(open(*file).ok()) << i;
+  }
+}
+
+TEST_F(Packed, WrittenBeforeTheSystemLastStartedAreRead) {
+  const auto file = model_file();
+  logits(file);
+  int n_of_this_run = 0;
+  for (const auto& entry : fs::directory_iterator(cache() + "/digests")) {
+    const std::string text = read(entry.path());
+    const size_t end = text.find(' ');
+    if (end == std::string::npos) continue;
+    ++n_of_this_run;
+    write(entry.path(), text.substr(0, end) + " 00000000-0000-0000-0000-000000000000\n");
+  }
+  EXPECT_EQ(n_of_this_run, 1);
+  EXPECT_TRUE(open(*file).ok());  // it was read and is known from now on
+  change_unseen(path_of(*file));
+  EXPECT_TRUE(open(*file).ok());
+  fs::remove_all(cache() + "/digests");
+  EXPECT_FALSE(open(*file).ok()) << "nothing is known, so it is read";
+}
+
 TEST_F(Packed, ABrokenFileIsRefusedAtEveryByteAndMadeAnew) {
   const auto file = model_file();
   const std::vector<float> plain = logits(file);
