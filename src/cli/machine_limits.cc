@@ -184,7 +184,7 @@ double measure_read_rate(ThreadTeam& team) {
   double best = 0;
   for (const auto read : {read_all<1, 4096>, read_all<2, 0>, read_all<2, 2048>, read_all<3, 0>, read_all<3, 4096>,
                           read_all<4, 0>, read_all<4, 1024>, read_all<6, 0>, read_all<8, 0>}) {
-    best = std::max(best, best_rate(static_cast<double>(bytes), 6, [&] {
+    best = std::max(best, best_rate(static_cast<double>(bytes), 4, [&] {
                       team.parallel_for(static_cast<int64_t>(bytes / kPiece), [&](int64_t piece, int) {
                         measured_sink = read(data.get() + static_cast<size_t>(piece) * kPiece, kPiece);
                       });
