@@ -6,9 +6,11 @@
 #include <cstring>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "base/check.h"
-#include "bench/limits.h"
+#include "bench/best_seconds.h"
+#include "cli/machine_limits.h"
 #include "kernels/isa.h"
 #include "kernels/kv_layout.h"
 #include "kernels/ops.h"
@@ -115,8 +117,8 @@ int main(int argc, char** argv) {
     }
   }
   Stream s(team);
-  const double bandwidth = read_bandwidth(team);
-  const double rate = f32_rate(team);
+  const cli::MachineLimits limits = cli::measure_limits(team);
+  const double bandwidth = limits.read_bytes_per_s, rate = 2 * limits.fp32_macs_per_s;
   std::printf("%d threads, %s; limits: %.1f GB/s read, %.1f F32 GFLOP/s\n", team.n_threads(),
               std::string(isa_name(selected_isa())).c_str(), bandwidth * 1e-9, rate * 1e-9);
   for (const Shape& shape : kShapes) {

@@ -10,7 +10,8 @@ Each repeat takes every model and engine in turn (A B A B ...), each in a proces
 ratio and the share of the bound (bench/compare_table.py), the machine, the commit and this command. --minutes ends the run
 with the last whole repeat before it. --served starts servers and asks them (build/serving_bench): tokens a second of so many streams
 at once, prompts of 220 words and answers of 128 tokens, and the median time of their first tokens in milliseconds, of which less is
-better. Peers: llama-bench, llama-batched-bench and llama-server by path, or the package llama-cpp-python:
+better. --depth is decode behind so many tokens; -p, --depth and --threads take lists, and several numbers of threads give a table of
+how ours scales. Peers: llama-bench, llama-batched-bench and llama-server by path, or the package llama-cpp-python:
     CMAKE_ARGS=-DGGML_NATIVE=ON pip install --no-binary llama-cpp-python llama-cpp-python
 Exit status 1 where a ratio is below --at-least, 3 where not one repeat was whole in time.
 """
@@ -31,10 +32,12 @@ import urllib.request
 from pathlib import Path
 
 import compare_table
+from compare_table import Task
 
 ROOT = Path(__file__).resolve().parent.parent
 SHAPES = ("135m", "1b", "8b")
 WORDS, ANSWER, ROOM = 220, 128, 1024  # of a served request: words of its prompt, tokens of its answer, and room for both
+BATCH = 512  # tokens of a prompt's part, as llama-bench has them
 BEGIN, END = "<!-- measured -->", "<!-- /measured -->"
 
 
@@ -77,19 +80,31 @@ def model_path(name: str, ibid: str) -> Path:
 
 
 class Work:
-    """What is measured of a model: tokens of a prompt, tokens of decode, streams, streams of a server."""
+    """What is measured of a model with so many threads: prompts, tokens of decode, streams, depths, streams of a server."""
 
-    def __init__(self, args: argparse.Namespace):
-        self.p, self.n, self.streams, self.threads = args.p, args.n, args.streams, args.threads
+    def __init__(self, args: argparse.Namespace, threads: int):
+        self.p, self.n, self.streams, self.depths, self.threads = args.p, args.n, args.streams, args.depth, threads
         self.served, self.serving = args.served, args.serving
         self.isa = ["--cpu-isa", args.cpu_isa] if args.cpu_isa else []
 
+    def task(self, kind: str, tokens: int, streams: int = 1, depth: int = 0) -> Task:
+        return Task(kind, tokens, streams, depth, self.threads)
+
+    def of_rows(self, rows: list) -> dict:
+        """Speeds, from the JSON of llama-bench or `ibid bench`."""
+        return {self.task("decode" if r["n_gen"] else "prefill", r["n_gen"] or r["n_prompt"], r.get("n_streams", 1),
+                          r.get("n_depth", 0)): r["avg_ts"] for r in rows}  # fmt: skip
+
+
+def listed(numbers: list) -> str:
+    return ",".join(str(n) for n in numbers)
+
 
 def ours(path: Path, work: Work, program: str) -> dict:
-    streams = ",".join(str(s) for s in [1, *work.streams])
-    rows = json.loads(output([program, "bench", path, "-p", work.p, "-n", work.n, "--streams", streams, "-t", work.threads,
-                              "-r", 1, "-o", "json", *work.isa]))  # fmt: skip
-    found = {("decode", r["n_gen"], r["n_streams"]) if r["n_gen"] else ("prefill", r["n_prompt"], 1): r["avg_ts"] for r in rows}
+    command = [program, "bench", path, "-n", work.n, "-t", work.threads, "-r", 1, "-o", "json", *work.isa]
+    found = work.of_rows(json.loads(output([*command, "-p", listed(work.p), "--streams", listed([1, *work.streams])])))
+    if work.depths:
+        found |= work.of_rows(json.loads(output([*command, "-p", 0, "-d", listed(work.depths)])))
     if work.served:
         found |= served([program, "serve", path, "-t", work.threads, "--no-page", *work.isa], work)
     return found
@@ -129,8 +144,8 @@ def served(command: list, work: Work) -> dict:
         for streams in work.served:
             figures = json.loads(output([work.serving, "--url", url, "--streams", streams, "--words", WORDS, "--max-tokens", ANSWER,
                                          "--seed", streams, "--warm", "-o", "json"]))["runs"][0]["figures"]  # fmt: skip
-            found[("served", ANSWER, streams)] = figures["completion_tokens"] / figures["seconds"]
-            found[(compare_table.FIRST_TOKEN, ANSWER, streams)] = 1e3 * figures["ttft_seconds"]["p50"]
+            found[work.task("served", ANSWER, streams)] = figures["completion_tokens"] / figures["seconds"]
+            found[work.task(compare_table.FIRST_TOKEN, ANSWER, streams)] = 1e3 * figures["ttft_seconds"]["p50"]
     return found
 
 
@@ -142,8 +157,11 @@ def llama_server(path: Path, work: Work, program: str) -> dict:
 
 
 def llama_bench(path: Path, work: Work, program: str) -> dict:
-    rows = json.loads(output([program, "-m", path, "-p", work.p, "-n", work.n, "-t", work.threads, "-r", 1, "-o", "json"]))
-    return {("decode", r["n_gen"], 1) if r["n_gen"] else ("prefill", r["n_prompt"], 1): r["avg_ts"] for r in rows}
+    command = [program, "-m", path, "-n", work.n, "-t", work.threads, "-r", 1, "-o", "json"]
+    found = work.of_rows(json.loads(output([*command, "-p", listed(work.p)])))
+    if work.depths:
+        found |= work.of_rows(json.loads(output([*command, "-p", 0, "-d", listed(work.depths)])))
+    return found
 
 
 def llama_batched_bench(path: Path, work: Work, program: str) -> dict:
@@ -151,14 +169,15 @@ def llama_batched_bench(path: Path, work: Work, program: str) -> dict:
         return {}
     n_ctx = max(work.streams) * (work.n + 2)
     lines = output([program, "-m", path, "-c", n_ctx, "-b", 2048, "-ub", 512, "-npp", 1, "-ntg", work.n, "-npl",
-                    ",".join(str(s) for s in work.streams), "-t", work.threads, "--output-format", "jsonl"])  # fmt: skip
+                    listed(work.streams), "-t", work.threads, "--output-format", "jsonl"])  # fmt: skip
     rows = [json.loads(line) for line in lines.splitlines() if line.startswith("{")]
-    return {("decode", r["tg"], r["pl"]): r["speed_tg"] for r in rows}
+    return {work.task("decode", r["tg"], r["pl"]): r["speed_tg"] for r in rows}
 
 
 def llama_cpp_python(path: Path, work: Work, _: str) -> dict:
-    rows = json.loads(output([sys.executable, __file__, "--peer-run", path, "-p", work.p, "-n", work.n, "--threads", work.threads]))
-    return {tuple(key): value for key, value in rows}
+    rows = json.loads(output([sys.executable, __file__, "--peer-run", path, "-p", listed(work.p), "-n", work.n, "--depth",
+                              listed(work.depths or [0]), "--threads", work.threads]))  # fmt: skip
+    return {Task(*key): value for key, value in rows}
 
 
 def run_llama_cpp_python(path: str, work: Work) -> list:
@@ -169,34 +188,33 @@ def run_llama_cpp_python(path: str, work: Work) -> list:
     loaded = llama.llama_model_load_from_file(path.encode(), llama.llama_model_default_params())
     if not loaded:
         raise SystemExit(f"llama.cpp cannot load {path}")
+    longest = max([*work.p, *(depth + work.n for depth in [0, *work.depths])])
     params = llama.llama_context_default_params()
-    params.n_ctx = work.p + work.n + 64
-    params.n_batch = params.n_ubatch = max(work.p, 1)
+    params.n_ctx = longest + 64
+    params.n_batch = params.n_ubatch = BATCH
     params.n_threads = params.n_threads_batch = work.threads
     context = llama.llama_init_from_model(loaded, params)
     n_vocab = llama.llama_vocab_n_tokens(llama.llama_model_get_vocab(loaded))
-    most = max(work.p, work.n)
-    tokens = (llama.llama_token * most)(*[(1000 + 37 * i) % n_vocab for i in range(most)])
+    tokens = (llama.llama_token * longest)(*[(1000 + 37 * i) % n_vocab for i in range(longest)])
 
-    def forget() -> None:
-        llama.llama_memory_clear(llama.llama_get_memory(context), True)
-
-    def decode(first: int, n: int) -> None:
-        part = (llama.llama_token * n)(*tokens[first : first + n])
-        if llama.llama_decode(context, llama.llama_batch_get_one(part, n)) != 0:
-            raise SystemExit("llama_decode failed")
+    def decode(first: int, last: int, step: int) -> None:
+        for begin in range(first, last, step):
+            n = min(step, last - begin)
+            part = (llama.llama_token * n)(*tokens[begin : begin + n])
+            if llama.llama_decode(context, llama.llama_batch_get_one(part, n)) != 0:
+                raise SystemExit("llama_decode failed")
         llama.llama_synchronize(context)
 
-    def seconds(parts: list) -> float:
-        forget()
+    def speed(depth: int, n: int, step: int) -> float:
+        llama.llama_memory_clear(llama.llama_get_memory(context), True)
+        decode(0, depth, BATCH)
         begin = time.perf_counter()
-        for first, n in parts:
-            decode(first, n)
-        return time.perf_counter() - begin
+        decode(depth, depth + n, step)
+        return n / (time.perf_counter() - begin)
 
-    seconds([(0, work.p)])  # touch the weights once; ours does the same
-    prefill = work.p / seconds([(0, work.p)])
-    return [(("prefill", work.p, 1), prefill), (("decode", work.n, 1), work.n / seconds([(i, 1) for i in range(work.n)]))]
+    speed(0, max(1, *work.p), BATCH)  # touch the weights once; ours does the same
+    found = [(work.task("prefill", p), speed(0, p, BATCH)) for p in work.p if p]
+    return found + [(work.task("decode", work.n, depth=d), speed(d, work.n, 1)) for d in [0, *work.depths] if work.n]
 
 
 PEERS = {"llama-bench": llama_bench, "llama-batched-bench": llama_batched_bench, "llama-server": llama_server,
@@ -213,15 +231,16 @@ def command_line(argv: list[str]) -> str:
     return shlex.join(words)
 
 
-def limits_at(program: str, threads: int, known: dict | None) -> dict:
-    """The machine's limits, the best of those known and those measured now."""
-    rows = json.loads(output([program, threads]))
-    now = next(r for r in rows if r["threads"] == threads)
-    return now if known is None else {key: max(now[key], known[key]) for key in now}
+def limits_of(program: str, threads: int, isa: str | None, known: list | None) -> list[dict]:
+    """The machine's limits at 1 to `threads` threads, the best of those known and those measured now."""
+    now = json.loads(output([program, threads, *([isa] if isa else [])]))
+    better = [{key: value if isinstance(value, str) else max(value, before[key]) for key, value in row.items()}
+              for row, before in zip(now, known or now)]  # fmt: skip
+    return better
 
 
-def measure(models: dict, engines: list, work: Work, repeats: int, end: float) -> tuple[dict, int]:
-    """samples[model, work][engine], of whole repeats alone, and how many those were."""
+def measure(models: dict, engines: list, works: list, repeats: int, end: float) -> tuple[dict, int]:
+    """samples[model, task][engine], of whole repeats alone, and how many those were."""
     samples: dict = {}
     longest = 0.0
     for repeat in range(repeats):
@@ -230,8 +249,9 @@ def measure(models: dict, engines: list, work: Work, repeats: int, end: float) -
             return samples, repeat
         found = []
         for name, path in models.items():
-            for label, run, program in engines:
-                found += [((name, key), label, value) for key, value in run(path, work, program).items()]
+            for work in works:
+                for label, run, program in engines:
+                    found += [((name, key), label, value) for key, value in run(path, work, program).items()]
         for key, label, value in found:
             samples.setdefault(key, {}).setdefault(label, []).append(value)
         longest = max(longest, time.monotonic() - begin)
@@ -255,14 +275,25 @@ def commit() -> str:
         return "unknown"
 
 
+def limits_text(limit: dict) -> str:
+    units = ("int8", "bf16", "fp32")
+    rates = [f"{unit} {limit[unit] / 1e9:,.0f}" for unit in units if limit[unit]]
+    missing = [unit for unit in units if not limit[unit]]
+    return (f"{limit['threads']} thread{'s' if limit['threads'] > 1 else ''} {limit['read'] / 1e9:.1f} GB/s read"
+            + (f", {', '.join(rates)} G multiply-adds/s" if rates else "")
+            + (f" ({', '.join(missing)} not measured)" if missing else ""))  # fmt: skip
+
+
 def section(report: dict) -> str:
-    limit = report["limits"]
-    rates = ", ".join(f"{name} {limit[name] / 1e9:,.0f} G multiply-adds/s" for name in ("int8", "bf16", "fp32") if limit[name])
-    return "\n".join([
-        f"{report['machine']}; commit {report['commit']}, {report['date']}; {report['threads']} threads, {report['repeats']} repeats, "
+    threads = ", ".join(str(n) for n in report["threads"])
+    parts = [
+        f"{report['machine']}; commit {report['commit']}, {report['date']}; {threads} threads, {report['repeats']} repeats, "
         f"load before and after {report['load'][0]:.1f} and {report['load'][1]:.1f}.",
-        f"Limits of the same run: {limit['read'] / 1e9:.1f} GB/s read, {rates}.", "",
-        compare_table.table(report["rows"]), "", "```", report["command"], "```"])  # fmt: skip
+        f"Limits of the same run ({report['limits'][0]['isa']}): {'; '.join(limits_text(row) for row in report['limits'])}.", "",
+        compare_table.table(report["rows"]), ""]  # fmt: skip
+    if len(report["threads"]) > 1:
+        parts += [compare_table.scaling(report["rows"]), ""]
+    return "\n".join([*parts, "```", report["command"], "```"])
 
 
 def write_page(page: Path, report: dict) -> None:
@@ -277,11 +308,12 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="*", metavar="MODEL", help="a file, default, 135m, 1b or 8b; with :TYPE in that type")
     parser.add_argument("--types", default="Q4_0,Q8_0,F16", help="types of the default model, where no MODEL is named")
-    parser.add_argument("-p", type=int, default=512, help="tokens of the prompt")
+    parser.add_argument("-p", default="512", help="tokens of prompts, comma-separated")
     parser.add_argument("-n", type=int, default=64, help="tokens of decode, of each stream")
     parser.add_argument("--streams", default="8,32", help="streams of batched decode, comma-separated; 0: none")
+    parser.add_argument("--depth", default="0", help="tokens that decode of one stream has before it, comma-separated")
     parser.add_argument("--served", default="0", help="streams that servers are asked for at once, comma-separated; 0: no servers")
-    parser.add_argument("--threads", "-t", type=int, default=2)
+    parser.add_argument("--threads", "-t", default="2", help="comma-separated")
     parser.add_argument("--cpu-isa", help="ibid's kernels, as avx2 beside a peer that was built without more")
     parser.add_argument("--repeats", "-r", type=int, default=5)
     parser.add_argument("--minutes", type=float, default=1e9, help="no repeat begins that would end later")
@@ -294,6 +326,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--at-least", type=float, default=0.0, help="the smallest ratio that passes")
     parser.add_argument("--peer-run", metavar="MODEL", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    args.p = [int(p) for p in args.p.split(",")]
+    args.depth = [int(d) for d in args.depth.split(",") if int(d) > 0]
+    args.threads = [int(t) for t in args.threads.split(",")]
     args.streams = [int(s) for s in args.streams.split(",") if int(s) > 1]
     args.served = [int(s) for s in args.served.split(",") if int(s) > 0]
     for peer in args.peer:
@@ -306,22 +341,22 @@ def main() -> int:
     args = parse()
     begin = time.monotonic()
     if args.peer_run:
-        print(json.dumps(run_llama_cpp_python(args.peer_run, Work(args))))
+        print(json.dumps(run_llama_cpp_python(args.peer_run, Work(args, args.threads[0]))))
         return 0
-    work = Work(args)
+    works = [Work(args, threads) for threads in args.threads]
     names = args.models or ["default"] + [f"default:{t}" for t in args.types.split(",") if t]
     models = {name: model_path(name, args.ibid) for name in names}
     facts = {name: compare_table.Facts(output([args.ibid, "inspect", "--tensors", path])) for name, path in models.items()}
     engines = [("ibid", ours, args.ibid)]
     engines += [(LABELS[p.split("=")[0]], PEERS[p.split("=")[0]], p.partition("=")[2]) for p in args.peer]
     load = os.getloadavg()[0]
-    limits = limits_at(args.limits, args.threads, None)
-    samples, repeats = measure(models, engines, work, args.repeats, begin + 60 * args.minutes)
+    limits = limits_of(args.limits, max(args.threads), args.cpu_isa, None)
+    samples, repeats = measure(models, engines, works, args.repeats, begin + 60 * args.minutes)
     if repeats == 0:
         print("not one repeat was whole in time", file=sys.stderr)
         return 3
-    limits = limits_at(args.limits, args.threads, limits)
-    bounds = {key: compare_table.bound(facts[key[0]], *key[1], limits) for key in samples}
+    limits = limits_of(args.limits, max(args.threads), args.cpu_isa, limits)
+    bounds = {(name, task): compare_table.bound(facts[name], task, limits[task.threads - 1]) for name, task in samples}
     report = {
         "machine": machine(), "commit": commit(), "date": datetime.date.today().isoformat(), "threads": args.threads,
         "repeats": repeats, "load": [load, os.getloadavg()[0]], "limits": limits, "command": command_line(sys.argv[1:]),

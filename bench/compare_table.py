@@ -1,14 +1,22 @@
-"""What bench/compare.py makes of its samples: bounds of a model's work on a machine, medians, the table and the picture.
+"""What bench/compare.py makes of its samples: bounds of a model's work on a machine, medians, tables and the picture.
 
-Work is (kind, tokens, streams): ("prefill", 512, 1) reads a prompt, ("decode", 128, 8) writes 128 tokens in each of eight
-streams. Its bound is the speed at which either all its bytes or all its multiply-adds could go by at the limits that the
-same run measured: weights are read once a step, keys and values once a row; products of quantised weights go at the int8
-rate, of BF16 at the bf16 rate, others and attention at the fp32 rate. Weights that a cache holds can be read faster. What a
-server gives ("served", and FIRST_TOKEN) has no bound here.
+A Task reads a prompt (prefill 512) or writes 128 tokens in each of eight streams (decode 128 x 8), behind `depth` tokens that
+are there already. The least time of a step is the sum over its two phases, which cannot run at once, as each layer waits for
+the one before; a phase takes at least as long as all its bytes at the read limit, and as all its multiply-adds at their units',
+both measured in the same run:
+  products   max(W / read, sum over matrices of rows x weights / rate of their type)
+  attention  max(positions x E / read, 2 x pairs x layers x heads x head_len / fp32)
+W: bytes of all matrices, read once; of quantised ones the rate is int8's, of BF16 bf16's, of others fp32's; E: bytes of a
+position's keys and values in all layers. A prefill of T tokens behind D has T rows (of the output matrix one), T D + T (T + 1) / 2
+pairs and D + T positions, and its bound is T over that time; a decode of T tokens in S streams has S rows and S (D + (T + 1) / 2)
+pairs and positions in a middle step, and its bound is S over it. Where a unit has no limit, a decode is held against its bytes
+alone and a prefill against nothing. Weights that a cache holds can be read faster. What a server gives ("served", and
+FIRST_TOKEN) has no bound here.
 """
 import re
 import statistics
 from html import escape
+from typing import NamedTuple
 
 # Bytes of so many weights.
 BLOCKS = {
@@ -18,6 +26,18 @@ BLOCKS = {
 }  # fmt: skip
 FIRST_TOKEN = "first token, ms"  # a kind of work of which less is better
 KV_BYTES = 2  # F16, in all engines
+
+
+class Task(NamedTuple):
+    kind: str  # prefill, decode, served, FIRST_TOKEN
+    tokens: int
+    streams: int = 1
+    depth: int = 0
+    threads: int = 0
+
+    def name(self) -> str:
+        return f"{self.kind} {self.tokens}" + (f" x {self.streams}" if self.streams > 1 else "") + (
+            f" behind {self.depth:,}" if self.depth else "")
 
 
 def unit(dtype: str) -> str:
@@ -42,9 +62,12 @@ class Facts:
         read = (m for m in self.matrices if m[0] == self.output or m[0] != "token_embd.weight")
         return sum(n * BLOCKS[dtype][0] / BLOCKS[dtype][1] for _, dtype, n in read)
 
-    def seconds(self, rows: int, n_logits: int, pairs: int, limits: dict) -> float | None:
-        """The least that multiply-adds of a step take: `pairs` of queries and keys. None without a limit."""
-        total = 2.0 * pairs * self.layers * self.heads * self.head_len / limits["fp32"]
+    def bytes_a_position(self) -> int:
+        return 2 * self.layers * self.kv_heads * self.head_len * KV_BYTES
+
+    def product_seconds(self, rows: int, n_logits: int, limits: dict) -> float | None:
+        """The least that multiply-adds of a step take. None without a limit."""
+        total = 0.0
         for name, dtype, n in self.matrices:
             times = n_logits if name == self.output else 0 if name == "token_embd.weight" else rows
             if times and not limits[unit(dtype)]:
@@ -52,32 +75,32 @@ class Facts:
             total += times * n / limits[unit(dtype)] if times else 0.0
         return total
 
+    def attention_seconds(self, pairs: float, limits: dict) -> float | None:
+        return 2.0 * pairs * self.layers * self.heads * self.head_len / limits["fp32"] if limits["fp32"] else None
 
-def bound(facts: Facts, kind: str, tokens: int, streams: int, limits: dict) -> float | None:
+
+def bound(facts: Facts, task: Task, limits: dict) -> float | None:
     """Tokens a second; None where the machine has no limit for it."""
-    if kind not in ("prefill", "decode"):
+    if task.kind not in ("prefill", "decode") or not limits["read"]:
         return None
-    if not limits["read"] or not limits["fp32"]:
+    if task.kind == "prefill":
+        rows, n_logits, n_tokens, positions = task.tokens, 1, task.tokens, task.depth + task.tokens
+        pairs = task.tokens * task.depth + task.tokens * (task.tokens + 1) / 2
+    else:
+        rows = n_logits = n_tokens = task.streams
+        pairs = positions = task.streams * (task.depth + (task.tokens + 1) / 2)
+    phases = [(facts.bytes_a_step(), facts.product_seconds(rows, n_logits, limits)),
+              (positions * facts.bytes_a_position(), facts.attention_seconds(pairs, limits))]  # fmt: skip
+    if task.kind == "prefill" and any(arithmetic is None for _, arithmetic in phases):
         return None
-    weights = facts.bytes_a_step() / limits["read"]
-    if kind == "prefill":
-        arithmetic = facts.seconds(tokens, 1, tokens * (tokens + 1) // 2, limits)
-        return None if arithmetic is None else tokens / max(weights, arithmetic)
-    behind = (tokens + 1) / 2  # a stream's mean length
-    kv = streams * behind * 2 * facts.layers * facts.kv_heads * facts.head_len * KV_BYTES / limits["read"]
-    arithmetic = facts.seconds(streams, streams, int(streams * behind), limits)
-    return None if arithmetic is None else streams / max(weights + kv, arithmetic)
-
-
-def work_name(kind: str, tokens: int, streams: int) -> str:
-    return f"{kind} {tokens}" + (f" x {streams}" if streams > 1 else "")
+    return n_tokens / sum(max(n_bytes / limits["read"], arithmetic or 0.0) for n_bytes, arithmetic in phases)
 
 
 def rows_of(samples: dict, bounds: dict) -> list[dict]:
-    """samples[model, work][engine]: tokens a second, or milliseconds, of each repeat; bounds[model, work]. The first engine is ours."""
+    """samples[model, task][engine]: tokens a second, or milliseconds, of each repeat; bounds[model, task]. The first engine is ours."""
     rows = []
-    for (model, work), engines in samples.items():
-        row = {"model": model, "work": work_name(*work), "bound": bounds.get((model, work)), "engines": {}}
+    for (model, task), engines in samples.items():
+        row = {"model": model, "work": task.name(), "threads": task.threads, "bound": bounds.get((model, task)), "engines": {}}
         for engine, values in engines.items():
             middle = statistics.median(values)
             row["engines"][engine] = {"median": middle, "spread": max(values) / min(values), "samples": values,
@@ -85,7 +108,7 @@ def rows_of(samples: dict, bounds: dict) -> list[dict]:
         names = list(engines)
         ours = row["engines"][names[0]]["median"]
         row["ratio"] = {n: ours / row["engines"][n]["median"] for n in names[1:]}
-        if work[0] == FIRST_TOKEN:
+        if task.kind == FIRST_TOKEN:
             row["ratio"] = {n: 1 / ratio for n, ratio in row["ratio"].items()}
         rows.append(row)
     return rows
@@ -95,23 +118,43 @@ def number(x: float) -> str:
     return f"{x:,.0f}" if x >= 100 else f"{x:.1f}"
 
 
+def labels(rows: list[dict]) -> list[str]:
+    """What each row's work is called: with its threads, where rows differ in them."""
+    several = len({row["threads"] for row in rows}) > 1
+    return [row["work"] + (f", {row['threads']} threads" if several else "") for row in rows]
+
+
 def table(rows: list[dict]) -> str:
     """In Markdown: medians with their spread (largest over smallest), ratios, and the share of the bound that ours has."""
     peers = list(dict.fromkeys(p for row in rows for p in row["ratio"]))
     ours = next(iter(rows[0]["engines"]))
     lines = ["| model | work | " + " | ".join([ours] + [f"{p} | ratio" for p in peers]) + " | bound | share |",
              "|---|---|" + "--:|" * (1 + 2 * len(peers)) + "--:|--:|"]
-    for row in rows:
+    for row, label in zip(rows, labels(rows)):
         def cell(engine):
             e = row["engines"].get(engine)
             return f"{number(e['median'])} ({e['spread']:.2f})" if e else "–"
 
-        cells = [row["model"], row["work"], cell(ours)]
+        cells = [row["model"], label, cell(ours)]
         for p in peers:
             cells += [cell(p), f"{row['ratio'][p]:.2f}" if p in row["ratio"] else "–"]
         share = row["engines"][ours]["share"]
         cells += [number(row["bound"]) if row["bound"] else "–", f"{100 * share:.0f} %" if share else "–"]
         lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def scaling(rows: list[dict]) -> str:
+    """In Markdown, of ours: a column for each number of threads, with the share of its bound."""
+    counts = sorted({row["threads"] for row in rows})
+    cells: dict = {}
+    for row in rows:
+        e = next(iter(row["engines"].values()))
+        share = f" ({100 * e['share']:.0f} %)" if e["share"] else ""
+        cells.setdefault((row["model"], row["work"]), {})[row["threads"]] = number(e["median"]) + share
+    lines = ["| model | work | " + " | ".join(f"{n} threads" if n > 1 else "1 thread" for n in counts) + " |",
+             "|---|---|" + "--:|" * len(counts)]  # fmt: skip
+    lines += ["| " + " | ".join([*key, *(of.get(n, "–") for n in counts)]) + " |" for key, of in cells.items()]
     return "\n".join(lines)
 
 
@@ -134,8 +177,8 @@ def picture(rows: list[dict]) -> str:
     for i, engine in enumerate(engines):
         x = left + 150 * i
         out.append(f'<rect class="bar{i % 3}" x="{x}" y="18" width="12" height="12"/><text x="{x + 18}" y="29">{escape(engine)}</text>')
-    for row in rows:
-        out.append(f'<text x="16" y="{y + 12}">{escape(row["work"])}</text>'
+    for row, label in zip(rows, labels(rows)):
+        out.append(f'<text x="16" y="{y + 12}">{escape(label)}</text>'
                    f'<text class="what" x="16" y="{y + 28}">{escape(row["model"])}</text>')
         for i, engine in enumerate(engines):
             e = row["engines"].get(engine)

@@ -4,8 +4,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
-#include "bench/limits.h"
+#include "bench/best_seconds.h"
 #include "kernels/isa.h"
 #include "kernels/kv_layout.h"
 #include "kernels/math.h"

@@ -42,17 +42,21 @@ double deviation(const std::vector<double>& v) {
 
 std::vector<BenchCase> cases(const BenchOptions& o) {
   std::vector<BenchCase> out;
-  for (int32_t n : o.n_prompt) {
-    if (n > 0) out.push_back({.n_prompt = n, .depth = o.depth});
+  for (int32_t depth : o.depths) {
+    for (int32_t n : o.n_prompt) {
+      if (n > 0) out.push_back({.n_prompt = n, .depth = depth});
+    }
   }
   std::vector<int32_t> streams = o.streams.empty() ? std::vector<int32_t>{1} : o.streams;
   std::vector<int32_t> n_gen = o.n_gen;
   // Streams that are asked for run alone where all else is switched off.
   const auto is_off = [](int32_t n) { return n <= 0; };
   if (!o.streams.empty() && std::ranges::all_of(n_gen, is_off)) n_gen = BenchOptions().n_gen;
-  for (int32_t n : n_gen) {
-    for (int32_t s : streams) {
-      if (n > 0) out.push_back({.n_gen = n, .n_streams = s, .depth = o.depth});
+  for (int32_t depth : o.depths) {
+    for (int32_t n : n_gen) {
+      for (int32_t s : streams) {
+        if (n > 0) out.push_back({.n_gen = n, .n_streams = s, .depth = depth});
+      }
     }
   }
   return out;

@@ -185,7 +185,9 @@ void add_measures(CLI::App& app, All& all, int& exit_code) {
                 "batched decode with so many sequences, comma-separated; with -n 0 of 128 tokens each")
       ->delimiter(',')
       ->check(CLI::Range(1, 4096));
-  c->add_option("-d,--n-depth", b.depth, "tokens in the cache before each test")->check(CLI::Range(0, 1 << 24));
+  c->add_option("-d,--n-depth", b.depths, "tokens in the cache before each test, comma-separated")
+      ->delimiter(',')
+      ->check(CLI::Range(0, 1 << 24));
   c->add_option("-r,--repetitions", b.repeats, "measured runs of each test")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));

@@ -169,12 +169,12 @@ struct BenchOptions {
   std::vector<int32_t> n_gen = {128};
   std::vector<int32_t> streams;  // batched decode with so many sequences
   int32_t repeats = 5;
-  std::string output = "md";  // md, json, csv
-  int32_t depth = 0;          // tokens already in the cache
-  bool profile = false;       // one more run of each test, with the time of each op
-  std::string trace;          // a file for that run's ops; empty: none
-  std::string prompts;        // with guesses: a file of what is answered; empty: ibid's own
-  float temperature = 0;      // that it is answered at
+  std::string output = "md";          // md, json, csv
+  std::vector<int32_t> depths = {0};  // tokens already in the cache
+  bool profile = false;               // one more run of each test, with the time of each op
+  std::string trace;                  // a file for that run's ops; empty: none
+  std::string prompts;                // with guesses: a file of what is answered; empty: ibid's own
+  float temperature = 0;              // that it is answered at
 };
 
 struct CacheBenchOptions {

@@ -17,17 +17,15 @@ std::string name_of(const OpRun& run) {
 
 int64_t macs(const OpWork& work) { return std::accumulate(work.macs.begin(), work.macs.end(), int64_t{0}); }
 
-// 0: there is no limit to hold it against.
+// By its bytes alone where a unit has no limit; 0: there is nothing to hold it against.
 double least_seconds(const OpWork& work, const MachineLimits& limits) {
   const double rates[kMacUnits] = {limits.int8_macs_per_s, limits.bf16_macs_per_s, limits.fp32_macs_per_s};
   double arithmetic = 0;
   for (size_t unit = 0; unit < kMacUnits; ++unit) {
-    if (work.macs[unit] == 0) continue;
-    if (rates[unit] <= 0) return 0;
-    arithmetic += static_cast<double>(work.macs[unit]) / rates[unit];
+    if (work.macs[unit] > 0 && rates[unit] > 0) arithmetic += static_cast<double>(work.macs[unit]) / rates[unit];
   }
-  if (work.bytes > 0 && limits.read_bytes_per_s <= 0) return 0;
-  return std::max(arithmetic, work.bytes > 0 ? static_cast<double>(work.bytes) / limits.read_bytes_per_s : 0.0);
+  const double read = limits.read_bytes_per_s > 0 ? static_cast<double>(work.bytes) / limits.read_bytes_per_s : 0.0;
+  return std::max(arithmetic, read);
 }
 
 std::string cell(double value, const char* form) { return value > 0 ? fmt::format(fmt::runtime(form), value) : "-"; }
@@ -54,7 +52,7 @@ void StepProfile::ran(const OpRun& run) {
 
 std::string StepProfile::text(const MachineLimits& limits) const {
   std::string out = fmt::format(
-      "limits: {:.1f} GB/s read; G multiply-adds/s: int8 {:.0f}, bf16 {:.0f}, fp32 {:.0f} (0: no such unit)\n",
+      "limits: {:.1f} GB/s read; G multiply-adds/s: int8 {:.0f}, bf16 {:.0f}, fp32 {:.0f} (0: not measured)\n",
       limits.read_bytes_per_s * 1e-9, limits.int8_macs_per_s * 1e-9, limits.bf16_macs_per_s * 1e-9,
       limits.fp32_macs_per_s * 1e-9);
   for (const Phase& phase : phases_) {

@@ -32,16 +32,18 @@ TEST(StepProfile, SaysTimesRatesAndSharesOfTheBound) {
   EXPECT_LT(text.find("linear"), text.find("| rope")) << "the dearest first";
 }
 
-TEST(StepProfile, IsBoundByBytesWhereThoseTakeLongerAndByNothingUnknown) {
+TEST(StepProfile, IsBoundByBytesWhereThoseTakeLongerOrNothingElseIsKnown) {
   StepProfile profile;
   profile.begin("tg1");
   profile.ran({"paged_attention", {.macs = {0, 0, 1'000}, .bytes = 4'000'000}, 1.0, 1.002});
-  profile.ran({"linear", {.macs = {0, 1'000, 0}, .bytes = 1}, 2.0, 2.001});
+  profile.ran({"linear", {.macs = {0, 1'000'000'000, 0}, .bytes = 2'000'000}, 2.0, 2.001});
+  profile.ran({"rope", {.macs = {0, 1'000, 0}}, 3.0, 3.0});
   profile.end(0.003);
   const std::string text = profile.text(kLimits);
   EXPECT_NE(text.find("| paged_attention | 1 | 2.00 | 66.7 % | 0.0 | 2.0 | 50 % |"), std::string::npos) << text;
-  EXPECT_NE(text.find("| linear | 1 | 1.00 | 33.3 % | 0.0 | 0.0 | - |"), std::string::npos)
-      << "no limit of bf16: " << text;
+  EXPECT_NE(text.find("| linear | 1 | 1.00 | 33.3 % | 1000.0 | 2.0 | 50 % |"), std::string::npos)
+      << "no limit of bf16, so by its bytes: " << text;
+  EXPECT_NE(text.find("| rope | 1 | 0.00 | 0.0 % | - | - | - |"), std::string::npos) << text;
 }
 
 TEST(StepProfile, ATraceHasEachRunInItsPhasesThread) {
