@@ -218,8 +218,10 @@ TEST(AttentionParity, ALongDecodeIsSplitOverPiecesWithoutAChangedBit) {
   const Shape shape = {.heads = 9, .kv_heads = 3, .head_len = 64, .dtype = DType::kF16};
   Paged a(shape, 1, 2100), b(shape, 1, 2100);
   Stream s1(one), s4(four);
-  a.step(s1, {{0, 0, 2048}});
-  b.step(s4, {{0, 0, 2048}});
+  a.step(s1, {{0, 0, 2000}}, false);
+  b.step(s4, {{0, 0, 2000}}, false);
+  a.step(s1, {{0, 2000, 2048}});
+  b.step(s4, {{0, 2000, 2048}});
   for (int32_t p : {2048, 2049}) {
     a.step(s1, {{0, p, p + 1}});
     b.step(s4, {{0, p, p + 1}});
