@@ -75,5 +75,8 @@ inline void note_bits(std::span<const uint32_t> cells) {
   for (uint32_t& u : same) u = (u & 0x7fffffff) > 0x7f800000 ? 0x7fc00000 : u;
   note_bits(std::string_view(reinterpret_cast<const char*>(same.data()), same.size() * sizeof(uint32_t)));
 }
+inline void note_bits(const std::vector<float>& row) {
+  note_bits(std::span(reinterpret_cast<const uint32_t*>(row.data()), row.size()));
+}
 
 }  // namespace ibid

@@ -31,14 +31,19 @@ class Bits {
 };
 
 TEST(ArithmeticVersion, IsRaisedWithEveryChangeOfABit) {
-  Bits one_piece, eight_pieces;
-  for (std::string_view a : tiny_architectures()) one_piece.add({.architecture = a}, DType::kF16);
-  for (DType dtype : tiny_dtypes()) one_piece.add({.dtype = dtype}, DType::kF16);
-  for (DType kv : {DType::kF32, DType::kBF16}) one_piece.add({}, kv);
-  for (DType dtype : tiny_dtypes()) eight_pieces.add({.dtype = dtype, .n_layers = 1, .long_sums = true}, DType::kF16);
+  Bits bits;
+  for (std::string_view a : tiny_architectures()) bits.add({.architecture = a}, DType::kF16);
+  for (DType dtype : tiny_dtypes()) bits.add({.dtype = dtype}, DType::kF16);
+  for (DType kv : {DType::kF32, DType::kBF16}) bits.add({}, kv);
   EXPECT_EQ(kArithmeticVersion, 2);
-  EXPECT_EQ(one_piece.digest(), "c39a3cf88babf644");
-  EXPECT_EQ(eight_pieces.digest(), "fea6057ace720637");
+  EXPECT_EQ(bits.digest(), "c39a3cf88babf644");
+}
+
+TEST(ArithmeticVersion, IsRaisedWithEveryChangeOfASumInPieces) {
+  Bits bits;
+  for (DType dtype : tiny_dtypes()) bits.add({.dtype = dtype, .n_layers = 1, .long_sums = true}, DType::kF16);
+  EXPECT_EQ(kArithmeticVersion, 2);
+  EXPECT_EQ(bits.digest(), "fea6057ace720637");
 }
 
 }  // namespace

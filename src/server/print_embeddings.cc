@@ -2,6 +2,7 @@
 // squares, ascending, in double; each value is divided by it and rounded once.
 #include <openssl/evp.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -19,7 +20,8 @@ double norm_of(std::span<const float> values, Norm norm) {
   double sum = 0;
   for (const float value : values) {
     const double x = std::fabs(static_cast<double>(value));
-    sum = norm == Norm::kMaxAbs16 ? std::fmax(sum, x) : sum + (norm == Norm::kTaxicab ? x : x * x);
+    // Not fmax, whose reduction g++ 12 for ARM cannot compile.
+    sum = norm == Norm::kMaxAbs16 ? std::max(sum, x) : sum + (norm == Norm::kTaxicab ? x : x * x);
   }
   if (norm == Norm::kMaxAbs16) return sum / 32760;
   return norm == Norm::kEuclid ? std::sqrt(sum) : sum;

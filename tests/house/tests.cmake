@@ -23,6 +23,7 @@ set_tests_properties(selftest PROPERTIES LABELS quick FAIL_REGULAR_EXPRESSION "F
 # What tests/house/arm64.sh compiles for ARM: tests that hold bits to checked-in digests or to a law.
 file(GLOB sources CONFIGURE_DEPENDS tests/parity/*_test.cc)
 add_executable(arm64_suite EXCLUDE_FROM_ALL ${sources} tests/property/exactness_test.cc
+  tests/property/pinned_answers_test.cc
   src/model/arithmetic_version_test.cc src/sample/noise_test.cc src/sample/sampling_digest_test.cc)
 target_link_libraries(arm64_suite PRIVATE ibid_engine ibid_source_paths GTest::gtest_main ${RAPIDCHECK})
 target_include_directories(arm64_suite PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/tests)
@@ -31,7 +32,7 @@ if(NOT IBID_SANITIZE)
     ${CMAKE_BINARY_DIR}/fresh_machine)
   set_tests_properties(fresh_machine PROPERTIES LABELS slow TIMEOUT 2400 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE)
   add_test(NAME arm64 COMMAND ${CMAKE_SOURCE_DIR}/tests/house/arm64.sh ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/arm64)
-  set_tests_properties(arm64 PROPERTIES LABELS slow TIMEOUT 2400 SKIP_RETURN_CODE 77 COST 2500)
+  set_tests_properties(arm64 PROPERTIES LABELS slow TIMEOUT 3600 SKIP_RETURN_CODE 77 COST 2500)
   add_test(NAME sanitized COMMAND ${CMAKE_SOURCE_DIR}/tests/house/sanitized.sh ${CMAKE_SOURCE_DIR})
   set_tests_properties(sanitized PROPERTIES LABELS slow TIMEOUT 2400 COST 3000)  # it builds: first of all
 endif()

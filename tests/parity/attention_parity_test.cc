@@ -137,6 +137,7 @@ TEST(AttentionParity, WhatIsMaskedOrUnwrittenIsNeverMultiplied) {
       }
       paged.step(s, {{0, n, n + 1}});
       for (const auto& [key, row] : paged.rows()) {
+        note_bits(row);
         for (float x : row) ASSERT_TRUE(std::isfinite(x)) << "position " << key.second << " of " << n;
       }
     }
@@ -155,6 +156,7 @@ TEST(AttentionParity, ARowNeverFeelsLaterTokens) {
       longer.not_finite_from = n;
       longer.step(s, {{0, 0, 90}});
       for (const auto& [key, row] : shorter.rows()) {
+        note_bits(row);
         ASSERT_EQ(0, std::memcmp(row.data(), longer.rows().at(key).data(), row.size() * sizeof(float)))
             << "position " << key.second << " of " << n;
       }
@@ -202,6 +204,7 @@ TEST(AttentionParity, AnyNumberOfRowsHasTheBitsOfEachAlone) {
         together.step(s, {{0, 0, kText}}, false);
         together.step(s, {{0, kText, kText + n}});
         for (const auto& [key, row] : together.rows()) {
+          note_bits(row);
           ASSERT_EQ(0, std::memcmp(row.data(), alone.rows().at(key).data(), row.size() * sizeof(float)))
               << n << " tokens, position " << key.second;
         }
@@ -215,8 +218,10 @@ TEST(AttentionParity, ALongDecodeIsSplitOverPiecesWithoutAChangedBit) {
   const Shape shape = {.heads = 9, .kv_heads = 3, .head_len = 64, .dtype = DType::kF16};
   Paged a(shape, 1, 2100), b(shape, 1, 2100);
   Stream s1(one), s4(four);
-  a.step(s1, {{0, 0, 2048}});
-  b.step(s4, {{0, 0, 2048}});
+  a.step(s1, {{0, 0, 2000}}, false);
+  b.step(s4, {{0, 0, 2000}}, false);
+  a.step(s1, {{0, 2000, 2048}});
+  b.step(s4, {{0, 2000, 2048}});
   for (int32_t p : {2048, 2049}) {
     a.step(s1, {{0, p, p + 1}});
     b.step(s4, {{0, p, p + 1}});
@@ -239,6 +244,7 @@ TEST(AttentionParity, ALongContextEqualsTheReference) {
   const Paged::Rows want = rows();
   reference::select(false);
   for (const auto& [key, row] : rows()) {
+    note_bits(row);
     for (size_t i = 0; i < row.size(); ++i) {
       const double b = want.at(key)[i];
       ASSERT_LE(std::fabs(row[i] - b), kAttention.absolute + kAttention.relative * std::fabs(b)) << "column " << i;
@@ -255,6 +261,7 @@ TEST(PagedKv, ABlockIsExchangedAsItLies) {
     Paged from(shape, 1, 16), to(shape, 1, 16, 3);
     from.step(s, {{0, 0, 16}});
     std::vector<std::byte> bytes(static_cast<size_t>(from.kv().layer_bytes));
+    note_bits({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
     EXPECT_EQ(bytes.size(), static_cast<size_t>(2 * 2 * 24 * 8 * traits(dtype).block_bytes));
     kv_export(from.kv(), from.block(0, 1), bytes);
     kv_import(to.kv(), to.block(0, 1), bytes);
@@ -291,6 +298,7 @@ TEST(PagedKv, ABlocksBytesDependOnItsTokensAlone) {
     kv_export(whole.kv(), whole.block(0, block), a);
     kv_export(pieces.kv(), pieces.block(0, block), b);
     EXPECT_EQ(a, b);
+    note_bits({reinterpret_cast<const char*>(a.data()), a.size()});
   }
 }
 

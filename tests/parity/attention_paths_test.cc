@@ -201,6 +201,8 @@ TEST(CopySlots, MovesOneAfterAnotherAndTouchesNothingElse) {
     ops::copy_slots(s, paged.kv(), from, to);
     reference::copy_slots(other.kv(), from, to);
     ASSERT_TRUE(bytes_of(paged.kv()) == bytes_of(other.kv()));
+    note_bits({reinterpret_cast<const char*>(paged.kv().blocks),
+               static_cast<size_t>(paged.kv().n_blocks * paged.kv().block_bytes)});
   }
 }
 

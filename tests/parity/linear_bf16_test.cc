@@ -61,6 +61,7 @@ void expect_same_dots(const Range& range, int n_rounds, unsigned seed) {
       ASSERT_TRUE(select_isa(isa).ok());
       GuardedOutput out(T, N);
       run_linear(s, out.view, x_view, weight);
+      out.note();
       for (int64_t t = 0; t < T; ++t) {
         for (int64_t n = 0; n < N; ++n) {
           const float a = out.view.row_as<float>(t)[n], b = want.view.row_as<float>(t)[n];
@@ -105,6 +106,7 @@ TEST(Bf16Dot, DecidesWhatIsTinyAfterRoundingButNotToTheSubnormalGrid) {
       std::vector<float> x = {sign * 0x1p-63f, 0.0f, -sign * 0x1p-76f, 0.0f};
       GuardedOutput out(1, N);
       run_linear(s, out.view, TensorView(x.data(), DType::kF32, {1, 4}), w);
+      out.note();
       for (int64_t n = 0; n < N; ++n) {
         const float want = std::copysign(kLess[n] <= 1.0f ? 0x1p-126f : 0.0f, sign);
         EXPECT_EQ(std::bit_cast<uint32_t>(out.view.row_as<float>(0)[n]), std::bit_cast<uint32_t>(want))

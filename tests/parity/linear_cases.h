@@ -94,8 +94,9 @@ struct GuardedOutput {
     }
     return true;
   }
+  void note() const { note_bits({reinterpret_cast<const uint32_t*>(cells.data()), cells.size()}); }
   bool same_bits(const GuardedOutput& other) const {  // which are pinned
-    note_bits({reinterpret_cast<const uint32_t*>(other.cells.data()), other.cells.size()});
+    other.note();
     return cells.size() == other.cells.size() && std::memcmp(cells.data(), other.cells.data(), cells.size() * 4) == 0;
   }
   int64_t stride;

@@ -158,6 +158,7 @@ TEST(LinearPiecesInputs, SumsOfPiecesKeepSubnormalsInEveryFamily) {
     ASSERT_TRUE(select_isa(isa).ok());
     GuardedOutput out(1, 1);
     run_linear(s, out.view, x_view, w);
+    out.note();
     EXPECT_EQ(out.view.row_as<float>(0)[0], 0x1p-127f) << isa_name(isa);
     run_linear(s, out.view, x_view, whole);
     EXPECT_EQ(out.view.row_as<float>(0)[0], 0.0f) << isa_name(isa);

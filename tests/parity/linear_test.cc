@@ -90,6 +90,7 @@ TEST_P(Linear, IsTheReferenceUpToRounding) {
                       N);
     GuardedOutput out(T, N);
     run_linear(s, out.view, TensorView(x.data(), DType::kF32, {T, K}), w);
+    out.note();
     for (int64_t n = 0; n < N; ++n) {
       dequantise_row(dtype, w.raw.row(n), row.data(), K);
       for (int64_t t = 0; t < T; ++t) {
@@ -163,6 +164,7 @@ TEST(LinearInputs, TheLargestCodesFitTheirSums) {
         for (int64_t rows : {int64_t{1}, T}) {
           GuardedOutput out(rows, N);
           run_linear(s, out.view, TensorView(x.data(), DType::kF32, {rows, K}), w);
+          out.note();
           for (int64_t t = 0; t < rows; ++t) {
             const ContractRow row(x.data() + t * K, K);
             for (int64_t n = 0; n < N; ++n) {
@@ -196,6 +198,7 @@ TEST(LinearInputs, AnyFiniteFloatsGiveTheSameBitsOnEveryIsa) {
       ASSERT_TRUE(select_isa(isa).ok());
       GuardedOutput out(T, N);
       run_linear(s, out.view, TensorView(x.data(), DType::kF32, {T, K}), weight);
+      out.note();
       for (int64_t t = 0; t < T; ++t) {
         for (int64_t n = 0; n < N; ++n) {
           float want = 0;
@@ -260,6 +263,7 @@ TEST(LinearInputs, ZerosTinyAndHugeRowsStayWithThemselves) {
     ASSERT_TRUE(select_isa(isa).ok());
     GuardedOutput out(T, N);
     run_linear(s, out.view, TensorView(x.data(), DType::kF32, {T, K}), w);
+    out.note();
     for (int64_t n = 0; n < N; ++n) {
       EXPECT_EQ(out.view.row_as<float>(0)[n], 0.0f);
       EXPECT_EQ(out.view.row_as<float>(1)[n], 0.0f);

@@ -213,7 +213,7 @@ class Paged {
 
 // Empty where both are the same to the bit, else where they first differ. They are pinned.
 inline std::string difference(const Paged::Rows& a, const Paged::Rows& b) {
-  for (const auto& [key, row] : a) note_bits({reinterpret_cast<const uint32_t*>(row.data()), row.size()});
+  for (const auto& [key, row] : a) note_bits(row);
   if (a.size() != b.size()) return "other rows";
   for (const auto& [key, row] : a) {
     const auto other = b.find(key);
