@@ -130,7 +130,8 @@ int tell_profile(const Loaded& loaded, const StepProfile& profile, const std::st
 
 // Guesses are measured on texts that somebody could write: what bench computes otherwise is noise.
 Status bench_guesses(const BenchOptions& options) {
-  if (!options.streams.empty() || options.depth > 0 || options.profile || !options.trace.empty()) {
+  if (!options.streams.empty() || std::ranges::any_of(options.depths, [](int32_t n) { return n > 0; }) ||
+      options.profile || !options.trace.empty()) {
     return invalid(
         "With --spec prompts are answered one after the other; leave --streams, --n-depth, --profile and "
         "--trace out.",

@@ -27,9 +27,9 @@ Result<WindowArgs> read_window(std::string_view text) {
 }  // namespace
 
 std::string SpecArgs::drafter() const {
-  const std::pair<bool, const char*> kinds[] = {{!draft_model.empty(), "draft"}, {!heads.empty(), "heads"},
-                                                {!eagle.empty(), "eagle"},       {mtp, "mtp"},
-                                                {!store.empty(), "store"},       {!skip.empty(), "skip"}};
+  const std::pair<bool, const char*> kinds[] = {
+      {!draft_model.empty(), "draft"}, {!heads.empty(), "heads"}, {!eagle.empty(), "eagle"},    {mtp, "mtp"},
+      {!store.empty(), "store"},       {!skip.empty(), "skip"},   {look_ahead > 0, "lookahead"}};
   std::string out;
   for (const auto& [is_there, kind] : kinds) out += is_there ? kind : "";  // of a command line there is one at most
   if (window) out += out.empty() ? "window" : "+window";

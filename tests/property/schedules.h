@@ -20,6 +20,7 @@
 #include "spec/eagle_proposer.h"
 #include "spec/free_proposers.h"
 #include "spec/heads_proposer.h"
+#include "spec/lookahead_proposer.h"
 #include "spec/store_proposer.h"
 #include "spec/window_proposer.h"
 #include "temp_folder.h"
@@ -31,25 +32,26 @@ namespace ibid::testing {
 
 // Who proposes drafts.
 enum class DraftKind : uint8_t {
-  kMixed,     // trees and chains of right and wrong ones
-  kLookup,    // the engine's own
-  kRight,     // whoever knows the answer
-  kWrong,     // always
-  kRandom,    // of any id
-  kEnds,      // ends of generation within what is right
-  kRepeated,  // trees with equal children
-  kItself,    // a draft model that is the target: with KV of one dtype it is always right
-  kModel,     // another draft model, beside the engine's own look-up
-  kHeads,     // draft heads on the target that were never trained
-  kStore,     // a file of texts, of which some were said and some are noise, beside the engine's own look-up
-  kAnswers,   // what the same tenant was answered, beside the same
-  kEagle,     // an EAGLE head that was never trained
-  kEagle3,    // one of the third kind, whose outputs are a part of the vocabulary, beside the engine's own look-up
-  kSkip,      // the target itself without its first layer
-  kMtp,       // an MTP layer that was never trained
-  kWindow,    // the target itself over a part of its texts' own blocks
+  kMixed,      // trees and chains of right and wrong ones
+  kLookup,     // the engine's own
+  kRight,      // whoever knows the answer
+  kWrong,      // always
+  kRandom,     // of any id
+  kEnds,       // ends of generation within what is right
+  kRepeated,   // trees with equal children
+  kItself,     // a draft model that is the target: with KV of one dtype it is always right
+  kModel,      // another draft model, beside the engine's own look-up
+  kHeads,      // draft heads on the target that were never trained
+  kStore,      // a file of texts, of which some were said and some are noise, beside the engine's own look-up
+  kAnswers,    // what the same tenant was answered, beside the same
+  kEagle,      // an EAGLE head that was never trained
+  kEagle3,     // one of the third kind, whose outputs are a part of the vocabulary, beside the engine's own look-up
+  kSkip,       // the target itself without its first layer
+  kMtp,        // an MTP layer that was never trained
+  kWindow,     // the target itself over a part of its texts' own blocks
+  kLookAhead,  // what the target says behind refused drafts
 };
-inline constexpr int32_t kDraftKinds = 17;
+inline constexpr int32_t kDraftKinds = 18;
 
 // A schedule, as data; printed where a digest differs.
 struct Schedule {
@@ -299,6 +301,10 @@ class ScheduleRun {
       if (kind == DraftKind::kHeads) return core_->speculate(draft_heads(ends), schedule.max_drafts);
       if (is_eagle()) return core_->speculate(eagle(ends, kind == DraftKind::kMtp), schedule.max_drafts);
       if (kind == DraftKind::kWindow) return core_->speculate(window(ends), schedule.max_drafts);
+      if (kind == DraftKind::kLookAhead)
+        return core_->speculate(std::make_unique<LookAheadProposer>(LookAheadOptions{
+                                    .n_window = schedule.max_drafts, .end_of_generation = ends, .always = true}),
+                                schedule.max_drafts);
       const bool is_store = kind == DraftKind::kStore || kind == DraftKind::kAnswers;
       if (is_store) return core_->speculate(stores(ends), schedule.max_drafts);
       const TokenId end = ends.empty() ? TokenId{0} : ends.front();
