@@ -2,14 +2,14 @@
 // none (bench/exactness/any_order.h), family by family.
 //
 //   exactness_bench [THREADS [ROUNDS [FAMILY]]]      FAMILY: a part of the names of those that are measured; EVERY=1
-//                                                    in the environment shows each variant
+//                                                    in the environment shows each variant, IBID_CPU_ISA=avx512_vnni
+//                                                    takes those kernels where there are more
 //
 // Of each family all variants are tried and the fastest is taken: other register tiles, one sum in several, K split
 // over threads, ibid's own loops under -ffast-math, a shorter exp. Then ibid and it run in turns, A B A B, and the
 // price is the median of their ratios less one, with quartiles. One thread is measured in its own processor time, so
-// that a neighbour costs little; more threads by the clock.
-#include <time.h>
-
+// that a neighbour costs little; more threads by the clock, where times and price are of the least, which nobody
+// disturbed.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -22,6 +22,7 @@
 
 #include "base/check.h"
 #include "bench/exactness/any_order.h"
+#include "bench/exactness/prices.h"
 #include "kernels/isa.h"
 #include "kernels/kv_layout.h"
 #include "kernels/linear.h"
@@ -29,90 +30,6 @@
 
 namespace ibid::bench {
 namespace {
-
-struct Variant {
-  std::string name;
-  std::function<void()> run;
-};
-
-class Prices {
- public:
-  Prices(bool by_clock, int n_rounds, std::string family)
-      : clock_(by_clock ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID), n_(n_rounds), family_(std::move(family)) {
-    std::printf("| family | ibid, us | any order, us | price | quartiles | fastest of |\n|---|--:|--:|--:|--:|---|\n");
-  }
-
-  // `outputs`: what both write, to be near each other.
-  void row(const std::string& family, const std::function<void()>& ours, const std::vector<Variant>& variants,
-           const std::vector<float>& our_out, const std::vector<float>& any_out) {
-    CHECK(!variants.empty());
-    if (family.find(family_) == std::string::npos) return;
-    ours();
-    const double once = seconds(ours);
-    const int inner = std::max(1, static_cast<int>(2e-3 / std::max(once, 1e-9)));
-    const auto many = [&](const std::function<void()>& f) {
-      return seconds([&] {
-               for (int i = 0; i < inner; ++i) f();
-             }) /
-             inner;
-    };
-    const Variant* fastest = nullptr;
-    double least = 0.0;
-    for (const Variant& variant : variants) {
-      variant.run();
-      expect_near(family + ", " + variant.name, our_out, any_out);
-      double best = many(variant.run);
-      for (int i = 0; i < 6; ++i) best = std::min(best, many(variant.run));
-      if (std::getenv("EVERY") != nullptr) std::printf("  %s: %.1f us\n", variant.name.c_str(), best * 1e6);
-      if (fastest == nullptr || best < least) {
-        fastest = &variant;
-        least = best;
-      }
-    }
-    std::vector<double> a, b, ratio;
-    for (int i = 0; i < n_; ++i) {
-      a.push_back(many(ours));
-      b.push_back(many(fastest->run));
-      ratio.push_back(a.back() / b.back());
-    }
-    for (std::vector<double>* v : {&a, &b, &ratio}) std::sort(v->begin(), v->end());
-    const auto at = [](const std::vector<double>& v, int quarter) {
-      return v[v.size() * static_cast<size_t>(quarter) / 4];
-    };
-    const auto percent = [](double r) { return (r - 1.0) * 100.0; };
-    std::printf("| %s | %.1f | %.1f | %.0f %% | %.0f to %.0f | %zu: %s |\n", family.c_str(), at(a, 2) * 1e6,
-                at(b, 2) * 1e6, percent(at(ratio, 2)), percent(at(ratio, 1)), percent(at(ratio, 3)), variants.size(),
-                fastest->name.c_str());
-    std::fflush(stdout);
-  }
-
- private:
-  double seconds(const std::function<void()>& work) const {
-    const double begin = now();
-    work();
-    return now() - begin;
-  }
-  double now() const {
-    timespec t = {};
-    clock_gettime(clock_, &t);
-    return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-  }
-  static void expect_near(const std::string& what, const std::vector<float>& a, const std::vector<float>& b) {
-    double largest = 0.0, apart = 0.0;
-    for (size_t i = 0; i < a.size(); ++i) {
-      largest = std::max(largest, std::fabs(static_cast<double>(a[i])));
-      apart = std::max(apart, std::fabs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
-    }
-    if (!(apart <= 1e-4 * largest)) {
-      std::fprintf(stderr, "%s: %g apart where the largest is %g\n", what.c_str(), apart, largest);
-      std::exit(1);
-    }
-  }
-
-  clockid_t clock_;
-  int n_;
-  std::string family_;
-};
 
 std::vector<float> numbers(int64_t n, float size = 1.0f) {
   std::mt19937 random(1);
@@ -381,17 +298,30 @@ void rows_ops(Prices& prices, Stream& s) {
 int run(int argc, char** argv) {
   const int n_threads = argc > 1 ? std::max(1, std::atoi(argv[1])) : 1;
   const int n_rounds = argc > 2 ? std::max(1, std::atoi(argv[2])) : 21;
-  if (selected_isa() != Isa::kAvx512Bf16) {
-    std::fprintf(stderr, "exactness_bench: the variants are for AVX-512 with BF16, which this machine does not have\n");
+  if (const char* name = std::getenv("IBID_CPU_ISA")) {
+    const auto isa = isa_from_name(name);
+    if (!isa || !select_isa(*isa).ok()) {
+      std::fprintf(stderr, "exactness_bench: no kernels for IBID_CPU_ISA=%s here\n", name);
+      return 1;
+    }
+  }
+  const bool has_bf16 = selected_isa() == Isa::kAvx512Bf16;
+  if (!has_bf16 && selected_isa() != Isa::kAvx512Vnni) {
+    std::fprintf(stderr, "exactness_bench: the variants are for AVX-512 with VNNI, and the kernels are %s\n",
+                 isa_name(selected_isa()).data());
     return 1;
   }
   ThreadTeam team(n_threads);
   Stream s(team);
-  std::printf("%d %s, medians of %d rounds, by %s\n\n", n_threads, n_threads == 1 ? "thread" : "threads", n_rounds,
-              n_threads == 1 ? "processor time" : "the clock");
+  std::printf("%s, %d %s, of %d rounds the %s\n", isa_name(selected_isa()).data(), n_threads,
+              n_threads == 1 ? "thread" : "threads", n_rounds,
+              n_threads == 1 ? "medians, by processor time" : "least, by the clock");
+  if (!has_bf16) std::printf("BF16 is left out: its variants use a unit that these kernels do without.\n");
+  std::printf("\n");
   Prices prices(n_threads > 1, n_rounds, argc > 3 ? argv[3] : "");
   for (const DType dtype :
        {DType::kQ4_0, DType::kQ4_1, DType::kQ4_K, DType::kQ8_0, DType::kF16, DType::kBF16, DType::kF32}) {
+    if (dtype == DType::kBF16 && !has_bf16) continue;
     for (const int64_t n_rows : {1, 4, 8, 96}) linear_rows(prices, s, dtype, 2048, 2048, true, n_rows);
   }
   for (const int64_t n_rows : {1, 8, 96}) linear_rows(prices, s, DType::kQ4_1, 1536, 576, false, n_rows);

@@ -21,7 +21,8 @@ foreach(source ${sources})
   add_dependencies(bench ${name})
 endforeach()
 target_link_libraries(serving_bench PRIVATE ibid_load)
-# Kernels that keep no order of sums, which nothing else may link: -ffast-math and a set of instructions, for AVX-512 with BF16 alone.
+# Kernels that keep no order of sums, which nothing else may link: -ffast-math and a set of instructions, for AVX-512 with VNNI (and BF16, which
+# nothing but the family of that name uses) alone.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   file(GLOB sources CONFIGURE_DEPENDS bench/exactness/*.cc)
   set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS "${IBID_AVX512_FLAGS};-mavx512vnni;-mavx512bf16;-ffast-math;-ffp-contract=fast")

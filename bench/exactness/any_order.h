@@ -1,6 +1,6 @@
 // Kernels that keep no order of sums: what ibid's own are held against (exactness_bench.cc). They read the layouts of
 // kernels/cpu, give results that are near ibid's and the same in no bit that anybody promises, and are compiled with
-// -ffast-math, for AVX-512 with BF16 alone. Nothing of them is linked into ibid.
+// -ffast-math, for AVX-512 with VNNI alone, and BF16's for that unit. Nothing of them is linked into ibid.
 #pragma once
 
 #include <cstdint>
