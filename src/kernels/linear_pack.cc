@@ -1,5 +1,6 @@
 // From the formats of files to the layouts of cpu/linear_table.h.
 #include <cstring>
+#include <type_traits>
 
 #include "base/check.h"
 #include "kernels/linear.h"
@@ -12,96 +13,85 @@ namespace {
 using cpu::BlockLayout;
 using cpu::kTileOutputs;
 
-// One row's block of 32 weights, spread out: codes before their offset is taken away, and two groups' factors (one
-// group: [0]) as bytes.
-struct Spread {
-  uint8_t codes[32];
-  int scale[2] = {0, 0};
-  int min[2] = {0, 0};
-};
-
 template <typename Block>
 const Block* block_at(const std::byte* row, int64_t i) {
   return reinterpret_cast<const Block*>(row) + i;
 }
 
-void spread_q5(const uint8_t* low, const uint8_t* high, uint8_t* codes) {
-  uint32_t bits;
-  std::memcpy(&bits, high, 4);
-  for (uint32_t i = 0; i < 32; ++i) {
-    const uint32_t half = i < 16 ? low[i] & 15u : low[i - 16] >> 4;
-    codes[i] = static_cast<uint8_t>(half | (bits >> i & 1) << 4);
+// Codes are taken eight at a time, a byte each, in the words of any processor: a load is bound by these few operations
+// on it, and this file is compiled for none in particular.
+uint64_t eight(const uint8_t* p) {
+  uint64_t word;
+  std::memcpy(&word, p, 8);
+  return word;
+}
+constexpr uint64_t in_each(uint64_t byte) { return byte * 0x0101010101010101u; }
+// Bits 0 to 7, each as the lowest of a byte.
+uint64_t spread_bits(uint64_t bits) {
+  return (((bits * in_each(1)) & 0x8040201008040201u) + in_each(127)) >> 7 & in_each(1);
+}
+
+// One row's block of 32 weights, spread out: codes before their offset is taken away, and two groups' factors (one
+// group: [0]) as bytes.
+struct Spread {
+  uint64_t codes[4];
+  int scale[2] = {0, 0};
+  int min[2] = {0, 0};
+};
+
+void spread_q5(const uint8_t* low, const uint8_t* high, uint64_t* codes) {
+  for (int w = 0; w < 4; ++w) {
+    codes[w] = (eight(low + 8 * (w % 2)) >> (w / 2 * 4) & in_each(15)) | spread_bits(high[w]) << 4;
   }
 }
 
 // Codes [32 s, 32 s + 32) of a super-block that keeps two bits of each in BlockQ2_K's order.
-void spread_two_bits(const uint8_t* codes, int s, uint8_t* to) {
-  for (int i = 0; i < 32; ++i) to[i] = (codes[32 * (s / 4) + i] >> (2 * (s % 4))) & 3;
+void spread_two_bits(const uint8_t* codes, int s, uint64_t* to) {
+  for (int w = 0; w < 4; ++w) to[w] = eight(codes + 32 * (s / 4) + 8 * w) >> (2 * (s % 4)) & in_each(3);
 }
 
-Spread spread_block(DType dtype, const std::byte* row, int64_t b) {
+// Block s of a row's super-block; of formats without such, block `super` itself. `s` is known where it is unrolled, and
+// with it what is shifted by how much.
+template <DType kType>
+Spread spread_block(const std::byte* row, int64_t super, int s) {
   Spread r;
-  const int64_t super = b / 8;
-  const int s = static_cast<int>(b % 8);
-  switch (dtype) {
-    case DType::kQ5_0:
-      spread_q5(block_at<BlockQ5_0>(row, b)->codes, block_at<BlockQ5_0>(row, b)->high, r.codes);
-      break;
-    case DType::kQ5_1:
-      spread_q5(block_at<BlockQ5_1>(row, b)->codes, block_at<BlockQ5_1>(row, b)->high, r.codes);
-      break;
-    case DType::kQ2_K: {
-      const auto* q = block_at<BlockQ2_K>(row, super);
-      spread_two_bits(q->codes, s, r.codes);
-      for (int g = 0; g < 2; ++g) {
-        r.scale[g] = q->scales[2 * s + g];  // and the min in its high half
-      }
-      break;
+  if constexpr (kType == DType::kQ5_0) {
+    spread_q5(block_at<BlockQ5_0>(row, super)->codes, block_at<BlockQ5_0>(row, super)->high, r.codes);
+  } else if constexpr (kType == DType::kQ5_1) {
+    spread_q5(block_at<BlockQ5_1>(row, super)->codes, block_at<BlockQ5_1>(row, super)->high, r.codes);
+  } else if constexpr (kType == DType::kQ2_K) {
+    const auto* q = block_at<BlockQ2_K>(row, super);
+    spread_two_bits(q->codes, s, r.codes);
+    for (int g = 0; g < 2; ++g) r.scale[g] = q->scales[2 * s + g];  // and the min in its high half
+  } else if constexpr (kType == DType::kQ3_K) {
+    const auto* q = block_at<BlockQ3_K>(row, super);
+    spread_two_bits(q->codes, s, r.codes);
+    for (int w = 0; w < 4; ++w) r.codes[w] |= (eight(q->high + 8 * w) >> s & in_each(1)) << 2;
+    for (int g = 0; g < 2; ++g) r.scale[g] = unpack_q3_scale(q->scales, 2 * s + g);
+  } else if constexpr (kType == DType::kQ4_K || kType == DType::kQ5_K) {
+    const auto* q = block_at<std::conditional_t<kType == DType::kQ4_K, BlockQ4_K, BlockQ5_K>>(row, super);
+    for (int w = 0; w < 4; ++w) r.codes[w] = eight(q->codes + 32 * (s / 2) + 8 * w) >> (4 * (s % 2)) & in_each(15);
+    if constexpr (kType == DType::kQ5_K) {
+      for (int w = 0; w < 4; ++w) r.codes[w] |= (eight(q->high + 8 * w) >> s & in_each(1)) << 4;
     }
-    case DType::kQ3_K: {
-      const auto* q = block_at<BlockQ3_K>(row, super);
-      spread_two_bits(q->codes, s, r.codes);
-      for (int i = 0; i < 32; ++i) {
-        r.codes[i] = static_cast<uint8_t>(r.codes[i] | (q->high[i] >> s & 1) << 2);
-      }
-      for (int g = 0; g < 2; ++g) r.scale[g] = unpack_q3_scale(q->scales, 2 * s + g);
-      break;
+    uint8_t scale, min;
+    unpack_k_scales(q->scales, s, scale, min);
+    r.scale[0] = scale;
+    r.min[0] = min;
+  } else if constexpr (kType == DType::kQ6_K) {
+    const auto* q = block_at<BlockQ6_K>(row, super);
+    const int h = s / 4, quarter = s % 4;
+    for (int w = 0; w < 4; ++w) {
+      const uint64_t low = eight(q->low + 64 * h + 32 * (quarter % 2) + 8 * w) >> (4 * (quarter / 2)) & in_each(15);
+      const uint64_t high = eight(q->high + 32 * h + 8 * w) >> (2 * quarter) & in_each(3);
+      r.codes[w] = low | high << 4;
     }
-    case DType::kQ4_K:
-    case DType::kQ5_K: {
-      const bool five = dtype == DType::kQ5_K;
-      const auto* q4 = block_at<BlockQ4_K>(row, super);
-      const auto* q5 = block_at<BlockQ5_K>(row, super);
-      const uint8_t* codes = (five ? q5->codes : q4->codes) + 32 * (s / 2);
-      for (int i = 0; i < 32; ++i) {
-        const int high = five ? (q5->high[i] >> s & 1) << 4 : 0;
-        r.codes[i] = static_cast<uint8_t>(((codes[i] >> (4 * (s % 2))) & 15) | high);
-      }
-      uint8_t scale, min;
-      unpack_k_scales(five ? q5->scales : q4->scales, s, scale, min);
-      r.scale[0] = scale;
-      r.min[0] = min;
-      break;
-    }
-    case DType::kQ6_K: {
-      const auto* q = block_at<BlockQ6_K>(row, super);
-      const int h = s / 4, quarter = s % 4;
-      for (int i = 0; i < 32; ++i) {
-        const int low = (q->low[64 * h + 32 * (quarter % 2) + i] >> (4 * (quarter / 2))) & 15;
-        const int high = (q->high[32 * h + i] >> (2 * quarter)) & 3;
-        r.codes[i] = static_cast<uint8_t>(low | high << 4);
-      }
-      for (int g = 0; g < 2; ++g) r.scale[g] = q->scales[2 * s + g];
-      break;
-    }
-    case DType::kIQ4_XS: {
-      const auto* q = block_at<BlockIQ4_XS>(row, super);
-      for (int i = 0; i < 32; ++i) r.codes[i] = (q->codes[16 * s + i % 16] >> (4 * (i / 16))) & 15;
-      r.scale[0] = unpack_iq4_scale(*q, s);
-      break;
-    }
-    default:
-      CHECK(false, "this dtype has a packer of its own");
+    for (int g = 0; g < 2; ++g) r.scale[g] = q->scales[2 * s + g];
+  } else {
+    static_assert(kType == DType::kIQ4_XS, "other types have packers of their own");
+    const auto* q = block_at<BlockIQ4_XS>(row, super);
+    for (int w = 0; w < 4; ++w) r.codes[w] = eight(q->codes + 16 * s + 8 * (w % 2)) >> (w / 2 * 4) & in_each(15);
+    r.scale[0] = unpack_iq4_scale(*q, s);
   }
   return r;
 }
@@ -153,30 +143,61 @@ void pack_supers(const BlockLayout& l, const std::byte* raw, int64_t raw_row_byt
   }
 }
 
-// Bits [from, from + bits) of one output's 32 codes into a plane (cpu/linear_table.h).
-void pack_plane(const uint8_t* codes, int from, int bits, int o, std::byte* plane) {
-  uint32_t words[4] = {};
-  for (int i = 0; i < 8; ++i) {
-    uint32_t four;
-    std::memcpy(&four, codes + 4 * i, 4);
-    words[i % bits] |= (four >> from & ((1u << bits) - 1) * 0x01010101u) << (i / bits * bits);
+// Bits [kFrom, kFrom + kBits) of one output's 32 codes into a plane (cpu/linear_table.h). Steps of four inputs that the
+// same vector holds lie 4 kBits codes apart.
+template <int kFrom, int kBits>
+void pack_plane(const uint64_t* codes, int o, std::byte* plane) {
+  constexpr uint64_t kMask = in_each((1u << kBits) - 1);
+  const auto bits = [codes](int w) { return codes[w] >> kFrom & kMask; };
+  uint32_t words[kBits];
+  if constexpr (kBits == 4) {
+    const uint64_t both[2] = {bits(0) | bits(2) << 4, bits(1) | bits(3) << 4};
+    std::memcpy(words, both, sizeof words);
+  } else {
+    static_assert(kBits == 1 || kBits == 2);
+    const uint64_t sum = bits(0) | bits(1) << 2 | bits(2) << 4 | bits(3) << 6;
+    if constexpr (kBits == 2) {
+      std::memcpy(words, &sum, sizeof words);
+    } else {
+      words[0] = static_cast<uint32_t>(sum | sum >> 31);
+    }
   }
-  for (int v = 0; v < bits; ++v) std::memcpy(plane + (v * kTileOutputs + o) * 4, &words[v], 4);
+  for (int v = 0; v < kBits; ++v) std::memcpy(plane + (v * kTileOutputs + o) * 4, &words[v], 4);
 }
 
-void pack_spread(DType dtype, const BlockLayout& l, const std::byte* raw, int64_t raw_row_bytes, int n,
-                 int64_t n_blocks, std::byte* codes, std::byte* factors) {
-  const int n_groups = 32 / l.group_len;
-  const bool has_bytes = l.factors == cpu::Factors::kByte || l.factors == cpu::Factors::kNibble;
-  for (int64_t b = 0; b < n_blocks; ++b, codes += code_bytes(l), factors += factor_bytes(l)) {
+// Rows of a tile lie one behind the other and are packed side by side, a block of each in turn: so many strands come
+// from memory a line at a time. Looked through in order first, they come as fast as memory gives them, and stay near.
+void bring_near(const std::byte* raw, int64_t bytes) {
+  constexpr int64_t kLine = 64;
+  unsigned sum = 0;
+  for (int64_t at = 0; at < bytes; at += kLine) sum += static_cast<unsigned>(raw[at]);
+  asm volatile("" ::"r"(sum));
+}
+
+template <DType kType>
+void pack_spread(const std::byte* raw, int64_t raw_row_bytes, int n, int64_t n_blocks, std::byte* codes,
+                 std::byte* factors) {
+  constexpr BlockLayout l = cpu::kBlockLayouts[static_cast<size_t>(kType)];
+  constexpr int kGroups = 32 / l.group_len;
+  constexpr bool kHasBytes = l.factors == cpu::Factors::kByte || l.factors == cpu::Factors::kNibble;
+  // A row's blocks that lie in one super-block one after the other: it is read while it is near.
+  constexpr int kTogether = super_bytes(l) != 0 ? 8 : 1;
+  bring_near(raw, n * raw_row_bytes);
+  for (int64_t super = 0; super < n_blocks / kTogether; ++super) {
     for (int o = 0; o < n; ++o) {
-      const Spread s = spread_block(dtype, raw + o * raw_row_bytes, b);
-      pack_plane(s.codes, 0, l.low_bits, o, codes);
-      if (l.high_bits != 0) pack_plane(s.codes, l.low_bits, l.high_bits, o, codes + l.low_bits * 64);
-      for (int g = 0; has_bytes && g < n_groups; ++g) {
-        factors[g * kTileOutputs + o] = static_cast<std::byte>(s.scale[g]);
-        if (l.factors == cpu::Factors::kByte && l.has_min) {
-          factors[(n_groups + g) * kTileOutputs + o] = static_cast<std::byte>(s.min[g]);
+#pragma GCC unroll 8
+      for (int i = 0; i < kTogether; ++i) {
+        const Spread s = spread_block<kType>(raw + o * raw_row_bytes, super, i);
+        const int64_t b = super * kTogether + i;
+        std::byte* const to = codes + b * code_bytes(l);
+        pack_plane<0, l.low_bits>(s.codes, o, to);
+        if constexpr (l.high_bits != 0) pack_plane<l.low_bits, l.high_bits>(s.codes, o, to + l.low_bits * 64);
+        std::byte* const of_block = factors + b * factor_bytes(l);
+        for (int g = 0; kHasBytes && g < kGroups; ++g) {
+          of_block[g * kTileOutputs + o] = static_cast<std::byte>(s.scale[g]);
+          if (l.factors == cpu::Factors::kByte && l.has_min) {
+            of_block[(kGroups + g) * kTileOutputs + o] = static_cast<std::byte>(s.min[g]);
+          }
         }
       }
     }
@@ -243,7 +264,10 @@ void pack_tile(DType dtype, const std::byte* raw, int64_t raw_row_bytes, int64_t
                int64_t tile, std::byte* to) {
   const int64_t first = tile * kTileOutputs;
   const int n = static_cast<int>(n_outputs - first < kTileOutputs ? n_outputs - first : kTileOutputs);
-  std::memset(to, 0, static_cast<size_t>(packed_tile_bytes(dtype, n_inputs)));
+  // Of a whole tile all is written but what fills its last line, and the second input of an odd last one.
+  const auto n_bytes = static_cast<size_t>(packed_tile_bytes(dtype, n_inputs));
+  const size_t n_whole = n < kTileOutputs || n_bytes < 64 ? 0 : n_bytes - 64;
+  std::memset(to + n_whole, 0, n_bytes - n_whole);
   raw += first * raw_row_bytes;
   const BlockLayout& l = block_layout(dtype);
   const int64_t n_blocks = n_inputs / 32, n_supers = n_inputs / 256;
@@ -276,26 +300,30 @@ void pack_tile(DType dtype, const std::byte* raw, int64_t raw_row_bytes, int64_t
         }
       }
       return pack_words<BlockMXFP4>(raw, raw_row_bytes, n, n_blocks, 0, to);
-    default:
-      break;
-  }
-  pack_spread(dtype, l, raw, raw_row_bytes, n, n_blocks, to, factors);
-  switch (dtype) {
     case DType::kQ5_0:
+      pack_spread<DType::kQ5_0>(raw, raw_row_bytes, n, n_blocks, to, factors);
       return pack_factors<BlockQ5_0>(l, raw, raw_row_bytes, n, n_blocks, factors);
     case DType::kQ5_1:
+      pack_spread<DType::kQ5_1>(raw, raw_row_bytes, n, n_blocks, to, factors);
       return pack_factors<BlockQ5_1>(l, raw, raw_row_bytes, n, n_blocks, factors);
     case DType::kQ2_K:
+      pack_spread<DType::kQ2_K>(raw, raw_row_bytes, n, n_blocks, to, factors);
       return pack_supers<BlockQ2_K>(l, raw, raw_row_bytes, n, n_supers, supers);
     case DType::kQ3_K:
+      pack_spread<DType::kQ3_K>(raw, raw_row_bytes, n, n_blocks, to, factors);
       return pack_supers<BlockQ3_K>(l, raw, raw_row_bytes, n, n_supers, supers);
     case DType::kQ4_K:
+      pack_spread<DType::kQ4_K>(raw, raw_row_bytes, n, n_blocks, to, factors);
       return pack_supers<BlockQ4_K>(l, raw, raw_row_bytes, n, n_supers, supers);
     case DType::kQ5_K:
+      pack_spread<DType::kQ5_K>(raw, raw_row_bytes, n, n_blocks, to, factors);
       return pack_supers<BlockQ5_K>(l, raw, raw_row_bytes, n, n_supers, supers);
     case DType::kQ6_K:
+      pack_spread<DType::kQ6_K>(raw, raw_row_bytes, n, n_blocks, to, factors);
       return pack_supers<BlockQ6_K>(l, raw, raw_row_bytes, n, n_supers, supers);
     default:
+      CHECK(dtype == DType::kIQ4_XS, "each type that is multiplied has a packer");
+      pack_spread<DType::kIQ4_XS>(raw, raw_row_bytes, n, n_blocks, to, factors);
       return pack_supers<BlockIQ4_XS>(l, raw, raw_row_bytes, n, n_supers, supers);
   }
 }

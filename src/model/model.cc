@@ -116,6 +116,19 @@ std::string Model::rope_signature() const {
 
 namespace {
 
+// So that the process has all of it from now on. Pages are brought by all threads, as most of it is the system clearing
+// them, and then written, which costs little where they are and brings them where the system does not.
+void take(const Buffer& buffer, Stream& s) {
+  constexpr size_t kPart = size_t{512} << 10;
+  if (s.device() == Device::kCpu) {
+    s.team().parallel_for(static_cast<int64_t>((buffer.bytes() + kPart - 1) / kPart), [&](int64_t i, int) {
+      const size_t begin = static_cast<size_t>(i) * kPart;
+      buffer.bring(begin, std::min(kPart, buffer.bytes() - begin));
+    });
+  }
+  buffer.take();
+}
+
 // Null: there is none that can be used.
 std::shared_ptr<const PackedFile> packed_file_of(const ModelOptions& options, const ModelDigest& model, Stream& s) {
   Result<PackedFile> packed = PackedFile::open(options.keep_packed_in, model, s);
@@ -144,6 +157,7 @@ Result<std::unique_ptr<Model>> load_model(std::shared_ptr<const ModelFile> file,
   };
   WeightLoader loader(*file, *architecture, config, s, loaded, resolved.sized_only, packed.get());
   ASSIGN_OR_RETURN(Scratch scratch, Scratch::allocate(config, resolved.step_tokens, resolved.max_rows, s.memory()));
+  if (!resolved.sized_only) take(scratch.memory, s);
   Model::Parts parts{file, config, resolved, std::move(scratch)};
   struct Loader {
     Shape shape;
@@ -193,6 +207,7 @@ Result<std::unique_ptr<Model>> model_without(const Model& whole, std::span<const
   resolved.keep_packed_in.clear();
   TRY(resolve(resolved, config));
   ASSIGN_OR_RETURN(Scratch scratch, Scratch::allocate(config, resolved.step_tokens, resolved.max_rows, s.memory()));
+  if (!resolved.sized_only) take(scratch.memory, s);
   std::unique_ptr<Model> model = whole.part({whole.file_, config, resolved, std::move(scratch)}, kept);
   if (model == nullptr)
     return unsupported(config.architecture + " models cannot be run without some of their layers", "layers");

@@ -212,6 +212,24 @@ TEST_F(Packed, OfAModelInPartAreNotKept) {
   EXPECT_FALSE(open(*file).ok());
 }
 
+// Nothing of what was in its memory before is left in a tile, whole or not.
+TEST_F(Packed, EveryByteOfATileIsWritten) {
+  for (const DType dtype : testing::tiny_dtypes()) {
+    for (const int64_t n_inputs : {int64_t{256}, int64_t{768}, is_quantised(dtype) ? int64_t{1024} : int64_t{7}}) {
+      constexpr int64_t kOutputs = 21;  // a tile and a part of one
+      std::vector<std::byte> raw(static_cast<size_t>(kOutputs * row_bytes(dtype, n_inputs)), std::byte{0x5a});
+      const auto tile_bytes = static_cast<size_t>(packed_tile_bytes(dtype, n_inputs));
+      for (int64_t tile = 0; tile < 2; ++tile) {
+        std::vector<std::byte> one(tile_bytes, std::byte{0}), two(tile_bytes, std::byte{0xff});
+        for (std::vector<std::byte>* to : {&one, &two}) {
+          pack_tile(dtype, raw.data(), row_bytes(dtype, n_inputs), kOutputs, n_inputs, tile, to->data());
+        }
+        EXPECT_EQ(one, two) << traits(dtype).name << ", " << n_inputs << " inputs, tile " << tile;
+      }
+    }
+  }
+}
+
 // Whoever changes what pack_tile writes changes these, and kPackedVersion with them: old files would be read as new
 // ones.
 TEST_F(Packed, VersionIsThatOfTheBytes) {

@@ -61,7 +61,6 @@ Result<Scratch> Scratch::allocate(const ModelConfig& config, int64_t step_tokens
   Scratch s;
   const auto place_all = [&](ScratchLayout& layout) { place(s, layout, config, step_tokens, max_rows); };
   ASSIGN_OR_RETURN(s.memory, allocate_scratch(memory, place_all, step_tokens));
-  s.memory.take();
   return s;
 }
 
