@@ -29,12 +29,14 @@ TEST_P(TinyModel, SaysTheSameUnderSixtyFourSchedules) {
   testing::Totals totals;
   for (size_t i = 0; i < 4; ++i) {
     const size_t turn = index * 4 + i;
-    hold_to_schedules(GetParam(), dtypes[turn % dtypes.size()], kKvDtypes[turn % 3], 1 + turn * 16, 16, 32, totals);
+    hold_to_schedules(GetParam(), dtypes[turn % dtypes.size()], kKvDtypes[turn % 3], 1 + turn * 16, 16, 32, totals,
+                      testing::tiny_requests(testing::kVocabSize), static_cast<int32_t>(i) * 16);
   }
   EXPECT_EQ(totals.n_schedules, 64);
   EXPECT_GT(totals.n_preemptions, 0);
   EXPECT_GT(totals.cached_tokens, 0);
   EXPECT_GT(totals.n_accepted, 20);
+  EXPECT_EQ(totals.drafted.size(), static_cast<size_t>(testing::kDraftKinds)) << "proposers, each with drafts";
   EXPECT_GT(totals.n_blocks_up, 0);
   EXPECT_GT(totals.n_fetched, 0);
 }

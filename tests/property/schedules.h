@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -169,6 +170,7 @@ using Digests = std::vector<std::string>;  // of all choices of all requests, in
 struct Totals {
   int64_t n_schedules = 0, n_preemptions = 0, cached_tokens = 0, n_steps = 0, n_drafted = 0, n_accepted = 0;
   int64_t n_blocks_up = 0, n_fetched = 0;  // from the host, from a disk
+  std::set<DraftKind> drafted;             // what some schedule had drafts of
 };
 
 // Proposes what was once said to the same prompt, and what a proposer may get wrong; as many as it likes each time.
@@ -339,6 +341,7 @@ class ScheduleRun {
       totals->n_steps += core_->stats().n_steps;
       totals->n_drafted += core_->stats().drafted_tokens;
       totals->n_accepted += core_->stats().accepted_tokens;
+      if (core_->stats().drafted_tokens > 0) totals->drafted.insert(schedule_.drafts);
       totals->n_blocks_up += core_->stats().n_blocks_up;
       totals->n_fetched += core_->stats().disk.n_fetched;
     }

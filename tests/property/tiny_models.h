@@ -126,7 +126,8 @@ class TinyModels {
 // Runs n_schedules of seeds from first_seed on; one in baseline_one_in of them on the baseline, which is slow.
 inline void hold_to_schedules(std::string_view architecture, DType dtype, DType kv_dtype, uint64_t first_seed,
                               uint64_t n_schedules, uint64_t baseline_one_in, Totals& totals,
-                              const std::vector<Request>& requests = tiny_requests(kVocabSize)) {
+                              const std::vector<Request>& requests = tiny_requests(kVocabSize),
+                              std::optional<int32_t> first_kind = {}) {
   SCOPED_TRACE(std::string(architecture) + ", weights " + std::string(traits(dtype).name) + ", KV " +
                std::string(traits(kv_dtype).name));
   TinyModels models(architecture, dtype);
@@ -137,7 +138,12 @@ inline void hold_to_schedules(std::string_view architecture, DType dtype, DType 
   EXPECT_GE(std::set<std::string>(expected.begin(), expected.end()).size(), requests.size() - requests.size() / 10);
   const std::vector<Isa> isas = supported_isas();
   for (uint64_t seed = first_seed; seed < first_seed + n_schedules; ++seed) {
-    const Schedule schedule = random_schedule(seed, kMaxTokens, kMaxSequences);
+    Schedule schedule = random_schedule(seed, kMaxTokens, kMaxSequences);
+    if (first_kind) {  // each in turn, so that none is left out by chance
+      schedule.drafts = static_cast<DraftKind>((*first_kind + static_cast<int32_t>(seed - first_seed)) % kDraftKinds);
+      schedule.max_drafts = std::max(1, schedule.max_drafts);
+      if (schedule.drafts == DraftKind::kAnswers) schedule.warmth = 2;  // it guesses from what was asked before
+    }
     // Pairs of ISA and threads come round in turn, the slow baseline less often; the other choices are drawn.
     const bool baseline = isas.size() == 1 || seed % baseline_one_in == 0;
     const Isa isa = baseline ? isas.front() : isas[1 + seed % (isas.size() - 1)];
