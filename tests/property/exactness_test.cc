@@ -36,7 +36,13 @@ TEST_P(TinyModel, SaysTheSameUnderSixtyFourSchedules) {
   EXPECT_GT(totals.n_preemptions, 0);
   EXPECT_GT(totals.cached_tokens, 0);
   EXPECT_GT(totals.n_accepted, 20);
-  EXPECT_EQ(totals.drafted.size(), static_cast<size_t>(testing::kDraftKinds)) << "proposers, each with drafts";
+  // What these guess is verified where it pays by the clock; what all others do, whatever it costs.
+  const std::set<testing::DraftKind> priced = {testing::DraftKind::kLookup, testing::DraftKind::kStore,
+                                               testing::DraftKind::kAnswers};
+  for (int32_t i = 0; i < testing::kDraftKinds; ++i) {
+    const auto kind = static_cast<testing::DraftKind>(i);
+    EXPECT_TRUE(totals.drafted.contains(kind) || priced.contains(kind)) << "no drafts of kind " << i;
+  }
   EXPECT_GT(totals.n_blocks_up, 0);
   EXPECT_GT(totals.n_fetched, 0);
 }
