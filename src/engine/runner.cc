@@ -291,9 +291,9 @@ void Runner::read_refused(const Share& share, size_t first_row, int32_t parent, 
     if (s.drafts.parents[static_cast<size_t>(draft)] != parent) continue;
     const TokenId token = s.drafts.tokens[static_cast<size_t>(draft)];
     scratch.answer.push_back(token);
+    const size_t row = first_row + static_cast<size_t>(draft) + !PLANTED("row_of_the_refused_draft_before");
     const Result<TokenRecord> drawn =
-        s.sampler->sample(logits(first_row + 1 + static_cast<size_t>(draft)), {tokens.first(n_prompt), scratch.answer},
-                          state, scratch.sampler);
+        s.sampler->sample(logits(row), {tokens.first(n_prompt), scratch.answer}, state, scratch.sampler);
     if (!drawn) return;
     result.refused.push_back({token, drawn->chosen.token});
     parent = draft;

@@ -165,6 +165,7 @@ const std::map<std::string, std::string> kFoundByUnits = {
     {"what_waits_for_a_word_takes_no_memory", "GrammarLazy.WhatWaitsForAWordIsHeldWhileItIsWritten"},
     {"required_holds_in_its_own_order_alone", "GrammarSchema.HoldsExactlyTheValidValuesOfRandomSchemas"},
     {"a_loop_may_be_one_shorter", "GrammarSchema.LengthsLeaveOfPatternsWhatHasThem"},
+    {"row_of_the_refused_draft_before", "RefusedDrafts.TellWhatTheTargetWouldHaveSaidBehindThem"},
     {"pinned_after_look_up", "Tiers.RandomTextsKeepTheirLettersWhereverTheyHaveBeen"},
 };
 // What the simulation finds and a unit's test too, which says what is wrong and not only that something is.

@@ -19,7 +19,7 @@ file(GLOB unit_tests CONFIGURE_DEPENDS src/cache/*_test.cc src/engine/scheduler_
   src/engine/disk_tier_test.cc src/engine/ledger_test.cc src/engine/grammar_test.cc src/engine/search_test.cc
   src/engine/reasoning_test.cc src/engine/speculation_test.cc src/engine/verification_test.cc src/engine/draft_model_test.cc
   src/engine/window_proposer_test.cc
-  src/engine/rejection_test.cc src/engine/encoder_test.cc src/engine/hidden_of_drawn_rows_test.cc src/engine/taps_test.cc
+  src/engine/rejection_test.cc src/engine/encoder_test.cc src/engine/hidden_of_drawn_rows_test.cc src/engine/taps_test.cc src/engine/refused_drafts_test.cc
   src/engine/record/*_test.cc src/spec/*_test.cc)
 # The tests of grammars do not know of faults, and are not compiled again.
 set(grammar_tests "$<FILTER:$<TARGET_OBJECTS:sample_test>,INCLUDE,sample/grammar/(languages|lazy|masks|schema)_test>")
