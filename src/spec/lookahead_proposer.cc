@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "base/planted.h"
-
 namespace ibid {
 namespace {
 

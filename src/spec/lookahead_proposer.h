@@ -48,7 +48,7 @@ class LookAheadProposer final : public Proposer {
   // ones.
   class Pool {
    public:
-    void clear() { pairs_.fill({}); }
+    void clear() { pairs_.fill({TokenId{-1}, TokenId{-1}}); }
     void add(TokenId token, TokenId behind) { pairs_[place(token)] = {token, behind}; }
     std::optional<TokenId> behind(TokenId token) const {
       const RefusedDraft& pair = pairs_[place(token)];
