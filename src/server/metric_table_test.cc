@@ -1,8 +1,5 @@
 // Each column of the table is a whole exposition of its own, with the values that the others have.
 
-// g++ 12 takes the insides of std::regex for mistakes of ours where sanitizers look on.
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-
 #include "server/metric_table.h"
 
 #include <gtest/gtest.h>
