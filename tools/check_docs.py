@@ -8,6 +8,7 @@ Citations: each "docs/design.md section N, law M" and each "row X3" of sources a
 Floors: the tables of docs/design.md section 1 are those of tools/check_includes.py, its empty seats are empty, and the
 picture shows the same folders.
 Models: docs/models.md names each architecture and each weight type of the sources.
+Modes: a script that says who runs it may be executed, as pages' commands do.
 """
 import pathlib
 import re
@@ -160,6 +161,12 @@ def wrong_models():
         yield "docs/models.md: tools/check_docs.py no longer finds the architectures or the weight types in the sources"
 
 
-found = [*wrong_paths(), *wrong_rows(), *wrong_citations(), *wrong_floors(), *wrong_models()]
+def wrong_modes():
+    for path in (path for folder in ("bench", "tools", "tests", "scripts") for path in sorted((ROOT / folder).rglob("*"))):
+        if path.is_file() and path.read_bytes()[:2] == b"#!" and not path.stat().st_mode & 0o111:
+            yield f"{path.relative_to(ROOT)} begins with #! and may not be executed, so no page's command runs it"
+
+
+found = [*wrong_paths(), *wrong_rows(), *wrong_citations(), *wrong_floors(), *wrong_models(), *wrong_modes()]
 print("\n".join(found) if found else "every path, test, row and section that is named exists")
 sys.exit(1 if found else 0)

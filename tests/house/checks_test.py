@@ -73,11 +73,13 @@ def main():
             code, said = check(name, root)
             assert code == 0, said
         plant(root)
+        (root / "tools" / "pack_eagle.py").chmod(0o644)
         said = {name: check(name, root) for name in ("docs", "includes")}
         for name, page, there, instead, told in FAULTS:
             code, text = said[name]
             assert code == 1 and told in text, f"{there!r} became {instead!r} in {page}; check_{name}.py said:\n{text}"
-    print(f"{len(FAULTS)} planted faults were seen")
+        assert "tools/pack_eagle.py begins with #!" in said["docs"][1], said["docs"][1]
+    print(f"{len(FAULTS) + 1} planted faults were seen")
 
 
 main()
