@@ -14,7 +14,10 @@ namespace ibid {
 
 class SpelledTokens final : public Tokenizer {
  public:
-  explicit SpelledTokens(std::vector<std::string> tokens) { vocabulary_.tokens = std::move(tokens); }
+  explicit SpelledTokens(std::vector<std::string> tokens, std::vector<TokenId> end_of_generation = {}) {
+    vocabulary_.tokens = std::move(tokens);
+    vocabulary_.end_of_generation = std::move(end_of_generation);
+  }
   SpelledTokens(std::vector<std::string> tokens, int32_t first, char character) : SpelledTokens(std::move(tokens)) {
     encodes_ = true, behind_ = first - character;
   }

@@ -171,6 +171,7 @@ struct Totals {
   int64_t n_schedules = 0, n_preemptions = 0, cached_tokens = 0, n_steps = 0, n_drafted = 0, n_accepted = 0;
   int64_t n_blocks_up = 0, n_fetched = 0;  // from the host, from a disk
   std::set<DraftKind> drafted;             // what some schedule had drafts of
+  std::set<FinishReason> reasons;          // of answers
 };
 
 // Proposes what was once said to the same prompt, and what a proposer may get wrong; as many as it likes each time.
@@ -350,6 +351,7 @@ class ScheduleRun {
       for (const Transcript& t : transcripts_[r.id]) {
         out.push_back(t.digest());
         Memory::remember(r.prompt, t.tokens());
+        if (totals != nullptr) totals->reasons.insert(t.reason());
       }
     }
     return out;

@@ -11,6 +11,7 @@
 #include "model/testing/loaded_model.h"
 #include "pinned_bits.h"
 #include "property/schedules.h"
+#include "spelled_tokens.h"
 
 namespace ibid::testing {
 
@@ -18,7 +19,19 @@ inline constexpr int32_t kContext = 336;  // more than one piece of attention (2
 inline constexpr int32_t kMaxTokens = 320;
 inline constexpr int32_t kMaxSequences = 8;
 inline constexpr int32_t kVocabSize = 96;
+inline constexpr TokenId kEnd{7}, kLetterA{5};  // of tiny_tokenizer: the end of generation, and what no other holds
 inline constexpr DType kKvDtypes[] = {DType::kF32, DType::kF16, DType::kBF16};
+
+// Of one and two letters, most of them twice in each other, so that stop strings end within tokens and across them.
+inline std::shared_ptr<const Tokenizer> tiny_tokenizer() {
+  std::vector<std::string> tokens;
+  for (int i = 0; i < kVocabSize; ++i) {
+    tokens.emplace_back(1, static_cast<char>('b' + i % 25));
+    if (i >= 25) tokens.back() += static_cast<char>('b' + i / 25);
+  }
+  tokens[static_cast<size_t>(raw(kLetterA))] = "a";
+  return std::make_shared<const SpelledTokens>(std::move(tokens), std::vector{kEnd});
+}
 
 inline std::vector<Request> tiny_requests(int32_t vocab_size) {
   const auto text = some_tokens(kContext, vocab_size, 3);
@@ -50,6 +63,45 @@ inline std::vector<Request> tiny_requests(int32_t vocab_size) {
   out[5].prompt = first(other, 1);
   out[5].max_tokens = 20;
   out[5].sampling.top_k = 20;
+  return out;
+}
+
+// What a text and a sampler can have that drafts must not change, long enough for both to matter: penalties, learning
+// samplers, bans, biases, stop strings, ends of generation (of tiny_tokenizer).
+inline std::vector<Request> requests_with_memory(int32_t vocab_size) {
+  std::vector<Request> out = tiny_requests(vocab_size);
+  for (Request& r : out) r.max_tokens = 40;
+  out[0].prompt.insert(out[0].prompt.end(), out[0].prompt.begin(), out[0].prompt.end());  // it repeats itself
+  out[1].sampling.presence_penalty = 0.4f;
+  out[1].sampling.frequency_penalty = 0.3f;
+  out[2].sampling.dry_multiplier = 0.8f;
+  out[3].sampling.no_repeat_ngram = 3;
+  out[4].sampling.mirostat = 2;
+  out[4].sampling.mirostat_tau = 3;
+  out[5].sampling.xtc_probability = 0.5f;
+  out[5].sampling.xtc_threshold = 0.05f;
+  Request sure = out[0];
+  sure.id = RequestId{7};
+  sure.prompt.resize(30);
+  sure.sampling.repetition_penalty = 1.3f;
+  sure.sampling.min_tokens = 12;
+  sure.sampling.ignore_eos = false;
+  sure.sampling.logit_bias = {{TokenId{5}, 4.0f}};
+  out.push_back(sure);
+  for (size_t i = 0; i < 5; ++i) {  // five that may end by themselves, the learning ones among them
+    Request r = out[1 + i];
+    r.id = RequestId{8 + i};
+    r.n = 1;
+    r.sampling.seed += 50;
+    r.sampling.ignore_eos = false;
+    r.prompt.push_back(TokenId{static_cast<int32_t>(10 + i)});
+    r.sampling.logit_bias.emplace_back(i == 1 || i == 3 ? kLetterA : kEnd, i < 3 ? 2.5F : 100.0F);
+    if (i == 1) r.stops = StopSet::compile({"bq", "a", "dd"}).value();
+    // Two that end early however sure the model is, the first by a string across tokens.
+    if (i == 3) r.stops = StopSet::compile({"aaaaaaa"}).value();
+    if (i == 4) r.sampling.min_tokens = 9;
+    out.push_back(r);
+  }
   return out;
 }
 
@@ -127,12 +179,13 @@ class TinyModels {
 inline void hold_to_schedules(std::string_view architecture, DType dtype, DType kv_dtype, uint64_t first_seed,
                               uint64_t n_schedules, uint64_t baseline_one_in, Totals& totals,
                               const std::vector<Request>& requests = tiny_requests(kVocabSize),
-                              std::optional<int32_t> first_kind = {}) {
+                              std::optional<int32_t> first_kind = {},
+                              const std::shared_ptr<const Tokenizer>& tokenizer = nullptr) {
   SCOPED_TRACE(std::string(architecture) + ", weights " + std::string(traits(dtype).name) + ", KV " +
                std::string(traits(kv_dtype).name));
   TinyModels models(architecture, dtype);
   LoadedModel& best = models.load(TinyModels::best(), 1);
-  const Digests expected = alone(*best.model, *best.stream, nullptr, kv_dtype, kMaxTokens, requests);
+  const Digests expected = alone(*best.model, *best.stream, tokenizer, kv_dtype, kMaxTokens, requests);
   for (const std::string& digest : expected) note_bits(digest);
   // Of many, some short ones ones may agree.
   EXPECT_GE(std::set<std::string>(expected.begin(), expected.end()).size(), requests.size() - requests.size() / 10);
@@ -149,7 +202,7 @@ inline void hold_to_schedules(std::string_view architecture, DType dtype, DType 
     const Isa isa = baseline ? isas.front() : isas[1 + seed % (isas.size() - 1)];
     const int n_threads = 1 + static_cast<int>(seed / 2 % 2);
     LoadedModel& m = models.load(isa, n_threads);
-    const Digests actual = ScheduleRun(*m.model, *m.stream, nullptr, kv_dtype, schedule, requests).run(&totals);
+    const Digests actual = ScheduleRun(*m.model, *m.stream, tokenizer, kv_dtype, schedule, requests).run(&totals);
     EXPECT_EQ(actual, expected) << spelled(schedule) << ", " << isa_name(isa) << ", threads " << n_threads;
     if (::testing::Test::HasFailure()) return;
   }
