@@ -1,6 +1,7 @@
 #include "cli/loading.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <cctype>
@@ -253,7 +254,9 @@ Result<Loaded> load_whole(const ModelArgs& args, const StepLimits& limits, const
 }  // namespace
 
 Result<Loaded> load(const ModelArgs& args, const StepLimits& limits, const MemoryPlan& beside) {
-  return caught([&] { return load_whole(args, limits, beside); });
+  Result<Loaded> loaded = caught([&] { return load_whole(args, limits, beside); });
+  ::malloc_trim(0);  // what reading a vocabulary and packing took is not held for as long as the process lives
+  return loaded;
 }
 
 Result<Loaded> size(const ModelArgs& args, const StepLimits& limits, const MemoryPlan& beside) {

@@ -51,6 +51,10 @@ void ModelFile::forget(const TensorView& tensor) const {
   }
 }
 
+void ModelFile::forget_all() const {
+  for (const MappedFile& file : parts_.files) file.forget(file.bytes());
+}
+
 size_t ModelFile::tensor_bytes() const {
   size_t n = 0;
   for (const TensorInfo& info : parts_.tensors) n += info.bytes();

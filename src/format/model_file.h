@@ -77,6 +77,8 @@ class ModelFile {
   size_t tensor_bytes() const;
   // Gives back the memory of a tensor's bytes that lie in a mapping; whoever reads them again reads the file again.
   void forget(const TensorView& tensor) const;
+  // The same of all that was read: tensors' neighbours too, which the system maps beside what is touched.
+  void forget_all() const;
 
   const std::map<std::string, MetaValue, std::less<>>& metadata() const { return parts_.metadata; }
   const MetaValue* meta(std::string_view key) const;  // null where there is none

@@ -177,6 +177,7 @@ Result<std::unique_ptr<Model>> load_model(std::shared_ptr<const ModelFile> file,
     });
     if (!kept.ok()) log_warn(kept.error().message);
   }
+  if (!resolved.sized_only) file->forget_all();  // what a pass reads where it lies is touched again, and little else
   TRY(s.reserve_workspace(workspace_bytes(config, resolved)));
   model->memory_.mapped_bytes = loader.mapped_bytes();
   model->memory_.repacked_bytes = loader.repacked_bytes();

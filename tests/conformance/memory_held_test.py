@@ -43,8 +43,19 @@ def held(server, wanted):
         found = resident(server)
     time.sleep(2)
     found = resident(server)
-    assert abs(found / wanted - 1) <= SHARE, f"{found:.1f} MiB are resident, {wanted:.1f} MiB are counted"
+    assert abs(found / wanted - 1) <= SHARE, f"{found:.1f} MiB are resident, {wanted:.1f} MiB are counted; {largest(server)}"
     return found
+
+
+def largest(server):
+    """What holds most, for whom the assertion fails: MiB by mapping."""
+    held, name = {}, ""
+    for line in pathlib.Path(f"/proc/{server.process.pid}/smaps").read_text().splitlines():
+        if head := re.match(r"([0-9a-f]+)-[0-9a-f]+ \S+ \S+ \S+ \S+ *(.*)", line):
+            name = head[2] or head[1]
+        elif line.startswith("Rss:"):
+            held[name] = held.get(name, 0) + int(line.split()[1]) / 1024
+    return ", ".join(f"{name} {size:.1f}" for name, size in sorted(held.items(), key=lambda item: -item[1])[:16])
 
 
 def check(model, folder, *flags):
