@@ -28,6 +28,15 @@ endfunction()
 
 # Sources that run once a command or once a connection and are dear to compile, for their libraries' templates.
 set(IBID_COLD $<$<CONFIG:Release>:-O1>)
+if(IBID_SANITIZE)
+  set(IBID_COLD -O0)
+endif()
+# How modules are compiled that do no arithmetic of a model, where a build is for the bits of those that do. Empty: as all.
+set(IBID_EDGES_OPT "" CACHE STRING "optimisation of the modules around the engine")
+set(IBID_EDGES base format text text_jinja sample_grammar server cli)
+if(IBID_EDGES_OPT)
+  set(IBID_COLD ${IBID_EDGES_OPT})
+endif()
 
 set(IBID_INNER_MODULES text/jinja sample/grammar)
 
@@ -51,6 +60,9 @@ function(ibid_module folder)
     set(scope INTERFACE)
   endif()
   target_link_libraries(ibid_${name} ${scope} ibid_flags)
+  if(IBID_EDGES_OPT AND name IN_LIST IBID_EDGES)
+    target_compile_options(ibid_${name} PRIVATE ${IBID_EDGES_OPT})
+  endif()
   if(sources AND IBID_UNITY AND NOT name STREQUAL "kernels")  # whose files have flags of their own
     set_target_properties(ibid_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
   endif()

@@ -12,6 +12,7 @@ set_source_files_properties(${baseline_sources} PROPERTIES COMPILE_OPTIONS "-fno
 set(IBID_KERNEL_OPT -O3)
 if(IBID_SANITIZE)
   set(IBID_KERNEL_OPT -O1 -fno-sanitize=all)
+  set_source_files_properties(${baseline_sources} PROPERTIES COMPILE_OPTIONS "-O0")  # half the time, and seldom run
 endif()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(IBID_AVX2_FLAGS -mavx2 -mfma -mf16c ${IBID_KERNEL_OPT})
