@@ -23,6 +23,12 @@ TEST(DraftModelFlag, NamesAModelBesideTheLookUp) {
   EXPECT_EQ(spec("--spec ngram").value().draft_model, "");
   EXPECT_EQ(spec("--spec ngram").value().heads, "");
   EXPECT_EQ(spec("--spec auto").value().heads, "");
+  EXPECT_TRUE(spec("").value().finds_own);
+  EXPECT_TRUE(spec("--spec auto").value().finds_own);
+  EXPECT_TRUE(spec("--spec auto+window").value().finds_own);
+  for (const char* other : {"ngram", "ngram+window", "heads:mine.gguf", "eagle:mine", "mtp", "lookahead"})
+    EXPECT_FALSE(spec(std::string("--spec ") + other).value().finds_own) << other;
+  EXPECT_EQ(spec("--spec off").value().max_drafts(), 0);
   EXPECT_FALSE(spec("--spec heads"));
   EXPECT_EQ(spec("--spec heads:mine.gguf").value().heads, "mine.gguf");
   EXPECT_FALSE(spec("--spec heads:"));
@@ -243,6 +249,11 @@ TEST(EagleFlag, IbidsOwnIsOfTheModelThatItWasTrainedOn) {
   const auto none = size(model, limits);
   ASSERT_FALSE(none);
   EXPECT_NE(none.error().message.find("no draft head for this model"), std::string::npos) << none.error().message;
+  limits.eagle.clear();
+  limits.finds_own = true;  // then it is used where it can be
+  const auto without = size(model, limits);
+  ASSERT_TRUE(without) << without.error().message;
+  EXPECT_FALSE(without->eagle);
 }
 
 TEST(HeadsFlag, FilesOfOtherThingsAreRefused) {

@@ -31,6 +31,8 @@ constexpr int32_t kDraftTexts = 8;
 constexpr int32_t kEagleTexts = 16;
 // Layers that `ibid spec find-layers` found for the default model (docs/speculation.md), and that model's digest.
 constexpr std::string_view kOwnLayersTarget = "1dff70ef9e211d0ab8951aa641e75aa1", kOwnLayersFound = "7";
+// Of its file: others are told from it without being read whole.
+constexpr size_t kOwnTargetBytes = 98'362'432;
 
 DraftModelOptions windowed(DraftModelOptions options, const StepLimits& limits) {
   if (limits.draft_window) {
@@ -162,27 +164,31 @@ Status size_heads(const StepLimits& limits, Loaded& out) {
   return {};
 }
 
-// The one that the flag names, or ibid's own, if it was trained on this model's very bytes.
-Result<std::shared_ptr<const ModelFile>> find_eagle(const std::string& name, const Loaded& out) {
-  const bool is_own = name == kOwnEagle;
-  ASSIGN_OR_RETURN(ModelFile file, is_own ? own_eagle() : ModelFile::open(name));
-  if (is_own) {
-    ASSIGN_OR_RETURN(const std::string digest, file.meta_string("target_digest"));
-    if (model_digest(*out.file).hex() != digest) {
-      return unsupported(
-          "ibid has no draft head for this model, only for its default one; eagle:FILE would take another.", "--spec");
-    }
-  }
+// ibid's own, if it was trained on this model's very bytes; null: it was not.
+Result<std::shared_ptr<const ModelFile>> find_own_eagle(const Loaded& out) {
+  if (out.file->file_bytes() != kOwnTargetBytes) return std::shared_ptr<const ModelFile>();
+  ASSIGN_OR_RETURN(ModelFile file, own_eagle());
+  ASSIGN_OR_RETURN(const std::string digest, file.meta_string("target_digest"));
+  if (model_digest(*out.file).hex() != digest) return std::shared_ptr<const ModelFile>();
   return std::make_shared<const ModelFile>(std::move(file));
 }
 
-Status size_eagle(const StepLimits& limits, Loaded& out) {
-  LoadedEagle eagle;
-  if (limits.mtp) {
-    ASSIGN_OR_RETURN(eagle.file, mtp_layer_of(*out.file));
-  } else {
-    ASSIGN_OR_RETURN(eagle.file, find_eagle(limits.eagle, out));
+// The layer that the model brings along, the head that the flag names, or ibid's own.
+Result<std::shared_ptr<const ModelFile>> find_eagle(const StepLimits& limits, const Loaded& out) {
+  if (limits.mtp) return mtp_layer_of(*out.file);
+  if (limits.eagle == kOwnEagle) {
+    ASSIGN_OR_RETURN(auto own, find_own_eagle(out));
+    if (own != nullptr) return own;
+    return unsupported(
+        "ibid has no draft head for this model, only for its default one; eagle:FILE would take another.", "--spec");
   }
+  ASSIGN_OR_RETURN(ModelFile file, ModelFile::open(limits.eagle));
+  return std::make_shared<const ModelFile>(std::move(file));
+}
+
+Status size_eagle(std::shared_ptr<const ModelFile> file, const StepLimits& limits, Loaded& out) {
+  LoadedEagle eagle;
+  eagle.file = std::move(file);
   eagle.sizes = EagleProposer::sizes(std::min(limits.max_sequences, kEagleTexts), out.context_len,
                                      out.model->options().step_tokens);
   eagle.sizes.kv_dtype = out.kv_dtype;
@@ -300,9 +306,15 @@ Status size_drafters(const StepLimits& limits, Loaded& out) {
                    LookAheadProposer::bytes_of(std::min(limits.max_sequences, LookAheadOptions().max_texts)));
   }
   if (!limits.draft_model.empty()) return size_draft(limits.draft_model, limits, out);
-  if (limits.mtp || !limits.eagle.empty()) return size_eagle(limits, out);
   if (!limits.skip.empty()) return size_skipped(limits, out);
-  return limits.heads.empty() ? Status{} : size_heads(limits, out);
+  if (!limits.heads.empty()) return size_heads(limits, out);
+  std::shared_ptr<const ModelFile> eagle;
+  if (limits.mtp || !limits.eagle.empty()) {
+    ASSIGN_OR_RETURN(eagle, find_eagle(limits, out));
+  } else if (limits.finds_own) {
+    ASSIGN_OR_RETURN(eagle, find_own_eagle(out));
+  }
+  return eagle == nullptr ? Status{} : size_eagle(std::move(eagle), limits, out);
 }
 
 Status use_drafters(Engine& engine, const Loaded& loaded, const StepLimits& limits) {

@@ -52,6 +52,7 @@ StepLimits with_drafters(StepLimits limits, const SpecArgs& spec) {
   limits.draft_window = spec.draft_window;
   limits.heads = spec.heads;
   limits.eagle = spec.eagle;
+  limits.finds_own = spec.finds_own;
   limits.store = spec.store;
   limits.skip = spec.skip;
   limits.window = spec.window;

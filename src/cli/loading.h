@@ -40,6 +40,7 @@ struct StepLimits {
   std::optional<WindowArgs> draft_window = {};
   std::string heads = {};  // these as SpecArgs'
   std::string eagle = {};
+  bool finds_own = false;
   std::string store = {};
   std::string skip = {};
   std::optional<WindowArgs> window = {};

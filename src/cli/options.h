@@ -55,6 +55,7 @@ struct WindowArgs {  // tokens of a text that the model guesses over (spec/windo
 struct SpecArgs {
   std::string name;  // as it was said; empty: it was not
   bool by_lookup = true;
+  bool finds_own = true;                   // beside it the head that comes with ibid, if the model is its own: "auto"
   std::string draft_model;                 // beside it; empty: none
   std::optional<WindowArgs> draft_window;  // what it, or the model without layers, reads of a longer text; none: all
   std::string heads;                       // beside it: a file or folder; empty: none

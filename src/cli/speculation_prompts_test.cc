@@ -141,6 +141,18 @@ TEST_F(SlowSpeculationPrompts, BringAsManyTokensAStepAsThePageSays) {
   }
 }
 
+// Without a word of the flag, and counted; by the look-up alone where that is asked.
+TEST_F(SlowSpeculationPrompts, OwnHeadIsOnByDefault) {
+  const StepLimits base{.step_tokens = 512, .max_sequences = 1};
+  const ModelArgs args{.model = model_, .context_len = 1024};
+  const Loaded by_default = size(args, with_drafters(base, SpecArgs())).value();
+  ASSERT_TRUE(by_default.eagle);
+  const Loaded alone = size(args, with_drafters(base, SpecArgs{.finds_own = false})).value();
+  EXPECT_FALSE(alone.eagle);
+  EXPECT_FALSE(size(args, with_drafters(base, SpecArgs{.by_lookup = false})).value().eagle);
+  EXPECT_EQ(by_default.memory.parts.size(), alone.memory.parts.size() + 2);  // itself, and its keys and values
+}
+
 // Of ibid's own head, on prompts that share nothing with what it was trained on: a tap of another layer, a norm that is
 // left out or a table of ids that is off would leave next to nothing of this.
 TEST_F(SlowSpeculationPrompts, OwnHeadIsRightAsOftenAsItWas) {
