@@ -45,7 +45,8 @@ struct EagleTexts {
     return static_cast<float>(hash >> 40) / float{1 << 23} - 1;
   }
   // A step that computed the tokens [first, first + n) of this text, in rows from `row` on.
-  void tell(int64_t sequence, std::span<const TokenId> text, int32_t first, int32_t n, int32_t row = 0) {
+  void tell(int64_t sequence, std::span<const TokenId> text, int32_t first, int32_t n, int32_t row = 0,
+            int32_t n_running = 1, bool is_pinned = false) {
     std::vector<int32_t> rows;
     const HiddenStates& taps = *proposer->taps();
     const int64_t C = tiny.width;
@@ -56,7 +57,12 @@ struct EagleTexts {
           taps.out[tap].row_as<float>(row + i)[c] = feature(text, first + i, static_cast<int64_t>(tap) * C + c);
       }
     }
-    proposer->read({.sequence = sequence, .first = first, .rows = rows, .text = text});
+    proposer->read({.sequence = sequence,
+                    .first = first,
+                    .rows = rows,
+                    .text = text,
+                    .n_running = n_running,
+                    .is_pinned = is_pinned});
   }
   // Logits [V] by the head alone, which has the pairs of the text from `begin` on, behind these drafts; -infinity of
   // what it has no outputs for.

@@ -29,6 +29,9 @@ namespace {
 constexpr int32_t kDraftStep = 256;  // tokens of a pass of a draft model
 constexpr int32_t kDraftTexts = 8;
 constexpr int32_t kEagleTexts = 16;
+// Of ibid's own head where nobody asked for it: its model is small, and its steps of more texts than these have no room
+// for guesses of a network (docs/decisions/0042-the-head-of-ours-by-default.md).
+constexpr int32_t kOwnEagleRunning = 4;
 // Layers that `ibid spec find-layers` found for the default model (docs/speculation.md), and that model's digest.
 constexpr std::string_view kOwnLayersTarget = "1dff70ef9e211d0ab8951aa641e75aa1", kOwnLayersFound = "7";
 // Of its file: others are told from it without being read whole.
@@ -242,7 +245,8 @@ Result<std::unique_ptr<Proposer>> eagle_of(const Loaded& loaded, const StepLimit
       std::move(head), *loaded.stream,
       EagleOptions{.vocab_size = static_cast<int32_t>(loaded.model->config().vocab_size),
                    .end_of_generation = end_of_generation_of(*loaded.file, *loaded.tokenizer),
-                   .branches = limits.draft_chains ? 1 : EagleProposer::kBranches}));
+                   .branches = limits.draft_chains ? 1 : EagleProposer::kBranches,
+                   .most_running = limits.finds_own ? kOwnEagleRunning : EagleOptions().most_running}));
 }
 
 WindowOptions window_options(const Loaded& loaded, const StepLimits& limits) {

@@ -40,7 +40,8 @@ void add_spec_options(CLI::App* command, SpecArgs& o) {
   add_read(
       command, "--spec", o, "NAME", o.by_lookup ? "auto" : "off",
       "tokens that are guessed and verified together, which changes no token: off, ngram (by the text itself), auto "
-      "(that, and ibid's own head for the default model), and beside ngram heads:FILE, draft heads, eagle or eagle:FILE, a head with attention, ibid's for the default "
+      "(that, and ibid's own head for the default model), and beside ngram heads:FILE, draft heads, eagle or "
+      "eagle:FILE, a head with attention, ibid's for the default "
       "model or another, mtp, the layer for it that the model brings along, store:FILE, texts that `ibid spec "
       "build-store` made a file of, lookahead or lookahead:TOKENS, what the model says behind wrong guesses, "
       "draft:MODEL, a small model of the same vocabulary, skip or skip:LAYERS, the model "

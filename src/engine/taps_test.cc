@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "engine/engine.h"
 #include "model/testing/batch_of_one.h"
@@ -22,6 +23,8 @@ struct Told {
   std::map<int64_t, std::map<int32_t, std::vector<float>>> states;  // by text, by position
   std::map<int64_t, std::vector<TokenId>> texts;                    // the longest that was seen of each
   int n_twice = 0;
+  std::set<int32_t> n_running;
+  std::set<bool> is_pinned;
 };
 
 // Looks up drafts, as chains or with a wrong sibling before each, and writes down what it is told.
@@ -37,6 +40,8 @@ class Tapping final : public Proposer {
   }
   const HiddenStates* taps() const override { return &taps_; }
   void read(const ReadTokens& tokens) override {
+    told_.n_running.insert(tokens.n_running);
+    told_.is_pinned.insert(tokens.is_pinned);
     for (size_t i = 0; i < tokens.rows.size(); ++i) {
       const int32_t position = tokens.first + static_cast<int32_t>(i);
       std::vector<float> state;
@@ -135,6 +140,7 @@ TEST_P(Taps, AreThoseOfTheTokensThatTextsHave) {
   EXPECT_GT(engine_->stats().drafted_tokens, engine_->stats().accepted_tokens);
   EXPECT_GT(engine_->stats().n_preemptions, 0);
   ASSERT_EQ(told_.texts.size(), 5U);
+  EXPECT_EQ(*told_.n_running.rbegin(), 4) << "of five, as many as may run";
   hold(0);
 }
 
@@ -149,6 +155,8 @@ TEST_P(Taps, OfWhatThePrefixCacheKnowsComeForRejectionAlone) {
     run(false);
     ASSERT_EQ(told_.states.size(), 1U);
     EXPECT_EQ(told_.states.begin()->second.begin()->first == 0, is_rejection);
+    EXPECT_EQ(told_.is_pinned, std::set<bool>{is_rejection});
+    EXPECT_EQ(told_.n_running, std::set<int32_t>{1});
     hold(65);
   }
 }

@@ -19,7 +19,12 @@ void Engine::show_taps(const StepPlan& plan, const StepResult& result) {
       const int32_t draft = PLANTED("taps_of_refused_siblings") ? static_cast<int32_t>(t) : share.accepted[t];
       tap_rows_.push_back(share.first_row + n_certain + draft);
     }
-    proposer_->read({.sequence = raw(s.id), .first = share.first, .rows = tap_rows_, .text = s.tokens});
+    proposer_->read({.sequence = raw(s.id),
+                     .first = share.first,
+                     .rows = tap_rows_,
+                     .text = s.tokens,
+                     .n_running = static_cast<int32_t>(scheduler_.running().size()),
+                     .is_pinned = pins_drafts(s.request->speculation.verifier)});
   }
 }
 

@@ -30,6 +30,7 @@ EagleProposer::EagleProposer(std::unique_ptr<EagleHead> head, Stream& stream, co
       stream_(stream),
       clock_(clock),
       cache_({.n_blocks = head_->sizes().n_blocks, .block_len = head_->sizes().block_len, .prefix_cache = false}),
+      most_running_(options.most_running),
       drafting_({.vocab_size = options.vocab_size,
                  .ids = head_->ids(),
                  .context_len = head_->sizes().context_len,
@@ -96,6 +97,10 @@ void EagleProposer::forget(int64_t sequence) {
 
 // Rows that were told before, of a text that was preempted, are the same once more.
 void EagleProposer::read(const ReadTokens& told) {
+  if (told.n_running > most_running_ && (!told.is_pinned || PLANTED("an_eagle_leaves_pinned_texts_in_a_crowd"))) {
+    forget(told.sequence);
+    return;
+  }
   Text* text = place_of(texts_, told.sequence);
   if (text == nullptr) return;
   text->sequence = told.sequence;

@@ -13,6 +13,7 @@
 // thread, the engine's; draws use the stream's team. All memory but texts' tokens is held from the start.
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -30,6 +31,9 @@ struct EagleOptions {
   std::vector<TokenId> end_of_generation;  // which are not drafted
   bool always = false;                     // drafts as many as it may, whatever they cost
   int32_t branches = 1;                    // drafts for one place at most (TreeOptions); 1: chains
+  // Where more texts run it reads and drafts for those alone whose drafts are pinned: what others' would bring is less
+  // than what reading costs.
+  int32_t most_running = std::numeric_limits<int32_t>::max();
 };
 
 class EagleProposer final : public Proposer {
@@ -102,6 +106,7 @@ class EagleProposer final : public Proposer {
   Stream& stream_;
   const Clock& clock_;
   BlockCache cache_;
+  int32_t most_running_;
   Drafting drafting_;
   TreeDrafting trees_;
   std::vector<Text> texts_;

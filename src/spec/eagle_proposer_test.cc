@@ -18,8 +18,9 @@ constexpr int32_t kMany = 5;
 
 class EagleDrafts : public ::testing::TestWithParam<Kind> {
  protected:
-  void start(int32_t n_texts, int32_t n_blocks = 0) {
-    texts_ = std::make_unique<EagleTexts>(GetParam(), n_texts, n_blocks);
+  void start(int32_t n_texts, int32_t n_blocks = 0, int32_t most_running = EagleOptions().most_running) {
+    const EagleOptions options = {.vocab_size = EagleTexts::kVocab, .always = true, .most_running = most_running};
+    texts_ = std::make_unique<EagleTexts>(GetParam(), n_texts, n_blocks, options);
     proposer_ = texts_->proposer.get();
   }
   void SetUp() override { start(2); }
@@ -129,6 +130,23 @@ TEST_P(EagleDrafts, ForgetWhatFindsNoRoomAndGoOn) {
   proposer_->forget(3);
   EXPECT_EQ(proposer_->cache().pool().n_in_use(), 0);
   proposer_->cache().self_check();
+}
+
+TEST_P(EagleDrafts, InACrowdAreOfThoseAloneWhoseDraftsArePinned) {
+  start(2, 0, /*most_running=*/2);
+  const std::vector<TokenId> text = testing::some_tokens(20, 96, 7);
+  const auto upto = [&](int32_t n) { return std::span(text).first(static_cast<size_t>(n)); };
+  texts_->tell(1, upto(9), 0, 8, 0, /*n_running=*/2);
+  EXPECT_EQ(drafted(1, upto(9)), expected(upto(9)));
+  texts_->tell(1, upto(10), 8, 1, 0, /*n_running=*/3);
+  EXPECT_TRUE(drafted(1, upto(10)).empty());
+  EXPECT_EQ(proposer_->cache().pool().n_in_use(), 0) << "nothing is held for nothing";
+  texts_->tell(2, upto(9), 0, 8, 0, /*n_running=*/3, /*is_pinned=*/true);
+  EXPECT_EQ(drafted(2, upto(9)), expected(upto(9)));
+  texts_->tell(1, upto(11), 9, 1, 0, /*n_running=*/3);
+  proposer_->self_check({.sequence = 1, .n_computed = 10, .tokens = upto(11)});
+  tell(1, upto(13), 11, 1);
+  EXPECT_EQ(drafted(1, upto(13)), expected(upto(13), 11)) << "goes on where the others have gone";
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, EagleDrafts, ::testing::Values(Kind::kEagle1, Kind::kEagle3, Kind::kMtp),

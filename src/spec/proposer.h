@@ -75,6 +75,8 @@ struct ReadTokens {
   int32_t first = 0;
   std::span<const int32_t> rows;  // of the proposer's taps, one for each; drafts that were wrong have none
   std::span<const TokenId> text;  // all of it, with what was drawn since
+  int32_t n_running = 1;          // texts that run, it among them
+  bool is_pinned = false;         // its drafts are, by its verifier
 };
 
 // A draft that was not taken over, and what the target said behind it, drawn as if it had been.

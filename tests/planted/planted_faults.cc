@@ -87,6 +87,7 @@ const std::map<std::string, std::string> kFoundByUnits = {
     {"the_last_layer_is_left_out_instead", "LayerSearch.LeavesOutWhatAgreesMostOneAfterTheOther"},
     {"an_eagle_adds_d_to_t_twice", "EagleHeads.KnowWhatTheyReadAndWhatTheirOutputsStandFor"},
     {"an_eagle_pairs_a_token_with_itself", "Kinds/EagleDrafts.AreWhatTheHeadSaysOfTheWholeText/eagle3"},
+    {"an_eagle_leaves_pinned_texts_in_a_crowd", "Kinds/EagleDrafts.InACrowdAreOfThoseAloneWhoseDraftsArePinned/eagle3"},
     {"an_eagle_taps_the_layer_behind", "EagleHeads.KnowWhatTheyReadAndWhatTheirOutputsStandFor"},
     {"an_mtp_layers_halves_are_swapped", "Kinds/EagleGolden.SaysWhatThePapersFormulasSay/mtp"},
     {"an_mtp_layer_goes_on_without_its_norm", "Kinds/EagleGolden.SaysWhatThePapersFormulasSay/mtp"},
