@@ -20,13 +20,15 @@ UNITS = {"KiB": 1 / 1024, "MiB": 1, "GiB": 1024}
 # Of the other parts: answers, bodies and grammars are bounds of what clients may ask for; of the weights that are read where they
 # lie in the file only rows of a text's tokens are touched.
 HELD = ("program and vocabulary", "weights repacked", "intermediates of a step", "rows of logits", "hidden states of a step")
+# Of the default model alone, which has a draft head.
+HEAD = ("an EAGLE head", "the EAGLE head's keys and values")
 
 
 def planned(model, environment):
     told = subprocess.run([IBID, "plan", model, "--ctx", str(CONTEXT), "--no-speed"], capture_output=True, text=True, check=True,
                           env=environment, timeout=120).stdout
     parts = {name: float(n) * UNITS[unit] for name, n, unit in re.findall(r"^  (.+?)  +([\d.]+) (KiB|MiB|GiB)$", told, re.M)}
-    return sum(parts[name] for name in HELD) - SLACK + KV
+    return sum(parts[name] for name in HELD) + sum(parts.get(name, 0) for name in HEAD) - SLACK + KV
 
 
 def resident(server):
