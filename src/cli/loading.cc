@@ -188,7 +188,7 @@ ModelOptions model_options(const Loaded& loaded, const StepLimits& limits) {
           .max_sequences = limits.max_sequences};
 }
 
-Result<Loaded> size_whole(const ModelArgs& args, const StepLimits& limits, const MemoryPlan& beside) {
+Result<Loaded> size_with(const ModelArgs& args, const StepLimits& limits, const MemoryPlan& beside) {
   if (args.isa) TRY(select_isa(*args.isa));
   TRY(place_memory(args.numa));
   reference::select(args.reference_kernels);
@@ -230,6 +230,15 @@ Result<Loaded> size_whole(const ModelArgs& args, const StepLimits& limits, const
   }
   if (out.kv_bytes == 0) out.kv_bytes = kv_bytes;
   return out;
+}
+
+// The head that nobody asked for gives way where memory is short.
+Result<Loaded> size_whole(const ModelArgs& args, const StepLimits& limits, const MemoryPlan& beside) {
+  Result<Loaded> sized = size_with(args, limits, beside);
+  if (sized || !limits.finds_own || sized.error().kind != ErrorKind::kExhausted) return sized;
+  StepLimits without = limits;
+  without.finds_own = false;
+  return size_with(args, without, beside);
 }
 
 Result<Loaded> load_whole(const ModelArgs& args, const StepLimits& limits, const MemoryPlan& beside) {

@@ -141,16 +141,36 @@ TEST_F(SlowSpeculationPrompts, BringAsManyTokensAStepAsThePageSays) {
   }
 }
 
+// The least of what is enough, found by halving what lies between none and twice `guess`.
+template <typename IsEnough>
+int64_t least_memory(const IsEnough& is_enough, int64_t guess) {
+  int64_t below = 0, enough = 2 * guess;
+  while (enough - below > 1) {
+    const int64_t between = below + (enough - below) / 2;
+    (is_enough(between) ? enough : below) = between;
+  }
+  return enough;
+}
+
 // Without a word of the flag, and counted; by the look-up alone where that is asked.
 TEST_F(SlowSpeculationPrompts, OwnHeadIsOnByDefault) {
   const StepLimits base{.step_tokens = 512, .max_sequences = 1};
-  const ModelArgs args{.model = model_, .context_len = 1024};
+  ModelArgs args{.model = model_, .context_len = 1024, .process_bytes = int64_t{64} << 20};
   const Loaded by_default = size(args, with_drafters(base, SpecArgs())).value();
   ASSERT_TRUE(by_default.eagle);
   const Loaded alone = size(args, with_drafters(base, SpecArgs{.finds_own = false})).value();
   EXPECT_FALSE(alone.eagle);
   EXPECT_FALSE(size(args, with_drafters(base, SpecArgs{.by_lookup = false})).value().eagle);
   EXPECT_EQ(by_default.memory.parts.size(), alone.memory.parts.size() + 2);  // itself, and its keys and values
+  // Memory that has room for it, and a little less.
+  const auto fits = [&](int64_t bytes) {
+    args.memory_bytes = bytes;
+    return size(args, with_drafters(base, SpecArgs()));
+  };
+  const int64_t least = least_memory([&](int64_t bytes) { return fits(bytes).ok(); }, by_default.memory.total());
+  EXPECT_FALSE(fits(least)->eagle);
+  EXPECT_FALSE(fits(least - 1));
+  EXPECT_TRUE(fits(least + by_default.memory.total() - alone.memory.total())->eagle);
 }
 
 // Of ibid's own head, on prompts that share nothing with what it was trained on: a tap of another layer, a norm that is
