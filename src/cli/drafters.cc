@@ -11,6 +11,7 @@
 #include "cli/own_eagle.h"
 #include "engine/engine_size.h"
 #include "format/model_digest.h"
+#include "format/registry.h"
 #include "model/tokenizer_of_model.h"
 #include "spec/draft_model.h"
 #include "spec/eagle_proposer.h"
@@ -34,8 +35,6 @@ constexpr int32_t kEagleTexts = 16;
 constexpr int32_t kOwnEagleRunning = 4;
 // Layers that `ibid spec find-layers` found for the default model (docs/speculation.md), and that model's digest.
 constexpr std::string_view kOwnLayersTarget = "1dff70ef9e211d0ab8951aa641e75aa1", kOwnLayersFound = "7";
-// Of its file: others are told from it without being read whole.
-constexpr size_t kOwnTargetBytes = 98'362'432;
 
 DraftModelOptions windowed(DraftModelOptions options, const StepLimits& limits) {
   if (limits.draft_window) {
@@ -169,7 +168,9 @@ Status size_heads(const StepLimits& limits, Loaded& out) {
 
 // ibid's own, if it was trained on this model's very bytes; null: it was not.
 Result<std::shared_ptr<const ModelFile>> find_own_eagle(const Loaded& out) {
-  if (out.file->file_bytes() != kOwnTargetBytes) return std::shared_ptr<const ModelFile>();
+  // Others are told from it by their size, without being read whole.
+  if (out.file->file_bytes() != static_cast<size_t>(find_packaged("default")->file_bytes))
+    return std::shared_ptr<const ModelFile>();
   ASSIGN_OR_RETURN(ModelFile file, own_eagle());
   ASSIGN_OR_RETURN(const std::string digest, file.meta_string("target_digest"));
   if (model_digest(*out.file).hex() != digest) return std::shared_ptr<const ModelFile>();

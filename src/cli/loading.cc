@@ -188,7 +188,28 @@ ModelOptions model_options(const Loaded& loaded, const StepLimits& limits) {
           .max_sequences = limits.max_sequences};
 }
 
-Result<Loaded> size_with(const ModelArgs& args, const StepLimits& limits, const MemoryPlan& beside) {
+// Of what was sized: who guesses, what the engine holds, and the keys and values that there is room for.
+Status size_beside_model(const ModelArgs& args, const StepLimits& limits, Loaded& out) {
+  TRY(size_drafters(limits, out));
+  out.kv_bytes = out.model->config().is_encoder() ? 0 : limits.kv_bytes;
+  const EngineOptions engine = out.engine_options(limits);
+  add_engine_parts(out.memory, *out.model, engine, out.team->n_threads());
+  if (limits.has_grammars)
+    out.memory.add("a vocabulary for grammars", grammar::Grammars::bytes_beside(out.model->config().vocab_size));
+  ASSIGN_OR_RETURN(const int64_t kv_bytes, kv_bytes_within(args.memory_bytes > 0 ? args.memory_bytes : usable_bytes(),
+                                                           out.memory, *out.model, engine));
+  if (args.memory_bytes == 0) return {};
+  if (out.kv_bytes > kv_bytes) {
+    return exhausted(fmt::format("{} of keys and values do not fit in --memory {}: beside {} there is room for {}.",
+                                 bytes_text(limits.kv_bytes), bytes_text(args.memory_bytes), out.memory.text(),
+                                 bytes_text(kv_bytes)),
+                     "kv_bytes");
+  }
+  if (out.kv_bytes == 0) out.kv_bytes = kv_bytes;
+  return {};
+}
+
+Result<Loaded> size_whole(const ModelArgs& args, const StepLimits& limits, const MemoryPlan& beside) {
   if (args.isa) TRY(select_isa(*args.isa));
   TRY(place_memory(args.numa));
   reference::select(args.reference_kernels);
@@ -213,32 +234,18 @@ Result<Loaded> size_with(const ModelArgs& args, const StepLimits& limits, const 
 
   out.memory.add("program and vocabulary", (args.process_bytes > 0 ? args.process_bytes : resident_bytes()) + kSlack);
   for (const MemoryPart& part : beside.parts) out.memory.add(part.name, part.bytes);
-  TRY(size_drafters(limits, out));
-  out.kv_bytes = config.is_encoder() ? 0 : limits.kv_bytes;
-  const EngineOptions engine = out.engine_options(limits);
-  add_engine_parts(out.memory, *out.model, engine, out.team->n_threads());
-  if (limits.has_grammars)
-    out.memory.add("a vocabulary for grammars", grammar::Grammars::bytes_beside(out.model->config().vocab_size));
-  ASSIGN_OR_RETURN(const int64_t kv_bytes, kv_bytes_within(args.memory_bytes > 0 ? args.memory_bytes : usable_bytes(),
-                                                           out.memory, *out.model, engine));
-  if (args.memory_bytes == 0) return out;
-  if (out.kv_bytes > kv_bytes) {
-    return exhausted(fmt::format("{} of keys and values do not fit in --memory {}: beside {} there is room for {}.",
-                                 bytes_text(limits.kv_bytes), bytes_text(args.memory_bytes), out.memory.text(),
-                                 bytes_text(kv_bytes)),
-                     "kv_bytes");
+  const MemoryPlan before = out.memory;
+  Status sized = size_beside_model(args, limits, out);
+  if (!sized.ok() && sized.error().kind == ErrorKind::kExhausted && limits.finds_own && out.eagle) {
+    // The head that nobody asked for gives way.
+    StepLimits without = limits;
+    without.finds_own = false;
+    out.memory = before;
+    out.eagle.reset();
+    sized = size_beside_model(args, without, out);
   }
-  if (out.kv_bytes == 0) out.kv_bytes = kv_bytes;
+  TRY(sized);
   return out;
-}
-
-// The head that nobody asked for gives way where memory is short.
-Result<Loaded> size_whole(const ModelArgs& args, const StepLimits& limits, const MemoryPlan& beside) {
-  Result<Loaded> sized = size_with(args, limits, beside);
-  if (sized || !limits.finds_own || sized.error().kind != ErrorKind::kExhausted) return sized;
-  StepLimits without = limits;
-  without.finds_own = false;
-  return size_with(args, without, beside);
 }
 
 Result<Loaded> load_whole(const ModelArgs& args, const StepLimits& limits, const MemoryPlan& beside) {
