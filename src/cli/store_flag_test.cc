@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "base/clock.h"
 #include "cli/drafters.h"
 #include "cli/loading.h"
 #include "model/testing/tiny_model.h"
@@ -124,8 +125,9 @@ TEST_F(StoreFlag, AStoreOfAnotherVocabularyIsRefusedByItsName) {
 TEST_F(StoreFlag, AnEngineGuessesFromThem) {
   const auto answer = [&](const StepLimits& limits, int64_t& n_drafts) {
     const Loaded loaded = load({.model = model_, .threads = 1}, limits).value();
+    const ManualClock clock;  // stands still: which guesses pay is not for what else runs here to say
     auto engine =
-        Engine::create(*loaded.model, loaded.tokenizer, *loaded.stream, loaded.engine_options(limits)).value();
+        Engine::create(*loaded.model, loaded.tokenizer, *loaded.stream, loaded.engine_options(limits), clock).value();
     EXPECT_TRUE(use_drafters(*engine, loaded, limits).ok());
     std::vector<TokenId> said;
     for (uint64_t id = 1; id <= 2; ++id) {
