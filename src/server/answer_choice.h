@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/request.h"
+#include "server/logprobs_json.h"
 #include "text/output/answer_parser.h"
 #include "text/output/reasoning_budget.h"
 
@@ -36,7 +37,7 @@ struct AnswerChoice {
   int32_t n_computed = 0;          // of its prompt, as told last
   bool has_progress = false;       // which is not written yet
   bool has_begun_to_tell = false;  // where its prompt began is written
-  size_t n_code_points = 0;        // of the token texts told so far, for text_offset
+  TokenTexts token_texts;          // as far as log-probabilities were told
   double last_time = 0;
   Timing timing;  // as told last
 

@@ -142,6 +142,42 @@ TEST(Generation, LogprobsGoWithTheirTextAndAreInNoOtherEvent) {
   EXPECT_NE(events[2].find(R"("delta":{},"logprobs":null)"), std::string::npos) << events[2];
 }
 
+// The text of the answer is what the texts of its tokens come to, as guidance builds it.
+TEST(Generation, TheTokenThatEndsACharacterTellsItWhole) {
+  Metrics metrics;
+  const ByteTokenizer tokenizer;
+  const std::string text = "a\xE2\x82\xAC\xC3z";  // a, the euro, a lead byte that nothing follows, z
+  const auto taken = [&](bool stream, size_t n_first) {
+    GenerationInfo what = info(stream);
+    what.want_logprobs = true;
+    Generation generation(what, tokenizer, metrics);
+    std::string out;
+    for (const std::string_view part :
+         {std::string_view(text).substr(0, n_first), std::string_view(text).substr(n_first)}) {
+      const bool ends = part.data() + part.size() == text.data() + text.size();
+      Output o = output("x", 0, 11, ends);
+      for (const char c : part) {
+        const TokenId id{static_cast<unsigned char>(c)};
+        o.tokens.push_back({{id, -0.5f, -0.25f}, {{id, -0.5f, -0.25f}, {TokenId{0x82}, -1, -1}}, 3, 4});
+      }
+      generation.take(one(std::move(o)));
+      if (stream) generation.write_events(out);
+    }
+    if (!stream) out = generation.response().body;
+    std::vector<std::string> tokens;
+    for (size_t at = out.find(R"({"token":")"); at != std::string::npos; at = out.find(R"({"token":")", at + 1))
+      tokens.push_back(out.substr(at + 10, out.find('"', at + 10) - at - 10));
+    return tokens;
+  };
+  // Each with its two candidates: itself, and a byte that continues a character.
+  const std::string bad = "\xEF\xBF\xBD";
+  const std::vector<std::string> told = {
+      "a", "a", bad, "",        "",        bad,       "", "", "", "\xE2\x82\xAC", "\xE2\x82\xAC", "\xE2\x82\x82",
+      "",  "",  bad, bad + "z", bad + "z", "\xC3\x82"};
+  for (size_t n = 0; n <= text.size(); ++n) EXPECT_EQ(taken(true, n), told) << n;
+  EXPECT_EQ(taken(false, 3), told);
+}
+
 TEST(Generation, TextBeforeAFailureIsToldBeforeIt) {
   Metrics metrics;
   const ByteTokenizer tokenizer;

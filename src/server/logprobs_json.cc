@@ -4,19 +4,28 @@
 #include <cmath>
 
 #include "base/utf8.h"
-#include "text/output/utf8_mender.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace ibid {
 namespace {
 
-std::string spelled(const Tokenizer& tokenizer, TokenId id, LogprobExtras extras) {
-  return extras.as_ids ? "token_id:" + std::to_string(raw(id)) : token_text(tokenizer, id);
+std::string spelled(const Tokenizer& tokenizer, TokenId id, LogprobExtras extras, Utf8Mender before) {
+  if (extras.as_ids) return "token_id:" + std::to_string(raw(id));
+  std::string text;
+  before.push(tokenizer.token_bytes(id, true), text);
+  return text;
 }
 
-void write_entry(JsonWriter& json, const Tokenizer& tokenizer, const TokenLogprob& token, LogprobExtras extras) {
+void step_past(const Tokenizer& tokenizer, TokenId id, TokenTexts& texts) {
+  std::string text;
+  texts.pending.push(tokenizer.token_bytes(id, true), text);
+  texts.n_code_points += utf8::count(text);
+}
+
+void write_entry(JsonWriter& json, const Tokenizer& tokenizer, const TokenLogprob& token, LogprobExtras extras,
+                 Utf8Mender before) {
   if (extras.ids) json.field("id", int64_t{raw(token.token)});
-  json.key("token").string(spelled(tokenizer, token.token, extras));
+  json.key("token").string(spelled(tokenizer, token.token, extras, before));
   json.key("logprob");
   write_logprob(json, token.raw);
   if (extras.processed) {
@@ -44,22 +53,25 @@ class PromptCursor {
   size_t next_ = 0;
 };
 
-// A token and what is known of it, or null.
-using TokenRow = std::pair<TokenId, const TokenRecord*>;
+struct TokenRow {
+  TokenId id;
+  const TokenRecord* record;  // null: nothing is known of it
+  TokenTexts texts;           // before it
+};
 
 // Texts to log-probabilities, row by row.
 void write_top_column(JsonWriter& json, const Tokenizer& tokenizer, std::span<const TokenRow> rows,
                       float TokenLogprob::*which, LogprobExtras extras) {
   json.begin_array();
-  for (const auto& [id, record] : rows) {
+  for (const auto& [id, record, texts] : rows) {
     if (record == nullptr) {
       json.null();
       continue;
     }
     json.begin_object();
     std::vector<std::string> keys;  // two ids may look alike; an object holds the first
-    const auto write = [&](const TokenLogprob& token) {
-      std::string key = spelled(tokenizer, token.token, extras);
+    const auto write = [&, before = texts.pending](const TokenLogprob& token) {
+      std::string key = spelled(tokenizer, token.token, extras, before);
       if (std::ranges::find(keys, key) != keys.end()) return;
       json.key(key);
       write_logprob(json, token.*which);
@@ -85,43 +97,48 @@ std::string token_text(const Tokenizer& tokenizer, TokenId id) {
 }
 
 void write_token_logprobs(JsonWriter& json, const Tokenizer& tokenizer, std::span<const TokenRecord> records,
-                          LogprobExtras extras) {
+                          LogprobExtras extras, TokenTexts& texts) {
   json.begin_array();
   for (const TokenRecord& record : records) {
     json.begin_object();
-    write_entry(json, tokenizer, record.chosen, extras);
+    write_entry(json, tokenizer, record.chosen, extras, texts.pending);
     json.key("top_logprobs").begin_array();
     for (const TokenLogprob& other : record.top) {
       json.begin_object();
-      write_entry(json, tokenizer, other, extras);
+      write_entry(json, tokenizer, other, extras, texts.pending);
       json.end_object();
     }
     json.end_array().end_object();
+    step_past(tokenizer, record.chosen.token, texts);
   }
   json.end_array();
 }
 
 void write_chat_logprobs(JsonWriter& json, const Tokenizer& tokenizer, std::span<const TokenRecord> records,
-                         LogprobExtras extras) {
+                         LogprobExtras extras, TokenTexts& texts) {
   json.begin_object().key("content");
-  write_token_logprobs(json, tokenizer, records, extras);
+  write_token_logprobs(json, tokenizer, records, extras, texts);
   json.key("refusal").null().end_object();
 }
 
 void write_completion_logprobs(JsonWriter& json, const Tokenizer& tokenizer, std::span<const TokenId> prompt,
                                std::span<const TokenRecord> prompt_records, std::span<const TokenRecord> records,
-                               LogprobExtras extras, size_t& n_code_points) {
+                               LogprobExtras extras, TokenTexts& texts) {
   // The columns of one table; gathered first because JSON wants them one after the other.
   std::vector<TokenRow> rows;
   PromptCursor cursor(prompt_records);
-  for (size_t i = 0; i < prompt.size(); ++i) rows.emplace_back(prompt[i], cursor.at(i));
-  for (const TokenRecord& record : records) rows.emplace_back(record.chosen.token, &record);
+  const auto add = [&](TokenId id, const TokenRecord* record) {
+    rows.push_back({id, record, texts});
+    step_past(tokenizer, id, texts);
+  };
+  for (size_t i = 0; i < prompt.size(); ++i) add(prompt[i], cursor.at(i));
+  for (const TokenRecord& record : records) add(record.chosen.token, &record);
 
   json.begin_object().key("tokens").begin_array();
-  for (const auto& [id, record] : rows) json.string(spelled(tokenizer, id, extras));
+  for (const TokenRow& row : rows) json.string(spelled(tokenizer, row.id, extras, row.texts.pending));
   json.end_array().key("token_logprobs").begin_array();
-  for (const auto& [id, record] : rows)
-    record == nullptr ? static_cast<void>(json.null()) : write_logprob(json, record->chosen.raw);
+  for (const TokenRow& row : rows)
+    row.record == nullptr ? static_cast<void>(json.null()) : write_logprob(json, row.record->chosen.raw);
   json.end_array().key("top_logprobs");
   write_top_column(json, tokenizer, rows, &TokenLogprob::raw, extras);
   if (extras.processed) {
@@ -129,16 +146,13 @@ void write_completion_logprobs(JsonWriter& json, const Tokenizer& tokenizer, std
     const size_t n_prompt = prompt.size();
     json.key("processed_logprobs").begin_array();
     for (size_t i = 0; i < rows.size(); ++i)
-      i < n_prompt ? static_cast<void>(json.null()) : write_logprob(json, rows[i].second->chosen.processed);
+      i < n_prompt ? static_cast<void>(json.null()) : write_logprob(json, rows[i].record->chosen.processed);
     json.end_array().key("processed_top_logprobs");
-    for (size_t i = 0; i < n_prompt; ++i) rows[i].second = nullptr;
+    for (size_t i = 0; i < n_prompt; ++i) rows[i].record = nullptr;
     write_top_column(json, tokenizer, rows, &TokenLogprob::processed, extras);
   }
   json.key("text_offset").begin_array();
-  for (const auto& [id, record] : rows) {
-    json.integer(static_cast<int64_t>(n_code_points));
-    n_code_points += utf8::count(token_text(tokenizer, id));
-  }
+  for (const TokenRow& row : rows) json.integer(static_cast<int64_t>(row.texts.n_code_points));
   json.end_array().end_object();
 }
 

@@ -33,7 +33,7 @@ class OpenAiPrinter final : public AnswerPrinter {
   void write_event(const Generation& g, size_t index, Part part, const AnswerPart* piece, AnswerChoice& choice,
                    std::string& out);
   void write_choice(const Generation& g, JsonWriter& json, size_t index, Part part, const AnswerPart* piece,
-                    const AnswerChoice& choice, size_t& n_code_points) const;
+                    const AnswerChoice& choice, TokenTexts& texts) const;
   void write_message(const Generation& g, JsonWriter& json, size_t index, const AnswerChoice& choice) const;
   void write_delta(const Generation& g, JsonWriter& json, size_t index, const AnswerPart* piece,
                    const AnswerChoice& choice) const;
@@ -154,7 +154,7 @@ void OpenAiPrinter::write_delta(const Generation& g, JsonWriter& json, size_t in
 }
 
 void OpenAiPrinter::write_choice(const Generation& g, JsonWriter& json, size_t index, Part part,
-                                 const AnswerPart* piece, const AnswerChoice& choice, size_t& n_code_points) const {
+                                 const AnswerPart* piece, const AnswerChoice& choice, TokenTexts& texts) const {
   const GenerationInfo& info = g.info();
   const size_t prompt = index / static_cast<size_t>(info.n);
   json.begin_object().field("index", static_cast<int64_t>(index));
@@ -175,12 +175,11 @@ void OpenAiPrinter::write_choice(const Generation& g, JsonWriter& json, size_t i
   if (!info.want_logprobs || (part != Part::kWhole && piece == nullptr && choice.records.empty())) {
     json.null();
   } else if (chat_) {
-    write_chat_logprobs(json, g.tokenizer(), choice.records, extras);
+    write_chat_logprobs(json, g.tokenizer(), choice.records, extras, texts);
   } else {
     std::span<const TokenId> ids;
     if (info.echo && !choice.started) ids = info.prompt_ids[prompt];
-    write_completion_logprobs(json, g.tokenizer(), ids, g.prompt_of(index).records, choice.records, extras,
-                              n_code_points);
+    write_completion_logprobs(json, g.tokenizer(), ids, g.prompt_of(index).records, choice.records, extras, texts);
   }
   json.key("finish_reason");
   const bool ended = part != Part::kPiece;
@@ -219,7 +218,7 @@ void OpenAiPrinter::write_event(const Generation& g, size_t index, Part part, co
   write_head(g, json, chunk());
   if (info.trace && !std::exchange(trace_begun_, true)) json.key("trace_header").raw(info.trace->header);
   json.key("choices").begin_array();
-  write_choice(g, json, index, part, piece, choice, choice.n_code_points);
+  write_choice(g, json, index, part, piece, choice, choice.token_texts);
   json.end_array();
   if (has_one_prompt_) write_prompt(g, json, index, choice);
   if (info.continuous_usage) {
@@ -304,8 +303,8 @@ void OpenAiPrinter::write_begin(const Generation& g, std::string& out) {
 
 void OpenAiPrinter::write_choice(const Generation& g, const AnswerChoice& choice, size_t index, std::string& out) {
   JsonWriter json(out);
-  size_t n_code_points = 0;
-  write_choice(g, json, index, Part::kWhole, nullptr, choice, n_code_points);
+  TokenTexts texts;
+  write_choice(g, json, index, Part::kWhole, nullptr, choice, texts);
 }
 
 void OpenAiPrinter::write_rest(const Generation& g, std::string& out) {

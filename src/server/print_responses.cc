@@ -46,8 +46,9 @@ class ResponsesPrinter final : public AnswerPrinter {
   bool begun_ = false;
   int64_t n_events_ = 0;
   int32_t n_records_ = 0;  // of the answer's tokens, as far as they came
-  std::string logprobs_;   // of tokens whose text is to come
-  std::string timings_;    // llama.cpp's, where they are asked for: a member of the next events, behind a comma
+  TokenTexts token_texts_;
+  std::string logprobs_;  // of tokens whose text is to come
+  std::string timings_;   // llama.cpp's, where they are asked for: a member of the next events, behind a comma
 };
 
 // A member as Generation writes it into an object, for an event's members.
@@ -229,7 +230,7 @@ void ResponsesPrinter::take_records(const Generation& g, const AnswerChoice& cho
   std::string list;
   JsonWriter json(list);
   write_token_logprobs(json, g.tokenizer(), records,
-                       {.processed = g.info().processed_logprobs, .as_ids = g.info().tokens_as_ids});
+                       {.processed = g.info().processed_logprobs, .as_ids = g.info().tokens_as_ids}, token_texts_);
   (logprobs_ += logprobs_.empty() ? "" : ",").append(list, 1, list.size() - 2);
 }
 

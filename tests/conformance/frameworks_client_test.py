@@ -253,7 +253,12 @@ def test_real_guidance():
         model += "One or two?"
     with guidance.assistant():
         model += guidance.select(["one", "two"], name="number")
+    with guidance.user():
+        model += "Write in Tifinagh."
+    with guidance.assistant():
+        model += guidance.gen("letters", regex="[\u2d30-\u2d67]{4}")  # each of them several tokens
     assert model["colour"] in ("red", "blue") and model["number"] in ("one", "two")
+    assert re.fullmatch("[\u2d30-\u2d67]{4}", model["letters"]), model["letters"]
 
 
 def test_real_guidance_finds_the_parts_of_json():
