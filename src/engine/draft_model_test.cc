@@ -337,6 +337,11 @@ TEST(DraftModel, IsNeverSlowerThanNone) {
   }
 }
 
+// What a draft takes, its row beside it, is weighed before it is made, not when the text is in debt.
+TEST(DraftModel, OneThatIsDearIsNotAsked) {
+  for (const double part : {0.5, 0.7, 1.0}) EXPECT_EQ(timed(1, 2, 200, any, part).stats.drafted_tokens, 0) << part;
+}
+
 TEST(DraftModel, ReadsALongPromptInPieces) {
   const Timed plain = timed(1, 900, 250, any, 0.05, 0), with = timed(1, 900, 250, any, 0.05);
   EXPECT_GT(with.n_draft_tokens, 900);

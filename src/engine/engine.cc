@@ -131,6 +131,7 @@ Engine::Engine(std::unique_ptr<Worker> worker, std::shared_ptr<const Tokenizer> 
       n_to_bring_(std::min(n_blocks, kBroughtPositions / options.block_len)) {
   failures_.reserve(static_cast<size_t>(options.max_sequences));
   proposals_.reserve(static_cast<size_t>(options.max_sequences));
+  proposed_to_.reserve(static_cast<size_t>(options.max_sequences));
   tap_rows_.reserve(static_cast<size_t>(options.step_tokens));
   const ModelFacts& facts = worker_->facts();
   for (const MeasuredStep& step : options.measured_steps) scheduler_.took(step);
@@ -280,7 +281,7 @@ void Engine::speculate(std::unique_ptr<Proposer> proposer, int32_t max_drafts) {
 // For those that wait for their next token, as far as the answer may go on behind it.
 void Engine::propose() {
   if (!proposer_) return;
-  proposals_.clear();
+  proposals_.clear(), proposed_to_.clear();
   for (Sequence* s : scheduler_.running()) {
     s->drafts.clear();
     if (s->group != nullptr) continue;
@@ -294,6 +295,7 @@ void Engine::propose() {
     if (n <= 0 || s->n_tokens() - s->n_computed != 1) continue;
     const auto tokens = std::span<const TokenId>(s->tokens);
     const auto n_prompt = static_cast<size_t>(s->prompt_len);
+    proposed_to_.push_back(s);
     proposals_.push_back({.input = {.sequence = raw(s->id),
                                     .prompt = tokens.first(n_prompt),
                                     .answer = tokens.subspan(n_prompt),
@@ -308,20 +310,37 @@ void Engine::propose() {
                                     .n_left = n_left,
                                     .scope = cache_.tree().spelled(s->scope),
                                     .free_alone = r.speculation.free_alone,
+                                    .has_credit = s->draft_account.has_credit(),
                                     .blocks = cache_.keeps_blocks() ? &s->blocks : nullptr},
                           .drafts = &s->drafts});
   }
   if (proposals_.empty()) return;
+  const StepPrices prices = scheduler_.prices();
   try {
-    proposer_->begin_step(proposer_->heeds_prices() ? scheduler_.prices() : StepPrices{});
+    proposer_->begin_step(proposer_->heeds_prices() ? prices : StepPrices{});
     proposer_->propose_all(proposals_);
-    for (const Proposal& p : proposals_) {
-      p.drafts->cut(p.input.max_drafts);
-      if (pins_drafts(p.input.verifier)) pin(*p.drafts);
+    for (size_t i = 0; i < proposals_.size(); ++i) {
+      const ProposalInput& input = proposals_[i].input;
+      Drafts& drafts = *proposals_[i].drafts;
+      drafts.cut(input.max_drafts);
+      if (pins_drafts(input.verifier)) pin(drafts);
+      const bool are_to_pay = !drafts.empty() && drafts.likely.front() < 1;  // who is certain has decided
+      if (are_to_pay) drafts.cut(proposed_to_[i]->draft_account.affordable(prices, drafts.size()));
     }
     for (Sequence* s : scheduler_.running()) cut_by_grammar(*s);
   } catch (const std::bad_alloc&) {  // then there are none
     for (const Proposal& p : proposals_) p.drafts->clear();
+  }
+  charge(prices);
+}
+
+// What guessing took is shared by those who have drafts of it; where nobody has, by all.
+void Engine::charge(const StepPrices& prices) {
+  const auto n_drafted = std::ranges::count_if(proposals_, [](const Proposal& p) { return !p.drafts->empty(); });
+  const auto n = static_cast<double>(n_drafted > 0 ? n_drafted : std::ssize(proposals_));
+  for (Sequence* s : proposed_to_) {
+    const bool pays = n_drafted == 0 || !s->drafts.empty();
+    s->draft_account.begin_step(prices, pays ? proposer_->spent() / n : 0);
   }
 }
 

@@ -110,6 +110,7 @@ class Engine {
   void weigh_host_tier();
   void bring_block();
   void propose();
+  void charge(const StepPrices& prices);
   void show_taps(const StepPlan& plan, const StepResult& result);
   void show_hidden(const StepPlan& plan, const StepResult& result);
   void show_refused(const StepPlan& plan, const StepResult& result);
@@ -126,8 +127,9 @@ class Engine {
   std::unique_ptr<DiskTier> disk_;      // may be null
   std::unique_ptr<Proposer> proposer_;  // may be null
   int32_t max_drafts_ = 0;
-  std::vector<Proposal> proposals_;  // of a step
-  std::vector<int32_t> tap_rows_;    // of a share
+  std::vector<Proposal> proposals_;     // of a step
+  std::vector<Sequence*> proposed_to_;  // whose they are
+  std::vector<int32_t> tap_rows_;       // of a share
   StepFailures failures_;
   StepNotes notes_;
   EngineObserver* observer_;  // one that hears nothing, where nobody listens

@@ -23,6 +23,7 @@
 #include "engine/pooling.h"
 #include "engine/request.h"
 #include "sample/sampler.h"
+#include "spec/draft_account.h"
 #include "spec/drafts.h"
 
 namespace ibid {
@@ -73,6 +74,7 @@ struct alignas(64) Sequence {
   std::optional<Answer> answer;      // there, but in tests of what has none
   std::vector<Sequence*> followers;  // the other choices, as long as they are held
   Drafts drafts;                     // of the next step; no part of the text
+  DraftAccount draft_account;        // what they brought so far
   std::shared_ptr<const Sampler> sampler;
 
   SeqId id{};

@@ -152,6 +152,7 @@ void Settler::append(const Share& share, ShareResult& result, double now) {
   Sequence& s = *share.sequence;
   if (!PLANTED("sampler_state_lost")) s.sampler_state = result.state;
   s.drafts.clear();
+  s.draft_account.settle(share.n_drafts, static_cast<int32_t>(result.accepted.size()));
   grammar::Matcher* matcher = s.request->grammar.get();
   if (matcher != nullptr) matcher->hold(s.choice, s.sampler_state.grammar);
   const bool is_closed = matcher != nullptr && matcher->is_closed(s.sampler_state.grammar);

@@ -84,5 +84,66 @@ TEST(Gain, IsThatOfAnEngineOnAVirtualClock) {
   }
 }
 
+// Is sure of tokens that are right from one position on, and takes no time.
+template <int32_t kRightFrom>
+class Boaster final : public Proposer {
+ public:
+  void propose(const ProposalInput& input, Drafts& drafts) override {
+    const auto n = static_cast<int32_t>(input.prompt.size() + input.answer.size());
+    for (int32_t i = 0; i < input.max_drafts; ++i) {
+      const int32_t right = any(n - 1 + i);
+      drafts.add(TokenId{n >= kRightFrom ? right : (right + 1) % 60}, i - 1, 0.98F);
+    }
+  }
+};
+
+double seconds_with(std::unique_ptr<Proposer> (*make)(TimedEngine&, Stream&), int32_t n_answer, int32_t n_texts) {
+  EngineOptions options;
+  options.max_rows = 64;
+  TimedEngine t(options, cost_of(1), 8192, any);
+  ThreadTeam team(1);
+  Stream stream(team);
+  t.engine->measure_steps(t.clock);
+  if (make != nullptr) t.engine->speculate(make(t, stream), 8);
+  std::vector<RequestId> ids;
+  for (int32_t i = 0; i < n_texts; ++i) ids.push_back(t.submit(8, n_answer));
+  t.drain();
+  double sum = 0;
+  for (const RequestId id : ids) sum += t.seen[id].tokens.back() - t.seen[id].tokens.front();
+  return sum;
+}
+
+template <int32_t kRightFrom>
+std::unique_ptr<Proposer> boaster(TimedEngine&, Stream&) {
+  return std::make_unique<Boaster<kRightFrom>>();
+}
+
+// Sure of itself, never right.
+std::unique_ptr<Proposer> wrong_model(TimedEngine& t, Stream& stream) {
+  const DraftModelOptions options = {.block_len = 16, .kv_bytes = 64 << 20, .vocab_size = 64};
+  auto model = std::make_unique<TimedModel>(t.clock, cost_of(0.05), 8192, near<0>, 20.0F);
+  return DraftModel::create(std::move(model), stream, options, t.clock).value();
+}
+
+// Whatever is believed of drafts, a text loses what its account lends and the rest of a step.
+TEST(Gain, IsNeverALossOfMoreThanAnAccountLends) {
+  for (const int32_t n_texts : {1, 4}) {
+    for (const int32_t n : {32, 128, 512}) {
+      const double plain = seconds_with(nullptr, n, n_texts);
+      const double most = plain * (1 + 2.25 / n + 0.015);
+      EXPECT_LE(seconds_with(boaster<8192>, n, n_texts), most) << n << " tokens of " << n_texts;
+      EXPECT_LE(seconds_with(wrong_model, n, n_texts), most) << n << " tokens of " << n_texts;
+      EXPECT_GT(seconds_with(boaster<8192>, n, n_texts), plain * 1.005) << "it is not tried";
+    }
+  }
+}
+
+TEST(Gain, ComesAlsoToTextsThatWereInDebt) {
+  const double plain = seconds_with(nullptr, 512, 1);
+  const double best = seconds_with(boaster<0>, 512, 1), late = seconds_with(boaster<264>, 512, 1);
+  EXPECT_LT(best, plain / 2);
+  EXPECT_LT(late, plain * 0.5 * 1.015 + best * 0.5 + plain * 0.06) << plain << ' ' << best;
+}
+
 }  // namespace
 }  // namespace ibid

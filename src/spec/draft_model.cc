@@ -73,7 +73,10 @@ DraftModel::DraftModel(std::unique_ptr<Worker> worker, const DraftModelOptions& 
 
 DraftModel::~DraftModel() = default;
 
-void DraftModel::begin_step(const StepPrices& prices) { drafting_.begin_step(prices); }
+void DraftModel::begin_step(const StepPrices& prices) {
+  drafting_.begin_step(prices);
+  reads_pieces_ = false;
+}
 
 void DraftModel::propose(const ProposalInput& input, Drafts& drafts) {
   const Proposal one{input, &drafts};
@@ -225,6 +228,7 @@ void DraftModel::share_first_pass() {
     const double n_within = drafting_.is_priced() ? std::min(1e6, drafting_.cost().tokens_within(seconds)) : 0;
     most = std::min(most, n + std::max(kNearly, static_cast<int32_t>(n_within)));
   }
+  reads_pieces_ = !std::ranges::all_of(lanes_, is_near);
   for (Lane& lane : lanes_) {
     if (!is_near(lane)) give(lane, lane.is_pinned ? options_.step_tokens : most);
   }

@@ -62,6 +62,8 @@ class DraftModel final : public Proposer {
 
   void begin_step(const StepPrices& prices) override;
   bool heeds_prices() const override { return true; }
+  // Without steps in which texts that are far behind are read: whether that is worth it is weighed apart.
+  double spent() const override { return reads_pieces_ ? 0 : drafting_.spent(); }
   void propose(const ProposalInput& input, Drafts& drafts) override;
   void propose_all(std::span<const Proposal> proposals) override;
   void forget(int64_t sequence) override;
@@ -109,6 +111,7 @@ class DraftModel final : public Proposer {
   std::vector<Text> texts_;
   std::vector<Lane> lanes_;
   Drafting drafting_;
+  bool reads_pieces_ = false;  // in this step
   std::vector<BlockCopy> copies_;
   PassArrays arrays_;
   int64_t n_computed_tokens_ = 0, n_passes_ = 0;

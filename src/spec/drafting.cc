@@ -84,7 +84,8 @@ void Drafting::observe(DraftText& text, const ProposalInput& input, int32_t n_ag
 
 bool Drafting::may_draft(const DraftText& text, const Proposal& p) const {
   const bool others_know_better = !p.drafts->empty() && p.drafts->likely.front() >= text.confidence.of_next();
-  return !others_know_better || is_pinned(p.input) || PLANTED("likelier_drafts_of_others_are_replaced");
+  return (!others_know_better && p.input.has_credit) || is_pinned(p.input) ||
+         PLANTED("likelier_drafts_of_others_are_replaced");
 }
 
 void Drafting::choose(std::vector<DraftLane>& lanes, DraftChoice& choice) const {

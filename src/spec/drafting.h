@@ -94,7 +94,7 @@ class Drafting {
   void begin_text(DraftText& text, const ProposalInput& input);
   // What the text became since it was last seen; how many of the tokens that were there agree with it.
   int32_t follow(DraftText& text, const ProposalInput& input);
-  // Whether this text may be drafted for: its drafts are pinned, or nobody proposed likelier ones.
+  // Whether this text may be drafted for: its drafts are pinned, or it has credit and nobody proposed likelier ones.
   bool may_draft(const DraftText& text, const Proposal& proposal) const;
   bool is_pinned(const ProposalInput& input) const { return options_.always || pins_drafts(input.verifier); }
   PairAgreement& pair() { return pair_; }

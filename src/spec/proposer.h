@@ -43,6 +43,9 @@ struct ProposalInput {
   std::string_view scope = {};
   // Its request wants guesses from those alone who take next to no time (spec/free_proposers.h).
   bool free_alone = false;
+  // Of its drafts (spec/draft_account.h). Without any, drafts that are to pay are not verified, and not worth the time
+  // of those who take time.
+  bool has_credit = true;
   // Where the target keeps its keys and values: of all tokens but the last one. Null: nowhere that may be lent
   // (spec/target_seat.h).
   BlockTable* blocks = nullptr;
@@ -99,6 +102,8 @@ class Proposer {
   virtual void begin_step(const StepPrices&) {}
   // Whether it looks at them: they cost a look at every text that runs.
   virtual bool heeds_prices() const { return false; }
+  // Seconds that guessing for this step took, of those whose guesses take time.
+  virtual double spent() const { return 0; }
   // Whether it reads what the target's final norm makes of a text; then saw() tells, after each step: the text has
   // n_tokens now, and its last one was drawn from the row with this hidden state, [C].
   virtual bool reads_hidden() const { return false; }

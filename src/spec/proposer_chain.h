@@ -25,6 +25,11 @@ class ProposerChain final : public Proposer {
   bool heeds_prices() const override {
     return std::ranges::any_of(proposers_, [](const auto& p) { return p->heeds_prices(); });
   }
+  double spent() const override {
+    double sum = 0;
+    for (const auto& p : proposers_) sum += p->spent();
+    return sum;
+  }
   bool reads_hidden() const override {
     return std::ranges::any_of(proposers_, [](const auto& p) { return p->reads_hidden(); });
   }

@@ -17,7 +17,7 @@ target_link_libraries(planted_grammar PUBLIC ibid_flags)
 file(GLOB unit_tests CONFIGURE_DEPENDS src/cache/*_test.cc src/engine/scheduler_test.cc
   src/engine/pace_test.cc src/engine/fairness_test.cc src/engine/step_cost_test.cc
   src/engine/disk_tier_test.cc src/engine/ledger_test.cc src/engine/grammar_test.cc src/engine/search_test.cc
-  src/engine/reasoning_test.cc src/engine/speculation_test.cc src/engine/verification_test.cc src/engine/draft_model_test.cc
+  src/engine/reasoning_test.cc src/engine/speculation_test.cc src/engine/verification_test.cc src/engine/draft_model_test.cc src/engine/speculative_speed_test.cc
   src/engine/window_proposer_test.cc
   src/engine/rejection_test.cc src/engine/encoder_test.cc src/engine/hidden_of_drawn_rows_test.cc src/engine/taps_test.cc src/engine/refused_drafts_test.cc
   src/engine/record/*_test.cc src/spec/*_test.cc)
