@@ -233,16 +233,17 @@ bool Engine::step(std::vector<Output>& out) {
   } catch (const std::bad_alloc&) {  // nothing to count with
   }
 #endif
-  if (plan.empty() && live_.n_unfinished() == 0) bring_block();
+  if (plan.empty() && live_.n_unfinished() == 0) bring_memory();
   const bool is_fetching = disk_ && disk_->is_fetching();
   if (plan.empty() && is_fetching) disk_->wait(kFetchTurn);
   return !plan.empty() || is_fetching || out.size() > n_before;
 }
 
-// Memory of a block that requests will need, before they come: a virtual machine's first write of a page was measured
-// to take up to 27 us, and all of a prompt's a third of what reading it took.
-void Engine::bring_block() {
-  if (!has_idle_work()) return;
+// Of what the largest step needs, and of a block that requests will need, before they come: a virtual machine's first
+// write of a page was measured to take up to 27 us, and all of a prompt's a third of what reading it took.
+void Engine::bring_memory() {
+  if (has_memory_to_take_) has_memory_to_take_ = worker_->take_next() || (proposer_ && proposer_->take_next());
+  if (n_brought_ == n_to_bring_) return;
   const BlockId block{n_brought_++};
   if (scheduler_.new_blocks().write(block)) worker_->kv().bring(block);
 }
@@ -273,6 +274,7 @@ void Engine::speculate(std::unique_ptr<Proposer> proposer, int32_t max_drafts) {
   proposer_ = std::move(proposer);
   max_drafts_ = std::min(max_drafts, kMaxDrafts);
   live_.set_proposer(proposer_.get());
+  has_memory_to_take_ = true;
   runner_.keep_hidden(proposer_ && proposer_->reads_hidden());
   runner_.keep_refused(proposer_ && proposer_->reads_refused());
   runner_.tap(proposer_ ? proposer_->taps() : nullptr);

@@ -81,7 +81,7 @@ class Engine {
   // thread.
   double last_beat() const { return worker_->last_beat(); }
   // A step without requests would do something for later ones.
-  bool has_idle_work() const { return n_brought_ < n_to_bring_; }
+  bool has_idle_work() const { return n_brought_ < n_to_bring_ || has_memory_to_take_; }
   // Who was in the last step, in the order of the batch; valid until the next one.
   const std::vector<StepShare>& last_step() const { return notes_.shares(); }
   // As completed at start-up: kv_bytes and max_rows are what they became.
@@ -108,7 +108,7 @@ class Engine {
   Status use_disk(std::unique_ptr<DurableStore> store);
   void settle_disk();
   void weigh_host_tier();
-  void bring_block();
+  void bring_memory();
   void propose();
   void charge(const StepPrices& prices);
   void show_taps(const StepPlan& plan, const StepResult& result);
@@ -135,6 +135,7 @@ class Engine {
   EngineObserver* observer_;  // one that hears nothing, where nobody listens
   const int32_t n_to_bring_;  // blocks, from the pool's first one on
   int32_t n_brought_ = 0;
+  bool has_memory_to_take_ = true;
 };
 
 }  // namespace ibid

@@ -59,19 +59,25 @@ class Signals {
     sigaddset(&set_, SIGTERM);
     sigaddset(&set_, SIGINT);
     sigaddset(&set_, SIGHUP);
+    sigaddset(&set_, kWake);
     pthread_sigmask(SIG_BLOCK, &set_, &old_);
   }
   ~Signals() { pthread_sigmask(SIG_SETMASK, &old_, nullptr); }
-  // Whether the server is to end. May return early where it is not.
+  // From any thread: whoever waits in came_within() looks up at once.
+  void wake() const { pthread_kill(owner_, kWake); }
+  // Whether the server is to end. May return early where it is not. Of the thread that made it.
   bool came_within(int milliseconds, RequestLog& log) {
     const timespec time = {milliseconds / 1000, milliseconds % 1000 * 1'000'000L};
     const int signal = sigtimedwait(&set_, nullptr, &time);
+    if (signal == kWake) return false;
     if (signal != SIGHUP || ends_with_terminal_) return signal > 0;
     if (const Status status = log.reopen(); !status) log.say(status.error().message + " The old one goes on.");
     return false;
   }
 
  private:
+  static constexpr int kWake = SIGUSR2;
+  const pthread_t owner_ = pthread_self();
   bool ends_with_terminal_;
   sigset_t set_, old_;
 };
@@ -140,9 +146,10 @@ Result<int> serve_until_stopped(const ServerOptions& options, const LoadBackend&
       backend = caught(load);
     }
     loaded = true;
+    signals.wake();
   });
   while (!loaded) {
-    if (!signals.came_within(20, **log)) continue;
+    if (!signals.came_within(1000, **log)) continue;
     (*log)->say("Ended while the model was loading.");
     std::_Exit(kServeOk);
   }

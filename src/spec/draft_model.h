@@ -61,6 +61,7 @@ class DraftModel final : public Proposer {
   void measure();
 
   void begin_step(const StepPrices& prices) override;
+  bool take_next() override { return worker_->take_next(); }
   bool heeds_prices() const override { return true; }
   // Without steps in which texts that are far behind are read: whether that is worth it is weighed apart.
   double spent() const override { return reads_pieces_ ? 0 : drafting_.spent(); }

@@ -73,6 +73,8 @@ class EagleHead {
   const std::vector<TokenId>& ids() const { return ids_; }
   const EagleSizes& sizes() const { return sizes_; }
 
+  // A piece of the memory of its largest pass, in idle times. Whether there was one left.
+  bool take_next() { return memory_.take_next(); }
   // What it reads of the target: a step's hidden states are written to these, [step_tokens, the target's C] each.
   const HiddenStates& taps() const { return taps_; }
   // Of one token, what the taps have, side by side.

@@ -139,7 +139,6 @@ Result<std::unique_ptr<EagleHead>> EagleHead::load(std::shared_ptr<const ModelFi
   out->kv_ = std::make_unique<KvStore>(std::move(kv));
   const size_t bytes = loader.lay(sizes, nullptr, out->rows_);
   ASSIGN_OR_RETURN(out->memory_, Buffer::allocate(stream.memory(), bytes, "the rows of an EAGLE head"));
-  out->memory_.take();
   loader.lay(sizes, out->memory_.data(), out->rows_);
   TRY(loader.load(stream, *out));
   out->file_ = std::move(file);

@@ -137,6 +137,8 @@ class Proposer {
   virtual void ended(const EndedText& text) { static_cast<void>(text); }
   // The text has ended; nothing more comes of it.
   virtual void forget(int64_t sequence) { static_cast<void>(sequence); }
+  // A piece of the memory that its largest step writes, in idle times. Whether there was one left.
+  virtual bool take_next() { return false; }
   // CHECKs that what it keeps for a text that runs, keys and values above all, is of that text and of its last drafts
   // (row S9). For tests and debug builds, between steps.
   virtual void self_check(const HeldText& text) const { static_cast<void>(text); }

@@ -30,6 +30,9 @@ class ProposerChain final : public Proposer {
     for (const auto& p : proposers_) sum += p->spent();
     return sum;
   }
+  bool take_next() override {
+    return std::ranges::any_of(proposers_, [](auto& p) { return p->take_next(); });
+  }
   bool reads_hidden() const override {
     return std::ranges::any_of(proposers_, [](const auto& p) { return p->reads_hidden(); });
   }

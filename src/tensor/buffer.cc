@@ -12,7 +12,7 @@
 namespace ibid {
 namespace {
 
-constexpr size_t kManyPages = size_t{32} << 20;
+constexpr size_t kManyPages = size_t{4} << 20;  // two large ones at least, however the mapping lies
 
 std::byte* map(size_t bytes) {
   void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -25,20 +25,28 @@ std::byte* map(size_t bytes) {
   return static_cast<std::byte*>(p);
 }
 void unmap(std::byte* p, size_t bytes) { munmap(p, bytes); }
-void write_zeros(std::byte* p, size_t bytes) { std::fill_n(p, bytes, std::byte{0}); }
-// Whole pages, of which the first may begin and the last may end in a neighbour: mappings are made of such.
-void bring_pages(std::byte* p, size_t bytes) {
+// Whole pages, of which the first may begin and the last may end in a neighbour: mappings are made of such. Whether
+// they are there.
+bool populate(std::byte* p, size_t bytes) {
 #ifdef MADV_POPULATE_WRITE  // Linux 5.14
   static const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<uintptr_t>(p) / page * page;
-  madvise(reinterpret_cast<void*>(begin), reinterpret_cast<uintptr_t>(p) + bytes - begin, MADV_POPULATE_WRITE);
+  const size_t n = reinterpret_cast<uintptr_t>(p) + bytes - begin;
+  return madvise(reinterpret_cast<void*>(begin), n, MADV_POPULATE_WRITE) == 0;
+#else
+  return false;
 #endif
+}
+void bring_pages(std::byte* p, size_t bytes) { static_cast<void>(populate(p, bytes)); }
+// The mapping is new, so its pages come as zeros.
+void take_pages(std::byte* p, size_t bytes) {
+  if (!populate(p, bytes)) std::fill_n(p, bytes, std::byte{0});
 }
 
 }  // namespace
 
 const DeviceMemory& cpu_memory() {
-  static constexpr DeviceMemory kMemory = {map, unmap, write_zeros, bring_pages};
+  static constexpr DeviceMemory kMemory = {map, unmap, take_pages, bring_pages};
   return kMemory;
 }
 
@@ -59,6 +67,13 @@ void Buffer::take() const {
   if (data_ != nullptr && memory_.take != nullptr) memory_.take(data_, bytes_);
 }
 
+bool Buffer::take_next() {
+  constexpr size_t kPiece = size_t{512} << 10;  // half a millisecond where memory is slow to come
+  const size_t n = std::min(kPiece, bytes_ - taken_);
+  if (n > 0) bring(std::exchange(taken_, taken_ + n), n);
+  return n > 0;
+}
+
 void Buffer::bring(size_t offset, size_t bytes) const {
   CHECK(offset <= bytes_ && bytes <= bytes_ - offset);
   if (bytes > 0 && memory_.bring != nullptr) memory_.bring(data_ + offset, bytes);
@@ -68,6 +83,7 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
   std::swap(memory_, other.memory_);
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
+  std::swap(taken_, other.taken_);
   return *this;
 }
 

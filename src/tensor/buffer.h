@@ -15,7 +15,7 @@ namespace ibid {
 struct DeviceMemory {
   std::byte* (*allocate)(size_t bytes) = nullptr;  // null where there is none left
   void (*release)(std::byte* p, size_t bytes) = nullptr;
-  void (*take)(std::byte* p, size_t bytes) = nullptr;  // writes zeros to all of it; null where allocating took it
+  void (*take)(std::byte* p, size_t bytes) = nullptr;  // of what is new: zeros in every page; null: it was taken
   // Makes the pages of a part be there, as they are; a wish. Null as above.
   void (*bring)(std::byte* p, size_t bytes) = nullptr;
 };
@@ -27,14 +27,20 @@ class Buffer {
   // `what` it is for, as in "the KV cache"; the error says how much there was not. Zero bytes are a buffer of none.
   static Result<Buffer> allocate(const DeviceMemory& memory, size_t bytes, std::string_view what);
   Buffer(Buffer&& other) noexcept
-      : memory_(other.memory_), data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+      : memory_(other.memory_),
+        data_(std::exchange(other.data_, nullptr)),
+        bytes_(std::exchange(other.bytes_, 0)),
+        taken_(other.taken_) {}
   Buffer& operator=(Buffer&& other) noexcept;
   ~Buffer();
 
-  // Writes zeros to every page, so that the process has all of it from now on. For what the largest step needs: given
-  // page by page, the first load of its size would look like a leak, and the memory promised at start would not be
-  // held.
+  // Of a new buffer: every page is there, so that the process has all of it from now on. What the largest step needs:
+  // given page by page, the first load of its size would look like a leak, and the memory promised at start would not
+  // be held.
   void take() const;
+
+  // The same piece by piece, in the times of who has nothing else to do. Whether there was one left.
+  bool take_next();
 
   // Of [offset, offset + bytes), without a change to what is there: later writes need no page of the system.
   void bring(size_t offset, size_t bytes) const;
@@ -46,6 +52,7 @@ class Buffer {
   DeviceMemory memory_;
   std::byte* data_ = nullptr;
   size_t bytes_ = 0;
+  size_t taken_ = 0;  // by take_next()
 };
 
 }  // namespace ibid

@@ -23,7 +23,6 @@ Status Worker::allocate() {
   const auto row_bytes = sizeof(float) * static_cast<size_t>(facts().vocab_size);
   ASSIGN_OR_RETURN(logits_, Buffer::allocate(stream_.memory(), static_cast<size_t>(options_.max_rows) * row_bytes,
                                              "the rows of logits of a step"));
-  logits_.take();
   ASSIGN_OR_RETURN(hidden_, Buffer::allocate(stream_.memory(), options_.hidden_layers.size() * hidden_bytes(),
                                              "the hidden states of a step"));
   hidden_views_.resize(options_.hidden_layers.size());

@@ -62,6 +62,9 @@ class Worker {
   // Moves keys and values in all layers, slot by slot in this order, behind what was launched.
   void copy_slots(std::span<const int32_t> from, std::span<const int32_t> to);
 
+  // A piece of what the largest step writes, in idle times. Whether there was one left.
+  bool take_next() { return logits_.take_next() || hidden_.take_next(); }
+
   Stream& stream() const { return stream_; }
   const KvStore& kv() const { return kv_; }
   // When a step under way last got on, on steady_clock(); from any thread.
