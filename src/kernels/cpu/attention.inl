@@ -140,6 +140,7 @@ template <typename Format>
 void tile_of_blocks(const AttentionTask& task, int tile_begin, Range used, Range used_next, Tile<Format>& tile) {
   tile.key_stride = task.block_len;
   tile.value_stride = task.head_len;
+  tile.fetches_into_second = task.fetches_into_second;
   find_blocks<Format>(task, tile_begin, used, tile.key, tile.value);
   // Where nothing follows, this tile is fetched again, which costs next to nothing.
   for (int v = 0; v < kTileLen / 16; ++v) {
@@ -211,6 +212,7 @@ IBID_INLINE Tile<InCache> tile_of(const Widened& wide, int row_len) {
   Tile<InCache> tile;
   tile.key_stride = kTileLen;
   tile.value_stride = row_len;
+  tile.fetches_into_second = false;
   for (int v = 0; v < kTileLen / 16; ++v) {
     tile.key[v] = wide.keys + 16 * v;
     tile.value[v] = wide.values + 16 * v * row_len;

@@ -45,8 +45,9 @@ struct AttentionTask {
   KvFormat format;
 
   float scale;
-  float soft_cap;  // 0: none
-  int32_t window;  // 0: all
+  float soft_cap;            // 0: none
+  int32_t window;            // 0: all
+  bool fetches_into_second;  // the next tile: into the second-level cache, not the first
 
   // Null: all pieces, merged into out. Else piece `piece` alone, its state into partial: for each row (token, then
   // head) m, l and 14 unused floats, then o[head_len rounded up to 16].

@@ -62,7 +62,19 @@ struct Tile {
   // The tile after this one, to be fetched while this one is used.
   const typename Format::Element* next_key[kTileLen / 16];
   const typename Format::Element* next_value[kTileLen / 16];
+  bool fetches_into_second;
 };
+
+// at(i) of [0, N): one branch for all, which is always taken alike.
+template <int N, typename Format, typename At>
+IBID_INLINE void fetch_ahead(const Tile<Format>& tile, const At& at) {
+  if (!Format::kFetchAhead) return;
+  if (tile.fetches_into_second) {
+    for (int i = 0; i < N; ++i) __builtin_prefetch(at(i), 0, 2);
+  } else {
+    for (int i = 0; i < N; ++i) __builtin_prefetch(at(i), 0, 3);
+  }
+}
 
 // scores[r][16 v ...] of ROWS rows and VECTORS vectors; q is [head_len][kStripRows].
 template <int ROWS, int VECTORS, typename Format>
@@ -78,9 +90,10 @@ IBID_INLINE void score_block(float* scores, const float* q, int head_len, const 
     f32x16 k[VECTORS];
     for (int i = 0; i < VECTORS; ++i) {
       k[i] = Format::load16(key[i]);
-      if (Format::kFetchAhead) __builtin_prefetch(tile.next_key[v + i] + d * tile.key_stride);
       key[i] += tile.key_stride;
     }
+    fetch_ahead<VECTORS>(
+        tile, [&](int i) __attribute__((always_inline)) { return tile.next_key[v + i] + d * tile.key_stride; });
     IBID_UNROLL
     for (int r = 0; r < ROWS; ++r) {
       const f32x16 x = broadcast(q[d * kStripRows + r]);
@@ -141,10 +154,9 @@ IBID_INLINE void value_block(float* o, int row_len, const float* p, const float*
     const typename Format::Element* value = begin + (at % 16) * tile.value_stride + first;
     for (; at < end; ++at, value += tile.value_stride) {
       f32x16 x[VECTORS];
-      for (int i = 0; i < VECTORS; ++i) {
-        x[i] = Format::load16(value + 16 * i);
-        if (Format::kFetchAhead) __builtin_prefetch(next + (value - begin) + 16 * i);
-      }
+      for (int i = 0; i < VECTORS; ++i) x[i] = Format::load16(value + 16 * i);
+      fetch_ahead<VECTORS>(
+          tile, [&](int i) __attribute__((always_inline)) { return next + (value - begin) + 16 * i; });
       IBID_UNROLL
       for (int r = 0; r < ROWS; ++r) {
         const f32x16 weight = broadcast(p[r * kTileLen + at]);

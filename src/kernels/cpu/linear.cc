@@ -23,18 +23,6 @@ XForm x_form(DType dtype) {
   return dtype == DType::kBF16 ? XForm::kBf16 : XForm::kInt8;
 }
 
-// A core has some 20 misses of its first-level cache in flight. On AMD's they are all that fetching ahead keeps up, 13
-// to 16 GB/s of one core; its second-level cache has more, and fetching into it alone brings 20 to 24 (measured on Zen
-// 4, docs/decisions/0041-fetching-ahead-on-amd.md).
-bool fetches_into_second() {
-#if defined(__x86_64__)
-  static const bool is_amd = __builtin_cpu_is("amd");
-  return is_amd;
-#else
-  return false;
-#endif
-}
-
 // The forms of T rows of K inputs, one after the other in the workspace. A null workspace only counts bytes.
 struct XForms {
   XForms(std::byte* workspace, int64_t T, int64_t K) {

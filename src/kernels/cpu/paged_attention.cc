@@ -64,6 +64,7 @@ struct Call {
     t.scale = params.scale;
     t.soft_cap = params.soft_cap;
     t.window = params.window;
+    t.fetches_into_second = fetches_into_second();
     return t;
   }
 };

@@ -80,4 +80,16 @@ const Table& table() {
   return baseline_table;
 }
 
+// A core has some 20 misses of its first-level cache in flight. On AMD's they are all that fetching ahead keeps up, 13
+// to 16 GB/s of one core; its second-level cache has more, and fetching into it alone brings 20 to 24 (measured on Zen
+// 4, docs/decisions/0041-fetching-ahead-on-amd.md).
+bool fetches_into_second() {
+#if defined(__x86_64__)
+  static const bool is_amd = __builtin_cpu_is("amd");
+  return is_amd;
+#else
+  return false;
+#endif
+}
+
 }  // namespace ibid::cpu

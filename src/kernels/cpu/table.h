@@ -21,4 +21,7 @@ struct Table {
 // The table of the selected ISA.
 const Table& table();
 
+// Whether what is fetched ahead is better brought into the second-level cache than into the first.
+bool fetches_into_second();
+
 }  // namespace ibid::cpu
