@@ -1,5 +1,8 @@
 // Two hundred users of the real binary with the default model, and two thousand who only hold a connection.
+#include <chrono>
 #include <cstdio>
+#include <thread>
+#include <utility>
 
 #include "bench/load/measure.h"
 #include "serve_process.h"
@@ -84,6 +87,12 @@ TEST_F(SlowManyUsers, AStreamCostsAtMost24KibibytesBeyondItsBlocks) {
   ServeProcess server({"--ctx", "1024", "--max-sequences", "256", "--kv-memory", "512M"});
   warm_up(server);
   const auto bytes = [&] { return server.private_bytes(kKvBytes); };
+  // What the largest step writes, 50 MiB of logits, comes in while the server is idle.
+  ASSERT_TRUE(soon(20, [&, before = int64_t{0}]() mutable {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    const int64_t last = std::exchange(before, bytes());
+    return before == last;
+  }));
   const int64_t at_rest = bytes();
   IdleConnections idle(server.port(), kIdle);
   ASSERT_EQ(idle.n_ready(), kIdle);
