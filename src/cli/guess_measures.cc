@@ -46,7 +46,6 @@ class GuessRecorder final : public Proposer {
   void begin_step(const StepPrices&) override {
     for (Watched& w : watched_) w.proposer->begin_step({.step = 1e9});
   }
-  bool heeds_prices() const override { return true; }
   bool reads_hidden() const override {
     return std::ranges::any_of(watched_, [](const Watched& w) { return w.proposer->reads_hidden(); });
   }

@@ -319,30 +319,31 @@ void Engine::propose() {
   if (proposals_.empty()) return;
   const StepPrices prices = scheduler_.prices();
   try {
-    proposer_->begin_step(proposer_->heeds_prices() ? prices : StepPrices{});
+    proposer_->begin_step(prices);
     proposer_->propose_all(proposals_);
     for (size_t i = 0; i < proposals_.size(); ++i) {
       const ProposalInput& input = proposals_[i].input;
       Drafts& drafts = *proposals_[i].drafts;
       drafts.cut(input.max_drafts);
       if (pins_drafts(input.verifier)) pin(drafts);
+      DraftAccount& account = proposed_to_[i]->draft_account;
+      account.begin_step(prices);
       const bool are_to_pay = !drafts.empty() && drafts.likely.front() < 1;  // who is certain has decided
-      if (are_to_pay) drafts.cut(proposed_to_[i]->draft_account.affordable(prices, drafts.size()));
+      if (are_to_pay) drafts.cut(account.affordable(drafts.size()));
     }
     for (Sequence* s : scheduler_.running()) cut_by_grammar(*s);
   } catch (const std::bad_alloc&) {  // then there are none
     for (const Proposal& p : proposals_) p.drafts->clear();
   }
-  charge(prices);
+  charge_for_guessing();
 }
 
 // What guessing took is shared by those who have drafts of it; where nobody has, by all.
-void Engine::charge(const StepPrices& prices) {
+void Engine::charge_for_guessing() {
   const auto n_drafted = std::ranges::count_if(proposals_, [](const Proposal& p) { return !p.drafts->empty(); });
   const auto n = static_cast<double>(n_drafted > 0 ? n_drafted : std::ssize(proposals_));
   for (Sequence* s : proposed_to_) {
-    const bool pays = n_drafted == 0 || !s->drafts.empty();
-    s->draft_account.begin_step(prices, pays ? proposer_->spent() / n : 0);
+    if (n_drafted == 0 || !s->drafts.empty()) s->draft_account.guessed(proposer_->spent() / n);
   }
 }
 

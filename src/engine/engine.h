@@ -110,7 +110,7 @@ class Engine {
   void weigh_host_tier();
   void bring_memory();
   void propose();
-  void charge(const StepPrices& prices);
+  void charge_for_guessing();
   void show_taps(const StepPlan& plan, const StepResult& result);
   void show_hidden(const StepPlan& plan, const StepResult& result);
   void show_refused(const StepPlan& plan, const StepResult& result);

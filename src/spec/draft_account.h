@@ -15,18 +15,18 @@ namespace ibid {
 class DraftAccount {
  public:
   bool has_credit() const { return credit() > 0 || PLANTED("a_text_drafts_without_credit"); }
-  // How many of these drafts the next step may verify, at these prices; where none is known, all.
-  int32_t affordable(const StepPrices& prices, int32_t n) const {
-    const double row = prices.step > 0 ? prices.row * prices.n_decodes / prices.step : 0;
-    if (row <= 0 || PLANTED("a_text_drafts_without_credit")) return n;
-    return std::min(n, static_cast<int32_t>(std::ceil(std::clamp(credit() / row, 0.0, static_cast<double>(n)))));
+  // At these prices; where none is known, nothing counts.
+  void begin_step(const StepPrices& prices) {
+    token_ = prices.step / prices.n_decodes;
+    row_ = token_ > 0 ? prices.row / token_ : 0;
   }
-  // The next step's prices, and what guessing for it took, in seconds. Nothing counts where no price is known.
-  void begin_step(const StepPrices& prices, double guessing) {
-    const double token = prices.step / prices.n_decodes;
-    row_ = token > 0 ? prices.row / token : 0;
-    balance_ -= token > 0 ? guessing / token : 0;
+  // How many of n drafts the step may verify.
+  int32_t affordable(int32_t n) const {
+    if (row_ <= 0 || PLANTED("a_text_drafts_without_credit")) return n;
+    return std::min(n, static_cast<int32_t>(std::ceil(std::clamp(credit() / row_, 0.0, static_cast<double>(n)))));
   }
+  // What guessing for the step took.
+  void guessed(double seconds) { balance_ -= token_ > 0 ? seconds / token_ : 0; }
   // What became of them.
   void settle(int32_t n_drafts, int32_t n_accepted) {
     if (row_ > 0) balance_ += n_accepted - row_ * n_drafts;
@@ -39,7 +39,7 @@ class DraftAccount {
   static constexpr double kLoan = 1.25, kOfTokens = 0.015;
   double credit() const { return balance_ + kLoan + (PLANTED("debts_last") ? 0 : kOfTokens * n_tokens_); }
   double balance_ = 0, n_tokens_ = 0;
-  double row_ = 0;  // of the step that is under way: what a draft takes
+  double token_ = 0, row_ = 0;  // of the step that is under way: a token's seconds without drafts; what a draft takes
 };
 
 }  // namespace ibid

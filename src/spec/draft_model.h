@@ -62,7 +62,6 @@ class DraftModel final : public Proposer {
 
   void begin_step(const StepPrices& prices) override;
   bool take_next() override { return worker_->take_next(); }
-  bool heeds_prices() const override { return true; }
   // Without steps in which texts that are far behind are read: whether that is worth it is weighed apart.
   double spent() const override { return reads_pieces_ ? 0 : drafting_.spent(); }
   void propose(const ProposalInput& input, Drafts& drafts) override;

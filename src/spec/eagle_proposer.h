@@ -51,7 +51,6 @@ class EagleProposer final : public Proposer {
                 const Clock& clock = steady_clock());
 
   void begin_step(const StepPrices& prices) override { drafting_.begin_step(prices); }
-  bool heeds_prices() const override { return true; }
   bool take_next() override { return head_->take_next(); }
   double spent() const override { return drafting_.spent(); }
   const HiddenStates* taps() const override { return &head_->taps(); }

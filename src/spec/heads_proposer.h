@@ -38,7 +38,6 @@ class HeadsProposer final : public Proposer {
                 const Clock& clock = steady_clock());
 
   void begin_step(const StepPrices& prices) override { drafting_.begin_step(prices); }
-  bool heeds_prices() const override { return true; }
   double spent() const override { return drafting_.spent(); }
   bool reads_hidden() const override { return true; }
   void saw(int64_t sequence, int32_t n_tokens, std::span<const float> hidden) override;

@@ -100,8 +100,6 @@ class Proposer {
   virtual ~Proposer() = default;
   // Before the first propose() of each step.
   virtual void begin_step(const StepPrices&) {}
-  // Whether it looks at them: they cost a look at every text that runs.
-  virtual bool heeds_prices() const { return false; }
   // Seconds that guessing for this step took, of those whose guesses take time.
   virtual double spent() const { return 0; }
   // Whether it reads what the target's final norm makes of a text; then saw() tells, after each step: the text has

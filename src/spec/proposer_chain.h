@@ -22,9 +22,6 @@ class ProposerChain final : public Proposer {
   void begin_step(const StepPrices& prices) override {
     for (auto& p : proposers_) p->begin_step(prices);
   }
-  bool heeds_prices() const override {
-    return std::ranges::any_of(proposers_, [](const auto& p) { return p->heeds_prices(); });
-  }
   double spent() const override {
     double sum = 0;
     for (const auto& p : proposers_) sum += p->spent();

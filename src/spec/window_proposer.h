@@ -52,7 +52,6 @@ class WindowProposer final : public Proposer {
   void measure();
 
   void begin_step(const StepPrices& prices) override { drafting_.begin_step(prices); }
-  bool heeds_prices() const override { return true; }
   double spent() const override { return drafting_.spent(); }
   void propose(const ProposalInput& input, Drafts& drafts) override;
   void propose_all(std::span<const Proposal> proposals) override;

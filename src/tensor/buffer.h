@@ -30,7 +30,7 @@ class Buffer {
       : memory_(other.memory_),
         data_(std::exchange(other.data_, nullptr)),
         bytes_(std::exchange(other.bytes_, 0)),
-        taken_(other.taken_) {}
+        taken_(std::exchange(other.taken_, 0)) {}
   Buffer& operator=(Buffer&& other) noexcept;
   ~Buffer();
 
