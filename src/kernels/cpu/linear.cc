@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kRowsPerTask = kMaxProductRows;
 constexpr int64_t kTasksPerThread = 4;  // enough to even out, few enough to cost nothing
-constexpr int64_t kTilesPerPanel = 6;   // where tasks start, so that kernels of two and of three tiles stay whole
+constexpr int64_t kTilesPerPanel = 6;   // where tasks start, so that register tiles of three stay whole
 
 enum class XForm { kFloat, kBf16, kInt8 };
 

@@ -31,14 +31,14 @@ struct StepBf16 {
   IBID_INLINE f32x16 step(f32x16 acc, Bf16Pairs w, Bf16Pairs x) { return dot_bf16(acc, w, x); }
 };
 
-// kTilesFloat tiles at w and w + w_stride (the last may be absent: then it is the first again, and is not stored).
+// kTiles tiles of weights, at `at` from w.
 template <class S>
 struct FloatRows {
   template <int M>
-  using Sums = float[M][kTilesFloat][kTileOutputs];
+  using Sums = float[M][kTiles][kTileOutputs];
 
   template <int M>
-  static void run(const LinearTask& task, const typename S::Weight* w, int64_t w_stride, const typename S::X* x,
+  static void run(const LinearTask& task, const typename S::Weight* w, const TileOffsets& at, const typename S::X* x,
                   int64_t x_stride, const OutTile& out) {
     alignas(64) Sums<M> waiting[kMaxWaiting + 1];  // and behind them the sum of the latest piece
     int n_waiting = 0;
@@ -47,7 +47,7 @@ struct FloatRows {
       const int64_t end = (task.edges[piece + 1] + S::kWeightsPerStep - 1) / S::kWeightsPerStep;
       {
         [[maybe_unused]] const typename S::Mode mode;
-        sum_piece<M>(w + i * kTileOutputs * S::kWeightsPerStep, w_stride, end - i, x + i * S::kWeightsPerStep, x_stride,
+        sum_piece<M>(w + i * kTileOutputs * S::kWeightsPerStep, at, end - i, x + i * S::kWeightsPerStep, x_stride,
                      waiting[n_waiting]);
       }
       i = end;
@@ -58,45 +58,47 @@ struct FloatRows {
       ++n_waiting;
     }
     for (int m = 0; m < M; ++m) {
-      for (int t = 0; t < kTilesFloat; ++t) store_out(out, m, t, load(waiting[0][m][t]));
+      for (int t = 0; t < kTiles; ++t) store_out(out, m, t, load(waiting[0][m][t]));
     }
   }
 
  private:
   // Apart, so that registers are spent on this loop alone, and no arithmetic of one mode is moved into the other. By
-  // reference: with values g++ 12 keeps a pointer for each of twelve rows and spills some in the loop (8 % slower).
+  // reference: with values g++ 12 keeps a pointer for each row and spills some in the loop (8 % slower).
   template <int M>
-  __attribute__((noinline)) static void sum_piece(const typename S::Weight* const& w, const int64_t& w_stride,
+  __attribute__((noinline)) static void sum_piece(const typename S::Weight* const& w, const TileOffsets& at,
                                                   const int64_t& n_steps, const typename S::X* const& x,
                                                   const int64_t& x_stride, Sums<M>& to) {
-    f32x16 acc[M][kTilesFloat];
+    f32x16 acc[M][kTiles];
     for (int m = 0; m < M; ++m) {
-      for (int t = 0; t < kTilesFloat; ++t) acc[m][t] = zero();
+      for (int t = 0; t < kTiles; ++t) acc[m][t] = zero();
     }
     // A memory page ahead, where the processor's own prefetching stops (measured: 512 bytes to 8 KiB; +15 to +30 %).
     constexpr int kAhead = 4096 / static_cast<int>(sizeof(typename S::Weight));
     for (int64_t i = 0; i < n_steps; ++i) {
-      decltype(S::load_w(w)) weight[kTilesFloat];
-      for (int t = 0; t < kTilesFloat; ++t) {
-        const typename S::Weight* at = w + t * w_stride + i * kTileOutputs * S::kWeightsPerStep;
-        weight[t] = S::load_w(at);
-        __builtin_prefetch(at + kAhead);
+      decltype(S::load_w(w)) weight[kTiles];
+      for (int t = 0; t < kTiles; ++t) {
+        const auto* from =
+            reinterpret_cast<const typename S::Weight*>(reinterpret_cast<const std::byte*>(w) + at.of[t]) +
+            i * kTileOutputs * S::kWeightsPerStep;
+        weight[t] = S::load_w(from);
+        __builtin_prefetch(from + kAhead);
       }
-#pragma GCC unroll 12
+#pragma GCC unroll 8
       for (int m = 0; m < M; ++m) {
         const auto xm = S::load_x(x + m * x_stride + i * S::kWeightsPerStep);
-        for (int t = 0; t < kTilesFloat; ++t) acc[m][t] = S::step(acc[m][t], weight[t], xm);
+        for (int t = 0; t < kTiles; ++t) acc[m][t] = S::step(acc[m][t], weight[t], xm);
       }
     }
-#pragma GCC unroll 12
+#pragma GCC unroll 8
     for (int m = 0; m < M; ++m) {
-      for (int t = 0; t < kTilesFloat; ++t) store(to[m][t], acc[m][t]);
+      for (int t = 0; t < kTiles; ++t) store(to[m][t], acc[m][t]);
     }
   }
   template <int M>
   __attribute__((noinline)) static void add_pieces(Sums<M>& to, const Sums<M>& more) {
     for (int m = 0; m < M; ++m) {
-      for (int t = 0; t < kTilesFloat; ++t) store(to[m][t], add(load(to[m][t]), load(more[m][t])));
+      for (int t = 0; t < kTiles; ++t) store(to[m][t], add(load(to[m][t]), load(more[m][t])));
     }
   }
 };
@@ -104,13 +106,12 @@ struct FloatRows {
 template <class S>
 void product_packed(const LinearTask& task, const typename S::X* x, int64_t x_stride, int64_t row, int64_t row_end,
                     int64_t tile, int64_t tile_end) {
-  const int64_t tile_len = task.tile_bytes / static_cast<int64_t>(sizeof(typename S::Weight));
-  for (; tile < tile_end; tile += kTilesFloat) {
-    const int n_tiles = static_cast<int>(tile_end - tile < kTilesFloat ? tile_end - tile : kTilesFloat);
+  for (; tile < tile_end; tile += kTiles) {
+    const int n_tiles = static_cast<int>(tile_end - tile < kTiles ? tile_end - tile : kTiles);
     const auto* w = reinterpret_cast<const typename S::Weight*>(task.packed + tile * task.tile_bytes);
-    const int64_t w_stride = n_tiles == kTilesFloat ? tile_len : 0;
+    const auto at = tile_offsets(n_tiles, task.tile_bytes);
     for (int64_t r = row; r < row_end; r += kRowsFloat) {
-      with_rows<FloatRows<S>, kRowsFloat>(row_end - r, task, w, w_stride, x + r * x_stride, x_stride,
+      with_rows<FloatRows<S>, kRowsFloat>(row_end - r, task, w, at, x + r * x_stride, x_stride,
                                           out_tile(task, r, tile, n_tiles));
     }
   }

@@ -127,20 +127,10 @@ struct Packed {
   }
 };
 
-// The tiles of a register tile, in bytes from the first; one that is absent is the last again, and is not stored.
-struct TileOffsets {
-  int64_t of[kTilesInt8];
-};
-IBID_INLINE TileOffsets tile_offsets(int64_t n_tiles, int64_t tile_bytes) {
-  TileOffsets at;
-  for (int t = 0; t < kTilesInt8; ++t) at.of[t] = (t < n_tiles ? t : n_tiles - 1) * tile_bytes;
-  return at;
-}
-
 // The float sums of a call's rows for one register tile: those of whole pieces of K in their order, and behind them the
 // one that is being added to.
 struct Sums {
-  alignas(64) float of[kMaxWaiting + 1][kMaxProductRows][kTilesInt8][kTileOutputs];
+  alignas(64) float of[kMaxWaiting + 1][kMaxProductRows][kTiles][kTileOutputs];
 };
 // A run of blocks inside one piece of K.
 struct Part {
@@ -180,7 +170,7 @@ class Upcoming {
   void begin(const Packed<kLayout>& f, const TileOffsets& at, int64_t block, int64_t n_blocks, int64_t n_fetches) {
     n_ranges_ = range_ = 0;
     int64_t n_lines = 0;
-    for (int t = 0; t < kTilesInt8; ++t) {
+    for (int t = 0; t < kTiles; ++t) {
       n_lines += append(f.codes + at.of[t], block, n_blocks, Packed<kLayout>::kCodeBytes);
       n_lines += append(f.factors + at.of[t], block, n_blocks, Packed<kLayout>::kFactorBytes);
     }
@@ -209,7 +199,7 @@ class Upcoming {
     r = {first + block * block_bytes, first + (block + n_blocks) * block_bytes};
     return (n_blocks * block_bytes + 63) / 64;
   }
-  Range ranges_[2 * kTilesInt8];
+  Range ranges_[2 * kTiles];
   int n_ranges_ = 0, range_ = 0;
   int64_t lines_a_fetch_ = 0;
 };
@@ -223,7 +213,7 @@ IBID_INLINE void end_part(const Part& part, Sums& sums, int64_t row, const OutTi
   int level = part.n_waiting;
   for (int n_adds = part.n_adds; n_adds > 0; --n_adds, --level) {
     for (int m = 0; m < M; ++m) {
-      for (int t = 0; t < kTilesInt8; ++t) {
+      for (int t = 0; t < kTiles; ++t) {
         store(sums.of[level - 1][row + m][t],
               add(load(sums.of[level - 1][row + m][t]), load(sums.of[level][row + m][t])));
       }
@@ -231,7 +221,7 @@ IBID_INLINE void end_part(const Part& part, Sums& sums, int64_t row, const OutTi
   }
   if (part.ends_k) {
     for (int m = 0; m < M; ++m) {
-      for (int t = 0; t < kTilesInt8; ++t) store_out(out, m, t, load(sums.of[level][row + m][t]));
+      for (int t = 0; t < kTiles; ++t) store_out(out, m, t, load(sums.of[level][row + m][t]));
     }
   }
 }
@@ -246,21 +236,21 @@ struct Rows {
     constexpr int kSteps = F::kGroup / 4;
     constexpr int kChains = 2 * M <= kRowsInt8 ? 2 : 1;  // where there are registers: integers add exactly
     constexpr bool kByPairs = kHasPairs && M > 1;
-    static_assert(!kByPairs || kTilesInt8 == 1);
-    float(*acc)[kTilesInt8][kTileOutputs] = sums.of[part.n_waiting] + row;
+    static_assert(!kByPairs || kTiles == 1);
+    float(*acc)[kTiles][kTileOutputs] = sums.of[part.n_waiting] + row;
     if (part.begins_piece) {
       for (int m = 0; m < M; ++m) {
-        for (int t = 0; t < kTilesInt8; ++t) store(acc[m][t], zero());
+        for (int t = 0; t < kTiles; ++t) store(acc[m][t], zero());
       }
     }
     for (int64_t b = part.block; b < part.block_end; ++b, x += M) {
       if (ahead.n_blocks != 0) {
-        for (int t = 0; t < kTilesInt8; ++t) fetch(f, at.of[t], ahead, b);
+        for (int t = 0; t < kTiles; ++t) fetch(f, at.of[t], ahead, b);
       }
 #pragma GCC unroll 2
       for (int g = 0; g < F::kGroups; ++g) {
         auto start = [&](int m) { return D::start(F::kGroups == 1 ? x[m].neg_sum : x[m].neg_sum16[g]); };
-        typename D::Sum sum[kChains][M][kTilesInt8];
+        typename D::Sum sum[kChains][M][kTiles];
         [[maybe_unused]] PairSums<M> pairs;
         if constexpr (kByPairs) {
           clear(pairs);
@@ -273,20 +263,20 @@ struct Rows {
         }
 #pragma GCC unroll 8
         for (int m = 0; m < M && !kByPairs; ++m) {
-          for (int t = 0; t < kTilesInt8; ++t) {
+          for (int t = 0; t < kTiles; ++t) {
             sum[0][m][t] = D::first(start(m));
             if constexpr (kChains == 2) sum[1][m][t] = D::first(broadcast_i(0));
           }
         }
 #pragma GCC unroll 8
         for (int i = 0; i < kSteps && !kByPairs; ++i) {
-          typename D::Step w[kTilesInt8];
-          for (int t = 0; t < kTilesInt8; ++t) w[t] = D::step(F::step(f, at.of[t], b, g * kSteps + i));
-          typename D::Sum(&s)[M][kTilesInt8] = sum[i % kChains];
+          typename D::Step w[kTiles];
+          for (int t = 0; t < kTiles; ++t) w[t] = D::step(F::step(f, at.of[t], b, g * kSteps + i));
+          typename D::Sum(&s)[M][kTiles] = sum[i % kChains];
 #pragma GCC unroll 8
           for (int m = 0; m < M; ++m) {
             const X4 x4 = load_x4(x[m].codes + g * F::kGroup + 4 * i);
-            for (int t = 0; t < kTilesInt8; ++t) s[m][t] = D::dot(s[m][t], w[t], x4);
+            for (int t = 0; t < kTiles; ++t) s[m][t] = D::dot(s[m][t], w[t], x4);
           }
           // The second half's codes lie in the same words: kept until then, they would push sums out of registers.
           if constexpr (kChains == 1 && F::kHasHalves) {
@@ -295,7 +285,7 @@ struct Rows {
         }
         stay_in_memory();
 #pragma GCC unroll 8
-        for (int t = 0; t < kTilesInt8; ++t) {
+        for (int t = 0; t < kTiles; ++t) {
           const Factor factor = F::factor(f, at.of[t], b, g);
 #pragma GCC unroll 8
           for (int m = 0; m < M; ++m) {
@@ -321,7 +311,7 @@ struct Rows {
 
 // The same of a panel where there are 32 registers: four rows at a time, so that their float sums stay in registers as
 // well. With eight rows' in memory a block takes 24 loads and 24 stores for 192 dots.
-inline constexpr bool kPanelSumsInRegisters = kTilesInt8 == 3;
+inline constexpr bool kPanelSumsInRegisters = kTiles == 3;
 inline constexpr int kPanelRowsAtOnce = 4;
 template <class F, int kBits>
 struct PanelRows {
@@ -330,7 +320,7 @@ struct PanelRows {
   template <int M>
   __attribute__((noinline)) static void run(const F& f, const TileOffsets& at, Upcoming& upcoming, const Part& part,
                                             const XGroup* x, Sums& sums, const int64_t& row, const OutTile& out) {
-    float(*acc)[kTilesInt8][kTileOutputs] = sums.of[part.n_waiting] + row;
+    float(*acc)[kTiles][kTileOutputs] = sums.of[part.n_waiting] + row;
     for (int first = 0; first + kAtOnce <= M; first += kAtOnce) {
       add_blocks<kAtOnce>(f, at, upcoming, part, x + first, M, acc + first);
     }
@@ -343,35 +333,35 @@ struct PanelRows {
  private:
   template <int N>
   IBID_INLINE void add_blocks(const F& f, const TileOffsets& at, Upcoming& upcoming, const Part& part, const XGroup* x,
-                              int64_t x_step, float (*acc)[kTilesInt8][kTileOutputs]) {
+                              int64_t x_step, float (*acc)[kTiles][kTileOutputs]) {
     typedef Dot<F::kOffset, kBits, F::kGroup> D;
     constexpr int kSteps = F::kGroup / 4;
-    f32x16 sums[N][kTilesInt8];
+    f32x16 sums[N][kTiles];
     for (int n = 0; n < N; ++n) {
-      for (int t = 0; t < kTilesInt8; ++t) sums[n][t] = part.begins_piece ? zero() : load(acc[n][t]);
+      for (int t = 0; t < kTiles; ++t) sums[n][t] = part.begins_piece ? zero() : load(acc[n][t]);
     }
     for (int64_t b = part.block; b < part.block_end; ++b, x += x_step) {
       Upcoming::fetch(upcoming);
 #pragma GCC unroll 2
       for (int g = 0; g < F::kGroups; ++g) {
         auto start = [&](int n) { return D::start(F::kGroups == 1 ? x[n].neg_sum : x[n].neg_sum16[g]); };
-        typename D::Sum dot[N][kTilesInt8];
+        typename D::Sum dot[N][kTiles];
 #pragma GCC unroll 8
         for (int n = 0; n < N; ++n) {
-          for (int t = 0; t < kTilesInt8; ++t) dot[n][t] = D::first(start(n));
+          for (int t = 0; t < kTiles; ++t) dot[n][t] = D::first(start(n));
         }
 #pragma GCC unroll 8
         for (int i = 0; i < kSteps; ++i) {
-          typename D::Step w[kTilesInt8];
-          for (int t = 0; t < kTilesInt8; ++t) w[t] = D::step(F::step(f, at.of[t], b, g * kSteps + i));
+          typename D::Step w[kTiles];
+          for (int t = 0; t < kTiles; ++t) w[t] = D::step(F::step(f, at.of[t], b, g * kSteps + i));
 #pragma GCC unroll 8
           for (int n = 0; n < N; ++n) {
             const X4 x4 = load_x4(x[n].codes + g * F::kGroup + 4 * i);
-            for (int t = 0; t < kTilesInt8; ++t) dot[n][t] = D::dot(dot[n][t], w[t], x4);
+            for (int t = 0; t < kTiles; ++t) dot[n][t] = D::dot(dot[n][t], w[t], x4);
           }
         }
 #pragma GCC unroll 8
-        for (int t = 0; t < kTilesInt8; ++t) {
+        for (int t = 0; t < kTiles; ++t) {
           const Factor factor = F::factor(f, at.of[t], b, g);
 #pragma GCC unroll 8
           for (int n = 0; n < N; ++n) {
@@ -386,14 +376,14 @@ struct PanelRows {
       }
     }
     for (int n = 0; n < N; ++n) {
-      for (int t = 0; t < kTilesInt8; ++t) store(acc[n][t], sums[n][t]);
+      for (int t = 0; t < kTiles; ++t) store(acc[n][t], sums[n][t]);
     }
   }
 };
 
-// Many rows: a panel of kTilesInt8 tiles is unpacked to bytes and f32 once, 28 KiB at most, and stays in the
+// Many rows: a panel of kTiles tiles is unpacked to bytes and f32 once, 28 KiB at most, and stays in the
 // first-level cache while all rows pass. It ends where a piece of K ends.
-inline constexpr int64_t kPanelInputs = kTilesInt8 == 1 ? 576 : 384;
+inline constexpr int64_t kPanelInputs = kTiles == 1 ? 576 : 384;
 template <BlockLayout kLayout>
 struct PanelLayout {
   static constexpr BlockLayout kOf = {8, 0, kLayout.group_len, Factors::kFloat, kLayout.has_min, kLayout.offset, false};
@@ -406,7 +396,7 @@ void unpack(const Packed<kLayout>& f, const TileOffsets& at, const Ahead& ahead,
   typedef PanelLayout<kLayout> P;
   typedef Packed<kLayout> F;
   constexpr int64_t kFactorsAt = kPanelInputs / 32 * code_bytes(P::kOf);
-  for (int t = 0; t < kTilesInt8; ++t, panel += P::kTileBytes) {
+  for (int t = 0; t < kTiles; ++t, panel += P::kTileBytes) {
     uint8_t* codes = panel;
     auto* factors = reinterpret_cast<float*>(panel + kFactorsAt);
     for (int64_t b = block; b < block_end; ++b, codes += 512, factors += factor_bytes(P::kOf) / 4) {
@@ -437,18 +427,18 @@ void product_int8(const LinearTask& task, int64_t row, int64_t row_end, int64_t 
   typedef Packed<P::kOf> Unpacked;
   constexpr int kBits = kLayout.low_bits + kLayout.high_bits;
   const bool is_direct = row_end - row <= F::kDirectRows;
-  alignas(64) uint8_t panel[kTilesInt8 * P::kTileBytes];
+  alignas(64) uint8_t panel[kTiles * P::kTileBytes];
   const Unpacked unpacked = Unpacked::first_tile(panel, kPanelInputs, nullptr);
-  const TileOffsets unpacked_at = tile_offsets(kTilesInt8, P::kTileBytes);
+  const TileOffsets unpacked_at = tile_offsets(kTiles, P::kTileBytes);
   Sums sums;
   Upcoming upcoming;
   bool is_fetched = false;  // the panel that is unpacked next
   const int64_t n_passes = (row_end - row + kPanelRowsAtOnce - 1) / kPanelRowsAtOnce;
-  for (; tile < tile_end; tile += kTilesInt8) {
-    const int64_t n_tiles = tile_end - tile < kTilesInt8 ? tile_end - tile : kTilesInt8;
+  for (; tile < tile_end; tile += kTiles) {
+    const int64_t n_tiles = tile_end - tile < kTiles ? tile_end - tile : kTiles;
     const F f = F::first_tile(task.packed + tile * task.tile_bytes, task.n_inputs, task.table);
     const TileOffsets at = tile_offsets(n_tiles, task.tile_bytes);
-    const Ahead ahead = {task.n_inputs / 32, kTilesInt8 * task.tile_bytes, task.fetches_into_second};
+    const Ahead ahead = {task.n_inputs / 32, kTiles * task.tile_bytes, task.fetches_into_second};
     int n_waiting = 0;
     for (int piece = 0; piece < task.n_pieces; ++piece) {
       const int64_t begin = task.edges[piece], end = task.edges[piece + 1];
@@ -471,11 +461,10 @@ void product_int8(const LinearTask& task, int64_t row, int64_t row_end, int64_t 
             const int64_t next_len =
                 ends_piece ? even_panels(next_end - end) : (end - k < 2 * part_len ? end - k - part_len : part_len);
             upcoming.begin(f, at, block_end, next_len / 32, n_passes * part.block_end);
-          } else if (tile + kTilesInt8 < tile_end) {
-            const TileOffsets next = tile_offsets(tile_end - tile - kTilesInt8, task.tile_bytes);
-            upcoming.begin(
-                F::first_tile(task.packed + (tile + kTilesInt8) * task.tile_bytes, task.n_inputs, task.table), next, 0,
-                even_panels(task.edges[1]) / 32, n_passes * part.block_end);
+          } else if (tile + kTiles < tile_end) {
+            const TileOffsets next = tile_offsets(tile_end - tile - kTiles, task.tile_bytes);
+            upcoming.begin(F::first_tile(task.packed + (tile + kTiles) * task.tile_bytes, task.n_inputs, task.table),
+                           next, 0, even_panels(task.edges[1]) / 32, n_passes * part.block_end);
           } else {
             upcoming.none();
           }

@@ -7,19 +7,30 @@
 namespace ibid::cpu::IBID_ISA {
 namespace {
 
-// A register tile of floats is kTilesFloat x 16 outputs by up to kRowsFloat rows: with 32 registers 2 x 12 sums, two
-// for weights and one for x; with 16 and two per vector 6. Of int8 it is kTilesInt8 x 16 outputs by up to kRowsInt8
-// rows, and only the integer sums of a block live in registers: 3 x 8, so that 24 chains of dots hide a latency of six
-// at two a cycle (2 x 6 hid it just so and lost a third). Their float sums are added to in memory once a block. AVX2: 4
-// sums of two registers. NEON: of floats 6 sums of four registers, and 4 for weights; of int8 4 sums, and as many for
-// the codes of two steps (not measured on a machine of its own).
+// A register tile is kTiles x 16 outputs by up to kRowsFloat or kRowsInt8 rows. Of floats, with 32 registers: 3 x 8
+// sums, three for weights and one for x; with 16 and two per vector 6. (2 x 12 sums are as many, but rows of 2,048
+// floats lie at one place of a first-level cache, and that has eight ways: up to a fifth more time.) Of int8 only the
+// integer sums of a block live in registers: 3 x 8, so that 24 chains of dots hide a latency of six at two a cycle (2 x
+// 6 hid it just so and lost a third). Their float sums are added to in memory once a block. AVX2: 4 sums of two
+// registers. NEON: of floats 6 sums of four registers, and 4 for weights; of int8 4 sums, and as many for the codes of
+// two steps (not measured on a machine of its own).
 #if defined(__AVX512F__)
-inline constexpr int kTilesInt8 = 3, kRowsInt8 = 8, kTilesFloat = 2, kRowsFloat = 12;
+inline constexpr int kTiles = 3, kRowsInt8 = 8, kRowsFloat = 8;
 #elif defined(__AVX2__) || defined(IBID_NEON)
-inline constexpr int kTilesInt8 = 1, kRowsInt8 = 4, kTilesFloat = 1, kRowsFloat = 6;
+inline constexpr int kTiles = 1, kRowsInt8 = 4, kRowsFloat = 6;
 #else
-inline constexpr int kTilesInt8 = 1, kRowsInt8 = 2, kTilesFloat = 1, kRowsFloat = 2;
+inline constexpr int kTiles = 1, kRowsInt8 = 2, kRowsFloat = 2;
 #endif
+
+// The tiles of a register tile, in bytes from the first; one that is absent is the last again, and is not stored.
+struct TileOffsets {
+  int64_t of[kTiles];
+};
+IBID_INLINE TileOffsets tile_offsets(int64_t n_tiles, int64_t tile_bytes) {
+  TileOffsets at;
+  for (int t = 0; t < kTiles; ++t) at.of[t] = (t < n_tiles ? t : n_tiles - 1) * tile_bytes;
+  return at;
+}
 
 // Outputs of one register tile: where they go, and how many of each 16 exist.
 struct OutTile {
