@@ -22,16 +22,20 @@ inline std::string tiny_file(const TempFolder& folder, const char* name, int64_t
   return path;
 }
 
-inline std::string tiny_eagle_path(const TempFolder& folder, const Model& target) {
-  const auto made =
-      testing::tiny_eagle_file({.width = target.config().width, .vocab_size = 260, .ids = {0, 7, 8, 250}});
+// What was made in memory for drafting, as a file of that architecture.
+inline std::string written_draft_file(const TempFolder& folder, const char* architecture, const ModelFile& made) {
   GgufWriter writer;
-  writer.set("general.architecture", "eagle");
-  for (const auto& [key, value] : made->metadata()) writer.set(key, value);
-  for (const TensorInfo& t : made->tensors()) writer.add_tensor(t.name, t.view);
-  std::string path = folder.path("eagle.gguf");
+  writer.set("general.architecture", architecture);
+  for (const auto& [key, value] : made.metadata()) writer.set(key, value);
+  for (const TensorInfo& t : made.tensors()) writer.add_tensor(t.name, t.view);
+  std::string path = folder.path(std::string(architecture) + ".gguf");
   EXPECT_TRUE(writer.write(path).ok());
   return path;
+}
+inline std::string tiny_eagle_path(const TempFolder& folder, const Model& target) {
+  return written_draft_file(
+      folder, "eagle",
+      *testing::tiny_eagle_file({.width = target.config().width, .vocab_size = 260, .ids = {0, 7, 8, 250}}));
 }
 
 // As llama.cpp's files have one, behind the model's last layer.

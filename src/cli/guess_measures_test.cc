@@ -10,14 +10,8 @@ namespace ibid::cli {
 namespace {
 
 std::string tiny_heads_path(const TempFolder& folder, const Model& target) {
-  const auto made = testing::tiny_heads_file({.width = target.config().width, .vocab_size = 260});
-  GgufWriter writer;
-  writer.set("general.architecture", "hydra");
-  for (const auto& [key, value] : made->metadata()) writer.set(key, value);
-  for (const TensorInfo& t : made->tensors()) writer.add_tensor(t.name, t.view);
-  std::string path = folder.path("heads.gguf");
-  EXPECT_TRUE(writer.write(path).ok());
-  return path;
+  return written_draft_file(folder, "hydra",
+                            *testing::tiny_heads_file({.width = target.config().width, .vocab_size = 260}));
 }
 
 class GuessMeasuring : public ::testing::Test {

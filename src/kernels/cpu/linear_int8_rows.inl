@@ -1,0 +1,271 @@
+// Packed block-quantised weights, and products of few rows with them: each block is unpacked into registers and used by
+// all rows. kernels/linear.h says what they compute; linear_int8.inl has many rows.
+#pragma once
+
+#include "kernels/cpu/dot_pairs.h"
+#include "kernels/cpu/linear_rows.inl"
+#include "kernels/cpu/linear_tile.h"
+
+namespace ibid::cpu::IBID_ISA {
+namespace {
+
+// How the codes of a group of kLen inputs enter the integer dot: those with an offset of 128 as full bytes, the others,
+// of kBits, as they are, with -offset * sum(x) to start from. A sum begins with first(start) and ends with
+// last(sum, start): sets without VNNI keep sums in 16 bits where they fit and widen them once, a third fewer
+// instructions.
+template <int kOffset, int kBits, int kLen>
+struct Dot {
+  static constexpr bool kIn16 = kHasDots16 && kLen / 2 * ((1 << kBits) - 1) * 127 <= 32767;
+  typedef Codes8 Step;
+  typedef typename SumOf<kIn16>::Type Sum;
+  IBID_INLINE Step step(Codes8 c) { return c; }
+  IBID_INLINE i32x16 start(int32_t neg_sum) {
+    return shift_left<__builtin_ctz(kOffset == 0 ? 1 : kOffset)>(broadcast_i(kOffset == 0 ? 0 : neg_sum));
+  }
+  IBID_INLINE Sum first(i32x16 start) {
+    if constexpr (kIn16) {
+      return Sum{};
+    } else {
+      return start;
+    }
+  }
+  IBID_INLINE Sum dot(Sum acc, Step w, X4 x) { return dot_small(acc, w, x); }
+  IBID_INLINE i32x16 last(Sum sum, i32x16 start) {
+    if constexpr (kIn16) {
+      return add(widen(sum), start);
+    } else {
+      return sum;
+    }
+  }
+};
+template <int kBits, int kLen>
+struct Dot<128, kBits, kLen> {
+  typedef FullCodes8 Step;
+  typedef i32x16 Sum;
+  IBID_INLINE Step step(Codes8 c) { return full_codes(c); }
+  IBID_INLINE i32x16 start(int32_t neg_sum) { return start_full(neg_sum); }
+  IBID_INLINE Sum first(i32x16 start) { return start; }
+  IBID_INLINE Sum dot(Sum acc, Step w, X4 x) { return dot_full(acc, w, x); }
+  IBID_INLINE i32x16 last(Sum sum, i32x16) { return sum; }
+};
+
+struct Factor {
+  f32x16 scale, min;
+};
+
+// Tiles of weights in a layout of kBlockLayouts. `at`: bytes from the first tile to the one that is meant.
+template <BlockLayout kLayout>
+struct Packed {
+  static constexpr int kGroup = kLayout.group_len, kGroups = 32 / kGroup, kOffset = kLayout.offset;
+  static constexpr bool kMin = kLayout.has_min;
+  static constexpr bool kHasHalves = kLayout.low_bits == 4 && kLayout.high_bits == 0;
+  static constexpr bool kIsPlain = kLayout.low_bits >= 4 && kLayout.high_bits == 0 && kGroup == 32;
+  // Up to so many rows take their weights straight from the packed form; more unpack it once for all.
+  static constexpr int kDirectRows = kIsPlain ? 2 * kRowsInt8 : kRowsInt8;
+  static constexpr int64_t kCodeBytes = code_bytes(kLayout), kFactorBytes = factor_bytes(kLayout);
+  static constexpr int64_t kSuperBytes = super_bytes(kLayout);
+
+  const uint8_t* codes;
+  const uint8_t* factors;
+  const uint8_t* supers;
+  CodeTable table;
+
+  IBID_INLINE Packed first_tile(const void* tiles, int64_t n_inputs, const uint8_t* table) {
+    Packed f;
+    f.codes = static_cast<const uint8_t*>(tiles);
+    f.factors = f.codes + n_inputs / 32 * kCodeBytes;
+    f.supers = f.factors + n_inputs / 32 * kFactorBytes;
+    if constexpr (kLayout.has_table) f.table = load_table(table);
+    return f;
+  }
+  // The codes of inputs [4 i, 4 i + 4) of block b.
+  IBID_INLINE Codes8 step(const Packed& f, int64_t at, int64_t b, int i) {
+    constexpr int kLow = kLayout.low_bits, kHigh = kLayout.high_bits;
+    const uint8_t* p = f.codes + at + b * kCodeBytes;
+    if constexpr (kLow == 8) return load_codes(p + i * 64);
+    Codes8 c = take_bits<kLow, 0>(load_codes(p + i % kLow * 64), i / kLow * kLow);
+    if constexpr (kHigh != 0) {
+      constexpr int kVectors = kHigh == 0 ? 1 : kHigh;
+      c = either(c, take_bits<kHigh, kLow>(load_codes(p + (kLow + i % kVectors) * 64), i / kVectors * kHigh));
+    }
+    if constexpr (kLayout.has_table) c = look_up(f.table, c);
+    return c;
+  }
+  // Of group g of block b.
+  IBID_INLINE Factor factor(const Packed& f, int64_t at, int64_t b, int g) {
+    const uint8_t* p = f.factors + at + b * kFactorBytes;
+    Factor r = {zero(), zero()};
+    if constexpr (kLayout.factors == Factors::kHalf) {
+      r.scale = load_f16(reinterpret_cast<const uint16_t*>(p) + g * kTileOutputs);
+      if constexpr (kMin) r.min = load_f16(reinterpret_cast<const uint16_t*>(p) + (kGroups + g) * kTileOutputs);
+    } else if constexpr (kLayout.factors == Factors::kFloat) {
+      r.scale = load(reinterpret_cast<const float*>(p) + g * kTileOutputs);
+      if constexpr (kMin) r.min = load(reinterpret_cast<const float*>(p) + (kGroups + g) * kTileOutputs);
+    } else if constexpr (kLayout.factors == Factors::kExponent) {
+      const i32x16 e = and_(load_i8(p), broadcast_i(255));  // 2^-128 and 2^-127 are subnormal
+      r.scale = from_bits(select(less(e, broadcast_i(2)), shift_left<21>(add(e, broadcast_i(1))),
+                                 shift_left<23>(sub(e, broadcast_i(1)))));
+    } else {
+      const auto* super = reinterpret_cast<const uint16_t*>(f.supers + at + (b >> 3) * kSuperBytes);
+      const i32x16 low = load_i8(p + g * kTileOutputs);
+      constexpr bool kNibble = kLayout.factors == Factors::kNibble;
+      r.scale = mul(load_f16(super), from_int(kNibble ? and_(low, broadcast_i(15)) : low));
+      if constexpr (kMin) {
+        const i32x16 high =
+            kNibble ? and_(shift_right<4>(low), broadcast_i(15)) : load_i8(p + (kGroups + g) * kTileOutputs);
+        r.min = mul(neg(load_f16(super + kTileOutputs)), from_int(high));
+      }
+    }
+    return r;
+  }
+  template <int kLocality>
+  IBID_INLINE void prefetch(const Packed& f, int64_t at, int64_t b) {
+    for (int64_t i = 0; i < kCodeBytes; i += 64) __builtin_prefetch(f.codes + at + b * kCodeBytes + i, 0, kLocality);
+    for (int64_t i = 0; i < kFactorBytes; i += 64) {
+      __builtin_prefetch(f.factors + at + b * kFactorBytes + i, 0, kLocality);
+    }
+    if constexpr (kSuperBytes != 0) __builtin_prefetch(f.supers + at + (b >> 3) * kSuperBytes, 0, kLocality);
+  }
+};
+
+// The float sums of a call's rows for one register tile: those of whole pieces of K in their order, and behind them the
+// one that is being added to.
+struct Sums {
+  alignas(64) float of[kMaxWaiting + 1][kMaxProductRows][kTiles][kTileOutputs];
+};
+// A run of blocks inside one piece of K.
+struct Part {
+  int64_t block, block_end;  // of the weights that are read: counted from their own first
+  int n_waiting;             // sums of whole pieces before it
+  int n_adds;                // of these, to be added behind this part: none unless a piece ends here
+  bool begins_piece, ends_k;
+};
+
+// A tile's codes and factors are streams of a few KiB, too short for the processor's own prefetching to get going. What
+// is fetched: the block kBlocksAhead ahead, past the end of a tile one of the next tile. (Blocks 16 ahead into the
+// second-level cache beside blocks 4 ahead into the first were twice the fetches: 8 rows took 1 to 6 % longer.)
+struct Ahead {
+  int64_t n_blocks;   // of a tile; 0: nothing is fetched ahead
+  int64_t next_tile;  // bytes
+  bool into_second;   // into the second-level cache only
+};
+inline constexpr int64_t kBlocksAhead = 8;
+template <class F>
+IBID_INLINE void fetch(const F& f, int64_t at, const Ahead& ahead, int64_t b) {
+  const int64_t block = b + kBlocksAhead;
+  const bool is_here = block < ahead.n_blocks;
+  const int64_t tile = is_here ? at : at + ahead.next_tile, of_tile = is_here ? block : block - ahead.n_blocks;
+  if (ahead.into_second) {
+    F::template prefetch<2>(f, tile, of_tile);
+  } else {
+    F::template prefetch<3>(f, tile, of_tile);
+  }
+}
+
+// What lies in memory would be taken into registers that are not there, and spilled one by one.
+IBID_INLINE void stay_in_memory() { asm volatile("" ::: "memory"); }
+
+// Behind the last block of a part: whole pieces of K are added, and behind the last piece sums become outputs.
+template <int M>
+IBID_INLINE void end_part(const Part& part, Sums& sums, int64_t row, const OutTile& out) {
+  int level = part.n_waiting;
+  for (int n_adds = part.n_adds; n_adds > 0; --n_adds, --level) {
+    for (int m = 0; m < M; ++m) {
+      for (int t = 0; t < kTiles; ++t) {
+        store(sums.of[level - 1][row + m][t],
+              add(load(sums.of[level - 1][row + m][t]), load(sums.of[level][row + m][t])));
+      }
+    }
+  }
+  if (part.ends_k) {
+    for (int m = 0; m < M; ++m) {
+      for (int t = 0; t < kTiles; ++t) store_out(out, m, t, load(sums.of[level][row + m][t]));
+    }
+  }
+}
+
+// Up to kRowsInt8 rows, which are a chunk of x: every block is unpacked into registers and used by all of them.
+template <class F, int kBits>
+struct Rows {
+  template <int M>
+  __attribute__((noinline)) static void run(const F& f, const TileOffsets& at, const Ahead& ahead, const Part& part,
+                                            const XGroup* x, Sums& sums, const int64_t& row, const OutTile& out) {
+    typedef Dot<F::kOffset, kBits, F::kGroup> D;
+    constexpr int kSteps = F::kGroup / 4;
+    constexpr int kChains = 2 * M <= kRowsInt8 ? 2 : 1;  // where there are registers: integers add exactly
+    constexpr bool kByPairs = kHasPairs && M > 1;
+    static_assert(!kByPairs || kTiles == 1);
+    float(*acc)[kTiles][kTileOutputs] = sums.of[part.n_waiting] + row;
+    if (part.begins_piece) {
+      for (int m = 0; m < M; ++m) {
+        for (int t = 0; t < kTiles; ++t) store(acc[m][t], zero());
+      }
+    }
+    for (int64_t b = part.block; b < part.block_end; ++b, x += M) {
+      if (ahead.n_blocks != 0) {
+        for (int t = 0; t < kTiles; ++t) fetch(f, at.of[t], ahead, b);
+      }
+#pragma GCC unroll 2
+      for (int g = 0; g < F::kGroups; ++g) {
+        auto start = [&](int m) { return D::start(F::kGroups == 1 ? x[m].neg_sum : x[m].neg_sum16[g]); };
+        typename D::Sum sum[kChains][M][kTiles];
+        [[maybe_unused]] PairSums<M> pairs;
+        if constexpr (kByPairs) {
+          clear(pairs);
+#pragma GCC unroll 4
+          for (int i = 0; i < kSteps; i += 2) {
+            const int step = g * kSteps + i;
+            add_steps(pairs, D::step(F::step(f, at.of[0], b, step)), D::step(F::step(f, at.of[0], b, step + 1)), x,
+                      4 * step);
+          }
+        }
+#pragma GCC unroll 8
+        for (int m = 0; m < M && !kByPairs; ++m) {
+          for (int t = 0; t < kTiles; ++t) {
+            sum[0][m][t] = D::first(start(m));
+            if constexpr (kChains == 2) sum[1][m][t] = D::first(broadcast_i(0));
+          }
+        }
+#pragma GCC unroll 8
+        for (int i = 0; i < kSteps && !kByPairs; ++i) {
+          typename D::Step w[kTiles];
+          for (int t = 0; t < kTiles; ++t) w[t] = D::step(F::step(f, at.of[t], b, g * kSteps + i));
+          typename D::Sum(&s)[M][kTiles] = sum[i % kChains];
+#pragma GCC unroll 8
+          for (int m = 0; m < M; ++m) {
+            const X4 x4 = load_x4(x[m].codes + g * F::kGroup + 4 * i);
+            for (int t = 0; t < kTiles; ++t) s[m][t] = D::dot(s[m][t], w[t], x4);
+          }
+          // The second half's codes lie in the same words: kept until then, they would push sums out of registers.
+          if constexpr (kChains == 1 && F::kHasHalves) {
+            if (i + 1 == kSteps / 2) stay_in_memory();
+          }
+        }
+        stay_in_memory();
+#pragma GCC unroll 8
+        for (int t = 0; t < kTiles; ++t) {
+          const Factor factor = F::factor(f, at.of[t], b, g);
+#pragma GCC unroll 8
+          for (int m = 0; m < M; ++m) {
+            i32x16 dot;
+            if constexpr (kByPairs) {
+              dot = add(sums_of_row(pairs, m), start(m));
+            } else {
+              dot = D::last(sum[0][m][t], start(m));
+              if constexpr (kChains == 2) dot = add(dot, D::last(sum[1][m][t], broadcast_i(0)));
+            }
+            f32x16 a = fma(from_int(dot), mul(factor.scale, broadcast(x[m].scale)), load(acc[m][t]));
+            if constexpr (F::kMin) {
+              a = fma(factor.min, broadcast(F::kGroups == 1 ? x[m].scaled_sum : x[m].scaled_sum16[g]), a);
+            }
+            store(acc[m][t], a);
+          }
+        }
+      }
+    }
+    end_part<M>(part, sums, row, out);
+  }
+};
+
+}  // namespace
+}  // namespace ibid::cpu::IBID_ISA
