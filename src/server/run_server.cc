@@ -62,8 +62,16 @@ class Signals {
     sigaddset(&set_, kWake);
     pthread_sigmask(SIG_BLOCK, &set_, &old_);
   }
-  ~Signals() { pthread_sigmask(SIG_SETMASK, &old_, nullptr); }
-  // From any thread: whoever waits in came_within() looks up at once.
+  // A wake that nobody waited for any more would end the process once it is let through.
+  ~Signals() {
+    sigset_t wake;
+    sigemptyset(&wake);
+    sigaddset(&wake, kWake);
+    const timespec now = {};
+    sigtimedwait(&wake, nullptr, &now);
+    pthread_sigmask(SIG_SETMASK, &old_, nullptr);
+  }
+  // From any thread that ends before this does: whoever waits in came_within() looks up at once.
   void wake() const { pthread_kill(owner_, kWake); }
   // Whether the server is to end. May return early where it is not. Of the thread that made it.
   bool came_within(int milliseconds, RequestLog& log) {

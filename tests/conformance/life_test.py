@@ -49,6 +49,14 @@ def test_what_cannot_be_served_is_one_sentence_and_a_code():
         ends_with(4, "", IBID, "serve", model, "--port", 0, "--kv-memory", "1K")
 
 
+def test_a_load_that_fails_at_once_ends_no_server_by_a_signal():
+    # The loader wakes who waits for it by a signal, which may come when nobody waits any more: of 40 starts one did.
+    for _ in range(30):
+        ended = [subprocess.Popen([FAKE, "0", "1", "-1"], stderr=subprocess.DEVNULL) for _ in range(8)]
+        codes = [process.wait(timeout=30) for process in ended]
+        assert codes == [4] * 8, codes
+
+
 def test_signals_drain_and_end():
     with fake() as server:
         assert server.end()[0] == 0
@@ -213,7 +221,8 @@ def test_a_log_that_cannot_grow_loses_lines_and_nothing_else():
 
 
 if __name__ == "__main__":
-    main(test_what_cannot_be_served_is_one_sentence_and_a_code, test_signals_drain_and_end,
+    main(test_what_cannot_be_served_is_one_sentence_and_a_code,
+         test_a_load_that_fails_at_once_ends_no_server_by_a_signal, test_signals_drain_and_end,
          test_a_hang_up_begins_a_new_log_file_and_ends_nothing,
          test_descriptors_that_run_out_stop_nobody_who_is_connected,
          test_a_machine_that_is_too_small_is_told_so_in_a_sentence, test_a_benchmark_runs_what_it_is_asked_for,
