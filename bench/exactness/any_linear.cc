@@ -79,8 +79,7 @@ void direct(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, 
       int64_t step;
       const XGroup* x = x_groups(task.x_int8, r, step) + k / 32 * step;
       int8_tile<F, kLayout.low_bits + kLayout.high_bits, M, T, kKeep>(
-          f, tile_offsets(n_tiles, task.tile_bytes),
-          {task.n_inputs / 32, T * task.tile_bytes, task.fetches_into_second}, k / 32, k_end / 32, x, step, false,
+          f, tile_offsets(n_tiles, task.tile_bytes), ahead_of(task, T), k / 32, k_end / 32, x, step, false,
           out_tile(task, r, tile, static_cast<int>(n_tiles)));
     }
   }
@@ -98,7 +97,7 @@ void panels(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, 
   for (; tile < tile_end; tile += kTiles) {
     const int64_t n_tiles = tile_end - tile < kTiles ? tile_end - tile : kTiles;
     const auto f = Packed<kLayout>::first_tile(task.packed + tile * task.tile_bytes, task.n_inputs, task.table);
-    const Ahead ahead = {task.n_inputs / 32, kTiles * task.tile_bytes, task.fetches_into_second};
+    const Ahead ahead = ahead_of(task, kTiles);
     const int64_t part_len = even_panels(k_end - k);
     for (int64_t from = k; from < k_end; from += part_len) {
       const int64_t end = k_end - from < part_len ? k_end : from + part_len;

@@ -142,17 +142,25 @@ struct Part {
 };
 
 // A tile's codes and factors are streams of a few KiB, too short for the processor's own prefetching to get going. What
-// is fetched: the block kBlocksAhead ahead, past the end of a tile one of the next tile. (Blocks 16 ahead into the
+// is fetched: the block `distance` ahead, past the end of a tile one of the next tile. (Blocks 16 ahead into the
 // second-level cache beside blocks 4 ahead into the first were twice the fetches: 8 rows took 1 to 6 % longer.)
 struct Ahead {
-  int64_t n_blocks;   // of a tile; 0: nothing is fetched ahead
-  int64_t next_tile;  // bytes
-  bool into_second;   // into the second-level cache only
+  int64_t n_blocks = 0;      // of a tile; 0: nothing is fetched ahead
+  int64_t next_tile = 0;     // bytes
+  int64_t distance = 0;      // blocks, at most those of a tile
+  bool into_second = false;  // into the second-level cache only
 };
-inline constexpr int64_t kBlocksAhead = 8;
+// `n_tiles` that are read side by side. One alone has to be as far ahead as three that are a third of it each, where
+// the second-level cache takes so many lines (Zen 4, one row with AVX2: 0.60 to 0.75 of the time; 12 and 24 blocks are
+// worse). Into the first 8 blocks were best whatever the tiles.
+IBID_INLINE Ahead ahead_of(const LinearTask& task, int n_tiles) {
+  const int64_t n_blocks = task.n_inputs / 32;
+  const int64_t distance = task.fetches_into_second && n_tiles == 1 ? 16 : 8;
+  return {n_blocks, n_tiles * task.tile_bytes, distance < n_blocks ? distance : n_blocks, task.fetches_into_second};
+}
 template <class F>
 IBID_INLINE void fetch(const F& f, int64_t at, const Ahead& ahead, int64_t b) {
-  const int64_t block = b + kBlocksAhead;
+  const int64_t block = b + ahead.distance;
   const bool is_here = block < ahead.n_blocks;
   const int64_t tile = is_here ? at : at + ahead.next_tile, of_tile = is_here ? block : block - ahead.n_blocks;
   if (ahead.into_second) {
