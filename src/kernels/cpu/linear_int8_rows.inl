@@ -151,8 +151,8 @@ struct Ahead {
   bool into_second = false;  // into the second-level cache only
 };
 // `n_tiles` that are read side by side. One alone has to be as far ahead as three that are a third of it each, where
-// the second-level cache takes so many lines (Zen 4, one row with AVX2: 0.60 to 0.75 of the time; 12 and 24 blocks are
-// worse). Into the first 8 blocks were best whatever the tiles.
+// the second-level cache takes so many lines (Zen 4, one row with AVX2: 0.60 to 0.75 of the time of 8 blocks; 12 are in
+// between). Into the first it is 8 as measured with three tiles.
 IBID_INLINE Ahead ahead_of(const LinearTask& task, int n_tiles) {
   const int64_t n_blocks = task.n_inputs / 32;
   const int64_t distance = task.fetches_into_second && n_tiles == 1 ? 16 : 8;
