@@ -13,14 +13,7 @@
 #include "temp_folder.h"
 #include "tiny_eagle.h"
 
-namespace ibid::cli {
-
-inline std::string tiny_file(const TempFolder& folder, const char* name, int64_t vocab_size, uint64_t seed) {
-  const std::string path = folder.path(name);
-  std::ofstream(path, std::ios::binary) << testing::tiny_gguf(
-      {.seed = seed, .vocab_size = vocab_size, .context_len = 128, .tokenizer = true});
-  return path;
-}
+namespace ibid::testing {
 
 // What was made in memory for drafting, as a file of that architecture.
 inline std::string written_draft_file(const TempFolder& folder, const char* architecture, const ModelFile& made) {
@@ -32,8 +25,20 @@ inline std::string written_draft_file(const TempFolder& folder, const char* arch
   EXPECT_TRUE(writer.write(path).ok());
   return path;
 }
+
+}  // namespace ibid::testing
+
+namespace ibid::cli {
+
+inline std::string tiny_file(const TempFolder& folder, const char* name, int64_t vocab_size, uint64_t seed) {
+  const std::string path = folder.path(name);
+  std::ofstream(path, std::ios::binary) << testing::tiny_gguf(
+      {.seed = seed, .vocab_size = vocab_size, .context_len = 128, .tokenizer = true});
+  return path;
+}
+
 inline std::string tiny_eagle_path(const TempFolder& folder, const Model& target) {
-  return written_draft_file(
+  return testing::written_draft_file(
       folder, "eagle",
       *testing::tiny_eagle_file({.width = target.config().width, .vocab_size = 260, .ids = {0, 7, 8, 250}}));
 }

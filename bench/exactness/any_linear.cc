@@ -94,10 +94,10 @@ void panels(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, 
   typedef Packed<P::kOf> Unpacked;
   alignas(64) uint8_t panel[kTiles * P::kTileBytes];
   const Unpacked unpacked = Unpacked::first_tile(panel, kPanelInputs, nullptr);
+  const Ahead ahead = ahead_of(task, kTiles);
   for (; tile < tile_end; tile += kTiles) {
     const int64_t n_tiles = tile_end - tile < kTiles ? tile_end - tile : kTiles;
     const auto f = Packed<kLayout>::first_tile(task.packed + tile * task.tile_bytes, task.n_inputs, task.table);
-    const Ahead ahead = ahead_of(task, kTiles);
     const int64_t part_len = even_panels(k_end - k);
     for (int64_t from = k; from < k_end; from += part_len) {
       const int64_t end = k_end - from < part_len ? k_end : from + part_len;

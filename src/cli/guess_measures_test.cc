@@ -10,8 +10,8 @@ namespace ibid::cli {
 namespace {
 
 std::string tiny_heads_path(const TempFolder& folder, const Model& target) {
-  return written_draft_file(folder, "hydra",
-                            *testing::tiny_heads_file({.width = target.config().width, .vocab_size = 260}));
+  return testing::written_draft_file(folder, "hydra",
+                                     *testing::tiny_heads_file({.width = target.config().width, .vocab_size = 260}));
 }
 
 class GuessMeasuring : public ::testing::Test {

@@ -9,13 +9,13 @@
 #include <map>
 
 #include "format/gguf.h"
-#include "format/gguf_writer.h"
 #include "format/safetensors.h"
 #include "model/testing/loaded_model.h"
 #include "source_paths.h"
 #include "spec/mtp_layer.h"
 #include "temp_folder.h"
 #include "tiny_eagle.h"
+#include "tiny_files.h"
 
 namespace ibid {
 namespace {
@@ -118,13 +118,8 @@ TEST_P(EagleGolden, SaysWhatThePapersFormulasSay) {
 class EagleGoldenGguf : public EagleGolden {};
 TEST_P(EagleGoldenGguf, SaysTheSameFromAGguf) {
   const ModelFile folder = ModelFile::open(golden(GetParam())).value();
-  GgufWriter writer;
-  writer.set("general.architecture", "eagle");
-  for (const auto& [key, value] : folder.metadata()) writer.set(key, value);
-  for (const TensorInfo& t : folder.tensors()) writer.add_tensor(t.name, t.view);
   const TempFolder temp;
-  ASSERT_TRUE(writer.write(temp.path("head.gguf")).ok());
-  hold(std::make_shared<ModelFile>(ModelFile::open(temp.path("head.gguf")).value()));
+  hold(std::make_shared<ModelFile>(ModelFile::open(testing::written_draft_file(temp, "eagle", folder)).value()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, EagleGoldenGguf,

@@ -171,6 +171,7 @@ void product_int8(const LinearTask& task, int64_t row, int64_t row_end, int64_t 
   alignas(64) uint8_t panel[kTiles * P::kTileBytes];
   const Unpacked unpacked = Unpacked::first_tile(panel, kPanelInputs, nullptr);
   const TileOffsets unpacked_at = tile_offsets(kTiles, P::kTileBytes);
+  const Ahead ahead = ahead_of(task, kTiles);
   Sums sums;
   Upcoming upcoming;
   bool is_fetched = false;  // the panel that is unpacked next
@@ -179,7 +180,6 @@ void product_int8(const LinearTask& task, int64_t row, int64_t row_end, int64_t 
     const int64_t n_tiles = tile_end - tile < kTiles ? tile_end - tile : kTiles;
     const F f = F::first_tile(task.packed + tile * task.tile_bytes, task.n_inputs, task.table);
     const TileOffsets at = tile_offsets(n_tiles, task.tile_bytes);
-    const Ahead ahead = ahead_of(task, kTiles);
     int n_waiting = 0;
     for (int piece = 0; piece < task.n_pieces; ++piece) {
       const int64_t begin = task.edges[piece], end = task.edges[piece + 1];
