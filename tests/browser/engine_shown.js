@@ -3,8 +3,8 @@
   const number = (id) => parseFloat(document.getElementById(id).innerText.replaceAll(",", ""));
   const shown = {};
   const ids = ["running", "waiting", "steps", "generated", "prompt", "hits", "hit-tokens", "preemptions", "cancelled",
-               "blocks-total", "shared", "in_use", "cached", "free", "last-prefill", "last-decode", "last-forward",
-               "last-sample", "last-plan", "last-settle"];
+               "blocks-total", "shared", "in_use", "cached", "free", "last-prefill", "last-decode", "last-accepted",
+               "last-refused", "last-forward", "last-sample", "last-plan", "last-settle"];
   for (const id of ids) shown[id] = number(id);
   shown.square = Number(document.getElementById("square").innerText.match(/\d+/)?.[0] ?? 1);
   shown.squares = {};
