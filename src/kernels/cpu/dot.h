@@ -303,6 +303,16 @@ struct SumOf<true> {
   typedef Dots16 Type;
 };
 
+// A sum is added to here and now. Left to itself the compiler makes all products of a block first where there are 16
+// registers, and spills them one by one: a third of a block's instructions.
+IBID_INLINE void keep_here(auto& sum) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  asm volatile("" : "+x"(sum.lo), "+x"(sum.hi));
+#else
+  static_cast<void>(sum);
+#endif
+}
+
 // kBits bits of every byte, which begin at bit `from`, moved to bit kTo; the rest is 0. (Shifts are of words: what
 // comes in from the neighbouring byte is masked away.)
 template <int kBits, int kTo>

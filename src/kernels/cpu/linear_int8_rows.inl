@@ -242,7 +242,10 @@ struct Rows {
 #pragma GCC unroll 8
           for (int m = 0; m < M; ++m) {
             const X4 x4 = load_x4(x[m].codes + g * F::kGroup + 4 * i);
-            for (int t = 0; t < kTiles; ++t) s[m][t] = D::dot(s[m][t], w[t], x4);
+            for (int t = 0; t < kTiles; ++t) {
+              s[m][t] = D::dot(s[m][t], w[t], x4);
+              keep_here(s[m][t]);
+            }
           }
           // The second half's codes lie in the same words: kept until then, they would push sums out of registers.
           if constexpr (kChains == 1 && F::kHasHalves) {
