@@ -303,10 +303,12 @@ struct SumOf<true> {
   typedef Dots16 Type;
 };
 
-// A sum is added to here and now. Left to itself the compiler makes all products of a block first where there are 16
-// registers, and spills them one by one: a third of a block's instructions.
+// A sum is added to here and now. Left to itself the compiler makes all products of a block first and spills them one
+// by one: a third of a block's instructions with AVX2, and with AVX-512 without VNNI.
 IBID_INLINE void keep_here(auto& sum) {
-#if defined(__AVX2__) && !defined(__AVX512F__)
+#if defined(__AVX512F__)
+  asm volatile("" : "+v"(sum.v));
+#elif defined(__AVX2__)
   asm volatile("" : "+x"(sum.lo), "+x"(sum.hi));
 #else
   static_cast<void>(sum);

@@ -98,7 +98,10 @@ struct PanelRows {
 #pragma GCC unroll 8
           for (int n = 0; n < N; ++n) {
             const X4 x4 = load_x4(x[n].codes + g * F::kGroup + 4 * i);
-            for (int t = 0; t < kTiles; ++t) dot[n][t] = D::dot(dot[n][t], w[t], x4);
+            for (int t = 0; t < kTiles; ++t) {
+              dot[n][t] = D::dot(dot[n][t], w[t], x4);
+              keep_here(dot[n][t]);
+            }
           }
         }
 #pragma GCC unroll 8
