@@ -174,7 +174,7 @@ void product_int8(const LinearTask& task, int64_t row, int64_t row_end, int64_t 
   alignas(64) uint8_t panel[kTiles * P::kTileBytes];
   const Unpacked unpacked = Unpacked::first_tile(panel, kPanelInputs, nullptr);
   const TileOffsets unpacked_at = tile_offsets(kTiles, P::kTileBytes);
-  const Ahead ahead = ahead_of(task, kTiles);
+  const Ahead ahead = ahead_of(task, kTiles, F::kBlockBytes);
   Sums sums;
   Upcoming upcoming;
   bool is_fetched = false;  // the panel that is unpacked next

@@ -63,6 +63,7 @@ struct Packed {
   // Up to so many rows take their weights straight from the packed form; more unpack it once for all.
   static constexpr int kDirectRows = kIsPlain ? 2 * kRowsInt8 : kRowsInt8;
   static constexpr int64_t kCodeBytes = code_bytes(kLayout), kFactorBytes = factor_bytes(kLayout);
+  static constexpr int64_t kBlockBytes = kCodeBytes + kFactorBytes;
   static constexpr int64_t kSuperBytes = super_bytes(kLayout);
 
   const uint8_t* codes;
@@ -150,12 +151,13 @@ struct Ahead {
   int64_t distance = 0;      // blocks, at most those of a tile
   bool into_second = false;  // into the second-level cache only
 };
-// `n_tiles` that are read side by side. One alone has to be as far ahead as three that are a third of it each, where
-// the second-level cache takes so many lines (Zen 4, one row with AVX2: 0.60 to 0.75 of the time of 8 blocks; 12 are in
-// between). Into the first it is 8 as measured with three tiles.
-IBID_INLINE Ahead ahead_of(const LinearTask& task, int n_tiles) {
+// `n_tiles` that are read side by side, of blocks of `block_bytes`. One alone has to be as far ahead as three, in
+// bytes, where the second-level cache takes so many lines (Zen 4, AVX2, from memory on two threads: one row of Q4_K
+// made 24.1 GB/s 8 blocks ahead, 27.0 at 16 and 28.7 at 24; Q8_0 28.5, 27.9 and 27.6, but 29.2 at 12). Into the first
+// it is 8 as measured with three tiles.
+IBID_INLINE Ahead ahead_of(const LinearTask& task, int n_tiles, int64_t block_bytes) {
   const int64_t n_blocks = task.n_inputs / 32;
-  const int64_t distance = task.fetches_into_second && n_tiles == 1 ? 16 : 8;
+  const int64_t distance = task.fetches_into_second && n_tiles == 1 ? 7 * 1024 / block_bytes : 8;
   return {n_blocks, n_tiles * task.tile_bytes, distance < n_blocks ? distance : n_blocks, task.fetches_into_second};
 }
 template <class F>
