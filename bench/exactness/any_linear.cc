@@ -79,8 +79,8 @@ void direct(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, 
       int64_t step;
       const XGroup* x = x_groups(task.x_int8, r, step) + k / 32 * step;
       int8_tile<F, kLayout.low_bits + kLayout.high_bits, M, T, kKeep>(
-          f, tile_offsets(n_tiles, task.tile_bytes), ahead_of(task, T, F::kBlockBytes), k / 32, k_end / 32, x, step,
-          false, out_tile(task, r, tile, static_cast<int>(n_tiles)));
+          f, tile_offsets(n_tiles, task.tile_bytes), ahead_of<F>(task, T), k / 32, k_end / 32, x, step, false,
+          out_tile(task, r, tile, static_cast<int>(n_tiles)));
     }
   }
 }
@@ -94,7 +94,7 @@ void panels(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, 
   typedef Packed<P::kOf> Unpacked;
   alignas(64) uint8_t panel[kTiles * P::kTileBytes];
   const Unpacked unpacked = Unpacked::first_tile(panel, kPanelInputs, nullptr);
-  const Ahead ahead = ahead_of(task, kTiles, Packed<kLayout>::kBlockBytes);
+  const Ahead ahead = ahead_of<Packed<kLayout>>(task, kTiles);
   for (; tile < tile_end; tile += kTiles) {
     const int64_t n_tiles = tile_end - tile < kTiles ? tile_end - tile : kTiles;
     const auto f = Packed<kLayout>::first_tile(task.packed + tile * task.tile_bytes, task.n_inputs, task.table);

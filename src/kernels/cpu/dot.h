@@ -303,18 +303,18 @@ struct SumOf<true> {
   typedef Dots16 Type;
 };
 
-// A sum is added to here and now. Left to itself the compiler makes all products of a block first and spills them one
-// by one: a third of a block's instructions with AVX2, with AVX-512 without VNNI and with NEON.
-IBID_INLINE void keep_here(auto& sum) {
+// A sum that is added to where it stands. Left to itself the compiler makes all products of a block first and spills
+// them one by one: a third of a block's instructions with AVX2, with AVX-512 without VNNI and with NEON.
+template <class Sum>
+IBID_INLINE Sum kept_here(Sum sum) {
 #if defined(__AVX512F__)
   asm volatile("" : "+v"(sum.v));
 #elif defined(__AVX2__)
   asm volatile("" : "+x"(sum.lo), "+x"(sum.hi));
 #elif defined(IBID_NEON)
   asm volatile("" : "+w"(sum.v[0]), "+w"(sum.v[1]), "+w"(sum.v[2]), "+w"(sum.v[3]));
-#else
-  static_cast<void>(sum);
 #endif
+  return sum;
 }
 
 // kBits bits of every byte, which begin at bit `from`, moved to bit kTo; the rest is 0. (Shifts are of words: what

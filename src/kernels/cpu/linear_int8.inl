@@ -98,10 +98,7 @@ struct PanelRows {
 #pragma GCC unroll 8
           for (int n = 0; n < N; ++n) {
             const X4 x4 = load_x4(x[n].codes + g * F::kGroup + 4 * i);
-            for (int t = 0; t < kTiles; ++t) {
-              dot[n][t] = D::dot(dot[n][t], w[t], x4);
-              keep_here(dot[n][t]);
-            }
+            for (int t = 0; t < kTiles; ++t) dot[n][t] = D::dot(dot[n][t], w[t], x4);
           }
         }
 #pragma GCC unroll 8
@@ -174,7 +171,7 @@ void product_int8(const LinearTask& task, int64_t row, int64_t row_end, int64_t 
   alignas(64) uint8_t panel[kTiles * P::kTileBytes];
   const Unpacked unpacked = Unpacked::first_tile(panel, kPanelInputs, nullptr);
   const TileOffsets unpacked_at = tile_offsets(kTiles, P::kTileBytes);
-  const Ahead ahead = ahead_of(task, kTiles, F::kBlockBytes);
+  const Ahead ahead = ahead_of<F>(task, kTiles);
   Sums sums;
   Upcoming upcoming;
   bool is_fetched = false;  // the panel that is unpacked next

@@ -29,7 +29,7 @@ struct Dot {
       return start;
     }
   }
-  IBID_INLINE Sum dot(Sum acc, Step w, X4 x) { return dot_small(acc, w, x); }
+  IBID_INLINE Sum dot(Sum acc, Step w, X4 x) { return kept_here(dot_small(acc, w, x)); }
   IBID_INLINE i32x16 last(Sum sum, i32x16 start) {
     if constexpr (kIn16) {
       return add(widen(sum), start);
@@ -45,7 +45,7 @@ struct Dot<128, kBits, kLen> {
   IBID_INLINE Step step(Codes8 c) { return full_codes(c); }
   IBID_INLINE i32x16 start(int32_t neg_sum) { return start_full(neg_sum); }
   IBID_INLINE Sum first(i32x16 start) { return start; }
-  IBID_INLINE Sum dot(Sum acc, Step w, X4 x) { return dot_full(acc, w, x); }
+  IBID_INLINE Sum dot(Sum acc, Step w, X4 x) { return kept_here(dot_full(acc, w, x)); }
   IBID_INLINE i32x16 last(Sum sum, i32x16) { return sum; }
 };
 
@@ -63,7 +63,6 @@ struct Packed {
   // Up to so many rows take their weights straight from the packed form; more unpack it once for all.
   static constexpr int kDirectRows = kIsPlain ? 2 * kRowsInt8 : kRowsInt8;
   static constexpr int64_t kCodeBytes = code_bytes(kLayout), kFactorBytes = factor_bytes(kLayout);
-  static constexpr int64_t kBlockBytes = kCodeBytes + kFactorBytes;
   static constexpr int64_t kSuperBytes = super_bytes(kLayout);
 
   const uint8_t* codes;
@@ -151,13 +150,14 @@ struct Ahead {
   int64_t distance = 0;      // blocks, at most those of a tile
   bool into_second = false;  // into the second-level cache only
 };
-// `n_tiles` that are read side by side, of blocks of `block_bytes`. One alone has to be as far ahead as three, in
-// bytes, where the second-level cache takes so many lines (Zen 4, AVX2, from memory on two threads: one row of Q4_K
-// made 24.1 GB/s 8 blocks ahead, 27.0 at 16 and 28.7 at 24; Q8_0 28.5, 27.9 and 27.6, but 29.2 at 12). Into the first
-// it is 8 as measured with three tiles.
-IBID_INLINE Ahead ahead_of(const LinearTask& task, int n_tiles, int64_t block_bytes) {
+// `n_tiles` of F that are read side by side. One alone has to be as far ahead as three, in bytes, where the
+// second-level cache takes so many lines (Zen 4, AVX2, from memory on two threads: one row of Q4_K made 24.1 GB/s 8
+// blocks ahead, 27.0 at 16 and 28.7 at 24; Q8_0 28.5, 27.9 and 27.6, but 29.2 at 12). Into the first it is 8 as
+// measured with three tiles.
+template <class F>
+IBID_INLINE Ahead ahead_of(const LinearTask& task, int n_tiles) {
   const int64_t n_blocks = task.n_inputs / 32;
-  const int64_t distance = task.fetches_into_second && n_tiles == 1 ? 7 * 1024 / block_bytes : 8;
+  const int64_t distance = task.fetches_into_second && n_tiles == 1 ? 7 * 1024 / (F::kCodeBytes + F::kFactorBytes) : 8;
   return {n_blocks, n_tiles * task.tile_bytes, distance < n_blocks ? distance : n_blocks, task.fetches_into_second};
 }
 template <class F>
@@ -244,10 +244,7 @@ struct Rows {
 #pragma GCC unroll 8
           for (int m = 0; m < M; ++m) {
             const X4 x4 = load_x4(x[m].codes + g * F::kGroup + 4 * i);
-            for (int t = 0; t < kTiles; ++t) {
-              s[m][t] = D::dot(s[m][t], w[t], x4);
-              keep_here(s[m][t]);
-            }
+            for (int t = 0; t < kTiles; ++t) s[m][t] = D::dot(s[m][t], w[t], x4);
           }
           // The second half's codes lie in the same words: kept until then, they would push sums out of registers.
           if constexpr (kChains == 1 && F::kHasHalves) {
