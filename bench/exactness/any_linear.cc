@@ -34,11 +34,11 @@ __attribute__((noinline)) void int8_tile(const F& f, const TileOffsets& at, cons
       }
 #pragma GCC unroll 8
       for (int i = 0; i < kSteps; ++i) {
-        typename D::Step w[T];
-        for (int t = 0; t < T; ++t) w[t] = D::step(F::step(f, at.of[t], b, g * kSteps + i));
+        typename D::Step w[T][1];
+        for (int t = 0; t < T; ++t) take_steps<F, D>(w[t], f, at.of[t], b, g * kSteps + i);
 #pragma GCC unroll 8
         for (int m = 0; m < M; ++m) {
-          const X4 x4 = load_x4(x[m].codes + g * F::kGroup + 4 * i);
+          const X4 x4[1] = {load_x4(x[m].codes + g * F::kGroup + 4 * i)};
           for (int t = 0; t < T; ++t) sum[m][t] = D::dot(sum[m][t], w[t], x4);
         }
         if constexpr (kKeep == Keep::kMemory && F::kHasHalves) {

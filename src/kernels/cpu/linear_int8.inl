@@ -92,12 +92,13 @@ struct PanelRows {
           for (int t = 0; t < kTiles; ++t) dot[n][t] = D::first(start(n));
         }
 #pragma GCC unroll 8
-        for (int i = 0; i < kSteps; ++i) {
-          typename D::Step w[kTiles];
-          for (int t = 0; t < kTiles; ++t) w[t] = D::step(F::step(f, at.of[t], b, g * kSteps + i));
+        for (int i = 0; i < kSteps; i += D::kRun) {
+          typename D::Step w[kTiles][D::kRun];
+          for (int t = 0; t < kTiles; ++t) take_steps<F, D>(w[t], f, at.of[t], b, g * kSteps + i);
 #pragma GCC unroll 8
           for (int n = 0; n < N; ++n) {
-            const X4 x4 = load_x4(x[n].codes + g * F::kGroup + 4 * i);
+            X4 x4[D::kRun];
+            for (int j = 0; j < D::kRun; ++j) x4[j] = load_x4(x[n].codes + g * F::kGroup + 4 * (i + j));
             for (int t = 0; t < kTiles; ++t) dot[n][t] = D::dot(dot[n][t], w[t], x4);
           }
         }
