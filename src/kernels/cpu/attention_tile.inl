@@ -12,13 +12,13 @@ namespace {
 
 // Rows that share one load of keys or values, and one widening of F16 and BF16 (two of AVX-512's two ports, where a
 // row's multiply-add is one): as many as registers have sums for, each of 16 lanes. Fewer rows have more vectors, of
-// which each loads a row's number once.
+// which each loads a row's number once: one row alone would wait for each of its multiply-adds.
 #if defined(__AVX512F__)
 constexpr int kStripRows = 24;
 constexpr int vectors_of(int rows) { return rows <= 6 ? 4 : rows <= 12 ? 2 : 1; }  // 24 of 32 registers
 #else
 constexpr int kStripRows = 6;
-constexpr int vectors_of(int) { return 1; }  // with AVX2 12 of 16
+constexpr int vectors_of(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }  // with AVX2 12 of 16
 #endif
 constexpr int kMaxLen = 256;
 constexpr int kMaxRows = 96;  // a multiple of kStripRows
@@ -76,6 +76,28 @@ IBID_INLINE void fetch_ahead(const Tile<Format>& tile, const At& at) {
   }
 }
 
+// sum[r][i] += x(r) * k(i). With 16 registers, of which sums take 12, one vector after the other, each with all rows'
+// numbers anew: a sum that did not stay in its register would wait for memory at every turn.
+template <int ROWS, int VECTORS, typename X, typename K>
+IBID_INLINE void add_products(f32x16 (&sum)[ROWS][VECTORS], const X& x, const K& k) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  for (int i = 0; i < VECTORS; ++i) {
+    const f32x16 vector = k(i);
+    IBID_UNROLL
+    for (int r = 0; r < ROWS; ++r) sum[r][i] = fma(broadcast(x(r)), vector, sum[r][i]);
+    if (i + 1 < VECTORS) asm volatile("" ::: "memory");  // or the numbers are kept for the next
+  }
+#else
+  f32x16 vector[VECTORS];
+  for (int i = 0; i < VECTORS; ++i) vector[i] = k(i);
+  IBID_UNROLL
+  for (int r = 0; r < ROWS; ++r) {
+    const f32x16 number = broadcast(x(r));
+    for (int i = 0; i < VECTORS; ++i) sum[r][i] = fma(number, vector[i], sum[r][i]);
+  }
+#endif
+}
+
 // scores[r][16 v ...] of ROWS rows and VECTORS vectors; q is [head_len][kStripRows].
 template <int ROWS, int VECTORS, typename Format>
 IBID_INLINE void score_block(float* scores, const float* q, int head_len, const Tile<Format>& tile, int v) {
@@ -87,18 +109,12 @@ IBID_INLINE void score_block(float* scores, const float* q, int head_len, const 
   const typename Format::Element* key[VECTORS];
   for (int i = 0; i < VECTORS; ++i) key[i] = tile.key[v + i];
   for (int d = 0; d < head_len; ++d) {
-    f32x16 k[VECTORS];
-    for (int i = 0; i < VECTORS; ++i) {
-      k[i] = Format::load16(key[i]);
-      key[i] += tile.key_stride;
-    }
+    add_products(
+        sum, [&](int r) __attribute__((always_inline)) { return q[d * kStripRows + r]; },
+        [&](int i) __attribute__((always_inline)) { return Format::load16(key[i]); });
+    for (int i = 0; i < VECTORS; ++i) key[i] += tile.key_stride;
     fetch_ahead<VECTORS>(
         tile, [&](int i) __attribute__((always_inline)) { return tile.next_key[v + i] + d * tile.key_stride; });
-    IBID_UNROLL
-    for (int r = 0; r < ROWS; ++r) {
-      const f32x16 x = broadcast(q[d * kStripRows + r]);
-      for (int i = 0; i < VECTORS; ++i) sum[r][i] = fma(x, k[i], sum[r][i]);
-    }
   }
   IBID_UNROLL
   for (int r = 0; r < ROWS; ++r) {
@@ -153,15 +169,11 @@ IBID_INLINE void value_block(float* o, int row_len, const float* p, const float*
     const typename Format::Element* next = Format::kFetchAhead ? tile.next_value[at / 16] : begin;
     const typename Format::Element* value = begin + (at % 16) * tile.value_stride + first;
     for (; at < end; ++at, value += tile.value_stride) {
-      f32x16 x[VECTORS];
-      for (int i = 0; i < VECTORS; ++i) x[i] = Format::load16(value + 16 * i);
+      add_products(
+          sum, [&](int r) __attribute__((always_inline)) { return p[r * kTileLen + at]; },
+          [&](int i) __attribute__((always_inline)) { return Format::load16(value + 16 * i); });
       fetch_ahead<VECTORS>(
           tile, [&](int i) __attribute__((always_inline)) { return next + (value - begin) + 16 * i; });
-      IBID_UNROLL
-      for (int r = 0; r < ROWS; ++r) {
-        const f32x16 weight = broadcast(p[r * kTileLen + at]);
-        for (int i = 0; i < VECTORS; ++i) sum[r][i] = fma(weight, x[i], sum[r][i]);
-      }
     }
   }
   ragged(seen.common.end, seen.all.end);
