@@ -16,9 +16,12 @@ namespace {
 #if defined(__AVX512F__)
 constexpr int kStripRows = 24;
 constexpr int vectors_of(int rows) { return rows <= 6 ? 4 : rows <= 12 ? 2 : 1; }  // 24 of 32 registers
+#elif defined(__AVX2__) || defined(IBID_NEON)
+constexpr int kStripRows = 6;
+constexpr int vectors_of(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }  // 12 of 16, 24 of NEON's 32
 #else
 constexpr int kStripRows = 6;
-constexpr int vectors_of(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }  // with AVX2 12 of 16
+constexpr int vectors_of(int) { return 1; }
 #endif
 constexpr int kMaxLen = 256;
 constexpr int kMaxRows = 96;  // a multiple of kStripRows
