@@ -33,16 +33,17 @@ __attribute__((noinline)) void int8_tile(const F& f, const TileOffsets& at, cons
         for (int t = 0; t < T; ++t) sum[m][t] = D::start(F::kGroups == 1 ? x[m].neg_sum : x[m].neg_sum16[g]);
       }
 #pragma GCC unroll 8
-      for (int i = 0; i < kSteps; ++i) {
-        typename D::Step w[T][1];
+      for (int i = 0; i < kSteps; i += D::kRun) {
+        typename D::Step w[T][D::kRun];
         for (int t = 0; t < T; ++t) take_steps<F, D>(w[t], f, at.of[t], b, g * kSteps + i);
 #pragma GCC unroll 8
         for (int m = 0; m < M; ++m) {
-          const X4 x4[1] = {load_x4(x[m].codes + g * F::kGroup + 4 * i)};
+          X4 x4[D::kRun];
+          take_inputs(x4, x[m].codes + g * F::kGroup + 4 * i);
           for (int t = 0; t < T; ++t) sum[m][t] = D::dot(sum[m][t], w[t], x4);
         }
         if constexpr (kKeep == Keep::kMemory && F::kHasHalves) {
-          if (i + 1 == kSteps / 2) stay_in_memory();
+          if (i + D::kRun == kSteps / 2) stay_in_memory();
         }
       }
       if constexpr (kKeep == Keep::kMemory) stay_in_memory();

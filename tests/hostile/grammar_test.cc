@@ -393,8 +393,6 @@ void walk(std::shared_ptr<const Automaton> automaton, const std::shared_ptr<cons
   }
 }
 
-double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
-
 std::vector<Bomb> bombs() {
   std::vector<Bomb> all;
   for (auto& kind : {expressions(), schemas(), copies(), repeats(), grammars()})

@@ -6,7 +6,6 @@
 #include <sys/resource.h>
 
 #include <chrono>
-#include <ctime>
 #include <string>
 #include <string_view>
 
@@ -42,7 +41,7 @@ class ProcessorTime {
  public:
   explicit ProcessorTime(std::string name) : name_(std::move(name)) {}
   ~ProcessorTime() {
-    const double seconds = static_cast<double>(std::clock() - begin_) / CLOCKS_PER_SEC;
+    const double seconds = processor_seconds() - begin_;
     if (kMeasured) {
       EXPECT_LT(seconds, on_this_machine(1.0, seconds)) << name_;
     }
@@ -50,7 +49,7 @@ class ProcessorTime {
 
  private:
   std::string name_;
-  std::clock_t begin_ = std::clock();
+  double begin_ = processor_seconds();
 };
 
 inline std::string repeated(std::string_view s, size_t n) {

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
-#include <ctime>
 
 #include "hostile/limits.h"
 #include "text/jinja/chat_template.h"
@@ -270,7 +269,7 @@ void run(const std::vector<Case>& cases) {
   for (const Case& c : cases) {
     malloc_trim(0);
     long peak_before = peak_kb();
-    std::clock_t start = std::clock();
+    const double start = processor_seconds();
     std::string said;
     if (auto compiled = ChatTemplate::compile(c.source)) {
       ChatInput input;
@@ -280,7 +279,7 @@ void run(const std::vector<Case>& cases) {
     } else {
       said = compiled.error().message;
     }
-    double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+    double seconds = processor_seconds() - start;
     EXPECT_EQ(said.empty(), c.says.empty()) << c.name << ": " << said;
     EXPECT_NE(said.find(c.says), std::string::npos) << c.name << ": " << said;
     EXPECT_LT(said.size(), 400u) << c.name;
@@ -304,9 +303,9 @@ TEST(HostileTemplate, BadInputsAreRefusedWithASentence) { run(inputs()); }
 TEST(HostileTemplate, ProbesOfATemplateAreBounded) {
   for (const auto& cases : {loops(), searches()}) {
     for (const Case& c : cases) {
-      std::clock_t start = std::clock();
+      const double start = processor_seconds();
       EXPECT_TRUE(ChatTemplate::for_model(c.source).ok()) << c.name;
-      double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+      double seconds = processor_seconds() - start;
       // Several probes, each with a twentieth of a render's steps.
       EXPECT_LT(seconds, kMeasured ? on_this_machine(0.5, seconds) : 60.0) << c.name;
     }
@@ -325,12 +324,12 @@ TEST(HostileTemplate, ArgumentsOfToolCallsAreReadWithinTheirLimits) {
     ChatInput input;
     input.messages = R"([{"role":"assistant","content":"","tool_calls":[{"function":{"name":"f","arguments":")" +
                      arguments + "\"}}]}]";
-    std::clock_t start = std::clock();
+    const double start = processor_seconds();
     malloc_trim(0);
     const long peak_before = peak_kb();
     auto prompt = chat->render(input);
     EXPECT_LT(kMeasured ? peak_kb() - peak_before : 0, 64 * 1024) << arguments.size();
-    const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+    const double seconds = processor_seconds() - start;
     EXPECT_LT(seconds, kMeasured ? on_this_machine(0.25, seconds) : 60.0);
     return prompt ? "renders" : prompt.error().message;
   };

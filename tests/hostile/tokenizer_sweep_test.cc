@@ -3,7 +3,6 @@
 // within a bound of the processor's time. A failure names its seed.
 #include <gtest/gtest.h>
 
-#include <ctime>
 #include <random>
 
 #include "format/gguf_vocabulary.h"
@@ -250,7 +249,7 @@ void sweep(const char* kind, uint64_t first_seed, size_t n_files, Counts& counts
     std::string bytes = gguf ? maker.gguf() : maker.json();
     maker.damage(bytes);
     const std::string path = gguf ? folder.write("vocabulary.gguf", bytes) : "";
-    const std::clock_t begin = std::clock();
+    const double begin = processor_seconds();
     const auto made = [&]() -> Result<std::shared_ptr<const Tokenizer>> {
       if (!gguf) return Tokenizer::from_json(bytes);
       ASSIGN_OR_RETURN(ModelFile file, ModelFile::open(path));
@@ -264,7 +263,7 @@ void sweep(const char* kind, uint64_t first_seed, size_t n_files, Counts& counts
       ++counts.n_refused;
       expect_sentence(made.error(), name);
     }
-    const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+    const double seconds = processor_seconds() - begin;
     if (kMeasured) {
       ASSERT_LT(seconds, on_this_machine(kSecondsPerFile, seconds)) << name;
     }

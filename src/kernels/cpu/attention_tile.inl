@@ -11,8 +11,8 @@ namespace ibid::cpu::IBID_ISA {
 namespace {
 
 // Rows that share one load of keys or values, and one widening of F16 and BF16 (two of AVX-512's two ports, where a
-// row's multiply-add is one): as many as registers have sums for, each of 16 lanes. Fewer rows have more vectors, of
-// which each loads a row's number once: one row alone would wait for each of its multiply-adds.
+// row's multiply-add is one): as many as registers have sums for, each of 16 lanes. Fewer rows have more vectors: one
+// row's multiply-adds of one vector would each wait for the one before.
 #if defined(__AVX512F__)
 constexpr int kStripRows = 24;
 constexpr int vectors_of(int rows) { return rows <= 6 ? 4 : rows <= 12 ? 2 : 1; }  // 24 of 32 registers

@@ -98,7 +98,7 @@ struct PanelRows {
 #pragma GCC unroll 8
           for (int n = 0; n < N; ++n) {
             X4 x4[D::kRun];
-            for (int j = 0; j < D::kRun; ++j) x4[j] = load_x4(x[n].codes + g * F::kGroup + 4 * (i + j));
+            take_inputs(x4, x[n].codes + g * F::kGroup + 4 * i);
             for (int t = 0; t < kTiles; ++t) dot[n][t] = D::dot(dot[n][t], w[t], x4);
           }
         }

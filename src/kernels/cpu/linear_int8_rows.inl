@@ -210,6 +210,12 @@ IBID_INLINE void take_steps(typename D::Step (&w)[D::kRun], const F& f, int64_t 
   for (int j = 0; j < D::kRun; ++j) w[j] = D::step(F::step(f, at, b, step + j));
 }
 
+// The inputs of a dot, from the first one's code on.
+template <int kRun>
+IBID_INLINE void take_inputs(X4 (&x4)[kRun], const int8_t* codes) {
+  for (int j = 0; j < kRun; ++j) x4[j] = load_x4(codes + 4 * j);
+}
+
 // Up to kRowsInt8 rows, which are a chunk of x: every block is unpacked into registers and used by all of them.
 template <class F, int kBits>
 struct Rows {
@@ -260,7 +266,7 @@ struct Rows {
 #pragma GCC unroll 8
           for (int m = 0; m < M; ++m) {
             X4 x4[D::kRun];
-            for (int j = 0; j < D::kRun; ++j) x4[j] = load_x4(x[m].codes + g * F::kGroup + 4 * (i + j));
+            take_inputs(x4, x[m].codes + g * F::kGroup + 4 * i);
             for (int t = 0; t < kTiles; ++t) s[m][t] = D::dot(s[m][t], w[t], x4);
           }
           // The second half's codes lie in the same words: kept until then, they would push sums out of registers.
