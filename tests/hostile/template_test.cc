@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
-
 #include "hostile/limits.h"
 #include "text/jinja/chat_template.h"
 
