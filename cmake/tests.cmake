@@ -8,6 +8,17 @@ add_library(ibid_source_paths STATIC ${CMAKE_BINARY_DIR}/generated/source_paths.
 target_link_libraries(ibid_source_paths PRIVATE ibid_flags)
 target_include_directories(ibid_source_paths PUBLIC ${CMAKE_SOURCE_DIR}/tests)
 
+# Test programs of many small files that include much, compiled six files at a time as modules are: half their time. Apart
+# are files whose own names another file of the program has for something else.
+set(united_tests cli_test model_test server_test conformance_suite)
+ibid_apart(src/cli/sampling_flags_test.cc src/model/model_test.cc src/model/model_without_test.cc)
+# What drives servers and commands and computes nothing itself.
+set(driving_tests cli_test server_test conformance_suite)
+set(quick_timeout 300)
+if(IBID_SANITIZE)
+  set(quick_timeout 1200)
+endif()
+
 function(ibid_test name module)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${ARGN})
   list(FILTER sources EXCLUDE REGEX "_fuzz\\.cc$")
@@ -15,13 +26,19 @@ function(ibid_test name module)
     return()
   endif()
   add_executable(${name} ${sources})
+  if(IBID_UNITY AND name IN_LIST united_tests)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+  endif()
+  if(name IN_LIST driving_tests)
+    target_compile_options(${name} PRIVATE ${IBID_COLD})
+  endif()
   if(IBID_SANITIZE)  # what tests do is ours: two fifths of their compilation, and the modules have all checks
     target_compile_options(${name} PRIVATE -O0 -fno-sanitize=undefined)
   endif()
   target_link_libraries(${name} PRIVATE ${module} ibid_source_paths GTest::gtest_main ${RAPIDCHECK})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name} --gtest_brief=1 --gtest_filter=-Slow*)
-  set_tests_properties(${name} PROPERTIES LABELS quick TIMEOUT 300)
+  set_tests_properties(${name} PROPERTIES LABELS quick TIMEOUT ${quick_timeout})
   file(STRINGS /dev/null has_slow)
   foreach(source ${sources})
     file(STRINGS ${source} lines REGEX "^(TEST|TEST_F|TEST_P|RC_GTEST_PROP|INSTANTIATE_TEST_SUITE_P)\\(Slow")

@@ -85,7 +85,7 @@ void show_difference(const std::string& name, const std::optional<std::string>& 
   ADD_FAILURE() << name << "\n want " << (want ? *want : "a refusal") << "\n got  " << (got ? *got : "a refusal");
 }
 
-class TemplateGoldens : public testing::Test {
+class TemplateGoldens : public ::testing::Test {
  protected:
   void SetUp() override {
     setenv("TZ", "UTC", 1);

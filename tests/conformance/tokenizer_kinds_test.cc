@@ -97,9 +97,9 @@ TEST(TokenizerKindsByName, Gemma4CutsAsItsTokenizerJson) {
   }
 }
 
-class TokenizerKinds : public testing::TestWithParam<std::string> {};
+class TokenizerKinds : public ::testing::TestWithParam<std::string> {};
 TEST_P(TokenizerKinds, GiveTheReferencesIds) { compare(GetParam(), kQuickStrings); }
-INSTANTIATE_TEST_SUITE_P(All, TokenizerKinds, testing::ValuesIn(tokenizer_kinds()));
+INSTANTIATE_TEST_SUITE_P(All, TokenizerKinds, ::testing::ValuesIn(tokenizer_kinds()));
 
 TEST(SlowTokenizerKinds, GiveTheReferencesIdsOnTwentyThousandStrings) {
   for (const std::string& kind : tokenizer_kinds()) compare(kind, SIZE_MAX);

@@ -68,7 +68,7 @@ void compare(const std::string& name, const std::vector<NextPiece>& stages, size
     const std::string text(std::string_view(corner.as_string()));
     const std::vector<std::string> pieces = pieces_of(text, stages);
     EXPECT_EQ(hex(hash_pieces(pieces, kFirstHash)), corners.substr(16 * k, 16))
-        << name << ", corner " << k << ", " << text << ": " << testing::PrintToString(pieces);
+        << name << ", corner " << k << ", " << text << ": " << ::testing::PrintToString(pieces);
     ++k;
   }
 }
