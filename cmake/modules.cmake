@@ -33,7 +33,10 @@ if(IBID_SANITIZE)
 endif()
 # How modules are compiled that do no arithmetic of a model, where a build is for the bits of those that do. Empty: as all.
 set(IBID_EDGES_OPT "" CACHE STRING "optimisation of the modules around the engine")
-set(IBID_EDGES base format text text_jinja sample_grammar server cli)
+set(IBID_EDGES base format server cli)
+if(NOT IBID_SANITIZE)  # whose tests are hard on these
+  list(APPEND IBID_EDGES text text_jinja sample_grammar)
+endif()
 if(IBID_EDGES_OPT)
   set(IBID_COLD ${IBID_EDGES_OPT})
 endif()

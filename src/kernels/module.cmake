@@ -8,7 +8,9 @@ file(GLOB baseline_sources CONFIGURE_DEPENDS src/kernels/cpu/baseline/*.cc)
 # else of -O3 are right.
 set_source_files_properties(${baseline_sources} PROPERTIES COMPILE_OPTIONS "-fno-tree-slp-vectorize")
 # With checks of every address in their unrolled loops the vector kernels take g++ many minutes a file: under sanitizers
-# they have none. The baseline bodies are the same code, with all checks.
+# they have none, and IBID_VECTOR_KERNELS, a folder that holds a build without sanitizers, lends them as they are there.
+# The baseline bodies are the same code, with all checks.
+set(IBID_VECTOR_KERNELS "" CACHE PATH "a built tree whose vector kernels are linked instead of compiled")
 set(IBID_KERNEL_OPT -O3)
 if(IBID_SANITIZE)
   set(IBID_KERNEL_OPT -O1 -fno-sanitize=all)
@@ -29,6 +31,15 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     COMPILE_OPTIONS "${IBID_AVX512_FLAGS};-mavx512vnni;-mavx512bf16")
   set(IBID_AVX512_FLAGS ${IBID_AVX512_FLAGS} PARENT_SCOPE)  # for cmake/bench.cmake
   set(other_sources ${neon_sources})
+  if(IBID_VECTOR_KERNELS)
+    foreach(source ${avx2_sources} ${avx512_sources})
+      list(APPEND other_sources ${source})
+      file(RELATIVE_PATH object ${CMAKE_SOURCE_DIR} ${source})
+      set(object ${IBID_VECTOR_KERNELS}/CMakeFiles/ibid_kernels.dir/${object}.o)
+      target_sources(ibid_kernels PRIVATE ${object})
+      set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT TRUE)
+    endforeach()
+  endif()
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64|ARM64")
   set(IBID_NEON_FLAGS -DIBID_NEON ${IBID_KERNEL_OPT})
   set_source_files_properties(${neon_sources} PROPERTIES COMPILE_OPTIONS "${IBID_NEON_FLAGS}")
