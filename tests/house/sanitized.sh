@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What reads bytes from outside, files and sockets, under the address and undefined-behaviour sanitizers, around the
-# vector kernels of the build that is there, if one is: sanitized.sh SOURCE_DIR [BUILD_DIR]
+# vector kernels of the build that is there, as it was last built, if one is: sanitized.sh SOURCE_DIR [BUILD_DIR]
 set -euo pipefail
 cd "$1"
 kernels=$(realpath -m "${2:-build}")
