@@ -21,6 +21,12 @@ if(IBID_SANITIZE)
   endif()
 endif()
 
+# A target's files, six in one go, each of which reads the same headers otherwise.
+function(ibid_unite target)
+  if(IBID_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+  endif()
+endfunction()
 # Files that use a name of their own for what another file calls so too, and cannot be compiled in one go with it.
 function(ibid_apart)
   set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
@@ -31,10 +37,11 @@ set(IBID_COLD $<$<CONFIG:Release>:-O1>)
 if(IBID_SANITIZE)
   set(IBID_COLD -O0)
 endif()
-# How modules are compiled that do no arithmetic of a model, where a build is for the bits of those that do. Empty: as all.
+# How modules are compiled that do no arithmetic of a model, where a build is not for their speed: for the bits of those
+# that do, or for checks. Empty: as all.
 set(IBID_EDGES_OPT "" CACHE STRING "optimisation of the modules around the engine")
 set(IBID_EDGES base format server cli)
-if(NOT IBID_SANITIZE)  # whose tests are hard on these
+if(NOT IBID_SANITIZE)  # under which hostile tests of these take minutes each without optimisation
   list(APPEND IBID_EDGES text text_jinja sample_grammar)
 endif()
 if(IBID_EDGES_OPT)
@@ -66,8 +73,8 @@ function(ibid_module folder)
   if(IBID_EDGES_OPT AND name IN_LIST IBID_EDGES)
     target_compile_options(ibid_${name} PRIVATE ${IBID_EDGES_OPT})
   endif()
-  if(sources AND IBID_UNITY AND NOT name STREQUAL "kernels")  # whose files have flags of their own
-    set_target_properties(ibid_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+  if(sources AND NOT name STREQUAL "kernels")  # whose files have flags of their own
+    ibid_unite(ibid_${name})
   endif()
   foreach(dep ${M_DEPENDS})
     target_link_libraries(ibid_${name} ${scope} ibid_${dep})
