@@ -4,9 +4,10 @@
 namespace ibid::cpu::IBID_ISA {
 
 // x = n ln 2 + r: n by adding 1.5 * 2^23, which rounds to the nearest integer and leaves it in the low bits.
+inline constexpr int32_t kRounderBits = 0x4b400000;  // none of them are left by a shift by 23
 struct Reduced {
   f32x16 r, whole;  // whole: n as a float
-  i32x16 n;
+  i32x16 shifted;   // n + kRounderBits
 };
 IBID_INLINE Reduced reduce_by_ln2(f32x16 x) {
   const f32x16 rounder = broadcast(12582912.0f);
@@ -14,7 +15,7 @@ IBID_INLINE Reduced reduce_by_ln2(f32x16 x) {
   const f32x16 whole = sub(shifted, rounder);
   f32x16 r = fma(whole, broadcast(-0x1.63p-1f), x);  // 9 bits of ln 2: the product is exact
   r = fma(whole, broadcast(0x1.bd0106p-13f), r);     // the rest, -2.1219444e-4
-  return {r, whole, sub(bits(shifted), broadcast_i(0x4b400000))};
+  return {r, whole, bits(shifted)};
 }
 
 // (exp(r) - 1 - r) / r^2 on |r| <= ln(2) / 2, minimax: exp is within 2^-28.2.
@@ -26,15 +27,18 @@ IBID_INLINE f32x16 exp_tail(f32x16 r) {
   return fma(p, r, broadcast(0x1.fffffcp-2f));
 }
 
+// Of n, and of n + kRounderBits.
 IBID_INLINE f32x16 power_of_two(i32x16 n) { return from_bits(shift_left<23>(add(n, broadcast_i(127)))); }
 
-// p * 2^s.n with one rounding, s.n in [-252, 254] and p near 1; 0 in the lanes of `none`, whatever they hold, and what
+// p * 2^n with one rounding, n in [-252, 254] and p near 1; 0 in the lanes of `none`, whatever they hold, and what
 // they would cost is not paid: a result below 2^-126 takes a processor hundreds of cycles.
 IBID_INLINE f32x16 scale_by_power(f32x16 p, Reduced s, mask16 none) {
 #if defined(__AVX512F__)
   return {_mm512_maskz_scalef_ps(static_cast<__mmask16>(~none.m), p.v, s.whole.v)};
 #else
-  i32x16 n = select(none, broadcast_i(0), s.n);
+  // Where all results are normal, as nearly always, n is added to their exponents.
+  if (all(less(abs(s.whole), broadcast(126.0f)))) return from_bits(add(bits(p), shift_left<23>(s.shifted)));
+  const i32x16 n = select(none, broadcast_i(0), sub(s.shifted, broadcast_i(kRounderBits)));
   p = select(none, zero(), p);
   // n + 256 is positive, so that a logical shift halves it.
   const i32x16 half = sub(shift_right<1>(add(n, broadcast_i(256))), broadcast_i(128));
@@ -58,7 +62,7 @@ IBID_INLINE f32x16 tanh(f32x16 x) {
   x = max(broadcast(-9.25f), min(broadcast(9.25f), x));
   const Reduced s = reduce_by_ln2(add(x, x));
   const f32x16 minus_one = fma(mul(exp_tail(s.r), s.r), s.r, s.r);
-  const f32x16 power = power_of_two(s.n);
+  const f32x16 power = power_of_two(s.shifted);
   const f32x16 e = fma(power, minus_one, sub(power, broadcast(1.0f)));
   return div(e, add(e, broadcast(2.0f)));
 }

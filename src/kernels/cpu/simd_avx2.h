@@ -83,6 +83,7 @@ IBID_INLINE mask16 is_nan(f32x16 a) {
   return {_mm256_castps_si256(_mm256_cmp_ps(a.lo, a.lo, _CMP_UNORD_Q)),
           _mm256_castps_si256(_mm256_cmp_ps(a.hi, a.hi, _CMP_UNORD_Q))};
 }
+IBID_INLINE bool all(mask16 m) { return _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_and_si256(m.lo, m.hi))) == 0xff; }
 IBID_INLINE f32x16 select(mask16 m, f32x16 yes, f32x16 no) {
   return {_mm256_blendv_ps(no.lo, yes.lo, _mm256_castsi256_ps(m.lo)),
           _mm256_blendv_ps(no.hi, yes.hi, _mm256_castsi256_ps(m.hi))};

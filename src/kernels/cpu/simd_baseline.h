@@ -141,6 +141,10 @@ IBID_INLINE mask16 less(f32x16 a, f32x16 b) { IBID_EACH_QUARTER(mask16, a.v[q] <
 IBID_INLINE mask16 less(i32x16 a, i32x16 b) { IBID_EACH_QUARTER(mask16, a.v[q] < b.v[q]); }
 IBID_INLINE mask16 equal(i32x16 a, i32x16 b) { IBID_EACH_QUARTER(mask16, a.v[q] == b.v[q]); }
 IBID_INLINE mask16 is_nan(f32x16 a) { IBID_EACH_QUARTER(mask16, a.v[q] != a.v[q]); }
+IBID_INLINE bool all(mask16 m) {
+  const i64x2_ both = (i64x2_)(m.v[0] & m.v[1] & m.v[2] & m.v[3]);
+  return (both[0] & both[1]) == -1;
+}
 IBID_INLINE i32x16 select(mask16 m, i32x16 yes, i32x16 no) {
   IBID_EACH_QUARTER(i32x16, (m.v[q] & yes.v[q]) | (~m.v[q] & no.v[q]));
 }

@@ -77,6 +77,9 @@ IBID_INLINE mask16 less(f32x16 a, f32x16 b) { IBID_EACH_QUARTER(mask16, vcltq_f3
 IBID_INLINE mask16 less(i32x16 a, i32x16 b) { IBID_EACH_QUARTER(mask16, vcltq_s32(a.v[q], b.v[q])); }
 IBID_INLINE mask16 equal(i32x16 a, i32x16 b) { IBID_EACH_QUARTER(mask16, vceqq_s32(a.v[q], b.v[q])); }
 IBID_INLINE mask16 is_nan(f32x16 a) { IBID_EACH_QUARTER(mask16, vmvnq_u32(vceqq_f32(a.v[q], a.v[q]))); }
+IBID_INLINE bool all(mask16 m) {
+  return vminvq_u32(vandq_u32(vandq_u32(m.v[0], m.v[1]), vandq_u32(m.v[2], m.v[3]))) != 0;
+}
 IBID_INLINE f32x16 select(mask16 m, f32x16 yes, f32x16 no) {
   IBID_EACH_QUARTER(f32x16, vbslq_f32(m.v[q], yes.v[q], no.v[q]));
 }
