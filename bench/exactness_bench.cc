@@ -3,7 +3,7 @@
 //
 //   exactness_bench [THREADS [ROUNDS [FAMILY]]]      FAMILY: a part of the names of those that are measured; EVERY=1
 //                                                    in the environment shows each variant, IBID_CPU_ISA=avx512_vnni
-//                                                    takes those kernels where there are more
+//                                                    or avx2 takes those kernels where there are more
 //
 // Of each family all variants are tried and the fastest is taken: other register tiles, one sum in several, K split
 // over threads, ibid's own loops under -ffast-math, a shorter exp. Then ibid and it run in turns, A B A B, and the
@@ -30,6 +30,10 @@
 
 namespace ibid::bench {
 namespace {
+
+// Of the selected set.
+const AnyLinears* linears = nullptr;
+const AnyOps* any_ops = nullptr;
 
 std::vector<float> numbers(int64_t n, float size = 1.0f) {
   std::mt19937 random(1);
@@ -103,7 +107,7 @@ void linear_rows(Prices& prices, Stream& s, DType dtype, int64_t n_outputs, int6
   task.out = any_out.data();
   task.out_stride = n_outputs;
   const auto convert = [&] {
-    const cpu::LinearTable& table = any_linear_table();
+    const cpu::LinearTable& table = linears->ibids;
     s.team().parallel_for(n_rows <= 8 ? 1 : s.team().n_threads(), [&](int64_t part, int) {
       const int64_t n = n_rows <= 8 ? 1 : s.team().n_threads();
       if (is_quantised(dtype)) {
@@ -122,12 +126,12 @@ void linear_rows(Prices& prices, Stream& s, DType dtype, int64_t n_outputs, int6
   const int64_t n_tiles = (n_outputs + cpu::kTileOutputs - 1) / cpu::kTileOutputs;
   std::vector<float> parts(static_cast<size_t>(s.team().n_threads()) * any_out.size());
   std::vector<Variant> variants;
-  for (const AnyLinear& any : any_linears(dtype)) {
-    if (n_rows % any.rows != 0 || (n_rows <= 8 && any.rows < n_rows && any.rows < 4)) continue;
+  for (const AnyLinear& variant : linears->of(dtype)) {
+    if (n_rows % variant.rows != 0 || (variant.rows == 1 && n_rows > 1)) continue;
     for (const bool split_k : {false, true}) {
       if (split_k && (s.team().n_threads() == 1 || n_rows > 8 || n_inputs % (256 * s.team().n_threads()) != 0))
         continue;
-      variants.push_back({std::string(any.name) + (split_k ? ", K over threads" : ""), [&, any, split_k] {
+      variants.push_back({std::string(variant.name) + (split_k ? ", K over threads" : ""), [&, variant, split_k] {
                             cpu::LinearTask t = task;
                             t.packed = weights[next++ % weights.size()].packed;
                             convert();
@@ -136,8 +140,8 @@ void linear_rows(Prices& prices, Stream& s, DType dtype, int64_t n_outputs, int6
                               s.team().parallel_for(n_threads, [&](int64_t i, int) {
                                 cpu::LinearTask own = t;
                                 own.out = parts.data() + i * static_cast<int64_t>(any_out.size());
-                                any.product(own, 0, n_rows, 0, n_tiles, n_inputs * i / n_threads,
-                                            n_inputs * (i + 1) / n_threads);
+                                variant.product(own, 0, n_rows, 0, n_tiles, n_inputs * i / n_threads,
+                                                n_inputs * (i + 1) / n_threads);
                               });
                               for (size_t i = 0; i < any_out.size(); ++i) {
                                 float sum = parts[i];
@@ -153,7 +157,7 @@ void linear_rows(Prices& prices, Stream& s, DType dtype, int64_t n_outputs, int6
                               const int64_t begin = n_tiles * i / n_tasks / 6 * 6;
                               const int64_t end = i + 1 == n_tasks ? n_tiles : n_tiles * (i + 1) / n_tasks / 6 * 6;
                               for (int64_t row = 0; row < n_rows; row += 96) {
-                                any.product(t, row, std::min(n_rows, row + 96), begin, end, 0, n_inputs);
+                                variant.product(t, row, std::min(n_rows, row + 96), begin, end, 0, n_inputs);
                               }
                             });
                           }});
@@ -165,7 +169,7 @@ void linear_rows(Prices& prices, Stream& s, DType dtype, int64_t n_outputs, int6
                           t.packed = weights[next++ % weights.size()].packed;
                           convert();
                           for (int64_t row = 0; row < n_rows; row += 96) {
-                            any_linear_table().product(t, row, std::min(n_rows, row + 96), 0, n_tiles);
+                            linears->ibids.product(t, row, std::min(n_rows, row + 96), 0, n_tiles);
                           }
                         }});
   }
@@ -211,10 +215,10 @@ void attention(Prices& prices, Stream& s, int32_t begin, int32_t n) {
   const ops::AttentionParams params = {1.0f / std::sqrt(static_cast<float>(kHeadLen))};
 
   std::vector<Variant> variants;
-  for (const AnyAttention& any : any_attentions()) {
+  for (const AnyAttention& variant : any_ops->attentions) {
     for (const int32_t queries : {8, 16, 32}) {
       if (n < queries && queries > 8) continue;
-      variants.push_back({any.name + (", tasks of " + std::to_string(queries)), [&, any, queries] {
+      variants.push_back({variant.name + (", tasks of " + std::to_string(queries)), [&, variant, queries] {
                             const int32_t n_tiles = (n + queries - 1) / queries;
                             s.team().parallel_for(int64_t{n_tiles} * kKvHeads, [&](int64_t i, int) {
                               const auto head = static_cast<int32_t>(i % kKvHeads);
@@ -234,7 +238,7 @@ void attention(Prices& prices, Stream& s, int32_t begin, int32_t n) {
                               t.block_len = kBlockLen;
                               t.format = cpu::KvFormat::kF16;
                               t.scale = params.scale;
-                              any.run(t);
+                              variant.run(t);
                             });
                           }});
     }
@@ -261,7 +265,7 @@ void rows_ops(Prices& prices, Stream& s) {
         {{"fast-math",
           [&] {
             each([&](int64_t i) {
-              any_rms_norm(any_out.data() + i * width, x.data() + i * width, weight.data(), width, 1e-5f);
+              any_ops->rms_norm(any_out.data() + i * width, x.data() + i * width, weight.data(), width, 1e-5f);
             });
           }}},
         out, any_out);
@@ -274,7 +278,7 @@ void rows_ops(Prices& prices, Stream& s) {
         {{"shorter exp, four sums",
           [&] {
             s.team().parallel_for(8, [&](int64_t i, int) {
-              any_log_softmax(any_out.data() + i * kWidth, x.data() + i * kWidth, kWidth);
+              any_ops->log_softmax(any_out.data() + i * kWidth, x.data() + i * kWidth, kWidth);
             });
           }}},
         out, any_out);
@@ -288,7 +292,7 @@ void rows_ops(Prices& prices, Stream& s) {
         {{"shorter exp, reciprocal",
           [&] {
             each([&](int64_t i) {
-              any_silu_mul(any_out.data() + i * kWidth, gate.data() + i * kWidth, up.data() + i * kWidth, kWidth);
+              any_ops->silu_mul(any_out.data() + i * kWidth, gate.data() + i * kWidth, up.data() + i * kWidth, kWidth);
             });
           }}},
         out, any_out);
@@ -306,22 +310,26 @@ int run(int argc, char** argv) {
     }
   }
   const bool has_bf16 = selected_isa() == Isa::kAvx512Bf16;
-  if (!has_bf16 && selected_isa() != Isa::kAvx512Vnni) {
-    std::fprintf(stderr, "exactness_bench: the variants are for AVX-512 with VNNI, and the kernels are %s\n",
+  const bool is_avx2 = selected_isa() == Isa::kAvx2;
+  if (!has_bf16 && !is_avx2 && selected_isa() != Isa::kAvx512Vnni) {
+    std::fprintf(stderr,
+                 "exactness_bench: the variants are for AVX-512 with VNNI and for AVX2, and the kernels are %s\n",
                  isa_name(selected_isa()).data());
     return 1;
   }
+  linears = is_avx2 ? &kLinearsAvx2 : &kLinearsAvx512;
+  any_ops = is_avx2 ? &kOpsAvx2 : &kOpsAvx512;
   ThreadTeam team(n_threads);
   Stream s(team);
   std::printf("%s, %d %s, of %d rounds the %s\n", isa_name(selected_isa()).data(), n_threads,
               n_threads == 1 ? "thread" : "threads", n_rounds,
               n_threads == 1 ? "medians, by processor time" : "least, by the clock");
-  if (!has_bf16) std::printf("BF16 is left out: its variants use a unit that these kernels do without.\n");
+  if (!has_bf16 && !is_avx2) std::printf("BF16 is left out: its variants use a unit that these kernels do without.\n");
   std::printf("\n");
   Prices prices(n_threads > 1, n_rounds, argc > 3 ? argv[3] : "");
   for (const DType dtype :
        {DType::kQ4_0, DType::kQ4_1, DType::kQ4_K, DType::kQ8_0, DType::kF16, DType::kBF16, DType::kF32}) {
-    if (dtype == DType::kBF16 && !has_bf16) continue;
+    if (dtype == DType::kBF16 && !has_bf16 && !is_avx2) continue;
     for (const int64_t n_rows : {1, 4, 8, 96}) linear_rows(prices, s, dtype, 2048, 2048, true, n_rows);
   }
   for (const int64_t n_rows : {1, 8, 96}) linear_rows(prices, s, DType::kQ4_1, 1536, 576, false, n_rows);

@@ -8,7 +8,7 @@ add_custom_target(bench)
 set(bench_module_engine_cost_bench ibid_engine)  # others link all there is
 file(GLOB sources CONFIGURE_DEPENDS bench/*_bench.cc)
 if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  list(FILTER sources EXCLUDE REGEX exactness_bench)  # its variants are for AVX-512
+  list(FILTER sources EXCLUDE REGEX exactness_bench)  # its variants are for x86
 endif()
 foreach(source ${sources})
   get_filename_component(name ${source} NAME_WE)
@@ -21,10 +21,13 @@ foreach(source ${sources})
   add_dependencies(bench ${name})
 endforeach()
 target_link_libraries(serving_bench PRIVATE ibid_load)
-# Kernels that keep no order of sums, which nothing else may link: -ffast-math and a set of instructions, for AVX-512 with VNNI (and BF16, which
-# nothing but the family of that name uses) alone.
+# Kernels that keep no order of sums, which nothing else may link: -ffast-math and a set of instructions, AVX-512 with VNNI (and BF16, which
+# nothing but the family of that name uses) or AVX2.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  file(GLOB sources CONFIGURE_DEPENDS bench/exactness/*.cc)
-  set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS "${IBID_AVX512_FLAGS};-mavx512vnni;-mavx512bf16;-ffast-math;-ffp-contract=fast")
-  target_sources(exactness_bench PRIVATE ${sources})
+  file(GLOB avx512_sources CONFIGURE_DEPENDS bench/exactness/any_avx512_*.cc)
+  file(GLOB avx2_sources CONFIGURE_DEPENDS bench/exactness/any_avx2_*.cc)
+  set(any_order -ffast-math -ffp-contract=fast)
+  set_source_files_properties(${avx512_sources} PROPERTIES COMPILE_OPTIONS "${IBID_AVX512_FLAGS};-mavx512vnni;-mavx512bf16;${any_order}")
+  set_source_files_properties(${avx2_sources} PROPERTIES COMPILE_OPTIONS "${IBID_AVX2_FLAGS};${any_order}")
+  target_sources(exactness_bench PRIVATE ${avx512_sources} ${avx2_sources})
 endif()

@@ -1,6 +1,6 @@
 // Kernels that keep no order of sums: what ibid's own are held against (exactness_bench.cc). They read the layouts of
 // kernels/cpu, give results that are near ibid's and the same in no bit that anybody promises, and are compiled with
-// -ffast-math, for AVX-512 with VNNI alone, and BF16's for that unit. Nothing of them is linked into ibid.
+// -ffast-math, for AVX-512 with VNNI (BF16's for that unit) and for AVX2. Nothing of them is linked into ibid.
 #pragma once
 
 #include <cstdint>
@@ -19,20 +19,25 @@ struct AnyLinear {
   void (*product)(const cpu::LinearTask& task, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end, int64_t k,
                   int64_t k_end);
 };
-std::span<const AnyLinear> any_linears(DType dtype);
-// ibid's own conversions of inputs, compiled with those flags.
-const cpu::LinearTable& any_linear_table();
-
 // Attention without pieces, with one softmax for several tiles, masked weights instead of ragged ends, a shorter exp
 // and a reciprocal instead of divisions. Neither windows nor caps nor paths.
 struct AnyAttention {
   const char* name;
   void (*run)(const cpu::AttentionTask& task);
 };
-std::span<const AnyAttention> any_attentions();
 
-void any_rms_norm(float* out, const float* x, const float* weight, int64_t n, float eps);
-void any_log_softmax(float* out, const float* x, int64_t n);
-void any_silu_mul(float* out, const float* gate, const float* up, int64_t n);
+// Of a set of instructions.
+struct AnyLinears {
+  std::span<const AnyLinear> (*of)(DType dtype);
+  const cpu::LinearTable& ibids;  // its own, compiled with those flags
+};
+extern const AnyLinears kLinearsAvx512, kLinearsAvx2;
+struct AnyOps {
+  std::span<const AnyAttention> attentions;
+  void (*rms_norm)(float* out, const float* x, const float* weight, int64_t n, float eps);
+  void (*log_softmax)(float* out, const float* x, int64_t n);
+  void (*silu_mul)(float* out, const float* gate, const float* up, int64_t n);
+};
+extern const AnyOps kOpsAvx512, kOpsAvx2;
 
 }  // namespace ibid::bench

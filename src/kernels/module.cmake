@@ -29,7 +29,8 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     COMPILE_OPTIONS "${IBID_AVX512_FLAGS};-mavx512vnni")
   set_source_files_properties(src/kernels/cpu/avx512_bf16/linear.cc PROPERTIES
     COMPILE_OPTIONS "${IBID_AVX512_FLAGS};-mavx512vnni;-mavx512bf16")
-  set(IBID_AVX512_FLAGS ${IBID_AVX512_FLAGS} PARENT_SCOPE)  # for cmake/bench.cmake
+  set(IBID_AVX2_FLAGS ${IBID_AVX2_FLAGS} PARENT_SCOPE)  # for cmake/bench.cmake
+  set(IBID_AVX512_FLAGS ${IBID_AVX512_FLAGS} PARENT_SCOPE)
   set(other_sources ${neon_sources})
   if(IBID_VECTOR_KERNELS)
     foreach(source ${avx2_sources} ${avx512_sources})

@@ -1,16 +1,29 @@
-#define IBID_ISA any_order
-#include "kernels/cpu/linear.inl"
+// Matrix products that keep no order of sums, for the set of instructions that a file is compiled for.
+#pragma once
 
 #include "bench/exactness/any_order.h"
+#include "kernels/cpu/linear.inl"
 
-namespace ibid::cpu::any_order {
+namespace ibid::cpu::IBID_ISA {
 namespace {
+
+// Of T tiles, in bytes from the first; one that is absent is the last again.
+template <int T>
+struct Offsets {
+  int64_t of[T];
+};
+template <int T>
+IBID_INLINE Offsets<T> offsets(int64_t n_tiles, int64_t tile_bytes) {
+  Offsets<T> at;
+  for (int t = 0; t < T; ++t) at.of[t] = (t < n_tiles ? t : n_tiles - 1) * tile_bytes;
+  return at;
+}
 
 // Where a register tile's float sums are: in registers, or in memory as ibid's own few rows have them.
 enum class Keep { kRegisters, kMemory };
 
 template <class F, int kBits, int M, int T, Keep kKeep>
-__attribute__((noinline)) void int8_tile(const F& f, const TileOffsets& at, const Ahead& ahead, int64_t block,
+__attribute__((noinline)) void int8_tile(const F& f, const Offsets<T>& at, const Ahead& ahead, int64_t block,
                                          int64_t block_end, const XGroup* x, int64_t step, bool adds,
                                          const OutTile& out) {
   typedef Dot<F::kOffset, kBits, F::kGroup> D;
@@ -27,10 +40,11 @@ __attribute__((noinline)) void int8_tile(const F& f, const TileOffsets& at, cons
     }
 #pragma GCC unroll 2
     for (int g = 0; g < F::kGroups; ++g) {
-      i32x16 sum[M][T];
+      const auto start = [&](int m) { return D::start(F::kGroups == 1 ? x[m].neg_sum : x[m].neg_sum16[g]); };
+      typename D::Sum sum[M][T];
 #pragma GCC unroll 8
       for (int m = 0; m < M; ++m) {
-        for (int t = 0; t < T; ++t) sum[m][t] = D::start(F::kGroups == 1 ? x[m].neg_sum : x[m].neg_sum16[g]);
+        for (int t = 0; t < T; ++t) sum[m][t] = D::first(start(m));
       }
 #pragma GCC unroll 8
       for (int i = 0; i < kSteps; i += D::kRun) {
@@ -52,7 +66,8 @@ __attribute__((noinline)) void int8_tile(const F& f, const TileOffsets& at, cons
         const Factor factor = F::factor(f, at.of[t], b, g);
 #pragma GCC unroll 8
         for (int m = 0; m < M; ++m) {
-          acc[m][t] = add(acc[m][t], mul(mul(from_int(sum[m][t]), broadcast(x[m].scale)), factor.scale));
+          const i32x16 dot = D::last(sum[m][t], start(m));
+          acc[m][t] = add(acc[m][t], mul(mul(from_int(dot), broadcast(x[m].scale)), factor.scale));
           if constexpr (F::kMin) {
             acc[m][t] =
                 add(acc[m][t], mul(factor.min, broadcast(F::kGroups == 1 ? x[m].scaled_sum : x[m].scaled_sum16[g])));
@@ -80,34 +95,39 @@ void direct(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, 
       int64_t step;
       const XGroup* x = x_groups(task.x_int8, r, step) + k / 32 * step;
       int8_tile<F, kLayout.low_bits + kLayout.high_bits, M, T, kKeep>(
-          f, tile_offsets(n_tiles, task.tile_bytes), ahead_of<F>(task, T), k / 32, k_end / 32, x, step, false,
+          f, offsets<T>(n_tiles, task.tile_bytes), ahead_of<F>(task, T), k / 32, k_end / 32, x, step, false,
           out_tile(task, r, tile, static_cast<int>(n_tiles)));
     }
   }
 }
 
-// Weights unpacked once for all rows, in panels of three tiles.
+// Weights unpacked once for all rows, in panels of several tiles.
+constexpr int kPanelTiles = kTiles == 1 ? 2 : kTiles;
 template <DType kDType, int M, int T, Keep kKeep = Keep::kRegisters>
 void panels(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end, int64_t k,
             int64_t k_end) {
   constexpr BlockLayout kLayout = kBlockLayouts[static_cast<int>(kDType)];
   typedef PanelLayout<kLayout> P;
   typedef Packed<P::kOf> Unpacked;
-  alignas(64) uint8_t panel[kTiles * P::kTileBytes];
+  alignas(64) uint8_t panel[kPanelTiles * P::kTileBytes];
   const Unpacked unpacked = Unpacked::first_tile(panel, kPanelInputs, nullptr);
   const Ahead ahead = ahead_of<Packed<kLayout>>(task, kTiles);
-  for (; tile < tile_end; tile += kTiles) {
-    const int64_t n_tiles = tile_end - tile < kTiles ? tile_end - tile : kTiles;
+  for (; tile < tile_end; tile += kPanelTiles) {
+    const int64_t n_tiles = tile_end - tile < kPanelTiles ? tile_end - tile : kPanelTiles;
     const auto f = Packed<kLayout>::first_tile(task.packed + tile * task.tile_bytes, task.n_inputs, task.table);
     const int64_t part_len = even_panels(k_end - k);
     for (int64_t from = k; from < k_end; from += part_len) {
       const int64_t end = k_end - from < part_len ? k_end : from + part_len;
-      unpack<kLayout>(f, tile_offsets(n_tiles, task.tile_bytes), ahead, from / 32, end / 32, panel);
+      for (int64_t t = 0; t < n_tiles; t += kTiles) {
+        TileOffsets at = tile_offsets(n_tiles - t, task.tile_bytes);
+        for (int64_t& offset : at.of) offset += t * task.tile_bytes;
+        unpack<kLayout>(f, at, ahead, from / 32, end / 32, panel + t * P::kTileBytes);
+      }
       for (int64_t r = row; r < row_end; r += M) {
         int64_t step;
         const XGroup* x = x_groups(task.x_int8, r, step) + from / 32 * step;
         for (int64_t t = 0; t < n_tiles; t += T) {
-          TileOffsets at = tile_offsets(n_tiles - t, P::kTileBytes);
+          Offsets<T> at = offsets<T>(n_tiles - t, P::kTileBytes);
           for (int64_t& offset : at.of) offset += t * P::kTileBytes;
           int8_tile<Unpacked, kLayout.low_bits + kLayout.high_bits, M, T, kKeep>(
               unpacked, at, Ahead{}, 0, (end - from) / 32, x, step, from != k,
@@ -179,6 +199,8 @@ void floats(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, 
 
 using bench::AnyLinear;
 
+// A register tile's rows divide those of a chunk of inputs.
+#if defined(__AVX512F__)
 template <DType kDType>
 constexpr AnyLinear kInt8[] = {
     {"as they lie, 1 x 16", 1, direct<kDType, 1, 1>},
@@ -201,16 +223,33 @@ constexpr AnyLinear kFloats[] = {
     {"6 x 64", 6, floats<S, 6, 4, 1>},         {"12 x 32", 12, floats<S, 12, 2, 1>},
     {"24 x 16", 24, floats<S, 24, 1, 1>},
 };
+#else
+template <DType kDType>
+constexpr AnyLinear kInt8[] = {
+    {"as they lie, 1 x 16", 1, direct<kDType, 1, 1>},
+    {"as they lie, 1 x 32", 1, direct<kDType, 1, 2>},
+    {"as they lie, 1 x 48", 1, direct<kDType, 1, 3>},
+    {"as they lie, 2 x 16", 2, direct<kDType, 2, 1>},
+    {"as they lie, 2 x 32", 2, direct<kDType, 2, 2>},
+    {"as they lie, 4 x 16", 4, direct<kDType, 4, 1>},
+    {"as they lie, 4 x 16 in memory", 4, direct<kDType, 4, 1, Keep::kMemory>},
+    {"as they lie, 4 x 32 in memory", 4, direct<kDType, 4, 2, Keep::kMemory>},
+    {"panels, 2 x 16", 2, panels<kDType, 2, 1>},
+    {"panels, 2 x 32 in memory", 2, panels<kDType, 2, 2, Keep::kMemory>},
+    {"panels, 4 x 16", 4, panels<kDType, 4, 1>},
+    {"panels, 4 x 16 in memory", 4, panels<kDType, 4, 1, Keep::kMemory>},
+};
+template <class S>
+constexpr AnyLinear kFloats[] = {
+    {"1 x 32", 1, floats<S, 1, 2, 1>},         {"1 x 32, 2 sums", 1, floats<S, 1, 2, 2>},
+    {"1 x 48, 2 sums", 1, floats<S, 1, 3, 2>}, {"1 x 64", 1, floats<S, 1, 4, 1>},
+    {"2 x 32", 2, floats<S, 2, 2, 1>},         {"2 x 48", 2, floats<S, 2, 3, 1>},
+    {"2 x 32, 2 sums", 2, floats<S, 2, 2, 2>}, {"3 x 32", 3, floats<S, 3, 2, 1>},
+    {"4 x 16", 4, floats<S, 4, 1, 1>},         {"6 x 16", 6, floats<S, 6, 1, 1>},
+};
+#endif
 
-}  // namespace
-}  // namespace ibid::cpu::any_order
-
-namespace ibid::bench {
-
-const cpu::LinearTable& any_linear_table() { return cpu::any_order::kLinear; }
-
-std::span<const AnyLinear> any_linears(DType dtype) {
-  using namespace cpu::any_order;
+std::span<const AnyLinear> linears(DType dtype) {
   switch (dtype) {
     case DType::kQ4_0:
       return kInt8<DType::kQ4_0>;
@@ -231,4 +270,5 @@ std::span<const AnyLinear> any_linears(DType dtype) {
   }
 }
 
-}  // namespace ibid::bench
+}  // namespace
+}  // namespace ibid::cpu::IBID_ISA

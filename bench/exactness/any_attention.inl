@@ -1,17 +1,23 @@
-#define IBID_ISA any_order
-#include "kernels/cpu/attention.inl"
+// Attention and row ops that keep no order of sums, as any_linear.inl.
+#pragma once
 
 #include <cmath>
 
 #include "bench/exactness/any_order.h"
+#include "kernels/cpu/attention.inl"
 
-namespace ibid::cpu::any_order {
+namespace ibid::cpu::IBID_ISA {
 namespace {
 
 // 2^(x log2 e) to 3 millionths; x at most 0, and below -87 a small number instead of smaller ones.
 IBID_INLINE f32x16 short_exp(f32x16 x) {
   const f32x16 y = mul(max(x, broadcast(-87.0f)), broadcast(1.44269504f));
+#if defined(__AVX512F__)
   const f32x16 whole = {_mm512_roundscale_ps(y.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+#else
+  const i32x16 n = to_int(y);
+  const f32x16 whole = from_int(n);
+#endif
   const f32x16 f = sub(y, whole);
   f32x16 p = broadcast(0.00133336f);
   p = fma(p, f, broadcast(0.00961813f));
@@ -19,7 +25,11 @@ IBID_INLINE f32x16 short_exp(f32x16 x) {
   p = fma(p, f, broadcast(0.24022651f));
   p = fma(p, f, broadcast(0.69314718f));
   p = fma(p, f, broadcast(1.0f));
+#if defined(__AVX512F__)
   return {_mm512_scalef_ps(p.v, whole.v)};
+#else
+  return from_bits(add(bits(p), shift_left<23>(n)));
+#endif
 }
 
 constexpr float kHidden = -1e30f;
@@ -72,8 +82,7 @@ void strip_step(const AttentionTask& task, const Rows& rows, int strip, int tile
     for (int t = 0; t < TILES; ++t) {
       for (int v = 0; v < vectors[t].end; ++v) {
         const f32x16 x = load(p[t] + r * kTileLen + 16 * v);
-        const f32x16 weight = {_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x.v, _mm512_set1_ps(kHidden / 2), _CMP_GT_OQ),
-                                                   short_exp(sub(x, m)).v)};
+        const f32x16 weight = select(less(broadcast(kHidden / 2), x), short_exp(sub(x, m)), zero());
         store(p[t] + r * kTileLen + 16 * v, weight);
         sum = add(sum, weight);
       }
@@ -130,22 +139,14 @@ constexpr bench::AnyAttention kAttentions[] = {{"softmax over 64", any<1>},
                                                {"softmax over 256", any<4>},
                                                {"ibid's, fast-math", run}};
 
-}  // namespace
-}  // namespace ibid::cpu::any_order
-
-namespace ibid::bench {
-
-std::span<const AnyAttention> any_attentions() { return cpu::any_order::kAttentions; }
-
-void any_rms_norm(float* out, const float* x, const float* weight, int64_t n, float eps) {
+void fast_rms_norm(float* out, const float* x, const float* weight, int64_t n, float eps) {
   float sum = 0.0f;
   for (int64_t i = 0; i < n; ++i) sum += x[i] * x[i];
   const float by = 1.0f / std::sqrt(sum / static_cast<float>(n) + eps);
   for (int64_t i = 0; i < n; ++i) out[i] = x[i] * by * weight[i];
 }
 
-void any_log_softmax(float* out, const float* x, int64_t n) {
-  using namespace cpu::any_order;
+void fast_log_softmax(float* out, const float* x, int64_t n) {
   float top = x[0];
   for (int64_t i = 1; i < n; ++i) top = x[i] > top ? x[i] : top;
   f32x16 sum[4] = {zero(), zero(), zero(), zero()};
@@ -159,20 +160,23 @@ void any_log_softmax(float* out, const float* x, int64_t n) {
   for (i = 0; i < n; ++i) out[i] = x[i] - less;
 }
 
-void any_silu_mul(float* out, const float* gate, const float* up, int64_t n) {
-  using namespace cpu::any_order;
+void fast_silu_mul(float* out, const float* gate, const float* up, int64_t n) {
   int64_t i = 0;
   for (; i + 16 <= n; i += 16) {
     const f32x16 g = load(gate + i);
-    const __mmask16 negative = _mm512_movepi32_mask(_mm512_castps_si512(g.v));
     const f32x16 e = short_exp(neg(abs(g)));  // at most 1
-    const f32x16 top = {_mm512_mask_blend_ps(negative, _mm512_set1_ps(1.0f), e.v)};
-    const __m512 below = _mm512_add_ps(_mm512_set1_ps(1.0f), e.v);
-    __m512 by = _mm512_rcp14_ps(below);  // and a step of Newton's
-    by = _mm512_mul_ps(by, _mm512_fnmadd_ps(below, by, _mm512_set1_ps(2.0f)));
-    store(out + i, mul(mul(mul(g, top), {by}), load(up + i)));
+    const f32x16 top = select(less(g, zero()), e, broadcast(1.0f));
+    const f32x16 below = add(broadcast(1.0f), e);
+#if defined(__AVX512F__)
+    f32x16 by = {_mm512_rcp14_ps(below.v)};
+#else
+    f32x16 by = {_mm256_rcp_ps(below.lo), _mm256_rcp_ps(below.hi)};
+#endif
+    by = mul(by, sub(broadcast(2.0f), mul(below, by)));  // a step of Newton's
+    store(out + i, mul(mul(mul(g, top), by), load(up + i)));
   }
   for (; i < n; ++i) out[i] = gate[i] / (1.0f + std::exp(-gate[i])) * up[i];
 }
 
-}  // namespace ibid::bench
+}  // namespace
+}  // namespace ibid::cpu::IBID_ISA
