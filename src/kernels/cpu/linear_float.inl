@@ -12,7 +12,7 @@ struct StepF32 {
   typedef float Weight;
   typedef float X;
   struct Mode {};
-  static constexpr int kWeightsPerStep = 1;
+  static constexpr int kWeightsPerStep = 1, kRows = kRowsFloat;
   IBID_INLINE f32x16 load_w(const Weight* w) { return load(w); }
   IBID_INLINE f32x16 load_x(const X* x) { return broadcast(*x); }
   IBID_INLINE f32x16 step(f32x16 acc, f32x16 w, f32x16 x) { return fma(x, w, acc); }
@@ -25,7 +25,7 @@ struct StepBf16 {
   typedef uint16_t Weight;
   typedef uint16_t X;
   typedef Bf16Mode Mode;
-  static constexpr int kWeightsPerStep = 2;
+  static constexpr int kWeightsPerStep = 2, kRows = kRowsBf16;
   IBID_INLINE Bf16Pairs load_w(const Weight* w) { return load_pairs(w); }
   IBID_INLINE Bf16Pairs load_x(const X* x) { return broadcast_pair(x); }
   IBID_INLINE f32x16 step(f32x16 acc, Bf16Pairs w, Bf16Pairs x) { return dot_bf16(acc, w, x); }
@@ -110,9 +110,9 @@ void product_packed(const LinearTask& task, const typename S::X* x, int64_t x_st
     const int n_tiles = static_cast<int>(tile_end - tile < kTiles ? tile_end - tile : kTiles);
     const auto* w = reinterpret_cast<const typename S::Weight*>(task.packed + tile * task.tile_bytes);
     const auto at = tile_offsets(n_tiles, task.tile_bytes);
-    for (int64_t r = row; r < row_end; r += kRowsFloat) {
-      with_rows<FloatRows<S>, kRowsFloat>(row_end - r, task, w, at, x + r * x_stride, x_stride,
-                                          out_tile(task, r, tile, n_tiles));
+    for (int64_t r = row; r < row_end; r += S::kRows) {
+      with_rows<FloatRows<S>, S::kRows>(row_end - r, task, w, at, x + r * x_stride, x_stride,
+                                        out_tile(task, r, tile, n_tiles));
     }
   }
 }
