@@ -23,7 +23,7 @@ class Upcoming {
     lines_a_fetch_ = (n_lines + n_fetches - 1) / n_fetches;
   }
   void none() { n_ranges_ = range_ = 0; }
-  // As many times as `n_fetches` says.
+  // As many times as `n_fetches` says: in each block of a pass over the panel, or in each pass.
   IBID_INLINE void fetch(Upcoming& u) {
     if (u.range_ == u.n_ranges_) return;
     Range* r = u.ranges_ + u.range_;
@@ -53,7 +53,7 @@ class Upcoming {
 // The same of a panel where there are 32 registers: four rows at a time, so that their float sums stay in registers as
 // well. With eight rows' in memory a block takes 24 loads and 24 stores for 192 dots.
 inline constexpr bool kPanelSumsInRegisters = kTiles == 3;
-inline constexpr int kPanelRowsAtOnce = 4;
+inline constexpr int kPanelRowsAtOnce = kPanelSumsInRegisters ? 4 : kRowsInt8;
 template <class F, int kBits>
 struct PanelRows {
   static constexpr int kAtOnce = kPanelRowsAtOnce;
@@ -161,14 +161,45 @@ IBID_INLINE int64_t even_panels(int64_t n_inputs) {
   return ((n_inputs + n_panels - 1) / n_panels + 31) / 32 * 32;
 }
 
+// Few rows. Those of one register tile pass all pieces in one call, those of two take turns piece by piece, so that the
+// second finds its weights in the first-level cache.
 template <DType kDType>
-void product_int8(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end) {
+void product_direct(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end) {
+  constexpr BlockLayout kLayout = kBlockLayouts[static_cast<int>(kDType)];
+  typedef Packed<kLayout> F;
+  constexpr int kBits = kLayout.low_bits + kLayout.high_bits;
+  const Ahead ahead = ahead_of<F>(task, kTiles);
+  Part parts[kMaxPieces];
+  for (int piece = 0, n_waiting = 0; piece < task.n_pieces; ++piece) {
+    const int64_t begin = task.edges[piece], end = task.edges[piece + 1];
+    parts[piece] = {begin / 32, end / 32, n_waiting, adds_behind(piece), true, end == task.n_inputs};
+    n_waiting += 1 - parts[piece].n_adds;
+  }
+  const int parts_at_once = row_end - row <= kRowsInt8 ? task.n_pieces : 1;
+  Sums sums;
+  for (; tile < tile_end; tile += kTiles) {
+    const int64_t n_tiles = tile_end - tile < kTiles ? tile_end - tile : kTiles;
+    const F f = F::first_tile(task.packed + tile * task.tile_bytes, task.n_inputs, task.table);
+    const TileOffsets at = tile_offsets(n_tiles, task.tile_bytes);
+    for (const Part* part = parts; part < parts + task.n_pieces; part += parts_at_once) {
+      for (int64_t r = row; r < row_end; r += kRowsInt8) {
+        int64_t step;
+        const XGroup* x = x_groups(task.x_int8, r, step) + part->block * step;
+        with_rows<Rows<F, kBits>, kRowsInt8>(row_end - r, f, at, ahead, Parts{part, part + parts_at_once}, x, sums,
+                                             r - row, out_tile(task, r, tile, static_cast<int>(n_tiles)));
+      }
+    }
+  }
+}
+
+// Many rows.
+template <DType kDType>
+void product_panels(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end) {
   constexpr BlockLayout kLayout = kBlockLayouts[static_cast<int>(kDType)];
   typedef PanelLayout<kLayout> P;
   typedef Packed<kLayout> F;
   typedef Packed<P::kOf> Unpacked;
   constexpr int kBits = kLayout.low_bits + kLayout.high_bits;
-  const bool is_direct = row_end - row <= F::kDirectRows;
   alignas(64) uint8_t panel[kTiles * P::kTileBytes];
   const Unpacked unpacked = Unpacked::first_tile(panel, kPanelInputs, nullptr);
   const TileOffsets unpacked_at = tile_offsets(kTiles, P::kTileBytes);
@@ -184,50 +215,53 @@ void product_int8(const LinearTask& task, int64_t row, int64_t row_end, int64_t 
     int n_waiting = 0;
     for (int piece = 0; piece < task.n_pieces; ++piece) {
       const int64_t begin = task.edges[piece], end = task.edges[piece + 1];
-      const int64_t part_len = is_direct ? end - begin : even_panels(end - begin);
+      const int64_t part_len = even_panels(end - begin);
       int n_adds = 0;
       for (int64_t k = begin; k < end; k += part_len) {
         const bool ends_piece = end - k <= part_len;
         const int64_t block = k / 32, block_end = (ends_piece ? end : k + part_len) / 32;
         n_adds = ends_piece ? adds_behind(piece) : 0;
-        Part part = {block, block_end, n_waiting, n_adds, k == begin, ends_piece && end == task.n_inputs};
-        if (!is_direct) {
-          unpack<kLayout>(f, at, is_fetched ? Ahead{} : ahead, block, block_end, panel);
-          part.block = 0;
-          part.block_end = block_end - block;
-        }
-        if (!is_direct && kPanelSumsInRegisters) {
-          is_fetched = true;
-          if (!part.ends_k) {
-            const int64_t next_end = ends_piece ? task.edges[piece + 2] : end;
-            const int64_t next_len =
-                ends_piece ? even_panels(next_end - end) : (end - k < 2 * part_len ? end - k - part_len : part_len);
-            upcoming.begin(f, at, block_end, next_len / 32, n_passes * part.block_end);
-          } else if (tile + kTiles < tile_end) {
-            const TileOffsets next = tile_offsets(tile_end - tile - kTiles, task.tile_bytes);
-            upcoming.begin(F::first_tile(task.packed + (tile + kTiles) * task.tile_bytes, task.n_inputs, task.table),
-                           next, 0, even_panels(task.edges[1]) / 32, n_passes * part.block_end);
-          } else {
-            upcoming.none();
-          }
+        const Part part = {0, block_end - block, n_waiting, n_adds, k == begin, ends_piece && end == task.n_inputs};
+        unpack<kLayout>(f, at, is_fetched ? Ahead{} : ahead, block, block_end, panel);
+        is_fetched = true;
+        const int64_t n_fetches = kPanelSumsInRegisters ? n_passes * part.block_end : n_passes;
+        if (!part.ends_k) {
+          const int64_t next_end = ends_piece ? task.edges[piece + 2] : end;
+          const int64_t next_len =
+              ends_piece ? even_panels(next_end - end) : (end - k < 2 * part_len ? end - k - part_len : part_len);
+          upcoming.begin(f, at, block_end, next_len / 32, n_fetches);
+        } else if (tile + kTiles < tile_end) {
+          const TileOffsets next = tile_offsets(tile_end - tile - kTiles, task.tile_bytes);
+          upcoming.begin(F::first_tile(task.packed + (tile + kTiles) * task.tile_bytes, task.n_inputs, task.table),
+                         next, 0, even_panels(task.edges[1]) / 32, n_fetches);
+        } else {
+          upcoming.none();
         }
         for (int64_t r = row; r < row_end; r += kRowsInt8) {
           int64_t step;
           const XGroup* x = x_groups(task.x_int8, r, step) + block * step;
           const OutTile out = out_tile(task, r, tile, static_cast<int>(n_tiles));
-          if (is_direct) {
-            with_rows<Rows<F, kBits>, kRowsInt8>(row_end - r, f, at, ahead, part, x, sums, r - row, out);
-          } else if constexpr (kPanelSumsInRegisters) {
+          if constexpr (kPanelSumsInRegisters) {
             with_rows<PanelRows<Unpacked, kBits>, kRowsInt8>(row_end - r, unpacked, unpacked_at, upcoming, part, x,
                                                              sums, r - row, out);
           } else {
-            with_rows<Rows<Unpacked, kBits>, kRowsInt8>(row_end - r, unpacked, unpacked_at, Ahead{}, part, x, sums,
-                                                        r - row, out);
+            Upcoming::fetch(upcoming);
+            with_rows<Rows<Unpacked, kBits>, kRowsInt8>(row_end - r, unpacked, unpacked_at, Ahead{},
+                                                        Parts{&part, &part + 1}, x, sums, r - row, out);
           }
         }
       }
       n_waiting += 1 - n_adds;
     }
+  }
+}
+
+template <DType kDType>
+void product_int8(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end) {
+  if (row_end - row <= Packed<kBlockLayouts[static_cast<int>(kDType)]>::kDirectRows) {
+    product_direct<kDType>(task, row, row_end, tile, tile_end);
+  } else {
+    product_panels<kDType>(task, row, row_end, tile, tile_end);
   }
 }
 

@@ -21,6 +21,7 @@
 namespace ibid::cpu {
 
 inline constexpr int kTileOutputs = 16;
+inline constexpr int kMaxPieces = 8;            // of K
 inline constexpr int64_t kMaxProductRows = 96;  // of one call; a multiple of every register tile's rows
 
 enum class Factors : uint8_t {
