@@ -7,23 +7,11 @@
 namespace ibid::cpu::IBID_ISA {
 namespace {
 
-// Of T tiles, in bytes from the first; one that is absent is the last again.
-template <int T>
-struct Offsets {
-  int64_t of[T];
-};
-template <int T>
-IBID_INLINE Offsets<T> offsets(int64_t n_tiles, int64_t tile_bytes) {
-  Offsets<T> at;
-  for (int t = 0; t < T; ++t) at.of[t] = (t < n_tiles ? t : n_tiles - 1) * tile_bytes;
-  return at;
-}
-
 // Where a register tile's float sums are: in registers, or in memory as ibid's own few rows have them.
 enum class Keep { kRegisters, kMemory };
 
 template <class F, int kBits, int M, int T, Keep kKeep>
-__attribute__((noinline)) void int8_tile(const F& f, const Offsets<T>& at, const Ahead& ahead, int64_t block,
+__attribute__((noinline)) void int8_tile(const F& f, const OffsetsOf<T>& at, const Ahead& ahead, int64_t block,
                                          int64_t block_end, const XGroup* x, int64_t step, bool adds,
                                          const OutTile& out) {
   typedef Dot<F::kOffset, kBits, F::kGroup> D;
@@ -95,7 +83,7 @@ void direct(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, 
       int64_t step;
       const XGroup* x = x_groups(task.x_int8, r, step) + k / 32 * step;
       int8_tile<F, kLayout.low_bits + kLayout.high_bits, M, T, kKeep>(
-          f, offsets<T>(n_tiles, task.tile_bytes), ahead_of<F>(task, T), k / 32, k_end / 32, x, step, false,
+          f, tile_offsets<T>(n_tiles, task.tile_bytes), ahead_of<F>(task, T), k / 32, k_end / 32, x, step, false,
           out_tile(task, r, tile, static_cast<int>(n_tiles)));
     }
   }
@@ -127,7 +115,7 @@ void panels(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, 
         int64_t step;
         const XGroup* x = x_groups(task.x_int8, r, step) + from / 32 * step;
         for (int64_t t = 0; t < n_tiles; t += T) {
-          Offsets<T> at = offsets<T>(n_tiles - t, P::kTileBytes);
+          OffsetsOf<T> at = tile_offsets<T>(n_tiles - t, P::kTileBytes);
           for (int64_t& offset : at.of) offset += t * P::kTileBytes;
           int8_tile<Unpacked, kLayout.low_bits + kLayout.high_bits, M, T, kKeep>(
               unpacked, at, Ahead{}, 0, (end - from) / 32, x, step, from != k,

@@ -31,14 +31,14 @@ struct StepBf16 {
   IBID_INLINE f32x16 step(f32x16 acc, Bf16Pairs w, Bf16Pairs x) { return dot_bf16(acc, w, x); }
 };
 
-// kTiles tiles of weights, at `at` from w.
-template <class S>
+// T tiles of weights, at `at` from w.
+template <class S, int T>
 struct FloatRows {
   template <int M>
-  using Sums = float[M][kTiles][kTileOutputs];
+  using Sums = float[M][T][kTileOutputs];
 
   template <int M>
-  static void run(const LinearTask& task, const typename S::Weight* w, const TileOffsets& at, const typename S::X* x,
+  static void run(const LinearTask& task, const typename S::Weight* w, const OffsetsOf<T>& at, const typename S::X* x,
                   int64_t x_stride, const OutTile& out) {
     alignas(64) Sums<M> waiting[kMaxWaiting + 1];  // and behind them the sum of the latest piece
     int n_waiting = 0;
@@ -58,7 +58,7 @@ struct FloatRows {
       ++n_waiting;
     }
     for (int m = 0; m < M; ++m) {
-      for (int t = 0; t < kTiles; ++t) store_out(out, m, t, load(waiting[0][m][t]));
+      for (int t = 0; t < T; ++t) store_out(out, m, t, load(waiting[0][m][t]));
     }
   }
 
@@ -66,18 +66,18 @@ struct FloatRows {
   // Apart, so that registers are spent on this loop alone, and no arithmetic of one mode is moved into the other. By
   // reference: with values g++ 12 keeps a pointer for each row and spills some in the loop (8 % slower).
   template <int M>
-  __attribute__((noinline)) static void sum_piece(const typename S::Weight* const& w, const TileOffsets& at,
+  __attribute__((noinline)) static void sum_piece(const typename S::Weight* const& w, const OffsetsOf<T>& at,
                                                   const int64_t& n_steps, const typename S::X* const& x,
                                                   const int64_t& x_stride, Sums<M>& to) {
-    f32x16 acc[M][kTiles];
+    f32x16 acc[M][T];
     for (int m = 0; m < M; ++m) {
-      for (int t = 0; t < kTiles; ++t) acc[m][t] = zero();
+      for (int t = 0; t < T; ++t) acc[m][t] = zero();
     }
     // A memory page ahead, where the processor's own prefetching stops (measured: 512 bytes to 8 KiB; +15 to +30 %).
     constexpr int kAhead = 4096 / static_cast<int>(sizeof(typename S::Weight));
     for (int64_t i = 0; i < n_steps; ++i) {
-      decltype(S::load_w(w)) weight[kTiles];
-      for (int t = 0; t < kTiles; ++t) {
+      decltype(S::load_w(w)) weight[T];
+      for (int t = 0; t < T; ++t) {
         const auto* from =
             reinterpret_cast<const typename S::Weight*>(reinterpret_cast<const std::byte*>(w) + at.of[t]) +
             i * kTileOutputs * S::kWeightsPerStep;
@@ -87,33 +87,47 @@ struct FloatRows {
 #pragma GCC unroll 8
       for (int m = 0; m < M; ++m) {
         const auto xm = S::load_x(x + m * x_stride + i * S::kWeightsPerStep);
-        for (int t = 0; t < kTiles; ++t) acc[m][t] = S::step(acc[m][t], weight[t], xm);
+        for (int t = 0; t < T; ++t) acc[m][t] = S::step(acc[m][t], weight[t], xm);
       }
     }
 #pragma GCC unroll 8
     for (int m = 0; m < M; ++m) {
-      for (int t = 0; t < kTiles; ++t) store(to[m][t], acc[m][t]);
+      for (int t = 0; t < T; ++t) store(to[m][t], acc[m][t]);
     }
   }
   template <int M>
   __attribute__((noinline)) static void add_pieces(Sums<M>& to, const Sums<M>& more) {
     for (int m = 0; m < M; ++m) {
-      for (int t = 0; t < kTiles; ++t) store(to[m][t], add(load(to[m][t]), load(more[m][t])));
+      for (int t = 0; t < T; ++t) store(to[m][t], add(load(to[m][t]), load(more[m][t])));
     }
   }
 };
 
+// T tiles by up to kRows rows at a time.
+template <class S, int T, int kRows>
+void product_tiles(const LinearTask& task, const typename S::X* x, int64_t x_stride, int64_t row, int64_t row_end,
+                   int64_t tile, int64_t tile_end) {
+  for (; tile < tile_end; tile += T) {
+    const int n_tiles = static_cast<int>(tile_end - tile < T ? tile_end - tile : T);
+    const auto* w = reinterpret_cast<const typename S::Weight*>(task.packed + tile * task.tile_bytes);
+    const auto at = tile_offsets<T>(n_tiles, task.tile_bytes);
+    for (int64_t r = row; r < row_end; r += kRows) {
+      with_rows<FloatRows<S, T>, kRows>(row_end - r, task, w, at, x + r * x_stride, x_stride,
+                                        out_tile(task, r, tile, n_tiles));
+    }
+  }
+}
+
 template <class S>
 void product_packed(const LinearTask& task, const typename S::X* x, int64_t x_stride, int64_t row, int64_t row_end,
                     int64_t tile, int64_t tile_end) {
-  for (; tile < tile_end; tile += kTiles) {
-    const int n_tiles = static_cast<int>(tile_end - tile < kTiles ? tile_end - tile : kTiles);
-    const auto* w = reinterpret_cast<const typename S::Weight*>(task.packed + tile * task.tile_bytes);
-    const auto at = tile_offsets(n_tiles, task.tile_bytes);
-    for (int64_t r = row; r < row_end; r += S::kRows) {
-      with_rows<FloatRows<S>, S::kRows>(row_end - r, task, w, at, x + r * x_stride, x_stride,
-                                        out_tile(task, r, tile, n_tiles));
-    }
+  const int64_t n = row_end - row;
+  if (kTilesOfOneRow != kTiles && n == 1) {
+    product_tiles<S, kTilesOfOneRow, 1>(task, x, x_stride, row, row_end, tile, tile_end);
+  } else if (kTilesOfThreeRows != kTiles && n <= 3) {
+    product_tiles<S, kTilesOfThreeRows, 3>(task, x, x_stride, row, row_end, tile, tile_end);
+  } else {
+    product_tiles<S, kTiles, S::kRows>(task, x, x_stride, row, row_end, tile, tile_end);
   }
 }
 
