@@ -267,7 +267,7 @@ IBID_INLINE i32x4 dot_quarter(u8x16_ c, i16x8_ x, int16_t offset) {
   const f32x4 pa = (f32x4)__builtin_ia32_pmaddwd128(a, x), pb = (f32x4)__builtin_ia32_pmaddwd128(b, x);
   return (i32x4)__builtin_shuffle(pa, pb, i32x4{0, 2, 4, 6}) + (i32x4)__builtin_shuffle(pa, pb, i32x4{1, 3, 5, 7});
 #else
-  i32x4 r;
+  i32x4 r = {};
   for (int i = 0; i < 2; ++i) {
     r[i] = a[4 * i] * x[0] + a[4 * i + 1] * x[1] + a[4 * i + 2] * x[2] + a[4 * i + 3] * x[3];
     r[i + 2] = b[4 * i] * x[0] + b[4 * i + 1] * x[1] + b[4 * i + 2] * x[2] + b[4 * i + 3] * x[3];

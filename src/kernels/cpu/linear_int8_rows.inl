@@ -183,8 +183,8 @@ IBID_INLINE void fetch(const F& f, int64_t at, const Ahead& ahead, int64_t b) {
   }
 }
 
-struct Parts {
-  const Part *first, *last;  // last: behind
+struct Parts {  // one behind the other
+  const Part *first, *last;
   const Part* begin() const { return first; }
   const Part* end() const { return last; }
 };
@@ -224,8 +224,8 @@ IBID_INLINE void take_inputs(X4 (&x4)[kRun], const int8_t* codes) {
 }
 
 // A panel's float sums as values of the loop over its blocks, of which the compiler keeps in registers what there is
-// place for, instead of in memory: with AVX2 (Zen 3) 0.93 to 0.99 of the time, but of few rows that read packed weights
-// up to 1.06.
+// place for, instead of in memory: with AVX2 (Zen 3) 0.87 to 0.95 of the time of 4-bit codes, but of few rows that read
+// packed weights up to 1.06.
 #if defined(__AVX2__) && !defined(__AVX512F__)
 inline constexpr bool kPanelSumsAreValues = true;
 #else
@@ -235,7 +235,7 @@ inline constexpr bool kPanelSumsAreValues = false;
 // Up to kRowsInt8 rows, which are a chunk of x: every block is unpacked into registers and used by all of them.
 template <class F, int kBits>
 struct Rows {
-  // Parts one behind the other; x are the inputs of the first.
+  // x: the inputs of the first part.
   template <int M>
   __attribute__((noinline)) static void run(const F& f, const TileOffsets& at, const Ahead& ahead, const Parts& parts,
                                             const XGroup* x, Sums& sums, const int64_t& row, const OutTile& out) {
