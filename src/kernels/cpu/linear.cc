@@ -62,6 +62,22 @@ XForms convert_inputs(Stream& s, const TensorView& x, std::span<const Weight* co
   return forms;
 }
 
+// Of one weight: as many panels as make `n_tasks`, or up to three fewer where the busiest thread then has less to do
+// (22 panels on two threads: of 11 tasks of two, six are one thread's).
+int64_t panels_of_task(int64_t n_panels, int64_t n_tasks, int64_t n_threads) {
+  const int64_t most = std::max<int64_t>(1, n_panels / n_tasks);
+  int64_t best = most, least_load = n_panels;
+  for (int64_t size = most; size > std::max<int64_t>(0, most - 4); --size) {
+    const int64_t n_whole = n_panels / size, rest = n_panels % size;
+    const int64_t load = std::max((n_whole + n_threads - 1) / n_threads * size, n_whole / n_threads * size + rest);
+    if (load < least_load) {
+      least_load = load;
+      best = size;
+    }
+  }
+  return best;
+}
+
 }  // namespace
 
 size_t linear_workspace_bytes(int64_t n_rows, int64_t n_inputs) { return XForms(nullptr, n_rows, n_inputs).bytes; }
@@ -85,7 +101,9 @@ void linear(Stream& s, std::span<const TensorView> out, const TensorView& x, std
   for (size_t j = 0; j < weights.size(); ++j) n_panels_all += n_panels(j);
   const int64_t n_row_pieces = (T + kRowsPerTask - 1) / kRowsPerTask;
   const int64_t n_wanted = kTasksPerThread * s.team().n_threads();
-  const int64_t panels_per_task = std::max<int64_t>(1, n_panels_all * n_row_pieces / n_wanted);
+  const int64_t panels_per_task = weights.size() == 1 && n_row_pieces == 1
+                                      ? panels_of_task(n_panels_all, n_wanted, s.team().n_threads())
+                                      : std::max<int64_t>(1, n_panels_all * n_row_pieces / n_wanted);
   for (size_t j = 0; j < weights.size(); ++j) {
     const Weight& w = *weights[j];
     tasks[j] = {.dtype = w.dtype,
