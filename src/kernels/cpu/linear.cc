@@ -16,6 +16,8 @@ constexpr int64_t kRowsPerTask = kMaxProductRows;
 constexpr int64_t kTasksPerThread = 4;  // enough to even out, few enough to cost nothing
 constexpr int64_t kTilesPerPanel = 6;   // where tasks start, so that register tiles of three stay whole
 
+static_assert(kMaxPieces == KPieces::kMax);
+
 enum class XForm { kFloat, kBf16, kInt8 };
 
 XForm x_form(DType dtype) {
