@@ -123,31 +123,41 @@ void widen_slot(const AttentionTask& task, int slot, int j, Widened& wide) {
                       task.head_len);
 }
 
-template <typename Format>
-void find_blocks(const AttentionTask& task, int tile_begin, Range used, const typename Format::Element** key,
-                 const typename Format::Element** value) {
-  using Element = typename Format::Element;
-  for (int v = used.begin / 16; v < (used.end + 15) / 16; ++v) {
-    const int position = tile_begin + 16 * v;
-    const int64_t block = task.blocks[position / task.block_len] * task.block_bytes;
-    const int offset = position % task.block_len;
-    key[v] = reinterpret_cast<const Element*>(static_cast<const char*>(task.keys) + block) + offset;
-    value[v] = reinterpret_cast<const Element*>(static_cast<const char*>(task.values) + block) + offset * task.head_len;
-  }
+// The block of 16 positions from `position` on: bytes behind the first of all blocks, and where they begin in it.
+struct Place {
+  int64_t block;
+  int offset;
+};
+IBID_INLINE Place place_of(const AttentionTask& task, int position) {
+  const int index = position / task.block_len;
+  return {task.blocks[index] * task.block_bytes, position - index * task.block_len};
+}
+
+template <typename Element>
+IBID_INLINE const Element* element_at(const void* blocks, Place place, int64_t element) {
+  return reinterpret_cast<const Element*>(static_cast<const char*>(blocks) + place.block) + element;
 }
 
 template <typename Format>
-void tile_of_blocks(const AttentionTask& task, int tile_begin, Range used, Range used_next, Tile<Format>& tile) {
+void tile_of_blocks(const AttentionTask& task, int tile_begin, Range used, int table_end, Tile<Format>& tile) {
+  using Element = typename Format::Element;
+  constexpr int kLine = Ahead<Format>::kLine;
   tile.key_stride = task.block_len;
   tile.value_stride = task.head_len;
   tile.fetches_into_second = task.fetches_into_second;
-  find_blocks<Format>(task, tile_begin, used, tile.key, tile.value);
-  // Where nothing follows, this tile is fetched again, which costs next to nothing.
-  for (int v = 0; v < kTileLen / 16; ++v) {
-    tile.next_key[v] = tile.key[used.begin / 16];
-    tile.next_value[v] = tile.value[used.begin / 16];
+  for (int v = used.begin / 16; v < (used.end + 15) / 16; ++v) {
+    const Place place = place_of(task, tile_begin + 16 * v);
+    tile.key[v] = element_at<Element>(task.keys, place, place.offset);
+    tile.value[v] = element_at<Element>(task.values, place, place.offset * task.head_len);
   }
-  find_blocks<Format>(task, tile_begin + kTileLen, used_next, tile.next_key, tile.next_value);
+  tile.next_step = task.block_len / 16 * kLine;
+  for (int v = 0; v < kTileLen / 16; ++v) {
+    // Where nothing follows, this tile is fetched again, which costs next to nothing.
+    const int position = tile_begin + kTileLen + 16 * v;
+    const Place place = place_of(task, position < table_end ? position : tile_begin + used.begin / 16 * 16);
+    tile.next_key[v] = element_at<Element>(task.keys, place, place.offset / 16 * kLine);
+    tile.next_value[v] = element_at<Element>(task.values, place, place.offset / 16 * kLine);
+  }
 }
 
 void begin_piece(const Rows& rows, State& state) {
@@ -255,8 +265,7 @@ void run_piece(const AttentionTask& task, const Rows& rows, int piece, State& st
     }
     if (direct) {
       Tile<Format> tile;
-      const Range next = {0, least(rows.table_end - tile_begin - kTileLen, kTileLen)};
-      tile_of_blocks(task, tile_begin, used, next, tile);
+      tile_of_blocks(task, tile_begin, used, rows.table_end, tile);
       strips(task, rows, {0, rows.n}, tile_begin, tile, state);
       continue;
     }
@@ -272,14 +281,16 @@ void run_format(const AttentionTask& task) {
   read_rows(task, rows);
   State state;
   if (task.partial != nullptr) {
-    run_piece<Format>(task, rows, task.piece, state);
     const int stride = attention_partial_len(task.head_len);
-    for (int r = 0; r < rows.n; ++r) {
-      float* to = task.partial + r * stride;
-      const int place = rows.place[r];
-      to[0] = state.m[place];
-      to[1] = hsum(load(state.l + 16 * place));
-      for (int d = 0; d < rows.row_len; d += 16) store(to + 16 + d, load(state.o + place * rows.row_len + d));
+    for (int piece = 0; piece < task.n_pieces; ++piece) {
+      run_piece<Format>(task, rows, task.first_piece + piece, state);
+      for (int r = 0; r < rows.n; ++r) {
+        float* to = task.partial + piece * task.partial_stride + r * stride;
+        const int place = rows.place[r];
+        to[0] = state.m[place];
+        to[1] = hsum(load(state.l + 16 * place));
+        for (int d = 0; d < rows.row_len; d += 16) store(to + 16 + d, load(state.o + place * rows.row_len + d));
+      }
     }
     return;
   }

@@ -49,10 +49,13 @@ struct AttentionTask {
   int32_t window;            // 0: all
   bool fetches_into_second;  // the next tile: into the second-level cache, not the first
 
-  // Null: all pieces, merged into out. Else piece `piece` alone, its state into partial: for each row (token, then
-  // head) m, l and 14 unused floats, then o[head_len rounded up to 16].
+  // Null: all pieces, merged into out. Else pieces [first_piece, first_piece + n_pieces) alone, and the state of each
+  // into partial, partial_stride floats apart: for each row (token, then head) m, l and 14 unused floats, then
+  // o[head_len rounded up to 16].
   float* partial;
-  int32_t piece;
+  int64_t partial_stride;
+  int32_t first_piece;
+  int32_t n_pieces;
 };
 
 // Inlined even in a debug build: no instruction set's file may leave a shared copy behind.

@@ -62,21 +62,47 @@ struct Tile {
   const typename Format::Element* value[kTileLen / 16];
   int64_t key_stride;    // from one d to the next
   int64_t value_stride;  // from one position to the next
-  // The tile after this one, to be fetched while this one is used.
+  // The tile after this one, to be fetched while this one is used. Its keys' lines, and its values', are dealt to four
+  // parts of equal length: the lines of a block in turn to the parts that begin in it, next_step elements apart.
   const typename Format::Element* next_key[kTileLen / 16];
   const typename Format::Element* next_value[kTileLen / 16];
+  int64_t next_step;
   bool fetches_into_second;
 };
 
-// at(i) of [0, N): one branch for all, which is always taken alike.
-template <int N, typename Format, typename At>
-IBID_INLINE void fetch_ahead(const Tile<Format>& tile, const At& at) {
+// Fetches a line of each part at a time: a block is too short to be read at the memory's rate by itself, and a tile's
+// blocks side by side are not (docs/decisions/0046-blocks-side-by-side.md).
+template <typename Format>
+struct Ahead {
+  static constexpr int kLine = 64 / static_cast<int>(sizeof(typename Format::Element));
+  // Steps of a loop over `vectors` of 16 numbers, from one fetch to the next, that bring as much as they use.
+  static constexpr int steps(int vectors) { return Format::kFetchAhead ? kLine / (4 * vectors) : 1; }
+
+  const typename Format::Element* part[kTileLen / 16];
+  int64_t step;
+  bool into_second;
+};
+
+template <typename Format>
+IBID_INLINE void fetch(Ahead<Format>& ahead) {
   if (!Format::kFetchAhead) return;
-  if (tile.fetches_into_second) {
-    for (int i = 0; i < N; ++i) __builtin_prefetch(at(i), 0, 2);
+  if (ahead.into_second) {  // one branch for all, which is always taken alike
+    for (const auto* part : ahead.part) __builtin_prefetch(part, 0, 2);
   } else {
-    for (int i = 0; i < N; ++i) __builtin_prefetch(at(i), 0, 3);
+    for (const auto* part : ahead.part) __builtin_prefetch(part, 0, 3);
   }
+  for (auto& part : ahead.part) part += ahead.step;
+}
+
+// The parts of the next keys or values without their first `n_lines` lines.
+template <typename Format>
+IBID_INLINE Ahead<Format> ahead_of(const Tile<Format>& tile, const typename Format::Element* const* part, int n_lines) {
+  Ahead<Format> ahead = {};
+  if (!Format::kFetchAhead) return ahead;
+  for (int i = 0; i < kTileLen / 16; ++i) ahead.part[i] = part[i] + n_lines * tile.next_step;
+  ahead.step = tile.next_step;
+  ahead.into_second = tile.fetches_into_second;
+  return ahead;
 }
 
 // sum[r][i] += x(r) * k(i). With 16 registers, of which sums take 12, one vector after the other, each with all rows'
@@ -111,13 +137,17 @@ IBID_INLINE void score_block(float* scores, const float* q, int head_len, const 
   }
   const typename Format::Element* key[VECTORS];
   for (int i = 0; i < VECTORS; ++i) key[i] = tile.key[v + i];
-  for (int d = 0; d < head_len; ++d) {
-    add_products(
-        sum, [&](int r) __attribute__((always_inline)) { return q[d * kStripRows + r]; },
-        [&](int i) __attribute__((always_inline)) { return Format::load16(key[i]); });
-    for (int i = 0; i < VECTORS; ++i) key[i] += tile.key_stride;
-    fetch_ahead<VECTORS>(
-        tile, [&](int i) __attribute__((always_inline)) { return tile.next_key[v + i] + d * tile.key_stride; });
+  const int64_t stride = tile.key_stride;
+  Ahead<Format> ahead = ahead_of(tile, tile.next_key, 4 * v * head_len / Ahead<Format>::kLine);
+  constexpr int kSteps = Ahead<Format>::steps(VECTORS);
+  for (int d = 0; d < head_len; d += kSteps) {
+    for (int step = 0; step < kSteps; ++step, q += kStripRows) {
+      add_products(
+          sum, [&](int r) __attribute__((always_inline)) { return q[r]; },
+          [&](int i) __attribute__((always_inline)) { return Format::load16(key[i]); });
+      for (int i = 0; i < VECTORS; ++i) key[i] += stride;
+    }
+    fetch(ahead);
   }
   IBID_UNROLL
   for (int r = 0; r < ROWS; ++r) {
@@ -165,19 +195,22 @@ IBID_INLINE void value_block(float* o, int row_len, const float* p, const float*
     }
   };
   ragged(seen.all.begin, seen.common.begin);
-  int at = seen.common.begin;
-  while (at < seen.common.end) {
+  const int64_t stride = tile.value_stride;
+  const auto add_value = [&](int at, const typename Format::Element* value) __attribute__((always_inline)) {
+    add_products(
+        sum, [&](int r) __attribute__((always_inline)) { return p[r * kTileLen + at]; },
+        [&](int i) __attribute__((always_inline)) { return Format::load16(value + 16 * i); });
+  };
+  Ahead<Format> ahead = ahead_of(tile, tile.next_value, 16 * first / Ahead<Format>::kLine);
+  constexpr int kSteps = Ahead<Format>::steps(VECTORS);
+  for (int at = seen.common.begin; at < seen.common.end;) {
+    const typename Format::Element* value = tile.value[at / 16] + (at % 16) * stride + first;
     const int end = least(seen.common.end, (at / 16 + 1) * 16);
-    const typename Format::Element* begin = tile.value[at / 16];
-    const typename Format::Element* next = Format::kFetchAhead ? tile.next_value[at / 16] : begin;
-    const typename Format::Element* value = begin + (at % 16) * tile.value_stride + first;
-    for (; at < end; ++at, value += tile.value_stride) {
-      add_products(
-          sum, [&](int r) __attribute__((always_inline)) { return p[r * kTileLen + at]; },
-          [&](int i) __attribute__((always_inline)) { return Format::load16(value + 16 * i); });
-      fetch_ahead<VECTORS>(
-          tile, [&](int i) __attribute__((always_inline)) { return next + (value - begin) + 16 * i; });
+    for (; at + kSteps <= end; at += kSteps) {
+      for (int step = 0; step < kSteps; ++step, value += stride) add_value(at + step, value);
+      fetch(ahead);
     }
+    for (; at < end; ++at, value += stride) add_value(at, value);
   }
   ragged(seen.common.end, seen.all.end);
   IBID_UNROLL

@@ -31,9 +31,11 @@ struct Call {
   int32_t head_chunks;   // tasks that share a KV head's group
   int32_t max_queries;   // that a task has rows for
   int32_t queries_a_task;
+  int32_t n_runs;  // that a split sequence's pieces are cut into where it has as many
 
   int32_t n_queries(int32_t s) const { return batch.query_start[s + 1] - batch.query_start[s]; }
   int32_t n_pieces(int32_t s) const { return (batch.kv_len[s] + kPieceLen - 1) / kPieceLen; }
+  int32_t n_runs_of(int32_t s) const { return std::min(n_runs, n_pieces(s)); }
   int64_t n_head_tasks() const { return int64_t{kv.n_kv_heads} * head_chunks; }
   int64_t n_plain_tasks(int32_t s) const {
     return (n_queries(s) + queries_a_task - 1) / queries_a_task * n_head_tasks();
@@ -69,7 +71,8 @@ struct Call {
   }
 };
 
-// A sequence's tasks: [first_task, the next one's first_task). Split: one for each piece, else one for each query tile.
+// A sequence's tasks: [first_task, the next one's first_task). Split: one for each run of pieces, else one for each
+// query tile.
 struct Span {
   int64_t first_task;
   int64_t first_partial;  // row of the partial states; -1: not split
@@ -90,10 +93,14 @@ void run_task(const Call& c, const Span& span, int32_t s, int64_t index, float* 
   AttentionTask task = c.task(s, c.batch.query_start[s], c.n_queries(s), chunk);
   const int64_t rows = int64_t{c.n_queries(s)} * c.group;
   // States lie [piece][chunk of heads][token][head of the chunk].
-  const int64_t row = span.first_partial + part * rows * c.kv.n_kv_heads +
+  const int64_t n_pieces = c.n_pieces(s), n_runs = c.n_runs_of(s);
+  const int64_t first_piece = part * n_pieces / n_runs;
+  const int64_t row = span.first_partial + first_piece * rows * c.kv.n_kv_heads +
                       (chunk / c.head_chunks * c.group + chunk % c.head_chunks * c.heads_a_task) * c.n_queries(s);
-  task.piece = static_cast<int32_t>(part);
+  task.first_piece = static_cast<int32_t>(first_piece);
+  task.n_pieces = static_cast<int32_t>((part + 1) * n_pieces / n_runs - first_piece);
   task.partial = partials + row * attention_partial_len(c.kv.head_len);
+  task.partial_stride = rows * c.kv.n_kv_heads * attention_partial_len(c.kv.head_len);
   table().attention->run(task);
 }
 
@@ -126,7 +133,7 @@ Dealt deal(const Call& c, bool may_split, Span* spans) {
     const bool split = may_split && n <= std::min(kMaxSplitQueries, c.max_queries) && c.n_pieces(i) > 1 &&
                        split_tokens + n <= kMaxSplitTokens;
     if (spans != nullptr) spans[i] = {dealt.n_tasks, split ? dealt.n_partial_rows : -1};
-    dealt.n_tasks += split ? c.n_pieces(i) * c.n_head_tasks() : c.n_plain_tasks(i);
+    dealt.n_tasks += split ? c.n_runs_of(i) * c.n_head_tasks() : c.n_plain_tasks(i);
     if (!split) continue;
     split_tokens += n;
     dealt.n_partial_rows += int64_t{n} * c.group * c.kv.n_kv_heads * c.n_pieces(i);
@@ -146,7 +153,7 @@ size_t paged_attention_workspace_bytes(int32_t n_tokens, int32_t n_heads, int32_
 void paged_attention(Stream& s, const TensorView& out, const TensorView& q, const PagedKv& kv,
                      const ForwardBatch& batch, const ops::AttentionParams& params) {
   const int64_t N = q.row_len();
-  Call c = {out, q, kv, batch, params, static_cast<int32_t>(N / kv.head_len / kv.n_kv_heads), 0, 0, 0, 0};
+  Call c = {out, q, kv, batch, params, static_cast<int32_t>(N / kv.head_len / kv.n_kv_heads), 0, 0, 0, 0, 0};
   const int32_t max_rows = attention_max_rows(kv.head_len);
   c.heads_a_task = std::min(c.group, max_rows);
   c.head_chunks = (c.group + c.heads_a_task - 1) / c.heads_a_task;
@@ -165,6 +172,9 @@ void paged_attention(Stream& s, const TensorView& out, const TensorView& q, cons
     c.queries_a_task /= 2;
     n_plain = count_plain();
   }
+  // As long as can be, since what a task reads first nobody has fetched, and as many for each thread.
+  const int64_t n_runs = (kTasksPerThread * n_threads + c.n_head_tasks() - 1) / c.n_head_tasks();
+  c.n_runs = static_cast<int32_t>((n_runs + n_threads - 1) / n_threads * n_threads);
   const bool may_split = n_threads > 1 && n_plain < kTasksPerThread * n_threads && work > kSerialWork;
 
   // First the partial states that splits need are counted, then the workspace is taken once for all.
