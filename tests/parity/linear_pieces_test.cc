@@ -13,8 +13,10 @@ struct Shape {
   int64_t group_len = 1;
 };
 
-// T above 12 takes the path of many rows, whose panels of up to 576 inputs are a piece or a part of one.
-constexpr Shape kShapes[] = {{13, 20, 2048}, {14, 3, 5632}, {13, 1, 14336}, {2, 17, 5120, 512}, {110, 1, 2304}};
+// T above 12 takes the path of many rows, whose panels of up to 576 inputs are a piece or a part of one. 75 outputs are
+// tiles of one row that are read two at a time, and one that is left.
+constexpr Shape kShapes[] = {{13, 20, 2048}, {14, 3, 5632},      {13, 1, 14336},
+                             {3, 75, 2048},  {2, 17, 5120, 512}, {110, 1, 2304}};
 
 class LinearPieces : public testing::TestWithParam<DType> {
  protected:

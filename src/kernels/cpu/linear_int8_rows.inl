@@ -141,9 +141,11 @@ struct Packed {
 
 // The float sums of a call's rows for one register tile: those of whole pieces of K in their order, and behind them the
 // one that is being added to.
-struct Sums {
-  alignas(64) float of[kMaxWaiting + 1][kMaxProductRows][kTiles][kTileOutputs];
+template <int T>
+struct SumsOf {
+  alignas(64) float of[kMaxWaiting + 1][kMaxProductRows][T][kTileOutputs];
 };
+typedef SumsOf<kTiles> Sums;
 // A run of blocks inside one piece of K.
 struct Part {
   int64_t block, block_end;  // of the weights that are read: counted from their own first
@@ -193,12 +195,12 @@ struct Parts {  // one behind the other
 IBID_INLINE void stay_in_memory() { asm volatile("" ::: "memory"); }
 
 // Behind the last block of a part: whole pieces of K are added, and behind the last piece sums become outputs.
-template <int M>
-IBID_INLINE void end_part(const Part& part, Sums& sums, int64_t row, const OutTile& out) {
+template <int M, int T>
+IBID_INLINE void end_part(const Part& part, SumsOf<T>& sums, int64_t row, const OutTile& out) {
   int level = part.n_waiting;
   for (int n_adds = part.n_adds; n_adds > 0; --n_adds, --level) {
     for (int m = 0; m < M; ++m) {
-      for (int t = 0; t < kTiles; ++t) {
+      for (int t = 0; t < T; ++t) {
         store(sums.of[level - 1][row + m][t],
               add(load(sums.of[level - 1][row + m][t]), load(sums.of[level][row + m][t])));
       }
@@ -206,7 +208,7 @@ IBID_INLINE void end_part(const Part& part, Sums& sums, int64_t row, const OutTi
   }
   if (part.ends_k) {
     for (int m = 0; m < M; ++m) {
-      for (int t = 0; t < kTiles; ++t) store_out(out, m, t, load(sums.of[level][row + m][t]));
+      for (int t = 0; t < T; ++t) store_out(out, m, t, load(sums.of[level][row + m][t]));
     }
   }
 }
@@ -233,33 +235,33 @@ inline constexpr bool kPanelSumsAreValues = false;
 #endif
 
 // Up to kRowsInt8 rows, which are a chunk of x: every block is unpacked into registers and used by all of them.
-template <class F, int kBits>
+template <class F, int kBits, int T = kTiles>
 struct Rows {
   // x: the inputs of the first part.
   template <int M>
-  __attribute__((noinline)) static void run(const F& f, const TileOffsets& at, const Ahead& ahead, const Parts& parts,
-                                            const XGroup* x, Sums& sums, const int64_t& row, const OutTile& out) {
+  __attribute__((noinline)) static void run(const F& f, const OffsetsOf<T>& at, const Ahead& ahead, const Parts& parts,
+                                            const XGroup* x, SumsOf<T>& sums, const int64_t& row, const OutTile& out) {
     for (const Part& part : parts) {
       add_blocks<M>(f, at, ahead, part, x, sums.of[part.n_waiting] + row);
       x += (part.block_end - part.block) * M;
-      end_part<M>(part, sums, row, out);
+      end_part<M, T>(part, sums, row, out);
     }
   }
 
  private:
   template <int M>
-  IBID_INLINE void add_blocks(const F& f, const TileOffsets& at, const Ahead& ahead, const Part& part, const XGroup* x,
-                              float (*acc)[kTiles][kTileOutputs]) {
+  IBID_INLINE void add_blocks(const F& f, const OffsetsOf<T>& at, const Ahead& ahead, const Part& part, const XGroup* x,
+                              float (*acc)[T][kTileOutputs]) {
     typedef Dot<F::kOffset, kBits, F::kGroup> D;
     constexpr int kSteps = F::kGroup / 4;
     constexpr int kChains = 2 * M <= kRowsInt8 ? 2 : 1;  // where there are registers: integers add exactly
     constexpr bool kByPairs = kHasPairs && M > 1;
-    static_assert(!kByPairs || kTiles == 1);
+    static_assert(!kByPairs || T == 1);
     constexpr bool kInMemory = !(F::kIsPanel && kPanelSumsAreValues);
-    f32x16 values[M][kTiles];  // unless kInMemory
+    f32x16 values[M][T];  // unless kInMemory
 #pragma GCC unroll 8
     for (int m = 0; m < M; ++m) {
-      for (int t = 0; t < kTiles; ++t) {
+      for (int t = 0; t < T; ++t) {
         if constexpr (!kInMemory) {
           values[m][t] = part.begins_piece ? zero() : load(acc[m][t]);
         } else if (part.begins_piece) {
@@ -269,12 +271,12 @@ struct Rows {
     }
     for (int64_t b = part.block; b < part.block_end; ++b, x += M) {
       if (ahead.n_blocks != 0) {
-        for (int t = 0; t < kTiles; ++t) fetch(f, at.of[t], ahead, b);
+        for (int t = 0; t < T; ++t) fetch(f, at.of[t], ahead, b);
       }
 #pragma GCC unroll 2
       for (int g = 0; g < F::kGroups; ++g) {
         auto start = [&](int m) { return D::start(F::kGroups == 1 ? x[m].neg_sum : x[m].neg_sum16[g]); };
-        typename D::Sum sum[kChains][M][kTiles];
+        typename D::Sum sum[kChains][M][T];
         [[maybe_unused]] PairSums<M> pairs;
         if constexpr (kByPairs) {
           clear(pairs);
@@ -287,21 +289,21 @@ struct Rows {
         }
 #pragma GCC unroll 8
         for (int m = 0; m < M && !kByPairs; ++m) {
-          for (int t = 0; t < kTiles; ++t) {
+          for (int t = 0; t < T; ++t) {
             sum[0][m][t] = D::first(start(m));
             if constexpr (kChains == 2) sum[1][m][t] = D::first(broadcast_i(0));
           }
         }
 #pragma GCC unroll 8
         for (int i = 0; i < kSteps && !kByPairs; i += D::kRun) {
-          typename D::Step w[kTiles][D::kRun];
-          for (int t = 0; t < kTiles; ++t) take_steps<F, D>(w[t], f, at.of[t], b, g * kSteps + i);
-          typename D::Sum(&s)[M][kTiles] = sum[i / D::kRun % kChains];
+          typename D::Step w[T][D::kRun];
+          for (int t = 0; t < T; ++t) take_steps<F, D>(w[t], f, at.of[t], b, g * kSteps + i);
+          typename D::Sum(&s)[M][T] = sum[i / D::kRun % kChains];
 #pragma GCC unroll 8
           for (int m = 0; m < M; ++m) {
             X4 x4[D::kRun];
             take_inputs(x4, x[m].codes + g * F::kGroup + 4 * i);
-            for (int t = 0; t < kTiles; ++t) s[m][t] = D::dot(s[m][t], w[t], x4);
+            for (int t = 0; t < T; ++t) s[m][t] = D::dot(s[m][t], w[t], x4);
           }
           // The second half's codes lie in the same words: kept until then, they would push sums out of registers.
           if constexpr (kChains == 1 && F::kHasHalves) {
@@ -310,7 +312,7 @@ struct Rows {
         }
         if constexpr (kInMemory) stay_in_memory();
 #pragma GCC unroll 8
-        for (int t = 0; t < kTiles; ++t) {
+        for (int t = 0; t < T; ++t) {
           const Factor factor = F::factor(f, at.of[t], b, g);
 #pragma GCC unroll 8
           for (int m = 0; m < M; ++m) {
@@ -337,7 +339,7 @@ struct Rows {
     }
 #pragma GCC unroll 8
     for (int m = 0; m < M && !kInMemory; ++m) {
-      for (int t = 0; t < kTiles; ++t) store(acc[m][t], values[m][t]);
+      for (int t = 0; t < T; ++t) store(acc[m][t], values[m][t]);
     }
   }
 };
