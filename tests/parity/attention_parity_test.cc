@@ -213,20 +213,25 @@ TEST(AttentionParity, AnyNumberOfRowsHasTheBitsOfEachAlone) {
   }
 }
 
+// Over all pieces, and over those alone that a window reaches.
 TEST(AttentionParity, ALongDecodeIsSplitOverPiecesWithoutAChangedBit) {
   ThreadTeam one(1), four(4);
-  const Shape shape = {.heads = 9, .kv_heads = 3, .head_len = 64, .dtype = DType::kF16};
-  Paged a(shape, 1, 2100), b(shape, 1, 2100);
-  Stream s1(one), s4(four);
-  a.step(s1, {{0, 0, 2000}}, false);
-  b.step(s4, {{0, 0, 2000}}, false);
-  a.step(s1, {{0, 2000, 2048}});
-  b.step(s4, {{0, 2000, 2048}});
-  for (int32_t p : {2048, 2049}) {
-    a.step(s1, {{0, p, p + 1}});
-    b.step(s4, {{0, p, p + 1}});
+  for (const Shape& shape : {Shape{.heads = 9, .kv_heads = 3, .head_len = 64, .dtype = DType::kF16},
+                             Shape{.heads = 4, .kv_heads = 1, .head_len = 64, .dtype = DType::kF16, .window = 517}}) {
+    SCOPED_TRACE(testing::Message() << "window " << shape.window);
+    Paged a(shape, 1, 2100), b(shape, 1, 2100);
+    Stream s1(one), s4(four);
+    a.step(s1, {{0, 0, 2000}}, false);
+    b.step(s4, {{0, 0, 2000}}, false);
+    a.step(s1, {{0, 2000, 2048}});
+    b.step(s4, {{0, 2000, 2048}});
+    // One token behind the other, and four at once whose windows begin on either side of a piece's.
+    for (const auto& [begin, end] : {std::pair{2048, 2049}, {2049, 2050}, {2050, 2054}}) {
+      a.step(s1, {{0, begin, end}});
+      b.step(s4, {{0, begin, end}});
+    }
+    EXPECT_EQ(difference(a.rows(), b.rows()), "");
   }
-  EXPECT_EQ(difference(a.rows(), b.rows()), "");
 }
 
 // 33 pieces merged, against one softmax over all in double precision.

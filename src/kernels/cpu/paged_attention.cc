@@ -34,7 +34,14 @@ struct Call {
   int32_t n_runs;  // that a split sequence's pieces are cut into where it has as many
 
   int32_t n_queries(int32_t s) const { return batch.query_start[s + 1] - batch.query_start[s]; }
-  int32_t n_pieces(int32_t s) const { return (batch.kv_len[s] + kPieceLen - 1) / kPieceLen; }
+  // The pieces that a sequence's queries see begin where the earliest one's window does.
+  int32_t first_piece(int32_t s) const {
+    if (params.window <= 0) return 0;
+    const int32_t* positions = batch.read_by();
+    const int32_t earliest = *std::min_element(positions + batch.query_start[s], positions + batch.query_start[s + 1]);
+    return std::max(0, earliest + 1 - params.window) / kPieceLen;
+  }
+  int32_t n_pieces(int32_t s) const { return (batch.kv_len[s] + kPieceLen - 1) / kPieceLen - first_piece(s); }
   int32_t n_runs_of(int32_t s) const { return std::min(n_runs, n_pieces(s)); }
   int64_t n_head_tasks() const { return int64_t{kv.n_kv_heads} * head_chunks; }
   int64_t n_plain_tasks(int32_t s) const {
@@ -94,11 +101,11 @@ void run_task(const Call& c, const Span& span, int32_t s, int64_t index, float* 
   const int64_t rows = int64_t{c.n_queries(s)} * c.group;
   // States lie [piece][chunk of heads][token][head of the chunk].
   const int64_t n_pieces = c.n_pieces(s), n_runs = c.n_runs_of(s);
-  const int64_t first_piece = part * n_pieces / n_runs;
-  const int64_t row = span.first_partial + first_piece * rows * c.kv.n_kv_heads +
+  const int64_t first = part * n_pieces / n_runs;  // of those that are seen
+  const int64_t row = span.first_partial + first * rows * c.kv.n_kv_heads +
                       (chunk / c.head_chunks * c.group + chunk % c.head_chunks * c.heads_a_task) * c.n_queries(s);
-  task.first_piece = static_cast<int32_t>(first_piece);
-  task.n_pieces = static_cast<int32_t>((part + 1) * n_pieces / n_runs - first_piece);
+  task.first_piece = c.first_piece(s) + static_cast<int32_t>(first);
+  task.n_pieces = static_cast<int32_t>((part + 1) * n_pieces / n_runs - first);
   task.partial = partials + row * attention_partial_len(c.kv.head_len);
   task.partial_stride = rows * c.kv.n_kv_heads * attention_partial_len(c.kv.head_len);
   table().attention->run(task);
