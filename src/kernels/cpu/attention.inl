@@ -78,6 +78,21 @@ IBID_INLINE void widen_value(float* to, const typename Format::Element* value, i
   }
 }
 
+// Where a position lies: its block, in bytes behind the first of all, and its place in it.
+struct Place {
+  int64_t block;
+  int offset;
+};
+IBID_INLINE Place place_of(const AttentionTask& task, int position) {
+  const int index = position / task.block_len;
+  return {task.blocks[index] * task.block_bytes, position - index * task.block_len};
+}
+
+template <typename Element>
+IBID_INLINE const Element* element_at(const void* blocks, Place place, int64_t element) {
+  return reinterpret_cast<const Element*>(static_cast<const char*>(blocks) + place.block) + element;
+}
+
 template <typename Format>
 void widen(const AttentionTask& task, int tile_begin, Range used, int table_end, Widened& wide) {
   using Element = typename Format::Element;
@@ -85,14 +100,12 @@ void widen(const AttentionTask& task, int tile_begin, Range used, int table_end,
   const int block_len = task.block_len;
   for (int j = used.begin; j < used.end;) {
     const int position = tile_begin + j;
-    const int offset = position % block_len;
-    const int n = least(block_len - offset, used.end - j);
-    const int64_t block = task.blocks[position / block_len] * task.block_bytes;
+    const Place place = place_of(task, position);
+    const int offset = place.offset, n = least(block_len - offset, used.end - j);
     const bool follows = position - offset + kTileLen < table_end;
-    const int64_t next =
-        follows ? task.blocks[(position + kTileLen) / block_len] * task.block_bytes - block : int64_t{0};
-    const Element* keys = reinterpret_cast<const Element*>(static_cast<const char*>(task.keys) + block);
-    const Element* values = reinterpret_cast<const Element*>(static_cast<const char*>(task.values) + block);
+    const int64_t next = follows ? place_of(task, position + kTileLen).block - place.block : int64_t{0};
+    const Element* keys = element_at<Element>(task.keys, place, 0);
+    const Element* values = element_at<Element>(task.values, place, 0);
     for (int i = block_len >= 16 ? offset / 16 * 16 : 0; i < offset + n; i += 16) {
       widen_keys<Format>(wide.keys + (j - offset) + i, keys + i, next, block_len, task.head_len);
     }
@@ -107,10 +120,8 @@ void widen(const AttentionTask& task, int tile_begin, Range used, int table_end,
 template <typename Format>
 void widen_slot(const AttentionTask& task, int slot, int j, Widened& wide) {
   using Element = typename Format::Element;
-  const int64_t block = slot / task.block_len * task.block_bytes;
-  const int offset = slot % task.block_len;
-  const Element* key = reinterpret_cast<const Element*>(static_cast<const char*>(task.keys) + block) + offset;
-  const Element* value = reinterpret_cast<const Element*>(static_cast<const char*>(task.values) + block);
+  const Place place = {slot / task.block_len * task.block_bytes, slot % task.block_len};
+  const Element* key = element_at<Element>(task.keys, place, place.offset);
   for (int d = 0; d < task.head_len; d += 16) {
     const int n = least(16, task.head_len - d);
     alignas(64) Element narrow[16] = {};
@@ -119,23 +130,8 @@ void widen_slot(const AttentionTask& task, int slot, int j, Widened& wide) {
     store(f32, Format::load16(narrow));
     for (int i = 0; i < n; ++i) wide.keys[(d + i) * kTileLen + j] = f32[i];
   }
-  widen_value<Format>(wide.values + j * attention_row_len(task.head_len), value + offset * task.head_len, 0,
-                      task.head_len);
-}
-
-// The block of 16 positions from `position` on: bytes behind the first of all blocks, and where they begin in it.
-struct Place {
-  int64_t block;
-  int offset;
-};
-IBID_INLINE Place place_of(const AttentionTask& task, int position) {
-  const int index = position / task.block_len;
-  return {task.blocks[index] * task.block_bytes, position - index * task.block_len};
-}
-
-template <typename Element>
-IBID_INLINE const Element* element_at(const void* blocks, Place place, int64_t element) {
-  return reinterpret_cast<const Element*>(static_cast<const char*>(blocks) + place.block) + element;
+  const Element* value = element_at<Element>(task.values, place, place.offset * task.head_len);
+  widen_value<Format>(wide.values + j * attention_row_len(task.head_len), value, 0, task.head_len);
 }
 
 template <typename Format>

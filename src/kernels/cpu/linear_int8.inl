@@ -68,7 +68,7 @@ struct PanelRows {
     if constexpr (M % kAtOnce != 0) {
       add_blocks<M % kAtOnce>(f, at, upcoming, part, x + M / kAtOnce * kAtOnce, M, acc + M / kAtOnce * kAtOnce);
     }
-    end_part<M, kTiles>(part, sums, row, out);
+    end_part<M>(part, sums, row, out);
   }
 
  private:

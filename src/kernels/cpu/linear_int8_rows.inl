@@ -244,7 +244,7 @@ struct Rows {
     for (const Part& part : parts) {
       add_blocks<M>(f, at, ahead, part, x, sums.of[part.n_waiting] + row);
       x += (part.block_end - part.block) * M;
-      end_part<M, T>(part, sums, row, out);
+      end_part<M>(part, sums, row, out);
     }
   }
 

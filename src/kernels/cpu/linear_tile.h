@@ -28,7 +28,7 @@ inline constexpr int kTiles = 1, kRowsInt8 = 2, kRowsFloat = 2, kRowsBf16 = 2;
 // Few rows of AVX2. Of floats each sum waits for the one before: as many chains as two units with a latency of four
 // take, or near that; one row of one tile has two (Zen 3, from memory: F16, BF16 and F32 with three tiles 0.80 to 0.89
 // of the time, 2 and 3 rows with two tiles 0.89 to 0.95; a task's tiles are a multiple of both). Of int8 one row reads
-// two long tiles as two streams at once (decision 0046). NEON was not timed.
+// two long tiles as two streams at once (docs/decisions/0046-blocks-side-by-side.md). NEON was not timed.
 #if defined(__AVX2__) && !defined(__AVX512F__)
 inline constexpr int kTilesOfOneRow = 3, kTilesOfThreeRows = 2, kTilesOfOneRowInt8 = 2;
 #else

@@ -43,6 +43,12 @@ struct Call {
   }
   int32_t n_pieces(int32_t s) const { return (batch.kv_len[s] + kPieceLen - 1) / kPieceLen - first_piece(s); }
   int32_t n_runs_of(int32_t s) const { return std::min(n_runs, n_pieces(s)); }
+  // Partial states of a split sequence lie [piece][chunk of heads][token][head of the chunk]: rows of a piece, and
+  // those before a chunk's.
+  int64_t partial_rows(int32_t s) const { return int64_t{n_queries(s)} * group * kv.n_kv_heads; }
+  int64_t partial_row(int32_t s, int64_t chunk) const {
+    return (chunk / head_chunks * group + chunk % head_chunks * heads_a_task) * n_queries(s);
+  }
   int64_t n_head_tasks() const { return int64_t{kv.n_kv_heads} * head_chunks; }
   int64_t n_plain_tasks(int32_t s) const {
     return (n_queries(s) + queries_a_task - 1) / queries_a_task * n_head_tasks();
@@ -98,29 +104,23 @@ void run_task(const Call& c, const Span& span, int32_t s, int64_t index, float* 
     return;
   }
   AttentionTask task = c.task(s, c.batch.query_start[s], c.n_queries(s), chunk);
-  const int64_t rows = int64_t{c.n_queries(s)} * c.group;
-  // States lie [piece][chunk of heads][token][head of the chunk].
-  const int64_t n_pieces = c.n_pieces(s), n_runs = c.n_runs_of(s);
+  const int64_t n_pieces = c.n_pieces(s), n_runs = c.n_runs_of(s), state_len = attention_partial_len(c.kv.head_len);
   const int64_t first = part * n_pieces / n_runs;  // of those that are seen
-  const int64_t row = span.first_partial + first * rows * c.kv.n_kv_heads +
-                      (chunk / c.head_chunks * c.group + chunk % c.head_chunks * c.heads_a_task) * c.n_queries(s);
   task.first_piece = c.first_piece(s) + static_cast<int32_t>(first);
   task.n_pieces = static_cast<int32_t>((part + 1) * n_pieces / n_runs - first);
-  task.partial = partials + row * attention_partial_len(c.kv.head_len);
-  task.partial_stride = rows * c.kv.n_kv_heads * attention_partial_len(c.kv.head_len);
+  task.partial_stride = c.partial_rows(s) * state_len;
+  task.partial = partials + (span.first_partial + c.partial_row(s, chunk)) * state_len + first * task.partial_stride;
   table().attention->run(task);
 }
 
 void merge_split(const Call& c, const Span& span, int32_t s, const float* partials) {
-  const int64_t state_len = attention_partial_len(c.kv.head_len);
-  const int64_t rows = int64_t{c.n_queries(s)} * c.group * c.kv.n_kv_heads;
+  const int64_t state_len = attention_partial_len(c.kv.head_len), n_pieces = c.n_pieces(s);
   for (int64_t chunk = 0; chunk < c.n_head_tasks(); ++chunk) {
     const AttentionTask task = c.task(s, c.batch.query_start[s], c.n_queries(s), chunk);
-    const int64_t first = span.first_partial +
-                          (chunk / c.head_chunks * c.group + chunk % c.head_chunks * c.heads_a_task) * c.n_queries(s);
+    const float* states = partials + (span.first_partial + c.partial_row(s, chunk)) * state_len;
     for (int64_t i = 0; i < int64_t{c.n_queries(s)} * task.n_heads; ++i) {
       table().attention->merge(task.out + i / task.n_heads * task.out_stride + i % task.n_heads * c.kv.head_len,
-                               partials + (first + i) * state_len, c.n_pieces(s), rows * state_len, c.kv.head_len);
+                               states + i * state_len, n_pieces, c.partial_rows(s) * state_len, c.kv.head_len);
     }
   }
 }
@@ -143,7 +143,7 @@ Dealt deal(const Call& c, bool may_split, Span* spans) {
     dealt.n_tasks += split ? c.n_runs_of(i) * c.n_head_tasks() : c.n_plain_tasks(i);
     if (!split) continue;
     split_tokens += n;
-    dealt.n_partial_rows += int64_t{n} * c.group * c.kv.n_kv_heads * c.n_pieces(i);
+    dealt.n_partial_rows += c.partial_rows(i) * c.n_pieces(i);
   }
   if (spans != nullptr) spans[c.batch.n_sequences] = {dealt.n_tasks, -1};
   return dealt;
