@@ -141,8 +141,12 @@ void unpack(const Packed<kLayout>& f, const TileOffsets& at, const Ahead& ahead,
   for (int t = 0; t < kTiles; ++t, panel += P::kTileBytes) {
     uint8_t* codes = panel;
     auto* factors = reinterpret_cast<float*>(panel + kFactorsAt);
+    Fetcher<F> fetcher = Fetcher<F>::beside(f, at.of[t], ahead, block);
     for (int64_t b = block; b < block_end; ++b, codes += 512, factors += factor_bytes(P::kOf) / 4) {
-      if (ahead.n_blocks != 0) fetch(f, at.of[t], ahead, b);
+      if (ahead.n_blocks != 0) {
+        Fetcher<F>::fetch(fetcher, 0);
+        Fetcher<F>::next_block(fetcher);
+      }
 #pragma GCC unroll 8
       for (int i = 0; i < 8; ++i) store_codes(codes + i * 64, F::step(f, at.of[t], b, i));
 #pragma GCC unroll 2
