@@ -334,7 +334,7 @@ struct Rows {
     static_assert(!kByPairs || T == 1);
     // Two tiles' blocks of bytes are 18 lines, too many to ask for at once (Zen 3, Q8_0, one row of 2,048 inputs from
     // memory, two threads: by steps 0.81 to 0.89 of the time; 4-bit codes, with ten, 0.97 to 1.13).
-    constexpr bool kFetchesBySteps = T > kTiles && F::kCodeBytes == 512;
+    constexpr bool kFetches = !F::kIsPanel, kFetchesBySteps = T > kTiles && F::kCodeBytes == 512;
     constexpr bool kInMemory = !(F::kIsPanel && kPanelSumsAreValues);
     f32x16 values[M][T];  // unless kInMemory
 #pragma GCC unroll 8
@@ -351,10 +351,10 @@ struct Rows {
     F first = F::from_block(f, at.of[0], part.block);
     int64_t to_tile[T];
     for (int t = 0; t < T; ++t) to_tile[t] = t == 0 ? 0 : at.of[t] - at.of[0];
-    const bool fetches = ahead.n_blocks != 0;  // of a panel nothing is
-    Fetcher<F> fetcher = Fetcher<F>::beside(f, at.of[0], ahead, part.block);
+    Fetcher<F> fetcher;
+    if constexpr (kFetches) fetcher = Fetcher<F>::beside(f, at.of[0], ahead, part.block);
     for (int64_t b = part.block; b < part.block_end; ++b, x += M) {
-      if (fetches && !kFetchesBySteps) {
+      if constexpr (kFetches && !kFetchesBySteps) {
         for (int t = 0; t < T; ++t) Fetcher<F>::fetch(fetcher, to_tile[t]);
         Fetcher<F>::next_block(fetcher);
       }
@@ -380,7 +380,7 @@ struct Rows {
         }
 #pragma GCC unroll 8
         for (int i = 0; i < kSteps && !kByPairs; i += D::kRun) {
-          if (kFetchesBySteps) {
+          if constexpr (kFetchesBySteps) {
             for (int t = 0; t < T; ++t) Fetcher<F>::fetch_step(fetcher, to_tile[t], i);
           }
           typename D::Step w[T][D::kRun];
@@ -424,7 +424,7 @@ struct Rows {
         }
       }
       F::next_block(first, b);
-      if (kFetchesBySteps) Fetcher<F>::next_block(fetcher);
+      if constexpr (kFetchesBySteps) Fetcher<F>::next_block(fetcher);
     }
 #pragma GCC unroll 8
     for (int m = 0; m < M && !kInMemory; ++m) {
