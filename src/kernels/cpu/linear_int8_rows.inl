@@ -173,8 +173,8 @@ struct Ahead {
   bool in_order = false;     // the next tile's lines as they lie in memory; else codes and factors are two streams
 };
 // One tile that is read alone and is no longer than this is followed by the next one's lines in the order of memory, as
-// one stream (Zen 3, K 576 from memory, two threads: Q4_0 1.16 as fast as by two streams, Q8_0 1.06; as three or four
-// streams 0.7 to 0.95). Two tiles of 2,048 inputs are faster by two streams, 1.12.
+// one stream (Zen 3, K 576 from memory, two threads: Q4_0 1.1 to 1.2 as fast as by two streams, Q8_0 1.0 to 1.05; as
+// two to nine streams within the tile 0.80 to 0.97 of that). Two tiles of 2,048 inputs so: 0.74 to 0.92 of two streams.
 inline constexpr int64_t kBytesInOrder = 12 * 1024;
 // `n_tiles` of F that are read side by side. One alone has to be as far ahead as three, in bytes, where the
 // second-level cache takes so many lines (Zen 4, AVX2, from memory on two threads: one row of Q4_K made 24.1 GB/s 8
@@ -333,7 +333,7 @@ struct Rows {
     constexpr bool kByPairs = kHasPairs && M > 1;
     static_assert(!kByPairs || T == 1);
     // Two tiles' blocks of bytes are 18 lines, too many to ask for at once (Zen 3, Q8_0, one row of 2,048 inputs from
-    // memory, two threads: by steps 0.81 to 0.89 of the time; 4-bit codes, with ten, 0.97 to 1.13).
+    // memory, two threads: by steps 0.80 to 0.94 of the time; 4-bit codes, with ten, 0.97 to 1.13).
     constexpr bool kFetches = !F::kIsPanel, kFetchesBySteps = T > kTiles && F::kCodeBytes == 512;
     constexpr bool kInMemory = !(F::kIsPanel && kPanelSumsAreValues);
     f32x16 values[M][T];  // unless kInMemory
