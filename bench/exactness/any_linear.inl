@@ -22,14 +22,12 @@ __attribute__((noinline)) void int8_tile(const F& f, const OffsetsOf<T>& at, con
     for (int t = 0; t < T; ++t)
       acc[m][t] = adds && lanes_of(out, t) == 16 ? load(out.out + m * out.stride + 16 * t) : zero();
   }
-  F first = F::from_block(f, at.of[0], block);
-  int64_t to_tile[T];
-  for (int t = 0; t < T; ++t) to_tile[t] = t == 0 ? 0 : at.of[t] - at.of[0];
+  SideBySide<F, T> tiles = SideBySide<F, T>::from_block(f, at, block);
   Fetcher<F> fetcher;
   if constexpr (!F::kIsPanel) fetcher = Fetcher<F>::beside(f, at.of[0], ahead, block);
   for (int64_t b = block; b < block_end; ++b, x += step) {
     if constexpr (!F::kIsPanel) {
-      for (int t = 0; t < T; ++t) Fetcher<F>::fetch(fetcher, to_tile[t]);
+      for (int t = 0; t < T; ++t) Fetcher<F>::fetch(fetcher, tiles.to_tile[t]);
       Fetcher<F>::next_block(fetcher);
     }
 #pragma GCC unroll 2
@@ -43,7 +41,7 @@ __attribute__((noinline)) void int8_tile(const F& f, const OffsetsOf<T>& at, con
 #pragma GCC unroll 8
       for (int i = 0; i < kSteps; i += D::kRun) {
         typename D::Step w[T][D::kRun];
-        for (int t = 0; t < T; ++t) take_steps<F, D>(w[t], first, to_tile[t], 0, g * kSteps + i);
+        for (int t = 0; t < T; ++t) take_steps<F, D>(w[t], tiles.first, tiles.to_tile[t], g * kSteps + i);
 #pragma GCC unroll 8
         for (int m = 0; m < M; ++m) {
           X4 x4[D::kRun];
@@ -57,7 +55,7 @@ __attribute__((noinline)) void int8_tile(const F& f, const OffsetsOf<T>& at, con
       if constexpr (kKeep == Keep::kMemory) stay_in_memory();
 #pragma GCC unroll 4
       for (int t = 0; t < T; ++t) {
-        const Factor factor = F::factor(first, to_tile[t], 0, g);
+        const Factor factor = F::factor(tiles.first, tiles.to_tile[t], g);
 #pragma GCC unroll 8
         for (int m = 0; m < M; ++m) {
           const i32x16 dot = D::last(sum[m][t], start(m));
@@ -69,7 +67,7 @@ __attribute__((noinline)) void int8_tile(const F& f, const OffsetsOf<T>& at, con
         }
       }
     }
-    F::next_block(first, b);
+    F::next_block(tiles.first, b);
   }
 #pragma GCC unroll 8
   for (int m = 0; m < M; ++m) {

@@ -81,6 +81,7 @@ struct PanelRows {
     for (int n = 0; n < N; ++n) {
       for (int t = 0; t < kTiles; ++t) sums[n][t] = part.begins_piece ? zero() : load(acc[n][t]);
     }
+    SideBySide<F, kTiles> tiles = SideBySide<F, kTiles>::from_block(f, at, part.block);
     for (int64_t b = part.block; b < part.block_end; ++b, x += x_step) {
       Upcoming::fetch(upcoming);
 #pragma GCC unroll 2
@@ -94,7 +95,7 @@ struct PanelRows {
 #pragma GCC unroll 8
         for (int i = 0; i < kSteps; i += D::kRun) {
           typename D::Step w[kTiles][D::kRun];
-          for (int t = 0; t < kTiles; ++t) take_steps<F, D>(w[t], f, at.of[t], b, g * kSteps + i);
+          for (int t = 0; t < kTiles; ++t) take_steps<F, D>(w[t], tiles.first, tiles.to_tile[t], g * kSteps + i);
 #pragma GCC unroll 8
           for (int n = 0; n < N; ++n) {
             X4 x4[D::kRun];
@@ -104,7 +105,7 @@ struct PanelRows {
         }
 #pragma GCC unroll 8
         for (int t = 0; t < kTiles; ++t) {
-          const Factor factor = F::factor(f, at.of[t], b, g);
+          const Factor factor = F::factor(tiles.first, tiles.to_tile[t], g);
 #pragma GCC unroll 8
           for (int n = 0; n < N; ++n) {
             const i32x16 whole = D::last(dot[n][t], start(n));
@@ -116,6 +117,7 @@ struct PanelRows {
           }
         }
       }
+      F::next_block(tiles.first, b);
     }
     for (int n = 0; n < N; ++n) {
       for (int t = 0; t < kTiles; ++t) store(acc[n][t], sums[n][t]);
@@ -141,6 +143,7 @@ void unpack(const Packed<kLayout>& f, const TileOffsets& at, const Ahead& ahead,
   for (int t = 0; t < kTiles; ++t, panel += P::kTileBytes) {
     uint8_t* codes = panel;
     auto* factors = reinterpret_cast<float*>(panel + kFactorsAt);
+    F tile = F::from_block(f, at.of[t], block);
     Fetcher<F> fetcher = Fetcher<F>::beside(f, at.of[t], ahead, block);
     for (int64_t b = block; b < block_end; ++b, codes += 512, factors += factor_bytes(P::kOf) / 4) {
       if (ahead.n_blocks != 0) {
@@ -148,13 +151,14 @@ void unpack(const Packed<kLayout>& f, const TileOffsets& at, const Ahead& ahead,
         Fetcher<F>::next_block(fetcher);
       }
 #pragma GCC unroll 8
-      for (int i = 0; i < 8; ++i) store_codes(codes + i * 64, F::step(f, at.of[t], b, i));
+      for (int i = 0; i < 8; ++i) store_codes(codes + i * 64, F::step(tile, 0, i));
 #pragma GCC unroll 2
       for (int g = 0; g < F::kGroups; ++g) {
-        const Factor factor = F::factor(f, at.of[t], b, g);
+        const Factor factor = F::factor(tile, 0, g);
         store(factors + g * kTileOutputs, factor.scale);
         if constexpr (F::kMin) store(factors + (F::kGroups + g) * kTileOutputs, factor.min);
       }
+      F::next_block(tile, b);
     }
   }
 }

@@ -63,7 +63,8 @@ struct Factor {
   f32x16 scale, min;
 };
 
-// Tiles of weights in a layout of kBlockLayouts. `at`: bytes from the first tile to the one that is meant.
+// Tiles of weights in a layout of kBlockLayouts, with a block of the first of them as the one that is read. `at`: bytes
+// from there to the same block of the tile that is meant.
 template <BlockLayout kLayout>
 struct Packed {
   static constexpr int kGroup = kLayout.group_len, kGroups = 32 / kGroup, kOffset = kLayout.offset;
@@ -89,10 +90,10 @@ struct Packed {
     if constexpr (kLayout.has_table) f.table = load_table(table);
     return f;
   }
-  // The codes of inputs [4 i, 4 i + 4) of block b.
-  IBID_INLINE Codes8 step(const Packed& f, int64_t at, int64_t b, int i) {
+  // The codes of inputs [4 i, 4 i + 4).
+  IBID_INLINE Codes8 step(const Packed& f, int64_t at, int i) {
     constexpr int kLow = kLayout.low_bits, kHigh = kLayout.high_bits;
-    const uint8_t* p = f.codes + at + b * kCodeBytes;
+    const uint8_t* p = f.codes + at;
     if constexpr (kLow == 8) return load_codes(p + i * 64);
     Codes8 c = take_bits<kLow, 0>(load_codes(p + i % kLow * 64), i / kLow * kLow);
     if constexpr (kHigh != 0) {
@@ -102,9 +103,9 @@ struct Packed {
     if constexpr (kLayout.has_table) c = look_up(f.table, c);
     return c;
   }
-  // Of group g of block b.
-  IBID_INLINE Factor factor(const Packed& f, int64_t at, int64_t b, int g) {
-    const uint8_t* p = f.factors + at + b * kFactorBytes;
+  // Of group g.
+  IBID_INLINE Factor factor(const Packed& f, int64_t at, int g) {
+    const uint8_t* p = f.factors + at;
     Factor r = {zero(), zero()};
     if constexpr (kLayout.factors == Factors::kHalf) {
       r.scale = load_f16(reinterpret_cast<const uint16_t*>(p) + g * kTileOutputs);
@@ -117,7 +118,7 @@ struct Packed {
       r.scale = from_bits(select(less(e, broadcast_i(2)), shift_left<21>(add(e, broadcast_i(1))),
                                  shift_left<23>(sub(e, broadcast_i(1)))));
     } else {
-      const auto* super = reinterpret_cast<const uint16_t*>(f.supers + at + (b >> 3) * kSuperBytes);
+      const auto* super = reinterpret_cast<const uint16_t*>(f.supers + at);
       const i32x16 low = load_i8(p + g * kTileOutputs);
       constexpr bool kNibble = kLayout.factors == Factors::kNibble;
       r.scale = mul(load_f16(super), from_int(kNibble ? and_(low, broadcast_i(15)) : low));
@@ -129,7 +130,7 @@ struct Packed {
     }
     return r;
   }
-  // The same tiles with block b of the one at `at` as their first; behind each block (b counts them) comes the next.
+  // From the first block to block b of the tile at `at`; and from block b to the one behind.
   IBID_INLINE Packed from_block(const Packed& f, int64_t at, int64_t b) {
     Packed p = f;
     p.codes += at + b * kCodeBytes;
@@ -165,12 +166,11 @@ struct Part {
 // is fetched: the block `distance` ahead, past the end of a tile one of the next tile. (Blocks 16 ahead into the
 // second-level cache beside blocks 4 ahead into the first were twice the fetches: 8 rows took 1 to 6 % longer.)
 struct Ahead {
-  int64_t n_blocks = 0;   // of a tile; 0: nothing is fetched ahead
-  int64_t next_tile = 0;  // bytes
-  int64_t tile_bytes = 0;
+  int64_t n_blocks = 0;      // of a tile; 0: nothing is fetched ahead
+  int64_t next_tile = 0;     // bytes
   int64_t distance = 0;      // blocks, at most those of a tile
   bool into_second = false;  // into the second-level cache only
-  bool in_order = false;     // the next tile's lines as they lie in memory; else codes and factors are two streams
+  bool in_order = false;     // lines as they lie in memory, of one tile; else codes and factors are two streams
 };
 // One tile that is read alone and is no longer than this is followed by the next one's lines in the order of memory, as
 // one stream (Zen 3, K 576 from memory, two threads: Q4_0 1.1 to 1.2 as fast as by two streams, Q8_0 1.0 to 1.05; as
@@ -185,12 +185,8 @@ IBID_INLINE Ahead ahead_of(const LinearTask& task, int n_tiles) {
   const int64_t n_blocks = task.n_inputs / 32;
   const bool is_far = task.fetches_into_second && n_tiles == 1, in_order = is_far && task.tile_bytes <= kBytesInOrder;
   const int64_t distance = is_far ? 7 * 1024 / (F::kCodeBytes + F::kFactorBytes) : 8;
-  return {n_blocks,
-          n_tiles * task.tile_bytes,
-          task.tile_bytes,
-          in_order || distance > n_blocks ? n_blocks : distance,
-          task.fetches_into_second,
-          in_order};
+  return {n_blocks, n_tiles * task.tile_bytes, in_order || distance > n_blocks ? n_blocks : distance,
+          task.fetches_into_second, in_order};
 }
 
 // What is fetched while tiles of F are read, block by block: `block`, whose supers are those that it lies in. Pointers
@@ -218,13 +214,14 @@ struct Fetcher {
                  ahead.next_tile - n / 8 * F::kSuperBytes,
                  ahead.into_second};
     if (ahead.in_order) {
-      r.codes_step = r.factors_step = ahead.tile_bytes / n;
+      r.codes_step = r.factors_step = ahead.next_tile / n;
       r.block.codes = r.block.supers = f.codes + tile + of_tile * r.codes_step;
       r.block.factors = r.block.codes + F::kCodeBytes;
     }
     return r;
   }
-  // The lines that a step of a block of bytes reads; into the second-level cache.
+  // The lines that a step of a block of bytes reads; into the second-level cache whatever into_second says, since a
+  // choice at each step would cost as much as what it chooses.
   IBID_INLINE void fetch_step(const Fetcher& r, int64_t at, int step) {
     __builtin_prefetch(r.block.codes + at + step * 64, 0, 2);
     if (step == 0) __builtin_prefetch(r.block.factors + at, 0, 2);
@@ -288,11 +285,26 @@ IBID_INLINE void end_part(const Part& part, SumsOf<T>& sums, int64_t row, const 
   }
 }
 
-// The codes of a dot: of steps [step, step + D::kRun) of block b.
+// The codes of a dot: of steps [step, step + D::kRun).
 template <class F, class D>
-IBID_INLINE void take_steps(typename D::Step (&w)[D::kRun], const F& f, int64_t at, int64_t b, int step) {
-  for (int j = 0; j < D::kRun; ++j) w[j] = D::step(F::step(f, at, b, step + j));
+IBID_INLINE void take_steps(typename D::Step (&w)[D::kRun], const F& f, int64_t at, int step) {
+  for (int j = 0; j < D::kRun; ++j) w[j] = D::step(F::step(f, at, step + j));
 }
+
+// A block of T tiles that are read side by side: pointers that walk, as values of the loop over blocks, behind whose
+// barriers what lies in memory would be read anew.
+template <class F, int T>
+struct SideBySide {
+  F first;
+  int64_t to_tile[T];  // bytes from the first to each
+
+  IBID_INLINE SideBySide from_block(const F& f, const OffsetsOf<T>& at, int64_t b) {
+    SideBySide r;
+    r.first = F::from_block(f, at.of[0], b);
+    for (int t = 0; t < T; ++t) r.to_tile[t] = t == 0 ? 0 : at.of[t] - at.of[0];
+    return r;
+  }
+};
 
 // The inputs of a dot, from the first one's code on.
 template <int kRun>
@@ -347,15 +359,12 @@ struct Rows {
         }
       }
     }
-    // Values of the loop: behind its barriers what lies in memory would be read anew.
-    F first = F::from_block(f, at.of[0], part.block);
-    int64_t to_tile[T];
-    for (int t = 0; t < T; ++t) to_tile[t] = t == 0 ? 0 : at.of[t] - at.of[0];
+    SideBySide<F, T> tiles = SideBySide<F, T>::from_block(f, at, part.block);
     Fetcher<F> fetcher;
     if constexpr (kFetches) fetcher = Fetcher<F>::beside(f, at.of[0], ahead, part.block);
     for (int64_t b = part.block; b < part.block_end; ++b, x += M) {
       if constexpr (kFetches && !kFetchesBySteps) {
-        for (int t = 0; t < T; ++t) Fetcher<F>::fetch(fetcher, to_tile[t]);
+        for (int t = 0; t < T; ++t) Fetcher<F>::fetch(fetcher, tiles.to_tile[t]);
         Fetcher<F>::next_block(fetcher);
       }
 #pragma GCC unroll 2
@@ -368,7 +377,8 @@ struct Rows {
 #pragma GCC unroll 4
           for (int i = 0; i < kSteps; i += 2) {
             const int step = g * kSteps + i;
-            add_steps(pairs, D::step(F::step(first, 0, 0, step)), D::step(F::step(first, 0, 0, step + 1)), x, 4 * step);
+            add_steps(pairs, D::step(F::step(tiles.first, 0, step)), D::step(F::step(tiles.first, 0, step + 1)), x,
+                      4 * step);
           }
         }
 #pragma GCC unroll 8
@@ -381,10 +391,10 @@ struct Rows {
 #pragma GCC unroll 8
         for (int i = 0; i < kSteps && !kByPairs; i += D::kRun) {
           if constexpr (kFetchesBySteps) {
-            for (int t = 0; t < T; ++t) Fetcher<F>::fetch_step(fetcher, to_tile[t], i);
+            for (int t = 0; t < T; ++t) Fetcher<F>::fetch_step(fetcher, tiles.to_tile[t], i);
           }
           typename D::Step w[T][D::kRun];
-          for (int t = 0; t < T; ++t) take_steps<F, D>(w[t], first, to_tile[t], 0, g * kSteps + i);
+          for (int t = 0; t < T; ++t) take_steps<F, D>(w[t], tiles.first, tiles.to_tile[t], g * kSteps + i);
           typename D::Sum(&s)[M][T] = sum[i / D::kRun % kChains];
 #pragma GCC unroll 8
           for (int m = 0; m < M; ++m) {
@@ -400,7 +410,7 @@ struct Rows {
         if constexpr (kInMemory) stay_in_memory();
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t) {
-          const Factor factor = F::factor(first, to_tile[t], 0, g);
+          const Factor factor = F::factor(tiles.first, tiles.to_tile[t], g);
 #pragma GCC unroll 8
           for (int m = 0; m < M; ++m) {
             i32x16 dot;
@@ -423,7 +433,7 @@ struct Rows {
           }
         }
       }
-      F::next_block(first, b);
+      F::next_block(tiles.first, b);
       if constexpr (kFetchesBySteps) Fetcher<F>::next_block(fetcher);
     }
 #pragma GCC unroll 8
