@@ -30,32 +30,47 @@ IBID_INLINE f32x16 exp_tail(f32x16 r) {
 // Of n, and of n + kRounderBits.
 IBID_INLINE f32x16 power_of_two(i32x16 n) { return from_bits(shift_left<23>(add(n, broadcast_i(127)))); }
 
-// p * 2^n with one rounding, n in [-252, 254] and p near 1; 0 in the lanes of `none`, whatever they hold, and what
-// they would cost is not paid: a result below 2^-126 takes a processor hundreds of cycles.
-IBID_INLINE f32x16 scale_by_power(f32x16 p, Reduced s, mask16 none) {
-#if defined(__AVX512F__)
-  return {_mm512_maskz_scalef_ps(static_cast<__mmask16>(~none.m), p.v, s.whole.v)};
-#else
-  // Where all results are normal, as nearly always, n is added to their exponents.
-  if (all(less(abs(s.whole), broadcast(126.0f)))) return from_bits(add(bits(p), shift_left<23>(s.shifted)));
-  const i32x16 n = select(none, broadcast_i(0), sub(s.shifted, broadcast_i(kRounderBits)));
-  p = select(none, zero(), p);
-  // n + 256 is positive, so that a logical shift halves it.
-  const i32x16 half = sub(shift_right<1>(add(n, broadcast_i(256))), broadcast_i(128));
-  return mul(mul(p, power_of_two(half)), power_of_two(sub(n, half)));
-#endif
+IBID_INLINE f32x16 exp_reduced(f32x16 r) {
+  const f32x16 p = fma(exp_tail(r), r, broadcast(1.0f));
+  return fma(p, r, broadcast(1.0f));
 }
 
-// exp of x <= 0, -inf and NaN among them: of a score less its row's maximum.
-IBID_INLINE f32x16 exp_below_one(f32x16 x) {
+// exp of x up to 89, of x <= 0 (-inf and NaN among them: of a score less its row's maximum), and of any x. One rounding
+// to p * 2^n; 0 in lanes below -104, and what they would cost is not paid: a result below 2^-126 takes a processor
+// hundreds of cycles.
+#if defined(__AVX512F__)
+IBID_INLINE f32x16 exp_up_to_89(f32x16 x) {
   const mask16 none = less(x, broadcast(-104.0f));  // rounds to 0; a NaN is not less
   const Reduced s = reduce_by_ln2(x);
-  f32x16 p = fma(exp_tail(s.r), s.r, broadcast(1.0f));
-  p = fma(p, s.r, broadcast(1.0f));
-  return scale_by_power(p, s, none);
+  return {_mm512_maskz_scalef_ps(static_cast<__mmask16>(~none.m), exp_reduced(s.r).v, s.whole.v)};
 }
-
-IBID_INLINE f32x16 exp(f32x16 x) { return exp_below_one(min(broadcast(89.0f), x)); }  // min leaves a NaN a NaN
+IBID_INLINE f32x16 exp_below_one(f32x16 x) { return exp_up_to_89(x); }
+IBID_INLINE f32x16 exp(f32x16 x) { return exp_up_to_89(min(broadcast(89.0f), x)); }  // min leaves a NaN a NaN
+#else
+IBID_INLINE f32x16 exp_up_to_89(f32x16 x) {
+  const mask16 none = less(x, broadcast(-104.0f));
+  const Reduced s = reduce_by_ln2(x);
+  const f32x16 p = select(none, zero(), exp_reduced(s.r));
+  const i32x16 n = select(none, broadcast_i(0), sub(s.shifted, broadcast_i(kRounderBits)));
+  // n is in [-252, 254]; n + 256 is positive, so that a logical shift halves it.
+  const i32x16 half = sub(shift_right<1>(add(n, broadcast_i(256))), broadcast_i(128));
+  return mul(mul(p, power_of_two(half)), power_of_two(sub(n, half)));
+}
+// Of arguments within kNormalExp all results are normal, and n is added to their exponents: nearly always.
+inline constexpr float kNormalExp = 86.5f;
+IBID_INLINE f32x16 exp_normal(f32x16 x) {
+  const Reduced s = reduce_by_ln2(x);
+  return from_bits(add(bits(exp_reduced(s.r)), shift_left<23>(s.shifted)));
+}
+IBID_INLINE f32x16 exp_below_one(f32x16 x) {
+  if (__builtin_expect(all(less(broadcast(-kNormalExp), x)), true)) return exp_normal(x);
+  return exp_up_to_89(x);
+}
+IBID_INLINE f32x16 exp(f32x16 x) {
+  if (__builtin_expect(all(less(abs(x), broadcast(kNormalExp))), true)) return exp_normal(x);
+  return exp_up_to_89(min(broadcast(89.0f), x));  // min leaves a NaN a NaN
+}
+#endif
 
 // e / (e + 2) with e = exp(2x) - 1, which keeps its digits near 0; 1 to rounding from 9.02 on.
 IBID_INLINE f32x16 tanh(f32x16 x) {
@@ -84,7 +99,7 @@ IBID_INLINE f32x16 gelu(f32x16 x) {
   q = fma(q, k, broadcast(0x1.e96344p-4f));
   q = fma(q, k, broadcast(0x1.1e883ap-3f));
   q = fma(q, k, broadcast(0x1.1df084p-3f));
-  const f32x16 tail = mul(exp(mul(mul(x, x), broadcast(-0.5f))), mul(k, q));
+  const f32x16 tail = mul(exp_below_one(mul(mul(x, x), broadcast(-0.5f))), mul(k, q));
   return mul(x, select(less(x, zero()), tail, sub(one, tail)));
 }
 
