@@ -282,7 +282,9 @@ void add_tier_options(CLI::App* command, TierArgs& o) {
             "most bytes of files there; the least recently used go first");
 }
 
-int main(int argc, char** argv) {
+namespace {
+
+Result<int> run_command(int argc, char** argv) {
   CLI::App app{
       "ibid: an inference and serving engine for large language models.\n"
       "The same request gives the same bytes, whatever runs beside it."};
@@ -306,14 +308,19 @@ int main(int argc, char** argv) {
   add_files(app, all, exit_code);
   add_text(app, all, exit_code);
   add_measures(app, all, exit_code);
-  const Result<int> code = caught([&]() -> Result<int> {
-    try {
-      app.parse(argc, argv);
-    } catch (const CLI::ParseError& e) {
-      return int{app.exit(e) == 0 ? kOk : kUsage};
-    }
-    return exit_code;
-  });
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return int{app.exit(e) == 0 ? kOk : kUsage};
+  }
+  return exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // Flags and their texts are some hundred kilobytes, for which there may be no memory either.
+  const Result<int> code = caught([&] { return run_command(argc, argv); });
   return code ? *code : fail(code.error());
 }
 

@@ -190,6 +190,21 @@ def test_a_machine_that_is_too_small_is_told_so_in_a_sentence():
     return f"{n_refused} starts refused"
 
 
+def test_flags_for_which_there_is_no_memory_end_in_a_sentence_too():
+    """In steps finer than what any one thing takes. The CUDA runtime's own start, before main, may crash where it is linked in."""
+    n_told = 0
+    for kib in range(24 << 10, 44 << 10, 128):
+        done = subprocess.run([str(IBID), "serve", "/no/such/model", "--port", "0"], capture_output=True, text=True, timeout=60,
+                              preexec_fn=limited(resource.RLIMIT_AS, kib << 10))
+        if "error while loading shared libraries" in done.stderr or done.returncode == -signal.SIGSEGV:
+            continue
+        assert done.returncode in (1, 3, 4), (kib, done)
+        assert re.fullmatch(r"(ibid|error): [A-Z].+\.", done.stderr.rstrip("\n").split("\n")[-1]), (kib, done)
+        n_told += 1
+    assert n_told > 20, n_told
+    return f"{n_told} starts told why"
+
+
 def test_a_benchmark_runs_what_it_is_asked_for():
     with tempfile.TemporaryDirectory() as folder:
         bench = [IBID, "bench", str(tiny_model.make(folder + "/tiny")), "-r", "1", "-o", "json"]
@@ -225,5 +240,6 @@ if __name__ == "__main__":
          test_a_load_that_fails_at_once_ends_no_server_by_a_signal, test_signals_drain_and_end,
          test_a_hang_up_begins_a_new_log_file_and_ends_nothing,
          test_descriptors_that_run_out_stop_nobody_who_is_connected,
-         test_a_machine_that_is_too_small_is_told_so_in_a_sentence, test_a_benchmark_runs_what_it_is_asked_for,
+         test_a_machine_that_is_too_small_is_told_so_in_a_sentence,
+         test_flags_for_which_there_is_no_memory_end_in_a_sentence_too, test_a_benchmark_runs_what_it_is_asked_for,
          test_a_log_that_cannot_grow_loses_lines_and_nothing_else)
