@@ -1,4 +1,5 @@
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdio>
 
@@ -8,6 +9,8 @@ namespace {
 
 // The main thread computes too, and a stack that cannot grow then is a crash. It grows now, where that can be told.
 constexpr size_t kStack = size_t{512} << 10;
+// What the initialisers of libraries take before main, where an allocation that fails ends the process.
+constexpr size_t kInitialisers = size_t{1} << 20;
 
 // In a frame of its own: whatever is called from it stands behind the array, and crashes where there is no such place.
 __attribute__((noinline)) void grow_stack() {
@@ -15,20 +18,18 @@ __attribute__((noinline)) void grow_stack() {
   for (size_t i = sizeof stack; i > 0; i -= 4096) stack[i - 1] = 0;
 }
 
-bool reserve_stack() {
-  void* p = mmap(nullptr, kStack, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (p == MAP_FAILED) return false;
-  munmap(p, kStack);
+// Before all other initialisers of the program: 101 is the first priority that is not the compiler's own.
+__attribute__((constructor(101))) void reserve_memory() {
+  constexpr size_t kAll = kStack + kInitialisers;
+  void* p = mmap(nullptr, kAll, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) {
+    std::fputs("error: There is no memory to begin with.\n", stderr);
+    _exit(ibid::cli::kFailed);
+  }
+  munmap(p, kAll);
   grow_stack();
-  return true;
 }
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  if (!reserve_stack()) {
-    std::fputs("error: There is no memory to begin with.\n", stderr);
-    return ibid::cli::kFailed;
-  }
-  return ibid::cli::main(argc, argv);
-}
+int main(int argc, char** argv) { return ibid::cli::main(argc, argv); }
