@@ -167,6 +167,7 @@ const std::map<std::string, std::string> kFoundByUnits = {
     {"a_trigger_within_a_triggers_begin_is_missed", "GrammarLazy.FindsATriggerWhereverItBegins"},
     {"what_waits_for_a_word_takes_no_memory", "GrammarLazy.WhatWaitsForAWordIsHeldWhileItIsWritten"},
     {"required_holds_in_its_own_order_alone", "GrammarSchema.HoldsExactlyTheValidValuesOfRandomSchemas"},
+    {"of_equal_keys_the_first_counts", "GrammarSchema.OfEqualKeysTheLastOneCounts"},
     {"a_loop_may_be_one_shorter", "GrammarSchema.LengthsLeaveOfPatternsWhatHasThem"},
     {"row_of_the_refused_draft_before", "RefusedDrafts.TellWhatTheTargetWouldHaveSaidBehindThem"},
     {"pinned_after_look_up", "Tiers.RandomTextsKeepTheirLettersWhereverTheyHaveBeen"},

@@ -13,6 +13,7 @@ namespace {
 constexpr uint32_t kMaxCopies = 128;  // states that a repeat may be copied to; beyond, it is counted
 constexpr uint32_t kMaxDepth = 2000;  // of expressions in expressions
 constexpr uint32_t kLarge = 1u << 20;
+constexpr uint64_t kMostNodes = 1ull << 31;  // that counters may count to, all together
 constexpr size_t kMaxTokenClasses = 65'000;  // symbols have 16 bits
 constexpr int64_t kBytesPerRule = 24;        // in the lists that have an entry for each
 
@@ -46,7 +47,7 @@ class AutomatonBuilder {
     if (!finish_rules()) return out_of_fuel();
     lay_out();
     if (!measure_nodes()) return out_of_fuel();
-    if (a_.root_is_nullable_ == false && rule_shortest(g_.root()) >= kNever)
+    if (a_.root_is_nullable_ == false && rule_shortest_[g_.root()] >= kNever)
       return invalid("No text that this model can write is in the grammar's language.");
     drop_dead();
     class_symbols();
@@ -176,7 +177,7 @@ class AutomatonBuilder {
     return static_cast<uint32_t>(std::min<uint64_t>(n, kLarge));
   }
 
-  // Ascending, and none within or beside another.
+  // Ascending, and none within another.
   void settle(std::vector<TokenRange>& ranges) {
     fuel_.burn(static_cast<int64_t>(ranges.size()) * 4);
     std::ranges::sort(ranges, {}, &TokenRange::lo);
@@ -375,10 +376,11 @@ class AutomatonBuilder {
     a_.flags_ = std::move(done_.accepts);
     a_.first_edge_.push_back(static_cast<uint32_t>(a_.edges_.size()));
     a_.first_call_.push_back(static_cast<uint32_t>(a_.calls_.size()));
-    uint32_t base = a_.n_nodes_;
+    uint64_t base = a_.n_nodes_;
     for (Counter& c : a_.counters_) {
-      c.base = base;
+      c.base = static_cast<uint32_t>(base);
       base += c.n_nodes();
+      if (base > kMostNodes) fuel_.burn(fuel_.left() + 1);
       a_.starts_[c.rule] = c.base;
     }
     fuel_.burn(a_.n_nodes_ * 2 + static_cast<int64_t>(a_.edges_.size() + a_.calls_.size()) * 2);
@@ -484,11 +486,8 @@ class AutomatonBuilder {
           finish_rule(a_.counters_[c].rule, static_cast<uint64_t>(rule_shortest_[rule]) * a_.counters_[c].min);
       }
     }
-    for (Counter& c : a_.counters_) body_shortest_.push_back(rule_shortest_[c.body]);
     return true;
   }
-
-  uint32_t rule_shortest(uint32_t rule) const { return rule_shortest_[rule]; }
 
   void drop_dead() {
     uint32_t edge = 0, call = 0;
@@ -508,7 +507,7 @@ class AutomatonBuilder {
     }
     a_.edges_.resize(edge);
     a_.calls_.resize(call);
-    for (size_t i = 0; i < a_.counters_.size(); ++i) a_.counter_shortest_.push_back(body_shortest_[i]);
+    for (const Counter& c : a_.counters_) a_.counter_shortest_.push_back(rule_shortest_[c.body]);
   }
 
   void class_symbols() {
@@ -540,7 +539,7 @@ class AutomatonBuilder {
   std::map<std::tuple<ExprId, uint32_t, uint32_t>, uint32_t> counted_;
   std::map<ExprId, uint32_t> counted_bodies_;
   std::vector<std::vector<uint32_t>> classes_of_set_;
-  std::vector<uint32_t> rule_shortest_, body_shortest_;
+  std::vector<uint32_t> rule_shortest_;
 };
 
 Result<Automaton> Automaton::compile(const Grammar& grammar, const Options& options) {
@@ -548,35 +547,6 @@ Result<Automaton> Automaton::compile(const Grammar& grammar, const Options& opti
   const States states(std::shared_ptr<const Automaton>(std::shared_ptr<void>(), &made));  // not its owner
   if (!states.begins()) return invalid("The grammar's texts may begin in more ways at once than can be followed.");
   return made;
-}
-
-const Counter& Automaton::counter(uint32_t node) const {
-  auto after = std::upper_bound(counters_.begin(), counters_.end(), node,
-                                [](uint32_t n, const Counter& c) { return n < c.base; });
-  return *std::prev(after);
-}
-
-uint32_t Automaton::shortest(uint32_t node) const {
-  if (!is_counter(node)) return shortest_[node];
-  const Counter& c = counter(node);
-  const uint32_t done = node - c.base;
-  if (done >= c.min) return 0;
-  const uint64_t rest =
-      static_cast<uint64_t>(counter_shortest_[static_cast<size_t>(&c - counters_.data())]) * (c.min - done);
-  return static_cast<uint32_t>(std::min<uint64_t>(rest, kNever - 1));
-}
-
-int32_t Automaton::token_class(TokenId token) const {
-  for (size_t i = 0; i < token_classes_.size(); ++i)
-    for (TokenRange r : token_classes_[i])
-      if (r.lo <= raw(token) && raw(token) <= r.hi) return static_cast<int32_t>(i);
-  return -1;
-}
-
-size_t Automaton::bytes() const {
-  return sizeof *this + starts_.size() * 5 + (first_edge_.size() + first_call_.size() + shortest_.size()) * 4 +
-         edges_.size() * sizeof(SymbolEdge) + calls_.size() * sizeof(CallEdge) + flags_.size() +
-         counters_.size() * sizeof(Counter) + class_of_.size() * 2 + symbol_of_.size() * 2;
 }
 
 }  // namespace ibid::grammar

@@ -41,7 +41,9 @@ class Subsets {
   void close(std::vector<uint32_t>& states, bool at_begin, bool at_end) {
     ++epoch_;
     std::erase_if(states, [this](uint32_t s) { return std::exchange(mark_[s], epoch_) == epoch_; });
+    size_t n_edges = 0;
     for (size_t i = 0; i < states.size(); ++i) {
+      n_edges += first_[states[i] + 1] - first_[states[i]];
       for (uint32_t e = first_[states[i]]; e < first_[states[i] + 1]; ++e) {
         const CodeNfa::Edge& edge = sorted_[e];
         const bool is_open = edge.kind == CodeNfa::kEmpty || (edge.kind == CodeNfa::kBegin && at_begin) ||
@@ -51,7 +53,7 @@ class Subsets {
         states.push_back(edge.to);
       }
     }
-    fuel_.burn(static_cast<int64_t>(states.size()) + 1);
+    fuel_.burn(static_cast<int64_t>(states.size() + n_edges / 8) + 1);
     sort_marked(states);
   }
 
@@ -222,7 +224,7 @@ Result<CodeDfa> CodeDfa::make(const CodeNfa& nfa, Fuel& fuel) {
       for (const RangeTo& r : open) targets.push_back(r.to);
       subsets.close(targets, false, false);
       auto [at, is_new] = ids.try_emplace(targets, static_cast<uint32_t>(queue.size()));
-      if (!fuel.burn((is_new ? 24 : 2) + static_cast<int64_t>(targets.size()))) return out_of_fuel();
+      if (!fuel.burn((is_new ? 24 : 2) + static_cast<int64_t>(targets.size() + open.size() / 8))) return out_of_fuel();
       if (is_new) {
         if (!grammar::make_room(queue, 1, held) || !held.add(kBytesPerNode + block(targets.size() * sizeof(uint32_t))))
           return out_of_fuel();

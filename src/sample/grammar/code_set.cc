@@ -53,24 +53,6 @@ CodeSet CodeSet::complement() const {
   return rest;
 }
 
-CodeSet CodeSet::with(const CodeSet& other) const {
-  CodeSet both;
-  const auto &a = ranges(), &b = other.ranges();
-  for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
-    both.add(std::max(a[i].lo, b[j].lo), std::min(a[i].hi, b[j].hi));
-    a[i].hi < b[j].hi ? ++i : ++j;
-  }
-  return both;
-}
-
-CodeSet CodeSet::without(const CodeSet& other) const { return with(other.complement()); }
-
-bool CodeSet::has(uint32_t code_point) const {
-  const auto& all = ranges();
-  auto after = std::upper_bound(all.begin(), all.end(), code_point, [](uint32_t c, CodeRange r) { return c < r.lo; });
-  return after != all.begin() && code_point <= std::prev(after)->hi;
-}
-
 namespace detail {
 namespace {
 

@@ -21,9 +21,6 @@ class CodeSet {
   void add(uint32_t lo, uint32_t hi);
   void add(const CodeSet& other);
   CodeSet complement() const;
-  CodeSet without(const CodeSet& other) const;
-  CodeSet with(const CodeSet& other) const;  // what both hold
-  bool has(uint32_t code_point) const;
   bool empty() const { return ranges().empty(); }
   const std::vector<CodeRange>& ranges() const;  // normal form
 

@@ -221,7 +221,8 @@ class GbnfReader {
     if (!in_.take("<")) return in_.error("A token is <its text> or <[its id]>");
     uint32_t id = 0;
     if (in_.take("[")) {
-      if (!in_.number(id) || !in_.take("]>")) return in_.error("A token is <its text> or <[its id]>");
+      if (!in_.number(id) || id > kLastToken || !in_.take("]>"))
+        return in_.error("A token is <its text> or <[its id]>");
     } else {
       const size_t begin = in_.position();
       while (!in_.at_end() && in_.peek() != '>' && in_.peek() != '\n') in_.skip(1);
@@ -235,7 +236,7 @@ class GbnfReader {
     if (!is_negated) return g_.tokens({{token, token}});
     std::vector<TokenRange> others;
     if (token > 0) others.push_back({0, token - 1});
-    others.push_back({token + 1, 0x3FFFFFFF});
+    if (token < kLastToken) others.push_back({token + 1, kLastToken});
     return g_.tokens(std::move(others));
   }
 

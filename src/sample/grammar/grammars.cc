@@ -1,6 +1,7 @@
 #include "sample/grammar/grammars.h"
 
 #include <algorithm>
+#include <map>
 
 #include "sample/grammar/rules_bytes.h"
 
@@ -40,12 +41,18 @@ Result<std::shared_ptr<Compiled>> Grammars::get(const Source& source, const std:
     return exhausted("The grammars of requests under way take all the memory that there is for them; try again later.");
   Fuel fuel;
   Grammar grammar(fuel);
+  std::map<std::string, TokenId, std::less<>> found;  // each name is looked for once
   const auto find = [&](std::string_view spelled) {
+    if (const auto known = found.find(spelled); known != found.end()) return known->second;
     const std::vector<std::string>& tokens = tokenizer_.vocabulary().tokens;
+    if (!fuel.burn(static_cast<int64_t>(tokens.size()) / 16)) return TokenId::kNone;
     const auto at = std::find(tokens.begin(), tokens.end(), spelled);
-    return at == tokens.end() ? TokenId::kNone : TokenId{static_cast<int32_t>(at - tokens.begin())};
+    const TokenId id = at == tokens.end() ? TokenId::kNone : TokenId{static_cast<int32_t>(at - tokens.begin())};
+    return found.emplace(spelled, id).first->second;
   };
-  TRY(make ? make(find, grammar) : read(source, find, grammar));
+  const Status is_read = make ? make(find, grammar) : read(source, find, grammar);
+  if (fuel.is_empty()) return out_of_fuel();
+  TRY(is_read);
   ASSIGN_OR_RETURN(std::shared_ptr<const Automaton> automaton, compile(grammar, *trie()));
   auto compiled =
       std::make_shared<Compiled>(source, std::move(automaton), trie(), TokenMasks::kDefaultBytes, together_);

@@ -378,7 +378,6 @@ class LarkReader {
   // <name>, <[1]>, <[1-3,7]>, <[^1]>, <[*]>.
   Result<ExprId> read_token() {
     constexpr std::string_view kForm = "A token is <its name> or <[its id]>";
-    constexpr int32_t kLast = 0x3FFFFFFF;
     in_.skip(1);
     if (!in_.take("[")) {
       const size_t begin = in_.position();
@@ -389,15 +388,15 @@ class LarkReader {
       if (found == TokenId::kNone) return in_.error("The model has no token " + in_quotes(spelled));
       return g_.tokens({{raw(found), raw(found)}});
     }
-    if (in_.take("*]>")) return g_.tokens({{0, kLast}});
+    if (in_.take("*]>")) return g_.tokens({{0, kLastToken}});
     const bool is_negated = in_.take("^");
     Held held(g_.fuel());
     std::map<int32_t, int32_t> ranges;
     do {
       uint32_t lo = 0, hi = 0;
-      if (!in_.number(lo) || lo >= kLast) return in_.error(kForm);
+      if (!in_.number(lo) || lo >= kLastToken) return in_.error(kForm);
       hi = lo;
-      if (in_.take("-") && (!in_.number(hi) || hi < lo || hi >= kLast)) return in_.error(kForm);
+      if (in_.take("-") && (!in_.number(hi) || hi < lo || hi >= kLastToken)) return in_.error(kForm);
       if (!held.add(96)) return out_of_fuel();  // a node, and a range of those that are chosen
       int32_t& end = ranges[static_cast<int32_t>(lo)];
       end = std::max(end, static_cast<int32_t>(hi));
@@ -410,7 +409,7 @@ class LarkReader {
       if (!is_negated) chosen.push_back({lo, hi});
       next = std::max(next, hi + 1);
     }
-    if (is_negated) chosen.push_back({next, kLast});
+    if (is_negated) chosen.push_back({next, kLastToken});
     return g_.tokens(std::move(chosen));
   }
 

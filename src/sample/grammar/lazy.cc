@@ -4,9 +4,9 @@
 #include <map>
 #include <utility>
 
+#include "sample/grammar/announcements.h"
 #include "sample/grammar/beginning.h"
 #include "sample/grammar/free_text.h"
-#include "sample/grammar/regex.h"
 
 namespace ibid::grammar {
 namespace {

@@ -67,16 +67,60 @@ TEST(GrammarRegex, ClassesAreThoseOfTheStandard) {
   EXPECT_TRUE(found("^\\ud83d\\ude00$", "😀"));
   EXPECT_TRUE(found("^[\\w.-]+@[^\\s@]+$", "a.b-c@d.e"));
   EXPECT_TRUE(found("a{,3}", "a{,3}"));
+  EXPECT_TRUE(found("^a{2,x}$", "a{2,x}"));
+  // A half of a pair begins or ends a range as others do, and is in no text.
+  EXPECT_TRUE(found("^[^\\ud800-\\udfff]$", "-"));
+  EXPECT_FALSE(found("[\\ud800-\\udfff]", "-"));
+  EXPECT_FALSE(found("^[\\ud800-\\udbff][\\udc00-\\udfff]$", "--"));
+  for (const char* text : {"a", "-", "\u20AC", "\uD7FF"}) EXPECT_TRUE(found("^[\\u0000-\\udfff]$", text)) << text;
+  EXPECT_FALSE(found("^[\\u0000-\\udfff]$", "\uE000"));
+  EXPECT_TRUE(found("^[\\ud800-\\uffff]$", "\uE000"));
+  // Behind a class there is no range: both and the hyphen are meant.
+  EXPECT_FALSE(found("^[\\w-.-z]$", "@"));
+  for (const char* text : {"a", "-", "."}) EXPECT_TRUE(found("^[\\w-.-z]$", text)) << text;
+  EXPECT_TRUE(found("^[\\d--a]$", "-"));
+  EXPECT_TRUE(found("^[\\d--a]$", "a"));
+  EXPECT_FALSE(found("^[\\d--a]$", "."));
   EXPECT_TRUE(found("^(?!foo)[a-z]+$", "fob"));
   EXPECT_FALSE(found("^(?!foo)[a-z]+$", "foobar"));
 }
 
 TEST(GrammarRegex, RefusesWhatIsNotRegularAndWhatIsNoExpression) {
-  for (const char* text : {"(a)\\1", "a(?=b)", "(?<=a)b", "\\bword", "(", ")", "a**", "foo**", "[a", "\\", "+a",
-                           "a{2,1}", "\\q", "[b-a]", "\\p{Greek}", "a{99999999}", "(?i)a", "\xFF"}) {
+  for (const char* text : {"(a)\\1",
+                           "a(?=b)",
+                           "(?<=a)b",
+                           "\\bword",
+                           "(",
+                           ")",
+                           "a**",
+                           "foo**",
+                           "[a",
+                           "\\",
+                           "+a",
+                           "a{2,1}",
+                           "\\q",
+                           "[b-a]",
+                           "\\p{Greek}",
+                           "a{99999999}",
+                           "(?i)a",
+                           "\xFF",
+                           "a{3000000000}",
+                           "a{1,99999999999999999999}",
+                           "a{2}{3}",
+                           "a*{3}",
+                           "a{2}?{3}",
+                           "{3}",
+                           "^{2}",
+                           "\\P{Alphabetic}"}) {
     Fuel fuel;
     EXPECT_FALSE(read_regex(text, RegexUse::kSearch, fuel).ok()) << text;
   }
+}
+
+TEST(GrammarRegex, ALookAheadHoldsOfOneChoiceAlone) {
+  Fuel fuel;
+  const std::string text("^(?!a)\0b|c", 10);
+  EXPECT_FALSE(read_regex(text, RegexUse::kSearch, fuel).ok());
 }
 
 TEST(GrammarRegex, CostsItsAutomatonAndNotItsBacktracking) {

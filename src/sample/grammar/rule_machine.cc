@@ -67,10 +67,11 @@ class RuleFinisher::Subsets {
       if (make_room(closed_, 1, held_)) closed_.push_back(s);
     };
     for (uint32_t s : states) add(s);
+    int64_t n_edges = 0;
     for (size_t i = 0; i < closed_.size(); ++i)
-      for (uint32_t e = in_->states_[closed_[i]].empties; e != 0; e = in_->empties_[e - 1].next)
+      for (uint32_t e = in_->states_[closed_[i]].empties; e != 0; e = in_->empties_[e - 1].next, ++n_edges)
         add(in_->empties_[e - 1].to);
-    fuel_.burn(static_cast<int64_t>(closed_.size()));
+    fuel_.burn(static_cast<int64_t>(closed_.size()) + n_edges / 8);
     std::erase_if(closed_, [&](uint32_t s) { return !speaks(s); });
     sort_states(closed_);
   }

@@ -211,7 +211,9 @@ std::string SchemaDocument::pointer(const Value* schema) const {
     made = made.empty() ? at->second.step : at->second.step + "/" + made;
     if (at->second.parent == nullptr) break;
   }
-  return made.empty() ? "#" : made;
+  // A client's own names stand in it: what it is shown in stays short.
+  constexpr size_t kMost = 400;
+  return made.empty() ? "#" : made.size() <= kMost ? made : shown(made, kMost);
 }
 
 Result<const Value*> SchemaDocument::resolve(const Value* schema, std::string_view reference, bool is_dynamic) const {

@@ -53,4 +53,8 @@ const char* format_expression(std::string_view format) {
   return at == known.end() ? nullptr : at->second.c_str();
 }
 
+bool format_is_exact(std::string_view format) {
+  return format == "date" || format == "duration" || format == "ipv4" || format == "uuid" || format == "byte";
+}
+
 }  // namespace ibid::grammar

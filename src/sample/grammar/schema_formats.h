@@ -8,5 +8,7 @@ namespace ibid::grammar {
 
 // Null for formats that say nothing here.
 const char* format_expression(std::string_view format);
+// Whether the expression is all that the format allows, so that its opposite is too.
+bool format_is_exact(std::string_view format);
 
 }  // namespace ibid::grammar

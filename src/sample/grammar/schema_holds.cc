@@ -41,6 +41,13 @@ Result<bool> SchemaLogic::is_empty(const Shape& shape, int depth) {
     }
     return true;
   }
+  if (copy.types == kStringBit && copy.patterns.size() > 1) {
+    CodeDfa texts = CodeDfa::all();
+    for (const Pattern& p : copy.patterns) {
+      ASSIGN_OR_RETURN(texts, CodeDfa::combine(texts, *p, CodeDfa::How::kBoth, fuel_));
+    }
+    return texts.is_empty();
+  }
   if (copy.types != kObjectBit || depth == 0) return false;
   for (const std::string& name : copy.required) {
     ASSIGN_OR_RETURN(const std::optional<Conjunction> value, member(copy, name));
@@ -60,6 +67,16 @@ Result<bool> SchemaLogic::is_empty(const Shape& shape, int depth) {
 }
 
 Result<bool> SchemaLogic::holds(const Conjunction& conjunction, const Value& value) {
+  // To ask for a schema's shapes may ask whether its values hold elsewhere: levels of values and of schemas are
+  // frames of one stack.
+  if (depth_ >= kMaxLogicDepth) return unsupported("its values and schemas are nested too deeply together");
+  ++depth_;
+  Result<bool> is_held = holds_any(conjunction, value);
+  --depth_;
+  return is_held;
+}
+
+Result<bool> SchemaLogic::holds_any(const Conjunction& conjunction, const Value& value) {
   ASSIGN_OR_RETURN(const Shapes all, shapes(conjunction));
   for (const Shape& shape : all) {
     ASSIGN_OR_RETURN(const bool is_held, holds(shape, value));
@@ -70,7 +87,9 @@ Result<bool> SchemaLogic::holds(const Conjunction& conjunction, const Value& val
 
 Result<bool> SchemaLogic::holds(const Shape& shape, const Value& value) {
   if (shape.values) {
-    if (!fuel_.burn(static_cast<int64_t>(shape.values->size()) / 2)) return out_of_fuel();
+    int64_t cost = static_cast<int64_t>(shape.values->size()) / 2;
+    for (const Value* v : *shape.values) cost += cost_of_comparing(*v, value);
+    if (!fuel_.burn(cost)) return out_of_fuel();
     if (std::none_of(shape.values->begin(), shape.values->end(), [&](const Value* v) { return *v == value; }))
       return false;
   }
@@ -97,9 +116,10 @@ Result<bool> SchemaLogic::fits(const Shape& shape, const Value& value) {
       for (size_t i = 0; i < n; ++i) {
         ASSIGN_OR_RETURN(const bool is_held, holds(item(shape, i), value.items[i]));
         if (!is_held) return false;
-        if (!fuel_.burn(static_cast<int64_t>(i))) return out_of_fuel();
-        for (size_t j = 0; shape.unique != nullptr && j < i; ++j)
+        for (size_t j = 0; shape.unique != nullptr && j < i; ++j) {
+          if (!fuel_.burn(1 + cost_of_comparing(value.items[i], value.items[j]))) return out_of_fuel();
           if (value.items[i] == value.items[j]) return false;
+        }
       }
       for (const ContainsKeyword& c : shape.contains) {
         uint32_t found = 0;

@@ -3,13 +3,9 @@
 #include <algorithm>
 
 #include "base/quoted.h"
-#include "sample/grammar/regex.h"
-#include "sample/grammar/schema_formats.h"
 
 namespace ibid::grammar {
 namespace {
-
-constexpr int kMaxLogicDepth = 120;
 
 // Keywords that say nothing about values.
 bool is_annotation(const std::string& key) {
@@ -42,25 +38,15 @@ bool is_annotation(const std::string& key) {
   return names.contains(key) || key.starts_with("x-");
 }
 
-uint8_t bits_of_type(const std::string& name) {
-  if (name == "null") return kNullBit;
-  if (name == "boolean") return kFalseBit | kTrueBit;
-  if (name == "number" || name == "integer") return kNumberBit;
-  if (name == "string") return kStringBit;
-  if (name == "array") return kArrayBit;
-  if (name == "object") return kObjectBit;
-  return 0;
-}
-
 }  // namespace
 
 Status SchemaLogic::cannot(const Value* schema, std::string_view keyword, std::string_view why) {
+  const bool is_refused = options_.is_strict && !(keyword == "oneOf" && options_.coerces_one_of);
+  if (!is_refused && (report_ == nullptr || report_->ignored.size() >= report_->most)) return {};
   std::string sentence =
       in_quotes(keyword) + " at " + document_.pointer(schema) + " cannot be held: " + std::string(why) + ".";
-  if (options_.is_strict && !(keyword == "oneOf" && options_.coerces_one_of))
-    return unsupported(std::move(sentence), document_.pointer(schema));
-  if (report_ != nullptr && report_->ignored.size() < report_->most &&
-      std::find(report_->ignored.begin(), report_->ignored.end(), sentence) == report_->ignored.end())
+  if (is_refused) return unsupported(std::move(sentence), document_.pointer(schema));
+  if (std::find(report_->ignored.begin(), report_->ignored.end(), sentence) == report_->ignored.end())
     report_->ignored.push_back(std::move(sentence));
   return {};
 }
@@ -72,20 +58,6 @@ Error SchemaLogic::no_schema(const Value& schema, const std::string& key, std::s
 
 namespace {
 
-constexpr uint32_t kFewValues = 16;
-
-// Beyond what copying or moving any shape costs.
-int64_t cost_of_copying(int64_t bytes) {
-  constexpr int64_t kFew = 4096;
-  return std::max<int64_t>(bytes - kFew, 0) / 32;
-}
-
-int64_t cost_of_comparing(const Value& a, const Value& b) {
-  if (a.n_values != b.n_values || a.n_values <= kFewValues) return 0;
-  const auto n = static_cast<int64_t>(a.n_values), n_members = static_cast<int64_t>(a.members.size());
-  return 4 * n + n_members * std::min(n, n_members) / 8;
-}
-
 size_t size_of(const Shape& s) { return s.objects.size() + s.arrays.size() + s.patterns.size() + s.required.size(); }
 
 // Each value of the one is looked for among those of the other, and each name; of objects each member among all.
@@ -94,8 +66,10 @@ int64_t cost_of_meeting(const Shape& a, const Shape& b) {
   const size_t n_names = a.required.size() * b.required.size();
   auto cost = static_cast<int64_t>(100 + 20 * (size_of(a) + size_of(b)) + n_pairs / 2 + n_names / 8);
   if (n_pairs == 0) return cost;
-  const auto are_large = [](const Value* v) { return v->n_values > kFewValues; };
-  if (std::ranges::none_of(*a.values, are_large)) return cost;
+  const auto is_cheap = [](const Value* v) {
+    return v->n_values == 1 && (!v->is(Value::Kind::kNumber) || v->is_plain_number());
+  };
+  if (std::ranges::all_of(*a.values, is_cheap) && std::ranges::all_of(*b.values, is_cheap)) return cost;
   for (const Value* v : *a.values)
     for (const Value* o : *b.values) cost += cost_of_comparing(*v, *o);
   return cost;
@@ -189,12 +163,12 @@ Result<Shapes> SchemaLogic::shapes(Literal literal) {
   if (!fuel_.burn(50)) return out_of_fuel();
   const bool is_open = open_.contains(literal);
   leads_back_ |= is_open;
-  if (++depth_ > kMaxLogicDepth || is_open) {
-    --depth_;
+  if (is_open || depth_ >= kMaxLogicDepth)
     return invalid(
-        "The schema at " + document_.pointer(&schema) + " leads back to itself before it says anything of a value.",
+        "The schema at " + document_.pointer(&schema) +
+            (is_open ? " leads back to itself before it says anything of a value." : " is led to by too many others."),
         document_.pointer(&schema));
-  }
+  ++depth_;
   open_.insert(literal);
   Result<Shapes> made = literal.is_negated ? read_negated(schema) : read(schema);
   open_.erase(literal);
@@ -261,13 +235,12 @@ Status SchemaLogic::read_keyword(const Value& schema, const std::string& key, co
   Shape simple;
   TRY(read_simple(schema, key, value, simple, is_simple));
   if (is_simple) return narrow(all, simple);
+  TRY(check_keyword(schema, key, value));
   if (key == "$ref" || key == "$dynamicRef" || key == "$recursiveRef") {
-    if (!value.is(Value::Kind::kString)) return no_schema(schema, key, "a string");
     ASSIGN_OR_RETURN(const Value* target, document_.resolve(&schema, value.text, key == "$dynamicRef"));
     return narrow(all, shapes(Literal{target, false}));
   }
   if (key == "allOf" || key == "anyOf" || key == "oneOf") {
-    if (!value.is(Value::Kind::kArray) || value.items.empty()) return no_schema(schema, key, "a list of schemas");
     if (key == "anyOf") return narrow(all, any_of(schema, value));
     if (key == "oneOf") return narrow(all, one_of(value));
     Shapes made = all;
@@ -287,7 +260,6 @@ Status SchemaLogic::read_keyword(const Value& schema, const std::string& key, co
     return narrow(all, std::move(yes));
   }
   if (key == "dependentRequired" || key == "dependentSchemas" || key == "dependencies") {
-    if (!value.is_object()) return no_schema(schema, key, "an object");
     return narrow(all, dependent(value));
   }
   static const std::set<std::string, std::less<>> with_others = {"then",
@@ -313,158 +285,17 @@ Status SchemaLogic::read_keyword(const Value& schema, const std::string& key, co
   return {};
 }
 
-Result<uint32_t> SchemaLogic::count(const Value& value, const std::string& key) const {
-  if (!value.is(Value::Kind::kNumber)) return invalid(in_quotes(key) + " must be a number.");
-  const Decimal number = value.number();
-  if (number.is_negative || !number.is_integer())
-    return invalid(in_quotes(key) + " must be a whole number of at least 0.");
-  if (number.is_huge() || number.whole().size() > 9) return kUnbounded - 1;
-  return static_cast<uint32_t>(std::stoul(number.whole()));
-}
-
-Status SchemaLogic::read_types(const Value& schema, const Value& value, Shape& shape) {
-  bool has_integer = false, has_number = false;
-  shape.types = 0;
-  for (const Value& name : value.as_list()) {
-    const uint8_t bits = name.is(Value::Kind::kString) ? bits_of_type(name.text) : 0;
-    if (bits == 0) return no_schema(schema, "type", "the name of a type, or a list of them");
-    has_integer |= name.text == "integer";
-    has_number |= name.text == "number";
-    shape.types |= bits;
-  }
-  const Value* nullable = schema.find("nullable");  // OpenAPI 3.0
-  if (nullable != nullptr && nullable->is(Value::Kind::kTrue)) shape.types |= kNullBit;
-  shape.numbers.is_integer = has_integer && !has_number;
-  return {};
-}
-
-// Keywords that one shape holds.
-Status SchemaLogic::read_simple(const Value& schema, const std::string& key, const Value& value, Shape& shape,
-                                bool& is_known) {
-  if (key == "type") return read_types(schema, value, shape);
-  if (key == "enum" || key == "const") {
-    if (key == "enum" && !value.is(Value::Kind::kArray)) return no_schema(schema, key, "a list");
-    std::vector<const Value*> values;
-    if (!fuel_.has_room(block(2 * (value.items.size() + 2) * sizeof(const Value*)))) return out_of_fuel();
-    values.reserve(value.items.size() + 2);
-    if (key == "const") values.push_back(&value);
-    for (const Value& v : value.items)
-      if (key == "enum") values.push_back(&v);
-    const Value* nullable = schema.find("nullable");
-    static const Value null{Value::Kind::kNull};
-    if (key == "enum" && nullable != nullptr && nullable->is(Value::Kind::kTrue)) values.push_back(&null);
-    shape.values = std::move(values);
-    shape.types = 0;
-    for (const Value* v : *shape.values) shape.types |= bit_of(*v);
-    return {};
-  }
-  if (key == "minimum" || key == "maximum" || key == "exclusiveMinimum" || key == "exclusiveMaximum") {
-    if (value.is(Value::Kind::kTrue) || value.is(Value::Kind::kFalse)) return {};  // draft 4: beside the limit
-    if (!value.is(Value::Kind::kNumber)) return no_schema(schema, key, "a number");
-    if (value.number().is_huge()) return unsupported("the limit is out of range");
-    const bool is_low = key == "minimum" || key == "exclusiveMinimum";
-    const Value* beside = schema.find(is_low ? "exclusiveMinimum" : "exclusiveMaximum");
-    const bool is_exclusive = key[0] == 'e' || (beside != nullptr && beside->is(Value::Kind::kTrue));
-    is_low ? shape.numbers.at_least({value.number(), is_exclusive})
-           : shape.numbers.at_most({value.number(), is_exclusive});
-    return {};
-  }
-  if (key == "multipleOf") {
-    if (!value.is(Value::Kind::kNumber)) return no_schema(schema, key, "a number");
-    const Decimal divisor = value.number();
-    if (divisor.is_zero() || divisor.is_negative) return no_schema(schema, key, "more than 0");
-    Fuel trial(fuel_.left(), fuel_.bytes_left());
-    NumberRules alone_rules;
-    alone_rules.multiples = {divisor};
-    auto texts = number_texts(alone_rules, trial);  // whether it can be held at all
-    if (!texts) return std::move(texts).error();
-    fuel_.burn(1000);
-    shape.numbers.multiples.push_back(divisor);
-    return {};
-  }
-  struct Count {
-    const char* key;
-    uint32_t Shape::*member;
-  };
-  static constexpr Count kCounts[] = {{"minLength", &Shape::min_length},      {"maxLength", &Shape::max_length},
-                                      {"minItems", &Shape::min_items},        {"maxItems", &Shape::max_items},
-                                      {"minProperties", &Shape::min_members}, {"maxProperties", &Shape::max_members}};
-  for (const Count& c : kCounts) {
-    if (key != c.key) continue;
-    Result<uint32_t> n = count(value, key);
-    if (!n) return no_schema(schema, key, "a whole number of at least 0");
-    const bool is_max = key[1] == 'a';
-    shape.*c.member = *n > kMaxRepeat ? (is_max ? kUnbounded : kUnbounded - 1) : *n;
-    if (!is_max && *n > kMaxRepeat) return unsupported("so many cannot be asked for");
-    if (is_max && *n > kMaxRepeat) shape.*c.member = kMaxRepeat;  // an answer is shorter
-    return {};
-  }
-  if (key == "pattern") {
-    if (!value.is(Value::Kind::kString)) return no_schema(schema, key, "a string");
-    Result<Pattern> made = pattern(value.text, false);
-    if (!made) return std::move(made).error();
-    shape.patterns.push_back(*std::move(made));
-    return {};
-  }
-  if (key == "format") {
-    if (!value.is(Value::Kind::kString) || !options_.holds_formats) return {};
-    const char* regex = format_expression(value.text);
-    if (regex == nullptr) {
-      if (report_ != nullptr && report_->ignored.size() < report_->most)
-        report_->ignored.push_back("The format " + in_quotes(value.text) + " at " + document_.pointer(&schema) +
-                                   " is an annotation here.");
-      return {};
-    }
-    ASSIGN_OR_RETURN(Pattern made, pattern(regex, false));
-    shape.patterns.push_back(std::move(made));
-    return {};
-  }
-  if (key == "required") {
-    if (value.is(Value::Kind::kTrue) || value.is(Value::Kind::kFalse)) return {};  // draft 3
-    if (!value.is(Value::Kind::kArray)) return no_schema(schema, key, "a list of names");
-    Held held(fuel_);
-    for (const Value& name : value.items) {
-      if (!name.is(Value::Kind::kString)) return no_schema(schema, key, "a list of names");
-      if (!fuel_.burn(4 + static_cast<int64_t>(shape.required.size()) / 8)) return out_of_fuel();
-      if (!held.add(2 * static_cast<int64_t>(sizeof name.text) + block_of(name.text))) return out_of_fuel();
-      shape.require(name.text);
-    }
-    return {};
-  }
-  if (key == "uniqueItems") {
-    if (value.is(Value::Kind::kTrue)) shape.unique = &schema;
-    return {};
-  }
-  is_known = false;
-  return {};
-}
-
-Result<Pattern> SchemaLogic::pattern(std::string_view regex, bool is_negated) {
-  auto known = regexes_.find({std::string(regex), is_negated});
-  if (known != regexes_.end()) return known->second;
-  Result<CodeDfa> dfa = read_regex(regex, RegexUse::kSearch, fuel_);
-  if (!dfa) {
-    if (fuel_.is_empty()) return out_of_fuel();
-    return unsupported("the expression " + in_quotes(regex) + " is not served (" + dfa.error().message + ")");
-  }
-  if (is_negated) {
-    ASSIGN_OR_RETURN(dfa, dfa->complement(fuel_));
-  }
-  Pattern made = std::make_shared<const CodeDfa>(*std::move(dfa));
-  if (!held_.add(128 + block(regex.size() + 1))) return out_of_fuel();
-  regexes_.emplace(std::pair(std::string(regex), is_negated), made);
-  return made;
-}
-
 Result<Shapes> SchemaLogic::any_of(const Value& schema, const Value& list) {
-  static_cast<void>(schema);
   Shapes all;
   for (const Value& part : list.items) {
     ASSIGN_OR_RETURN(Shapes made, shapes(Literal{&part, false}));
     TRY(append(all, std::move(made)));
   }
   // Several may hold at once, and then all of them have evaluated: unevaluated* asks.
-  if (document_.has_unevaluated() && list.items.size() <= 4) {
+  if (document_.has_unevaluated() && list.items.size() > 4) {
+    ASSIGN_OR_RETURN(const bool loses, may_evaluate_together(list));
+    if (loses) TRY(cannot(&schema, "anyOf", "beside unevaluated* more than 4 alternatives are held one at a time"));
+  } else if (document_.has_unevaluated()) {
     for (uint32_t set = 1; set < (1u << list.items.size()); ++set) {
       if ((set & (set - 1)) == 0) continue;
       Shapes together = alone({});
@@ -486,14 +317,47 @@ Result<bool> SchemaLogic::are_disjoint(const Value& a, const Value& b) {
   return true;
 }
 
+Result<bool> SchemaLogic::may_evaluate_together(const Value& list) {
+  std::vector<uint8_t> evaluated;  // of each alternative, the types whose parts it evaluates
+  for (const Value& part : list.items) {
+    ASSIGN_OR_RETURN(const Shapes made, shapes(Literal{&part, false}));
+    uint8_t types = 0;
+    for (const Shape& shape : made)
+      types |= static_cast<uint8_t>((shape.objects.empty() ? 0 : kObjectBit) | (shape.arrays.empty() ? 0 : kArrayBit));
+    evaluated.push_back(types);
+  }
+  for (size_t i = 0; i < list.items.size(); ++i)
+    for (size_t j = i + 1; j < list.items.size(); ++j) {
+      if (!fuel_.burn(1)) return out_of_fuel();
+      const uint8_t types = evaluated[i] & evaluated[j];
+      if (types == 0) continue;
+      ASSIGN_OR_RETURN(const Shapes together, shapes(both(one(list.items[i]), one(list.items[j]))));
+      for (const Shape& shape : together)
+        for (const uint8_t type : {kObjectBit, kArrayBit}) {
+          Shape of_type = shape;
+          of_type.types &= static_cast<uint8_t>(types & type);
+          ASSIGN_OR_RETURN(const bool empty, is_empty(of_type, 2));
+          if (!empty) return true;
+        }
+    }
+  return false;
+}
+
 Result<Shapes> SchemaLogic::one_of(const Value& list) {
-  Shapes all;
-  for (size_t i = 0; i < list.items.size(); ++i) {
-    ASSIGN_OR_RETURN(Shapes made, shapes(Literal{&list.items[i], false}));
-    for (size_t j = 0; j < list.items.size(); ++j) {
-      if (i == j) continue;
+  const size_t n = list.items.size();
+  std::vector<std::pair<size_t, size_t>> overlaps;
+  for (size_t i = 0; i < n; ++i)
+    for (size_t j = i + 1; j < n; ++j) {
       ASSIGN_OR_RETURN(const bool disjoint, are_disjoint(list.items[i], list.items[j]));
-      if (!disjoint) TRY(narrow(made, shapes(Literal{&list.items[j], true})));
+      if (!disjoint) overlaps.push_back({i, j});
+    }
+  Shapes all;
+  for (size_t i = 0; i < n; ++i) {
+    ASSIGN_OR_RETURN(Shapes made, shapes(Literal{&list.items[i], false}));
+    for (const auto& [a, b] : overlaps) {
+      if (a != i && b != i) continue;
+      const size_t j = a == i ? b : a;
+      TRY(narrow(made, shapes(Literal{&list.items[j], true})));
     }
     TRY(append(all, std::move(made)));
   }
@@ -523,166 +387,6 @@ Result<Shapes> SchemaLogic::dependent(const Value& value) {
     TRY(narrow(all, std::move(choices)));
   }
   return all;
-}
-
-ArrayKeywords SchemaLogic::array_keywords(const Value& schema) const {
-  ArrayKeywords made;
-  const Value *items = schema.find("items"), *prefix = schema.find("prefixItems"),
-              *more = schema.find("additionalItems");
-  if (items != nullptr && items->is(Value::Kind::kArray)) prefix = items, items = more;
-  if (prefix != nullptr)
-    for (const Value& part : prefix->items) made.prefix.push_back(one(part));
-  if (items != nullptr) made.rest = one(*items), made.has_rest = true;
-  return made;
-}
-
-Status SchemaLogic::read_arrays(const Value& schema, Shape& shape) {
-  ArrayKeywords keywords = array_keywords(schema);
-  fuel_.burn(4 * static_cast<int64_t>(keywords.prefix.size()));
-  keywords.held.set(fuel_, static_cast<int64_t>(keywords.prefix.size()) * (2 * 24 + 32) + 128);
-  if (keywords.has_rest || !keywords.prefix.empty()) shape.arrays.push_back(std::move(keywords));
-  if (const Value* what = schema.find("contains")) {
-    ContainsKeyword made;
-    made.what = one(*what);
-    for (const char* key : {"minContains", "maxContains"}) {
-      const Value* limit = schema.find(key);
-      if (limit == nullptr || document_.is_old()) continue;
-      Result<uint32_t> n = count(*limit, key);
-      if (!n) return no_schema(schema, key, "a whole number of at least 0");
-      (key[1] == 'i' ? made.min : made.max) = *n;
-    }
-    if (made.min > made.max) {
-      shape.types &= static_cast<uint8_t>(~kArrayBit);
-    } else if (made.min > 0 || made.max != kUnbounded || document_.has_unevaluated()) {
-      shape.contains.push_back(std::move(made));
-    }
-  }
-  return {};
-}
-
-Result<ObjectKeywords> SchemaLogic::object_keywords(const Value& schema) {
-  ObjectKeywords made;
-  if (const Value* properties = schema.find("properties")) {
-    if (!properties->is_object()) return no_schema(schema, "properties", "an object");
-    const size_t n = properties->members.size();
-    int64_t bytes = block(n * sizeof(made.properties[0])) + static_cast<int64_t>(n) * block(sizeof(Literal));
-    for (const auto& [name, value] : properties->members) bytes += block_of(name);
-    if (!fuel_.burn(8 * static_cast<int64_t>(n)) || !fuel_.has_room(bytes)) return out_of_fuel();
-    made.held.set(fuel_, bytes);
-    made.properties.reserve(n);
-    for (const auto& [name, value] : properties->members) made.properties.push_back({name, one(value)});
-  }
-  if (const Value* patterns = schema.find("patternProperties")) {
-    for (const auto& [regex, value] : patterns->members) {
-      Result<Pattern> names = pattern(regex, false);
-      if (!names) {
-        if (names.error().kind != ErrorKind::kUnsupported) return std::move(names).error();
-        TRY(cannot(&schema, "patternProperties", names.error().message));
-        continue;
-      }
-      const auto bytes = static_cast<int64_t>(2 * sizeof(made.patterns[0])) + block(sizeof(Literal));
-      if (!made.held.set(fuel_, made.held.bytes() + bytes)) return out_of_fuel();
-      made.patterns.push_back({*names, one(value)});
-    }
-  }
-  if (const Value* additional = schema.find("additionalProperties"))
-    made.additional = one(*additional), made.has_additional = true;
-  return made;
-}
-
-Status SchemaLogic::read_objects(const Value& schema, Shape& shape) {
-  ASSIGN_OR_RETURN(ObjectKeywords keywords, object_keywords(schema));
-  if (keywords.has_additional || !keywords.properties.empty() || !keywords.patterns.empty())
-    shape.objects.push_back(std::move(keywords));
-  if (const Value* names = schema.find("propertyNames")) {
-    Result<Pattern> made = names_of(one(*names));
-    if (made) {
-      shape.names.push_back(*std::move(made));
-    } else if (made.error().kind == ErrorKind::kUnsupported && made.error().where.empty()) {
-      TRY(cannot(&schema, "propertyNames", made.error().message));
-    } else {
-      return std::move(made).error();
-    }
-  }
-  return {};
-}
-
-// The strings that are valid.
-Result<Pattern> SchemaLogic::names_of(const Conjunction& conjunction) {
-  ASSIGN_OR_RETURN(const Shapes all, shapes(conjunction));
-  std::optional<CodeDfa> names;
-  for (const Shape& shape : all) {
-    if (!(shape.types & kStringBit)) continue;
-    CodeDfa texts = CodeDfa::all();
-    if (shape.values) {
-      std::vector<std::string_view> allowed;
-      for (const Value* v : *shape.values)
-        if (v->is(Value::Kind::kString)) allowed.push_back(v->text);
-      ASSIGN_OR_RETURN(texts, CodeDfa::one_of(allowed, fuel_));
-    }
-    ASSIGN_OR_RETURN(const CodeDfa length, CodeDfa::length(shape.min_length, shape.max_length, fuel_));
-    ASSIGN_OR_RETURN(texts, CodeDfa::combine(texts, length, CodeDfa::How::kBoth, fuel_));
-    for (const Pattern& p : shape.patterns) {
-      ASSIGN_OR_RETURN(texts, CodeDfa::combine(texts, *p, CodeDfa::How::kBoth, fuel_));
-    }
-    if (!shape.excluded_strings.empty()) {
-      const std::vector<std::string_view> out(shape.excluded_strings.begin(), shape.excluded_strings.end());
-      ASSIGN_OR_RETURN(const CodeDfa excluded, CodeDfa::one_of(out, fuel_));
-      ASSIGN_OR_RETURN(texts, CodeDfa::combine(texts, excluded, CodeDfa::How::kFirstOnly, fuel_));
-    }
-    if (names) {
-      ASSIGN_OR_RETURN(texts, CodeDfa::combine(*names, texts, CodeDfa::How::kEither, fuel_));
-    }
-    names = std::move(texts);
-  }
-  if (!names) {
-    ASSIGN_OR_RETURN(names, CodeDfa::one_of({}, fuel_));
-  }
-  return Pattern(std::make_shared<const CodeDfa>(*std::move(names)));
-}
-
-Status SchemaLogic::read_unevaluated(const Value& schema, Shapes& all) {
-  if (const Value* value = schema.find("unevaluatedItems")) {
-    for (Shape& shape : all) {
-      ArrayKeywords made;
-      bool is_done = false;
-      size_t n = 0;
-      for (const ArrayKeywords& keywords : shape.arrays) {
-        if (!keywords.evaluates) continue;
-        is_done |= keywords.has_rest;
-        n = std::max(n, keywords.prefix.size());
-      }
-      if (is_done) continue;
-      if (!shape.contains.empty() && (shape.types & kArrayBit)) {
-        TRY(cannot(&schema, "unevaluatedItems", "beside contains it depends on each item"));
-        continue;
-      }
-      if (!made.held.set(fuel_, static_cast<int64_t>(n) * 24 + 128)) return out_of_fuel();
-      made.prefix.resize(n);
-      made.rest = one(*value);
-      made.has_rest = true;
-      shape.arrays.push_back(std::move(made));
-    }
-  }
-  if (const Value* value = schema.find("unevaluatedProperties")) {
-    for (Shape& shape : all) {
-      ObjectKeywords made;
-      bool is_done = false;
-      for (const ObjectKeywords& keywords : shape.objects) {
-        if (!keywords.evaluates) continue;
-        is_done |= keywords.has_additional;
-        const int64_t bytes = made.held.bytes() + keywords.held.bytes();
-        if (!fuel_.burn(cost_of_copying(bytes)) || !made.held.set(fuel_, bytes)) return out_of_fuel();
-        for (const auto& [name, schemas] : keywords.properties) made.properties.push_back({name, {}});
-        for (const auto& [names, schemas] : keywords.patterns) made.patterns.push_back({names, {}});
-      }
-      if (is_done) continue;
-      made.additional = one(*value);
-      made.has_additional = true;
-      shape.objects.push_back(std::move(made));
-    }
-  }
-  return {};
 }
 
 }  // namespace ibid::grammar

@@ -3,6 +3,7 @@
 // number.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -11,6 +12,12 @@
 #include "sample/grammar/schema_shape.h"
 
 namespace ibid::grammar {
+
+// Steps, beyond what copying or moving any shape costs.
+inline int64_t cost_of_copying(int64_t bytes) {
+  constexpr int64_t kFew = 4096;
+  return std::max<int64_t>(bytes - kFew, 0) / 32;
+}
 
 class SchemaLogic {
  public:
@@ -38,9 +45,13 @@ class SchemaLogic {
 
  private:
   static constexpr size_t kMaxShapes = 256;
+  static constexpr int kMaxLogicDepth = 120;
 
   Result<Shapes> read(const Value& schema);
   Result<Shapes> read_negated(const Value& schema);
+  Result<bool> holds_any(const Conjunction& conjunction, const Value& value);
+  // Of keywords that hold schemas: whether the value is what they may have.
+  Status check_keyword(const Value& schema, const std::string& key, const Value& value) const;
   Status read_keyword(const Value& schema, const std::string& key, const Value& value, Shapes& all);
   Status read_simple(const Value& schema, const std::string& key, const Value& value, Shape& shape, bool& is_known);
   Status read_types(const Value& schema, const Value& value, Shape& shape);
@@ -60,6 +71,8 @@ class SchemaLogic {
   Status narrow(Shapes& all, const Shape& by);    // without fuel a part of it
   Result<bool> is_empty(const Shape& shape, int depth);
   Result<bool> are_disjoint(const Value& a, const Value& b);
+  // anyOf under unevaluated*: whether several alternatives that evaluate may hold at once.
+  Result<bool> may_evaluate_together(const Value& list);
   Result<Pattern> pattern(std::string_view regex, bool is_negated);
   Result<Pattern> names_of(const Conjunction& conjunction);
   Result<Pattern> unknown_names(const ObjectKeywords& keywords);
@@ -77,6 +90,7 @@ class SchemaLogic {
   std::set<Literal> open_;
   bool leads_back_ = false;  // a schema was asked for that is open
   std::map<std::pair<std::string, bool>, Pattern> regexes_;
+  std::map<std::string, std::string> divisors_;  // by their text: why multiples of them cannot be held, if they cannot
   int depth_ = 0;
 };
 

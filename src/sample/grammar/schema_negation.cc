@@ -28,6 +28,7 @@ Result<Shapes> SchemaLogic::negated_keyword(const Value& schema, const std::stri
   bool is_simple = true;
   TRY(read_simple(schema, key, value, said, is_simple));  // which checks it
   if (is_simple) return negated_simple(key, value, said);
+  TRY(check_keyword(schema, key, value));
   Shapes all;
   if (key == "$ref" || key == "$dynamicRef" || key == "$recursiveRef") {
     ASSIGN_OR_RETURN(const Value* target, document_.resolve(&schema, value.text, key == "$dynamicRef"));
@@ -94,7 +95,10 @@ Result<Shapes> SchemaLogic::negated_keyword(const Value& schema, const std::stri
     const ArrayKeywords keywords = array_keywords(schema);
     const bool is_list = value.is(Value::Kind::kArray);
     if (is_list) {
-      for (size_t i = 0; i < keywords.prefix.size(); ++i) {
+      if (keywords.has_rest && keywords.rest[0].schema == &value) return no_schema(schema, key, "a schema");
+      // Of `items` and `prefixItems` that are both lists one alone says something.
+      const bool is_prefix = !keywords.prefix.empty() && keywords.prefix[0][0].schema == value.items.data();
+      for (size_t i = 0; is_prefix && i < keywords.prefix.size(); ++i) {
         if (all.size() > kMaxShapes) break;
         Shape has = Shape::only(kArrayBit);
         has.min_items = static_cast<uint32_t>(i) + 1;
@@ -123,6 +127,7 @@ Result<Shapes> SchemaLogic::negated_keyword(const Value& schema, const std::stri
         all.push_back(std::move(fewer));
       }
       if (c.max != kUnbounded) {
+        if (c.max >= kMaxRepeat) return unsupported("so many cannot be asked for");
         Shape more = Shape::only(kArrayBit);
         more.contains.push_back({c.what, c.max + 1, kUnbounded});
         all.push_back(std::move(more));
@@ -151,17 +156,6 @@ Result<Shapes> SchemaLogic::negated_keyword(const Value& schema, const std::stri
   }
   if (key == "unevaluatedProperties" || key == "unevaluatedItems") return unsupported("what is evaluated is not known");
   return all;  // then and else with if; the others say nothing
-}
-
-Result<Pattern> SchemaLogic::unknown_names(const ObjectKeywords& keywords) {
-  std::vector<std::string_view> texts;
-  for (const auto& [name, schemas] : keywords.properties) texts.push_back(name);
-  ASSIGN_OR_RETURN(CodeDfa names, CodeDfa::one_of(texts, fuel_));
-  for (const auto& [more, schemas] : keywords.patterns) {
-    ASSIGN_OR_RETURN(names, CodeDfa::combine(names, *more, CodeDfa::How::kEither, fuel_));
-  }
-  ASSIGN_OR_RETURN(names, names.complement(fuel_));
-  return Pattern(std::make_shared<const CodeDfa>(std::move(names)));
 }
 
 Result<Shapes> SchemaLogic::negated_simple(const std::string& key, const Value& value, const Shape& said) {
@@ -228,10 +222,13 @@ Result<Shapes> SchemaLogic::negated_simple(const std::string& key, const Value& 
     return alone(std::move(made));
   }
   if (key == "pattern" || key == "format") {
-    const char* regex = key == "pattern"         ? value.text.c_str()
-                        : options_.holds_formats ? format_expression(value.text)
-                                                 : nullptr;
-    if (regex == nullptr) return Shapes();
+    std::string_view regex = value.text;
+    if (key == "format") {
+      const char* expression = options_.holds_formats ? format_expression(value.text) : nullptr;
+      if (expression == nullptr) return Shapes();
+      if (!format_is_exact(value.text)) return unsupported("the format is read narrower than it is");
+      regex = expression;
+    }
     ASSIGN_OR_RETURN(Pattern others, pattern(regex, true));
     made.types = kStringBit;
     made.patterns.push_back(std::move(others));

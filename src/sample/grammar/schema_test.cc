@@ -354,6 +354,124 @@ TEST(GrammarSchema, WhatAReferenceLeadsToIsASchemaWhereverItStands) {
   EXPECT_FALSE(accepts(automaton, R"({"a":1,"b":null})"));
 }
 
+// Of keys that come twice the last one counts, as in every other reader of JSON, however many others there are.
+TEST(GrammarSchema, OfEqualKeysTheLastOneCounts) {
+  for (const int n_others : {0, 3, 200}) {
+    std::string others;
+    for (int i = 0; i < n_others; ++i) others += "\"x-" + std::to_string(i) + "\":1,";
+    bool is_refused = false;
+    const auto automaton = of_schema(
+        "{" + others + R"("enum":[1],"type":"string","enum":["a","b"],"const":3,"enum":["a","c"],"const":"c"})",
+        is_refused);
+    ASSERT_FALSE(is_refused) << n_others;
+    EXPECT_TRUE(accepts(automaton, R"("c")"));
+    EXPECT_FALSE(accepts(automaton, R"("a")"));
+  }
+}
+
+TEST(GrammarSchema, NumbersOfAnySizeHaveAnOrder) {
+  const std::vector<std::string> ascending = {"-1e999999999", "-12.5",  "-12", "-1.2", "-1e-999999999", "0",
+                                              "1e-999999999", "0.0012", "1.2", "12",   "12.5",          "1.2e1000",
+                                              "1e999999999"};
+  for (size_t i = 0; i < ascending.size(); ++i)
+    for (size_t j = 0; j < ascending.size(); ++j)
+      EXPECT_EQ(Decimal::of(ascending[i]).compare(Decimal::of(ascending[j])), i < j ? -1 : i > j)
+          << ascending[i] << " " << ascending[j];
+  EXPECT_EQ(Decimal::of("120e-1").compare(Decimal::of("1.2e1")), 0);
+  bool is_refused = false;
+  EXPECT_TRUE(accepts(of_schema(R"({"const":5,"not":{"const":1e999999999}})", is_refused), "5"));
+}
+
+// What a negation is of must be what the keyword may have, as where there is none.
+TEST(GrammarSchema, NegationsCheckTheirKeywords) {
+  for (const char* schema : {R"({"not":{"anyOf":5}})", R"({"not":{"allOf":{}}})", R"({"not":{"$ref":5}})",
+                             R"({"not":{"properties":[]}})", R"({"not":{"items":[true],"additionalItems":[]}})",
+                             R"({"not":{"dependentRequired":7}})", R"({"patternProperties":[1]})"}) {
+    Fuel fuel;
+    Grammar grammar(fuel);
+    const Result<RuleId> read = read_json_schema(schema, {.is_strict = false}, grammar);
+    ASSERT_FALSE(read.ok()) << schema;
+    EXPECT_NE(read.error().message.find(" must be "), std::string::npos) << read.error().message;
+  }
+}
+
+// "items" that is a list says what stands first, and "prefixItems" beside it nothing.
+TEST(GrammarSchema, NegatedListsRefuseWhatEitherKeywordSays) {
+  bool is_refused = false;
+  const auto automaton = of_schema(
+      R"({"type":"array","maxItems":3,"not":{"prefixItems":[{"type":"null"}],"items":[true,{"type":"null"},true]}})",
+      is_refused);
+  ASSERT_FALSE(is_refused);
+  for (const char* text : {"[1,2]", "[null,2,3]"}) EXPECT_TRUE(accepts(automaton, text)) << text;
+  for (const char* text : {"[]", "[1]", "[1,null]", "[1,null,3]"}) EXPECT_FALSE(accepts(automaton, text)) << text;
+}
+
+// An expression that allows less than its format has an opposite that allows too much.
+TEST(GrammarSchema, NarrowFormatsHaveNoOpposite) {
+  const auto is_told = [](const char* schema) {
+    Fuel fuel;
+    Grammar grammar(fuel);
+    SchemaReport report;
+    EXPECT_TRUE(read_json_schema(schema, {.is_strict = false}, grammar, &report).ok()) << schema;
+    return !report.ignored.empty();
+  };
+  EXPECT_TRUE(is_told(R"({"type":"string","not":{"format":"hostname"}})"));
+  EXPECT_TRUE(is_told(R"({"oneOf":[{"type":"string","format":"ipv4"},{"type":"string","format":"hostname"}]})"));
+  EXPECT_FALSE(is_told(R"({"type":"string","not":{"format":"ipv4"}})"));
+  EXPECT_FALSE(is_told(R"({"oneOf":[{"format":"date","type":"string"},{"format":"date-time","type":"string"}]})"));
+  bool is_refused = false;
+  const auto automaton = of_schema(R"({"type":"string","not":{"pattern":"a\u0000|b"}})", is_refused);
+  ASSERT_FALSE(is_refused);
+  EXPECT_TRUE(accepts(automaton, R"("a")"));
+  EXPECT_FALSE(accepts(automaton, R"("b")"));
+}
+
+// Alternatives that may hold together evaluate together; beyond four of them that is not held, and told.
+TEST(GrammarSchema, ManyAlternativesThatEvaluateTogetherAreTold) {
+  const auto schema = [](int n, bool are_told_apart) {
+    std::string all;
+    for (int i = 0; i < n; ++i) {
+      const std::string name = "x" + std::to_string(i), kind = std::to_string(i);
+      all += std::string(i > 0 ? "," : "") + R"({"properties":{")" + name + R"(":{}, "kind":)" +
+             (are_told_apart ? R"({"const":)" + kind + "}" : "{}") + R"(},"required":[")" + name +
+             (are_told_apart ? R"(","kind"]})" : R"("]})");
+    }
+    return R"({"type":"object","unevaluatedProperties":false,"anyOf":[)" + all + "]}";
+  };
+  for (const auto& [n, are_told_apart, is_told] : {std::tuple{4, false, false}, {5, false, true}, {5, true, false}}) {
+    Fuel fuel;
+    Grammar grammar(fuel);
+    SchemaReport report;
+    ASSERT_TRUE(read_json_schema(schema(n, are_told_apart), {.is_strict = false}, grammar, &report).ok());
+    EXPECT_EQ(!report.ignored.empty(), is_told) << n;
+    EXPECT_EQ(accepts(compiled(grammar), R"({"x1":1,"x2":2})"), n == 4) << n;
+  }
+}
+
+TEST(GrammarSchema, EachLimitThatIsNotCountedIsTold) {
+  Fuel fuel;
+  Grammar grammar(fuel);
+  SchemaReport report;
+  ASSERT_TRUE(read_json_schema(R"({"type":"object","minProperties":500,"maxProperties":900})", {.is_strict = false},
+                               grammar, &report)
+                  .ok());
+  ASSERT_EQ(report.ignored.size(), 2u);
+  EXPECT_TRUE(report.ignored[0].starts_with("\"m")) << report.ignored[0];
+  EXPECT_NE(report.ignored[0].substr(0, 8), report.ignored[1].substr(0, 8));
+}
+
+// A name of a client's is not said again and again in full.
+TEST(GrammarSchema, WhatIsToldIsShort) {
+  Fuel fuel;
+  Grammar grammar(fuel);
+  SchemaReport report;
+  const std::string schema = R"({"properties":{")" + std::string(20'000, 'x') + R"(":{"pattern":"(?=a)b","foo":1}}})";
+  const Result<RuleId> read = read_json_schema(schema, {.is_strict = false}, grammar, &report);
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  ASSERT_EQ(report.ignored.size(), 2u);
+  for (const std::string& sentence : report.ignored) EXPECT_LT(sentence.size(), 1000u);
+}
+
 // Whether two of its alternatives may both hold hangs on members that are of the schema itself.
 TEST(GrammarSchema, OneOfMayHaveItselfInTwoAlternatives) {
   bool is_refused = false;

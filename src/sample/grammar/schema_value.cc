@@ -1,8 +1,10 @@
 #include "sample/grammar/schema_value.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/json_events.h"
+#include "base/planted.h"
 #include "sample/grammar/text_reader.h"
 
 namespace ibid::grammar {
@@ -65,11 +67,14 @@ std::string Decimal::text() const {
 int Decimal::compare(const Decimal& other) const {
   if (is_zero() || other.is_zero() || is_negative != other.is_negative) {
     auto sign = [](const Decimal& d) { return d.is_zero() ? 0 : d.is_negative ? -1 : 1; };
-    return sign(*this) - sign(other);
+    const int difference = sign(*this) - sign(other);
+    return difference < 0 ? -1 : difference > 0;
   }
-  const std::string a = whole(), b = other.whole();
-  int order = a.size() != b.size() ? (a.size() < b.size() ? -1 : 1) : a.compare(b);
-  if (order == 0) order = fraction().compare(other.fraction());
+  // By where the first digit stands, then by digits, of which the last is no 0: never spelled out, as 1e999999999 is
+  // a number too.
+  const int64_t a = exponent + static_cast<int64_t>(digits.size());
+  const int64_t b = other.exponent + static_cast<int64_t>(other.digits.size());
+  int order = a != b ? (a < b ? -1 : 1) : digits.compare(other.digits);
   order = order < 0 ? -1 : order > 0;
   return is_negative ? -order : order;
 }
@@ -112,21 +117,36 @@ bool Value::operator==(const Value& other) const {
   if (kind != other.kind) return false;
   switch (kind) {
     case Kind::kNumber: {
+      if (text == other.text) return true;
+      if (is_plain_number() && other.is_plain_number()) return false;
       const Decimal a = number(), b = other.number();
       return a.is_negative == b.is_negative && a.digits == b.digits && (a.is_zero() || a.exponent == b.exponent);
     }
     case Kind::kString:
       return text == other.text;
     case Kind::kArray:
-      return items == other.items;
+      return n_values == other.n_values && items == other.items;
     case Kind::kObject:
-      return members.size() == other.members.size() && std::all_of(members.begin(), members.end(), [&](const auto& m) {
+      return n_values == other.n_values && members.size() == other.members.size() &&
+             std::all_of(members.begin(), members.end(), [&](const auto& m) {
                const Value* same = other.find(m.first);
                return same != nullptr && *same == m.second;
              });
     default:
       return true;
   }
+}
+
+bool Value::is_plain_number() const { return text.find_first_of(".eE") == text.npos && text != "-0"; }
+
+int64_t cost_of_comparing(const Value& a, const Value& b) {
+  constexpr uint32_t kFewValues = 16;
+  if (a.n_values != b.n_values || a.kind != b.kind) return 0;
+  if (a.is(Value::Kind::kNumber))
+    return a.is_plain_number() && b.is_plain_number() ? 0
+                                                      : 3 + static_cast<int64_t>(a.text.size() + b.text.size()) / 32;
+  const auto n = static_cast<int64_t>(a.n_values), n_members = static_cast<int64_t>(a.members.size());
+  return n == 1 ? 0 : n <= kFewValues ? n : 4 * n + n_members * std::min(n, n_members) / 8;
 }
 
 namespace {
@@ -163,8 +183,6 @@ class ValueBuilder : public JsonEvents {
     if (open_.empty()) return &root;
     Value& parent = *open_.back();
     if (parent.is_object()) {
-      for (auto& [name, value] : parent.members.size() < 64 ? parent.members : none_)
-        if (name == key_) return &(value = Value());  // the last one counts
       if (!make_room(parent.members, 1, held_) || !held_.add(block_of(key_))) return nullptr;
       parent.members.emplace_back(std::move(key_), Value());
       return &parent.members.back().second;
@@ -182,14 +200,40 @@ class ValueBuilder : public JsonEvents {
     return true;
   }
   bool close() {
+    Value& closed = *open_.back();
     open_.pop_back();
+    return !closed.is_object() || merge_equal_keys(closed.members);
+  }
+  // Of equal keys the last one counts, in the place of the first.
+  bool merge_equal_keys(std::vector<std::pair<std::string, Value>>& members) {
+    const size_t n = members.size();
+    if (n < 2) return true;
+    if (!fuel_.burn(static_cast<int64_t>(n) * 4) || !fuel_.has_room(block(n * sizeof(size_t)))) return false;
+    std::vector<size_t> by_name(n);
+    std::iota(by_name.begin(), by_name.end(), size_t{0});
+    std::ranges::sort(by_name, [&](size_t a, size_t b) {
+      const int order = members[a].first.compare(members[b].first);
+      return order != 0 ? order < 0 : a < b;
+    });
+    std::vector<bool> is_gone(n);
+    bool has_equals = false;
+    for (size_t i = 0, end = 0; i < n; i = end) {
+      for (end = i + 1; end < n && members[by_name[end]].first == members[by_name[i]].first; ++end)
+        is_gone[by_name[end]] = has_equals = true;
+      if (end > i + 1 && !PLANTED("of_equal_keys_the_first_counts"))
+        members[by_name[i]].second = std::move(members[by_name[end - 1]].second);
+    }
+    if (!has_equals) return true;
+    size_t n_kept = 0;
+    for (size_t i = 0; i < n; ++i)
+      if (!is_gone[i] && n_kept++ != i) members[n_kept - 1] = std::move(members[i]);
+    members.resize(n_kept);
     return true;
   }
 
   Fuel& fuel_;
   Held& held_;
   std::vector<Value*> open_;
-  std::vector<std::pair<std::string, Value>> none_;
   std::string key_;
 };
 

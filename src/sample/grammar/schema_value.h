@@ -23,7 +23,7 @@ struct Decimal {
   bool is_zero() const { return digits.empty(); }
   bool is_integer() const { return exponent >= 0 || is_zero(); }
   bool is_huge() const;
-  int compare(const Decimal& other) const;          // neither is huge
+  int compare(const Decimal& other) const;          // -1, 0 or 1
   bool is_multiple_of(const Decimal& other) const;  // other > 0; neither is huge
   std::string whole() const;                        // digits before the point, "0" where there are none; no sign
   std::string fraction() const;                     // behind it
@@ -45,8 +45,12 @@ struct Value {
   // Its items, or it alone where it is no list.
   std::span<const Value> as_list() const { return is(Kind::kArray) ? std::span(items) : std::span(this, 1); }
   Decimal number() const { return Decimal::of(text); }
+  bool is_plain_number() const;               // whole and without an exponent: no other such text is the same number
   bool operator==(const Value& other) const;  // as JSON Schema has it: 1 is 1.0, members have no order
 };
+
+// Steps of fuel that a == b takes, beyond a fraction of one.
+int64_t cost_of_comparing(const Value& a, const Value& b);
 
 // What it takes is added to `held`.
 Result<Value> read_value(std::string_view json, Fuel& fuel, Held& held);

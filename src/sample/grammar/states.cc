@@ -385,11 +385,9 @@ void States::put_waiting_in_table(StateId id) {
 // The fewest symbols behind the end of item's rule, where its origin waits in `waiting`.
 uint32_t States::rest_behind(std::span<const Waiting> waiting, const Item& item) const {
   if (item.as == automaton_->root() && item.origin == kInitial) return 0;
-  uint32_t best = kNever;
-  auto at = std::lower_bound(waiting.begin(), waiting.end(), item.as,
-                             [](const Waiting& w, uint32_t rule) { return w.rule < rule; });
-  for (; at != waiting.end() && at->rule == item.as; ++at) best = std::min(best, at->rest);
-  return best;
+  const auto first = std::lower_bound(waiting.begin(), waiting.end(), item.as,
+                                      [](const Waiting& w, uint32_t rule) { return w.rule < rule; });
+  return first != waiting.end() && first->rule == item.as ? first->rest : kNever;
 }
 
 uint32_t States::rest_behind(const Item& item) const {
@@ -409,9 +407,11 @@ void States::measure(StateId id, Info& info) {
   for (Waiting& w : waiting_) w.rest = kNever;
   for (bool changed = true; changed;) {
     changed = false;
-    for (Waiting& w : waiting_) {
-      const uint32_t found = rest(w.item);
-      if (found < w.rest) w.rest = found, changed = true;
+    for (size_t first = 0, end = 0; first < waiting_.size(); first = end) {  // by what is called
+      uint32_t found = kNever;
+      for (; end < waiting_.size() && waiting_[end].rule == waiting_[first].rule; ++end)
+        found = std::min(found, rest(waiting_[end].item));
+      if (found < waiting_[first].rest) waiting_[first].rest = found, changed = true;
     }
   }
   info.shortest = kNever;

@@ -103,7 +103,7 @@ class States {
   static constexpr size_t kRowsAtOnce = 32;
   struct Waiting {  // an item before a call of `rule`, by what it is behind the call
     uint32_t rule = 0;
-    uint32_t rest = 0;  // the fewest symbols from behind the call to a text's end
+    uint32_t rest = 0;  // the fewest symbols from behind a call of `rule` to a text's end: of its first item alone
     Item item;
   };
   struct Info {
