@@ -1,3 +1,5 @@
+// From a grammar to its automaton: rules made deterministic one by one, counted repeats beside them, and the shortest
+// way from each node to an end.
 #include <algorithm>
 #include <map>
 #include <optional>

@@ -1,3 +1,4 @@
+// llama.cpp's GBNF, read into rules.
 #include <map>
 #include <vector>
 
@@ -221,7 +222,7 @@ class GbnfReader {
     if (!in_.take("<")) return in_.error("A token is <its text> or <[its id]>");
     uint32_t id = 0;
     if (in_.take("[")) {
-      if (!in_.number(id) || id > kLastToken || !in_.take("]>"))
+      if (!in_.number(id) || id >= static_cast<uint32_t>(kLastToken) || !in_.take("]>"))
         return in_.error("A token is <its text> or <[its id]>");
     } else {
       const size_t begin = in_.position();
@@ -236,7 +237,7 @@ class GbnfReader {
     if (!is_negated) return g_.tokens({{token, token}});
     std::vector<TokenRange> others;
     if (token > 0) others.push_back({0, token - 1});
-    if (token < kLastToken) others.push_back({token + 1, kLastToken});
+    others.push_back({token + 1, kLastToken});
     return g_.tokens(std::move(others));
   }
 

@@ -123,7 +123,4 @@ ExprId JsonParts::text_of(const Value& value) {
   return g_.sequence(std::move(parts));
 }
 
-RuleId any_json(Grammar& grammar, JsonSpace space) { return JsonParts(grammar, space).value(); }
-RuleId any_json_object(Grammar& grammar, JsonSpace space) { return JsonParts(grammar, space).object(); }
-
 }  // namespace ibid::grammar

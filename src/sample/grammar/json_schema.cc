@@ -338,7 +338,7 @@ class SchemaWriter {
     constexpr uint32_t kMaxCounts = 300;
     uint32_t counts = std::max(min, 1u);  // states of the count: 0..counts, the last one is "so many or more"
     if (max != kUnbounded && (max < members.size() || !others.empty())) counts = std::max(min, max + 1);
-    if (counts > kMaxCounts && max != kUnbounded && max >= kMaxCounts) {
+    if (counts > kMaxCounts && max != kUnbounded && counts == max + 1) {
       TRY(cannot(conjunction, "maxProperties", "so many are not counted"));
       counts = std::max(min, 1u);
     }
@@ -436,5 +436,8 @@ Result<RuleId> read_json_schema(std::string_view schema, const SchemaOptions& op
   grammar.set_root(root);
   return root;
 }
+
+RuleId any_json(Grammar& grammar, JsonSpace space) { return JsonParts(grammar, space).value(); }
+RuleId any_json_object(Grammar& grammar, JsonSpace space) { return JsonParts(grammar, space).object(); }
 
 }  // namespace ibid::grammar

@@ -195,7 +195,7 @@ class RegexReader {
     for (size_t n = 0; !in_.take("]");) {
       if (in_.at_end()) return in_.error("A class is not closed");
       ASSIGN_OR_RETURN(const ClassAtom lo, read_class_atom());
-      n += 1 + lo.set.ranges().size();
+      n += std::max<size_t>(1, lo.set.ranges().size());
       std::optional<ClassAtom> hi;
       if (in_.peek() == '-' && in_.peek(1) != ']' && in_.rest().size() > 1) {
         in_.skip(1);

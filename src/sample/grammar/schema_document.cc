@@ -98,6 +98,8 @@ const Value* behind(const Value& at, const std::string& step) {
   return !step.empty() && step.size() < 9 && index < at.items.size() ? &at.items[index] : nullptr;
 }
 
+int64_t cost_of_step(const Value& at) { return 1 + static_cast<int64_t>(at.members.size()) / 16; }
+
 // "/definitions/name": there is a schema, whatever else there is.
 bool is_definition(std::string_view pointer) {
   const size_t end = pointer.find('/', 1);
@@ -107,8 +109,10 @@ bool is_definition(std::string_view pointer) {
 
 void number_values(Value& value, uint32_t& n) {
   value.place = ++n;
-  for (Value& item : value.items) number_values(item, n);
-  for (auto& [key, member] : value.members) number_values(member, n);
+  value.n_bytes = static_cast<uint32_t>(value.text.size());
+  for (Value& item : value.items) number_values(item, n), value.n_bytes += item.n_bytes;
+  for (auto& [key, member] : value.members)
+    number_values(member, n), value.n_bytes += member.n_bytes + static_cast<uint32_t>(key.size());
   value.n_values = n + 1 - value.place;
 }
 
@@ -144,6 +148,7 @@ Status SchemaDocument::walk_referred(Fuel& fuel) {
     size_t from_parent = hash + 1;
     for (size_t begin = hash + 1; at != nullptr && begin < reference.size();) {
       const size_t end = std::min(reference.find('/', begin + 1), reference.size());
+      if (!fuel.burn(cost_of_step(*at))) return out_of_fuel();
       at = behind(*at, unescaped(std::string_view(reference).substr(begin + 1, end - begin - 1)));
       begin = end;
       if (at == nullptr || end == reference.size() || !places_.contains(at)) continue;
@@ -216,7 +221,8 @@ std::string SchemaDocument::pointer(const Value* schema) const {
   return made.empty() ? "#" : made.size() <= kMost ? made : shown(made, kMost);
 }
 
-Result<const Value*> SchemaDocument::resolve(const Value* schema, std::string_view reference, bool is_dynamic) const {
+Result<const Value*> SchemaDocument::resolve(const Value* schema, std::string_view reference, bool is_dynamic,
+                                             Fuel& fuel) const {
   auto place = places_.find(schema);
   const std::string base = joined(place == places_.end() ? "" : place->second.base, reference);
   const size_t hash = reference.find('#');
@@ -236,6 +242,7 @@ Result<const Value*> SchemaDocument::resolve(const Value* schema, std::string_vi
   for (size_t i = 0; i < fragment.size();) {
     const size_t end = std::min(fragment.find('/', i + 1), fragment.size());
     const std::string step = unescaped(fragment.substr(i + 1, end - i - 1));
+    if (!fuel.burn(cost_of_step(*at))) return out_of_fuel();
     const Value* next = behind(*at, step);
     if (next == nullptr) return unsupported("the document has nothing at " + in_quotes(reference));
     at = next;

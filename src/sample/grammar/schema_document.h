@@ -19,7 +19,7 @@ class SchemaDocument {
   // Where a schema stands, as a JSON pointer: "#/properties/a".
   std::string pointer(const Value* schema) const;
   // What a $ref or $dynamicRef of `schema` names. An error of kUnsupported where that is not within the document.
-  Result<const Value*> resolve(const Value* schema, std::string_view reference, bool is_dynamic) const;
+  Result<const Value*> resolve(const Value* schema, std::string_view reference, bool is_dynamic, Fuel& fuel) const;
   // Drafts up to 7: a $ref has no siblings.
   bool is_old() const { return is_old_; }
   bool has_unevaluated() const { return has_unevaluated_; }

@@ -34,14 +34,23 @@ Result<std::optional<Conjunction>> SchemaLogic::member(const Shape& shape, const
 Result<bool> SchemaLogic::is_empty(const Shape& shape, int depth) {
   Shape copy = shape;
   if (!copy.settle()) return true;
+  // What is no text of a format that is read narrowly may be one of the format.
+  const bool is_narrow = std::ranges::any_of(copy.patterns, [&](const Pattern& p) {
+    const auto format = formats_.find(p.get());
+    return format != formats_.end() && !format->second;
+  });
   if (copy.values) {
     for (const Value* v : *copy.values) {
+      if (is_narrow && v->is(Value::Kind::kString)) return false;
       ASSIGN_OR_RETURN(const bool is_held, fits(copy, *v));
       if (is_held) return false;
     }
     return true;
   }
   if (copy.types == kStringBit && copy.patterns.size() > 1) {
+    // Of two formats no text is both where none is of what is held of both.
+    if (is_narrow && !std::ranges::all_of(copy.patterns, [&](const Pattern& p) { return formats_.contains(p.get()); }))
+      return false;
     CodeDfa texts = CodeDfa::all();
     for (const Pattern& p : copy.patterns) {
       ASSIGN_OR_RETURN(texts, CodeDfa::combine(texts, *p, CodeDfa::How::kBoth, fuel_));
@@ -69,7 +78,7 @@ Result<bool> SchemaLogic::is_empty(const Shape& shape, int depth) {
 Result<bool> SchemaLogic::holds(const Conjunction& conjunction, const Value& value) {
   // To ask for a schema's shapes may ask whether its values hold elsewhere: levels of values and of schemas are
   // frames of one stack.
-  if (depth_ >= kMaxLogicDepth) return unsupported("its values and schemas are nested too deeply together");
+  if (depth_ >= kMaxLogicDepth) return invalid("The schema's values and schemas are nested too deeply together.");
   ++depth_;
   Result<bool> is_held = holds_any(conjunction, value);
   --depth_;
@@ -97,7 +106,8 @@ Result<bool> SchemaLogic::holds(const Shape& shape, const Value& value) {
 }
 
 Result<bool> SchemaLogic::fits(const Shape& shape, const Value& value) {
-  if (!fuel_.burn(20)) return out_of_fuel();
+  const size_t n_excluded = shape.excluded_strings.size() / 8 + shape.numbers.excluded.size();
+  if (!fuel_.burn(20 + static_cast<int64_t>(n_excluded))) return out_of_fuel();
   if (!(shape.types & bit_of(value))) return false;
   switch (value.kind) {
     case Value::Kind::kNumber:

@@ -1,4 +1,4 @@
-// What one keyword says of a value, where it needs no other schema for it.
+// What one keyword says of a value, where it needs no other schema for it; and what those that have schemas must be.
 #include <algorithm>
 
 #include "base/quoted.h"
@@ -93,16 +93,7 @@ Status SchemaLogic::read_simple(const Value& schema, const std::string& key, con
     if (!value.is(Value::Kind::kNumber)) return no_schema(schema, key, "a number");
     const Decimal divisor = value.number();
     if (divisor.is_zero() || divisor.is_negative) return no_schema(schema, key, "more than 0");
-    auto known = divisors_.find(value.text);
-    if (known == divisors_.end()) {
-      NumberRules alone_rules;
-      alone_rules.multiples = {divisor};
-      auto texts = number_texts(alone_rules, fuel_);  // whether it can be held at all
-      if (!texts && texts.error().kind != ErrorKind::kUnsupported) return std::move(texts).error();
-      if (!held_.add(128 + block_of(value.text))) return out_of_fuel();
-      known = divisors_.emplace(value.text, texts ? "" : texts.error().message).first;
-    }
-    if (!known->second.empty()) return unsupported(known->second);
+    TRY(multiples_can_be_held(divisor));
     shape.numbers.multiples.push_back(divisor);
     return {};
   }
@@ -139,6 +130,7 @@ Status SchemaLogic::read_simple(const Value& schema, const std::string& key, con
       return {};
     }
     ASSIGN_OR_RETURN(Pattern made, pattern(regex, false));
+    formats_.emplace(made.get(), format_is_exact(value.text));
     shape.patterns.push_back(std::move(made));
     return {};
   }

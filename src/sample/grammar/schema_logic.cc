@@ -66,8 +66,9 @@ int64_t cost_of_meeting(const Shape& a, const Shape& b) {
   const size_t n_names = a.required.size() * b.required.size();
   auto cost = static_cast<int64_t>(100 + 20 * (size_of(a) + size_of(b)) + n_pairs / 2 + n_names / 8);
   if (n_pairs == 0) return cost;
+  if (cost > kCompileSteps) return cost;
   const auto is_cheap = [](const Value* v) {
-    return v->n_values == 1 && (!v->is(Value::Kind::kNumber) || v->is_plain_number());
+    return v->n_values == 1 && v->n_bytes < 32 && (!v->is(Value::Kind::kNumber) || v->is_plain);
   };
   if (std::ranges::all_of(*a.values, is_cheap) && std::ranges::all_of(*b.values, is_cheap)) return cost;
   for (const Value* v : *a.values)
@@ -152,6 +153,7 @@ Result<Shapes> SchemaLogic::shapes(Literal literal) {
       cost += 60 + cost_of_copying(shape.held.bytes());
     }
     if (!fuel_.burn(cost) || !fuel_.has_room(bytes)) return out_of_fuel();
+    loses_ |= losing_.contains(literal);
     return known->second;
   }
   const Value& schema = *literal.schema;
@@ -164,13 +166,17 @@ Result<Shapes> SchemaLogic::shapes(Literal literal) {
   const bool is_open = open_.contains(literal);
   leads_back_ |= is_open;
   if (is_open || depth_ >= kMaxLogicDepth)
-    return invalid(
-        "The schema at " + document_.pointer(&schema) +
-            (is_open ? " leads back to itself before it says anything of a value." : " is led to by too many others."),
-        document_.pointer(&schema));
+    return invalid("The schema at " + document_.pointer(&schema) +
+                       (is_open ? " leads back to itself before it says anything of a value."
+                                : " is led to by too many others in a row."),
+                   document_.pointer(&schema));
   ++depth_;
   open_.insert(literal);
+  const bool lost = std::exchange(loses_, false);
   Result<Shapes> made = literal.is_negated ? read_negated(schema) : read(schema);
+  loses_ &= !literal.is_negated;  // nothing that is refused evaluates
+  if (loses_) losing_.insert(literal);
+  loses_ |= lost;
   open_.erase(literal);
   --depth_;
   if (!made) return made;
@@ -210,7 +216,7 @@ Result<Shapes> SchemaLogic::read(const Value& schema) {
       why.pop_back();  // its full stop
     }
     TRY(cannot(&schema, key, why));
-    if (key == "oneOf") TRY(narrow(all, any_of(schema, value)));
+    if (key == "oneOf") TRY(narrow(all, any_of(value)));
     return {};
   };
   const Value* ref = schema.find("$ref");
@@ -221,6 +227,9 @@ Result<Shapes> SchemaLogic::read(const Value& schema) {
   TRY(read_arrays(schema, all[0]));
   TRY(read_objects(schema, all[0]));
   for (const auto& [key, value] : schema.members) TRY(hold(key, value));
+  for (const char* key : {"unevaluatedItems", "unevaluatedProperties"})
+    if (loses_ && schema.find(key) != nullptr)
+      TRY(cannot(&schema, key, "of more than 4 alternatives that may hold at once one alone evaluates"));
   TRY(read_unevaluated(schema, all));
   Shapes settled;
   for (Shape& shape : all)
@@ -237,11 +246,11 @@ Status SchemaLogic::read_keyword(const Value& schema, const std::string& key, co
   if (is_simple) return narrow(all, simple);
   TRY(check_keyword(schema, key, value));
   if (key == "$ref" || key == "$dynamicRef" || key == "$recursiveRef") {
-    ASSIGN_OR_RETURN(const Value* target, document_.resolve(&schema, value.text, key == "$dynamicRef"));
+    ASSIGN_OR_RETURN(const Value* target, document_.resolve(&schema, value.text, key == "$dynamicRef", fuel_));
     return narrow(all, shapes(Literal{target, false}));
   }
   if (key == "allOf" || key == "anyOf" || key == "oneOf") {
-    if (key == "anyOf") return narrow(all, any_of(schema, value));
+    if (key == "anyOf") return narrow(all, any_of(value));
     if (key == "oneOf") return narrow(all, one_of(value));
     Shapes made = all;
     for (const Value& part : value.items) TRY(narrow(made, shapes(Literal{&part, false})));
@@ -285,7 +294,7 @@ Status SchemaLogic::read_keyword(const Value& schema, const std::string& key, co
   return {};
 }
 
-Result<Shapes> SchemaLogic::any_of(const Value& schema, const Value& list) {
+Result<Shapes> SchemaLogic::any_of(const Value& list) {
   Shapes all;
   for (const Value& part : list.items) {
     ASSIGN_OR_RETURN(Shapes made, shapes(Literal{&part, false}));
@@ -294,7 +303,7 @@ Result<Shapes> SchemaLogic::any_of(const Value& schema, const Value& list) {
   // Several may hold at once, and then all of them have evaluated: unevaluated* asks.
   if (document_.has_unevaluated() && list.items.size() > 4) {
     ASSIGN_OR_RETURN(const bool loses, may_evaluate_together(list));
-    if (loses) TRY(cannot(&schema, "anyOf", "beside unevaluated* more than 4 alternatives are held one at a time"));
+    loses_ |= loses;
   } else if (document_.has_unevaluated()) {
     for (uint32_t set = 1; set < (1u << list.items.size()); ++set) {
       if ((set & (set - 1)) == 0) continue;
@@ -309,7 +318,9 @@ Result<Shapes> SchemaLogic::any_of(const Value& schema, const Value& list) {
 }
 
 Result<bool> SchemaLogic::are_disjoint(const Value& a, const Value& b) {
+  const bool lost = loses_;
   ASSIGN_OR_RETURN(const Shapes all, shapes(both(one(a), one(b))));
+  loses_ = lost;  // of alternatives it is told where they are read
   for (const Shape& shape : all) {
     ASSIGN_OR_RETURN(const bool empty, is_empty(shape, 2));
     if (!empty) return false;
@@ -318,12 +329,17 @@ Result<bool> SchemaLogic::are_disjoint(const Value& a, const Value& b) {
 }
 
 Result<bool> SchemaLogic::may_evaluate_together(const Value& list) {
+  const auto evaluate = [](const auto& all) {
+    return std::ranges::any_of(all, [](const auto& k) { return k->evaluates; });
+  };
+  const bool lost = loses_;
   std::vector<uint8_t> evaluated;  // of each alternative, the types whose parts it evaluates
   for (const Value& part : list.items) {
     ASSIGN_OR_RETURN(const Shapes made, shapes(Literal{&part, false}));
     uint8_t types = 0;
     for (const Shape& shape : made)
-      types |= static_cast<uint8_t>((shape.objects.empty() ? 0 : kObjectBit) | (shape.arrays.empty() ? 0 : kArrayBit));
+      types |=
+          static_cast<uint8_t>((evaluate(shape.objects) ? kObjectBit : 0) | (evaluate(shape.arrays) ? kArrayBit : 0));
     evaluated.push_back(types);
   }
   for (size_t i = 0; i < list.items.size(); ++i)
@@ -340,6 +356,7 @@ Result<bool> SchemaLogic::may_evaluate_together(const Value& list) {
           if (!empty) return true;
         }
     }
+  loses_ = lost;  // what was asked for here is no part of the schema
   return false;
 }
 

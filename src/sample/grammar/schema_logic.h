@@ -58,7 +58,7 @@ class SchemaLogic {
   Result<Shapes> negated_keyword(const Value& schema, const std::string& key, const Value& value);
   // `said`: what the keyword itself says.
   Result<Shapes> negated_simple(const std::string& key, const Value& value, const Shape& said);
-  Result<Shapes> any_of(const Value& schema, const Value& list);
+  Result<Shapes> any_of(const Value& list);
   Result<Shapes> one_of(const Value& list);
   Result<Shapes> dependent(const Value& value);
   Status read_arrays(const Value& schema, Shape& shape);
@@ -90,7 +90,10 @@ class SchemaLogic {
   std::set<Literal> open_;
   bool leads_back_ = false;  // a schema was asked for that is open
   std::map<std::pair<std::string, bool>, Pattern> regexes_;
-  std::map<std::string, std::string> divisors_;  // by their text: why multiples of them cannot be held, if they cannot
+  std::map<const CodeDfa*, bool> formats_;  // of a format's expression, whether it is all of the format
+  // Whether what is read has an anyOf of which some evaluate together and are held one at a time; and which it is of.
+  bool loses_ = false;
+  std::set<Literal> losing_;
   int depth_ = 0;
 };
 

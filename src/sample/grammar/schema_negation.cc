@@ -31,7 +31,7 @@ Result<Shapes> SchemaLogic::negated_keyword(const Value& schema, const std::stri
   TRY(check_keyword(schema, key, value));
   Shapes all;
   if (key == "$ref" || key == "$dynamicRef" || key == "$recursiveRef") {
-    ASSIGN_OR_RETURN(const Value* target, document_.resolve(&schema, value.text, key == "$dynamicRef"));
+    ASSIGN_OR_RETURN(const Value* target, document_.resolve(&schema, value.text, key == "$dynamicRef", fuel_));
     return shapes(Literal{target, true});
   }
   if (key == "not") return shapes(Literal{&value, false});

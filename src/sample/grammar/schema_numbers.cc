@@ -42,15 +42,22 @@ std::string same_text(const Decimal& value) {
 
 Result<CodeDfa> expression(const std::string& text, Fuel& fuel) { return read_regex(text, RegexUse::kWhole, fuel); }
 
-// Texts whose value is a multiple: remainders of the digits that were read, with how many of them stand behind the
-// point.
-Result<CodeDfa> multiples_of(const Decimal& divisor, Fuel& fuel) {
+// The divisor without its point.
+Result<int64_t> modulus_of(const Decimal& divisor) {
   if (divisor.is_zero() || divisor.is_huge()) return unsupported("the divisor is out of range");
   const int64_t n_behind = std::max<int64_t>(0, -divisor.exponent);
   int64_t modulus = 0;
   for (char digit : divisor.digits) modulus = std::min<int64_t>(modulus * 10 + (digit - '0'), kMaxStates + 1);
   for (int64_t i = 0; i < divisor.exponent; ++i) modulus = std::min<int64_t>(modulus * 10, kMaxStates + 1);
   if (modulus * (n_behind + 2) > kMaxStates) return unsupported("its automaton of remainders is too large");
+  return modulus;
+}
+
+// Texts whose value is a multiple: remainders of the digits that were read, with how many of them stand behind the
+// point.
+Result<CodeDfa> multiples_of(const Decimal& divisor, Fuel& fuel) {
+  ASSIGN_OR_RETURN(const int64_t modulus, modulus_of(divisor));
+  const int64_t n_behind = std::max<int64_t>(0, -divisor.exponent);
   CodeNfa nfa(fuel);
   std::array<uint32_t, 10> digits{};
   for (uint32_t d = 0; d < 10; ++d) digits[d] = nfa.sets.add(CodeSet{{'0' + d, '0' + d}});
@@ -113,6 +120,11 @@ bool NumberRules::allows(const Decimal& number) const {
   return std::all_of(multiples.begin(), multiples.end(), divides) &&
          std::none_of(no_multiples.begin(), no_multiples.end(), divides) &&
          std::none_of(excluded.begin(), excluded.end(), [&](const Decimal& d) { return number.compare(d) == 0; });
+}
+
+Status multiples_can_be_held(const Decimal& divisor) {
+  TRY(modulus_of(divisor));
+  return {};
 }
 
 Result<CodeDfa> number_texts(const NumberRules& rules, Fuel& fuel) {

@@ -31,6 +31,9 @@ struct NumberRules {
   bool is_empty() const;  // as far as the limits say
 };
 
+// Why multiples of it cannot be held, if they cannot.
+Status multiples_can_be_held(const Decimal& divisor);
+
 Result<CodeDfa> number_texts(const NumberRules& rules, Fuel& fuel);
 
 }  // namespace ibid::grammar

@@ -418,6 +418,11 @@ TEST(GrammarSchema, NarrowFormatsHaveNoOpposite) {
   EXPECT_TRUE(is_told(R"({"type":"string","not":{"format":"hostname"}})"));
   EXPECT_TRUE(is_told(R"({"oneOf":[{"type":"string","format":"ipv4"},{"type":"string","format":"hostname"}]})"));
   EXPECT_FALSE(is_told(R"({"type":"string","not":{"format":"ipv4"}})"));
+  // What is no text of the narrow one may be one of the format: these are not told apart by it.
+  EXPECT_TRUE(
+      is_told(R"({"oneOf":[{"type":"string","format":"hostname"},{"type":"string","pattern":"^(a\\.){4}e$"}]})"));
+  EXPECT_TRUE(is_told(R"({"oneOf":[{"type":"string","format":"hostname"},{"const":"a.a.a.a.e"}]})"));
+  EXPECT_FALSE(is_told(R"({"oneOf":[{"type":"string","format":"email"},{"type":"string","format":"uri"}]})"));
   EXPECT_FALSE(is_told(R"({"oneOf":[{"format":"date","type":"string"},{"format":"date-time","type":"string"}]})"));
   bool is_refused = false;
   const auto automaton = of_schema(R"({"type":"string","not":{"pattern":"a\u0000|b"}})", is_refused);
@@ -448,6 +453,51 @@ TEST(GrammarSchema, ManyAlternativesThatEvaluateTogetherAreTold) {
   }
 }
 
+// Only what an unevaluated* is told of that sees the alternatives: through allOf too, not from another place.
+TEST(GrammarSchema, AlternativesElsewhereLoseNothing) {
+  std::string all;
+  for (int i = 0; i < 5; ++i)
+    all += std::string(i > 0 ? "," : "") + R"({"properties":{"x)" + std::to_string(i) + R"(":{}}})";
+  const std::string any = R"({"anyOf":[)" + all + "]}";
+  for (const auto& [schema, is_told] :
+       {std::pair(R"({"unevaluatedProperties":false,"allOf":[)" + any + "]}", true),
+        {R"({"unevaluatedProperties":false,"properties":{"a":)" + any + "}}", false},
+        {R"({"properties":{"a":{"unevaluatedProperties":false},"b":)" + any + "}}", false},
+        {R"({"unevaluatedProperties":false,"not":{"not":)" + any + "}}", false}}) {
+    Fuel fuel;
+    Grammar grammar(fuel);
+    SchemaReport report;
+    ASSERT_TRUE(read_json_schema(schema, {.is_strict = false}, grammar, &report).ok()) << schema;
+    EXPECT_EQ(!report.ignored.empty(), is_told) << schema;
+  }
+}
+
+TEST(GrammarSchema, CountersThatAreTooManyTogetherAreRefused) {
+  std::string all;
+  for (int i = 1; i <= 300; ++i)
+    all += std::string(i > 1 ? "," : "") + "\"p" + std::to_string(i) + R"(":{"type":"string","minLength":)" +
+           std::to_string(i) + R"(,"maxLength":)" + std::to_string(16'000'000 + i) + "}";
+  bool is_refused = false;
+  EXPECT_EQ(of_schema(R"({"type":"object","properties":{)" + all + "}}", is_refused), nullptr);
+  EXPECT_FALSE(is_refused) << "it is read, but not compiled";
+}
+
+TEST(GrammarSchema, AChainOfReferencesIsNoLoop) {
+  const auto refused = [](int n, const std::string& end) {
+    std::string all;
+    for (int i = 0; i < n; ++i)
+      all += "\"s" + std::to_string(i) + R"(":{"$ref":"#/$defs/s)" + std::to_string(i + 1) + "\"},";
+    Fuel fuel;
+    Grammar grammar(fuel);
+    const Result<RuleId> read = read_json_schema(
+        R"({"$ref":"#/$defs/s0","$defs":{)" + all + "\"s" + std::to_string(n) + "\":" + end + "}}", {}, grammar);
+    return read.ok() ? std::string() : read.error().message;
+  };
+  EXPECT_EQ(refused(100, R"({"type":"null"})"), "");
+  EXPECT_NE(refused(200, R"({"type":"null"})").find("too many others in a row"), std::string::npos);
+  EXPECT_NE(refused(3, R"({"$ref":"#/$defs/s0"})").find("leads back to itself"), std::string::npos);
+}
+
 TEST(GrammarSchema, EachLimitThatIsNotCountedIsTold) {
   Fuel fuel;
   Grammar grammar(fuel);
@@ -458,6 +508,13 @@ TEST(GrammarSchema, EachLimitThatIsNotCountedIsTold) {
   ASSERT_EQ(report.ignored.size(), 2u);
   EXPECT_TRUE(report.ignored[0].starts_with("\"m")) << report.ignored[0];
   EXPECT_NE(report.ignored[0].substr(0, 8), report.ignored[1].substr(0, 8));
+  report.ignored.clear();
+  ASSERT_TRUE(read_json_schema(R"({"type":"object","minProperties":500,"maxProperties":900,"properties":{"a":{}},
+                                   "additionalProperties":false})",
+                               {.is_strict = false}, grammar, &report)
+                  .ok());
+  ASSERT_EQ(report.ignored.size(), 1u);
+  EXPECT_TRUE(report.ignored[0].starts_with("\"minP")) << report.ignored[0];
 }
 
 // A name of a client's is not said again and again in full.

@@ -118,7 +118,7 @@ bool Value::operator==(const Value& other) const {
   switch (kind) {
     case Kind::kNumber: {
       if (text == other.text) return true;
-      if (is_plain_number() && other.is_plain_number()) return false;
+      if (is_plain && other.is_plain) return false;
       const Decimal a = number(), b = other.number();
       return a.is_negative == b.is_negative && a.digits == b.digits && (a.is_zero() || a.exponent == b.exponent);
     }
@@ -137,16 +137,13 @@ bool Value::operator==(const Value& other) const {
   }
 }
 
-bool Value::is_plain_number() const { return text.find_first_of(".eE") == text.npos && text != "-0"; }
-
 int64_t cost_of_comparing(const Value& a, const Value& b) {
   constexpr uint32_t kFewValues = 16;
   if (a.n_values != b.n_values || a.kind != b.kind) return 0;
-  if (a.is(Value::Kind::kNumber))
-    return a.is_plain_number() && b.is_plain_number() ? 0
-                                                      : 3 + static_cast<int64_t>(a.text.size() + b.text.size()) / 32;
+  const int64_t texts = std::min(a.n_bytes, b.n_bytes) / 32;
+  if (a.n_values == 1) return texts + (a.is(Value::Kind::kNumber) && !(a.is_plain && b.is_plain) ? 3 : 0);
   const auto n = static_cast<int64_t>(a.n_values), n_members = static_cast<int64_t>(a.members.size());
-  return n == 1 ? 0 : n <= kFewValues ? n : 4 * n + n_members * std::min(n, n_members) / 8;
+  return texts + (n <= kFewValues ? n : 4 * n + n_members * std::min(n, n_members) / 8);
 }
 
 namespace {
@@ -165,8 +162,12 @@ class ValueBuilder : public JsonEvents {
     return true;
   }
   bool string(std::string text) override { return put({Value::Kind::kString, std::move(text)}); }
-  bool integer(int64_t value) override { return put({Value::Kind::kNumber, std::to_string(value)}); }
-  bool number(std::string text) override { return put({Value::Kind::kNumber, std::move(text)}); }
+  bool integer(int64_t value) override { return number(std::to_string(value)); }
+  bool number(std::string text) override {
+    Value value{Value::Kind::kNumber, std::move(text)};
+    value.is_plain = value.text.find_first_of(".eE") == std::string::npos && value.text != "-0";
+    return put(std::move(value));
+  }
   bool boolean(bool value) override { return put({value ? Value::Kind::kTrue : Value::Kind::kFalse}); }
   bool null() override { return put({Value::Kind::kNull}); }
 

@@ -38,6 +38,8 @@ struct Value {
   std::vector<std::pair<std::string, Value>> members = {};
   uint32_t place = 0;     // in its document, by the text, from 1; tells nothing of the value
   uint32_t n_values = 1;  // of which it is one: in a document, itself and all within
+  uint32_t n_bytes = 0;   // of their texts
+  bool is_plain = false;  // a number that is whole and has no exponent: no other such text is the same number
 
   bool is(Kind k) const { return kind == k; }
   bool is_object() const { return kind == Kind::kObject; }
@@ -45,7 +47,6 @@ struct Value {
   // Its items, or it alone where it is no list.
   std::span<const Value> as_list() const { return is(Kind::kArray) ? std::span(items) : std::span(this, 1); }
   Decimal number() const { return Decimal::of(text); }
-  bool is_plain_number() const;               // whole and without an exponent: no other such text is the same number
   bool operator==(const Value& other) const;  // as JSON Schema has it: 1 is 1.0, members have no order
 };
 

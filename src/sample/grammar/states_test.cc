@@ -1,7 +1,6 @@
 // States against a recogniser from the textbook, over random grammars; and what they keep and forget.
 #include <gtest/gtest.h>
 
-#include <map>
 #include <set>
 
 #include "sample/grammar/testing/automata.h"
