@@ -338,6 +338,12 @@ std::vector<Bomb> meetings() {
   add("[" + repeated("\\pL-a", 49'999) + "]", Language::kRegex);
   add(repeated("a{2}", 50'000) + "{2}", Language::kRegex);
   add("a{3000000000}", Language::kRegex);
+  add("root ::= \"" + std::string(400'000, 'a') + "\"\nx ::= " + repeated("\"\" ", 200'000), Language::kGbnf);
+  add("%import common.(" + repeated(",", 1 << 19), Language::kLark);
+  add(R"({"format":{"type":"triggered_tags","triggers":[)" + times(100'000, "\"x\"") +
+          R"(,"y"],"tags":[{"begin":"x","content":{"type":"const_string","value":""},"end":""},)" +
+          times(5000, R"({"begin":"y","content":{"type":"const_string","value":""},"end":""})") + "]}}",
+      Language::kStructuralTag);
   add("root ::= <[2147483647]>", Language::kGbnf);
   add("root ::= !<[2147483647]>", Language::kGbnf);
   add("root ::= !<[1073741823]> <[1073741823]>", Language::kGbnf);
@@ -488,7 +494,7 @@ std::vector<Bomb> bombs() {
 TEST(HostileGrammar, EachCompilesOrIsRefusedWithASentenceInTimeAndMemory) {
   const auto trie = testing::adversarial("{}\"a1").trie();
   const std::vector<Bomb> all = bombs();
-  EXPECT_EQ(all.size(), 435u) << "docs/structured.md says how many";
+  EXPECT_EQ(all.size(), 438u) << "docs/structured.md says how many";
   for (const Bomb& bomb : all) {
     const int64_t before = ibid::testing::live_bytes;
     ibid::testing::peak_bytes = before;
@@ -509,6 +515,23 @@ TEST(HostileGrammar, EachCompilesOrIsRefusedWithASentenceInTimeAndMemory) {
     }
     if (!says.empty()) expect_sentence(invalid(says), bomb.name);
   }
+}
+
+// Wherever the memory ends, compilation does, and writes to nothing that is not there.
+TEST(HostileGrammar, AGrammarIsJudgedWithWhateverMemoryThereIs) {
+  const auto trie = testing::adversarial("{}\"a1").trie();
+  std::string text = "root ::= \"" + std::string(4000, 'a') + "\" [^b]{3,9} r?\nr ::= [0-9] | \"(\" r \")\"\nx ::= ";
+  for (int i = 0; i < 2000; ++i) text += "\"\" ";
+  int n_compiled = 0, n_refused = 0;
+  for (int64_t bytes = 1000; bytes < 700'000; bytes += bytes / 100 + 40) {
+    Fuel fuel(kCompileSteps, bytes);
+    Grammar grammar(fuel);
+    const bool is_read = read({Language::kGbnf, false, text, {}}, {}, grammar).ok();
+    const bool is_compiled = is_read && Automaton::compile(grammar, {.bytes = trie->single_bytes()}).ok();
+    ++(is_compiled ? n_compiled : n_refused);
+  }
+  EXPECT_GT(n_refused, 100);
+  EXPECT_GT(n_compiled, 5);
 }
 
 // Parts of bombs and of what the fuzzers found, cut, repeated and put together: of each its fuel knows what it takes.

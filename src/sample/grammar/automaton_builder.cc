@@ -13,7 +13,6 @@ namespace ibid::grammar {
 namespace {
 
 constexpr uint32_t kMaxCopies = 128;  // states that a repeat may be copied to; beyond, it is counted
-constexpr uint32_t kMaxDepth = 2000;  // of expressions in expressions
 constexpr uint32_t kLarge = 1u << 20;
 constexpr uint64_t kMostNodes = 1ull << 31;  // that counters may count to, all together
 constexpr size_t kMaxTokenClasses = 65'000;  // symbols have 16 bits
@@ -70,17 +69,16 @@ class AutomatonBuilder {
     return !fuel_.is_empty();
   }
 
-  // Depth, states and emptiness of each expression; of rules the last by a fixpoint.
+  // States and emptiness of each expression; of rules the last by a fixpoint.
   Status measure() {
     const auto& exprs = g_.exprs();
     const auto n_exprs = static_cast<int64_t>(exprs.size()), n_rules = static_cast<int64_t>(g_.rules().size());
-    Held of_depth(fuel_);
-    if (!fuel_.has_room(n_exprs * 9 + n_rules)) return out_of_fuel();
-    of_depth.add(n_exprs * 4);
+    TRY(g_.check_depth());
+    Held of_open(fuel_);
+    if (!fuel_.has_room(n_exprs * 5 + n_rules)) return out_of_fuel();
     held_.add(n_exprs * 5);
     size_.assign(exprs.size(), 0);
     nullable_.assign(exprs.size(), 0);
-    std::vector<uint32_t> depth(exprs.size(), 0);
     rule_nullable_.assign(g_.rules().size(), 0);
     std::vector<uint32_t> open;  // those that rules which turn out to be empty may make so
     for (bool changed = true, first = true; changed; first = false) {
@@ -91,16 +89,10 @@ class AutomatonBuilder {
         const Expr& e = exprs[i];
         nullable_[i] = is_nullable(e);
         if (!nullable_[i] && hangs_on_others(e)) {
-          if (!make_room(open, 1, of_depth)) return out_of_fuel();
+          if (!make_room(open, 1, of_open)) return out_of_fuel();
           open.push_back(i);
         }
         size_[i] = std::min(states_of(e), kLarge);
-        depth[i] = e.kind == ExprKind::kRepeat ? depth[e.a] + 1 : 0;
-        for (ExprId part : e.parts) depth[i] = std::max(depth[i], depth[part] + 1);
-        if (e.kind == ExprKind::kGraph)
-          for (const GraphEdge& edge : g_.graphs()[e.a].edges)
-            if (edge.expr != kNoExpr) depth[i] = std::max(depth[i], depth[edge.expr] + 1);
-        if (depth[i] > kMaxDepth) return invalid("The grammar is nested too deeply.");
       }
       for (uint32_t r = 0; r < rule_nullable_.size(); ++r) {
         const ExprId body = g_.rules()[r].body;
@@ -283,6 +275,7 @@ class AutomatonBuilder {
     if (!fuel_.burn(static_cast<int64_t>(graph.edges.size()) * 3 + graph.n_states)) return;
     if (!room_for(graph.edges.size() + graph.accepting.size() + 16)) return;
     const uint32_t base = machine_.add_states(graph.n_states);
+    if (fuel_.is_empty()) return;  // there are none
     machine_.add_empty(from, base);
     for (const GraphEdge& edge : graph.edges) {
       if (edge.expr == kNoExpr) {

@@ -100,4 +100,25 @@ RuleId Grammar::add_rule(std::string name) {
   return static_cast<RuleId>(rules_.size() - 1);
 }
 
+Status Grammar::check_depth() const {
+  constexpr uint16_t kMost = 2000;
+  Held held(fuel_);
+  if (!fuel_.burn(static_cast<int64_t>(exprs_.size())) || !held.add(block(exprs_.size() * sizeof kMost)))
+    return out_of_fuel();
+  std::vector<uint16_t> depths(exprs_.size(), 0);
+  for (size_t i = 0; i < exprs_.size(); ++i) {  // parts come before what they are parts of
+    const Expr& e = exprs_[i];
+    uint16_t depth = 0;
+    const auto has = [&](ExprId part) { depth = std::max<uint16_t>(depth, static_cast<uint16_t>(depths[part] + 1)); };
+    if (e.kind == ExprKind::kRepeat) has(e.a);
+    for (const ExprId part : e.parts) has(part);
+    if (e.kind == ExprKind::kGraph)
+      for (const GraphEdge& edge : graphs_[e.a].edges)
+        if (edge.expr != kNoExpr) has(edge.expr);
+    if (depth > kMost) return invalid("The grammar is nested too deeply.");
+    depths[i] = depth;
+  }
+  return {};
+}
+
 }  // namespace ibid::grammar

@@ -96,6 +96,8 @@ class Grammar {
     if (notes_.size() < kMaxNotes) notes_.push_back(std::move(note));
   }
   Fuel& fuel() const { return fuel_; }
+  // Whether its expressions are nested no deeper than what goes through them by calls may go; repeats need no brackets.
+  Status check_depth() const;
 
  private:
   ExprId add(Expr expr);

@@ -269,5 +269,25 @@ TEST(GrammarRules, AsBytesAreTheSameRules) {
   EXPECT_GT(n_refused, 3000);
 }
 
+// A token that ends answers is among those that `!` leaves; named alone it is a text's last.
+TEST(Grammars, AnEndComesWhereTheGrammarAcceptsAndNowhereElse) {
+  Grammars grammars(tokens());
+  const TokenId end{static_cast<int32_t>(tokens_trie()->vocab_size()) - 1};
+  const auto may_end = [&](const std::string& text, std::string_view behind) {
+    Matcher matcher(grammars.get({.language = Language::kGbnf, .text = text}).value(), {end}, 1);
+    std::vector<uint32_t> mask(tokens_trie()->mask_words());
+    StateId state = kInitial;
+    for (const char c : behind) state = matcher.after(0, state, TokenId{static_cast<int32_t>(static_cast<uint8_t>(c))});
+    matcher.fill(state, -1, mask);
+    return (mask[static_cast<size_t>(raw(end)) / 32] >> (raw(end) % 32) & 1) != 0;
+  };
+  EXPECT_FALSE(may_end("root ::= !<[0]> \"END\"", ""));
+  EXPECT_FALSE(may_end("root ::= !<[0]> \"END\"", "xEN"));
+  EXPECT_TRUE(may_end("root ::= !<[0]> \"END\"", "xEND"));
+  const std::string named = "root ::= \"a\" <[" + std::to_string(raw(end)) + "]>";
+  EXPECT_FALSE(may_end(named, ""));
+  EXPECT_TRUE(may_end(named, "a"));
+}
+
 }  // namespace
 }  // namespace ibid::grammar

@@ -159,6 +159,7 @@ class LarkReader {
       do {
         skip_space();
         names.emplace_back(read_name());
+        if (names.back().empty() || !g_.fuel().burn(8)) return in_.error("A terminal's name is missing");
         skip_space();
       } while (in_.take(","));
       if (!in_.take(")")) return in_.error("A closing bracket is missing");

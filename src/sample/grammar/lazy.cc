@@ -146,6 +146,7 @@ ExprId behind(std::string_view text, Grammar& grammar) {
 }
 
 Status wait_for(const std::vector<Trigger>& triggers, Grammar& grammar) {
+  TRY(grammar.check_depth());
   std::vector<ExprId> choices;
   ExprId free = kNoExpr;  // without a trigger
   const auto is_pattern = [](const Trigger& t) { return t.token < 0 && t.kind != Trigger::Kind::kText; };

@@ -108,6 +108,16 @@ TEST(GrammarLazy, AnAnswerIsFreeUpToATriggerAndOfTheGrammarFromItOn) {
     EXPECT_FALSE(holds(lazy, text)) << text;
 }
 
+// Repeats nest without brackets: what goes through a grammar by calls is not begun with.
+TEST(GrammarLazy, RefusesWhatIsNestedTooDeeply) {
+  Fuel fuel;
+  Grammar g(fuel);
+  ASSERT_TRUE(read_gbnf("root ::= \"a\"" + std::string(60'000, '?'), {}, g).ok());
+  const Status waits = wait_for({{.text = "a"}}, g);
+  ASSERT_FALSE(waits.ok());
+  EXPECT_NE(waits.error().message.find("nested too deeply"), std::string::npos);
+}
+
 // Whatever of another trigger, or of itself, stands before one.
 TEST(GrammarLazy, FindsATriggerWhereverItBegins) {
   std::vector<std::string> texts = {""};

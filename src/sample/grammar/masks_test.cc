@@ -220,6 +220,29 @@ TEST(GrammarMasks, OfTokensThatTheGrammarNames) {
   EXPECT_EQ(masks.after(kInitial, TokenId{301}), kDead);
 }
 
+// What each prefix of a token leads to is a state of its own, of 1,800 items: thousands of them would be made for one
+// mask, in a step of others.
+TEST(GrammarMasks, OfTextsOfTooManyReadingsAreBounded) {
+  testing::Words words = testing::adversarial("ab");
+  for (char a = 'a'; a <= 'z'; ++a)
+    for (char b = 'a'; b <= 'z'; ++b)
+      for (char c = 'a'; c <= 'z'; ++c) {
+        words.texts.push_back({a, b, c});
+        words.texts.push_back({a, b, c, a});
+      }
+  std::string text = "root ::= (";
+  for (char a = 'a'; a <= 'z'; ++a) text += std::string("\"") + a + "\" root \"" + a + "\" | ";
+  for (int i = 0; i < 1800; ++i) text += "r" + std::to_string(i) + (i < 1799 ? " | " : ") \"!\"\n");
+  for (int i = 0; i < 1800; ++i) text += "r" + std::to_string(i) + " ::= \"1\"\n";
+  TokenMasks masks(from_gbnf(text), words.trie());
+  std::vector<uint32_t> mask(masks.trie().mask_words());
+  for (const uint32_t left : {TokenMasks::kNoLimit, 2000u}) {
+    masks.fill(kInitial, mask, left);
+    EXPECT_TRUE(std::ranges::all_of(mask, [](uint32_t word) { return word == 0; })) << "it is lost";
+    EXPECT_LT(masks.states().n_made(), 2500u);
+  }
+}
+
 TEST(GrammarMasks, NeverLeadWhereTheVocabularyCannotGo) {
   testing::Words words;
   for (char c : std::string_view("abc")) words.texts.push_back(std::string(1, c));

@@ -63,10 +63,18 @@ void Matcher::fill(StateId state, int32_t n_left, std::span<uint32_t> mask) {
   TokenMasks& masks = compiled_->masks_;
   const bool is_tight = closes_in_time_ && n_left >= 0;
   masks.fill(state, mask, is_tight ? static_cast<uint32_t>(n_left) : TokenMasks::kNoLimit);
-  if (!masks.states().accepts(state)) return;
-  for (TokenId id : end_of_generation_)
-    if (static_cast<size_t>(raw(id)) < 32 * mask.size())
-      mask[static_cast<size_t>(raw(id)) / 32] |= 1u << (raw(id) % 32);
+  const bool accepts = masks.states().accepts(state);
+  for (TokenId id : end_of_generation_) {
+    if (static_cast<size_t>(raw(id)) >= 32 * mask.size()) continue;
+    uint32_t& word = mask[static_cast<size_t>(raw(id)) / 32];
+    const uint32_t bit = 1u << (raw(id) % 32);
+    if (accepts) {
+      word |= bit;
+    } else if (word & bit) {  // the grammar names it: where it is a text's last, and not as one of many that may come
+      const StateId behind = masks.after(state, id);
+      if (behind == kDead || !masks.states().accepts(behind)) word &= ~bit;
+    }
+  }
 }
 
 StateId Matcher::after(int32_t choice, StateId state, TokenId token) {

@@ -141,6 +141,7 @@ Status read_rules(std::string_view bytes, Grammar& grammar) {
   const auto broken = [] { return invalid("These are no rules as this version writes them."); };
   if (in.number(kVersion) != kVersion) return broken();
   const uint32_t n_rules = in.count();
+  if (n_rules == 0) return broken();
   const uint64_t root = in.number(n_rules - uint64_t{1});
   for (uint32_t r = 0; r < n_rules && in.is_ok() && !grammar.fuel().is_empty(); ++r) grammar.add_rule("rule");
   const uint32_t n_exprs = in.count();

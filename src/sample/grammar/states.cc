@@ -197,7 +197,7 @@ void States::predict(StateId id, std::span<const Item> kernel) {
     }
     items_.add(callee);
   };
-  for (size_t i = 0; i < items.size() && items.size() <= kMaxItems; ++i) {
+  for (size_t i = 0; i < items.size() && items.size() <= kMaxItems && waiting_.size() <= kMaxWaiting; ++i) {
     const Item item = items[i];
     if (automaton_->is_counter(item.node)) {
       const Counter& c = automaton_->counter(item.node);
@@ -313,7 +313,7 @@ StateId States::intern(std::span<const Item> kernel) {
     info.base = id;
     predict(id, kernel);
     const std::vector<Item>& items = items_.items();
-    if (items.size() > kMaxItems) return kDead;
+    if (items.size() > kMaxItems || waiting_.size() > kMaxWaiting) return kDead;
     const StateId first = first_with_waiting(id);
     if (first != id) {
       for (size_t i = kernel.size(); i < items.size(); ++i)
@@ -395,7 +395,7 @@ uint32_t States::rest_behind(const Item& item) const {
   return rest_behind(std::span<const Waiting>(origin.waiting, origin.n_waiting), item);
 }
 
-// What waits in this very state may wait for one another (left recursion): lengths fall until they hold.
+// What waits in this very state may wait for one another (left recursion).
 void States::measure(StateId id, Info& info) {
   auto rest = [&](const Item& item) {
     const uint32_t behind =
@@ -404,15 +404,35 @@ void States::measure(StateId id, Info& info) {
             : rest_behind(std::span<const Waiting>(infos_[item.origin].waiting, infos_[item.origin].n_waiting), item);
     return std::min(kNever, automaton_->shortest(item.node) + behind);
   };
+  // Dijkstra 1959 over the rules that are called here.
+  waits_here_.clear(), nearest_.clear();
+  const auto is_farther = [](const Nearest& a, const Nearest& b) { return a.rest > b.rest; };
+  const auto offer = [&](uint32_t first, uint32_t found) {
+    if (found >= waiting_[first].rest) return;
+    waiting_[first].rest = found;
+    nearest_.push_back({found, first});
+    std::push_heap(nearest_.begin(), nearest_.end(), is_farther);
+  };
   for (Waiting& w : waiting_) w.rest = kNever;
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (size_t first = 0, end = 0; first < waiting_.size(); first = end) {  // by what is called
-      uint32_t found = kNever;
-      for (; end < waiting_.size() && waiting_[end].rule == waiting_[first].rule; ++end)
-        found = std::min(found, rest(waiting_[end].item));
-      if (found < waiting_[first].rest) waiting_[first].rest = found, changed = true;
+  for (uint32_t first = 0, end = 0; first < waiting_.size(); first = end) {
+    uint32_t found = kNever;
+    for (; end < waiting_.size() && waiting_[end].rule == waiting_[first].rule; ++end) {
+      const Item& item = waiting_[end].item;
+      if (item.origin == id) waits_here_.push_back({item.as, first, automaton_->shortest(item.node)});
+      found = std::min(found, rest(item));  // of those here, what holds of the root
     }
+    offer(first, found);
+  }
+  std::sort(waits_here_.begin(), waits_here_.end(), [](const WaitsHere& a, const WaitsHere& b) { return a.as < b.as; });
+  while (!nearest_.empty()) {
+    const auto [known, first] = nearest_.front();
+    std::pop_heap(nearest_.begin(), nearest_.end(), is_farther);
+    nearest_.pop_back();
+    if (known > waiting_[first].rest) continue;
+    const uint32_t rule = waiting_[first].rule;
+    auto at = std::lower_bound(waits_here_.begin(), waits_here_.end(), rule,
+                               [](const WaitsHere& w, uint32_t as) { return w.as < as; });
+    for (; at != waits_here_.end() && at->as == rule; ++at) offer(at->first, std::min(kNever, at->length + known));
   }
   info.shortest = kNever;
   for (const Item& item : items_.items()) info.shortest = std::min(info.shortest, rest(item));

@@ -51,6 +51,7 @@ class States {
  public:
   // More items than these are no state but the end (kDead): with the depth, the bound of what a step costs.
   static constexpr size_t kMaxItems = 2000;
+  static constexpr size_t kMaxWaiting = 4 * kMaxItems;
   static constexpr uint32_t kMaxDepth = 1000;
 
   explicit States(std::shared_ptr<const Automaton> automaton);
@@ -163,6 +164,14 @@ class States {
   ItemList kernel_, items_;
   std::vector<Item> callers_;
   std::vector<Waiting> waiting_;
+  struct Nearest {
+    uint32_t rest = 0, first = 0;  // of the first in waiting_ before a call of one rule
+  };
+  struct WaitsHere {  // what waits in this state for a rule, of whose own end others in this state wait
+    uint32_t as = 0, first = 0, length = 0;
+  };
+  std::vector<Nearest> nearest_;
+  std::vector<WaitsHere> waits_here_;
 };
 
 }  // namespace ibid::grammar

@@ -1,6 +1,7 @@
 // States against a recogniser from the textbook, over random grammars; and what they keep and forget.
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <set>
 
 #include "sample/grammar/testing/automata.h"
@@ -172,6 +173,24 @@ TEST(GrammarStates, KeepTheirIdsWhileOthersAreForgotten) {
     EXPECT_EQ(masks.states().accepts(masks.states().after(kept[i], text.substr(i))), true);
     EXPECT_EQ(masks.states().shortest(kept[i]), fresh.shortest(fresh.after(kInitial, text.substr(0, i))));
   }
+}
+
+// A chain of calls against their numbers, each of which waits for the one before.
+TEST(GrammarStates, MeasureAChainOfRulesInOneGo) {
+  std::string text = "root ::= \"a\" root \"a\" | r1900 \"x\"\nr1 ::= \"1\"\n";
+  for (int i = 2; i <= 1900; ++i) text += "r" + std::to_string(i) + " ::= r" + std::to_string(i - 1) + " \"x\"\n";
+  const auto automaton = from_gbnf(text);
+  ASSERT_NE(automaton, nullptr);
+  States states(automaton);
+  const double begin = static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
+  StateId state = kInitial;
+  for (uint32_t n = 0; n < 100; ++n) {
+    ASSERT_EQ(states.shortest(state), 1901 + 2 * n - n);
+    state = states.next(state, 'a');
+    ASSERT_NE(state, kDead);
+  }
+  EXPECT_LT(static_cast<double>(std::clock()) / CLOCKS_PER_SEC - begin, 5) << "0.2 s a state, were it by rounds";
+  EXPECT_TRUE(states.accepts(states.after(kInitial, "a1" + std::string(1900, 'x') + "a")));
 }
 
 TEST(GrammarStates, KnowTheShortestWayToAnEnd) {

@@ -248,6 +248,7 @@ class TagReader {
   Result<ExprId> dispatch(const std::vector<std::string>& triggers, const std::vector<Tag>& tags, FreeText free,
                           const std::string& at) {
     for (const std::string& trigger : triggers) {
+      if (!g_.fuel().burn(1 + static_cast<int64_t>(tags.size()) / 8)) return out_of_fuel();
       std::vector<ExprId> then;
       for (const Tag& tag : tags)
         if (tag.begin.starts_with(trigger))
@@ -255,9 +256,11 @@ class TagReader {
       if (then.empty()) return invalid(at + ": no tag begins with the trigger " + in_quotes(trigger, 40) + ".");
       free.words.push_back({trigger, g_.choice(std::move(then))});
     }
-    for (const Tag& tag : tags)
+    for (const Tag& tag : tags) {
+      if (!g_.fuel().burn(1 + static_cast<int64_t>(triggers.size()) / 8)) return out_of_fuel();
       if (std::none_of(triggers.begin(), triggers.end(), [&](auto& t) { return tag.begin.starts_with(t); }))
         return invalid(at + ": the tag " + in_quotes(tag.begin, 40) + " begins with none of the triggers.");
+    }
     return free_text(free, g_);
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <utility>
 
 #include "base/check.h"
 #include "base/planted.h"
@@ -63,6 +64,7 @@ void TokenMasks::fill(StateId state, std::span<uint32_t> mask, uint32_t left) {
     tight = make(state, left);
     plain = &tight;
   }
+  if (plain->is_lost) return void(std::ranges::fill(mask, 0));
   bool is_empty = true;  // still as it came
   auto unite = [&](const uint32_t* bits) {
     if (is_empty) {
@@ -167,6 +169,8 @@ void TokenMasks::walk(const ByteTrie& trie, Found&& found) {
     const ByteTrie::Node& n = *node;
     if (const uint32_t end = trie.own_end(n); n.first < end) found(n.first, end, state);
     const uint32_t* row = states_.row(state);
+    const bool has_large_steps =
+        n.n_children > 0 && !states_.is_small(state);  // so that states are made for leaves too
     for (uint32_t i = n.child + n.n_children; i-- > n.child;) {
       const ByteTrie::Node& child = trie.nodes[i];
       const uint32_t a_class = automaton.class_of(child.byte);
@@ -175,8 +179,12 @@ void TokenMasks::walk(const ByteTrie& trie, Found&& found) {
       const StateId next = may_skip ? kUnmade : states_.next_in(row, state, a_class);
       if (next == kDead) continue;
       if (is_leaf) {
+        if (has_large_steps && next != kUnmade)
+          n_looked_at_ += states_.stepped(next).size() + states_.called(next).size();
         found(child.first, child.end, next);
       } else {
+        n_looked_at_ += states_.stepped(next).size() + states_.called(next).size() + automaton.n_classes() / 8;
+        if (n_looked_at_ > kMostLookedAt) return ahead_.clear();
         look_ahead(trie, i, next);
       }
     }
@@ -213,6 +221,7 @@ std::bitset<256> TokenMasks::next_bytes(StateId state) {
 TokenMasks::Recipe TokenMasks::make(StateId state, uint32_t left) {
   Recipe made;
   made.is_measured = measures_;
+  n_looked_at_ = 0;
   made.tokens.swap(token_room_);
   made.tokens.clear();
   const Automaton& automaton = states_.automaton();
@@ -236,6 +245,12 @@ TokenMasks::Recipe TokenMasks::make(StateId state, uint32_t left) {
   }
   token_room_.swap(made.tokens);
   made.tokens.assign(token_room_.begin(), token_room_.end());
+  if (n_looked_at_ > kMostLookedAt) {
+    made = {};
+    made.worst = kNever;
+    made.is_measured = measures_;
+    made.is_lost = true;
+  }
   return made;
 }
 
@@ -349,11 +364,14 @@ const TokenMasks::Tailed& TokenMasks::tailed(StateId state) {
   Tailed made;
   made.is_measured = measures_;
   const TokenTrie::Tails& tails = trie_->tails(kUnicode);
+  const size_t looked_at_before = std::exchange(n_looked_at_, 0);  // a text is not lost for what is made but once
   walk_tails(kUnicode, [&](uint32_t entry, StateId next) {
     measure(next, made.worst);
     made.tokens.push_back(tails.trie.tokens[entry]);
     made.first.push_back(tails.first[entry]);
   });
+  made.is_lost = n_looked_at_ > kMostLookedAt;
+  n_looked_at_ = looked_at_before;
   if (known != tailed_.end()) return known->second = std::move(made);
   mask_bytes_ += sizeof(Tailed) + 40 + made.tokens.capacity() * 4 + made.first.capacity();
   return tailed_.emplace(state, std::move(made)).first->second;
@@ -366,6 +384,7 @@ bool TokenMasks::make_by_difference(StateId state, Recipe& made) {
   chain_.assign(1, other);
   is_endless_ = true;
   const Tailed& tails = tailed(other);
+  if (tails.is_lost) return n_looked_at_ = kMostLookedAt + 1, true;
   made.worst = std::max(states_.shortest(other), tails.worst);
   made.wholes.push_back({static_cast<uint8_t>(kPlainKinds), static_cast<uint8_t>(kAllCodes)});
   std::bitset<256> differs;

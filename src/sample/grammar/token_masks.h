@@ -61,6 +61,10 @@ class TokenMasks {
   uint64_t n_misses() const { return n_misses_; }
 
  private:
+  // Items of the states that a mask's tokens lead through, those of states met again too, so that it is a function of
+  // the text: four times what the slowest of real schemas asks for with 200,000 tokens. A text that asks for more is
+  // lost, as it is where a state has too many.
+  static constexpr size_t kMostLookedAt = 2'000'000;
   static constexpr uint8_t kCounts = kPlainKinds + 1;
   struct Recipe {
     struct Whole {
@@ -72,6 +76,7 @@ class TokenMasks {
     std::vector<uint32_t> bits;    // instead of tokens where these are many
     uint32_t worst = 0;            // the longest way to an end behind any of them
     bool is_measured = false;      // `worst` is known: where answers must close in time
+    bool is_lost = false;          // more would have to be looked at than kMostLookedAt: nothing may come
   };
 
   // Tokens with a tail that may come where code points of kUnicode lead nowhere else, with their first bytes.
@@ -79,7 +84,7 @@ class TokenMasks {
     std::vector<int32_t> tokens;
     std::vector<uint8_t> first;
     uint32_t worst = 0;
-    bool is_measured = false;
+    bool is_measured = false, is_lost = false;
   };
   enum class Ways : uint8_t { kUnknown, kNone, kOne, kMany };
 
@@ -176,6 +181,7 @@ class TokenMasks {
   std::vector<StateId> chain_;
   std::vector<StateId> path_;  // behind the first bytes of a token
   bool measures_ = false;      // the recipe that is being made
+  size_t n_looked_at_ = 0;     // items of states, for it
   bool is_endless_ = false;    // the last of chain_ leads to itself, or no token is longer
 };
 
