@@ -183,7 +183,7 @@ void TokenMasks::walk(const ByteTrie& trie, Found&& found) {
           n_looked_at_ += states_.stepped(next).size() + states_.called(next).size();
         found(child.first, child.end, next);
       } else {
-        n_looked_at_ += states_.stepped(next).size() + states_.called(next).size() + automaton.n_classes() / 8;
+        n_looked_at_ += states_.stepped(next).size() + states_.called(next).size() + automaton.n_classes() / 32;
         if (n_looked_at_ > kMostLookedAt) return ahead_.clear();
         look_ahead(trie, i, next);
       }

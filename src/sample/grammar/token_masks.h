@@ -62,9 +62,9 @@ class TokenMasks {
 
  private:
   // Items of the states that a mask's tokens lead through, those of states met again too, so that it is a function of
-  // the text: four times what the slowest of real schemas asks for with 200,000 tokens. A text that asks for more is
+  // the text: eight times what the slowest of real schemas asks for with 200,000 tokens. A text that asks for more is
   // lost, as it is where a state has too many.
-  static constexpr size_t kMostLookedAt = 2'000'000;
+  static constexpr size_t kMostLookedAt = 4'000'000;
   static constexpr uint8_t kCounts = kPlainKinds + 1;
   struct Recipe {
     struct Whole {
