@@ -224,6 +224,24 @@ TEST(EngineRejection, TypicalAcceptanceReplaysToTheByteAndIsNotExact) {
     EXPECT_EQ(best.tokens.at(static_cast<uint64_t>(r.id)), testing::expected_answer(r, 0, kContext).tokens);
 }
 
+// XTC that leaves the least likely alone, where that would be a token whose probability is 0: once it was, and with
+// drafts to verify no token was drawn at all.
+TEST(EngineRejection, WhatCanNeverComeIsNoTopChoice) {
+  for (const Verifier verifier : {Verifier::kCoupled, Verifier::kRejection, Verifier::kTypical}) {
+    Request r = request(1, 1, 20);
+    r.sampling.temperature = 0.7F;
+    r.sampling.top_k = 0;
+    r.sampling.ignore_eos = true;
+    r.sampling.xtc_probability = 1;
+    r.sampling.xtc_threshold = 0;
+    r.sampling.logit_bias = {{TokenId{5}, -300.0F}};
+    r.speculation.verifier = verifier;
+    const std::vector<TokenId> answer = answers({r}, 0.6F, 4).tokens[1];
+    EXPECT_EQ(answer.size(), 20u);
+    EXPECT_EQ(std::ranges::count(answer, TokenId{5}), 0);
+  }
+}
+
 // ---- trees ---------------------------------------------------------------------------------------------------------
 
 enum class Scheme : uint8_t { kIndependent, kDistinct, kCertain };

@@ -26,6 +26,13 @@ Error nothing_left() {
       "them");
 }
 
+Error not_of_the_row() { return invalid("the draw gave a token that cannot come here; another seed would do"); }
+
+bool is_possible(std::span<const float> row, TokenId token) {
+  const auto at = static_cast<size_t>(raw(token));  // beyond all of the row where it is below 0
+  return at < row.size() && row[at] > -std::numeric_limits<float>::infinity();
+}
+
 // The chosen token and those that a request names, each once, in the order of TokenRecord::top.
 std::vector<TokenLogprob> named_tokens(std::span<const TokenId> names, TokenId chosen,
                                        std::span<const float> log_probs) {
@@ -178,6 +185,8 @@ Result<TokenRecord> Sampler::sample(std::span<const float> logits, const SampleH
       const double total = support.total_weight();
       out.chosen.token = rule->draw(support.all(), total, input.seed, out.position);
     }
+    // A rule that errs is this request's misfortune: behind here the token is a place in rows.
+    if (!is_possible(row, out.chosen.token)) return not_of_the_row();
     out.support = support.size();
     if (p.mirostat != 0 || p.processed_logprobs) {
       log_total = math::log(support.total_weight());

@@ -67,7 +67,7 @@ struct SamplerScratch {
 class DrawRule {
  public:
   virtual ~DrawRule() = default;
-  // `support` is not empty; weights are not normalised.
+  // `support` is not empty; weights are not normalised. A token that is not of the row fails the draw.
   virtual TokenId draw(std::span<const Candidate> support, double total_weight, uint64_t seed, int32_t position) = 0;
 };
 

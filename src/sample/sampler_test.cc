@@ -353,6 +353,27 @@ TEST(Sampler, NoProcessedProbabilityIsMoreThanOne) {
   }
 }
 
+// Whoever draws: what is no place of the row, or may not come, is an error of this draw.
+TEST(Sampler, ARuleThatGivesWhatCannotComeFailsItsDraw) {
+  struct Gives final : DrawRule {
+    int32_t id = 0;
+    TokenId draw(std::span<const Candidate>, double, uint64_t, int32_t) override { return TokenId{id}; }
+  };
+  const std::vector<float> logits = {0, 1, 2, 3};
+  const SamplingParams params = {.banned = {TokenId{2}}, .mirostat = 2, .logprobs = 1, .processed_logprobs = true};
+  const auto sampler = Sampler::compile(params, 4, {}, 1).value();
+  SamplerScratch scratch;
+  SamplerState state = sampler->initial_state();
+  Gives rule;
+  for (const int32_t id : {-1, 4, 2}) {
+    rule.id = id;
+    EXPECT_FALSE(sampler->sample(logits, {}, state, scratch, {}, &rule).ok()) << id;
+    EXPECT_EQ(state.mirostat_mu, sampler->initial_state().mirostat_mu);
+  }
+  rule.id = 1;
+  EXPECT_TRUE(sampler->sample(logits, {}, state, scratch, {}, &rule).ok());
+}
+
 // A mask of the row is the same as the list of what it allows, whatever else is asked.
 TEST(Sampler, AMaskIsAListOfAllowedTokens) {
   std::mt19937_64 random(5);

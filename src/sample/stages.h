@@ -103,7 +103,8 @@ void typical(Support& support, float p,
              SamplerScratch& scratch);  // Meister et al., Locally Typical Sampling, section 3
 void top_p(Support& support, float p);  // the smallest sorted prefix with sum >= p
 void min_p(Support& support, float p);  // probability >= p * the highest
-// Exclude Top Choices: with `probability`, drops all but the least likely of the tokens with probability >= threshold.
+// Exclude Top Choices: with `probability`, drops all but the least likely of the tokens with probability >= threshold
+// and above 0.
 void xtc(Support& support, float probability, float threshold, uint64_t seed, int32_t position);
 // Mirostat version 1 (Basu et al., Mirostat, algorithm 1): fits Zipf's exponent to the 100 highest and keeps the k
 // highest that this law gives for the surprise mu in a vocabulary of V = `vocab_size`; at least one.

@@ -145,12 +145,23 @@ TEST(Stages, XtcDropsAllButTheLeastLikelyOfTheTopChoices) {
     uint64_t seed = rng();
     double z = total(row, sorted);
     size_t n_top = 0;
-    while (n_top < sorted.size() && weight(row, sorted, sorted[n_top]) >= static_cast<double>(threshold) * z) ++n_top;
+    const auto of_next = [&] { return weight(row, sorted, sorted[n_top]); };
+    while (n_top < sorted.size() && of_next() > 0 && of_next() >= static_cast<double>(threshold) * z) ++n_top;
     bool acts = open_unit(noise_words(seed, 9, NoisePurpose::kXtc, 0)[0]) < 0.5 && n_top >= 2;
     std::set<int32_t> expected(sorted.begin() + (acts ? static_cast<long>(n_top) - 1 : 0), sorted.end());
     stages::xtc(s, probability, threshold, seed, 9);
     EXPECT_EQ(kept(s), expected);
   });
+}
+
+TEST(Stages, XtcLeavesSomethingThatMayComeAlsoAtAThresholdOfNothing) {
+  SamplerScratch scratch;
+  stages::Support s;
+  const Row row = {0, -200, -1, -300, -2};
+  ASSERT_TRUE(s.collect(row, scratch));
+  stages::xtc(s, 1, 0, 1, 9);
+  EXPECT_EQ(kept(s), (std::set<int32_t>{4, 1, 3}));
+  EXPECT_GT(s.total_weight(), 0);
 }
 
 TEST(Stages, MirostatTwoKeepsTokensUpToItsSurprise) {

@@ -210,7 +210,9 @@ void xtc(Support& support, float probability, float threshold, uint64_t seed, in
   double v = open_unit(noise_words(seed, position, NoisePurpose::kXtc, 0)[0]);
   if (v >= static_cast<double>(probability)) return;
   double wanted = static_cast<double>(threshold) * support.total_weight();
-  const int32_t n_top = support.count_while([&](const Candidate& c) { return support.weight(c) >= wanted; });
+  // Also at a threshold of 0 what can never come is no choice: left alone, it would be a support that weighs nothing.
+  const int32_t n_top =
+      support.count_while([&](const Candidate& c) { return c.weight > 0 && support.weight(c) >= wanted; });
   if (n_top >= 2) support.drop_first(n_top - 1);
 }
 

@@ -186,7 +186,7 @@ void Drafting::draw(DraftLane& lane, std::span<const float> drafters, Scratch& s
   std::vector<TokenId> tokens = {drawn->chosen.token};
   if (input.temperature > 0 && rule != nullptr) {
     const std::span<const TokenId> all = rule == &propose ? propose.drawn() : race.drawn();
-    tokens.assign(all.begin(), all.end());
+    if (!all.empty()) tokens.assign(all.begin(), all.end());
   } else if (lane.n_wanted > 1) {
     const auto most = static_cast<size_t>(lane.n_wanted);
     const bool has_more =

@@ -33,6 +33,13 @@ class WeightedRace {
     first_[at] = {time, id};
     n_in_ = std::min(n_in_ + 1, n_);
   }
+  // Where none has weight the lowest id wins, as in the race of all tokens: a draw always gives one of the support.
+  template <typename WeightOf>
+  void enter_all(std::span<const Candidate> support, const WeightOf& weight_of) {
+    for (size_t i = 0; i < support.size(); ++i) enter(support[i].id, weight_of(i));
+    if (n_in_ > 0 || PLANTED("a_race_without_weight_has_no_winner")) return;
+    first_[n_in_++].id = std::ranges::min(support, {}, &Candidate::id).id;
+  }
   int32_t n_in() const { return static_cast<int32_t>(n_in_); }
   TokenId winner(int32_t place = 0) const { return TokenId{first_[static_cast<size_t>(place)].id}; }
 
@@ -51,6 +58,10 @@ class WeightedRace {
   std::array<Runner, ProposeRule::kMost> first_;
 };
 
+auto weight_of(std::span<const Candidate> support) {
+  return [support](size_t i) { return static_cast<double>(support[i].weight); };
+}
+
 struct Formulas : Rejection<double> {
   static double residual(double p, double q) {
     if (PLANTED("the_residual_forgets_q")) return p;
@@ -66,15 +77,16 @@ struct Formulas : Rejection<double> {
 TokenId ProposeRule::draw(std::span<const Candidate> support, double total_weight, uint64_t seed, int32_t position) {
   CHECK(n_wanted_ >= 1 && n_wanted_ <= kMost);
   std::ranges::fill(q_, 0.0F);
-  for (const Candidate& c : support)
-    q_[static_cast<size_t>(c.id)] = static_cast<float>(static_cast<double>(c.weight) / total_weight);
+  for (const Candidate& c : support) {
+    if (c.weight > 0) q_[static_cast<size_t>(c.id)] = static_cast<float>(static_cast<double>(c.weight) / total_weight);
+  }
   n_drawn_ = 0;
   const int32_t n_races = is_distinct_ ? 1 : n_wanted_;
   for (int32_t turn = 0; turn < n_races; ++turn) {
     const int32_t of_noise = PLANTED("siblings_share_the_proposals_noise") ? 0 : turn;
     WeightedRace race(seed, position, NoisePurpose::kPropose, is_distinct_ ? n_wanted_ : 1,
                       static_cast<uint32_t>(of_noise));
-    for (const Candidate& c : support) race.enter(c.id, c.weight);
+    race.enter_all(support, weight_of(support));
     for (int32_t i = 0; i < race.n_in(); ++i) drawn_[static_cast<size_t>(n_drawn_++)] = race.winner(i);
   }
   return drawn_.front();
@@ -83,7 +95,7 @@ TokenId ProposeRule::draw(std::span<const Candidate> support, double total_weigh
 TokenId FirstOfRace::draw(std::span<const Candidate> support, double, uint64_t seed, int32_t position) {
   CHECK(n_wanted_ >= 1 && n_wanted_ <= ProposeRule::kMost);
   WeightedRace race(seed, position, NoisePurpose::kDraw, n_wanted_);
-  for (const Candidate& c : support) race.enter(c.id, static_cast<double>(c.weight));
+  race.enter_all(support, weight_of(support));
   n_drawn_ = race.n_in();
   for (int32_t i = 0; i < n_drawn_; ++i) drawn_[static_cast<size_t>(i)] = race.winner(i);
   return drawn_.front();
@@ -160,7 +172,7 @@ TokenId VerifyRule::draw(std::span<const Candidate> support, double total_weight
   const NoisePurpose purpose =
       PLANTED("the_residual_shares_the_proposals_noise") ? NoisePurpose::kPropose : NoisePurpose::kResidual;
   WeightedRace race(seed, position, purpose);
-  for (size_t i = 0; i < support.size(); ++i) race.enter(support[i].id, p_[i]);
+  race.enter_all(support, [&](size_t i) { return p_[i]; });
   return race.winner();
 }
 

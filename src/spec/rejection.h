@@ -58,7 +58,7 @@ class ProposeRule final : public DrawRule {
   explicit ProposeRule(std::span<float> q, int32_t n = 1, bool is_distinct = true)
       : q_(q), n_wanted_(n), is_distinct_(is_distinct) {}
   TokenId draw(std::span<const Candidate> support, double total_weight, uint64_t seed, int32_t position) override;
-  std::span<const TokenId> drawn() const { return {drawn_.data(), static_cast<size_t>(n_drawn_)}; }
+  std::span<const TokenId> drawn() const { return {drawn_.data(), static_cast<size_t>(n_drawn_)}; }  // one at least
 
  private:
   std::span<float> q_;

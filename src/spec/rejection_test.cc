@@ -12,6 +12,7 @@
 #include "sample/philox.h"
 #include "sample/sampler.h"
 #include "spec/gain.h"
+#include "spec/typical.h"
 #include "spec_counting.h"
 #include "spec_laws.h"
 #include "spec_mistakes.h"
@@ -190,7 +191,7 @@ TEST(Rejection, EachMistakeIsSeenByGAndByDistance) {
 // Row S7: p and q are what the whole chain of stages leaves.
 TEST(Rejection, DrawsTheTargetsLawUnderEveryStage) {
   const std::vector<float> p = normal_logits(3, 1.5F), q = normal_logits(4, 0.8F, &p);
-  std::vector<std::pair<const char*, SamplingParams>> all(12);
+  std::vector<std::pair<const char*, SamplingParams>> all(13);
   all[0] = {"temperature", {.temperature = 0.6F}};
   all[1] = {"hot", {.temperature = 1.7F}};
   all[2] = {"top_k", {.top_k = 12}};
@@ -208,6 +209,7 @@ TEST(Rejection, DrawsTheTargetsLawUnderEveryStage) {
               .dynatemp_range = 0.3F,
               .top_p = 0.95F,
               .min_p = 0.01F}};
+  all[12] = {"xtc of all", {.logit_bias = {{TokenId{7}, -300.0F}}, .xtc_probability = 0.5F, .xtc_threshold = 0}};
   for (const auto& [name, params] : all) {
     const Counted c = counted(params, p, q, 40'000);
     EXPECT_LT(deviation(c.n, c.p), testing::kMostDeviation) << name;
@@ -239,6 +241,24 @@ TEST(Rejection, HasItsEdges) {
   q.assign(8, 0);
   q[2] = 1e-38F, q[5] = 1;
   EXPECT_EQ(verified(TokenId{2}, q), TokenId{2});
+}
+
+// No stage leaves such a support; should one, the token is of it all the same, and the race's.
+TEST(Rejection, GivesATokenOfASupportThatWeighsNothing) {
+  const std::vector<Candidate> support = {{.weight = 0, .id = 5}, {.weight = 0, .id = 2}};
+  std::vector<float> q(8);
+  ProposeRule propose(q, 3);
+  FirstOfRace first(3);
+  const Sibling offered{TokenId{5}, {}};
+  std::vector<double> law;
+  VerifyRule verify({&offered, 1}, law);
+  TypicalRule typical({&offered, 1});
+  for (DrawRule* rule : {static_cast<DrawRule*>(&propose), static_cast<DrawRule*>(&first),
+                         static_cast<DrawRule*>(&verify), static_cast<DrawRule*>(&typical)})
+    EXPECT_EQ(rule->draw(support, 0, 1, 7), TokenId{2});
+  EXPECT_EQ(propose.drawn().size(), 1u);
+  EXPECT_EQ(first.drawn().size(), 1u);
+  for (const float x : q) EXPECT_EQ(x, 0);
 }
 
 // ---- formulas ------------------------------------------------------------------------------------------------------

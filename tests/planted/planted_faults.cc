@@ -50,6 +50,7 @@ std::vector<std::string> all_faults() {
 // What no request can reach today is found by a unit's own test, which this program has too.
 const std::map<std::string, std::string> kFoundByUnits = {
     {"what_rejection_verifies_depends_on_time", "EngineRejection.ReplaysToTheByteWhereDraftsArePinned"},
+    {"a_race_without_weight_has_no_winner", "Rejection.GivesATokenOfASupportThatWeighsNothing"},
     {"a_cost_below_nothing", "StepCost.NoPartCostsLessThanNothing"},
     {"the_ratio_is_inverted", "Rejection.AcceptsAsOftenAsTheLawsOverlapAndDrawsTheTargetsLaw"},
     {"q_of_another_sampler", "EngineRejection.AnswersHaveTheTargetsLaw"},
