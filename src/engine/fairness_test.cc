@@ -223,5 +223,29 @@ TEST(Targets, NobodyComesInWhoWouldMakeTheTimeBetweenTokensTooLong) {
   EXPECT_GE(TimedEngine::quantile(gaps, 0.5), 0.012) << "the machine is used";
 }
 
+// Seconds to the first token of one that comes beside a long answer of tenant a that has a target.
+double waits_beside(float tpot_target, const std::string& tenant) {
+  TimedEngine t;
+  t.submit(100, 5);
+  t.drain();  // something is known of the machine
+  Request first = t.request(50, 200), second = t.request(50, 5);
+  first.tpot_target = tpot_target;
+  first.tenant = "a";
+  second.tenant = tenant;
+  const RequestId longer = t.submit(std::move(first));
+  while (t.seen[longer].tokens.size() < 10) t.step();
+  const RequestId next = t.submit(std::move(second));
+  while (t.seen[next].tokens.empty()) t.step();
+  return t.seen[next].ttft();
+}
+
+// A decode alone takes 3.3 to 3.5 ms, two take 4.2; and a fifth is for prompts. All of the answer takes 0.6 s.
+TEST(Targets, OneThatADecodeAloneDoesNotKeepBindsNobody) {
+  EXPECT_GT(waits_beside(0.0048F, "a"), 0.5) << "one that it keeps does";
+  EXPECT_LT(waits_beside(0.001F, "a"), 0.1);
+}
+
+TEST(Targets, OfOneTenantKeepNoOtherOut) { EXPECT_LT(waits_beside(0.0048F, "b"), 0.1); }
+
 }  // namespace
 }  // namespace ibid

@@ -49,7 +49,8 @@ struct Request {
   std::shared_ptr<grammar::Matcher> grammar;         // what the answers must be of; may be null; this request's own
   std::shared_ptr<const ReasoningBudget> reasoning;  // may be null
   // Seconds, 0: none. Who cannot have its first token within ttft_target any more, or has waited max_wait for its first
-  // step, is refused; who would make a step with decodes take longer than anybody's tpot_target waits.
+  // step, is refused; who would make a step with decodes take longer than its own tpot_target or one of its tenant's
+  // waits. A tpot_target that a decode alone does not keep counts for nothing.
   float tpot_target = 0;
   float ttft_target = 0;
   float max_wait = 0;

@@ -18,12 +18,9 @@ namespace {
 constexpr size_t kMaxWindow = 1024;  // candidates for places, of all tenants
 constexpr int32_t kOldestPart = 4;   // the first in order has a quarter
 constexpr double kBesideOthers = 5;  // a prompt takes so many times as long beside decodes and other prompts
+constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 int32_t n_missing(const Sequence& s) { return s.n_tokens() - s.n_computed; }
-constexpr double kNoLimit = std::numeric_limits<double>::infinity();
-double tpot_of(const Sequence& s) {
-  return s.request->tpot_target > 0 ? static_cast<double>(s.request->tpot_target) : kNoLimit;
-}
 // The same, of what is not known to be cached.
 int32_t n_expected(const Sequence& s) { return s.n_tokens() - std::max(s.n_computed, s.n_known); }
 // Before a step has been seen: what is shared is worth four decodes, or so.
@@ -67,6 +64,15 @@ void Scheduler::enqueue(Sequence& s) {
     s.due -= kBesideOthers * cost_.seconds(with_prompt({}, s, s.n_known));
   }
   queue_.push(s);
+}
+
+// A target that the sequence would not keep even alone binds nobody: what is lost anyhow may not keep others out.
+double Scheduler::tpot_of(const Sequence& s) const {
+  const auto tpot = static_cast<double>(s.request->tpot_target);
+  if (tpot <= 0) return kNoLimit;
+  StepLoad alone;
+  alone.add_decode(s.n_tokens());
+  return policy_->may_decode(alone, tpot) || PLANTED("targets_that_cannot_be_kept_bind") ? tpot : kNoLimit;
 }
 
 StepPrices Scheduler::prices() const {
@@ -326,13 +332,18 @@ void Scheduler::start(Sequence& s) {
   running_.insert(std::upper_bound(running_.begin(), running_.end(), &s, before), &s);
 }
 
-// Whether all keep their targets for the time between tokens, once it decodes too.
+// Whether it and those of its tenant keep their targets for the time between tokens, once it decodes too. What a tenant
+// asks for keeps no other one out.
 bool Scheduler::keeps_targets_with(const Sequence& s) const {
-  const double tpot = std::min(tpot_of(s), running_tpot_);
-  if (tpot == kNoLimit || running_.empty() || PLANTED("targets_are_ignored")) return true;
+  double tpot = tpot_of(s);
+  if (running_.empty() || std::min(tpot, running_tpot_) == kNoLimit || PLANTED("targets_are_ignored")) return true;
   StepLoad decodes;
   decodes.add_decode(s.n_tokens());
-  for (const Sequence* r : running_) decodes.add_decode(r->n_tokens());
+  for (const Sequence* r : running_) {
+    decodes.add_decode(r->n_tokens());
+    if (r->request->tenant == s.request->tenant || PLANTED("targets_bind_other_tenants"))
+      tpot = std::min(tpot, tpot_of(*r));
+  }
   return policy_->may_decode(decodes, tpot);
 }
 

@@ -114,6 +114,7 @@ class Scheduler {
   void reserve_drafts(Share& share);
   bool admit(Sequence& sequence);
   void start(Sequence& sequence);
+  double tpot_of(const Sequence& sequence) const;
   bool keeps_targets_with(const Sequence& sequence) const;
   bool fetches(Sequence& sequence);
   bool is_full() const { return plan_.n_tokens >= budget_.n_tokens || plan_.n_rows >= budget_.n_rows; }

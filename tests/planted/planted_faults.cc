@@ -153,6 +153,8 @@ const std::map<std::string, std::string> kFoundByUnits = {
     {"new_memory_is_free", "Pace.MemoryThatIsWrittenForTheFirstTimeIsForeseen"},
     {"stalls_are_believed", "StepCost.AStalledStepTeachesNothing"},
     {"targets_are_ignored", "Targets.NobodyComesInWhoWouldMakeTheTimeBetweenTokensTooLong"},
+    {"targets_that_cannot_be_kept_bind", "Targets.OneThatADecodeAloneDoesNotKeepBindsNobody"},
+    {"targets_bind_other_tenants", "Targets.OfOneTenantKeepNoOtherOut"},
     {"replay_loses_what_was_read", "Record.WhatADiskGaveRunsAgainWithoutOne"},
     {"weight_is_ignored", "Fairness.AWeightOfThreeHasThreeTimesAsMuch"},
     {"share_of_a_victim_stays", "Scheduler.WhoLosesItsBlocksLosesItsShareOfThePlanToo"},
