@@ -163,7 +163,7 @@ void LiveRequests::publish_ended(const StepPlan& plan, size_t n_before, std::vec
     for (Sequence* seat : s.group->seats) publish(*seat, out);
   }
   for (size_t i = n_before; i < out.size(); ++i) {
-    if (out[i].finished) forget_if_finished(out[i].request);
+    if (out[i].finished) forget_finished(out[i].request);
   }
 }
 
@@ -180,7 +180,7 @@ void LiveRequests::end(const std::vector<RequestId>& ids, std::vector<Output>& o
       }
       publish(*s, out);
     }
-    forget_if_finished(id);
+    forget_finished(id);
   }
 }
 
@@ -210,17 +210,19 @@ void LiveRequests::end_failed(const StepFailures& failures, std::vector<Output>&
   end(failures.unsound, out, [this](Sequence& s) { settler_.fail(s, unsound_row()); });
 }
 
-void LiveRequests::forget_if_finished(RequestId id) {
+// Each choice as it ends: what proposers hold for it is others' from then on. The request once all have.
+void LiveRequests::forget_finished(RequestId id) {
   const auto it = requests_.find(id);
   if (it == requests_.end()) return;
   const auto finished = [](const auto& s) { return s->state == SequenceState::kFinished; };
-  if (!std::ranges::all_of(it->second.sequences, finished)) return;
+  const bool is_over = std::ranges::all_of(it->second.sequences, finished);
   for (const auto& s : it->second.sequences) {
-    if (proposer_ == nullptr) continue;
+    const bool is_to_go = PLANTED("ended_choices_keep_their_places") ? is_over : finished(s);
+    if (proposer_ == nullptr || !is_to_go || std::exchange(s->was_forgotten, true)) continue;
     if (proposer_->keeps_answers()) show_ended(*s);
     proposer_->forget(raw(s->id));
   }
-  requests_.erase(it);
+  if (is_over) requests_.erase(it);
 }
 
 // To who keeps answers for texts to come. Not one that a search thought of, and not one of who wants no drafts.

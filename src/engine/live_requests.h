@@ -71,7 +71,7 @@ class LiveRequests {
   template <typename End>
   void end(const std::vector<RequestId>& ids, std::vector<Output>& out, End end_one);
   void publish(Sequence& sequence, std::vector<Output>& out);
-  void forget_if_finished(RequestId id);
+  void forget_finished(RequestId id);
   void show_ended(const Sequence& sequence) const;
 
   const ModelFacts& facts_;

@@ -85,7 +85,8 @@ struct alignas(64) Sequence {
   int32_t n_without_hidden = kAll;  // tokens that may be cached ones, as nobody needs their hidden states
   double due = std::numeric_limits<double>::infinity();  // without a first step by then it ends; of choice 0 alone
   DurableChain durable;
-  Pool pool;  // of a request that pools
+  Pool pool;                   // of a request that pools
+  bool was_forgotten = false;  // by who proposes
 
   int32_t n_tokens() const { return static_cast<int32_t>(tokens.size()); }
   int32_t n_wanted() const { return n_tokens() + drafts.size(); }

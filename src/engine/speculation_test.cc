@@ -345,6 +345,45 @@ TEST(Speculation, AnEndInsideDraftsIsTheSameEnd) {
   EXPECT_GE(reasons.size(), 3u);
 }
 
+// Counts who is forgotten.
+class Forgetting final : public Proposer {
+ public:
+  explicit Forgetting(int64_t& n) : n_(n) {}
+  void propose(const ProposalInput&, Drafts&) override {}
+  void forget(int64_t) override { ++n_; }
+
+ private:
+  int64_t& n_;
+};
+
+// What is held for a choice that has ended, places and keys and values, is not kept from others until the last one has.
+TEST(Speculation, AChoiceThatEndedIsForgottenAtOnce) {
+  ThreadTeam team(1);
+  Stream stream(team);
+  EngineOptions options;
+  options.kv_bytes = 4 << 20;
+  auto engine = Engine::create(std::make_unique<FakeModel>(256), nullptr, stream, options, steady_clock()).value();
+  int64_t n_forgotten = 0, n_ended = 0;
+  engine->speculate(std::make_unique<Forgetting>(n_forgotten), 4);
+  Request r;
+  r.id = RequestId{1};
+  r.prompt = {TokenId{3}};
+  r.n = 8;
+  r.sampling.seed = 5;
+  ASSERT_TRUE(engine->submit(std::move(r)).ok());
+  std::vector<Output> outputs;
+  int32_t n_parts = 0;
+  while (engine->step(outputs)) {
+    const auto n = std::ranges::count_if(outputs, &Output::finished);
+    n_ended += n;
+    n_parts += n > 0;
+    EXPECT_EQ(n_forgotten, n_ended);
+    outputs.clear();
+  }
+  EXPECT_EQ(n_ended, 8);
+  EXPECT_GT(n_parts, 2) << "all ended at once";
+}
+
 // An engine that guesses from the text itself and from what its tenants were answered, or from neither.
 struct KeepingEngine : TimedEngine {
   explicit KeepingEngine(const Text& text, bool keeps = true, EngineOptions options = speculating())

@@ -129,6 +129,7 @@ const std::map<std::string, std::string> kFoundByUnits = {
     {"a_requests_mode_is_ignored", "Speculation.ARequestMayWantTheFreeGuessersAlone"},
     {"a_requests_own_bound_is_ignored", "Speculation.ARequestHasAsManyDraftsAsItSays"},
     {"blocks_of_refused_drafts_stay", "Speculation.AnEndInsideDraftsIsTheSameEnd"},
+    {"ended_choices_keep_their_places", "Speculation.AChoiceThatEndedIsForgottenAtOnce"},
     {"drafts_behind_the_context", "Speculation.AnEndInsideDraftsIsTheSameEnd"},
     {"drafts_go_on_behind_an_end", "LookupProposer.StopsBehindAnEnd"},
     {"drafts_make_gaps", "Speculation.KeepsWithinTheTimeBetweenTokens"},
