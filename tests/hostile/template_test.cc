@@ -37,6 +37,8 @@ std::vector<Case> loops() {
       {"loop that prints much", "{% set s = 'x' * 10000 %}{% for a in range(100000) %}{{ s }}{% endfor %}", "bytes"},
       {"range of 10^18", "{{ range(10**18) }}", "100000"},
       {"range down", "{{ range(10**18, 0 - 10**18, -1) }}", "100000"},
+      {"slice of a range whose step leaves 64 bits",
+       "{{ range(-9223372036854775807 - 1, 9223372036854775807, 4611686018427387904)[2::4] }}", "64 bits"},
       {"range list times range", "{% for a in range(99999)|list * 100 %}{% endfor %}", "memory"},
       {"loop over characters", "{% for c in 'x' * 3000000 %}{% endfor %}", "steps"},
       {"characters as a list", "{{ ('x' * 3000000)|list|length }}", "memory"},

@@ -129,6 +129,13 @@ TEST(ChatTemplate, AnUnknownFilterIsAnErrorWhenItIsReached) {
             "The chat template is wrong at line 1, column 11: the filter 'nope' is unknown.");
 }
 
+TEST(ChatTemplate, RangesReachToTheEndsOf64BitsAndNoFurther) {
+  const std::string wide = "range(-9223372036854775807 - 1, 9223372036854775807, 4611686018427387904)";
+  EXPECT_EQ(error_of("{{ " + wide + "[3] }} {{ " + wide + "|list|length }} {{ " + wide + "[3:0:-2] }}"),
+            "no error: 4611686018427387904 4 range(4611686018427387904, -9223372036854775808, -9223372036854775808)");
+  EXPECT_NE(error_of("{{ " + wide + "[2::4] }}").find("leaves the range of 64 bits"), std::string::npos);
+}
+
 TEST(ChatTemplate, FromJsonReadsATextAndKeepsWhoseItIs) {
   const std::string deep = R"({{ messages[0].content|from_json|tojson }})";
   EXPECT_EQ(shown(render(deep, R"([{"content":"{\"a\":[1,2.5,null,true,123456789012345678901234567890,\"x\"]}"}])")),

@@ -293,8 +293,7 @@ Value Machine::item(const Value& object, const Value& key) {
       int64_t i = key.as_int() < 0 ? key.as_int() + size : key.as_int();
       if (i < 0 || i >= size) break;
       if (object.is(Kind::kRange)) {
-        const auto* r = object.as<RangeObject>();
-        return Value::integer(r->start + i * r->step);
+        return Value::integer(static_cast<int64_t>(object.as<RangeObject>()->at(i)));
       }
       if (!object.is_string()) return object.items()[static_cast<size_t>(i)];
       const Text& text = object.text();
@@ -336,7 +335,7 @@ Value Machine::slice(const Value& object, const Value& start, const Value& stop,
   int64_t to = clamp(stop, by > 0 ? n : -1);
   if (object.is(Kind::kRange)) {
     const auto* r = object.as<RangeObject>();
-    return range(r->start + from * r->step, r->start + to * r->step, r->step * by);
+    return range(r->at(from), r->at(to), static_cast<__int128>(r->step) * by);
   }
   if (!object.is_string()) {
     std::vector<Value> items;

@@ -118,7 +118,7 @@ class Machine {
   Value tuple(std::vector<Value> items) { return list(std::move(items), Kind::kTuple); }
   Value dict(std::unique_ptr<DictObject> dict);
   Value iterator(std::vector<Value> items, const char* type = "generator");
-  Value range(int64_t start, int64_t stop, int64_t step);
+  Value range(__int128 start, __int128 stop, __int128 step);  // step is not 0
   Value new_namespace();
   void charge_container(const Value& made);  // a list or dict that was made elsewhere
   Value method(const Value& self, std::string_view name, MethodFn fn);

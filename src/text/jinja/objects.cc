@@ -75,13 +75,16 @@ Value Machine::iterator(std::vector<Value> items, const char* type) {
   return adopt(Kind::kIterator, std::move(object), n_bytes);
 }
 
-Value Machine::range(int64_t start, int64_t stop, int64_t step) {
+Value Machine::range(__int128 start, __int128 stop, __int128 step) {
   auto object = std::make_unique<RangeObject>();
-  object->start = start;
-  object->stop = stop;
-  object->step = step;
-  auto distance = step > 0 ? static_cast<__int128>(stop) - start : static_cast<__int128>(start) - stop;
-  __int128 by = step > 0 ? step : -static_cast<__int128>(step);
+  object->start = static_cast<int64_t>(start);
+  object->stop = static_cast<int64_t>(stop);
+  object->step = static_cast<int64_t>(step);
+  // The slice of a range may end and step beyond what its numbers reach.
+  if (object->start != start || object->stop != stop || object->step != step)
+    return fail("an integer leaves the range of 64 bits.");
+  __int128 distance = step > 0 ? stop - start : start - stop;
+  __int128 by = step > 0 ? step : -step;
   __int128 size = distance > 0 ? (distance + by - 1) / by : 0;
   if (size > 100000) return fail("a range of more than 100000 numbers is refused.");
   object->size = static_cast<int64_t>(size);
@@ -166,7 +169,7 @@ bool Iter::next(Machine& machine, Value& item) {
     case Kind::kRange: {
       const auto* range = source_.as<RangeObject>();
       if (static_cast<int64_t>(at_) >= range->size) return false;
-      item = Value::integer(range->start + static_cast<int64_t>(at_++) * range->step);
+      item = Value::integer(static_cast<int64_t>(range->at(static_cast<int64_t>(at_++))));
       return true;
     }
     case Kind::kIterator: {

@@ -183,6 +183,8 @@ struct DictObject : Object {
 
 struct RangeObject : Object {
   int64_t start = 0, stop = 0, step = 1, size = 0;
+  // What stands at place i; in 64 bits for 0 <= i < size, and beyond them maybe for the places around.
+  __int128 at(int64_t i) const { return start + static_cast<__int128>(i) * step; }
 };
 
 struct IteratorObject : Object {
