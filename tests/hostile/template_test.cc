@@ -157,6 +157,10 @@ std::vector<Case> depth() {
       {"namespace in namespace, printed", grow("0", "namespace(x=ns.x)", 5000, "{{ ns.x }}"), "deeply"},
       {"namespace that holds itself", "{% set ns = namespace() %}{% set ns.me = ns %}{{ ns }}", "deeply"},
       {"namespaces in a ring", "{% set a = namespace() %}{% set b = namespace(a=a) %}{% set a.b = b %}x", ""},
+      {"loops that hold one another",
+       "{% set ns = namespace(x=0) %}{% for i in range(2000) %}{% for y in [ns.x] %}{% set ns.x = " + repeat("[", 150) +
+           "loop" + repeat("]", 150) + " %}{% endfor %}{% endfor %}x",
+       ""},
       {"macro held by its own scope",
        "{% set ns = namespace() %}{% for i in [1] %}{% macro f() %}{% endmacro %}{% set ns.f = f %}{% endfor %}x", ""},
       {"shared lists compared",
@@ -345,6 +349,17 @@ TEST(HostileTemplate, ArgumentsOfToolCallsAreReadWithinTheirLimits) {
   }
   EXPECT_NE(said(R"({\"a\":[)" + repeat("[],", 1000000) + "0]}").find("bytes of memory"), std::string::npos);
   EXPECT_EQ(said("{" + repeat("\\\"a\\\":[],", 50000) + "\\\"b\\\":1}"), "renders");
+}
+
+// A loop keeps what changed() was given; given itself, it would stay for ever with all that it loops over.
+TEST(HostileTemplate, ALoopThatHoldsItselfGoesWithItsRendering) {
+  const auto chat = ChatTemplate::compile("{% for m in messages %}{% set _ = loop.changed(loop) %}{% endfor %}");
+  ChatInput input;
+  input.messages = R"([{"role":"user","content":")" + repeat("x", 1 << 20) + R"("}])";
+  const auto held = [] { return mallinfo2().uordblks + mallinfo2().hblkhd; };
+  const size_t held_before = held();
+  for (int i = 0; i < 32; ++i) ASSERT_TRUE(chat->render(input).ok());
+  EXPECT_LT(kMeasured ? held() - held_before + (1 << 20) : 0, size_t{4} << 20);
 }
 
 TEST(HostileTemplate, ThereAreAtLeastFiftyCases) {

@@ -334,7 +334,7 @@ void Machine::exec_for(const Stmt& stmt, const Value& iterable, int64_t depth0) 
     leave(outer);
     if (flow == Flow::kBreak) break;
   }
-  state.over = true;
+  state.finish();
   if (state.index0 < 0 && stmt.bodies.size() > 1 && !failed()) {
     Scope* outer = enter(scope_);
     exec(stmt.bodies[1]);

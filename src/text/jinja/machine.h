@@ -80,6 +80,18 @@ struct LoopObject : Object {
   size_t rest_at = 0;
   bool has_rest = false;
   std::optional<Args> last_changed;
+
+  // Lets go of all items. Templates may keep a loop, and loops may hold one another and themselves: nothing else
+  // bounds such chains, or frees such a ring.
+  void finish() {
+    over = true;
+    iter = {};
+    before = current = after = Value();
+    has_after = false;
+    rest = {};
+    rest_at = 0;
+    last_changed.reset();
+  }
 };
 
 class Machine {

@@ -238,7 +238,7 @@ Value Machine::loop_attribute(const Value& loop_value, std::string_view name) {
       for (size_t i = 0; same && i < args.positional.size(); ++i) {
         same = m.equals(state.last_changed->positional[i], args.positional[i]);
       }
-      if (!same) state.last_changed = std::move(args);
+      if (!same && !state.over) state.last_changed = std::move(args);
       return Value::boolean(!same);
     });
   }
