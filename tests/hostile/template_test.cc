@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
+#include <algorithm>
+#include <unordered_map>
+
 #include "hostile/limits.h"
 #include "text/jinja/chat_template.h"
 
@@ -190,6 +193,7 @@ std::vector<Case> searches() {
       {"dict of many", "{{ dict(range(50000)|map('string')|batch(2))|length }}", ""},
       {"slices of a long string",
        "{% set s = 'é' * 500000 %}{% for i in range(100000) %}{% set x = s[i] %}{% endfor %}", "steps"},
+      {"NaNs made unique", "{{ (['nan'|float] * 100000)|unique|list|length }}", ""},
       {"split from the right", "{{ ('ab' * 300000).rsplit('b', 5)|length }}", ""},
       {"title", "{{ ('ab cd ' * 300000)|title|length }}", ""},
   };
@@ -240,6 +244,25 @@ std::vector<Case> sources() {
   };
 }
 
+// n members of an object whose keys std::hash would send to one bucket of a table of n: its rounds turned round.
+std::string members_of_one_bucket(size_t n) {
+  std::unordered_multimap<size_t, int> table;
+  for (size_t i = 0; i < n; ++i) table.emplace(i, 0);
+  constexpr uint64_t kTimes = 0xc6a4a7935bd1e995, kBegin = 0xc70f6907 ^ (8 * kTimes);
+  uint64_t back = kTimes;
+  for (int i = 0; i < 6; ++i) back *= 2 - kTimes * back;
+  const auto mix = [](uint64_t v) { return v ^ (v >> 47); };
+  std::string out;
+  for (uint64_t h = 0; n > 0; h += table.bucket_count()) {
+    const uint64_t block = mix(((mix(mix(h) * back) * back) ^ kBegin) * back) * back;
+    const char* bytes = reinterpret_cast<const char*>(&block);
+    if (!std::all_of(bytes, bytes + 8, [](char c) { return c > ' ' && c <= '~' && c != '"' && c != '\\'; })) continue;
+    out += "\"" + std::string(bytes, 8) + "\":0,";
+    --n;
+  }
+  return out;
+}
+
 std::vector<Case> inputs() {
   const std::string print = "{{ messages|tojson }}";
   return {
@@ -257,6 +280,7 @@ std::vector<Case> inputs() {
          for (int i = 0; i < 20000; ++i) s += "\"k" + std::to_string(i) + "\":" + std::to_string(i) + ",";
          return s + "\"z\":0}]";
        }()},
+      {"keys that would meet in one bucket", "x", "", "[{" + members_of_one_bucket(12000) + "\"z\":0}]"},
       {"many empty messages", "{% for m in messages %}{{ m.role }}{% endfor %}", "",
        "[" + repeat("{},", 50000) + "{}]"},
       {"text after the JSON", print, "no JSON", "[] []"},

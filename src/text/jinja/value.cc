@@ -1,8 +1,12 @@
 #include "text/jinja/value.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
+#include <random>
 
 #include "text/jinja/unicode.h"
 
@@ -71,20 +75,43 @@ namespace {
 
 constexpr size_t kIndexFrom = 8;
 
-size_t hash_bytes(std::string_view s) { return std::hash<std::string_view>()(s); }
+// Clients choose the keys of dicts: with a hash that they can compute, they would all meet in one bucket. Nothing that
+// a template can see depends on the secret.
+size_t hash_bytes(const void* bytes, size_t n) {
+  static const auto kSecret = [] {
+    std::array<unsigned char, 192> secret;
+    std::random_device device;
+    for (unsigned char& byte : secret) byte = static_cast<unsigned char>(device());
+    return secret;
+  }();
+  return XXH3_64bits_withSecret(bytes, n, kSecret.data(), kSecret.size());
+}
+
+size_t hash_number(double d) {
+  if (std::isnan(d)) return 4;
+  if (d == 0) d = 0;  // not minus zero
+  return hash_bytes(&d, sizeof d);
+}
+
+// As items of containers and keys, NaNs are the same, which in Python those are that are one object. If none were, a
+// dict could not find again what it holds.
+bool same(const Value& a, const Value& b) {
+  if (a.is(Kind::kFloat) && b.is(Kind::kFloat) && std::isnan(a.as_double())) return std::isnan(b.as_double());
+  return equal(a, b);
+}
 
 }  // namespace
 
 const Value* DictObject::find(const Value& key) const {
   if (entries.size() <= kIndexFrom) {
     for (const auto& [k, v] : entries) {
-      if (equal(k, key)) return &v;
+      if (same(k, key)) return &v;
     }
     return nullptr;
   }
   auto [first, last] = index.equal_range(hash(key));
   for (; first != last; ++first) {
-    if (equal(entries[first->second].first, key)) return &entries[first->second].second;
+    if (same(entries[first->second].first, key)) return &entries[first->second].second;
   }
   return nullptr;
 }
@@ -96,7 +123,7 @@ const Value* DictObject::find(std::string_view key) const {
     }
     return nullptr;
   }
-  auto [first, last] = index.equal_range(hash_bytes(key));
+  auto [first, last] = index.equal_range(hash_bytes(key.data(), key.size()));
   for (; first != last; ++first) {
     const auto& [k, v] = entries[first->second];
     if (k.is_string() && k.str() == key) return &v;
@@ -136,7 +163,7 @@ bool equal(const Value& a, const Value& b) {
     case Kind::kTuple: {
       const auto& x = a.items();
       const auto& y = b.items();
-      return a.object() == b.object() || std::equal(x.begin(), x.end(), y.begin(), y.end(), equal);
+      return a.object() == b.object() || std::equal(x.begin(), x.end(), y.begin(), y.end(), same);
     }
     case Kind::kDict: {
       const auto* x = a.as<DictObject>();
@@ -145,7 +172,7 @@ bool equal(const Value& a, const Value& b) {
       if (x->entries.size() != y->entries.size()) return false;
       return std::all_of(x->entries.begin(), x->entries.end(), [&](const auto& entry) {
         const Value* other = y->find(entry.first);
-        return other != nullptr && equal(entry.second, *other);
+        return other != nullptr && same(entry.second, *other);
       });
     }
     case Kind::kRange: {
@@ -166,19 +193,21 @@ size_t hash(const Value& v) {
       return 2;
     case Kind::kBool:
     case Kind::kInt:
-      return std::hash<double>()(static_cast<double>(v.as_int()));
     case Kind::kFloat:
-      return std::hash<double>()(v.as_double());
+      return hash_number(v.as_double());
     case Kind::kBigInt:
     case Kind::kString:
-      return hash_bytes(v.str());
+      return hash_bytes(v.str().data(), v.str().size());
     case Kind::kTuple: {
       size_t h = 3;
       for (const Value& item : v.items()) h = h * 1000003 + hash(item);
       return h;
     }
-    case Kind::kRange:
-      return static_cast<size_t>(v.as<RangeObject>()->size);
+    case Kind::kRange: {
+      const auto* r = v.as<RangeObject>();
+      const int64_t parts[] = {r->size, r->size > 0 ? r->start : 0, r->size > 1 ? r->step : 0};
+      return hash_bytes(parts, sizeof parts);
+    }
     default:
       return std::hash<const void*>()(v.object());
   }
