@@ -4,6 +4,7 @@
 #include <initializer_list>
 
 #include "text/jinja/machine.h"
+#include "text/jinja/unicode.h"
 
 namespace ibid::jinja {
 
@@ -21,13 +22,13 @@ class Params {
     for (const auto& [name, value] : args.named) {
       size_t k = 0;
       for (const char* known : names) {
-        if (name == known) break;
+        if (name.str() == known) break;
         ++k;
       }
       if (k == names.size() || values_[k] != nullptr) {
         m.fail(std::string(who) +
                (k == names.size() ? " takes no argument named '" : " is given twice the argument '") +
-               name.substr(0, 60) + "'.");
+               shown(name.str()) + "'.");
         return;
       }
       values_[k] = &value;

@@ -96,7 +96,7 @@ class BraceFormatter {
       value = args_.positional[index];
     } else {
       auto it =
-          std::find_if(args_.named.begin(), args_.named.end(), [&](const auto& arg) { return arg.first == first; });
+          std::find_if(args_.named.begin(), args_.named.end(), [&](const auto& arg) { return arg.first.str() == first; });
       if (it == args_.named.end()) return m_.fail("the format names an argument that is not given.");
       value = it->second;
     }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "text/jinja/machine.h"
+#include "text/jinja/unicode.h"
 
 namespace ibid::jinja {
 
@@ -17,12 +18,12 @@ Value Machine::call_macro(const MacroObject& macro, Args& args) {
   Deeper deeper(*this);
   if (failed()) return {};
   const MacroDef& def = *macro.def;
-  std::string shown = def.name.empty() ? "caller" : def.name;
+  std::string who = def.name.empty() ? "caller" : shown(def.name);
   Scope* outer = enter(macro.scope);
   uint32_t at = at_;
   size_t n_params = def.params.size();
   auto take_named = [&](std::string_view name, Value& value) {
-    auto it = std::find_if(args.named.begin(), args.named.end(), [&](const auto& arg) { return arg.first == name; });
+    auto it = std::find_if(args.named.begin(), args.named.end(), [&](const auto& arg) { return arg.first.str() == name; });
     if (it == args.named.end()) return false;
     value = std::move(it->second);
     args.named.erase(it);
@@ -41,7 +42,7 @@ Value Machine::call_macro(const MacroObject& macro, Args& args) {
         if (i >= first_default) {
           value = eval(*def.defaults[i - first_default]);
         } else {
-          value = undefined("parameter '" + name + "' was not provided");
+          value = undefined("parameter '" + shown(name) + "' was not provided");
         }
       }
     }
@@ -55,17 +56,19 @@ Value Machine::call_macro(const MacroObject& macro, Args& args) {
   }
   if (def.uses_kwargs) {
     auto dict_object = std::make_unique<DictObject>();
-    for (auto& [name, value] : args.named) dict_object->set(string(name), std::move(value));
+    for (auto& [name, value] : args.named) {
+      if (spend(weight_of(name))) dict_object->set(name, std::move(value));
+    }
     set_variable(program_.kwargs_name, dict(std::move(dict_object)));
   } else if (!args.named.empty()) {
-    fail("the macro '" + shown + "' takes no argument named '" + args.named[0].first + "'.");
+    fail("the macro '" + who + "' takes no argument named '" + shown(args.named[0].first.str()) + "'.");
   }
   size_t n_extra = args.positional.size() - std::min(args.positional.size(), n_params);
   if (def.uses_varargs) {
     std::vector<Value> extra(args.positional.end() - static_cast<ptrdiff_t>(n_extra), args.positional.end());
     set_variable(program_.varargs_name, tuple(std::move(extra)));
   } else if (n_extra > 0) {
-    fail("the macro '" + shown + "' takes at most " + std::to_string(n_params) + " arguments.");
+    fail("the macro '" + who + "' takes at most " + std::to_string(n_params) + " arguments.");
   }
   Value text = failed() ? Value() : capture(def.body);
   leave(outer);

@@ -60,6 +60,18 @@ TEST(ChatTemplate, MarksFollowTheBytesThroughFiltersAndOperators) {
   EXPECT_EQ(marked("c|length"), "5");
 }
 
+TEST(ChatTemplate, MarksFollowNamesAndStyles) {
+  const auto of_x = [](const std::string& source) {
+    return shown(render(source, R"([{"x":{"<s>":1},"f":"<s>%Y"}])"));
+  };
+  EXPECT_EQ(of_x("{% macro f() %}{{ kwargs }}{% endmacro %}{{ f(a=2, **messages[0].x) }}"), "{'a': 2, '[<s>]': 1}");
+  EXPECT_EQ(of_x("{{ dict(a=2, **messages[0].x)|tojson }}"), R"({"a": 2, "[<s>]": 1})");
+  EXPECT_EQ(of_x("{{ namespace(messages[0].x) }}"), "<Namespace {'[<s>]': 1}>");
+  EXPECT_EQ(of_x("{{ [1, 2]|tojson(separators=(messages[0].f, ':')) }}"), "[1[<s>%Y]2]");
+  EXPECT_EQ(of_x("{{ [1]|tojson(indent=messages[0].f) }}"), "[\n[<s>%Y]1\n]");
+  EXPECT_EQ(of_x("{{ strftime_now(messages[0].f)|length }}{{ strftime_now(messages[0].f)[:3] }}"), "7[<s>]");
+}
+
 TEST(ChatTemplate, MarksSurviveVariablesMacrosAndBlocks) {
   EXPECT_EQ(
       shown(render("{% macro f(x) %}<{{ x }}>{% endmacro %}{% set y %}({{ f(messages[0].content) }}){% endset %}{{ y }}"

@@ -11,7 +11,7 @@ Value Machine::eval(const Expr& expr) {
   if (expr.kind == ExprKind::kConst) return expr.value;
   if (expr.kind == ExprKind::kName) {
     const Value* found = lookup(expr.name);
-    return found != nullptr ? *found : undefined("'" + program_.names[expr.name] + "' is undefined");
+    return found != nullptr ? *found : undefined("'" + shown(program_.names[expr.name]) + "' is undefined");
   }
   if (depth_ >= limits_.depth) return fail("the template calls itself too deeply.");
   ++depth_;
@@ -146,12 +146,12 @@ bool Machine::eval_args(const CallArgs* args, Args& out) {
     }
     for (const auto& [key, value] : more.as<DictObject>()->entries) {
       bool given = key.is_string() && std::any_of(out.named.begin(), out.named.end(),
-                                                  [&](const auto& other) { return other.first == key.str(); });
-      if (!key.is_string() || given || !spend(1 + out.named.size() / 8)) {
+                                                  [&](const auto& other) { return other.first.str() == key.str(); });
+      if (!key.is_string() || given || !spend(weight_of(key) + out.named.size() / 8)) {
         fail("'**' needs keys that are strings and given once.");
         return false;
       }
-      out.named.emplace_back(std::string(key.str()), value);
+      out.named.emplace_back(key, value);
     }
   }
   return true;
@@ -232,7 +232,7 @@ Value Machine::attribute(const Value& object, const Value& name_value) {
       break;
     case Kind::kNamespace:
       for (const auto& [key, value] : object.as<NamespaceObject>()->attributes) {
-        if (key == name) return value;
+        if (key.str() == name) return value;
       }
       break;
     case Kind::kLoop:
@@ -268,7 +268,7 @@ Value Machine::attribute(const Value& object, const Value& name_value) {
     if (const Value* found = object.as<DictObject>()->find(name)) return *found;
   }
   if (refused || is_internal_name(name)) {
-    return undefined("access to attribute '" + std::string(name) + "' of '" + type_name(object) +
+    return undefined("access to attribute '" + shown(name) + "' of '" + type_name(object) +
                      "' object is unsafe.");
   }
   return missing(object, name_value);

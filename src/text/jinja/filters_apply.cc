@@ -27,7 +27,7 @@ Value map(Machine& m, const Value& subject, Args& args) {
   args.positional.erase(args.positional.begin());
   for (const Value& item : items) {
     Args copy = args;
-    out.push_back(m.spend(1 + args.positional.size()) ? fn(m, item, copy) : Value());
+    out.push_back(m.spend(1 + args.size()) ? fn(m, item, copy) : Value());
     if (m.failed()) return {};
   }
   return m.iterator(std::move(out));
@@ -51,7 +51,7 @@ Value choose(Machine& m, const Value& subject, Args& args) {
     args.positional.erase(args.positional.begin());
   }
   for (const Value& item : items) {
-    if (!m.spend(1 + args.positional.size())) return {};
+    if (!m.spend(1 + args.size())) return {};
     Value v = by_attribute ? path.get(m, item) : item;
     Args copy = args;
     if (test != nullptr && !m.failed()) v = test(m, v, copy);

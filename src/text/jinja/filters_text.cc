@@ -221,7 +221,7 @@ Value tojson(Machine& m, const Value& subject, Args& args) {
   style.ensure_ascii = p.flag(0, false);
   if (p.has(1) && !p[1].is_none()) {
     Text by = p[1].is_string() ? p.text(1) : pad(m, "", p.integer(1, 0), 0, " ");
-    style.indent = by.bytes;
+    style.indent = std::move(by);
     style.item_separator = ",";
   }
   if (p.has(2) && !p[2].is_none()) {
@@ -229,8 +229,8 @@ Value tojson(Machine& m, const Value& subject, Args& args) {
     if (!m.collect(p[2], parts)) return {};
     if (parts.size() != 2 || !parts[0].is_string() || !parts[1].is_string())
       return m.fail("separators needs two strings.");
-    style.item_separator = parts[0].str();
-    style.key_separator = parts[1].str();
+    style.item_separator = parts[0].text();
+    style.key_separator = parts[1].text();
     if (!m.room(style.item_separator.size() + style.key_separator.size())) return {};
   }
   style.sort_keys = p.flag(3, false);

@@ -81,7 +81,7 @@ Value make_namespace(Machine& m, Args& args) {
     if (!key.is_string() || key.str().starts_with('_')) {
       return m.fail("a namespace stores no attribute that begins with an underscore or is no string.");
     }
-    ns.as<NamespaceObject>()->attributes.emplace_back(std::string(key.str()), value);
+    ns.as<NamespaceObject>()->attributes.emplace_back(key, value);
   }
   return ns;
 }
@@ -115,8 +115,10 @@ Value raise_exception(Machine& m, Args& args) {
 Value strftime_now(Machine& m, Args& args) {
   Params p(m, args, "strftime_now()", {"format"}, 1);
   if (!p) return {};
-  std::string format = p.text(0).bytes;
-  return m.failed() ? Value() : m.string(m.format_time(format));
+  const Text& format = p.text(0);
+  if (m.failed()) return {};
+  std::string time = m.format_time(format.bytes);
+  return m.string(format.has_marks() ? Text::marked(std::move(time)) : Text(std::move(time)));
 }
 
 }  // namespace
@@ -181,7 +183,7 @@ Value Machine::dict_from(Args& args, std::string_view what) {
       }
     }
   }
-  for (const auto& [name, value] : args.named) put(string(name), value);
+  for (const auto& [name, value] : args.named) put(name, value);
   return failed() ? Value() : dict(std::move(object));
 }
 

@@ -163,12 +163,12 @@ void Machine::assign(const Expr& target, Value value) {
     }
     auto& attributes = found->as<NamespaceObject>()->attributes;
     for (auto& [other, old] : attributes) {
-      if (other == name) {
+      if (other.str() == name) {
         old = std::move(value);
         return;
       }
     }
-    attributes.emplace_back(std::string(name), std::move(value));
+    attributes.emplace_back(target.value, std::move(value));
     return;
   }
   std::vector<Value> items;
@@ -273,7 +273,7 @@ Machine::Flow Machine::exec(const Stmt& stmt) {
       Value callee = eval(*stmt.expr->kids[0]);
       Args args;
       if (failed() || !eval_args(stmt.expr->args.get(), args)) return Flow::kBreak;
-      args.named.emplace_back("caller", make_macro(*stmt.macro));
+      args.named.emplace_back(Value::string("caller"), make_macro(*stmt.macro));
       at_ = stmt.at;
       write(call(callee, args));
       return Flow::kNext;

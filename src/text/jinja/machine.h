@@ -231,8 +231,8 @@ struct Deeper {
 // JSON text as Python's json.dumps writes it. Fails the machine for what JSON has no word for.
 struct JsonStyle {
   bool ensure_ascii = false;
-  std::optional<std::string> indent;
-  std::string item_separator = ", ", key_separator = ": ";
+  std::optional<Text> indent;
+  Text item_separator = ", ", key_separator = ": ";
   bool sort_keys = false;
 };
 void append_json(Machine& machine, const Value& v, const JsonStyle& style, Text& out, int level = 0);

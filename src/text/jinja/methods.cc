@@ -323,8 +323,9 @@ Value format_map(Machine& m, const Value& self, Args& args) {
   if (!p) return {};
   if (!p[0].is(Kind::kDict)) return m.fail("format_map() needs a dict.");
   Args named;
+  m.spend(static_cast<uint64_t>(length(p[0])));
   for (const auto& [key, value] : p[0].as<DictObject>()->entries) {
-    if (key.is_string()) named.named.emplace_back(std::string(key.str()), value);
+    if (key.is_string()) named.named.emplace_back(key, value);
   }
   return m.brace_format(self, named);
 }

@@ -1,8 +1,10 @@
 #include "text/jinja/parser.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "base/utf8.h"
+#include "text/jinja/unicode.h"
 
 namespace ibid::jinja {
 
@@ -255,19 +257,18 @@ std::unique_ptr<Stmt> Parser::parse_with(uint32_t at) {
 }
 
 void Parser::parse_signature(MacroDef& macro) {
+  std::unordered_set<std::string> names;
   expect_op("(");
   while (ok() && !now().is_op(")")) {
     if (!macro.params.empty()) expect_op(",");
     uint32_t at = now().at;
     std::string name = expect_name();
-    for (const auto& [id, other] : macro.params) {
-      if (other == name) fail("the parameter '" + name + "' appears twice.", at);
-    }
+    if (!names.insert(name).second) fail("the parameter '" + shown(name) + "' appears twice.", at);
     bool has_default = skip_op("=");
     if (has_default) {
       macro.defaults.push_back(parse_expression());
     } else if (!macro.defaults.empty()) {
-      fail("the parameter '" + name + "' without a default follows one with a default.", at);
+      fail("the parameter '" + shown(name) + "' without a default follows one with a default.", at);
     }
     if (name == "caller") {
       macro.caller_is_param = true;

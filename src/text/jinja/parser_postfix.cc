@@ -1,5 +1,8 @@
 // What follows a value: subscripts, calls, filters, tests.
+#include <unordered_set>
+
 #include "text/jinja/parser.h"
+#include "text/jinja/unicode.h"
 
 namespace ibid::jinja {
 
@@ -83,6 +86,7 @@ std::unique_ptr<CallArgs> Parser::parse_args() {
   uint32_t at = now().at;
   expect_op("(");
   bool need_comma = false;
+  std::unordered_set<std::string> names;
   while (ok() && !now().is_op(")")) {
     if (need_comma) {
       expect_op(",");
@@ -98,10 +102,8 @@ std::unique_ptr<CallArgs> Parser::parse_args() {
     } else if (now().type == Tok::kName && look().is_op("=")) {
       std::string name = expect_name();
       next();
-      for (const auto& [other, value] : args->named) {
-        if (other == name) fail("the argument '" + name + "' is given twice.", at);
-      }
-      args->named.emplace_back(std::move(name), parse_expression());
+      if (!names.insert(name).second) fail("the argument '" + shown(name) + "' is given twice.", at);
+      args->named.emplace_back(Value::string(std::move(name)), parse_expression());
     } else {
       in_order = in_order && args->star == nullptr && args->named.empty();
       args->positional.push_back(parse_expression());

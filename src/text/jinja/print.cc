@@ -137,7 +137,7 @@ void Machine::append_repr(const Value& v, Text& out) {
       break;
     case Kind::kNamespace:
       out.append("<Namespace ");
-      print_entries(v.as<NamespaceObject>()->attributes, [&](const std::string& key) { append_quoted(key, out); });
+      print_entries(v.as<NamespaceObject>()->attributes, [&](const Value& key) { append_repr(key, out); });
       out.append(">");
       break;
     case Kind::kRange: {

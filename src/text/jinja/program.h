@@ -14,10 +14,11 @@ namespace ibid::jinja {
 
 class Machine;
 
-// Arguments of one call, evaluated.
+// Arguments of one call, evaluated. Names are strings; those from behind '**' may be users' and keep their marks.
 struct Args {
   std::vector<Value> positional;
-  std::vector<std::pair<std::string, Value>> named;
+  std::vector<std::pair<Value, Value>> named;
+  size_t size() const { return positional.size() + named.size(); }
 };
 
 using FilterFn = Value (*)(Machine&, const Value& subject, Args&);
@@ -53,7 +54,7 @@ using ExprPtr = std::unique_ptr<Expr>;
 
 struct CallArgs {
   std::vector<ExprPtr> positional;
-  std::vector<std::pair<std::string, ExprPtr>> named;
+  std::vector<std::pair<Value, ExprPtr>> named;
   ExprPtr star, star_star;
 };
 

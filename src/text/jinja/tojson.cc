@@ -43,7 +43,8 @@ void append_json(Machine& m, const Value& v, const JsonStyle& style, Text& out, 
   if (!m.spend() || !m.room(out, 64)) return;
   auto newline = [&](int deep) {
     if (!style.indent) return;
-    if (!m.room(out, style.indent->size() * static_cast<size_t>(deep) + 1)) return;
+    size_t n_bytes = style.indent->size() + style.indent->marks.size() * sizeof(TextRange);
+    if (!m.room(out, n_bytes * static_cast<size_t>(deep) + 1)) return;
     m.spend(style.indent->size() * static_cast<size_t>(deep) / 64);
     out.append("\n");
     for (int i = 0; i < deep; ++i) out.append(*style.indent);

@@ -39,6 +39,8 @@ inline uint32_t next_char(std::string_view text, size_t& i) {
 }
 // The byte where code point `n` begins; text.size() where there are not so many.
 size_t byte_of_char(std::string_view text, size_t n);
+// A name for a sentence: its first 60 code points.
+inline std::string shown(std::string_view name) { return std::string(name.substr(0, byte_of_char(name, 60))); }
 // The beginning of the code point that ends before byte `i` > 0.
 size_t previous_char(std::string_view text, size_t i);
 

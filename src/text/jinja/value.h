@@ -199,7 +199,7 @@ struct DictViewObject : Object {
 };
 
 struct NamespaceObject : Object {
-  std::vector<std::pair<std::string, Value>> attributes;
+  std::vector<std::pair<Value, Value>> attributes;  // by strings
 };
 
 // Python's rules where they need no budget. Nesting is bounded where containers are made (kMaxDepth), so these may
