@@ -9,6 +9,7 @@
 #include "finished_outputs.h"
 #include "kernels/isa.h"
 #include "model/testing/loaded_model.h"
+#include "model/testing/parts.h"
 
 namespace ibid {
 namespace {
@@ -20,8 +21,10 @@ constexpr size_t kNPoolings = std::size(kPoolings);
 struct Fixture {
   explicit Fixture(std::string_view architecture = "bert_rank", int32_t step_tokens = 128, int n_threads = 1,
                    DType dtype = DType::kF32)
-      : model(testing::tiny_model_file({.architecture = architecture, .dtype = dtype, .context_len = kContext}),
-              {.step_tokens = 256, .max_rows = 16, .max_sequences = 16}, n_threads) {
+      : Fixture(testing::tiny_model_file({.architecture = architecture, .dtype = dtype, .context_len = kContext}),
+                step_tokens, n_threads) {}
+  explicit Fixture(std::shared_ptr<const ModelFile> file, int32_t step_tokens = 128, int n_threads = 1)
+      : model(std::move(file), {.step_tokens = 256, .max_rows = 16, .max_sequences = 16}, n_threads) {
     core =
         Engine::create(*model.model, nullptr, *model.stream, {.step_tokens = step_tokens, .max_sequences = 16}, clock)
             .value();
@@ -117,6 +120,18 @@ TEST(Encoder, TellsAPairFromOneText) {
     pair.second_text = 5;
     EXPECT_NE(f.alone(std::move(whole)), f.alone(std::move(pair)));
   }
+}
+
+TEST(Encoder, OfOneTokenTypeReadsBothTextsOfAPairWithIt) {
+  const testing::TinyModelOptions options{.architecture = "bert_rank", .context_len = kContext};
+  ModelFile::Parts parts = testing::tiny_parts(options);
+  const auto types = std::ranges::find(parts.tensors, "token_types.weight", &TensorInfo::name);
+  ASSERT_NE(types, parts.tensors.end());
+  types->view.dim[0] = 1;
+  Fixture f(std::make_shared<const ModelFile>(std::move(parts)));
+  Request whole = f.text(9, Pooling::kRank), pair = f.text(9, Pooling::kRank);
+  whole.second_text = 0;
+  EXPECT_EQ(f.alone(std::move(whole)), f.alone(std::move(pair)));
 }
 
 TEST(Encoder, ALongTextIsNotKeptOutByShortOnes) {

@@ -87,6 +87,8 @@ void BertModel::lay_out(const ForwardBatch& b) {
   position_rows_.clear();
   type_rows_.clear();
   block_start_.assign(1, 0);
+  // A model may have one type for both texts of a pair, as XLM-R has.
+  const auto last_type = static_cast<int32_t>(std::max<int64_t>(config_.n_token_types, 1) - 1);
   for (int32_t s = 0; s < b.n_sequences; ++s) {
     const int32_t begin = b.query_start[s], n = b.query_start[s + 1] - begin;
     const int32_t first_slot = block_start_.back() * kBlockLen;
@@ -95,7 +97,8 @@ void BertModel::lay_out(const ForwardBatch& b) {
       slots_.push_back(first_slot + i);
       last_.push_back(n - 1);
       position_rows_.push_back(TokenId{i});
-      type_rows_.push_back(TokenId{b.token_types == nullptr ? 0 : b.token_types[begin + i]});
+      type_rows_.push_back(
+          TokenId{b.token_types == nullptr ? 0 : std::min<int32_t>(b.token_types[begin + i], last_type)});
     }
     lens_.push_back(n);
     block_start_.push_back(block_start_.back() + (n + kBlockLen - 1) / kBlockLen);
