@@ -123,6 +123,26 @@ TEST(TokenizerBounds, AddedTokensThatExplodeInTheNormalizerShareOneBudget) {
                          "a");
 }
 
+// What a possessive repeat reads is one step to the library, and it makes other repeats possessive where it can.
+TEST(TokenizerBounds, AnExpressionThatReadsFarFromEveryBeginningIsBounded) {
+  for (const char* expression :
+       {R"(\\p{L}++[0-9])", R"(\\p{L}+[0-9])", R"((?>\\p{L}+)!)", R"((?=\\p{L}+)[0-9])", "a{60000}b"}) {
+    const std::string text(kMeasured ? 1'000'000 : 20'000, 'a');
+    expect_encoded_in_time(expression, file_with(",\"pre_tokenizer\":" + split_on(expression)), text);
+    expect_encoded_in_time(expression,
+                           file_with(R"(,"normalizer":{"type":"Replace","pattern":{"Regex":")" +
+                                     std::string(expression) + R"("},"content":"b"})"),
+                           text);
+  }
+}
+
+TEST(TokenizerBounds, LongAddedTokensAreRefusedBeforeANormalizerReadsThem) {
+  expect_refused(file_with(R"(,"normalizer":{"type":"Replace","pattern":{"Regex":"a"},"content":""},"added_tokens":)"
+                           R"([{"id":4,"content":")" +
+                           std::string(1'000'000, 'a') + "\"}]"),
+                 "at most 512");
+}
+
 TEST(TokenizerBounds, MatchesOfManyStepsAreStillFound) {
   // A word of 20,000 letters takes some 40,000 steps; the budget is the text's, not a word's.
   auto made = Tokenizer::from_json(file_with(",\"pre_tokenizer\":" + split_on("(?:a|b)+|!")));

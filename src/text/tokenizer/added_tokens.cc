@@ -19,9 +19,7 @@ utf8::CodePoint last_of(std::string_view text) {
 
 }  // namespace
 
-Result<AddedTokens> AddedTokens::build(std::vector<AddedToken> tokens) {
-  AddedTokens added;
-  std::erase_if(tokens, [](const AddedToken& t) { return t.content.empty(); });
+Status AddedTokens::check(std::span<const AddedToken> tokens) {
   if (tokens.size() > kMaxTokens) {
     return unsupported("the vocabulary has " + std::to_string(tokens.size()) + " special or added tokens; at most " +
                        std::to_string(kMaxTokens) + " are read");
@@ -39,6 +37,13 @@ Result<AddedTokens> AddedTokens::build(std::vector<AddedToken> tokens) {
     return unsupported("the added tokens have " + std::to_string(n_bytes) +
                        " bytes together; at most 1048576 are read");
   }
+  return {};
+}
+
+Result<AddedTokens> AddedTokens::build(std::vector<AddedToken> tokens) {
+  AddedTokens added;
+  std::erase_if(tokens, [](const AddedToken& t) { return t.content.empty(); });
+  TRY(check(tokens));
   added.tokens_ = std::move(tokens);
   for (size_t k = 0; k < added.tokens_.size(); ++k) {
     added.trie_.insert(added.tokens_[k].content, static_cast<int32_t>(k));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,8 @@ class AddedTokens {
   static constexpr size_t kMaxTokens = 100'000;
   static constexpr size_t kMaxTokenBytes = 512;  // bounds the time per byte of text
 
+  // A sentence where they are too many or too long.
+  static Status check(std::span<const AddedToken> tokens);
   // Where two have the same content the last one counts. Empty contents are left out.
   static Result<AddedTokens> build(std::vector<AddedToken> tokens);
   bool empty() const { return tokens_.empty(); }

@@ -84,14 +84,10 @@ Result<std::unique_ptr<WordModel>> build_model(Pipeline& p, const ModelSlices& m
 
 Status build_added(Pipeline& p, std::vector<AddedToken> added, EncodeScratch& scratch) {
   std::vector<AddedToken> plain, normalized;
-  for (AddedToken& t : added) {
-    if (t.normalized) {
-      t.content = p.normalizer.normalize(t.content, scratch);
-      normalized.push_back(std::move(t));
-    } else {
-      plain.push_back(std::move(t));
-    }
-  }
+  for (AddedToken& t : added) (t.normalized ? normalized : plain).push_back(std::move(t));
+  // Before an expression of the file sees them, and again as it leaves them.
+  TRY(AddedTokens::check(normalized));
+  for (AddedToken& t : normalized) t.content = p.normalizer.normalize(t.content, scratch);
   ASSIGN_OR_RETURN(p.raw_added, AddedTokens::build(std::move(plain)));
   ASSIGN_OR_RETURN(p.normalized_added, AddedTokens::build(std::move(normalized)));
   return {};

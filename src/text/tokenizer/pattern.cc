@@ -21,6 +21,12 @@ struct Pattern::Code {
   }
 };
 
+// What a try may take at each beginning: steps, and bytes of the text behind it that it sees.
+struct Pattern::Reach {
+  uint32_t steps;
+  size_t bytes;
+};
+
 namespace {
 
 // The working memory of a thread's matches.
@@ -38,7 +44,7 @@ struct MatchMemory {
 
 constexpr uint32_t kHeapKibibytes = 16 * 1024;
 constexpr uint32_t kDepth = 50'000;
-constexpr uint32_t kFreeSteps = 128;  // words of the expressions in use take some 10
+constexpr size_t kBytesOfAStep = 2048;  // that a step may see without costing more
 
 // [a[bc]] and [a&&[^b]]: the reference's engine reads a set within a set, PCRE2 reads other characters.
 bool has_set_in_set(std::string_view expression) {
@@ -63,7 +69,16 @@ bool has_set_in_set(std::string_view expression) {
   return false;
 }
 
+size_t window_end(std::string_view text, size_t from, size_t n_bytes) {
+  if (text.size() - from <= n_bytes) return text.size();
+  size_t end = from + n_bytes;
+  while (utf8::goes_on(text[end])) --end;
+  return end;
+}
+
 }  // namespace
+
+constexpr Pattern::Reach Pattern::kFree = {.steps = 128, .bytes = 64};  // words of the expressions in use take some 10
 
 Result<Pattern> Pattern::compile(std::string_view expression) {
   if (expression.size() > kMaxBytes) {
@@ -97,50 +112,76 @@ Pattern::Budget Pattern::Budget::of_text(size_t n_bytes) {
   return {.steps = static_cast<uint32_t>(std::min<size_t>(20'000'000, 100'000 + 100 * n_bytes))};
 }
 
-// The library's return code. steps: the limit of each beginning; not of all of them together, as the library counts
-// anew at each.
-int Pattern::match(std::string_view text, bool valid, size_t from, uint32_t options, uint32_t steps,
-                   Found& found) const {
+// The library's return code. reach.steps: the limit of each beginning; not of all of them together, as the library
+// counts anew at each. PCRE2_ERROR_PARTIAL: a beginning, found.begin, looked beyond the window; what would be found is
+// not known.
+int Pattern::match(std::string_view text, bool valid, size_t from, uint32_t options, Reach reach, Found& found) const {
   thread_local MatchMemory memory;
   if (!memory.data || !memory.context) return PCRE2_ERROR_NOMEMORY;
-  pcre2_set_match_limit(memory.context, steps);
+  pcre2_set_match_limit(memory.context, reach.steps);
   pcre2_set_depth_limit(memory.context, kDepth);
   pcre2_set_heap_limit(memory.context, kHeapKibibytes);
   bool trusted = valid && code_->of_valid;
-  int rc = pcre2_match(trusted ? code_->of_valid : code_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
-                       from, options | (trusted ? PCRE2_NO_UTF_CHECK : 0), memory.data, memory.context);
-  if (rc < 0) return rc;
+  const size_t end = valid ? window_end(text, from, reach.bytes) : text.size();
+  if (end < text.size()) options |= PCRE2_PARTIAL_HARD;
+  int rc = pcre2_match(trusted ? code_->of_valid : code_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), end, from,
+                       options | (trusted ? PCRE2_NO_UTF_CHECK : 0), memory.data, memory.context);
   const size_t* ends = pcre2_get_ovector_pointer(memory.data);
+  if (rc == PCRE2_ERROR_PARTIAL) found = {ends[0], ends[1]};
+  if (rc < 0) return rc;
   // \K may set a begin behind the end; such a match is none.
   if (ends[0] > ends[1] || ends[0] < from) return PCRE2_ERROR_BADOFFSET;
   found = {ends[0], ends[1]};
   return rc;
 }
 
-// A match that begins at `from`. The first few steps are free; behind them the limit grows eightfold from try to try,
-// and each limit is paid in full, as the library does not tell how much of it was used.
+// A match that begins at `from`. A short look is free; behind it the limit of steps, or the window, grows eightfold
+// from try to try, and each limit is paid in full, as the library does not tell how much of it was used. Steps that see
+// more cost more: a possessive repeat reads to its end in one.
 int Pattern::match_here(std::string_view text, bool valid, size_t from, Budget& budget, Found& found) const {
-  int rc = match(text, valid, from, PCRE2_ANCHORED, kFreeSteps, found);
-  for (uint32_t limit = 8 * kFreeSteps; rc == PCRE2_ERROR_MATCHLIMIT && budget.steps > 0; limit *= 8) {
-    limit = std::min(limit, budget.steps);
-    budget.steps -= limit;
-    rc = match(text, valid, from, PCRE2_ANCHORED, limit, found);
+  Reach reach = kFree;
+  for (bool is_free = true;; is_free = false) {
+    const size_t rest = text.size() - from, seen = valid ? std::min(reach.bytes, rest) : rest;
+    const size_t price = (is_free ? 0 : 1) + seen / kBytesOfAStep;
+    if (price > 0) reach.steps = static_cast<uint32_t>(std::min<size_t>(reach.steps, budget.steps / price));
+    budget.steps -= static_cast<uint32_t>(reach.steps * price);
+    if (reach.steps == 0) return PCRE2_ERROR_MATCHLIMIT;
+    const int rc = match(text, valid, from, PCRE2_ANCHORED, reach, found);
+    if (rc == PCRE2_ERROR_MATCHLIMIT) {
+      reach.steps *= 8;
+    } else if (rc == PCRE2_ERROR_PARTIAL) {
+      reach.bytes *= 8;
+    } else {
+      return rc;
+    }
   }
-  return rc;
 }
 
 bool Pattern::find(std::string_view text, bool valid, size_t from, Budget& budget, Found& found) const {
   if (!code_ || budget.steps == 0) return false;
-  int rc = PCRE2_ERROR_MATCHLIMIT;
-  if (!budget.careful) rc = match(text, valid, from, 0, kFreeSteps, found);
-  budget.careful |= rc == PCRE2_ERROR_MATCHLIMIT;
-  if (budget.careful) {
-    while ((rc = match_here(text, valid, from, budget, found)) == PCRE2_ERROR_NOMATCH && from < text.size()) {
-      from += utf8::decode(text.data() + from, text.data() + text.size()).len;
+  budget.careful |= !valid;  // no windows there: a cut within an invalid sequence would change what it is
+  for (;;) {
+    int rc = PCRE2_ERROR_MATCHLIMIT;
+    if (!budget.careful) {
+      rc = match(text, valid, from, 0, kFree, found);
+      const size_t end = window_end(text, from, kFree.bytes);
+      if (rc == PCRE2_ERROR_NOMATCH && end < text.size()) {
+        from = end;
+        continue;
+      }
+      if (rc == PCRE2_ERROR_PARTIAL) from = found.begin;
+      budget.careful |= rc == PCRE2_ERROR_MATCHLIMIT;
     }
+    if (budget.careful || rc == PCRE2_ERROR_PARTIAL) {
+      rc = match_here(text, valid, from, budget, found);
+      if (rc == PCRE2_ERROR_NOMATCH && from < text.size()) {
+        from += utf8::decode(text.data() + from, text.data() + text.size()).len;
+        continue;
+      }
+    }
+    if (rc < 0 && rc != PCRE2_ERROR_NOMATCH) budget.steps = 0;
+    return rc >= 0;
   }
-  if (rc < 0 && rc != PCRE2_ERROR_NOMATCH) budget.steps = 0;
-  return rc >= 0;
 }
 
 }  // namespace ibid

@@ -1,6 +1,7 @@
 // Pattern: a regular expression out of a tokenizer.json that is none of those we know by heart. PCRE2 with a limit on
-// its steps and memory: all expressions that a text meets have one budget together, and once it is used up they find
-// nothing more; the rest stays one piece. What is found depends on the text alone, never on time.
+// its steps, on how far they see, and on memory: all expressions that a text meets have one budget together, and once
+// it is used up they find nothing more; the rest stays one piece. What is found depends on the text alone, never on
+// time.
 //
 // PCRE2 10.42 has the categories of Unicode 14, the reference those of Unicode 16: characters that were assigned in
 // between may be cut differently. The known expressions do not pass here.
@@ -37,7 +38,9 @@ class Pattern {
 
  private:
   struct Code;
-  int match(std::string_view text, bool valid, size_t from, uint32_t options, uint32_t steps, Found& found) const;
+  struct Reach;
+  static const Reach kFree;
+  int match(std::string_view text, bool valid, size_t from, uint32_t options, Reach reach, Found& found) const;
   int match_here(std::string_view text, bool valid, size_t from, Budget& budget, Found& found) const;
   std::shared_ptr<const Code> code_;
 };
