@@ -15,8 +15,6 @@ namespace {
 
 constexpr int64_t kChunkFloats = int64_t{1} << 21;
 
-bool is_float(DType dtype) { return dtype <= DType::kMXFP4; }
-
 // Rows [begin, begin + n_heads * head_len) of a tensor are heads; of each `per_group` neighbours their mean stays.
 struct Pool {
   int64_t begin = 0, n_heads = 0, head_len = 0, per_group = 1;
@@ -69,14 +67,20 @@ Result<Plan> plan_of(const TensorInfo& t, const RequantiseOptions& o, bool tied)
   const TensorView& v = t.view;
   Plan plan{.from = &t, .dtype = v.dtype, .pools = pools_of(t.name, o), .dims = {}};
   plan.dims.assign(v.dim.begin(), v.dim.begin() + v.rank);
-  if (v.rank == 2 && is_float(v.dtype) && t.name.ends_with(".weight") && t.name.find("norm") == std::string::npos) {
+  if (v.rank == 2 && is_weight_type(v.dtype) && t.name.ends_with(".weight") &&
+      t.name.find("norm") == std::string::npos) {
     plan.dtype =
         mixed_dtype(o.mix, {t.name, o.n_layers, std::max<int64_t>(1, o.n_heads / o.n_kv_heads), v.dim[1], tied});
   }
   if (!plan.pools.empty()) {
-    if (v.rank > 2 || !is_float(v.dtype) || v.dim[0] != plan.pools.back().end()) {
+    if (v.rank > 2 || !is_weight_type(v.dtype) || v.dim[0] != plan.pools.back().end()) {
       return invalid(in_quotes(t.name) + " has not the rows of " + std::to_string(o.n_kv_heads) +
                      " key and value heads, so they cannot be averaged");
+    }
+    // Its rows are of one number, and a block is of many.
+    if (v.rank == 1 && is_quantised(v.dtype)) {
+      return unsupported(in_quotes(t.name) + " is a vector of type " + std::string(traits(v.dtype).name) +
+                         ", whose numbers cannot be averaged one by one; F32, F16 or BF16 would do");
     }
     for (const Pool& p : plan.pools) plan.dims[0] -= p.n_dropped();
   }

@@ -3,16 +3,20 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <utility>
 
 #include "format/gguf_writer.h"
 #include "format/requantise.h"
 #include "model/model.h"
 #include "model/one_sequence.h"
+#include "model/testing/parts.h"
 #include "model/testing/tiny_model.h"
 #include "tensor/dequantise.h"
 #include "tensor/quantise.h"
@@ -144,6 +148,17 @@ TEST_F(Requantise, RefusesWhatCannotBeAndLeavesNothingBehind) {
   };
   options.kv_groups = options.n_kv_heads + 1;
   EXPECT_NE(refusal(*from, to_).find("cannot be averaged"), std::string::npos);
+  options.kv_groups = 1;
+  ModelFile::Parts parts = testing::tiny_parts({.architecture = "qwen2"});
+  const auto bias = std::ranges::find(parts.tensors, "blk.0.attn_k.bias", &TensorInfo::name);
+  ASSERT_NE(bias, parts.tensors.end());
+  auto blocks = std::make_unique<std::byte[]>(static_cast<size_t>(row_bytes(DType::kQ8_0, bias->view.dim[0])));
+  bias->view = TensorView(blocks.get(), DType::kQ8_0, {bias->view.dim[0]});
+  parts.copies.push_back(std::move(blocks));
+  const ModelFile of_blocks(std::move(parts));
+  const RequantiseOptions was_options = std::exchange(options, options_of(*from, QuantMix::kQ8_0, 1));
+  EXPECT_NE(refusal(of_blocks, to_).find("a vector of type Q8_0"), std::string::npos);
+  options = was_options;
   options.kv_groups = 0;
   EXPECT_NE(refusal(*from, "/nowhere/at/all").find("cannot write"), std::string::npos);
 

@@ -55,10 +55,6 @@ std::string shape_text(const int64_t* dims, int rank) {
   return text + "]";
 }
 
-bool is_weight_type(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16 || is_quantised(dtype);
-}
-
 }  // namespace
 
 std::string layer_name(std::string_view pattern, int64_t layer) {
