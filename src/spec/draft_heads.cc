@@ -17,6 +17,7 @@ namespace ibid {
 namespace {
 
 constexpr int64_t kMostHeads = 16, kMostLayers = 16;
+constexpr int64_t kLongestSum = 65536;  // of a product, as models' are
 
 enum class Part : uint8_t { kLinear, kSkip, kOutput };
 struct Place {
@@ -101,7 +102,12 @@ class DraftHeads::Loader {
         return invalid(file_.path() + ": tensor " + in_quotes(t.name) + " is of a head or layer too many", t.name);
       Found& head = heads_[place->head];
       Matrix& to = place->part == Part::kOutput ? head.output : part_of(head.layers[place->layer], place->part);
-      (place->is_bias ? to.bias : to.weight) = &t;
+      const TensorInfo*& at = place->is_bias ? to.bias : to.weight;
+      if (at != nullptr) {
+        return invalid(file_.path() + ": tensors " + in_quotes(at->name) + " and " + in_quotes(t.name) + " are one",
+                       t.name);
+      }
+      at = &t;
     }
     if (heads_.empty()) return invalid(file_.path() + " has no draft heads");
     if (heads_.rbegin()->first != static_cast<int64_t>(heads_.size()) - 1)
@@ -226,13 +232,20 @@ class DraftHeads::Loader {
       if (layer.skip.weight != nullptr) TRY(check_shape(layer.skip, width(), wanted));
       if (wanted != width() && layer.skip.weight == nullptr)
         return invalid(file_.path() + ": a layer of head " + std::to_string(i) + " changes the width and has no skip");
+      TRY(check_alone(layer.skip));
     }
     if (n_inputs != width() && n_inputs != (i + 2) * width()) {
       return invalid(file_.path() + ": head " + std::to_string(i) + " reads " + std::to_string(n_inputs) +
                      " values; the model's width is " + std::to_string(width()));
     }
     head.n_inputs = n_inputs;
+    TRY(check_alone(head.output));
     return head.output.weight != nullptr ? check_shape(head.output, n_outputs(), width()) : Status{};
+  }
+
+  Status check_alone(const Matrix& m) const {
+    if (m.weight != nullptr || m.bias == nullptr) return {};
+    return invalid(file_.path() + ": tensor " + in_quotes(m.bias->name) + " is a bias of nothing", m.bias->name);
   }
 
   Status check_shape(const Matrix& m, int64_t n_outputs, int64_t n_inputs) const {
@@ -247,6 +260,13 @@ class DraftHeads::Loader {
                          std::to_string(n_outputs) + " x " + std::to_string(n_inputs),
                      m.weight->name);
     }
+    if (!is_weight_type(w.dtype)) {
+      return unsupported(file_.path() + ": tensor " + in_quotes(m.weight->name) + " is of type " +
+                             std::string(traits(w.dtype).name) + ", which a weight cannot be",
+                         m.weight->name);
+    }
+    if (n_inputs > kLongestSum)
+      return unsupported(file_.path() + ": " + in_quotes(m.weight->name) + " is too wide", m.weight->name);
     return weight_supported(stream_, w.dtype, one_piece(n_inputs));
   }
 

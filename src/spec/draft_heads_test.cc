@@ -187,6 +187,46 @@ TEST(DraftHeads, OfAnotherModelAreRefusedByName) {
   EXPECT_GT(DraftHeads::sized_bytes(*tiny_heads_file(o), *m.model, *m.stream, 4).value(), 4 * o.width * o.width);
 }
 
+TEST(DraftHeads, OfOtherTypesTwiceOrInPartsAreRefusedByName) {
+  LoadedModel m(testing::TinyModelOptions{});
+  const TinyHeads o = heads_for(m);
+  const auto made = tiny_heads_file(o);
+  const auto refused = [&](auto change) -> std::string {
+    ModelFile::Parts parts;
+    parts.path = made->path();
+    parts.tensors = made->tensors();
+    parts.metadata = made->metadata();
+    change(parts);
+    const auto heads = DraftHeads::load(std::make_shared<const ModelFile>(std::move(parts)), *m.model, *m.stream, 4);
+    return heads ? "" : heads.error().message;
+  };
+  EXPECT_EQ(refused([](ModelFile::Parts&) {}), "");
+  const auto tensor = [](ModelFile::Parts& parts, std::string_view name) -> TensorInfo& {
+    const auto found = std::ranges::find(parts.tensors, name, &TensorInfo::name);
+    CHECK(found != parts.tensors.end());
+    return *found;
+  };
+  const auto says = [&](const char* what, auto change) {
+    EXPECT_NE(refused(change).find(what), std::string::npos) << what << ": " << refused(change);
+  };
+  for (const DType dtype : {DType::kI8, DType::kI32}) {
+    says("which a weight cannot be", [&](ModelFile::Parts& parts) {
+      TensorView& view = tensor(parts, "head.0.blk.0.linear.weight").view;
+      view = TensorView(view.data, dtype, {view.dim[0], view.dim[1]});
+    });
+  }
+  says("are one", [&](ModelFile::Parts& parts) {
+    parts.tensors.push_back(tensor(parts, "head.1.blk.0.linear.weight"));
+    parts.tensors.back().name = "1.0.linear.weight";
+  });
+  for (const char* name : {"head.0.output.bias", "head.0.blk.1.skip.bias"}) {
+    says("a bias of nothing", [&](ModelFile::Parts& parts) {
+      parts.tensors.push_back(tensor(parts, "head.0.blk.0.linear.bias"));
+      parts.tensors.back().name = name;
+    });
+  }
+}
+
 // The most likely token of head i behind this hidden state and these tokens; and of the head after it behind that one.
 TEST(HeadsProposer, ReadsTheLastStateAndTheTokensBehindIt) {
   LoadedModel m(testing::TinyModelOptions{});

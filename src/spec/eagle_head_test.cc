@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <memory>
+#include <utility>
 
 #include "model/testing/loaded_model.h"
 #include "tiny_eagle.h"
@@ -97,6 +100,35 @@ TEST_F(EagleHeads, OfAnotherModelAreRefusedByName) {
     expect_refused("d2t", o);
   }
   EXPECT_FALSE(EagleHead::load(testing::tiny_model_file({}), *m_.model, *m_.stream, kSizes).ok());
+}
+
+// `name` of another type, with bytes for any.
+std::shared_ptr<const ModelFile> retyped(const ModelFile& from, const std::string& name, DType dtype) {
+  ModelFile::Parts parts;
+  parts.path = from.path();
+  parts.tensors = from.tensors();
+  parts.metadata = from.metadata();
+  const auto t = std::ranges::find(parts.tensors, name, &TensorInfo::name);
+  CHECK(t != parts.tensors.end());
+  auto bytes = std::make_unique<std::byte[]>(static_cast<size_t>(t->view.n_elements()) * sizeof(double));
+  t->view = TensorView(bytes.get(), dtype, {t->view.dim[0], t->view.dim[1]});
+  parts.copies.push_back(std::move(bytes));
+  return std::make_shared<const ModelFile>(std::move(parts));
+}
+
+TEST_F(EagleHeads, OfTypesThatNoWeightHasAreRefusedByName) {
+  const auto made = testing::tiny_eagle_file(third());
+  for (const DType dtype : {DType::kI8, DType::kI32, DType::kF64}) {
+    for (const char* name : {"fc.weight", "midlayer.mlp.up_proj.weight", "lm_head.weight"}) {
+      const std::string said = refused(retyped(*made, name, dtype));
+      EXPECT_NE(said.find("which a weight cannot be"), std::string::npos) << said;
+    }
+  }
+  TinyEagle o = first();
+  o.added = "lm_head.bias";
+  expect_refused("is a bias of nothing", o);
+  o.added = "embed_tokens.bias";
+  expect_refused("is a bias of nothing", o);
 }
 
 TEST_F(EagleHeads, OfOtherKindsOrInPartsAreRefusedByName) {

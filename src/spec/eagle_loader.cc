@@ -256,6 +256,11 @@ Status EagleHead::Loader::check_matrix(const Matrix& m, std::string_view name, i
       m.bias == nullptr || (m.bias->view.rank == 1 && m.bias->view.dim[0] == n_outputs && is_float(*m.bias));
   if (w.rank != 2 || w.dim[0] != n_outputs || w.dim[1] != n_inputs || !has_good_bias)
     return invalid(where() + "tensor " + in_quotes(m.weight->name) + " or its bias is not of " + shape, m.weight->name);
+  if (!is_weight_type(w.dtype)) {
+    return unsupported(where() + "tensor " + in_quotes(m.weight->name) + " is of type " +
+                           std::string(traits(w.dtype).name) + ", which a weight cannot be",
+                       m.weight->name);
+  }
   if (n_inputs > kLongestSum) return unsupported(where() + in_quotes(m.weight->name) + " is too wide", m.weight->name);
   return weight_supported(stream_, w.dtype, one_piece(n_inputs));
 }
@@ -273,6 +278,10 @@ Status EagleHead::Loader::check_vector(const TensorInfo* v, std::string_view nam
 
 // An MTP layer has those of its model's layers.
 Status EagleHead::Loader::check_biases() const {
+  for (const Matrix* m : {&output_, &embedding_}) {
+    if (m->bias == nullptr || (m == &output_ && m->weight != nullptr)) continue;
+    return invalid(where() + "tensor " + in_quotes(m->bias->name) + " is a bias of nothing", m->bias->name);
+  }
   for (const Matrix* m : {&q_, &k_, &v_}) {
     if (!is_mtp_ || (m->bias != nullptr) == config_.qkv_bias) continue;
     return invalid(where() + "tensor " + in_quotes(m->weight->name) + (config_.qkv_bias ? " has no" : " has a") +
