@@ -67,7 +67,7 @@ class Writer {
 class Reader {
  public:
   static constexpr bool kReads = true;
-  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
+  explicit Reader(std::string_view bytes) : bytes_(bytes), room_(8 * bytes.size() + (size_t{1} << 20)) {}
   template <typename... Fields>
   void operator()(Fields&... fields) {
     (one(fields), ...);
@@ -75,6 +75,12 @@ class Reader {
   bool ok() const { return ok_; }
   bool at_end() const { return bytes_.empty(); }
   void fail() { ok_ = false, bytes_ = {}; }
+  // Whether an item of a list may be kept: one of a byte or two in the file takes a hundred in memory.
+  bool may_grow(size_t n_bytes) {
+    if (n_bytes > room_) fail();
+    if (ok_) room_ -= n_bytes;
+    return ok_;
+  }
 
  private:
   uint64_t number() {
@@ -127,7 +133,7 @@ class Reader {
   template <typename T>
   void one(std::vector<T>& list) {
     list.clear();
-    for (uint64_t n = number(); n > 0 && ok_; --n) one(list.emplace_back());
+    for (uint64_t n = number(); n > 0 && ok_ && may_grow(sizeof(T)); --n) one(list.emplace_back());
   }
   uint64_t bits(size_t n_bytes) {
     if (bytes_.size() < n_bytes) {
@@ -140,6 +146,7 @@ class Reader {
     return value;
   }
   std::string_view bytes_;
+  size_t room_;  // bytes that lists may still take
   bool ok_ = true;
 };
 

@@ -23,7 +23,7 @@ void each(Ar& ar, List& list, One one) {
   ar(n);
   for (size_t i = 0; i < n; ++i) {
     if constexpr (Ar::kReads) {
-      if (!ar.ok()) return;
+      if (!ar.ok() || !ar.may_grow(sizeof(list[0]))) return;
       list.emplace_back();
     }
     one(list[i]);
@@ -73,12 +73,15 @@ void disk_fields(Ar& ar, Inputs& inputs) {
   each(ar, inputs, [&](auto& input) {
     auto& [kind, was_taken, is_read, outcome, ticket, seconds, key, parent, tokens] = input;
     ar(kind);
+    if constexpr (Ar::kReads) {
+      if (kind > DiskInput::Kind::kDone) return ar.fail();
+    }
     if (kind != DiskInput::Kind::kDone) return ar(was_taken);
     ar(is_read, outcome, ticket, seconds);
     digest(ar, key);
     if (is_read && outcome == BlockIo::kDone) digest(ar, parent), ar(tokens);
     if constexpr (Ar::kReads) {
-      if (kind > DiskInput::Kind::kDone || outcome > BlockIo::kForeign || !(seconds >= 0 && seconds < 1e6)) ar.fail();
+      if (outcome > BlockIo::kForeign || !(seconds >= 0 && seconds < 1e6)) ar.fail();
     }
   });
 }
@@ -293,7 +296,7 @@ Result<Event> decode(std::string_view body, int64_t& last_reading, const std::sh
   Reader r(body);
   uint64_t n_readings = 0;
   r(event.kind, n_readings);
-  for (; n_readings > 0 && r.ok(); --n_readings) {
+  for (; n_readings > 0 && r.ok() && r.may_grow(sizeof(int64_t)); --n_readings) {
     int64_t more = 0;
     r(more);
     last_reading = static_cast<int64_t>(static_cast<uint64_t>(last_reading) + static_cast<uint64_t>(more));

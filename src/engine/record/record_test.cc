@@ -375,6 +375,54 @@ TEST(Record, OtherBlocksAreADifferenceOfTheirOwn) {
   EXPECT_NE(difference.find("on other blocks"), std::string::npos) << difference;
 }
 
+// Whoever writes a record can write any number where a token stands.
+TEST(Record, TokensOfNoVocabularyAreRefused) {
+  const Recorded was(2);
+  for (const int32_t wrong : {1 << 30, INT32_MAX, -1, INT32_MIN}) {
+    std::string bytes(record::kMagic);
+    int64_t written = 0;
+    bool is_changed = false;
+    for (record::Event& event : events_of(was.path)) {
+      const auto drafted = [](const record::ShareOutcome& s) { return s.n_drafts > 0 && s.n_drawn > 1; };
+      if (!is_changed && std::ranges::any_of(event.step.shares, drafted)) {
+        event.step.tokens.assign(event.step.tokens.size(), TokenId{wrong});
+        is_changed = true;
+      }
+      std::string body;
+      record::encode(event, written, body);
+      const auto n = static_cast<uint32_t>(body.size());
+      const uint32_t sum = record::checksum(body);
+      bytes.append(reinterpret_cast<const char*>(&n), 4).append(reinterpret_cast<const char*>(&sum), 4).append(body);
+    }
+    ASSERT_TRUE(is_changed);
+    const std::string path = was.folder.path() + "/wrong";
+    std::ofstream(path, std::ios::binary) << bytes;
+    auto replay = Replay::open(path).value();
+    ThreadTeam team(1);
+    Stream stream(team);
+    auto engine = Engine::create(std::make_unique<testing::FakeModel>(kContext), nullptr, stream, replay->options(),
+                                 replay->clock(), PrefixHash(128, 1))
+                      .value();
+    const auto ran = replay->run(*engine, nullptr);
+    ASSERT_FALSE(ran.ok()) << wrong;
+    EXPECT_NE(ran.error().message.find("tells of token " + std::to_string(wrong)), std::string::npos);
+  }
+}
+
+TEST(Record, ListsOfNextToNothingAreRefused) {
+  const auto is_read = [](size_t n) {
+    record::Event event;
+    event.kind = record::EventKind::kCancelAll;
+    event.disk.resize(n);  // each two bytes of the file
+    std::string body;
+    int64_t written = 0, read = 0;
+    record::encode(event, written, body);
+    return record::decode(body, read, nullptr).ok();
+  };
+  EXPECT_TRUE(is_read(1000));
+  EXPECT_FALSE(is_read(1'000'000));
+}
+
 TEST(Record, AHeadOfAnImpossibleEngineIsRefused) {
   const Recorded was(1);
   const record::Event head = std::move(events_of(was.path).front());

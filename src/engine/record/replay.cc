@@ -302,6 +302,11 @@ Result<ReplayResult> Replay::run(Engine& engine, const std::shared_ptr<const Tok
     if (disk_ == nullptr && !event->disk.empty()) return invalid("The record tells of a disk that its head does not.");
     if (disk_ != nullptr) disk_->give(std::move(event->disk));
     if (event->kind == EventKind::kEnd) break;
+    for (const TokenId token : event->step.tokens) {
+      if (raw(token) >= 0 && raw(token) < engine.facts().vocab_size) continue;
+      return invalid("The record tells of token " + std::to_string(raw(token)) + ", and the model has " +
+                     std::to_string(engine.facts().vocab_size) + "; it is no record of this model.");
+    }
     const bool is_step = event->kind == EventKind::kStep;
     std::string what = apply(engine, *event, outputs);
     if (what.empty() && is_step) what = checker.difference(event->step);
