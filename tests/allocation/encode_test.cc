@@ -7,18 +7,19 @@
 #include "conformance/tokenizer_corpus.h"
 #include "conformance/tokenizer_kinds.h"
 #include "replaced_new.h"
+#include "text/tokenizer/bpe.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace ibid {
 namespace {
 
 thread_local bool counting = false;
-thread_local size_t n_allocations = 0;
+thread_local size_t n_allocations = 0, n_to_give = SIZE_MAX;
 
 const bool counted = [] {
   testing::may_allocate = []() noexcept {
     n_allocations += counting;
-    return true;
+    return !counting || n_allocations <= n_to_give;
   };
   return true;
 }();
@@ -55,6 +56,40 @@ TEST_P(EncodeAllocations, AreNonePerTokenOfTheSecondTextOfAKind) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(All, EncodeAllocations, ::testing::ValuesIn(tokenizer_kinds()));
+
+// A thread goes on behind a request that found no memory, with the scratch that it left.
+TEST(BpeScratch, MergesAnotherWordWhereMemoryRanOut) {
+  std::vector<Merge> merges;
+  for (int32_t r = 0; r < 400; ++r) merges.push_back({r * 7 % 20, r * 11 % 23, r, 100 + r});
+  const BpeMerger merger = BpeMerger::build(merges).value();
+  std::vector<int32_t> word;
+  for (int32_t i = 0; i < 4000; ++i) word.push_back(i * i % 23);
+  const std::vector<int32_t> next(word.begin(), word.begin() + 300);
+  const auto merged = [&](const std::vector<int32_t>& symbols, BpeScratch& scratch) {
+    scratch.symbols = symbols;
+    merger.merge_long(scratch);
+    return scratch.symbols;
+  };
+  BpeScratch fresh;
+  const std::vector<int32_t> expected = merged(next, fresh);
+  size_t n_failed = 0;
+  for (bool failed = true; failed; n_failed += failed) {
+    BpeScratch scratch;
+    scratch.symbols = word;
+    n_allocations = 0;
+    n_to_give = n_failed;
+    counting = true;
+    try {
+      merger.merge_long(scratch);
+      failed = false;
+    } catch (const std::bad_alloc&) {
+    }
+    counting = false;
+    n_to_give = SIZE_MAX;
+    ASSERT_EQ(merged(next, scratch), expected) << "without allocation " << n_failed;
+  }
+  EXPECT_GT(n_failed, 10U);
+}
 
 TEST(AllocationCount, SeesAStringGrow) {
   n_allocations = 0;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "hostile/limits.h"
+#include "text/tokenizer/token_map.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace ibid {
@@ -151,6 +152,56 @@ TEST(TokenizerBounds, MatchesOfManyStepsAreStillFound) {
   std::vector<TokenId> ids = (*made)->encode(text);
   ASSERT_EQ(ids.size(), 1u + 19'999u + 1u + 1u + 1u);
   EXPECT_EQ(ids.back(), TokenId{2});
+}
+
+TEST(TokenizerBounds, AnIdFarBehindAllTokensIsRefused) {
+  const std::string far = R"({"model":{"type":"BPE","vocab":{"a":1000000},"merges":[]}})";
+  expect_refused(far + std::string(8'000'000, ' '), "far beyond");
+  // Of an added token too; holes behind a whole vocabulary are fine.
+  const std::string holes = R"(,"added_tokens":[{"id":1000,"content":"x"}])";
+  ASSERT_TRUE(Tokenizer::from_json(file_with(holes)).ok());
+  const std::string behind = R"(,"added_tokens":[{"id":1000000,"content":"x"}])";
+  expect_refused(file_with(behind) + std::string(8'000'000, ' '), "far beyond");
+}
+
+TEST(TokenizerBounds, TokensThatFallApartInTooManyWaysAreRefused) {
+  Vocabulary v;
+  v.model = VocabularyModel::kSentencePieceBpe;
+  v.tokens = {"<unk>"};
+  v.unknown = TokenId{0};
+  for (char c = 'a'; c <= 'e'; ++c) {
+    for (size_t n = 1; n <= 1000; ++n) v.tokens.push_back(std::string(n, c));
+  }
+  ProcessorTime time("tokens of one letter");
+  auto made = Tokenizer::from_vocabulary(std::move(v));
+  ASSERT_FALSE(made.ok());
+  EXPECT_NE(made.error().message.find("can be cut in more than"), std::string::npos) << made.error().message;
+}
+
+// Each token stands where it is looked for first, and all of them side by side: what is not there was looked for to the
+// end of them.
+TEST(TokenizerBounds, TextsOfNoTokenAreNotLookedForAlongAllTokens) {
+  constexpr int kBits = 16, kShift = 64 - kBits;
+  const auto place_of = [](const std::string& s) { return TokenMap::mix(TokenMap::hash(s)) >> kShift; };
+  std::vector<std::string> tokens(size_t{1} << (kBits - 1)), absent;
+  size_t n_left = tokens.size();
+  for (uint32_t k = 0; n_left > 0; ++k) {
+    std::string s = "t" + std::to_string(k);
+    const size_t place = place_of(s);
+    if (place < 64) absent.push_back(s);
+    if (place >= tokens.size() || !tokens[place].empty()) continue;
+    tokens[place] = std::move(s);
+    --n_left;
+  }
+  const TokenMap map = TokenMap::build(tokens).value();
+  ProcessorTime time("texts of no token");
+  size_t n_found = 0;
+  for (int round = 0; round < 500'000; ++round) {
+    std::string& s = absent[static_cast<size_t>(round) % absent.size()];
+    n_found += map.find(s) >= 0;
+  }
+  EXPECT_GT(n_found, 0U);
+  EXPECT_LT(n_found, 500'000U);
 }
 
 TEST(TokenizerBounds, ManyRareCharactersAreReadInTime) {

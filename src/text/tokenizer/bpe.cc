@@ -38,11 +38,13 @@ Result<BpeMerger> BpeMerger::build(std::span<const Merge> merges) {
       __builtin_prefetch(&merger.slots_[hash(later.left, later.right) & merger.mask_], 1);
     }
     size_t i = hash(m.left, m.right) & merger.mask_;
-    for (size_t probes = 0;; i = (i + 1) & merger.mask_) {
+    size_t probes = 0;
+    for (;; i = (i + 1) & merger.mask_) {
       const Merge& slot = merger.slots_[i];
       if (slot.left < 0 || (slot.left == m.left && slot.right == m.right)) break;
       if (++probes == kMaxProbes) return invalid("the merges are made to collide; the vocabulary cannot be trusted");
     }
+    merger.longest_ = std::max(merger.longest_, probes);
     merger.slots_[i] = m;
     merger.n_ranks_ = std::max(merger.n_ranks_, m.rank + 1);
   }
@@ -99,6 +101,12 @@ class Waiting {
     s_.rank_queue.clear();
     s_.urgent.clear();
   }
+  // Where memory ran out on the way, what waits is forgotten: the scratch outlives the word.
+  ~Waiting() {
+    for (const int32_t rank : s_.rank_queue) s_.heads[static_cast<size_t>(rank)] = kNoEntry;
+  }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
 
   void add(int32_t rank, int32_t position) {
     if (rank <= rank_) {

@@ -49,11 +49,13 @@ class BpeMerger {
   void merge(BpeScratch& scratch) const;
   const Merge* find(int32_t left, int32_t right) const {
     if (left < 0 || right < 0 || slots_.empty()) return nullptr;
-    for (size_t i = hash(left, right) & mask_;; i = (i + 1) & mask_) {
+    size_t i = hash(left, right) & mask_;
+    for (size_t probes = 0; probes <= longest_; ++probes, i = (i + 1) & mask_) {
       const Merge& m = slots_[i];
       if (m.left == left && m.right == right) return &m;
       if (m.left < 0) return nullptr;
     }
+    return nullptr;
   }
   // The two ways, apart from each other for tests.
   void merge_short(BpeScratch& scratch) const;
@@ -67,6 +69,7 @@ class BpeMerger {
   }
   std::vector<Merge> slots_;
   size_t mask_ = 0;
+  size_t longest_ = 0;  // way of a pair from its place
   int32_t n_ranks_ = 0;
 };
 

@@ -132,6 +132,7 @@ Result<std::unique_ptr<BpeModel>> BpeModel::build_from_scores(const std::vector<
     cuts.clear();
   };
   constexpr size_t kAtOnce = 128;
+  const size_t most = 16 * tokens.size() + (size_t{1} << 20);  // vocabularies in use have one to three of each token
   std::vector<uint64_t> prefix, power = {1};
   for (size_t id = 0; id < tokens.size(); ++id) {
     std::string_view token = tokens[id];
@@ -152,6 +153,10 @@ Result<std::unique_ptr<BpeModel>> BpeModel::build_from_scores(const std::vector<
       at = next;
     }
     if (cuts.size() >= kAtOnce) find_merges();
+    if (merges.size() > most) {
+      return unsupported("the " + std::to_string(tokens.size()) + " tokens of the vocabulary can be cut in more than " +
+                         std::to_string(most) + " ways into two others; that is refused");
+    }
   }
   find_merges();
   ASSIGN_OR_RETURN(model->merger_, BpeMerger::build(merges));

@@ -30,10 +30,12 @@ void sort_by_head(std::vector<Head>& heads) {
 void ByteTrie::grow(size_t n_slots) {
   std::vector<Slot> old = std::exchange(slots_, std::vector<Slot>(n_slots));
   mask_ = n_slots - 1;
+  longest_ = 0;
   for (const Slot& slot : old) {
     if (slot.child == 0) continue;
-    size_t i = hash(slot.key) & mask_;
-    while (slots_[i].child != 0) i = (i + 1) & mask_;
+    size_t i = hash(slot.key) & mask_, probes = 0;
+    for (; slots_[i].child != 0; i = (i + 1) & mask_) ++probes;
+    longest_ = std::max(longest_, probes);
     slots_[i] = slot;
   }
 }
@@ -41,11 +43,12 @@ void ByteTrie::grow(size_t n_slots) {
 uint32_t ByteTrie::child_made(uint32_t node, unsigned char byte) {
   if (values_.size() * 2 >= slots_.size()) grow(std::max<size_t>(256, slots_.size() * 2));
   uint32_t key = node << 8 | byte;
-  size_t i = hash(key) & mask_;
-  for (; slots_[i].child != 0; i = (i + 1) & mask_) {
+  size_t i = hash(key) & mask_, probes = 0;
+  for (; slots_[i].child != 0; ++probes, i = (i + 1) & mask_) {
     if (slots_[i].key == key) return slots_[i].child;
   }
-  if (values_.size() == kMaxNodes) return 0;
+  longest_ = std::max(longest_, probes);
+  if (values_.size() == kMaxNodes || longest_ > kMaxProbes) return 0;
   slots_[i] = {key, static_cast<uint32_t>(values_.size())};
   values_.push_back(-1);
   return slots_[i].child;

@@ -10,7 +10,8 @@ namespace ibid {
 
 class ByteTrie {
  public:
-  // Inserting the same text again replaces its value; value >= 0. At most 2^24 nodes; false where they are used up.
+  // Inserting the same text again replaces its value; value >= 0. At most 2^24 nodes; false where they are used up, or
+  // made to collide.
   bool insert(std::string_view text, int32_t value);
   // The same for many texts at once, in their order as bytes, which walks no common beginning twice.
   struct Entry {
@@ -32,6 +33,7 @@ class ByteTrie {
 
  private:
   static constexpr uint32_t kMaxNodes = 1u << 24;
+  static constexpr size_t kMaxProbes = 1024;
   struct Slot {
     uint32_t key = 0;    // parent << 8 | byte
     uint32_t child = 0;  // 0: free, as the root is nobody's child
@@ -40,16 +42,19 @@ class ByteTrie {
   uint32_t child(uint32_t node, unsigned char byte) const {
     if (slots_.empty()) return 0;
     uint32_t key = node << 8 | byte;
-    for (size_t i = hash(key) & mask_;; i = (i + 1) & mask_) {
+    size_t i = hash(key) & mask_;
+    for (size_t probes = 0; probes <= longest_; ++probes, i = (i + 1) & mask_) {
       if (slots_[i].child == 0 || slots_[i].key == key) return slots_[i].child;
     }
+    return 0;
   }
   void grow(size_t n_slots);
-  uint32_t child_made(uint32_t node, unsigned char byte);  // 0 where the nodes are used up
+  uint32_t child_made(uint32_t node, unsigned char byte);  // 0 where the nodes are used up, or collide
 
   std::vector<Slot> slots_;
   std::vector<int32_t> values_ = {-1};  // of each node, or -1
   size_t mask_ = 0;
+  size_t longest_ = 0;  // way of a node from its place
 };
 
 }  // namespace ibid

@@ -98,10 +98,11 @@ Result<Slices> read_top(std::string_view json) {
   return s;
 }
 
-Status place(std::vector<std::string>& tokens, std::string_view token, int64_t id, size_t n_json_bytes) {
-  if (id < 0 || id > static_cast<int64_t>(n_json_bytes / 4 + 1024)) {
+Status place(std::vector<std::string>& tokens, std::string_view token, int64_t id, size_t n_tokens) {
+  if (id < 0 || id > static_cast<int64_t>(n_tokens * 4 + 1024)) {
     return invalid("the token " + in_quotes(token) + " has the id " + std::to_string(id) +
-                       ", which is negative or far beyond what the file can hold",
+                       ", which is negative or far beyond what a file of " + std::to_string(n_tokens) +
+                       " tokens would number",
                    "model.vocab");
   }
   auto i = static_cast<size_t>(id);
@@ -123,13 +124,17 @@ Status read_vocab(std::string_view json, std::vector<std::string>& tokens) {
   std::string_view key;
   std::string storage;
   int64_t id = 0;
-  tokens.reserve(json.size() / 14);
+  // Ids follow from no order, and one alone would claim as many places as it says: all are read before any is placed.
+  std::vector<std::pair<std::string, int64_t>> listed;
+  listed.reserve(json.size() / 14);
   c.begin_object();
   while (c.next_key(key, storage)) {
     if (!c.read_int(id)) break;
-    TRY(place(tokens, key, id, json.size()));
+    listed.emplace_back(key, id);
   }
   if (c.failed()) return syntax(c, "model.vocab");
+  tokens.reserve(listed.size());
+  for (const auto& [token, at] : listed) TRY(place(tokens, token, at, listed.size()));
   return {};
 }
 

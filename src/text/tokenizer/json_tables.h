@@ -26,8 +26,8 @@ struct Slices {
 };
 
 Result<Slices> read_top(std::string_view json);
-// Puts a token at its id. Ids may leave holes, but not make a table that is mostly holes.
-Status place(std::vector<std::string>& tokens, std::string_view token, int64_t id, size_t n_json_bytes);
+// Puts a token at its id, one of n_tokens. Ids may leave holes, but not make a table that is mostly holes.
+Status place(std::vector<std::string>& tokens, std::string_view token, int64_t id, size_t n_tokens);
 Status read_vocab(std::string_view json, std::vector<std::string>& tokens);
 Status read_scored_vocab(std::string_view json, std::vector<std::string>& tokens, std::vector<double>& scores);
 // prefix: what continuing pieces are spelled with, left out where two are joined.

@@ -140,7 +140,7 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_json(std::string_view j
       t.id = static_cast<TokenId>(known);
       continue;
     }
-    TRY(place(v.tokens, t.content, raw(t.id), json.size()));
+    TRY(place(v.tokens, t.content, raw(t.id), n_model_tokens + added.size()));
     TRY(p->map.insert(raw(t.id)));
   }
   if (v.tokens.empty()) return invalid("the vocabulary of tokenizer.json is empty", "model.vocab");

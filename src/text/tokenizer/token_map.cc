@@ -17,7 +17,7 @@ Status TokenMap::rebuild(size_t n_slots) {
   slots_.assign(n_slots, Slot{});
   mask_ = n_slots - 1;
   shift_ = 64 - std::countr_zero(n_slots);
-  n_used_ = 0;
+  n_used_ = longest_ = 0;
   constexpr size_t kAtOnce = 32;
   std::array<uint64_t, kAtOnce> hashes;
   for (size_t first = 0; first < tokens_->size(); first += kAtOnce) {
@@ -36,8 +36,8 @@ Status TokenMap::insert(int32_t id, uint64_t token_hash) {
   if (token.empty()) return {};
   if (++n_used_ * 4 > slots_.size() * 3) return rebuild(slots_.size() * 2);
   uint64_t h = mix(token_hash);
-  size_t i = static_cast<size_t>(h >> shift_);
-  for (size_t probes = 0; slots_[i].id >= 0; i = (i + 1) & mask_) {
+  size_t i = static_cast<size_t>(h >> shift_), probes = 0;
+  for (; slots_[i].id >= 0; i = (i + 1) & mask_) {
     const Slot& slot = slots_[i];
     if (slot.tag == static_cast<uint32_t>(h) && (*tokens_)[static_cast<size_t>(slot.id)] == token) {
       return invalid("the vocabulary has the same token twice, at ids " + std::to_string(slot.id) + " and " +
@@ -45,6 +45,7 @@ Status TokenMap::insert(int32_t id, uint64_t token_hash) {
     }
     if (++probes == kMaxProbes) return invalid("the vocabulary's tokens are made to collide; it cannot be trusted");
   }
+  longest_ = std::max(longest_, probes);
   slots_[i] = {static_cast<uint32_t>(h), id};
   return {};
 }

@@ -29,6 +29,12 @@ class TokenMap {
     }
     return left * power + right;
   }
+  // Its highest bits are the place in the table where a text is looked for first.
+  static uint64_t mix(uint64_t h) {
+    h ^= h >> 32;
+    h *= 0xD6E8FEB86659FD93u;
+    return h ^ h >> 29;
+  }
 
   TokenMap() = default;
   // Empty tokens are left out. Refuses the same spelling twice.
@@ -40,13 +46,15 @@ class TokenMap {
   int32_t find(std::string_view s, uint64_t h) const {
     if (slots_.empty()) return -1;
     uint32_t tag = static_cast<uint32_t>(mix(h));
-    for (size_t i = mix(h) >> shift_;; i = (i + 1) & mask_) {
+    size_t i = mix(h) >> shift_;
+    for (size_t probes = 0; probes <= longest_; ++probes, i = (i + 1) & mask_) {
       const Slot& slot = slots_[i];
       if (slot.id < 0) return -1;
       if (slot.tag != tag) continue;
       const std::string& token = (*tokens_)[static_cast<size_t>(slot.id)];
       if (token.size() == s.size() && std::memcmp(token.data(), s.data(), s.size()) == 0) return slot.id;
     }
+    return -1;
   }
   // Many look-ups one after another wait for memory together, where each is announced in two passes before.
   void prefetch_slot(uint64_t h) const {
@@ -61,7 +69,8 @@ class TokenMap {
   int32_t find_joined(std::string_view left, std::string_view right, uint64_t h) const {
     if (slots_.empty()) return -1;
     uint32_t tag = static_cast<uint32_t>(mix(h));
-    for (size_t i = mix(h) >> shift_;; i = (i + 1) & mask_) {
+    size_t i = mix(h) >> shift_;
+    for (size_t probes = 0; probes <= longest_; ++probes, i = (i + 1) & mask_) {
       const Slot& slot = slots_[i];
       if (slot.id < 0) return -1;
       if (slot.tag != tag) continue;
@@ -69,6 +78,7 @@ class TokenMap {
       if (token.size() == left.size() + right.size() && token.starts_with(left) && token.ends_with(right))
         return slot.id;
     }
+    return -1;
   }
 
  private:
@@ -76,16 +86,12 @@ class TokenMap {
     uint32_t tag = 0;
     int32_t id = -1;
   };
-  static uint64_t mix(uint64_t h) {
-    h ^= h >> 32;
-    h *= 0xD6E8FEB86659FD93u;
-    return h ^ h >> 29;
-  }
   const std::vector<std::string>* tokens_ = nullptr;
   std::vector<Slot> slots_;
   Status rebuild(size_t n_slots);
   Status insert(int32_t id, uint64_t h);
   size_t n_used_ = 0;
+  size_t longest_ = 0;  // way of a token from its place: no look-up goes further, however full a table is there
   size_t mask_ = 0;
   int shift_ = 63;
 };
