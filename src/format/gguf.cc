@@ -104,6 +104,7 @@ class Reader {
       return bad("the name of key " + std::to_string(index) + " has " + std::to_string(key.size()) +
                  " bytes; 1 to 65535 are allowed");
     }
+    TRY(spend(key, key.size(), 1));
     uint32_t type = 0;
     if (!in_.read(type)) return cut_off("key " + in_quotes(key));
     ASSIGN_OR_RETURN(MetaValue value, read_value(key, type));

@@ -90,12 +90,12 @@ size_t padding(size_t n) { return (kAlignment - n % kAlignment) % kAlignment; }
 }  // namespace
 
 void GgufWriter::set(std::string key, MetaValue value) {
-  for (auto& [known, old] : metadata_) {
-    if (known != key) continue;
-    old = std::move(value);
-    return;
+  const auto [known, is_new] = key_at_.emplace(key, metadata_.size());
+  if (is_new) {
+    metadata_.emplace_back(std::move(key), std::move(value));
+  } else {
+    metadata_[known->second].second = std::move(value);
   }
-  metadata_.emplace_back(std::move(key), std::move(value));
 }
 
 void GgufWriter::add(Entry entry) {
@@ -104,7 +104,7 @@ void GgufWriter::add(Entry entry) {
   for (size_t i = 0; i + 1 < entry.dims.size(); ++i) n_bytes *= entry.dims[i];
   entry.n_bytes = static_cast<size_t>(n_bytes);
   CHECK(entry.fill || entry.n_bytes == entry.data.size(), "a tensor's data has the size of its shape");
-  for (const Entry& other : tensors_) CHECK(other.name != entry.name, "a tensor's name is unique");
+  CHECK(tensor_names_.insert(entry.name).second, "a tensor's name is unique");
   tensors_.push_back(std::move(entry));
 }
 

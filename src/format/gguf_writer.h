@@ -9,6 +9,8 @@
 #include <initializer_list>
 #include <span>
 #include <string>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -55,7 +57,9 @@ class GgufWriter {
   };
   void add(Entry entry);
   std::vector<std::pair<std::string, MetaValue>> metadata_;
+  std::unordered_map<std::string, size_t> key_at_;  // in metadata_
   std::vector<Entry> tensors_;
+  std::unordered_set<std::string> tensor_names_;
 };
 
 }  // namespace ibid

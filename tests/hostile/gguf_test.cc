@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <set>
+#include <span>
 
 #include "format/gguf_vocabulary.h"
 #include "format/gguf_writer.h"
@@ -362,6 +364,28 @@ TEST_F(HostileGguf, AnyByteChangedGivesAModelOrASentence) {
   ::close(fd);
   EXPECT_TRUE(ModelFile::open(path).ok());
   EXPECT_GT(n_refused, 1000);
+}
+
+TEST(GgufBounds, NamesOfKeysCountAsMetadata) {
+  RawGguf file;
+  for (int i = 0; i < 900; ++i) {
+    std::string name = std::to_string(i);
+    file.keys.push_back(raw_u32_key(name + std::string(65'535 - name.size(), 'k'), 1));
+  }
+  const TempFolder folder;
+  const std::string path = folder.path("names.gguf");
+  std::ofstream(path, std::ios::binary) << file.bytes();
+  const auto opened = ModelFile::open(path);
+  ASSERT_FALSE(opened.ok());
+  EXPECT_NE(opened.error().message.find("more than 56 MiB"), std::string::npos) << opened.error().message;
+}
+
+TEST(GgufBounds, OfAsManyTensorsAsAreReadIsWrittenInTime) {
+  ProcessorTime time("131,072 tensors");
+  GgufWriter writer;
+  const float x = 1;
+  for (int i = 0; i < 131'072; ++i)
+    writer.add_tensor("a tensor " + std::to_string(i), DType::kF32, {1}, std::as_bytes(std::span(&x, 1)));
 }
 
 }  // namespace
