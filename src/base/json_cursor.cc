@@ -299,7 +299,8 @@ bool JsonCursor::read_score(double& out) {
     int64_t written = 0;
     const char* first = number.data() + i + 1 + (number[i + 1] == '+');
     if (std::from_chars(first, number.data() + number.size(), written).ec != std::errc()) written = 0;
-    exponent += written;
+    // A zero may have any exponent; what is added here is at most the text's length.
+    exponent += std::clamp(written, -(int64_t{1} << 40), int64_t{1} << 40);
   }
   double value = static_cast<double>(digits);
   if (exponent >= -308 && exponent <= 308 && digits != 0) {

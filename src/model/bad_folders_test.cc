@@ -38,6 +38,7 @@ const std::vector<Bad>& bad_folders() {
       {"an odd head size", [](auto& p) { set(p, "head_dim", int64_t{15}); }, "head size"},
       {"a head size of 12", [](auto& p) { set(p, "head_dim", int64_t{12}); }, "head size"},
       {"a head size of zero", [](auto& p) { set(p, "head_dim", int64_t{0}); }, "head size"},
+      {"a head size of 2^63 - 1", [](auto& p) { set(p, "head_dim", INT64_MAX); }, "head size"},
       {"a head size of 2^50", [](auto& p) { set(p, "head_dim", int64_t{1} << 50); }, "head size"},
       {"zero feed-forward", [](auto& p) { set(p, "intermediate_size", int64_t{0}); }, "feed-forward"},
       {"feed-forward of 2^63 - 1", [](auto& p) { set(p, "intermediate_size", INT64_MAX); }, "feed-forward"},
@@ -82,6 +83,12 @@ const std::vector<Bad>& bad_folders() {
        [](auto& p) {
          set(p, "rope_scaling.type", std::string("linear"));
          set(p, "rope_scaling.factor", 0.0);
+       },
+       "factor"},
+      {"linear by next to nothing",
+       [](auto& p) {
+         set(p, "rope_scaling.type", std::string("linear"));
+         set(p, "rope_scaling.factor", 1e-300);
        },
        "factor"},
       {"linear by infinity",

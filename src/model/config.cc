@@ -17,7 +17,7 @@ constexpr int64_t kMaxHeads = 4096;
 constexpr int64_t kMaxVocabulary = int64_t{1} << 24;
 constexpr int64_t kMaxContext = int64_t{1} << 28;
 constexpr int64_t kMaxTokenTypes = 65536;
-constexpr double kMaxFactor = 1e6;
+constexpr double kMinFactor = 1e-6, kMaxFactor = 1e6;  // of angles, which must stay numbers
 
 Status in_range(std::string_view what, int64_t value, int64_t max) {
   if (value >= 1 && value <= max) return {};
@@ -33,13 +33,20 @@ Status positive(std::string_view what, double value, double max) {
                  std::string(what));
 }
 
+Status factor(std::string_view what, double value) {
+  if (value >= kMinFactor && value <= kMaxFactor) return {};
+  return invalid("the model's " + std::string(what) + " is or holds " + std::to_string(value) +
+                     "; from 0.000001 to 1000000 would do",
+                 std::string(what));
+}
+
 Status all_positive(std::string_view what, const std::vector<double>& values, int n_pairs) {
   if (static_cast<int>(values.size()) != n_pairs) {
     return invalid("the model has " + std::to_string(values.size()) + " " + std::string(what) + " but its heads have " +
                        std::to_string(n_pairs) + " rotated pairs; one a pair would do",
                    std::string(what));
   }
-  for (double v : values) TRY(positive(what, v, kMaxFactor));
+  for (double v : values) TRY(factor(what, v));
   return {};
 }
 
@@ -48,7 +55,7 @@ Status validate_rope(const RopeConfig& rope, const ModelConfig& config) {
   TRY(positive("RoPE base", rope.base, 1e12));
   if (rope.base <= 1)
     return invalid("the model's RoPE base is " + std::to_string(rope.base) + "; more than 1 would do");
-  TRY(positive("RoPE scaling factor", rope.factor, kMaxFactor));
+  TRY(factor("RoPE scaling factor", rope.factor));
   if (!std::isfinite(rope.magnitude) || rope.magnitude < 0 || rope.magnitude > 100) {
     return invalid("the model's RoPE attention factor is " + std::to_string(rope.magnitude) +
                    "; a positive number up to 100 would do");

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "model/arch/common.h"
 
 namespace ibid::arch {
@@ -43,7 +45,9 @@ Result<RopeConfig> rope_from_folder(const ModelFile& file, const ModelConfig& co
   ASSIGN_OR_RETURN(double outer_part, file.meta_float(prefix + "partial_rotary_factor", 1.0));
   ASSIGN_OR_RETURN(double part, file.meta_float(parameters + ".partial_rotary_factor", outer_part));
   if (!(part > 0 && part <= 1)) return invalid("partial_rotary_factor is not between 0 and 1", from);
-  rope.n_pairs = static_cast<int>(static_cast<int64_t>(static_cast<double>(config.head_len) * part) / 2);
+  // An absurd size is refused by validate(), which comes later.
+  const auto head_len = static_cast<double>(std::clamp<int64_t>(config.head_len, 0, 1 << 20));
+  rope.n_pairs = static_cast<int>(static_cast<int64_t>(head_len * part) / 2);
 
   ASSIGN_OR_RETURN(std::string old_name, file.meta_string(from + "type", "default"));
   ASSIGN_OR_RETURN(std::string name, file.meta_string(from + "rope_type", old_name));

@@ -162,7 +162,7 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_json(std::string_view j
     v.scores.assign(scores.begin(), scores.end());
   }
   if (!m.unknown.empty()) v.unknown = static_cast<TokenId>(p->map.find(m.unknown));
-  if (m.unknown_id) v.unknown = static_cast<TokenId>(*m.unknown_id);
+  if (m.unknown_id && m.type == "Unigram") v.unknown = static_cast<TokenId>(*m.unknown_id);
 
   if (!slices.normalizer.empty()) {
     ASSIGN_OR_RETURN(std::vector<NormalizerStep> steps, json_parts::read_normalizer(slices.normalizer));

@@ -14,7 +14,9 @@ void EncodeScratch::trim() {
     v.shrink_to_fit();
   };
   cut(repaired), cut(normalized[0]), cut(normalized[1]), cut(best_score), cut(best_begin), cut(best_id);
+  cut(spelled), cut(unmerged);
   for (std::string& text : step_text) cut(text);
+  for (std::string& word : step_word) cut(word);
 }
 
 EncodeScratch& scratch_of(uint64_t owner) {
