@@ -87,11 +87,11 @@ void EngineThread::State::run_errands() {
       engine->cancel(errand.id);
       continue;
     }
-    const int32_t n = (*errand.request)->n;
+    const int32_t n = (*errand.request)->n, n_sequences = (*errand.request)->n_sequences();
     if (Status taken = take(std::move(*errand.request)); !taken) {
       end_unstarted(errand.id, n, FinishReason::kError, taken.error());
     }
-    n_new_sequences += n;
+    n_new_sequences += n_sequences;
   }
   errands.clear();
 }
@@ -184,9 +184,9 @@ RequestId EngineThread::next_id() { return RequestId{state_->next_id++}; }
 Status EngineThread::submit(Request request) {
   ASSIGN_OR_RETURN(AdmittedRequest admitted, state_->engine->admit(std::move(request)));
   const std::lock_guard lock(state_->mutex);
-  TRY(may_wait(state_->n_waiting_with(0), state_->n_waiting_with(admitted->n), state_->max_waiting));
+  const int32_t n = admitted->n_sequences();
+  TRY(may_wait(state_->n_waiting_with(0), state_->n_waiting_with(n), state_->max_waiting));
   const RequestId id = admitted->id;
-  const int32_t n = admitted->n;
   state_->inbox.push_back({id, std::move(admitted)});
   state_->n_uncounted += n;
   state_->wake.notify_one();

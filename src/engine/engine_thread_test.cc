@@ -144,6 +144,27 @@ TEST(EngineThread, ABurstDuringAStepFillsThePlacesAndTheQueueAndNoMore) {
   EXPECT_FALSE(s.thread->is_full());
 }
 
+// A search has a sequence for each of its beams, however few of its texts are told.
+TEST(EngineThread, ABurstOfSearchesIsCountedByItsBeams) {
+  auto model = std::make_unique<GatedModel>();
+  GatedModel& gate = *model;
+  gate.is_shut = true;
+  Service s(4, std::move(model));
+  EXPECT_TRUE(s.thread->submit(s.request(5)).ok());
+  gate.is_inside.wait(false);
+  size_t n_taken = 1;
+  for (int i = 0; i < 20; ++i) {
+    Request r = s.request(5);
+    r.search = {.kind = SearchKind::kBeam, .width = 3};
+    n_taken += s.thread->submit(std::move(r)).ok();
+  }
+  EXPECT_EQ(n_taken, 3u) << "one and twice three, of four that run and four that wait";
+  gate.is_shut = false;
+  gate.is_shut.notify_all();
+  ASSERT_TRUE(s.wait_for([&] { return s.n_ended.size() == n_taken; }));
+  for (const auto& [id, reason] : s.reasons) EXPECT_NE(reason, FinishReason::kError) << "nobody is refused later";
+}
+
 TEST(EngineThread, ACancelledRequestEndsSoon) {
   Service s;
   const Request r = s.request(-1);
