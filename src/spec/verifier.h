@@ -11,7 +11,8 @@ enum class Verifier : uint8_t {
   kTypical,    // spec/typical.h: whatever is likely enough is taken over; the law is another one
 };
 
-// Of requests whose bytes depend on how many drafts there are: that number depends on nothing else.
+// Of requests whose bytes depend on how many drafts there are: neither time nor what drafts cost has a say in that
+// number. What who drafts knows of a text has (docs/speculation.md).
 inline bool pins_drafts(Verifier verifier) { return verifier != Verifier::kCoupled; }
 
 }  // namespace ibid
