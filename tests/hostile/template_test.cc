@@ -32,6 +32,63 @@ std::string grow(const std::string& start, const std::string& step, int n, const
          ") %}{% set ns.x = " + step + " %}{% endfor %}" + then;
 }
 
+// "a0,a1, ..."; with `value`, "a0=value, ...".
+std::string names(int n, const std::string& value = "") {
+  std::string out;
+  for (int i = 0; i < n; ++i) out += (i > 0 ? ",a" : "a") + std::to_string(i) + value;
+  return out;
+}
+
+// `expression` 100,000 times, where s and t are equal strings of 3 MB.
+Case often(const std::string& expression, const std::string& before = "") {
+  return {expression,
+          "{% set s = 'x' * 3000000 %}{% set t = 'x' * 3000000 %}" + before +
+              "{% for i in range(100000) %}{% set y = " + expression + " %}{% endfor %}",
+          "steps"};
+}
+
+std::vector<Case> unpaid() {
+  return {
+      {"path of many parts", "{{ range(100000)|map(attribute='x.' * 50000, default='')|list }}", "steps"},
+      {"calls with many absent arguments",
+       "{% macro f(" + names(3000) + ") %}{% endmacro %}{% for i in range(100000) %}{{ f() }}{% endfor %}", "steps"},
+      {"call with very many absent arguments", "{% macro f(" + names(35000) + ") %}{% endmacro %}{{ f() }}", "steps"},
+      {"many variables looked up",
+       [] {
+         std::string s;
+         for (int i = 0; i < 12000; ++i) s += "{% set a" + std::to_string(i) + "=1 %}";
+         return s + "{% for i in range(100000) %}{% set y = a11999 %}{% endfor %}";
+       }(),
+       "steps"},
+      {"named arguments handed on to each item",
+       "{% set d = dict(range(4000)|map('string')|batch(2)) %}{{ ([''] * 90000)|map('map', **d)|list|length }}",
+       "steps"},
+      {"fields of many named arguments",
+       "{{ ('{z}' * 200000).format_map(dict(dict(range(30000)|map('string')|batch(2)), z='')) }}", "steps"},
+      {"namespace of many attributes",
+       "{% set ns = namespace(dict(range(50000)|map('string')|batch(2))) %}{% for i in range(100000) %}"
+       "{% set y = ns.zz is defined %}{% endfor %}",
+       "steps"},
+      {"many parameters", "{% macro f(" + names(35000) + ") %}{% endmacro %}", ""},
+      {"many named arguments", "{% if 0 %}{{ f(" + names(28000, "=1") + ") }}{% endif %}", ""},
+      {"roles repeated", "{{ messages[0].role * 150000 }}", ""},
+      {"start of a long string", "{% set s = 'x' * 3000000 %}{% for i in range(100000) %}{% set y = s.startswith('x') "
+                                 "%}{% endfor %}",
+       ""},
+      often("j(**d)", "{% set d = {s: 1} %}{% set j = joiner() %}"),
+      often("s|int"),
+      often("s|float"),
+      often("s is sameas t"),
+      often("s.startswith(t)"),
+      often("s.removeprefix(u)", "{% set u = s[1:] ~ 'y' %}"),
+      often("'a'|replace('b', s)"),
+      often("[1]|join(s)"),
+      often("'a'|truncate(10**9, true, s)"),
+      often("'{0:.0}'.format(s)"),
+      often("ns[s]", "{% set ns = namespace({s: 1}) %}"),
+  };
+}
+
 std::vector<Case> loops() {
   return {
       {"loop of 10^10", "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}", "steps"},
@@ -321,6 +378,7 @@ void run(const std::vector<Case>& cases) {
   }
 }
 
+TEST(HostileTemplate, WhatTakesTimeTakesSteps) { run(unpaid()); }
 TEST(HostileTemplate, LoopsEndWithinTheirSteps) { run(loops()); }
 TEST(HostileTemplate, GrowthEndsWithinItsMemory) { run(growth()); }
 TEST(HostileTemplate, NestingEndsWithinItsDepth) { run(depth()); }
@@ -330,7 +388,7 @@ TEST(HostileTemplate, BadInputsAreRefusedWithASentence) { run(inputs()); }
 
 // What a model's file brings is probed when it is loaded: that costs a bounded time and never fails a load.
 TEST(HostileTemplate, ProbesOfATemplateAreBounded) {
-  for (const auto& cases : {loops(), searches()}) {
+  for (const auto& cases : {loops(), searches(), unpaid()}) {
     for (const Case& c : cases) {
       const double start = processor_seconds();
       EXPECT_TRUE(ChatTemplate::for_model(c.source).ok()) << c.name;

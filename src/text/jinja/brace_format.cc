@@ -95,6 +95,7 @@ class BraceFormatter {
       if (index >= args_.positional.size()) return m_.fail("the format needs more arguments.");
       value = args_.positional[index];
     } else {
+      m_.spend(1 + args_.named.size() / 8);
       auto it =
           std::find_if(args_.named.begin(), args_.named.end(), [&](const auto& arg) { return arg.first.str() == first; });
       if (it == args_.named.end()) return m_.fail("the format names an argument that is not given.");
@@ -158,6 +159,7 @@ class BraceFormatter {
       if (spec.zero && spec.align == 0) spec.align = '<';
       if (spec.zero && spec.fill == ' ') spec.fill = '0';
       Text text = v.text();
+      m_.spend(text.size() / 64);
       if (spec.precision >= 0) text = text.slice(0, byte_of_char(text.bytes, static_cast<size_t>(spec.precision)));
       return append_padded(m_, out, spec, "", text, '<');
     }

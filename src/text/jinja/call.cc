@@ -23,6 +23,7 @@ Value Machine::call_macro(const MacroObject& macro, Args& args) {
   uint32_t at = at_;
   size_t n_params = def.params.size();
   auto take_named = [&](std::string_view name, Value& value) {
+    spend(args.named.size() / 16);
     auto it = std::find_if(args.named.begin(), args.named.end(), [&](const auto& arg) { return arg.first.str() == name; });
     if (it == args.named.end()) return false;
     value = std::move(it->second);
@@ -46,6 +47,7 @@ Value Machine::call_macro(const MacroObject& macro, Args& args) {
         }
       }
     }
+    spend();
     set_variable(id, std::move(value));
   }
   at_ = at;

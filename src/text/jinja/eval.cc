@@ -224,6 +224,7 @@ bool is_internal_name(std::string_view name) { return name.starts_with("__") && 
 
 Value Machine::attribute(const Value& object, const Value& name_value) {
   std::string_view name = name_value.str();
+  spend(name.size() / 64);
   switch (object.kind()) {
     case Kind::kUndefined:
       return undefined_used(object);
@@ -231,6 +232,7 @@ Value Machine::attribute(const Value& object, const Value& name_value) {
       if (MethodFn fn = find_string_method(name)) return method(object, name, fn);
       break;
     case Kind::kNamespace:
+      spend(object.as<NamespaceObject>()->attributes.size() / 8);
       for (const auto& [key, value] : object.as<NamespaceObject>()->attributes) {
         if (key.str() == name) return value;
       }

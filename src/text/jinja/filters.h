@@ -16,7 +16,7 @@ class Path {
       return;
     }
     std::string_view s = attribute.str();
-    for (size_t begin = 0; begin <= s.size() && !m.failed();) {
+    for (size_t begin = 0; begin <= s.size() && m.spend() && m.room(parts_.size() * 2 * sizeof(Value));) {
       size_t end = std::min(s.find('.', begin), s.size());
       std::string_view part = s.substr(begin, end - begin);
       bool index = !part.empty() && part.size() < 18 && part.find_first_not_of("0123456789") == std::string_view::npos;
@@ -26,7 +26,7 @@ class Path {
   }
   Value get(Machine& m, Value item, const Value* otherwise = nullptr) const {
     for (const Value& part : parts_) {
-      if (m.failed()) return {};
+      if (!m.spend()) return {};
       item = m.item(item, part);
       if (otherwise != nullptr && !otherwise->is_none() && item.is_undefined()) item = *otherwise;
     }

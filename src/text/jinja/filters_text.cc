@@ -135,6 +135,7 @@ Value truncate(Machine& m, const Value& subject, Args& args) {
   if (!subject.is_string()) return m.fail(std::string("truncate needs a string, not '") + type_name(subject) + "'.");
   int64_t size = p.integer(0, 255);
   Text end = p.has(2) ? p.text(2) : Text("...");
+  m.spend((subject.text().size() + end.size()) / 64);
   int64_t leeway = p.has(3) && !p[3].is_none() ? p.integer(3, 5) : 5;
   auto end_len = static_cast<int64_t>(utf8::count(end.bytes));
   if (m.failed()) return {};
@@ -268,7 +269,7 @@ Value to_float(Machine& m, const Value& subject, Args& args) {
   if (subject.is_undefined()) return m.undefined_used(subject);
   double d = 0;
   if (subject.is_number()) return Value::real(subject.as_double());
-  if ((subject.is_string() || subject.is(Kind::kBigInt)) && parse_float(subject.str(), d)) return Value::real(d);
+  if ((subject.is_string() || subject.is(Kind::kBigInt)) && m.spend(subject.text().size() / 16) && parse_float(subject.str(), d)) return Value::real(d);
   return p.has(0) ? p[0] : Value::real(0.0);
 }
 
@@ -284,6 +285,7 @@ Value to_int(Machine& m, const Value& subject, Args& args) {
     d = subject.as_double();
   } else if (subject.is_string()) {
     int64_t base = p.integer(1, 10);
+    if (!m.spend(subject.text().size() / 8) || !m.room(subject.text().size() * 2)) return {};
     std::string s = number_text(subject.str());
     bool negative = !s.empty() && s[0] == '-';
     size_t i = !s.empty() && (s[0] == '-' || s[0] == '+') ? 1 : 0;

@@ -128,6 +128,7 @@ void Machine::leave(Scope* previous) {
 }
 
 void Machine::set_variable(uint32_t name, Value value) {
+  spend(scope_->variables.size() / 16);
   for (auto& [id, old] : scope_->variables) {
     if (id == name) {
       old = std::move(value);
@@ -137,8 +138,11 @@ void Machine::set_variable(uint32_t name, Value value) {
   scope_->variables.emplace_back(name, std::move(value));
 }
 
-const Value* Machine::lookup(uint32_t name) const {
+const Value* Machine::lookup(uint32_t name) {
+  size_t n_seen = 0;
   for (const Scope* scope = scope_; scope != nullptr; scope = scope->parent) {
+    spend((n_seen += 1 + scope->variables.size()) / 16);
+    n_seen %= 16;
     for (const auto& [id, value] : scope->variables) {
       if (id == name) return &value;
     }
@@ -162,6 +166,7 @@ void Machine::assign(const Expr& target, Value value) {
       return;
     }
     auto& attributes = found->as<NamespaceObject>()->attributes;
+    spend(attributes.size() / 8);
     for (auto& [other, old] : attributes) {
       if (other.str() == name) {
         old = std::move(value);

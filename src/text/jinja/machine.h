@@ -178,7 +178,7 @@ class Machine {
   Value loop_attribute(const Value& loop, std::string_view name);
   void assign(const Expr& target, Value value);
   void set_variable(uint32_t name, Value value);
-  const Value* lookup(uint32_t name) const;
+  const Value* lookup(uint32_t name);
   Value capture(const Body& body);
   Value call_macro(const MacroObject& macro, Args& args);
   Value make_macro(const MacroDef& def);

@@ -155,9 +155,11 @@ class Prober {
     if (!unknown) return true;
     const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
     for (std::string* prompt : {&*known, &*unknown}) std::ranges::transform(*prompt, prompt->begin(), lower);
-    for (size_t i = 0; (i = unknown->find("quaestor", i)) != std::string::npos; i += 9)
-      unknown->replace(i, 8, "developer");
-    return *known != *unknown;
+    std::string renamed;
+    size_t from = 0;
+    for (size_t i; (i = unknown->find("quaestor", from)) != std::string::npos; from = i + 8)
+      renamed.append(*unknown, from, i - from).append("developer");
+    return *known != renamed.append(*unknown, from);
   }
 
   template <typename Conversation>

@@ -217,21 +217,23 @@ template <bool at_end>
 Value starts_or_ends(Machine& m, const Value& self, Args& args) {
   Params p(m, args, at_end ? "endswith()" : "startswith()", {"prefix", "start", "end"}, 1);
   if (!p) return {};
-  m.spend(p.has(1) ? self.text().size() / 64 : 0);
+  const bool is_whole = !p.has(1) && !p.has(2);
+  m.spend(is_whole ? 0 : self.text().size() / 64);
   size_t begin = 0;
-  size_t end = 0;
-  bool inside = part_of(m, self, p, begin, end);
+  size_t end = self.text().size();
+  bool inside = is_whole || part_of(m, self, p, begin, end);
   std::string_view part = inside ? self.str().substr(begin, end - begin) : std::string_view();
   auto hit = [&](const Value& v) -> bool {
     if (!v.is_string()) {
       m.fail("startswith() and endswith() need a string or a tuple of strings.");
       return false;
     }
+    if (!m.spend(std::min(part.size(), v.text().size()) / 64)) return false;
     return inside && (at_end ? part.ends_with(v.str()) : part.starts_with(v.str()));
   };
   if (p[0].is(Kind::kTuple)) {
     for (const Value& item : p[0].items()) {
-      if (hit(item)) return Value::boolean(true);
+      if (m.spend() && hit(item)) return Value::boolean(true);
     }
     return Value::boolean(false);
   }
@@ -245,6 +247,7 @@ Value remove_affix(Machine& m, const Value& self, Args& args) {
   if (!p) return {};
   std::string_view affix = p.text(0).bytes;
   const Text& text = self.text();
+  m.spend(std::min(text.size(), affix.size()) / 64);
   bool there = at_end ? self.str().ends_with(affix) : self.str().starts_with(affix);
   if (!there || affix.empty()) return self;
   if (at_end) return same_kind(m, self, text.slice(0, text.size() - affix.size()));

@@ -27,6 +27,7 @@ Value Machine::string(Text text, bool markup) {
 Value Machine::undefined(std::string message) {
   auto object = std::make_unique<UndefinedObject>();
   object->message = std::move(message);
+  spend();
   size_t n_bytes = object->message.size();
   return adopt(Kind::kUndefined, std::move(object), n_bytes);
 }

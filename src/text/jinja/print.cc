@@ -163,7 +163,6 @@ void Machine::append_repr(const Value& v, Text& out) {
 }
 
 Text Machine::str(const Value& v) {
-  if (v.is_string()) return v.text();
   Text out;
   append_str(v, out);
   return out;

@@ -60,8 +60,8 @@ bool gt(Machine& m, const Value& a, const Value& b) { return m.less(b, a, ">"); 
 bool le(Machine& m, const Value& a, const Value& b) { return m.at_most(a, b, "<="); }
 bool ge(Machine& m, const Value& a, const Value& b) { return m.at_most(b, a, ">="); }
 bool in(Machine& m, const Value& a, const Value& b) { return m.contains(b, a); }
-bool same(Machine&, const Value& a, const Value& b) {
-  if (a.kind() != b.kind()) return false;
+bool same(Machine& m, const Value& a, const Value& b) {
+  if (a.kind() != b.kind() || !m.spend(a.is_string() ? std::min(weight_of(a), weight_of(b)) : 1)) return false;
   if (a.object() != nullptr || b.object() != nullptr)
     return a.object() == b.object() || (a.is_string() && a.str() == b.str());
   return equal(a, b);

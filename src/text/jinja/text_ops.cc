@@ -59,7 +59,7 @@ Text strip(Machine& m, const Text& text, const Text* chars, bool left, bool righ
     size_t end = begin;
     uint32_t c = next_char(s, end);
     if (chars == nullptr) return is_space(c);
-    m.spend(chars->size() / 64);
+    m.spend(1 + chars->size() / 64);
     return find_bytes(chars->bytes, s.substr(begin, end - begin)) != kNotFound;
   };
   size_t begin = 0;
