@@ -72,8 +72,9 @@ std::vector<Case> unpaid() {
       {"many parameters", "{% macro f(" + names(35000) + ") %}{% endmacro %}", ""},
       {"many named arguments", "{% if 0 %}{{ f(" + names(28000, "=1") + ") }}{% endif %}", ""},
       {"roles repeated", "{{ messages[0].role * 150000 }}", ""},
-      {"start of a long string", "{% set s = 'x' * 3000000 %}{% for i in range(100000) %}{% set y = s.startswith('x') "
-                                 "%}{% endfor %}",
+      {"start of a long string",
+       "{% set s = 'x' * 3000000 %}{% for i in range(100000) %}{% set y = s.startswith('x') "
+       "%}{% endfor %}",
        ""},
       often("j(**d)", "{% set d = {s: 1} %}{% set j = joiner() %}"),
       often("s|int"),
@@ -175,6 +176,18 @@ std::vector<Case> growth() {
       {"sum of lists", "{{ ([[1] * 100] * 10000)|sum(start=[])|length }}", "steps"},
       {"nested captures", repeat("{% set a %}{{ 'x' * 500000 }}", 50) + repeat("{% endset %}", 50), "steps"},
       {"many variables", grow("[]", "ns.x + [i ~ 'x' * 1000]", 100000), "steps"},
+      {"sort by many paths", "{{ [1]|sort(attribute=',' * 3000000) }}", "memory"},
+      {"path of many numbers", "{{ [1]|map(attribute='1.' * 1500000)|list }}", "memory"},
+      {"tojson of control characters", "{{ ('\\x01' * 5000000)|tojson }}", "memory"},
+      {"map of map", "{{ 'a'|map(*(['map'] * 1500)) }}", "deeply"},
+      {"cyclers of many items",
+       "{% set x = [0] * 50000 %}{% set ns = namespace(x=[]) %}{% for i in range(100) %}{% set ns.x = ns.x + "
+       "[cycler(*x)] %}{% endfor %}",
+       "memory"},
+      {"namespaces of many attributes",
+       "{% set d = dict(range(20000)|map('string')|batch(2)) %}{% for i in range(100) %}{% set x = namespace(d) %}"
+       "{% endfor %}",
+       "e"},
       {"split into many", "{{ ('a,' * 2000000).split(',')|length }}", "memory"},
       {"lines", "{{ ('\\n' * 2000000).splitlines()|length }}", "memory"},
       {"arguments from a range",

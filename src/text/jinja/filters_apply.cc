@@ -7,7 +7,9 @@ namespace {
 using Values = std::vector<Value>;
 
 Value map(Machine& m, const Value& subject, Args& args) {
+  Deeper deeper(m);  // a character is a string to map over, for as long as there are names of filters
   Values out;
+  if (m.failed()) return {};
   if (!truth(subject)) return m.iterator({});  // none and 0 too: templates map over what may be absent
   Values items;
   if (!m.collect(subject, items)) return {};

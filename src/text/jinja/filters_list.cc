@@ -129,7 +129,7 @@ Value sort(Machine& m, const Value& subject, Args& args) {
   std::vector<Path> paths;
   if (p.has(2) && p[2].is_string()) {
     std::string_view s = p[2].str();
-    for (size_t begin = 0; begin <= s.size();) {
+    for (size_t begin = 0; begin <= s.size() && m.spend() && m.room(paths.size() * 2 * sizeof(Path));) {
       size_t end = std::min(s.find(',', begin), s.size());
       paths.emplace_back(m, m.string(s.substr(begin, end - begin)));
       begin = end + 1;
@@ -138,7 +138,8 @@ Value sort(Machine& m, const Value& subject, Args& args) {
     paths.emplace_back(m, p.has(2) ? p[2] : Value::none());
   }
   std::vector<Keyed> keyed;
-  for (size_t i = 0; i < items.size() && m.spend(4) && m.room(keyed.size() * 64); ++i) {
+  const size_t n_bytes = 64 + paths.size() * 2 * sizeof(Value);
+  for (size_t i = 0; i < items.size() && m.spend(4 + paths.size()) && m.room((i + 1) * n_bytes); ++i) {
     keyed.push_back({{}, i});
     for (const Path& path : paths) keyed.back().keys.push_back(fold(m, path.get(m, items[i]), p.flag(1, false)));
   }

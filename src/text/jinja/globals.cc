@@ -81,6 +81,7 @@ Value make_namespace(Machine& m, Args& args) {
     if (!key.is_string() || key.str().starts_with('_')) {
       return m.fail("a namespace stores no attribute that begins with an underscore or is no string.");
     }
+    if (!m.keep(2 * sizeof(Value))) return {};
     ns.as<NamespaceObject>()->attributes.emplace_back(key, value);
   }
   return ns;
@@ -92,7 +93,8 @@ Value make_cycler(Machine& m, Args& args) {
   for (const Value& item : args.positional) weigh(*object, item);
   if (object->depth > kMaxDepth) return m.fail("cyclers are nested too deeply.");
   object->items = std::move(args.positional);
-  return m.adopt(Kind::kCycler, std::move(object));
+  const size_t n_bytes = object->items.capacity() * sizeof(Value);
+  return m.adopt(Kind::kCycler, std::move(object), n_bytes);
 }
 
 Value make_joiner(Machine& m, Args& args) {

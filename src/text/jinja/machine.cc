@@ -96,6 +96,11 @@ bool Machine::room(uint64_t n_bytes) {
   return false;
 }
 
+bool Machine::keep(size_t n_bytes) {
+  meter_.used += n_bytes;
+  return room(0);
+}
+
 void Machine::charge(Object& object, size_t n_bytes) {
   object.meter = &meter_;
   object.charged = n_bytes;
@@ -110,8 +115,7 @@ Scope* Machine::enter(Scope* parent) {
   if (free_scopes_.empty()) {
     scopes_.push_back(std::make_unique<Scope>());
     free_scopes_.push_back(scopes_.back().get());
-    meter_.used += sizeof(Scope) + 64;  // scopes are never given back before the end
-    room(0);
+    keep(sizeof(Scope) + 64);
   }
   scope_ = free_scopes_.back();
   free_scopes_.pop_back();
@@ -123,6 +127,8 @@ void Machine::leave(Scope* previous) {
   if (!scope_->captured) {
     scope_->variables.clear();
     free_scopes_.push_back(scope_);
+  } else {
+    keep(scope_->variables.capacity() * sizeof(scope_->variables[0]));
   }
   scope_ = previous;
 }
@@ -173,7 +179,7 @@ void Machine::assign(const Expr& target, Value value) {
         return;
       }
     }
-    attributes.emplace_back(target.value, std::move(value));
+    if (keep(2 * sizeof(Value))) attributes.emplace_back(target.value, std::move(value));
     return;
   }
   std::vector<Value> items;

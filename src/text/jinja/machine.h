@@ -118,6 +118,7 @@ class Machine {
     return out_of_steps();
   }
   bool room(uint64_t n_bytes);  // may that many more bytes be held?
+  bool keep(size_t n_bytes);    // charges what scopes and namespaces hold, which go when all ends
   bool room(const Text& out, uint64_t n_bytes) {
     return room(out.size() + out.marks.size() * sizeof(TextRange) + n_bytes);
   }

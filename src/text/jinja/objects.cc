@@ -207,7 +207,7 @@ Value Machine::loop_attribute(const Value& loop_value, std::string_view name) {
     std::vector<Value> rest;
     bool had_after = std::exchange(loop.has_after, false);
     Value after = std::move(loop.after);
-    while (!failed() && fetch(loop, item)) rest.push_back(std::move(item));
+    while (room(rest.size() * 2 * sizeof(Value)) && fetch(loop, item)) rest.push_back(std::move(item));
     loop.after = std::move(after);
     loop.has_after = had_after;
     loop.rest = std::move(rest);

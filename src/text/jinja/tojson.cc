@@ -1,4 +1,5 @@
 // json.dumps.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -10,8 +11,9 @@ namespace {
 
 void append_json_string(Machine& m, const Text& text, bool ascii, Text& out) {
   const std::string& s = text.bytes;
-  if (!m.room(out, s.size() * (ascii ? 6 : 2) + 2)) return;
-  m.spend(1 + s.size() / 16);
+  if (!m.spend(1 + s.size() / 16)) return;
+  auto n_control = static_cast<size_t>(std::count_if(s.begin(), s.end(), [](unsigned char c) { return c < 0x20; }));
+  if (!m.room(out, (ascii ? s.size() * 6 : s.size() * 2 + n_control * 4) + 2)) return;
   out.append("\"");
   for (size_t i = 0; i < s.size();) {
     size_t begin = i;
