@@ -55,6 +55,10 @@ class Params {
     }
     return otherwise;
   }
+  // A count of characters, where nothing is asked beyond 2^40 of them.
+  int64_t width(size_t i, int64_t otherwise) const {
+    return std::clamp<int64_t>(integer(i, otherwise), -(int64_t{1} << 40), int64_t{1} << 40);
+  }
   // The text of a string argument; fails for other types.
   const Text& text(size_t i) const {
     static const Text kEmpty;

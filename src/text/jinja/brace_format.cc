@@ -96,8 +96,8 @@ class BraceFormatter {
       value = args_.positional[index];
     } else {
       m_.spend(1 + args_.named.size() / 8);
-      auto it =
-          std::find_if(args_.named.begin(), args_.named.end(), [&](const auto& arg) { return arg.first.str() == first; });
+      auto it = std::find_if(args_.named.begin(), args_.named.end(),
+                             [&](const auto& arg) { return arg.first.str() == first; });
       if (it == args_.named.end()) return m_.fail("the format names an argument that is not given.");
       value = it->second;
     }

@@ -24,7 +24,8 @@ Value Machine::call_macro(const MacroObject& macro, Args& args) {
   size_t n_params = def.params.size();
   auto take_named = [&](std::string_view name, Value& value) {
     spend(args.named.size() / 16);
-    auto it = std::find_if(args.named.begin(), args.named.end(), [&](const auto& arg) { return arg.first.str() == name; });
+    auto it =
+        std::find_if(args.named.begin(), args.named.end(), [&](const auto& arg) { return arg.first.str() == name; });
     if (it == args.named.end()) return false;
     value = std::move(it->second);
     args.named.erase(it);

@@ -61,9 +61,7 @@ TEST(ChatTemplate, MarksFollowTheBytesThroughFiltersAndOperators) {
 }
 
 TEST(ChatTemplate, MarksFollowNamesAndStyles) {
-  const auto of_x = [](const std::string& source) {
-    return shown(render(source, R"([{"x":{"<s>":1},"f":"<s>%Y"}])"));
-  };
+  const auto of_x = [](const std::string& source) { return shown(render(source, R"([{"x":{"<s>":1},"f":"<s>%Y"}])")); };
   EXPECT_EQ(of_x("{% macro f() %}{{ kwargs }}{% endmacro %}{{ f(a=2, **messages[0].x) }}"), "{'a': 2, '[<s>]': 1}");
   EXPECT_EQ(of_x("{{ dict(a=2, **messages[0].x)|tojson }}"), R"({"a": 2, "[<s>]": 1})");
   EXPECT_EQ(of_x("{{ namespace(messages[0].x) }}"), "<Namespace {'[<s>]': 1}>");
@@ -147,6 +145,28 @@ TEST(ChatTemplate, RangesReachToTheEndsOf64BitsAndNoFurther) {
             "no error: 4611686018427387904 4 range(4611686018427387904, -9223372036854775808, -9223372036854775808)");
   EXPECT_NE(error_of("{{ " + wide + "[2::4] }}").find("leaves the range of 64 bits"), std::string::npos);
 }
+
+TEST(ChatTemplate, LoopsAreLeftFromWithinBlocks) {
+  const auto loop = [](const std::string& body) {
+    return error_of("{% for x in [1, 2, 3] %}" + body + "{{ x }}{% endfor %}");
+  };
+  for (const auto& [word, says] : {std::pair("continue", "no error: 13"), {"break", "no error: 1"}}) {
+    const std::string leave = std::string("{% if x == 2 %}{% ") + word + " %}{% endif %}";
+    EXPECT_EQ(loop("{% with %}" + leave + "{% endwith %}"), says);
+    EXPECT_EQ(loop("{% set y %}y" + leave + "{% endset %}"), says);
+    EXPECT_EQ(loop("{% filter replace('z', '') %}z" + leave + "{% endfilter %}"), says);
+  }
+}
+
+TEST(ChatTemplate, WidthsAndRoundsReachToTheEndsOf64Bits) {
+  const std::string least = "(-9223372036854775807 - 1)", most = "9223372036854775807";
+  EXPECT_EQ(error_of("{{ 'a'.ljust(" + least + ") }}{{ 'b'.zfill(" + least + ") }}{{ 'c'.center(" + least +
+                     ") }}{{ 'd'|center(" + least + ") }}{{ 'abc'|truncate(" + most + ") }}"),
+            "no error: abcdabc");
+  EXPECT_EQ(error_of("{{ " + least + "|round(-18) }}"), "no error: -9000000000000000000");
+}
+
+TEST(ChatTemplate, TitleJudgesASigmaWithinItsWord) { EXPECT_EQ(error_of("{{ 'ΑΣ ΑΒΣ'|title }}"), "no error: Ασ Αβς"); }
 
 TEST(ChatTemplate, FromJsonReadsATextAndKeepsWhoseItIs) {
   const std::string deep = R"({{ messages[0].content|from_json|tojson }})";

@@ -270,8 +270,7 @@ Value Machine::attribute(const Value& object, const Value& name_value) {
     if (const Value* found = object.as<DictObject>()->find(name)) return *found;
   }
   if (refused || is_internal_name(name)) {
-    return undefined("access to attribute '" + shown(name) + "' of '" + type_name(object) +
-                     "' object is unsafe.");
+    return undefined("access to attribute '" + shown(name) + "' of '" + type_name(object) + "' object is unsafe.");
   }
   return missing(object, name_value);
 }

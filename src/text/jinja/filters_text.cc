@@ -32,6 +32,7 @@ Value title(Machine& m, const Value& subject, Args& args) {
   if (!m.room(text.size() * 3) || !m.spend(text.size() / 16)) return {};
   Text out;
   bool first = true;  // of a word
+  size_t after_first = 0;
   // The rest of a word is lowered by itself, so that a final sigma is judged inside it.
   for (size_t i = 0; i < text.size();) {
     size_t begin = i;
@@ -43,7 +44,10 @@ Value title(Machine& m, const Value& subject, Args& args) {
       utf8::append(c, piece);
       first = true;
     } else {
-      append_case(first ? Case::kUpper : Case::kLower, text.bytes, begin, c, piece);
+      if (first) after_first = i;
+      const std::string_view whole = text.bytes;
+      append_case(first ? Case::kUpper : Case::kLower, first ? whole : whole.substr(after_first),
+                  first ? begin : begin - after_first, c, piece);
       first = false;
     }
     out.append(piece, text.is_marked(begin));
@@ -125,7 +129,7 @@ Value center_filter(Machine& m, const Value& subject, Args& args) {
   Params p(m, args, "center", {"width"});
   if (!p) return {};
   Text text = soft(m, subject);
-  return m.failed() ? Value() : keep_markup(m, subject, center(m, text, p.integer(0, 80), " "));
+  return m.failed() ? Value() : keep_markup(m, subject, center(m, text, p.width(0, 80), " "));
 }
 
 Value truncate(Machine& m, const Value& subject, Args& args) {
@@ -133,10 +137,10 @@ Value truncate(Machine& m, const Value& subject, Args& args) {
   if (!p) return {};
   if (subject.is_undefined() && !p.has(3)) return m.string("");
   if (!subject.is_string()) return m.fail(std::string("truncate needs a string, not '") + type_name(subject) + "'.");
-  int64_t size = p.integer(0, 255);
+  int64_t size = p.width(0, 255);
   Text end = p.has(2) ? p.text(2) : Text("...");
   m.spend((subject.text().size() + end.size()) / 64);
-  int64_t leeway = p.has(3) && !p[3].is_none() ? p.integer(3, 5) : 5;
+  int64_t leeway = p.has(3) && !p[3].is_none() ? p.width(3, 5) : 5;
   auto end_len = static_cast<int64_t>(utf8::count(end.bytes));
   if (m.failed()) return {};
   if (size < end_len || leeway < 0) return m.fail("truncate needs a length that holds its end.");
@@ -269,7 +273,9 @@ Value to_float(Machine& m, const Value& subject, Args& args) {
   if (subject.is_undefined()) return m.undefined_used(subject);
   double d = 0;
   if (subject.is_number()) return Value::real(subject.as_double());
-  if ((subject.is_string() || subject.is(Kind::kBigInt)) && m.spend(subject.text().size() / 16) && parse_float(subject.str(), d)) return Value::real(d);
+  if ((subject.is_string() || subject.is(Kind::kBigInt)) && m.spend(subject.text().size() / 16) &&
+      parse_float(subject.str(), d))
+    return Value::real(d);
   return p.has(0) ? p[0] : Value::real(0.0);
 }
 
@@ -342,7 +348,7 @@ Value round_filter(Machine& m, const Value& subject, Args& args) {
       for (int64_t i = precision; i < 0; ++i) unit *= 10;
       int64_t n = subject.as_int();
       int64_t rest = ((n % unit) + unit) % unit;
-      int64_t down = (n - rest) / unit;
+      auto down = static_cast<int64_t>((static_cast<__int128>(n) - rest) / unit);
       bool up = rest * 2 > unit || (rest * 2 == unit && down % 2 != 0);
       return m.binary(Op::kMul, Value::integer(down + up), Value::integer(unit));
     }

@@ -214,10 +214,11 @@ void Machine::write(const Value& v) {
   room(0);
 }
 
-Value Machine::capture(const Body& body) {
+Value Machine::capture(const Body& body, Flow* flow) {
   Text text;
   Text* outer = std::exchange(out_, &text);
-  exec(body);
+  const Flow left = exec(body);
+  if (flow != nullptr) *flow = left;
   out_ = outer;
   meter_.used -= text.size() + text.marks.size() * sizeof(TextRange);
   if (failed()) return {};
@@ -266,10 +267,12 @@ Machine::Flow Machine::exec(const Stmt& stmt) {
     case StmtKind::kSetBlock:
     case StmtKind::kFilterBlock: {
       Scope* outer = enter(scope_);
-      Value text = capture(stmt.bodies[0]);
-      if (stmt.expr != nullptr && !failed()) text = apply_filters(*stmt.expr, std::move(text));
+      Flow flow = Flow::kNext;  // a loop that is left from within drops the text
+      Value text = capture(stmt.bodies[0], &flow);
+      if (flow == Flow::kNext && stmt.expr != nullptr && !failed()) text = apply_filters(*stmt.expr, std::move(text));
       leave(outer);
       if (failed()) return Flow::kBreak;
+      if (flow != Flow::kNext) return flow;
       if (stmt.kind == StmtKind::kFilterBlock) {
         write(text);
       } else {
@@ -290,13 +293,12 @@ Machine::Flow Machine::exec(const Stmt& stmt) {
       return Flow::kNext;
     }
     case StmtKind::kWith:
-      exec_with(stmt);
-      return Flow::kNext;
+      return exec_with(stmt);
     case StmtKind::kScope: {
       Scope* outer = enter(scope_);
-      exec(stmt.bodies[0]);
+      Flow flow = exec(stmt.bodies[0]);
       leave(outer);
-      return Flow::kNext;
+      return flow;
     }
     case StmtKind::kBreak:
       return Flow::kBreak;
@@ -306,13 +308,14 @@ Machine::Flow Machine::exec(const Stmt& stmt) {
   return Flow::kNext;
 }
 
-void Machine::exec_with(const Stmt& stmt) {
+Machine::Flow Machine::exec_with(const Stmt& stmt) {
   std::vector<Value> values;  // all are evaluated outside
   for (size_t i = 1; i < stmt.exprs.size(); i += 2) values.push_back(eval(*stmt.exprs[i]));
   Scope* outer = enter(scope_);
   for (size_t i = 0; i < values.size(); ++i) assign(*stmt.exprs[2 * i], std::move(values[i]));
-  exec(stmt.bodies[0]);
+  Flow flow = exec(stmt.bodies[0]);
   leave(outer);
+  return flow;
 }
 
 void Machine::exec_for(const Stmt& stmt, const Value& iterable, int64_t depth0) {

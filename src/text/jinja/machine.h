@@ -173,14 +173,14 @@ class Machine {
   Flow exec(const Body& body);
   Flow exec(const Stmt& stmt);
   void exec_for(const Stmt& stmt, const Value& iterable, int64_t depth0);
-  void exec_with(const Stmt& stmt);
+  Flow exec_with(const Stmt& stmt);
   bool fetch(LoopObject& loop, Value& item);
   bool peek(LoopObject& loop);
   Value loop_attribute(const Value& loop, std::string_view name);
   void assign(const Expr& target, Value value);
   void set_variable(uint32_t name, Value value);
   const Value* lookup(uint32_t name);
-  Value capture(const Body& body);
+  Value capture(const Body& body, Flow* flow = nullptr);
   Value call_macro(const MacroObject& macro, Args& args);
   Value make_macro(const MacroDef& def);
   Scope* enter(Scope* parent);

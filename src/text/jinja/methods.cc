@@ -275,7 +275,7 @@ Value justified(Machine& m, const Value& self, Args& args) {
   if (!p) return {};
   static const Text kSpace(" ");
   const Text& fill = p.has(1) ? p.text(1) : kSpace;
-  int64_t width = p.integer(0, 0);
+  int64_t width = p.width(0, 0);
   if (m.failed()) return {};
   if (utf8::count(fill.bytes) != 1) return m.fail("the fill must be one character.");
   if (side == Side::kCenter) return same_kind(m, self, center(m, self.text(), width, fill));
@@ -289,7 +289,7 @@ Value zfill(Machine& m, const Value& self, Args& args) {
   if (!p) return {};
   const Text& text = self.text();
   size_t sign = !text.bytes.empty() && (text.bytes[0] == '+' || text.bytes[0] == '-') ? 1 : 0;
-  Text rest = pad(m, text.slice(sign, text.size()), p.integer(0, 0) - length(self), 0, "0");
+  Text rest = pad(m, text.slice(sign, text.size()), p.width(0, 0) - length(self), 0, "0");
   Text out = text.slice(0, sign);
   out.append(rest);
   return same_kind(m, self, std::move(out));
