@@ -23,6 +23,7 @@ namespace {
 
 constexpr std::string_view kBatchPrefix = "batch_";
 constexpr std::chrono::milliseconds kTurn(100);  // heals a lost wake-up
+constexpr int kIdleTurns = 10;                   // of a batch whose next line is refused for now, before another's are
 
 using TextField = std::pair<const char*, std::string Batch::*>;
 constexpr std::array<TextField, 9> kBatchTexts = {{{"tenant", &Batch::tenant},
@@ -164,7 +165,7 @@ std::optional<Batch> Batches::cancel(std::string_view id, std::string_view tenan
   });
 }
 
-// The oldest that is not over, again and again.
+// The oldest that is not over and has waited the least often, again and again.
 void Batches::run() {
   while (true) {
     std::string next;
@@ -173,7 +174,9 @@ void Batches::run() {
       changed_.wait(lock, [&] {
         const Batch* oldest = nullptr;
         for (const auto& [id, batch] : batches_) {
-          if (!batch.is_over() && (oldest == nullptr || batch.created < oldest->created)) oldest = &batch;
+          if (batch.is_over()) continue;
+          if (oldest == nullptr || std::pair(batch.turn, batch.created) < std::pair(oldest->turn, oldest->created))
+            oldest = &batch;
         }
         if (oldest != nullptr) next = oldest->id;
         return oldest != nullptr || is_stopping_;
@@ -223,6 +226,7 @@ void Batches::work_on(const std::string& id) {
     work.batch = batches_.find(id)->second;
   }
   if (work.batch.status == "finalizing") return finalize(id);
+  if (!service_->has_tenant(work.batch.tenant)) return fail(id, "The key of the batch's tenant is gone.");
   const std::optional<StoredFile> file = files_->find(work.batch.input_file, work.batch.tenant);
   if (file) work.input.open(files_->path_of(file->id), std::ios::binary);
   if (!file || !work.input) return fail(id, "The input file is gone.");
@@ -286,6 +290,15 @@ void Batches::answer_lines(Work& work) {
     status == 200 ? static_cast<void>((work.answers->add(answer), ++work.n_completed)) : write_error(answer);
     return true;
   };
+  // Its tenant has had what its terms give, say: others need not wait for that.
+  const auto let_another_go_on = [&] {
+    const std::lock_guard lock(mutex_);
+    Batch& batch = batches_.find(work.id)->second;
+    const bool has_others = std::ranges::any_of(
+        batches_, [&](const auto& entry) { return entry.first != work.id && !entry.second.is_over(); });
+    if (has_others) ++batch.turn;
+    return has_others;
+  };
   const auto ask_more = [&] {
     while (!work.is_end && work.asked.size() < kAtOnce) {
       if (!std::exchange(work.has_text, false) && !std::getline(work.input, work.text)) {
@@ -311,12 +324,15 @@ void Batches::answer_lines(Work& work) {
       ++work.n_read;
     }
   };
+  int n_idle = 0;
   while (true) {
     const auto [stops, is_cancelled] = count();
     if (stops || !work.answers->is_sound() || !work.errors->is_sound()) break;
     if (is_cancelled) work.is_end = true;
     ask_more();
     if (work.asked.empty() && work.is_end) break;
+    n_idle = work.asked.empty() ? n_idle + 1 : 0;
+    if (n_idle > kIdleTurns && let_another_go_on()) return;
     {
       std::unique_lock lock(mutex_);
       changed_.wait_for(lock, kTurn, [this] { return is_awake_ || is_stopping_; });

@@ -36,6 +36,7 @@ struct Batch {
   std::string error;                    // why it failed
   int64_t created = 0, begun = 0, finalizing = 0, ended = 0, cancelling = 0;
   int64_t n_total = 0, n_completed = 0, n_failed = 0;
+  int64_t turn = 0;  // it goes behind those of a lower one; not kept
   bool is_over() const { return status == "completed" || status == "failed" || status == "cancelled"; }
 };
 

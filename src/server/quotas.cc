@@ -39,9 +39,9 @@ Quotas::Account& Quotas::account_of(const std::string& tenant) {
 }
 
 const TenantTerms& Quotas::terms_of(const std::string& tenant) const {
+  static const TenantTerms kDefaults;
   const auto it = accounts_.find(tenant);
-  CHECK(it != accounts_.end(), "a tenant without a key");
-  return it->second.terms;
+  return it != accounts_.end() ? it->second.terms : kDefaults;
 }
 
 void Quotas::settle(Account& a, double now) {
@@ -51,6 +51,8 @@ void Quotas::settle(Account& a, double now) {
 }
 
 std::optional<ApiError> Quotas::enter(const std::string& tenant, int64_t n, double now) {
+  // A batch outlives the key that began it.
+  if (!knows(tenant)) return ApiError{403, "This tenant has no key here any more.", "", "unknown_tenant"};
   const std::lock_guard lock(mutex_);
   Account& a = account_of(tenant);
   const TenantTerms& terms = a.terms;
@@ -59,6 +61,13 @@ std::optional<ApiError> Quotas::enter(const std::string& tenant, int64_t n, doub
     ++a.figures.refused;
     return refused(std::move(message), code, retry_after);
   };
+  if (terms.sequences > 0 && n > terms.sequences) {  // never, so that whoever asks again would do so for ever
+    ++a.figures.refused;
+    return ApiError{400,
+                    "This request has " + std::to_string(n) + " sequences (its choices times its prompts) and this " +
+                        "key's tenant may have " + std::to_string(terms.sequences) + " at once.",
+                    "n", "tenant_sequences"};
+  }
   if (terms.sequences > 0 && here + n > terms.sequences) {
     return refuse("This key's tenant may have " + std::to_string(terms.sequences) + " sequences at once and has " +
                       std::to_string(here) + ".",

@@ -31,11 +31,13 @@ class Quotas {
   Quotas(const std::map<std::string, TenantTerms>& terms, int64_t n_places);
 
   // n sequences want to come in at `now`, in seconds. Nothing: they may, and count until they leave(). The error's
-  // Retry-After is an estimate of when they might.
+  // Retry-After is an estimate of when they might. A tenant whose keys are all gone is refused with 403,
+  // and what its terms can never let in with 400.
   std::optional<ApiError> enter(const std::string& tenant, int64_t n, double now);
   void leave(const std::string& tenant, int64_t n, double now);  // nothing for none
   void charge(const std::string& tenant, int64_t n_tokens, double now);
-  const TenantTerms& terms_of(const std::string& tenant) const;
+  bool knows(const std::string& tenant) const { return accounts_.contains(tenant); }  // else its keys are gone
+  const TenantTerms& terms_of(const std::string& tenant) const;                       // of one unknown the defaults
   // Seconds until so many sequences may have ended, by how fast they did; at least 1.
   int retry_after(int64_t n, double now) const;
 

@@ -19,6 +19,30 @@ TEST(Quotas, ATenantMayHaveSoManySequencesAtOnce) {
   EXPECT_FALSE(q.enter("a", 2, 1));
 }
 
+TEST(Quotas, ATenantWhoseKeyIsGoneIsRefused) {
+  Quotas q = quotas("a:key-of-a-1 sequences=3\n");
+  EXPECT_TRUE(q.knows("a"));
+  for (const char* gone : {"b", ""}) {
+    EXPECT_FALSE(q.knows(gone));
+    const std::optional<ApiError> refusal = q.enter(gone, 1, 0);
+    ASSERT_TRUE(refusal);
+    EXPECT_EQ(refusal->status, 403);
+    EXPECT_EQ(q.terms_of(gone).sequences, TenantTerms().sequences);
+    q.leave(gone, 0, 0);
+  }
+}
+
+TEST(Quotas, WhatTheTermsCanNeverLetInIsNoMatterOfTime) {
+  Quotas q = quotas("a:key-of-a-1 sequences=3\n");
+  const std::optional<ApiError> refusal = q.enter("a", 4, 0);
+  ASSERT_TRUE(refusal);
+  EXPECT_EQ(refusal->status, 400);
+  EXPECT_EQ(refusal->param, "n");
+  EXPECT_NE(refusal->message.find("has 4 sequences"), std::string::npos) << refusal->message;
+  EXPECT_NE(refusal->message.find("may have 3"), std::string::npos) << refusal->message;
+  EXPECT_FALSE(q.enter("a", 3, 0));
+}
+
 TEST(Quotas, TokensAMinuteArePaidOffByTheMinute) {
   Quotas q = quotas("a:key-of-a-1 tokens-per-minute=600\n");
   EXPECT_FALSE(q.enter("a", 1, 0));

@@ -91,6 +91,8 @@ class Service {
 
   size_t n_active() const;
   double now() const;
+  // Whether a key names it, or there are no keys and it is the one without a name.
+  bool has_tenant(const std::string& tenant) const { return quotas_.knows(tenant); }
   Metrics& metrics() { return metrics_; }
   // Before the first request; outlives the service's use of it.
   void send_spans(SpanSender* spans) { spans_ = spans; }
@@ -140,6 +142,7 @@ class Service {
   Result<DialectBody> read_dialect(const WebExchange& exchange, Json body);
   Status submit(std::span<Request> requests, const std::shared_ptr<Mailbox>& mailbox);
   void submit_held(WebExchange& exchange);
+  int64_t texts_at_once(const std::string& tenant) const;
 
   WebResponse health(const WebRequest& request, WebExchange& exchange);
   WebResponse version(const WebRequest& request, WebExchange& exchange);

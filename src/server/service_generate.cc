@@ -62,10 +62,13 @@ bool wants_each_token(const Json& body, const ModelInfo& model) {
   return pooling != nullptr ? *pooling == pooling_name(Pooling::kEach) : model.pooling == Pooling::kEach;
 }
 
-// Enough to fill steps, and no more than half of a small queue.
-int64_t texts_at_once(const ServerOptions& options) { return std::clamp<int64_t>(options.n_places / 2, 1, 64); }
-
 }  // namespace
+
+// Enough to fill steps, no more than half of a small queue, and what the tenant's terms let in.
+int64_t Service::texts_at_once(const std::string& tenant) const {
+  const int64_t by_terms = quotas_.terms_of(tenant).sequences;
+  return std::clamp<int64_t>(options_.n_places / 2, 1, by_terms > 0 ? std::min<int64_t>(by_terms, 64) : 64);
+}
 
 // A body of any API in the words of ours.
 Result<DialectBody> Service::read_dialect(const WebExchange& exchange, Json body) {
@@ -148,7 +151,7 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   Result<std::string> name = answering_name(api->model, model, options_);
   if (!name) return error_response(ApiError::of(name.error()));
   // Many texts are under way a few at a time.
-  const int64_t at_once = makes_vectors ? texts_at_once(options_) : INT64_MAX;
+  const int64_t at_once = makes_vectors ? texts_at_once(exchange.tenant) : INT64_MAX;
   const int64_t n_sequences =
       std::min(at_once, int64_t{std::max({api->n, api->best_of, api->search.width})} *
                             std::max<int64_t>(1 + std::ssize(api->more_chats), std::ssize(api->prompts)));
@@ -308,7 +311,7 @@ void Service::submit_held(WebExchange& exchange) {
     return std::ssize(generation.info().requests) - std::ssize(exchange.held) -
            static_cast<int64_t>(generation.n_finished());
   };
-  while (!exchange.held.empty() && n_under_way() < texts_at_once(options_)) {
+  while (!exchange.held.empty() && n_under_way() < texts_at_once(exchange.tenant)) {
     Request next = exchange.held.back();
     Status status = draining_ ? Status(unavailable("The server is shutting down.")) : Status();
     if (status && !generation.has_failed()) status = submit({&next, 1}, exchange.mailbox);
