@@ -187,7 +187,7 @@ Status add_conversations(ApiRequest& request, const std::vector<Json>& more, con
                    "messages");
   }
   for (const Json& messages : more) {
-    ChatPrompt chat = request.chat;
+    ChatPrompt chat{.continues_final = request.chat.continues_final};
     const std::string where = "messages[" + std::to_string(request.more_chats.size() + 1) + "]";
     ASSIGN_OR_RETURN(chat.messages, check_messages(messages, limits, where));
     if (limits.defaults.prefill) {
@@ -196,7 +196,7 @@ Status add_conversations(ApiRequest& request, const std::vector<Json>& more, con
       TRY(take_prefill(body, chat));
     }
     if (chat.continues_final) TRY(check_final(chat));
-    request.more_chats.push_back(std::move(chat));
+    request.more_chats.push_back({std::move(chat.messages), chat.continues_final});
   }
   return {};
 }

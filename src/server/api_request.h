@@ -156,7 +156,13 @@ struct ApiRequest {
 
   // Chat.
   ChatPrompt chat;
-  std::vector<ChatPrompt> more_chats;  // further conversations, which are answered by a choice each
+  // Further conversations, which are answered by a choice each: of `chat` all but its messages, which would be a copy
+  // of megabytes of tools for each of hundreds.
+  struct Conversation {
+    Json messages;
+    bool continues_final = false;
+  };
+  std::vector<Conversation> more_chats;
   bool want_logprobs = false;
   int32_t top_logprobs = 0;
   ToolChoice tool_choice = ToolChoice::kAuto;

@@ -86,8 +86,12 @@ Status cut_behind_final(const ChatPrompt& chat, RenderedPrompt& prompt) {
   std::string_view said = *last.find("content")->string();  // templates trim it
   while (!said.empty() && markers::is_blank(said.back())) said.remove_suffix(1);
   said.remove_prefix(markers::n_blank(said));
-  const size_t at = prompt.text.rfind(said);
-  if (at == std::string::npos)
+  // Templates write little behind it; a search of the whole text would take its length times what was said.
+  constexpr size_t kMostBehind = 4096;
+  const size_t n_before = prompt.text.size() - std::min(prompt.text.size(), said.size() + kMostBehind);
+  const size_t found = std::string_view(prompt.text).substr(n_before).rfind(said);
+  const size_t at = found + n_before;
+  if (found == std::string::npos)
     return unsupported("The chat template does not write the last message as it is, so that nothing can go on from it.",
                        "continue_final_message");
   prompt.text.resize(at + said.size());
@@ -254,10 +258,13 @@ Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backe
   common.cache_salt = api.cache_salt;
 
   BuiltRequests built;
-  std::vector<const ChatPrompt*> chats;
-  if (api.endpoint == Endpoint::kChat) chats.push_back(&api.chat);
-  for (const ChatPrompt& chat : api.more_chats) chats.push_back(&chat);
-  for (const ChatPrompt* chat : chats) {
+  const size_t n_chats = api.endpoint == Endpoint::kChat ? 1 + api.more_chats.size() : 0;
+  ChatPrompt next;  // each of the further ones, one after the other
+  if (n_chats > 1) next = api.chat;
+  for (size_t i = 0; i < n_chats; ++i) {
+    if (i > 0)
+      next.messages = api.more_chats[i - 1].messages, next.continues_final = api.more_chats[i - 1].continues_final;
+    const ChatPrompt* chat = i == 0 ? &api.chat : &next;
     ASSIGN_OR_RETURN(const RenderedPrompt prompt, backend.render_chat(*chat));
     if (api.verbose && built.requests.empty()) built.rendered = prompt.text;
     const bool opens = opens_reasoning(prompt, backend.answer_format()->reasoning.begin, !last_words(*chat).empty());

@@ -217,5 +217,24 @@ TEST(BuildRequests, AConversationBeginsWithTheBosThatTheVocabularyWants) {
   EXPECT_EQ(parse_api_request(Endpoint::kChat, *parse_json(declines), {})->add_special, AddSpecial::kNothing);
 }
 
+TEST(BuildRequests, WhatIsGoneOnFromIsLookedForAtTheEndAlone) {
+  const FakeBackend backend;
+  const Result<ChatTemplate> chat = ChatTemplate::compile(
+      "{% for m in messages %}{{ m.role + '=' + m.content.split('</think>')[0] + ';' }}{% endfor %}");
+  ASSERT_TRUE(chat.ok()) << chat.error().message;
+  ChatPrompt asked;
+  asked.continues_final = true;
+  const auto say = [&](const std::string& user, const std::string& assistant) {
+    asked.messages = *parse_json(R"([{"role":"user","content":")" + user + R"("},{"role":"assistant","content":")" +
+                                 assistant + "\"}]");
+    return render_chat(*chat, backend.tokenizer(), asked);
+  };
+  EXPECT_EQ(say("a", "so it is ")->text, "user=a;assistant=so it is");
+  // Not there as it was said, beside a text that is like it everywhere.
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_FALSE(say(std::string(800'000, 'a'), std::string(400'000, 'a') + "</think>b").ok());
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+}
+
 }  // namespace
 }  // namespace ibid
