@@ -357,5 +357,31 @@ TEST(ApiRequest, LogitBiasTakesIdsAndTextsAndBans) {
   EXPECT_EQ(fault(chat(R"("logit_bias":[[5]])")), "logit_bias[0]");
 }
 
+TEST(ApiRequest, ListsHaveEachOnceAndNoMoreThanThereCanBe) {
+  const Result<ApiRequest> request = complete(R"("prompt":"x","allowed_token_ids":[7,0,7,0,3,0])");
+  ASSERT_TRUE(request.ok());
+  EXPECT_EQ(request->sampling.allowed, (std::vector<TokenId>{TokenId{0}, TokenId{3}, TokenId{7}}));
+  const auto choose = [](size_t n) {
+    std::string names;
+    for (size_t i = 0; i < n; ++i) names += std::string(i > 0 ? "," : "") + R"({"function":{"name":"f"}})";
+    return chat(R"("tools":[{"type":"function","function":{"name":"f"}}],)"
+                R"("tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[)" +
+                names + "]}}");
+  };
+  EXPECT_TRUE(choose(512).ok());
+  EXPECT_EQ(fault(choose(513)), "tool_choice");
+}
+
+TEST(ApiRequest, WhatIsEchoedIsCut) {
+  const std::string key(100'000, 'k');
+  ApiLimits limits;
+  limits.max_drafts = 4;
+  for (const char* field : {"structured_outputs", "speculation"}) {
+    const Result<ApiRequest> request = chat("\"" + std::string(field) + "\":{\"" + key + "\":1}", limits);
+    EXPECT_LT(fault(request).size(), 200u) << field;
+    EXPECT_LT(sentence(request).size(), 300u) << field;
+  }
+}
+
 }  // namespace
 }  // namespace ibid

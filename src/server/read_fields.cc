@@ -184,7 +184,12 @@ Status read_top_n_sigma(ApiRequest& request, const Json& value, const ApiLimits&
 
 Status read_allowed(ApiRequest& request, const Json& value, const ApiLimits&) {
   ASSIGN_OR_RETURN(request.sampling.allowed, read_token_ids(value, "allowed_token_ids"));
-  if (request.sampling.allowed.empty()) {
+  std::vector<TokenId>& ids = request.sampling.allowed;  // each once: then there are no more than the vocabulary has
+  std::ranges::sort(ids);
+  const auto repeated = std::ranges::unique(ids);
+  ids.erase(repeated.begin(), repeated.end());
+  ids.shrink_to_fit();
+  if (ids.empty()) {
     return invalid("allowed_token_ids is empty, so that no token could be drawn; leave it out to allow all.",
                    "allowed_token_ids");
   }

@@ -1,5 +1,6 @@
 // Readers of the fields that say what an answer must be of. Only one of them may.
 
+#include "base/quoted.h"
 #include "sample/grammar/lazy.h"
 #include "server/read_fields.h"
 
@@ -93,7 +94,7 @@ Status read_structured_outputs(ApiRequest& request, const Json& value, const Api
   if (value.object() == nullptr) return wrong_value(field, "an object such as {\"regex\": \"[a-z]+\"}", value);
   for (const auto& [key, what] : *value.object()) {
     if (what.is_null()) continue;
-    const std::string where = field + "." + key;
+    const std::string where = field + "." + shown(key, 64);
     if (key == "json") {
       TRY(ask_schema(request, what, false, where));
     } else if (key == "regex") {

@@ -46,7 +46,7 @@ Status read_speculation(ApiRequest& request, const Json& value, const ApiLimits&
   bool is_off = false;
   for (const auto& [key, what] : *value.object()) {
     if (what.is_null()) continue;
-    const std::string where = "speculation." + key;
+    const std::string where = "speculation." + shown(key, 64);
     if (key == "mode") {
       if (what.string() == nullptr) return wrong_value(where, "the name of a mode, such as auto, off or ngram", what);
       TRY(check_mode(*what.string(), limits));

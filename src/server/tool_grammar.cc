@@ -1,6 +1,8 @@
 #include "server/tool_grammar.h"
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 
 #include "base/json_writer.h"
 #include "sample/grammar/free_text.h"
@@ -119,16 +121,16 @@ class CallGrammar {
     std::vector<ExprId> parts = {marked(python ? name + "(" : name + begin_of_arguments(format))};
     const Json* properties = schema_of_all.find("properties");
     const Json* required = schema_of_all.find("required");
-    const auto is_required = [&](const std::string& key) {
-      return required != nullptr && required->array() != nullptr &&
-             std::ranges::any_of(*required->array(),
-                                 [&](const Json& item) { return item.string() != nullptr && *item.string() == key; });
-    };
+    std::set<std::string_view> needed;
+    if (required != nullptr && required->array() != nullptr) {
+      for (const Json& item : *required->array())
+        if (item.string() != nullptr) needed.insert(*item.string());
+    }
     bool is_first = true;
     for (const bool wants_required : {true, false}) {  // what must come first: then no comma hangs on what may
       if (properties == nullptr || properties->object() == nullptr) break;
       for (const auto& [key, property] : *properties->object()) {
-        if (is_required(key) != wants_required) continue;
+        if (needed.contains(key) != wants_required) continue;
         if (!wants_required && python && is_first) continue;  // a call without what it does not need
         ASSIGN_OR_RETURN(ExprId argument, argument_of(format, key, property, schema_of_all, is_first));
         parts.push_back(wants_required ? argument : out_.optional(argument));

@@ -127,6 +127,8 @@ Status read_tool_choice(ApiRequest& request, const Json& value, const ApiLimits&
   if (!known || tools == nullptr || tools->array() == nullptr || tools->array()->empty())
     return wrong_value(field + ".allowed_tools", "an object with mode and tools",
                        allowed != nullptr ? *allowed : value);
+  if (tools->array()->size() > kMaxTools)
+    return invalid(field + ".allowed_tools.tools has more than " + std::to_string(kMaxTools) + " names.", field);
   request.tool_choice = *known;
   for (const Json& tool : *tools->array()) {
     ASSIGN_OR_RETURN(std::string name, read_function_choice(tool, field + ".allowed_tools.tools"));
@@ -143,8 +145,12 @@ Status check_tools(ApiRequest& request) {
       return invalid("tool_choice wants tools to choose from.", "tool_choice");
     return {};
   }
+  std::set<std::string_view> names;  // finding one walks through all that a client wrote before it
+  if (!request.allowed_tools.empty()) {
+    for (const Json& tool : *tools) names.insert(tool_name(tool));
+  }
   for (const std::string& name : request.allowed_tools) {
-    if (std::ranges::none_of(*tools, [&](const Json& tool) { return tool_name(tool) == name; }))
+    if (!names.contains(name))
       return invalid("tool_choice names " + in_quotes(name, 64) + ", which is none of the tools.", "tool_choice");
   }
   using Kind = GrammarRequest::Kind;
@@ -259,9 +265,12 @@ Json with_generic_tools(const Json& messages, const Json& tools) {
     const Json* calls = given[i].find("tool_calls");
     const std::string& role_of = *given[i].find("role")->string();
     if (role_of == "tool") {
-      std::string text = "<tool_response>\n" + text_content(given[i]) + "\n</tool_response>";
-      const bool goes_on = i > 0 && *given[i - 1].find("role")->string() == "tool";
-      if (goes_on) text = text_content(out.back()) + "\n" + text, out.pop_back();
+      std::string text;  // of all that follow each other, which may be thousands
+      while (true) {
+        text += "<tool_response>\n" + text_content(given[i]) + "\n</tool_response>";
+        if (i + 1 == given.size() || *given[i + 1].find("role")->string() != "tool") break;
+        text += '\n', ++i;
+      }
       out.push_back(said_by("user", std::move(text)));
     } else if (calls != nullptr && calls->array() != nullptr && !calls->array()->empty()) {
       std::string text = text_content(given[i]);
