@@ -1,6 +1,7 @@
 // Requests for scores of pairs of texts, of Cohere, Jina and vLLM, to completions of no tokens: each pair is a prompt
 // of ids, [CLS] first [SEP] second [SEP], as a cross-encoder was trained.
 #include <algorithm>
+#include <tuple>
 
 #include "server/dialects.h"
 #include "server/read_fields.h"
@@ -120,19 +121,16 @@ Status read_form(const Json& body, RankFields& out) {
   return {};
 }
 
-// Takes tokens off the end of the longer text until both fit, as transformers' longest_first does. `first` has a token
-// before its text and one behind it.
-void cut_pair(size_t most, std::vector<TokenId>& first, std::vector<TokenId>& second) {
+// How many tokens stay of two texts: off the end of the longer one until both fit, as transformers' longest_first does.
+std::pair<size_t, size_t> cut_pair(size_t most, size_t n_first, size_t n_second) {
   const size_t room = most - 3;  // without [CLS] and both [SEP]
-  size_t n_first = first.size() - 2, n_second = second.size();
-  if (n_first + n_second <= room) return;
+  if (n_first + n_second <= room) return {n_first, n_second};
   const bool is_first_longer = n_first > n_second;
   size_t& longer = is_first_longer ? n_first : n_second;
   size_t& shorter = is_first_longer ? n_second : n_first;
   shorter = std::min(shorter, room / 2);
   longer = room - shorter;
-  first.erase(first.begin() + 1 + static_cast<std::ptrdiff_t>(n_first), first.end() - 1);
-  second.resize(n_second);
+  return {n_first, n_second};
 }
 
 Status encode_pairs(const Texts& texts, const Tokenizer& tokenizer, int32_t context_len, RankFields& out) {
@@ -146,10 +144,12 @@ Status encode_pairs(const Texts& texts, const Tokenizer& tokenizer, int32_t cont
     std::vector<TokenId> second = tokenizer.encode(texts.second[i]);
     if (out.max_tokens_per_doc > 0 && std::ssize(second) > out.max_tokens_per_doc)
       second.resize(static_cast<size_t>(out.max_tokens_per_doc));
-    std::vector<TokenId> pair = first;
-    if (out.max_pair != 0)
-      cut_pair(static_cast<size_t>(out.max_pair > 0 ? std::min(out.max_pair, context_len) : context_len), pair, second);
-    const int64_t len = std::ssize(pair) + std::ssize(second) + 1;
+    size_t n_first = first.size() - 2, n_second = second.size();
+    if (out.max_pair != 0) {
+      const int32_t most = out.max_pair > 0 ? std::min(out.max_pair, context_len) : context_len;
+      std::tie(n_first, n_second) = cut_pair(static_cast<size_t>(most), n_first, n_second);
+    }
+    const auto len = static_cast<int64_t>(n_first + n_second + 3);
     if (len > context_len) {
       const std::string where = texts.second_name + "[" + std::to_string(i) + "]";
       return invalid(where + " and its " + texts.first_name + " have " + std::to_string(len) +
@@ -158,8 +158,11 @@ Status encode_pairs(const Texts& texts, const Tokenizer& tokenizer, int32_t cont
                          "truncate_prompt_tokens.",
                      where);
     }
+    // Only what stays is copied: a query of megabytes stands before each of thousands of texts.
+    std::vector<TokenId> pair(first.begin(), first.begin() + 1 + static_cast<std::ptrdiff_t>(n_first));
+    pair.push_back(first.back());
     out.second_text.push_back(static_cast<int32_t>(pair.size()));
-    pair.insert(pair.end(), second.begin(), second.end());
+    pair.insert(pair.end(), second.begin(), second.begin() + static_cast<std::ptrdiff_t>(n_second));
     pair.push_back(around.back());
     out.pairs.emplace_back(std::move(pair));
   }
