@@ -125,7 +125,7 @@ WebExchange Service::handle(const WebRequest& request, std::function<void()> wak
     response.headers.emplace_back("X-Request-Id", exchange.request_id);
     add_cors(request, response);
     exchange.response = std::move(response);
-  } catch (const std::bad_alloc&) {  // the engine has it, and nobody will ask for its answer
+  } catch (...) {  // no memory, say: the engine has it, and nobody will ask for its answer
     if (exchange.generation) abandon(*exchange.generation);
     for (WebExchange& instance : exchange.instances) finish(instance, &kNoMemory);
     quotas_.leave(exchange.tenant, exchange.n_sequences, now());
