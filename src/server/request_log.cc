@@ -79,7 +79,7 @@ std::string format_request_line(const RequestLine& line, bool json, double unix_
   };
   text("id", line.request_id);
   text("tenant", line.tenant);
-  text("method", line.method);
+  text("method", std::string_view(line.method).substr(0, 32));  // a client's own may be as long as a header
   text("route", line.route);
   number("status", std::to_string(line.status));
   number("total_ms", in_ms(line.seconds));

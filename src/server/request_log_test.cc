@@ -85,5 +85,12 @@ TEST(RequestLog, OnStandardErrorHasNothingToReopen) {
   EXPECT_TRUE(log->reopen().ok());
 }
 
+TEST(RequestLog, AMethodIsCut) {
+  const std::string method(10'000, 'M');
+  RequestLine line;
+  line.method = method;
+  for (const bool json : {true, false}) EXPECT_LT(format_request_line(line, json, 0).size(), 1000u);
+}
+
 }  // namespace
 }  // namespace ibid
