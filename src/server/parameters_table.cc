@@ -323,7 +323,8 @@ constexpr Parameter kParameters[] = {
      "Milliseconds to the first token that are of use; where they cannot be kept, 429 says so early. 0: any.",
      &R::ttft_slo_ms},
     {"tpot_slo_ms", kBoth, kInteger, 0, 86'400'000, false, "0", "ibid", "Request::tpot_target", nullptr,
-     "Milliseconds between tokens that are of use; nobody comes in beside whom they could not be kept. 0: any.",
+     "Milliseconds between tokens that are of use; where they can be kept, nobody of its tenant comes in beside whom "
+     "they could not. 0: any.",
      &R::tpot_slo_ms},
 };
 
