@@ -3,10 +3,11 @@
 //
 // A connection is in one of these states, always on its own strand:
 //   idle -> header -> body -> (handling ->) answering -> idle | closing
-// A large body is handled on a thread of its own, so that reading and tokenising megabytes holds up no other
-// connection. While an answer grows, a read stays pending that tells us when the client goes (a half-closed socket
-// counts as gone), and which keeps the first bytes of a pipelined request. Where kMaxPipelined of them are kept, the
-// rest stays with the kernel and we wait for the connection's end alone. One of these two always holds the session.
+// A large body, or one that may want a grammar, is handled on a thread of its own, so that reading and tokenising
+// megabytes, or compiling, holds up no other connection. While an answer grows, a read stays pending that tells us when
+// the client goes (a half-closed socket counts as gone), and which keeps the first bytes of a pipelined request. Where
+// kMaxPipelined of them are kept, the rest stays with the kernel and we wait for the connection's end alone. One of
+// these two always holds the session.
 #pragma once
 
 #include <atomic>
@@ -81,7 +82,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void refuse(int status, const char* message, const char* code);
 
   void handle();
-  enum class Apart { kLarge, kWantsModel };
+  enum class Apart { kLong, kWantsModel };
   void handle_apart(WebRequest request, Apart why);
   void take_handled();
   std::function<void()> waker();
@@ -123,6 +124,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   size_t written_ = 0;
   int64_t reserved_ = 0;  // of shared_->body_bytes
   double arrived_ = 0;
+  size_t n_given_ = 0;      // bytes of the answer that were given to be written since it has been there whole
+  double given_since_ = 0;  // then
   Phase phase_ = Phase::kIdle;
   bool watching_ = false, writing_ = false;
   bool taken_back_ = false;  // the pending read is, by the end of its answer

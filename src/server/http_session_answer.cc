@@ -1,4 +1,6 @@
 // HttpSession from a whole request to the end of its answer.
+#include <algorithm>
+
 #include "server/http_session.h"
 #include "server/http_text.h"
 
@@ -12,9 +14,25 @@ namespace {
 
 constexpr size_t kSmallBody = 32 << 10;   // handled at once; costs a millisecond or two
 constexpr size_t kWriteSlice = 64 << 10;  // each has the whole write_timeout
+constexpr double kLeastRate = 16 << 10;   // bytes a second at which an answer that is there must be read, all in all
 constexpr size_t kMaxLinger = 256 << 10;  // read and dropped after a refusal
 constexpr std::chrono::seconds kLingerTime(2);
 constexpr std::chrono::seconds kTick(10);
+
+// Whether it may want a grammar, which takes up to a quarter of a second to compile, or many of anything. A name may be
+// spelled with escapes; who writes letters so does it for that.
+bool may_take_long(const WebRequest& request) {
+  if (request.path() == "/predict") return true;
+  static constexpr std::string_view kNames[] = {
+      "regex", "grammar", "schema",          "\"format\"",       "_format\"", "guided_", "structured_outputs",
+      "ebnf",  "strict",  "\"tool_choice\"", "\"output_config\""};
+  const std::string_view body = request.body;
+  if (std::ranges::any_of(kNames, [&](std::string_view name) { return body.find(name) != body.npos; })) return true;
+  for (size_t at = body.find("\\u00"); at != body.npos; at = body.find("\\u00", at + 1)) {
+    if (at + 4 < body.size() && body[at + 4] >= '4' && body[at + 4] <= '7') return true;
+  }
+  return false;
+}
 
 // For the log, of an answer of which the client saw nothing. 499 is what nginx writes where the client went first.
 int untold_status(Abort cause) { return cause == Abort::kShutdown || cause == Abort::kNoMemory ? 503 : 499; }
@@ -27,7 +45,7 @@ void HttpSession::handle() {
   request.body = std::move(parser_->get().body());
   parser_.reset();
   stream_.expires_never();
-  if (request.body.size() > kSmallBody) return handle_apart(std::move(request), Apart::kLarge);
+  if (request.body.size() > kSmallBody || may_take_long(request)) return handle_apart(std::move(request), Apart::kLong);
   if (!shared_->service.choose_model(request)) return handle_apart(std::move(request), Apart::kWantsModel);
   release_body();
   begin_answer(shared_->service.handle(request, waker()));
@@ -80,11 +98,13 @@ void HttpSession::begin_answer(WebExchange exchange) {
   exchange_ = std::move(exchange);
   whole_ = !exchange_->generation && exchange_->instances.empty();
   told_ = false;
+  n_given_ = 0;
   if (exchange_->response.close) keep_alive_ = false;
   if (whole_) {
-    const WebResponse& response = exchange_->response;
+    WebResponse& response = exchange_->response;
     write_head(response, response.body.size());
     if (!head_only_) out_ += response.body;
+    response.body = {};  // held once
     return write_out();
   }
   watch();  // before anything is written: of a client that has gone already, this is the first that we hear
@@ -200,7 +220,15 @@ void HttpSession::write_out() {
   writing_ = true;
   quiet_ = false;
   const size_t n = std::min(out_.size() - written_, kWriteSlice);
-  stream_.expires_after(in_seconds(shared_->options.write_timeout));
+  double seconds = shared_->options.write_timeout;
+  // What an answer holds waits for its reader: one who takes a slice now and then must not have it for hours.
+  if (exchange_ && (whole_ || (exchange_->generation && exchange_->generation->finished()))) {
+    const double now = shared_->service.now();
+    if (n_given_ == 0) given_since_ = now;
+    n_given_ += n;
+    seconds = std::min(seconds, given_since_ + seconds + static_cast<double>(n_given_) / kLeastRate - now);
+  }
+  stream_.expires_after(in_seconds(std::max(seconds, 0.0)));
   net::async_write(stream_, net::buffer(out_.data() + written_, n),
                    [self = shared_from_this(), n](error_code ec, size_t n_taken) {
                      self->guard([&] {

@@ -355,5 +355,26 @@ TEST(ServerAnswers, AResponsesStreamTellsProgressAndTimesWhereTheyAreAskedFor) {
   EXPECT_EQ(plain.find("prompt_progress"), std::string::npos);
 }
 
+TEST(SlowServerReaders, OneWhoTakesALittleAtATimeIsLetGo) {
+  ServerOptions options;
+  options.write_timeout = 8;
+  options.send_buffer_bytes = 16 << 10;
+  TestServer server(options);
+  RawClient client(server.port(), 4096);
+  const std::string body = "{\"content\":\"" + std::string(300'000, 'x') + "\",\"with_pieces\":true}";
+  client.send("POST /tokenize HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: " +
+              std::to_string(body.size()) + "\r\n\r\n" + body);
+  ASSERT_TRUE(client.receive_until("200 OK"));
+  // 10 KiB a second, so that each slice is taken within its deadline, where megabytes wait.
+  const auto begin = std::chrono::steady_clock::now();
+  const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
+  while (server.http->n_connections() > 0 && seconds() < 60) {
+    if (static_cast<double>(client.buffer.size()) < 10240 * seconds()) client.receive(1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(server.http->n_connections(), 0);
+  EXPECT_GT(seconds(), 10) << "it was let go for a slice, and not for the whole";
+}
+
 }  // namespace
 }  // namespace ibid
