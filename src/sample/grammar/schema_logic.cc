@@ -175,7 +175,7 @@ Result<Shapes> SchemaLogic::shapes(Literal literal) {
   const bool lost = std::exchange(loses_, false);
   Result<Shapes> made = literal.is_negated ? read_negated(schema) : read(schema);
   loses_ &= !literal.is_negated;  // nothing that is refused evaluates
-  if (loses_) losing_.insert(literal);
+  if (loses_ && losing_.insert(literal).second) held_.add(block(sizeof(Literal) + 32));
   loses_ |= lost;
   open_.erase(literal);
   --depth_;
