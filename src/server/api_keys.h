@@ -31,6 +31,7 @@ class ApiKeys {
   // `min_len` printable characters and no blanks, and one tenant. Behind it may stand the tenant's terms, on one of its
   // lines: weight=3 sequences=16 tokens-per-minute=60000 queue-share=0.5 max-wait=30
   static constexpr size_t kMinLen = 8;  // where other machines can try keys
+  static constexpr char kWanted[] = "This server wants an API key, as \"Authorization: Bearer KEY\".";
   static Result<ApiKeys> parse(std::string_view text, size_t min_len = kMinLen);
 
   bool empty() const { return entries_.empty(); }

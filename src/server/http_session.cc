@@ -172,15 +172,13 @@ void HttpSession::on_header(error_code ec) {
   head_only_ = parser_->get().method() == http::verb::head;
   chunked_ = parser_->get().version() >= 11;
   if (const std::optional<HeadRefusal> wrong = check_head()) return refuse(wrong->status, wrong->message, wrong->code);
-  const int64_t length = parser_->chunked()          ? shared_->options.max_body_bytes
-                         : parser_->content_length() ? static_cast<int64_t>(*parser_->content_length())
-                                                     : 0;
-  reserved_ = length;
-  if ((shared_->body_bytes += length) > shared_->options.max_bodies_bytes) {
-    return refuse(429, "Too many large requests arrive at once; try again.", "too_many_bytes");
+  if (parser_->is_done()) return handle();
+  // Nobody's megabytes are read before the key is known.
+  if (is_large() && !shared_->service.has_key(request_)) {
+    return refuse(401, ApiKeys::kWanted, "invalid_api_key");
   }
   const bool expects = beast::iequals(parser_->get()[http::field::expect], "100-continue");
-  if (!expects || !chunked_ || length == 0) return read_body();
+  if (!expects || !chunked_) return read_body();
   static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
   stream_.expires_after(in_seconds(shared_->options.write_timeout));
   net::async_write(stream_, net::buffer(kContinue), [self = shared_from_this()](error_code e, size_t) {
@@ -212,13 +210,31 @@ std::optional<HeadRefusal> HttpSession::check_head() {
 
 void HttpSession::read_body() {
   stream_.expires_after(in_seconds(shared_->options.body_timeout));
+  if (is_large()) buffer_.reserve(kMaxPipelined);
+  parser_->get().body().may_hold = [this](size_t n) { return may_hold(n); };  // the parser is ours
   http::async_read(stream_, buffer_, *parser_,
                    [self = shared_from_this()](error_code ec, size_t) { self->guard([&] { self->on_body(ec); }); });
 }
 
 void HttpSession::on_body(error_code ec) {
+  if (ec == net::error::no_memory) {
+    return refuse(429, "Too many large requests arrive at once; try again.", "too_many_bytes");
+  }
   if (ec) return refuse(ec);
   handle();
+}
+
+// Bodies count as they arrive: what a header promises holds nothing. A string without a known length is copied as it
+// grows, and so counts twice. An eighth is left to small bodies, whom large ones that never end so do not keep out.
+bool HttpSession::may_hold(size_t n) {
+  const int64_t counted = static_cast<int64_t>(n) * (parser_->chunked() ? 2 : 1);
+  const int64_t most = shared_->options.max_bodies_bytes;
+  const int64_t more = counted - std::exchange(counted_, counted);
+  return shared_->service.add_body_bytes(more) <= (is_large() ? most - most / 8 : most);
+}
+
+bool HttpSession::is_large() const {
+  return parser_->chunked() || parser_->content_length().value_or(0) > static_cast<uint64_t>(kSmallBody);
 }
 
 void HttpSession::refuse(error_code ec) {
@@ -247,9 +263,6 @@ void HttpSession::refuse(int status, const char* message, const char* code) {
   write_out();
 }
 
-void HttpSession::release_body() {
-  shared_->body_bytes -= reserved_;
-  reserved_ = 0;
-}
+void HttpSession::release_body() { shared_->service.add_body_bytes(-std::exchange(counted_, 0)); }
 
 }  // namespace ibid

@@ -19,6 +19,7 @@
 #include <optional>
 #include <set>
 
+#include "server/arriving_body.h"
 #include "server/http_request_head.h"
 #include "server/service.h"
 
@@ -39,7 +40,6 @@ struct HttpShared {
   Service& service;
   RequestLog& log;
   const boost::asio::any_io_executor heavy;  // where large bodies are handled
-  std::atomic<int64_t> body_bytes = 0;       // promised by headers whose bodies have not been handled
   std::atomic<bool> draining = false;
 
   std::mutex mutex;
@@ -64,7 +64,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
  private:
   using error_code = boost::system::error_code;
   static constexpr size_t kFirstRead = 512;          // bytes; an idle connection holds no more
-  static constexpr size_t kMaxPipelined = 16 << 10;  // kept while an answer grows
+  static constexpr int64_t kSmallBody = 32 << 10;    // handled at once; costs a millisecond or two
+  static constexpr size_t kMaxPipelined = 16 << 10;  // kept while an answer grows; read at once of a large body
   static std::chrono::nanoseconds in_seconds(double seconds) {
     return std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
   }
@@ -78,6 +79,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   std::optional<HeadRefusal> check_head();
   void read_body();
   void on_body(error_code ec);
+  bool is_large() const;
+  bool may_hold(size_t n);
   void refuse(error_code ec);
   void refuse(int status, const char* message, const char* code);
 
@@ -114,7 +117,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   boost::beast::basic_stream<StreamProtocol> stream_;
   boost::asio::ip::address address_;
   boost::beast::flat_buffer buffer_;
-  std::optional<boost::beast::http::request_parser<boost::beast::http::string_body>> parser_;
+  std::optional<boost::beast::http::request_parser<ArrivingBody>> parser_;
   WebRequest request_;  // what its header said; trailers are no part of it
   std::optional<WebExchange> exchange_;
   std::optional<WebExchange> handled_;  // on its way from the other thread; whoever clears is_handled_ has it
@@ -122,7 +125,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   boost::asio::steady_timer timer_;
   std::string out_;
   size_t written_ = 0;
-  int64_t reserved_ = 0;  // of shared_->body_bytes
+  int64_t counted_ = 0;  // of the service's body bytes
   double arrived_ = 0;
   size_t n_given_ = 0;      // bytes of the answer that were given to be written since it has been there whole
   double given_since_ = 0;  // then

@@ -12,7 +12,6 @@ namespace http = beast::http;
 
 namespace {
 
-constexpr size_t kSmallBody = 32 << 10;   // handled at once; costs a millisecond or two
 constexpr size_t kWriteSlice = 64 << 10;  // each has the whole write_timeout
 constexpr double kLeastRate = 16 << 10;   // bytes a second at which an answer that is there must be read, all in all
 constexpr size_t kMaxLinger = 256 << 10;  // read and dropped after a refusal
@@ -42,10 +41,11 @@ int untold_status(Abort cause) { return cause == Abort::kShutdown || cause == Ab
 void HttpSession::handle() {
   phase_ = Phase::kHandling;
   WebRequest request = std::exchange(request_, {});
-  request.body = std::move(parser_->get().body());
+  request.body = std::move(parser_->get().body().text);
   parser_.reset();
   stream_.expires_never();
-  if (request.body.size() > kSmallBody || may_take_long(request)) return handle_apart(std::move(request), Apart::kLong);
+  if (request.body.size() > size_t{kSmallBody} || may_take_long(request))
+    return handle_apart(std::move(request), Apart::kLong);
   if (!shared_->service.choose_model(request)) return handle_apart(std::move(request), Apart::kWantsModel);
   release_body();
   begin_answer(shared_->service.handle(request, waker()));

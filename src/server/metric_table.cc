@@ -224,6 +224,8 @@ constexpr MetricRow kTable[] = {
      }},
     {"connections", nullptr, nullptr, "gauge", "Open connections.",
      [](From f, Samples& to) { to.add(f.server.connections); }},
+    {"body_bytes", nullptr, nullptr, "gauge", "Bytes of bodies that arrive or wait to be handled.",
+     [](From f, Samples& to) { to.add(f.server.body_bytes); }},
     {"connections_refused_total", nullptr, nullptr, "counter", "Connections closed because of a limit.",
      [](From f, Samples& to) { to.add(f.counts.connections_refused); }},
     {"requests_active", nullptr, nullptr, "gauge", "Generations under way.",

@@ -71,6 +71,7 @@ struct RequestTimes {
 // Gauges that others own.
 struct ServerGauges {
   int64_t connections = 0;
+  int64_t body_bytes = 0;  // that have arrived and are not handled
   int64_t requests_active = 0;
   double uptime = 0;
   bool ready = false;

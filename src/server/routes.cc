@@ -275,10 +275,14 @@ WebResponse Service::metrics_text(const WebRequest&, WebExchange&) {
   const Fleet* fleet = fleet_;
   WebResponse response;
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
-  const ServerGauges gauges = {
-      connections_,     static_cast<int64_t>(n_active()),         steady_clock().now() - started_,
-      ready(),          spans_ != nullptr ? spans_->n_sent() : 0, spans_ != nullptr ? spans_->n_dropped() : 0,
-      quotas_.figures()};
+  const ServerGauges gauges = {connections_,
+                               body_bytes_,
+                               static_cast<int64_t>(n_active()),
+                               steady_clock().now() - started_,
+                               ready(),
+                               spans_ != nullptr ? spans_->n_sent() : 0,
+                               spans_ != nullptr ? spans_->n_dropped() : 0,
+                               quotas_.figures()};
   response.body = backend != nullptr
                       ? metrics_.text(backend->stats(), gauges, options_.metric_names, backend->model().name)
                       : metrics_.text(stats(), gauges, options_.metric_names);

@@ -75,6 +75,10 @@ double Service::now() const {
 
 std::string Service::new_request_id() { return "req-" + hex(id_prefix_ + ++n_requests_); }
 
+bool Service::has_key(const WebRequest& request) const {
+  return keys_.empty() || keys_.tenant_of(ApiKeys::key_in(request));
+}
+
 WebResponse Service::refuse(int status, std::string message, std::string code, double arrived) {
   WebResponse response =
       error_response({status, std::move(message), "", std::move(code), status == 429 || status == 503 ? 1 : 0});
@@ -250,8 +254,7 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
   if (!keys_.empty() && !is_health && !request.as_tenant) {
     std::optional<std::string> tenant = keys_.tenant_of(ApiKeys::key_in(request));
     if (!tenant) {
-      WebResponse response = error_response(
-          {401, "This server wants an API key, as \"Authorization: Bearer KEY\".", "", "invalid_api_key"});
+      WebResponse response = error_response({401, ApiKeys::kWanted, "", "invalid_api_key"});
       // A browser asks its user for the key (as password) and then sends it by itself.
       if (exchange.route == std::string_view("page"))
         response.headers.back().second = "Basic realm=\"ibid: the API key is the password\"";

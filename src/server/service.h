@@ -76,6 +76,8 @@ class Service {
   void post_to_loader(const std::string& model, std::function<void()> work);
   // `wake` is called on the engine's thread when the mailbox has something.
   WebExchange handle(const WebRequest& request, std::function<void()> wake);
+  // Of what is known of a request before its body is.
+  bool has_key(const WebRequest& request) const;
   // A request that HTTP itself refused (too large, malformed, too slow), which began to come at `arrived`.
   WebResponse refuse(int status, std::string message, std::string code, double arrived);
   // Moves what the mailbox has into the generation.
@@ -97,6 +99,8 @@ class Service {
   // Before the first request; outlives the service's use of it.
   void send_spans(SpanSender* spans) { spans_ = spans; }
   void on_connections(int64_t n) { connections_ = n; }
+  // Of bodies that arrive or wait to be handled, all together; returns how many there are now.
+  int64_t add_body_bytes(int64_t n) { return body_bytes_ += n; }
 
  private:
   struct Route;
@@ -196,7 +200,7 @@ class Service {
   std::atomic<Fleet*> fleet_ = nullptr;  // null: there is one model
   bool is_of_fleet_ = false;             // it serves one of several, which may be unloaded
   std::atomic<bool> draining_ = false;
-  std::atomic<int64_t> connections_ = 0;
+  std::atomic<int64_t> connections_ = 0, body_bytes_ = 0;
   std::atomic<uint64_t> n_requests_ = 0;
   uint64_t id_prefix_;
   double started_;

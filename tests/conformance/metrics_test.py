@@ -373,7 +373,7 @@ def test_metrics_equal_what_the_log_says():
     wanted.update({"ibid_cache_blocks_shared": blocks["shared"], "ibid_steps_total": f["engine"]["steps_total"],
                    "ibid_draft_tokens_total": f["engine"]["tokens"]["drafted"],
                    "ibid_accepted_draft_tokens_total": f["engine"]["tokens"]["accepted"],
-                   "ibid_cache_use_ratio": blocks["in_use"] / blocks["total"], "ibid_connections": 1, "ibid_ready": 1,
+                   "ibid_cache_use_ratio": blocks["in_use"] / blocks["total"], "ibid_connections": 1, "ibid_body_bytes": 0, "ibid_ready": 1,
                    f'ibid_kernels{{isa="{kernels()}"}}': 1})
     of_steps = {name for name in got if name.startswith(("ibid_step_seconds", "ibid_step_part", "ibid_step_tokens", "ibid_step_prediction",
                                                           "ibid_drafts", "ibid_accepted_draft_tokens_at"))}

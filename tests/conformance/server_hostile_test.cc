@@ -142,6 +142,74 @@ TEST(ServerLimits, BytesAndConnectionsAreBounded) {
   EXPECT_TRUE(eventually([&] { return RawClient(server.port()).get("/health").status == 200; }));
 }
 
+// Bodies count as they arrive: who only promises one holds nobody up, and what arrives is bounded.
+TEST(ServerLimits, BodiesCountByWhatHasArrivedOfThem) {
+  ServerOptions options;
+  options.max_body_bytes = 8 << 20;
+  options.max_bodies_bytes = 1 << 20;
+  options.body_timeout = 60;
+  FakeBackend::Options engine;
+  engine.context_len = 1 << 20;
+  TestServer server(options, engine);
+  const auto head = [](size_t length) {
+    return "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(length) + "\r\n\r\n";
+  };
+  const std::string body = "{\"prompt\":\"" + std::string(300 << 10, 'x') + "\",\"seed\":1,\"max_tokens\":5}";
+  std::vector<std::unique_ptr<RawClient>> silent;
+  for (int i = 0; i < 8; ++i) {
+    silent.push_back(std::make_unique<RawClient>(server.port()));
+    silent.back()->send(head(8 << 20) + "{");
+  }
+  RawClient honest(server.port());
+  EXPECT_EQ(honest.post("/v1/completions", body).status, 200);
+  // Two hold 600 of the 896 KiB that large ones may; the third goes beyond, the fourth of chunks at half as much.
+  std::vector<std::unique_ptr<RawClient>> slow;
+  for (int i = 0; i < 2; ++i) {
+    slow.push_back(std::make_unique<RawClient>(server.port()));
+    slow.back()->send(head(body.size() + 1) + body);
+  }
+  const auto arrived = [&](int64_t n) {
+    return eventually([&] {
+      return honest.get("/metrics").body.find("\nibid_body_bytes " + std::to_string(n) + "\n") != std::string::npos;
+    });
+  };
+  const auto length = static_cast<int64_t>(body.size());
+  ASSERT_TRUE(arrived(8 + 2 * length));
+  EXPECT_EQ(RawClient(server.port()).post("/v1/completions", body).status, 429);
+  RawClient chunks(server.port());
+  chunks.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
+  for (int i = 0; i < 44 && chunks.send("1000\r\n" + std::string(4096, ' ') + "\r\n"); ++i) {
+  }
+  EXPECT_EQ(chunks.answer().status, 429);
+  // Small ones have a part of their own, and all of it is free again once the slow ones are gone.
+  RawClient fill(server.port());
+  fill.send(head(body.size()) + body.substr(0, 290 << 10));
+  ASSERT_TRUE(arrived(8 + 2 * length + (290 << 10)));
+  EXPECT_EQ(RawClient(server.port()).post("/v1/completions", R"({"prompt":"a","max_tokens":4,"seed":1})").status, 200);
+  slow.clear();
+  fill.close();
+  ASSERT_TRUE(arrived(8));
+  EXPECT_EQ(RawClient(server.port()).post("/v1/completions", body + std::string(500 << 10, ' ')).status, 200);
+  EXPECT_TRUE(arrived(8));
+}
+
+TEST(ServerLimits, NoLargeBodyIsReadWithoutAKey) {
+  TestServer server({}, {}, "somebody:secret-key");
+  RawClient stranger(server.port()), small(server.port()), known(server.port());
+  const std::string head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n";
+  stranger.send(head + "Authorization: Bearer another-key\r\n\r\n");
+  const HttpAnswer told = stranger.answer();
+  EXPECT_EQ(told.status, 401);
+  EXPECT_NE(told.body.find("invalid_api_key"), std::string::npos);
+  EXPECT_TRUE(stranger.closed_within(5));
+  EXPECT_EQ(small.post("/v1/completions", R"({"prompt":"a"})").status, 401);
+  EXPECT_EQ(small.get("/health").status, 200) << "the connection of a small one stays";
+  known.send(head + "Authorization: Bearer secret-key\r\n\r\n");
+  EXPECT_FALSE(known.receive(0.2));
+  known.send("{\"prompt\":\"a\",\"max_tokens\":1" + std::string(1000000 - 29, ' ') + "}");
+  EXPECT_EQ(known.answer().status, 200);
+}
+
 TEST(ServerPipelining, RequestsThatComeTogetherAreAnsweredInOrder) {
   TestServer server;
   RawClient client(server.port());
