@@ -122,7 +122,7 @@ void any(const AttentionTask& task) {
       const int at = begin + t * kTileLen;
       const Range used = {0, least(rows.highest - at, kTileLen)};
       if (used.empty()) continue;
-      tile_of_blocks(task, at, used, rows.table_end, tile[t]);
+      tile_of_blocks(task, 0, at, used, rows.table_end, tile[t]);
     }
     for (int strip = 0; strip < rows.n_strips; ++strip) strip_step<TILES>(task, rows, strip, begin, tile, state);
   }

@@ -213,24 +213,32 @@ TEST(AttentionParity, AnyNumberOfRowsHasTheBitsOfEachAlone) {
   }
 }
 
-// Over all pieces, and over those alone that a window reaches.
+// Over all pieces, and over those alone that a window reaches. Those of the longest texts are of several KV heads, all or half.
 TEST(AttentionParity, ALongDecodeIsSplitOverPiecesWithoutAChangedBit) {
   ThreadTeam one(1), four(4);
-  for (const Shape& shape : {Shape{.heads = 9, .kv_heads = 3, .head_len = 64, .dtype = DType::kF16},
-                             Shape{.heads = 4, .kv_heads = 1, .head_len = 64, .dtype = DType::kF16, .window = 517}}) {
-    SCOPED_TRACE(testing::Message() << "window " << shape.window);
-    Paged a(shape, 1, 2100), b(shape, 1, 2100);
+  const Shape three = {.heads = 9, .kv_heads = 3, .head_len = 64, .dtype = DType::kF16};
+  const Shape eight = {.heads = 16, .kv_heads = 8, .head_len = 128, .dtype = DType::kBF16, .block_len = 32};
+  const Shape window = {.heads = 4, .kv_heads = 1, .head_len = 64, .dtype = DType::kF16, .window = 517};
+  for (const auto& [shape, text] :
+       {std::pair{three, 2048}, std::pair{three, 4352}, std::pair{eight, 4352}, std::pair{window, 2048}}) {
+    SCOPED_TRACE(testing::Message() << name(shape) << " behind " << text);
+    Paged a(shape, 1, text + 52), b(shape, 1, text + 52);
     Stream s1(one), s4(four);
-    a.step(s1, {{0, 0, 2000}}, false);
-    b.step(s4, {{0, 0, 2000}}, false);
-    a.step(s1, {{0, 2000, 2048}});
-    b.step(s4, {{0, 2000, 2048}});
+    a.step(s1, {{0, 0, text - 48}}, false);
+    b.step(s4, {{0, 0, text - 48}}, false);
+    a.step(s1, {{0, text - 48, text}});
+    b.step(s4, {{0, text - 48, text}});
     // One token behind the other, and four at once whose windows begin on either side of a piece's.
-    for (const auto& [begin, end] : {std::pair{2048, 2049}, {2049, 2050}, {2050, 2054}}) {
-      a.step(s1, {{0, begin, end}});
-      b.step(s4, {{0, begin, end}});
+    for (const auto& [begin, end] : {std::pair{0, 1}, {1, 2}, {2, 6}}) {
+      a.step(s1, {{0, text + begin, text + end}});
+      b.step(s4, {{0, text + begin, text + end}});
     }
     EXPECT_EQ(difference(a.rows(), b.rows()), "");
+    // Whoever asks for all of them at once has tasks of one KV head each.
+    Paged together(shape, 1, text + 52);
+    together.step(s4, {{0, 0, text - 48}}, false);
+    together.step(s4, {{0, text - 48, text + 6}});
+    EXPECT_EQ(difference(a.rows(), together.rows()), "");
   }
 }
 

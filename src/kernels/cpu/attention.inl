@@ -12,18 +12,19 @@ constexpr int kDirectRows = 48;
 #else
 constexpr int kDirectRows = 96;
 #endif
+static_assert(2 * kDirectRows >= kMaxRows, "each of several groups reads them as they lie");
 
 // What the row of each place carries through a piece, and through all of them.
 struct State {
-  float m[kMaxRows];
-  alignas(64) float l[kMaxRows * 16];
+  float m[kMaxPlaces];
+  alignas(64) float l[kMaxPlaces * 16];
   alignas(64) float o[kPlaceFloats];
 };
 
-// Rows [which.begin, which.end) of the task.
+// Rows [which.begin, which.end) of a group.
 template <typename Format>
-void strips(const AttentionTask& task, const Rows& rows, Range which, int tile_begin, const Tile<Format>& tile,
-            State& state) {
+void strips(const AttentionTask& task, const Rows& rows, int group, Range which, int tile_begin,
+            const Tile<Format>& tile, State& state) {
   for (int row = which.begin; row < which.end;) {
     const int n = least(which.end, (row / rows.strip_len + 1) * rows.strip_len) - row;
     const int first = rows.place[row];
@@ -31,8 +32,9 @@ void strips(const AttentionTask& task, const Rows& rows, Range which, int tile_b
     for (int r = 0; r < n; ++r) {
       visible[r] = {most(rows.begin[first + r] - tile_begin, 0), least(rows.end[first + r] - tile_begin, kTileLen)};
     }
-    const float* q = rows.q + first / kStripRows * kStripRows * rows.row_len + first % kStripRows;
-    strip_tile(task, n, q, visible, tile, state.m + first, state.l + 16 * first, state.o + first * rows.row_len);
+    const int place = group * rows.group_places + first;
+    const float* q = rows.q + place / kStripRows * kStripRows * rows.row_len + place % kStripRows;
+    strip_tile(task, n, q, visible, tile, state.m + place, state.l + 16 * place, state.o + place * rows.row_len);
     row += n;
   }
 }
@@ -83,9 +85,9 @@ struct Place {
   int64_t block;
   int offset;
 };
-IBID_INLINE Place place_of(const AttentionTask& task, int position) {
+IBID_INLINE Place place_of(const AttentionTask& task, int position, int group = 0) {
   const int index = position / task.block_len;
-  return {task.blocks[index] * task.block_bytes, position - index * task.block_len};
+  return {task.blocks[index] * task.block_bytes + group * task.group_bytes, position - index * task.block_len};
 }
 
 template <typename Element>
@@ -135,33 +137,40 @@ void widen_slot(const AttentionTask& task, int slot, int j, Widened& wide) {
 }
 
 template <typename Format>
-void tile_of_blocks(const AttentionTask& task, int tile_begin, Range used, int table_end, Tile<Format>& tile) {
+void tile_of_blocks(const AttentionTask& task, int group, int tile_begin, Range used, int table_end,
+                    Tile<Format>& tile) {
   using Element = typename Format::Element;
   constexpr int kLine = Ahead<Format>::kLine;
   tile.key_stride = task.block_len;
   tile.value_stride = task.head_len;
   tile.fetches_into_second = task.fetches_into_second;
   for (int v = used.begin / 16; v < (used.end + 15) / 16; ++v) {
-    const Place place = place_of(task, tile_begin + 16 * v);
+    const Place place = place_of(task, tile_begin + 16 * v, group);
     tile.key[v] = element_at<Element>(task.keys, place, place.offset);
     tile.value[v] = element_at<Element>(task.values, place, place.offset * task.head_len);
   }
   tile.next_step = task.block_len / 16 * kLine;
+  tile.next_run = 2 * task.block_len * task.head_len / kLine;
+  // The next group's, or behind the last one the next tile's first.
+  const int next_group = group + 1 < task.n_groups ? group + 1 : 0;
+  const int next_begin = next_group > 0 ? tile_begin : tile_begin + kTileLen;
   for (int v = 0; v < kTileLen / 16; ++v) {
     // Where nothing follows, this tile is fetched again, which costs next to nothing.
-    const int position = tile_begin + kTileLen + 16 * v;
-    const Place place = place_of(task, position < table_end ? position : tile_begin + used.begin / 16 * 16);
+    const int position = next_begin + 16 * v;
+    const Place place = place_of(task, position < table_end ? position : tile_begin + used.begin / 16 * 16, next_group);
     tile.next_key[v] = element_at<Element>(task.keys, place, place.offset / 16 * kLine);
     tile.next_value[v] = element_at<Element>(task.values, place, place.offset / 16 * kLine);
   }
 }
 
-void begin_piece(const Rows& rows, State& state) {
+void begin_piece(const Rows& rows, int n_groups, State& state) {
   for (int r = 0; r < rows.n; ++r) {
-    const int place = rows.place[r];
-    state.m[place] = kMinusInfinity;
-    store(state.l + 16 * place, zero());
-    for (int d = 0; d < rows.row_len; d += 16) store(state.o + place * rows.row_len + d, zero());
+    for (int group = 0; group < n_groups; ++group) {
+      const int place = group * rows.group_places + rows.place[r];
+      state.m[place] = kMinusInfinity;
+      store(state.l + 16 * place, zero());
+      for (int d = 0; d < rows.row_len; d += 16) store(state.o + place * rows.row_len + d, zero());
+    }
   }
 }
 
@@ -243,14 +252,14 @@ __attribute__((noinline)) void path_tile(const AttentionTask& task, const Rows& 
     for (int j = most(used.begin, base - tile_begin); j < used.end; ++j) {
       widen_slot<Format>(task, task.path_slots[task.path_start[i] + tile_begin + j - base], j, wide);
     }
-    strips(task, rows, which, tile_begin, tile_of(wide, rows.row_len), state);
+    strips(task, rows, 0, which, tile_begin, tile_of(wide, rows.row_len), state);
   }
 }
 
 template <typename Format>
 void run_piece(const AttentionTask& task, const Rows& rows, int piece, State& state) {
-  begin_piece(rows, state);
-  const bool direct = rows.n <= kDirectRows && task.block_len >= 16 && task.head_len % 16 == 0;
+  begin_piece(rows, task.n_groups, state);
+  const bool direct = rows.n <= kDirectRows && attention_reads_blocks(task.block_len, task.head_len);
   for (int t = 0; t < kPieceTiles; ++t) {
     const int tile_begin = (piece * kPieceTiles + t) * kTileLen;
     const Range used = {most(rows.lowest - tile_begin, 0), least(rows.highest - tile_begin, kTileLen)};
@@ -260,14 +269,16 @@ void run_piece(const AttentionTask& task, const Rows& rows, int piece, State& st
       continue;
     }
     if (direct) {
-      Tile<Format> tile;
-      tile_of_blocks(task, tile_begin, used, rows.table_end, tile);
-      strips(task, rows, {0, rows.n}, tile_begin, tile, state);
+      for (int group = 0; group < task.n_groups; ++group) {
+        Tile<Format> tile;
+        tile_of_blocks(task, group, tile_begin, used, rows.table_end, tile);
+        strips(task, rows, group, {0, rows.n}, tile_begin, tile, state);
+      }
       continue;
     }
     Widened wide;
     widen<Format>(task, tile_begin, used, rows.table_end, wide);
-    strips(task, rows, {0, rows.n}, tile_begin, tile_of(wide, rows.row_len), state);
+    strips(task, rows, 0, {0, rows.n}, tile_begin, tile_of(wide, rows.row_len), state);
   }
 }
 
@@ -276,13 +287,18 @@ void run_format(const AttentionTask& task) {
   Rows rows;
   read_rows(task, rows);
   State state;
+  // Of all groups; where a row's state lies, and what comes of it.
+  const int n_rows = task.n_groups * rows.n;
+  const auto place_of_row = [&](int r) __attribute__((always_inline)) {
+    return r / rows.n * rows.group_places + rows.place[r % rows.n];
+  };
   if (task.partial != nullptr) {
     const int stride = attention_partial_len(task.head_len);
     for (int piece = 0; piece < task.n_pieces; ++piece) {
       run_piece<Format>(task, rows, task.first_piece + piece, state);
-      for (int r = 0; r < rows.n; ++r) {
+      for (int r = 0; r < n_rows; ++r) {
         float* to = task.partial + piece * task.partial_stride + r * stride;
-        const int place = rows.place[r];
+        const int place = place_of_row(r);
         to[0] = state.m[place];
         to[1] = hsum(load(state.l + 16 * place));
         for (int d = 0; d < rows.row_len; d += 16) store(to + 16 + d, load(state.o + place * rows.row_len + d));
@@ -291,34 +307,36 @@ void run_format(const AttentionTask& task) {
     return;
   }
   const auto out_row = [&](int r) __attribute__((always_inline)) {
-    return task.out + (r / task.n_heads) * task.out_stride + (r % task.n_heads) * task.head_len;
+    const int group = r / rows.n, of_group = r % rows.n;
+    return task.out + (of_group / task.n_heads) * task.out_stride +
+           (group * task.n_heads + of_group % task.n_heads) * task.head_len;
   };
   if (rows.lowest / kPieceLen == (rows.highest - 1) / kPieceLen) {  // nothing to merge
     run_piece<Format>(task, rows, rows.lowest / kPieceLen, state);
-    for (int r = 0; r < rows.n; ++r) {
-      const int place = rows.place[r];
+    for (int r = 0; r < n_rows; ++r) {
+      const int place = place_of_row(r);
       finish(out_row(r), state.o + place * rows.row_len, hsum(load(state.l + 16 * place)), task.head_len);
     }
     return;
   }
   float m[kMaxRows], total_m[kMaxRows], total_l[kMaxRows];  // by row
   alignas(64) float total_o[kAttentionRowFloats];
-  for (int r = 0; r < rows.n; ++r) total_m[r] = kMinusInfinity;
+  for (int r = 0; r < n_rows; ++r) total_m[r] = kMinusInfinity;
   for (int piece = rows.lowest / kPieceLen; piece * kPieceLen < rows.highest; ++piece) {
     run_piece<Format>(task, rows, piece, state);
-    for (int r = 0; r < rows.n; ++r) m[r] = state.m[rows.place[r]];
-    for (int r = 0; r < rows.n; r += 16) {
-      const int n = least(rows.n - r, 16);
+    for (int r = 0; r < n_rows; ++r) m[r] = state.m[place_of_row(r)];
+    for (int r = 0; r < n_rows; r += 16) {
+      const int n = least(n_rows - r, 16);
       Scales scales[16];
       scales_of(total_m + r, m + r, n, scales);
       for (int i = r; i < r + n; ++i) {
-        const int place = rows.place[i];
+        const int place = place_of_row(i);
         merge_state(total_m[i], total_l[i], total_o + i * rows.row_len, m[i], hsum(load(state.l + 16 * place)),
                     state.o + place * rows.row_len, rows.row_len, scales[i - r]);
       }
     }
   }
-  for (int r = 0; r < rows.n; ++r) {
+  for (int r = 0; r < n_rows; ++r) {
     finish(out_row(r), total_o + r * rows.row_len, total_l[r], task.head_len);
   }
 }

@@ -6,22 +6,24 @@
 namespace ibid::cpu::IBID_ISA {
 namespace {
 
-// A task's rows lie in strips of equal length (the last may be shorter), each with place for kStripRows.
+// A group's rows lie in strips of equal length (the last may be shorter), each with place for kStripRows; a group's
+// strips behind those of the one before.
 constexpr int kPlaceFloats = 2 * kAttentionRowFloats;
 
-// Rows of one task and what they see.
+// Rows of one task and what they see, which is the same for each group.
 struct Rows {
-  int n;
+  int n;  // of a group
   int n_strips;
   int strip_len;
   int row_len;
   int lowest, highest;  // positions that any row sees
   int table_end;        // behind the last position that any row reads through the block table
   int path_begin;       // the first position that any row reads from a path
-  int place[kMaxRows];  // of a row
+  int place[kMaxRows];  // of a row of the first group
+  int group_places;     // from one group's to the next's
   int begin[kMaxRows];  // by place, as q
   int end[kMaxRows];
-  // [strip][D][kStripRows]; a path's rows may begin within a strip, and stores of 16 floats end behind one.
+  // [group][strip][D][kStripRows]; a path's rows may begin within a strip, and stores of 16 floats end behind one.
   alignas(64) float q[kPlaceFloats + kStripRows];
 };
 
@@ -29,16 +31,16 @@ IBID_INLINE int path_len(const AttentionTask& task, int query) {
   return task.path_start == nullptr ? 0 : task.path_start[query + 1] - task.path_start[query];
 }
 
-IBID_INLINE const float* query_row(const AttentionTask& task, int row) {
-  return task.q + (row / task.n_heads) * task.q_stride + (row % task.n_heads) * task.head_len;
+IBID_INLINE const float* query_row(const AttentionTask& task, int group, int row) {
+  return task.q + (row / task.n_heads) * task.q_stride + (group * task.n_heads + row % task.n_heads) * task.head_len;
 }
 
 // The queries of a strip's rows, scaled and transposed: to[d][kStripRows]. Rows that are not there are 0 as far as any
 // kernel looks.
-IBID_INLINE void transpose_queries(const AttentionTask& task, Range strip, float* to) {
+IBID_INLINE void transpose_queries(const AttentionTask& task, int group, Range strip, float* to) {
   const float* row[kStripRows];
   const int n = strip.end - strip.begin;
-  for (int r = 0; r < n; ++r) row[r] = query_row(task, strip.begin + r);
+  for (int r = 0; r < n; ++r) row[r] = query_row(task, group, strip.begin + r);
 #if defined(__AVX512F__)
   const f32x16 scale = broadcast(task.scale);
   for (int d = 0; d < task.head_len; d += 16) {
@@ -67,6 +69,7 @@ void read_rows(const AttentionTask& task, Rows& rows) {
   rows.n = task.n_queries * task.n_heads;
   rows.n_strips = (rows.n + kStripRows - 1) / kStripRows;
   rows.strip_len = (rows.n + rows.n_strips - 1) / rows.n_strips;
+  rows.group_places = rows.n_strips * kStripRows;
   rows.row_len = attention_row_len(task.head_len);
   rows.lowest = 0x7fffffff;
   rows.highest = 0;
@@ -88,7 +91,10 @@ void read_rows(const AttentionTask& task, Rows& rows) {
       rows.lowest = least(rows.lowest, rows.begin[place]);
       rows.highest = most(rows.highest, rows.end[place]);
     }
-    transpose_queries(task, of, rows.q + strip * kStripRows * rows.row_len);
+    for (int group = 0; group < task.n_groups; ++group) {
+      const int place = group * rows.group_places + strip * kStripRows;
+      transpose_queries(task, group, of, rows.q + place * rows.row_len);
+    }
   }
 }
 

@@ -22,19 +22,23 @@ inline constexpr int kPieceLen = kTileLen * kPieceTiles;
 
 enum class KvFormat : int32_t { kF32, kF16, kBF16 };
 
-// Some query tokens of one sequence with some heads of one group: the rows that read the same keys and values.
+// Some query tokens of one sequence with some heads of one group, which are the rows that read the same keys and
+// values; or with all heads of several groups, which in each tile come one after the other, as their keys and values
+// lie.
 struct AttentionTask {
-  const float* q;    // first token, first head; heads are head_len apart
+  const float* q;    // first token, first head; heads are head_len apart, groups n_heads heads
   int64_t q_stride;  // floats from one token to the next
   float* out;        // as q
   int64_t out_stride;
   const int32_t* positions;  // [n_queries]
   int32_t n_queries;
-  int32_t n_heads;
+  int32_t n_heads;       // of a group
+  int32_t n_groups = 1;  // more only where blocks are read as they lie, without paths; at most attention_max_groups()
   int32_t head_len;
 
-  const void* keys;  // the KV head's keys in block 0
+  const void* keys;  // the first KV head's keys in block 0
   const void* values;
+  int64_t group_bytes;  // from one KV head to the next
   int64_t block_bytes;
   const int32_t* blocks;  // the sequence's part of the block table
   int32_t block_len;
@@ -50,7 +54,7 @@ struct AttentionTask {
   bool fetches_into_second;  // the next tile: into the second-level cache, not the first
 
   // Null: all pieces, merged into out. Else pieces [first_piece, first_piece + n_pieces) alone, and the state of each
-  // into partial, partial_stride floats apart: for each row (token, then head) m, l and 14 unused floats, then
+  // into partial, partial_stride floats apart: for each row (group, token, head) m, l and 14 unused floats, then
   // o[head_len rounded up to 16].
   float* partial;
   int64_t partial_stride;
@@ -67,6 +71,14 @@ IBID_CONSTANT int attention_row_len(int head_len) { return (head_len + 15) / 16 
 IBID_CONSTANT int attention_max_rows(int head_len) {
   return kAttentionRowFloats / attention_row_len(head_len) < 96 ? kAttentionRowFloats / attention_row_len(head_len)
                                                                 : 96;
+}
+// Whether keys and values can be read as they lie, and not only through a widened copy.
+IBID_CONSTANT bool attention_reads_blocks(int block_len, int head_len) { return block_len >= 16 && head_len % 16 == 0; }
+// Groups of n_rows rows that one task may have: rows lie in strips of 24 at most, with place for twice a task's rows.
+IBID_CONSTANT int attention_max_groups(int n_rows, int head_len) {
+  const int places = (n_rows + 23) / 24 * 24, most = attention_max_rows(head_len);
+  const int by_place = 2 * kAttentionRowFloats / attention_row_len(head_len) / places;
+  return by_place < most / n_rows ? by_place : most / n_rows;
 }
 IBID_CONSTANT int attention_partial_len(int head_len) { return 16 + attention_row_len(head_len); }
 

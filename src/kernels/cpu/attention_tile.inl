@@ -25,6 +25,7 @@ constexpr int vectors_of(int) { return 1; }
 #endif
 constexpr int kMaxLen = 256;
 constexpr int kMaxRows = 96;  // a multiple of kStripRows
+constexpr int kMaxPlaces = 2 * kMaxRows;
 constexpr float kMinusInfinity = -__builtin_inff();
 
 struct F32 {
@@ -67,19 +68,28 @@ struct Tile {
   const typename Format::Element* next_key[kTileLen / 16];
   const typename Format::Element* next_value[kTileLen / 16];
   int64_t next_step;
+  int next_run;  // lines of a block's keys and values, which lie one behind the other
   bool fetches_into_second;
 };
 
 // Fetches a line of each part at a time: a block is too short to be read at the memory's rate by itself, and a tile's
-// blocks side by side are not (docs/decisions/0046-blocks-side-by-side.md).
+// blocks side by side are not (docs/decisions/0046-blocks-side-by-side.md). Of processors with AVX-512 those that fetch
+// into the second-level cache read block after block faster, four lines at a time, keys and then values: half of the
+// blocks while scores are made, half while values are weighed (docs/decisions/0048-runs-of-memory.md).
+#if defined(__AVX512F__)
+constexpr bool kFetchesRuns = true;
+#else
+constexpr bool kFetchesRuns = false;
+#endif
 template <typename Format>
 struct Ahead {
   static constexpr int kLine = 64 / static_cast<int>(sizeof(typename Format::Element));
   // Steps of a loop over `vectors` of 16 numbers, from one fetch to the next, that bring as much as they use.
   static constexpr int steps(int vectors) { return Format::kFetchAhead ? kLine / (4 * vectors) : 1; }
 
-  const typename Format::Element* part[kTileLen / 16];
+  const typename Format::Element* part[kTileLen / 16];  // of runs: the next line, and the next run
   int64_t step;
+  int left;  // of the run, in fetches
   bool into_second;
 };
 
@@ -87,6 +97,11 @@ template <typename Format>
 IBID_INLINE void fetch(Ahead<Format>& ahead) {
   if (!Format::kFetchAhead) return;
   if (ahead.into_second) {  // one branch for all, which is always taken alike
+    if (kFetchesRuns) {
+      for (int i = 0; i < 4; ++i) __builtin_prefetch(ahead.part[0] + i * Ahead<Format>::kLine, 0, 2);
+      ahead.part[0] = --ahead.left == 0 ? ahead.part[1] : ahead.part[0] + 4 * Ahead<Format>::kLine;
+      return;
+    }
     for (const auto* part : ahead.part) __builtin_prefetch(part, 0, 2);
   } else {
     for (const auto* part : ahead.part) __builtin_prefetch(part, 0, 3);
@@ -94,12 +109,26 @@ IBID_INLINE void fetch(Ahead<Format>& ahead) {
   for (auto& part : ahead.part) part += ahead.step;
 }
 
-// The parts of the next keys or values without their first `n_lines` lines.
+// What is fetched of the next tile while scores are made, or while values are weighed, without the first `n` lines of
+// each part.
+enum class Phase { kScore, kWeigh };
 template <typename Format>
-IBID_INLINE Ahead<Format> ahead_of(const Tile<Format>& tile, const typename Format::Element* const* part, int n_lines) {
+IBID_INLINE Ahead<Format> ahead_of(const Tile<Format>& tile, Phase phase, int n) {
   Ahead<Format> ahead = {};
   if (!Format::kFetchAhead) return ahead;
-  for (int i = 0; i < kTileLen / 16; ++i) ahead.part[i] = part[i] + n_lines * tile.next_step;
+  if (kFetchesRuns && tile.fetches_into_second) {
+    const auto* const* run = tile.next_key + (phase == Phase::kScore ? 0 : kTileLen / 32);
+    // The two of a phase, or of a block of 32 one.
+    const bool first = 4 * n < tile.next_run;
+    const int n_done = first ? 4 * n : 4 * n - tile.next_run;
+    ahead.part[0] = run[first ? 0 : 1] + n_done * Ahead<Format>::kLine;
+    ahead.part[1] = run[1];
+    ahead.left = (tile.next_run - n_done) / 4;
+    ahead.into_second = true;
+    return ahead;
+  }
+  const auto* const* part = phase == Phase::kScore ? tile.next_key : tile.next_value;
+  for (int i = 0; i < kTileLen / 16; ++i) ahead.part[i] = part[i] + n * tile.next_step;
   ahead.step = tile.next_step;
   ahead.into_second = tile.fetches_into_second;
   return ahead;
@@ -138,7 +167,7 @@ IBID_INLINE void score_block(float* scores, const float* q, int head_len, const 
   const typename Format::Element* key[VECTORS];
   for (int i = 0; i < VECTORS; ++i) key[i] = tile.key[v + i];
   const int64_t stride = tile.key_stride;
-  Ahead<Format> ahead = ahead_of(tile, tile.next_key, 4 * v * head_len / Ahead<Format>::kLine);
+  Ahead<Format> ahead = ahead_of(tile, Phase::kScore, 4 * v * head_len / Ahead<Format>::kLine);
   constexpr int kSteps = Ahead<Format>::steps(VECTORS);
   for (int d = 0; d < head_len; d += kSteps) {
     for (int step = 0; step < kSteps; ++step, q += kStripRows) {
@@ -201,7 +230,7 @@ IBID_INLINE void value_block(float* o, int row_len, const float* p, const float*
         sum, [&](int r) __attribute__((always_inline)) { return p[r * kTileLen + at]; },
         [&](int i) __attribute__((always_inline)) { return Format::load16(value + 16 * i); });
   };
-  Ahead<Format> ahead = ahead_of(tile, tile.next_value, 16 * first / Ahead<Format>::kLine);
+  Ahead<Format> ahead = ahead_of(tile, Phase::kWeigh, 16 * first / Ahead<Format>::kLine);
   constexpr int kSteps = Ahead<Format>::steps(VECTORS);
   for (int at = seen.common.begin; at < seen.common.end;) {
     const typename Format::Element* value = tile.value[at / 16] + (at % 16) * stride + first;

@@ -17,6 +17,8 @@ constexpr int32_t kMaxSplitTokens = 16;
 constexpr int64_t kTasksPerThread = 4;
 // Where tasks are fewer than that, they are cut, down to so many rows: less would load more than it multiplies.
 constexpr int32_t kMinRows = 12;
+// A split sequence of so many pieces has tasks of several KV heads; a shorter one too few of them.
+constexpr int32_t kGroupedPieces = 16;
 // Below this many multiply-adds the caller works alone (about 3 us).
 constexpr int64_t kSerialWork = 1 << 17;
 
@@ -31,7 +33,11 @@ struct Call {
   int32_t head_chunks;   // tasks that share a KV head's group
   int32_t max_queries;   // that a task has rows for
   int32_t queries_a_task;
-  int32_t n_runs;  // that a split sequence's pieces are cut into where it has as many
+  int32_t max_groups;  // KV heads of a task of few queries, where it has several
+  bool groups_all;     // all sequences of few queries have such tasks
+  bool may_split;      // those of few queries
+  int32_t min_tasks;   // that keep the team busy
+  int32_t n_threads;
 
   int32_t n_queries(int32_t s) const { return batch.query_start[s + 1] - batch.query_start[s]; }
   // The pieces that a sequence's queries see begin where the earliest one's window does.
@@ -42,20 +48,34 @@ struct Call {
     return std::max(0, earliest + 1 - params.window) / kPieceLen;
   }
   int32_t n_pieces(int32_t s) const { return (batch.kv_len[s] + kPieceLen - 1) / kPieceLen - first_piece(s); }
-  int32_t n_runs_of(int32_t s) const { return std::min(n_runs, n_pieces(s)); }
+  bool has_few_queries(int32_t s) const { return n_queries(s) <= std::min(kMaxSplitQueries, max_queries); }
+  // KV heads that one task reads: a block's lie side by side, and longer runs of memory are read faster
+  // (docs/decisions/0048-runs-of-memory.md).
+  int32_t n_groups(int32_t s) const {
+    if (!has_few_queries(s)) return 1;
+    return groups_all || (may_split && n_pieces(s) >= kGroupedPieces) ? max_groups : 1;
+  }
+  // Runs that a split sequence's pieces are cut into: as long as can be, since what a task reads first nobody has
+  // fetched, and as many for each thread.
+  int32_t n_runs(int32_t s) const {
+    const auto heads = static_cast<int32_t>(n_head_tasks(s));
+    const int32_t n = ((min_tasks + heads - 1) / heads + n_threads - 1) / n_threads * n_threads;
+    return std::min(n, n_pieces(s));
+  }
   // Partial states of a split sequence lie [piece][chunk of heads][token][head of the chunk]: rows of a piece, and
   // those before a chunk's.
   int64_t partial_rows(int32_t s) const { return int64_t{n_queries(s)} * group * kv.n_kv_heads; }
   int64_t partial_row(int32_t s, int64_t chunk) const {
     return (chunk / head_chunks * group + chunk % head_chunks * heads_a_task) * n_queries(s);
   }
-  int64_t n_head_tasks() const { return int64_t{kv.n_kv_heads} * head_chunks; }
+  int64_t n_head_tasks(int32_t s) const { return int64_t{kv.n_kv_heads} / n_groups(s) * head_chunks; }
   int64_t n_plain_tasks(int32_t s) const {
-    return (n_queries(s) + queries_a_task - 1) / queries_a_task * n_head_tasks();
+    return (n_queries(s) + queries_a_task - 1) / queries_a_task * n_head_tasks(s);
   }
 
-  // Query tokens [first, first + n) of sequence s, counted in the batch, and chunk `chunk` of all heads' chunks.
-  AttentionTask task(int32_t s, int32_t first, int32_t n, int64_t chunk) const {
+  // Query tokens [first, first + n) of sequence s, counted in the batch, and chunk `chunk` of all heads' chunks, or
+  // `n_groups` groups from that on.
+  AttentionTask task(int32_t s, int32_t first, int32_t n, int64_t chunk, int32_t n_groups) const {
     const auto kv_head = static_cast<int32_t>(chunk / head_chunks);
     const auto first_in_group = static_cast<int32_t>(chunk % head_chunks) * heads_a_task;
     const int64_t column = (int64_t{kv_head} * group + first_in_group) * kv.head_len;
@@ -67,9 +87,11 @@ struct Call {
     t.positions = batch.read_by() + first;
     t.n_queries = n;
     t.n_heads = std::min(heads_a_task, group - first_in_group);
+    t.n_groups = n_groups;
     t.head_len = kv.head_len;
     t.keys = kv.blocks + kv_element_offset(kv, KvPart::kKey, 0, kv_head, 0);
     t.values = kv.blocks + kv_element_offset(kv, KvPart::kValue, 0, kv_head, 0);
+    t.group_bytes = kv_element_offset(kv, KvPart::kKey, 0, 1, 0) - kv_element_offset(kv, KvPart::kKey, 0, 0, 0);
     t.block_bytes = kv.block_bytes;
     t.blocks = reinterpret_cast<const int32_t*>(batch.blocks(s).data());
     t.path_start = batch.path_start == nullptr ? nullptr : batch.path_start + first;
@@ -92,19 +114,20 @@ struct Span {
 };
 
 void run_task(const Call& c, const Span& span, int32_t s, int64_t index, float* partials) {
-  const int64_t heads = c.n_head_tasks();
-  const int64_t chunk = index % heads;
+  const int64_t heads = c.n_head_tasks(s);
+  const int32_t n_groups = c.n_groups(s);
+  const int64_t chunk = index % heads * n_groups;
   const int64_t part = index / heads;
   if (span.first_partial < 0) {
     // Later query tiles see more keys: they go first, so that the team ends together.
     const int32_t n_tiles = (c.n_queries(s) + c.queries_a_task - 1) / c.queries_a_task;
     const int32_t first = (n_tiles - 1 - static_cast<int32_t>(part)) * c.queries_a_task;
     const int32_t n = std::min(c.queries_a_task, c.n_queries(s) - first);
-    table().attention->run(c.task(s, c.batch.query_start[s] + first, n, chunk));
+    table().attention->run(c.task(s, c.batch.query_start[s] + first, n, chunk, n_groups));
     return;
   }
-  AttentionTask task = c.task(s, c.batch.query_start[s], c.n_queries(s), chunk);
-  const int64_t n_pieces = c.n_pieces(s), n_runs = c.n_runs_of(s), state_len = attention_partial_len(c.kv.head_len);
+  AttentionTask task = c.task(s, c.batch.query_start[s], c.n_queries(s), chunk, n_groups);
+  const int64_t n_pieces = c.n_pieces(s), n_runs = c.n_runs(s), state_len = attention_partial_len(c.kv.head_len);
   const int64_t first = part * n_pieces / n_runs;  // of those that are seen
   task.first_piece = c.first_piece(s) + static_cast<int32_t>(first);
   task.n_pieces = static_cast<int32_t>((part + 1) * n_pieces / n_runs - first);
@@ -115,8 +138,8 @@ void run_task(const Call& c, const Span& span, int32_t s, int64_t index, float* 
 
 void merge_split(const Call& c, const Span& span, int32_t s, const float* partials) {
   const int64_t state_len = attention_partial_len(c.kv.head_len), n_pieces = c.n_pieces(s);
-  for (int64_t chunk = 0; chunk < c.n_head_tasks(); ++chunk) {
-    const AttentionTask task = c.task(s, c.batch.query_start[s], c.n_queries(s), chunk);
+  for (int64_t chunk = 0; chunk < int64_t{c.kv.n_kv_heads} * c.head_chunks; ++chunk) {
+    const AttentionTask task = c.task(s, c.batch.query_start[s], c.n_queries(s), chunk, 1);
     const float* states = partials + (span.first_partial + c.partial_row(s, chunk)) * state_len;
     for (int64_t i = 0; i < int64_t{c.n_queries(s)} * task.n_heads; ++i) {
       table().attention->merge(task.out + i / task.n_heads * task.out_stride + i % task.n_heads * c.kv.head_len,
@@ -132,15 +155,14 @@ struct Dealt {
   int64_t n_tasks = 0;
   int64_t n_partial_rows = 0;
 };
-Dealt deal(const Call& c, bool may_split, Span* spans) {
+Dealt deal(const Call& c, Span* spans) {
   Dealt dealt;
   int32_t split_tokens = 0;
   for (int32_t i = 0; i < c.batch.n_sequences; ++i) {
     const int32_t n = c.n_queries(i);
-    const bool split = may_split && n <= std::min(kMaxSplitQueries, c.max_queries) && c.n_pieces(i) > 1 &&
-                       split_tokens + n <= kMaxSplitTokens;
+    const bool split = c.may_split && c.has_few_queries(i) && c.n_pieces(i) > 1 && split_tokens + n <= kMaxSplitTokens;
     if (spans != nullptr) spans[i] = {dealt.n_tasks, split ? dealt.n_partial_rows : -1};
-    dealt.n_tasks += split ? c.n_runs_of(i) * c.n_head_tasks() : c.n_plain_tasks(i);
+    dealt.n_tasks += split ? c.n_runs(i) * c.n_head_tasks(i) : c.n_plain_tasks(i);
     if (!split) continue;
     split_tokens += n;
     dealt.n_partial_rows += c.partial_rows(i) * c.n_pieces(i);
@@ -160,13 +182,28 @@ size_t paged_attention_workspace_bytes(int32_t n_tokens, int32_t n_heads, int32_
 void paged_attention(Stream& s, const TensorView& out, const TensorView& q, const PagedKv& kv,
                      const ForwardBatch& batch, const ops::AttentionParams& params) {
   const int64_t N = q.row_len();
-  Call c = {out, q, kv, batch, params, static_cast<int32_t>(N / kv.head_len / kv.n_kv_heads), 0, 0, 0, 0, 0};
+  Call c = {out, q, kv, batch, params, static_cast<int32_t>(N / kv.head_len / kv.n_kv_heads)};
   const int32_t max_rows = attention_max_rows(kv.head_len);
   c.heads_a_task = std::min(c.group, max_rows);
   c.head_chunks = (c.group + c.heads_a_task - 1) / c.heads_a_task;
   c.max_queries = c.queries_a_task = max_rows / c.heads_a_task;
 
   const int64_t n_threads = s.team().n_threads();
+  c.n_threads = static_cast<int32_t>(n_threads);
+  c.min_tasks = static_cast<int32_t>(kTasksPerThread * n_threads);
+  int32_t n_few = 0, most_queries = 1;  // sequences of few queries
+  for (int32_t i = 0; i < batch.n_sequences; ++i) {
+    if (!c.has_few_queries(i)) continue;
+    ++n_few;
+    most_queries = std::max(most_queries, c.n_queries(i));
+  }
+  c.max_groups = 1;
+  if (batch.path_start == nullptr && c.head_chunks == 1 && attention_reads_blocks(kv.block_len, kv.head_len)) {
+    const int32_t most = attention_max_groups(most_queries * c.group, kv.head_len);
+    for (int32_t n = 2; n <= std::min(most, kv.n_kv_heads); ++n)
+      c.max_groups = kv.n_kv_heads % n == 0 ? n : c.max_groups;
+  }
+  c.groups_all = n_threads == 1 || n_few * (kv.n_kv_heads / c.max_groups) >= c.min_tasks;
   int64_t work = 0;
   for (int32_t i = 0; i < batch.n_sequences; ++i) work += int64_t{c.n_queries(i)} * batch.kv_len[i] * 2 * N;
   const auto count_plain = [&] {
@@ -175,23 +212,20 @@ void paged_attention(Stream& s, const TensorView& out, const TensorView& q, cons
     return n;
   };
   int64_t n_plain = count_plain();
-  while (n_threads > 1 && n_plain < kTasksPerThread * n_threads && c.queries_a_task / 2 * c.heads_a_task >= kMinRows) {
+  while (n_threads > 1 && n_plain < c.min_tasks && c.queries_a_task / 2 * c.heads_a_task >= kMinRows) {
     c.queries_a_task /= 2;
     n_plain = count_plain();
   }
-  // As long as can be, since what a task reads first nobody has fetched, and as many for each thread.
-  const int64_t n_runs = (kTasksPerThread * n_threads + c.n_head_tasks() - 1) / c.n_head_tasks();
-  c.n_runs = static_cast<int32_t>((n_runs + n_threads - 1) / n_threads * n_threads);
-  const bool may_split = n_threads > 1 && n_plain < kTasksPerThread * n_threads && work > kSerialWork;
+  c.may_split = n_threads > 1 && n_plain < c.min_tasks && work > kSerialWork;
 
   // First the partial states that splits need are counted, then the workspace is taken once for all.
-  const Dealt counted = deal(c, may_split, nullptr);
+  const Dealt counted = deal(c, nullptr);
   const size_t partial_bytes =
       static_cast<size_t>(counted.n_partial_rows * attention_partial_len(kv.head_len)) * sizeof(float);
   std::byte* workspace = s.workspace(spans_bytes(batch.n_sequences) + partial_bytes);
   auto* spans = reinterpret_cast<Span*>(workspace);
   auto* partials = reinterpret_cast<float*>(workspace + spans_bytes(batch.n_sequences));
-  const int64_t n_tasks = deal(c, may_split, spans).n_tasks;
+  const int64_t n_tasks = deal(c, spans).n_tasks;
 
   auto run = [&](int64_t task, int) {
     const Span* next = std::upper_bound(spans, spans + batch.n_sequences + 1, task,
