@@ -213,7 +213,8 @@ TEST(AttentionParity, AnyNumberOfRowsHasTheBitsOfEachAlone) {
   }
 }
 
-// Over all pieces, and over those alone that a window reaches. Those of the longest texts are of several KV heads, all or half.
+// Over all pieces, and over those alone that a window reaches. Those of the longest texts are of several KV heads, all
+// or half.
 TEST(AttentionParity, ALongDecodeIsSplitOverPiecesWithoutAChangedBit) {
   ThreadTeam one(1), four(4);
   const Shape three = {.heads = 9, .kv_heads = 3, .head_len = 64, .dtype = DType::kF16};
