@@ -11,13 +11,13 @@
 #include "base/quoted.h"
 #include "kernels/ops.h"
 #include "model/blocks.h"
+#include "spec/head_matrix.h"
 #include "tensor/dequantise.h"
 
 namespace ibid {
 namespace {
 
 constexpr int64_t kMostHeads = 16, kMostLayers = 16;
-constexpr int64_t kLongestSum = 65536;  // of a product, as models' are
 
 enum class Part : uint8_t { kLinear, kSkip, kOutput };
 struct Place {
@@ -99,13 +99,12 @@ class DraftHeads::Loader {
             file_.path() + " has a tensor " + in_quotes(t.name) + ", which is of no Medusa or Hydra head", t.name);
       }
       if (place->head >= kMostHeads || place->layer > kMostLayers)
-        return invalid(file_.path() + ": tensor " + in_quotes(t.name) + " is of a head or layer too many", t.name);
+        return invalid(where() + "tensor " + in_quotes(t.name) + " is of a head or layer too many", t.name);
       Found& head = heads_[place->head];
-      Matrix& to = place->part == Part::kOutput ? head.output : part_of(head.layers[place->layer], place->part);
+      HeadMatrix& to = place->part == Part::kOutput ? head.output : part_of(head.layers[place->layer], place->part);
       const TensorInfo*& at = place->is_bias ? to.bias : to.weight;
       if (at != nullptr) {
-        return invalid(file_.path() + ": tensors " + in_quotes(at->name) + " and " + in_quotes(t.name) + " are one",
-                       t.name);
+        return invalid(where() + "tensors " + in_quotes(at->name) + " and " + in_quotes(t.name) + " are one", t.name);
       }
       at = &t;
     }
@@ -157,20 +156,17 @@ class DraftHeads::Loader {
   }
 
  private:
-  struct Matrix {
-    const TensorInfo* weight = nullptr;
-    const TensorInfo* bias = nullptr;
-  };
+  std::string where() const { return file_.path() + ": "; }
   struct FoundLayer {
-    Matrix linear, skip;
+    HeadMatrix linear, skip;
   };
   struct Found {
     std::map<int64_t, FoundLayer> layers;  // in their order; numbers may be left out (dropout has some)
-    Matrix output;
+    HeadMatrix output;
     int64_t n_inputs = 0;
   };
 
-  static Matrix& part_of(FoundLayer& layer, Part part) { return part == Part::kSkip ? layer.skip : layer.linear; }
+  static HeadMatrix& part_of(FoundLayer& layer, Part part) { return part == Part::kSkip ? layer.skip : layer.linear; }
   int64_t first_missing() const {
     int64_t i = 0;
     while (heads_.contains(i)) ++i;
@@ -181,13 +177,13 @@ class DraftHeads::Loader {
   Status check_kind() const {
     ASSIGN_OR_RETURN(const std::string kind, file_.meta_string("hydra_head_arch", "mlp"));
     if (kind != "mlp") {
-      return unsupported(file_.path() + ": Hydra's heads with attention before them (hydra_head_arch " +
-                             in_quotes(kind) + ") are not read; \"mlp\" would do",
+      return unsupported(where() + "Hydra's heads with attention before them (hydra_head_arch " + in_quotes(kind) +
+                             ") are not read; \"mlp\" would do",
                          "hydra_head_arch");
     }
     ASSIGN_OR_RETURN(const int64_t offset, file_.meta_int("hidden_state_offset", 0));
     if (offset == 0) return {};
-    return unsupported(file_.path() + ": the heads read what a layer before the last one made (hidden_state_offset " +
+    return unsupported(where() + "the heads read what a layer before the last one made (hidden_state_offset " +
                            std::to_string(offset) + "); 0 would do",
                        "hidden_state_offset");
   }
@@ -198,7 +194,7 @@ class DraftHeads::Loader {
       ASSIGN_OR_RETURN(const int64_t n, file_.meta_int(key, 0));
       for (const auto& [i, head] : heads_) {
         if (n == 0 || std::ssize(head.layers) == n) continue;
-        return invalid(file_.path() + ": head " + std::to_string(i) + " has " + std::to_string(head.layers.size()) +
+        return invalid(where() + "head " + std::to_string(i) + " has " + std::to_string(head.layers.size()) +
                            " layers; its configuration says " + std::to_string(n),
                        key);
       }
@@ -213,68 +209,41 @@ class DraftHeads::Loader {
     ASSIGN_OR_RETURN(const std::vector<int64_t> ids, file_.meta_ints(key));
     for (size_t i = 0; i < ids.size(); ++i) {
       if (ids[i] < 0 || ids[i] >= target_.config().vocab_size || (i > 0 && ids[i] <= ids[i - 1]))
-        return invalid(file_.path() + ": " + key + " are no ascending ids of the model's vocabulary", key);
+        return invalid(where() + key + " are no ascending ids of the model's vocabulary", key);
       ids_.push_back(TokenId{static_cast<int32_t>(ids[i])});
     }
-    return ids.empty() ? invalid(file_.path() + ": " + key + " is empty", key) : Status{};
+    return ids.empty() ? invalid(where() + key + " is empty", key) : Status{};
   }
 
   Status check(int64_t i, Found& head) const {
-    if (head.layers.empty()) return invalid(file_.path() + ": head " + std::to_string(i) + " has no layer");
+    if (head.layers.empty()) return invalid(where() + "head " + std::to_string(i) + " has no layer");
     int64_t n_inputs = 0;
     for (const auto& [j, layer] : head.layers) {
       const bool is_first = n_inputs == 0;
       if (layer.linear.weight == nullptr)
-        return invalid(file_.path() + ": a layer of head " + std::to_string(i) + " has no linear part");
+        return invalid(where() + "a layer of head " + std::to_string(i) + " has no linear part");
       if (is_first) n_inputs = layer.linear.weight->view.row_len();
       const int64_t wanted = is_first ? n_inputs : width();
-      TRY(check_shape(layer.linear, width(), wanted));
-      if (layer.skip.weight != nullptr) TRY(check_shape(layer.skip, width(), wanted));
+      TRY(layer.linear.check_shape(stream_, where(), width(), wanted));
+      if (layer.skip.weight != nullptr) TRY(layer.skip.check_shape(stream_, where(), width(), wanted));
       if (wanted != width() && layer.skip.weight == nullptr)
-        return invalid(file_.path() + ": a layer of head " + std::to_string(i) + " changes the width and has no skip");
-      TRY(check_alone(layer.skip));
+        return invalid(where() + "a layer of head " + std::to_string(i) + " changes the width and has no skip");
+      TRY(layer.skip.check_bias(where()));
     }
     if (n_inputs != width() && n_inputs != (i + 2) * width()) {
-      return invalid(file_.path() + ": head " + std::to_string(i) + " reads " + std::to_string(n_inputs) +
+      return invalid(where() + "head " + std::to_string(i) + " reads " + std::to_string(n_inputs) +
                      " values; the model's width is " + std::to_string(width()));
     }
     head.n_inputs = n_inputs;
-    TRY(check_alone(head.output));
-    return head.output.weight != nullptr ? check_shape(head.output, n_outputs(), width()) : Status{};
+    TRY(head.output.check_bias(where()));
+    return head.output.weight != nullptr ? head.output.check_shape(stream_, where(), n_outputs(), width()) : Status{};
   }
 
-  Status check_alone(const Matrix& m) const {
-    if (m.weight != nullptr || m.bias == nullptr) return {};
-    return invalid(file_.path() + ": tensor " + in_quotes(m.bias->name) + " is a bias of nothing", m.bias->name);
-  }
-
-  Status check_shape(const Matrix& m, int64_t n_outputs, int64_t n_inputs) const {
-    const TensorView& w = m.weight->view;
-    const bool is_weight = w.rank == 2 && w.dim[0] == n_outputs && w.dim[1] == n_inputs;
-    const bool has_good_bias =
-        m.bias == nullptr || (m.bias->view.rank == 1 && m.bias->view.dim[0] == n_outputs &&
-                              (m.bias->view.dtype == DType::kF32 || m.bias->view.dtype == DType::kF16 ||
-                               m.bias->view.dtype == DType::kBF16));
-    if (!is_weight || !has_good_bias) {
-      return invalid(file_.path() + ": tensor " + in_quotes(m.weight->name) + " or its bias is not of " +
-                         std::to_string(n_outputs) + " x " + std::to_string(n_inputs),
-                     m.weight->name);
-    }
-    if (!is_weight_type(w.dtype)) {
-      return unsupported(file_.path() + ": tensor " + in_quotes(m.weight->name) + " is of type " +
-                             std::string(traits(w.dtype).name) + ", which a weight cannot be",
-                         m.weight->name);
-    }
-    if (n_inputs > kLongestSum)
-      return unsupported(file_.path() + ": " + in_quotes(m.weight->name) + " is too wide", m.weight->name);
-    return weight_supported(stream_, w.dtype, one_piece(n_inputs));
-  }
-
-  int64_t bytes_of(const Matrix& m) const {
+  int64_t bytes_of(const HeadMatrix& m) const {
     return m.weight == nullptr ? 0 : std::max<int64_t>(prepared_bytes(stream_, m.weight->view), 0);
   }
 
-  static Status load(Stream& stream, const Matrix& from, Weight& to, TensorView& bias, DraftHeads& out) {
+  static Status load(Stream& stream, const HeadMatrix& from, Weight& to, TensorView& bias, DraftHeads& out) {
     to = prepare_weight(stream, from.weight->view);
     if (from.bias == nullptr) return {};
     const TensorView& view = from.bias->view;

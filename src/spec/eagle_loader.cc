@@ -6,22 +6,14 @@
 
 #include "base/planted.h"
 #include "base/quoted.h"
-#include "kernels/ops.h"
 #include "model/blocks.h"
 #include "model/draft_layer.h"
 #include "spec/mtp_layer.h"
-#include "tensor/dequantise.h"
 
 namespace ibid {
 namespace {
 
-constexpr int64_t kLongestSum = 65536;  // of a product, as models' are
 constexpr size_t kMostTaps = 8;
-
-bool is_float(const TensorInfo& t) {
-  const DType dtype = t.view.dtype;
-  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
-}
 
 // Of I8, I32 and I64.
 std::vector<int64_t> whole_numbers(const TensorView& x) {
@@ -45,7 +37,7 @@ bool ascend(const std::vector<int64_t>& ids, int64_t end) {
 // A tensor's name without "model." before it, "midlayer." spelled "layers.0.", and ".weight" or ".bias" behind it.
 struct EagleHead::Loader::Place {
   std::string_view name;
-  Matrix Loader::*matrix = nullptr;
+  HeadMatrix Loader::*matrix = nullptr;
   const TensorInfo* Loader::*vector = nullptr;
 };
 
@@ -247,22 +239,13 @@ Status EagleHead::Loader::check_members(const std::vector<int64_t>& ids) const {
 
 // ---- shapes --------------------------------------------------------------------------------------------------------
 
-Status EagleHead::Loader::check_matrix(const Matrix& m, std::string_view name, int64_t n_outputs,
+Status EagleHead::Loader::check_matrix(const HeadMatrix& m, std::string_view name, int64_t n_outputs,
                                        int64_t n_inputs) const {
-  const std::string shape = std::to_string(n_outputs) + " x " + std::to_string(n_inputs);
-  if (m.weight == nullptr) return invalid(where() + "there is no " + std::string(name) + ".weight, " + shape);
-  const TensorView& w = m.weight->view;
-  const bool has_good_bias =
-      m.bias == nullptr || (m.bias->view.rank == 1 && m.bias->view.dim[0] == n_outputs && is_float(*m.bias));
-  if (w.rank != 2 || w.dim[0] != n_outputs || w.dim[1] != n_inputs || !has_good_bias)
-    return invalid(where() + "tensor " + in_quotes(m.weight->name) + " or its bias is not of " + shape, m.weight->name);
-  if (!is_weight_type(w.dtype)) {
-    return unsupported(where() + "tensor " + in_quotes(m.weight->name) + " is of type " +
-                           std::string(traits(w.dtype).name) + ", which a weight cannot be",
-                       m.weight->name);
+  if (m.weight == nullptr) {
+    return invalid(where() + "there is no " + std::string(name) + ".weight, " + std::to_string(n_outputs) + " x " +
+                   std::to_string(n_inputs));
   }
-  if (n_inputs > kLongestSum) return unsupported(where() + in_quotes(m.weight->name) + " is too wide", m.weight->name);
-  return weight_supported(stream_, w.dtype, one_piece(n_inputs));
+  return m.check_shape(stream_, where(), n_outputs, n_inputs);
 }
 
 Status EagleHead::Loader::check_vector(const TensorInfo* v, std::string_view name, bool is_there, int64_t len) const {
@@ -278,11 +261,10 @@ Status EagleHead::Loader::check_vector(const TensorInfo* v, std::string_view nam
 
 // An MTP layer has those of its model's layers.
 Status EagleHead::Loader::check_biases() const {
-  for (const Matrix* m : {&output_, &embedding_}) {
-    if (m->bias == nullptr || (m == &output_ && m->weight != nullptr)) continue;
-    return invalid(where() + "tensor " + in_quotes(m->bias->name) + " is a bias of nothing", m->bias->name);
-  }
-  for (const Matrix* m : {&q_, &k_, &v_}) {
+  TRY(output_.check_bias(where()));
+  const HeadMatrix looked_up = {nullptr, embedding_.bias};  // rows, to which nothing is added
+  TRY(looked_up.check_bias(where()));
+  for (const HeadMatrix* m : {&q_, &k_, &v_}) {
     if (!is_mtp_ || (m->bias != nullptr) == config_.qkv_bias) continue;
     return invalid(where() + "tensor " + in_quotes(m->weight->name) + (config_.qkv_bias ? " has no" : " has a") +
                        " bias, other than the model's layers",

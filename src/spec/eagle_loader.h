@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "spec/eagle_head.h"
+#include "spec/head_matrix.h"
 
 namespace ibid {
 
@@ -26,10 +27,6 @@ class EagleHead::Loader {
   Status load(Stream& stream, EagleHead& out) const;
 
  private:
-  struct Matrix {
-    const TensorInfo* weight = nullptr;
-    const TensorInfo* bias = nullptr;
-  };
   struct Place;
   static std::vector<Place> places();
 
@@ -42,7 +39,7 @@ class EagleHead::Loader {
   Status find_ids();
   Status check_members(const std::vector<int64_t>& ids) const;
   Status check_shapes();
-  Status check_matrix(const Matrix& m, std::string_view name, int64_t n_outputs, int64_t n_inputs) const;
+  Status check_matrix(const HeadMatrix& m, std::string_view name, int64_t n_outputs, int64_t n_inputs) const;
   Status check_vector(const TensorInfo* v, std::string_view name, bool is_there, int64_t len) const;
   Status check_biases() const;
   Result<bool> flag(const std::string& key, bool otherwise) const;
@@ -56,7 +53,7 @@ class EagleHead::Loader {
   const Stream& stream_;
   ModelConfig config_;
   bool is_third_ = false, is_mtp_ = false, hidden_first_ = false, residual_is_normed_ = false, state_is_normed_ = false;
-  Matrix fc_, q_, k_, v_, o_, gate_, up_, down_, output_, embedding_;
+  HeadMatrix fc_, q_, k_, v_, o_, gate_, up_, down_, output_, embedding_;
   const TensorInfo* embed_norm_ = nullptr;
   const TensorInfo* q_norm_ = nullptr;
   const TensorInfo* k_norm_ = nullptr;

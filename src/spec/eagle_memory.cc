@@ -24,7 +24,7 @@ TensorView as_floats(const TensorInfo& t, std::vector<std::unique_ptr<float[]>>&
 
 int64_t EagleHead::Loader::weight_bytes() const {
   int64_t bytes = embedding_.weight != nullptr ? static_cast<int64_t>(embedding_.weight->bytes()) : 0;
-  for (const Matrix* m : {&fc_, &q_, &k_, &v_, &o_, &gate_, &up_, &down_, &output_}) {
+  for (const HeadMatrix* m : {&fc_, &q_, &k_, &v_, &o_, &gate_, &up_, &down_, &output_}) {
     if (m->weight != nullptr)
       bytes += std::max(prepared_bytes(stream_, m->weight->view), static_cast<int64_t>(m->weight->bytes()));
   }
@@ -76,15 +76,15 @@ Status EagleHead::Loader::load(Stream& stream, EagleHead& out) const {
   out.feature_len_ = static_cast<int32_t>(feature_len());
   out.ids_ = ids_;
   out.tap_layers_ = tap_layers_;
-  const std::array<std::pair<const Matrix*, Product*>, 9> products = {{{&fc_, &out.fc_},
-                                                                       {&q_, &out.q_},
-                                                                       {&k_, &out.k_},
-                                                                       {&v_, &out.v_},
-                                                                       {&o_, &out.o_},
-                                                                       {&gate_, &out.gate_},
-                                                                       {&up_, &out.up_},
-                                                                       {&down_, &out.down_},
-                                                                       {&output_, &out.output_}}};
+  const std::array<std::pair<const HeadMatrix*, Product*>, 9> products = {{{&fc_, &out.fc_},
+                                                                           {&q_, &out.q_},
+                                                                           {&k_, &out.k_},
+                                                                           {&v_, &out.v_},
+                                                                           {&o_, &out.o_},
+                                                                           {&gate_, &out.gate_},
+                                                                           {&up_, &out.up_},
+                                                                           {&down_, &out.down_},
+                                                                           {&output_, &out.output_}}};
   for (const auto& [from, to] : products) {
     if (from->weight != nullptr) to->weight = prepare_weight(stream, from->weight->view);
     if (from->bias != nullptr) to->bias = as_floats(*from->bias, out.copies_);
