@@ -214,14 +214,15 @@ TEST(AttentionParity, AnyNumberOfRowsHasTheBitsOfEachAlone) {
 }
 
 // Over all pieces, and over those alone that a window reaches. Those of the longest texts are of several KV heads, all
-// or half.
+// or a part.
 TEST(AttentionParity, ALongDecodeIsSplitOverPiecesWithoutAChangedBit) {
   ThreadTeam one(1), four(4);
   const Shape three = {.heads = 9, .kv_heads = 3, .head_len = 64, .dtype = DType::kF16};
   const Shape eight = {.heads = 16, .kv_heads = 8, .head_len = 128, .dtype = DType::kBF16, .block_len = 32};
+  const Shape many = {.heads = 24, .kv_heads = 24, .head_len = 16, .dtype = DType::kF16};
   const Shape window = {.heads = 4, .kv_heads = 1, .head_len = 64, .dtype = DType::kF16, .window = 517};
-  for (const auto& [shape, text] :
-       {std::pair{three, 2048}, std::pair{three, 4352}, std::pair{eight, 4352}, std::pair{window, 2048}}) {
+  for (const auto& [shape, text] : {std::pair{three, 2048}, std::pair{three, 4352}, std::pair{eight, 4352},
+                                    std::pair{many, 4352}, std::pair{window, 2048}}) {
     SCOPED_TRACE(testing::Message() << name(shape) << " behind " << text);
     Paged a(shape, 1, text + 52), b(shape, 1, text + 52);
     Stream s1(one), s4(four);

@@ -16,8 +16,8 @@ static_assert(2 * kDirectRows >= kMaxRows, "each of several groups reads them as
 
 // What the row of each place carries through a piece, and through all of them.
 struct State {
-  float m[kMaxPlaces];
-  alignas(64) float l[kMaxPlaces * 16];
+  float m[kAttentionPlaces];
+  alignas(64) float l[kAttentionPlaces * 16];
   alignas(64) float o[kPlaceFloats];
 };
 

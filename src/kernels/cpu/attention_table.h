@@ -67,6 +67,7 @@ struct AttentionTask {
 
 // Rows of one task: what a thread holds on its stack.
 inline constexpr int kAttentionRowFloats = 6144;
+inline constexpr int kAttentionPlaces = 192;  // of rows, in strips that may not be full
 IBID_CONSTANT int attention_row_len(int head_len) { return (head_len + 15) / 16 * 16; }
 IBID_CONSTANT int attention_max_rows(int head_len) {
   return kAttentionRowFloats / attention_row_len(head_len) < 96 ? kAttentionRowFloats / attention_row_len(head_len)
@@ -74,11 +75,13 @@ IBID_CONSTANT int attention_max_rows(int head_len) {
 }
 // Whether keys and values can be read as they lie, and not only through a widened copy.
 IBID_CONSTANT bool attention_reads_blocks(int block_len, int head_len) { return block_len >= 16 && head_len % 16 == 0; }
-// Groups of n_rows rows that one task may have: rows lie in strips of 24 at most, with place for twice a task's rows.
+// Groups of n_rows rows that one task may have: rows lie in strips of 24 at most.
 IBID_CONSTANT int attention_max_groups(int n_rows, int head_len) {
   const int places = (n_rows + 23) / 24 * 24, most = attention_max_rows(head_len);
-  const int by_place = 2 * kAttentionRowFloats / attention_row_len(head_len) / places;
-  return by_place < most / n_rows ? by_place : most / n_rows;
+  const int by_floats = 2 * kAttentionRowFloats / attention_row_len(head_len) / places;
+  const int by_places = kAttentionPlaces / places, by_rows = most / n_rows;
+  const int least = by_floats < by_places ? by_floats : by_places;
+  return least < by_rows ? least : by_rows;
 }
 IBID_CONSTANT int attention_partial_len(int head_len) { return 16 + attention_row_len(head_len); }
 

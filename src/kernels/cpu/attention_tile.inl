@@ -25,7 +25,6 @@ constexpr int vectors_of(int) { return 1; }
 #endif
 constexpr int kMaxLen = 256;
 constexpr int kMaxRows = 96;  // a multiple of kStripRows
-constexpr int kMaxPlaces = 2 * kMaxRows;
 constexpr float kMinusInfinity = -__builtin_inff();
 
 struct F32 {
