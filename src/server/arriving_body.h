@@ -19,8 +19,8 @@ struct ArrivingBody {
 
   struct value_type {
     std::string text;
-    std::function<bool(size_t n)>
-        may_hold;  // asked for each piece, with the bytes then; no: reading ends with no_memory
+    // Asked before each piece, with the bytes that there are then; no: reading ends with no_memory.
+    std::function<bool(size_t n)> may_hold;
   };
 
   class reader {  // by this name, and with this interface, Beast looks for it

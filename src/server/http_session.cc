@@ -233,9 +233,7 @@ bool HttpSession::may_hold(size_t n) {
   return shared_->service.add_body_bytes(more) <= (is_large() ? most - most / 8 : most);
 }
 
-bool HttpSession::is_large() const {
-  return parser_->chunked() || parser_->content_length().value_or(0) > static_cast<uint64_t>(kSmallBody);
-}
+bool HttpSession::is_large() const { return parser_->chunked() || parser_->content_length().value_or(0) > kSmallBody; }
 
 void HttpSession::refuse(error_code ec) {
   if (ec == beast::error::timeout) {

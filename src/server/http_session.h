@@ -64,7 +64,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
  private:
   using error_code = boost::system::error_code;
   static constexpr size_t kFirstRead = 512;          // bytes; an idle connection holds no more
-  static constexpr int64_t kSmallBody = 32 << 10;    // handled at once; costs a millisecond or two
+  static constexpr size_t kSmallBody = 32 << 10;     // handled at once; costs a millisecond or two
   static constexpr size_t kMaxPipelined = 16 << 10;  // kept while an answer grows; read at once of a large body
   static std::chrono::nanoseconds in_seconds(double seconds) {
     return std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));

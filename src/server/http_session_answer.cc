@@ -44,8 +44,7 @@ void HttpSession::handle() {
   request.body = std::move(parser_->get().body().text);
   parser_.reset();
   stream_.expires_never();
-  if (request.body.size() > size_t{kSmallBody} || may_take_long(request))
-    return handle_apart(std::move(request), Apart::kLong);
+  if (request.body.size() > kSmallBody || may_take_long(request)) return handle_apart(std::move(request), Apart::kLong);
   if (!shared_->service.choose_model(request)) return handle_apart(std::move(request), Apart::kWantsModel);
   release_body();
   begin_answer(shared_->service.handle(request, waker()));
