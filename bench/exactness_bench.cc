@@ -23,6 +23,7 @@
 #include "base/check.h"
 #include "bench/exactness/any_order.h"
 #include "bench/exactness/prices.h"
+#include "kernels/cpu/table.h"
 #include "kernels/isa.h"
 #include "kernels/kv_layout.h"
 #include "kernels/linear.h"
@@ -98,6 +99,8 @@ void linear_rows(Prices& prices, Stream& s, DType dtype, int64_t n_outputs, int6
   task.n_inputs = n_inputs;
   task.n_pieces = pieces.n;
   task.edges = pieces.edges.data();
+  task.fetches_into_second = cpu::core().fetches_into_second;
+  task.has_dot_a_cycle = cpu::core().has_dot_a_cycle;
   task.x = x.data();
   task.x_stride = n_inputs;
   task.x_bf16 = x_bf16.data();

@@ -132,10 +132,10 @@ void panels(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, 
 }
 
 // F32, F16 and BF16: M rows by T tiles, in C sums each.
-template <class S, int M, int T, int C>
-void floats(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end, int64_t k,
-            int64_t k_end) {
-  constexpr int kAhead = 4096 / static_cast<int>(sizeof(typename S::Weight));
+template <class S, int M, int T, int C, int kBytesAhead, int kLocality>
+void floats_ahead(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end, int64_t k,
+                  int64_t k_end) {
+  constexpr int kAhead = kBytesAhead / static_cast<int>(sizeof(typename S::Weight));
   constexpr int kLen = S::kWeightsPerStep;
   const int64_t tile_len = task.tile_bytes / static_cast<int64_t>(sizeof(typename S::Weight));
   const typename S::X* all_x;
@@ -168,7 +168,7 @@ void floats(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, 
           for (int t = 0; t < T; ++t) {
             const typename S::Weight* p = w + at[t] + (i + c) * kTileOutputs * kLen;
             weight[t] = S::load_w(p);
-            __builtin_prefetch(p + kAhead);
+            __builtin_prefetch(p + kAhead, 0, kLocality);
           }
 #pragma GCC unroll 24
           for (int m = 0; m < M; ++m) {
@@ -188,6 +188,13 @@ void floats(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, 
       }
     }
   }
+}
+
+template <class S, int M, int T, int C>
+void floats(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end, int64_t k,
+            int64_t k_end) {
+  (task.fetches_into_second ? floats_ahead < S, M, T, C, M <= S::kNearRows ? kNearBytes : kFarBytes,
+   2 >                      : floats_ahead<S, M, T, C, kPageBytes, 3>)(task, row, row_end, tile, tile_end, k, k_end);
 }
 
 using bench::AnyLinear;

@@ -2,6 +2,7 @@
 // compute from their own inputs adds up to the same bits.
 #include <gtest/gtest.h>
 
+#include "kernels/cpu/table.h"
 #include "parity/linear_cases.h"
 #include "parity/linear_contract.h"
 
@@ -65,6 +66,14 @@ TEST_P(LinearPieces, AreTheContractToTheBitOnEveryIsaThreadCountAndRowCount) {
         for (int64_t rows : {1, 3, 12}) {
           EXPECT_TRUE(in_steps(alone, x_view, w, rows).same_bits(want)) << "in steps of " << rows << " rows";
         }
+        const cpu::Core core = cpu::core();
+        for (const bool is_other : {false, true}) {
+          cpu::assume_core({.fetches_into_second = is_other, .has_dot_a_cycle = is_other});
+          for (int64_t rows : {1, 2, 8, 12}) {
+            EXPECT_TRUE(in_steps(alone, x_view, w, rows).same_bits(want)) << rows << " rows, core " << is_other;
+          }
+        }
+        cpu::assume_core(core);
       }
     }
   }

@@ -13,23 +13,31 @@ struct StepF32 {
   typedef float X;
   struct Mode {};
   static constexpr int kWeightsPerStep = 1, kRows = kRowsFloat;
+  static constexpr int kNearRows = 4;  // so few rows fetch near ahead (kNearBytes)
   IBID_INLINE f32x16 load_w(const Weight* w) { return load(w); }
   IBID_INLINE f32x16 load_x(const X* x) { return broadcast(*x); }
   IBID_INLINE f32x16 step(f32x16 acc, f32x16 w, f32x16 x) { return fma(x, w, acc); }
 };
 struct StepF16 : StepF32 {
   typedef uint16_t Weight;
+  static constexpr int kNearRows = 1;
   IBID_INLINE f32x16 load_w(const Weight* w) { return load_f16(w); }
 };
 struct StepBf16 {
   typedef uint16_t Weight;
   typedef uint16_t X;
   typedef Bf16Mode Mode;
-  static constexpr int kWeightsPerStep = 2, kRows = kRowsBf16;
+  static constexpr int kWeightsPerStep = 2, kRows = kRowsBf16, kNearRows = 4;
   IBID_INLINE Bf16Pairs load_w(const Weight* w) { return load_pairs(w); }
   IBID_INLINE Bf16Pairs load_x(const X* x) { return broadcast_pair(x); }
   IBID_INLINE f32x16 step(f32x16 acc, Bf16Pairs w, Bf16Pairs x) { return dot_bf16(acc, w, x); }
 };
+
+// How far weights are fetched ahead, in bytes of each tile. Into the first-level cache a memory page, where the
+// processor's own fetching stops (measured: 512 bytes to 8 KiB; +15 to +30 %). Into the second, which has more misses
+// in flight (cpu/table.h), few rows take as long as reading takes, and the processor's own fetching goes on best where
+// lines are asked for shortly before it would (Zen 4: docs/decisions/0049-a-core-with-one-dot-a-cycle.md).
+inline constexpr int kPageBytes = 4096, kFarBytes = 3072, kNearBytes = 1024;
 
 // T tiles of weights, at `at` from w.
 template <class S, int T>
@@ -47,8 +55,9 @@ struct FloatRows {
       const int64_t end = (task.edges[piece + 1] + S::kWeightsPerStep - 1) / S::kWeightsPerStep;
       {
         [[maybe_unused]] const typename S::Mode mode;
-        sum_piece<M>(w + i * kTileOutputs * S::kWeightsPerStep, at, end - i, x + i * S::kWeightsPerStep, x_stride,
-                     waiting[n_waiting]);
+        (task.fetches_into_second ? sum_piece < M, M <= S::kNearRows ? kNearBytes : kFarBytes,
+         2 >                      : sum_piece<M, kPageBytes, 3>)(w + i * kTileOutputs * S::kWeightsPerStep, at, end - i,
+                                            x + i * S::kWeightsPerStep, x_stride, waiting[n_waiting]);
       }
       i = end;
       for (int n_adds = adds_behind(piece); n_adds > 0; --n_adds) {
@@ -65,7 +74,7 @@ struct FloatRows {
  private:
   // Apart, so that registers are spent on this loop alone, and no arithmetic of one mode is moved into the other. By
   // reference: with values g++ 12 keeps a pointer for each row and spills some in the loop (8 % slower).
-  template <int M>
+  template <int M, int kBytesAhead, int kLocality>
   __attribute__((noinline)) static void sum_piece(const typename S::Weight* const& w, const OffsetsOf<T>& at,
                                                   const int64_t& n_steps, const typename S::X* const& x,
                                                   const int64_t& x_stride, Sums<M>& to) {
@@ -73,8 +82,7 @@ struct FloatRows {
     for (int m = 0; m < M; ++m) {
       for (int t = 0; t < T; ++t) acc[m][t] = zero();
     }
-    // A memory page ahead, where the processor's own prefetching stops (measured: 512 bytes to 8 KiB; +15 to +30 %).
-    constexpr int kAhead = 4096 / static_cast<int>(sizeof(typename S::Weight));
+    constexpr int kAhead = kBytesAhead / static_cast<int>(sizeof(typename S::Weight));
     for (int64_t i = 0; i < n_steps; ++i) {
       decltype(S::load_w(w)) weight[T];
       for (int t = 0; t < T; ++t) {
@@ -82,7 +90,7 @@ struct FloatRows {
             reinterpret_cast<const typename S::Weight*>(reinterpret_cast<const std::byte*>(w) + at.of[t]) +
             i * kTileOutputs * S::kWeightsPerStep;
         weight[t] = S::load_w(from);
-        __builtin_prefetch(from + kAhead);
+        __builtin_prefetch(from + kAhead, 0, kLocality);
       }
 #pragma GCC unroll 8
       for (int m = 0; m < M; ++m) {

@@ -267,6 +267,21 @@ void product_panels(const LinearTask& task, int64_t row, int64_t row_end, int64_
 // Of shorter tiles two side by side take as long as one after the other, or 5 % longer.
 inline constexpr int64_t kInputsOfSideBySide = 1024;
 
+// Where dots begin one a cycle eight chains hide their latency, so that eight rows need one tile, and float sums stay
+// in registers (Zen 4, five to sixteen rows: 0.84 to 1.0 of the time of three tiles, but 1.0 to 1.15 of fewer than
+// eight rows and short tiles, and 1.02 to 1.14 of MXFP4: docs/decisions/0049-a-core-with-one-dot-a-cycle.md).
+#if defined(__AVX512VNNI__)
+template <BlockLayout kLayout>
+inline constexpr bool kHasNarrowRows = kLayout.factors != Factors::kExponent;
+#else
+template <BlockLayout kLayout>
+inline constexpr bool kHasNarrowRows = false;
+#endif
+inline constexpr int64_t kRowsOfNarrow = 5, kInputsOfNarrow = 1024;
+IBID_INLINE bool is_narrow(const LinearTask& task, int64_t n_rows) {
+  return task.has_dot_a_cycle && n_rows >= (task.n_inputs < kInputsOfNarrow ? kRowsInt8 : kRowsOfNarrow);
+}
+
 template <DType kDType>
 void product_int8(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end) {
   typedef Packed<kBlockLayouts[static_cast<int>(kDType)]> F;
@@ -276,6 +291,11 @@ void product_int8(const LinearTask& task, int64_t row, int64_t row_end, int64_t 
         const int64_t whole = (tile_end - tile) / kTilesOfOneRowInt8 * kTilesOfOneRowInt8;
         product_direct<kDType, kTilesOfOneRowInt8, 1>(task, row, row_end, tile, tile + whole);
         tile += whole;
+      }
+    }
+    if constexpr (kHasNarrowRows<kBlockLayouts[static_cast<int>(kDType)]>) {
+      if (is_narrow(task, row_end - row)) {
+        return product_direct<kDType, 1, kRowsInt8>(task, row, row_end, tile, tile_end);
       }
     }
     product_direct<kDType, kTiles, kRowsInt8>(task, row, row_end, tile, tile_end);

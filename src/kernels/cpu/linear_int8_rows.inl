@@ -178,13 +178,16 @@ struct Ahead {
 inline constexpr int64_t kBytesInOrder = 12 * 1024;
 // `n_tiles` of F that are read side by side. One alone has to be as far ahead as three, in bytes, where the
 // second-level cache takes so many lines (Zen 4, AVX2, from memory on two threads: one row of Q4_K made 24.1 GB/s 8
-// blocks ahead, 27.0 at 16 and 28.7 at 24; Q8_0 28.5, 27.9 and 27.6, but 29.2 at 12). Into the first it is 8 as
-// measured with three tiles.
+// blocks ahead, 27.0 at 16 and 28.7 at 24; Q8_0 28.5, 27.9 and 27.6, but 29.2 at 12). Three take 12 (AVX-512, two rows
+// of 4-bit codes 0.88 to 1.0 of the time of 8, 16 and 24 blocks as 12, 8-bit codes all the same). Into the first it is
+// 8 as measured with three tiles.
 template <class F>
 IBID_INLINE Ahead ahead_of(const LinearTask& task, int n_tiles) {
   const int64_t n_blocks = task.n_inputs / 32;
   const bool is_far = task.fetches_into_second && n_tiles == 1, in_order = is_far && task.tile_bytes <= kBytesInOrder;
-  const int64_t distance = is_far ? 7 * 1024 / (F::kCodeBytes + F::kFactorBytes) : 8;
+  const int64_t distance = is_far                                     ? 7 * 1024 / (F::kCodeBytes + F::kFactorBytes)
+                           : task.fetches_into_second && n_tiles == 3 ? 12
+                                                                      : 8;
   return {n_blocks, n_tiles * task.tile_bytes, in_order || distance > n_blocks ? n_blocks : distance,
           task.fetches_into_second, in_order};
 }
@@ -321,6 +324,10 @@ inline constexpr bool kPanelSumsAreValues = true;
 inline constexpr bool kPanelSumsAreValues = false;
 #endif
 
+// One tile where register tiles are of three: its float sums have place in registers beside those of integers.
+template <int T>
+inline constexpr bool kIsNarrow = T == 1 && kTiles == 3;
+
 // Up to kRowsInt8 rows, which are a chunk of x: every block is unpacked into registers and used by all of them.
 template <class F, int kBits, int T = kTiles>
 struct Rows {
@@ -347,7 +354,7 @@ struct Rows {
     // Two tiles' blocks of bytes are 18 lines, too many to ask for at once (Zen 3, Q8_0, one row of 2,048 inputs from
     // memory, two threads: by steps 0.80 to 0.94 of the time; 4-bit codes, with ten, 0.97 to 1.13).
     constexpr bool kFetches = !F::kIsPanel, kFetchesBySteps = T > kTiles && F::kCodeBytes == 512;
-    constexpr bool kInMemory = !(F::kIsPanel && kPanelSumsAreValues);
+    constexpr bool kInMemory = !(F::kIsPanel && kPanelSumsAreValues) && !kIsNarrow<T>;
     f32x16 values[M][T];  // unless kInMemory
 #pragma GCC unroll 8
     for (int m = 0; m < M; ++m) {

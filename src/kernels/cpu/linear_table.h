@@ -98,7 +98,8 @@ struct LinearTask {
   int64_t n_inputs = 0;   // K
   int n_pieces = 1;       // of K (kernels/k_pieces.h); edges[n_pieces + 1], in inputs
   const int64_t* edges = nullptr;
-  bool fetches_into_second = false;  // int8 weights ahead: into the second-level cache, not the first
+  bool fetches_into_second = false;  // weights ahead: into the second-level cache, not the first
+  bool has_dot_a_cycle = false;      // and not two (cpu/table.h)
   // x[T, K] in the form that the format reads.
   const float* x = nullptr;  // F32, F16
   int64_t x_stride = 0;

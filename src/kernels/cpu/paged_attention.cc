@@ -101,7 +101,7 @@ struct Call {
     t.scale = params.scale;
     t.soft_cap = params.soft_cap;
     t.window = params.window;
-    t.fetches_into_second = fetches_into_second();
+    t.fetches_into_second = core().fetches_into_second;
     return t;
   }
 };

@@ -80,16 +80,24 @@ const Table& table() {
   return baseline_table;
 }
 
-// A core has some 20 misses of its first-level cache in flight. On AMD's they are all that fetching ahead keeps up, 13
-// to 16 GB/s of one core; its second-level cache has more, and fetching into it alone brings 20 to 24 (measured on Zen
-// 4, docs/decisions/0041-fetching-ahead-on-amd.md).
-bool fetches_into_second() {
+namespace {
+Core this_core() {
 #if defined(__x86_64__)
-  static const bool is_amd = __builtin_cpu_is("amd");
-  return is_amd;
+  // A core has some 20 misses of its first-level cache in flight. On AMD's they are all that fetching ahead keeps up,
+  // 13 to 16 GB/s of one core; its second-level cache has more, and fetching into it alone brings 20 to 24 (measured on
+  // Zen 4, docs/decisions/0041-fetching-ahead-on-amd.md). The family is Zen 3's as well, which has no such vectors.
+  return {.fetches_into_second = __builtin_cpu_is("amd") != 0, .has_dot_a_cycle = __builtin_cpu_is("amdfam19h") != 0};
 #else
-  return false;
+  return {};
 #endif
 }
+Core& assumed_core() {
+  static Core core = this_core();
+  return core;
+}
+}  // namespace
+
+const Core& core() { return assumed_core(); }
+void assume_core(const Core& core) { assumed_core() = core; }
 
 }  // namespace ibid::cpu

@@ -21,7 +21,12 @@ struct Table {
 // The table of the selected ISA.
 const Table& table();
 
-// Whether what is fetched ahead is better brought into the second-level cache than into the first.
-bool fetches_into_second();
+// What differs between cores of one instruction set. It decides on speed alone.
+struct Core {
+  bool fetches_into_second;  // what is fetched ahead is better brought into the second-level cache than into the first
+  bool has_dot_a_cycle;      // vectors of 512 bits go through units of 256, which begin one integer dot a cycle
+};
+const Core& core();
+void assume_core(const Core& core);  // for tests; not while ops run
 
 }  // namespace ibid::cpu
