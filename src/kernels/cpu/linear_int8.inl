@@ -268,8 +268,9 @@ void product_panels(const LinearTask& task, int64_t row, int64_t row_end, int64_
 inline constexpr int64_t kInputsOfSideBySide = 1024;
 
 // Where dots begin one a cycle eight chains hide their latency, so that eight rows need one tile, and float sums stay
-// in registers (Zen 4, five to sixteen rows: 0.84 to 1.0 of the time of three tiles, but 1.0 to 1.15 of fewer than
-// eight rows and short tiles, and 1.02 to 1.14 of MXFP4: docs/decisions/0049-a-core-with-one-dot-a-cycle.md).
+// in registers (Zen 4, of the time without: 5 to 16 rows 0.84 to 1.0, 17 to 32, which need no panel, 0.85 to 1.0; but
+// fewer than eight rows and short tiles 1.0 to 1.15, 96 rows 0.98 to 1.07, and MXFP4 1.02 to 1.14:
+// docs/decisions/0049-a-core-with-one-dot-a-cycle.md).
 #if defined(__AVX512VNNI__)
 template <BlockLayout kLayout>
 inline constexpr bool kHasNarrowRows = kLayout.factors != Factors::kExponent;
@@ -277,31 +278,29 @@ inline constexpr bool kHasNarrowRows = kLayout.factors != Factors::kExponent;
 template <BlockLayout kLayout>
 inline constexpr bool kHasNarrowRows = false;
 #endif
-inline constexpr int64_t kRowsOfNarrow = 5, kInputsOfNarrow = 1024;
+inline constexpr int64_t kLeastNarrow = 5, kLeastNarrowOfShort = 8, kMostNarrow = 32, kInputsOfShort = 992;
 IBID_INLINE bool is_narrow(const LinearTask& task, int64_t n_rows) {
-  return task.has_dot_a_cycle && n_rows >= (task.n_inputs < kInputsOfNarrow ? kRowsInt8 : kRowsOfNarrow);
+  return task.has_dot_a_cycle && n_rows <= kMostNarrow &&
+         n_rows >= (task.n_inputs <= kInputsOfShort ? kLeastNarrowOfShort : kLeastNarrow);
 }
 
 template <DType kDType>
 void product_int8(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end) {
-  typedef Packed<kBlockLayouts[static_cast<int>(kDType)]> F;
-  if (row_end - row <= F::kDirectRows) {
-    if constexpr (kTilesOfOneRowInt8 != kTiles && F::kIsPlain) {
-      if (row_end - row == 1 && task.n_inputs >= kInputsOfSideBySide) {
-        const int64_t whole = (tile_end - tile) / kTilesOfOneRowInt8 * kTilesOfOneRowInt8;
-        product_direct<kDType, kTilesOfOneRowInt8, 1>(task, row, row_end, tile, tile + whole);
-        tile += whole;
-      }
-    }
-    if constexpr (kHasNarrowRows<kBlockLayouts[static_cast<int>(kDType)]>) {
-      if (is_narrow(task, row_end - row)) {
-        return product_direct<kDType, 1, kRowsInt8>(task, row, row_end, tile, tile_end);
-      }
-    }
-    product_direct<kDType, kTiles, kRowsInt8>(task, row, row_end, tile, tile_end);
-  } else {
-    product_panels<kDType>(task, row, row_end, tile, tile_end);
+  constexpr BlockLayout kLayout = kBlockLayouts[static_cast<int>(kDType)];
+  typedef Packed<kLayout> F;
+  const int64_t n_rows = row_end - row;
+  if constexpr (kHasNarrowRows<kLayout>) {
+    if (is_narrow(task, n_rows)) return product_direct<kDType, 1, kRowsInt8>(task, row, row_end, tile, tile_end);
   }
+  if (n_rows > F::kDirectRows) return product_panels<kDType>(task, row, row_end, tile, tile_end);
+  if constexpr (kTilesOfOneRowInt8 != kTiles && F::kIsPlain) {
+    if (n_rows == 1 && task.n_inputs >= kInputsOfSideBySide) {
+      const int64_t whole = (tile_end - tile) / kTilesOfOneRowInt8 * kTilesOfOneRowInt8;
+      product_direct<kDType, kTilesOfOneRowInt8, 1>(task, row, row_end, tile, tile + whole);
+      tile += whole;
+    }
+  }
+  product_direct<kDType, kTiles, kRowsInt8>(task, row, row_end, tile, tile_end);
 }
 
 }  // namespace
