@@ -12,6 +12,7 @@
 
 #include "hostile/limits.h"
 #include "sample/grammar/lazy.h"
+#include "sample/grammar/matcher.h"
 #include "sample/grammar/source.h"
 #include "sample/grammar/testing/vocabularies.h"
 #include "sample/grammar/token_masks.h"
@@ -609,6 +610,40 @@ TEST(HostileGrammar, LazyOnesAreJudgedInTheMemoryThatTheirFuelKnowsOf) {
         }
       }
     }
+  }
+}
+
+// What states, rows and marks of a grammar have grown to goes with the last who uses it.
+TEST(HostileGrammar, OneThatRestsHoldsWhatItIsCountedFor) {
+  const auto trie = testing::adversarial("{}\"a1").trie();
+  Fuel fuel;
+  Grammar grammar(fuel);
+  ASSERT_TRUE(read_gbnf("root ::= ([a-z0-9]{1,30} [^a-y]{1,30}){1,200}", {}, grammar).ok());
+  const auto together = std::make_shared<GrammarBytes>(size_t{1} << 30);
+  const auto compiled =
+      std::make_shared<Compiled>(Source{}, compile(grammar, *trie).value(), trie, TokenMasks::kDefaultBytes, together);
+  const int64_t before = ibid::testing::live_bytes;
+  std::mt19937 random(1);
+  for (int user = 0; user < 2; ++user) {
+    Matcher matcher(compiled, {}, 1);
+    std::vector<uint32_t> mask(matcher.mask_words());
+    for (int text = 0; text < 12; ++text) {
+      StateId state = kInitial;
+      for (int i = 0; i < 300 && state != kDead && !matcher.is_closed(state); ++i) {
+        matcher.fill(state, -1, mask);
+        std::vector<TokenId> may;
+        for (size_t t = 0; t < 32 * mask.size(); ++t)
+          if (mask[t / 32] >> t % 32 & 1) may.push_back(TokenId{static_cast<int32_t>(t)});
+        if (may.empty()) break;
+        state = matcher.after(0, state, may[random() % may.size()]);
+        matcher.hold(0, state);
+      }
+    }
+    EXPECT_GT(together->taken(), compiled->idle_bytes() + (1 << 20)) << "it has grown";
+  }
+  EXPECT_LE(together->taken(), compiled->idle_bytes());
+  if (kMeasured) {
+    EXPECT_LT(ibid::testing::live_bytes - before, static_cast<int64_t>(Compiled::kIdleBytes));
   }
 }
 

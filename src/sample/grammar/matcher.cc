@@ -9,7 +9,10 @@ Compiled::Compiled(Source source, std::shared_ptr<const Automaton> automaton, st
                    size_t max_bytes, std::shared_ptr<GrammarBytes> together)
     : source_(std::move(source)),
       together_(std::move(together)),
-      masks_(std::move(automaton), std::move(trie), max_bytes) {
+      automaton_(std::move(automaton)),
+      trie_(std::move(trie)),
+      max_bytes_(max_bytes),
+      masks_(std::make_unique<TokenMasks>(automaton_, trie_, max_bytes_)) {
   count();
 }
 
@@ -18,19 +21,33 @@ Compiled::~Compiled() {
 }
 
 void Compiled::count() {
+  has_grown_ = has_grown_ || masks_->bytes() > kIdleBytes;
   if (!together_) return;
-  const size_t now = idle_bytes() + std::max(masks_.bytes(), kIdleBytes) - kIdleBytes;
+  const size_t now = idle_bytes() + std::max(masks_->bytes(), kIdleBytes) - kIdleBytes;
   now > counted_ ? together_->add(now - counted_) : together_->drop(counted_ - now);
   counted_ = now;
 }
 
 bool Compiled::must_forget() const {
-  return masks_.is_over_budget() ||
-         (together_ && together_->are_too_many() && masks_.bytes() > std::max(kIdleBytes, 2 * masks_.bytes_kept()));
+  return masks_->is_over_budget() ||
+         (together_ && together_->are_too_many() && masks_->bytes() > std::max(kIdleBytes, 2 * masks_->bytes_kept()));
+}
+
+// Forgetting would keep the room that states, tables and marks have grown to.
+void Compiled::rest() {
+  count();
+  if (!has_grown_) return;
+  try {
+    masks_ = std::make_unique<TokenMasks>(automaton_, trie_, max_bytes_);
+  } catch (const std::bad_alloc&) {
+    return;  // and when the next user has gone
+  }
+  has_grown_ = false;
+  count();
 }
 
 size_t Compiled::idle_bytes() const {
-  size_t bytes = masks_.automaton().bytes() + kIdleBytes + source_.text.size() + rules_.size() + sizeof *this;
+  size_t bytes = masks_->automaton().bytes() + kIdleBytes + source_.text.size() + rules_.size() + sizeof *this;
   for (const std::string& note : notes_) bytes += note.size() + sizeof note;
   for (const std::string& choice : source_.choices) bytes += choice.size() + sizeof choice;
   return bytes;
@@ -49,18 +66,13 @@ Matcher::Matcher(std::shared_ptr<Compiled> compiled, std::vector<TokenId> end_of
 Matcher::~Matcher() {
   std::lock_guard lock(compiled_->mutex_);
   std::erase(compiled_->users_, this);
-  if (!compiled_->users_.empty() || compiled_->masks_.bytes() <= Compiled::kIdleBytes) return;
-  try {
-    compiled_->masks_.forget_others({});
-  } catch (const std::bad_alloc&) {
-  }
-  compiled_->count();
+  if (compiled_->users_.empty()) compiled_->rest();
 }
 
 void Matcher::fill(StateId state, int32_t n_left, std::span<uint32_t> mask) {
   if (state == kDead) return void(std::ranges::fill(mask, 0));
   std::lock_guard lock(compiled_->mutex_);
-  TokenMasks& masks = compiled_->masks_;
+  TokenMasks& masks = *compiled_->masks_;
   const bool is_tight = closes_in_time_ && n_left >= 0;
   masks.fill(state, mask, is_tight ? static_cast<uint32_t>(n_left) : TokenMasks::kNoLimit);
   const bool accepts = masks.states().accepts(state);
@@ -80,19 +92,19 @@ void Matcher::fill(StateId state, int32_t n_left, std::span<uint32_t> mask) {
 StateId Matcher::after(int32_t choice, StateId state, TokenId token) {
   if (std::find(end_of_generation_.begin(), end_of_generation_.end(), token) != end_of_generation_.end()) return state;
   std::lock_guard lock(compiled_->mutex_);
-  const StateId next = compiled_->masks_.after(state, token);
+  const StateId next = compiled_->masks_->after(state, token);
   choices_[static_cast<size_t>(choice)].come_to.push_back(next);
   return next;
 }
 
 bool Matcher::is_closed(StateId state) {
   std::lock_guard lock(compiled_->mutex_);
-  return state != kDead && compiled_->masks_.states().is_closed(state);
+  return state != kDead && compiled_->masks_->states().is_closed(state);
 }
 
 bool Matcher::accepts(StateId state) {
   std::lock_guard lock(compiled_->mutex_);
-  return state != kDead && compiled_->masks_.states().accepts(state);
+  return state != kDead && compiled_->masks_->states().accepts(state);
 }
 
 void Matcher::hold(int32_t choice, StateId state) {
@@ -109,7 +121,7 @@ void Matcher::hold(int32_t choice, StateId state) {
         live.insert(live.end(), c.come_to.begin(), c.come_to.end());
       }
     }
-    compiled_->masks_.forget_others(live);
+    compiled_->masks_->forget_others(live);
   } catch (const std::bad_alloc&) {
   }
   compiled_->count();

@@ -53,16 +53,22 @@ class Compiled {
 
  private:
   friend class Matcher;
-  void count();  // what it has come to take; with the mutex held
+  // With the mutex held:
+  void count();  // what it has come to take
   bool must_forget() const;
+  void rest();  // nobody uses it: begins anew where it has grown
 
   Source source_;
   std::string rules_;
   std::vector<std::string> notes_;
   std::shared_ptr<GrammarBytes> together_;
   size_t counted_ = 0;  // of them, its own
+  const std::shared_ptr<const Automaton> automaton_;
+  const std::shared_ptr<const TokenTrie> trie_;
+  const size_t max_bytes_;
   std::mutex mutex_;
-  TokenMasks masks_;
+  std::unique_ptr<TokenMasks> masks_;  // never null
+  bool has_grown_ = false;             // they have taken more than kIdleBytes since they were made
   std::vector<const Matcher*> users_;
 };
 
@@ -81,7 +87,7 @@ class Matcher {
   // Of kDead none may follow: a text comes there where it stands at more places of an ambiguous grammar at once than a
   // state may hold (States::kMaxItems), which masks that take whole kinds of tokens do not foresee.
   void fill(StateId state, int32_t n_left, std::span<uint32_t> mask);
-  size_t mask_words() const { return compiled_->masks_.trie().mask_words(); }  // the fewest that fill() takes
+  size_t mask_words() const { return compiled_->trie_->mask_words(); }  // the fewest that fill() takes
   // The state behind a token that the mask allowed, for a choice; of an end, the same state.
   StateId after(int32_t choice, StateId state, TokenId token);
   // The text is complete and nothing may follow.

@@ -87,11 +87,7 @@ void TokenMasks::fill(StateId state, std::span<uint32_t> mask, uint32_t left) {
 
 const TokenMasks::Recipe& TokenMasks::recipe(StateId state, bool must_measure) {
   auto known = recipes_.find(state);
-  if (known != recipes_.end() && (known->second.is_measured || !must_measure)) {
-    ++n_hits_;
-    return known->second;
-  }
-  ++n_misses_;
+  if (known != recipes_.end() && (known->second.is_measured || !must_measure)) return known->second;
   measures_ = must_measure;
   Recipe made = make(state, kNoLimit);
   if (known != recipes_.end()) {

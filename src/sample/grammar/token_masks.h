@@ -57,8 +57,6 @@ class TokenMasks {
   bool is_over_budget() const { return bytes() > std::max(max_bytes_, 2 * bytes_kept_); }
   void forget_others(std::span<const StateId> live);
   size_t bytes_kept() const { return bytes_kept_; }  // by the last of them: less is not to be had
-  uint64_t n_hits() const { return n_hits_; }
-  uint64_t n_misses() const { return n_misses_; }
 
  private:
   // Items of the states that a mask's tokens lead through, those of states met again too, so that it is a function of
@@ -158,7 +156,6 @@ class TokenMasks {
   size_t max_bytes_;
   size_t mask_bytes_ = 0;
   size_t bytes_kept_ = 0;
-  uint64_t n_hits_ = 0, n_misses_ = 0;
   std::unordered_map<StateId, Recipe> recipes_;
   NodeReach reach_;
   std::unordered_map<StateId, Tailed> tailed_;
