@@ -1,4 +1,5 @@
 // Ollama's chat and generate: one JSON object a line. Calls come whole, because their arguments are objects there.
+#include <algorithm>
 #include <utility>
 
 #include "base/json_writer.h"
@@ -8,6 +9,13 @@
 
 namespace ibid {
 namespace {
+
+// JSON whose strings have no line's end as it is, but which may have one between its parts.
+std::string on_one_line(std::string json) {
+  std::ranges::replace_if(
+      json, [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  return json;
+}
 
 class OllamaPrinter final : public AnswerPrinter {
  public:
@@ -38,7 +46,7 @@ void OllamaPrinter::write_line(const Generation& g, std::string_view text, std::
     json.key("tool_calls").begin_array();
     for (const AnswerCall& call : calls) {
       json.begin_object().key("function").begin_object().field("index", int64_t{call.number}).field("name", call.name);
-      json.key("arguments").raw(call.arguments).end_object().end_object();
+      json.key("arguments").raw(on_one_line(call.arguments)).end_object().end_object();
     }
     json.end_array();
   }

@@ -282,7 +282,10 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
                            fleet_ != nullptr ? "not_loaded" : "loading", 1});
   if (path == "/predict") return predict(request, exchange, wake);
   if (route->handler == nullptr) return generate(request, exchange, std::move(wake));
-  return (this->*route->handler)(request, exchange);
+  WebResponse response = (this->*route->handler)(request, exchange);
+  const bool is_of_users = route->needs_model && request.method == "POST";
+  return is_of_users || exchange.route == std::string_view("responses") ? counted(std::move(response), exchange)
+                                                                        : std::move(response);
 }
 
 void Service::collect(WebExchange& exchange) {

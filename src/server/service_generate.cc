@@ -282,6 +282,15 @@ std::optional<ApiError> Service::promise(WebExchange& exchange, int64_t bytes, c
                   "memory_full", 1};
 }
 
+// An answer that was made at once: whoever reads slowly holds it for long, and however many ask at the same time.
+WebResponse Service::counted(WebResponse response, WebExchange& exchange) {
+  constexpr int64_t kUncounted = 64 << 10;  // about what a connection may hold by itself
+  const auto bytes = static_cast<int64_t>(response.body.capacity());
+  if (bytes <= kUncounted || exchange.promised) return response;
+  const std::optional<ApiError> refusal = promise(exchange, bytes, "");
+  return refusal ? error_response(*refusal) : std::move(response);
+}
+
 // All or none, also where memory runs out in between.
 Status Service::submit(std::span<Request> requests, const std::shared_ptr<Mailbox>& mailbox) {
   struct Undo {

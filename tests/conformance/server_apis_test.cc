@@ -293,6 +293,20 @@ TEST(ServerApis, OneAnswerIsTheSameOverFourApisWhereverItIsCut) {
   }
 }
 
+// Ollama's answers are lines, and arguments stand in them as the model wrote them.
+TEST(ServerApis, ArgumentsOverSeveralLinesStayOneLineOfOllamas) {
+  TestServer server;
+  server.backend.say(
+      "go", "<tool_call>\n{\"name\": \"find\", \"arguments\": {\n  \"q\":\r\n [1,\n \"a\\nb\"]\n}\n}\n</tool_call>");
+  RawClient client(server.port());
+  Ollama ollama(client);
+  for (const bool streamed : {false, true}) {
+    const Told told = ollama.ask(500, streamed);
+    ASSERT_EQ(told.calls.size(), 1u) << streamed;
+    EXPECT_EQ(told.calls[0].second, R"({"q":[1,"a\nb"]})") << streamed;
+  }
+}
+
 TEST(ServerApis, RefusalsHaveTheFormOfTheApi) {
   TestServer server({}, {}, "a:key-of-tenant-a");
   RawClient client(server.port());

@@ -193,6 +193,27 @@ TEST(ServerLimits, BodiesCountByWhatHasArrivedOfThem) {
   EXPECT_TRUE(arrived(8));
 }
 
+// What is made at once counts among the answers until it has been read.
+TEST(ServerLimits, AnswersMadeAtOnceCountUntilTheyAreRead) {
+  ServerOptions options;
+  options.max_answers_bytes = 3 << 20;
+  options.send_buffer_bytes = 4 << 10;
+  TestServer server(options);
+  const auto body = [](size_t n) { return R"({"with_pieces":true,"content":")" + std::string(n, 'x') + "\"}"; };
+  RawClient slow(server.port(), 2048), honest(server.port());
+  slow.send(RawClient::post_text("/tokenize", body(60'000)));
+  ASSERT_TRUE(slow.receive_until("\"piece\""));
+  const HttpAnswer full = honest.post("/tokenize", body(60'000));
+  EXPECT_EQ(full.status, 429) << full.body.substr(0, 200);
+  EXPECT_EQ(honest.post("/tokenize", body(100)).status, 200);
+  const HttpAnswer large = honest.post("/tokenize", body(200'000));
+  EXPECT_EQ(large.status, 400);
+  EXPECT_NE(large.body.find("--max-answers-bytes"), std::string::npos);
+  slow.close();
+  EXPECT_TRUE(eventually([&] { return honest.post("/tokenize", body(60'000)).status == 200; }));
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(honest.post("/tokenize", body(60'000)).status, 200) << i;
+}
+
 TEST(ServerLimits, NoLargeBodyIsReadWithoutAKey) {
   TestServer server({}, {}, "somebody:secret-key");
   RawClient stranger(server.port()), small(server.port()), known(server.port());
