@@ -193,8 +193,10 @@ void floats_ahead(const LinearTask& task, int64_t row, int64_t row_end, int64_t 
 template <class S, int M, int T, int C>
 void floats(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end, int64_t k,
             int64_t k_end) {
-  (task.fetches_into_second ? floats_ahead < S, M, T, C, M <= S::kNearRows ? kNearBytes : kFarBytes,
-   2 >                      : floats_ahead<S, M, T, C, kPageBytes, 3>)(task, row, row_end, tile, tile_end, k, k_end);
+  constexpr int kIntoSecond = M <= S::kNearRows ? kNearBytes : kFarBytes;
+  const auto run =
+      task.fetches_into_second ? floats_ahead<S, M, T, C, kIntoSecond, 2> : floats_ahead<S, M, T, C, kPageBytes, 3>;
+  run(task, row, row_end, tile, tile_end, k, k_end);
 }
 
 using bench::AnyLinear;

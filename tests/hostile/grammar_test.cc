@@ -14,6 +14,7 @@
 #include "sample/grammar/lazy.h"
 #include "sample/grammar/matcher.h"
 #include "sample/grammar/source.h"
+#include "sample/grammar/testing/random_texts.h"
 #include "sample/grammar/testing/vocabularies.h"
 #include "sample/grammar/token_masks.h"
 #include "source_paths.h"
@@ -626,19 +627,7 @@ TEST(HostileGrammar, OneThatRestsHoldsWhatItIsCountedFor) {
   std::mt19937 random(1);
   for (int user = 0; user < 2; ++user) {
     Matcher matcher(compiled, {}, 1);
-    std::vector<uint32_t> mask(matcher.mask_words());
-    for (int text = 0; text < 12; ++text) {
-      StateId state = kInitial;
-      for (int i = 0; i < 300 && state != kDead && !matcher.is_closed(state); ++i) {
-        matcher.fill(state, -1, mask);
-        std::vector<TokenId> may;
-        for (size_t t = 0; t < 32 * mask.size(); ++t)
-          if (mask[t / 32] >> t % 32 & 1) may.push_back(TokenId{static_cast<int32_t>(t)});
-        if (may.empty()) break;
-        state = matcher.after(0, state, may[random() % may.size()]);
-        matcher.hold(0, state);
-      }
-    }
+    testing::draw_texts(matcher, random, 12, [] {});
     EXPECT_GT(together->taken(), compiled->idle_bytes() + (1 << 20)) << "it has grown";
   }
   EXPECT_LE(together->taken(), compiled->idle_bytes());

@@ -49,15 +49,16 @@ struct FloatRows {
   static void run(const LinearTask& task, const typename S::Weight* w, const OffsetsOf<T>& at, const typename S::X* x,
                   int64_t x_stride, const OutTile& out) {
     alignas(64) Sums<M> waiting[kMaxWaiting + 1];  // and behind them the sum of the latest piece
+    constexpr int kIntoSecond = M <= S::kNearRows ? kNearBytes : kFarBytes;
+    const auto sum = task.fetches_into_second ? sum_piece<M, kIntoSecond, 2> : sum_piece<M, kPageBytes, 3>;
     int n_waiting = 0;
     int64_t i = 0;
     for (int piece = 0; piece < task.n_pieces; ++piece) {
       const int64_t end = (task.edges[piece + 1] + S::kWeightsPerStep - 1) / S::kWeightsPerStep;
       {
         [[maybe_unused]] const typename S::Mode mode;
-        (task.fetches_into_second ? sum_piece < M, M <= S::kNearRows ? kNearBytes : kFarBytes,
-         2 >                      : sum_piece<M, kPageBytes, 3>)(w + i * kTileOutputs * S::kWeightsPerStep, at, end - i,
-                                            x + i * S::kWeightsPerStep, x_stride, waiting[n_waiting]);
+        sum(w + i * kTileOutputs * S::kWeightsPerStep, at, end - i, x + i * S::kWeightsPerStep, x_stride,
+            waiting[n_waiting]);
       }
       i = end;
       for (int n_adds = adds_behind(piece); n_adds > 0; --n_adds) {

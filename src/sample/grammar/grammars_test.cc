@@ -9,6 +9,7 @@
 
 #include "sample/grammar/lazy.h"
 #include "sample/grammar/rules_bytes.h"
+#include "sample/grammar/testing/random_texts.h"
 #include "sample/grammar/testing/vocabularies.h"
 
 #include "spelled_tokens.h"
@@ -126,22 +127,9 @@ TEST(Grammars, ForgetStatesWhereTheyAreTooMany) {
     Grammars grammars(tokens(), most);
     const auto compiled = grammars.get(regex("([a-z]{1,30}[0-9]{1,30}){1,200}")).value();
     Matcher matcher(compiled, {}, 1);
-    std::vector<uint32_t> mask(matcher.mask_words());
     std::mt19937 random(1);
     size_t highest = 0;
-    for (int text = 0; text < 50; ++text) {
-      StateId state = kInitial;
-      for (int i = 0; i < 300 && state != kDead && !matcher.is_closed(state); ++i) {
-        matcher.fill(state, -1, mask);
-        std::vector<TokenId> may;
-        for (size_t t = 0; t < 32 * mask.size(); ++t)
-          if (mask[t / 32] >> t % 32 & 1) may.push_back(TokenId{static_cast<int32_t>(t)});
-        if (may.empty()) break;
-        state = matcher.after(0, state, may[random() % may.size()]);
-        matcher.hold(0, state);
-        highest = std::max(highest, grammars.taken());
-      }
-    }
+    testing::draw_texts(matcher, random, 50, [&] { highest = std::max(highest, grammars.taken()); });
     return highest;
   };
   const size_t free = taken_by(size_t{1} << 30);
