@@ -63,6 +63,18 @@ namespace {
 // Who sends megabytes waits rather than those whose tokens come.
 constexpr int kHeavyNice = 10;
 
+// Ending must not fail for want of memory, which comes back as connections end: a destructor does it, too.
+template <typename Step>
+void insist(Step&& step) {
+  for (int i = 0; i < 1000; ++i) {
+    try {
+      return step();
+    } catch (const std::bad_alloc&) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+}
+
 // Each connection is a descriptor.
 void raise_descriptor_limit(int64_t wanted) {
   rlimit limit = {};
@@ -305,22 +317,24 @@ void HttpServer::State::each(Action action) {
 
 void HttpServer::drain() {
   state_->shared->draining = true;
-  net::post(state_->acceptor.get_executor(), [state = state_] {
-    error_code ec;
-    state->acceptor.close(ec);
-    state->backoff.cancel();
+  insist([&] {
+    net::post(state_->acceptor.get_executor(), [state = state_] {
+      error_code ec;
+      state->acceptor.close(ec);
+      state->backoff.cancel();
+    });
   });
-  state_->each([](HttpSession& session) { session.drain(); });
+  insist([&] { state_->each([](HttpSession& session) { session.drain(); }); });
 }
 
 void HttpServer::cancel_all() {
-  state_->each([](HttpSession& session) { session.cancel(); });
+  insist([&] { state_->each([](HttpSession& session) { session.cancel(); }); });
 }
 
 void HttpServer::stop() {
   if (state_->threads.empty()) return;
   drain();
-  state_->each([](HttpSession& session) { session.kill(); });
+  insist([&] { state_->each([](HttpSession& session) { session.kill(); }); });
   // Let the sessions write their log lines and cancel; then whatever is left goes with the context.
   const auto live_relays = [&] {
     std::vector<std::shared_ptr<TlsRelay>> relays;
@@ -331,11 +345,14 @@ void HttpServer::stop() {
     return relays;
   };
   for (int i = 0; i < 200 && n_connections() > 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  for (int i = 0; i < 200; ++i) {
-    const auto relays = live_relays();
-    if (relays.empty()) break;
-    for (const auto& relay : relays) relay->close();
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  bool has_relays = true;
+  for (int i = 0; i < 200 && has_relays; ++i) {
+    insist([&] {
+      const auto relays = live_relays();
+      has_relays = !relays.empty();
+      for (const auto& relay : relays) relay->close();
+    });
+    if (has_relays) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   if (state_->made_socket) ::unlink(state_->shared->options.unix_socket.c_str());
   state_->io.stop();
@@ -353,7 +370,9 @@ void HttpServer::stop() {
   // A connection that is still there goes with the process: handlers that die inside the io_context's own end would use
   // strands that have gone before them.
   const std::lock_guard lock(state_->shared->mutex);
-  if (!state_->shared->sessions.empty() || !state_->shared->relays.empty()) new std::shared_ptr<State>(state_);
+  if (!state_->shared->sessions.empty() || !state_->shared->relays.empty()) {
+    insist([&] { new std::shared_ptr<State>(state_); });
+  }
 }
 
 }  // namespace ibid
