@@ -9,6 +9,7 @@
 #include <cstring>
 #include <thread>
 
+#include "base/insist.h"
 #include "base/quoted.h"
 #include "base/thread_name.h"
 #include "server/http_session.h"
@@ -62,18 +63,6 @@ namespace {
 
 // Who sends megabytes waits rather than those whose tokens come.
 constexpr int kHeavyNice = 10;
-
-// Ending must not fail for want of memory, which comes back as connections end: a destructor does it, too.
-template <typename Step>
-void insist(Step&& step) {
-  for (int i = 0; i < 1000; ++i) {
-    try {
-      return step();
-    } catch (const std::bad_alloc&) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-  }
-}
 
 // Each connection is a descriptor.
 void raise_descriptor_limit(int64_t wanted) {

@@ -1,11 +1,10 @@
 #include "server/service.h"
 
 #include <algorithm>
-#include <chrono>
 #include <new>
 #include <string>
-#include <thread>
 
+#include "base/insist.h"
 #include "base/json.h"
 #include "base/quoted.h"
 #include "server/answer_printer.h"
@@ -284,8 +283,8 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
   if (route->handler == nullptr) return generate(request, exchange, std::move(wake));
   WebResponse response = (this->*route->handler)(request, exchange);
   const bool is_of_users = route->needs_model && request.method == "POST";
-  return is_of_users || exchange.route == std::string_view("responses") ? counted(std::move(response), exchange)
-                                                                        : std::move(response);
+  if (is_of_users || exchange.route == std::string_view("responses")) return counted(std::move(response), exchange);
+  return response;
 }
 
 void Service::collect(WebExchange& exchange) {
@@ -317,13 +316,7 @@ void Service::cancel(WebExchange& exchange) {
 
 // Giving up must not fail for want of memory: nobody else would free these blocks.
 void Service::cancel(RequestId id) {
-  for (int i = 0; i < 1000; ++i) {
-    try {
-      return backend_.load()->cancel(id);
-    } catch (const std::bad_alloc&) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-  }
+  insist([&] { backend_.load()->cancel(id); });
 }
 
 void Service::finish(WebExchange& exchange, const Abort* cut) {

@@ -143,6 +143,7 @@ class Service {
   void abandon(const Generation& generation);
   // `field`: that a refusal names.
   std::optional<ApiError> promise(WebExchange& exchange, int64_t bytes, const std::string& field);
+  // The response, or a refusal where there is no memory for it.
   WebResponse counted(WebResponse response, WebExchange& exchange);
   Result<DialectBody> read_dialect(const WebExchange& exchange, Json body);
   Status submit(std::span<Request> requests, const std::shared_ptr<Mailbox>& mailbox);
