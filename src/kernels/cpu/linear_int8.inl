@@ -278,10 +278,11 @@ inline constexpr bool kHasNarrowRows = kLayout.factors != Factors::kExponent;
 template <BlockLayout kLayout>
 inline constexpr bool kHasNarrowRows = false;
 #endif
-inline constexpr int64_t kLeastNarrow = 5, kLeastNarrowOfShort = 8, kMostNarrow = 32, kInputsOfShort = 992;
+inline constexpr int64_t kInputsOfNarrow = 1024;  // such tiles pay from fewer rows on
+inline constexpr int64_t kLeastNarrow = 5, kLeastNarrowOfShort = 8, kMostNarrow = 32;
 IBID_INLINE bool is_narrow(const LinearTask& task, int64_t n_rows) {
   return task.has_dot_a_cycle && n_rows <= kMostNarrow &&
-         n_rows >= (task.n_inputs <= kInputsOfShort ? kLeastNarrowOfShort : kLeastNarrow);
+         n_rows >= (task.n_inputs < kInputsOfNarrow ? kLeastNarrowOfShort : kLeastNarrow);
 }
 
 template <DType kDType>

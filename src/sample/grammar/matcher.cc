@@ -47,7 +47,7 @@ void Compiled::rest() {
 }
 
 size_t Compiled::idle_bytes() const {
-  size_t bytes = masks_->automaton().bytes() + kIdleBytes + source_.text.size() + rules_.size() + sizeof *this;
+  size_t bytes = automaton_->bytes() + kIdleBytes + source_.text.size() + rules_.size() + sizeof *this;
   for (const std::string& note : notes_) bytes += note.size() + sizeof note;
   for (const std::string& choice : source_.choices) bytes += choice.size() + sizeof choice;
   return bytes;
