@@ -29,9 +29,6 @@ target_compile_options(arm64_suite PRIVATE -O1)  # what is tested is in the modu
 target_link_libraries(arm64_suite PRIVATE ibid_engine ibid_source_paths GTest::gtest_main ${RAPIDCHECK})
 target_include_directories(arm64_suite PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/tests)
 if(NOT IBID_SANITIZE)
-  add_test(NAME house_benches COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/house/benches_compile.py
-    ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR})
-  set_tests_properties(house_benches PROPERTIES LABELS slow TIMEOUT 1200)
   add_test(NAME fresh_machine COMMAND ${CMAKE_SOURCE_DIR}/tests/house/fresh_machine.sh ${CMAKE_SOURCE_DIR}
     ${CMAKE_BINARY_DIR}/fresh_machine)
   set_tests_properties(fresh_machine PROPERTIES LABELS slow TIMEOUT 2400 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE)
