@@ -15,6 +15,9 @@ if(IBID_SANITIZE)
   # What sanitizers add hides from g++ what is set: it takes the insides of std::regex for mistakes of ours.
   target_compile_options(ibid_flags INTERFACE -Wno-maybe-uninitialized)
   target_compile_options(ibid_flags INTERFACE -fsanitize=${IBID_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  # What a target is spared, behind what turns it on: before it, as a target's own options stand, it would spare nothing.
+  target_compile_options(ibid_flags INTERFACE
+    $<$<BOOL:$<TARGET_PROPERTY:IBID_SPARED>>:-fno-sanitize=$<TARGET_PROPERTY:IBID_SPARED>>)
   target_link_options(ibid_flags INTERFACE -fsanitize=${IBID_SANITIZE})
   if(IBID_SANITIZE STREQUAL "thread")  # does not know fences; Asio's locks say as much
     target_compile_definitions(ibid_flags INTERFACE BOOST_ASIO_DISABLE_FENCED_BLOCK)
@@ -47,6 +50,9 @@ endif()
 if(IBID_EDGES_OPT)
   set(IBID_COLD ${IBID_EDGES_OPT})
 endif()
+# What works on objects and lays none over bytes: under sanitizers addresses are checked there by one of the two, which
+# is two fifths less to compile and half to link.
+set(IBID_HANDLES_OBJECTS server cli engine spec worker)
 
 set(IBID_INNER_MODULES text/jinja sample/grammar)
 
@@ -72,6 +78,9 @@ function(ibid_module folder)
   target_link_libraries(ibid_${name} ${scope} ibid_flags)
   if(IBID_EDGES_OPT AND name IN_LIST IBID_EDGES)
     target_compile_options(ibid_${name} PRIVATE ${IBID_EDGES_OPT})
+  endif()
+  if(name IN_LIST IBID_HANDLES_OBJECTS)
+    set_target_properties(ibid_${name} PROPERTIES IBID_SPARED null,alignment,object-size,vptr)
   endif()
   if(sources AND NOT name STREQUAL "kernels")  # whose files have flags of their own
     ibid_unite(ibid_${name})
