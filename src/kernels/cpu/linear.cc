@@ -7,14 +7,11 @@
 
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/for_rows.h"
+#include "kernels/cpu/linear_cut.h"
 #include "kernels/cpu/table.h"
 
 namespace ibid::cpu {
 namespace {
-
-constexpr int64_t kRowsPerTask = kMaxProductRows;
-constexpr int64_t kTasksPerThread = 4;  // enough to even out, few enough to cost nothing
-constexpr int64_t kTilesPerPanel = 6;   // where tasks start, so that register tiles of three stay whole
 
 static_assert(kMaxPieces == KPieces::kMax);
 
@@ -64,22 +61,6 @@ XForms convert_inputs(Stream& s, const TensorView& x, std::span<const Weight* co
   return forms;
 }
 
-// Of one weight: as many panels as make `n_tasks`, or up to three fewer where the busiest thread then has less to do
-// (22 panels on two threads: of 11 tasks of two, six are one thread's).
-int64_t panels_of_task(int64_t n_panels, int64_t n_tasks, int64_t n_threads) {
-  const int64_t most = std::max<int64_t>(1, n_panels / n_tasks);
-  int64_t best = most, least_load = n_panels;
-  for (int64_t size = most; size > std::max<int64_t>(0, most - 4); --size) {
-    const int64_t n_whole = n_panels / size, rest = n_panels % size;
-    const int64_t load = std::max((n_whole + n_threads - 1) / n_threads * size, n_whole / n_threads * size + rest);
-    if (load < least_load) {
-      least_load = load;
-      best = size;
-    }
-  }
-  return best;
-}
-
 }  // namespace
 
 size_t linear_workspace_bytes(int64_t n_rows, int64_t n_inputs) { return XForms(nullptr, n_rows, n_inputs).bytes; }
@@ -96,16 +77,12 @@ void linear(Stream& s, std::span<const TensorView> out, const TensorView& x, std
   // Tasks are numbered through all weights: piece of outputs by piece of rows.
   std::array<LinearTask, ops::kMaxLinearWeights> tasks;
   std::array<int64_t, ops::kMaxLinearWeights + 1> first_task{};
-  int64_t n_panels_all = 0;
-  auto n_panels = [&](size_t j) {
-    return (weights[j]->n_outputs + kTilesPerPanel * kTileOutputs - 1) / (kTilesPerPanel * kTileOutputs);
-  };
-  for (size_t j = 0; j < weights.size(); ++j) n_panels_all += n_panels(j);
-  const int64_t n_row_pieces = (T + kRowsPerTask - 1) / kRowsPerTask;
-  const int64_t n_wanted = kTasksPerThread * s.team().n_threads();
-  const int64_t panels_per_task = weights.size() == 1 && n_row_pieces == 1
-                                      ? panels_of_task(n_panels_all, n_wanted, s.team().n_threads())
-                                      : std::max<int64_t>(1, n_panels_all * n_row_pieces / n_wanted);
+  std::array<int64_t, ops::kMaxLinearWeights> n_tiles{};
+  for (size_t j = 0; j < weights.size(); ++j) {
+    n_tiles[j] = (weights[j]->n_outputs + kTileOutputs - 1) / kTileOutputs;
+  }
+  const Cut cut = cut_product(T, {n_tiles.data(), weights.size()}, s.team().n_threads());
+  const int64_t n_row_pieces = (T + cut.n_rows - 1) / cut.n_rows;
   for (size_t j = 0; j < weights.size(); ++j) {
     const Weight& w = *weights[j];
     tasks[j] = {.dtype = w.dtype,
@@ -124,17 +101,14 @@ void linear(Stream& s, std::span<const TensorView> out, const TensorView& x, std
                 .x_int8 = forms.int8,
                 .out = reinterpret_cast<float*>(out[j].data),
                 .out_stride = out[j].row_stride_bytes / 4};
-    first_task[j + 1] = first_task[j] + (n_panels(j) + panels_per_task - 1) / panels_per_task * n_row_pieces;
+    first_task[j + 1] = first_task[j] + (n_tiles[j] + cut.n_tiles[j] - 1) / cut.n_tiles[j] * n_row_pieces;
   }
   s.team().parallel_for(first_task[weights.size()], [&](int64_t task, int) {
     size_t j = 0;
     while (task >= first_task[j + 1]) ++j;
     const int64_t piece = (task - first_task[j]) / n_row_pieces, row_piece = (task - first_task[j]) % n_row_pieces;
-    const int64_t n_tiles = (weights[j]->n_outputs + kTileOutputs - 1) / kTileOutputs;
-    const int64_t tile = piece * panels_per_task * kTilesPerPanel;
-    const int64_t row = row_piece * kRowsPerTask;
-    kernels.product(tasks[j], row, std::min(T, row + kRowsPerTask), tile,
-                    std::min(n_tiles, tile + panels_per_task * kTilesPerPanel));
+    const int64_t tile = piece * cut.n_tiles[j], row = row_piece * cut.n_rows;
+    kernels.product(tasks[j], row, std::min(T, row + cut.n_rows), tile, std::min(n_tiles[j], tile + cut.n_tiles[j]));
   });
 }
 
