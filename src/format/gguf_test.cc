@@ -145,6 +145,19 @@ TEST_F(GgufVocabulary, IsFilledFromTheKeys) {
   EXPECT_EQ(v.chat_template, "{{ messages }}");
 }
 
+TEST_F(GgufVocabulary, AMapOfCharactersIsRefusedUnlessItIsEmpty) {
+  writer_.set("tokenizer.ggml.model", "t5");
+  tokens({"<pad>", "</s>", "<unk>", "a"});
+  writer_.set("tokenizer.ggml.scores", MetaValue(std::vector<double>{0, 0, 0, -1}));
+  writer_.set("tokenizer.ggml.precompiled_charsmap", MetaValue(std::vector<int64_t>{}));
+  EXPECT_TRUE(vocabulary().ok());
+  writer_.set("tokenizer.ggml.precompiled_charsmap", MetaValue(std::vector<int64_t>{0, 4, 0, 0}));
+  const Result<Vocabulary> refused = vocabulary();
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().kind, ErrorKind::kUnsupported);
+  EXPECT_NE(refused.error().message.find("a map of characters"), std::string::npos);
+}
+
 TEST_F(GgufVocabulary, EndsAreFoundByKeyAndBySpelling) {
   writer_.set("tokenizer.ggml.model", "gpt2");
   tokens({"x", "<|im_end|>", "<|endoftext|>", "own end", "<reponame>", "<|im_start|>", "<|end|>"});

@@ -116,6 +116,15 @@ Status read_rules(const ModelFile& file, Vocabulary& v) {
   ASSIGN_OR_RETURN(v.add_space_prefix, file.meta_bool("tokenizer.ggml.add_space_prefix", sentence_piece || unigram));
   ASSIGN_OR_RETURN(v.remove_extra_whitespaces, file.meta_bool("tokenizer.ggml.remove_extra_whitespaces", false));
   ASSIGN_OR_RETURN(v.chat_template, file.meta_string("tokenizer.chat_template", ""));
+  constexpr std::string_view kCharacterMap = "tokenizer.ggml.precompiled_charsmap";
+  if (file.has_meta(kCharacterMap)) {
+    ASSIGN_OR_RETURN(std::vector<int64_t> map, file.meta_ints(kCharacterMap));
+    if (!map.empty()) {
+      return unsupported(file.path() + ": its texts go through a map of characters before they are split (key \"" +
+                             std::string(kCharacterMap) + "\"), which is not supported: they would be other tokens",
+                         std::string(kCharacterMap));
+    }
+  }
   return {};
 }
 

@@ -56,6 +56,12 @@ TEST(HostileGgufVocabulary, IsRefusedByTheKeyAtFault) {
        {model, tokens, raw_u32_key("tokenizer.ggml.add_bos_token", 1)},
        "tokenizer.ggml.add_bos_token"},
       {"pre is a number", {model, tokens, raw_u32_key("tokenizer.ggml.pre", 1)}, "tokenizer.ggml.pre"},
+      {"characters are mapped",
+       {model, tokens, raw_array_key("tokenizer.ggml.precompiled_charsmap", kRawI32, 2, i32s({1, 2}))},
+       "tokenizer.ggml.precompiled_charsmap"},
+      {"the map of characters is a text",
+       {model, tokens, raw_string_key("tokenizer.ggml.precompiled_charsmap", "ab")},
+       "tokenizer.ggml.precompiled_charsmap"},
       {"template is a number", {model, tokens, raw_u32_key("tokenizer.chat_template", 1)}, "tokenizer.chat_template"}};
   for (const char* key : {"bos", "eos", "unknown", "padding", "seperator", "eot", "eom"}) {
     std::string name = std::string("tokenizer.ggml.") + key + "_token_id";
