@@ -1,10 +1,14 @@
 #include "base/mapped_file.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -21,6 +25,55 @@ FileIdentity identity_in(const struct stat& info) {
           .modified_ns = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
 }
 
+// What is mapped, for a signal's handler, which may take no memory and no lock. Of more files than there are places for
+// the rest are not named.
+struct Place {
+  std::atomic<bool> is_taken{false};
+  std::atomic<uintptr_t> begin{0};  // 0: nothing yet
+  std::atomic<uintptr_t> end{0};
+  std::array<char, 512> path{};
+};
+std::array<Place, 64> places;
+
+void note(const void* data, size_t size, const std::string& path) {
+  for (Place& place : places) {
+    if (place.is_taken.exchange(true)) continue;
+    const size_t n = std::min(path.size(), place.path.size() - 1);
+    std::copy_n(path.data(), n, place.path.data());
+    place.path[n] = '\0';
+    place.end = reinterpret_cast<uintptr_t>(data) + size;
+    place.begin = reinterpret_cast<uintptr_t>(data);
+    return;
+  }
+}
+
+void unmap(const std::byte* data, size_t size) {
+  for (Place& place : places) {
+    if (place.begin != reinterpret_cast<uintptr_t>(data)) continue;
+    place.begin = 0;
+    place.is_taken = false;
+    break;
+  }
+  ::munmap(const_cast<std::byte*>(data), size);
+}
+
+std::atomic<int> code_of_cut_files{0};
+
+void say(const char* text) { [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, text, std::strlen(text)); }
+
+void on_bus_error(int signal, siginfo_t* info, void*) {
+  const auto at = reinterpret_cast<uintptr_t>(info->si_addr);
+  for (const Place& place : places) {
+    const uintptr_t begin = place.begin;
+    if (begin == 0 || at < begin || at >= place.end) continue;
+    say("error: ");
+    say(place.path.data());
+    say(" was cut short while it was in use, or its disk cannot be read; put a new file in its place by renaming\n");
+    ::_exit(code_of_cut_files);
+  }
+  ::signal(signal, SIG_DFL);  // the same read again ends the process as it would have
+}
+
 Error cannot_open(const std::string& path, int error) {
   std::string message = "cannot open " + path + ": " + std::strerror(error);
   if (error == ENOENT || error == ENOTDIR) return not_found(message + "; check the path", path);
@@ -34,6 +87,14 @@ std::optional<FileIdentity> identity_of(int descriptor) {
   struct stat info = {};
   if (::fstat(descriptor, &info) != 0) return std::nullopt;
   return identity_in(info);
+}
+
+void end_where_files_are_cut(int exit_code) {
+  code_of_cut_files = exit_code;
+  struct sigaction action = {};
+  action.sa_sigaction = on_bus_error;
+  action.sa_flags = SA_SIGINFO;
+  ::sigaction(SIGBUS, &action, nullptr);
 }
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
@@ -54,6 +115,7 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   if (data == MAP_FAILED) {
     return exhausted("cannot map " + path + " (" + std::to_string(size) + " bytes): " + std::strerror(errno), path);
   }
+  note(data, size, path);
   file.data_ = static_cast<const std::byte*>(data);
   file.size_ = size;
   return file;
@@ -89,7 +151,7 @@ MappedFile::MappedFile(MappedFile&& other) noexcept
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   if (this == &other) return *this;
-  if (data_ != nullptr && is_mapping_) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (data_ != nullptr && is_mapping_) unmap(data_, size_);
   path_ = std::move(other.path_);
   identity_ = other.identity_;
   data_ = std::exchange(other.data_, nullptr);
@@ -99,7 +161,7 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr && is_mapping_) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (data_ != nullptr && is_mapping_) unmap(data_, size_);
 }
 
 }  // namespace ibid

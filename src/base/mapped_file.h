@@ -1,7 +1,8 @@
 // MappedFile: a whole file mapped read-only. Pages are read when touched, so opening costs nothing per byte.
 //
 // A file that another program cuts short while it is mapped raises SIGBUS on the lost pages: replace model files by
-// renaming a new one over them (as ibid's own downloads do), never by writing into them.
+// renaming a new one over them (as ibid's own downloads do), never by writing into them. Nothing can go on without what
+// is lost; end_where_files_are_cut() makes it an end with a sentence.
 // Threads: a mapping may be read from any thread; opening and moving belong to one.
 #pragma once
 
@@ -27,6 +28,10 @@ struct FileIdentity {
 };
 // Of an open file; null where the system does not tell.
 std::optional<FileIdentity> identity_of(int descriptor);
+
+// From now on a read of a mapped file's bytes that the system cannot give ends the process with `exit_code` and a
+// sentence on stderr that names the file. Other bus errors do what they did before. Call it before there are threads.
+void end_where_files_are_cut(int exit_code);
 
 class MappedFile {
  public:

@@ -1,10 +1,16 @@
 #include "base/mapped_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <csignal>
+#include <cstdlib>
 #include <filesystem>
+#include <vector>
 
+#include "base/descriptor.h"
 #include "temp_folder.h"
 
 namespace ibid {
@@ -51,6 +57,28 @@ TEST_F(MappedFiles, IdentityChangesWithTheContent) {
   EXPECT_EQ(first, MappedFile::open(where)->identity());
   write("identity", "three");
   EXPECT_NE(first, MappedFile::open(where)->identity());
+}
+
+TEST_F(MappedFiles, OneThatIsCutEndsTheProcessByName) {
+  const std::string content(3 << 16, 'x'), where = write("cut", content), other = write("other", content);
+  const auto read_cut = [&](bool is_mapped) {
+    end_where_files_are_cut(7);
+    std::vector<MappedFile> gone;
+    for (int i = 0; i < 100; ++i) gone.push_back(*MappedFile::open(other));  // more than there are places for
+    gone.clear();
+    MappedFile file = *MappedFile::open(where);
+    const volatile std::byte* last = file.bytes().data() + content.size() - 1;
+    if (!is_mapped) file = MappedFile();  // whose place is forgotten
+    void* again =
+        ::mmap(nullptr, content.size(), PROT_READ, MAP_PRIVATE, Descriptor(::open(where.c_str(), O_RDONLY)).get(), 0);
+    std::filesystem::resize_file(where, 10);
+    if (!is_mapped) last = static_cast<const volatile std::byte*>(again) + content.size() - 1;
+    const std::byte read = *last;
+    std::_Exit(static_cast<int>(read));
+  };
+  EXPECT_EXIT(read_cut(true), testing::ExitedWithCode(7), "error: .*/cut was cut short while it was in use");
+  write("cut", content);
+  EXPECT_EXIT(read_cut(false), testing::KilledBySignal(SIGBUS), "");  // no file of ours: as the system does
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "base/caught.h"
 #include "base/log.h"
+#include "base/mapped_file.h"
 #include "cli/command_line.h"
 #include "cli/loading.h"
 #include "format/quant_mix.h"
@@ -319,6 +320,7 @@ Result<int> run_command(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  end_where_files_are_cut(kFailed);
   // Flags and their texts are some hundred kilobytes, for which there may be no memory either.
   const Result<int> code = caught([&] { return run_command(argc, argv); });
   return code ? *code : fail(code.error());
