@@ -52,7 +52,7 @@ if(IBID_EDGES_OPT)
 endif()
 # What works on objects and lays none over bytes: under sanitizers addresses are checked there by one of the two, which
 # is two fifths less to compile and half to link.
-set(IBID_HANDLES_OBJECTS server cli engine spec worker)
+set(IBID_HANDLES_OBJECTS server cli engine spec)
 
 set(IBID_INNER_MODULES text/jinja sample/grammar)
 
