@@ -337,12 +337,21 @@ def parse() -> argparse.Namespace:
     return args
 
 
+def needed(args: argparse.Namespace) -> list[str]:
+    """The programs of this repository that the run will start."""
+    return [args.ibid, args.limits] + ([args.serving] if args.served else [])
+
+
 def main() -> int:
     args = parse()
     begin = time.monotonic()
     if args.peer_run:
         print(json.dumps(run_llama_cpp_python(args.peer_run, Work(args, args.threads[0]))))
         return 0
+    if missing := [path for path in needed(args) if not os.access(path, os.X_OK)]:
+        builds = " ".join(Path(path).name for path in missing)
+        print(f"missing: {', '.join(missing)}; build with: ninja -C build {builds}", file=sys.stderr)
+        return 2
     works = [Work(args, threads) for threads in args.threads]
     names = args.models or ["default"] + [f"default:{t}" for t in args.types.split(",") if t]
     models = {name: model_path(name, args.ibid) for name in names}

@@ -46,6 +46,10 @@ Result<std::vector<std::string>> read_strings(const Json& value, const ApiLimits
   return strings;
 }
 
+const char* name_of(unsigned endpoints) {
+  return endpoints == kBoth ? "both" : endpoints == kChatOnly ? "chat" : "completions";
+}
+
 }  // namespace
 
 const Parameter* find_parameter(std::string_view name) {
@@ -141,16 +145,18 @@ std::string parameters_markdown() {
     }
     out += "\n";
   }
-  out += "### Known, without effect\n\nAny value is accepted.\n\n| field | why it changes nothing |\n|---|---|\n";
+  out +=
+      "### Known, without effect\n\nAny value is accepted.\n\n| field | endpoint | why it changes nothing "
+      "|\n|---|---|---|\n";
   for (const IgnoredField& field : ignored_fields())
-    out += std::string("| `") + field.name + "` | " + field.why + " |\n";
+    out += std::string("| `") + field.name + "` | " + name_of(field.endpoints) + " | " + field.why + " |\n";
   out +=
       "\n### Known, not served\n\nA value other than those listed (or null) is a 400 that names the field.\n\n| field "
       "| "
       "endpoint | accepted values | instead |\n|---|---|---|---|\n";
   for (const UnservedField& field : unserved_fields()) {
-    const char* where = field.endpoints == kBoth ? "both" : field.endpoints == kChatOnly ? "chat" : "completions";
-    out += std::string("| `") + field.name + "` | " + where + " | `" + field.allowed + "` | " + field.instead + " |\n";
+    out += std::string("| `") + field.name + "` | " + name_of(field.endpoints) + " | `" + field.allowed + "` | " +
+           field.instead + " |\n";
   }
   return out;
 }

@@ -354,7 +354,7 @@ constexpr IgnoredField kIgnored[] = {
     {"speculative.p_min", kBoth, "drafts change no token"},
     {"adaptive_decay", kBoth, "it belongs to adaptive_target, which is not served"},
     {"preserved_tokens", kBoth, "a grammar names the control tokens that it wants; skip_special_tokens shows them"},
-    {"parallel_tool_calls", kCompletionsOnly, "no tools are served here"},
+    {"parallel_tool_calls", kCompletionsOnly, "completions have no tools"},
 };
 
 constexpr UnservedField kUnserved[] = {

@@ -219,6 +219,9 @@ def main():
         (folder / "peer").write_text("#!/bin/sh\necho it broke >&2; exit 7\n")
         done = run(folder)
         assert done.returncode != 0 and "it broke" in done.stderr, "a peer that fails is no row"
+
+        done = run(folder, "--limits", folder / "limits_bench", "--served", "2", "--serving", folder / "serving_bench")
+        assert done.returncode == 2 and "ninja -C build limits_bench serving_bench" in done.stderr, done.stderr
     print("compared as by hand")
 
 
