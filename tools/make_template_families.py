@@ -69,6 +69,35 @@ def fit(messages, needs):
     return out
 
 
+def mend(messages, needs):
+    """What a template that refuses a history needs done to it."""
+    out = copy.deepcopy(messages)
+    if "no system" in needs.get("history", ()) and out[0]["role"] == "system":
+        system = out.pop(0)["content"]
+        texts = [c if isinstance(c, str) else "\n".join(p["text"] for p in c) for c in (system, out[0]["content"])]
+        both_are_texts = isinstance(system, str) and isinstance(out[0]["content"], str)
+        out[0]["content"] = ("\n\n" if both_are_texts else "\n").join(texts)
+    if "one call" in needs.get("history", ()):
+        split = []
+        for message in out:
+            calls = message.get("tool_calls", [])
+            if message["role"] != "tool" or not any(len(m.get("tool_calls", [])) > 1 for m in out):
+                split += [{**message, "tool_calls": [c], "content": message.get("content") if i == 0 else ""} for i, c in enumerate(calls)] or [message]
+            else:  # behind the call that it answers
+                at = [c["id"] for m in split for c in m.get("tool_calls", [])].index(message["tool_call_id"])
+                split.insert([i for i, m in enumerate(split) if m.get("tool_calls")][at] + 1, message)
+        out = split
+    if "alternate" in needs.get("history", ()):
+        turns = []
+        for message in out:
+            said = [m["role"] for m in turns if m["role"] in ("user", "assistant") and not m.get("tool_calls")]
+            if message["role"] == "user" and said and said[-1] == "user":
+                turns.append({"role": "assistant", "content": ""})
+            turns.append(message)
+        out = turns
+    return out
+
+
 def every(form):
     return {role: form for role in ROLES}
 
@@ -91,7 +120,7 @@ FAMILIES = {
 {%- endfor %}
 {%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"""),
     # Llama 3.1: one bare call, contents trimmed.
-    "llama31": ({"arguments": "object", "content": every("text")}, """{{- bos_token }}
+    "llama31": ({"history": ("one call",), "arguments": "object", "content": every("text")}, """{{- bos_token }}
 {%- for m in messages %}
     {%- if m.tool_calls is defined %}
         {%- if m.tool_calls | length != 1 %}{{- raise_exception('one call at once') }}{%- endif %}
@@ -105,7 +134,7 @@ FAMILIES = {
     {%- endif %}
 {%- endfor %}"""),
     # Mistral: calls as one JSON list, ids of nine letters, roles that alternate.
-    "mistral": ({"arguments": "object", "content": every("text")}, """{%- set rest = messages[1:] if messages[0].role == 'system' else messages %}
+    "mistral": ({"history": ("alternate",), "arguments": "object", "content": every("text")}, """{%- set rest = messages[1:] if messages[0].role == 'system' else messages %}
 {%- set ns = namespace(index=0) %}
 {%- for m in rest %}
     {%- if not (m.role == 'tool' or m.tool_calls is defined) %}
@@ -209,7 +238,7 @@ FAMILIES = {
 {{- '<|end_of_text|>\\n' }}
 {%- endfor %}"""),
     # Gemma 2: two roles that alternate, no calls.
-    "gemma2": ({"no_content": {"null": ""}, "content": {"user": "text", "assistant": "text"}}, """{{ bos_token }}{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles must alternate') }}{% endif %}<start_of_turn>{{ 'model' if m['role'] == 'assistant' else m['role'] }}
+    "gemma2": ({"history": ("no system",), "no_content": {"null": ""}, "content": {"user": "text", "assistant": "text"}}, """{{ bos_token }}{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles must alternate') }}{% endif %}<start_of_turn>{{ 'model' if m['role'] == 'assistant' else m['role'] }}
 {{ m['content'] | trim }}<end_of_turn>
 {% endfor %}"""),
     # Gemma 4: a syntax of its own for objects, a text as it is.
@@ -249,7 +278,7 @@ def main():
         given = {c: text(messages) for c, messages in CONVERSATIONS.items()}
         if "from_json" in template:  # where ours goes further than Python
             given = {c: t for c, t in given.items() if t is not None}
-        fitted = {c: text(fit(messages, needs)) for c, messages in CONVERSATIONS.items()}
+        fitted = {c: text(mend(fit(messages, needs), needs)) for c, messages in CONVERSATIONS.items()}
         print(json.dumps({"family": name, "template": template, "given": given, "fitted": fitted}, ensure_ascii=False))
 
 

@@ -52,6 +52,12 @@ Result<Json> joined_content(const Json& content, const std::string& where) {
   return Json(std::move(text));
 }
 
+// The ways to say that there is nothing: null, "", an empty list or object.
+bool says_nothing(const Json& value) {
+  return value.is_null() || (value.string() != nullptr && value.string()->empty()) ||
+         (value.array() != nullptr && value.array()->empty()) || (value.object() != nullptr && value.object()->empty());
+}
+
 Result<Json> check_message(const Json& message, const std::string& where) {
   const Json::Object* members = message.object();
   if (members == nullptr) return wrong_value(where, "an object with role and content", message);
@@ -63,10 +69,10 @@ Result<Json> check_message(const Json& message, const std::string& where) {
   if (!known) return wrong_value(where + ".role", "system, developer, user, assistant or tool", *role);
   const Json* content = message.find("content");
   const Json* calls = message.find("tool_calls");
-  const bool has_calls = calls != nullptr && calls->array() != nullptr && !calls->array()->empty();
-  if (calls != nullptr && !calls->is_null() && calls->array() == nullptr)
+  if (calls != nullptr && !says_nothing(*calls) && calls->array() == nullptr)
     return wrong_value(where + ".tool_calls", "an array", *calls);
-  if ((content == nullptr || content->is_null()) && !(has_calls && *role->string() == "assistant")) {
+  // Null is a way to say nothing. Who has nothing to answer says so by leaving it out, too.
+  if (content == nullptr && *role->string() != "assistant" && *role->string() != "tool") {
     return invalid(where + ".content is missing; it must be a text or an array of text parts.", where + ".content");
   }
   Json::Object checked;
@@ -76,7 +82,7 @@ Result<Json> check_message(const Json& message, const std::string& where) {
     } else if (member.first == "content") {
       ASSIGN_OR_RETURN(Json text, joined_content(member.second, where + ".content"));
       checked.emplace_back("content", std::move(text));
-    } else if (member.first == "name" && !member.second.is_null() && member.second.string() == nullptr) {
+    } else if (member.first == "name" && !says_nothing(member.second) && member.second.string() == nullptr) {
       return wrong_value(where + ".name", "a text", member.second);
     } else if (!member.second.is_null()) {
       checked.push_back(member);
@@ -85,14 +91,12 @@ Result<Json> check_message(const Json& message, const std::string& where) {
   return Json(std::move(checked));
 }
 
-// Of an answer that goes on from the last message.
+// Of an answer that goes on from the last message: one that says nothing yet is gone on from its beginning.
 Status check_final(const ChatPrompt& chat) {
   const Json& last = chat.messages.array()->back();
-  const Json* content = last.find("content");
-  if (*last.find("role")->string() == "assistant" && content != nullptr && content->string() != nullptr &&
-      content->string()->find_first_not_of(" \t\r\n") != std::string::npos)
-    return {};
-  return invalid("continue_final_message wants the last message to be the assistant's, with a text.",
+  const Json* calls = last.find("tool_calls");
+  if (*last.find("role")->string() == "assistant" && (calls == nullptr || says_nothing(*calls))) return {};
+  return invalid("continue_final_message wants the last message to be the assistant's, without calls.",
                  "continue_final_message");
 }
 

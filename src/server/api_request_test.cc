@@ -182,6 +182,37 @@ TEST(ApiRequest, ContentIsATextOrTextParts) {
   EXPECT_EQ(where(R"([])"), "messages");
 }
 
+TEST(ApiRequest, NothingMaySayNothing) {
+  const auto fault_of = [](const std::string& message) {
+    const Result<Json> messages = check_messages(*parse_json(R"([{"role":"user","content":"x"},)" + message + "]"), {});
+    return messages ? std::string() : messages.error().message;
+  };
+  for (const char* role : {"system", "developer", "user", "assistant", "tool"}) {
+    for (const char* content : {R"(,"content":null)", R"(,"content":"")", R"(,"content":[])"})
+      EXPECT_EQ(fault_of(R"({"role":")" + std::string(role) + "\"" + content + "}"), "") << role << content;
+  }
+  for (const char* message :
+       {R"({"role":"tool","tool_call_id":"1"})", R"({"role":"assistant","reasoning_content":"r"})"})
+    EXPECT_EQ(fault_of(message), "");
+  for (const char* nothing : {"null", "\"\"", "[]", "{}"}) {
+    for (const char* member : {"name", "tool_calls", "tool_call_id", "reasoning_content"}) {
+      const std::string message =
+          R"({"role":"assistant","content":"x",")" + std::string(member) + "\":" + nothing + "}";
+      EXPECT_EQ(fault_of(message), "") << message;
+    }
+  }
+  EXPECT_NE(fault_of(R"({"role":"assistant","content":"x","tool_calls":"f"})"), "");
+  EXPECT_NE(fault_of(R"({"role":"user","content":"x","name":[1]})"), "");
+}
+
+TEST(ApiRequest, AToolsNameMayBeAsLongAsAnyApiAllows) {
+  const auto tools = [](size_t n) {
+    return R"("tools":[{"type":"function","function":{"name":")" + std::string(n, 'n') + "\"}}]";
+  };
+  EXPECT_TRUE(chat(tools(128)).ok());
+  EXPECT_EQ(fault(chat(tools(129))), "tools[0].function.name");
+}
+
 TEST(ApiRequest, PromptsAreTextsOrIdsOrListsOfEither) {
   EXPECT_EQ(complete(R"("prompt":"x")")->prompts.size(), 1u);
   EXPECT_EQ(std::get<1>(complete(R"("prompt":[1,2,3])")->prompts[0]).size(), 3u);

@@ -80,24 +80,16 @@ bool truncate(const ApiRequest& api, int32_t context, std::span<const TokenId> a
   return true;
 }
 
-// The prompt up to the end of its last message's text, from which the answer goes on.
-Status cut_behind_final(const ChatPrompt& chat, RenderedPrompt& prompt) {
-  const Json& last = chat.messages.array()->back();
-  std::string_view said = *last.find("content")->string();  // templates trim it
-  while (!said.empty() && markers::is_blank(said.back())) said.remove_suffix(1);
-  said.remove_prefix(markers::n_blank(said));
-  // Templates write little behind it; a search of the whole text would take its length times what was said.
-  constexpr size_t kMostBehind = 4096;
-  const size_t n_before = prompt.text.size() - std::min(prompt.text.size(), said.size() + kMostBehind);
-  const size_t found = std::string_view(prompt.text).substr(n_before).rfind(said);
-  const size_t at = found + n_before;
-  if (found == std::string::npos)
-    return unsupported("The chat template does not write the last message as it is, so that nothing can go on from it.",
-                       "continue_final_message");
-  prompt.text.resize(at + said.size());
-  std::erase_if(prompt.plain_ranges, [&](const TextRange& range) { return range.begin >= prompt.text.size(); });
-  for (TextRange& range : prompt.plain_ranges) range.end = std::min(range.end, prompt.text.size());
-  return {};
+bool knows_calls(const ChatTemplate& chat) {
+  return chat.source().find("tool_calls") != std::string::npos || chat.mentions("tools");
+}
+
+bool has_calls(const Json& messages) {
+  return std::ranges::any_of(*messages.array(), [](const Json& message) {
+    const Json* calls = message.find("tool_calls");
+    const bool has_any = calls != nullptr && calls->array() != nullptr && !calls->array()->empty();
+    return has_any || *message.find("role")->string() == "tool";
+  });
 }
 
 }  // namespace
@@ -108,18 +100,18 @@ Result<RenderedPrompt> render_chat(const ChatTemplate& chat, const Tokenizer& to
   const bool has_tools = asked.tools.array() != nullptr;
   // Firefunction's template wants the functions themselves, as a text, and nothing where there are none.
   const bool wants_functions = chat.source().find("functools[") != std::string::npos && chat.mentions("functions");
-  const bool is_generic = has_tools && !wants_functions && !chat.mentions("tools");
+  const bool is_generic =
+      has_tools ? !wants_functions && !chat.mentions("tools") : !knows_calls(chat) && has_calls(asked.messages);
   input.messages = is_generic ? with_generic_tools(asked.messages, asked.tools).text() : asked.messages.text();
   if (has_tools && !is_generic) input.tools = asked.tools.text();
-  input.add_generation_prompt = asked.add_generation_prompt && !asked.continues_final;
+  input.add_generation_prompt = asked.add_generation_prompt;
+  input.continues_final = asked.continues_final;
   if (const Json::Object* members = asked.template_kwargs.object()) {
     for (const Json::Member& member : *members) input.extra.emplace_back(member.first, member.second.text());
   }
   if (wants_functions && asked.template_kwargs.find("functions") == nullptr)
     input.extra.emplace_back("functions", Json(functions_as_text(asked.tools)).text());
-  ASSIGN_OR_RETURN(RenderedPrompt prompt, chat.render(input));
-  if (asked.continues_final) TRY(cut_behind_final(asked, prompt));
-  return prompt;
+  return chat.render(input);
 }
 
 std::vector<TokenId> encode_chat(const RenderedPrompt& prompt, const Tokenizer& tokenizer, AddSpecial add_special) {
@@ -195,7 +187,8 @@ bool opens_reasoning(const RenderedPrompt& prompt, const std::string& marker, bo
 // How an answer behind this prompt opens and ends its reasoning; nothing where its model has none.
 std::optional<ReasoningMarkers> reasoning_markers(const AnswerFormat& format, bool is_open) {
   const bool has_channels = format.tools.kind == ToolFormat::Kind::kChannels;
-  if (has_channels) return ReasoningMarkers{.begin = "<|channel|>analysis<|message|>", .ends = {"<|end|>"}};
+  if (has_channels)
+    return ReasoningMarkers{.begin = "<|channel|>analysis<|message|>", .ends = {"<|end|>"}, .is_open = is_open};
   if (format.reasoning.is_none()) return std::nullopt;
   ReasoningMarkers markers{.begin = format.reasoning.begin, .ends = {format.reasoning.end}, .is_open = is_open};
   if (format.reasoning.is_ended_by_call)
@@ -267,15 +260,22 @@ Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backe
     const ChatPrompt* chat = i == 0 ? &api.chat : &next;
     ASSIGN_OR_RETURN(const RenderedPrompt prompt, backend.render_chat(*chat));
     if (api.verbose && built.requests.empty()) built.rendered = prompt.text;
-    const bool opens = opens_reasoning(prompt, backend.answer_format()->reasoning.begin, !last_words(*chat).empty());
+    const bool opens = prompt.ends_in_reasoning ||
+                       opens_reasoning(prompt, backend.answer_format()->reasoning.begin, !last_words(*chat).empty());
     std::optional<AnswerParser::Options> parser = parser_options(api, backend.answer_format(), opens);
+    if (parser) {
+      const bool has_channels = parser->format->tools.kind == ToolFormat::Kind::kChannels;
+      parser->is_in_message = has_channels && prompt.ends_in_message;
+    }
     std::optional<ReasoningMarkers> reasoning = reasoning_markers(*backend.answer_format(), opens);
     const bool is_first = built.requests.empty();
     const bool was_open = built.reasoning && built.reasoning->is_open, is_open = reasoning && reasoning->is_open;
     const bool was_reasoning = built.parser && built.parser->is_reasoning;
-    if (!is_first && (was_open != is_open || was_reasoning != (parser && parser->is_reasoning))) {
+    const bool was_in_message = built.parser && built.parser->is_in_message;
+    if (!is_first && (was_open != is_open || was_reasoning != (parser && parser->is_reasoning) ||
+                      was_in_message != (parser && parser->is_in_message))) {
       return unsupported(
-          "Of these conversations some leave the model in the midst of its reasoning and others do not; "
+          "Of these conversations some leave the model in the midst of its reasoning or answer and others do not; "
           "send them apart.",
           "messages");
     }

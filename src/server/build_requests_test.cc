@@ -217,7 +217,7 @@ TEST(BuildRequests, AConversationBeginsWithTheBosThatTheVocabularyWants) {
   EXPECT_EQ(parse_api_request(Endpoint::kChat, *parse_json(declines), {})->add_special, AddSpecial::kNothing);
 }
 
-TEST(BuildRequests, WhatIsGoneOnFromIsLookedForAtTheEndAlone) {
+TEST(BuildRequests, AnAnswerGoesOnFromALongMessageThatTheTemplateCuts) {
   const FakeBackend backend;
   const Result<ChatTemplate> chat = ChatTemplate::compile(
       "{% for m in messages %}{{ m.role + '=' + m.content.split('</think>')[0] + ';' }}{% endfor %}");
@@ -230,10 +230,68 @@ TEST(BuildRequests, WhatIsGoneOnFromIsLookedForAtTheEndAlone) {
     return render_chat(*chat, backend.tokenizer(), asked);
   };
   EXPECT_EQ(say("a", "so it is ")->text, "user=a;assistant=so it is");
-  // Not there as it was said, beside a text that is like it everywhere.
-  const auto begin = std::chrono::steady_clock::now();
-  EXPECT_FALSE(say(std::string(800'000, 'a'), std::string(400'000, 'a') + "</think>b").ok());
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+  // Half of it is not written, beside a text that is like it everywhere.
+  const std::string user(800'000, 'a'), said = std::string(400'000, 'a') + "</think>b";
+  const Result<RenderedPrompt> prompt = say(user, said);
+  ASSERT_TRUE(prompt.ok()) << prompt.error().message;
+  EXPECT_EQ(prompt->text, "user=" + user + ";assistant=" + said);
+}
+
+// ChatML closes with words that a message may spell: the message's own end is meant, and not the template's.
+TEST(BuildRequests, AnAnswerGoesOnBehindTheMessageItselfWhateverItSpells) {
+  const FakeBackend backend;
+  const Result<ChatTemplate> chat = ChatTemplate::for_model("");
+  ASSERT_TRUE(chat.ok()) << chat.error().message;
+  for (const char* tools : {"null", R"([{"type":"function","function":{"name":"f"}}])"}) {
+    ChatPrompt asked;
+    asked.tools = *parse_json(tools);
+    asked.messages = *parse_json(R"([{"role":"user","content":"hi"}])");
+    const std::string before = render_chat(*chat, backend.tokenizer(), asked)->text;
+    asked.continues_final = true;
+    for (const char* said : {"<", "|", "i", "end", "_", "im_end", "|>", "<|im_end|>", "assistant", "hi", "So"}) {
+      asked.messages = *parse_json(R"([{"role":"user","content":"hi"},{"role":"assistant","content":")" +
+                                   std::string(said) + "\"}]");
+      const Result<RenderedPrompt> prompt = render_chat(*chat, backend.tokenizer(), asked);
+      ASSERT_TRUE(prompt.ok()) << prompt.error().message;
+      EXPECT_EQ(prompt->text, before + said);
+      ASSERT_FALSE(prompt->plain_ranges.empty());
+      EXPECT_EQ(prompt->plain_ranges.back().begin, before.size()) << "what it spells is text";
+      EXPECT_EQ(prompt->plain_ranges.back().end, prompt->text.size());
+    }
+    for (const char* nothing : {"\"\"", "null", "\" \"", "[]"}) {
+      asked.messages = *parse_json(R"([{"role":"user","content":"hi"},{"role":"assistant","content":)" +
+                                   std::string(nothing) + "}]");
+      EXPECT_EQ(render_chat(*chat, backend.tokenizer(), asked)->text, before) << nothing;
+    }
+  }
+}
+
+TEST(BuildRequests, CallsAreToldInWordsWhereTheTemplateKnowsNone) {
+  const FakeBackend backend;
+  const Result<ChatTemplate> chat = ChatTemplate::for_model(
+      "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+      "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+      "{{ raise_exception('roles must alternate') }}{% endif %}<{{ m.role }}>{{ m.content }}{% endfor %}");
+  ASSERT_TRUE(chat.ok()) << chat.error().message;
+  const auto text = [&](const std::string& arguments, const char* tools) {
+    ChatPrompt asked;
+    asked.tools = *parse_json(tools);
+    asked.messages = *parse_json(
+        R"([{"role":"system","content":"S"},{"role":"user","content":"hi"},{"role":"assistant","content":null,"tool_calls":)"
+        R"([{"id":"1","type":"function","function":{"name":"f")" +
+        (arguments.empty() ? "" : ",\"arguments\":" + arguments) +
+        R"(}}]},{"role":"tool","tool_call_id":"1","content":null}])");
+    const Result<RenderedPrompt> prompt = render_chat(*chat, backend.tokenizer(), asked);
+    return prompt ? prompt->text : prompt.error().message;
+  };
+  const std::string call = "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>";
+  for (const char* nothing : {"", "null", "\"\"", "\" \"", "{}", "[]", "\"[]\"", "\"{}\""}) {
+    EXPECT_EQ(text(nothing, "null"), "<user>S\n\nhi<assistant>" + call + "<user><tool_response>\n\n</tool_response>")
+        << nothing;
+  }
+  const std::string told = text("\"\"", R"([{"type":"function","function":{"name":"f"}}])");
+  EXPECT_TRUE(told.starts_with("<user>S\n\nYou may call functions.")) << told;
+  EXPECT_TRUE(told.ends_with(call + "<user><tool_response>\n\n</tool_response>")) << told;
 }
 
 }  // namespace

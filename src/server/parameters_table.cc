@@ -296,7 +296,10 @@ constexpr Parameter kParameters[] = {
     {"add_generation_prompt", kChatOnly, kOther, 0, 0, false, "true", "vLLM", "", R"({"type":"boolean"})",
      "End the conversation with the start of an answer.", &read_add_generation_prompt},
     {"continue_final_message", kChatOnly, kOther, 0, 0, false, "false", "vLLM", "", R"({"type":"boolean"})",
-     "The last message is the assistant's, and the answer goes on from its text.", &read_continue_final},
+     "The last message is the assistant's, and the answer goes on from the end of its text, or of its reasoning where "
+     "it "
+     "has no text.",
+     &read_continue_final},
     {"chat_template_kwargs", kChatOnly, kOther, 0, 0, false, "null", "vLLM", "", R"({"type":"object"})",
      "More variables for the chat template.", &read_template_kwargs},
     {"cache_salt", kBoth, kString, 0, 256, false, "\"\"", "vLLM", "Request::cache_salt", nullptr,

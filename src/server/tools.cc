@@ -11,7 +11,7 @@ namespace ibid {
 namespace {
 
 constexpr size_t kMaxTools = 512;
-constexpr size_t kMaxToolName = 64;
+constexpr size_t kMaxToolName = 128;
 
 bool is_tool_name(std::string_view name) {
   return !name.empty() && name.size() <= kMaxToolName && std::ranges::all_of(name, [](char c) {
@@ -33,7 +33,7 @@ Status check_tool(const Json& tool, const std::string& where, std::set<std::stri
     return invalid(where + ".function must be an object with a name.", where + ".function");
   const Json* name = function->find("name");
   if (name == nullptr || name->string() == nullptr || !is_tool_name(*name->string())) {
-    return invalid(where + ".function.name must be a name of 1 to 64 letters, digits, '_', '-' or '.'.",
+    return invalid(where + ".function.name must be a name of 1 to 128 letters, digits, '_', '-' or '.'.",
                    where + ".function.name");
   }
   if (!names.insert(*name->string()).second)
@@ -67,6 +67,19 @@ bool is_text_schema(const Json& schema) {
   const Json* values = schema.find("enum");
   return values != nullptr && values->array() != nullptr &&
          std::ranges::all_of(*values->array(), [](const Json& v) { return v.string() != nullptr; });
+}
+
+// A call's arguments as JSON; an object also where a client says nothing of them.
+std::string arguments_text(const Json* arguments) {
+  const bool is_nothing =
+      arguments == nullptr || arguments->is_null() || (arguments->array() != nullptr && arguments->array()->empty());
+  if (is_nothing) return "{}";
+  if (arguments->string() == nullptr) return arguments->text();
+  const std::string& text = *arguments->string();
+  const size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin == std::string::npos) return "{}";
+  const std::string_view said = std::string_view(text).substr(begin, text.find_last_not_of(" \t\r\n") + 1 - begin);
+  return said == "[]" ? "{}" : text;
 }
 
 Json said_by(const char* role, std::string content) {
@@ -246,8 +259,9 @@ std::string functions_as_text(const Json& tools) {
 }
 
 Json with_generic_tools(const Json& messages, const Json& tools) {
+  const bool has_tools = tools.array() != nullptr;
   std::string told = "You may call functions. Each line describes one of them, as JSON:\n";
-  for (const Json& tool : *tools.array()) told += tool.find("function")->text() + "\n";
+  for (const Json& tool : has_tools ? *tools.array() : Json::Array()) told += tool.find("function")->text() + "\n";
   told +=
       "To call a function, write its name and its arguments as JSON between these two tags and nothing behind them:\n"
       "<tool_call>\n{\"name\": \"NAME\", \"arguments\": {}}\n</tool_call>";
@@ -255,7 +269,9 @@ Json with_generic_tools(const Json& messages, const Json& tools) {
   const Json::Array& given = *messages.array();
   size_t i = 0;
   const std::string* role = given.empty() ? nullptr : given[0].find("role")->string();
-  if (role != nullptr && (*role == "system" || *role == "developer")) {
+  if (!has_tools) {
+    // Nothing is told of tools; the calls of the history are still written.
+  } else if (role != nullptr && (*role == "system" || *role == "developer")) {
     out.push_back(said_by("system", text_content(given[0]) + "\n\n" + told));
     ++i;
   } else {
@@ -279,9 +295,7 @@ Json with_generic_tools(const Json& messages, const Json& tools) {
         const Json* name = function != nullptr ? function->find("name") : nullptr;
         const Json* arguments = function != nullptr ? function->find("arguments") : nullptr;
         if (name == nullptr || name->string() == nullptr) continue;
-        const std::string json = arguments == nullptr             ? "{}"
-                                 : arguments->string() != nullptr ? *arguments->string()
-                                                                  : arguments->text();
+        const std::string json = arguments_text(arguments);
         text += (text.empty() ? "" : "\n") +
                 ("<tool_call>\n{\"name\": " + name->text() + ", \"arguments\": " + json + "}\n</tool_call>");
       }

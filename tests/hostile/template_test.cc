@@ -406,7 +406,7 @@ TEST(HostileTemplate, ProbesOfATemplateAreBounded) {
       const double start = processor_seconds();
       EXPECT_TRUE(ChatTemplate::for_model(c.source).ok()) << c.name;
       double seconds = processor_seconds() - start;
-      // Several probes, each with a twentieth of a render's steps.
+      // Several probes, each with a fiftieth of a render's steps.
       EXPECT_LT(seconds, kMeasured ? on_this_machine(0.5, seconds) : 60.0) << c.name;
     }
   }

@@ -33,6 +33,9 @@ struct ChatInput {
   std::string tools;            // JSON list; empty: the template sees none
   std::string documents;        // JSON list; empty: none
   bool add_generation_prompt = true;
+  // The prompt ends where the last message's own text ends, so that the answer goes on from it: where that of its
+  // content does, or of its reasoning where it has no content. Where it has neither, an answer begins.
+  bool continues_final = false;
   std::string bos_token, eos_token;  // as spelled; the template's variables
   // More variables for the template, as (name, JSON); they win over the ones above.
   std::vector<std::pair<std::string, std::string>> extra;
@@ -48,15 +51,19 @@ struct RenderedPrompt {
   // disjoint. Special tokens spelled there are text: hand them to EncodeOptions::plain_ranges. A message's role is
   // the template's word where it is letters, digits, '_' or '-' only, because templates build special tokens from it.
   std::vector<TextRange> plain_ranges;
+  bool ends_in_message = false;    // it ends with the last message's own text (ChatInput::continues_final)
+  bool ends_in_reasoning = false;  // ... which is its reasoning
+  int n_undefined = 0;             // values that the template printed as nothing, because nobody has defined them
 };
 
 // Immutable; may be shared by threads.
 class ChatTemplate {
  public:
-  // Errors name line and column. At most 256 KiB of source. Messages are rendered as they are given.
+  // Errors name line and column. At most 256 KiB of source. Messages and tools are rendered as they are given.
   static Result<ChatTemplate> compile(std::string_view source);
   // The model's template, which gets its messages in the form that it reads (form()); where the model has none, ChatML
-  // (kDefaultSource), and `warning` says so.
+  // (kDefaultSource), and `warning` says so. A history that the template refuses is tried again with the repairs that
+  // message_form.h lists, under what is left of the budget.
   static Result<ChatTemplate> for_model(std::string_view source, std::string* warning = nullptr);
 
   Result<RenderedPrompt> render(const ChatInput& input, const RenderBudget& budget = {}) const;
@@ -70,6 +77,7 @@ class ChatTemplate {
 
  private:
   struct Compiled;
+  class Rendering;
   explicit ChatTemplate(std::shared_ptr<const Compiled> compiled) : compiled_(std::move(compiled)) {}
   std::shared_ptr<const Compiled> compiled_;
 };

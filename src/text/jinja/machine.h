@@ -117,8 +117,10 @@ class Machine {
       return !failed();
     return out_of_steps();
   }
-  bool room(uint64_t n_bytes);  // may that many more bytes be held?
-  bool keep(size_t n_bytes);    // charges what scopes and namespaces hold, which go when all ends
+  int64_t steps_left() const { return steps_left_; }
+  int n_undefined() const { return n_undefined_; }  // values that were printed as nothing, being undefined
+  bool room(uint64_t n_bytes);                      // may that many more bytes be held?
+  bool keep(size_t n_bytes);                        // charges what scopes and namespaces hold, which go when all ends
   bool room(const Text& out, uint64_t n_bytes) {
     return room(out.size() + out.marks.size() * sizeof(TextRange) + n_bytes);
   }
@@ -206,6 +208,7 @@ class Machine {
   Meter meter_;
   int64_t steps_left_;
   int depth_ = 0;
+  int n_undefined_ = 0;
   std::optional<Error> error_;
   uint32_t at_ = 0;  // of the node that is at work, for errors
   std::optional<std::chrono::system_clock::time_point> now_;

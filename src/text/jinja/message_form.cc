@@ -2,6 +2,7 @@
 
 #include "text/jinja/json.h"
 #include "text/jinja/machine.h"
+#include "text/jinja/message_parts.h"
 
 namespace ibid {
 namespace {
@@ -12,22 +13,25 @@ using jinja::ListObject;
 using jinja::Text;
 using jinja::Value;
 
-// The dict with another value for the key, which keeps its place.
-Value with(const Value& dict, std::string_view key, Value value) {
-  auto* out = new DictObject;
-  for (const auto& [name, old] : dict.as<DictObject>()->entries) out->set(name, old);
-  out->set(Value::string(key), std::move(value));
-  return Value::object(Kind::kDict, out);
-}
-
-const Value* member(const Value& dict, std::string_view key) {
-  return dict.is(Kind::kDict) ? dict.as<DictObject>()->find(key) : nullptr;
-}
-
 bool is_blank(std::string_view s) { return s.find_first_not_of(" \t\r\n") == std::string_view::npos; }
+
+// Clients and models write these for tools without parameters. PHP's empty arrays are lists.
+bool is_nothing(const Value& arguments) {
+  if (arguments.is_none()) return true;
+  if (!arguments.is_string()) return jinja::length(arguments) == 0;
+  std::string_view said = arguments.str();
+  if (said.size() > 64) return is_blank(said);
+  while (!said.empty() && is_blank(said.substr(0, 1))) said.remove_prefix(1);
+  while (!said.empty() && is_blank(said.substr(said.size() - 1))) said.remove_suffix(1);
+  return said.empty() || said == "{}" || said == "[]";
+}
 
 Value fit_arguments(jinja::Machine& machine, MessageForm::Arguments form, const Value& arguments,
                     const std::string& where, std::string& misfit) {
+  if (is_nothing(arguments)) {
+    if (form == MessageForm::Arguments::kObject) return Value::object(Kind::kDict, new DictObject);
+    return Value::string("{}");
+  }
   if (form == MessageForm::Arguments::kText && arguments.is(Kind::kDict)) {
     Text text;
     jinja::append_json(machine, arguments, {}, text);
@@ -36,8 +40,7 @@ Value fit_arguments(jinja::Machine& machine, MessageForm::Arguments form, const 
   if (form != MessageForm::Arguments::kObject || !arguments.is_string()) return arguments;
   if (!machine.spend(arguments.str().size() / 16)) return arguments;
   // What a string holds no limit of the request's own JSON has seen, so the machine counts it.
-  Result<Value> object =
-      jinja::read_json(is_blank(arguments.str()) ? "{}" : arguments.str(), where, jinja::JsonMarks::kAll, &machine);
+  Result<Value> object = jinja::read_json(arguments.str(), where, jinja::JsonMarks::kAll, &machine);
   if (machine.failed()) return arguments;
   if (object && object->is(Kind::kDict)) return *std::move(object);
   if (misfit.empty()) misfit = where + " is no JSON object, which this template reads";
@@ -52,10 +55,11 @@ Value fit_calls(jinja::Machine& machine, MessageForm::Arguments form, const Valu
     Value call = calls.items()[i];
     const std::string place = where + "[" + std::to_string(i) + "]";
     const Value* function = member(call, "function");
-    const Value* arguments = member(function != nullptr ? *function : call, "arguments");
-    if (arguments != nullptr && machine.spend()) {
+    const Value& named = function != nullptr ? *function : call;
+    const Value* arguments = member(named, "arguments");
+    if (named.is(Kind::kDict) && machine.spend()) {
       const std::string field = place + (function != nullptr ? ".function" : "") + ".arguments";
-      Value fit = fit_arguments(machine, form, *arguments, field, misfit);
+      Value fit = fit_arguments(machine, form, arguments != nullptr ? *arguments : Value::none(), field, misfit);
       call = function != nullptr ? with(call, "function", with(*function, "arguments", std::move(fit)))
                                  : with(call, "arguments", std::move(fit));
     }
@@ -113,24 +117,89 @@ Value fit_no_content(const MessageForm& form, const Value& message) {
   return with(message, "content", want == MessageForm::NoContent::kNull ? Value::none() : Value::string(""));
 }
 
+bool is_empty(const Value& v) {
+  if (v.is_string()) return v.str().empty();
+  return v.is_none() || ((v.is(Kind::kList) || v.is(Kind::kDict)) && jinja::length(v) == 0);
+}
+
+// Parts that are all empty texts.
+bool says_nothing(const Value& content) {
+  Text text;
+  return content.is(Kind::kList) && content.items().size() < 8 && join_parts(content, text) && text.size() == 0;
+}
+
+// An id that is a number, as its digits.
+Value as_id(const Value& id) {
+  if (id.is_integral() && !id.is(Kind::kBool)) return Value::string(jinja::Text::marked(std::to_string(id.as_int())));
+  return id;
+}
+
+Value calls_with_ids(const Value& calls) {
+  auto* out = new ListObject;
+  Value cleared = Value::object(Kind::kList, out);
+  for (const Value& given : calls.items()) {
+    Value call = given;
+    const Value* id = member(call, "id");
+    if (id != nullptr) call = is_empty(*id) ? without(call, "id") : with(call, "id", as_id(*id));
+    if (const Value* type = member(call, "type"); type != nullptr && is_empty(*type)) call = without(call, "type");
+    jinja::weigh(*out, call);
+    out->items.push_back(std::move(call));
+  }
+  return cleared;
+}
+
+// Members that say nothing are left out, and content that says nothing is "", but for the content beside calls.
+Value cleared(const Value& message) {
+  auto* out = new DictObject;
+  Value made = Value::object(Kind::kDict, out);
+  bool has_calls = false, has_content = false;
+  for (const auto& [key, value] : message.as<DictObject>()->entries) {
+    const std::string_view name = key.is_string() ? key.str() : std::string_view();
+    if (name == "content") {
+      out->set(key, is_empty(value) || says_nothing(value) ? (value.is_none() ? value : Value::string("")) : value);
+      has_content = true;
+      continue;
+    }
+    const bool may_be_empty = name != "tool_calls" && name != "name" && name != "tool_call_id" &&
+                              name != "reasoning_content" && name != "reasoning" && name != "thinking";
+    if (value.is_none() || (!may_be_empty && is_empty(value))) continue;
+    const bool is_calls = name == "tool_calls" && value.is(Kind::kList);
+    has_calls = has_calls || is_calls;
+    out->set(key, is_calls ? calls_with_ids(value) : name == "tool_call_id" ? as_id(value) : value);
+  }
+  const Value* content = out->find("content");
+  if (!has_calls && (!has_content || content->is_none())) out->set(Value::string("content"), Value::string(""));
+  return made;
+}
+
 }  // namespace
 
-Value fit_message(jinja::Machine& machine, const MessageForm& form, const Value& message, size_t index,
-                  std::string& misfit) {
-  if (form == MessageForm()) return message;
-  Value fitted = message;
-  const Value* role = member(message, "role");
-  const std::string said = role != nullptr && role->is_string() ? std::string(role->str()) : "";
-  if (form.developer_is_system && said == "developer") fitted = with(fitted, "role", Value::string("system"));
-  const Value* calls = member(fitted, "tool_calls");
-  if (calls != nullptr && calls->is(Kind::kList) && !calls->items().empty()) {
-    const std::string where = "messages[" + std::to_string(index) + "].tool_calls";
-    if (form.arguments != MessageForm::Arguments::kAsGiven)
-      fitted = with(fitted, "tool_calls", fit_calls(machine, form.arguments, *calls, where, misfit));
-    fitted = fit_no_content(form, fitted);
+std::vector<Value> fit_messages(jinja::Machine& machine, const MessageForm& form, unsigned& repairs,
+                                std::vector<Value> messages, std::string& misfit) {
+  for (Value& message : messages) {
+    if (!machine.spend(static_cast<uint64_t>(jinja::length(message)))) return messages;
+    message = cleared(message);
+    if (form.developer_is_system && role_of(message) == "developer")
+      message = with(message, "role", Value::string("system"));
   }
-  const Value* content = member(fitted, "content");
-  return content != nullptr ? fit_content(content_form(form, said), fitted, *content) : fitted;
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const Value* calls = member(messages[i], "tool_calls");
+    if (calls == nullptr || !calls->is(Kind::kList)) continue;
+    const std::string where = "messages[" + std::to_string(i) + "].tool_calls";
+    messages[i] = with(messages[i], "tool_calls", fit_calls(machine, form.arguments, *calls, where, misfit));
+  }
+  fill_calls(form, messages);
+  place_systems(form, messages);
+  if ((repairs & kShortIds) != 0 && !shorten_ids(messages)) repairs &= ~kShortIds;
+  if ((repairs & kSingleCalls) != 0 && !split_calls(messages)) repairs &= ~kSingleCalls;
+  if ((repairs & kAlternate) != 0 && !alternate(messages)) repairs &= ~kAlternate;
+  if ((repairs & kBlanks) != 0 && !say_blanks(messages)) repairs &= ~kBlanks;
+  for (Value& message : messages) {
+    if (member(message, "tool_calls") != nullptr) message = fit_no_content(form, message);
+    const Value* content = member(message, "content");
+    if (content != nullptr) message = fit_content(content_form(form, role_of(message)), message, *content);
+  }
+  return messages;
 }
 
 }  // namespace ibid

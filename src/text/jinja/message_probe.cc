@@ -1,5 +1,7 @@
 // What a template prints of probe conversations tells in which form it wants its messages.
 #include <algorithm>
+#include <initializer_list>
+#include <span>
 
 #include "text/jinja/chat_template.h"
 #include "text/jinja/message_form.h"
@@ -10,9 +12,50 @@ namespace {
 constexpr const char* kUser = R"({"role":"user","content":"Hi"})";
 constexpr const char* kArgumentsText = R"("{\"probe_key\": \"probe_value\"}")";
 constexpr const char* kArgumentsObject = R"({"probe_key": "probe_value"})";
-constexpr const char* kTools =
-    R"([{"type":"function","function":{"name":"probe_tool","description":"d","parameters":{"type":"object",)"
-    R"("properties":{"probe_argument":{"type":"string","description":"d"}},"required":["probe_argument"]}}}])";
+
+// Parts of a tool's definition and of a call and its result, each of which a client may leave out.
+struct Part {
+  Member member;
+  const char* text;
+};
+constexpr Part kPropertyParts[] = {{Member::kPropertyType, R"("type":"string")"},
+                                   {Member::kPropertyDescription, R"("description":"d")"}};
+constexpr Part kSchemaParts[] = {{Member::kSchemaType, R"("type":"object")"},
+                                 {Member::kProperties, R"("properties":{"probe_argument":{@}})"},
+                                 {Member::kRequired, R"("required":["probe_argument"])"}};
+constexpr Part kFunctionParts[] = {{Member::kCount, R"("name":"probe_tool")"},
+                                   {Member::kDescription, R"("description":"d")"},
+                                   {Member::kParameters, R"("parameters":{@})"}};
+constexpr Part kToolParts[] = {{Member::kToolType, R"("type":"function")"}, {Member::kCount, R"("function":{@})"}};
+constexpr Part kCallParts[] = {{Member::kCallId, R"("id":"call12345")"},
+                               {Member::kCallType, R"("type":"function")"},
+                               {Member::kCount, R"("function":{"name":"probe_tool","arguments":@})"}};
+constexpr Part kResultParts[] = {{Member::kCount, R"("role":"tool")"},
+                                 {Member::kResultId, R"("tool_call_id":"call12345")"},
+                                 {Member::kResultName, R"("name":"probe_tool")"},
+                                 {Member::kCount, R"("content":@)"}};
+
+// An object of these parts without those that are left out (bits); what is within it stands in the place of the '@'.
+std::string object_of(std::span<const Part> parts, uint32_t left_out, const std::string& within) {
+  std::string out = "{";
+  for (const Part& part : parts) {
+    if ((left_out & bit_of(part.member)) != 0) continue;
+    if (out.size() > 1) out += ',';
+    std::string text = part.text;
+    if (const size_t at = text.find('@'); at != std::string::npos) text.replace(at, 1, within);
+    out += text;
+  }
+  return out + '}';
+}
+
+std::string inside(const std::string& object) { return object.substr(1, object.size() - 2); }
+
+std::string tools_without(uint32_t left_out) {
+  const std::string property = inside(object_of(kPropertyParts, left_out, ""));
+  const std::string schema = inside(object_of(kSchemaParts, left_out, property));
+  const std::string function = inside(object_of(kFunctionParts, left_out, schema));
+  return "[" + object_of(kToolParts, left_out, function) + "]";
+}
 
 bool has(const std::string& text, std::string_view what) { return text.find(what) != std::string::npos; }
 
@@ -26,8 +69,8 @@ std::string says(const std::string& role, const std::string& content) {
   return R"({"role":")" + role + R"(","content":)" + content + "}";
 }
 
-std::string tool_says(const std::string& content) {
-  return R"({"role":"tool","tool_call_id":"call12345","name":"probe_tool","content":)" + content + "}";
+std::string tool_says(const std::string& content, uint32_t left_out = 0) {
+  return object_of(kResultParts, left_out, content);
 }
 
 // How well a thing is printed; the better form is taken, and between equals the one that was given.
@@ -39,7 +82,9 @@ class Prober {
 
   MessageForm form() {
     MessageForm form;
+    probe_tool_list(form);
     probe_calls(form);
+    probe_members(form);
     form.developer_is_system = !knows_developer();
     const auto alone = [](const char* role) {
       return [role](const std::string& content) { return std::vector<std::string>{says(role, content)}; };
@@ -54,33 +99,42 @@ class Prober {
     form.tool = content_form([&](const std::string& content) {
       return std::vector<std::string>{kUser, call(content_of_call_, arguments_), tool_says(content)};
     });
+    with_tools_ = false;
+    probe_systems(form);
     return is_exhausted_ ? MessageForm() : form;
   }
 
  private:
   std::optional<std::string> render(const std::vector<std::string>& messages) {
+    std::optional<RenderedPrompt> prompt = rendered(messages);
+    if (!prompt) return std::nullopt;
+    return std::move(prompt->text);
+  }
+
+  std::optional<RenderedPrompt> rendered(const std::vector<std::string>& messages, uint32_t left_out = 0) {
     if (is_exhausted_) return std::nullopt;
     ChatInput input;
     input.messages = "[";
     for (const std::string& message : messages) input.messages += (input.messages.size() > 1 ? "," : "") + message;
     input.messages += "]";
-    if (with_tools_) input.tools = kTools;
+    if (with_tools_) input.tools = tools_without(left_out);
+    if (wants_tool_list_ && !with_tools_) input.tools = "[]";
+    if (chat_.mentions("functions")) input.extra.emplace_back("functions", R"("")");
     input.now = std::chrono::system_clock::time_point();
     RenderBudget budget;
-    budget.n_steps /= 20;
+    budget.n_steps /= 50;
     budget.memory_bytes /= 4;
     budget.output_bytes /= 4;
     Result<RenderedPrompt> prompt = chat_.render(input, budget);
-    if (prompt) return std::move(prompt->text);
+    if (prompt) return *std::move(prompt);
     is_exhausted_ = prompt.error().kind == ErrorKind::kExhausted;
     return std::nullopt;
   }
 
   // An assistant's message; content "absent" is none at all.
-  static std::string call(const std::string& content, const std::string& arguments) {
+  static std::string call(const std::string& content, const std::string& arguments, uint32_t left_out = 0) {
     return R"({"role":"assistant",)" + (content == "absent" ? "" : R"("content":)" + content + ",") +
-           R"("tool_calls":[{"id":"call12345","type":"function","function":{"name":"probe_tool","arguments":)" +
-           arguments + "}}]}";
+           R"("tool_calls":[)" + object_of(kCallParts, left_out, arguments) + "]}";
   }
 
   std::optional<std::string> render_call(const std::string& content, const std::string& arguments) {
@@ -138,12 +192,94 @@ class Prober {
     const auto is_good = [&](const std::optional<std::string>& prompt) {
       return prompt && arguments_score(prompt) == best && count(*prompt, "None") == n_nones;
     };
-    MessageForm::NoContent otherwise = MessageForm::NoContent::kAsGiven;
-    if (is_good(null)) otherwise = MessageForm::NoContent::kNull;
-    if (is_good(empty)) otherwise = MessageForm::NoContent::kEmpty;
-    if (!is_good(null)) form.null = otherwise;
-    if (!is_good(missing)) form.missing = otherwise;
-    if (!is_good(empty)) form.empty = otherwise;
+    if (!is_good(empty) && !is_good(null)) return;
+    form.null = form.missing = form.empty =
+        is_good(empty) ? MessageForm::NoContent::kEmpty : MessageForm::NoContent::kNull;
+  }
+
+  // A template may look into its tools before it asks whether there are any.
+  void probe_tool_list(MessageForm& form) {
+    if (!chat_.mentions("tools") || render({kUser})) return;
+    wants_tool_list_ = true;
+    form.wants_tool_list = wants_tool_list_ = render({kUser}).has_value();
+  }
+
+  // A member is filled in where a template that prints calls, results and tools well fails without it, or prints
+  // nothing in its place, or loses what stands around it.
+  void probe_members(MessageForm& form) {
+    const auto is_as_good = [](const std::optional<RenderedPrompt>& without, const RenderedPrompt& whole,
+                               std::initializer_list<const char*> words) {
+      return without && without->n_undefined <= whole.n_undefined && std::ranges::all_of(words, [&](const char* word) {
+               return has(without->text, word) || !has(whole.text, word);
+             });
+    };
+    const auto history = [&](uint32_t left_out) {
+      return rendered({kUser, call(content_of_call_, arguments_, left_out), tool_says(R"("done")", left_out)});
+    };
+    const std::optional<RenderedPrompt> whole_history = is_answered_ ? history(0) : std::nullopt;
+    if (whole_history) {
+      const uint32_t name = bit_of(Member::kResultName), ids = bit_of(Member::kCallId) | bit_of(Member::kResultId);
+      const auto wants = [&](uint32_t members, uint32_t also_left_out) {
+        const std::optional<RenderedPrompt> without = history(members | also_left_out);
+        if (!is_as_good(without, *whole_history, {"probe_key", "probe_value", "probe_tool", "done"}))
+          form.filled |= members;
+      };
+      wants(name, 0);
+      wants(bit_of(Member::kCallType), 0);
+      const uint32_t nameless = name & ~form.filled;  // a result may be named by its id alone
+      wants(bit_of(Member::kCallId), nameless);
+      wants(bit_of(Member::kResultId), nameless);
+      wants(ids, nameless);
+    }
+    if (!chat_.mentions("tools")) return;
+    with_tools_ = true;
+    if (const std::optional<RenderedPrompt> whole = rendered({kUser})) {
+      for (const Member member :
+           {Member::kToolType, Member::kDescription, Member::kParameters, Member::kSchemaType, Member::kProperties,
+            Member::kRequired, Member::kPropertyType, Member::kPropertyDescription}) {
+        const bool is_schema = member == Member::kParameters || member == Member::kProperties;
+        const std::initializer_list<const char*> argument = {"probe_tool", "probe_argument"}, name = {"probe_tool"};
+        if (!is_as_good(rendered({kUser}, bit_of(member)), *whole, is_schema ? name : argument))
+          form.filled |= bit_of(member);
+      }
+    }
+    with_tools_ = false;
+  }
+
+  // Which system messages are printed, all of them and in their order.
+  void probe_systems(MessageForm& form) {
+    const auto in_form = [](const char* role, MessageForm::Content content, const std::string& text) {
+      const bool in_parts = content == MessageForm::Content::kParts;
+      return says(role, in_parts ? R"([{"type":"text","text":)" + text + "}]" : text);
+    };
+    const std::string one = in_form("system", form.system, R"("probe_one")");
+    const std::string two = in_form("system", form.system, R"("probe_two")");
+    const std::string user = in_form("user", form.user, R"("Hi")");
+    const std::string said = in_form("assistant", form.assistant, R"("Yes")");
+    const auto prints = [&](const std::vector<std::string>& messages) {
+      const std::optional<std::string> prompt = render(messages);
+      if (!prompt) return false;
+      size_t from = 0;
+      for (const std::string& message : messages) {
+        const char* word = message == one ? "probe_one" : message == two ? "probe_two" : nullptr;
+        if (word == nullptr) continue;
+        from = prompt->find(word, from);
+        if (from == std::string::npos) return false;
+      }
+      return true;
+    };
+    if (!render({user})) return;  // it takes nothing of ours
+    form.takes_system = prints({one, user});
+    form.takes_second_system = form.takes_system && prints({one, two, user});
+    form.takes_later_system = form.takes_system && prints({one, user, said, two, user}) &&
+                              prints({user, said, two, user}) && prints({user, two});
+    if (!form.takes_system || !chat_.mentions("tools")) return;
+    with_tools_ = true;
+    if (prints({one, user})) {
+      form.takes_second_system = form.takes_second_system && prints({one, two, user});
+      form.takes_later_system = form.takes_later_system && prints({one, user, said, two, user});
+    }
+    with_tools_ = false;
   }
 
   // A template that knows the role does something else with it than with a name that nobody has heard of. It may write
@@ -174,7 +310,7 @@ class Prober {
   }
 
   const ChatTemplate& chat_;
-  bool with_tools_ = false, is_answered_ = true, is_exhausted_ = false;
+  bool with_tools_ = false, wants_tool_list_ = false, is_answered_ = true, is_exhausted_ = false;
   std::string content_of_call_ = R"("")", arguments_ = kArgumentsText;
 };
 

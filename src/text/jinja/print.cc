@@ -67,7 +67,9 @@ void Machine::append_str(const Value& v, Text& out) {
     if (!room(out, v.text().size())) return;
     spend(v.text().size() / 64);
     out.append(v.text());
-  } else if (!v.is_undefined()) {
+  } else if (v.is_undefined()) {
+    ++n_undefined_;
+  } else {
     append_repr(v, out);
   }
 }

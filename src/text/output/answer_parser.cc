@@ -37,7 +37,8 @@ AnswerParser::AnswerParser(Options options) : options_(std::move(options)), tool
   }
   if (format.reasoning.is_none() || !options_.finds_reasoning) is_reasoning_done_ = true;
   if (tools_.kind == ToolFormat::Kind::kChannels) {
-    state_ = State::kHead;
+    state_ = options_.is_in_message ? State::kChannel : State::kHead;
+    is_reasoning_channel_ = options_.is_reasoning && options_.finds_reasoning;
   } else if (options_.is_reasoning && !is_reasoning_done_) {
     n_newlines_ = 1;
     state_ = State::kReasoning;

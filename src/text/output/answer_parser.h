@@ -45,7 +45,8 @@ class AnswerParser {
     std::shared_ptr<const AnswerFormat> format;
     std::shared_ptr<const std::vector<DeclaredTool>> tools;  // null: calls are text
     bool finds_reasoning = true;
-    bool is_reasoning = false;  // the prompt has opened it
+    bool is_reasoning = false;   // the prompt has opened it
+    bool is_in_message = false;  // the prompt ends within what the model has said: the answer begins with no head
   };
   explicit AnswerParser(Options options);
 

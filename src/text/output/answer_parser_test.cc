@@ -273,5 +273,22 @@ TEST(AnswerParser, AnyTextAddsUp) {
   }
 }
 
+// Of a model with channels, whose prompt ends within a message.
+TEST(AnswerParser, AnAnswerGoesOnWithinAMessage) {
+  const auto read_on = [](std::string_view text, bool is_reasoning) {
+    AnswerParser::Options options{std::make_shared<AnswerFormat>(AnswerFormat::of_template(kGptOss)), tools()};
+    options.is_in_message = true;
+    options.is_reasoning = is_reasoning;
+    AnswerParser parser(options);
+    std::vector<AnswerPart> parts;
+    for (const char c : text) parser.push(std::string_view(&c, 1), parts);
+    parser.finish(parts);
+    return told(parts, parser);
+  };
+  EXPECT_EQ(read_on("it is so.<|return|>", false), "it is so.");
+  EXPECT_EQ(read_on("Hm.<|end|><|start|>assistant<|channel|>final<|message|>Yes.<|return|>", true),
+            read(kGptOss, "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Yes."));
+}
+
 }  // namespace
 }  // namespace ibid
