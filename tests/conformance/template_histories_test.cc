@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "base/json.h"
+#include "base/utf8.h"
 #include "source_paths.h"
 #include "text/jinja/chat_template.h"
 
@@ -66,6 +67,11 @@ const Templates kShapes = {
      "{% else %}{{ raise_exception('type') }}{% endif %}{% endfor %}"
      "{% elif m.role == 'tool' %}{{ m.name + m.tool_call_id + m.content }}{% else %}{{ m.content }}{% endif %}"
      "{% endfor %}{% if add_generation_prompt %}{{ '<assistant>' }}{% endif %}"},
+    {"prints each result once, by its id",
+     "{% set ns = namespace(seen=[]) %}{% for m in messages %}{% if m.role == 'tool' %}"
+     "{% if m.tool_call_id not in ns.seen %}{% set ns.seen = ns.seen + [m.tool_call_id] %}[{{ m.content }}]{% endif %}"
+     "{% else %}<{{ m.role }}>{{ m.content }}{% for t in m.tool_calls or [] %}<call>{{ t.function.name }}"
+     "{{ t.function.arguments|tojson }}{% endfor %}{% endif %}{% endfor %}"},
     {"prints what is not there",
      "{% for m in messages %}{% if m.role == 'system' %}{% set s = m.content %}{% endif %}{% endfor %}"
      "{% for m in messages %}{% if m.role == 'tool' %}<result {{ m.name }} {{ m.tool_call_id }}>{{ m.content }}"
@@ -394,7 +400,7 @@ TEST(TemplateHistories, AnAnswerGoesOnWhereTheMessageEndsWhateverItSays) {
     ASSERT_TRUE(plain.text.ends_with("zqzq")) << name << ": " << plain.text;
     const std::string before = plain.text.substr(0, plain.text.size() - 4);
     for (const std::string& piece : pieces_of(source)) {
-      if (trimmed(piece).empty()) continue;
+      if (trimmed(piece).empty() || !utf8::is_valid(piece)) continue;
       const Got got = render(chat, history({user, said("assistant", json_of(piece))}), "", true);
       const std::string kept = piece.substr(0, piece.find_last_not_of(" \t\r\n") + 1);
       const bool is_right = got.text == before + trimmed(piece) || (is_blank_start(piece) && got.text == before + kept);

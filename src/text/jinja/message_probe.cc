@@ -226,6 +226,8 @@ class Prober {
       };
       wants(name, 0);
       wants(bit_of(Member::kCallType), 0);
+      // What is done with two results without ids, one history cannot show.
+      if (has(chat_.source(), "tool_call_id")) form.filled |= ids;
       const uint32_t nameless = name & ~form.filled;  // a result may be named by its id alone
       wants(bit_of(Member::kCallId), nameless);
       wants(bit_of(Member::kResultId), nameless);
