@@ -11,9 +11,9 @@ namespace http = beast::http;
 namespace {
 
 WebRequest plain_request(const http::header<true>& head, RequestTarget target, double arrived) {
-  static constexpr const char* kNames[] = {"authorization",  "origin",        "host",        "x-api-key",
-                                           "x-request-id",   "content-type",  "traceparent", "content-encoding",
-                                           "sec-fetch-site", "sec-fetch-mode"};
+  static constexpr const char* kNames[] = {
+      "authorization", "origin",           "host",           "x-api-key",      "x-request-id",    "content-type",
+      "traceparent",   "content-encoding", "sec-fetch-site", "sec-fetch-mode", "accept-encoding", "if-none-match"};
   WebRequest request;
   request.method = std::string(head.method_string());
   for (const char* name : kNames) {

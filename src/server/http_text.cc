@@ -12,7 +12,9 @@ std::string http_head(const WebResponse& response, const HttpFraming& framing) {
   const auto reason = http::obsolete_reason(static_cast<http::status>(response.status));
   out.append(reason.data(), reason.size());
   out += "\r\nContent-Type: " + response.content_type;
-  if (framing.length) {
+  if (response.status == 304) {
+    // It has no body, and a length would be that of the body it stands for.
+  } else if (framing.length) {
     out += "\r\nContent-Length: " + std::to_string(*framing.length);
   } else if (framing.chunked) {
     out += "\r\nTransfer-Encoding: chunked";

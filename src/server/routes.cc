@@ -312,22 +312,8 @@ WebResponse Service::openapi(const WebRequest&, WebExchange&) {
 }
 
 WebResponse Service::page(const WebRequest& request, WebExchange&) {
-  WebResponse response;
-  for (const PageFile& file : page_files()) {
-    if (file.path != request.path() || !options_.page) continue;
-    response.content_type =
-        std::string(file.content_type) + (file.content_type.starts_with("text/") ? "; charset=utf-8" : "");
-    response.body = file.content;
-    response.headers = {{"Content-Security-Policy",
-                         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
-                         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
-                         "require-trusted-types-for 'script'; trusted-types 'none'"},
-                        {"X-Frame-Options", "DENY"},
-                        {"Cross-Origin-Resource-Policy", "same-origin"},
-                        {"Referrer-Policy", "no-referrer"},
-                        {"Cache-Control", "no-cache"}};
-    return response;
-  }
+  const auto file = std::ranges::find(page_files(), request.path(), &PageFile::path);
+  if (options_.page && file != page_files().end()) return page_response(*file, request);
   return error_response({404, "The page is switched off on this server.", "", "no_such_path"});
 }
 

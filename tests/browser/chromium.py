@@ -12,8 +12,9 @@ import time
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, ""), "ArrowLeft": (37, ""), "ArrowRight": (39, ""),
-        " ": (32, " "), "PageUp": (33, ""), "ArrowUp": (38, ""), "/": (191, "/")}
-SHIFT = 8
+        " ": (32, " "), "PageUp": (33, ""), "ArrowUp": (38, ""), "/": (191, "/"),
+        "ArrowDown": (40, ""), "Home": (36, ""), "End": (35, ""), "F2": (113, ""), "Delete": (46, ""), "?": (191, "?")}
+SHIFT, CONTROL = 8, 2
 
 
 def find():
@@ -21,7 +22,7 @@ def find():
 
 
 class Chromium:
-    def __init__(self, program):
+    def __init__(self, program, **environment):
         self.folder = tempfile.mkdtemp(prefix="ibid-chromium-")
         ends = [*os.pipe(), *os.pipe()]
         theirs_in, self.out, self.inp, theirs_out = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in ends]
@@ -39,7 +40,7 @@ class Chromium:
             flags.append("--no-sandbox")
         null = subprocess.DEVNULL
         self.process = subprocess.Popen([program, *flags, "about:blank"], stdin=null, stdout=null, stderr=null,
-                                        preexec_fn=place, pass_fds=(3, 4))
+                                        preexec_fn=place, pass_fds=(3, 4), env={**os.environ, **environment})
         os.close(theirs_in)
         os.close(theirs_out)
         self.rest, self.last_id, self.pages = b"", 0, {}
@@ -199,7 +200,7 @@ class Page:
     def key(self, name, modifiers=0):
         code, text = KEYS.get(name) or (ord(name.upper()), name)
         event = {"key": name, "windowsVirtualKeyCode": code, "modifiers": modifiers}
-        down = {"type": "keyDown", "text": text} if text else {"type": "rawKeyDown"}
+        down = {"type": "keyDown", "text": text} if text and not modifiers & CONTROL else {"type": "rawKeyDown"}
         self.send("Input.dispatchKeyEvent", **down, **event)
         self.send("Input.dispatchKeyEvent", type="keyUp", **event)
 

@@ -1,12 +1,13 @@
 // What stands in an answer and may not: all but these elements with these attributes, and targets but http and https.
 ((root) => {
   const kAllowed = {
-    P: [], UL: [], OL: ["start"], LI: [], STRONG: [], EM: [], DEL: [], CODE: [], PRE: ["tabindex"], BLOCKQUOTE: [],
+    P: ["class"], UL: ["dir"], OL: ["start", "dir"], LI: ["class"], STRONG: [], EM: [], DEL: [], CODE: [], PRE: ["tabindex"],
+    BLOCKQUOTE: ["dir"], SUP: ["class"], SUB: [], KBD: [], BR: [], INPUT: ["type", "disabled", "aria-label", "checked"],
     A: ["href", "title", "rel", "target"], H3: [], H4: [], H5: [], H6: [], HR: [], TABLE: [], TR: [],
-    math: ["display", "alttext"], mrow: [], mi: [], mn: [], mo: ["stretchy", "movablelimits"], mtext: [], mspace: ["width"],
+    math: ["display", "alttext"], mrow: ["class"], mi: ["class"], mn: [], mo: ["stretchy", "movablelimits"], mtext: [], mspace: ["width"],
     mfrac: ["linethickness"], msqrt: [], mroot: [], msub: [], msup: [], msubsup: [], munder: [], mover: ["accent"], munderover: [],
     mtable: [], mtr: [], mtd: ["class"],
-    TH: ["class"], TD: ["class"], DIV: ["class", "tabindex"], SPAN: ["class"], BUTTON: ["class"],
+    TH: ["class"], TD: ["class"], DIV: ["class", "tabindex", "dir"], SPAN: ["class"], BUTTON: ["class"],
   };
   const kMaxDepth = 60;
   const bad = [];
@@ -18,6 +19,7 @@
       if (!/^https?:\/\/\S+$/.test(node.getAttribute("href"))) bad.push(`target ${node.getAttribute("href")}`);
       if (!node.relList.contains("noopener") || !node.relList.contains("noreferrer")) bad.push(`rel ${node.rel}`);
     }
+    if (node.nodeName === "INPUT" && (node.type !== "checkbox" || !node.disabled)) bad.push("a field");
     let depth = 0;
     for (let n = node; n !== root; n = n.parentNode) ++depth;
     if (depth > kMaxDepth) bad.push(`depth ${depth}`);

@@ -120,7 +120,7 @@ def test_the_check_sees_what_is_wrong(w):
         "#temperature { border-color: #ddd }": "#temperature edge: contrast",
         "#input { margin-right: -6rem }": "#input and #send overlap",
         "#status { position: absolute; inset: 0 }": "#send lies below #status",
-        "#model { margin-left: -3rem }": "the texts h1",
+        "#model { margin-left: -3rem }": "the texts #brand",
         "#theme { min-height: 20px }": "#theme is",
         "#new { align-self: start; width: 2.5rem; white-space: nowrap }": "#new does not show all",
         "body { min-width: 90rem }": "the page is 1440 wide",
@@ -182,7 +182,7 @@ def test_keyboard_alone(w):
                 if focus["name"] == "send":
                     break
             start = ["tab-chat", "drawer-button", "theme"]
-            start = ["panel-button", *start] if phone else [*start, "new", "search", "open", "rename", "drop", "export", "import"]
+            start = ["panel-button", *start] if phone else [*start, "new", "search", "open", "export", "import", "keys-button"]
             assert order[:len(start)] == start, order
             assert order[-2:] == ["input", "send"] and "scroll" in order and "pre" in order, order
     # Tabs by arrows, the panel and the drawer by Enter and Escape.

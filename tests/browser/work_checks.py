@@ -99,7 +99,7 @@ def test_many_chats(w):
     page.click("#history .open")
     page.until("document.querySelectorAll('.message').length === 2")
     page.js("document.querySelector('#history .open').focus()")
-    page.key("Tab")
+    page.key("ArrowRight")
     page.key("Enter")
     page.js("document.activeElement.select()")
     page.paste("Birds <b>")
@@ -277,7 +277,7 @@ def test_an_answer_of_a_schema(w):
     schema = {"type": "object", "properties": {"colour": {"enum": ["red", "blue"]}}, "required": ["colour"], "additionalProperties": False}
     setting(page, "schema", json.dumps(schema))
     ask(page, "A colour?")
-    assert json.loads(page.text(".message:last-child > .text"))["colour"] in ("red", "blue")
+    assert json.loads(page.text(".message:last-child > .text code"))["colour"] in ("red", "blue")
     setting(page, "schema", "{")
     say(page, "Another?")
     page.until("document.querySelector('.message.error .text')?.innerText.startsWith('The JSON Schema in the settings is no JSON')")

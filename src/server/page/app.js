@@ -1,7 +1,6 @@
-// Starts the page: theme, tabs, the model's name; then the chat and the engine's view.
+// Starts the page: theme and tabs; then the chat and the engine's view.
 import { startChat } from "./chat.js";
 import { showEngine } from "./engine.js";
-import { setContext } from "./fill.js";
 
 const $ = (id) => document.getElementById(id);
 
@@ -36,27 +35,14 @@ for (const name of kTabs) {
     $("tab-" + other).focus();
   };
 }
+$("skip").onclick = (event) => {
+  event.preventDefault();  // the address says which view is shown
+  if (location.hash === "#engine") return $("view-engine").focus();
+  // On a phone the list of chats or the settings may stand in its place.
+  for (const id of ["panel-button", "drawer-button"]) if ($(id).getAttribute("aria-expanded") === "true" && !$("scroll").checkVisibility()) $(id).click();
+  $("scroll").focus();
+};
 window.addEventListener("hashchange", () => show(location.hash === "#engine" ? "engine" : "chat"));
 
-async function nameModel() {
-  try {
-    const response = await fetch("v1/models");
-    if (response.ok) {
-      const model = (await response.json()).data[0];
-      $("model").textContent = `${model.id} · context ${model.max_model_len.toLocaleString("en-US")}`;
-      $("model").title = $("model").textContent;
-      setContext(model.max_model_len);
-      document.title = model.id + " · ibid";
-      return;
-    }
-    $("model").textContent = response.status === 401 ? "wants an API key: reload the page" : "the model is loading …";
-    if (response.status === 401) return;
-  } catch {
-    $("model").textContent = "the server does not answer";
-  }
-  setTimeout(nameModel, 1000);
-}
-
 startChat();
-nameModel();
 show(location.hash === "#engine" ? "engine" : "chat");

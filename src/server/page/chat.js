@@ -2,10 +2,13 @@
 import { startAttach, takeFiles, withFiles } from "./attach.js";
 import { growCalls } from "./calls.js";
 import { chatOf, keepChat, openChats, rescue } from "./chats.js";
+import { boundOf, figures, rate, waitingWords } from "./figures.js";
 import { showFill } from "./fill.js";
 import { drawHistory, startHistory } from "./history.js";
 import { AnswerView, ErrorView, addBeside, addQuestion, addResult, addWelcome, clear, inPlace, toEnd } from "./messages.js";
-import { drawerIsOpen, openDrawer, parameters, startSettings, systemPrompt } from "./settings.js";
+import { isUnloaded, modelToAsk, refreshModels, startModels, wishModel } from "./models.js";
+import { drawerIsOpen, openDrawer, parameters, showServed, startSettings, systemPrompt } from "./settings.js";
+import { startShortcuts } from "./shortcuts.js";
 import { rememberOpen, rememberedOpen } from "./store.js";
 import { complete } from "./stream.js";
 import { growTokens } from "./tokens.js";
@@ -60,25 +63,6 @@ function halt() {
   setBusy(false);
 }
 
-const seconds = (ms) => (ms / 1000).toFixed(2) + " s";
-const rate = ({ usage, first }, until) => (usage.completion_tokens - 1) * 1000 / (until - first);
-
-function figures(facts) {
-  const { began, first, ended, usage, seed, n, finish, limited } = facts;
-  const parts = [];
-  if (first) parts.push(`first token ${seconds(first - began)}`);
-  if (usage) {
-    if (usage.completion_tokens > 1 && ended > first) parts.push(`${rate(facts, ended).toFixed(1)} tokens/s`);
-    parts.push(`${usage.completion_tokens} tokens` + (n > 1 ? ` in ${n} answers` : ""));
-    const cached = usage.prompt_tokens_details?.cached_tokens ?? 0;
-    parts.push(`${usage.prompt_tokens} prompt tokens` + (cached > 0 ? `, ${cached} of them cached` : ""));
-  }
-  if (seed !== undefined) parts.push(`seed ${seed}`);
-  if (finish === "length") parts.push(limited ? "ended at max tokens" : "ended because the context is full");
-  else if (finish && finish !== "stop") parts.push(finish === "tool_calls" ? "asks for tools" : finish);
-  return parts.join(" · ");
-}
-
 function grow(message, { delta = {}, logprobs, finish_reason: finish }) {
   if (delta.content) message.content += delta.content;
   if (delta.reasoning_content) message.reasoning = (message.reasoning ?? "") + delta.reasoning_content;
@@ -96,26 +80,35 @@ async function answer(parent, goesOn = -1) {
   const me = running = { control, mine };
   const begun = goesOn >= 0 ? mine.messages[goesOn] : null;
   const facts = { began: performance.now(), first: 0, said: 0, kept: 0 };
+  const wait = setInterval(() => sayWaiting(me, facts), 1000);
   let failure = null, messages = [], views = [];
   delete (begun ?? mine.messages[parent]).failure;
   setBusy(true);
   try {
-    const body = { messages: conversation(begun ? goesOn : parent), stream: true,
+    if (facts.model = modelToAsk()) mine.model = facts.model;
+    const body = { model: facts.model, messages: conversation(begun ? goesOn : parent), stream: true, return_progress: true,
                    stream_options: { include_usage: true, continuous_usage_stats: true }, ...parameters() };
     if (begun) Object.assign(body, { continue_final_message: true, add_generation_prompt: false, n: undefined });
     facts.n = body.n ?? 1;
-    facts.limited = body.max_tokens !== undefined;
+    facts.asked = body.max_tokens;
+    const isJson = body.response_format ? true : undefined;
     const batch = facts.n > 1 ? newId() : undefined;
-    messages = begun ? [begun] : Array.from({ length: facts.n }, () => ({ role: "assistant", content: "", batch }));
+    messages = begun ? [begun] : Array.from({ length: facts.n }, () => ({ role: "assistant", content: "", batch, isJson }));
     draw(parent, true);
     const box = messages.length > 1 ? addBeside() : undefined;
     views = messages.map(() => new AnswerView(box));
     views.forEach((view, i) => view.begin(i === 0));
     if (begun) views[0].goOn(begun);
     toEnd();
+    if (!begun) refreshModels();  // it may be another server by now
     for await (const chunk of complete(body, control.signal)) {
       facts.seed = chunk.seed ?? facts.seed;
       facts.usage = chunk.usage ?? facts.usage;
+      if (chunk.prompt_progress) {
+        if (isUnloaded() && !facts.reading) refreshModels();  // by now it is loaded
+        facts.reading = chunk.prompt_progress;
+        sayWaiting(me, facts);
+      }
       const [choice] = chunk.choices;
       if (!choice) continue;
       if (isPiece(choice) && !facts.first) {
@@ -132,7 +125,9 @@ async function answer(parent, goesOn = -1) {
     else failure = { content: error.message, again: error.again ?? true, startNew: error.startNew ?? false };
   }
   if (begun && begun.finish !== "stop" && control.signal.aborted) begun.finish = "stopped";
+  clearInterval(wait);
   facts.ended = performance.now();
+  if (failure) refreshModels(true);
   settle(mine, messages, facts, parent, begun, failure, control.signal.aborted);
   if (running === me) {
     running = null;
@@ -140,6 +135,10 @@ async function answer(parent, goesOn = -1) {
   }
   if (mine === chat) finish(views, messages, parent, failure);
   keep(mine);
+}
+
+function sayWaiting(me, facts) {
+  if (running === me && !facts.first) $("status").textContent = waitingWords(facts, performance.now());
 }
 
 // While it grows: how fast, how full the context is, and what there is of it is kept.
@@ -160,6 +159,7 @@ function progress(mine, facts) {
 // What is known when an answer has ended, whyever it did.
 function settle(mine, messages, facts, parent, begun, failure, isStopped) {
   if (facts.first || begun) {
+    for (const message of messages) if (message.finish === "length" && boundOf(facts) === "full") message.finish = "full";
     facts.finish = messages[0].finish;
     messages[0].figures = figures(facts);
     if (facts.usage) messages[0].used = facts.usage.prompt_tokens + Math.ceil(facts.usage.completion_tokens / facts.n);
@@ -297,6 +297,7 @@ function keep(changed) {
 function open(other) {
   halt();
   chat = other;
+  wishModel(chat.model);
   rememberOpen(chat.id);
   closePanel();
   draw();
@@ -323,10 +324,7 @@ function showHistory() {
 }
 
 // ---- controls
-function closePanel() {
-  $("view-chat").classList.remove("panel-open");
-  $("panel-button").setAttribute("aria-expanded", "false");
-}
+const closePanel = () => openPanel(false);
 
 function fit() {
   $("input").style.height = "auto";
@@ -346,7 +344,14 @@ function send(event) {
   answerQuestion(chat.leaf, { role: "user", content: text, ...(files.length > 0 && { files }) });
 }
 
+function openPanel(isOpen) {
+  if (isOpen) openDrawer(false);
+  $("view-chat").classList.toggle("panel-open", isOpen);
+  $("panel-button").setAttribute("aria-expanded", isOpen);
+}
+
 function onKey(event) {
+  if ($("keys").open) return;
   const panel = $("view-chat").classList.contains("panel-open");
   if (event.key === "Escape" && drawerIsOpen() && $("drawer").contains(document.activeElement)) openDrawer(false);
   else if (event.key === "Escape" && running) halt();
@@ -362,15 +367,17 @@ function onKey(event) {
 
 export async function startChat() {
   startSettings();
+  startModels((id) => {
+    chat.model = id;
+    if (chat.messages.length > 0) keepChat(chat, false);
+    wishModel(id);
+  }, showServed);
   startAttach(say);
   startHistory(showHistory);
   $("new").onclick = startNew;
   $("halt").onclick = halt;
-  $("panel-button").onclick = () => {
-    const isOpen = $("view-chat").classList.toggle("panel-open");
-    if (isOpen) openDrawer(false);
-    $("panel-button").setAttribute("aria-expanded", isOpen);
-  };
+  $("panel-button").onclick = () => openPanel(!$("view-chat").classList.contains("panel-open"));
+  startShortcuts({ search: () => { if ($("panel-button").checkVisibility()) openPanel(true); }, startNew });
   $("ask").onsubmit = send;
   $("input").oninput = fit;
   $("input").onkeydown = (event) => {

@@ -1,6 +1,7 @@
 // The engine, live: what /engine says, asked again and again while this view is seen.
 import { Chart } from "./chart.js";
 import { forgetMetrics, lookAtMetrics, metric, recent } from "./metrics.js";
+import { modelToAsk } from "./models.js";
 
 const $ = (id) => document.getElementById(id);
 const kEvery = 400;      // ms between two looks
@@ -32,14 +33,17 @@ const times = new Chart("times", [
   { name: "around it", unit: "ms", keys: [["sample_ms", "sample"], ["plan_ms", "plan"], ["settle_ms", "settle"]] },
 ], describe);
 let lastStep = -1;
+let shown;  // the model, where there are several
+
+function forget() {
+  lastStep = -1;
+  batch.clear();
+  times.clear();
+  forgetMetrics();
+}
 
 function showSteps({ steps, steps_total }) {
-  if (steps_total < lastStep) {  // the server has begun anew
-    lastStep = -1;
-    batch.clear();
-    times.clear();
-    forgetMetrics();
-  }
+  if (steps_total < lastStep) forget();  // the server has begun anew
   const now = performance.now() / 1000;
   for (const step of steps) {
     for (const chart of [batch, times]) chart.add(step, now - step.age, took(step) / 1000);
@@ -151,7 +155,7 @@ function gone(status) {
   const when = answered > 0 ? ` What is shown is ${Math.round((performance.now() - answered) / 1000)} s old.` : "";
   const what = {
     401: "The server wants an API key: reload this page and give the key as the password.",
-    503: "The model is still loading.",
+    503: shown ? `The model ${shown} is not loaded.` : "The model is still loading.",
   }[status] ?? "The server does not answer; it is asked again until it does.";
   $("engine-gone").hidden = false;
   text("engine-gone", what + when);
@@ -159,7 +163,10 @@ function gone(status) {
 
 async function look() {
   try {
-    const response = await fetch("engine?since=" + lastStep);
+    const model = modelToAsk();
+    if (model !== shown) forget();
+    shown = model;
+    const response = await fetch(`engine?since=${lastStep}${model ? `&model=${encodeURIComponent(model)}` : ""}`);
     if (!response.ok) return gone(response.status);
     showAll(await response.json());
     answered = performance.now();

@@ -1,4 +1,5 @@
-// The list of chats: search, rename, delete, export, import.
+// The list of chats, by day: search, rename, delete, export, import. It is one stop of the Tab key: arrow keys go from chat
+// to chat and to what can be done with one.
 import { allChats, chatOf, dropChat, keepChat } from "./chats.js";
 import { newId, sane, title } from "./tree.js";
 
@@ -17,6 +18,8 @@ function make(name, className, text) {
 // Deleting wants two presses.
 function dropButton(chat, onDrop) {
   const node = make("button", "drop", "");
+  node.tabIndex = -1;
+  node.title = "Delete (Del)";
   const calm = () => {
     node.classList.remove("sure");
     node.textContent = "×";
@@ -40,6 +43,8 @@ function dropButton(chat, onDrop) {
 
 function renameButton(chat, row, redraw) {
   const node = make("button", "rename", "✎");
+  node.tabIndex = -1;
+  node.title = "Rename (F2)";
   node.setAttribute("aria-label", `Rename the chat ${title(chat)}`);
   node.onclick = () => {
     const field = make("input", "name", "");
@@ -55,7 +60,7 @@ function renameButton(chat, row, redraw) {
       }
       row.replaceChildren();
       redraw();
-      [...$("history").children].find(({ dataset }) => dataset.id === chat.id)?.querySelector(".open").focus();
+      rows().find(({ dataset }) => dataset.id === chat.id)?.querySelector(".open").focus();
     };
     field.onblur = () => end(true);
     field.onkeydown = (event) => {
@@ -68,6 +73,48 @@ function renameButton(chat, row, redraw) {
     field.select();
   };
   return node;
+}
+
+// ---- arrow keys
+const rows = () => [...$("history").querySelectorAll("li")];
+const openOf = (row) => row.querySelector(".open");
+
+// Which of the chats Tab comes to.
+function stopAt(node) {
+  for (const row of rows()) if (openOf(row)) openOf(row).tabIndex = openOf(row) === node ? 0 : -1;
+}
+
+function onKey(event) {
+  const row = event.target.closest("#history li");
+  if (!row || event.target.localName !== "button") return;
+  const all = rows(), buttons = [...row.querySelectorAll("button")];
+  const at = all.indexOf(row), k = buttons.indexOf(event.target);
+  const to = {
+    ArrowDown: () => openOf(all[Math.min(at + 1, all.length - 1)]), ArrowUp: () => openOf(all[Math.max(at - 1, 0)]),
+    Home: () => openOf(all[0]), End: () => openOf(all.at(-1)),
+    ArrowRight: () => buttons[Math.min(k + 1, buttons.length - 1)], ArrowLeft: () => buttons[Math.max(k - 1, 0)],
+    Escape: () => k > 0 && openOf(row),
+  }[event.key]?.();
+  if (to) to.focus();
+  else if (event.key === "F2") row.querySelector(".rename").click();
+  else if (event.key === "Delete") {
+    row.querySelector(".drop").focus();
+    row.querySelector(".drop").click();
+  } else return;
+  event.preventDefault();
+  event.stopPropagation();
+}
+
+// ---- the list
+const kDay = 24 * 3600 * 1000;
+
+// By the reader's own clock: "Today", "Yesterday", the days of a week by how long ago they were, then months.
+function dayOf(time, now) {
+  const midnight = new Date(now).setHours(0, 0, 0, 0);
+  if (time >= midnight) return "Today";
+  if (time >= midnight - kDay) return "Yesterday";
+  if (time >= midnight - 6 * kDay) return "Last 7 days";
+  return new Date(time).toLocaleDateString("en-US", { month: "long", year: "numeric" });
 }
 
 const holds = (chat, words) => {
@@ -88,16 +135,33 @@ export function drawHistory(openId, onOpen, onDrop) {
   $("no-history").textContent = chats.length > kRows ? `And ${chats.length - kRows} more: search finds them.` : none;
   $("no-history").hidden = chats.length > 0 && chats.length <= kRows;
   $("export").disabled = chats.length === 0;
-  $("history").replaceChildren(...chats.slice(0, kRows).map((chat) => {
+  const hadFocus = document.activeElement?.closest("#history li")?.dataset.id;
+  const groups = new Map();
+  const now = Date.now();
+  for (const chat of chats.slice(0, kRows)) {
     const row = document.createElement("li");
     row.dataset.id = chat.id;
     const node = make("button", "open", title(chat));
+    node.dir = "auto";
     node.title = title(chat);
     if (chat.id === openId) node.setAttribute("aria-current", "true");
     node.onclick = () => onOpen(chatOf(chat.id) ?? chat);
     row.append(node, renameButton(chat, row, redraw), dropButton(chat, onDrop));
-    return row;
+    const day = dayOf(chat.changed, now);
+    if (!groups.has(day)) groups.set(day, []);
+    groups.get(day).push(row);
+  }
+  $("history").replaceChildren(...[...groups].flatMap(([day, items]) => {
+    const list = document.createElement("ul");
+    list.setAttribute("aria-label", day);
+    list.append(...items);
+    return [make("h2", "day", day), list];
   }));
+  $("history").hidden = chats.length === 0;
+  const all = rows();
+  stopAt(openOf(all.find(({ dataset }) => dataset.id === openId) ?? all[0] ?? document.createElement("li")));
+  if (hadFocus !== undefined && document.activeElement === document.body)
+    (openOf(all.find(({ dataset }) => dataset.id === hadFocus) ?? all[0] ?? document.createElement("li")) ?? $("new")).focus();
 }
 
 function say(text) {
@@ -144,6 +208,12 @@ async function load(file) {
 
 export function startHistory(redraw) {
   $("search").oninput = redraw;
+  $("search").onkeydown = ({ key }) => { if (key === "ArrowDown") openOf(rows()[0] ?? $("side"))?.focus(); };
+  $("history").addEventListener("keydown", onKey);
+  $("history").addEventListener("focusin", ({ target }) => {
+    const row = target.closest("li");
+    if (row && openOf(row)) stopAt(openOf(row));
+  });
   $("export").onclick = save;
   $("import").onclick = () => $("import-file").click();
   $("import-file").onchange = async () => {

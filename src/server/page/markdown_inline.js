@@ -1,15 +1,28 @@
-// Inside a block: emphasis, code, struck text, formulas, and links to http and https alone, bare ones too. Linear in the text.
+// Inside a block: emphasis, code, struck text, formulas, notes, character references, and links to http and https alone, bare ones
+// too. Of HTML's elements <br>, <sub>, <sup> and <kbd> are known, without attributes. Linear in the text.
+import { characterAt } from "./entities.js";
 import { formula } from "./math.js";
 
 const kMaxOpen = 12;  // emphasis in each other; more is text
 const kMaxRun = 3;    // marks in a row; more are text
-const kTarget = /\((https?:\/\/(?:[^\s()<>"\\]|\([^\s()<>"\\]*\)){1,2000})(?:\s+"[^"\n]{0,200}")?\)/y;
-const kPlain = /(?:(?!https?:\/\/)[^\\`*_~[\]!$])+/y;
+const kTarget = /\(\s{0,3}<?(https?:\/\/(?:[^\s()<>"\\]|\([^\s()<>"\\]*\)){1,2000})>?(?:\s+(?:"[^"\n]{0,200}"|'[^'\n]{0,200}'))?\s{0,3}\)/y;
+const kPlain = /(?:(?!https?:\/\/)[^\\`*_~[\]!$<&])+/y;
+const kBracketed = /<(https?:\/\/[^\s<>"\\]{1,2000})>/y;
+const kElement = /<(?:(br) ?\/?|(sub|sup|kbd)>([^<\n]{1,200})<\/\2)>/yi;
+const kNote = /\[\^([\w-]{1,20})\]/y;
+const kReference = /\[([^[\]]{0,100})\]/y;
 const kAddress = /https?:\/\/[^\s<>"'`\\|[\]{}]{1,2000}/y;
 // A price is no formula: its $ has a blank before it or a digit behind it where a formula would end.
 const kFormula = /\$\$([^$]{1,4000})\$\$|\$(?=[^\s$])([^$\n]{0,999}[^\s$])\$(?![\d$])|\\\(([^\n]{1,1000}?)\\\)|\\\[([^]{1,4000}?)\\\]/y;
 const kProse = /[A-Za-z]{3,} [A-Za-z]{2,}|\b(?:and|or|to|for|per|the) /;
 const kPunctuation = /[\p{P}\p{S}]/u;
+const kUnspaced = /[\u3000-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]/;
+
+// What the whole text defines: the labels of its notes, and the targets that it names for links.
+let defined = { notes: new Set(), links: new Map() };
+export function setDefined(now) { defined = now; }
+export const targetOf = (label) => defined.links.get(labelOf(label));
+export const labelOf = (text) => text.trim().toLowerCase().replace(/\s+/g, " ");
 
 // Where each run of backticks finds its equal, and each [ its ].
 function pairs(text) {
@@ -40,8 +53,10 @@ function delimiter(text, at, end) {
   const before = text[at - 1] ?? " ", after = text[end] ?? " ";
   const blank = { before: /\s/.test(before), after: /\s/.test(after) };
   const mark = { before: kPunctuation.test(before), after: kPunctuation.test(after) };
-  const left = !blank.after && (!mark.after || blank.before || mark.before);
-  const right = !blank.before && (!mark.before || blank.after || mark.after);
+  // Scripts without blanks between words have none around emphasis either.
+  const wide = { before: kUnspaced.test(before), after: kUnspaced.test(after) };
+  const left = !blank.after && (!mark.after || blank.before || mark.before || wide.before);
+  const right = !blank.before && (!mark.before || blank.after || mark.after || wide.after);
   const inWord = text[at] === "_" && left && right;
   const opens = left && (!inWord || mark.before), closes = right && (!inWord || mark.after);
   return { mark: text[at], left: end - at, opens, closes, begins: [], ends: 0 };
@@ -68,6 +83,42 @@ function addressAt(text, i) {
     if (last === ")" && open++ >= 0) break;
   }
   return /^https?:\/\/[^\s/]/.test(found) ? found : null;
+}
+
+function noteNode(label) {
+  const node = document.createElement("sup");
+  node.className = "figure";
+  node.textContent = label;
+  return node;
+}
+
+// A target's character references, where what they say may stand in one.
+function decoded(target) {
+  let out = "";
+  for (let i = 0; i < target.length;) {
+    const found = target[i] === "&" ? characterAt(target, i) : null;
+    out += found ? found[0] : target[i];
+    i = found ? found[1] : i + 1;
+  }
+  return /^https?:\/\/[^\s<>"\\]+$/.test(out) ? out : target;
+}
+
+// What "<" begins: an address, or one of a few elements. [node, the place after it], or null.
+function angle(text, i, inLink) {
+  kBracketed.lastIndex = i;
+  const address = inLink ? null : kBracketed.exec(text);
+  if (address) {
+    const node = link(decoded(address[1]));
+    node.textContent = address[1];
+    return [node, kBracketed.lastIndex];
+  }
+  kElement.lastIndex = i;
+  const found = kElement.exec(text);
+  if (!found) return null;
+  const end = kElement.lastIndex;
+  const node = document.createElement(found[1] ? "br" : found[2].toLowerCase());
+  if (found[3]) inline(node, found[3], inLink);
+  return [node, end];
 }
 
 // Of "$", "\\(" or "\\[": how often no end was found. One that does not end is looked for again a bounded number of times.
@@ -112,6 +163,16 @@ function scan(text, inLink) {
         continue;
       }
     }
+    if (c === "&" || c === "<") {
+      const found = c === "&" ? characterAt(text, i) : angle(text, i, inLink);
+      items.push(found ? found[0] : c);
+      i = found ? found[1] : end;
+      continue;
+    }
+    if (c === "\\" && text[end] === "\n") {  // a break of the line, which is one as it stands
+      i = end;
+      continue;
+    }
     if (c === "\\" && kPunctuation.test(text[end] ?? "")) {
       items.push(text[end]);
       i += 2;
@@ -141,11 +202,32 @@ function scan(text, inLink) {
       kTarget.lastIndex = close === undefined ? 0 : close + 1;
       const target = close === undefined ? null : kTarget.exec(text);
       if (target) {
-        const node = link(target[1]);
+        const after = kTarget.lastIndex;
+        const node = link(decoded(target[1]));
         inline(node, text.slice(at + 1, close) || target[1], true);
         items.push(node);
-        i = kTarget.lastIndex;
+        i = after;
         continue;
+      }
+      kNote.lastIndex = i;
+      const note = c === "[" && text[end] === "^" ? kNote.exec(text) : null;
+      if (note && (defined.notes.has(note[1]) || /^\d{1,3}$/.test(note[1]))) {
+        items.push(noteNode(note[1]));
+        i = kNote.lastIndex;
+        continue;
+      }
+      if (close !== undefined && defined.links.size > 0) {
+        kReference.lastIndex = close + 1;
+        const label = kReference.exec(text);
+        const named = close - at < 200 ? targetOf(label?.[1] || text.slice(at + 1, close)) : undefined;
+        if (named) {
+          const after = label ? kReference.lastIndex : close + 1;
+          const node = link(decoded(named));
+          inline(node, text.slice(at + 1, close), true);
+          items.push(node);
+          i = after;
+          continue;
+        }
       }
       items.push(c);
     }

@@ -1,5 +1,6 @@
 // Formulas: a subset of TeX as MathML, node by node. What is not read is null, and stays text. Linear in the text, which is
 // bounded, and so is the depth.
+import { bracketsGrow, hasLetter, rootsGrow } from "./math_fonts.js";
 
 const kMost = 4000;     // characters
 const kMaxDepth = 24;
@@ -19,7 +20,7 @@ const kBig = new Map(pairs("sum:∑ prod:∏ coprod:∐ int:∫ iint:∬ iiint:�
 const kNames = new Set(("arccos arcsin arctan arg argmax argmin cos cosh cot csc deg det dim exp gcd hom inf ker lg lim liminf limsup " +
   "ln log max min mod Pr sec sin sinh sup tan tanh").split(" "));
 const kBelow = new Set("argmax argmin det gcd inf lim liminf limsup max min Pr sup".split(" "));  // bounds stand below these
-const kAccents = new Map(pairs("hat:^ widehat:^ bar:¯ overline:¯ vec:→ dot:˙ ddot:¨ tilde:~ widetilde:~ overrightarrow:→"));
+const kAccents = new Map(pairs("hat:^ widehat:^ bar:¯ vec:→ dot:˙ ddot:¨ tilde:~ widetilde:~ overrightarrow:→"));
 const kFonts = new Map([["mathbf", [0x1d400, 0x1d41a]], ["boldsymbol", [0x1d400, 0x1d41a]], ["bm", [0x1d400, 0x1d41a]],
   ["mathcal", [0x1d4d0, 0x1d4ea]], ["mathscr", [0x1d4d0, 0x1d4ea]], ["mathfrak", [0x1d56c, 0x1d586]], ["mathsf", [0x1d5a0, 0x1d5ba]],
   ["mathtt", [0x1d670, 0x1d68a]], ["mathbb", [0x1d538, 0x1d552]]]);
@@ -27,7 +28,8 @@ const kOpen = new Map(Object.entries({ C: "ℂ", H: "ℍ", N: "ℕ", P: "ℙ", Q
 const kSpaces = new Map([[",", "0.17em"], [":", "0.22em"], [";", "0.28em"], [" ", "0.25em"], ["!", "0"], ["quad", "1em"], ["qquad", "2em"]]);
 const kFences = new Map([["matrix", ["", ""]], ["pmatrix", ["(", ")"]], ["bmatrix", ["[", "]"]], ["vmatrix", ["|", "|"]],
   ["Vmatrix", ["‖", "‖"]], ["Bmatrix", ["{", "}"]], ["cases", ["{", ""]], ["aligned", ["", ""]], ["align", ["", ""]], ["align*", ["", ""]],
-  ["array", ["", ""]], ["gathered", ["", ""]], ["smallmatrix", ["", ""]], ["equation", ["", ""]], ["split", ["", ""]]]);
+  ["array", ["", ""]], ["gathered", ["", ""]], ["smallmatrix", ["", ""]], ["equation", ["", ""]], ["equation*", ["", ""]],
+  ["gather", ["", ""]], ["gather*", ["", ""]], ["split", ["", ""]]]);
 const kTokens = /\\(?:[A-Za-z]+|[^])|\d+(?:\.\d+)?|\s+|[^]/gu;
 
 class Unread extends Error {}
@@ -42,6 +44,30 @@ const operator = (text, stretchy) => {
   if (stretchy !== undefined) node.setAttribute("stretchy", stretchy);
   return node;
 };
+// Brackets that CSS can draw beside what they hold; the others stand there small, with a line at their side.
+const kDrawn = new Map([["(", "round"], [")", "round"], ["[", "square"], ["]", "square"], ["|", "bar"], ["‖", "double"],
+  ["⌊", "floor"], ["⌋", "floor"], ["⌈", "ceiling"], ["⌉", "ceiling"]]);
+
+// What stands between two brackets ("" where there is none) that are as high as it is.
+function fenced(open, close, inner) {
+  if (bracketsGrow() || !inner.some((node) => node.matches("mtable, mfrac, munderover") || node.querySelector("mtable, mfrac, munderover")))
+    return make("mrow", ...(open ? [operator(open, true)] : []), ...inner, ...(close ? [operator(close, true)] : []));
+  const held = make("mrow", ...inner);
+  const sides = [];
+  if (open) sides.push(`left-${kDrawn.get(open) ?? "bar"}`);
+  if (close) sides.push(`right-${kDrawn.get(close) ?? "bar"}`);
+  held.setAttribute("class", sides.join(" "));
+  return make("mrow", ...(open && !kDrawn.has(open) ? [operator(open, false)] : []), held,
+              ...(close && !kDrawn.has(close) ? [operator(close, false)] : []));
+}
+
+// With a line above or below all of it.
+function lined(side, node) {
+  const held = make("mrow", node);
+  held.setAttribute("class", side);
+  return held;
+}
+
 const row = (nodes) => nodes.length === 1 ? nodes[0] : make("mrow", ...nodes);
 
 class Reader {
@@ -157,21 +183,22 @@ class Reader {
       node.setAttribute("width", kSpaces.get(name));
       return node;
     }
+    if (name === "overline") return lined("lined-above", this.#argument());
     if (kAccents.has(name)) {
       const node = make("mover", this.#argument(), operator(kAccents.get(name)));
       node.setAttribute("accent", "true");
       return node;
     }
-    if (kFonts.has(name)) return make("mi", this.#font(name, this.#peek() === "{" ? this.#words() : this.#take()));
+    if (kFonts.has(name)) return this.#font(name, this.#peek() === "{" ? this.#words() : this.#take());
     switch (name) {
       case "frac": case "dfrac": case "tfrac": return make("mfrac", this.#argument(), this.#argument());
       case "binom": {
         const node = make("mfrac", this.#argument(), this.#argument());
         node.setAttribute("linethickness", "0");
-        return make("mrow", operator("("), node, operator(")"));
+        return bracketsGrow() ? make("mrow", operator("("), node, operator(")")) : fenced("(", ")", [node]);
       }
       case "sqrt": return this.#root();
-      case "underline": return make("munder", this.#argument(), operator("_"));
+      case "underline": return lined("lined-below", this.#argument());
       case "text": case "textrm": case "textbf": case "textit": case "mbox": return make("mtext", this.#words().replaceAll(" ", "\u00a0"));
       case "mathrm": case "operatorname": return make("mi", this.#peek() === "{" ? this.#words().trim() : this.#take());
       case "left": return this.#fenced();
@@ -188,29 +215,38 @@ class Reader {
     return node;
   }
 
+  // In another alphabet; where no font has its letters, in plain ones that CSS makes look like it.
   #font(name, text) {
     const [upper, lower] = kFonts.get(name);
-    return [...text].map((c) => {
+    if (!hasLetter(String.fromCodePoint(upper))) {
+      const node = make("mi", name === "mathbb" ? text.replace(/[A-Z]/g, (c) => kOpen.get(c) ?? c) : text);
+      node.setAttribute("class", name === "boldsymbol" || name === "bm" ? "mathbf" : name);
+      return node;
+    }
+    return make("mi", [...text].map((c) => {
       if (name === "mathbb" && kOpen.has(c)) return kOpen.get(c);
       if (c >= "A" && c <= "Z") return String.fromCodePoint(upper + c.charCodeAt(0) - 65);
       return c >= "a" && c <= "z" ? String.fromCodePoint(lower + c.charCodeAt(0) - 97) : c;
-    }).join("");
+    }).join(""));
   }
 
   #root() {
-    if (this.#peek() !== "[") return make("msqrt", this.#argument());
-    this.#take();
-    const index = row(this.#until((token) => token === "]"));
-    this.#want("]");
-    return make("mroot", this.#argument(), index);
+    let index = null;
+    if (this.#peek() === "[") {
+      this.#take();
+      index = row(this.#until((token) => token === "]"));
+      this.#want("]");
+    }
+    const held = this.#argument();
+    if (rootsGrow()) return index ? make("mroot", held, index) : make("msqrt", held);
+    return make("mrow", ...(index ? [make("msup", make("mrow"), index)] : []), operator("√", false), lined("lined-above", held));
   }
 
   #fenced() {
     const open = this.#fence();
     const inner = this.#until((token) => token === "\\right");
     this.#want("\\right");
-    const close = this.#fence();
-    return make("mrow", ...(open ? [operator(open, true)] : []), ...inner, ...(close ? [operator(close, true)] : []));
+    return fenced(open, this.#fence(), inner);
   }
 
   #table() {
@@ -230,7 +266,7 @@ class Reader {
     }
     if (this.#words() !== kind) throw new Unread();
     const [open, close] = fences;
-    return make("mrow", ...(open ? [operator(open, true)] : []), table, ...(close ? [operator(close, true)] : []));
+    return fenced(open, close, [table]);
   }
 }
 

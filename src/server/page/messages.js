@@ -1,7 +1,7 @@
 // The conversation as the reader sees and hears it.
 import { fileNodes } from "./attach.js";
 import { callCards, callForm } from "./calls.js";
-import { render } from "./markdown.js";
+import { render, renderQuestion } from "./markdown.js";
 import { tokensNode } from "./tokens.js";
 
 const $ = (id) => document.getElementById(id);
@@ -165,7 +165,9 @@ export function addQuestion(message, { passed = false, versions = null, onEdit }
     }, "edit-button");
     if (versions) foot.append(versionsNode(versions));
     foot.append(edit);
-    node.append(...fileNodes(message.files ?? []), make("div", "text", message.content));
+    const text = make("div", "text");
+    renderQuestion(text, message.content, canCopy);
+    node.append(...fileNodes(message.files ?? []), text);
     if (passed) node.append(make("p", "faint", "Not answered, so not sent along."));
     node.append(foot);
     $("messages").append(node);
@@ -238,13 +240,13 @@ export class AnswerView {
     if (!this.#due) return;
     this.#due = false;
     const began = performance.now();
-    const { content, reasoning, calls } = this.#message;
+    const { content, reasoning, calls, isJson } = this.#message;
     change(() => {
       if (reasoning && !this.#think.isConnected) this.#node.prepend(this.#think);
       this.#think.firstChild.textContent = content || calls || !this.#node.classList.contains("writing") ?
         "Reasoning" : `Reasoning … ${reasoning?.length ?? 0} characters`;
       if (this.#think.open) render(this.#thought, reasoning ?? "", canCopy);
-      render(this.#text, content, canCopy);
+      render(this.#text, content, canCopy, isJson);
       if (calls) this.#cards.replaceChildren(...callCards(calls));
     });
     this.#rest = performance.now() - began > 8 ? 2 * (performance.now() - began) : 0;

@@ -1,11 +1,14 @@
 // The drawer of system prompt and parameters, and what of it goes into a request. An empty field is left to the server.
-import { defaults, loadSettings, saveSettings } from "./store.js";
+import { refreshModels } from "./models.js";
+import { loadSettings, saveSettings } from "./store.js";
 
 const $ = (id) => document.getElementById(id);
 const kNumbers = ["temperature", "top_p", "top_k", "min_p", "repetition_penalty", "max_tokens", "seed", "n"];
 const kTexts = ["system", "stop", "reasoning_effort", "tools", "tool_choice", "schema"];
 const kTicks = ["logprobs"];
 const kTopLogprobs = 5;
+// Where the server's own value is shown in an empty field: what switches each off, by which it is called then.
+const kServed = { temperature: undefined, top_p: 1, top_k: 0, min_p: 0, repetition_penalty: 1 };
 const kFields = [...kNumbers, ...kTexts, ...kTicks];
 let settings = loadSettings();
 
@@ -86,8 +89,19 @@ function take(id) {
 
 export const drawerIsOpen = () => !$("drawer").hidden;
 
+// What the server takes where a field is empty.
+export function showServed(params) {
+  for (const [id, off] of Object.entries(kServed)) {
+    const value = params[id];
+    $(id).placeholder = typeof value !== "number" ? "as served" : value === off ? "off" : String(value);
+  }
+  $("max_tokens").placeholder = params.n_predict > 0 ? String(params.n_predict) : "context";
+  $("seed").placeholder = params.seed > 0 ? String(params.seed) : "random";
+}
+
 export function openDrawer(open) {
   if (open === drawerIsOpen()) return;
+  if (open) refreshModels(true);
   $("drawer").hidden = !open;
   $("view-chat").classList.toggle("drawer-open", open);
   $("drawer-button").setAttribute("aria-expanded", open);
@@ -101,7 +115,7 @@ export function startSettings() {
   $("drawer-button").onclick = () => openDrawer(!drawerIsOpen());
   $("drawer-close").onclick = () => openDrawer(false);
   $("defaults").onclick = () => {
-    settings = { ...defaults };
+    settings = {};
     saveSettings(settings);
     fill();
   };

@@ -2,23 +2,45 @@
 
 const kept = new Map();  // where the browser forbids or cannot hold it: for this visit
 
-export const defaults = { temperature: 0.7, top_p: 0.95 };
+const kVersion = 2;  // settings before it had temperature 0.7 and top-p 0.95 written into them, whatever the server's were
 
 export function loadSettings() {
   if (kept.has("settings")) return { ...kept.get("settings") };
   try {
-    return { ...(JSON.parse(localStorage.getItem("ibid.settings")) ?? defaults) };
+    const { version, ...settings } = JSON.parse(localStorage.getItem("ibid.settings")) ?? {};
+    if (version === kVersion) return settings;
+    if (settings.temperature === 0.7) delete settings.temperature;
+    if (settings.top_p === 0.95) delete settings.top_p;
+    return settings;
   } catch {
-    return { ...defaults };
+    return {};
   }
 }
 
 export function saveSettings(settings) {
   try {
-    localStorage.setItem("ibid.settings", JSON.stringify(settings));
+    localStorage.setItem("ibid.settings", JSON.stringify({ ...settings, version: kVersion }));
     kept.delete("settings");
   } catch {
     kept.set("settings", settings);
+  }
+}
+
+// The model that the reader chose last.
+export function rememberModel(id) {
+  try {
+    localStorage.setItem("ibid.model", id);
+    kept.delete("model");
+  } catch {
+    kept.set("model", id);
+  }
+}
+export function rememberedModel() {
+  if (kept.has("model")) return kept.get("model");
+  try {
+    return localStorage.getItem("ibid.model");
+  } catch {
+    return null;
   }
 }
 

@@ -17,7 +17,7 @@ function seconds(response) {
   return n > 0 ? `in ${n} s` : "in a moment";
 }
 
-async function refusal(response) {
+async function refusal(response, { messages }) {
   let error = {};
   try {
     error = (await response.json()).error ?? {};
@@ -29,8 +29,10 @@ async function refusal(response) {
     return new Refusal(`The server is busy: as many requests wait as it takes. Try again ${seconds(response)}.`);
   if (response.status === 503) return new Refusal(`${said} Try again ${seconds(response)}.`);
   if (error.code === "context_length_exceeded") {
-    const sentence = `The context is full. ${said} Start a new chat, or ask for less.`;
-    return new Refusal(sentence, { again: false, startNew: true });
+    // A new chat gives room only where there is more than the question.
+    const startNew = messages.filter(({ role }) => role !== "system").length > 1;
+    const sentence = startNew ? `The context is full. ${said} Start a new chat, or ask for less.` : `The question is too long. ${said}`;
+    return new Refusal(sentence, { again: false, startNew });
   }
   return new Refusal(said);
 }
@@ -58,7 +60,7 @@ export async function* complete(body, signal) {
     const response = await fetch("v1/chat/completions", {
       method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal,
     });
-    if (!response.ok) throw await refusal(response);
+    if (!response.ok) throw await refusal(response, body);
     began = true;
     for await (const event of events(response)) {
       if (event === "[DONE]") { ended = true; continue; }

@@ -1,5 +1,5 @@
 // A chat as a tree: an edited question or another answer is a further child of the same message, and nothing is lost.
-//   chat:    { id, title, changed, messages, leaf }; leaf is the last message shown, -1 where there is none.
+//   chat:    { id, title, changed, messages, leaf, model }; model is the name of the one it asks, if it has chosen; leaf is the last message shown, -1 where there is none.
 //   message: { role: "user" | "assistant" | "tool", parent, content, … }; parent is an index below its own, or -1.
 
 const kRoles = ["user", "assistant", "tool"];
@@ -67,6 +67,7 @@ function saneMessage(given, parent) {
   if (Array.isArray(given.calls)) message.calls = saneCalls(given.calls);
   if (Array.isArray(given.tokens)) message.tokens = saneTokens(given.tokens);
   if (Number.isFinite(given.used)) message.used = given.used;
+  if (given.isJson === true) message.isJson = true;
   const { failure } = given;
   if (typeof failure?.content === "string")
     message.failure = { content: failure.content, again: Boolean(failure.again), startNew: Boolean(failure.startNew) };
@@ -86,5 +87,5 @@ export function sane(given) {
   }
   const last = messages.length - 1;
   const leaf = Number.isInteger(given.leaf) && given.leaf >= -1 && given.leaf <= last ? given.leaf : last;
-  return { id: given.id, title: text(given.title), changed: count(given.changed), messages, leaf };
+  return { id: given.id, title: text(given.title), changed: count(given.changed), messages, leaf, model: text(given.model) };
 }
