@@ -119,7 +119,9 @@ class Prober {
     input.messages += "]";
     if (with_tools_) input.tools = tools_without(left_out);
     if (wants_tool_list_ && !with_tools_) input.tools = "[]";
-    if (chat_.mentions("functions")) input.extra.emplace_back("functions", R"("")");
+    for (const char* name : {"functions", "datetime"}) {  // Firefunction's, which requests bring
+      if (chat_.mentions(name)) input.extra.emplace_back(name, R"("")");
+    }
     input.now = std::chrono::system_clock::time_point();
     RenderBudget budget;
     budget.n_steps /= 50;
