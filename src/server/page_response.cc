@@ -1,34 +1,24 @@
 #include <algorithm>
 
+#include "server/header_text.h"
 #include "server/page_files.h"
 
 namespace ibid {
 namespace {
-
-std::string_view trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
-}
-
-bool same_word(std::string_view a, std::string_view b) {
-  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
-  return std::ranges::equal(a, b, {}, lower, lower);
-}
 
 // Takes the next part off a list with commas.
 std::string_view take_part(std::string_view& list) {
   const size_t comma = list.find(',');
   const std::string_view part = list.substr(0, comma);
   list = comma == std::string_view::npos ? std::string_view() : list.substr(comma + 1);
-  return trimmed(part);
+  return without_blanks(part);
 }
 
 // A weight of 0, in any of its spellings ("q=0", "Q=0.000"), means: not this one.
 bool is_refused(std::string_view parameters) {
-  const std::string_view q = trimmed(parameters);
-  if (q.size() < 3 || !same_word(q.substr(0, 2), "q=")) return false;
-  return trimmed(q.substr(2)).find_first_not_of("0.") == std::string_view::npos;
+  const std::string_view q = without_blanks(parameters);
+  if (q.size() < 3 || lower_case(q.substr(0, 2)) != "q=") return false;
+  return without_blanks(q.substr(2)).find_first_not_of("0.") == std::string_view::npos;
 }
 
 }  // namespace
@@ -38,9 +28,9 @@ bool accepts_coding(std::string_view accepted, std::string_view coding) {
   while (!accepted.empty()) {
     const std::string_view part = take_part(accepted);
     const size_t semicolon = std::min(part.find(';'), part.size());
-    const std::string_view name = trimmed(part.substr(0, semicolon));
+    const std::string_view name = without_blanks(part.substr(0, semicolon));
     const bool takes = semicolon == part.size() || !is_refused(part.substr(semicolon + 1));
-    if (same_word(name, coding)) return takes;
+    if (lower_case(name) == lower_case(coding)) return takes;
     if (name == "*") others = takes;
   }
   return others;
