@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <charconv>
 #include <cstdint>
 #include <fstream>
@@ -29,7 +30,8 @@ std::string batch_error_line(int64_t number, const std::string& custom_id, const
 std::string batch_answer_line(int64_t number, const std::string& custom_id, const std::string& request_id, int status,
                               const std::string& body);
 
-// A file of lines that grows. Bytes behind its last whole line, of a process that was killed, are cut off.
+// A file of lines that grows. Bytes after its last whole line, of a process that was killed or of a full disk, are cut
+// off.
 class LineFile {
  public:
   // Calls `done` with the number of each line that is there.
@@ -43,7 +45,8 @@ class LineFile {
         std::from_chars(line.data() + kBatchLineBegin.size(), line.data() + line.size(), number);
       if (number >= 0) done(number);
     }
-    is_sound_ = fd_ >= 0 && ::ftruncate(fd_, whole) == 0 && ::lseek(fd_, whole, SEEK_SET) == whole;
+    whole_ = whole;
+    is_sound_ = fd_ >= 0 && cut();
   }
   ~LineFile() {
     if (fd_ >= 0) ::close(fd_);
@@ -52,17 +55,25 @@ class LineFile {
   LineFile& operator=(const LineFile&) = delete;
 
   bool add(std::string_view line) {
-    while (is_sound_ && !line.empty()) {
-      const ssize_t n = ::write(fd_, line.data(), line.size());
-      if (n <= 0) return is_sound_ = false;
-      line.remove_prefix(static_cast<size_t>(n));
+    for (std::string_view rest = line; is_sound_ && !rest.empty();) {
+      const ssize_t n = ::write(fd_, rest.data(), rest.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) {
+        cut();
+        return is_sound_ = false;
+      }
+      rest.remove_prefix(static_cast<size_t>(n));
     }
+    if (is_sound_) whole_ += std::ssize(line);
     return is_sound_;
   }
   bool is_sound() const { return is_sound_; }
 
  private:
+  bool cut() const { return ::ftruncate(fd_, whole_) == 0 && ::lseek(fd_, whole_, SEEK_SET) == whole_; }
+
   int fd_;
+  int64_t whole_ = 0;  // bytes of whole lines
   bool is_sound_ = false;
 };
 

@@ -5,15 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <fstream>
-#include <list>
-#include <unordered_set>
 
 #include "base/json_writer.h"
 #include "base/quoted.h"
 #include "base/thread_name.h"
 #include "server/batch_lines.h"
-#include "server/service.h"
 
 namespace ibid {
 
@@ -22,8 +18,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kBatchPrefix = "batch_";
-constexpr std::chrono::milliseconds kTurn(100);  // heals a lost wake-up
-constexpr int kIdleTurns = 10;                   // of a batch whose next line is refused for now, before another's are
 
 using TextField = std::pair<const char*, std::string Batch::*>;
 constexpr std::array<TextField, 9> kBatchTexts = {{{"tenant", &Batch::tenant},
@@ -74,13 +68,15 @@ std::optional<Batch> batch_of(const std::string& id, const Json& json) {
 }  // namespace
 
 Result<std::unique_ptr<Batches>> Batches::open(const std::string& folder, int64_t max_bytes, size_t max_line) {
-  ASSIGN_OR_RETURN(std::unique_ptr<FileStore> files, FileStore::open(folder + "/files", max_bytes));
   std::error_code wrong;
-  fs::create_directories(folder + "/batches", wrong);
+  fs::create_directories(folder, wrong);
   if (wrong) return invalid("The folder " + in_quotes(folder) + " cannot be used: " + wrong.message() + ".");
   Result<FileLock> lock = FileLock::acquire(folder + "/lock", [] { return false; });
   if (!lock)
     return unavailable("The folder " + in_quotes(folder) + " is another server's; --files-dir names one of its own.");
+  fs::create_directories(folder + "/batches", wrong);
+  if (wrong) return invalid("The folder " + in_quotes(folder) + " cannot be used: " + wrong.message() + ".");
+  ASSIGN_OR_RETURN(std::unique_ptr<FileStore> files, FileStore::open(folder + "/files", max_bytes));
   std::unique_ptr<Batches> out(new Batches(folder + "/batches", max_line, *std::move(lock), std::move(files)));
   out->scan();
   return out;
@@ -101,15 +97,28 @@ void Batches::scan() {
     if (!json) continue;
     if (std::optional<Batch> batch = batch_of(id, *json)) batches_[id] = *std::move(batch);
   }
+  for (const auto& [id, batch] : batches_) {
+    if (!batch.is_over()) continue;
+    keep_lines(batch, batch.output_file, "output");  // where that could not be done before
+    keep_lines(batch, batch.error_file, "error");
+  }
 }
 
 void Batches::start(Service& service) {
   service_ = &service;
   is_stopping_ = false;
+  has_changes_ = true;
   thread_ = std::thread([this] {
     name_thread("ibid-batch");
+    give_way();
     run();
   });
+}
+
+void Batches::wake() {
+  const std::lock_guard lock(mutex_);
+  is_awake_ = true;
+  changed_.notify_all();
 }
 
 void Batches::stop() {
@@ -121,8 +130,7 @@ void Batches::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-template <typename Change>
-Batch Batches::change(const std::string& id, Change change) {
+Batch Batches::change(const std::string& id, const std::function<void(Batch&)>& change) {
   const std::lock_guard lock(mutex_);
   Batch& batch = batches_.find(id)->second;
   change(batch);
@@ -140,6 +148,7 @@ Result<Batch> Batches::create(Batch batch) {
   batch.created = unix_seconds();
   TRY(write_whole(path_of(batch.id) + ".json", facts_of(batch)));
   batches_[batch.id] = batch;
+  is_awake_ = has_changes_ = true;
   changed_.notify_all();
   return batch;
 }
@@ -160,236 +169,53 @@ std::optional<Batch> Batches::cancel(std::string_view id, std::string_view tenan
   return change(batch->id, [this](Batch& b) {
     if (b.is_over() || b.status == "finalizing") return;
     b.status = "cancelling";
-    b.cancelling = unix_seconds();
+    if (b.cancelling == 0) b.cancelling = unix_seconds();
+    is_awake_ = has_changes_ = true;
     changed_.notify_all();
   });
 }
 
-// The oldest that is not over and has waited the least often, again and again.
-void Batches::run() {
-  while (true) {
-    std::string next;
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] {
-        const Batch* oldest = nullptr;
-        for (const auto& [id, batch] : batches_) {
-          if (batch.is_over()) continue;
-          if (oldest == nullptr || std::pair(batch.turn, batch.created) < std::pair(oldest->turn, oldest->created))
-            oldest = &batch;
-        }
-        if (oldest != nullptr) next = oldest->id;
-        return oldest != nullptr || is_stopping_;
-      });
-      if (is_stopping_) return;
-    }
-    try {
-      work_on(next);
-    } catch (const std::exception&) {  // no memory: once more, later
-      std::this_thread::sleep_for(std::chrono::seconds(1));
-    }
-  }
-}
-
-struct Batches::Work {
-  struct Asked {
-    int64_t number = 0;
-    std::string custom_id;
-    WebExchange exchange;
-  };
-  std::string id;
-  Batch batch;
-  std::ifstream input;
-  std::vector<bool> is_done;  // of lines, as the files said at the start
-  std::unique_ptr<LineFile> answers, errors;
-  std::list<Asked> asked;
-  std::unordered_set<std::string> names;  // custom_ids so far
-  int64_t n_read = 0;
-  std::string text;  // of the line that is to be asked, where it was refused for want of room
-  bool has_text = false, is_end = false;
-  int64_t n_completed = 0, n_failed = 0;
-};
-
-void Batches::fail(const std::string& id, const std::string& why) {
+void Batches::conclude(const std::string& id, const std::string& why) {
+  int64_t n_completed = 0, n_failed = 0;  // as the disk has them
+  const LineFile answers(path_of(id) + ".out", [&](int64_t) { ++n_completed; });
+  const LineFile errors(path_of(id) + ".err", [&](int64_t) { ++n_failed; });
   change(id, [&](Batch& b) {
-    b.status = "failed";
+    b.n_completed = n_completed;
+    b.n_failed = n_failed;
+    if (n_completed > 0) b.output_file = random_id("file-");
+    if (n_failed > 0) b.error_file = random_id("file-");
     b.error = why;
-    b.ended = unix_seconds();
-  });
-}
-
-void Batches::work_on(const std::string& id) {
-  Work work;
-  work.id = id;
-  {
-    const std::lock_guard lock(mutex_);
-    work.batch = batches_.find(id)->second;
-  }
-  if (work.batch.status == "finalizing") return finalize(id);
-  if (!service_->has_tenant(work.batch.tenant)) return fail(id, "The key of the batch's tenant is gone.");
-  const std::optional<StoredFile> file = files_->find(work.batch.input_file, work.batch.tenant);
-  if (file) work.input.open(files_->path_of(file->id), std::ios::binary);
-  if (!file || !work.input) return fail(id, "The input file is gone.");
-  int64_t n_lines = 0;
-  int64_t n_total = 0;
-  for (std::string line; std::getline(work.input, line); ++n_lines) n_total += !is_blank_line(line);
-  if (n_total == 0) return fail(id, "The input file has no lines.");
-  work.input.clear();
-  work.input.seekg(0);
-  work.is_done.resize(static_cast<size_t>(n_lines));
-  const auto done = [&](int64_t& count) {
-    return [&work, &count](int64_t number) {
-      if (number < std::ssize(work.is_done)) work.is_done[static_cast<size_t>(number)] = true;
-      ++count;
-    };
-  };
-  work.answers = std::make_unique<LineFile>(path_of(id) + ".out", done(work.n_completed));
-  work.errors = std::make_unique<LineFile>(path_of(id) + ".err", done(work.n_failed));
-  change(id, [&](Batch& b) {
-    if (b.status == "validating") b.status = "in_progress";
-    if (b.begun == 0) b.begun = unix_seconds();
-    b.n_total = n_total;
-  });
-  answer_lines(work);
-}
-
-// Until all are answered, or the batch is to end, or the server.
-void Batches::answer_lines(Work& work) {
-  const auto count = [&] {
-    const std::lock_guard lock(mutex_);
-    Batch& batch = batches_.find(work.id)->second;
-    batch.n_completed = work.n_completed;
-    batch.n_failed = work.n_failed;
-    return std::pair(is_stopping_ || service_->draining(), batch.status == "cancelling");
-  };
-  const auto write_error = [&](const std::string& line) { work.errors->add(line), ++work.n_failed; };
-  // True: the line has been dealt with; false: the server is full, so later.
-  const auto ask = [&](int64_t number, const BatchLine& line) {
-    WebRequest request;
-    request.method = "POST";
-    request.target = work.batch.endpoint;
-    request.headers = {{"content-type", "application/json"}};
-    request.body = line.body;
-    request.as_tenant = work.batch.tenant;
-    request.arrived = service_->now();
-    service_->choose_model_and_wait(request);
-    WebExchange exchange = service_->handle(request, [this] {
-      const std::lock_guard lock(mutex_);
-      is_awake_ = true;
-      changed_.notify_all();
-    });
-    if (exchange.generation) {
-      work.asked.push_back({number, line.custom_id, std::move(exchange)});
-      return true;
-    }
-    const int status = exchange.response.status;
-    service_->finish(exchange, nullptr);
-    if (status == 429 || (status == 503 && service_->draining())) return false;
-    const std::string answer =
-        batch_answer_line(number, line.custom_id, exchange.request_id, status, exchange.response.body);
-    status == 200 ? static_cast<void>((work.answers->add(answer), ++work.n_completed)) : write_error(answer);
-    return true;
-  };
-  // Its tenant has had what its terms give, say: others need not wait for that.
-  const auto let_another_go_on = [&] {
-    const std::lock_guard lock(mutex_);
-    Batch& batch = batches_.find(work.id)->second;
-    const bool has_others = std::ranges::any_of(
-        batches_, [&](const auto& entry) { return entry.first != work.id && !entry.second.is_over(); });
-    if (has_others) ++batch.turn;
-    return has_others;
-  };
-  const auto ask_more = [&] {
-    while (!work.is_end && work.asked.size() < kAtOnce) {
-      if (!std::exchange(work.has_text, false) && !std::getline(work.input, work.text)) {
-        work.is_end = true;
-        return;
-      }
-      if (is_blank_line(work.text)) {
-        ++work.n_read;
-        continue;
-      }
-      const int64_t number = work.n_read;
-      const bool is_done = work.is_done[static_cast<size_t>(number)];
-      std::string custom_id;
-      Result<BatchLine> line = read_batch_line(work.text, work.batch.endpoint, max_line_, custom_id);
-      if (line && work.names.contains(line->custom_id))
-        line = invalid("custom_id " + in_quotes(line->custom_id) + " is another line's too.");
-      if (!is_done && line && !ask(number, *line)) {
-        work.has_text = true;
-        return;
-      }
-      if (!is_done && !line) write_error(batch_error_line(number, custom_id, line.error()));
-      if (line) work.names.insert(line->custom_id);
-      ++work.n_read;
-    }
-  };
-  int n_idle = 0;
-  while (true) {
-    const auto [stops, is_cancelled] = count();
-    if (stops || !work.answers->is_sound() || !work.errors->is_sound()) break;
-    if (is_cancelled) work.is_end = true;
-    ask_more();
-    if (work.asked.empty() && work.is_end) break;
-    n_idle = work.asked.empty() ? n_idle + 1 : 0;
-    if (n_idle > kIdleTurns && let_another_go_on()) return;
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait_for(lock, kTurn, [this] { return is_awake_ || is_stopping_; });
-      is_awake_ = false;
-    }
-    for (auto asked = work.asked.begin(); asked != work.asked.end();) {
-      WebExchange& exchange = asked->exchange;
-      service_->collect(exchange);
-      if (!exchange.generation->finished()) {
-        ++asked;
-        continue;
-      }
-      WebResponse response = exchange.generation->response();
-      while (response.status == 200 && !exchange.generation->done()) exchange.generation->write_part(response.body);
-      exchange.response.status = response.status;
-      const bool is_ours = response.status == 503 && service_->draining();  // it was cut off by the server's end
-      service_->finish(exchange, nullptr);
-      const std::string line =
-          batch_answer_line(asked->number, asked->custom_id, exchange.request_id, response.status, response.body);
-      if (!is_ours) {
-        response.status == 200 ? static_cast<void>((work.answers->add(line), ++work.n_completed)) : write_error(line);
-      }
-      asked = work.asked.erase(asked);
-    }
-  }
-  for (Work::Asked& asked : work.asked) {
-    const Abort cause = Abort::kShutdown;
-    service_->finish(asked.exchange, &cause);
-  }
-  const auto [stops, is_cancelled] = count();
-  if (!work.answers->is_sound() || !work.errors->is_sound())
-    return fail(work.id, "The server's disk for files is full or broken.");
-  if (stops && !(work.is_end && work.asked.empty())) return;
-  change(work.id, [](Batch& b) {
-    if (b.n_completed > 0) b.output_file = random_id("file-");
-    if (b.n_failed > 0) b.error_file = random_id("file-");
     b.status = "finalizing";
     b.finalizing = unix_seconds();
   });
-  finalize(work.id);
+  finalize(id);
+}
+
+// True: they are a file of that id, which is none where there are no lines.
+bool Batches::keep_lines(const Batch& batch, const std::string& file, const char* name) {
+  if (file.empty()) return true;
+  const std::string path = path_of(batch.id) + (name == std::string_view("output") ? ".out" : ".err");
+  const std::string filename = batch.id + "_" + name + ".jsonl";
+  return files_->adopt(file, batch.tenant, filename, path).ok() ||
+         files_->lend(file, batch.tenant, filename, path);  // a full disk, say
 }
 
 // Its lines become files. Again after a process that died in it.
 void Batches::finalize(const std::string& id) {
   const Batch batch = change(id, [](Batch&) {});
-  Status kept;
-  if (!batch.output_file.empty())
-    kept = files_->adopt(batch.output_file, batch.tenant, id + "_output.jsonl", path_of(id) + ".out");
-  if (kept && !batch.error_file.empty())
-    kept = files_->adopt(batch.error_file, batch.tenant, id + "_error.jsonl", path_of(id) + ".err");
-  if (!kept) return fail(id, kept.error().message);
-  ::unlink((path_of(id) + ".out").c_str());
-  ::unlink((path_of(id) + ".err").c_str());
-  change(id, [](Batch& b) {
-    b.status = b.cancelling > 0 ? "cancelled" : "completed";
+  const bool has_output = keep_lines(batch, batch.output_file, "output");
+  const bool has_errors = keep_lines(batch, batch.error_file, "error");
+  const Batch ended = change(id, [&](Batch& b) {
+    if (!has_output) b.output_file.clear();
+    if (!has_errors) b.error_file.clear();
+    if ((!has_output || !has_errors) && b.error.empty()) b.error = "Lines that were answered are gone from the disk.";
+    b.status = !b.error.empty() ? "failed" : b.cancelling > 0 ? "cancelled" : "completed";
     b.ended = unix_seconds();
   });
+  for (const auto& [file, end] : {std::pair(ended.output_file, ".out"), std::pair(ended.error_file, ".err")}) {
+    const std::string path = path_of(id) + end;
+    if (file.empty() || files_->path_of(file) != path) ::unlink(path.c_str());
+  }
 }
 
 }  // namespace ibid

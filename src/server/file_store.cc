@@ -8,6 +8,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "base/check.h"
@@ -112,16 +113,17 @@ Status FileStore::scan() {
     const std::string id = name.substr(0, name.size() - 5);
     const Result<std::string> text = read_whole(folder_ + "/" + name);
     const Result<Json> json = text ? parse_json(*text) : Result<Json>(text.error());
-    const int64_t bytes = static_cast<int64_t>(fs::file_size(path_of(id), wrong));
+    const int64_t bytes = static_cast<int64_t>(fs::file_size(folder_ + "/" + id, wrong));
     if (!is_id(id, kFilePrefix) || !json || wrong) continue;
     files_[id] = {id,    fact_of(*json, "tenant"),      fact_of(*json, "filename"), fact_of(*json, "purpose"),
                   bytes, number_of(*json, "created_at")};
     bytes_ += bytes;
   }
+  const std::set<std::string> all(names.begin(), names.end());
   for (const std::string& name : names) {
-    const bool is_ours = name.starts_with(kFilePrefix);
     const std::string id = name.substr(0, kFilePrefix.size() + 32);
-    if (is_ours && !files_.contains(id)) ::unlink((folder_ + "/" + name).c_str());
+    const bool is_half = name.ends_with(".part") || !all.contains(id) || !all.contains(id + ".json");
+    if (is_id(id, kFilePrefix) && is_half) ::unlink((folder_ + "/" + name).c_str());
   }
   return {};
 }
@@ -146,13 +148,19 @@ Status FileStore::write_facts(const StoredFile& file) const {
       .field("purpose", file.purpose)
       .field("created_at", file.created)
       .end_object();
-  return write_whole(path_of(file.id) + ".json", facts);
+  return write_whole(folder_ + "/" + file.id + ".json", facts);
 }
 
 void FileStore::forget(const StoredFile& file) {
   const std::lock_guard lock(mutex_);
   bytes_ -= file.bytes;
-  ::unlink(path_of(file.id).c_str());
+  ::unlink((folder_ + "/" + file.id).c_str());
+}
+
+std::string FileStore::path_of(std::string_view id) const {
+  const std::lock_guard lock(mutex_);
+  const auto lent = lent_.find(id);
+  return lent != lent_.end() ? lent->second : folder_ + "/" + std::string(id);
 }
 
 Result<StoredFile> FileStore::create(const std::string& tenant, std::string filename, std::string purpose,
@@ -180,12 +188,23 @@ Status FileStore::adopt(const std::string& id, const std::string& tenant, std::s
   if (wrong) return unavailable("A batch's file is gone.");
   const StoredFile file = {id, tenant, std::move(filename), "batch_output", bytes, unix_seconds()};
   TRY(write_facts(file));
-  if (::rename(path.c_str(), path_of(id).c_str()) != 0)
+  if (::rename(path.c_str(), (folder_ + "/" + id).c_str()) != 0)
     return unavailable("The server's folder for files does not take a batch's file.");
   const std::lock_guard lock(mutex_);
   bytes_ += bytes;
   files_[id] = file;
   return {};
+}
+
+bool FileStore::lend(const std::string& id, const std::string& tenant, std::string filename, const std::string& path) {
+  std::error_code wrong;
+  const auto bytes = static_cast<int64_t>(fs::file_size(path, wrong));
+  if (wrong) return false;
+  const std::lock_guard lock(mutex_);
+  bytes_ += bytes;
+  files_[id] = {id, tenant, std::move(filename), "batch_output", bytes, unix_seconds()};
+  lent_[id] = path;
+  return true;
 }
 
 std::optional<StoredFile> FileStore::find(std::string_view id, std::string_view tenant) const {
@@ -202,8 +221,11 @@ bool FileStore::remove(std::string_view id, std::string_view tenant) {
   const std::lock_guard lock(mutex_);
   const auto found = files_.find(id);
   if (found == files_.end() || found->second.tenant != tenant) return false;
-  ::unlink((path_of(id) + ".json").c_str());  // first: without it there is no file
-  ::unlink(path_of(id).c_str());
+  const std::string path = folder_ + "/" + std::string(id);
+  ::unlink((path + ".json").c_str());  // first: without it there is no file
+  const auto lent = lent_.find(id);
+  ::unlink(lent != lent_.end() ? lent->second.c_str() : path.c_str());
+  if (lent != lent_.end()) lent_.erase(lent);
   bytes_ -= found->second.bytes;
   files_.erase(found);
   return true;

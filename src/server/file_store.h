@@ -4,7 +4,8 @@
 //   DIR/files/ID        the bytes
 //   DIR/files/ID.json   what is known of it, written last and renamed into place: without it there is no file
 //
-// What an earlier process left half made is removed at the start. Safe from any thread.
+// What an earlier process left half made is removed at the start: whoever opens it holds the folder's lock by then
+// (batches.h). Files that are whole and cannot be read now stay. Safe from any thread.
 #pragma once
 
 #include <algorithm>
@@ -65,10 +66,13 @@ class FileStore {
                             std::string_view content);
   // A file of the same file system becomes one of these, under an id that was made for it; again is no harm.
   Status adopt(const std::string& id, const std::string& tenant, std::string filename, const std::string& path);
+  // The same, where the folder takes nothing more: as long as the process lives, read at its own place. False: there is
+  // no such file.
+  bool lend(const std::string& id, const std::string& tenant, std::string filename, const std::string& path);
   std::optional<StoredFile> find(std::string_view id, std::string_view tenant) const;
   std::vector<StoredFile> list(std::string_view tenant) const;  // the newest first
   bool remove(std::string_view id, std::string_view tenant);
-  std::string path_of(std::string_view id) const { return folder_ + "/" + std::string(id); }
+  std::string path_of(std::string_view id) const;
   int64_t bytes() const;
 
  private:
@@ -82,6 +86,7 @@ class FileStore {
   const int64_t max_bytes_;
   mutable std::mutex mutex_;
   ById<StoredFile> files_;
+  std::map<std::string, std::string, std::less<>> lent_;  // paths, by id
   int64_t bytes_ = 0;
 };
 

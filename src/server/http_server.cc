@@ -7,11 +7,13 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <optional>
 #include <thread>
 
 #include "base/insist.h"
 #include "base/quoted.h"
 #include "base/thread_name.h"
+#include "format/file_lock.h"
 #include "server/http_session.h"
 #include "server/tls_relay.h"
 
@@ -54,15 +56,12 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   size_t n_accepted = 0;
   std::vector<std::thread> threads;
   int port = 0;
-  bool made_socket = false;             // a file at the path of options.unix_socket
+  std::optional<FileLock> socket_lock;  // of the path of options.unix_socket, as long as the file there is ours
   double exhaustion_said = -kSayAgain;  // when
   std::atomic<bool> accept_lost = false;
 };
 
 namespace {
-
-// Who sends megabytes waits rather than those whose tokens come.
-constexpr int kHeavyNice = 10;
 
 // Each connection is a descriptor.
 void raise_descriptor_limit(int64_t wanted) {
@@ -107,20 +106,29 @@ Result<StreamProtocol::endpoint> tcp_endpoint(const ServerOptions& options) {
   return StreamProtocol::endpoint(tcp::endpoint(address, static_cast<uint16_t>(options.port)));
 }
 
-// What a server that was killed has left there goes; another's that answers stays.
-Result<StreamProtocol::endpoint> unix_endpoint(net::io_context& io, const std::string& path) {
+// What a server that was killed has left there goes; another's stays, be it that it answers, that it is about to (it
+// has the lock beside it), or that it cannot be told whether it does.
+Result<StreamProtocol::endpoint> unix_endpoint(net::io_context& io, const std::string& path,
+                                               std::optional<FileLock>& lock) {
   if (path.size() >= sizeof(sockaddr_un::sun_path))
     return invalid("The socket's path " + in_quotes(path) + " is too long; " +
                        std::to_string(sizeof(sockaddr_un::sun_path) - 1) + " bytes are the most.",
                    "--uds");
   const UnixProtocol::endpoint endpoint(path);
   struct stat found = {};
-  if (::lstat(path.c_str(), &found) == 0) {
-    if (!S_ISSOCK(found.st_mode))
-      return invalid("There is a file at " + in_quotes(path) + " that is no socket.", "--uds");
+  if (::lstat(path.c_str(), &found) == 0 && !S_ISSOCK(found.st_mode))
+    return invalid("There is a file at " + in_quotes(path) + " that is no socket.", "--uds");
+  const std::string lock_path = path + ".lock";
+  Result<FileLock> taken = FileLock::acquire(lock_path, [] { return false; });
+  if (!taken && ::access(lock_path.c_str(), W_OK) == 0)
+    return exhausted("Another server answers at " + in_quotes(path) + "; choose another path with --uds.", "--uds");
+  if (!taken) return unavailable("The socket " + in_quotes(path) + " cannot be served: " + taken.error().message + ".");
+  lock.emplace(*std::move(taken));
+  if (::lstat(path.c_str(), &found) == 0 && S_ISSOCK(found.st_mode)) {
     UnixProtocol::socket other(io);
     error_code ec;
-    if (!other.connect(endpoint, ec))
+    other.connect(endpoint, ec);
+    if (ec != net::error::connection_refused)
       return exhausted("Another server answers at " + in_quotes(path) + "; choose another path with --uds.", "--uds");
     ::unlink(path.c_str());
   }
@@ -135,8 +143,9 @@ Status HttpServer::listen() {
   if (!options.tls_certificate_file.empty()) {
     ASSIGN_OR_RETURN(state_->tls, TlsIdentity::open(options));
   }
-  ASSIGN_OR_RETURN(const StreamProtocol::endpoint endpoint,
-                   is_unix ? unix_endpoint(state_->io, options.unix_socket) : tcp_endpoint(options));
+  ASSIGN_OR_RETURN(
+      const StreamProtocol::endpoint endpoint,
+      is_unix ? unix_endpoint(state_->io, options.unix_socket, state_->socket_lock) : tcp_endpoint(options));
   raise_descriptor_limit(options.max_connections * (state_->tls ? 3 : 1) + 256);
   Acceptor& acceptor = state_->acceptor;
   error_code ec;
@@ -154,10 +163,7 @@ Status HttpServer::listen() {
                                       : "Port " + std::to_string(options.port) + " on " + options.host;
     return unavailable(place + " cannot be served: " + ec.message() + ".", is_unix ? "--uds" : "port");
   }
-  if (is_unix) {
-    state_->made_socket = true;
-    return {};
-  }
+  if (is_unix) return {};
   const StreamProtocol::endpoint bound = acceptor.local_endpoint(ec);
   tcp::endpoint local;
   std::memcpy(local.data(), bound.data(), bound.size());
@@ -179,7 +185,7 @@ void HttpServer::start() {
   }
   state_->threads.emplace_back([state = state_.get()] {
     name_thread("ibid-heavy");
-    setpriority(PRIO_PROCESS, 0, kHeavyNice);  // of this thread alone, on Linux
+    give_way();
     const auto guard = net::make_work_guard(state->heavy);
     while (!state->heavy.stopped()) {
       try {
@@ -343,7 +349,7 @@ void HttpServer::stop() {
     });
     if (has_relays) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  if (state_->made_socket) ::unlink(state_->shared->options.unix_socket.c_str());
+  if (state_->socket_lock) ::unlink(state_->shared->options.unix_socket.c_str());
   state_->io.stop();
   state_->heavy.stop();
   for (std::thread& thread : state_->threads) thread.join();

@@ -85,7 +85,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void refuse(int status, const char* message, const char* code);
 
   void handle();
-  enum class Apart { kLong, kWantsModel };
+  enum class Apart { kLong, kWantsModel, kHasModel };
   void handle_apart(WebRequest request, Apart why);
   void take_handled();
   std::function<void()> waker();

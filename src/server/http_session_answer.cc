@@ -57,9 +57,10 @@ void HttpSession::handle_apart(WebRequest given, Apart why) {
     try {
       if (why == Apart::kWantsModel) {
         s.shared_->service.wait_for_model(request);
-      } else if (!s.shared_->service.choose_model(request)) {
-        return s.handle_apart(std::move(request), Apart::kWantsModel);
+        return s.handle_apart(std::move(request), Apart::kHasModel);
       }
+      if (why == Apart::kLong && !s.shared_->service.choose_model(request))
+        return s.handle_apart(std::move(request), Apart::kWantsModel);
       s.handled_ = s.shared_->service.handle(request, s.waker());
       s.is_handled_ = true;
       request = {};

@@ -71,8 +71,6 @@ class Service {
   // called, by what is given to post_to_loader() for request.model_name.
   bool choose_model(WebRequest& request);
   void wait_for_model(WebRequest& request);
-  // Both, where whoever asks may wait; not from posted work.
-  void choose_model_and_wait(WebRequest& request);
   void post_to_loader(const std::string& model, std::function<void()> work);
   // `wake` is called on the engine's thread when the mailbox has something.
   WebExchange handle(const WebRequest& request, std::function<void()> wake);

@@ -1,7 +1,6 @@
 // What a Service knows of the models that are served: its own, or those of a fleet behind it.
 #include <algorithm>
 #include <array>
-#include <future>
 
 #include "base/quoted.h"
 #include "server/api_error.h"
@@ -141,19 +140,6 @@ void Service::wait_for_model(WebRequest& request) {
   } else {
     request.refusal = std::make_shared<ApiError>(ApiError::of(use.error()));
   }
-}
-
-void Service::choose_model_and_wait(WebRequest& request) {
-  if (choose_model(request)) return;
-  std::promise<void> done;
-  post_to_loader(request.model_name, [&] {
-    try {
-      wait_for_model(request);
-    } catch (const std::exception&) {  // no memory: then there is no model
-    }
-    done.set_value();
-  });
-  done.get_future().wait();
 }
 
 // llama.cpp's: who comes here has its model loaded, or has told it to go.

@@ -131,9 +131,13 @@ TEST(BlockFolder, FilesAndFoldersAreTheirOwnersAlone) {
   EXPECT_NE(refused.error().message.find("open to other users"), std::string::npos) << refused.error().message;
 }
 
-TEST(BlockFolder, ASecondProcessIsRefusedWithASentence) {
+TEST(BlockFolder, ASecondProcessIsRefusedWithASentenceAndTouchesNothing) {
   const TempFolder temp;
   const BlockFolder folder = open(temp);
+  const Block a = block(1);
+  folder.write(a.key, 1, a.image);
+  const std::string half = file_of(temp, a.key) + ".part";
+  std::ofstream(half) << "as the first one writes it";
   const pid_t child = ::fork();
   if (child == 0) {
     const auto second = BlockFolder::open(temp.path("cache"));
@@ -142,6 +146,7 @@ TEST(BlockFolder, ASecondProcessIsRefusedWithASentence) {
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(WEXITSTATUS(status), 7);
+  EXPECT_TRUE(fs::exists(half));
 }
 
 TEST(BlockFolder, TornAndFlippedFilesAreNotBelievedAndDoNotStay) {

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "conformance/server_fixture.h"
+#include "format/file_lock.h"
 #include "temp_folder.h"
 
 namespace ibid {
@@ -212,6 +213,12 @@ TEST(ServerDoors, AUnixSocketIsADoorAsAPortIs) {
   options.unix_socket.copy(address.sun_path, sizeof address.sun_path - 1);
   ASSERT_EQ(::bind(left, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
   ::close(left);
+  {  // one that has begun and does not listen yet is no such one
+    const auto holds = FileLock::acquire(options.unix_socket + ".lock", [] { return false; });
+    ASSERT_TRUE(holds.ok());
+    EXPECT_EQ(listen(options).error().kind, ErrorKind::kExhausted);
+    EXPECT_EQ(::lstat(options.unix_socket.c_str(), &found), 0) << "the refused one has removed it";
+  }
   EXPECT_TRUE(listen(options).ok());
   ServerOptions wrong;
   wrong.unix_socket = folder.write("file", "words");

@@ -2,7 +2,11 @@
 // them, and no request lost.
 #include "server/fleet.h"
 
+#include <sys/resource.h>
+
 #include "conformance/server_fixture.h"
+#include "server/batches.h"
+#include "temp_folder.h"
 
 namespace ibid {
 namespace {
@@ -11,6 +15,8 @@ namespace {
 struct Counts {
   std::atomic<int64_t> bytes = 0, most_bytes = 0;
   std::atomic<bool> is_over = false;  // the server ends, whoever still waits for an answer
+  // Priorities of the threads that load and that handle, the last time.
+  std::atomic<int> nice_of_load = 0, nice_of_submit = 0;
 };
 
 class CountedBackend final : public Backend {
@@ -31,7 +37,10 @@ class CountedBackend final : public Backend {
   }
   RequestId next_id() override { return inner_.next_id(); }
   bool is_full() const override { return inner_.is_full(); }
-  Status submit(Request request) override { return inner_.submit(std::move(request)); }
+  Status submit(Request request) override {
+    counts_.nice_of_submit = getpriority(PRIO_PROCESS, 0);
+    return inner_.submit(std::move(request));
+  }
   void cancel(RequestId id) override { inner_.cancel(id); }
   EngineStats stats() const override { return inner_.stats(); }
   double heartbeat() const override { return inner_.heartbeat(); }
@@ -64,6 +73,7 @@ class FleetServer {
     for (const std::string name : {"a", "b", "c", "wide", "broken"}) {
       models.push_back({name, name == "a" ? options.aliases : std::vector<std::string>(),
                         [this, name](int64_t left) -> Result<LoadedModel> {
+                          counts.nice_of_load = getpriority(PRIO_PROCESS, 0);
                           if (name == "broken") return invalid("It is no model.");
                           const int64_t bytes = name == "wide" ? 1000 : 10;
                           if (bytes > left) return exhausted("It does not fit.");
@@ -346,6 +356,38 @@ TEST(Fleet, AServerOfOneModelDoesNotSayThatItLetItGo) {
   EXPECT_NE(answer.body.find("one model"), std::string::npos) << answer.body;
   EXPECT_EQ(client.post("/api/generate", R"({"model":"fake-1","prompt":"hey","stream":false,"keep_alive":0})").status,
             200);
+}
+
+// What waited for a model is tokenised and compiled where large bodies are, with their priority; the model is not
+// loaded with it, for its engine's threads would have it too.
+TEST(Fleet, WhatWaitedForItsModelGivesWayAndTheLoadDoesNot) {
+  FleetServer server(100);
+  EXPECT_EQ(ask(server, "b").status, 200);
+  EXPECT_EQ(server.counts.nice_of_load, getpriority(PRIO_PROCESS, 0));
+  EXPECT_GT(server.counts.nice_of_submit, server.counts.nice_of_load);
+}
+
+// The model that is to make room waits for the answers that the batch has under way, and these for whoever collects
+// them.
+TEST(Fleet, ABatchOfTwoModelsThatDoNotFitTogetherEnds) {
+  const TempFolder folder;
+  FleetServer server(100, "", 1);
+  const std::unique_ptr<Batches> batches = *Batches::open(folder.path(), 1 << 20, 1 << 20);
+  batches->start(*server.service);
+  std::string lines;
+  for (int i = 0; i < 12; ++i) {
+    lines += "{\"custom_id\":\"" + std::to_string(i) + R"(","method":"POST","url":"/v1/completions","body":)" +
+             body_for(i % 2 == 0 ? "a" : "b") + "}\n";
+  }
+  Batch batch;
+  batch.endpoint = "/v1/completions";
+  batch.input_file = batches->files().create("", "in.jsonl", "batch", lines)->id;
+  const std::string id = batches->create(batch)->id;
+  EXPECT_TRUE(eventually([&] { return batches->find(id, "")->is_over(); }, 30));
+  EXPECT_EQ(batches->find(id, "")->n_completed, 12);
+  server.service->set_draining();
+  batches->stop();
+  server.stop();
 }
 
 }  // namespace
