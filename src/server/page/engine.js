@@ -17,7 +17,7 @@ const whole = (n) => n.toLocaleString("en-US");
 
 const took = (step) => kParts.reduce((sum, part) => sum + step[part + "_ms"], 0);
 function describe(step, back) {
-  const tokens = [["prefill", "of prompts"], ["decode", "of answers"], ["accepted", "guessed right"], ["refused", "guessed wrong"]];
+  const tokens = [["prefill", "of prompts"], ["decode", "of answers"], ["accepted", "of drafts accepted"], ["refused", "of drafts refused"]];
   const words = tokens.filter(([key]) => step[key] > 0).map(([key, what]) => `${whole(step[key])} tokens ${what}`);
   const parts = kParts.map((part) => `${part} ${step[part + "_ms"].toFixed(2)}`);
   const when = back > 0 ? `${back.toFixed(2)} s before the newest` : "the newest";
