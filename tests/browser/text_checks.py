@@ -83,7 +83,13 @@ def test_the_inspection_sees_what_it_forbids(w):
 
 def test_markdown_is_shown(w):
     page = w.page()
+    # Which fonts a machine has decides how roots and brackets are drawn (reach_checks.py looks at both ways).
+    roots, brackets = page.js(rendering("return [module_math_fonts.rootsGrow(), module_math_fonts.bracketsGrow()];"))
     for source, html in SHOWN.items():
+        if "pmatrix" in source and not brackets:
+            continue
+        if not roots:
+            html = html.replace("<msqrt>", '<mrow><mo stretchy="false">√</mo><mrow class="lined-above">').replace("</msqrt>", "</mrow></mrow>")
         got = page.js(rendering(f"render(box, {json.dumps(source)}); return box.innerHTML;"))
         assert got == html, (source, got)
     page.close()
