@@ -38,10 +38,12 @@ inline void fake_logits(uint64_t prefix_hash, std::span<float> out) {
 
 class FakeModel final : public ForwardPass {
  public:
-  explicit FakeModel(int32_t context_len, int32_t window = 0) {
+  // `width`: of its hidden states, a function of the tokens too; 0: it has none.
+  explicit FakeModel(int32_t context_len, int32_t window = 0, int32_t width = 0) {
     facts_ = {.layers = {{.n_kv_heads = 1, .key_len = 8, .value_len = 8, .window = window},
                          {.n_kv_heads = 2, .key_len = 24, .value_len = 24, .window = window}},
               .vocab_size = kFakeVocabSize,
+              .width = width,
               .window = window,
               .context_len = context_len,
               .digest = "fake",
@@ -53,7 +55,8 @@ class FakeModel final : public ForwardPass {
   // The positions that each token of a view read, [pass][token], in the order of its places.
   const std::vector<std::vector<std::vector<int32_t>>>& views() const { return views_; }
 
-  void run(const ForwardBatch& b, std::span<const PagedKv> kv, const TensorView& logits, const HiddenStates&) override {
+  void run(const ForwardBatch& b, std::span<const PagedKv> kv, const TensorView& logits,
+           const HiddenStates& hidden) override {
     std::set<int32_t> written;
     if (b.places != nullptr) return run_views(b, kv, logits);
     for (int32_t s = 0; s < b.n_sequences; ++s) {
@@ -75,6 +78,13 @@ class FakeModel final : public ForwardPass {
     for (int32_t s = 0; s < b.n_sequences; ++s) write(b, s, kv);
     for (int32_t s = 0; s < b.n_sequences; ++s) read_all(b, s, kv);
     say(b, kv, logits);
+    for (const TensorView& out : hidden.out) {
+      for (int32_t i = 0; i < b.n_tokens; ++i) {
+        const uint64_t hash = cell(kv[0], b.slots[i]).prefix_hash;
+        for (int32_t c = 0; c < facts_.width; ++c)
+          out.row_as<float>(i)[c] = static_cast<float>(mix(hash, static_cast<uint64_t>(1000 + c)) % 512) / 256.0f - 1;
+      }
+    }
   }
 
  private:

@@ -15,10 +15,12 @@ struct CacheScope {
   std::string rope;  // base, scaling and factors, as the model spells them
   std::string salt;  // the tenant's
 
-  // All fields with their lengths, so that no two scopes spell alike.
+  // All fields with their lengths, so that no two scopes spell alike. A field that is added does not compile here until
+  // it is spelled too.
   std::string spelled() const {
+    const auto& [f1, f2, f3, f4, f5, f6] = *this;
     std::string out;
-    for (const std::string* field : {&arithmetic, &model, &adapter, &kv_dtype, &rope, &salt}) {
+    for (const std::string* field : {&f1, &f2, &f3, &f4, &f5, &f6}) {
       out += std::to_string(field->size()) + ':' + *field;
     }
     return out;

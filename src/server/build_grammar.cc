@@ -49,47 +49,40 @@ Result<std::vector<grammar::Trigger>> triggers_of(const ApiRequest& api, const T
 
 enum class Calls : uint8_t { kNone, kRequired, kAuto, kOrText };  // that a grammar holds
 
+// All that an answer's grammar is made of, besides the tokenizer: the text that was asked for, calls of tools, and what
+// may stand before both. make() sees nothing else, and the key of what it makes has every field.
+struct AnswerGrammar {
+  grammar::Source text;  // of kNone and kOrText
+  Calls calls = Calls::kNone;
+  std::vector<std::string> tools;          // that may be called
+  std::vector<grammar::Trigger> triggers;  // empty: the grammar begins at once
+  AnswerFormat format;                     // of calls and reasoning; not read where there is neither
+  bool may_reason = false;                 // before all else
+  bool is_reasoning = false;               // the prompt has opened it
+};
+
 // An answer that is what was asked for, or a call of a tool: as OpenAI has it where tools stand beside a format.
-Status read_text_or_calls(const grammar::Source& text, const ApiRequest& api, const AnswerFormat& format,
-                          const Tokenizer& tokenizer, const grammar::FindToken& find, grammar::Grammar& out) {
-  TRY(grammar::read(text, find, out));
+Status read_text_or_calls(const AnswerGrammar& of, const Tokenizer& tokenizer, const grammar::FindToken& find,
+                          grammar::Grammar& out) {
+  TRY(grammar::read(of.text, find, out));
   const grammar::RuleId as_text = out.root();
-  TRY(read_required_calls(api, format, tokenizer, out));
+  TRY(read_required_calls(of.tools, of.format, tokenizer, out));
   out.set_root(out.rule("text or calls", out.choice({out.call(as_text), out.call(out.root())})));
   return {};
 }
 
-// What tools must be called, and what may stand before any grammar, is the server's to say; the source names it.
-Result<std::shared_ptr<grammar::Compiled>> make_around(const GrammarRequest& asked, const ApiRequest& api,
-                                                       const Backend& backend, const std::string& tenant,
-                                                       const AnswerParser::Options* parser, Calls held,
-                                                       const std::vector<grammar::Trigger>& triggers) {
-  const bool has_text = held == Calls::kNone || held == Calls::kOrText;
-  const grammar::Source inner = has_text ? source_of(asked) : grammar::Source();
-  grammar::Source source = {.language = grammar::Language::kMade, .text = grammar::spell(inner, false)};
-  source.choices.push_back(parser != nullptr && parser->is_reasoning ? "reasoning" : "");
-  for (const grammar::Trigger& trigger : triggers) {
-    source.choices.push_back("trigger " + std::to_string(trigger.token) + " " +
-                             std::to_string(static_cast<int>(trigger.kind)));
-    source.choices.push_back(trigger.text);
+Status make(const AnswerGrammar& of, const Tokenizer& tokenizer, const grammar::FindToken& find,
+            grammar::Grammar& out) {
+  TRY(of.calls == Calls::kRequired ? read_required_calls(of.tools, of.format, tokenizer, out)
+      : of.calls == Calls::kAuto   ? read_auto_calls(of.tools, of.format, tokenizer, out)
+      : of.calls == Calls::kOrText ? read_text_or_calls(of, tokenizer, find, out)
+                                   : grammar::read(of.text, find, out));
+  if (Status waits = of.triggers.empty() ? Status() : grammar::wait_for(of.triggers, out); !waits) {
+    const Error& why = waits.error();
+    return Error{why.kind, "grammar_triggers: " + why.message, "grammar_triggers"};
   }
-  if (held != Calls::kNone) {
-    source.choices.emplace_back(held == Calls::kRequired ? "required" : held == Calls::kAuto ? "auto" : "or text");
-    for (const Json& tool : *api.chat.tools.array())
-      if (may_be_called(api, tool_name(tool))) source.choices.push_back(tool.text());
-  }
-  return backend.grammars().get(source, tenant, [&](const grammar::FindToken& find, grammar::Grammar& out) -> Status {
-    TRY(held == Calls::kRequired ? read_required_calls(api, *parser->format, backend.tokenizer(), out)
-        : held == Calls::kAuto   ? read_auto_calls(api, *parser->format, backend.tokenizer(), out)
-        : held == Calls::kOrText ? read_text_or_calls(inner, api, *parser->format, backend.tokenizer(), find, out)
-                                 : grammar::read(inner, find, out));
-    if (Status waits = triggers.empty() ? Status() : grammar::wait_for(triggers, out); !waits) {
-      const Error& why = waits.error();
-      return Error{why.kind, "grammar_triggers: " + why.message, "grammar_triggers"};
-    }
-    if (parser != nullptr) allow_reasoning(*parser, backend.tokenizer(), out);
-    return {};
-  });
+  if (of.may_reason) allow_reasoning(of.format, of.is_reasoning, tokenizer, out);
+  return {};
 }
 
 }  // namespace
@@ -120,9 +113,14 @@ Result<std::shared_ptr<grammar::Compiled>> build_grammar(const ApiRequest& api, 
   if (api.is_lazy && held == Calls::kNone) {
     ASSIGN_OR_RETURN(triggers, triggers_of(api, backend.tokenizer()));
   }
-  const bool is_made = held != Calls::kNone || !triggers.empty() || (parser != nullptr && may_reason(*parser));
-  auto made = is_made ? make_around(asked, api, backend, tenant, parser, held, triggers)
-                      : backend.grammars().get(source_of(asked), tenant);
+  AnswerGrammar of = {.calls = held, .triggers = std::move(triggers)};
+  if (held == Calls::kNone || held == Calls::kOrText) of.text = source_of(asked);
+  if (held != Calls::kNone) of.tools = callable_tools(api);
+  of.may_reason = parser != nullptr && may_reason(*parser);
+  of.is_reasoning = of.may_reason && parser->is_reasoning;
+  if (held != Calls::kNone || of.may_reason) of.format = *parser->format;
+  const bool is_plain = held == Calls::kNone && of.triggers.empty() && !of.may_reason;
+  auto made = is_plain ? backend.grammars().get(of.text, tenant) : backend.grammars().made(of, tenant, make);
   if (!made) return refused(asked, made.error());
   return made;
 }

@@ -7,6 +7,7 @@
 #include "base/json_writer.h"
 #include "sample/grammar/free_text.h"
 #include "sample/grammar/json_schema.h"
+#include "server/parse_body.h"
 #include "server/tools.h"
 
 namespace ibid {
@@ -206,10 +207,11 @@ bool is_listed(const ToolFormat& tools) {
 }
 
 // One call of the tools that may be called, without what stands around it.
-Result<ExprId> any_call(const ApiRequest& api, const ToolFormat& tools, CallGrammar& calls, Grammar& out) {
+Result<ExprId> any_call(const std::vector<std::string>& callable, const ToolFormat& tools, CallGrammar& calls,
+                        Grammar& out) {
   std::vector<ExprId> choices;
-  for (const Json& tool : *api.chat.tools.array()) {
-    if (!may_be_called(api, tool_name(tool))) continue;
+  for (const std::string& spelled : callable) {
+    ASSIGN_OR_RETURN(const Json tool, parse_body(spelled));
     Result<ExprId> call = calls.call_of(tools, tool);
     if (!call) {
       return invalid("tools: the arguments of " + tool_name(tool) + " cannot be held: " + call.error().message,
@@ -222,11 +224,18 @@ Result<ExprId> any_call(const ApiRequest& api, const ToolFormat& tools, CallGram
 
 }  // namespace
 
-Status read_required_calls(const ApiRequest& api, const AnswerFormat& format, const Tokenizer& tokenizer,
-                           Grammar& out) {
+std::vector<std::string> callable_tools(const ApiRequest& api) {
+  std::vector<std::string> out;
+  for (const Json& tool : *api.chat.tools.array())
+    if (may_be_called(api, tool_name(tool))) out.push_back(tool.text());
+  return out;
+}
+
+Status read_required_calls(const std::vector<std::string>& callable, const AnswerFormat& format,
+                           const Tokenizer& tokenizer, Grammar& out) {
   CallGrammar calls(tokenizer, false, out);
   const ToolFormat& tools = format.tools;
-  ASSIGN_OR_RETURN(const ExprId call, any_call(api, tools, calls, out));
+  ASSIGN_OR_RETURN(const ExprId call, any_call(callable, tools, calls, out));
   const std::string begin = tools.begins.empty() || tools.is_bare ? "" : tools.begins[0];
   const std::string end = tools.ends.empty() ? "" : tools.ends[0];
   const bool on_lines = is_on_lines(tools) && !begin.empty();
@@ -262,10 +271,11 @@ bool holds_auto_calls(const ApiRequest& api, const AnswerFormat& format) {
   });
 }
 
-Status read_auto_calls(const ApiRequest& api, const AnswerFormat& format, const Tokenizer& tokenizer, Grammar& out) {
+Status read_auto_calls(const std::vector<std::string>& callable, const AnswerFormat& format, const Tokenizer& tokenizer,
+                       Grammar& out) {
   CallGrammar calls(tokenizer, true, out);
   const ToolFormat& tools = format.tools;
-  ASSIGN_OR_RETURN(const ExprId call, any_call(api, tools, calls, out));
+  ASSIGN_OR_RETURN(const ExprId call, any_call(callable, tools, calls, out));
   const ExprId line = out.optional(out.text("\n"));
   const auto behind = [&](const std::string& begin) {
     std::vector<ExprId> parts;
@@ -302,14 +312,14 @@ bool may_reason(const AnswerParser::Options& parser) {
   return parser.format->tools.kind == ToolFormat::Kind::kChannels || !parser.format->reasoning.is_none();
 }
 
-void allow_reasoning(const AnswerParser::Options& parser, const Tokenizer& tokenizer, Grammar& out) {
-  const ReasoningFormat& reasoning = parser.format->reasoning;
+void allow_reasoning(const AnswerFormat& format, bool is_open, const Tokenizer& tokenizer, Grammar& out) {
+  const ReasoningFormat& reasoning = format.reasoning;
   CallGrammar calls(tokenizer, false, out);
   ExprId before = grammar::kNoExpr;
-  if (parser.format->tools.kind == ToolFormat::Kind::kChannels) {
+  if (format.tools.kind == ToolFormat::Kind::kChannels) {
     before = out.optional(out.sequence(
         {calls.marked("<|channel|>analysis<|message|>"), calls.until("<|end|>"), calls.marked("<|start|>assistant")}));
-  } else if (!reasoning.is_none() && parser.is_reasoning) {
+  } else if (!reasoning.is_none() && is_open) {
     before = out.sequence({calls.until(reasoning.end), calls.blanks()});
   } else if (!reasoning.is_none()) {
     before = out.optional(out.sequence({calls.marked(reasoning.begin), calls.until(reasoning.end), calls.blanks()}));

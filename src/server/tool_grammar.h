@@ -2,6 +2,10 @@
 // grammar where the model reasons.
 #pragma once
 
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "sample/grammar/grammar.h"
 #include "server/api_request.h"
 #include "text/output/answer_parser.h"
@@ -12,19 +16,21 @@ namespace ibid {
 // The format in which such an answer is: the model's own where a grammar can hold it, else the generic one.
 std::shared_ptr<const AnswerFormat> required_format(const std::shared_ptr<const AnswerFormat>& own);
 
-// Makes the calls of the tools that may be called the grammar's root.
-Status read_required_calls(const ApiRequest& api, const AnswerFormat& format, const Tokenizer& tokenizer,
-                           grammar::Grammar& out);
+// The tools that may be called, each as JSON.
+std::vector<std::string> callable_tools(const ApiRequest& api);
+// Makes the calls of these tools the grammar's root.
+Status read_required_calls(const std::vector<std::string>& tools, const AnswerFormat& format,
+                           const Tokenizer& tokenizer, grammar::Grammar& out);
 
 // Whether calls that a model begins by itself are held: one of the tools is strict, and the format has an opening.
 bool holds_auto_calls(const ApiRequest& api, const AnswerFormat& format);
-// Makes free text the grammar's root in which, behind a call's opening, comes a call of a tool that may be called.
-Status read_auto_calls(const ApiRequest& api, const AnswerFormat& format, const Tokenizer& tokenizer,
+// Makes free text the grammar's root in which, behind a call's opening, comes a call of one of these tools.
+Status read_auto_calls(const std::vector<std::string>& tools, const AnswerFormat& format, const Tokenizer& tokenizer,
                        grammar::Grammar& out);
 
 // Whether reasoning may come before an answer's grammar.
 bool may_reason(const AnswerParser::Options& parser);
-// Lets it come before the root.
-void allow_reasoning(const AnswerParser::Options& parser, const Tokenizer& tokenizer, grammar::Grammar& out);
+// Lets it come before the root. `is_open`: the prompt has opened it.
+void allow_reasoning(const AnswerFormat& format, bool is_open, const Tokenizer& tokenizer, grammar::Grammar& out);
 
 }  // namespace ibid

@@ -84,11 +84,11 @@ TEST(ToolGrammar, WhatItAllowsIsOneWholeCallInEveryFormat) {
     const auto format = required_format(std::make_shared<AnswerFormat>(AnswerFormat::of_template(signs)));
     grammar::Fuel fuel;
     grammar::Grammar rules(fuel);
-    const Status read = read_required_calls(*api, *format, backend.tokenizer(), rules);
+    const Status read = read_required_calls(callable_tools(*api), *format, backend.tokenizer(), rules);
     ASSERT_TRUE(read.ok()) << signs << read.error().message;
     const bool is_reasoning = std::string_view(signs).find("think") != std::string_view::npos;
     const AnswerParser::Options options{format, declared_tools(*api), true, is_reasoning};
-    allow_reasoning(options, backend.tokenizer(), rules);
+    allow_reasoning(*options.format, options.is_reasoning, backend.tokenizer(), rules);
     for (uint64_t seed = 0; seed < 40; ++seed) {
       const std::string text = draw(rules, backend, seed * 7919 + 1);
       AnswerParser parser(options);
@@ -136,7 +136,7 @@ TEST(ToolGrammar, CallsThatAModelBeginsByItselfAreHeldBehindTheirOpening) {
     ++n_formats;
     grammar::Fuel fuel;
     grammar::Grammar rules(fuel);
-    const Status read = read_auto_calls(*api, *format, backend.tokenizer(), rules);
+    const Status read = read_auto_calls(callable_tools(*api), *format, backend.tokenizer(), rules);
     ASSERT_TRUE(read.ok()) << signs << read.error().message;
     const std::string opening = format->tools.begins[0];
     EXPECT_EQ(draw(rules, backend, 1, "No call here, {not even} one.", 0), "No call here, {not even} one.");
@@ -209,7 +209,7 @@ TEST(ToolGrammar, ANamedToolIsTheOnlyOne) {
   const AnswerFormat format = AnswerFormat::of_template("");
   grammar::Fuel fuel;
   grammar::Grammar rules(fuel);
-  ASSERT_TRUE(read_required_calls(*api, format, backend.tokenizer(), rules).ok());
+  ASSERT_TRUE(read_required_calls(callable_tools(*api), format, backend.tokenizer(), rules).ok());
   EXPECT_TRUE(draw(rules, backend, 3).starts_with("<tool_call>\n{\"name\": \"now\", \"arguments\": {"));
 }
 

@@ -61,15 +61,22 @@ class EngineServer {
                         const std::string& keys = "", std::string_view chat_template = kTemplate)
       : EngineServer(options, std::make_unique<SlowModel>(kContext, step_seconds), n_blocks, {}, steady_clock(), keys,
                      chat_template) {}
-  // `model` must have the fake's vocabulary; `clock` is the engine's, and outlives the server.
+  // `model` must have the fake's vocabulary; `clock` is the engine's, and outlives the server; with a recorder its own
+  // is.
   EngineServer(EngineOptions options, std::unique_ptr<ForwardPass> model, int n_blocks = 2000,
                ServerOptions server = {}, const Clock& clock = steady_clock(), const std::string& keys = "",
-               std::string_view chat_template = kTemplate) {
+               std::string_view chat_template = kTemplate,
+               std::shared_ptr<const Tokenizer> tokenizer = std::make_shared<const LetterTokenizer>(),
+               std::shared_ptr<Recorder> recorder = nullptr) {
     options.kv_dtype = DType::kF32;
     options.kv_bytes = n_blocks * KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
-    auto tokenizer = std::make_shared<const LetterTokenizer>();
-    std::unique_ptr<Engine> engine = Engine::create(std::move(model), tokenizer, stream_, options, clock).value();
+    const int32_t width = model->facts().width;
+    std::unique_ptr<Engine> engine =
+        Engine::create(std::move(model), tokenizer, stream_, options, recorder ? recorder->clock() : clock).value();
+    if (recorder) recorder->begin(*engine, "letters", 1);
     EngineParts parts{ModelInfo(), tokenizer, ChatTemplate::for_model(chat_template), nullptr, nullptr};
+    parts.info.width = width;
+    parts.recorder = std::move(recorder);
     parts.info.name = "letters";
     parts.info.digest = "00ff";
     parts.info.context_len = kContext;

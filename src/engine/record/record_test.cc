@@ -246,10 +246,11 @@ void replay_grammars(bool is_made) {
   grammar::Grammars grammars(*tokenizer);
   const grammar::Source asked{.language = grammar::Language::kGbnf, .text = "root ::= [a-d]{2,9} [e-j]{1,30} \"k\""};
   const auto compiled = is_made ? grammars
-                                      .get({.language = grammar::Language::kMade, .text = "of a server"}, {},
-                                           [&](const grammar::FindToken& find, grammar::Grammar& out) {
-                                             return grammar::read(asked, find, out);
-                                           })
+                                      .made<grammar::Source>(asked, {},
+                                                             [](const grammar::Source& parts, const Tokenizer&,
+                                                                const grammar::FindToken& find, grammar::Grammar& out) {
+                                                               return grammar::read(parts, find, out);
+                                                             })
                                       .value()
                                 : grammars.get(asked).value();
   TempFolder folder;

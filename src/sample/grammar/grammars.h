@@ -12,6 +12,7 @@
 #include <mutex>
 #include <string>
 
+#include "base/spell_fields.h"
 #include "sample/grammar/matcher.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -29,10 +30,21 @@ class Grammars {
   static int64_t bytes_beside(int32_t vocab_size) { return int64_t{vocab_size} * 128 + (32 << 20); }
 
   // Grammars of one tenant are never another's: what is known of one tells nothing of what others ask.
-  // Of Language::kMade, `make` says what it is; the source tells it from all others.
-  using Make = std::function<Status(const FindToken&, Grammar&)>;
   // kExhausted: all that grammars may take is taken by those that requests use.
-  Result<std::shared_ptr<Compiled>> get(const Source& source, const std::string& tenant = {}, const Make& make = {});
+  Result<std::shared_ptr<Compiled>> get(const Source& source, const std::string& tenant = {}) {
+    return find_or_make(source, tenant,
+                        [&source](const FindToken& find, Grammar& grammar) { return read(source, find, grammar); });
+  }
+  // One that a caller makes. `make` is a plain function: what it makes can depend on nothing but the parts and the
+  // tokenizer, and all fields of the parts are in the key. So it is the same whoever asked for something else before.
+  template <typename Parts>
+  using Make = Status (*)(const Parts&, const Tokenizer&, const FindToken&, Grammar&);
+  template <typename Parts>
+  Result<std::shared_ptr<Compiled>> made(const Parts& parts, const std::string& tenant, Make<Parts> make) {
+    return find_or_make(made_source(spell_fields(parts)), tenant, [&](const FindToken& find, Grammar& grammar) {
+      return make(parts, tokenizer_, find, grammar);
+    });
+  }
   // Made when first asked for, in some 200 ms.
   std::shared_ptr<const TokenTrie> trie() const;
 
@@ -56,6 +68,10 @@ class Grammars {
     std::list<const Key*> by_use;  // the one that was asked for last comes first
   };
 
+  // Nothing may enter `make` that is not in the source.
+  Result<std::shared_ptr<Compiled>> find_or_make(const Source& source, const std::string& tenant,
+                                                 const std::function<Status(const FindToken&, Grammar&)>& make);
+  static Source made_source(std::string parts);
   void make_room(size_t most);
 
   const Tokenizer& tokenizer_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "sample/grammar/lazy.h"
@@ -38,6 +39,45 @@ TEST(Grammars, AreCompiledOnceForAllOfATenant) {
   EXPECT_NE(grammars.get({.language = Language::kGbnf, .text = "root ::= \"a\"+"}, "alice").value(), first);
   EXPECT_FALSE(grammars.get(regex("a("), "alice").ok());
   EXPECT_EQ(grammars.size(), 4u);
+}
+
+struct Made {
+  Source text;
+  bool may_reason = false;
+  std::vector<std::string> words;
+  std::string last;
+};
+
+Status make_words(const Made& of, const Tokenizer&, const FindToken& find, Grammar& out) {
+  TRY(read(of.text, find, out));
+  std::vector<ExprId> choices = {out.call(out.root()), out.text(of.may_reason ? "a" : "{"), out.text(of.last)};
+  for (const std::string& word : of.words) choices.push_back(out.text(word));
+  out.set_root(out.rule("made", out.choice(std::move(choices))));
+  return {};
+}
+
+// Each of the parts alone makes another grammar, and another key.
+TEST(Grammars, OneThatIsMadeIsKnownByEachOfItsParts) {
+  const Made first{.text = regex("1+"), .words = {"a", "1a"}, .last = "}"};
+  std::vector<Made> others(6, first);
+  others[0].text = regex("1*");
+  others[1].text.is_strict = true;
+  others[2].may_reason = true;
+  others[3].words = {"a1a"};
+  others[4].words.push_back("11");
+  others[5].last = "\"";
+  Grammars grammars(tokens());
+  const auto made = [&](const Made& of, const std::string& tenant = "alice") {
+    return grammars.made<Made>(of, tenant, make_words).value();
+  };
+  const auto known = made(first);
+  std::set<std::shared_ptr<Compiled>> all = {known};
+  for (const Made& other : others) all.insert(made(other));
+  EXPECT_EQ(all.size(), 7u);
+  EXPECT_NE(made(first, "bob"), known);
+  EXPECT_EQ(made(Made{.text = regex("1+"), .words = {"a", "1a"}, .last = "}"}), known);
+  // Rules of a record are no parts, whatever bytes they are.
+  EXPECT_FALSE(grammars.get({.language = Language::kMade, .text = known->source().text}, "alice").ok());
 }
 
 TEST(Grammars, WhoSendsEverNewOnesLosesHisOwnAlone) {

@@ -1,6 +1,6 @@
 // Source: a grammar as it was asked for, in its own language: what a record keeps, and what is compiled once for all
-// who ask for the same. One that a caller makes (Grammars::get) is told from others by texts of the caller's own; a
-// record has its rules (rules_bytes.h).
+// who ask for the same. Of one that a caller makes (Grammars::made) the text spells all that it is
+// made of; a record has its rules (rules_bytes.h).
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ Language language_of_grammar(std::string_view text);
 
 struct Source {
   Language language = Language::kNone;
-  bool is_strict = false;            // of schemas: what cannot be held is an error
-  std::string text;                  // of the schema, the expression or the grammar; of kMade its rules
+  bool is_strict = false;  // of schemas: what cannot be held is an error
+  std::string text;  // of the schema, the expression or the grammar; of kMade its rules, or all that it is made of
   std::vector<std::string> choices;  // of kChoices
   auto operator<=>(const Source&) const = default;
 };

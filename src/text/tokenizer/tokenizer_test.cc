@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <random>
 #include <thread>
 
 #include "base/utf8.h"
@@ -220,6 +221,43 @@ TEST(Tokenizer, EncodesOnManyThreadsAtOnce) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(n_wrong, 0);
+}
+
+// A thread remembers words of the last two tokenizers that it used. What was encoded before, by whichever of them and
+// however, shows in no ids.
+TEST(Tokenizer, GivesTheSameIdsWhateverWasEncodedBefore) {
+  const auto all = [] {
+    return std::array{make(byte_vocabulary()), make(piece_vocabulary()), make(byte_vocabulary("llama-bpe")),
+                      make(piece_vocabulary(VocabularyModel::kUnigram))};
+  };
+  std::mt19937_64 random(1);
+  static const char* const kWords[] = {"ab",     " ab",           "a",    "aab", " a", "<|end|>",
+                                       "<user>", "b\xE4\xBD\xA0", "\xFF", "  "};
+  struct Call {
+    size_t tokenizer;
+    std::string text;
+    EncodeOptions options;
+    std::vector<TokenId> ids;
+  };
+  std::vector<Call> calls(400);
+  static const TextRange kPlain[] = {{0, 3}};
+  for (Call& call : calls) {
+    call.tokenizer = random() % 4;
+    for (auto n = 1 + random() % 4; n > 0; --n) call.text += kWords[random() % std::size(kWords)];
+    call.options.add_special = random() % 2 == 0;
+    call.options.parse_special = random() % 2 == 0;
+    if (random() % 3 == 0) call.options.plain_ranges = kPlain;
+    std::thread([&] { all()[call.tokenizer]->encode(call.text, call.options, call.ids); }).join();  // remembers nothing
+  }
+  const auto warm = all();
+  for (int turn = 0; turn < 5; ++turn) {
+    std::ranges::shuffle(calls, random);
+    for (const Call& call : calls) {
+      std::vector<TokenId> ids;
+      warm[call.tokenizer]->encode(call.text, call.options, ids);
+      ASSERT_EQ(ids, call.ids) << call.tokenizer << " " << call.text;
+    }
+  }
 }
 
 TEST(Vocabulary, TellsTheFirstDifference) {
