@@ -15,6 +15,7 @@
 #include "engine/record/recorder.h"
 #include "engine/record/replay.h"
 #include "fake_model.h"
+#include "sample/grammar/matcher.h"
 #include "spec/proposer_chain.h"
 #include "spec/window_proposer.h"
 #include "text/output/stop_matcher.h"
@@ -73,6 +74,34 @@ class Knowing final : public Proposer {
  private:
   std::mt19937_64 random_;
   std::multimap<std::vector<TokenId>, std::vector<TokenId>> known_;
+};
+
+// Says what may come or not, in chains and trees, some of it drawn from nothing.
+class Blunt final : public Proposer {
+ public:
+  explicit Blunt(uint64_t seed) : random_(seed) {}
+  void propose(const ProposalInput& input, Drafts& drafts) override {
+    const bool is_tree = random_() % 3 == 0;
+    for (auto n = static_cast<int32_t>(random_() % 6); n > 0; --n) {
+      const int32_t parent =
+          is_tree ? static_cast<int32_t>(random_() % (1 + drafts.tokens.size())) - 1 : drafts.size() - 1;
+      drafts.add(token(input, drafts), parent, random_() % 4 == 0 ? 0.9F : 1);
+    }
+  }
+
+ private:
+  // Often one that the grammar allows: so some are taken over, and errors come after them.
+  TokenId token(const ProposalInput& input, const Drafts& drafts) {
+    const TokenId any{static_cast<int32_t>(1 + random_() % (kFakeVocabSize - 1))};
+    if (input.grammar == nullptr || !drafts.empty() || random_() % 4 == 0) return any;
+    std::vector<uint32_t> mask(input.grammar->mask_words());
+    input.grammar->fill(input.state.grammar, -1, mask);
+    std::vector<TokenId> allowed;
+    for (int32_t t = 1; t < kFakeVocabSize; ++t)
+      if ((mask[static_cast<size_t>(t) / 32] >> (t % 32) & 1) != 0) allowed.push_back(TokenId{t});
+    return allowed.empty() ? any : allowed[random_() % allowed.size()];
+  }
+  std::mt19937_64 random_;
 };
 
 struct Recorded {

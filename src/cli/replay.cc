@@ -96,7 +96,11 @@ Result<int> run(const ReplayOptions& options) {
   std::fprintf(stderr, "%s\n",
                fmt::format("replayed {} in {:.3f} s: every step is the same ({})",
                            options.with_model ? "with the model" : "without a model", seconds,
-                           options.with_model ? "batches, blocks, tokens" : "batches and blocks; tokens were told")
+                           !options.with_model  ? "batches and blocks; tokens were told"
+                           : result.n_told == 0 ? "batches, blocks, tokens"
+                                                : fmt::format("batches, blocks, tokens; {} of these depend on their "
+                                                              "drafts (speculation.verifier) and were told",
+                                                              result.n_told))
                    .c_str());
   return int{kOk};
 }

@@ -39,7 +39,9 @@ constexpr int32_t kBroughtPositions = 8192;
 void cut_by_grammar(Sequence& s) {
   grammar::Matcher* matcher = s.request->grammar.get();
   const bool is_drawn = std::ranges::any_of(s.drafts.q, [](const auto& q) { return !q.empty(); });
-  if (matcher == nullptr || is_drawn || !s.drafts.is_chain(s.drafts.size()) || PLANTED("drafts_that_no_grammar_allows"))
+  const bool must_run = s.drafts.must_run && !PLANTED("a_replays_drafts_are_cut_by_grammars");
+  if (matcher == nullptr || is_drawn || must_run || !s.drafts.is_chain(s.drafts.size()) ||
+      PLANTED("drafts_that_no_grammar_allows"))
     return;
   grammar::StateId state = s.sampler_state.grammar;
   for (int32_t i = 0; i < s.drafts.size(); ++i) {

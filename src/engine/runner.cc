@@ -68,7 +68,7 @@ StepResult& Runner::run(const StepPlan& plan) {
   const Inflight step =
       worker_.launch({.copies = plan.copies,
                       .batch = plan.n_tokens > 0 ? &batch : nullptr,
-                      .wants_hidden = told_ == nullptr && std::ranges::any_of(plan.shares, wants_hidden),
+                      .wants_hidden = std::ranges::any_of(plan.shares, wants_hidden),
                       .wants_rows_hidden = keeps_hidden_,
                       .taps = taps_ != nullptr && std::ranges::any_of(plan.shares, is_read) ? taps_ : nullptr});
   const StepOutput output = worker_.wait(step);
@@ -85,7 +85,8 @@ StepResult& Runner::run(const StepPlan& plan) {
     result.out_of_memory |= task.out_of_memory;
     result.is_unsound |= task.is_unsound;
   }
-  for (size_t i = 0; told_ != nullptr && i < plan.shares.size(); ++i) told_->mark(plan, i, result_.shares[i]);
+  for (size_t i = 0; i < plan.shares.size(); ++i)
+    if (is_told(*plan.shares[i].sequence)) told_->mark(plan, i, result_.shares[i]);
   move_accepted(plan);
   result_.forward_seconds = forwarded - begin;
   result_.sample_seconds = clock_.now() - forwarded;
@@ -115,6 +116,8 @@ void Runner::list_tasks(const StepPlan& plan) {
     result.refused.clear();
     result.failure.reset();
     result.told_end = FinishReason::kNone;
+    result.is_told = is_told(*share.sequence);
+    result.told_turn = nullptr;
     const auto is_number = [](float x) { return std::isfinite(x); };
     result.is_unsound = share.sequence->pools() && !std::ranges::all_of(result.hidden, is_number);
     result.out_of_memory = !make_room(result, row - begin, end - row, keeps_refused_);
@@ -167,7 +170,7 @@ void Runner::score(const StepPlan& plan, Task& task, Scratch& scratch) {
   const Row& row = plan.rows[task.row];
   const auto share = static_cast<size_t>(row.share);
   const Sequence& s = *plan.shares[share].sequence;
-  if (told_ != nullptr) return;  // that there is a record of the token is enough
+  if (is_told(s)) return;  // that there is a record of the token is enough
   // Of the token that the row speaks about.
   const int32_t position = s.n_computed + row.token + !PLANTED("score_of_the_token_before");
   Result<TokenRecord> scored =
@@ -203,6 +206,7 @@ void Runner::fill_mask(const Sequence& s, std::span<const TokenId> answer, uint3
 // What may follow a beam.
 void Runner::look(const StepPlan& plan, const Task& task, Scratch& scratch) {
   const auto i = static_cast<size_t>(plan.rows[task.row].share);
+  if (result_.shares[i].is_told) return;
   const Sequence& s = *plan.shares[i].sequence;
   const SearchGroup& group = *s.group;
   ShareResult& result = result_.shares[i];
@@ -251,8 +255,8 @@ void Runner::draw(const StepPlan& plan, const Task& task, Scratch& scratch) {
     if (!scratch.siblings.empty() && !PLANTED("rejection_is_never_asked"))
       rule = verifier == Verifier::kTypical ? static_cast<DrawRule*>(&typical) : &verify;
     Result<TokenRecord> drawn =
-        told_ != nullptr ? told_->next(plan, i)
-                         : s.sampler->sample(logits(at), history, result.state, scratch.sampler, scratch.mask, rule);
+        result.is_told ? told_->next(plan, i)
+                       : s.sampler->sample(logits(at), history, result.state, scratch.sampler, scratch.mask, rule);
     if (!drawn) {
       result.failure = drawn.error();
       return;
@@ -281,7 +285,7 @@ void Runner::draw(const StepPlan& plan, const Task& task, Scratch& scratch) {
 // The target's rows behind drafts that were refused, from the first one behind `parent` on: guesses, drawn without a
 // grammar, that change nothing of the result but what a proposer is told. One that cannot be drawn ends them.
 void Runner::read_refused(const Share& share, size_t first_row, int32_t parent, ShareResult& result, Scratch& scratch) {
-  if (!keeps_refused_ || told_ != nullptr) return;
+  if (!keeps_refused_ || result.is_told) return;
   const Sequence& s = *share.sequence;
   const auto tokens = std::span<const TokenId>(s.tokens);
   const auto n_prompt = static_cast<size_t>(s.prompt_len);

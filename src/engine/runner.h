@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "engine/batch_builder.h"
+#include "engine/search_group.h"
 #include "engine/step_plan.h"
 #include "sample/sampler.h"
 #include "spec/proposer.h"
@@ -36,7 +37,11 @@ struct alignas(64) ShareResult {      // what few have stands first
   std::span<const float> drawn_behind;  // [C], of the row that its last token was drawn from, where anybody wants it
   bool out_of_memory = false;           // the above is not whole
   bool is_unsound = false;              // nor here: the model computed no numbers (unsound_row())
-  FinishReason told_end = FinishReason::kNone;  // a replay's: the answer ends behind what was drawn
+  // A replay's, where it is told what rows say: the answer ends after what was drawn; how its search goes on where its
+  // row was the last of its turn, valid until the next step.
+  FinishReason told_end = FinishReason::kNone;
+  bool is_told = false;
+  const SearchTurn* told_turn = nullptr;
 };
 
 // What steps draw, told by a record instead of drawn from rows of logits. `share` is an index into the plan. next() may
@@ -44,6 +49,8 @@ struct alignas(64) ShareResult {      // what few have stands first
 class ToldDraws {
  public:
   virtual ~ToldDraws() = default;
+  // Whether it tells what is drawn for this sequence; else it is drawn, and nothing below is asked.
+  virtual bool tells(const Sequence& sequence) const = 0;
   virtual Result<TokenRecord> next(const StepPlan& plan, size_t share) = 0;
   // Whatever else became of it.
   virtual void mark(const StepPlan& plan, size_t share, ShareResult& result) = 0;
@@ -61,7 +68,7 @@ class Runner {
   Runner(Worker& worker, ThreadTeam& team, const BatchLimits& limits, const Clock& clock);
   // Valid until the next call.
   StepResult& run(const StepPlan& plan);
-  // From now on tokens are told; outlives the runner. Rows are not read.
+  // From now on tokens are told, as far as it tells them; outlives the runner. Their rows are not read.
   void draw_from(ToldDraws* told) { told_ = told; }
   // From now on results have what the final norm made of the rows that tokens are drawn from.
   void keep_hidden(bool keep) { keeps_hidden_ = keep; }
@@ -93,6 +100,7 @@ class Runner {
   void fill_mask(const Sequence& sequence, std::span<const TokenId> answer, uint32_t state,
                  std::vector<uint32_t>& mask) const;
   std::span<const float> logits(size_t row) const;
+  bool is_told(const Sequence& sequence) const { return told_ != nullptr && told_->tells(sequence); }
   void move_accepted(const StepPlan& plan);
 
   Worker& worker_;

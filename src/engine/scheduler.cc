@@ -392,7 +392,7 @@ void Scheduler::grant_drafts(double spent) {
     const bool is_pinned =
         pins_drafts(s.request->speculation.verifier) && !PLANTED("what_rejection_verifies_depends_on_time");
     if (!choice.is_worth(likely, more) && !PLANTED("drafts_whatever_they_cost")) break;
-    if (seconds(with) > limit && !is_pinned && !PLANTED("drafts_make_gaps")) break;
+    if (seconds(with) > limit && !is_pinned && !s.drafts.must_run && !PLANTED("drafts_make_gaps")) break;
     choice.take(likely, more);
     load = with;
     ++share->n_drafts;

@@ -7,7 +7,10 @@
 // that do not all fit into the cache, or into a step, run in turns, and no two wait for each other.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "sample/contrastive_search.h"
@@ -16,6 +19,30 @@
 namespace ibid {
 
 struct Sequence;
+
+// A search's turn: its next beams; where there are none it is over, and of each seat why its text ended.
+struct SearchTurn {
+  std::vector<SearchChild> children;
+  std::vector<FinishReason> ends;
+};
+
+// Where children sit, by the seats of the beams that run: the first child of a beam in its parent's, the others in
+// those that are free then, the first ones first.
+inline std::vector<int32_t> seats_of(std::span<const SearchChild> children, std::span<const int32_t> running) {
+  std::vector<int32_t> out(children.size(), -1);
+  const auto is_taken = [&](int32_t seat) { return std::ranges::find(out, seat) != out.end(); };
+  for (size_t i = 0; i < children.size(); ++i) {
+    const int32_t seat = running[static_cast<size_t>(children[i].parent)];
+    if (!is_taken(seat)) out[i] = seat;
+  }
+  int32_t free = 0;
+  for (int32_t& seat : out) {
+    if (seat >= 0) continue;
+    while (is_taken(free)) ++free;
+    seat = free;
+  }
+  return out;
+}
 
 struct SearchGroup {
   std::unique_ptr<Search> search;
@@ -26,6 +53,7 @@ struct SearchGroup {
   int32_t n_missing = 1;           // of these rows
   std::vector<SearchChild> children;
   std::vector<Sequence*> next;
+  int64_t n_turns = 0;
 
   // The place of a seat among those that run.
   size_t index_of(const Sequence& sequence) const {

@@ -8,6 +8,19 @@
 #include "sample/grammar/matcher.h"
 
 namespace ibid {
+namespace {
+
+// Of a record, which may say anything.
+bool is_possible(const SearchTurn* turn, const SearchGroup& group) {
+  if (turn == nullptr) return false;
+  const auto is_seat = [&](const SearchChild& c) { return c.parent >= 0 && c.parent < std::ssize(group.running); };
+  if (!turn->children.empty())
+    return turn->children.size() <= group.seats.size() && std::ranges::all_of(turn->children, is_seat);
+  const auto is_end = [](FinishReason reason) { return reason != FinishReason::kNone; };
+  return turn->ends.size() == group.seats.size() && std::ranges::all_of(turn->ends, is_end);
+}
+
+}  // namespace
 
 // Hidden states of a prompt, as they are computed for the first time.
 void Settler::add_context(const Share& share, const ShareResult& result) {
@@ -28,8 +41,16 @@ void Settler::take_row(const Share& share, ShareResult& result, double now) {
   std::swap(group.rows[i], result.row);
   if (!PLANTED("beams_go_on_without_the_others") && --group.n_missing > 0) return scheduler_.park(s);
   scheduler_.park(s);
-  group.search->advance(group.rows, group.children);
-  if (group.children.empty()) return end_search(s, now);
+  ++group.n_turns;
+  if (result.is_told) {
+    if (!is_possible(result.told_turn, group))
+      return fail_search(s, invalid("The record does not say how it goes on."));
+    group.children = result.told_turn->children;
+    if (group.children.empty()) return end_told_search(group, result.told_turn->ends, now);
+  } else {
+    group.search->advance(group.rows, group.children);
+    if (group.children.empty()) return end_search(s, now);
+  }
   counts_.generated_tokens += static_cast<int64_t>(group.children.size());
   seat_children(group);
 }
@@ -38,18 +59,16 @@ void Settler::take_row(const Share& share, ShareResult& result, double now) {
 void Settler::seat_children(SearchGroup& group) {
   const std::vector<SearchChild>& children = group.children;
   grammar::Matcher* matcher = group.seats.front()->request->grammar.get();
+  std::vector<int32_t> running;
+  for (const Sequence* s : group.running) running.push_back(s->choice);
+  const std::vector<int32_t> next = seats_of(children, running);
   group.next.assign(children.size(), nullptr);
   for (size_t i = 0; i < children.size(); ++i) {
     Sequence* parent = group.running[static_cast<size_t>(children[i].parent)];
-    if (std::ranges::find(group.next, parent) == group.next.end()) group.next[i] = parent;
-  }
-  size_t free = 0;
-  for (size_t i = 0; i < children.size(); ++i) {
-    if (group.next[i] != nullptr) continue;
-    while (std::ranges::find(group.next, group.seats[free]) != group.next.end()) ++free;
-    group.next[i] = group.seats[free];
-    fork(*group.running[static_cast<size_t>(children[i].parent)], *group.seats[free]);
-    if (matcher != nullptr) matcher->hold(group.seats[free]->choice, children[i].grammar);
+    group.next[i] = group.seats[static_cast<size_t>(next[i])];
+    if (group.next[i] == parent) continue;
+    fork(*parent, *group.next[i]);
+    if (matcher != nullptr) matcher->hold(group.next[i]->choice, children[i].grammar);
   }
   for (Sequence* seat : group.seats) {
     const bool is_taken = std::ranges::find(group.next, seat) != group.next.end();
@@ -106,6 +125,20 @@ void Settler::end_search(Sequence& last, double now) {
     }
     answer.set_score(text.score);
     answer.finished() ? close(*seat, answer.reason()) : end(*seat, text.reason);
+  }
+}
+
+// Without the model nobody knows the texts, and nobody is told them.
+void Settler::end_told_search(SearchGroup& group, std::span<const FinishReason> ends, double now) {
+  const double admitted = group.seats.front()->answer->timing().admitted;
+  const int32_t cached = group.seats.front()->answer->usage().cached_tokens;
+  for (size_t i = 0; i < group.seats.size(); ++i) {
+    Answer& answer = *group.seats[i]->answer;
+    answer.timing().admitted = admitted;
+    answer.timing().first_token = answer.timing().last_token = now;
+    answer.usage().cached_tokens = cached;
+    ends[i] == FinishReason::kError ? fail(*group.seats[i], invalid("It failed when it was recorded."))
+                                    : end(*group.seats[i], ends[i]);
   }
 }
 

@@ -22,10 +22,14 @@ struct Drafts {
   std::vector<std::span<const float>> q;
   std::vector<uint8_t> is_distinct;  // of each: 1: it was drawn from q without the siblings before it, normalised again
   std::vector<float> likely;         // of each, how likely it is taken over: it and all on the way to it; 1: verify it
+  bool must_run = false;  // a replay's: so many ran, whatever a grammar, a clock or a price would say of these
 
   int32_t size() const { return static_cast<int32_t>(tokens.size()); }
   bool empty() const { return tokens.empty(); }
-  void clear() { cut(0); }
+  void clear() {
+    cut(0);
+    must_run = false;
+  }
   // Keeps at most the first n.
   void cut(int32_t n) {
     if (n >= size()) return;

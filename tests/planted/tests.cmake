@@ -22,7 +22,7 @@ file(GLOB unit_tests CONFIGURE_DEPENDS src/cache/*_test.cc src/engine/scheduler_
   src/engine/rejection_test.cc src/engine/encoder_test.cc src/engine/hidden_of_drawn_rows_test.cc src/engine/taps_test.cc src/engine/refused_drafts_test.cc
   src/engine/record/*_test.cc src/spec/*_test.cc)
 # The tests of grammars do not know of faults, and are not compiled again.
-set(grammar_tests "$<FILTER:$<TARGET_OBJECTS:sample_test>,INCLUDE,sample/grammar/(languages|lazy|masks|schema|states)_test>")
+set(grammar_tests "$<FILTER:$<TARGET_OBJECTS:sample_test>,INCLUDE,sample/grammar/(grammars|languages|lazy|masks|schema|states)_test>")
 add_executable(planted_suite ${CMAKE_CURRENT_LIST_DIR}/planted_faults.cc ${unit_tests} "${grammar_tests}")
 target_link_libraries(planted_suite PRIVATE planted_engine planted_grammar sim_objects ibid_model ibid_sample_grammar ibid_sample ibid_text
   ibid_source_paths

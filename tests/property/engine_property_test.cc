@@ -3,14 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <set>
 
 #include "engine/engine.h"
+#include "engine/record/recorder.h"
+#include "engine/record/replay.h"
 #include "fake_disk.h"
 #include "fake_model.h"
 #include "random_sampling.h"
+#include "temp_folder.h"
 
 namespace ibid {
 namespace {
@@ -53,7 +57,7 @@ Life random_life(std::mt19937_64& random) {
 
 class RandomEngine {
  public:
-  explicit RandomEngine(uint64_t seed) : random_(seed), life_(random_life(random_)) {
+  explicit RandomEngine(uint64_t seed) : random_(seed), life_(random_life(random_)), is_recorded_(seed % 3 == 0) {
     for (std::vector<TokenId>& text : texts_) {
       for (int i = 0; i < 100; ++i) text.push_back(TokenId{1 + up_to(testing::kFakeVocabSize - 1)});
     }
@@ -67,6 +71,7 @@ class RandomEngine {
   }
 
   int64_t n_choices_ = 0;
+  int64_t n_replays_ = 0;   // of its records
   int64_t n_learning_ = 0;  // requests whose sampler learns from its draws
   int64_t n_generated_ = 0;
   struct Totals {  // of all processes
@@ -84,6 +89,8 @@ class RandomEngine {
   // A process with a cold memory, over the disk as the last one left it.
   void start() {
     core_.reset();
+    recorder_.reset();
+    if (is_recorded_) recorder_ = Recorder::create({.path = records_.path("record")}, clock_).value();
     auto model = std::make_unique<FakeModel>(life_.context_len, life_.window);
     model_ = model.get();
     EngineOptions options;
@@ -110,9 +117,11 @@ class RandomEngine {
                                                                           .most_idle = up_to(4),
                                                                           .fault_one_in = life_.fault_one_in});
     }
-    core_ = Engine::create(std::move(model), nullptr, stream_, options, clock_,
+    if (recorder_ && store) store = recorder_->recording(std::move(store));
+    core_ = Engine::create(std::move(model), nullptr, stream_, options, recorder_ ? recorder_->clock() : clock_,
                            PrefixHash(life_.hash_bits, 1 + random_()), std::move(store))
                 .value();
+    if (recorder_) recorder_->begin(*core_, "fake", 1);
     if (life_.max_drafts > 0) core_->speculate(std::make_unique<Guesser>(*this), life_.max_drafts);
     n_choices_before_ = n_choices_;
     n_generated_before_ = n_generated_;
@@ -138,6 +147,25 @@ class RandomEngine {
     EXPECT_EQ(stats.n_failed, 0);
     EXPECT_EQ(stats.generated_tokens, n_generated_ - n_generated_before_);
     add(stats);
+    if (recorder_) replay_both_ways();
+  }
+
+  // What was lived on record is lived again, without the model and, where no disk gave blocks, with it.
+  void replay_both_ways() {
+    core_.reset();
+    recorder_.reset();
+    const std::string path = records_.path("record");
+    for (const bool with_model : {false, true}) {
+      auto replay = Replay::open(path).value();
+      if (with_model && replay->head().disk.image_bytes > 0) continue;
+      auto engine = with_model ? Engine::create(std::make_unique<FakeModel>(life_.context_len, life_.window), nullptr,
+                                                stream_, replay->options(), replay->clock())
+                               : replay->engine_without_model(stream_);
+      const Result<ReplayResult> ran = replay->run(**engine, nullptr);
+      EXPECT_EQ(ran ? ran->difference : ran.error().message, "") << (with_model ? "with" : "without") << " the model";
+      ++n_replays_;
+    }
+    std::filesystem::remove(path);
   }
 
   void add(const EngineStats& stats) {
@@ -332,6 +360,9 @@ class RandomEngine {
   Stream stream_{team_};
   ManualClock clock_;
   FakeModel* model_ = nullptr;
+  const bool is_recorded_;
+  TempFolder records_;
+  std::unique_ptr<Recorder> recorder_;
   std::shared_ptr<testing::FakeMedium> medium_ = std::make_shared<testing::FakeMedium>();
   std::unique_ptr<Engine> core_;
   Totals totals_;
@@ -342,7 +373,7 @@ class RandomEngine {
 };
 
 void live_many(uint64_t first_seed, uint64_t n_seeds, int n_steps) {
-  int64_t n_choices = 0, n_learning = 0;
+  int64_t n_choices = 0, n_learning = 0, n_replays = 0;
   RandomEngine::Totals all;
   for (uint64_t seed = first_seed; seed < first_seed + n_seeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -350,6 +381,7 @@ void live_many(uint64_t first_seed, uint64_t n_seeds, int n_steps) {
     engine.live(n_steps);
     n_choices += engine.n_choices_;
     n_learning += engine.n_learning_;
+    n_replays += engine.n_replays_;
     all += engine.totals();
     if (::testing::Test::HasFailure()) {
       FAIL() << "seed " << seed << " of " << n_steps << " steps fails";
@@ -359,6 +391,7 @@ void live_many(uint64_t first_seed, uint64_t n_seeds, int n_steps) {
   EXPECT_GT(all.cached_tokens, 0);
   EXPECT_GT(n_choices, 0);
   EXPECT_GT(n_learning, 0);
+  EXPECT_GT(n_replays, static_cast<int64_t>(n_seeds / 3));
   EXPECT_GT(all.n_accepted_drafts, 100);
   EXPECT_GT(all.n_blocks_down, 0);
   EXPECT_GT(all.n_blocks_up, 0);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -15,6 +16,8 @@
 
 #include "base/sha256.h"
 #include "engine/engine.h"
+#include "engine/record/recorder.h"
+#include "engine/record/replay.h"
 #include "model/model.h"
 #include "model/testing/tiny_model.h"
 #include "spec/draft_model.h"
@@ -73,8 +76,9 @@ struct Schedule {
   DraftKind drafts = DraftKind::kMixed;
   int32_t preempt_at = -1;  // all that run, behind this step
   PolicyKind policy = PolicyKind::kFair;
-  bool has_ranks = false;  // requests of several priorities; strangers of other tenants, weights and targets
-  double max_itl = 0;      // in real time: what it leads to is another schedule each time
+  bool has_ranks = false;    // requests of several priorities; strangers of other tenants, weights and targets
+  double max_itl = 0;        // in real time: what it leads to is another schedule each time
+  bool is_recorded = false;  // and replayed, without the model and, where no disk gave blocks, with it
 };
 
 inline Schedule random_schedule(uint64_t seed, int32_t step_tokens, int32_t max_sequences) {
@@ -170,8 +174,9 @@ using Digests = std::vector<std::string>;  // of all choices of all requests, in
 struct Totals {
   int64_t n_schedules = 0, n_preemptions = 0, cached_tokens = 0, n_steps = 0, n_drafted = 0, n_accepted = 0;
   int64_t n_blocks_up = 0, n_fetched = 0;  // from the host, from a disk
-  std::set<DraftKind> drafted;             // what some schedule had drafts of
-  std::set<FinishReason> reasons;          // of answers
+  int64_t n_replays = 0;
+  std::set<DraftKind> drafted;     // what some schedule had drafts of
+  std::set<FinishReason> reasons;  // of answers
 };
 
 // Proposes what was once said to the same prompt, and what a proposer may get wrong; as many as it likes each time.
@@ -255,11 +260,12 @@ class ScheduleRun {
         kv_dtype_(kv_dtype),
         prepare_(std::move(prepare)) {
     if (schedule.has_disk) folder_ = std::make_unique<TempFolder>();
+    if (schedule.is_recorded) records_ = std::make_unique<TempFolder>();
     start();
   }
 
   void start() {
-    core_.reset();
+    finish_record();
     std::vector<TokenId> ends;
     if (tokenizer_) ends = tokenizer_->vocabulary().end_of_generation;
     auto pass = std::make_unique<ModelPass>(model_, stream_, ends, "digest");
@@ -284,9 +290,16 @@ class ScheduleRun {
     options.max_itl = schedule.max_itl;
     if (schedule.drafts == DraftKind::kLookup) options.max_drafts = schedule.max_drafts;
     vocab_size_ = pass->facts().vocab_size;
+    std::unique_ptr<DurableStore> store;
+    if (records_) {
+      recorder_ = Recorder::create({.path = records_->path("record")}).value();
+      if (folder_) store = recorder_->recording(Engine::open_store(model_, options).value());
+    }
     core_ =
-        Engine::create(std::move(pass), tokenizer_, stream_, options, steady_clock(), PrefixHash(schedule.hash_bits, 9))
+        Engine::create(std::move(pass), tokenizer_, stream_, options, recorder_ ? recorder_->clock() : steady_clock(),
+                       PrefixHash(schedule.hash_bits, 9), std::move(store))
             .value();
+    if (recorder_) recorder_->begin(*core_, "tiny", 1);
     DraftKind kind = schedule.drafts;
     const auto is_eagle = [&kind] {
       return kind == DraftKind::kEagle || kind == DraftKind::kEagle3 || kind == DraftKind::kMtp;
@@ -346,6 +359,7 @@ class ScheduleRun {
       totals->n_blocks_up += core_->stats().n_blocks_up;
       totals->n_fetched += core_->stats().disk.n_fetched;
     }
+    finish_record();
     Digests out;
     for (const Request& r : requests_) {
       for (const Transcript& t : transcripts_[r.id]) {
@@ -357,12 +371,38 @@ class ScheduleRun {
     return out;
   }
   int32_t n_paused() const { return n_paused_; }  // by Schedule::preempt_at
+  // Of its records, which are those of each start: how their replays differ.
+  const std::vector<std::string>& differences() const { return differences_; }
+  int32_t n_replays() const { return n_replays_; }
   const Transcript& transcript(RequestId id, int32_t choice = 0) {
     return transcripts_[id].at(static_cast<size_t>(choice));
   }
 
  private:
   static constexpr uint64_t kWarmUp = 1000, kStranger = 2000;
+
+  // The engine goes, and what it did is done again.
+  void finish_record() {
+    core_.reset();
+    if (!recorder_) return;
+    recorder_.reset();
+    const std::string path = records_->path("record");
+    for (const bool with_model : {false, true}) {
+      auto replay = Replay::open(path).value();
+      if (with_model && replay->head().disk.image_bytes > 0) continue;
+      std::vector<TokenId> ends = replay->options().end_of_generation;
+      if (tokenizer_) ends = tokenizer_->vocabulary().end_of_generation;
+      auto engine = with_model ? Engine::create(std::make_unique<ModelPass>(model_, stream_, ends, "digest"),
+                                                tokenizer_, stream_, replay->options(), replay->clock())
+                               : replay->engine_without_model(stream_);
+      const Result<ReplayResult> ran = replay->run(**engine, with_model ? tokenizer_ : nullptr);
+      ++n_replays_;
+      const std::string difference = ran ? ran->difference : ran.error().message;
+      if (!difference.empty())
+        differences_.push_back((with_model ? "with the model, " : "without the model, ") + difference);
+    }
+    std::filesystem::remove(path);
+  }
 
   // Drafts whatever they cost. The other model is as wide as any tiny one and knows nothing of the target.
   std::unique_ptr<Proposer> draft_model(const std::vector<TokenId>& ends) {
@@ -552,7 +592,11 @@ class ScheduleRun {
   DType kv_dtype_;
   Prepare prepare_;
   std::unique_ptr<TempFolder> folder_;  // of the disk tier; null: there is none
-  std::unique_ptr<Model> draft_;        // of kModel and kSkip
+  std::unique_ptr<TempFolder> records_;
+  std::unique_ptr<Recorder> recorder_;
+  std::vector<std::string> differences_;
+  int32_t n_replays_ = 0;
+  std::unique_ptr<Model> draft_;  // of kModel and kSkip
   std::unique_ptr<Engine> core_;
   int32_t vocab_size_ = 0, n_turns_ = 0, n_paused_ = 0;
   std::map<RequestId, std::vector<Transcript>> transcripts_;

@@ -204,7 +204,11 @@ inline void hold_to_schedules(std::string_view architecture, DType dtype, DType 
     const Isa isa = baseline ? isas.front() : isas[1 + seed % (isas.size() - 1)];
     const int n_threads = 1 + static_cast<int>(seed / 2 % 2);
     LoadedModel& m = models.load(isa, n_threads);
-    const Digests actual = ScheduleRun(*m.model, *m.stream, tokenizer, kv_dtype, schedule, requests).run(&totals);
+    schedule.is_recorded = seed % 5 == 0;
+    ScheduleRun run(*m.model, *m.stream, tokenizer, kv_dtype, schedule, requests);
+    const Digests actual = run.run(&totals);
+    EXPECT_EQ(run.differences(), std::vector<std::string>()) << spelled(schedule);
+    totals.n_replays += run.n_replays();
     EXPECT_EQ(actual, expected) << spelled(schedule) << ", " << isa_name(isa) << ", threads " << n_threads;
     if (::testing::Test::HasFailure()) return;
   }

@@ -116,13 +116,12 @@ void request_fields(Ar& ar, RequestRef& r) {
   ar(n, max_tokens, show_special, prompt_logprobs, priority, tenant, cache_salt, weight, ttft_target, tpot_target,
      max_wait, pooling);
   auto& [max_drafts, verifier, free_alone, reads_prompt, prediction] = speculation;
-  static_cast<void>(max_drafts), static_cast<void>(verifier), static_cast<void>(free_alone),
-      static_cast<void>(prediction);
-  ar(reads_prompt);
+  static_cast<void>(max_drafts), static_cast<void>(free_alone), static_cast<void>(prediction);
+  ar(verifier, reads_prompt);
   auto& [kind, width, length_penalty, early_stopping, n_groups, diversity_penalty, scores_whole, alpha] = search;
   ar(kind, width, length_penalty, early_stopping, n_groups, diversity_penalty, scores_whole, alpha);
   if constexpr (Ar::kReads) {
-    if (pooling > Pooling::kEach || pooling == Pooling::kRank) ar.fail();
+    if (pooling > Pooling::kEach || pooling == Pooling::kRank || verifier > Verifier::kTypical) ar.fail();
   }
 }
 
@@ -194,6 +193,15 @@ Status compile(Texts t, const std::shared_ptr<const Tokenizer>& tokenizer, gramm
   return {};
 }
 
+template <typename Ar, typename TurnRef>
+void turn_fields(Ar& ar, TurnRef& turn) {
+  each(ar, turn.children, [&](auto& child) { ar(child.parent, child.token); });
+  each(ar, turn.ends, [&](auto& reason) { ar(reason); });
+  if constexpr (Ar::kReads) {
+    if (std::ranges::any_of(turn.ends, [](FinishReason reason) { return reason > FinishReason::kError; })) ar.fail();
+  }
+}
+
 template <typename Ar, typename StepRef>
 void step_fields(Ar& ar, StepRef& step) {
   ar(step.was_run);
@@ -209,20 +217,22 @@ void step_fields(Ar& ar, StepRef& step) {
   ar(n_shares);
   for (size_t i = 0; i < n_shares; ++i) {
     if constexpr (Ar::kReads) {
-      if (!ar.ok()) return;
+      if (!ar.ok() || !ar.may_grow(sizeof(step.shares[0]))) return;
       step.shares.emplace_back();
     }
     auto& s = step.shares[i];
     uint8_t flags = static_cast<uint8_t>(static_cast<uint8_t>(s.reason) << 3 | s.is_starved | s.is_unsound << 1 |
-                                         s.has_failed << 2);
+                                         s.has_failed << 2 | s.turn.has_value() << 7);
     ar(s.request, s.choice, s.n_drafts, s.n_drawn, flags);
     if constexpr (Ar::kReads) {
       s.is_starved = (flags & 1) != 0;
       s.is_unsound = (flags & 2) != 0;
       s.has_failed = (flags & 4) != 0;
-      s.reason = static_cast<FinishReason>(flags >> 3);
+      s.reason = static_cast<FinishReason>((flags & 0x7f) >> 3);
+      if ((flags & 0x80) != 0) s.turn.emplace();
       if (s.reason > FinishReason::kError || s.n_drawn < 0 || s.n_drafts < 0 || s.n_drafts > kMaxDrafts) ar.fail();
     }
+    if (s.turn) turn_fields(ar, *s.turn);
   }
   ar(step.tokens);
   if constexpr (Ar::kReads) {

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "engine/engine_options.h"
 #include "engine/record/recorded_disk.h"
 #include "engine/request.h"
+#include "engine/search_group.h"
 #include "worker/forward_pass.h"
 
 namespace ibid {
@@ -28,7 +30,7 @@ class Grammars;  // sample/grammar/grammars.h
 
 namespace record {
 
-inline constexpr std::string_view kMagic = "ibidrec\10";  // the last byte is the version
+inline constexpr std::string_view kMagic = "ibidrec\11";  // the last byte is the version
 inline constexpr size_t kFrameHead = 8;                   // bytes before a frame's body
 inline constexpr uint32_t kMaxBody = 256 << 20;
 
@@ -75,6 +77,7 @@ struct ShareOutcome {
   int32_t n_drawn = 0;                        // of Step::tokens; of an answer that ended, those before its end
   FinishReason reason = FinishReason::kNone;  // it ended with this step
   bool is_starved = false, is_unsound = false, has_failed = false;
+  std::optional<SearchTurn> turn;  // of its search, which went on when this row was there; without grammars' states
 };
 
 struct Step {

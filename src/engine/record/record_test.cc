@@ -331,6 +331,167 @@ TEST(Record, HasWhatStepsCostBeforeAnyRequest) {
   EXPECT_NE(difference(false).find("the batch is another"), std::string::npos) << difference(false);
 }
 
+std::shared_ptr<const Tokenizer> words_of_letters() {
+  std::vector<std::string> words(64);
+  for (size_t t = 1; t < words.size(); ++t) words[t] = std::string(1 + t / 40, static_cast<char>('a' + t % 20));
+  return std::make_shared<const SpelledTokens>(words);
+}
+
+// Records what `ask` asks of an engine with hidden states that drafts bluntly, and replays it: "" where it is the same.
+std::string difference_of(bool with_model, const std::function<void(Engine&, grammar::Grammars&)>& ask) {
+  const auto tokenizer = words_of_letters();
+  const auto model = [] { return std::make_unique<testing::FakeModel>(kContext, 0, 4); };
+  grammar::Grammars grammars(*tokenizer);
+  TempFolder folder;
+  ThreadTeam team(1);
+  Stream stream(team);
+  {
+    auto recorder = Recorder::create({.path = folder.path("record")}).value();
+    auto engine = Engine::create(model(), tokenizer, stream, small_engine(), recorder->clock()).value();
+    engine->speculate(std::make_unique<testing::Blunt>(1), 5);
+    recorder->begin(*engine, "fake", 1);
+    ask(*engine, grammars);
+    std::vector<Output> out;
+    while (engine->step(out)) {
+    }
+  }
+  auto replay = Replay::open(folder.path("record")).value();
+  auto engine = with_model ? Engine::create(model(), tokenizer, stream, replay->options(), replay->clock())
+                           : replay->engine_without_model(stream);
+  return replay->run(**engine, with_model ? tokenizer : nullptr).value().difference;
+}
+
+void ask_held(Engine& engine, grammar::Grammars& grammars, const char* text, std::vector<TokenId> banned) {
+  const auto compiled = grammars.get({.language = grammar::Language::kGbnf, .text = text}).value();
+  for (uint64_t id = 1; id <= 12; ++id) {
+    Request r{.id = RequestId{id}, .max_tokens = 20};
+    r.prompt = {TokenId{static_cast<int32_t>(id)}, TokenId{9}};
+    r.sampling.seed = id;
+    r.sampling.banned = banned;
+    r.grammar = std::make_shared<grammar::Matcher>(compiled, std::vector<TokenId>{}, 1);
+    ASSERT_TRUE(engine.submit(std::move(r)).ok());
+  }
+}
+
+// Refused drafts are made up in a replay: the grammar that let the true ones through says nothing of these.
+TEST(Record, AsManyDraftsAsRanUnderAGrammarRunAgain) {
+  for (const bool with_model : {true, false}) {
+    EXPECT_EQ(difference_of(with_model,
+                            [](Engine& engine, grammar::Grammars& grammars) {
+                              ask_held(engine, grammars, "root ::= [a-d]{2,9} [e-j]{1,30} \"k\"", {});
+                            }),
+              "");
+  }
+}
+
+// After "st" nothing is left to draw: the error comes at once, or after a draft that was taken over.
+TEST(Record, AnErrorAfterDraftsRunsAgain) {
+  for (const bool with_model : {true, false}) {
+    EXPECT_EQ(difference_of(with_model,
+                            [](Engine& engine, grammar::Grammars& grammars) {
+                              ask_held(engine, grammars, "root ::= \"s\" \"t\" \"b\"",
+                                       {TokenId{1}, TokenId{21}, TokenId{41}, TokenId{61}});
+                            }),
+              "");
+  }
+}
+
+TEST(Record, AVectorRunsAgain) {
+  for (const bool with_model : {true, false}) {
+    EXPECT_EQ(difference_of(
+                  with_model,
+                  [](Engine& engine, grammar::Grammars&) {
+                    for (const Pooling pooling : {Pooling::kMean, Pooling::kLast, Pooling::kFirst, Pooling::kEach}) {
+                      Request r{.id = RequestId{static_cast<uint64_t>(pooling)}, .max_tokens = 0, .pooling = pooling};
+                      r.prompt.assign(40, TokenId{static_cast<int32_t>(5 + static_cast<int32_t>(pooling))});
+                      ASSERT_TRUE(engine.submit(std::move(r)).ok());
+                    }
+                    std::vector<Output> out;
+                    engine.step(out);
+                    for (uint64_t id = 1; id <= 5; ++id) engine.preempt(RequestId{id});
+                  }),
+              "");
+  }
+}
+
+// One that searches, and those beside it.
+TEST(Record, ASearchRunsAgain) {
+  for (const bool with_model : {true, false}) {
+    EXPECT_EQ(difference_of(with_model,
+                            [](Engine& engine, grammar::Grammars&) {
+                              for (uint64_t id = 1; id <= 3; ++id) {
+                                Request r{.id = RequestId{id}, .max_tokens = 12};
+                                r.prompt.assign(20, TokenId{static_cast<int32_t>(5 + id)});
+                                r.sampling.temperature = 1;
+                                if (id == 1) r.search = {.kind = SearchKind::kBeam, .width = 3};
+                                if (id == 2) r.search = {.kind = SearchKind::kContrastive, .width = 3, .alpha = 0.5F};
+                                r.n = id == 1 ? 2 : 1;
+                                ASSERT_TRUE(engine.submit(std::move(r)).ok());
+                              }
+                            }),
+              "");
+  }
+}
+
+// What its drafts decided is told.
+TEST(Record, ARequestWhoseTokensDependOnItsDraftsRunsAgain) {
+  for (const bool with_model : {true, false}) {
+    EXPECT_EQ(difference_of(with_model,
+                            [](Engine& engine, grammar::Grammars&) {
+                              for (uint64_t id = 1; id <= 4; ++id) {
+                                Request r{.id = RequestId{id}, .max_tokens = 30};
+                                r.prompt.assign(20, TokenId{static_cast<int32_t>(5 + id)});
+                                r.sampling.seed = id;
+                                r.speculation.verifier = id % 2 == 0 ? Verifier::kRejection : Verifier::kTypical;
+                                ASSERT_TRUE(engine.submit(std::move(r)).ok());
+                              }
+                            }),
+              "");
+  }
+}
+
+// A record may say any numbers of a search.
+TEST(Record, TurnsOfASearchThatCannotBeAreADifference) {
+  TempFolder folder;
+  const std::string path = folder.path("record"), wrong = folder.path("wrong");
+  {
+    const RecordedEngine recorded({.path = path});
+    Request r{.id = RequestId{1}, .max_tokens = 12};
+    r.prompt.assign(20, TokenId{7});
+    r.search = {.kind = SearchKind::kBeam, .width = 4, .n_groups = 2, .diversity_penalty = 0.5F};
+    ASSERT_TRUE(recorded.engine->submit(std::move(r)).ok());
+    std::vector<Output> out;
+    while (recorded.engine->step(out)) {
+    }
+  }
+  ASSERT_EQ(replay(path, false).difference, "");
+  const std::vector<std::function<void(record::ShareOutcome&)>> changes = {
+      [](auto& share) { share.turn->children.assign(1, {.parent = 70, .token = TokenId{3}}); },
+      [](auto& share) { share.turn->children.assign(1, {.parent = -1, .token = TokenId{3}}); },
+      [](auto& share) { share.turn->children.assign(9, {.parent = 0, .token = TokenId{3}}); },
+      [](auto& share) { share.turn->children.assign(4, {.parent = 0, .token = TokenId{3}}); },
+      [](auto& share) { share.turn->children.clear(); },
+      [](auto& share) { share.turn->children.clear(), share.turn->ends.assign(4, FinishReason::kError); },
+      [](auto& share) { share.turn->ends.assign(2, FinishReason::kEos), share.turn->children.clear(); },
+      [](auto& share) { share.turn.reset(); }};
+  for (size_t i = 0; i < changes.size(); ++i) {
+    for (const int skip : {0, 1, 3}) {
+      std::filesystem::remove(wrong);
+      {
+        auto file = record::FileWriter::create(wrong, nullptr).value();
+        int n_left = skip;
+        for (record::Event& event : events_of(path)) {
+          if (event.kind == record::EventKind::kEnd) break;
+          for (record::ShareOutcome& share : event.step.shares)
+            if (share.turn && n_left-- == 0) changes[i](share);
+          file->add(std::move(event));
+        }
+      }
+      EXPECT_NE(replay(wrong, false).difference, "") << i << " " << skip;
+    }
+  }
+}
+
 TEST(Record, GrammarsAreCompiledAnew) { replay_grammars(false); }
 TEST(Record, GrammarsThatAServerMadeAreCompiledAnew) { replay_grammars(true); }
 

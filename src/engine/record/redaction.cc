@@ -85,8 +85,9 @@ std::string Redaction::name_for(std::map<std::string, std::string>& names, const
 void Redaction::redact(Request& r, Live& live) {
   Block chain = chain_of(r.tenant + '\n' + r.cache_salt);
   for (TokenId& token : r.prompt) token = replace(chain, token);
-  live.chains.assign(static_cast<size_t>(r.n), chain);
-  live.n_left = r.n;
+  live.chains.assign(static_cast<size_t>(r.n_sequences()), chain);
+  live.n_left = r.n_sequences();
+  if (r.searches()) live.running = {0};
   r.tenant = name_for(tenants_, r.tenant, "tenant-");
   r.cache_salt = name_for(salts_, r.cache_salt, "salt-");
   // How many rows are read is scheduling; the rest of the sampler's settings is not.
@@ -98,18 +99,39 @@ void Redaction::redact(Request& r, Live& live) {
 
 void Redaction::redact(Step& step) {
   size_t at = 0;
-  for (const ShareOutcome& share : step.shares) {
+  for (ShareOutcome& share : step.shares) {
     const auto live = live_.find(share.request);
     for (int32_t i = 0; i < share.n_drawn; ++i, ++at) {
       const bool is_known = live != live_.end() && static_cast<size_t>(share.choice) < live->second.chains.size();
       step.tokens[at] =
           is_known ? replace(live->second.chains[static_cast<size_t>(share.choice)], step.tokens[at]) : TokenId{0};
     }
-    if (live == live_.end()) continue;
+    if (live == live_.end()) {
+      if (share.turn) share.turn->children.clear();
+      continue;
+    }
+    if (share.turn) redact(*share.turn, live->second);
+    if (!live->second.running.empty()) {  // ends with all of its seats at once
+      const bool is_over = share.turn && share.turn->children.empty();
+      if (is_over || share.reason != FinishReason::kNone || share.is_starved || share.is_unsound) live_.erase(live);
+      continue;
+    }
     const bool has_ended = share.reason != FinishReason::kNone;
     if (share.is_starved || share.is_unsound || (has_ended && --live->second.n_left == 0)) live_.erase(live);
   }
   step.digest.tokens = tokens_digest(step);
+}
+
+void Redaction::redact(SearchTurn& turn, Live& live) const {
+  if (turn.children.empty()) return;
+  std::vector<Block> chains = live.chains;
+  std::vector<int32_t> next = seats_of(turn.children, live.running);
+  for (size_t i = 0; i < next.size(); ++i) {
+    Block chain = live.chains[static_cast<size_t>(live.running[static_cast<size_t>(turn.children[i].parent)])];
+    turn.children[i].token = replace(chain, turn.children[i].token);
+    chains[static_cast<size_t>(next[i])] = chain;
+  }
+  live.chains = std::move(chains), live.running = std::move(next);
 }
 
 void Redaction::redact(Event& event) {

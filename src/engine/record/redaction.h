@@ -34,8 +34,9 @@ class Redaction {
 
  private:
   using Block = std::array<unsigned char, 16>;
-  struct Live {  // a request under way: where each of its choices' chains stands
+  struct Live {  // a request under way: where each of its choices' chains stands, a search's by the seats of its beams
     std::vector<Block> chains;
+    std::vector<int32_t> running;  // of a search: the seats of the beams that run
     int32_t n_left = 0;
   };
   Block encrypt(Block block) const;
@@ -44,6 +45,7 @@ class Redaction {
   uint32_t drawn(const Block& chain, uint32_t from, uint32_t to, uint32_t n) const;
   void redact(Request& request, Live& live);
   void redact(Step& step);
+  void redact(SearchTurn& turn, Live& live) const;
   std::string name_for(std::map<std::string, std::string>& names, const std::string& name, const char* kind);
 
   struct Cipher;

@@ -1,8 +1,10 @@
 #include "engine/record/replay.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "base/caught.h"
+#include "base/planted.h"
 #include "engine/record/step_digest.h"
 #include "engine/sequence.h"
 #include "kernels/arithmetic_version.h"
@@ -22,13 +24,19 @@ class NoModel final : public ForwardPass {
   explicit NoModel(const record::Head& head)
       : facts_{.layers = {{.n_kv_heads = 1, .key_len = 8, .value_len = 8, .window = head.window}},
                .vocab_size = head.vocab_size,
+               .width = PLANTED("a_record_has_no_hidden_states")
+                            ? 0
+                            : 1,  // what is made of hidden states is made of something, in as many pieces
                .window = head.window,
                .context_len = head.context_len,
                .digest = head.options.model_digest,
                .rope = head.disk.image_bytes > 0 ? head.disk.rope : "none",
                .end_of_generation = head.end_of_generation} {}
   const ModelFacts& facts() const override { return facts_; }
-  void run(const ForwardBatch&, std::span<const PagedKv>, const TensorView&, const HiddenStates&) override {}
+  void run(const ForwardBatch& batch, std::span<const PagedKv>, const TensorView&, const HiddenStates& out) override {
+    for (const TensorView& states : out.out)
+      std::fill_n(states.row_as<float>(0), int64_t{batch.n_tokens} * facts_.width, 0.0F);
+  }
 
  private:
   ModelFacts facts_;
@@ -47,6 +55,13 @@ std::string listed(const std::vector<ShareOutcome>& shares) {
   return out.empty() ? "nobody" : out;
 }
 
+bool is_same(const SearchTurn& a, const SearchTurn& b) {
+  const auto is_equal = [](const SearchChild& x, const SearchChild& y) {
+    return x.parent == y.parent && x.token == y.token;
+  };
+  return std::ranges::equal(a.children, b.children, is_equal) && a.ends == b.ends;
+}
+
 std::string token_difference(const Step& was, const Step& is) {
   size_t at = 0;
   for (size_t i = 0; i < std::min(was.shares.size(), is.shares.size()); ++i) {
@@ -59,6 +74,8 @@ std::string token_difference(const Step& was, const Step& is) {
     }
     if (a.n_drawn != b.n_drawn)
       return named(a) + " drew " + std::to_string(a.n_drawn) + " tokens, and now " + std::to_string(b.n_drawn);
+    if (a.turn.has_value() != b.turn.has_value() || (a.turn && !is_same(*a.turn, *b.turn)))
+      return "the search of " + named(a) + " goes on with other beams";
     if (a.reason != b.reason) {
       return named(a) + " went on or ended as \"" + finish_reason_name(a.reason) + "\", and now as \"" +
              finish_reason_name(b.reason) + "\"";
@@ -136,6 +153,11 @@ class Replay::Checker final : public EngineObserver {
 // The tokens of the step that is under way.
 class Replay::Told final : public ToldDraws {
  public:
+  explicit Told(bool tells_all) : tells_all_(tells_all) {}
+  int64_t n_told() const { return n_told_; }
+  bool tells(const Sequence& sequence) const override {
+    return tells_all_ || pins_drafts(sequence.request->speculation.verifier);
+  }
   void begin(const Step& step) {
     step_ = &step;
     next_.clear();
@@ -152,6 +174,7 @@ class Replay::Told final : public ToldDraws {
     TokenRecord record;
     record.chosen.token = step_->tokens[next_[share]++];
     record.position = plan.shares[share].sequence->n_tokens();
+    ++n_told_;
     return record;
   }
   void mark(const StepPlan& plan, size_t share, ShareResult& result) override {
@@ -160,6 +183,9 @@ class Replay::Told final : public ToldDraws {
     result.out_of_memory |= was->is_starved;
     result.is_unsound |= was->is_unsound;
     if (was->reason != FinishReason::kError) result.told_end = was->reason;
+    if (was->turn && !PLANTED("a_search_is_not_told")) result.told_turn = &*was->turn;
+    const bool is_failed_row = was->has_failed && plan.shares[share].sequence->group != nullptr;
+    if (is_failed_row) result.failure = invalid("It failed when it was recorded.");
   }
 
  private:
@@ -175,12 +201,15 @@ class Replay::Told final : public ToldDraws {
     const Sequence& is = *plan.shares[share].sequence;
     return was.request == is.request->id && was.choice == is.choice ? &was : nullptr;
   }
+  const bool tells_all_;
+  std::atomic<int64_t> n_told_ = 0;
   const Step* step_ = nullptr;
   std::vector<size_t> next_;  // of each share, into the step's tokens
 };
 
-// Proposes what was verified then: of each text as many drafts, those that were right and, behind them, wrong ones. So
-// neither a proposer's state nor its code is needed to run the same steps again.
+// Proposes what was verified then: of each sequence as many drafts, those that were right and, after them, wrong ones.
+// So neither a proposer's state nor its code is needed to run the same steps again. How many ran is what the record
+// says: nothing of the engine may choose among them, as what they are is made up.
 class Replay::ToldDrafts final : public Proposer {
  public:
   explicit ToldDrafts(const Engine& engine) : engine_(engine) {}
@@ -196,10 +225,14 @@ class Replay::ToldDrafts final : public Proposer {
 
  private:
   void add(const ShareOutcome& s, const TokenId* drawn, Drafts& drafts) const {
+    // All but the last drawn token are drafts; where the draw after them failed, all are.
+    const bool all_right = s.has_failed && !PLANTED("an_error_after_drafts_replays_without_them");
+    const int32_t n_right = all_right ? s.n_drawn : s.n_drawn - 1;
     for (int32_t i = 0; i < s.n_drafts; ++i) {
       const TokenId was = i < s.n_drawn ? drawn[i] : TokenId{0};
-      drafts.add(i + 1 < s.n_drawn ? was : TokenId{(raw(was) + 1) % engine_.facts().vocab_size}, i - 1);
+      drafts.add(i < n_right ? was : TokenId{(raw(was) + 1) % engine_.facts().vocab_size}, i - 1);
     }
+    drafts.must_run = true;
   }
   const Engine& engine_;
   const Step* step_ = nullptr;
@@ -228,7 +261,7 @@ Result<std::unique_ptr<Engine>> Replay::engine_without_model(Stream& stream) {
     return unsupported("The record is of an engine with a disk tier and of arithmetic " + head_.arithmetic +
                        "; this ibid, of " + std::to_string(kArithmeticVersion) + ", would look for other blocks.");
   }
-  told_ = std::make_unique<Told>();
+  told_ = std::make_unique<Told>(true);
   return caught([&]() -> Result<std::unique_ptr<Engine>> {
     auto pass = std::make_unique<NoModel>(head_);
     EngineOptions options = head_.options;
@@ -244,7 +277,6 @@ Result<std::unique_ptr<Engine>> Replay::engine_without_model(Stream& stream) {
     }
     ASSIGN_OR_RETURN(auto engine,
                      Engine::create(std::move(pass), nullptr, stream, options, clock_, PrefixHash(), std::move(store)));
-    engine->draw_from(*told_);
     return engine;
   });
 }
@@ -254,8 +286,6 @@ std::string Replay::apply(Engine& engine, const Event& event, std::vector<Output
   switch (event.kind) {
     case EventKind::kSubmit: {
       const std::string who = "request " + std::to_string(static_cast<uint64_t>(event.request->id));
-      if (told_ && event.request->searches())
-        return who + " searches, which looks at more than the tokens that a record has; with the model it replays";
       Result<AdmittedRequest> admitted = engine.admit(*event.request);
       if (!admitted) return who + " was let in, and now it is not: " + admitted.error().message;
       const Status taken = engine.submit(*std::move(admitted));
@@ -272,7 +302,7 @@ std::string Replay::apply(Engine& engine, const Event& event, std::vector<Output
     case EventKind::kPreempt:
       return engine.preempt(event.id, event.choice) ? "" : "a sequence that lost its blocks does not run now";
     case EventKind::kStep:
-      if (told_) told_->begin(event.step);
+      told_->begin(event.step);
       told_drafts_->begin(event.step);
       outputs.clear();
       engine.step(outputs);
@@ -290,6 +320,8 @@ Result<ReplayResult> Replay::run(Engine& engine, const std::shared_ptr<const Tok
   auto told_drafts = std::make_unique<ToldDrafts>(engine);
   told_drafts_ = told_drafts.get();
   engine.speculate(std::move(told_drafts), kMaxDrafts);
+  if (!told_) told_ = std::make_unique<Told>(false);
+  engine.draw_from(*told_);
   std::vector<Output> outputs;
   double first = -1;
   int64_t n_events = 0;
@@ -302,7 +334,12 @@ Result<ReplayResult> Replay::run(Engine& engine, const std::shared_ptr<const Tok
     if (disk_ == nullptr && !event->disk.empty()) return invalid("The record tells of a disk that its head does not.");
     if (disk_ != nullptr) disk_->give(std::move(event->disk));
     if (event->kind == EventKind::kEnd) break;
-    for (const TokenId token : event->step.tokens) {
+    std::vector<TokenId> tokens = event->step.tokens;
+    for (const ShareOutcome& share : event->step.shares) {
+      if (!share.turn) continue;
+      for (const SearchChild& child : share.turn->children) tokens.push_back(child.token);
+    }
+    for (const TokenId token : tokens) {
       if (raw(token) >= 0 && raw(token) < engine.facts().vocab_size) continue;
       return invalid("The record tells of token " + std::to_string(raw(token)) + ", and the model has " +
                      std::to_string(engine.facts().vocab_size) + "; it is no record of this model.");
@@ -325,6 +362,7 @@ Result<ReplayResult> Replay::run(Engine& engine, const std::shared_ptr<const Tok
                        (is_step ? " " + std::to_string(out.n_steps) : "") + "): " + what;
   }
   out.end = file_.how_it_ended();
+  out.n_told = told_->n_told();
   return out;
 }
 

@@ -1,6 +1,7 @@
 // Replay: a record runs again, step for step, on an engine of its own whose time is the record's, and each step is held
 // against what was recorded: the same batch on the same blocks, the same tokens, the same state behind it. With the
-// model, tokens are computed anew; without it they are told by the record, so that scheduling replays on any machine.
+// model, tokens are computed anew, but for those of requests whose tokens depend on their drafts (Verifier), which no
+// record has; without it all are told by the record, so that scheduling replays on any machine.
 #pragma once
 
 #include <memory>
@@ -34,6 +35,7 @@ struct ReplayResult {
   int64_t n_turns = 0;     // of the engine, those with nothing to do included
   int64_t n_requests = 0;  // taken
   int64_t n_tokens = 0;    // drawn
+  int64_t n_told = 0;      // of them, told by the record
   double seconds = 0;      // from the record's first reading to its last
   std::string difference;  // the first one, where and what; empty: there is none
   std::string end;         // how the record ends
@@ -67,7 +69,7 @@ class Replay {
   record::FileReader file_;
   record::Head head_;
   ReplayClock clock_;
-  std::unique_ptr<Told> told_;           // null: with the model
+  std::unique_ptr<Told> told_;
   ToldDrafts* told_drafts_ = nullptr;    // the engine's
   record::ReplayStore* disk_ = nullptr;  // likewise; null: the record has none
 };

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "engine/engine.h"
+#include "engine/search_group.h"
 #include "engine/sequence.h"
 
 namespace ibid::record {
@@ -24,13 +25,18 @@ uint32_t tokens_digest(const Step& step) {
     words.push_back(s.choice);
     words.push_back(s.n_drawn);
     words.push_back(static_cast<int64_t>(s.reason) << 3 | s.is_starved | s.is_unsound << 1 | s.has_failed << 2);
+    if (!s.turn) continue;
+    words.push_back(std::ssize(s.turn->children));
+    for (const SearchChild& child : s.turn->children)
+      words.push_back(static_cast<int64_t>(child.parent) << 32 | raw(child.token));
+    for (const FinishReason reason : s.turn->ends) words.push_back(static_cast<int64_t>(reason));
   }
   return digest_of(step.tokens, digest_of(words));
 }
 
 void StepGatherer::planned(const StepPlan& plan) noexcept try {
   step_ = {};
-  n_tokens_before_.clear();
+  n_tokens_before_.clear(), n_turns_before_.clear();
   if (plan.empty()) return;
   step_.was_run = true;
   words_.clear();
@@ -40,6 +46,7 @@ void StepGatherer::planned(const StepPlan& plan) noexcept try {
                                int64_t{share.n_tokens}, int64_t{share.n_rows}, int64_t{share.n_drafts}})
       words_.push_back(word);
     n_tokens_before_.push_back(s.n_tokens());
+    n_turns_before_.push_back(s.group != nullptr ? s.group->n_turns : 0);
   }
   step_.digest.batch = digest_of(words_);
   words_.clear();
@@ -71,8 +78,21 @@ void StepGatherer::ran(const StepPlan& plan, const StepResult& result) noexcept 
   no_memory_ = true;
 }
 
-// Of an answer that has ended, what was drawn behind its end is nothing.
-void StepGatherer::settled(const StepPlan& plan) noexcept {
+// Of an answer that has ended, what was drawn behind its end is nothing. A search's turn stands with the last of its
+// rows.
+void StepGatherer::settled(const StepPlan& plan) noexcept try {
+  for (size_t i = plan.shares.size(); i-- > 0;) {
+    const SearchGroup* group = plan.shares[i].sequence->group;
+    if (group == nullptr || i >= step_.shares.size() || group->n_turns == n_turns_before_[i]) continue;
+    const auto is_of_it = [&](size_t k) { return plan.shares[k].sequence->group == group && step_.shares[k].turn; };
+    bool is_told = false;
+    for (size_t k = i + 1; k < step_.shares.size(); ++k) is_told = is_told || is_of_it(k);
+    if (is_told) continue;
+    SearchTurn& turn = step_.shares[i].turn.emplace();
+    turn.children = group->children;
+    if (turn.children.empty())
+      for (const Sequence* seat : group->seats) turn.ends.push_back(seat->answer->reason());
+  }
   size_t from = 0, to = 0;
   for (size_t i = 0; i < step_.shares.size(); ++i) {
     ShareOutcome& share = step_.shares[i];
@@ -87,6 +107,8 @@ void StepGatherer::settled(const StepPlan& plan) noexcept {
     share.n_drawn = n_kept;
   }
   step_.tokens.resize(to);
+} catch (const std::bad_alloc&) {
+  no_memory_ = true;
 }
 
 void StepGatherer::stepped(const Engine& engine) noexcept try {
