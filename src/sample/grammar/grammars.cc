@@ -33,21 +33,8 @@ Source Grammars::made_source(std::string parts) {
   return {.language = Language::kMade, .text = std::move(parts), .choices = {"of parts"}};
 }
 
-Result<std::shared_ptr<Compiled>> Grammars::find_or_make(
-    const Source& source, const std::string& tenant, const std::function<Status(const FindToken&, Grammar&)>& make) {
-  const Key key{tenant, source};
-  {
-    std::lock_guard lock(mutex_);
-    auto known = entries_.find(key);
-    if (known != entries_.end()) {
-      std::list<const Key*>& by_use = tenants_[tenant].by_use;
-      by_use.splice(by_use.begin(), by_use, known->second.place);
-      return known->second.compiled;
-    }
-    if (together_->are_too_many()) make_room(0);
-  }
-  if (together_->are_too_many())
-    return exhausted("The grammars of requests under way take all the memory that there is for them; try again later.");
+Result<std::shared_ptr<Compiled>> Grammars::compile_new(
+    const Source& source, const std::function<Status(const FindToken&, Grammar&)>& make) const {
   Fuel fuel;
   Grammar grammar(fuel);
   std::map<std::string, TokenId, std::less<>> found;  // each name is looked for once
@@ -67,18 +54,47 @@ Result<std::shared_ptr<Compiled>> Grammars::find_or_make(
       std::make_shared<Compiled>(source, std::move(automaton), trie(), TokenMasks::kDefaultBytes, together_);
   compiled->set_notes(grammar.notes());
   if (source.language == Language::kMade) compiled->set_rules(write_rules(grammar));
+  return compiled;
+}
+
+Result<std::shared_ptr<Compiled>> Grammars::find_or_make(
+    const Source& source, const std::string& tenant, const std::function<Status(const FindToken&, Grammar&)>& make) {
+  const Key key{tenant, source};
+  {
+    std::lock_guard lock(mutex_);
+    auto known = entries_.find(key);
+    if (known != entries_.end()) {
+      std::list<const Key*>& by_use = tenants_[tenant].by_use;
+      by_use.splice(by_use.begin(), by_use, known->second.place);
+      if (known->second.refusal) return *known->second.refusal;
+      return known->second.compiled;
+    }
+    if (together_->are_too_many()) make_room(0);
+  }
+  if (together_->are_too_many())
+    return exhausted("The grammars of requests under way take all the memory that there is for them; try again later.");
+  ++n_compiled_;
+  Result<std::shared_ptr<Compiled>> made = compile_new(source, make);
+  // The same source always comes to these; anything else is of the machine's state.
+  const bool is_final =
+      made || made.error().kind == ErrorKind::kInvalid || made.error().kind == ErrorKind::kUnsupported;
+  if (!is_final) return made;
   std::lock_guard lock(mutex_);
   auto [at, is_new] = entries_.try_emplace(key);
-  if (!is_new) return at->second.compiled;  // somebody else was faster
-  at->second.compiled = compiled;
+  Entry& entry = at->second;
+  if (!is_new && !entry.refusal) return entry.compiled;  // somebody else was faster
+  if (!is_new) return *entry.refusal;
+  made ? static_cast<void>(entry.compiled = *made) : static_cast<void>(entry.refusal = made.error());
   Tenant& owner = tenants_[tenant];
   owner.by_use.push_front(&at->first);
-  at->second.place = owner.by_use.begin();
+  entry.place = owner.by_use.begin();
   // The key has the source once more.
-  at->second.bytes = compiled->idle_bytes() + source.text.size() + sizeof(Key) + sizeof(Entry) + 128;
-  owner.bytes += at->second.bytes, bytes_ += at->second.bytes;
+  size_t bytes = source.text.size() + sizeof(Key) + sizeof(Entry) + 128;
+  for (const std::string& choice : source.choices) bytes += choice.size() + sizeof(std::string);
+  entry.bytes = bytes + (made ? (*made)->idle_bytes() : made.error().message.size());
+  owner.bytes += entry.bytes, bytes_ += entry.bytes;
   make_room(max_kept_);
-  return compiled;
+  return made;
 }
 
 void Grammars::make_room(size_t most) {

@@ -1,15 +1,17 @@
 // Grammars: those of one model, compiled once for all requests that ask for the same and kept within a budget of bytes.
 // Where it is exceeded, whose grammars take most gives up the one that was not asked for longest; what requests still
 // use lives on until they end, and while those and what is kept take all that grammars may, no other is compiled. So
-// whoever sends ever new grammars takes the room of their own alone, and time of nobody else. From any thread at once;
-// grammars are compiled side by side.
+// whoever sends ever new grammars takes the room of their own alone, and time of nobody else. What was refused is kept
+// beside them, as finding that out may cost as much. From any thread at once; grammars are compiled side by side.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <list>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "base/spell_fields.h"
@@ -50,7 +52,8 @@ class Grammars {
 
   size_t bytes() const;                                // of those that are kept
   size_t taken() const { return together_->taken(); }  // by all
-  size_t size() const;
+  size_t size() const;                                 // how many those are, refusals among them
+  int64_t n_compiled() const { return n_compiled_; }   // since the start; refused ones too
 
  private:
   struct Key {
@@ -60,6 +63,7 @@ class Grammars {
   };
   struct Entry {
     std::shared_ptr<Compiled> compiled;
+    std::optional<Error> refusal;  // in its place
     size_t bytes = 0;
     std::list<const Key*>::iterator place;
   };
@@ -72,6 +76,8 @@ class Grammars {
   Result<std::shared_ptr<Compiled>> find_or_make(const Source& source, const std::string& tenant,
                                                  const std::function<Status(const FindToken&, Grammar&)>& make);
   static Source made_source(std::string parts);
+  Result<std::shared_ptr<Compiled>> compile_new(const Source& source,
+                                                const std::function<Status(const FindToken&, Grammar&)>& make) const;
   void make_room(size_t most);
 
   const Tokenizer& tokenizer_;
@@ -83,6 +89,7 @@ class Grammars {
   std::map<Key, Entry> entries_;
   std::map<std::string, Tenant> tenants_;
   size_t bytes_ = 0;
+  std::atomic<int64_t> n_compiled_ = 0;
 };
 
 }  // namespace ibid::grammar

@@ -28,6 +28,9 @@ std::shared_ptr<const TokenTrie> tokens_trie() {
   return made;
 }
 
+Source schema_of_type(const std::string& type) {
+  return {.language = Language::kJsonSchema, .text = "{\"type\":" + type + "}"};
+}
 Source regex(std::string text) { return {.language = Language::kRegex, .text = std::move(text)}; }
 
 TEST(Grammars, AreCompiledOnceForAllOfATenant) {
@@ -37,7 +40,6 @@ TEST(Grammars, AreCompiledOnceForAllOfATenant) {
   EXPECT_NE(grammars.get(regex("a+"), "bob").value(), first);
   EXPECT_NE(grammars.get(regex("a*"), "alice").value(), first);
   EXPECT_NE(grammars.get({.language = Language::kGbnf, .text = "root ::= \"a\"+"}, "alice").value(), first);
-  EXPECT_FALSE(grammars.get(regex("a("), "alice").ok());
   EXPECT_EQ(grammars.size(), 4u);
 }
 
@@ -78,6 +80,36 @@ TEST(Grammars, OneThatIsMadeIsKnownByEachOfItsParts) {
   EXPECT_EQ(made(Made{.text = regex("1+"), .words = {"a", "1a"}, .last = "}"}), known);
   // Rules of a record are no parts, whatever bytes they are.
   EXPECT_FALSE(grammars.get({.language = Language::kMade, .text = known->source().text}, "alice").ok());
+}
+
+TEST(Grammars, WhatWasRefusedIsRefusedAgainWithoutBeingCompiled) {
+  Grammars grammars(tokens(), 1 << 20);
+  // Wrong in itself, and refused by a server that makes it.
+  const auto refuse = [](const Made&, const Tokenizer&, const FindToken&, Grammar&) -> Status {
+    return invalid("No.", "tools");
+  };
+  const auto first = grammars.get(schema_of_type("\"nothing\""), "alice"), wrong = grammars.get(regex("a("), "alice");
+  ASSERT_FALSE(first.ok());
+  ASSERT_FALSE(wrong.ok());
+  ASSERT_FALSE(grammars.made<Made>(Made(), "alice", refuse).ok());
+  EXPECT_EQ(grammars.n_compiled(), 3);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(grammars.get(schema_of_type("\"nothing\""), "alice").error().message, first.error().message);
+    EXPECT_EQ(grammars.get(regex("a("), "alice").error().message, wrong.error().message);
+    EXPECT_EQ(grammars.made<Made>(Made(), "alice", refuse).error().where, "tools");
+  }
+  EXPECT_EQ(grammars.n_compiled(), 3);
+  EXPECT_FALSE(grammars.get(regex("a("), "bob").ok());
+  EXPECT_EQ(grammars.n_compiled(), 4) << "what one tenant asked tells nothing to another";
+  // They have a bound, and are of their tenant.
+  for (int i = 0; i < 2000; ++i) {
+    ASSERT_FALSE(grammars.get(regex("(" + std::string(1000, 'a') + std::to_string(i)), "mallory").ok());
+    ASSERT_LE(grammars.bytes(), size_t{256} << 10);
+  }
+  EXPECT_LT(grammars.size(), 300u);
+  const int64_t n_before = grammars.n_compiled();
+  EXPECT_FALSE(grammars.get(regex("a("), "alice").ok());
+  EXPECT_EQ(grammars.n_compiled(), n_before);
 }
 
 TEST(Grammars, WhoSendsEverNewOnesLosesHisOwnAlone) {
