@@ -1,5 +1,8 @@
 #include "server/stored_responses.h"
 
+#include <algorithm>
+#include <map>
+#include <string>
 #include <utility>
 
 namespace ibid {
@@ -38,11 +41,28 @@ void StoredResponses::drop(Place place) {
   kept_.erase(place);
 }
 
+// Of the tenant that would have most, the oldest go first: whoever stores much takes the room of its own.
+void StoredResponses::make_room(int64_t bytes, const std::string& tenant) {
+  std::map<std::string, int64_t> bytes_of;
+  for (const Kept& kept : kept_) bytes_of[kept.response->tenant] += kept.bytes;
+  bytes_of[tenant] += bytes;
+  const auto most = [&] { return std::ranges::max_element(bytes_of, {}, [](const auto& t) { return t.second; }); };
+  while (bytes_ + bytes > max_bytes_) {
+    const auto largest = most();
+    const auto oldest = std::ranges::find(kept_, largest->first,
+                                          [](const Kept& k) -> const std::string& { return k.response->tenant; });
+    if (oldest == kept_.end()) return;  // the new one alone, which is a small part of all
+    largest->second -= oldest->bytes;
+    drop(oldest);
+  }
+}
+
 void StoredResponses::put(std::shared_ptr<const StoredResponse> response, double now) {
   const int64_t bytes = response->bytes();
   const std::lock_guard lock(mutex_);
   if (bytes > max_bytes_ / kMostOfOne) return;
-  while (!kept_.empty() && (bytes_ + bytes > max_bytes_ || now - kept_.front().since > max_age_)) drop(kept_.begin());
+  while (!kept_.empty() && now - kept_.front().since > max_age_) drop(kept_.begin());
+  if (bytes_ + bytes > max_bytes_) make_room(bytes, response->tenant);
   kept_.push_back({std::move(response), now, bytes});
   bytes_ += bytes;
   places_.insert_or_assign(kept_.back().response->id, std::prev(kept_.end()));

@@ -1,5 +1,5 @@
 // StoredResponses: answers of /v1/responses that can be asked for again, and gone on from. Bounded in bytes and in
-// time: the oldest go first. An answer belongs to the tenant whose request made it. Safe from any thread.
+// time: of the tenant that has most, the oldest go first. One belongs to the tenant that made it. From any thread.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +40,7 @@ class StoredResponses {
   };
   using Place = std::list<Kept>::iterator;
   void drop(Place place);
+  void make_room(int64_t bytes, const std::string& tenant);
 
   const int64_t max_bytes_;
   const double max_age_;

@@ -460,6 +460,21 @@ TEST(ServerApis, StoredResponsesHaveABound) {
   EXPECT_NE(stored.find("98", "a", 100), nullptr) << "what cannot be kept makes nobody else go";
 }
 
+TEST(ServerApis, WhoStoresManyResponsesLosesHisOwnAlone) {
+  StoredResponses stored(320'000, 1e6);
+  const auto put = [&](const std::string& id, const std::string& tenant) {
+    auto r = std::make_shared<StoredResponse>();
+    r->id = id, r->tenant = tenant, r->response = std::string(3000, 'x');
+    stored.put(std::move(r), 1);
+    EXPECT_LE(stored.bytes(), 320'000);
+  };
+  for (int i = 0; i < 10; ++i) put("mine" + std::to_string(i), "alice");
+  for (int i = 0; i < 500; ++i) put("other" + std::to_string(i), "bob");
+  for (int i = 0; i < 10; ++i) EXPECT_NE(stored.find("mine" + std::to_string(i), "alice", 2), nullptr);
+  EXPECT_NE(stored.find("other499", "bob", 2), nullptr);
+  EXPECT_EQ(stored.find("other0", "bob", 2), nullptr);
+}
+
 TEST(ServerApis, LlamaCppsCompletion) {
   TestServer server;
   server.backend.say("go", "Gone.");
