@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <set>
+#include <type_traits>
 
 #include "base/json_writer.h"
+#include "sample/parameter_rows.h"
 #include "server/parameters.h"
 
 namespace ibid {
@@ -120,6 +123,72 @@ TEST(ApiRequest, RangesOfTheTableAreKeptAtBothEnds) {
     EXPECT_EQ(with(p.min).ok(), !p.above_min && !zero_length) << p.name;
     EXPECT_EQ(fault(with(p.min - 1)), p.name);
     EXPECT_EQ(fault(with(p.max + 1)), p.name);
+  }
+}
+
+// What a field's value makes of a request, as far as anything can be seen of it.
+std::string outcome(const Result<ApiRequest>& request) {
+  if (!request.ok()) return "refused";
+  std::string out = std::to_string(request->max_tokens) + " " + std::to_string(request->n) + " " +
+                    std::to_string(request->reasoning_budget) + " " + std::to_string(request->want_logprobs) + " " +
+                    std::to_string(request->top_logprobs) + " " + std::to_string(request->sampling.logprobs) + " " +
+                    request->grammar.text + " " + request->gbnf + " ";
+  for (const std::string& choice : request->grammar.choices) out += choice + ",";
+  for_each_parameter(request->sampling, [&]<typename T>(std::string_view, const T& value) {
+    if constexpr (std::is_arithmetic_v<T>) out += std::to_string(value) + " ";
+  });
+  return out;
+}
+
+// Clients of one server send its names to another, with the values that they have there.
+TEST(ApiRequest, NamesOfOneFieldTakeTheSameValues) {
+  const std::vector<std::string> values = {"null",  "-3",   "-2",    "-1",    "0",   "1",          "2",          "5",
+                                           "64",    "0.5",  "1.0",   "1.5",   "100", "2147483647", "2147483648", "true",
+                                           "false", "\"\"", "\"1\"", "\"a\"", "[]",  "[1]",        "[\"a\"]",    "{}"};
+  int n_pairs = 0;
+  for (const Parameter& p : parameters()) {
+    // llama.cpp's n_probs says 0 for none, and a chat's is a switch and a number in one.
+    if (p.alias_of == nullptr || std::string_view(p.name) == "n_probs") continue;
+    ++n_pairs;
+    for (const std::string& value : values) {
+      for (const unsigned endpoint : {kChatOnly, kCompletionsOnly}) {
+        if ((p.endpoints & endpoint) == 0) continue;
+        const auto with = [&](const char* name) {
+          const std::string field = "\"" + std::string(name) + "\":" + value;
+          return outcome(endpoint == kChatOnly ? chat(field) : complete("\"prompt\":\"x\"," + field));
+        };
+        EXPECT_EQ(with(p.name), with(p.alias_of)) << p.name << ' ' << value;
+      }
+    }
+  }
+  EXPECT_GE(n_pairs, 5);
+  // Older names of a member of another field.
+  const auto of_member = [](const std::string& name) {
+    return [name](const std::string& value) { return R"("structured_outputs":{")" + name + "\":" + value + "}"; };
+  };
+  const auto of_field = [](const std::string& name) {
+    return [name](const std::string& value) { return "\"" + name + "\":" + value; };
+  };
+  using Write = std::function<std::string(const std::string&)>;
+  const std::vector<std::pair<Write, Write>> pairs = {{of_field("guided_json"), of_member("json")},
+                                                      {of_field("guided_regex"), of_member("regex")},
+                                                      {of_field("regex"), of_member("regex")},
+                                                      {of_field("guided_choice"), of_member("choice")},
+                                                      {of_field("guided_grammar"), of_member("grammar")},
+                                                      {of_field("ebnf"), of_member("grammar")}};
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    for (const std::string& value : values) {
+      EXPECT_EQ(outcome(chat(pairs[i].first(value))), outcome(chat(pairs[i].second(value)))) << i << ' ' << value;
+    }
+  }
+}
+
+TEST(ApiRequest, UpToTheContextIsSaidByMinusOneUnderEachName) {
+  for (const char* name : {"max_tokens", "max_completion_tokens", "n_predict"}) {
+    const Result<ApiRequest> request = chat("\"" + std::string(name) + "\":-1");
+    ASSERT_TRUE(request.ok()) << name << request.error().message;
+    EXPECT_EQ(request->max_tokens, -1);
+    EXPECT_EQ(fault(chat("\"" + std::string(name) + "\":-2")), name);
   }
 }
 

@@ -174,7 +174,10 @@ Result<DialectBody> body_of_messages(const Json& body, bool counts) {
   const Json* most = given(body, "max_tokens");
   if (most == nullptr && !counts)
     return invalid("max_tokens is missing; it must be a whole number from 1.", "max_tokens");
-  if (most != nullptr && !counts) set(out, "max_tokens", *most);
+  if (most != nullptr && !counts) {
+    TRY(read_integer(*most, 1, INT32_MAX, "max_tokens"));
+    set(out, "max_tokens", *most);
+  }
   MessageReader reader;
   if (const Json* system = given(body, "system")) {
     ASSIGN_OR_RETURN(std::string text, read_texts(*system, "system"));
