@@ -36,6 +36,7 @@ void write_message_usage(const Generation& g, JsonWriter& json) {
 
 void write_message_head(const Generation& g, JsonWriter& json) {
   json.field("id", g.info().id).field("type", "message").field("role", "assistant").field("model", g.info().model);
+  json.key("seed").large_integer(g.info().seed);
 }
 
 void write_message_stop(const AnswerChoice& choice, JsonWriter& json) {

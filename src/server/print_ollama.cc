@@ -55,6 +55,7 @@ void OllamaPrinter::write_line(const Generation& g, std::string_view text, std::
   if (ended != nullptr) {
     const auto nanoseconds = [](double seconds) { return static_cast<int64_t>(seconds * 1e9); };
     const RequestTimes times = g.times(g.info().clock != nullptr ? g.info().clock->now() : ended->last_time);
+    json.key("seed").large_integer(g.info().seed);
     json.field("done_reason", ended->reason == FinishReason::kLength ? "length" : "stop");
     json.field("total_duration", nanoseconds(times.total)).field("load_duration", int64_t{0});
     json.field("prompt_eval_count", int64_t{g.prompt_tokens()});

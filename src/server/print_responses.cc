@@ -104,7 +104,7 @@ void write_response(const Generation& g, const std::vector<OutputItem>& items, c
   } else {
     json.null();
   }
-  json.field("model", info.model);
+  json.field("model", info.model).key("seed").large_integer(info.seed);
   json.key("output").begin_array();
   for (size_t i = 0; choice != nullptr && i < items.size(); ++i)
     write_item(json, items[i], cut && i + 1 == items.size() ? "incomplete" : "completed", true);
