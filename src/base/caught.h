@@ -13,6 +13,9 @@
 
 namespace ibid {
 
+// Where an error of caught() is: in what the machine has at the time, and not in what was asked.
+inline constexpr char kOfMachine[] = "machine";
+
 // What `body` gives, a Result; an exception of memory or threads becomes its error.
 template <typename Body>
 auto caught(Body&& body) -> decltype(body()) {
@@ -20,12 +23,14 @@ auto caught(Body&& body) -> decltype(body()) {
     return std::forward<Body>(body)();
   } catch (const std::bad_alloc&) {
     return exhausted(
-        "There is not enough memory; a smaller model, a smaller context or fewer tokens of a step would do.");
+        "There is not enough memory; a smaller model, a smaller context or fewer tokens of a step would do.",
+        kOfMachine);
   } catch (const std::length_error&) {
     return exhausted("More was asked for than any memory holds; a smaller context or fewer tokens of a step would do.");
   } catch (const std::system_error& e) {
     return exhausted(std::string("The system does not give what is needed (") + e.what() +
-                     "); more memory or fewer --threads would do.");
+                         "); more memory or fewer --threads would do.",
+                     kOfMachine);
   }
 }
 

@@ -1,7 +1,10 @@
 // Serve a model over HTTP: hands the server an engine.
 #include <fmt/format.h>
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -37,12 +40,52 @@ std::string served_name(const std::string& typed) {
 
 struct NamedModel {
   std::string name, typed;
+  bool is_found = false;  // in a folder: nobody named it
 };
+
+// What is no model by itself: what a model sees with, and a part of one in several files.
+bool is_companion(const std::string& stem) {
+  std::string lower = stem;
+  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (lower.find("mmproj") != std::string::npos) return true;
+  constexpr std::string_view kPart = "-00001-of-00002";
+  if (stem.size() <= kPart.size()) return false;
+  const std::string_view end = std::string_view(stem).substr(stem.size() - kPart.size());
+  for (size_t i = 0; i < kPart.size(); ++i) {
+    const bool is_digit = end[i] >= '0' && end[i] <= '9';
+    if (kPart[i] >= '0' && kPart[i] <= '9' ? !is_digit : end[i] != kPart[i]) return false;
+  }
+  return !end.ends_with("-of-00001");
+}
 
 bool is_model(const std::filesystem::directory_entry& entry) {
   std::error_code ignored;
   if (entry.is_directory(ignored)) return std::filesystem::exists(entry.path() / "config.json", ignored);
-  return entry.path().extension() == ".gguf";
+  if (entry.path().extension() != ".gguf") return false;
+  if (!is_companion(entry.path().stem().string())) return true;
+  log_warn("not served: " + entry.path().filename().string() + " is no model by itself");
+  return false;
+}
+
+// Which state a file is in, or those of a folder: device, inode, size and time of change. Empty: it is no path.
+std::string version_of_path(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> states;
+  const auto add = [&](const fs::path& file) {
+    struct stat found = {};
+    if (::stat(file.c_str(), &found) != 0) return;
+    states.push_back(fmt::format("{} {} {} {} {}.{:09}", file.filename().string(), found.st_dev, found.st_ino,
+                                 found.st_size, found.st_mtim.tv_sec, found.st_mtim.tv_nsec));
+  };
+  std::error_code ignored;
+  add(path);
+  if (fs::is_directory(path, ignored)) {
+    for (const auto& entry : fs::directory_iterator(path, ignored)) add(entry.path());
+  }
+  std::sort(states.begin(), states.end());
+  std::string out;
+  for (const std::string& state : states) out += state + "\n";
+  return out;
 }
 
 // All that the command line names, each name once.
@@ -58,7 +101,7 @@ Result<std::vector<NamedModel>> models_of(const ServeOptions& options) {
     const size_t n_before = out.size();
     std::error_code wrong;
     for (const auto& entry : std::filesystem::directory_iterator(options.models_folder, wrong)) {
-      if (is_model(entry)) out.push_back({served_name(entry.path().string()), entry.path().string()});
+      if (is_model(entry)) out.push_back({served_name(entry.path().string()), entry.path().string(), true});
     }
     if (wrong || out.size() == n_before)
       return not_found("There is no model in the folder " + in_quotes(options.models_folder) + ".", "--models-dir");
@@ -158,6 +201,18 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options, const
   return backend;
 }
 
+// What load_within() would find wrong, before a weight is read.
+Status check_within(const ServeOptions& options, const NamedModel& model, int64_t memory_bytes) {
+  ServeOptions own = options;
+  own.model.model = model.typed;
+  own.model.memory_bytes = memory_bytes;
+  const Result<Loaded> sized = size(own.model, step_limits(own), parts_beside(own));
+  if (sized) return {};
+  Error error = sized.error();
+  if (error.where == kOfMachine) error.kind = ErrorKind::kNoMemory;  // which another time may have it
+  return error;
+}
+
 // One of several, within what the others leave. Unless --kv-memory says more, its keys and values have what is left of
 // an even share of all memory, at least one context and at most what an engine alone would choose.
 Result<LoadedModel> load_within(const ServeOptions& options, const NamedModel& model, int64_t memory_bytes,
@@ -183,7 +238,17 @@ Result<LoadedModel> load_within(const ServeOptions& options, const NamedModel& m
   return out;
 }
 
-int serve_several(const ServeOptions& options, const std::vector<NamedModel>& models) {
+// Of models that were found in a folder, the first that can be loaded is the server's first.
+void begin_with_sound(const ServeOptions& options, int64_t memory_bytes, std::vector<NamedModel>& models) {
+  for (size_t i = 0; i < models.size() && models.front().is_found; ++i) {
+    const Status status = caught([&] { return check_within(options, models.front(), memory_bytes); });
+    if (status) return;
+    log_warn("the model " + in_quotes(models.front().name) + " cannot be loaded: " + status.error().message);
+    std::rotate(models.begin(), models.begin() + 1, models.end());
+  }
+}
+
+int serve_several(const ServeOptions& options, std::vector<NamedModel> models) {
   if (!options.record.empty() || !options.tiers.disk_folder.empty() || !options.spec.draft_model.empty()) {
     return fail(
         invalid("--record, --cache-disk and a draft model are of one engine; they do not go with several models"),
@@ -196,12 +261,23 @@ int serve_several(const ServeOptions& options, const std::vector<NamedModel>& mo
   own.model.process_bytes = resident_bytes();
   own.server.max_grammars_bytes /= static_cast<int64_t>(models.size());  // each has its own
   const int64_t share = fleet.memory_bytes / static_cast<int64_t>(models.size());
+  begin_with_sound(own, fleet.memory_bytes, models);
   for (const NamedModel& model : models) {
-    fleet.models.push_back({.name = model.name,
-                            .aliases = fleet.models.empty() ? own.server.aliases : std::vector<std::string>(),
-                            .load = [own, model, share](int64_t memory_bytes) {
-                              return caught([&] { return load_within(own, model, memory_bytes, share); });
-                            }});
+    std::error_code ignored;
+    const bool is_path = std::filesystem::exists(model.typed, ignored);
+    fleet.models.push_back(
+        {.name = model.name,
+         .aliases = fleet.models.empty() ? own.server.aliases : std::vector<std::string>(),
+         .load =
+             [own, model, share](int64_t memory_bytes) {
+               return caught([&] { return load_within(own, model, memory_bytes, share); });
+             },
+         .check = [own, model](
+                      int64_t memory_bytes) { return caught([&] { return check_within(own, model, memory_bytes); }); },
+         .version =
+             [path = is_path ? model.typed : std::string()] {
+               return path.empty() ? std::string() : path + "\n" + version_of_path(path);
+             }});
   }
   return run_fleet(own.server, std::move(fleet));
 }
@@ -226,9 +302,9 @@ int serve(const ServeOptions& options) {
   fitted.server.n_slots = options.max_sequences;
   fitted.server.n_places = int64_t{options.max_sequences} + options.max_waiting;
   fit_server(fitted.server, options.model.memory_bytes);
-  const Result<std::vector<NamedModel>> models = models_of(options);
+  Result<std::vector<NamedModel>> models = models_of(options);
   if (!models) return fail(models.error(), kUsage);
-  if (models->size() > 1) return serve_several(fitted, *models);
+  if (models->size() > 1) return serve_several(fitted, *std::move(models));
   const NamedModel& model = models->front();
   fitted.model.model = model.typed;
   return run_server(fitted.server, [&options = fitted, &model] { return load_backend(options, model.name); });

@@ -61,6 +61,7 @@ bool read_term(std::string_view text, TenantTerms& terms) {
   if (name == "weight") return read_number(given, 0.001, 1000, terms.weight);
   if (name == "queue-share") return read_number(given, 0.001, 1, terms.queue_share);
   if (name == "max-wait") return read_number(given, 0.001, 86400, terms.max_wait);
+  if (name == "admin" && (given == "yes" || given == "no")) return terms.is_admin = given == "yes", true;
   if (name != "sequences" && name != "tokens-per-minute") return false;
   if (!read_number(given, 1, 1e12, number) || number != std::floor(number)) return false;
   (name == "sequences" ? terms.sequences : terms.tokens_per_minute) = static_cast<int64_t>(number);
@@ -68,8 +69,8 @@ bool read_term(std::string_view text, TenantTerms& terms) {
 }
 
 constexpr std::string_view kTerms =
-    "weight (0.001 to 1000), sequences and tokens-per-minute (whole, from 1), queue-share (0.001 to 1) and max-wait "
-    "(seconds, 0.001 to 86400)";
+    "weight (0.001 to 1000), sequences and tokens-per-minute (whole, from 1), queue-share (0.001 to 1), max-wait "
+    "(seconds, 0.001 to 86400) and admin (yes or no)";
 
 }  // namespace
 

@@ -22,6 +22,7 @@ struct TenantTerms {
   int64_t tokens_per_minute = 0;  // of prompts and answers; 0: any
   double queue_share = 1;         // of all that may run and wait, the most that it may have
   double max_wait = 0;            // seconds for its requests' first steps; 0: any
+  bool is_admin = false;          // may unload models that others use (docs/serving.md)
   bool operator==(const TenantTerms&) const = default;
 };
 
@@ -30,6 +31,7 @@ class ApiKeys {
   // One key a line, `KEY` or `TENANT:KEY`; blank lines and those that begin with # are skipped. A key has at least
   // `min_len` printable characters and no blanks, and one tenant. Behind it may stand the tenant's terms, on one of its
   // lines: weight=3 sequences=16 tokens-per-minute=60000 queue-share=0.5 max-wait=30
+  // admin=yes
   static constexpr size_t kMinLen = 8;  // where other machines can try keys
   static constexpr char kWanted[] = "This server wants an API key, as \"Authorization: Bearer KEY\".";
   static Result<ApiKeys> parse(std::string_view text, size_t min_len = kMinLen);

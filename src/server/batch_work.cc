@@ -269,14 +269,15 @@ bool Batches::ask(Work& work, int64_t number, const std::string& custom_id, cons
       // Whoever waited here would collect no answers, and the model that is to make room waits for those.
       work.loading = std::make_shared<Loading>();
       work.loading->request = std::move(request);
-      service_->post_to_loader(work.loading->request.model_name, [this, loading = work.loading] {
-        try {
-          service_->wait_for_model(loading->request);
-        } catch (const std::exception&) {  // no memory: then there is no model
-        }
-        loading->is_done = true;
-        wake();
-      });
+      service_->post_to_loader(work.loading->request.model_name, work.loading->request.tenant,
+                               [this, loading = work.loading] {
+                                 try {
+                                   service_->wait_for_model(loading->request);
+                                 } catch (const std::exception&) {  // no memory: then there is no model
+                                 }
+                                 loading->is_done = true;
+                                 wake();
+                               });
       return false;
     }
   }

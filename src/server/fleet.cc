@@ -1,6 +1,7 @@
 #include "server/fleet.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/quoted.h"
 #include "base/thread_name.h"
@@ -13,9 +14,13 @@ struct Fleet::Entry {
   std::unique_ptr<Service> service;
   std::unique_ptr<Backend> backend;  // null: it is not loaded
   bool is_leaving = false;
-  bool is_unwanted = false;  // by who used it last
-  bool never_fits = false;   // as was seen when nothing else was loaded
-  int64_t last_use = 0;      // the fleet's n_uses_ then
+  bool is_unwanted = false;          // by who used it last
+  bool never_fits = false;           // as was seen when nothing else was loaded
+  std::optional<Error> known_fault;  // of its file, as it was then
+  std::string faulty_version;
+  std::optional<std::string> first_user;  // tenant, since it was loaded
+  bool has_other_users = false;
+  int64_t last_use = 0;  // the fleet's n_uses_ then
   int64_t n_loads = 0, n_unloads = 0, bytes = 0;
   int32_t n_users = 0;
   ModelInfo info;
@@ -72,10 +77,32 @@ Fleet::~Fleet() {
   for (const auto& entry : entries_) unload(*entry, lock);
 }
 
-void Fleet::post(std::string model, std::function<void()> work) {
+void Fleet::post(std::string model, std::string tenant, std::function<void()> work) {
   const std::lock_guard lock(mutex_);
-  waiting_.push_back({std::move(model), std::move(work)});
+  waiting_.push_back({std::move(model), std::move(tenant), std::move(work)});
   changed_.notify_all();
+}
+
+void Fleet::on_gone() {
+  const std::lock_guard lock(mutex_);
+  changed_.notify_all();
+}
+
+// The oldest of the tenant whose turn was longest ago, and all others that wait for the same model.
+std::vector<Fleet::Waiting> Fleet::take_turn() {
+  const auto last_turn = [&](const Waiting& w) {
+    const auto known = turns_.find(w.tenant);
+    return known != turns_.end() ? known->second : 0;
+  };
+  const auto next = std::ranges::min_element(waiting_, {}, last_turn);
+  turns_[next->tenant] = ++n_turns_;
+  const std::string model = next->model;
+  std::vector<Waiting> turn;
+  const auto others =
+      std::stable_partition(waiting_.begin(), waiting_.end(), [&](const Waiting& w) { return w.model == model; });
+  turn.assign(std::make_move_iterator(waiting_.begin()), std::make_move_iterator(others));
+  waiting_.erase(waiting_.begin(), others);
+  return turn;
 }
 
 void Fleet::run() {
@@ -87,12 +114,7 @@ void Fleet::run() {
       continue;
     }
     if (waiting_.empty()) return;
-    const std::string model = waiting_.front().model;
-    std::vector<Waiting> turn;
-    const auto others =
-        std::stable_partition(waiting_.begin(), waiting_.end(), [&](const Waiting& w) { return w.model == model; });
-    turn.assign(std::make_move_iterator(waiting_.begin()), std::make_move_iterator(others));
-    waiting_.erase(waiting_.begin(), others);
+    std::vector<Waiting> turn = take_turn();
     lock.unlock();
     for (Waiting& waiting : turn) waiting.work();
     turn.clear();
@@ -109,10 +131,15 @@ void Fleet::join() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Fleet::let_go(std::string_view model) {
+bool Fleet::let_go(std::string_view model, const std::string& tenant, bool is_admin) {
   const std::lock_guard lock(mutex_);
-  if (Entry* entry = find(model)) entry->is_unwanted = true;
+  Entry* entry = find(model);
+  if (entry == nullptr || entry->backend == nullptr) return true;
+  const bool is_own = !entry->has_other_users && entry->first_user == tenant;
+  if (!is_own && !is_admin) return false;
+  entry->is_unwanted = true;
   changed_.notify_all();
+  return true;
 }
 
 // Whom nobody uses.
@@ -123,11 +150,17 @@ Fleet::Entry* Fleet::first_unwanted() {
   return nullptr;
 }
 
-Fleet::Entry* Fleet::find(std::string_view model) {
+Fleet::Entry* Fleet::find(std::string_view model) const {
   for (const auto& entry : entries_) {
     if (entry->model.name == model) return entry.get();
   }
   return nullptr;
+}
+
+ModelInfo Fleet::info(std::string_view model) const {
+  const std::lock_guard lock(mutex_);
+  const Entry* entry = find(model);
+  return entry != nullptr ? entry->info : ModelInfo();
 }
 
 std::string Fleet::model_for(std::string_view name) const {
@@ -144,30 +177,35 @@ std::string Fleet::model_for(std::string_view name) const {
   return {};
 }
 
-std::shared_ptr<ModelUse> Fleet::use_locked(Entry& entry) {
+std::shared_ptr<ModelUse> Fleet::use_locked(Entry& entry, const std::string& tenant) {
   auto use = std::shared_ptr<ModelUse>(new ModelUse{entry.service.get()}, [this, &entry](ModelUse* gone) {
     delete gone;
     const std::lock_guard lock(mutex_);
     if (--entry.n_users == 0) changed_.notify_all();
   });
   ++entry.n_users;
+  if (!entry.first_user) entry.first_user = tenant;
+  entry.has_other_users = entry.has_other_users || entry.first_user != tenant;
   entry.is_unwanted = false;
   entry.last_use = ++n_uses_;
   return use;
 }
 
-std::shared_ptr<ModelUse> Fleet::use(std::string_view model) {
+std::shared_ptr<ModelUse> Fleet::use(std::string_view model, const std::string& tenant) {
   const std::lock_guard lock(mutex_);
   Entry* entry = find(model);
   if (entry == nullptr || entry->backend == nullptr || entry->is_leaving) return nullptr;
-  return use_locked(*entry);
+  return use_locked(*entry, tenant);
 }
 
-// Who is idle goes first, and of those (or of all, where none is) who was used least recently.
-Fleet::Entry* Fleet::victim_for(const Entry& wanted) {
+// Who is idle goes first; of those (or of all, where none is) whom the tenant that asks has used alone, so that its
+// ever new models make room for each other; and of those who was used least recently.
+Fleet::Entry* Fleet::victim_for(const Entry& wanted, const std::string& tenant) {
   Entry* victim = nullptr;
-  const auto is_better = [](const Entry& a, const Entry& b) {
-    return (a.n_users == 0) != (b.n_users == 0) ? a.n_users == 0 : a.last_use < b.last_use;
+  const auto is_own = [&](const Entry& e) { return !e.has_other_users && e.first_user == tenant; };
+  const auto is_better = [&](const Entry& a, const Entry& b) {
+    if ((a.n_users == 0) != (b.n_users == 0)) return a.n_users == 0;
+    return is_own(a) != is_own(b) ? is_own(a) : a.last_use < b.last_use;
   };
   for (const auto& entry : entries_) {
     if (entry.get() == &wanted || entry->backend == nullptr) continue;
@@ -176,39 +214,89 @@ Fleet::Entry* Fleet::victim_for(const Entry& wanted) {
   return victim;
 }
 
-Result<std::shared_ptr<ModelUse>> Fleet::load(std::string_view model) {
+namespace {
+
+// Of what holds as long as the file is the same; the rest is of the machine's present state.
+bool is_of_file(const Error& error) {
+  return error.kind == ErrorKind::kInvalid || error.kind == ErrorKind::kUnsupported ||
+         error.kind == ErrorKind::kNotFound || error.kind == ErrorKind::kExhausted;
+}
+
+std::string version_of(const FleetModel& model) { return model.version ? model.version() : std::string(); }
+
+}  // namespace
+
+std::optional<Error> Fleet::known_fault(std::string_view model) {
+  std::unique_lock lock(mutex_);
+  Entry* entry = find(model);
+  if (entry == nullptr || entry->backend != nullptr || !entry->known_fault) return std::nullopt;
+  lock.unlock();
+  const std::string version = version_of(entry->model);
+  lock.lock();
+  if (!entry->known_fault || version != entry->faulty_version) return std::nullopt;
+  return entry->known_fault;
+}
+
+// As whoever asks is told, and remembered if another try would find the same.
+Error Fleet::fault(Entry& entry, const Error& error, const std::string& version) const {
+  const Error out =
+      unavailable("The model " + in_quotes(entry.model.name) + " cannot be loaded: " + error.message, "model");
+  if (is_of_file(error) && !version.empty()) {
+    entry.known_fault = out;
+    entry.faulty_version = version;
+  }
+  return out;
+}
+
+Result<std::shared_ptr<ModelUse>> Fleet::load(std::string_view model, const FleetClient& client) {
+  if (const std::optional<Error> known = known_fault(model)) return *known;
+  const auto is_gone = [&] { return client.is_gone && client.is_gone(); };
   std::unique_lock lock(mutex_);
   Entry* entry = find(model);
   if (entry == nullptr) return not_found("There is no model " + in_quotes(model) + ".", "model");
+  bool is_checked = false;
   while (true) {
     if (is_stopping_) return unavailable("The server is shutting down.");
-    if (entry->backend != nullptr) return use_locked(*entry);
+    if (is_gone()) return unavailable("Nobody waits for the model any more.");
+    if (entry->backend != nullptr) return use_locked(*entry, client.tenant);
     int64_t left = memory_bytes_;
     for (const auto& other : entries_) left -= other->bytes;
     const auto n_loaded = std::ranges::count_if(entries_, [](const auto& e) { return e->backend != nullptr; });
     const bool has_place = max_loaded_ == 0 || n_loaded < max_loaded_;
     lock.unlock();
+    const std::string version = version_of(entry->model);  // before anything of it is read
     Result<LoadedModel> loaded = exhausted("The models that are loaded have all of the memory.");
     if (has_place && (memory_bytes_ == 0 || left > 0)) loaded = entry->model.load(memory_bytes_ == 0 ? 0 : left);
+    const bool is_short = !loaded && loaded.error().kind == ErrorKind::kExhausted;
+    Status alone;  // whether it could be loaded with nothing beside it
+    if (is_short && n_loaded > 0 && !std::exchange(is_checked, true) && entry->model.check)
+      alone = entry->model.check(memory_bytes_);
     lock.lock();
+    // Where memory has no bound of ours, what is free now is what the others leave.
+    if (!alone && (memory_bytes_ > 0 || alone.error().kind != ErrorKind::kExhausted))
+      return fault(*entry, alone.error(), version);
     if (loaded) {
       entry->backend = std::move(loaded->backend);
       entry->bytes = loaded->bytes;
+      entry->known_fault.reset();
+      entry->first_user.reset();
+      entry->has_other_users = false;
       ++entry->n_loads;
       entry->info = entry->backend->model();
       entry->service->set_backend(entry->backend.get());
       entry->capabilities = entry->service->capabilities();
       continue;
     }
-    Entry* victim = entry->never_fits ? nullptr : victim_for(*entry);
-    if (loaded.error().kind != ErrorKind::kExhausted || victim == nullptr) {
-      entry->never_fits = loaded.error().kind == ErrorKind::kExhausted;
-      return unavailable("The model " + in_quotes(model) + " cannot be loaded: " + loaded.error().message, "model");
+    if (!is_short) return fault(*entry, loaded.error(), version);
+    Entry* victim = entry->never_fits ? nullptr : victim_for(*entry, client.tenant);
+    if (victim == nullptr) {  // the machine's memory may be another's now, so this is tried again
+      entry->never_fits = true;
+      return fault(*entry, loaded.error(), std::string());
     }
     victim->is_leaving = true;
-    changed_.wait(lock, [&] { return victim->n_users == 0 || is_stopping_; });
+    changed_.wait(lock, [&] { return victim->n_users == 0 || is_stopping_ || is_gone(); });
     victim->is_leaving = false;
-    if (victim->n_users == 0) unload(*victim, lock);
+    if (victim->n_users == 0 && !is_gone()) unload(*victim, lock);
   }
 }
 

@@ -27,7 +27,7 @@ using boost::system::error_code;
 
 struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   State(const ServerOptions& options, Service& service, RequestLog& log)
-      : shared(std::make_shared<HttpShared>(options, service, log, heavy.get_executor())),
+      : shared(std::make_shared<HttpShared>(options, service, log, heavy)),
         acceptor(net::make_strand(io)),
         backoff(acceptor.get_executor()) {
     for (size_t i = 0; i < kStrands; ++i) strands.push_back(net::make_strand(io));
@@ -47,7 +47,7 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   void each(Action action);
 
   net::io_context io;
-  net::io_context heavy{1};
+  FairQueue heavy{thread_seconds};
   std::shared_ptr<HttpShared> shared;
   std::unique_ptr<TlsIdentity> tls;  // null: connections are plain
   Acceptor acceptor;
@@ -186,8 +186,7 @@ void HttpServer::start() {
   state_->threads.emplace_back([state = state_.get()] {
     name_thread("ibid-heavy");
     give_way();
-    const auto guard = net::make_work_guard(state->heavy);
-    while (!state->heavy.stopped()) {
+    while (!state->heavy.is_stopped()) {
       try {
         state->heavy.run();
       } catch (const std::exception&) {  // as in run()
@@ -355,12 +354,11 @@ void HttpServer::stop() {
   for (std::thread& thread : state_->threads) thread.join();
   state_->threads.clear();
   // What was still ready to run holds the state that holds it: the end of the waiting for connections, say.
-  for (net::io_context* context : {&state_->heavy, &state_->io}) {
-    context->restart();
-    try {
-      context->poll();
-    } catch (const std::exception&) {
-    }
+  state_->heavy.clear();
+  state_->io.restart();
+  try {
+    state_->io.poll();
+  } catch (const std::exception&) {
   }
   // A connection that is still there goes with the process: handlers that die inside the io_context's own end would use
   // strands that have gone before them.

@@ -143,11 +143,12 @@ void HttpSession::on_bytes(error_code ec, size_t n) {
     return is_taken_back ? wait_for_request() : begin_request();
   }
   if (phase_ == Phase::kClosing) return linger();  // which took it back
-  if (phase_ != Phase::kAnswering) return;
+  if (phase_ != Phase::kAnswering && phase_ != Phase::kHandling) return;
   if (!ec) return watch();
   // Many clients close on "[DONE]", and we may hear that before the kernel's word that it took the last bytes. That
   // they went is said once: another read would wait for its deadline.
   gone_ = true;
+  if (phase_ == Phase::kHandling) return shared_->service.on_gone();  // whoever has the request passes it over
   if (!whole_) cut(Abort::kClientGone);
 }
 

@@ -3,11 +3,12 @@
 //
 // A connection is in one of these states, always on its own strand:
 //   idle -> header -> body -> (handling ->) answering -> idle | closing
-// A large body, or one that may want a grammar, is handled on a thread of its own, so that reading and tokenising
-// megabytes, or compiling, holds up no other connection. While an answer grows, a read stays pending that tells us when
-// the client goes (a half-closed socket counts as gone), and which keeps the first bytes of a pipelined request. Where
-// kMaxPipelined of them are kept, the rest stays with the kernel and we wait for the connection's end alone. One of
-// these two always holds the session.
+// A large body, or one that may want a grammar, is handled on a thread of its own, where tenants take turns, so that
+// reading and tokenising megabytes, or compiling, holds up no other connection. While a request waits to be handled and
+// while its answer grows, a read stays pending that tells us when the client goes (a half-closed socket counts as gone:
+// what waits is then passed over), and which keeps the first bytes of a pipelined request. Where kMaxPipelined of them
+// are kept, the rest stays with the kernel and we wait for the connection's end alone. One of these two always holds
+// the session.
 #pragma once
 
 #include <atomic>
@@ -20,6 +21,7 @@
 #include <set>
 
 #include "server/arriving_body.h"
+#include "server/fair_queue.h"
 #include "server/http_request_head.h"
 #include "server/service.h"
 
@@ -34,12 +36,12 @@ using StreamSocket = StreamProtocol::socket;
 
 // What the connections of a server share.
 struct HttpShared {
-  HttpShared(const ServerOptions& o, Service& s, RequestLog& l, boost::asio::any_io_executor h)
-      : options(o), service(s), log(l), heavy(std::move(h)) {}
+  HttpShared(const ServerOptions& o, Service& s, RequestLog& l, FairQueue& h)
+      : options(o), service(s), log(l), heavy(h) {}
   const ServerOptions options;
   Service& service;
   RequestLog& log;
-  const boost::asio::any_io_executor heavy;  // where large bodies are handled
+  FairQueue& heavy;  // where large bodies are handled
   std::atomic<bool> draining = false;
 
   std::mutex mutex;
@@ -85,8 +87,12 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void refuse(int status, const char* message, const char* code);
 
   void handle();
-  enum class Apart { kLong, kWantsModel, kHasModel };
-  void handle_apart(WebRequest request, Apart why);
+  void handle_apart(WebRequest request);
+  void wait_for_model(WebRequest request);
+  void handle_now(WebRequest& request);
+  bool pass_over(const WebRequest& request);
+  template <typename Step>
+  void guard_apart(Step step);
   void take_handled();
   std::function<void()> waker();
   void begin_answer(WebExchange exchange);
@@ -134,9 +140,9 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   bool taken_back_ = false;  // the pending read is, by the end of its answer
   bool keep_alive_ = true, head_only_ = false, chunked_ = false, quiet_ = false;
   bool empty_line_taken_ = false;
-  bool whole_ = false;  // all of the answer is in out_ or written
-  bool gone_ = false;   // the client is, as a read has said
-  bool told_ = false;   // some of the answer is written, its status with it
+  bool whole_ = false;              // all of the answer is in out_ or written
+  std::atomic<bool> gone_ = false;  // the client is, as a read has said
+  bool told_ = false;               // some of the answer is written, its status with it
 };
 
 template <typename Step>

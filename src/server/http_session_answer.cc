@@ -1,6 +1,7 @@
 // HttpSession from a whole request to the end of its answer.
 #include <algorithm>
 
+#include "base/insist.h"
 #include "server/http_session.h"
 #include "server/http_text.h"
 
@@ -44,36 +45,81 @@ void HttpSession::handle() {
   request.body = std::move(parser_->get().body().text);
   parser_.reset();
   stream_.expires_never();
-  if (request.body.size() > kSmallBody || may_take_long(request)) return handle_apart(std::move(request), Apart::kLong);
-  if (!shared_->service.choose_model(request)) return handle_apart(std::move(request), Apart::kWantsModel);
+  Service& service = shared_->service;
+  const bool is_answered = service.is_answered_at_door(request);
+  if (!is_answered && (request.body.size() > kSmallBody || may_take_long(request)))
+    return handle_apart(std::move(request));
+  if (!is_answered && !service.choose_model(request)) return wait_for_model(std::move(request));
   release_body();
-  begin_answer(shared_->service.handle(request, waker()));
+  begin_answer(service.handle(request, waker()));
 }
 
-void HttpSession::handle_apart(WebRequest given, Apart why) {
-  const std::string model = given.model_name;
-  auto work = [self = shared_from_this(), why, request = std::move(given)]() mutable {
-    HttpSession& s = *self;
-    try {
-      if (why == Apart::kWantsModel) {
-        s.shared_->service.wait_for_model(request);
-        return s.handle_apart(std::move(request), Apart::kHasModel);
-      }
-      if (why == Apart::kLong && !s.shared_->service.choose_model(request))
-        return s.handle_apart(std::move(request), Apart::kWantsModel);
-      s.handled_ = s.shared_->service.handle(request, s.waker());
-      s.is_handled_ = true;
-      request = {};
-      net::post(s.stream_.get_executor(), [self] { self->guard([&] { self->take_handled(); }); });
-    } catch (const std::exception&) {  // no memory; the connection goes with its last reference
-      if (!s.is_handled_.exchange(false)) return;
+// On the thread for what takes long, in its tenant's turn.
+void HttpSession::handle_apart(WebRequest given) {
+  if (phase_ != Phase::kHandling) return;  // killed while its model was loaded
+  if (!watching_ && !gone_) watch();
+  given.is_gone = [this] { return gone_.load(); };  // whoever has the request has us
+  const auto [tenant, weight] = shared_->service.turn_of(given);
+  shared_->heavy.push(tenant, weight, [self = shared_from_this(), request = std::move(given)]() mutable {
+    self->guard_apart([&] {
+      if (self->pass_over(request)) return;
+      if (request.model || self->shared_->service.choose_model(request)) return self->handle_now(request);
+      net::post(self->stream_.get_executor(), [self, request = std::move(request)]() mutable {
+        self->guard([&] { self->wait_for_model(std::move(request)); });
+      });
+    });
+  });
+}
+
+// On the thread that loads models. It is handled apart then, because others wait for their models there.
+void HttpSession::wait_for_model(WebRequest given) {
+  if (phase_ != Phase::kHandling) return;
+  if (!watching_ && !gone_) watch();
+  given.is_gone = [this] { return gone_.load(); };
+  const std::string model = given.model_name, tenant = given.tenant;
+  shared_->service.post_to_loader(model, tenant, [self = shared_from_this(), request = std::move(given)]() mutable {
+    self->guard_apart([&] {
+      if (self->pass_over(request)) return;
+      self->shared_->service.wait_for_model(request);
+      if (request.refusal) return self->handle_now(request);
+      net::post(self->stream_.get_executor(), [self, request = std::move(request)]() mutable {
+        self->guard([&] { self->handle_apart(std::move(request)); });
+      });
+    });
+  });
+}
+
+void HttpSession::handle_now(WebRequest& request) {
+  handled_ = shared_->service.handle(request, waker());
+  is_handled_ = true;
+  request = {};
+  net::post(stream_.get_executor(), [self = shared_from_this()] { self->guard([&] { self->take_handled(); }); });
+}
+
+// What nobody waits for any more is not begun.
+bool HttpSession::pass_over(const WebRequest& request) {
+  if (!gone_) return false;
+  const Abort cause = Abort::kClientGone;
+  WebExchange exchange = shared_->service.unhandled(request);
+  exchange.response.status = untold_status(cause);
+  shared_->service.finish(exchange, &cause);
+  net::post(stream_.get_executor(), [self = shared_from_this()] { self->close(); });
+  return true;
+}
+
+// A step on another thread; a failed allocation ends this connection alone.
+template <typename Step>
+void HttpSession::guard_apart(Step step) {
+  try {
+    step();
+  } catch (const std::exception&) {
+    if (is_handled_.exchange(false)) {
       const Abort cause = Abort::kNoMemory;
-      s.handled_->response.status = untold_status(cause);
-      s.shared_->service.finish(*s.handled_, &cause);
+      handled_->response.status = untold_status(cause);
+      shared_->service.finish(*handled_, &cause);
     }
-  };
-  why == Apart::kWantsModel ? shared_->service.post_to_loader(model, std::move(work))
-                            : net::post(shared_->heavy, std::move(work));
+    insist([&] { net::post(stream_.get_executor(), [self = shared_from_this()] { self->close(); }); });
+  }
 }
 
 void HttpSession::take_handled() {
@@ -107,7 +153,8 @@ void HttpSession::begin_answer(WebExchange exchange) {
     response.body = {};  // held once
     return write_out();
   }
-  watch();  // before anything is written: of a client that has gone already, this is the first that we hear
+  if (gone_) return cut(Abort::kClientGone);
+  if (!watching_) watch();  // before anything is written: it may be the first that we hear of a client that has gone
   if (exchange_->generation && exchange_->generation->info().stream) {
     if (!chunked_) keep_alive_ = false;
     write_head(exchange_->response, std::nullopt);

@@ -50,10 +50,7 @@ void Quotas::settle(Account& a, double now) {
   a.at = now;
 }
 
-std::optional<ApiError> Quotas::enter(const std::string& tenant, int64_t n, double now) {
-  // A batch outlives the key that began it.
-  if (!knows(tenant)) return ApiError{403, "This tenant has no key here any more.", "", "unknown_tenant"};
-  const std::lock_guard lock(mutex_);
+std::optional<ApiError> Quotas::refusal_locked(const std::string& tenant, int64_t n, double now) {
   Account& a = account_of(tenant);
   const TenantTerms& terms = a.terms;
   const int64_t here = a.figures.sequences;
@@ -91,7 +88,21 @@ std::optional<ApiError> Quotas::enter(const std::string& tenant, int64_t n, doub
                       " sequences in it; try again later.",
                   "queue_full", retry_after_locked(n, now));
   }
-  a.figures.sequences += n;
+  return std::nullopt;
+}
+
+std::optional<ApiError> Quotas::refusal(const std::string& tenant, int64_t n, double now) {
+  // A batch outlives the key that began it.
+  if (!knows(tenant)) return ApiError{403, "This tenant has no key here any more.", "", "unknown_tenant"};
+  const std::lock_guard lock(mutex_);
+  return refusal_locked(tenant, n, now);
+}
+
+std::optional<ApiError> Quotas::enter(const std::string& tenant, int64_t n, double now) {
+  if (!knows(tenant)) return refusal(tenant, n, now);
+  const std::lock_guard lock(mutex_);
+  if (std::optional<ApiError> refusal = refusal_locked(tenant, n, now)) return refusal;
+  account_of(tenant).figures.sequences += n;
   if (n_here_ == 0) last_end_ = now;  // what was idle is no sign of slowness
   n_here_ += n;
   return std::nullopt;

@@ -34,8 +34,11 @@ class Quotas {
   // Retry-After is an estimate of when they might. A tenant whose keys are all gone is refused with 403,
   // and what its terms can never let in with 400.
   std::optional<ApiError> enter(const std::string& tenant, int64_t n, double now);
+  // Whether enter() would refuse them now; counted as a refusal, and they do not come in.
+  std::optional<ApiError> refusal(const std::string& tenant, int64_t n, double now);
   void leave(const std::string& tenant, int64_t n, double now);  // nothing for none
   void charge(const std::string& tenant, int64_t n_tokens, double now);
+  bool is_shared() const { return is_shared_; }                                       // by several tenants
   bool knows(const std::string& tenant) const { return accounts_.contains(tenant); }  // else its keys are gone
   const TenantTerms& terms_of(const std::string& tenant) const;                       // of one unknown the defaults
   // Seconds until so many sequences may have ended, by how fast they did; at least 1.
@@ -53,6 +56,7 @@ class Quotas {
   };
   Account& account_of(const std::string& tenant);
   int retry_after_locked(int64_t n, double now) const;
+  std::optional<ApiError> refusal_locked(const std::string& tenant, int64_t n, double now);
   static void settle(Account& account, double now);
 
   mutable std::mutex mutex_;

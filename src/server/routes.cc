@@ -144,11 +144,12 @@ WebResponse Service::models(const WebRequest& request, WebExchange&) {
   return response;
 }
 
-WebResponse Service::count_tokens(const WebRequest& request, WebExchange&) {
+WebResponse Service::count_tokens(const WebRequest& request, WebExchange& exchange) {
   Backend& backend = *backend_.load();
   const auto count = [&]() -> Result<size_t> {
     ASSIGN_OR_RETURN(const Json body, parse_body(request.body, options_.api.json));
     ASSIGN_OR_RETURN(const DialectBody own, body_of_messages(body, true));
+    exchange.is_ours = true;
     ASSIGN_OR_RETURN(const ApiRequest api, read_conversation(own.body, backend, options_));
     ASSIGN_OR_RETURN(const RenderedPrompt chat, backend.render_chat(api.chat));
     return encode_chat(chat, backend.tokenizer(), api.add_special).size();

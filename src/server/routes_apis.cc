@@ -92,6 +92,8 @@ WebResponse Service::response_tokens(const WebRequest& request, WebExchange& exc
     ASSIGN_OR_RETURN(const DialectBody own, body_of_response(body, [&](std::string_view id) {
                        return stored_.find(id, exchange.tenant, now());
                      }));
+    exchange.style = ApiStyle::kResponses;
+    exchange.is_ours = true;
     ASSIGN_OR_RETURN(const ApiRequest api, parse_api_request(Endpoint::kChat, own.body, options_.api));
     TRY(answering_name(api.model, backend.model(), options_));
     ASSIGN_OR_RETURN(const RenderedPrompt chat, backend.render_chat(api.chat));

@@ -90,6 +90,10 @@ struct FleetModel {
   std::vector<std::string> aliases;
   // Within so many bytes, 0: what loading itself finds. kExhausted: it does not fit there, and nothing was kept.
   std::function<Result<LoadedModel>(int64_t memory_bytes)> load;
+  // What load() would find wrong, from the file's header and the sum of memory, before a weight is read.
+  std::function<Status(int64_t memory_bytes)> check = {};
+  // Which state its files are in now: what was found wrong with them holds until it changes. Empty: that is unknown.
+  std::function<std::string()> version = {};
 };
 struct FleetOptions {
   std::vector<FleetModel> models;  // the first is loaded at once, and answers who names none

@@ -9,6 +9,7 @@
 #include "base/quoted.h"
 #include "server/answer_printer.h"
 #include "server/content_type.h"
+#include "server/dialect_words.h"
 #include "server/dialects.h"
 #include "server/file_store.h"
 #include "server/page_files.h"
@@ -30,16 +31,6 @@ bool is_request_id(std::string_view id) {
 constexpr Abort kNoMemory = Abort::kNoMemory;
 
 }  // namespace
-
-struct Service::Route {
-  const char* method;
-  const char* path;
-  const char* name;  // label in metrics and log
-  Handler handler;   // null: a generation
-  ApiStyle style = ApiStyle::kChat;
-  bool needs_model = true;
-  bool takes_rest = false;  // also path + "/..."
-};
 
 Service::Service(const ServerOptions& options, ApiKeys keys, RequestLog& log)
     : Service(options, keys, log, std::make_shared<Shared>(options, keys)) {}
@@ -106,7 +97,7 @@ bool Service::allowed_origin(const WebRequest& request) const {
 void Service::add_cors(const WebRequest& request, WebResponse& response) const {
   if (options_.cors_origin.empty() || request.header("origin").empty() || !allowed_origin(request)) return;
   response.headers.emplace_back("Access-Control-Allow-Origin", request.header("origin"));
-  response.headers.emplace_back("Access-Control-Expose-Headers", "X-Request-Id, Retry-After");
+  response.headers.emplace_back("Access-Control-Expose-Headers", "X-Request-Id, Retry-After, Ibid-Seed");
   response.headers.emplace_back("Vary", "Origin");
 }
 
@@ -124,6 +115,10 @@ WebExchange Service::handle(const WebRequest& request, std::function<void()> wak
   exchange.request_id = is_request_id(given) ? std::string(given) : new_request_id();
   try {
     WebResponse response = dispatch(request, exchange, std::move(wake));
+    if (response.error != nullptr && exchange.is_ours) {
+      response.error = std::make_shared<const ApiError>(in_words_of(exchange.style, *response.error));
+      response.body = error_json(*response.error);
+    }
     restyle_error(response, exchange.style, exchange.request_id);
     response.headers.emplace_back("X-Request-Id", exchange.request_id);
     add_cors(request, response);
@@ -149,7 +144,8 @@ static bool is_below(std::string_view path, const Route& route) {
   return n != 0 && !rest.empty() && (n == std::string_view::npos ? end.empty() : rest.substr(n) == end);
 }
 
-WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, std::function<void()> wake) {
+std::optional<WebResponse> Service::answer_at_door(const WebRequest& request, WebExchange& exchange,
+                                                   const Route*& route) const {
   static constexpr Route kRoutes[] = {
       {"GET", "/health", "health", &Service::health, ApiStyle::kChat, false},
       {"POST", "/v1/chat/completions", "chat", nullptr, ApiStyle::kChat},
@@ -220,7 +216,7 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
   };
   static constexpr Route kPage = {"GET", "", "page", &Service::page, ApiStyle::kChat, false};
   const std::string_view path = request.path();
-  const Route* route = std::ranges::find(page_files(), path, &PageFile::path) != page_files().end() ? &kPage : nullptr;
+  route = std::ranges::find(page_files(), path, &PageFile::path) != page_files().end() ? &kPage : nullptr;
   std::string allowed = route != nullptr ? route->method : "";  // methods
   const bool is_own = std::ranges::find(kRoutes, path, &Route::path) != std::end(kRoutes);
   for (const Route& candidate : kRoutes) {
@@ -275,11 +271,41 @@ WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, 
     const std::optional<ApiError> wrong = is_upload ? std::nullopt : check_content_type(request);
     if (wrong) return error_response(*wrong);
   }
+  return std::nullopt;
+}
+
+bool Service::is_answered_at_door(const WebRequest& request) const {
+  WebExchange exchange;
+  const Route* route = nullptr;
+  return answer_at_door(request, exchange, route).has_value();
+}
+
+std::pair<std::string, double> Service::turn_of(const WebRequest& request) const {
+  std::string tenant = keys_.tenant_of(ApiKeys::key_in(request)).value_or("");
+  const double weight = quotas_.terms_of(tenant).weight;
+  return {std::move(tenant), weight};
+}
+
+WebExchange Service::unhandled(const WebRequest& request) {
+  WebExchange exchange;
+  const Route* route = nullptr;
+  static_cast<void>(answer_at_door(request, exchange, route));
+  exchange.arrived = request.arrived;
+  exchange.method = request.method;
+  const std::string_view given = request.header("x-request-id");
+  exchange.request_id = is_request_id(given) ? std::string(given) : new_request_id();
+  return exchange;
+}
+
+WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, std::function<void()> wake) {
+  const Route* route = nullptr;
+  if (std::optional<WebResponse> answer = answer_at_door(request, exchange, route)) return *std::move(answer);
   if (request.refusal) return error_response(*request.refusal);
+  if (request.answer) return *request.answer;
   if (route->needs_model && backend_ == nullptr)
     return error_response({503, fleet_ != nullptr ? "The model is not loaded." : "The model is still loading.", "",
                            fleet_ != nullptr ? "not_loaded" : "loading", 1});
-  if (path == "/predict") return predict(request, exchange, wake);
+  if (request.path() == "/predict") return predict(request, exchange, wake);
   if (route->handler == nullptr) return generate(request, exchange, std::move(wake));
   WebResponse response = (this->*route->handler)(request, exchange);
   const bool is_of_users = route->needs_model && request.method == "POST";

@@ -43,6 +43,7 @@ struct WebExchange {
   std::string method;
   const char* route = "other";
   ApiStyle style = ApiStyle::kChat;  // whose form the answer has, and its errors
+  bool is_ours = false;              // the body has been read as one of ours, so that errors have our names of fields
   double arrived = 0;
   int64_t n_sequences = 0;  // that count for the tenant
   std::optional<TraceParent> trace;
@@ -68,10 +69,20 @@ class Service {
   bool ready() const { return health_word() == std::string_view("ready"); }
 
   // Of several models the one that a request is for, noted in it. False: it is not loaded, and wait_for_model() must be
-  // called, by what is given to post_to_loader() for request.model_name.
+  // called, by what is given to post_to_loader() for request.model_name and
+  // request.tenant.
   bool choose_model(WebRequest& request);
   void wait_for_model(WebRequest& request);
-  void post_to_loader(const std::string& model, std::function<void()> work);
+  void post_to_loader(const std::string& model, const std::string& tenant, std::function<void()> work);
+  // Whose turn a request's work is, and by which weight.
+  std::pair<std::string, double> turn_of(const WebRequest& request) const;
+  // What is known of a request that is not handled, for finish().
+  WebExchange unhandled(const WebRequest& request);
+  // A client whose request is not handled yet has gone.
+  void on_gone();
+  int64_t n_gone() const { return n_gone_; }  // of those, since the start
+  // Whether its path, method, key or content type is all that is looked at.
+  bool is_answered_at_door(const WebRequest& request) const;
   // `wake` is called on the engine's thread when the mailbox has something.
   WebExchange handle(const WebRequest& request, std::function<void()> wake);
   // Of what is known of a request before its body is.
@@ -101,7 +112,15 @@ class Service {
   int64_t add_body_bytes(int64_t n) { return body_bytes_ += n; }
 
  private:
-  struct Route;
+  struct Route {
+    const char* method;
+    const char* path;
+    const char* name;                                                  // label in metrics and log
+    WebResponse (Service::*handler)(const WebRequest&, WebExchange&);  // null: a generation
+    ApiStyle style = ApiStyle::kChat;
+    bool needs_model = true;
+    bool takes_rest = false;  // also path + "/..."
+  };
   // What all models of a server share.
   struct Shared {
     Shared(const ServerOptions& options, const ApiKeys& keys)
@@ -122,10 +141,14 @@ class Service {
   };
   Service(const ServerOptions& options, ApiKeys keys, RequestLog& log, std::shared_ptr<Shared> shared);
   std::vector<ListedModel> listed() const;
-  std::optional<std::string> model_named_in(WebRequest& request) const;
-  bool is_welcome(const WebRequest& request) const;
+  // What a request is for and from whom, noted in the exchange; the answer of one that needs no more: of a path,
+  // method, key or content type that is refused.
+  std::optional<WebResponse> answer_at_door(const WebRequest& request, WebExchange& exchange,
+                                            const Route*& route) const;
+  // What a body is refused for that no model is needed to see. Of a model that is not loaded.
+  std::optional<ApiError> fault_in_body(const WebRequest& request, const WebExchange& exchange, const Route& route,
+                                        const Json& body, ModelInfo model);
   EngineStats stats() const;  // of all models
-  using Handler = WebResponse (Service::*)(const WebRequest&, WebExchange&);
 
   std::string_view health_word() const;
   WebResponse dispatch(const WebRequest& request, WebExchange& exchange, std::function<void()> wake);
@@ -143,7 +166,11 @@ class Service {
   std::optional<ApiError> promise(WebExchange& exchange, int64_t bytes, const std::string& field);
   // The response, or a refusal where there is no memory for it.
   WebResponse counted(WebResponse response, WebExchange& exchange);
-  Result<DialectBody> read_dialect(const WebExchange& exchange, Json body);
+  // `tokenizer`: null where the model is not loaded; then of the APIs that need none.
+  Result<DialectBody> read_dialect(const WebExchange& exchange, Json body, const ModelInfo& model,
+                                   const Tokenizer* tokenizer);
+  static Status check_choices(ApiStyle style, const ApiRequest& api);
+  static int64_t sequences_of(const ApiRequest& api);  // that its choices, prompts and conversations come to
   Status submit(std::span<Request> requests, const std::shared_ptr<Mailbox>& mailbox);
   void submit_held(WebExchange& exchange);
   int64_t texts_at_once(const std::string& tenant) const;
@@ -202,6 +229,7 @@ class Service {
   std::atomic<bool> draining_ = false;
   std::atomic<int64_t> connections_ = 0, body_bytes_ = 0;
   std::atomic<uint64_t> n_requests_ = 0;
+  std::atomic<int64_t> n_gone_ = 0;
   uint64_t id_prefix_;
   double started_;
 };

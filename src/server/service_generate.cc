@@ -7,6 +7,7 @@
 #include "kernels/arithmetic_version.h"
 #include "server/build_requests.h"
 #include "server/dialects.h"
+#include "server/file_store.h"
 #include "server/model_names.h"
 #include "server/parse_body.h"
 #include "server/random_id.h"
@@ -71,8 +72,8 @@ int64_t Service::texts_at_once(const std::string& tenant) const {
 }
 
 // A body of any API in the words of ours.
-Result<DialectBody> Service::read_dialect(const WebExchange& exchange, Json body) {
-  const Backend& backend = *backend_.load();
+Result<DialectBody> Service::read_dialect(const WebExchange& exchange, Json body, const ModelInfo& model,
+                                          const Tokenizer* tokenizer) {
   switch (exchange.style) {
     case ApiStyle::kMessages:
       return body_of_messages(body);
@@ -80,22 +81,23 @@ Result<DialectBody> Service::read_dialect(const WebExchange& exchange, Json body
       return body_of_response(body, [&](std::string_view id) { return stored_.find(id, exchange.tenant, now()); });
     case ApiStyle::kOllamaChat:
     case ApiStyle::kOllamaGenerate:
-      return body_of_ollama(body, exchange.style == ApiStyle::kOllamaGenerate, backend.model(), is_of_fleet_);
+      return body_of_ollama(body, exchange.style == ApiStyle::kOllamaGenerate, model,
+                            is_of_fleet_ || fleet_ != nullptr);
     case ApiStyle::kLlama:
-      return body_of_completion(body, backend.tokenizer());
+      return body_of_completion(body, *tokenizer);
     case ApiStyle::kInfill:
-      return body_of_infill(body, backend.tokenizer(), fim_);
+      return body_of_infill(body, *tokenizer, fim_);
     case ApiStyle::kEmbeddings:
     case ApiStyle::kOllamaEmbed:
     case ApiStyle::kOllamaEmbeddings:
     case ApiStyle::kLlamaEmbedding:
     case ApiStyle::kCohereEmbed:
     case ApiStyle::kPooling:
-      TRY(mend_fields({"input", "content", "prompt"}, MixedPrompts::kList, backend.tokenizer(), body));
-      return body_of_embeddings(body, exchange.style, backend.model(), options_.api);
+      TRY(mend_fields({"input", "content", "prompt"}, MixedPrompts::kList, *tokenizer, body));
+      return body_of_embeddings(body, exchange.style, model, options_.api);
     case ApiStyle::kRerank:
     case ApiStyle::kScore:
-      return body_of_rank(body, exchange.style, backend.model(), backend.tokenizer(), options_.api);
+      return body_of_rank(body, exchange.style, model, *tokenizer, options_.api);
     case ApiStyle::kChatBatch:
       return body_of_chat_batch(std::move(body));
     case ApiStyle::kChat:
@@ -105,9 +107,18 @@ Result<DialectBody> Service::read_dialect(const WebExchange& exchange, Json body
   DialectBody out;
   out.endpoint = exchange.style == ApiStyle::kCompletions ? Endpoint::kCompletions : Endpoint::kChat;
   out.body = std::move(body);
-  if (exchange.style == ApiStyle::kCompletions)
-    TRY(mend_fields({"prompt"}, MixedPrompts::kOne, backend.tokenizer(), out.body));
+  if (exchange.style == ApiStyle::kCompletions) TRY(mend_fields({"prompt"}, MixedPrompts::kOne, *tokenizer, out.body));
   return out;
+}
+
+Status Service::check_choices(ApiStyle style, const ApiRequest& api) {
+  if (api.n == 1 || style == ApiStyle::kChat || style == ApiStyle::kCompletions) return {};
+  return unsupported("n is " + std::to_string(api.n) + "; this API has one choice.", "n");
+}
+
+int64_t Service::sequences_of(const ApiRequest& api) {
+  return int64_t{std::max({api.n, api.best_of, api.search.width})} *
+         std::max<int64_t>(1 + std::ssize(api.more_chats), std::ssize(api.prompts));
 }
 
 WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, std::function<void()> wake) {
@@ -118,8 +129,9 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   if (request.path() == "/invocations") std::tie(exchange.style, exchange.route) = invoked(*body, backend.model());
   if (request.path() == "/embeddings" && wants_each_token(*body, backend.model()))
     exchange.style = ApiStyle::kLlamaEmbedding;
-  Result<DialectBody> own = read_dialect(exchange, *std::move(body));
+  Result<DialectBody> own = read_dialect(exchange, *std::move(body), backend.model(), &backend.tokenizer());
   if (!own) return error_response(ApiError::of(own.error()));
+  exchange.is_ours = true;
   if (own->answer) {
     const std::string* asked = text_at(own->body, "model");
     const Result<std::string> known = answering_name(asked != nullptr ? *asked : "", backend.model(), options_);
@@ -145,16 +157,13 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   if (!own->rank.pairs.empty()) api->prompts = std::exchange(own->rank.pairs, {});
   const bool is_llama = exchange.style == ApiStyle::kLlama || exchange.style == ApiStyle::kInfill;
   api->keeps_prompt = is_llama;
-  if (exchange.style != ApiStyle::kChat && exchange.style != ApiStyle::kCompletions && api->n != 1)
-    return error_response(
-        ApiError::of(unsupported("n is " + std::to_string(api->n) + "; this API has one choice.", "n")));
+  if (const Status status = check_choices(exchange.style, *api); !status)
+    return error_response(ApiError::of(status.error()));
   Result<std::string> name = answering_name(api->model, model, options_);
   if (!name) return error_response(ApiError::of(name.error()));
   // Many texts are under way a few at a time.
   const int64_t at_once = makes_vectors ? texts_at_once(exchange.tenant) : INT64_MAX;
-  const int64_t n_sequences =
-      std::min(at_once, int64_t{std::max({api->n, api->best_of, api->search.width})} *
-                            std::max<int64_t>(1 + std::ssize(api->more_chats), std::ssize(api->prompts)));
+  const int64_t n_sequences = std::min(at_once, sequences_of(*api));
   if (backend.is_full()) {
     return error_response(
         {429, "The queue is full; try again later.", "", "queue_full", quotas_.retry_after(n_sequences, now())});
@@ -258,6 +267,7 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   metrics_.add_tokens(exchange.row->prompt_tokens, 0, 0);
   quotas_.charge(exchange.tenant, exchange.row->prompt_tokens, now());
   WebResponse head;
+  if (!makes_vectors) head.headers.emplace_back("Ibid-Seed", std::to_string(api->sampling.seed));
   if (api->stream) {
     head.content_type = exchange.generation->stream_type();
     head.headers.emplace_back("Cache-Control", "no-cache");

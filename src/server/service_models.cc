@@ -4,6 +4,7 @@
 
 #include "base/quoted.h"
 #include "server/api_error.h"
+#include "server/dialect_words.h"
 #include "server/dialects.h"
 #include "server/model_names.h"
 #include "server/parse_body.h"
@@ -13,16 +14,39 @@
 namespace ibid {
 namespace {
 
-// Reads that are about a model; it may be named behind "?model=", and is not loaded for them.
-constexpr std::array<std::string_view, 5> kReadsOfModel = {"/props", "/slots", "/load", "/engine", "/tokenizer_info"};
+constexpr std::string_view kUnload = "/models/unload";
 
-constexpr std::string_view kLoad = "/models/load", kUnload = "/models/unload";
+// Of routes whose bodies are read with the model's vocabulary, the members of which one must be there.
+struct Wanted {
+  std::string_view path;
+  std::array<const char*, 4> names;
+};
+constexpr auto kWanted = std::to_array<Wanted>({{"/predict", {"instances"}},
+                                                {"/tokenize", {"content", "prompt", "messages"}},
+                                                {"/detokenize", {"tokens"}},
+                                                {"/apply-template", {"messages"}},
+                                                {"/completion", {"prompt"}},
+                                                {"/v1/embeddings", {"input", "messages"}},
+                                                {"/embeddings", {"input", "content", "messages"}},
+                                                {"/pooling", {"input", "messages"}},
+                                                {"/embedding", {"input", "content"}},
+                                                {"/v2/embed", {"texts", "images", "inputs"}},
+                                                {"/v1/rerank", {"query"}},
+                                                {"/v2/rerank", {"query"}},
+                                                {"/rerank", {"query"}}});
 
 // Ollama's word for a model that is to go at once.
 bool lets_model_go(const WebRequest& request, const Json& body) {
-  const Json* keep =
-      request.path().starts_with("/api/") && body.object() != nullptr ? given(body, "keep_alive") : nullptr;
+  const Json* keep = request.path().starts_with("/api/") ? given(body, "keep_alive") : nullptr;
   return keep != nullptr && ends_at_once(*keep);
+}
+
+ApiError stays_for_others(const std::string& model) {
+  return {403,
+          "The model " + in_quotes(model) +
+              " stays loaded: others have used it too, and a key whose terms say admin=yes "
+              "may unload it all the same.",
+          "model", "model_in_use"};
 }
 
 }  // namespace
@@ -76,67 +100,134 @@ std::vector<Service::ListedModel> Service::listed() const {
   return out;
 }
 
-// Whose requests may make a model be loaded: those that are answered.
-bool Service::is_welcome(const WebRequest& request) const {
-  if (request.as_tenant) return true;
-  return hosts_.allows(request.header("host")) && allowed_origin(request) &&
-         (keys_.empty() || keys_.tenant_of(ApiKeys::key_in(request)));
+namespace {
+
+std::string model_named_in(const WebRequest& request, const Json& body, const std::string* of_instances) {
+  const std::string* name = text_at(body, "model");
+  if (name == nullptr && request.path() == "/api/show") name = text_at(body, "name");
+  if (request.path() == "/predict") name = of_instances;
+  return name != nullptr ? *name : std::string();
 }
 
-// None where the request is for no model; a body that cannot be read is refused.
-std::optional<std::string> Service::model_named_in(WebRequest& request) const {
-  if (request.method == "GET") {
-    if (std::ranges::find(kReadsOfModel, request.path()) == kReadsOfModel.end()) return std::nullopt;
-    return percent_decoded(query_value(request.query(), "model").value_or(""));
+}  // namespace
+
+// What the route will find wrong, as far as that needs no model: nobody is unloaded for a request that is refused.
+std::optional<ApiError> Service::fault_in_body(const WebRequest& request, const WebExchange& exchange,
+                                               const Route& route, const Json& body, ModelInfo model) {
+  int64_t n_sequences = 1;
+  bool is_ours = false;  // so that errors have our names of fields
+  const auto check = [&]() -> Status {
+    const auto* wanted = std::ranges::find(kWanted, request.path(), &Wanted::path);
+    if (wanted != kWanted.end() && std::ranges::none_of(wanted->names, [&](const char* name) {
+          return name != nullptr && given(body, name) != nullptr;
+        }))
+      return invalid(std::string(wanted->names[0]) + " is missing.", wanted->names[0]);
+    const bool is_ollama = exchange.style == ApiStyle::kOllamaChat || exchange.style == ApiStyle::kOllamaGenerate;
+    const bool is_dialect = is_ollama || exchange.style == ApiStyle::kMessages ||
+                            exchange.style == ApiStyle::kResponses || exchange.style == ApiStyle::kChatBatch;
+    const Json* prompt = body.find("prompt");
+    const bool may_have_rows = prompt != nullptr && prompt->array() != nullptr;  // of ids and texts
+    const bool is_ours_whole =
+        exchange.style == ApiStyle::kChat || (exchange.style == ApiStyle::kCompletions && !may_have_rows);
+    const bool is_any = request.path() == "/invocations" || request.path() == "/predict";
+    if (is_any || route.handler != nullptr || (!is_dialect && !is_ours_whole)) return {};
+    DialectBody own;
+    if (is_dialect) {
+      ASSIGN_OR_RETURN(own, read_dialect(exchange, body, model, nullptr));
+    } else {
+      own.endpoint = exchange.style == ApiStyle::kChat ? Endpoint::kChat : Endpoint::kCompletions;
+    }
+    is_ours = true;
+    if (own.answer) return {};
+    ASSIGN_OR_RETURN(ApiRequest api,
+                     parse_api_request(own.endpoint, is_dialect ? own.body : body, options_.api, model.sampling));
+    TRY(add_conversations(api, own.conversations, own.body, options_.api));
+    TRY(check_choices(exchange.style, api));
+    n_sequences = sequences_of(api);
+    return {};
+  };
+  if (const Status status = check(); !status) {
+    const ApiError error = ApiError::of(status.error());
+    return is_ours ? in_words_of(exchange.style, error) : error;
   }
-  const bool is_upload = request.path().starts_with("/v1/files") || request.path().starts_with("/v1/batches");
-  if (request.method != "POST" || request.path().ends_with("/cancel") || is_upload) return std::nullopt;
-  const Result<Json> body = parse_body(request.body, options_.api.json);
-  if (!body) {
-    request.refusal = std::make_shared<ApiError>(ApiError::of(body.error()));
-    return std::nullopt;
-  }
-  request.lets_model_go = lets_model_go(request, *body);
-  const std::string* name = body->object() != nullptr ? text_at(*body, "model") : nullptr;
-  if (name == nullptr && request.path() == "/api/show" && body->object() != nullptr) name = text_at(*body, "name");
-  if (request.path() == "/predict") name = model_of_instances(*body);
-  return name != nullptr ? *name : std::string();
+  return route.handler == nullptr ? quotas_.refusal(exchange.tenant, n_sequences, now()) : std::nullopt;
 }
 
 bool Service::choose_model(WebRequest& request) {
   Fleet* fleet = fleet_;
-  if (fleet == nullptr || !is_welcome(request)) return true;
-  const std::optional<std::string> named = model_named_in(request);
-  if (!named) return true;
-  request.model_name = fleet->model_for(*named);
-  if (request.model_name.empty()) {
-    request.refusal = std::make_shared<ApiError>(ApiError::of(no_such_model(*named)));
+  if (fleet == nullptr) return true;
+  WebExchange exchange;
+  const Route* route = nullptr;
+  if (answer_at_door(request, exchange, route)) return true;  // handle() comes to the same
+  const auto refuse = [&](const ApiError& error) {
+    request.refusal = std::make_shared<ApiError>(error);
     return true;
+  };
+  const bool changes_model = route->handler == &Service::change_model;
+  const bool is_read = std::string_view(route->method) == "GET";  // which loads nothing
+  if (!route->needs_model && !changes_model) return true;
+  Json body;
+  std::string named;
+  if (is_read) {
+    named = percent_decoded(query_value(request.query(), "model").value_or(""));
+  } else {
+    Result<Json> read = parse_body(request.body, options_.api.json);
+    if (!read) return refuse(ApiError::of(read.error()));
+    body = *std::move(read);
+    if (body.object() == nullptr)
+      return refuse(ApiError::of(invalid(std::string("The body must be a JSON object, not ") + body.kind() + ".")));
+    if (changes_model && text_at(body, "model") == nullptr)
+      return refuse(ApiError::of(invalid("model is missing; it must be a model's name.", "model")));
+    named = model_named_in(request, body, model_of_instances(body));
   }
+  request.tenant = exchange.tenant;
+  request.model_name = fleet->model_for(named);
+  if (request.model_name.empty()) return refuse(ApiError::of(no_such_model(named)));
+  const bool is_admin = !quotas_.is_shared() || quotas_.terms_of(exchange.tenant).is_admin;
   if (request.path() == kUnload) {  // which is no reason to load it
-    fleet->let_go(request.model_name);
-    return true;
+    const bool goes = fleet->let_go(request.model_name, exchange.tenant, is_admin);
+    return goes || refuse(stays_for_others(request.model_name));
   }
-  request.model = fleet->use(request.model_name);
-  if (request.model != nullptr && request.lets_model_go) fleet->let_go(request.model_name);
-  if (request.model == nullptr && draining_)
-    request.refusal = std::make_shared<ApiError>(ApiError::of(unavailable("The server is shutting down.")));
-  if (request.model == nullptr && request.refusal == nullptr && !options_.autoload && request.method != "GET" &&
-      request.path() != kLoad) {
-    request.refusal = std::make_shared<ApiError>(ApiError{400,
-                                                          "The model " + in_quotes(request.model_name) +
-                                                              " is not loaded, and this server loads none unasked; "
-                                                              "/models/load does.",
-                                                          "model", "model_not_loaded"});
+  const auto is_ollama = exchange.style == ApiStyle::kOllamaChat || exchange.style == ApiStyle::kOllamaGenerate;
+  request.lets_model_go = !is_read && lets_model_go(request, body);
+  request.model = fleet->use(request.model_name, exchange.tenant);
+  if (is_read) return true;
+  ModelInfo info = request.model ? request.model->service->backend_.load()->model() : fleet->info(request.model_name);
+  if (info.context_len == 0) info.context_len = INT32_MAX;  // it was never loaded
+  bool is_all = false;                                      // that is asked for: Ollama's way to unload
+  if (request.lets_model_go && is_ollama && route->handler == nullptr) {
+    Result<DialectBody> own = read_dialect(exchange, body, info, nullptr);
+    if (!own) return refuse(ApiError::of(own.error()));
+    is_all = own->answer.has_value();
+    if (is_all && !request.model) {
+      WebResponse response;
+      response.body = *std::move(own->answer);
+      request.answer = std::make_shared<WebResponse>(std::move(response));
+      return true;
+    }
   }
-  return request.model != nullptr || request.refusal != nullptr || request.method == "GET";
+  if (request.model) {
+    const bool is_asked = request.lets_model_go && !fault_in_body(request, exchange, *route, body, info);
+    const bool goes = !is_asked || fleet->let_go(request.model_name, exchange.tenant, is_admin);
+    return goes || !is_all || refuse(stays_for_others(request.model_name));
+  }
+  if (draining_) return refuse(ApiError::of(unavailable("The server is shutting down.")));
+  if (const std::optional<Error> fault = fleet->known_fault(request.model_name)) return refuse(ApiError::of(*fault));
+  if (const std::optional<ApiError> fault = fault_in_body(request, exchange, *route, body, info)) return refuse(*fault);
+  if (options_.autoload || changes_model) return false;
+  return refuse(ApiError{400,
+                         "The model " + in_quotes(request.model_name) +
+                             " is not loaded, and this server loads none unasked; /models/load does.",
+                         "model", "model_not_loaded"});
 }
 
 void Service::wait_for_model(WebRequest& request) {
-  Result<std::shared_ptr<ModelUse>> use = fleet_.load()->load(request.model_name);
+  Fleet& fleet = *fleet_.load();
+  Result<std::shared_ptr<ModelUse>> use = fleet.load(request.model_name, {request.tenant, request.is_gone});
   if (use) {
     request.model = *std::move(use);
-    if (request.lets_model_go) fleet_.load()->let_go(request.model_name);
+    const bool is_admin = !quotas_.is_shared() || quotas_.terms_of(request.tenant).is_admin;
+    if (request.lets_model_go) fleet.let_go(request.model_name, request.tenant, is_admin);
   } else {
     request.refusal = std::make_shared<ApiError>(ApiError::of(use.error()));
   }
@@ -158,8 +249,13 @@ WebResponse Service::change_model(const WebRequest& request, WebExchange&) {
   return response;
 }
 
-void Service::post_to_loader(const std::string& model, std::function<void()> work) {
-  fleet_.load()->post(model, std::move(work));
+void Service::post_to_loader(const std::string& model, const std::string& tenant, std::function<void()> work) {
+  fleet_.load()->post(model, tenant, std::move(work));
+}
+
+void Service::on_gone() {
+  ++n_gone_;
+  if (Fleet* fleet = fleet_) fleet->on_gone();
 }
 
 }  // namespace ibid

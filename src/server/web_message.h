@@ -1,6 +1,7 @@
 // One HTTP request and its answer as plain data; the only form in which the rest of the server sees HTTP.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@ namespace ibid {
 
 struct ApiError;
 struct ModelUse;
+struct WebResponse;
 
 struct WebRequest {
   std::string method;
@@ -25,6 +27,9 @@ struct WebRequest {
   std::shared_ptr<ModelUse> model = nullptr;
   bool lets_model_go = false;  // unloaded behind this request, if nobody else uses it then (Ollama's keep_alive: 0)
   std::shared_ptr<const ApiError> refusal = nullptr;
+  std::shared_ptr<const WebResponse> answer = nullptr;  // that needs no model
+  std::string tenant = {};                              // whose the model is asked for
+  std::function<bool()> is_gone = {};                   // whether nobody waits for the answer; null: somebody does
 
   std::string_view header(std::string_view name) const {
     for (const auto& [key, value] : headers) {

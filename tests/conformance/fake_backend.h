@@ -162,6 +162,10 @@ class FakeBackend final : public Backend {
       prompt.text += "<|end|>";
     }
     if (chat.add_generation_prompt) prompt.text += "<assistant>";
+    if (prompt.text.find("hold me") != std::string::npos) {  // on the thread that handles it
+      const int64_t place = n_held++;
+      while (place >= n_let_go) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     return prompt;
   }
 
@@ -171,7 +175,8 @@ class FakeBackend final : public Backend {
     script_[asked] = said;
   }
   // Faults and facts for tests.
-  std::atomic<bool> frozen = false;  // the engine's thread stands still
+  std::atomic<bool> frozen = false;                       // the engine's thread stands still
+  mutable std::atomic<int64_t> n_held = 0, n_let_go = 0;  // conversations with "hold me" in them
   std::atomic<int> n_submitted = 0, n_cancelled = 0, n_finished = 0;
   std::string error_for = "\x01";  // prompts that have this end with an error
   int n_live() const {

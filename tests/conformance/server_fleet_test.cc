@@ -4,6 +4,8 @@
 
 #include <sys/resource.h>
 
+#include <random>
+
 #include "conformance/server_fixture.h"
 #include "server/batches.h"
 #include "temp_folder.h"
@@ -13,6 +15,10 @@ namespace {
 
 // What of the models is there, counted by themselves.
 struct Counts {
+  std::atomic<int> n_tries = 0;  // to load the broken model, and looks at it
+  std::atomic<int> version = 1;  // of the broken model's file
+  std::atomic<bool> is_mended = false;
+  double step_seconds = 0.0005;  // of models that are loaded from now on
   std::atomic<int64_t> bytes = 0, most_bytes = 0;
   std::atomic<bool> is_over = false;  // the server ends, whoever still waits for an answer
   // Priorities of the threads that load and that handle, the last time.
@@ -70,18 +76,26 @@ class FleetServer {
     log = *RequestLog::open(options.log_file, true, true);
     service = std::make_unique<Service>(options, keys.empty() ? ApiKeys() : *ApiKeys::parse(keys), *log);
     std::vector<FleetModel> models;
+    const auto bytes_of = [](const std::string& name) { return name == "wide" ? 1000 : 10; };
+    const auto check = [this, bytes_of](const std::string& name, int64_t memory) -> Status {
+      counts.n_tries += name == "broken";
+      if (name == "broken" && !counts.is_mended) return invalid("It is no model.");
+      return bytes_of(name) > memory ? Status(exhausted("It does not fit.")) : Status();
+    };
     for (const std::string name : {"a", "b", "c", "wide", "broken"}) {
       models.push_back({name, name == "a" ? options.aliases : std::vector<std::string>(),
-                        [this, name](int64_t left) -> Result<LoadedModel> {
+                        [this, name, check, bytes_of](int64_t left) -> Result<LoadedModel> {
                           counts.nice_of_load = getpriority(PRIO_PROCESS, 0);
-                          if (name == "broken") return invalid("It is no model.");
-                          const int64_t bytes = name == "wide" ? 1000 : 10;
-                          if (bytes > left) return exhausted("It does not fit.");
+                          TRY(check(name, left));
+                          const int64_t bytes = bytes_of(name);
                           FakeBackend::Options of_model;
                           of_model.name = name;
                           of_model.answer_len = 40;
+                          of_model.step_seconds = counts.step_seconds;
                           return LoadedModel{std::make_unique<CountedBackend>(of_model, bytes, counts), bytes};
-                        }});
+                        },
+                        [name, check](int64_t memory) { return check(name, memory); },
+                        [this] { return std::to_string(counts.version); }});
     }
     fleet = std::make_unique<Fleet>(FleetOptions{std::move(models), memory_bytes, max_loaded}, *service);
     service->set_fleet(fleet.get());
@@ -388,6 +402,300 @@ TEST(Fleet, ABatchOfTwoModelsThatDoNotFitTogetherEnds) {
   server.service->set_draining();
   batches->stop();
   server.stop();
+}
+
+// A stream of `a` that is under way, and far from its end.
+class Stream {
+ public:
+  explicit Stream(FleetServer& server) : client_(server.http->port()) {
+    server.counts.step_seconds = 0.05;
+    client_.send(RawClient::post_text("/v1/completions", body_for("a", R"(,"stream":true,"max_tokens":2000)")));
+    EXPECT_TRUE(client_.receive_until("data: "));
+  }
+  bool goes_on() { return client_.buffer.find("[DONE]") == std::string::npos; }
+
+ private:
+  RawClient client_;
+};
+
+const std::string kOneToken = R"(,"max_tokens":1)";
+
+TEST(Fleet, AFileThatCannotBeLoadedMakesNobodyLeave) {
+  FleetServer server(100, "", 1);
+  Stream stream(server);
+  for (const char* model : {"broken", "wide"}) {
+    const HttpAnswer answer = ask(server, model);
+    EXPECT_EQ(answer.status, 503) << answer.body;
+    EXPECT_EQ(server.loaded(), "a");
+    EXPECT_TRUE(stream.goes_on()) << "nobody waited for its end";
+    EXPECT_EQ(model_of(ask(server, "a", kOneToken)), "a") << "who is not asked to leave takes new requests";
+  }
+  EXPECT_EQ(server.fleet->facts()[0].n_unloads, 0);
+}
+
+TEST(Fleet, WhatCouldNotBeLoadedIsRememberedUntilItsFileChanges) {
+  FleetServer server(10);
+  EXPECT_EQ(ask(server, "a").status, 200);
+  const std::string told = ask(server, "broken").body;
+  EXPECT_NE(told.find("It is no model."), std::string::npos) << told;
+  const int n_tries = server.counts.n_tries;
+  EXPECT_GT(n_tries, 0);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(ask(server, "broken").body, told);
+  EXPECT_EQ(server.counts.n_tries, n_tries);
+  ++server.counts.version;
+  EXPECT_EQ(ask(server, "broken").status, 503);
+  EXPECT_GT(server.counts.n_tries, n_tries) << "another file is looked at again";
+  EXPECT_EQ(server.loaded(), "a");
+  server.counts.is_mended = true;
+  EXPECT_EQ(ask(server, "broken").status, 503);
+  ++server.counts.version;
+  EXPECT_EQ(model_of(ask(server, "broken")), "broken");
+}
+
+struct Shown {
+  std::string method, path, headers, body;
+};
+HttpAnswer send(RawClient& client, const Shown& shown) {
+  client.send(shown.method + " " + shown.path + " HTTP/1.1\r\nHost: localhost\r\n" + shown.headers +
+              "Content-Length: " + std::to_string(shown.body.size()) + "\r\n\r\n" + shown.body);
+  return client.answer();
+}
+
+const std::string kJson = "Content-Type: application/json\r\n";
+
+// What is wrong with each, and can be seen without a model.
+std::vector<Shown> wrong_for(const std::string& model) {
+  std::vector<Shown> out;
+  const std::string names = "\"model\":\"" + model + "\"";
+  struct Form {
+    const char* path;
+    const char* whole;  // a good body's members, but for the model
+    std::vector<const char*> wrong;
+  };
+  const std::vector<Form> forms = {
+      {"/v1/chat/completions",
+       R"("messages":[{"role":"user","content":"x"}])",
+       {"", R"("messages":[])", R"("messages":[{"role":"nobody","content":"x"}])",
+        R"("messages":[{"role":"user","content":"x"}],"temperature":-1)",
+        R"("messages":[{"role":"user","content":"x"}],"n":100000)"}},
+      {"/chat/completions", "", {"", R"("messages":7)"}},
+      {"/v1/chat/completions/batch", "", {"", R"("messages":[])", R"("messages":[[{"role":"user"}]])"}},
+      {"/v1/chat/completions/input_tokens", "", {}},
+      {"/v1/completions", R"("prompt":"x")", {"", R"("prompt":"x","top_p":7)", R"("prompt":"x","max_tokens":0)"}},
+      {"/v1/responses",
+       R"("input":"x")",
+       {"", R"("input":"x","temperature":9999)", R"("input":"x","previous_response_id":"resp_none")"}},
+      {"/v1/messages",
+       R"("max_tokens":4,"messages":[{"role":"user","content":"x"}])",
+       {"", R"("messages":[{"role":"user","content":"x"}])",
+        R"("max_tokens":4,"messages":[{"role":"user","content":"x"}],"top_k":-7)"}},
+      {"/api/chat",
+       R"("messages":[{"role":"user","content":"x"}])",
+       {R"("messages":[{"role":"nobody","content":"x"}])"}},
+      {"/api/generate", R"("prompt":"x")", {R"("prompt":7)", R"("prompt":"x","options":7)"}},
+      {"/completion", "", {""}},
+      {"/infill", "", {}},
+      {"/invocations", "", {}},
+      {"/predict",
+       "",
+       {
+           "",
+       }},
+      {"/v1/embeddings", R"("input":"x")", {""}},
+      {"/v2/embed", "", {""}},
+      {"/api/embed", "", {}},
+      {"/embedding", "", {""}},
+      {"/pooling", "", {""}},
+      {"/v1/rerank", "", {""}},
+      {"/v1/score", "", {}},
+      {"/tokenize", "", {""}},
+      {"/detokenize", "", {""}},
+      {"/apply-template", "", {""}},
+      {"/models/load", "", {}},
+      {"/models/unload", "", {}},
+  };
+  for (const Form& form : forms) {
+    const std::string whole = *form.whole == '\0' ? "{" + names + "}" : "{" + names + "," + form.whole + "}";
+    const std::string path = form.path;
+    out.push_back({"POST", path + "/nowhere", kJson, whole});
+    out.push_back({"PUT", path, kJson, whole});
+    out.push_back({"GET", path, "", whole});
+    out.push_back({"POST", path, "Content-Type: text/plain; charset=utf-16\r\n", whole});
+    out.push_back({"POST", path, kJson + "Content-Encoding: gzip\r\n", whole});
+    out.push_back({"POST", path, kJson + "Origin: http://elsewhere.example\r\n", whole});
+    out.push_back({"POST", path, kJson, whole.substr(0, whole.size() - 1)});
+    out.push_back({"POST", path, kJson, "[" + whole + "]"});
+    for (const char* wrong : form.wrong)
+      out.push_back({"POST", path, kJson, *wrong == '\0' ? "{" + names + "}" : "{" + names + "," + wrong + "}"});
+  }
+  for (const char* path : {"/nope", "/v1/nope", "/", "/v1/models", "/props", "/health"})
+    out.push_back({"POST", path, kJson, "{" + names + ",\"prompt\":\"x\"}"});
+  return out;
+}
+
+TEST(Fleet, NothingIsLoadedForARequestThatIsRefusedAnyway) {
+  FleetServer server(10);
+  EXPECT_EQ(ask(server, "a").status, 200);
+  for (const Shown& shown : wrong_for("b")) {
+    RawClient client(server.http->port());
+    const HttpAnswer answer = send(client, shown);
+    EXPECT_TRUE(answer.status >= 400 && answer.status < 500) << shown.method << shown.path << shown.body << answer.body;
+    EXPECT_EQ(server.loaded(), "a") << shown.method << shown.path << shown.headers << shown.body << answer.body;
+    EXPECT_EQ(server.fleet->facts()[1].n_loads, 0);
+    if (server.loaded() != "a") return;
+  }
+}
+
+// What of each model others may see, but for who uses it at the moment.
+std::vector<std::string> standing(const FleetServer& server) {
+  std::vector<std::string> out;
+  for (const FleetFacts& f : server.fleet->facts())
+    out.push_back(f.name + (f.is_loaded ? " loaded " : " ") + std::to_string(f.n_loads) + " " +
+                  std::to_string(f.n_unloads) + " " + std::to_string(f.bytes));
+  return out;
+}
+
+TEST(Fleet, ARequestThatEndsInAnErrorChangesNoOtherModel) {
+  for (const int seed : {1, 2, 3, 4}) {
+    FleetServer server(seed % 2 == 0 ? 20 : 1000, "alice:key-of-alice sequences=4\nbob:key-of-bob",
+                       seed % 2 == 0 ? 0 : 1);
+    std::mt19937 random(static_cast<unsigned>(seed));
+    const auto one_of = [&](const auto& list) { return list[random() % list.size()]; };
+    const std::vector<std::string> models = {"a", "b", "c", "wide", "broken", "nobody", ""};
+    for (int i = 0; i < 200; ++i) {
+      const std::string model = one_of(models);
+      const std::vector<Shown> wrong = wrong_for(model);
+      Shown shown = random() % 3 == 0
+                        ? Shown{"POST", "/v1/completions", kJson, body_for(model, random() % 2 == 0 ? R"(,"n":5)" : "")}
+                        : wrong[random() % wrong.size()];
+      if (random() % 4 == 0) shown = {"POST", "/models/unload", kJson, body_for(model)};
+      if (random() % 20 != 0)
+        shown.headers += random() % 2 == 0 ? "X-Api-Key: key-of-alice\r\n" : "X-Api-Key: key-of-bob\r\n";
+      ASSERT_TRUE(eventually([&] {
+        for (const FleetFacts& f : server.fleet->facts())
+          if (f.n_users > 0) return false;
+        return true;
+      }));
+      const std::vector<std::string> before = standing(server);
+      RawClient client(server.http->port());
+      const HttpAnswer answer = send(client, shown);
+      ASSERT_GT(answer.status, 0) << shown.method << shown.path << shown.body;
+      if (answer.status == 200 && shown.path == "/models/unload") {
+        ASSERT_TRUE(eventually([&] {
+          for (const FleetFacts& f : server.fleet->facts())
+            if (f.name == model && f.bytes > 0) return false;
+          return true;
+        }));
+      }
+      if (answer.status < 400) continue;
+      EXPECT_EQ(standing(server), before)
+          << seed << ' ' << i << shown.method << shown.path << shown.body << answer.body;
+    }
+  }
+}
+
+TEST(Fleet, WhoWaitsForAModelAndGoesIsForgotten) {
+  FleetServer server(1000, "", 1);
+  Stream stream(server);
+  {
+    RawClient waiting(server.http->port());
+    waiting.send(RawClient::post_text("/v1/completions", body_for("b")));
+    // It waits for `a` to leave, which takes nothing new meanwhile.
+    EXPECT_TRUE(eventually([&] { return !server.fleet->use("a"); }));
+  }
+  EXPECT_TRUE(eventually([&] { return server.fleet->use("a") != nullptr; }));
+  EXPECT_EQ(model_of(ask(server, "a", kOneToken)), "a");
+  EXPECT_TRUE(stream.goes_on()) << "nobody waited for its end";
+  EXPECT_EQ(server.fleet->facts()[0].n_unloads, 0);
+  EXPECT_EQ(server.fleet->facts()[1].n_loads, 0);
+}
+
+TEST(Fleet, TenantsTakeTurnsAtLoads) {
+  FleetServer server(1000);
+  std::atomic<bool> may_go = false;
+  std::string order;
+  std::atomic<int> n_done = 0;
+  server.fleet->post("a", "busy", [&] {
+    while (!may_go) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+  for (int i = 0; i < 4; ++i) server.fleet->post("model" + std::to_string(i), "alice", [&] { order += 'a', ++n_done; });
+  server.fleet->post("b", "bob", [&] { order += 'b', ++n_done; });
+  may_go = true;
+  EXPECT_TRUE(eventually([&] { return n_done == 5; }));
+  EXPECT_EQ(order, "abaaa");
+}
+
+HttpAnswer of_tenant(const FleetServer& server, const std::string& tenant, const std::string& path,
+                     const std::string& body) {
+  RawClient client(server.http->port());
+  return send(client, {"POST", path, kJson + "X-Api-Key: key-of-" + tenant + "\r\n", body});
+}
+
+TEST(Fleet, ATenantUnloadsWhatItAloneHasUsed) {
+  FleetServer server(1000, "alice:key-of-alice\nbob:key-of-bob\nroot:key-of-root admin=yes");
+  const auto is_loaded = [&](const char* model) { return server.loaded().find(model) != std::string::npos; };
+  const auto use = [&](const std::string& tenant, const std::string& model) {
+    EXPECT_EQ(of_tenant(server, tenant, "/v1/completions", body_for(model)).status, 200);
+  };
+  use("alice", "a"), use("bob", "b"), use("alice", "c"), use("bob", "c");
+  const auto refused = [&](const std::string& tenant, const std::string& path, const std::string& body) {
+    const HttpAnswer answer = of_tenant(server, tenant, path, body);
+    EXPECT_EQ(answer.status, 403) << tenant << path << body << answer.body;
+    EXPECT_NE(answer.body.find("admin"), std::string::npos) << answer.body;
+    EXPECT_EQ(server.loaded(), "abc");
+    return answer.body;
+  };
+  for (const char* model : {"a", "c"}) {
+    const std::string names = R"({"model":")" + std::string(model) + "\"";
+    refused("bob", "/models/unload", names + "}");
+    EXPECT_TRUE(refused("bob", "/api/generate", names + R"(,"keep_alive":0})").starts_with("{\"error\":\""));
+    refused("bob", "/api/chat", names + R"(,"keep_alive":"0s","messages":[]})");
+    // A question is answered; what it says of the model besides is not done.
+    EXPECT_EQ(
+        of_tenant(server, "bob", "/api/generate", names + R"(,"prompt":"x","stream":false,"keep_alive":0})").status,
+        200);
+    EXPECT_EQ(server.loaded(), "abc");
+  }
+  EXPECT_EQ(of_tenant(server, "bob", "/models/unload", R"({"model":"b"})").status, 200);
+  EXPECT_TRUE(eventually([&] { return !is_loaded("b"); }));
+  EXPECT_EQ(of_tenant(server, "root", "/models/unload", R"({"model":"a"})").status, 200);
+  EXPECT_TRUE(eventually([&] { return !is_loaded("a"); }));
+  EXPECT_EQ(of_tenant(server, "root", "/api/generate", R"({"model":"c","keep_alive":0})").status, 200);
+  EXPECT_TRUE(eventually([&] { return !is_loaded("c"); }));
+  use("bob", "c");  // it is another's no more
+  EXPECT_EQ(of_tenant(server, "bob", "/api/generate", R"({"model":"c","keep_alive":0})").status, 200);
+  EXPECT_TRUE(eventually([&] { return !is_loaded("c"); }));
+}
+
+TEST(Fleet, WhatIsNotLoadedIsNotLoadedToBeUnloaded) {
+  FleetServer server(10);
+  EXPECT_EQ(ask(server, "a").status, 200);
+  RawClient client(server.http->port());
+  for (const char* body : {R"({"model":"b","keep_alive":0})", R"({"model":"b","keep_alive":0,"messages":[]})"}) {
+    const bool is_chat = std::string_view(body).find("messages") != std::string_view::npos;
+    const HttpAnswer answer = client.post(is_chat ? "/api/chat" : "/api/generate", body);
+    EXPECT_EQ(answer.status, 200);
+    EXPECT_NE(answer.body.find(R"("done_reason":"unload")"), std::string::npos) << answer.body;
+    EXPECT_EQ(server.loaded(), "a");
+  }
+}
+
+TEST(Fleet, ATenantsOwnModelsMakeRoomForEachOther) {
+  FleetServer server(20, "alice:key-of-alice\nbob:key-of-bob");
+  const auto use = [&](const std::string& tenant, const std::string& model) {
+    EXPECT_EQ(of_tenant(server, tenant, "/v1/completions", body_for(model)).status, 200);
+  };
+  use("alice", "a");
+  for (int i = 0; i < 3; ++i) use("bob", "b"), use("bob", "c");
+  EXPECT_EQ(server.loaded(), "ac");
+  EXPECT_EQ(server.fleet->facts()[0].n_unloads, 0);
+}
+
+TEST(Fleet, WhoHasNoQuotaLeftLoadsNothing) {
+  FleetServer server(10, "alice:key-of-alice tokens-per-minute=1\nbob:key-of-bob");
+  EXPECT_EQ(of_tenant(server, "alice", "/v1/completions", body_for("a")).status, 200);
+  EXPECT_EQ(of_tenant(server, "alice", "/v1/completions", body_for("b")).status, 429);
+  EXPECT_EQ(server.loaded(), "a");
 }
 
 }  // namespace

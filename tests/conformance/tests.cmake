@@ -26,6 +26,7 @@ conformance_script(training training_test.py slow)
 set_target_properties(hidden_states PROPERTIES EXCLUDE_FROM_ALL OFF)  # which it runs
 conformance_script(packaging packaging_test.py slow)
 conformance_script(life life_test.py quick)
+conformance_script(fleet fleet_test.py quick)
 conformance_script(otlp otlp_test.py quick)
 conformance_script(replay replay_test.py quick)
 conformance_script(speculation speculation_test.py quick)

@@ -1,0 +1,13 @@
+// Errors in the words of the API that was asked: bodies of other APIs are read as ours (dialects.h), and what is wrong
+// with one is found under our names.
+#pragma once
+
+#include "server/api_error.h"
+#include "server/api_request.h"
+
+namespace ibid {
+
+// The same error, of fields by the names that they have in the API.
+ApiError in_words_of(ApiStyle style, ApiError error);
+
+}  // namespace ibid
