@@ -207,6 +207,7 @@ bool Engine::step(std::vector<Output>& out) {
   live_.end_overdue(notes_.begin(), out);
   settle_disk();
   weigh_host_tier();
+  scheduler_.choose_decodes();
   propose();
   const StepPlan& plan = scheduler_.plan(notes_.proposed());  // policy: who runs, how many tokens, on which blocks
   notes_.planned(plan);
@@ -296,7 +297,7 @@ void Engine::propose() {
     int32_t n = std::min(max_drafts_, n_left - 1);
     if (r.speculation.max_drafts >= 0 && !PLANTED("a_requests_own_bound_is_ignored"))
       n = std::min(n, r.speculation.max_drafts);
-    if (n <= 0 || s->n_tokens() - s->n_computed != 1) continue;
+    if (n <= 0 || s->n_tokens() - s->n_computed != 1 || s->sits_out) continue;
     const auto tokens = std::span<const TokenId>(s->tokens);
     const auto n_prompt = static_cast<size_t>(s->prompt_len);
     proposed_to_.push_back(s);

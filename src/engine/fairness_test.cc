@@ -139,6 +139,108 @@ TEST(Fairness, WhoWasAwayHasSavedNothingUp) {
   EXPECT_NEAR(ratio(load, 45, 60), 1, 0.05);
 }
 
+// ---- Shares of a step's time ----
+
+// Decoded tokens a second of a tenant's `n` sequences, behind short prompts.
+double decoded(const Load& load, const std::string& tenant) {
+  double n = 0;
+  for (const auto& [id, s] : load.t.seen) {
+    if (s.tenant == tenant) n += static_cast<double>(std::ranges::count_if(s.tokens, [](double t) { return t >= 10; }));
+  }
+  return n / 50;
+}
+Tenant decoding(const std::string& name, int at_once, float weight = 1) {
+  return {.name = name, .n_prompt = 8, .n_answer = 400, .weight = weight, .at_once = at_once};
+}
+// What each of these tenants has of the speed that it has alone.
+std::map<std::string, double> speeds(const std::vector<Tenant>& tenants, const EngineOptions& options = {}) {
+  std::map<std::string, double> of_alone;
+  Load all(tenants, options);
+  all.run_for(60);
+  for (const Tenant& tenant : tenants) {
+    Load alone({tenant}, options);
+    alone.run_for(60);
+    of_alone[tenant.name] = decoded(all, tenant.name) / decoded(alone, tenant.name);
+  }
+  return of_alone;
+}
+
+TEST(FairSteps, OneSequenceBesideSixtyThreeHasHalfItsSpeed) {
+  auto of_alone = speeds({decoding("a", 63), decoding("b", 1)});
+  EXPECT_GE(of_alone["b"], 0.47);
+  EXPECT_GE(of_alone["a"], 0.47);
+}
+
+TEST(FairSteps, InOrderOfComingItHasATwelfth) {
+  auto of_alone = speeds({decoding("a", 63), decoding("b", 1)}, {.policy = PolicyKind::kFirstCome});
+  EXPECT_LT(of_alone["b"], 0.15) << "else the test above shows nothing";
+}
+
+TEST(FairSteps, AWeightOfNineIsNineTenthsOfTheSpeed) {
+  auto of_alone = speeds({decoding("a", 63), decoding("b", 1, 9)});
+  EXPECT_GE(of_alone["b"], 0.84);
+  EXPECT_GE(of_alone["a"], 0.08);
+  of_alone = speeds({decoding("a", 63), decoding("b", 1, 1000)});
+  EXPECT_GE(of_alone["b"], 0.95);
+  EXPECT_GT(of_alone["a"], 0.0005) << "a small part and not none";
+}
+
+TEST(FairSteps, EachOfThreeTenantsHasAThird) {
+  for (const auto& [tenant, speed] : speeds({decoding("a", 40), decoding("b", 1), decoding("c", 20)}))
+    EXPECT_GE(speed, 0.31) << tenant;
+}
+
+TEST(FairSteps, ManyChoicesOfOneRequestAreOneTenants) {
+  TimedEngine t;
+  Request many = t.request(8, 300), one = t.request(8, 300);
+  many.tenant = "a", many.n = 63;
+  one.tenant = "b";
+  const RequestId a = t.submit(std::move(many)), b = t.submit(std::move(one));
+  while (!t.seen[b].finished) t.step();
+  const double alone = 300 * 3.5e-3;  // 2.4 and 0.8 ms a token, and what attention reads
+  EXPECT_LE(t.clock.now(), 2.2 * alone);
+  t.drain();
+  EXPECT_EQ(t.seen[a].tokens.size(), 63u * 300);
+}
+
+// A bound on inter-token latency that is longer than a part of the machine lets prompts have no more than their own.
+TEST(FairSteps, PromptsOfOneTenantLeaveAnothersDecodesTheirPart) {
+  auto of_alone =
+      speeds({{.name = "a", .n_prompt = 2000, .n_answer = 1, .at_once = 8}, decoding("b", 1)}, {.max_itl = 0.1});
+  EXPECT_GE(of_alone["b"], 0.42);
+  EXPECT_GE(of_alone["a"], 0.40);
+}
+
+TEST(FairSteps, NobodySitsOutWhereStepsOfAllAreWithinEachShare) {
+  Load two({decoding("a", 8), decoding("b", 8)}), one({decoding("a", 16)});
+  two.run_for(60), one.run_for(60);
+  EXPECT_GE(decoded(two, "a") + decoded(two, "b"), 0.97 * decoded(one, "a"));
+}
+
+// All of a tenant's sequences advance, and none far ahead of another.
+TEST(FairSteps, ThoseWhoSitOutTakeTurns) {
+  TimedEngine t;
+  std::vector<RequestId> crowd;
+  for (int i = 0; i < 40; ++i) {
+    Request r = t.request(8, 600);
+    r.tenant = "a";
+    crowd.push_back(t.submit(std::move(r)));
+  }
+  Request r = t.request(8, 3000);
+  r.tenant = "b";
+  const RequestId b = t.submit(std::move(r));
+  while (t.seen[b].tokens.size() < 2000) t.step();
+  size_t least = 600, most = 0;
+  for (RequestId id : crowd) {
+    least = std::min(least, t.seen[id].tokens.size());
+    most = std::max(most, t.seen[id].tokens.size());
+  }
+  EXPECT_GT(least, 100u);
+  EXPECT_LE(most - least, 25u) << "of " << most;  // what the first ones had before the last one's prompt was read
+}
+
+// ---- Requests that come at a rate ----
+
 // The capacity of a machine for requests of this shape, in requests a second.
 double capacity(const EngineOptions& options) {
   Load load({{.name = "a", .at_once = 300}}, options);

@@ -16,8 +16,6 @@ namespace {
 // (docs/fairness.md).
 constexpr double kLongerBy = 1;
 constexpr double kLongerAtMost = 0.040;
-// Of a step's time, to prompts, whatever the bound says: they are not starved where many streams decode.
-constexpr double kLeastShare = 0.2;
 // Where nobody decodes, a step is as long as who comes meanwhile may wait for its end; but no less than so many times
 // the shortest step there is, in which reading the weights is nearly all (a large model computes long prompts in pieces
 // that are worth it).
@@ -44,7 +42,7 @@ constexpr std::pair<PolicyKind, std::string_view> kNames[] = {
 }  // namespace
 
 bool Policy::may_decode(const StepLoad& decodes, double tpot) const {
-  return !cost_.is_known() || cost_.seconds(decodes) / (1 - kLeastShare) <= tpot;
+  return !cost_.is_known() || cost_.seconds(decodes) / (1 - kLeastPromptShare) <= tpot;
 }
 
 StepBudget Policy::budget(const StepLoad& decodes, double tpot) const {
@@ -60,7 +58,8 @@ StepBudget Policy::budget(const StepLoad& decodes, double tpot) const {
   const double wanted = options_.max_itl > 0 ? options_.max_itl : alone + std::min(kLongerBy * alone, kLongerAtMost);
   budget.seconds = std::min(wanted, tpot);
   budget.seconds_with_drafts = std::min(options_.max_itl > 0 ? options_.max_itl : budget.seconds_with_drafts, tpot);
-  if (!PLANTED("prompts_starve_beside_decodes")) budget.seconds = std::max(budget.seconds, alone / (1 - kLeastShare));
+  if (!PLANTED("prompts_starve_beside_decodes"))
+    budget.seconds = std::max(budget.seconds, alone / (1 - kLeastPromptShare));
   return budget;
 }
 

@@ -39,16 +39,21 @@ struct StepBudget {
   double seconds_with_drafts = std::numeric_limits<double>::infinity();
 };
 inline constexpr int32_t kLeastPromptTokens = 4;
+// Of a step's time, to prompts, whatever the bound says: they are not starved where many sequences decode.
+inline constexpr double kLeastPromptShare = 0.2;
 
 struct PolicyOptions {
   StepBudget most;  // of any step
   // Seconds that a step with decodes may take because of prompts; 0: what the model's own speed says (policy.cc).
   // Decodes that take longer by themselves do.
   double max_itl = 0;
+  int32_t max_sequences = 0;  // running at once
 };
 
 class Policy {
  public:
+  static constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+
   // `cost` outlives the policy.
   Policy(const PolicyOptions& options, const StepCost& cost) : options_(options), cost_(cost) {}
   virtual ~Policy() = default;
@@ -61,6 +66,12 @@ class Policy {
   // Who of `running` (in order) makes room for `asker`, itself one of them; null: nobody. One that may not be preempted
   // (Sequence::may_be_preempted) is no answer.
   virtual Sequence* victim(std::span<Sequence* const> running, const Sequence& asker);
+
+  // ---- Decodes ----
+  // Before a step is planned: which of `running` (in order), of those with a next token to compute, sit this step out
+  // (Sequence::sits_out, false for all before the call). At least one does not. Returns the seconds that the step may
+  // take, prompts and drafts included; infinity: as long as budget() says.
+  virtual double choose_decodes(std::span<Sequence* const> /*running*/) { return kNoLimit; }
 
   // ---- Prompts ----
   // Smaller goes first, before rank and age; may change from step to step, and with what is granted. The same for all
@@ -83,6 +94,7 @@ class Policy {
 
  protected:
   const StepCost& cost() const { return cost_; }
+  const PolicyOptions& options() const { return options_; }
 
  private:
   PolicyOptions options_;

@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kMaxWindow = 1024;  // candidates for places, of all tenants
 constexpr int32_t kOldestPart = 4;   // the first in order has a quarter
 constexpr double kBesideOthers = 5;  // a prompt takes so many times as long beside decodes and other prompts
-constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+constexpr double kNoLimit = Policy::kNoLimit;
 
 int32_t n_missing(const Sequence& s) { return s.n_tokens() - s.n_computed; }
 // The same, of what is not known to be cached.
@@ -32,10 +32,11 @@ Scheduler::Scheduler(BlockCache& cache, const SchedulerOptions& options)
     : cache_(cache),
       max_sequences_(options.max_sequences),
       new_blocks_(cache.pool().n_total(), cache.block_len()),
-      policy_(make_policy(options.policy, {options.budget, options.max_itl}, cost_)),
+      policy_(make_policy(options.policy, {options.budget, options.max_itl, options.max_sequences}, cost_)),
       reads_whole_(options.reads_whole),
       shares_(policy_->shortest_first()),
-      room_(cache, *policy_, queue_, running_, options.context_len) {
+      room_(cache, *policy_, queue_, running_, options.context_len),
+      fair_limit_(kNoLimit) {
   CHECK(options.budget.n_tokens >= max_sequences_ && options.budget.n_rows >= max_sequences_);
   CHECK(!reads_whole_ || options.budget.n_tokens >= options.context_len, "a text that no step has room for");
   CHECK(options.context_len > 0 && cache.n_blocks_for(options.context_len) <= cache.pool().n_total());
@@ -75,16 +76,31 @@ double Scheduler::tpot_of(const Sequence& s) const {
   return policy_->may_decode(alone, tpot) || PLANTED("targets_that_cannot_be_kept_bind") ? tpot : kNoLimit;
 }
 
+void Scheduler::choose_decodes() {
+  for (Sequence* s : running_) s->sits_out = false;
+  fair_limit_ = policy_->choose_decodes(running_);
+}
+
+// Prompts and drafts keep at least the part of the step that they have beside one tenant's decodes.
+StepBudget Scheduler::budget_for(const StepLoad& decodes, double tpot) const {
+  StepBudget budget = policy_->budget(decodes, tpot);
+  if (fair_limit_ == kNoLimit || decodes.empty()) return budget;
+  const double fair = std::max(fair_limit_, cost_.seconds(decodes) / (1 - kLeastPromptShare));
+  budget.seconds = std::min(budget.seconds, fair);
+  budget.seconds_with_drafts = std::min(budget.seconds_with_drafts, fair);
+  return budget;
+}
+
 StepPrices Scheduler::prices() const {
   StepLoad decodes, with;
   double tpot = kNoLimit;
   for (const Sequence* s : running_) {
-    if (n_missing(*s) != 1) continue;
+    if (n_missing(*s) != 1 || s->sits_out) continue;
     decodes.add_decode(s->n_computed);
     tpot = std::min(tpot, tpot_of(*s));
   }
   StepPrices prices{.n_decodes = std::max(1, decodes.n_decode_tokens),
-                    .limit = policy_->budget(decodes, tpot).seconds_with_drafts};
+                    .limit = budget_for(decodes, tpot).seconds_with_drafts};
   if (!cost_.is_known() || decodes.n_decode_tokens == 0) return prices;
   with = decodes;
   with.add_drafts(decodes.decode_reads / decodes.n_decode_tokens);
@@ -95,9 +111,11 @@ StepPrices Scheduler::prices() const {
 
 const StepPlan& Scheduler::plan(double spent) {
   plan_.clear();
-  turn_ = running_;
-  grant_decodes();
-  grant_prompts();
+  grant_work();
+  if (plan_.empty() && plan_.starved.empty() && std::ranges::any_of(running_, &Sequence::sits_out)) {
+    for (Sequence* s : running_) s->sits_out = false;  // those whose turn it was found no blocks
+    grant_work();
+  }
   grant_drafts(spent);
   list_rows(plan_);
   new_blocks_.write(plan_);
@@ -112,6 +130,12 @@ void Scheduler::took(double seconds) {
 void Scheduler::took(const MeasuredStep& step) {
   for (int32_t i = 0; i < std::min(kMeasuredBlocks, cache_.pool().n_total()); ++i) new_blocks_.write(BlockId{i});
   cost_.observe(step.load, step.seconds);
+}
+
+void Scheduler::grant_work() {
+  turn_ = running_;
+  grant_decodes();
+  grant_prompts();
 }
 
 // Will the blocks of its next tokens be new? Who waits has those that the pool gives next.
@@ -135,13 +159,13 @@ void Scheduler::grant_decodes() {
   for (Sequence* s : turn_) {
     running_tpot_ = std::min(running_tpot_, tpot_of(*s));
     if (n_missing(*s) > 1) window_.push_back(s);
-    if (n_missing(*s) != 1) continue;
+    if (n_missing(*s) != 1 || s->sits_out) continue;
     decodes.add_decode(s->n_computed);
     tpot = std::min(tpot, tpot_of(*s));
   }
-  budget_ = policy_->budget(decodes, tpot);
+  budget_ = budget_for(decodes, tpot);
   for (Sequence* s : turn_) {
-    if (s->state == SequenceState::kRunning && n_missing(*s) == 1) grant(*s, 1);
+    if (s->state == SequenceState::kRunning && n_missing(*s) == 1 && !s->sits_out) grant(*s, 1);
   }
 }
 

@@ -2,9 +2,10 @@
 // (policy.h), and blocks are the room's (room.h). It never hears of models, text or clocks.
 //
 // A step goes to, in this order: the next token of each running sequence that needs just one (decodes never wait for a
-// long prompt); prompts, of sequences that run and of waiting ones for which there is a place, in pieces of what the
-// budget leaves; drafts. Who waits comes in with blocks for all its tokens and one more, in the step that first
-// computes some of them, so that it finds what others have published until then.
+// long prompt), but for those that the policy has sit out for the sake of other tenants; prompts, of sequences that run
+// and of waiting ones for which there is a place, in pieces of what the budget leaves; drafts. Who waits comes in with
+// blocks for all its tokens and one more, in the step that first computes some of them, so that it finds what others
+// have published until then.
 //
 // Prompts share: whose turn it is by the policy, and of those who has the least to compute. The first in order has a
 // quarter of what each step does for prompts, or all it needs. So no stream of short prompts starves a long one: once
@@ -49,6 +50,9 @@ class Scheduler {
   void make_room(const Request& request, size_t n_sequences);
   // Into the queue. The sequence is not owned; it may hold blocks (a fork does) with n_computed to match.
   void enqueue(Sequence& sequence);
+  // Chooses whose next token the next step computes (Sequence::sits_out). Before prices() and plan(); without it all
+  // that decode have theirs.
+  void choose_decodes();
   // What the next step takes, as far as its decodes alone.
   StepPrices prices() const;
   // The next step's work; empty when nothing can run. Valid until the next call. `spent`: seconds that went into
@@ -90,6 +94,8 @@ class Scheduler {
   struct FlowOfCandidates {
     size_t begin = 0, end = 0;  // of candidates_, those that have not had their turn
   };
+  void grant_work();
+  StepBudget budget_for(const StepLoad& decodes, double tpot) const;
   bool comes_to_new_memory(const Sequence& sequence) const;
   StepLoad with_prompt(StepLoad load, const Sequence& sequence, int32_t n_before) const;
   void grant_decodes();
@@ -138,6 +144,7 @@ class Scheduler {
     size_t n_running = 0;
   };
   Refusal refusal_;
+  double fair_limit_;        // seconds of the next step, by Policy::choose_decodes()
   StepBudget budget_;        // of the plan that is made
   double running_tpot_ = 0;  // the most urgent target of those that run, or did when the plan began
   StepPlan plan_;

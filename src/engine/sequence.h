@@ -61,6 +61,7 @@ struct alignas(64) Sequence {
   SequenceState state = SequenceState::kWaiting;
   bool was_admitted = false;
   bool was_sought = false;  // on disk, since it last began to wait: fetched, or not to be had
+  bool sits_out = false;    // of one that decodes: it has no token in the next step (Policy::choose_decodes)
   int32_t prompt_len = 0;
   int32_t n_computed = 0;   // tokens whose keys and values lie in the cache
   int32_t n_published = 0;  // blocks of the table that the prefix tree knows

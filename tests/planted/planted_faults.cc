@@ -162,6 +162,7 @@ const std::map<std::string, std::string> kFoundByUnits = {
     {"targets_bind_other_tenants", "Targets.OfOneTenantKeepNoOtherOut"},
     {"targets_are_ignored", "Targets.NobodyComesInWhoWouldMakeTheTimeBetweenTokensTooLong"},
     {"replay_loses_what_was_read", "Record.WhatADiskGaveRunsAgainWithoutOne"},
+    {"a_tenants_choices_slow_the_others", "FairSteps.OneSequenceBesideSixtyThreeHasHalfItsSpeed"},
     {"weight_is_ignored", "Fairness.AWeightOfThreeHasThreeTimesAsMuch"},
     {"share_of_a_victim_stays", "Scheduler.WhoLosesItsBlocksLosesItsShareOfThePlanToo"},
     {"encoder_reads_in_pieces", "Encoder.GivesTheSameBytesAloneAndInCompany"},
