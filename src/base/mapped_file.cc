@@ -1,6 +1,7 @@
 #include "base/mapped_file.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -31,9 +32,20 @@ struct Place {
   std::atomic<bool> is_taken{false};
   std::atomic<uintptr_t> begin{0};  // 0: nothing yet
   std::atomic<uintptr_t> end{0};
+  std::atomic<bool> only_helps{false};
+  std::atomic<bool> is_lost{false};
+  std::atomic<MappedFile::Mend> mend{nullptr};
+  std::atomic<void*> context{nullptr};
   std::array<char, 512> path{};
 };
 std::array<Place, 64> places;
+
+Place* place_at(const void* data) {
+  for (Place& place : places) {
+    if (data != nullptr && place.begin == reinterpret_cast<uintptr_t>(data)) return &place;
+  }
+  return nullptr;
+}
 
 void note(const void* data, size_t size, const std::string& path) {
   for (Place& place : places) {
@@ -41,6 +53,8 @@ void note(const void* data, size_t size, const std::string& path) {
     const size_t n = std::min(path.size(), place.path.size() - 1);
     std::copy_n(path.data(), n, place.path.data());
     place.path[n] = '\0';
+    place.only_helps = place.is_lost = false;
+    place.mend = nullptr;
     place.end = reinterpret_cast<uintptr_t>(data) + size;
     place.begin = reinterpret_cast<uintptr_t>(data);
     return;
@@ -48,11 +62,9 @@ void note(const void* data, size_t size, const std::string& path) {
 }
 
 void unmap(const std::byte* data, size_t size) {
-  for (Place& place : places) {
-    if (place.begin != reinterpret_cast<uintptr_t>(data)) continue;
-    place.begin = 0;
-    place.is_taken = false;
-    break;
+  if (Place* place = place_at(data)) {
+    place->begin = 0;
+    place->is_taken = false;
   }
   ::munmap(const_cast<std::byte*>(data), size);
 }
@@ -61,11 +73,40 @@ std::atomic<int> code_of_cut_files{0};
 
 void say(const char* text) { [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, text, std::strlen(text)); }
 
+std::atomic_flag is_mending = ATOMIC_FLAG_INIT;
+
+bool mend(const Place& place, size_t at) {
+  const MappedFile::Mend make_again = place.mend;
+  if (make_again == nullptr) return false;
+  while (is_mending.test_and_set()) ::sched_yield();
+  const bool is_mended = make_again(place.context, at);
+  is_mending.clear();
+  return is_mended;
+}
+
 void on_bus_error(int signal, siginfo_t* info, void*) {
   const auto at = reinterpret_cast<uintptr_t>(info->si_addr);
-  for (const Place& place : places) {
+  for (Place& place : places) {
     const uintptr_t begin = place.begin;
     if (begin == 0 || at < begin || at >= place.end) continue;
+    if (place.only_helps) {
+      constexpr int kZeros = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
+      void* zeros = ::mmap(reinterpret_cast<void*>(begin), place.end - begin, PROT_READ, kZeros, -1, 0);
+      if (zeros != MAP_FAILED) {  // the same read again gives zeros
+        if (place.is_lost.exchange(true)) return;
+        say("warning: ");
+        say(place.path.data());
+        say(" was cut short while it was in use, or its disk cannot be read; serving goes on without it\n");
+        return;
+      }
+    }
+    if (mend(place, at - begin)) {
+      if (place.is_lost.exchange(true)) return;
+      say("warning: ");
+      say(place.path.data());
+      say(" was cut short while it was in use, or its disk cannot be read; what it had is made again\n");
+      return;
+    }
     say("error: ");
     say(place.path.data());
     say(" was cut short while it was in use, or its disk cannot be read; put a new file in its place by renaming\n");
@@ -93,7 +134,7 @@ void end_where_files_are_cut(int exit_code) {
   code_of_cut_files = exit_code;
   struct sigaction action = {};
   action.sa_sigaction = on_bus_error;
-  action.sa_flags = SA_SIGINFO;
+  action.sa_flags = SA_SIGINFO | SA_NODEFER;  // what is made again is read from a file, too
   ::sigaction(SIGBUS, &action, nullptr);
 }
 
@@ -128,6 +169,22 @@ MappedFile MappedFile::of_program(std::span<const std::byte> bytes, std::string 
   file.size_ = bytes.size();
   file.is_mapping_ = false;
   return file;
+}
+
+void MappedFile::let_go_where_cut() const {
+  if (Place* place = is_mapping_ ? place_at(data_) : nullptr) place->only_helps = true;
+}
+
+void MappedFile::mend_where_cut(Mend mend, void* context) const {
+  Place* place = is_mapping_ ? place_at(data_) : nullptr;
+  if (place == nullptr) return;
+  place->context = context;
+  place->mend = mend;
+}
+
+bool MappedFile::is_lost() const {
+  const Place* place = is_mapping_ ? place_at(data_) : nullptr;
+  return place != nullptr && place->is_lost;
 }
 
 void MappedFile::forget(std::span<const std::byte> part) const {

@@ -2,8 +2,10 @@
 //
 // A file that another program cuts short while it is mapped raises SIGBUS on the lost pages: replace model files by
 // renaming a new one over them (as ibid's own downloads do), never by writing into them. Nothing can go on without what
-// is lost; end_where_files_are_cut() makes it an end with a sentence.
-// Threads: a mapping may be read from any thread; opening and moving belong to one.
+// is lost of a model; end_where_files_are_cut() makes it an end with a sentence. What only helps, as drafts do, can be
+// done without: let_go_where_cut() has zeros in the place of such a file's bytes, all of them, and is_lost() tells.
+// What can be made again is: mend_where_cut(). Threads: a mapping may be read from any thread; opening and moving
+// belong to one.
 #pragma once
 
 #include <compare>
@@ -37,6 +39,16 @@ class MappedFile {
  public:
   // Only regular files: folders, pipes and devices are refused. An empty file gives an empty span.
   static Result<MappedFile> open(const std::string& path);
+
+  // From now on, where end_where_files_are_cut() was called: a read of bytes that the system cannot give makes all of
+  // the file's bytes zeros, with a warning on stderr that names it. Whoever reads them takes any bytes there.
+  void let_go_where_cut() const;
+  bool is_lost() const;
+  // The same of bytes that can be made again: `mend` maps others over them, those at `at` among them. It is called by
+  // the thread that read, within a signal's handler: so that thread holds nothing that mend() wants, and one at a time
+  // is in it. False: it cannot, and the process ends. `context` outlives the mapping.
+  using Mend = bool (*)(void* context, size_t at);
+  void mend_where_cut(Mend mend, void* context) const;
 
   // Bytes of the program itself, named for sentences.
   static MappedFile of_program(std::span<const std::byte> bytes, std::string name);

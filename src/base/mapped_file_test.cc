@@ -81,5 +81,27 @@ TEST_F(MappedFiles, OneThatIsCutEndsTheProcessByName) {
   EXPECT_EXIT(read_cut(false), testing::KilledBySignal(SIGBUS), "");  // no file of ours: as the system does
 }
 
+TEST_F(MappedFiles, OneThatOnlyHelpsIsZerosWhereItIsCut) {
+  const std::string content(3 << 16, 'x'), where = write("help", content);
+  const auto read_cut = [&](bool only_helps) {
+    end_where_files_are_cut(7);
+    const MappedFile file = *MappedFile::open(where), model = *MappedFile::open(where);
+    if (only_helps) file.let_go_where_cut();
+    if (file.is_lost() || file.text() != content) std::_Exit(1);
+    std::filesystem::resize_file(where, 10);
+    const auto last_of = [](const MappedFile& of) {
+      const volatile char* last = &of.text().back();
+      return *last;
+    };
+    const bool are_zeros = last_of(file) == 0 && file.text() == std::string(content.size(), '\0');
+    if (!are_zeros || !file.is_lost() || model.is_lost()) std::_Exit(2);
+    std::_Exit(last_of(model));  // the same file, as what is needed
+  };
+  EXPECT_EXIT(read_cut(true), testing::ExitedWithCode(7),
+              "warning: .*/help was cut short while it was in use.*\nerror: .*/help was cut short");
+  write("help", content);
+  EXPECT_EXIT(read_cut(false), testing::ExitedWithCode(7), "^error: ");
+}
+
 }  // namespace
 }  // namespace ibid

@@ -2,8 +2,10 @@
 // and counted.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 
+#include "base/mapped_file.h"
 #include "cli/drafters.h"
 #include "cli/loading.h"
 #include "cli/own_eagle.h"
@@ -52,8 +54,8 @@ TEST(DraftModelFlag, NamesAModelBesideTheLookUp) {
   EXPECT_FALSE(spec("--spec drafts"));
 }
 
-// Of an answer of 60 tokens.
-int64_t drafted_by(Engine& engine) {
+// Of 60 tokens.
+Request long_request() {
   Request r;
   r.id = RequestId{1};
   r.prompt = {TokenId{65}, TokenId{66}, TokenId{70}, TokenId{65}};
@@ -61,7 +63,11 @@ int64_t drafted_by(Engine& engine) {
   r.sampling.temperature = 0;
   r.sampling.ignore_eos = true;
   r.speculation.verifier = Verifier::kRejection;  // drafts whatever they cost
-  EXPECT_TRUE(engine.submit(std::move(r)).ok());
+  return r;
+}
+
+int64_t drafted_by(Engine& engine) {
+  EXPECT_TRUE(engine.submit(long_request()).ok());
   std::vector<Output> out;
   while (engine.step(out)) {
   }
@@ -80,6 +86,38 @@ TEST(DraftModelFlag, WhatADraftModelHoldsIsCounted) {
   EXPECT_GT(with.memory.total(), without + with.draft->kv_bytes);
   auto engine = Engine::create(*with.model, with.tokenizer, *with.stream, with.engine_options(limits)).value();
   EXPECT_TRUE(use_drafters(*engine, with, limits).ok());
+}
+
+// Its weights become zeros, and what it then proposes is refused as any wrong draft is.
+TEST(DraftModelFlag, ADraftModelThatIsCutShortWhileItIsReadChangesNoAnswer) {
+  end_where_files_are_cut(7);
+  TempFolder folder;
+  const ModelArgs model{.model = tiny_file(folder, "target.gguf", 260, 1), .threads = 1};
+  const auto answer = [&](const std::string& draft_model, bool is_cut) {
+    const StepLimits limits{.max_sequences = 2, .max_drafts = 4, .draft_model = draft_model};
+    const Loaded loaded = load(model, limits).value();
+    if (is_cut) std::filesystem::resize_file(draft_model, 10);
+    auto engine =
+        Engine::create(*loaded.model, loaded.tokenizer, *loaded.stream, loaded.engine_options(limits)).value();
+    EXPECT_TRUE(use_drafters(*engine, loaded, limits).ok());
+    EXPECT_TRUE(engine->submit(long_request()).ok());
+    std::vector<Output> out;
+    while (engine->step(out)) {
+    }
+    std::vector<TokenId> said;
+    for (const Output& o : out) {
+      for (const TokenRecord& t : o.tokens) said.push_back(t.chosen.token);
+    }
+    if (is_cut) EXPECT_GT(engine->stats().drafted_tokens, 0);
+    return said;
+  };
+  const std::vector<TokenId> plain = answer("", false);
+  EXPECT_EQ(plain.size(), 60u);
+  const std::string draft = tiny_file(folder, "draft.gguf", 260, 2);
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(answer(draft, true), plain);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("draft.gguf was cut short while it was in use"), std::string::npos) << said;
 }
 
 TEST(DraftModelFlag, AnotherVocabularyIsRefusedByItsFirstDifference) {

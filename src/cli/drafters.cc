@@ -36,6 +36,11 @@ constexpr int32_t kOwnEagleRunning = 4;
 // Layers that `ibid spec find-layers` found for the default model (docs/speculation.md), and that model's digest.
 constexpr std::string_view kOwnLayersTarget = "1dff70ef9e211d0ab8951aa641e75aa1", kOwnLayersFound = "7";
 
+// What proposes drafts only helps: where its file is cut short, it proposes from zeros, which verifying refuses.
+void let_go_where_cut(const ModelFile& file) {
+  for (const MappedFile& part : file.files()) part.let_go_where_cut();
+}
+
 DraftModelOptions windowed(DraftModelOptions options, const StepLimits& limits) {
   if (limits.draft_window) {
     options.n_sink = limits.draft_window->n_sink;
@@ -107,6 +112,7 @@ Status size_draft(const std::string& name, const StepLimits& limits, Loaded& out
                        "--spec");
   }
   LoadedDraft draft{.file = text.file};
+  let_go_where_cut(*draft.file);
   ASSIGN_OR_RETURN(const ModelConfig config, read_config(*draft.file));
   if (config.is_encoder())
     return unsupported("The draft model " + in_quotes(name) + " is an encoder: it makes no text.", "--spec");
@@ -158,6 +164,7 @@ Status size_heads(const StepLimits& limits, Loaded& out) {
   LoadedHeads heads;
   ASSIGN_OR_RETURN(ModelFile file, ModelFile::open(limits.heads));
   heads.file = std::make_shared<const ModelFile>(std::move(file));
+  let_go_where_cut(*heads.file);
   ASSIGN_OR_RETURN(heads.tree, DraftHeads::read_tree(*heads.file));
   const int32_t n_rows = HeadsProposer::n_rows(heads_options(limits, out, heads));
   ASSIGN_OR_RETURN(heads.bytes, DraftHeads::sized_bytes(*heads.file, *out.model, *out.stream, n_rows));
@@ -187,6 +194,7 @@ Result<std::shared_ptr<const ModelFile>> find_eagle(const StepLimits& limits, co
         "ibid has no draft head for this model, only for its default one; eagle:FILE would take another.", "--spec");
   }
   ASSIGN_OR_RETURN(ModelFile file, ModelFile::open(limits.eagle));
+  let_go_where_cut(file);
   return std::make_shared<const ModelFile>(std::move(file));
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/clock.h"
+#include "base/mapped_file.h"
 #include "cli/drafters.h"
 #include "cli/loading.h"
 #include "model/testing/tiny_model.h"
@@ -163,6 +164,30 @@ TEST_F(StoreFlag, AnEngineGuessesFromThem) {
   EXPECT_EQ(answer(limits, n_own), plain);
   EXPECT_GT(n_stored, n_plain + 20);
   EXPECT_GT(n_own, n_plain + 20);
+}
+
+// Nothing of an answer needs a draft.
+TEST_F(StoreFlag, AStoreThatIsCutShortWhileItIsReadProposesNothingMore) {
+  std::string text;
+  for (int i = 0; i < 4000; ++i) text += std::to_string(i * i) + " ";
+  ASSERT_EQ(build({folder_.write("a.txt", text)}), "");
+  end_where_files_are_cut(7);
+  const LoadedText loaded = load_text(model_).value();
+  const auto store = TextStore::open(store_, loaded.tokenizer->vocabulary()).value();
+  const std::vector<TokenId> end = loaded.tokenizer->encode("144 169 ");
+  StoreGuess guess;
+  store->guess(end, 4, guess);
+  ASSERT_EQ(loaded.tokenizer->decode(guess.tokens), "196 ");
+  ::testing::internal::CaptureStderr();
+  std::filesystem::resize_file(store_, 10);
+  for (int i = 0; i < 2; ++i) {
+    store->guess(end, 4, guess);
+    EXPECT_TRUE(guess.tokens.empty() && guess.match_len == 0);
+  }
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("texts.store was cut short while it was in use"), std::string::npos) << said;
+  EXPECT_EQ(said.find('\n'), said.size() - 1) << "once: " << said;
+  EXPECT_FALSE(TextStore::open(store_, loaded.tokenizer->vocabulary()).ok());
 }
 
 TEST_F(StoreFlag, IsReadAsItIsSpelled) {

@@ -1,6 +1,7 @@
 #include "model/packed_file.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -78,6 +79,39 @@ struct PackedFile::Section {
   uint64_t zero = 0;
 };
 
+// Packs lost sections again. Within a signal's handler, on a thread that was reading weights: no memory but pages of
+// the system's, and no other threads.
+struct PackedFile::Mender {
+  std::byte* begin = nullptr;     // of the mapping
+  std::vector<Section> sections;  // a copy: the file's own may be lost
+  std::vector<TensorView> raw;    // of each; rank 0: nobody reads it
+  std::vector<bool> is_mended;
+
+  static bool mend(void* context, size_t at) { return static_cast<Mender*>(context)->mend(at); }
+  bool mend(size_t at) {
+    for (size_t i = 0; i < sections.size(); ++i) {
+      const Section& section = sections[i];
+      const auto bytes = static_cast<size_t>(in_pages(static_cast<int64_t>(section.n_bytes)));
+      if (at < section.at || at >= section.at + bytes) continue;
+      return is_mended[i] ||
+             (raw[i].rank > 0 && (is_mended[i] = pack(section, raw[i], bytes)));  // or by another thread
+    }
+    return false;
+  }
+  // `bytes`: of its pages.
+  bool pack(const Section& section, const TensorView& from, size_t bytes) const {
+    void* made = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (made == MAP_FAILED) return false;
+    const int64_t tile_bytes = packed_tile_bytes(from.dtype, section.n_inputs);
+    for (int64_t tile = 0; tile * tile_bytes < static_cast<int64_t>(section.n_bytes); ++tile) {
+      pack_tile(from.dtype, from.data, from.row_stride_bytes, section.n_outputs, section.n_inputs, tile,
+                static_cast<std::byte*>(made) + tile * tile_bytes);
+    }
+    ::mprotect(made, bytes, PROT_READ);
+    return ::mremap(made, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, begin + section.at) != MAP_FAILED;
+  }
+};
+
 std::string PackedFile::path_in(const std::string& cache, const ModelDigest& model) {
   return cache + "/packed/" + model.hex() + ".packed";
 }
@@ -115,6 +149,12 @@ Result<PackedFile> PackedFile::open(const std::string& cache, const ModelDigest&
       return unusable(path, "a section lies outside of it");
     }
   }
+  out.mender_ = std::make_shared<Mender>();
+  out.mender_->begin = const_cast<std::byte*>(bytes.data());
+  out.mender_->sections.assign(sections.begin(), sections.end());
+  out.mender_->raw.resize(sections.size());
+  out.mender_->is_mended.resize(sections.size());
+  out.file_.mend_where_cut(&Mender::mend, out.mender_.get());
   if (!reads_all && known_digest(out.file_, cache) == check) return out;
   std::atomic<bool> is_sound = true;
   s.team().parallel_for(static_cast<int64_t>(sections.size()), [&](int64_t i, int) {
@@ -137,6 +177,7 @@ std::span<const std::byte> PackedFile::find(int64_t tensor, const TensorView& ra
       static_cast<int64_t>(at->n_bytes) != bytes) {
     return {};
   }
+  mender_->raw[static_cast<size_t>(at - all.begin())] = raw;
   return file_.bytes().subspan(at->at, at->n_bytes);
 }
 
@@ -202,7 +243,7 @@ Status PackedFileWriter::write(const std::string& cache, const ModelDigest& mode
   std::error_code made;
   std::filesystem::create_directories(cache, made);
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return failed(errno);
-  const auto lock = FileLock::acquire(folder + "/.lock", [] { return false; });
+  const auto lock = FileLock::acquire(PackedFile::lock_in(cache), [] { return false; });
   if (!lock) return {};
   struct statvfs space = {};
   if (::statvfs(folder.c_str(), &space) == 0 &&

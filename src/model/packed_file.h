@@ -38,20 +38,26 @@ class PackedFile {
  public:
   // Where it is for a model, there or not.
   static std::string path_in(const std::string& cache, const ModelDigest& model);
+  // Of who writes there, or removes.
+  static std::string lock_in(const std::string& cache) { return cache + "/packed/.lock"; }
   // Maps what is there. kNotFound: nothing. Any other error is a sentence about why it cannot be used. `reads_all`: its
   // sections are checked, on the stream's team, whatever was found before.
   static Result<PackedFile> open(const std::string& cache, const ModelDigest& model, Stream& s, bool reads_all = false);
 
-  // Of a tensor of the model's file; empty where it has none of such a shape, type and length.
+  // Of a tensor of the model's file; empty where it has none of such a shape, type and length. `raw` outlives this: a
+  // file that is cut short while it is mapped only saves time, and what it lost is packed again from there when it is
+  // read.
   std::span<const std::byte> find(int64_t tensor, const TensorView& raw, int64_t bytes) const;
   int64_t n_bytes() const { return static_cast<int64_t>(file_.bytes().size()); }
 
  private:
   friend class PackedFileWriter;
   struct Section;
+  struct Mender;
   PackedFile() = default;
   std::span<const Section> sections() const;
 
+  std::shared_ptr<Mender> mender_;  // outlives the mapping
   MappedFile file_;
 };
 

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "format/file_lock.h"
 #include "format/model_digest.h"
 #include "kernels/linear.h"
 #include "model/testing/loaded_model.h"
@@ -91,6 +92,37 @@ TEST_F(Packed, AreMappedAndNotMadeAgain) {
   fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::minutes(1));
   EXPECT_EQ(logits(file), plain);
   EXPECT_TRUE(open(*file).ok()) << "it was made anew";
+}
+
+TEST_F(Packed, OnesThatAreCutShortWhileTheyAreReadAreMadeAgain) {
+  end_where_files_are_cut(7);
+  const auto file = model_file();
+  const std::vector<float> plain = logits(file);
+  LoadedModel m(file, {.step_tokens = 16, .max_rows = 16, .keep_packed_in = cache()});
+  ASSERT_EQ(m.logits(testing::some_tokens(12, 90)), plain);
+  fs::resize_file(path_of(*file), 4096);  // its head alone is left
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(m.logits(testing::some_tokens(12, 90)), plain);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find(".packed was cut short while it was in use"), std::string::npos) << said;
+  EXPECT_EQ(said.find('\n'), said.size() - 1) << "once: " << said;
+}
+
+TEST_F(Packed, WhoFindsAnotherWritingTouchesNothing) {
+  const auto file = model_file();
+  fs::create_directories(cache() + "/packed");
+  const std::string partial = path_of(*file) + ".partial";
+  write(partial, "half");
+  {
+    const auto other = FileLock::acquire(PackedFile::lock_in(cache()), [] { return false; });
+    ASSERT_TRUE(other.ok());
+    logits(file);
+    EXPECT_EQ(read(partial), "half");
+    EXPECT_FALSE(open(*file).ok());
+  }
+  logits(file);
+  EXPECT_FALSE(fs::exists(partial)) << "it was of somebody who is gone";
+  EXPECT_TRUE(open(*file).ok());
 }
 
 // Changes a byte and leaves the file's identity as it was: whoever then opens it has not read it.

@@ -57,6 +57,7 @@ Sha256Digest vocabulary_digest(const Vocabulary& vocabulary) {
 
 Result<std::shared_ptr<const TextStore>> TextStore::open(const std::string& path, const Vocabulary& vocabulary) {
   ASSIGN_OR_RETURN(MappedFile file, MappedFile::open(path));
+  file.let_go_where_cut();
   ASSIGN_OR_RETURN(const TextStoreHead head, read_head(file));
   if (head.vocab_size != vocabulary.tokens.size() || head.vocabulary != vocabulary_digest(vocabulary)) {
     return unsupported("The store " + in_quotes(path) + " was made for the vocabulary of " +
@@ -131,6 +132,7 @@ TextStore::Match TextStore::find(std::span<const TokenId> text) const {
 
 void TextStore::guess(std::span<const TokenId> text, int32_t max_tokens, StoreGuess& out) const {
   out.clear();
+  if (file_.is_lost()) return;
   const Match match = find(text);
   if (match.len == 0) return;
   struct Sample {
@@ -163,6 +165,7 @@ void TextStore::guess(std::span<const TokenId> text, int32_t max_tokens, StoreGu
     n = most.size();
     std::ranges::copy(most, samples.begin());
   }
+  if (file_.is_lost()) return out.clear();  // within this very look-up
   if (!out.tokens.empty()) out.match_len = match.len;
 }
 

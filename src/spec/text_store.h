@@ -11,8 +11,8 @@
 //   i32 [n] tokens, where -1 ends a text, u32 [n] all places, ordered by the kMaxMatch tokens before them.
 //
 // Mapped read-only. open() reads it once and checks all of it; what is read later is checked again where it is used,
-// for another program may write into a file meanwhile: then guesses are worse, and nothing out of bounds is read. Any
-// thread.
+// for another program may write into a file meanwhile: then drafts are worse, and nothing out of bounds is read. Of a
+// file that is cut short there are none any more. Any thread.
 #pragma once
 
 #include <cstdint>
