@@ -13,10 +13,24 @@ namespace ibid::cli {
 inline constexpr const char* kModelHelp =
     "an alias (ibid models), a .gguf file, a folder with *.safetensors, or hf:user/repo[:file]";
 
+// Throws a CLI::ValidationError where a variable of the environment that a flag of `command` falls back on is empty.
+void check_variables(const CLI::App& command);
+
 template <typename Options>
 void on_parse(CLI::App* command, int& exit_code, Options& options, int (*body)(const Options&)) {
-  command->callback([&exit_code, &options, body] { exit_code = body(options); });
+  command->callback([command, &exit_code, &options, body] {
+    check_variables(*command);
+    exit_code = body(options);
+  });
 }
+
+// An empty value, as an unset variable of a shell gives it, would be taken for no flag, and many flags protect
+// something. So would the next flag be taken for the value where the variable stands without quotes. Both are refused
+// from now on: of all flags of `command`, or of those with a name of a file alone, where others may have any text.
+enum class Refusing { kAll, kPaths };
+void refuse_empty_values(CLI::App* command, Refusing what);
+// "--flag=" among the words, whose value the parser would take from the next one; empty: none.
+std::string flag_without_value(int argc, const char* const* argv);
 
 // MODEL, --ctx, --threads, --kv-dtype, --cpu-isa.
 void add_model_options(CLI::App* command, ModelArgs& options);

@@ -162,10 +162,10 @@ void add_measures(CLI::App& app, All& all, int& exit_code) {
   PerplexityOptions& p = all.perplexity;
   CLI::App* c = app.add_subcommand("perplexity", "how well a model predicts a text, in one context");
   add_model_options(c, p.model);
-  c->add_option("-f,--file", p.file, "the text ('-': standard input)")->required();
+  c->add_option("-f,--file", p.file, "the text ('-': standard input)")->type_name("FILE")->required();
   c->add_option("-n,--tokens", p.n_tokens, "only the first so many tokens (0: what fits the context)")
       ->check(CLI::Range(0, 1 << 24));
-  c->add_option("--dump", p.dump_file, "write the log-probabilities, fp32 [positions, vocabulary]");
+  c->add_option("--dump", p.dump_file, "write the log-probabilities, fp32 [positions, vocabulary]")->type_name("FILE");
   c->add_option_function<std::string>(
        "--kernels", [&p](const std::string& name) { p.model.reference_kernels = name == "reference"; },
        "fast, or reference: every op in double precision, slowly")
@@ -309,6 +309,14 @@ Result<int> run_command(int argc, char** argv) {
   add_files(app, all, exit_code);
   add_text(app, all, exit_code);
   add_measures(app, all, exit_code);
+  for (CLI::App* command : app.get_subcommands([](CLI::App* c) { return c->get_name() != "serve"; })) {
+    refuse_empty_values(command, Refusing::kPaths);
+    for (CLI::App* below : command->get_subcommands([](CLI::App*) { return true; }))
+      refuse_empty_values(below, Refusing::kPaths);
+  }
+  if (const std::string flag = flag_without_value(argc, argv); !flag.empty()) {
+    return fail(invalid(flag + "= has no value; is a variable of the shell unset? --help says what there is."), kUsage);
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

@@ -240,6 +240,7 @@ void add_serve_options(CLI::App* c, ServeOptions& o) {
   add_connections(c, o.server);
   c->option_defaults()->group("Limits of a request (more is a 400 that names the field)");
   add_requests(c, o.server.api);
+  refuse_empty_values(c, Refusing::kAll);
   c->footer("Examples:\n  ibid serve\n  ibid serve model.gguf --port 9000 --ctx 8192 --api-key-file keys.txt");
 }
 

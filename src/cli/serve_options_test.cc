@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "cli/command_line.h"
@@ -25,6 +28,75 @@ Parsed parse(const std::string& flags) {
     out.error = e.what();
   }
   return out;
+}
+
+// As the shell hands them over, each a word.
+Parsed parse_words(std::vector<std::string> words) {
+  Parsed out;
+  CLI::App app;
+  add_serve_options(&app, out.options);
+  try {
+    std::ranges::reverse(words);
+    app.parse(std::move(words));
+    check_variables(app);
+  } catch (const CLI::ParseError& e) {
+    out.error = e.what();
+  }
+  return out;
+}
+
+// An unset variable of a shell gives an empty word, or none, and then the next flag stands in the value's place.
+TEST(ServeOptions, NoFlagTakesAnEmptyValueOrTheNextFlagForOne) {
+  ServeOptions options;
+  CLI::App app;
+  add_serve_options(&app, options);
+  int n_paths = 0;
+  std::set<std::string> all;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_items_expected_max() == 0) continue;  // it takes no value
+    const std::string name = option->get_name();
+    all.insert(name);
+    const bool is_word = !name.starts_with("--");  // MODEL, and those after it, which come to its place here
+    for (const char* value : {"", "--slots"}) {
+      if (is_word && *value != '\0') continue;
+      const Parsed p = is_word ? parse_words({value}) : parse_words({name, value});
+      EXPECT_TRUE(p.error.starts_with(is_word ? "MODEL" : name)) << name << " takes '" << value << "': " << p.error;
+    }
+    n_paths += option->get_type_name() == "FILE" || option->get_type_name() == "DIR" ||
+               option->get_type_name() == "PATH" || option->get_type_name() == "KEY";
+  }
+  EXPECT_GE(n_paths, 12);
+  for (const char* name : {"--api-key", "--api-key-file", "--ssl-cert-file", "--ssl-key-file", "--uds", "--record",
+                           "--log-file", "--files-dir", "--cache-disk", "--allow-host", "--host", "--cors-origin"})
+    EXPECT_TRUE(all.contains(name)) << name;
+  EXPECT_EQ(parse_words({"--api-key-file", ""}).error,
+            "--api-key-file: '' names no file; is a variable of the shell unset?");
+  EXPECT_EQ(parse_words({"--files-dir", "--slots"}).error,
+            "--files-dir: '--slots' is a flag and names no folder; is a variable of the shell unset? (./--slots would "
+            "be a file of that name)");
+  EXPECT_EQ(parse_words({"--files-dir", "./--slots"}).error, "");
+}
+
+TEST(ServeOptions, AnEmptyVariableInAFlagsPlaceIsRefused) {
+  ASSERT_EQ(::setenv("IBID_API_KEY", "", 1), 0);
+  const std::string error = parse_words({}).error;
+  EXPECT_NE(error.find("IBID_API_KEY: the variable is set and empty, and stands for --api-key"), std::string::npos)
+      << error;
+  EXPECT_EQ(parse_words({"--api-key", "12345678"}).error, "");
+  ::setenv("IBID_API_KEY", "of-the-environment", 1);
+  EXPECT_EQ(parse_words({}).options.server.api_keys, std::vector<std::string>{"of-the-environment"});
+  ::unsetenv("IBID_API_KEY");
+  EXPECT_EQ(parse_words({}).error, "");
+}
+
+TEST(ServeOptions, AFlagWithNothingAfterItsEqualsSignIsFound) {
+  const auto found = [](std::vector<const char*> words) {
+    words.insert(words.begin(), "ibid");
+    return flag_without_value(static_cast<int>(words.size()), words.data());
+  };
+  EXPECT_EQ(found({"serve", "--log-file=", "model.gguf"}), "--log-file");  // else the model would be the log
+  EXPECT_EQ(found({"serve", "--model", "a=b", "--record=a="}), "");
+  EXPECT_EQ(found({"run", "--", "--log-file="}), "");
 }
 
 TEST(ServeOptions, AFlagThatMayBeRepeatedLeavesTheModelAlone) {

@@ -74,6 +74,16 @@ constexpr std::string_view kTerms =
 
 }  // namespace
 
+bool ApiKeys::has_lines(std::string_view text) {
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = trimmed(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (!line.empty() && line.front() != '#') return true;
+  }
+  return false;
+}
+
 Result<ApiKeys> ApiKeys::parse(std::string_view text, size_t min_len) {
   ApiKeys keys;
   std::map<Digest, std::pair<int, std::string>> known;  // line and tenant

@@ -34,6 +34,8 @@ class ApiKeys {
   // admin=yes
   static constexpr size_t kMinLen = 8;  // where other machines can try keys
   static constexpr char kWanted[] = "This server wants an API key, as \"Authorization: Bearer KEY\".";
+  // Whether there is a line that is neither blank nor skipped.
+  static bool has_lines(std::string_view text);
   static Result<ApiKeys> parse(std::string_view text, size_t min_len = kMinLen);
 
   bool empty() const { return entries_.empty(); }

@@ -26,9 +26,11 @@ int fail(const std::string& sentence, int code) {
   return code;
 }
 
+// Each source of keys has one at least: one that has none was to protect something.
 Result<ApiKeys> read_keys(const ServerOptions& options) {
-  std::string text;
-  for (const std::string& key : options.api_keys) text += key + "\n";
+  std::string text;  // the file first, so that a sentence about a line tells the file's
+  // Whoever tries keys here is on this machine, where keys tell tenants apart.
+  const size_t min_len = is_loopback(options.host) ? 1 : ApiKeys::kMinLen;
   if (!options.api_key_file.empty()) {
     std::error_code ignored;
     if (std::filesystem::is_directory(options.api_key_file, ignored)) {
@@ -41,11 +43,20 @@ Result<ApiKeys> read_keys(const ServerOptions& options) {
     content << file.rdbuf();
     if (!file || content.bad())
       return invalid("The file of API keys, " + options.api_key_file + ", cannot be read.", "api-key-file");
-    text += content.str();
+    text = content.str() + "\n";
+    if (!ApiKeys::has_lines(text)) {
+      return invalid("--api-key-file names a file without keys, " + options.api_key_file +
+                         ": blank lines and those that begin with # are none; write one a line, as KEY or TENANT:KEY.",
+                     "api-key-file");
+    }
+  }
+  for (const std::string& key : options.api_keys) {
+    if (!ApiKeys::has_lines(key))
+      return invalid("--api-key is given no key: it is blank, or begins with #; give KEY or TENANT:KEY.", "api-key");
+    text += key + "\n";
   }
   if (options.api_keys.empty() && options.api_key_file.empty()) return ApiKeys();
-  // Whoever tries keys here is on this machine, where keys tell tenants apart.
-  return ApiKeys::parse(text, is_loopback(options.host) ? 1 : ApiKeys::kMinLen);
+  return ApiKeys::parse(text, min_len);
 }
 
 // SIGTERM, SIGINT and SIGHUP, taken by the thread that asks; all others have them blocked.

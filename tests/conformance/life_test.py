@@ -37,6 +37,14 @@ def test_what_cannot_be_served_is_one_sentence_and_a_code():
         ends_with(2, "is a folder", *serve, "--api-key-file", folder, "--api-key", "secret-key-1")
         ends_with(2, "Lines 1 and 2 .* one key to two tenants", *serve, "--api-key", "a:secret-key-1", "--api-key",
                   "b:secret-key-1")
+        # What was to protect the server and has nothing in it.
+        for text in ("", "\n\n", "# the team's keys\n  # and others\n\n"):
+            keys = pathlib.Path(folder, "keys")
+            keys.write_text(text)
+            for more in ((), ("--api-key", "secret-key-1")):
+                ends_with(2, "--api-key-file names a file without keys", *serve, "--api-key-file", keys, *more)
+        ends_with(2, "--api-key-file names a file without keys", *serve, "--api-key-file", "/dev/null")
+        ends_with(2, "--api-key is given no key", *serve, "--api-key", "secret-key-1", "--api-key", " ")
         ends_with(2, "at least 8", *serve, "--host", "0.0.0.0", "--api-key", "short")
         ends_with(2, "cannot be opened", *serve, "--log-file", folder + "/none/log")
         ends_with(3, "is in use by another program", IBID, "serve", model, "--port", port)
@@ -47,6 +55,24 @@ def test_what_cannot_be_served_is_one_sentence_and_a_code():
         ends_with(4, "", IBID, "serve", broken, "--port", 0)
         ends_with(4, "", IBID, "serve", folder + "/none.gguf", "--port", 0)
         ends_with(4, "", IBID, "serve", model, "--port", 0, "--kv-memory", "1K")
+
+
+def test_an_empty_value_is_no_flag_that_was_left_out():
+    with tempfile.TemporaryDirectory() as folder:
+        model = tiny_model.make(folder + "/tiny")
+        weights = (model / "model.safetensors").read_bytes()
+        for words, sentence in (
+                (("--api-key-file", ""), "--api-key-file: '' names no file"), (("--api-key-file=",), "--api-key-file= has no"),
+                (("--ssl-cert-file", "", "--ssl-key-file", ""), "--ssl-cert-file: '' names no file"),
+                (("--log-file=", model / "model.safetensors"), "--log-file= has no value"),
+                (("--files-dir", "--slots"), "--files-dir: '--slots' is a flag")):
+            ended = subprocess.run([IBID, "serve", model, "--port", "0", *words], capture_output=True, text=True, timeout=30,
+                                   cwd=folder)
+            assert ended.returncode == 2 and sentence in ended.stderr and ended.stderr.count("\n") == 1, (words, ended)
+        ended = subprocess.run([IBID, "serve", model, "--port", "0"], capture_output=True, text=True, timeout=30,
+                               env={**os.environ, "IBID_API_KEY": ""})
+        assert ended.returncode == 2 and "IBID_API_KEY" in ended.stderr, ended
+        assert (model / "model.safetensors").read_bytes() == weights and not pathlib.Path(folder, "--slots").exists()
 
 
 def test_a_load_that_fails_at_once_ends_no_server_by_a_signal():
@@ -243,7 +269,7 @@ def test_a_log_that_cannot_grow_loses_lines_and_nothing_else():
 
 
 if __name__ == "__main__":
-    main(test_what_cannot_be_served_is_one_sentence_and_a_code,
+    main(test_what_cannot_be_served_is_one_sentence_and_a_code, test_an_empty_value_is_no_flag_that_was_left_out,
          test_a_load_that_fails_at_once_ends_no_server_by_a_signal, test_signals_drain_and_end,
          test_a_hang_up_begins_a_new_log_file_and_ends_nothing,
          test_descriptors_that_run_out_stop_nobody_who_is_connected,
