@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <limits>
@@ -22,6 +23,8 @@
 #include "cli/flag_values.h"
 #include "cli/progress.h"
 #include "engine/engine_size.h"
+#include "format/fetched_file.h"
+#include "format/registry.h"
 #include "format/source.h"
 #include "kernels/isa.h"
 #include "kernels/reference.h"
@@ -132,9 +135,10 @@ int64_t Loaded::kv_bytes_for(int64_t n_sequences, int64_t n_tokens, int32_t bloc
   return blocks * kv_bytes_of_block(*model, kv_dtype, block_len);
 }
 
-Result<std::string> resolve(const std::string& model) {
+Result<std::string> resolve(const std::string& model, bool checks) {
   std::unique_ptr<Progress> progress;
   FetchOptions options;
+  options.checks = checks;
   std::string current;
   options.progress = [&](const FetchProgress& p) {
     if (p.waiting) return;
@@ -146,6 +150,14 @@ Result<std::string> resolve(const std::string& model) {
                      static_cast<uint64_t>(std::max<int64_t>(0, p.n_total)));
   };
   return fetch_model(model, options);
+}
+
+Error with_cure(const Error& error, const std::string& model) {
+  std::error_code ignored;
+  const bool is_path = find_packaged(model) == nullptr && std::filesystem::exists(model, ignored);
+  return {error.kind,
+          error.message + (is_path ? " A new copy is needed." : " `ibid pull " + model + "` fetches it anew."),
+          error.where};
 }
 
 Result<LoadedText> load_text(const std::string& model) {
@@ -250,6 +262,12 @@ Result<Loaded> size_whole(const ModelArgs& args, const StepLimits& limits, const
 
 Result<Loaded> load_whole(const ModelArgs& args, const StepLimits& limits, const MemoryPlan& beside) {
   ASSIGN_OR_RETURN(Loaded out, size_whole(args, limits, beside));
+  const auto check = [](const ModelFile& file, const std::string& name) -> Status {
+    if (const Status sound = check_digests(file, cache_folder()); !sound) return with_cure(sound.error(), name);
+    return {};
+  };
+  TRY(check(*out.file, args.model));
+  if (out.draft && out.draft->skipped.empty()) TRY(check(*out.draft->file, limits.draft_model));
   Progress progress("loading");
   ModelOptions options = model_options(out, limits);
   if (args.keep_packed) options.keep_packed_in = cache_folder();

@@ -105,8 +105,11 @@ Result<Loaded> load(const ModelArgs& args, const StepLimits& limits, const Memor
 // The same up to there: all but the weights' bytes.
 Result<Loaded> size(const ModelArgs& args, const StepLimits& limits, const MemoryPlan& beside = {});
 
-// The path of a model's file or folder, fetched where that is needed.
-Result<std::string> resolve(const std::string& model);
+// The path of a model's file or folder, fetched where that is needed. `checks`: what is there is read first, and
+// fetched anew where it is not what it was (format/fetched_file.h).
+Result<std::string> resolve(const std::string& model, bool checks = false);
+// Says which command mends a file that is not what it was, if one does.
+Error with_cure(const Error& error, const std::string& model);
 // A file and its tokenizer alone: a GGUF with a vocabulary and no weights is enough.
 struct LoadedText {
   std::string path;

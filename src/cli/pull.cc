@@ -7,13 +7,22 @@
 #include "cli/loading.h"
 #include "cli/options.h"
 #include "cli/progress.h"
+#include "format/fetched_file.h"
 #include "format/registry.h"
+#include "format/source.h"
 
 namespace ibid::cli {
 
 int pull(const PullOptions& options) {
-  auto path = resolve(options.model);
+  const std::string cache = cache_folder();
+  int n_known = 0;
+  const auto there = locate_model(options.model, cache);
+  const Status sound = there ? check_sums(*there, cache, n_known) : Status();
+  if (!sound) std::fprintf(stderr, "warning: %s It is fetched anew.\n", sound.error().message.c_str());
+  auto path = resolve(options.model, /*checks=*/!sound);
   if (!path) return fail(path.error());
+  if (const Status now = sound ? sound : check_sums(*path, cache, n_known); !now)
+    return fail(with_cure(now.error(), options.model));
   std::printf("%s\n", path->c_str());
   return kOk;
 }

@@ -143,6 +143,10 @@ MemoryPlan parts_beside(const ServeOptions& options) {
 
 Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options, const std::string& name) {
   const StepLimits limits = step_limits(options);
+  std::shared_ptr<Recorder> recorder;  // first: a file that is there is refused before anything is loaded
+  if (!options.record.empty()) {
+    ASSIGN_OR_RETURN(recorder, Recorder::create({.path = options.record, .redact = options.redact}));
+  }
   ASSIGN_OR_RETURN(Loaded loaded, load(options.model, limits, parts_beside(options)));
   const ModelConfig& config = loaded.model->config();
   if (config.is_encoder() && !options.record.empty())
@@ -163,11 +167,7 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options, const
   engine_options.model_digest = digest;
   use_tiers(options.tiers, kv_bytes_of_block(*loaded.model, engine_options.kv_dtype, engine_options.block_len),
             engine_options);
-  std::shared_ptr<Recorder> recorder;
   std::unique_ptr<DurableStore> store;
-  if (!options.record.empty()) {
-    ASSIGN_OR_RETURN(recorder, Recorder::create({.path = options.record, .redact = options.redact}));
-  }
   if (recorder && !engine_options.disk_folder.empty()) {
     ASSIGN_OR_RETURN(store, Engine::open_store(*loaded.model, engine_options));
     store = recorder->recording(std::move(store));

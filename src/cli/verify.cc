@@ -8,6 +8,8 @@
 #include "cli/loading.h"
 #include "cli/options.h"
 #include "cli/progress.h"
+#include "format/fetched_file.h"
+#include "format/file_lock.h"
 #include "format/model_digest.h"
 #include "model/packed_file.h"
 
@@ -16,11 +18,21 @@ namespace ibid::cli {
 int verify(const PullOptions& options) {
   auto path = resolve(options.model);
   if (!path) return fail(path.error());
+  const std::string cache = cache_folder();
+  int n_known = 0;
+  if (const Status sound = check_sums(*path, cache, n_known); !sound) {
+    return fail(with_cure(sound.error(), options.model));
+  }
   const auto file = ModelFile::open(*path);
   if (!file) return fail(file.error());
-  const std::string cache = cache_folder();
   const ModelDigest kept = model_digest(*file, cache), found = read_model_digest(*file);
   std::printf("%s  %s  %s\n", path->c_str(), bytes_text(file->file_bytes()).c_str(), found.hex().c_str());
+  if (n_known > 0) {
+    std::printf("%s: %d file%s as fetched (SHA-256)\n", path->c_str(), n_known, n_known == 1 ? "" : "s");
+  } else {
+    std::printf("%s: nothing is known here of what it should be; the digest above is to be compared by hand\n",
+                path->c_str());
+  }
   if (kept != found) {
     return fail(invalid(*path + " was " + kept.hex() +
                         " when it was read first, and nothing says that it was written "
@@ -35,6 +47,10 @@ int verify(const PullOptions& options) {
     return kOk;
   }
   if (packed.error().kind == ErrorKind::kNotFound) return kOk;
+  // Under the lock, and if it still is the broken one: a server may just have made it anew.
+  const auto lock = FileLock::acquire(PackedFile::lock_in(cache), [] { return false; });
+  if (!lock) return fail(packed.error());
+  if (PackedFile::open(cache, found, stream, /*reads_all=*/true).ok()) return kOk;
   std::error_code ignored;
   std::filesystem::remove(of_packed, ignored);
   return fail(invalid(packed.error().message + " It was removed; the next start with --keep-packed makes it anew."));

@@ -17,6 +17,7 @@
 
 #include "base/mapped_file.h"
 #include "base/sha256.h"
+#include "format/fetched_file.h"
 #include "format/http_client.h"
 
 namespace ibid {
@@ -193,15 +194,16 @@ class Attempt {
 
   Status finish() {
     if (::fsync(fd_) != 0 && errno != EINVAL) return disk_error("write");
-    if (!sha256_.empty()) {
+    {
       ASSIGN_OR_RETURN(MappedFile file, MappedFile::open(partial()));
       std::string found = sha256_hex(file.text());
-      if (found != sha256_) {
+      if (!sha256_.empty() && found != sha256_) {
         std::remove(partial().c_str());
         return unavailable(what_.url + ": the file that came has the SHA-256 " + found + " instead of " + sha256_ +
                                "; it was damaged on the way and has been removed",
                            what_.url);
       }
+      keep_sums(what_.path, file, found);  // first: who dies here fetches the file anew
     }
     if (std::rename(partial().c_str(), what_.path.c_str()) != 0) return disk_error("rename");
     std::remove(tag_path().c_str());

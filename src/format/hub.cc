@@ -10,6 +10,7 @@
 #include "base/mapped_file.h"
 #include "base/quoted.h"
 #include "format/download.h"
+#include "format/fetched_file.h"
 #include "format/file_lock.h"
 #include "format/safetensors.h"
 
@@ -62,7 +63,7 @@ class Fetcher {
   Result<bool> fetch(const std::string& file) const {
     std::string path = folder_ + "/" + file;
     std::error_code error;
-    if (fs::exists(path, error)) return true;
+    if (fs::exists(path, error) && is_sound(path)) return true;
     fs::create_directories(fs::path(path).parent_path(), error);
     Download what{.url = endpoint_ + "/" + model_.repository + "/resolve/" + model_.revision + "/" + file,
                   .path = path,
@@ -81,6 +82,11 @@ class Fetcher {
   }
 
  private:
+  bool is_sound(const std::string& path) const {
+    int n_known = 0;
+    return !options_.checks || check_sums(path, options_.cache, n_known).ok();
+  }
+
   const HubModel& model_;
   const FetchOptions& options_;
   std::string folder_;
@@ -165,7 +171,10 @@ Result<std::string> fetch_hub(const HubModel& model, const FetchOptions& options
     return !options.cancelled || !options.cancelled();
   };
   ASSIGN_OR_RETURN(FileLock lock, FileLock::acquire(folder + "/.lock", waiting));
-  if (hub_present(model, options.cache)) return hub_path(model, options.cache);
+  const std::string path = hub_path(model, options.cache);
+  int n_known = 0;
+  const bool is_there = hub_present(model, options.cache);
+  if (is_there && (!options.checks || check_sums(path, options.cache, n_known))) return path;
   Fetcher fetcher(model, options, folder);
   TRY(fetcher.check());
   if (model.file.empty()) {
@@ -173,7 +182,7 @@ Result<std::string> fetch_hub(const HubModel& model, const FetchOptions& options
   } else {
     TRY(fetcher.fetch_needed(model.file, "look at the repository's list of files"));
   }
-  return hub_path(model, options.cache);
+  return path;
 }
 
 }  // namespace ibid

@@ -65,6 +65,8 @@ void keep(const std::string& path, const std::string& entry) {
   fs::rename(partial, path, ignored);
 }
 
+}  // namespace
+
 // In parts that are given back: a file may be larger than what the process may hold.
 ModelDigest read_digest(const MappedFile& file) {
   constexpr size_t kPart = size_t{16} << 20;
@@ -87,6 +89,8 @@ ModelDigest file_digest(const MappedFile& file, const std::string& cache) {
   keep_digest(file, digest, cache);
   return digest;
 }
+
+namespace {
 
 template <typename DigestOf>
 ModelDigest digest_of_all(const ModelFile& file, DigestOf digest_of) {
@@ -138,6 +142,8 @@ ModelDigest model_digest(const ModelFile& file, const std::string& cache) {
 
 ModelDigest model_digest(const ModelFile& file) { return model_digest(file, cache_folder()); }
 
-ModelDigest read_model_digest(const ModelFile& file) { return digest_of_all(file, read_digest); }
+ModelDigest read_model_digest(const ModelFile& file) {
+  return digest_of_all(file, [](const MappedFile& part) { return read_digest(part); });
+}
 
 }  // namespace ibid

