@@ -19,7 +19,7 @@ Answer::Answer(std::shared_ptr<const Request> request, int32_t choice, std::shar
     detokenizer_.emplace(std::move(tokenizer),
                          DetokenizerOptions{.show_special = request_->show_special, .continues_text = true});
   }
-  if (request_->stops && !request_->stops->strings().empty()) matcher_.emplace(request_->stops);
+  if (request_->stops && !request_->stops->strings().empty()) matcher_.emplace(request_->stops, request_->markup);
   pending_.ending = std::make_unique<Ending>();
   pending_.request = request_->id;
   pending_.choice = choice;
@@ -51,7 +51,7 @@ FinishReason Answer::push(TokenRecord&& record) {
   if (may_end) {
     add_text(piece_);
   } else {
-    pending_.text += piece_;
+    matcher_ ? matcher_->pass(piece_, pending_.text) : static_cast<void>(pending_.text += piece_);
   }
   if (may_end && is_stop && !pending_.finished) end(FinishReason::kStop);
   return pending_.reason;
@@ -61,9 +61,13 @@ void Answer::add_text(std::string_view text) {
   if (!matcher_) {
     pending_.text += text;
   } else if (const auto stop = matcher_->push(text, pending_.text)) {
-    pending_.ending->stop_text = request_->stops->strings()[static_cast<size_t>(*stop)];
-    finish_as(FinishReason::kStop);
+    stop_at(*stop);
   }
+}
+
+void Answer::stop_at(int stop) {
+  pending_.ending->stop_text = request_->stops->strings()[static_cast<size_t>(stop)];
+  finish_as(FinishReason::kStop);
 }
 
 void Answer::end(FinishReason reason) {
@@ -73,7 +77,9 @@ void Answer::end(FinishReason reason) {
     add_text(piece_);
   }
   if (pending_.finished) return;  // those last bytes completed a stop string
-  if (matcher_ && !PLANTED("held_text_is_lost")) matcher_->finish(pending_.text);
+  if (matcher_ && !PLANTED("held_text_is_lost")) {
+    if (const auto stop = matcher_->finish(pending_.text)) return stop_at(*stop);
+  }
   finish_as(reason);
 }
 

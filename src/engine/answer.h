@@ -2,7 +2,8 @@
 // has not been sent yet. Knows nothing of scheduling.
 //
 // What ends an answer, in this order: an end-of-generation id (unless ignore_eos), a stop id, a stop string. Before
-// min_tokens nothing does, and text goes past the stop strings unread.
+// min_tokens nothing does, and text goes past the stop strings unread. Where the request says how its answer is marked
+// up, stop strings are searched in the text alone, not in reasoning and calls.
 #pragma once
 
 #include <memory>
@@ -11,8 +12,8 @@
 #include <string>
 
 #include "engine/request.h"
+#include "text/output/answer_stops.h"
 #include "text/output/detokenizer.h"
-#include "text/output/stop_matcher.h"
 
 namespace ibid {
 
@@ -43,6 +44,7 @@ class Answer {
 
  private:
   void add_text(std::string_view text);
+  void stop_at(int stop);
   void finish_as(FinishReason reason);
 
   std::shared_ptr<const Request> request_;
@@ -53,7 +55,7 @@ class Answer {
   std::span<const TokenId> end_of_generation_;
   Output pending_;  // its ending is there from the beginning, as failing allocates nothing
   std::optional<Detokenizer> detokenizer_;
-  std::optional<StopMatcher> matcher_;
+  std::optional<AnswerStops> matcher_;
   std::string piece_;
 };
 

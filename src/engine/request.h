@@ -23,6 +23,7 @@ namespace ibid {
 namespace grammar {
 class Matcher;  // sample/grammar/matcher.h
 }
+struct AnswerMarkup;    // text/output/answer_stops.h
 class ReasoningBudget;  // text/output/reasoning_budget.h
 class StopSet;          // text/output/stop_matcher.h: compiled stop strings and ids, shared by a request's sequences
 
@@ -59,7 +60,9 @@ struct Request {
   std::vector<TokenId> prompt;  // at least one token, at most the context
   SamplingParams sampling;
   std::shared_ptr<const StopSet> stops;  // may be null
-  bool show_special = false;             // control tokens appear in the text
+  // Where the stop strings count; null: in all of the answer.
+  std::shared_ptr<const AnswerMarkup> markup;
+  bool show_special = false;     // control tokens appear in the text
   int32_t prompt_logprobs = -1;  // as SamplingParams::logprobs, for the prompt's own tokens (computes the whole prompt)
   int32_t priority = 0;          // higher runs earlier, where the policy is by priority
   std::string tenant;            // blocks are shared only within a tenant ...

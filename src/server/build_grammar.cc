@@ -121,7 +121,16 @@ Result<std::shared_ptr<grammar::Compiled>> build_grammar(const ApiRequest& api, 
   if (held != Calls::kNone || of.may_reason) of.format = *parser->format;
   const bool is_plain = held == Calls::kNone && of.triggers.empty() && !of.may_reason;
   auto made = is_plain ? backend.grammars().get(of.text, tenant) : backend.grammars().made(of, tenant, make);
-  if (!made) return refused(asked, made.error());
+  if (!made) {
+    Error error = refused(asked, made.error());
+    if (must_call && made.error().where != "tools") {
+      std::string names;
+      for (const Json& tool : *api.chat.tools.array())
+        if (may_be_called(api, tool_name(tool))) names += (names.empty() ? "" : ", ") + tool_name(tool);
+      error.message += " It would have to be the arguments of a call of " + names + ".";
+    }
+    return error;
+  }
   return made;
 }
 

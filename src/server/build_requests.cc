@@ -6,6 +6,7 @@
 #include "server/tool_grammar.h"
 #include "server/tools.h"
 #include "spec/lookup_proposer.h"
+#include "text/output/answer_stops.h"
 #include "text/output/breaker_set.h"
 #include "text/output/detokenizer.h"
 #include "text/output/markers.h"
@@ -98,10 +99,7 @@ Result<RenderedPrompt> render_chat(const ChatTemplate& chat, const Tokenizer& to
   ChatInput input;
   name_tokens(tokenizer, input);
   const bool has_tools = asked.tools.array() != nullptr;
-  // Firefunction's template wants the functions themselves, as a text, and nothing where there are none.
-  const bool wants_functions = chat.source().find("functools[") != std::string::npos && chat.mentions("functions");
-  const bool is_generic =
-      has_tools ? !wants_functions && !chat.mentions("tools") : !knows_calls(chat) && has_calls(asked.messages);
+  const bool is_generic = has_tools ? !chat.tells_tools() : !knows_calls(chat) && has_calls(asked.messages);
   input.messages = is_generic ? with_generic_tools(asked.messages, asked.tools).text() : asked.messages.text();
   if (has_tools && !is_generic) input.tools = asked.tools.text();
   input.add_generation_prompt = asked.add_generation_prompt;
@@ -109,7 +107,7 @@ Result<RenderedPrompt> render_chat(const ChatTemplate& chat, const Tokenizer& to
   if (const Json::Object* members = asked.template_kwargs.object()) {
     for (const Json::Member& member : *members) input.extra.emplace_back(member.first, member.second.text());
   }
-  if (wants_functions && asked.template_kwargs.find("functions") == nullptr)
+  if (chat.wants_functions() && asked.template_kwargs.find("functions") == nullptr)
     input.extra.emplace_back("functions", Json(functions_as_text(asked.tools)).text());
   return chat.render(input);
 }
@@ -287,6 +285,7 @@ Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backe
     if (built.reasoning && budget >= 0)
       common.reasoning = std::make_shared<const ReasoningBudget>(shared(tokenizer), budget, *built.reasoning);
     if (built.parser && shows_markers(*built.parser, tokenizer)) common.show_special = true;
+    if (built.parser && !api.stop.empty()) common.markup = std::make_shared<const AnswerMarkup>(*built.parser);
     built.requests.push_back(common);
     built.requests.back().prompt = encode_chat(prompt, tokenizer, api.add_special);
     truncate(api, backend.model().context_len, {}, built.requests.back().prompt);

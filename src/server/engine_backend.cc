@@ -10,8 +10,8 @@ class EngineBackend final : public Backend {
  public:
   explicit EngineBackend(EngineParts parts)
       : parts_(std::move(parts)),
-        format_(std::make_shared<AnswerFormat>(
-            AnswerFormat::of_template(parts_.chat_template ? parts_.chat_template->source() : std::string_view()))) {}
+        format_(std::make_shared<AnswerFormat>(parts_.chat_template ? parts_.chat_template->answer_format()
+                                                                    : AnswerFormat::of_template({}))) {}
   ~EngineBackend() override {
     stop();
     parts_.engine = nullptr;  // before what it refers to

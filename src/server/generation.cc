@@ -95,7 +95,9 @@ void Generation::take(std::vector<Output> outputs) {
     }
     if (output.finished) {
       if (choice.parser) {
-        choice.parser->finish(choice.parts);
+        const bool is_own_end = output.reason == FinishReason::kEos || output.reason == FinishReason::kStop ||
+                                output.reason == FinishReason::kGrammar || output.reason == FinishReason::kTool;
+        choice.parser->finish(choice.parts, is_own_end);
         leave_out(choice);
       }
       choice.finished = true;

@@ -7,6 +7,7 @@
 #include "sample/grammar/states.h"
 #include "server/build_grammar.h"
 #include "server/tools.h"
+#include "text/output/schema_check.h"
 
 namespace ibid {
 namespace {
@@ -115,6 +116,125 @@ TEST(ToolGrammar, WhatItAllowsIsOneWholeCallInEveryFormat) {
       ASSERT_TRUE(json->find("at")->find("x")->is_number()) << text;
     }
   }
+}
+
+// Parameters as servers of tools publish them, and what is odd about schemas. Whatever is accepted gives a whole call
+// every time, with arguments that are valid.
+const char* const kSchemas[] = {
+    R"({"type":"object","properties":{"q":{"type":"string"}},"required":["q","zz"]})",
+    R"({"type":"object","required":["a","b"]})",
+    R"({"required":["only"]})",
+    "{}",
+    R"({"type":"object"})",
+    R"({"type":"object","properties":{}})",
+    R"({"type":["object","null"],"properties":{"a":{"type":"integer"}},"required":["a"]})",
+    R"({"type":"object","additionalProperties":true,"required":["x"]})",
+    R"({"type":"object","additionalProperties":{"type":"integer"},"minProperties":1,"required":["n"]})",
+    R"({"type":"object","additionalProperties":false})",
+    R"({"type":"object","properties":{"path":{"type":"string"},"head":{"anyOf":[{"type":"number"},{"type":"null"}],"default":null},)"
+    R"("tail":{"anyOf":[{"type":"string"},{"type":"null"}]}},"required":["path","head","tail"],"additionalProperties":false,)"
+    R"("$schema":"http://json-schema.org/draft-07/schema#"})",
+    R"({"type":"object","properties":{"edits":{"type":"array","items":{"type":"object","properties":{"oldText":{"type":"string"},)"
+    R"("newText":{"type":"string"}},"required":["oldText","newText"],"additionalProperties":false}},"dryRun":{"type":"boolean",)"
+    R"("default":false}},"required":["edits"]})",
+    R"({"$defs":{"Unit":{"enum":["C","F"],"title":"Unit","type":"string"},"Point":{"properties":{"x":{"type":"number"}},"required":["x"],)"
+    R"("type":"object"}},"properties":{"unit":{"$ref":"#/$defs/Unit"},"at":{"anyOf":[{"$ref":"#/$defs/Point"},{"type":"null"}]},)"
+    R"("maybe":{"anyOf":[{"$ref":"#/$defs/Unit"},{"type":"null"}]}},"required":["unit","at","maybe"],"title":"args","type":"object"})",
+    R"({"$ref":"#/$defs/Args","$defs":{"Args":{"type":"object","properties":{"id":{"type":"integer"}},"required":["id"]}}})",
+    R"({"allOf":[{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]},{"properties":{"b":{"type":"integer"}},)"
+    R"("required":["b"]}]})",
+    R"({"type":"object","anyOf":[{"properties":{"url":{"type":"string"}},"required":["url"]},{"properties":{"file":{"type":"string"}},)"
+    R"("required":["file"]}]})",
+    R"({"oneOf":[{"type":"object","properties":{"kind":{"const":"a"}},"required":["kind"],"additionalProperties":false},)"
+    R"({"type":"array"}]})",
+    R"({"type":"object","properties":{"code":{"type":"string","pattern":"^[A-Z]{2}[0-9]{3}$"},"short":{"type":"string","maxLength":4,)"
+    R"("minLength":1},"long":{"type":"string","minLength":2}},"required":["code","short","long"]})",
+    R"({"type":"object","properties":{"when":{"type":"string","format":"date"},"mail":{"type":"string","format":"email"}},)"
+    R"("required":["when"]})",
+    R"({"type":"object","properties":{"mode":{"enum":["fast","12",3,true,null,"null","true"]},"one":{"const":"x y"}},)"
+    R"("required":["mode","one"]})",
+    R"({"type":"object","properties":{"n":{"type":["integer","string"]},"any":{},"yes":true,"no":false},"required":["n","any","yes"]})",
+    R"({"type":"object","properties":{"owner":{"type":"string","description":"o"},"labels":{"type":"array","items":{"type":"string"}},)"
+    R"("per_page":{"type":"number","minimum":1,"maximum":100}},"required":["owner","per_page"],"x-order":1})",
+    R"({"type":"object","properties":{"env":{"type":"object","additionalProperties":{"type":"string"}}},"required":["env"]})",
+    R"({"type":"object","patternProperties":{"^x-":{"type":"integer"}},"required":["x-a"]})",
+    R"({"type":"object","properties":{"a":{"type":"integer"}},"if":{"required":["a"]},"then":{"required":["a"]}})",
+};
+
+constexpr const char* kFormats[] = {"",
+                                    "[TOOL_CALLS] [ARGS]",
+                                    "<function= <parameter=",
+                                    "<seed:tool_call> <parameter=",
+                                    "<arg_key>",
+                                    "<function name= <param name=",
+                                    "<|open|>call tool=\"",
+                                    "<｜DSML｜",
+                                    "<minimax:tool_call>",
+                                    "<|tool_call:args|>",
+                                    "<|tool_call_start|>",
+                                    "<|tools_prefix|>"};
+
+TEST(ToolGrammar, EverySchemaThatIsAcceptedGivesAWholeCallInEveryFormat) {
+  const FakeBackend backend;
+  for (const char* schema : kSchemas) {
+    const std::string body =
+        std::string(
+            R"({"messages":[{"role":"user","content":"x"}],"tool_choice":"required","tools":[{"type":"function",)"
+            R"("function":{"name":"do_it","parameters":)") +
+        schema + "}}]}";
+    const Result<ApiRequest> api = parse_api_request(Endpoint::kChat, *parse_json(body), {});
+    ASSERT_TRUE(api.ok()) << schema << api.error().message;
+    const Json& parameters = *(*api->chat.tools.array())[0].find("function")->find("parameters");
+    for (const char* signs : kFormats) {
+      const auto format = required_format(std::make_shared<AnswerFormat>(AnswerFormat::of_template(signs)));
+      grammar::Fuel fuel;
+      grammar::Grammar rules(fuel);
+      const Status made = read_required_calls(callable_tools(*api), *format, backend.tokenizer(), rules);
+      ASSERT_TRUE(made.ok()) << signs << schema << made.error().message;
+      const auto automaton = grammar::compile(rules, *backend.grammars().trie());
+      ASSERT_TRUE(automaton.ok()) << signs << schema << automaton.error().message;
+      const auto compiled =
+          std::make_shared<grammar::Compiled>(grammar::Source(), *automaton, backend.grammars().trie());
+      for (uint64_t seed = 0; seed < 3; ++seed) {
+        const std::string text = draw(compiled, backend, seed * 7919 + 1, {}, 900);
+        AnswerParser parser({format, declared_tools(*api), true, false});
+        std::vector<AnswerPart> parts;
+        Utf8Mender mender;
+        std::string mended;
+        mender.push(text, mended), mender.finish(mended);
+        parser.push(mended, parts);
+        parser.finish(parts, true);
+        std::string name, arguments;
+        for (const AnswerPart& part : parts) {
+          ASSERT_EQ(part.kind, AnswerPart::Kind::kCall) << signs << ": " << text;
+          name += part.name, arguments += part.text;
+        }
+        ASSERT_TRUE(parser.are_calls_whole() && parser.n_calls() == 1) << signs << schema << ": " << text;
+        ASSERT_EQ(name, "do_it");
+        const Result<Json> json = parse_json(arguments);
+        ASSERT_TRUE(json.ok()) << signs << ": " << arguments << " of " << text;
+        ASSERT_TRUE(SchemaCheck(parameters).accepts(parameters, *json)) << signs << "\n"
+                                                                        << schema << "\n"
+                                                                        << arguments << "\n"
+                                                                        << text;
+      }
+    }
+  }
+}
+
+TEST(ToolGrammar, ASchemaWithoutAnyValueIsRefusedByTheToolsName) {
+  const FakeBackend backend;
+  const Result<ApiRequest> api = parse_api_request(
+      Endpoint::kChat,
+      *parse_json(
+          R"({"messages":[{"role":"user","content":"x"}],"tool_choice":"required","tools":[{"type":"function","function":)"
+          R"({"name":"never_ever","parameters":{"type":"object","properties":{"a":false},"required":["a"]}}}]})"),
+      {});
+  ASSERT_TRUE(api.ok()) << api.error().message;
+  const AnswerParser::Options parser{.format = backend.answer_format(), .tools = declared_tools(*api)};
+  const auto made = build_grammar(*api, backend, "", &parser);
+  ASSERT_FALSE(made.ok());
+  EXPECT_NE(made.error().message.find("never_ever"), std::string::npos) << made.error().message;
 }
 
 TEST(ToolGrammar, CallsThatAModelBeginsByItselfAreHeldBehindTheirOpening) {

@@ -6,6 +6,7 @@
 
 #include "base/quoted.h"
 #include "server/read_fields.h"
+#include "text/output/schema_check.h"
 
 namespace ibid {
 namespace {
@@ -46,6 +47,12 @@ Status check_tool(const Json& tool, const std::string& where, std::set<std::stri
   const Json* parameters = function->find("parameters");
   if (parameters != nullptr && !parameters->is_null() && parameters->object() == nullptr)
     return wrong_value(where + ".function.parameters", "a JSON Schema of an object", *parameters);
+  const bool has_schema = parameters != nullptr && parameters->object() != nullptr;
+  if (has_schema && !SchemaCheck(*parameters, SchemaCheck::How::kKind).accepts(*parameters, Json(Json::Object()))) {
+    return invalid(where + ".function.parameters of " + in_quotes(*name->string(), kMaxToolName) +
+                       " allow no object; the arguments of a call are one.",
+                   where + ".function.parameters");
+  }
   const Json* strict = function->find("strict");
   if (strict != nullptr && !strict->is_null() && strict->boolean() == nullptr)
     return wrong_value(where + ".function.strict", "true or false", *strict);
@@ -59,14 +66,6 @@ Result<std::string> read_function_choice(const Json& value, const std::string& w
   if (name == nullptr || name->string() == nullptr)
     return invalid(where + ".function.name is missing; it must name a tool.", where + ".function.name");
   return *name->string();
-}
-
-bool is_text_schema(const Json& schema) {
-  const Json* type = schema.find("type");
-  if (type != nullptr) return type->string() != nullptr && *type->string() == "string";
-  const Json* values = schema.find("enum");
-  return values != nullptr && values->array() != nullptr &&
-         std::ranges::all_of(*values->array(), [](const Json& v) { return v.string() != nullptr; });
 }
 
 // A call's arguments as JSON; an object also where a client says nothing of them.
@@ -185,14 +184,50 @@ bool is_strict_tool(const Json& tool) {
   return strict != nullptr && strict->boolean() != nullptr && *strict->boolean();
 }
 
+namespace {
+
+const Json* list_at(const Json& schema, const char* key) {
+  const Json* value = schema.find(key);
+  return value != nullptr && value->array() != nullptr ? value : nullptr;
+}
+
+// Whether an object may be told what it has by `properties` and `required` alone, so that closing it takes no value
+// away but those with names that nobody gave.
+bool may_be_closed(const Json& schema) {
+  static const std::set<std::string_view> kPlain = {"type",    "properties", "required", "title",       "description",
+                                                    "$schema", "$id",        "$defs",    "definitions", "default",
+                                                    "example", "examples",   "strict",   "$comment",    "deprecated"};
+  return std::ranges::all_of(*schema.object(), [](const Json::Member& member) {
+    return kPlain.contains(member.first) || member.first.starts_with("x-");
+  });
+}
+
+}  // namespace
+
 Json tool_schema(const Json& tool) {
   const Json* parameters = tool.find("function")->find("parameters");
-  Json schema(Json::Object{{"type", Json(std::string("object"))}, {"properties", Json(Json::Object())}});
-  if (parameters != nullptr && parameters->object() != nullptr && !parameters->object()->empty()) schema = *parameters;
+  Json schema(Json::Object{});
+  if (parameters != nullptr && parameters->object() != nullptr) schema = *parameters;
+  Json::Object& members = *schema.object();
+  const auto member = [&](std::string_view key) { return std::ranges::find(members, key, &Json::Member::first); };
+  // Whatever else it may be, the arguments of a call are an object.
+  const Json object(std::string("object"));
+  member("type") == members.end() ? static_cast<void>(members.emplace_back("type", object))
+                                  : static_cast<void>(member("type")->second = object);
   // A function takes what it names: a model that may make up more does not end.
-  if (schema.find("additionalProperties") == nullptr && schema.find("patternProperties") == nullptr &&
-      schema.find("allOf") == nullptr && schema.find("anyOf") == nullptr && schema.find("$ref") == nullptr)
-    schema.object()->emplace_back("additionalProperties", Json(false));
+  if (!may_be_closed(schema)) return schema;
+  if (member("properties") == members.end()) members.emplace_back("properties", Json(Json::Object()));
+  if (Json::Object* properties = member("properties")->second.object(); properties != nullptr) {
+    if (const Json* required = list_at(schema, "required"); required != nullptr) {
+      for (const Json& name : *required->array()) {
+        if (name.string() == nullptr ||
+            std::ranges::find(*properties, *name.string(), &Json::Member::first) != properties->end())
+          continue;
+        properties->emplace_back(*name.string(), Json(true));  // what is required is one of its names
+      }
+    }
+  }
+  members.emplace_back("additionalProperties", Json(false));
   return schema;
 }
 
@@ -205,14 +240,9 @@ std::shared_ptr<const std::vector<DeclaredTool>> declared_tools(const ApiRequest
   auto tools = std::make_shared<std::vector<DeclaredTool>>();
   for (const Json& tool : *api.chat.tools.array()) {
     if (!may_be_called(api, tool_name(tool))) continue;
-    DeclaredTool declared{tool_name(tool), {}};
-    const Json schema = tool_schema(tool);
-    const Json* properties = schema.find("properties");
-    if (properties != nullptr && properties->object() != nullptr) {
-      for (const auto& [name, property] : *properties->object())
-        declared.arguments.push_back({name, is_text_schema(property)});
-    }
-    tools->push_back(std::move(declared));
+    const Json* parameters = tool.find("function")->find("parameters");
+    const bool has_schema = parameters != nullptr && parameters->object() != nullptr;
+    tools->push_back({tool_name(tool), has_schema ? std::make_shared<const Json>(*parameters) : nullptr});
   }
   return tools;
 }

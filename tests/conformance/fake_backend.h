@@ -192,7 +192,7 @@ class FakeBackend final : public Backend {
     size_t n_done = 0;
     int n_computed = 0;
     bool ends_itself = false;
-    std::optional<StopMatcher> matcher;
+    std::optional<AnswerStops> matcher;
     Timing timing;
   };
 
@@ -212,7 +212,7 @@ class FakeBackend final : public Backend {
       sequence.answer = said.substr(0, static_cast<size_t>(request->max_tokens >= 0 ? request->max_tokens : room));
       sequence.ends_itself = sequence.answer.size() == said.size();
     }
-    if (request->stops) sequence.matcher.emplace(request->stops);
+    if (request->stops) sequence.matcher.emplace(request->stops, request->markup);
     sequence.timing.arrived = steady_clock().now();
     return sequence;
   }
@@ -276,9 +276,14 @@ class FakeBackend final : public Backend {
       }
     }
     if (!o.finished && s.n_done == s.answer.size() && s.request->pooling == Pooling::kNone) {
-      if (s.matcher) s.matcher->finish(o.text);
+      const std::optional<int> stop = s.matcher ? s.matcher->finish(o.text) : std::nullopt;
       o.finished = true;
       o.reason = s.request->max_tokens >= 0 && !s.ends_itself ? FinishReason::kLength : FinishReason::kEos;
+      if (stop) {
+        o.reason = FinishReason::kStop;
+        o.ending =
+            std::make_unique<Ending>(Ending{.stop_text = s.request->stops->strings()[static_cast<size_t>(*stop)]});
+      }
     }
     o.usage = {static_cast<int>(s.request->prompt.size()), 0, static_cast<int>(s.n_done)};
     o.timing = s.timing;

@@ -160,6 +160,85 @@ TEST(ServerTools, MalformedCallsStayText) {
   EXPECT_EQ(told(whole(client.post("/v1/chat/completions", chat_body("Weather?", kTools)))), "()]}<find {\"a\":> stop");
 }
 
+// Stop texts are of the answer's text: one that occurs in its reasoning or in a call changes no byte, in no API.
+TEST(ServerTools, StopsThatOccurInReasoningAndCallsAloneChangeNothing) {
+  TestServer server;
+  const std::string said =
+      "<think>\nThe sea is wet.\n</think>\n\nIt is wet. Look:\n<tool_call>\n{\"name\": \"find\", "
+      "\"arguments\": {\"q\": \"sea is\"}}\n</tool_call>";
+  server.backend.say("Sea?", said);
+  RawClient client(server.port());
+  const auto body_of = [&](const char* path, const std::string& stop, bool stream) {
+    const std::string route = path, more = stream ? ",\"stream\":true" : ",\"stream\":false";
+    const std::string messages = R"("messages":[{"role":"user","content":"Sea?"}],"seed":1)";
+    const std::string function = R"({"type":"function","function":{"name":"find"}})";
+    if (route == "/v1/messages") {
+      return "{\"model\":\"m\",\"max_tokens\":500," + messages.substr(0, messages.rfind(",\"seed\"")) +
+             R"(,"tools":[{"name":"find","input_schema":{"type":"object"}}])" +
+             (stop.empty() ? "" : ",\"stop_sequences\":[\"" + stop + "\"]") + more + "}";
+    }
+    if (route == "/api/chat") {
+      return "{\"model\":\"m\"," + messages.substr(0, messages.rfind(",\"seed\"")) + ",\"tools\":[" + function +
+             "],\"options\":{\"seed\":1" + (stop.empty() ? "" : ",\"stop\":[\"" + stop + "\"]") + "}" + more + "}";
+    }
+    return "{" + messages + ",\"tools\":[" + function + "]" + (stop.empty() ? "" : ",\"stop\":[\"" + stop + "\"]") +
+           more + "}";
+  };
+  // Without what differs from one answer to the next: ids, times, lengths of chunks.
+  const auto text_of = [](const std::string& body) {
+    std::string out;
+    for (const char* key :
+         {"\"reasoning_content\":\"", "\"thinking\":\"", "\"content\":\"", "\"text\":\"", "\"arguments\":\"",
+          "\"partial_json\":\"", "\"finish_reason\":\"", "\"stop_reason\":\"", "\"done_reason\":\""}) {
+      out += key;
+      for (size_t at = 0; (at = body.find(key, at)) != std::string::npos;) {
+        at += std::string_view(key).size();
+        out += body.substr(at, body.find('"', at) - at);
+      }
+    }
+    return out;
+  };
+  for (const char* path : {"/v1/chat/completions", "/v1/messages", "/api/chat"}) {
+    for (const bool stream : {false, true}) {
+      const std::string without = client.post(path, body_of(path, "", stream)).body;
+      for (const char* stop : {"sea is", "The sea", "name", "</tool_call>", "think"}) {
+        const HttpAnswer a = client.post(path, body_of(path, stop, stream));
+        EXPECT_EQ(a.status, 200) << path << a.body;
+        EXPECT_EQ(text_of(a.body), text_of(without)) << path << stream << " " << stop;
+      }
+      EXPECT_NE(text_of(client.post(path, body_of(path, "It is", stream)).body), text_of(without)) << path << stream;
+    }
+  }
+  const Message cut = whole(client.post("/v1/chat/completions", body_of("/v1/chat/completions", "Look", false)));
+  EXPECT_EQ(told(cut), "(The sea is wet.)It is wet.  stop");
+  const HttpAnswer raw = client.post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"Sea?"}],)"
+                                                             R"("reasoning_format":"none","stop":["sea is"]})");
+  EXPECT_EQ(told(whole(raw)), "()<think>\nThe  stop") << "reasoning that stays in the text is text";
+}
+
+TEST(ServerTools, ParametersThatAllowNoObjectAreRefusedByTheToolsName) {
+  TestServer server;
+  RawClient client(server.port());
+  for (const char* schema :
+       {R"({"type":"array","items":{}})", R"({"type":["string","null"]})", R"({"enum":["a"]})", R"({"const":1})",
+        R"({"$ref":"#/$defs/a","$defs":{"a":{"type":"array"}}})", R"({"anyOf":[{"type":"string"},{"type":"integer"}]})",
+        R"({"allOf":[{"type":"object"},{"type":"array"}]})"}) {
+    const std::string more =
+        std::string(R"("tools":[{"type":"function","function":{"name":"fetch_it","parameters":)") + schema + "}}]";
+    const HttpAnswer a = client.post("/v1/chat/completions", chat_body("x", more));
+    EXPECT_EQ(a.status, 400) << schema << a.body;
+    EXPECT_EQ(error_param(a), "tools[0].function.parameters") << a.body;
+    EXPECT_NE(a.body.find("fetch_it"), std::string::npos) << a.body;
+  }
+  for (const char* schema : {"{}", "null", R"({"type":["object","null"]})", R"({"properties":{}})",
+                             R"({"anyOf":[{"type":"object"},{"type":"null"}]})", R"({"$ref":"#/$defs/nothing"})"}) {
+    const std::string more =
+        std::string(R"("max_tokens":3,"tools":[{"type":"function","function":{"name":"f","parameters":)") + schema +
+        "}}]";
+    EXPECT_EQ(client.post("/v1/chat/completions", chat_body("x", more)).status, 200) << schema;
+  }
+}
+
 TEST(ServerTools, WrongToolsAreRefusedByName) {
   TestServer server;
   RawClient client(server.port());

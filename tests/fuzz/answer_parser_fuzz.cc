@@ -17,8 +17,11 @@ using namespace ibid;
 
 std::string read(const std::shared_ptr<const AnswerFormat>& format, std::string_view text, size_t len,
                  bool is_reasoning) {
+  const auto schema = [](const char* json) { return std::make_shared<const Json>(*parse_json(json)); };
   static const auto tools = std::make_shared<const std::vector<DeclaredTool>>(std::vector<DeclaredTool>{
-      {"get_weather", {{"place", true}, {"days", false}}}, {"find", {{"q", true}}}, {"f", {}}});
+      {"get_weather", schema(R"({"properties":{"place":{"type":"string"},"days":{"type":["integer","null"]}}})")},
+      {"find", schema(R"({"properties":{"q":{"anyOf":[{"type":"string","maxLength":3},{"type":"object"}]}}})")},
+      {"f", nullptr}});
   AnswerParser parser({format, tools, true, is_reasoning});
   std::vector<AnswerPart> parts;
   for (size_t begin = 0; begin < text.size();) {

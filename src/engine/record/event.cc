@@ -7,6 +7,7 @@
 #include "engine/record/codec.h"
 #include "sample/grammar/grammars.h"
 #include "spec/drafts.h"
+#include "text/output/answer_stops.h"
 #include "text/output/breaker_set.h"
 #include "text/output/reasoning_budget.h"
 #include "text/output/stop_matcher.h"
@@ -105,10 +106,10 @@ void sampling_fields(Ar& ar, Params& p) {
 template <typename Ar, typename RequestRef>
 void request_fields(Ar& ar, RequestRef& r) {
   auto& [id, n, max_tokens, pooling, tells_progress, grammar, reasoning, tpot_target, ttft_target, max_wait,
-         speculation, prompt, sampling, stops, show_special, prompt_logprobs, priority, tenant, cache_salt, weight,
-         search, second_text] = r;
+         speculation, prompt, sampling, stops, markup, show_special, prompt_logprobs, priority, tenant, cache_salt,
+         weight, search, second_text] = r;
   // Grammars stand behind as their sources, as stops do; of speculation drafts are those that were computed then.
-  static_cast<void>(stops), static_cast<void>(grammar), static_cast<void>(reasoning);
+  static_cast<void>(stops), static_cast<void>(markup), static_cast<void>(grammar), static_cast<void>(reasoning);
   static_cast<void>(second_text);     // of encoders, which are not recorded
   static_cast<void>(tells_progress);  // changes nothing that is computed
   ar(id, prompt);
@@ -130,6 +131,10 @@ struct Texts {
   bool has_stops = false, include_stop = false, has_breakers = false;
   std::vector<std::string> stops, breakers;
   std::vector<TokenId> stop_ids;
+  // Of the markup in which stop strings do not count.
+  bool has_markup = false, finds_reasoning = false, is_in_reasoning = false, is_in_message = false, has_tools = false;
+  AnswerFormat format;
+  std::vector<std::string> tool_names, tool_schemas;
   grammar::Source grammar;
   bool closes_in_time = false;
   bool has_budget = false, is_reasoning = false;
@@ -140,6 +145,17 @@ struct Texts {
 template <typename Ar, typename TextsRef>
 void texts_fields(Ar& ar, TextsRef& t) {
   ar(t.has_stops, t.include_stop, t.has_breakers, t.stops, t.breakers, t.stop_ids);
+  ar(t.has_markup, t.finds_reasoning, t.is_in_reasoning, t.is_in_message, t.has_tools, t.tool_names, t.tool_schemas);
+  auto& [reasoning, tools, hidden] = t.format;
+  ar(reasoning.begin, reasoning.end, reasoning.is_ended_by_call, hidden);
+  auto& [kind, begins, ends, around, name_ends, key_begins, key_ends, value_ends, id_begin, name_begin, head_end,
+         name_key, arguments_key, is_bare, is_name_key, has_ids_behind, is_id_name, has_short_ids, is_inline,
+         has_cdata] = tools;
+  ar(kind, begins, ends, around, name_ends, key_begins, key_ends, value_ends, id_begin, name_begin, head_end, name_key,
+     arguments_key, is_bare, is_name_key, has_ids_behind, is_id_name, has_short_ids, is_inline, has_cdata);
+  if constexpr (Ar::kReads) {
+    if (kind > ToolFormat::Kind::kChannels) ar.fail();
+  }
   auto& [language, is_strict, text, choices] = t.grammar;
   ar(language, is_strict, text, choices, t.closes_in_time);
   ar(t.has_budget, t.is_reasoning, t.max_reasoning, t.begin_reasoning, t.end_reasoning);
@@ -152,6 +168,20 @@ Texts texts_of(const Request& r) {
     t.include_stop = r.stops->include_stop();
     t.stops = r.stops->strings();
     t.stop_ids = r.stops->ids();
+  }
+  if (r.stops && r.markup) {
+    const AnswerParser::Options& options = r.markup->parser;
+    t.has_markup = true;
+    t.format = *options.format;
+    t.finds_reasoning = options.finds_reasoning;
+    t.is_in_reasoning = options.is_reasoning;
+    t.is_in_message = options.is_in_message;
+    t.has_tools = options.tools != nullptr;
+    for (size_t i = 0; t.has_tools && i < options.tools->size(); ++i) {
+      const DeclaredTool& tool = (*options.tools)[i];
+      t.tool_names.push_back(tool.name);
+      t.tool_schemas.push_back(tool.parameters ? tool.parameters->text() : "");
+    }
   }
   if (r.grammar) {
     t.grammar = r.grammar->recorded();
@@ -171,10 +201,43 @@ Texts texts_of(const Request& r) {
   return t;
 }
 
+Result<std::shared_ptr<const AnswerMarkup>> markup_of(Texts& t) {
+  auto markup = std::make_shared<AnswerMarkup>();
+  AnswerParser::Options& options = markup->parser;
+  options.format = std::make_shared<const AnswerFormat>(std::move(t.format));
+  options.finds_reasoning = t.finds_reasoning;
+  options.is_reasoning = t.is_in_reasoning;
+  options.is_in_message = t.is_in_message;
+  const ToolFormat& tools = options.format->tools;
+  const auto is_text = [](const std::string& mark) { return !mark.empty(); };
+  for (const auto* marks : {&tools.begins, &tools.ends, &tools.around, &tools.name_ends, &tools.key_begins,
+                            &tools.key_ends, &tools.value_ends, &options.format->hidden})
+    if (!std::ranges::all_of(*marks, is_text)) return invalid("An answer's markup has an empty marker.");
+  const bool lacks_tags =
+      tools.ends.empty() || tools.key_begins.empty() || tools.key_ends.empty() || tools.value_ends.empty();
+  if ((tools.kind == ToolFormat::Kind::kTagged && lacks_tags) || t.tool_names.size() != t.tool_schemas.size())
+    return invalid("An answer's markup is not whole.");
+  if (!t.has_tools) return std::shared_ptr<const AnswerMarkup>(std::move(markup));
+  auto declared = std::make_shared<std::vector<DeclaredTool>>();
+  for (size_t i = 0; i < t.tool_names.size(); ++i) {
+    std::shared_ptr<const Json> parameters;
+    if (!t.tool_schemas[i].empty()) {
+      ASSIGN_OR_RETURN(Json json, parse_json(t.tool_schemas[i], "a tool's schema"));
+      parameters = std::make_shared<const Json>(std::move(json));
+    }
+    declared->push_back({std::move(t.tool_names[i]), std::move(parameters)});
+  }
+  options.tools = std::move(declared);
+  return std::shared_ptr<const AnswerMarkup>(std::move(markup));
+}
+
 Status compile(Texts t, const std::shared_ptr<const Tokenizer>& tokenizer, grammar::Grammars* grammars, Request& r) {
   if (!tokenizer) t.stops.clear(), t.has_breakers = false;
   if (t.has_stops) {
     ASSIGN_OR_RETURN(r.stops, StopSet::compile(std::move(t.stops), std::move(t.stop_ids), t.include_stop));
+  }
+  if (t.has_markup && tokenizer) {
+    ASSIGN_OR_RETURN(r.markup, markup_of(t));
   }
   if (t.has_budget && tokenizer) {
     if (t.end_reasoning.empty()) return invalid("A budget of reasoning that nothing ends.");

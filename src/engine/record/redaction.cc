@@ -95,6 +95,7 @@ void Redaction::redact(Request& r, Live& live) {
   r.stops = nullptr;
   r.grammar = nullptr;
   r.reasoning = nullptr;
+  r.markup = nullptr;
 }
 
 void Redaction::redact(Step& step) {

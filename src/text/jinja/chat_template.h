@@ -15,6 +15,7 @@
 
 #include "base/result.h"
 #include "text/jinja/message_form.h"
+#include "text/output/answer_format.h"
 #include "text/tokenizer/tokenizer.h"  // TextRange
 
 namespace ibid {
@@ -71,6 +72,13 @@ class ChatTemplate {
   // True where the template mentions the variable (tools, documents, enable_thinking ...).
   bool mentions(std::string_view variable) const;
   const std::string& source() const;
+  // Whether it tells a model of its tools itself; else the server does, in the generic format.
+  bool tells_tools() const { return mentions("tools") || wants_functions(); }
+  // Whether it wants the functions themselves, as a text: Firefunction's, which wants nothing where there are none.
+  bool wants_functions() const;
+  // How a model with this template writes reasoning and calls: by the template, by how it prints a call, and by who
+  // tells the model of its tools.
+  AnswerFormat answer_format() const;
   const MessageForm& form() const;
 
   static const std::string_view kDefaultSource;

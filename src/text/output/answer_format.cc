@@ -26,6 +26,19 @@ const std::vector<ToolFamily>& tool_families() {
         .around = {"<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"},
         .name_ends = {"<|tool_call_argument_begin|>"},
         .is_id_name = true}},
+      // Kimi K3
+      {{"<|open|>call tool=\""},
+       {.kind = Kind::kTagged,
+        .begins = {"<|open|>call tool=\""},
+        .ends = {"<|close|>call<|sep|>"},
+        .around = {"<|open|>tools<|sep|>", "<|close|>tools<|sep|>"},
+        .name_ends = {"\""},
+        .key_begins = {"<|open|>argument key=\""},
+        .key_ends = {"\" type=\"string\"<|sep|>", "\" type=\"number\"<|sep|>", "\" type=\"boolean\"<|sep|>",
+                     "\" type=\"object\"<|sep|>", "\" type=\"array\"<|sep|>", "\" type=\"null\"<|sep|>", "\"<|sep|>"},
+        .value_ends = {"<|close|>argument<|sep|>"},
+        .head_end = "<|sep|>",
+        .is_inline = true}},
       // DeepSeek V3.2, V4
       {{"<｜DSML｜"},
        {.kind = Kind::kTagged,
@@ -33,9 +46,9 @@ const std::vector<ToolFamily>& tool_families() {
         .ends = {"</｜DSML｜invoke>"},
         .around = {"<｜DSML｜function_calls>", "</｜DSML｜function_calls>", "<｜DSML｜tool_calls>",
                    "</｜DSML｜tool_calls>"},
-        .name_ends = {"\">"},
+        .name_ends = {"\">", ">", "\"\n"},
         .key_begins = {"<｜DSML｜parameter name=\""},
-        .key_ends = {"\" string=\"true\">", "\" string=\"false\">"},
+        .key_ends = {"\" string=\"true\">", "\" string=\"false\">", "\">", ">"},
         .value_ends = {"</｜DSML｜parameter>"}}},
       // DeepSeek R1
       {{"<｜tool▁calls▁begin｜>", "```json"},
@@ -64,38 +77,82 @@ const std::vector<ToolFamily>& tool_families() {
         .begins = {"<invoke name=\""},
         .ends = {"</invoke>"},
         .around = {"<minimax:tool_call>", "</minimax:tool_call>"},
-        .name_ends = {"\">"},
+        .name_ends = {"\">", ">", "\"\n"},
         .key_begins = {"<parameter name=\""},
-        .key_ends = {"\">"},
+        .key_ends = {"\">", ">"},
         .value_ends = {"</parameter>"}}},
-      // Seed-OSS, Qwen3-Coder, Qwen 3.5 and their like
+      // MiniCPM 5
+      {{"<function name=", "<param name="},
+       {.kind = Kind::kTagged,
+        .begins = {"<function name=\""},
+        .ends = {"</function>"},
+        .name_ends = {"\">", ">"},
+        .key_begins = {"<param name=\""},
+        .key_ends = {"\">", ">"},
+        .value_ends = {"</param>"},
+        .is_inline = true,
+        .has_cdata = true}},
+      // Seed-OSS
+      {{"<seed:tool_call>", "<parameter="},
+       {.kind = Kind::kTagged,
+        .begins = {"<function="},
+        .ends = {"</function>"},
+        .around = {"<seed:tool_call>", "</seed:tool_call>"},
+        .name_ends = {">", "\n"},
+        .key_begins = {"<parameter="},
+        .key_ends = {">"},
+        .value_ends = {"</parameter>"}}},
+      // Qwen3-Coder, Qwen 3.5 and their like
       {{"<function=", "<parameter="},
        {.kind = Kind::kTagged,
         .begins = {"<function="},
         .ends = {"</function>"},
-        .around = {"<tool_call>", "</tool_call>", "<seed:tool_call>", "</seed:tool_call>"},
-        .name_ends = {">"},
+        .around = {"<tool_call>", "</tool_call>"},
+        .name_ends = {">", "\n"},
         .key_begins = {"<parameter="},
-        .key_ends = {">"},
+        .key_ends = {">", "\n"},
         .value_ends = {"\n</parameter>", "</parameter>"}}},
+      // Hy3
+      {{"<arg_key:opensource>"},
+       {.kind = Kind::kTagged,
+        .begins = {"<tool_call:opensource>"},
+        .ends = {"</tool_call:opensource>"},
+        .around = {"<tool_calls:opensource>", "</tool_calls:opensource>"},
+        .name_ends = {"<tool_sep:opensource>", "\n"},
+        .key_begins = {"<arg_key:opensource>"},
+        .key_ends = {"</arg_key:opensource>\n<arg_value:opensource>", "</arg_key:opensource><arg_value:opensource>",
+                     "</arg_key:opensource>", "<arg_value:opensource>"},
+        .value_ends = {"</arg_value:opensource>"},
+        .is_inline = true}},
       // GLM
       {{"<arg_key>"},
        {.kind = Kind::kTagged,
         .begins = {"<tool_call>"},
         .ends = {"</tool_call>"},
-        .name_ends = {"\n", "<arg_key>", "</tool_call>"},
+        .name_ends = {"\n"},
         .key_begins = {"<arg_key>"},
-        .key_ends = {"</arg_key>\n<arg_value>", "</arg_key><arg_value>"},
-        .value_ends = {"</arg_value>"}}},
+        .key_ends = {"</arg_key>\n<arg_value>", "</arg_key><arg_value>", "</arg_key>", "<arg_value>"},
+        .value_ends = {"</arg_value>"},
+        .is_inline = true}},
+      // Solar
+      {{"<|tool_call:args|>"},
+       {.kind = Kind::kNamed,
+        .begins = {"<|tool_call:begin|>"},
+        .ends = {"<|tool_call:end|>"},
+        .around = {"<|tool_calls|>", "<|calls|>"},
+        .name_ends = {"<|tool_call:args|>", "<|tool_call:name|>"},
+        .name_begin = "<|tool_call:name|>"}},
       // Mistral Small 3.2, Ministral, Magistral, Devstral
       {{"[TOOL_CALLS]", "[ARGS]"},
        {.kind = Kind::kNamed,
         .begins = {"[TOOL_CALLS]"},
         .name_ends = {"[ARGS]", "[CALL_ID]"},
         .id_begin = "[CALL_ID]",
+        .has_ids_behind = true,
         .has_short_ids = true}},
       // Mistral Nemo
-      {{"[TOOL_CALLS]"}, {.kind = Kind::kObjects, .begins = {"[TOOL_CALLS]"}, .has_short_ids = true}},
+      {{"[TOOL_CALLS]"},
+       {.kind = Kind::kObjects, .begins = {"[TOOL_CALLS]"}, .has_ids_behind = true, .has_short_ids = true}},
       // Functionary 3.1
       {{"<function="}, {.kind = Kind::kNamed, .begins = {"<function="}, .ends = {"</function>"}, .name_ends = {">"}}},
       // Command-R7B, Command-R+
@@ -111,11 +168,20 @@ const std::vector<ToolFamily>& tool_families() {
         .ends = {"```"},
         .name_key = "tool_name",
         .arguments_key = "parameters"}},
+      // Apertus
+      {{"<|tools_prefix|>"},
+       {.kind = Kind::kObjects, .begins = {"<|tools_prefix|>"}, .ends = {"<|tools_suffix|>"}, .is_name_key = true}},
+      // GigaChat 3 and 3.1
+      {{"function call<|role_sep|>"},
+       {.kind = Kind::kObjects,
+        .begins = {"<|message_sep|>\n\nfunction call<|role_sep|>\n", "function call<|role_sep|>\n"},
+        .ends = {"<|message_sep|>"}}},
+      {{"<|function_call|>"}, {.kind = Kind::kObjects, .begins = {"<|function_call|>"}, .ends = {"<|message_sep|>"}}},
       // Nemotron, Granite 3, Phi-4, Firefunction
       {{"<TOOLCALL>"}, {.kind = Kind::kObjects, .begins = {"<TOOLCALL>"}, .ends = {"</TOOLCALL>"}}},
       {{"<|tool_call|>"}, {.kind = Kind::kObjects, .begins = {"<|tool_call|>"}, .ends = {"<|/tool_call|>"}}},
       {{"functools["}, {.kind = Kind::kObjects, .begins = {"functools["}}},
-      // Apriel
+      // Apriel, MiniMax M1
       {{"<tool_calls>"}, {.kind = Kind::kObjects, .begins = {"<tool_calls>"}, .ends = {"</tool_calls>"}}},
       // Hermes, Qwen 2.5 and 3, Granite 4 and many others
       {{"<tool_call>"}, {.kind = Kind::kObjects, .begins = {"<tool_call>"}, .ends = {"</tool_call>"}}},
@@ -130,7 +196,7 @@ const std::vector<ToolFamily>& tool_families() {
 
 }  // namespace
 
-AnswerFormat AnswerFormat::of_template(std::string_view source) {
+AnswerFormat AnswerFormat::of_template(std::string_view source, bool tells_tools) {
   const auto has = [&](std::string_view sign) { return source.find(sign) != std::string_view::npos; };
   AnswerFormat format;
   for (const ToolFamily& family : tool_families()) {
@@ -138,15 +204,20 @@ AnswerFormat AnswerFormat::of_template(std::string_view source) {
     format.tools = family.tools;
     break;
   }
+  // A model does what it is told: where the template does not tell of tools, the server does, in the generic format.
+  if (!tells_tools && format.tools.kind != ToolFormat::Kind::kChannels) format.tools = tool_families().back().tools;
   for (const auto& [begin, end] :
        {std::pair{"<seed:think>", "</seed:think>"}, std::pair{"<mm:think>", "</mm:think>"},
         std::pair{"<|START_THINKING|>", "<|END_THINKING|>"}, std::pair{"[THINK]", "[/THINK]"},
-        std::pair{"<|channel>thought", "<channel|>"}, std::pair{"<think>", "</think>"}}) {
+        std::pair{"<|channel>thought", "<channel|>"}, std::pair{"<|open|>think<|sep|>", "<|close|>think<|sep|>"},
+        std::pair{"<think>", "</think>"}}) {
     if (!has(begin) && !has(end)) continue;
     format.reasoning = {begin, end, format.tools.kind == ToolFormat::Kind::kTagged};
     break;
   }
   if (has("<|START_RESPONSE|>")) format.hidden = {"<|START_RESPONSE|>", "<|END_RESPONSE|>"};
+  if (has("<|START_TEXT|>")) format.hidden = {"<|START_TEXT|>", "<|END_TEXT|>"};
+  if (has("<|open|>response<|sep|>")) format.hidden = {"<|open|>response<|sep|>", "<|close|>response<|sep|>"};
   return format;
 }
 

@@ -28,12 +28,19 @@ struct ToolFormat {
   Kind kind = Kind::kNone;
   std::vector<std::string> begins = {}, ends = {};  // of a call
   std::vector<std::string> around = {};             // of what stands around calls and says nothing
+  // The first of each is how the template writes it; the others are read too.
   std::vector<std::string> name_ends = {}, key_begins = {}, key_ends = {}, value_ends = {};
-  std::string id_begin = {};                                   // in a name's end's place: the call's id comes first
+  std::string id_begin = {};    // in a name's end's place: the call's id comes first
+  std::string name_begin = {};  // in a name's end's place: what came was the id, and the name follows
+  std::string head_end = {};    // kTagged: where what stands behind a name's end ends
   std::string name_key = "name", arguments_key = "arguments";  // kObjects
-  bool is_bare = false;        // kObjects: a call may be all of the answer, without a marker
-  bool is_id_name = false;     // "functions.N:0" is the id, and N the name
-  bool has_short_ids = false;  // of nine letters and digits, or the template refuses them
+  bool is_bare = false;         // kObjects: a call may be all of the answer, without a marker
+  bool is_name_key = false;     // kObjects: {"N": {...}}
+  bool has_ids_behind = false;  // kObjects: the id comes after the arguments, which wait for it
+  bool is_id_name = false;      // "functions.N:0" is the id, and N the name
+  bool has_short_ids = false;   // of nine letters and digits, or the template refuses them
+  bool is_inline = false;       // kTagged: arguments do not stand on lines of their own
+  bool has_cdata = false;       // kTagged: a value may stand in <![CDATA[ ]]>
 };
 
 struct AnswerFormat {
@@ -41,8 +48,9 @@ struct AnswerFormat {
   ToolFormat tools;
   std::vector<std::string> hidden;  // markers around an answer's text
 
-  // Of a model with this chat template. Without a format of its own for tools: the generic one, which is Hermes'.
-  static AnswerFormat of_template(std::string_view source);
+  // Of a model with this chat template. Without a format of its own for tools, or where the template does not tell the
+  // model of its tools: the generic one, which is Hermes' and which the server tells then.
+  static AnswerFormat of_template(std::string_view source, bool tells_tools = true);
 };
 
 }  // namespace ibid

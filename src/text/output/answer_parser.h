@@ -3,11 +3,16 @@
 // the text. What looks like a call and is none stays text; a call whose arguments break off stays incomplete. Time is
 // linear in the text. One per choice; not for two threads at once.
 //
+// Models leave markers out, double and misspell them: such a marker changes at most the argument at which it stands
+// (docs/tools.md has the rules). What a call's markup does not know comes out as text, never as nothing.
+//
 // A machine over bytes rather than a parser of the whole that is run again for each token (llama.cpp): it cannot take
 // back what it has said, and costs the same for each byte.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +20,7 @@
 
 #include "text/output/answer_format.h"
 #include "text/output/argument_reader.h"
+#include "text/output/argument_types.h"
 
 namespace ibid {
 
@@ -29,14 +35,16 @@ struct AnswerPart {
   std::string name, id;  // id: the model's own, or empty
 };
 
-// The tools that may be called.
+// A tool that may be called.
 struct DeclaredTool {
-  struct Argument {
-    std::string name;
-    bool is_string = false;  // and nothing else
-  };
   std::string name;
-  std::vector<Argument> arguments;
+  std::shared_ptr<const Json> parameters;  // the schema of its arguments; null: none is known
+};
+
+// Bytes of the answer's text: where they stand in what was pushed.
+struct TextSpan {
+  size_t begin = 0;
+  std::string text;
 };
 
 class AnswerParser {
@@ -52,10 +60,17 @@ class AnswerParser {
 
   // Appends parts; goes on with the last of them where it can.
   void push(std::string_view text, std::vector<AnswerPart>& parts);
-  void finish(std::vector<AnswerPart>& parts);
+  // `is_own_end`: the model ended its answer, rather than a limit. Markers that it left out at the end are then missing
+  // and not cut off.
+  void finish(std::vector<AnswerPart>& parts, bool is_own_end = false);
   int32_t n_calls() const { return n_calls_; }
   // Every call that has begun has ended.
   bool are_calls_whole() const { return !is_broken_ && !is_in_call_; }
+
+  // From now on all text is told to `spans` too; null: no longer. Text between the arguments of a call is not.
+  void tell_spans(std::vector<TextSpan>* spans) { spans_ = spans; }
+  // Bytes from the beginning of which it is known what they are; text among them has been told.
+  size_t n_certain() const;
 
  private:
   enum class State : uint8_t {
@@ -65,6 +80,7 @@ class AnswerParser {
     kBetween,  // around calls
     kName,
     kId,
+    kHeadEnd,  // behind a name, up to where the arguments begin
     kArguments,
     kObjects,  // before an object, or in an array of them
     kObject,
@@ -75,6 +91,13 @@ class AnswerParser {
     kHead,  // of a channel
     kChannel,
   };
+  static constexpr size_t kMaxName = 128;  // bytes of a tool's, an argument's or a call's name
+  static bool is_of_name(char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-' ||
+           c == '.' || c == ':' || c == '/';
+  }
+  // Of a place in a text that grows.
+  enum class Is : uint8_t { kNo, kOpen, kYes };
   using Parts = std::vector<AnswerPart>;
 
   bool step(Parts& parts);  // false: more text is needed
@@ -83,9 +106,14 @@ class AnswerParser {
   bool step_text(Parts& parts);
   bool step_between(Parts& parts);
   bool step_name(Parts& parts);
+  bool step_head_end(Parts& parts);
   bool step_objects(Parts& parts);
   bool step_object(Parts& parts);
-  bool end_member(std::string_view value, Parts& parts);
+  bool end_member();
+  bool end_object(Parts& parts);
+  bool read_name(std::string_view json);
+  bool hold_arguments(std::string_view json);
+  bool read_nested(std::string_view json);
   bool step_arguments(Parts& parts);
   bool step_python(Parts& parts);
   bool step_tagged(Parts& parts);
@@ -95,42 +123,80 @@ class AnswerParser {
   bool step_channel(Parts& parts);
 
   void add(AnswerPart::Kind kind, std::string_view text, Parts& parts);
-  void add_text(std::string_view text, Parts& parts);
+  void add_text(std::string_view text, size_t at, Parts& parts);
+  void tell(std::string_view text, size_t at, Parts& parts);
   void begin_call(Parts& parts);
   void add_arguments(std::string_view json, Parts& parts);
   void end_call(Parts& parts);
+  void break_call(Parts& parts);
+  void tell_strange(Parts& parts);
   void enter_call(std::string marker);
   bool fail(Parts& parts);
-  bool go_on(size_t n, State state);  // takes n bytes of the markup
-  void end_value(std::string_view piece, bool is_whole, Parts& parts);
+  void drop(size_t n);                // n bytes are read
+  bool go_on(size_t n, State state);  // n bytes are of the markup
+  bool is_declared(std::string_view name) const;
   std::string name_of(std::string_view spelled) const;
   bool has_tools() const { return options_.tools != nullptr && tools_.kind != ToolFormat::Kind::kNone; }
 
+  // kTagged
+  struct Ending {
+    Is is = Is::kNo;
+    size_t begin = 0, end = 0;  // of what ends the value
+    bool is_of_call = false;    // the call's end, and not the value's
+  };
+  const ArgumentTypes& types();
+  Is is_structure(std::string_view rest, std::span<const std::string> marks) const;
+  Is is_misspelled(std::string_view rest, size_t* len) const;
+  Is is_next_key(std::string_view rest);
+  bool is_in_cdata(size_t at) const;
+  Ending ending_at(size_t at);
+  Ending close_at(size_t at);
+  Ending missing_close_at(size_t at);
+  void add_value(std::string_view piece, bool is_whole, Parts& parts);
+  void end_tagged_call(Parts& parts);
+  bool have_required();
+
   Options options_;
   const ToolFormat& tools_;
-  std::vector<std::string> text_marks_, reasoning_ends_;
-  std::string buffer_;  // not yet looked at, or held back
-  std::string raw_;     // the markup since a call seemed to begin: text after all, where it did not
-  std::string space_;   // white space at the end of the text: nobody's, where a call follows
+  std::vector<std::string> text_marks_, closing_marks_, reasoning_ends_, around_marks_, tagged_marks_, call_marks_;
+  std::string buffer_;   // not yet looked at, or held back
+  size_t n_read_ = 0;    // bytes before it
+  std::string raw_;      // the markup since a call seemed to begin: text after all, where it did not
+  std::string space_;    // white space at the end of the text: nobody's, where a call follows
+  size_t space_at_ = 0;  // where it begins
+  std::vector<TextSpan>* spans_ = nullptr;
   State state_ = State::kStart;
   bool is_reasoning_done_ = false;
-  int n_newlines_ = 0;  // that may still be dropped
+  bool is_at_end_ = false, is_own_end_ = false;  // nothing follows the buffer
+  int n_newlines_ = 0;                           // that may still be dropped
 
   int32_t n_calls_ = 0;
   bool is_in_call_ = false, is_broken_ = false;
   bool has_called_ = false;  // since the markup began
+  bool awaits_end_ = false;  // a call has ended, and its end marker has not come
   bool is_array_ = false;
   std::string name_, id_;
+  std::set<std::string> ids_;  // of the answer's calls: one that comes twice is none
   ArgumentReader reader_;
+  std::string strange_;  // of a call's markup, what is none: text behind it
 
   std::string object_;  // kObject: of a call, as far as its arguments were not told
   size_t key_begin_ = 0, value_begin_ = 0;
   std::string member_, held_arguments_;
-  bool is_telling_ = false;
+  bool is_telling_ = false, has_arguments_ = false, has_strange_object_ = false;
 
-  std::string key_, value_;  // kTagged
-  bool is_text_value_ = false, is_first_value_ = true, has_key_ = false;
+  std::string key_, key_mark_, value_;                           // kTagged
+  std::set<std::string> keys_;                                   // that the call has
+  std::map<std::string, std::unique_ptr<ArgumentTypes>> types_;  // by the tool's name
+  ValueHint hint_ = ValueHint::kNone;
+  bool is_string_value_ = false, has_value_bytes_ = false, is_cdata_ = false;
+  size_t n_value_checked_ = 0;  // bytes of the buffer in which no value ends
+  bool has_maybe_end_ = false;  // of the call, in the buffer; what follows will tell
+  size_t maybe_end_ = 0;
   bool is_call_channel_ = false, is_reasoning_channel_ = false;
 };
+
+// A text as JSON has it between quotes.
+std::string json_escaped(std::string_view text);
 
 }  // namespace ibid

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "base/json.h"
 
 namespace ibid {
@@ -15,9 +17,14 @@ constexpr const char* kCoder = "<function= <parameter= <think>";
 constexpr const char* kGlm = "<tool_call> <arg_key> <think>";
 constexpr const char* kGptOss = "<|channel|> to=functions.";
 
+std::shared_ptr<const Json> schema(const char* json) { return std::make_shared<const Json>(*parse_json(json)); }
+
 std::shared_ptr<const std::vector<DeclaredTool>> tools() {
-  return std::make_shared<std::vector<DeclaredTool>>(std::vector<DeclaredTool>{
-      {"get_weather", {{"place", true}, {"days", false}, {"exact", false}}}, {"find", {{"q", true}}}});
+  static const auto weather = schema(
+      R"({"type":"object","properties":{"place":{"type":"string"},"days":{"type":"array"},"exact":{"type":"boolean"}}})");
+  static const auto find = schema(R"({"type":"object","properties":{"q":{"type":"string"}}})");
+  return std::make_shared<std::vector<DeclaredTool>>(
+      std::vector<DeclaredTool>{{"get_weather", weather}, {"find", find}});
 }
 
 std::string told(const std::vector<AnswerPart>& parts, const AnswerParser& parser) {
@@ -141,7 +148,7 @@ TEST(AnswerParser, Mistral) {
   EXPECT_EQ(read(kMistral,
                  "[TOOL_CALLS] [{\"name\": \"get_weather\", \"arguments\": {\"days\": [1, 2]}, \"id\": \"call12345\"}, "
                  "{\"name\": \"find\", \"arguments\": {}}]"),
-            "<call get_weather: {\"days\":[1,2]}><call find: {}>");
+            "<call get_weather call12345: {\"days\":[1,2]}><call find: {}>");
   EXPECT_EQ(read(kMistral, "I look.[TOOL_CALLS]find[CALL_ID]abcdefghi[ARGS]{\"q\": \"a\"}"),
             "I look.<call find abcdefghi: {\"q\":\"a\"}>");
   EXPECT_EQ(read(kMistral, "[TOOL_CALLS]find[ARGS]{\"q\": \"a\"}[TOOL_CALLS]find[ARGS]{\"q\": \"b\"}"),
@@ -218,6 +225,229 @@ TEST(AnswerParser, Channels) {
                  "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Yes.<|return|>"),
             "(Hm.)Yes.");
   EXPECT_EQ(read(kGptOss, "<|channel|>commentary<|message|>I look.<|end|>"), "I look.");
+}
+
+// What stands beside name, id and arguments of a call's object is text, and never nothing.
+TEST(AnswerParser, NothingOfACallsObjectIsLost) {
+  const auto call = [](const std::string& members) {
+    return read(kHermes, "<tool_call>{" + members + "}</tool_call>");
+  };
+  const std::string a1 = "<call find: {\"a\":1}>";
+  EXPECT_EQ(call(R"("name": "find", "parameters": {"a": 1})"), a1);
+  EXPECT_EQ(call(R"("parameters": {"a": 1}, "name": "find")"), a1);
+  EXPECT_EQ(call(R"("name": "find", "parameters": "{\"a\":1}")"), a1);
+  EXPECT_EQ(read(kLlama, R"({"name": "find", "arguments": {"a": 1}})"), a1);
+  EXPECT_EQ(call(R"("type": "function", "function": {"name": "find", "arguments": {"a": 1}})"), a1);
+  EXPECT_EQ(call(R"("id": "x1", "type": "function", "name": "find", "arguments": {"a": 1})"),
+            "<call find x1: {\"a\":1}>");
+  EXPECT_EQ(call(R"("name": "find", "arguments": {"a": 1}, "why": "so")"), a1 + R"("why":"so")");
+  EXPECT_EQ(call(R"("why": [1], "name": "find", "arguments": {"a": 1})"), R"("why":[1])" + a1);
+  EXPECT_EQ(call(R"("name": "find", "arguments": {"a": 1}, "parameters": {"b": 2})"), a1 + R"("parameters":{"b":2})");
+  for (const char* nothing : {"{}", "null", "\"\"", "[]"})
+    EXPECT_EQ(call(std::string(R"("name": "find", "arguments": )") + nothing), "<call find: {}>") << nothing;
+  for (const char* text :
+       {R"("name": "find", "args": {"a": 1})", R"("name": "find", "a": 1)", R"("args": {"a": 1}, "name": "find")",
+        R"("args": {}, "name": "find", "arguments": {"a": 1})"})
+    EXPECT_EQ(call(text), "<tool_call>{" + std::string(text) + "}" + "</tool_call>") << text;
+}
+
+TEST(AnswerParser, SeveralCallsStandInOneAnswer) {
+  const std::string f = R"({"name": "find", "arguments": {}})", p = R"({"name": "find", "parameters": {}})";
+  const std::string two = "<call find: {}><call find: {}>";
+  EXPECT_EQ(read(kHermes, "<tool_call>[" + f + ", " + f + "]</tool_call>"), two);
+  EXPECT_EQ(read(kHermes, "<tool_call>\n" + f + "\n" + f + "\n</tool_call>"), two);
+  EXPECT_EQ(read(kHermes, "<tool_call>" + f + "</tool_call><tool_call>" + f + "</tool_call>"), two);
+  for (const std::string& text :
+       {p + "\n" + p, p + "; " + p, "[" + p + ", " + p + "]", "<|python_tag|>" + p + "; " + p})
+    EXPECT_EQ(read(kLlama, text), two) << text;
+  EXPECT_EQ(read(kLlama, "[1, 2]"), "[1, 2]");
+  EXPECT_EQ(read("[TOOL_CALLS]", "[TOOL_CALLS][" + f + "," + f + "]"), two);
+  // An id that comes twice says whose a result is no longer.
+  const std::string with_id = R"({"id": "7", "name": "find", "arguments": {}})";
+  EXPECT_EQ(read(kHermes, "<tool_call>[" + with_id + ", " + with_id + "]</tool_call>"),
+            "<call find 7: {}><call find: {}>");
+}
+
+TEST(AnswerParser, BracketsThatAreMissingOrTooManyChangeNoCall) {
+  const std::string begin = R"(<tool_call>{"name": "find", "arguments": {"a": 1})";
+  for (const char* end : {"}</tool_call> Ok.", "\n</tool_call> Ok.", "}} </tool_call> Ok.",
+                          "}</tool_call></tool_call> Ok.", "} Ok.", "}]</tool_call> Ok."})
+    EXPECT_EQ(read(kHermes, begin + end), "<call find: {\"a\":1}>Ok.") << end;
+  const std::string list = R"(<TOOLCALL>[{"name": "find", "arguments": {"a": 1}})";
+  for (const char* end : {"]</TOOLCALL>", "</TOOLCALL>", "", "]", ",]</TOOLCALL>"})
+    EXPECT_EQ(read("<TOOLCALL>", list + end), "<call find: {\"a\":1}>") << end;
+  EXPECT_EQ(read(kMistral, "[TOOL_CALLS]find{\"a\": 1}"), "<call find: {\"a\":1}>");
+  EXPECT_EQ(read(kHermes, R"(<tool_call>{"name": "find", "arguments": {"q": "\d+ \\d", "t": True}}</tool_call>)"),
+            R"(<call find: {"q":"\\d+ \\d","t":true}>)");
+}
+
+// One format with tags: how its markers are spelled.
+struct Tags {
+  const char* source;
+  std::string begin, key, key_end, close, end, behind;
+};
+const std::vector<Tags>& tags() {
+  static const std::vector<Tags> kTags = {
+      {kCoder, "<tool_call>\n<function=get_weather>\n", "<parameter=", ">\n", "\n</parameter>\n", "</function>\n",
+       "</tool_call>"},
+      {kGlm, "<tool_call>get_weather\n", "<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>\n", "</tool_call>", ""},
+      {kGlm, "<tool_call>get_weather", "<arg_key>", "</arg_key><arg_value>", "</arg_value>", "</tool_call>", ""},
+      {"<｜DSML｜", "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"get_weather\">\n", "<｜DSML｜parameter name=\"",
+       "\" string=\"true\">", "</｜DSML｜parameter>\n", "</｜DSML｜invoke>\n", "</｜DSML｜function_calls>"},
+      {"<minimax:tool_call>", "<minimax:tool_call>\n<invoke name=\"get_weather\">\n", "<parameter name=\"", "\">",
+       "</parameter>\n", "</invoke>\n", "</minimax:tool_call>"},
+      {"<seed:tool_call> <parameter=", "<seed:tool_call>\n<function=get_weather>\n", "<parameter=", ">",
+       "</parameter>\n", "</function>\n", "</seed:tool_call>"},
+  };
+  return kTags;
+}
+
+// The call's arguments as they are read, where the model ended its answer; and that no slicing changes them.
+std::string arguments_of(const char* source, const std::string& text) {
+  const auto in_pieces = [&](size_t len) {
+    AnswerParser parser = parser_of(source);
+    std::vector<AnswerPart> parts;
+    for (size_t at = 0; at < text.size();) {
+      size_t end = std::min(text.size(), at + len);
+      while (end < text.size() && (text[end] & 0xC0) == 0x80) ++end;
+      parser.push(std::string_view(text).substr(at, end - at), parts);
+      at = end;
+    }
+    parser.finish(parts, true);
+    std::string out = parser.are_calls_whole() ? "" : "CUT ";
+    for (const AnswerPart& part : parts)
+      if (part.kind == AnswerPart::Kind::kCall) out += part.text;
+    return out;
+  };
+  const std::string whole = in_pieces(text.size());
+  for (const size_t len : {size_t{1}, size_t{2}, size_t{5}}) EXPECT_EQ(in_pieces(len), whole) << text;
+  return whole;
+}
+
+TEST(AnswerParser, AMarkerThatIsMissingDoubledOrMisspelledChangesItsArgumentAlone) {
+  const std::string place = R"("place":"Bern")";
+  for (const Tags& t : tags()) {
+    const auto text = [&](const std::string& close, const std::string& end, const std::string& behind) {
+      return t.begin + t.key + "place" + t.key_end + "Bern" + close + t.key + "exact" + t.key_end + "true" + t.close +
+             end + behind;
+    };
+    const std::string right = R"({"place":"Bern","exact":true})";
+    const std::string ends = t.end + t.behind;
+    EXPECT_EQ(arguments_of(t.source, text(t.close, t.end, t.behind)), right);
+    std::string misspelled = t.close;
+    misspelled.replace(misspelled.rfind('>') - 2, 2, "");
+    const std::string own_line = t.close.ends_with('\n') ? "\n" : "";
+    for (const std::string& close : {own_line, t.close + t.close, misspelled})
+      EXPECT_EQ(arguments_of(t.source, text(close, t.end, t.behind)), right) << text(close, t.end, t.behind);
+    if (!t.behind.empty()) EXPECT_EQ(arguments_of(t.source, text(t.close, "", t.behind)), right);
+    EXPECT_EQ(arguments_of(t.source, text(t.close, t.end, "")), right);
+    EXPECT_EQ(arguments_of(t.source, text(t.close, t.end + t.end, t.behind)), right);
+    EXPECT_EQ(arguments_of(t.source, text(t.close, "", "")), right) << "the model ended";
+    // The last value's closing tag.
+    const std::string last = t.begin + t.key + "place" + t.key_end + "Bern";
+    const std::string line = t.end.ends_with('\n') || t.close.ends_with('\n') ? "\n" : "";
+    EXPECT_EQ(arguments_of(t.source, last + line + ends), "{" + place + "}") << last + line + ends;
+    EXPECT_EQ(arguments_of(t.source, last + misspelled + ends), "{" + place + "}");
+    EXPECT_EQ(arguments_of(t.source, last + t.close + t.close + ends), "{" + place + "}");
+    EXPECT_TRUE(arguments_of(t.source, last).starts_with("CUT ")) << "a value that never ends";
+    // A key that is none takes itself away, and nothing else.
+    std::string bad_key = t.key;
+    bad_key.erase(bad_key.size() - 2, 1);
+    const std::string strange = t.begin + t.key + "place" + t.key_end + "Bern" + t.close + bad_key + "b" + t.key_end +
+                                "two" + t.close + t.key + "exact" + t.key_end + "true" + t.close + ends;
+    EXPECT_EQ(arguments_of(t.source, strange), right) << strange;
+  }
+}
+
+TEST(AnswerParser, TagsWithinAValueAreItsText) {
+  for (const Tags& t : tags()) {
+    std::string close = t.close, end = t.end;
+    while (close.ends_with('\n')) close.pop_back();
+    while (close.starts_with('\n')) close.erase(0, 1);
+    while (end.ends_with('\n')) end.pop_back();
+    for (const std::string& value :
+         std::vector<std::string>{"a " + close + " b", close + " b", "a\n" + close + " b", "a\n" + end + " b",
+                                  "a\n" + end + "\nb", "a " + t.key + "zz", "\n" + t.key + "zz" + t.key_end + "x",
+                                  "a\n" + t.behind + " b", "a<b>c</b>\n</div>", "</", "\n\na"}) {
+      const std::string text = t.begin + t.key + "place" + t.key_end + value + t.close + t.key + "exact" + t.key_end +
+                               "true" + t.close + t.end + t.behind;
+      std::string want = "{\"place\":\"" + json_escaped(value) + "\",\"exact\":true}";
+      EXPECT_EQ(arguments_of(t.source, text), want) << text;
+    }
+  }
+}
+
+TEST(AnswerParser, ACallCutShortIsNotWhole) {
+  for (const Tags& t : tags()) {
+    const std::string text = t.begin + t.key + "place" + t.key_end + "Bern" + t.close + t.key + "exact" + t.key_end +
+                             "true" + t.close + t.end + t.behind;
+    for (size_t cut = t.begin.size(); cut < text.size() - t.behind.size() - 1; ++cut) {
+      if ((text[cut] & 0xC0) == 0x80) continue;
+      AnswerParser parser = parser_of(t.source);
+      std::vector<AnswerPart> parts;
+      parser.push(std::string_view(text).substr(0, cut), parts);
+      parser.finish(parts);
+      const bool has_end = text.substr(0, cut).find(t.end.substr(0, t.end.find('>') + 1)) != std::string::npos;
+      EXPECT_EQ(parser.are_calls_whole() && parser.n_calls() > 0, has_end) << text.substr(0, cut);
+    }
+  }
+}
+
+// JSON where that is valid and the string is not, else the string; of a nullable string `null` alone is null.
+TEST(AnswerParser, TypesOfValuesBetweenTagsFollowTheSchema) {
+  const std::string optional = R"({"anyOf":[{"type":"string"},{"type":"null"}]})";
+  const std::string reference = R"({"$ref":"#/$defs/text"})", number = R"({"$ref":"#/$defs/number"})";
+  for (const auto& [type, value, want] : std::vector<std::array<std::string, 3>>{
+           {optional, "12345", R"("12345")"},
+           {optional, "true", R"("true")"},
+           {optional, R"({"x": [1]})", R"("{\"x\": [1]}")"},
+           {optional, "null", "null"},
+           {optional, "nullable", R"("nullable")"},
+           {optional, "None", R"("None")"},
+           {R"({"type":["string","null"]})", "12345", R"("12345")"},
+           {R"({"type":["null","string"]})", "null", "null"},
+           {R"({"type":"string","nullable":true})", "1", R"("1")"},
+           {R"({"type":"string"})", "null", R"("null")"},
+           {reference, "12", R"("12")"},
+           {number, "12", "12"},
+           {number, "x", R"("x")"},
+           {R"({"oneOf":[{"type":"integer"},{"type":"boolean"}]})", "True", "true"},
+           {R"({"anyOf":[{"type":"integer"},{"type":"null"}]})", "None", "null"},
+           {R"({"allOf":[{"$ref":"#/$defs/text"}]})", "[1]", R"("[1]")"},
+           {R"({"enum":["a","12"]})", "12", R"("12")"},
+           {R"({"enum":["a",12]})", "12", "12"},
+           {R"({"enum":["a"]})", "\"a\"", R"("a")"},
+           {R"({"const":"12"})", "12", R"("12")"},
+           {R"({"const":12})", "12", "12"},
+           {R"({"type":["integer","string"],"pattern":"^[a-z]+$"})", "12", "12"},
+           {R"({"anyOf":[{"type":"string","maxLength":2},{"type":"integer"}]})", "123", "123"},
+           {R"({"anyOf":[{"type":"string","maxLength":2},{"type":"integer"}]})", "12", R"("12")"},
+           {R"({"anyOf":[{"type":"string","format":"uri"},{"type":"object"}]})", "{}", R"("{}")"},
+           {R"({"type":"object"})", "{\"a\": 1}", "{\"a\": 1}"},
+           {R"({"type":"object"})", "{'a': None}", R"({"a":null})"},
+           {R"({"type":"integer","minimum":5})", "3", "3"},
+           {R"({"type":"integer"})", "2.5", "2.5"},
+           {R"({"type":"array","items":{"type":"integer"}})", "[\"x\"]", "[\"x\"]"},
+           {"{}", "[1, 2]", R"("[1, 2]")"},
+           {R"({"description":"d"})", "12", R"("12")"},
+           {"true", "x", R"("x")"},
+           {R"({"properties":{"x":{"type":"integer"}}})", "text", R"("text")"}}) {
+    const auto tool = std::make_shared<std::vector<DeclaredTool>>(
+        std::vector<DeclaredTool>{{"f", schema((R"({"properties":{"v":)" + type +
+                                                R"(},"$defs":{"text":{"type":"string"},"number":{"type":"number"}}})")
+                                                   .c_str())}});
+    for (const size_t len : {size_t{1}, size_t{3}, size_t{1000}}) {
+      AnswerParser parser({std::make_shared<AnswerFormat>(AnswerFormat::of_template(kCoder)), tool, true, false});
+      std::vector<AnswerPart> parts;
+      const std::string text = "<function=f>\n<parameter=v>\n" + value + "\n</parameter>\n</function>";
+      for (size_t at = 0; at < text.size(); at += len) parser.push(std::string_view(text).substr(at, len), parts);
+      parser.finish(parts);
+      ASSERT_FALSE(parts.empty());
+      std::string arguments;
+      for (const AnswerPart& part : parts) arguments += part.text;
+      EXPECT_EQ(arguments, "{\"v\":" + want + "}") << value << " by " << type;
+    }
+  }
 }
 
 // Of any text whatever: no slicing changes it, and nothing of a text without markers is lost.

@@ -17,6 +17,11 @@ bool is_of_word(char c) {
          c == '+' || c == '.';
 }
 
+// Names of arguments may be of any letters.
+bool is_of_key(char c) {
+  return static_cast<unsigned char>(c) >= ' ' && std::string_view("=:,()[]{}<>\"'\\").find(c) == std::string_view::npos;
+}
+
 void append_control(char c, std::string& out) {
   char text[8];
   std::snprintf(text, sizeof text, "\\u%04x", static_cast<unsigned>(static_cast<unsigned char>(c)));
@@ -29,7 +34,7 @@ ArgumentReader::Verdict ArgumentReader::feed(char c, std::string& out) {
   if (at_ == At::kString) return feed_string(c, out);
   if (at_ == At::kMark) return feed_mark(c, out);
   if (at_ == At::kWord) {
-    if (is_of_word(c) && word_.size() < kMaxWord) return word_ += c, Verdict::kMore;
+    if ((is_of_word(c) || (is_key_ && is_of_key(c))) && word_.size() < kMaxWord) return word_ += c, Verdict::kMore;
     if (end_word(c, out) == Verdict::kBad) return Verdict::kBad;
   }
   if (markers::is_blank(c)) return Verdict::kMore;
@@ -85,7 +90,7 @@ ArgumentReader::Verdict ArgumentReader::begin_value(char c, std::string& out) {
 // A string or a word: what a key may be, too.
 ArgumentReader::Verdict ArgumentReader::begin_key(char c, std::string& out) {
   is_key_ = at_ == At::kKey || at_ == At::kKeyOrEnd;
-  const bool is_quote = dialect_ == Dialect::kGemma ? false : c == '"' || (c == '\'' && dialect_ == Dialect::kPython);
+  const bool is_quote = c == '"' || (c == '\'' && dialect_ == Dialect::kPython);
   if (is_quote && !(is_key_ && open_.back() == '(')) {
     quote_ = c;
     out += '"';
@@ -93,7 +98,7 @@ ArgumentReader::Verdict ArgumentReader::begin_key(char c, std::string& out) {
   } else if (c == '<' && dialect_ == Dialect::kGemma) {
     word_ = c;
     at_ = At::kMark;
-  } else if (is_of_word(c)) {
+  } else if (is_of_word(c) || (is_key_ && dialect_ != Dialect::kJson && is_of_key(c))) {
     word_ = c;
     at_ = At::kWord;
   } else {
@@ -106,10 +111,11 @@ ArgumentReader::Verdict ArgumentReader::end_word(char, std::string& out) {
   at_ = is_key_ ? At::kColon : At::kCommaOrEnd;
   if (is_key_) {
     if (dialect_ == Dialect::kJson) return Verdict::kBad;
+    while (word_.back() == ' ') word_.pop_back();
     out += '"' + word_ + '"';
     return Verdict::kMore;
   }
-  if (dialect_ == Dialect::kPython && (word_ == "True" || word_ == "False" || word_ == "None"))
+  if (word_ == "True" || word_ == "False" || word_ == "None")
     word_ = word_ == "True" ? "true" : word_ == "False" ? "false" : "null";
   if (!parse_json(word_)) return Verdict::kBad;
   out += word_;
@@ -155,9 +161,10 @@ ArgumentReader::Verdict ArgumentReader::feed_string(char c, std::string& out) {
   if (n_escape_ == 1) {
     n_escape_ = c == 'u' ? 2 : 0;
     if (c == '\'' && dialect_ == Dialect::kPython) return out += c, Verdict::kMore;
-    if (std::string_view("\"\\/bfnrtu").find(c) == std::string_view::npos) return Verdict::kBad;
-    out += '\\';
-    out += c;
+    if (c == 'x' && dialect_ == Dialect::kPython) return out += "\\u00", n_escape_ = 4, Verdict::kMore;
+    const bool is_known = std::string_view("\"\\/bfnrtu").find(c) != std::string_view::npos;
+    out += is_known ? "\\" : "\\\\";  // of what is no escape the backslash is meant, as in a "\d" that a model writes
+    static_cast<unsigned char>(c) < 0x20 ? append_control(c, out) : static_cast<void>(out += c);
     return Verdict::kMore;
   }
   if (c == quote_) return end_string(out), Verdict::kMore;
