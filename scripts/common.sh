@@ -23,6 +23,45 @@ test_packages="libgtest-dev librapidcheck-dev clang-format"
 slow_packages="curl slowhttptest systemd chromium-headless-shell debootstrap qemu-user-static g++-aarch64-linux-gnu
   python3-torch libopenblas0-pthread"
 
+# last_line: the newest line of standard input in the place of the one before, and the seconds while none comes; errors
+# and warnings stay, and of a compiler what follows them. A loop of this shell: awk may read a pipe in blocks, and show
+# nothing for long.
+last_line() {
+  local part line= shown= keeps= status width begin=$SECONDS
+  width=$(tput cols 2>/dev/null || echo 80)
+  [ "$width" -gt 20 ] || width=80
+  while :; do
+    status=0
+    IFS= read -r -t 1 part || status=$?
+    line+=$part
+    if [ "$status" -gt 128 ]; then
+      printf '\r\033[K%s%s s' "${shown:0:$((width - 10))}${shown:+ }" $((SECONDS - begin))
+      continue
+    fi
+    line=${line//[$'\r\e']/}
+    if [ -n "$line" ]; then
+      case $line in
+        \[[0-9]*/[0-9]*\]*) keeps= ;;
+        *error:* | *warning:* | FAILED:*) keeps=1 ;;
+      esac
+      case "[$keeps]$line" in
+        "[1]"* | "[]E: "* | "[]W: "*) printf '\r\033[K%s\n' "$line" ;;
+        *) shown=$line && printf '\r\033[K%s' "${line:0:$((width - 1))}" ;;
+      esac
+    fi
+    line=
+    [ "$status" = 0 ] || break
+  done
+  printf '\r\033[K'
+}
+
+# quietly NAME COMMAND...: its output goes into the log NAME; on a terminal its last line is shown.
+quietly() {
+  local name=$1
+  shift
+  if [ -t 1 ]; then "$@" 2>&1 | tee "$log/$name.txt" | last_line; else "$@" >"$log/$name.txt" 2>&1; fi
+}
+
 # install_packages NAME...: those of the distribution's packages that are missing.
 install_packages() {
   command -v dpkg-query >/dev/null || {
@@ -42,9 +81,9 @@ install_packages() {
   fi
   step "installing ${#missing[@]} packages: ${missing[*]}"
   export DEBIAN_FRONTEND=noninteractive
-  install_now() { $sudo apt-get install -y -q --no-remove --no-install-recommends "${missing[@]}" >"$log/apt.txt" 2>&1; }
+  install_now() { quietly apt $sudo apt-get install -y -q --no-remove --no-install-recommends "${missing[@]}"; }
   # The lists of a machine that has not asked for a while name files that are gone: ask once, then try again.
-  install_now || { $sudo apt-get update -q >"$log/apt-update.txt" 2>&1 && install_now; } || {
+  install_now || { quietly apt-update $sudo apt-get update -q && install_now; } || {
     tail -n 5 "$log/apt.txt" >&2
     if grep -qi 'libboost1.74\|remove' "$log/apt.txt"; then
       fail "apt-get would have to remove packages, so nothing was changed." \
@@ -59,7 +98,7 @@ install_packages() {
 run_logged() {
   local name=$1
   shift
-  "$@" >"$log/$name.txt" 2>&1 && return 0
+  quietly "$name" "$@" && return 0
   tail -n 30 "$log/$name.txt" >&2
   fail "$name failed; the whole log is build/log/$name.txt"
 }
@@ -79,10 +118,8 @@ configure() {
 # build_targets TARGET...: with a progress line on a terminal.
 build_targets() {
   if [ -t 1 ]; then
-    NINJA_STATUS='[%f/%t] ' ninja -C "$build" -j "$jobs" "$@" 2>&1 | tee "$log/build.txt" |
-      awk '/^\[[0-9]+\/[0-9]+\]/ {printf "\r\033[K%s", substr($0, 1, 100); fflush(); next} /error|warning/ {print "\n" $0}' || true
-    [ "${PIPESTATUS[0]}" = 0 ] || fail "the build failed; the whole log is build/log/build.txt"
-    printf '\r\033[K'
+    NINJA_STATUS='[%f/%t] ' quietly build ninja -C "$build" -j "$jobs" "$@" ||
+      fail "the build failed; the whole log is build/log/build.txt"
   else
     run_logged build ninja -C "$build" -j "$jobs" "$@"
   fi
