@@ -3,6 +3,9 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <mutex>
+#include <utility>
+
 namespace ibid {
 namespace {
 
@@ -16,6 +19,15 @@ spdlog::logger& logger() {
   return *one;
 }
 
+struct Redirection {
+  std::mutex mutex;
+  std::function<void(LogLevel, std::string_view)> log;
+};
+Redirection& redirection() {
+  static Redirection one;
+  return one;
+}
+
 }  // namespace
 
 void set_log_level(std::string_view level) {
@@ -24,6 +36,27 @@ void set_log_level(std::string_view level) {
   logger().set_level(parsed);
 }
 
-void log_warn(std::string_view message) { logger().warn("{}", message); }
+void log_warn(std::string_view message) {
+  if (!logger().should_log(spdlog::level::warn)) return;
+  Redirection& r = redirection();
+  const std::lock_guard lock(r.mutex);
+  r.log ? r.log(LogLevel::kWarning, message) : logger().warn("{}", message);
+}
+
+void log_info(std::string_view message) {
+  Redirection& r = redirection();
+  const std::lock_guard lock(r.mutex);
+  r.log ? r.log(LogLevel::kInfo, message) : logger().info("{}", message);
+}
+
+LogTo::LogTo(std::function<void(LogLevel, std::string_view)> log) {
+  const std::lock_guard lock(redirection().mutex);
+  redirection().log = std::move(log);
+}
+
+LogTo::~LogTo() {
+  const std::lock_guard lock(redirection().mutex);
+  redirection().log = nullptr;
+}
 
 }  // namespace ibid

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstring>
 #include <ctime>
+#include <utility>
 
 #include "base/json_writer.h"
 #include "server/api_error.h"
@@ -157,16 +158,30 @@ bool RequestLog::add(const RequestLine& line) {
   return !requests_ || write_line(format_request_line(line, json_, unix_now()), 0);
 }
 
-bool RequestLog::say(std::string_view sentence) {
-  if (!json_) return write_line(std::string(sentence), 1000);
-  std::string out;
-  JsonWriter(out)
-      .begin_object()
-      .field("time", timestamp(unix_now()))
-      .field("event", "server")
-      .field("message", sentence)
-      .end_object();
-  return write_line(std::move(out), 1000);
+// `level`: empty for what is usual.
+std::string RequestLog::line_of(std::string_view level, std::string_view sentence) const {
+  std::string out = timestamp(unix_now());
+  if (!json_) {
+    if (!level.empty()) out.append(" ").append(level);
+    out += ' ';
+    // One line, whatever a file's name or the like brings into it.
+    for (const char c : sentence) out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+    return out;
+  }
+  const std::string time = std::exchange(out, "");
+  JsonWriter writer(out);
+  writer.begin_object().field("time", time).field("event", "server");
+  if (!level.empty()) writer.field("level", level);
+  writer.field("message", sentence).end_object();
+  return out;
+}
+
+bool RequestLog::say(std::string_view sentence) { return write_line(line_of("", sentence), 1000); }
+
+bool RequestLog::warn(std::string_view sentence) { return write_line(line_of("warning", sentence), 0); }
+
+void RequestLog::say_end(std::string_view sentence) {
+  if (!path_.empty()) write_line(line_of("error", sentence), 0);
 }
 
 }  // namespace ibid

@@ -46,13 +46,18 @@ class RequestLog {
 
   void on_lost(std::function<void()> callback) { lost_ = std::move(callback); }
   bool add(const RequestLine& line);
-  // A sentence about the server itself. False where it could not be written.
+  // A sentence about the server itself, with the time. False where it could not be written.
   bool say(std::string_view sentence);
+  // The same of what is wrong and does not end it. Waits for no reader.
+  bool warn(std::string_view sentence);
+  // And of what ends it; where the log is a file.
+  void say_end(std::string_view sentence);
 
  private:
   RequestLog(int fd, std::string path, bool json, bool requests)
       : fd_(fd), path_(std::move(path)), json_(json), requests_(requests) {}
   bool write_line(std::string line, int patience_ms);
+  std::string line_of(std::string_view level, std::string_view sentence) const;
 
   std::mutex mutex_;
   int fd_;

@@ -4,9 +4,13 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <thread>
+
+#include "base/log.h"
 
 namespace ibid {
 namespace {
@@ -55,6 +59,40 @@ TEST(RequestLog, GoesOnInTheOldFileWhereNoNewOneCanBeOpened) {
   EXPECT_NE(status.error().message.find("cannot be opened"), std::string::npos) << status.error().message;
   EXPECT_TRUE(log->say("One."));
   EXPECT_EQ(n_lines(old), 1);
+}
+
+std::string all_of(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+TEST(RequestLog, EachLineHasItsTimeAndWarningsOfTheProcessReachIt) {
+  const Folder folder;
+  for (const bool json : {false, true}) {
+    const std::string path = folder.file(json ? "json" : "text");
+    const std::unique_ptr<RequestLog> log = RequestLog::open(path, json, true).value();
+    {
+      const LogTo to([&](LogLevel level, std::string_view sentence) {
+        level == LogLevel::kWarning ? log->warn(sentence) : log->say(sentence);
+      });
+      log->say("One.");
+      log_warn("Two\nlines.");
+      log_info("Three.");
+      log->say_end("Four.");
+    }
+    log_info("Five.");  // to standard error again, where it is not wanted
+    std::string text = all_of(path);
+    for (char& c : text) c = std::isdigit(static_cast<unsigned char>(c)) != 0 ? '0' : c;
+    const std::string time = "0000-00-00T00:00:00.000Z";
+    if (json) {
+      const std::string begin = "{\"time\":\"" + time + "\",\"event\":\"server\",";
+      EXPECT_EQ(text, begin + "\"message\":\"One.\"}\n" + begin +
+                          "\"level\":\"warning\",\"message\":\"Two\\nlines.\"}\n" + begin +
+                          "\"message\":\"Three.\"}\n" + begin + "\"level\":\"error\",\"message\":\"Four.\"}\n");
+    } else {
+      EXPECT_EQ(text, time + " One.\n" + time + " warning Two lines.\n" + time + " Three.\n" + time + " error Four.\n");
+    }
+  }
 }
 
 TEST(RequestLog, LosesNoLineWhileItIsReopened) {

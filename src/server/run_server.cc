@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/caught.h"
+#include "base/log.h"
 #include "server/backend.h"
 #include "server/batches.h"
 #include "server/fleet.h"
@@ -112,6 +113,13 @@ Result<int> serve_until_stopped(const ServerOptions& options, const LoadBackend&
   Signals signals(options.log_file.empty() && (isatty(STDERR_FILENO) || isatty(STDIN_FILENO)));
   Result<std::unique_ptr<RequestLog>> log = RequestLog::open(options.log_file, options.log_json, options.log_requests);
   if (!log) return fail(log.error().message, kServeBadOptions);
+  const LogTo to([&log](LogLevel level, std::string_view sentence) {
+    level == LogLevel::kWarning ? (*log)->warn(sentence) : (*log)->say(sentence);
+  });
+  const auto fail = [&log](const std::string& sentence, int code) {
+    (*log)->say_end(sentence);
+    return ibid::fail(sentence, code);
+  };
   Result<ApiKeys> keys = read_keys(options);
   if (!keys) return fail(keys.error().message, kServeBadOptions);
   const bool has_keys = !keys->empty();

@@ -193,7 +193,7 @@ def starts_within(mib, *command):
             said.seek(0)
             return said.read()
 
-        eventually(lambda: process.poll() is not None or "\nServing " in text(), 60)
+        eventually(lambda: process.poll() is not None or " Serving " in text(), 60)
         process.poll() is None and process.send_signal(signal.SIGTERM)
         code, told = process.wait(timeout=30), text()
     if loader_fails(code, mib << 10):
