@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <functional>
+#include <memory>
 
-#include "base/json.h"
 #include "base/quoted.h"
 #include "cli/bench_case.h"
+#include "cli/bench_rows.h"
 #include "cli/bench_spec.h"
 #include "cli/drafters.h"
 #include "cli/guess_prompts.h"
@@ -21,24 +22,6 @@
 
 namespace ibid::cli {
 namespace {
-
-struct Measured {
-  BenchCase test;
-  std::vector<double> seconds;
-};
-
-double mean(const std::vector<double>& v) {
-  double sum = 0;
-  for (double x : v) sum += x;
-  return sum / static_cast<double>(v.size());
-}
-
-double deviation(const std::vector<double>& v) {
-  if (v.size() < 2) return 0;
-  double m = mean(v), sum = 0;
-  for (double x : v) sum += (x - m) * (x - m);
-  return std::sqrt(sum / static_cast<double>(v.size() - 1));
-}
 
 std::vector<BenchCase> cases(const BenchOptions& o) {
   std::vector<BenchCase> out;
@@ -53,6 +36,9 @@ std::vector<BenchCase> cases(const BenchOptions& o) {
   const auto is_off = [](int32_t n) { return n <= 0; };
   if (!o.streams.empty() && std::ranges::all_of(n_gen, is_off)) n_gen = BenchOptions().n_gen;
   for (int32_t depth : o.depths) {
+    for (const auto& [n_prompt, n] : o.prompt_gen) out.push_back({.n_prompt = n_prompt, .n_gen = n, .depth = depth});
+  }
+  for (int32_t depth : o.depths) {
     for (int32_t n : n_gen) {
       for (int32_t s : streams) {
         if (n > 0) out.push_back({.n_gen = n, .n_streams = s, .depth = depth});
@@ -60,47 +46,6 @@ std::vector<BenchCase> cases(const BenchOptions& o) {
     }
   }
   return out;
-}
-
-void print_json(const Loaded& loaded, const std::vector<Measured>& all) {
-  std::printf("[\n");
-  for (size_t i = 0; i < all.size(); ++i) {
-    const Measured& m = all[i];
-    std::vector<double> ts, ns;
-    for (double s : m.seconds) ts.push_back(m.test.tokens() / s), ns.push_back(s * 1e9);
-    auto list = [](const std::vector<double>& v, int digits) {
-      std::string s;
-      for (double x : v) s += fmt::format("{}{:.{}f}", s.empty() ? "" : ", ", x, digits);
-      return s;
-    };
-    std::printf(
-        "%s",
-        fmt::format(
-            "  {{\"build_number\": 0, \"build_commit\": \"ibid {}\", \"backends\": \"CPU\", \"cpu_isa\": \"{}\", "
-            "\"model_filename\": {}, \"model_type\": \"{}\", \"model_size\": {}, \"model_n_params\": {}, "
-            "\"n_threads\": {}, \"type_k\": \"{}\", \"type_v\": \"{}\", \"n_prompt\": {}, \"n_gen\": {}, "
-            "\"n_depth\": {}, \"n_streams\": {}, \"avg_ns\": {:.0f}, \"stddev_ns\": {:.0f}, \"avg_ts\": {:.4f}, "
-            "\"stddev_ts\": {:.4f}, \"samples_ns\": [{}], \"samples_ts\": [{}]}}{}\n",
-            IBID_VERSION, isa_name(selected_isa()), Json(loaded.path).text(), loaded.description(),
-            loaded.file->tensor_bytes(), loaded.model->config().n_parameters(), loaded.team->n_threads(),
-            loaded.kv_name(), loaded.kv_name(), m.test.n_prompt, m.test.n_gen, m.test.depth, m.test.n_streams, mean(ns),
-            deviation(ns), mean(ts), deviation(ts), list(ns, 0), list(ts, 3), i + 1 < all.size() ? "," : "")
-            .c_str());
-  }
-  std::printf("]\n");
-}
-
-void print_rows(const Loaded& loaded, const std::vector<Measured>& all, bool csv) {
-  if (csv) std::printf("model,threads,kv,test,avg_ts,stddev_ts\n");
-  if (!csv) std::printf("| model | threads | kv | test | tokens/s |\n|---|--:|---|---|--:|\n");
-  for (const Measured& m : all) {
-    std::vector<double> ts;
-    for (double s : m.seconds) ts.push_back(m.test.tokens() / s);
-    const char* form = csv ? "{},{},{},{},{:.2f},{:.2f}\n" : "| {} | {} | {} | {} | {:.2f} \u00b1 {:.2f} |\n";
-    std::printf("%s", fmt::format(fmt::runtime(form), loaded.description(), loaded.team->n_threads(), loaded.kv_name(),
-                                  m.test.name(), mean(ts), deviation(ts))
-                          .c_str());
-  }
 }
 
 // One more run of each test, told op by op; steps are slower by the telling, some 50 ns an op.
@@ -117,15 +62,6 @@ Status run_profiled(Engine& engine, const std::vector<BenchCase>& tests, int32_t
     if (!done) return done.error();
   }
   return {};
-}
-
-int tell_profile(const Loaded& loaded, const StepProfile& profile, const std::string& trace) {
-  std::printf("\n%s", profile.text(measure_limits(*loaded.team)).c_str());
-  if (trace.empty()) return kOk;
-  std::ofstream file(trace, std::ios::binary);
-  file << profile.trace();
-  file.close();
-  return file ? kOk : fail(unavailable("the trace cannot be written to " + in_quotes(trace), "--trace"));
 }
 
 // Guesses are measured on texts that somebody could write: what bench computes otherwise is noise.
@@ -176,59 +112,121 @@ Status bench_guesses(const BenchOptions& options) {
   return {};
 }
 
+// What of the lists one run of all tests has.
+struct Combination {
+  ModelArgs model;
+  int32_t n_batch = 0, n_ubatch = 0;
+};
+
+std::vector<Combination> combinations(const BenchOptions& o) {
+  std::vector<Combination> out;
+  const auto models = o.models.empty() ? std::vector<std::string>{o.model.model} : o.models;
+  const auto threads = o.threads.empty() ? std::vector<int32_t>{o.model.threads} : o.threads;
+  const auto dtypes = o.kv_dtypes.empty() ? std::vector<DType>{o.model.kv_dtype} : o.kv_dtypes;
+  for (const std::string& model : models) {
+    for (int32_t n_batch : o.n_batch) {
+      for (int32_t n_ubatch : o.n_ubatch) {
+        for (DType dtype : dtypes) {
+          for (int32_t n_threads : threads) {
+            Combination& c = out.emplace_back(Combination{.model = o.model, .n_batch = n_batch, .n_ubatch = n_ubatch});
+            c.model.model = model;
+            c.model.kv_dtype = dtype;
+            c.model.threads = n_threads;
+          }
+        }
+      }
+    }
+  }
+  return out;
+}
+
+// All tests of one combination; their rows are added.
+Status bench_one(const BenchOptions& options, const Combination& one, const std::vector<BenchCase>& tests,
+                 const std::function<void()>& on_run, std::vector<BenchRow>& rows, std::string& profiled) {
+  int32_t longest = 0, n_streams = 1;
+  for (const BenchCase& c : tests) {
+    longest = std::max(longest, c.longest());
+    n_streams = std::max(n_streams, c.n_streams);
+  }
+  ModelArgs args = one.model;
+  args.context_len = std::max(args.context_len, longest);
+  const int32_t budget = std::min(one.n_batch, one.n_ubatch);
+  const StepLimits limits = {.step_tokens = std::max(budget, n_streams), .max_sequences = n_streams};
+  ASSIGN_OR_RETURN(const Loaded loaded, load(args, limits));
+  EngineOptions engine_options = loaded.engine_options(limits);
+  engine_options.prefix_cache = false;
+  engine_options.policy = PolicyKind::kFirstCome;  // prompts in whole steps
+  engine_options.max_itl = 1e6;                    // and first: streams are measured once all of them decode
+  // Room for all streams, and at least for the one full context that any engine has.
+  engine_options.kv_bytes = std::max(loaded.kv_bytes_for(n_streams, longest, engine_options.block_len),
+                                     loaded.kv_bytes_for(1, loaded.context_len, engine_options.block_len));
+  ASSIGN_OR_RETURN(auto engine, Engine::create(*loaded.model, loaded.tokenizer, *loaded.stream, engine_options));
+  for (const BenchCase& test : tests) {
+    BenchRow row = bench_row(loaded, test, one.n_batch, one.n_ubatch);
+    for (int32_t r = options.warms_up ? -1 : 0; r < options.repeats; ++r) {
+      ASSIGN_OR_RETURN(const double seconds, run_once(*engine, test, loaded.tokenizer->vocab_size()));
+      if (r >= 0) row.seconds.push_back(seconds);
+      on_run();
+    }
+    rows.push_back(std::move(row));
+  }
+  if (!options.profile && options.trace.empty()) return {};
+  StepProfile profile;
+  TRY(run_profiled(*engine, tests, loaded.tokenizer->vocab_size(), profile));
+  profiled = "\n" + profile.text(measure_limits(*loaded.team));
+  if (options.trace.empty()) return {};
+  std::ofstream file(options.trace, std::ios::binary);
+  file << profile.trace();
+  file.close();
+  return file ? Status() : unavailable("the trace cannot be written to " + in_quotes(options.trace), "--trace");
+}
+
+// With --spec one combination is measured.
+Status check_spec(const std::vector<Combination>& all, const BenchOptions& options) {
+  if (all.size() > 1 || !options.prompt_gen.empty())
+    return invalid("With --spec one model is measured, with one number of threads; leave lists and -pg out.", "--spec");
+  return {};
+}
+
 }  // namespace
 
-int bench(const BenchOptions& options) {
+int bench(const BenchOptions& given) {
+  BenchOptions options = given;
+  const std::vector<Combination> all = combinations(options);
   if (options.spec.by_lookup) {
+    if (const Status fine = check_spec(all, options); !fine) return fail(fine.error(), kUsage);
+    options.model = all.front().model;
     const Status done = bench_guesses(options);
     return done.ok() ? kOk : fail(done.error());
   }
   if (!options.prompts.empty())
     return fail(invalid("--prompts are answered with --spec NAME alone, and it is off", "--prompts"), kUsage);
-  std::vector<BenchCase> tests = cases(options);
+  const std::vector<BenchCase> tests = cases(options);
   if (tests.empty()) return fail(invalid("nothing to measure: both -p and -n are 0"), kUsage);
-  int32_t longest = 0, n_streams = 1, budget = 512;
-  for (const BenchCase& c : tests) {
-    longest = std::max(longest, c.longest());
-    n_streams = std::max(n_streams, c.n_streams);
+  if (all.size() > 1 && !options.trace.empty())
+    return fail(invalid("--trace is of one combination; leave lists of models, threads, types and batches out"),
+                kUsage);
+  std::vector<BenchRow> rows;
+  std::string profiled;
+  std::unique_ptr<Progress> progress;
+  uint64_t done = 0;
+  const uint64_t total =
+      all.size() * tests.size() * static_cast<uint64_t>(options.repeats + (options.warms_up ? 1 : 0));
+  for (const Combination& one : all) {
+    std::string more;
+    const Status measured = bench_one(
+        options, one, tests,
+        [&] {
+          if (!progress) progress = std::make_unique<Progress>("measuring");
+          progress->update(++done, total);
+        },
+        rows, more);
+    progress.reset();  // loading has one of its own
+    if (!measured) return fail(measured.error());
+    profiled += more;
   }
-  ModelArgs args = options.model;
-  args.context_len = std::max(args.context_len, longest);
-  const StepLimits limits = {.step_tokens = std::max(budget, n_streams), .max_sequences = n_streams};
-  auto loaded = load(args, limits);
-  if (!loaded) return fail(loaded.error());
-  EngineOptions engine_options = loaded->engine_options(limits);
-  engine_options.prefix_cache = false;
-  engine_options.policy = PolicyKind::kFirstCome;  // prompts in whole steps
-  engine_options.max_itl = 1e6;                    // and first: streams are measured once all of them decode
-  // Room for all streams, and at least for the one full context that any engine has.
-  engine_options.kv_bytes = std::max(loaded->kv_bytes_for(n_streams, longest, engine_options.block_len),
-                                     loaded->kv_bytes_for(1, loaded->context_len, engine_options.block_len));
-  auto engine = Engine::create(*loaded->model, loaded->tokenizer, *loaded->stream, engine_options);
-  if (!engine) return fail(engine.error());
-
-  std::vector<Measured> all;
-  Progress progress("measuring");
-  uint64_t done = 0, total = tests.size() * static_cast<uint64_t>(options.repeats + 1);
-  for (const BenchCase& test : tests) {
-    Measured m{test, {}};
-    for (int32_t r = -1; r < options.repeats; ++r) {  // one run to warm up
-      auto seconds = run_once(**engine, test, loaded->tokenizer->vocab_size());
-      if (!seconds) return fail(seconds.error());
-      if (r >= 0) m.seconds.push_back(*seconds);
-      progress.update(++done, total);
-    }
-    all.push_back(std::move(m));
-  }
-  if (options.output == "json")
-    print_json(*loaded, all);
-  else
-    print_rows(*loaded, all, options.output == "csv");
-  if (!options.profile && options.trace.empty()) return kOk;
-  StepProfile profile;
-  if (Status ran = run_profiled(**engine, tests, loaded->tokenizer->vocab_size(), profile); !ran)
-    return fail(ran.error());
-  return tell_profile(*loaded, profile, options.trace);
+  std::fputs((bench_text(rows, options.output) + profiled).c_str(), stdout);
+  return kOk;
 }
 
 }  // namespace ibid::cli

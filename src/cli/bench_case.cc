@@ -18,7 +18,7 @@ std::vector<TokenId> some_tokens(int32_t n, int32_t vocab_size, uint32_t salt) {
 
 Result<double> run_once(Engine& engine, const BenchCase& test, int32_t vocab_size,
                         const std::function<void()>& on_start) {
-  int32_t prompt_len = test.depth + (test.n_gen == 0 ? test.n_prompt : (test.depth == 0 ? 1 : 0));
+  int32_t prompt_len = test.depth + (test.n_prompt > 0 ? test.n_prompt : (test.depth == 0 ? 1 : 0));
   double started = 0;
   const auto start = [&] {
     on_start();
@@ -40,7 +40,7 @@ Result<double> run_once(Engine& engine, const BenchCase& test, int32_t vocab_siz
   std::vector<Output> outputs;
   while (n_finished < test.n_streams) {
     outputs.clear();
-    if (test.n_gen == 0 && n_before < test.depth && n_computed >= test.depth) {
+    if (test.n_prompt > 0 && n_before < test.depth && n_computed >= test.depth) {
       n_before = n_computed;
       start();
     }
@@ -53,14 +53,16 @@ Result<double> run_once(Engine& engine, const BenchCase& test, int32_t vocab_siz
       if (o.finished) ++n_finished;
       if (o.finished && o.reason == FinishReason::kError) return o.error();
     }
-    if (test.n_gen > 0 && n_started == test.n_streams && n_finished == 0 && has_token[0] == 0) {
+    if (test.n_prompt == 0 && n_started == test.n_streams && n_finished == 0 && has_token[0] == 0) {
       has_token[0] = 1;
       start();
     }
   }
   const double seconds = steady_clock().now() - started;
+  if (test.n_prompt == 0) return seconds;
   // A step that went beyond the depth left fewer to measure.
-  return test.n_gen > 0 ? seconds : seconds * test.n_prompt / static_cast<double>(n_computed - n_before);
+  const double n_measured = static_cast<double>(n_computed - n_before) + test.n_gen;
+  return seconds * (test.n_prompt + test.n_gen) / n_measured;
 }
 
 }  // namespace ibid::cli

@@ -17,6 +17,7 @@ namespace {
 
 constexpr size_t kMaxFile = 16 << 20;
 constexpr auto kLook = std::chrono::milliseconds(20);  // how soon Ctrl-C is seen
+constexpr int kLong = 15;                              // looks, after which a prompt takes long
 
 Json text_message(const char* role, const std::string& content) {
   return Json(Json::Object{{"role", Json(std::string(role))}, {"content", Json(content)}});
@@ -186,13 +187,21 @@ Result<Answer> Chat::run(Endpoint endpoint, const Json& body, AnswerSink& sink,
   ASSIGN_OR_RETURN(BuiltRequests built, build_requests(api, backend_, ""));
   Request request = std::move(built.requests.front());
   request.sampling.seed = seed_;
+  request.tells_progress = true;
+  const auto n_prompt = static_cast<int32_t>(request.prompt.size()), most = backend_.model().context_len;
+  if (n_prompt > most) {
+    return exhausted((endpoint == Endpoint::kChat && messages_.size() > 1 ? "The conversation" : "The prompt") +
+                     std::string(" does not fit into the context: ") + std::to_string(n_prompt) + " of " +
+                     std::to_string(most) + " tokens");
+  }
   const RequestId id = request.id = backend_.next_id();
   Answer out;
   if (built.parser) out.choice.parser.emplace(*built.parser);
   TRY(backend_.submit(std::move(request)));
   std::vector<Output> outputs;
-  bool is_cancelled = false;
-  while (!out.choice.finished) {
+  bool is_cancelled = false, has_begun = false;
+  for (int n_looks = 1; !out.choice.finished; ++n_looks) {
+    if (n_looks == kLong && !has_begun) sink.progress(0, n_prompt);
     if (interrupted && !std::exchange(is_cancelled, true)) backend_.cancel(id);
     outputs.clear();
     {
@@ -202,6 +211,8 @@ Result<Answer> Chat::run(Endpoint endpoint, const Json& body, AnswerSink& sink,
     }
     for (Output& o : outputs) {
       if (o.request != id) continue;
+      has_begun |= o.n_computed > 0 || !o.tokens.empty();
+      if (o.n_computed > 0 && o.n_computed < n_prompt) sink.progress(o.n_computed, n_prompt);
       std::vector<AnswerPart> parts;
       if (out.choice.parser) {
         out.choice.parser->push(o.text, parts);

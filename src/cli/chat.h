@@ -24,6 +24,11 @@ class AnswerSink {
  public:
   virtual ~AnswerSink() = default;
   virtual void part(const AnswerPart& part) = 0;  // of a growing answer, in order; not for keeping
+  // While nothing of it is there: so many of the prompt's tokens are computed. 0: it takes long already.
+  virtual void progress(int32_t n_computed, int32_t n_prompt) {
+    static_cast<void>(n_computed);
+    static_cast<void>(n_prompt);
+  }
 };
 
 class Chat {
@@ -41,7 +46,8 @@ class Chat {
   void say(const std::string& text);
   // What a call gave; as many as it had, in order.
   void give(const AnswerCall& call, size_t number, const std::string& result);
-  // Answers what was said. An error leaves the question out again. `interrupted` stops it.
+  // Answers what was said. An error leaves the question out again; kExhausted: the conversation fills the context.
+  // `interrupted` stops it.
   Result<Answer> answer(AnswerSink& sink, const volatile std::sig_atomic_t& interrupted);
   // Goes on from a text without a template.
   Result<Answer> complete(const std::string& text, AnswerSink& sink, const volatile std::sig_atomic_t& interrupted);
@@ -57,6 +63,8 @@ class Chat {
   Status save(const std::string& path) const;
   Status load(const std::string& path);
 
+  const Json::Object& fields() const { return fields_; }  // that are set, by the API's names
+  const std::string& system() const { return system_; }
   uint64_t seed() const { return seed_; }
   void next_seed() { ++seed_; }
   size_t n_messages() const { return messages_.size(); }

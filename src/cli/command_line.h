@@ -11,7 +11,7 @@
 namespace ibid::cli {
 
 inline constexpr const char* kModelHelp =
-    "an alias (ibid models), a .gguf file, a folder with *.safetensors, or hf:user/repo[:file]";
+    "an alias (ibid models), a .gguf file, a folder with *.safetensors, or hf:user/repo[:FILE or tag]";
 
 // Throws a CLI::ValidationError where a variable of the environment that a flag of `command` falls back on is empty.
 void check_variables(const CLI::App& command);
@@ -32,8 +32,20 @@ void refuse_empty_values(CLI::App* command, Refusing what);
 // "--flag=" among the words, whose value the parser would take from the next one; empty: none.
 std::string flag_without_value(int argc, const char* const* argv);
 
-// MODEL, --ctx, --threads, --kv-dtype, --cpu-isa.
+// MODEL, and the same as -m.
+void add_model(CLI::App* command, std::string& model);
+void add_positional_model(CLI::App* command, std::string& model);
+CLI::Option* add_named_model(CLI::App* command, std::string& model);
+void add_threads(CLI::App* command, ModelArgs& options);
+// --ctx, --memory, --kv-dtype, --cpu-isa and their like.
+void add_machine_options(CLI::App* command, ModelArgs& options);
+// All of these.
 void add_model_options(CLI::App* command, ModelArgs& options);
+// llama.cpp's flags for what is always or never so here: taken where they ask for what there is, else refused by name.
+void add_foreign_options(CLI::App* command, ModelArgs& options);
+// What is wrong with a name of a type of keys and values; empty: nothing.
+std::string kv_dtype_fault(const std::string& name);
+CLI::App* add_bench(CLI::App& app, BenchOptions& options, int& exit_code);
 // --cache-host-bytes, --cache-disk, --cache-disk-bytes.
 void add_tier_options(CLI::App* command, TierArgs& options);
 // --spec, --spec-k, --spec-own-answers.

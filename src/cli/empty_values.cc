@@ -12,8 +12,8 @@ namespace {
 // What a value names, by the unit that --help shows of it.
 const std::map<std::string, std::string>& named_things() {
   static const std::map<std::string, std::string> things = {
-      {"FILE", "file"},   {"DIR", "folder"}, {"PATH", "path"},   {"JSON|FILE", "file"},  {"STORE", "file"},
-      {"MODEL", "model"}, {"KEY", "key"},    {"URL", "address"}, {"NAME=PATH", "model"}, {"ORIGIN", "origin"}};
+      {"FILE", "file"},   {"DIR", "folder"}, {"PATH", "path"},   {"JSON|FILE", "file"},     {"STORE", "file"},
+      {"MODEL", "model"}, {"KEY", "key"},    {"URL", "address"}, {"[NAME=]MODEL", "model"}, {"ORIGIN", "origin"}};
   return things;
 }
 

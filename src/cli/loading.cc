@@ -135,6 +135,27 @@ int64_t Loaded::kv_bytes_for(int64_t n_sequences, int64_t n_tokens, int32_t bloc
   return blocks * kv_bytes_of_block(*model, kv_dtype, block_len);
 }
 
+bool is_model_name(const std::string& word) {
+  std::error_code ignored;
+  return word.starts_with("hf:") || word.ends_with(".gguf") || find_packaged(word) != nullptr ||
+         std::filesystem::exists(word, ignored);
+}
+
+std::string served_name(const std::string& typed) {
+  if (typed == "default") return std::string(kDefaultModel);
+  std::error_code ignored;
+  if (!std::filesystem::exists(typed, ignored)) return typed;
+  const std::filesystem::path path(typed);
+  return (path.has_filename() ? path : path.parent_path()).stem().string();  // of a folder, maybe with a slash
+}
+
+NamedModel named_model(const std::string& text) {
+  const size_t at = text.find('=');
+  std::error_code ignored;
+  if (at == std::string::npos || std::filesystem::exists(text, ignored)) return {served_name(text), text};
+  return {text.substr(0, at), text.substr(at + 1)};
+}
+
 Result<std::string> resolve(const std::string& model, bool checks) {
   std::unique_ptr<Progress> progress;
   FetchOptions options;
@@ -144,7 +165,7 @@ Result<std::string> resolve(const std::string& model, bool checks) {
     if (p.waiting) return;
     if (!progress || current != p.file) {
       current = p.file;
-      progress = std::make_unique<Progress>("fetching " + p.file, true);
+      progress = std::make_unique<Progress>("fetching " + p.file, true, static_cast<uint64_t>(p.n_before));
     }
     progress->update(static_cast<uint64_t>(std::max<int64_t>(0, p.n_done)),
                      static_cast<uint64_t>(std::max<int64_t>(0, p.n_total)));
@@ -299,7 +320,9 @@ Result<Loaded> size(const ModelArgs& args, const StepLimits& limits, const Memor
 }
 
 int fail(const Error& error, int exit_code) {
-  std::fprintf(stderr, "error: %s\n", error.message.c_str());
+  std::string sentence = error.message;
+  if (sentence.empty() || std::string_view(".!?").find(sentence.back()) == std::string_view::npos) sentence += '.';
+  std::fprintf(stderr, "error: %s\n", sentence.c_str());
   return exit_code;
 }
 

@@ -105,6 +105,17 @@ Result<Loaded> load(const ModelArgs& args, const StepLimits& limits, const Memor
 // The same up to there: all but the weights' bytes.
 Result<Loaded> size(const ModelArgs& args, const StepLimits& limits, const MemoryPlan& beside = {});
 
+// Whether it can only be meant for a model: an alias, something of the hub, or what is there as a file or folder or is
+// spelled like one.
+bool is_model_name(const std::string& word);
+// What people call the model: the alias or hub name, the file's name otherwise.
+std::string served_name(const std::string& typed);
+struct NamedModel {
+  std::string name, typed;
+  bool is_found = false;  // in a folder: nobody named it
+};
+// "NAME=MODEL", or MODEL alone, which is served as served_name() says. A path that is there may have a = in it.
+NamedModel named_model(const std::string& text);
 // The path of a model's file or folder, fetched where that is needed. `checks`: what is there is read first, and
 // fetched anew where it is not what it was (format/fetched_file.h).
 Result<std::string> resolve(const std::string& model, bool checks = false);

@@ -1,11 +1,16 @@
 #include "cli/options.h"
 
+#include <algorithm>
+#include <cstdio>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "base/caught.h"
 #include "base/log.h"
 #include "base/mapped_file.h"
 #include "cli/command_line.h"
+#include "cli/command_words.h"
 #include "cli/loading.h"
 #include "format/quant_mix.h"
 #include "kernels/arithmetic_version.h"
@@ -13,25 +18,48 @@
 namespace ibid::cli {
 namespace {
 
-std::string check_dtype(const std::string& name) {
-  auto dtype = dtype_from_name(name);
-  bool known = dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
-  return known ? "" : "'" + name + "' is no KV dtype: use f32, f16 or bf16";
-}
-
 constexpr const char* kIsas =
     "baseline, avx2, avx2_vnni, avx512, avx512_vnni, avx512_bf16, neon, neon_dotprod or neon_i8mm";
 std::string check_isa(const std::string& name) {
   return isa_from_name(name) ? "" : "'" + name + "' is no instruction set: use " + kIsas;
 }
 
-void add_model(CLI::App* command, std::string& model) {
-  command->add_option("MODEL", model, kModelHelp)->capture_default_str();
+// The positional words of a command whose first is MODEL, unless -m has named that.
+struct Words {
+  std::string first;
+  std::vector<std::string> rest;
+  const CLI::Option *first_option = nullptr, *named_option = nullptr;
+
+  // The model goes into `model`; what is left is returned. `is_no_model`: of a word that stands alone, and may be
+  // something else than a model.
+  std::vector<std::string> settle(std::string& model, bool (*is_no_model)(const std::string&)) const {
+    std::vector<std::string> out;
+    const bool is_alone = rest.empty() && is_no_model(first);
+    if (first_option->count() > 0) {
+      named_option->count() > 0 || is_alone ? out.push_back(first) : static_cast<void>(model = first);
+    }
+    out.insert(out.end(), rest.begin(), rest.end());
+    return out;
+  }
+};
+
+std::shared_ptr<Words> add_words(CLI::App* command, std::string& model, const char* name, const char* help) {
+  auto words = std::make_shared<Words>();
+  words->first_option = command->add_option("MODEL", words->first, kModelHelp)->default_str(model);
+  words->named_option = add_named_model(command, model);
+  command->add_option(name, words->rest, help)->type_name(" ");
+  return words;
 }
 
-// One sentence.
-std::string failure_message(const CLI::App*, const CLI::Error& error) {
-  return "error: " + std::string(error.what()) + "; --help says what there is.\n";
+bool never(const std::string&) { return false; }
+bool is_json_file(const std::string& word) { return word.ends_with(".json"); }
+bool names_no_model(const std::string& word) { return !is_model_name(word); }
+
+// Words with a blank between them, as a shell has taken them apart.
+std::string joined(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& word : words) out += (out.empty() ? "" : " ") + word;
+  return out;
 }
 
 struct All {
@@ -41,6 +69,7 @@ struct All {
   InspectOptions inspect;
   PullOptions pull;
   PullOptions verify;
+  PullOptions remove;
   QuantizeOptions quantize;
   PerplexityOptions perplexity;
   BuildStoreOptions build_store;
@@ -55,26 +84,38 @@ struct All {
 
 void add_run(CLI::App& app, RunOptions& o, int& exit_code) {
   CLI::App* c = app.add_subcommand("run", "chat with a model in the terminal, or answer once");
-  add_model_options(c, o.model);
+  const auto words = add_words(c, o.model.model, "PROMPT", "answer this once and exit, as -p");
+  add_threads(c, o.model);
+  add_machine_options(c, o.model);
+  add_foreign_options(c, o.model);
   add_tier_options(c, o.tiers);
   add_spec_options(c, o.spec);
-  c->add_option("-p,--prompt", o.prompt, "answer this once and exit");
+  c->add_option("-p,--prompt", o.prompt, "answer this once and exit; what is piped in goes behind it");
   c->add_option("-s,--system", o.system, "system message");
-  c->add_option("-n,--max-tokens", o.max_tokens, "most tokens of an answer (-1: up to the context)");
+  c->add_option("-n,--max-tokens,--n-predict", o.max_tokens, "most tokens of an answer (-1: up to the context)");
   c->add_option("--seed", o.seed, "the same seed gives the same answer (random, and told with --stats)");
   c->add_option("--tools", o.tools, "functions that the model may call (JSON); calls are answered by hand")
       ->type_name("FILE");
   c->add_option("--json-schema", o.json_schema, "the answer is a JSON value of this schema")->type_name("JSON|FILE");
   c->add_option("--history", o.history, "read the conversation from this file, and keep it there")->type_name("FILE");
-  c->add_option("--image", o.image, "not supported")->type_name("FILE");
+  c->add_flag(
+      "!--no-history,!--nohistory", o.keeps_lines,
+      "do not keep the lines that are typed; IBID_HISTFILE says where they are kept, and nowhere where it is empty");
+  c->add_option("--image", o.image)->group("");  // refused by name
   c->add_flag("--raw", o.raw, "continue the text of -p without a chat template");
   c->add_flag("--stats", o.stats, "time to first token and tokens per second at the end");
   c->option_defaults()->group("Sampling (else as the model's file says, else these defaults)");
   add_sampling_options(c, o.sampling, SamplingScope::kAll);
   c->footer(
-      "Examples:\n  ibid run\n  ibid run -p \"Why is the sky blue?\" --temp 0 -n 100\n"
-      "  ibid run model.gguf --raw -p \"Once upon a time\"");
-  on_parse(c, exit_code, o, run);
+      "Examples:\n  ibid run\n  ibid run default \"Why is the sky blue?\" --temp 0 -n 100\n"
+      "  ibid run model.gguf --raw -p \"Once upon a time\"\n  ibid run -p \"Summarise:\" < text.txt");
+  c->callback([&exit_code, &o, words, c] {
+    check_variables(*c);
+    const std::vector<std::string> prompt = words->settle(o.model.model, never);
+    if (!prompt.empty() && o.prompt) throw CLI::ValidationError("There are two prompts: PROMPT and -p");
+    if (!prompt.empty()) o.prompt = joined(prompt);
+    exit_code = run(o);
+  });
 }
 
 void add_replay(CLI::App& app, ReplayOptions& o, int& exit_code) {
@@ -115,8 +156,10 @@ void add_files(CLI::App& app, All& all, int& exit_code) {
   on_parse(c, exit_code, all.verify, verify);
 
   QuantizeOptions& q = all.quantize;
-  c = app.add_subcommand("quantize", "write a model in other types, as a GGUF file");
-  c->add_option("IN", q.in, kModelHelp)->required();
+  c = app.add_subcommand("quantize", "write a GGUF model in other types");
+  c->add_option("IN", q.in,
+                "a .gguf file, an alias (ibid models), or hf:user/repo:FILE; folders of safetensors are not read")
+      ->required();
   c->add_option("OUT", q.out, "the file to write")->required();
   add_read(c, "--type", q.type, "TYPE", q.type, "what its matrices become; mixtures as llama.cpp names them",
            [](std::string_view name) -> Result<std::string> {
@@ -126,90 +169,93 @@ void add_files(CLI::App& app, All& all, int& exit_code) {
   add_whole(c, "--kv-heads", q.kv_heads, 0, 4096, "average keys' and values' heads into so many groups (0: keep them)");
   add_whole(c, "-t,--threads", q.threads, 0, 4096, "threads (0: the cores that affinity and cgroup leave)");
   c->add_flag("--force", q.force, "write over a file that is there");
-  c->add_option("--imatrix", q.imatrix, "not supported")->type_name("FILE");
+  c->add_option("--imatrix", q.imatrix)->group("");  // refused by name
   c->footer("Example:\n  ibid quantize model-f16.gguf model-q4_k_m.gguf --type q4_k_m");
   on_parse(c, exit_code, q, quantize);
 
   add_spec_commands(app, all.build_store, all.find_layers, exit_code);
 
   c = app.add_subcommand("models", "the models that have a name here");
+  c->alias("list")->alias("ls");
   c->callback([&exit_code] { exit_code = list_models(); });
+
+  c = app.add_subcommand("rm", "remove a fetched model from this machine");
+  c->add_option("MODEL", all.remove.model, "as ibid models names it")->required();
+  on_parse(c, exit_code, all.remove, remove_model);
 }
 
 void add_text(CLI::App& app, All& all, int& exit_code) {
-  CLI::App* c = app.add_subcommand("tokenize", "token ids of the text on standard input, on one line");
-  add_model(c, all.tokenize.model);
-  c->add_flag("--special", all.tokenize.special, "read special tokens spelled in the text");
-  c->add_flag("--bos", all.tokenize.bos, "add what the model wants around a text");
-  c->add_flag("--pieces", all.tokenize.pieces, "show the pieces, in colour on a terminal");
-  c->footer("Example:\n  echo 'Hello world' | ibid tokenize");
-  on_parse(c, exit_code, all.tokenize, tokenize);
+  CLI::App* c = app.add_subcommand("tokenize", "token ids of a text, on one line");
+  TokenizeOptions& t = all.tokenize;
+  auto words = add_words(c, t.model, "TEXT", "the text; else that of -f, else standard input");
+  c->add_option("-f,--file", t.file, "the text's file ('-': standard input)")->type_name("FILE");
+  c->add_flag("--special", t.special, "read special tokens spelled in the text");
+  c->add_flag("--bos", t.bos, "add what the model wants around a text");
+  c->add_flag("--pieces", t.pieces, "show the pieces, in colour on a terminal");
+  c->footer("Examples:\n  echo 'Hello world' | ibid tokenize\n  ibid tokenize default 'Hello world' --pieces");
+  c->callback([&exit_code, &t, words] {
+    const std::vector<std::string> text = words->settle(t.model, names_no_model);
+    if (!text.empty()) t.text = joined(text);
+    exit_code = tokenize(t);
+  });
 
-  c = app.add_subcommand("detokenize", "the text of the token ids on standard input");
-  add_model(c, all.detokenize.model);
-  c->add_flag("--special", all.detokenize.special, "show control tokens");
-  on_parse(c, exit_code, all.detokenize, detokenize);
+  c = app.add_subcommand("detokenize", "the text of token ids");
+  DetokenizeOptions& d = all.detokenize;
+  words = add_words(c, d.model, "IDS", "the token ids; else those on standard input");
+  c->add_flag("--special", d.special, "show control tokens");
+  c->footer("Example:\n  ibid detokenize default 19556 905");
+  c->callback([&exit_code, &d, words] {
+    const auto is_id = [](const std::string& word) { return read_whole(word, 0, INT32_MAX).ok(); };
+    // No model is called like a number, but a file or folder may be.
+    const bool all_ids = words->first_option->count() > 0 && is_id(words->first) && !is_model_name(words->first);
+    std::vector<std::string> ids = words->settle(d.model, names_no_model);
+    if (all_ids && words->named_option->count() == 0 && !words->rest.empty()) {
+      d.model = DetokenizeOptions().model;
+      ids.insert(ids.begin(), words->first);
+    }
+    if (!ids.empty()) d.ids = joined(ids);
+    exit_code = detokenize(d);
+  });
 
   c = app.add_subcommand("template", "the prompt that the model's chat template makes of messages");
-  add_model(c, all.apply_template.model);
-  c->add_option("MESSAGES", all.apply_template.messages_file,
-                "JSON file: a list of messages, or an object with messages and tools");
-  c->add_flag("!--no-generation-prompt", all.apply_template.generation_prompt, "do not open the assistant's turn");
-  on_parse(c, exit_code, all.apply_template, apply_template);
+  TemplateOptions& p = all.apply_template;
+  words = add_words(c, p.model, "MESSAGES",
+                    "JSON file: a list of messages, or an object with messages and tools; else that of -f, else "
+                    "standard input. A *.json alone is MESSAGES");
+  c->add_option("-f,--file", p.messages_file, "the same")->type_name("FILE");
+  c->add_flag("!--no-generation-prompt", p.generation_prompt, "do not open the assistant's turn");
+  c->footer("Examples:\n  ibid template messages.json\n  ibid template model.gguf < messages.json");
+  c->callback([&exit_code, &p, words] {
+    const std::vector<std::string> file = words->settle(p.model, is_json_file);
+    if (file.size() > 1)
+      throw CLI::ValidationError("MESSAGES are one file, and " + std::to_string(file.size()) + " are named");
+    if (!file.empty()) p.messages_file = file.front();
+    exit_code = apply_template(p);
+  });
 }
 
 void add_measures(CLI::App& app, All& all, int& exit_code) {
   PerplexityOptions& p = all.perplexity;
-  CLI::App* c = app.add_subcommand("perplexity", "how well a model predicts a text, in one context");
+  CLI::App* c = app.add_subcommand("perplexity", "how well a model predicts a text");
   add_model_options(c, p.model);
   c->add_option("-f,--file", p.file, "the text ('-': standard input)")->type_name("FILE")->required();
-  c->add_option("-n,--tokens", p.n_tokens, "only the first so many tokens (0: what fits the context)")
-      ->check(CLI::Range(0, 1 << 24));
-  c->add_option("--dump", p.dump_file, "write the log-probabilities, fp32 [positions, vocabulary]")->type_name("FILE");
+  add_whole(c, "-n,--tokens", p.n_tokens, 0, 1 << 24, "only the first so many tokens (0: all)");
+  add_whole(c, "--stride", p.stride, 0, 1 << 24,
+            "of a text longer than the context, so many tokens are scored in each window, behind those before "
+            "them (0: half the context)");
+  c->add_option("--base", p.base,
+                "another model of the same vocabulary, and how far this one's predictions are from its")
+      ->type_name("MODEL");
+  c->add_option("--dump", p.dump_file, "write the log-probabilities, fp32 [positions, vocabulary], of one context")
+      ->type_name("FILE");
   c->add_option_function<std::string>(
        "--kernels", [&p](const std::string& name) { p.model.reference_kernels = name == "reference"; },
        "fast, or reference: every op in double precision, slowly")
       ->check(CLI::IsMember({"fast", "reference"}));
+  c->footer("Example:\n  ibid perplexity model-q4_k_m.gguf -f text.txt --base model-f16.gguf");
   on_parse(c, exit_code, p, perplexity);
 
-  BenchOptions& b = all.bench;
-  c = app.add_subcommand("bench", "tokens per second of prefill and decode; flags and JSON keys as in llama-bench");
-  add_model_options(c, b.model);
-  add_spec_options(c, b.spec);
-  c->add_option("-p,--n-prompt", b.n_prompt, "tokens of prefill, comma-separated (0: none)")
-      ->delimiter(',')
-      ->capture_default_str();
-  c->add_option("-n,--n-gen", b.n_gen, "tokens of decode, comma-separated (0: none)")
-      ->delimiter(',')
-      ->capture_default_str();
-  c->add_option("--streams", b.streams,
-                "batched decode with so many sequences, comma-separated; with -n 0 of 128 tokens each")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 4096));
-  c->add_option("-d,--n-depth", b.depths, "tokens in the cache before each test, comma-separated")
-      ->delimiter(',')
-      ->check(CLI::Range(0, 1 << 24));
-  c->add_option("-r,--repetitions", b.repeats, "measured runs of each test")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1000));
-  c->add_option("-o,--output", b.output, "md, json or csv")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"md", "json", "csv"}));
-  c->add_option("--prompts", b.prompts,
-                "with --spec: a file of prompts that are answered, of -n tokens each, a line each or as "
-                "bench/prompts/speculation.txt has them; else five of ibid's own")
-      ->type_name("FILE");
-  add_read(c, "--temp", b.temperature, "T", "0", "with --spec: temperature of the answers",
-           [](std::string_view text) { return read_seconds(text, 0, 100); });
-  c->add_flag("--profile", b.profile, "the time of each op beside the machine's limits, of one more run of each test");
-  c->add_option("--trace", b.trace, "a file for that run's ops, which a browser's trace viewer opens")
-      ->type_name("FILE");
-  c->footer(
-      "Examples:\n  ibid bench\n  ibid bench model.gguf -p 512 -n 128 -t 2 -r 5 -o json\n  ibid bench --streams "
-      "1,8,32");
-  c->callback([&exit_code, &b, c] {
-    if (c->get_subcommands().empty()) exit_code = bench(b);
-  });
+  c = add_bench(app, all.bench, exit_code);
   CacheBenchOptions& cache = all.bench_cache;
   c = c->add_subcommand("cache", "blocks of 8 to 128 tokens: what they waste, share and cost, without a model");
   c->add_option("--trace", cache.trace_file, "Azure's .csv or Mooncake's .jsonl (else a workload that is made up)")
@@ -246,11 +292,32 @@ void add_measures(CLI::App& app, All& all, int& exit_code) {
 
 }  // namespace
 
+void add_positional_model(CLI::App* command, std::string& model) {
+  command->add_option("MODEL", model, kModelHelp)->capture_default_str();
+}
+
+CLI::Option* add_named_model(CLI::App* command, std::string& model) {
+  return command->add_option("-m,--model", model, "the same as MODEL")->type_name("MODEL");
+}
+
+void add_model(CLI::App* command, std::string& model) {
+  add_positional_model(command, model);
+  add_named_model(command, model)->excludes("MODEL");
+}
+
+void add_threads(CLI::App* command, ModelArgs& o) {
+  add_whole(command, "-t,--threads", o.threads, 0, 4096, "threads (0: the cores that affinity and cgroup leave)");
+}
+
 void add_model_options(CLI::App* command, ModelArgs& o) {
   add_model(command, o.model);
-  add_whole(command, "-c,--ctx", o.context_len, 0, 1 << 24,
+  add_threads(command, o);
+  add_machine_options(command, o);
+}
+
+void add_machine_options(CLI::App* command, ModelArgs& o) {
+  add_whole(command, "-c,--ctx,--ctx-size", o.context_len, 0, 1 << 24,
             "tokens that one sequence may hold (0: the model's own, at most 8192)");
-  add_whole(command, "-t,--threads", o.threads, 0, 4096, "threads (0: the cores that affinity and cgroup leave)");
   add_read(command, "--memory", o.memory_bytes, "BYTES", "the machine's",
            "what the process may hold, weights included, as 2G; what is left is for keys and values",
            [](std::string_view text) { return read_bytes(text, 1 << 20, int64_t{1} << 50); });
@@ -258,7 +325,7 @@ void add_model_options(CLI::App* command, ModelArgs& o) {
       ->add_option_function<std::string>(
           "--kv-dtype", [&o](const std::string& name) { o.kv_dtype = *dtype_from_name(name); },
           "type of keys and values in the cache: f32, f16 or bf16 (f16)")
-      ->check(CLI::Validator(check_dtype, "DTYPE"));
+      ->check(CLI::Validator(kv_dtype_fault, "DTYPE"));
   command
       ->add_option_function<std::string>(
           "--cpu-isa", [&o](const std::string& name) { o.isa = isa_from_name(name); },
@@ -288,19 +355,16 @@ namespace {
 Result<int> run_command(int argc, char** argv) {
   CLI::App app{
       "ibid: an inference and serving engine for large language models.\n"
-      "The same request gives the same bytes, whatever runs beside it."};
+      "The same request gives the same bytes, whatever runs beside it.",
+      "ibid"};
   app.set_version_flag("--version", "ibid " IBID_VERSION " (arithmetic " + std::to_string(kArithmeticVersion) + ")");
   app.require_subcommand(1);
   app.fallthrough();
   app.option_defaults()->always_capture_default(false);
-  app.failure_message(failure_message);
   std::string log_level = "warn";
   app.add_option("--log-level", log_level, "trace, debug, info, warn, error or off")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))
       ->each([](const std::string& level) { set_log_level(level); });
-  app.footer("MODEL is " + std::string(kModelHelp) +
-             ";\nwithout it the default model is meant. 'ibid COMMAND --help' says more.");
-
   All all;
   int exit_code = kOk;
   add_run(app, all.run, exit_code);
@@ -315,12 +379,26 @@ Result<int> run_command(int argc, char** argv) {
       refuse_empty_values(below, Refusing::kPaths);
   }
   if (const std::string flag = flag_without_value(argc, argv); !flag.empty()) {
-    return fail(invalid(flag + "= has no value; is a variable of the shell unset? --help says what there is."), kUsage);
+    return fail(invalid(flag + "= has no value; is a variable of the shell unset?"), kUsage);
   }
+  // Behind the commands, which would have it too.
+  app.footer("MODEL is " + std::string(kModelHelp) +
+             ";\nwithout it the default model is meant. 'ibid COMMAND --help' says more.");
+  Result<std::vector<std::string>> words = command_words(app, {argv + 1, argv + argc});
+  if (!words) return fail(words.error(), kUsage);
+  std::ranges::reverse(*words);  // as the parser takes them
   try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
+    app.parse(*std::move(words));
+  } catch (const CLI::CallForHelp&) {
+    std::fputs(help_text(app).c_str(), stdout);
+    return int{kOk};
+  } catch (const CLI::CallForAllHelp&) {
+    std::fputs(help_text(app).c_str(), stdout);
+    return int{kOk};
+  } catch (const CLI::Success& e) {
     return int{app.exit(e) == 0 ? kOk : kUsage};
+  } catch (const CLI::ParseError& e) {
+    return fail(invalid(refusal(app, e)), kUsage);
   }
   return exit_code;
 }

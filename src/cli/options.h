@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/numa.h"
@@ -85,6 +86,7 @@ struct RunOptions {
   std::string json_schema;  // of the answer: JSON, or a file; empty: none
   std::string history;      // a file that the conversation is read from and kept in; empty: none
   std::string image;        // refused
+  bool keeps_lines = true;  // that are typed, for the next time
   bool raw = false;         // continue the prompt's text without a template
   bool stats = false;       // time to first token and tokens per second at the end
 };
@@ -159,18 +161,27 @@ struct FindLayersOptions {
 struct PerplexityOptions {
   ModelArgs model;
   std::string file;       // text; "-": standard input
-  int32_t n_tokens = 0;   // the first so many; 0: as many as fit the context
+  int32_t n_tokens = 0;   // the first so many; 0: all
+  int32_t stride = 0;     // scored in each window of a longer text; 0: half the context
+  std::string base;       // a model to compare with; empty: none
   std::string dump_file;  // raw fp32 log-probabilities [positions, V] for comparisons
 };
 
 struct BenchOptions {
-  ModelArgs model;
+  ModelArgs model;                        // of each test, but for what the lists say
+  std::vector<std::string> models;        // in turn; empty: model's
+  std::vector<int32_t> threads;           // empty: model's
+  std::vector<int32_t> n_batch = {2048};  // the smaller of the two is the budget of a step
+  std::vector<int32_t> n_ubatch = {512};
+  std::vector<DType> kv_dtypes;  // empty: model's
   SpecArgs spec{.by_lookup = false};
   std::vector<int32_t> n_prompt = {512};
   std::vector<int32_t> n_gen = {128};
-  std::vector<int32_t> streams;  // batched decode with so many sequences
+  std::vector<std::pair<int32_t, int32_t>> prompt_gen;  // prefill and decode behind it, timed together
+  std::vector<int32_t> streams;                         // batched decode with so many sequences
   int32_t repeats = 5;
-  std::string output = "md";          // md, json, csv
+  bool warms_up = true;
+  std::string output = "md";          // md, json, jsonl, csv
   std::vector<int32_t> depths = {0};  // tokens already in the cache
   bool profile = false;               // one more run of each test, with the time of each op
   std::string trace;                  // a file for that run's ops; empty: none
@@ -187,6 +198,8 @@ struct CacheBenchOptions {
 
 struct TokenizeOptions {
   std::string model = "default";
+  std::optional<std::string> text;  // none: that of the file
+  std::string file = "-";           // "-": standard input
   bool special = false;
   bool bos = false;
   bool pieces = false;
@@ -194,6 +207,7 @@ struct TokenizeOptions {
 
 struct DetokenizeOptions {
   std::string model = "default";
+  std::optional<std::string> ids;  // none: standard input's
   bool special = false;
 };
 
@@ -220,6 +234,7 @@ int inspect(const InspectOptions& options);
 int pull(const PullOptions& options);
 int verify(const PullOptions& options);
 int list_models();
+int remove_model(const PullOptions& options);
 int quantize(const QuantizeOptions& options);
 int perplexity(const PerplexityOptions& options);
 int bench(const BenchOptions& options);

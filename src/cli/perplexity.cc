@@ -1,49 +1,251 @@
-// How well a model predicts a text, in one context.
+// How well a model predicts a text: in one context, or in windows over all of it; alone, or beside another model.
 #include "model/perplexity.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <condition_variable>
 #include <cstdio>
+#include <deque>
 #include <fstream>
+#include <mutex>
+#include <optional>
+#include <thread>
 
+#include "base/quoted.h"
 #include "cli/loading.h"
 #include "cli/options.h"
 #include "cli/progress.h"
+#include "cli/text_windows.h"
 
 namespace ibid::cli {
+namespace {
+
+struct Mean {
+  int64_t n = 0;
+  double sum = 0, sum_of_squares = 0;
+  void add(double x) { ++n, sum += x, sum_of_squares += x * x; }
+  double mean() const { return n > 0 ? sum / static_cast<double>(n) : 0; }
+  double error() const {
+    const double variance = n > 0 ? sum_of_squares / static_cast<double>(n) - mean() * mean() : 0;
+    return n > 0 ? std::sqrt(std::fmax(variance, 0.0) / static_cast<double>(n)) : 0;
+  }
+};
+
+// Rows of the base model on their way to the other's: a few, because a row is a whole vocabulary.
+class Rows {
+ public:
+  // False where nobody waits for them any more.
+  bool put(std::span<const float> row) {
+    std::unique_lock lock(mutex_);
+    turned_.wait(lock, [&] { return rows_.size() < kMost || is_over_; });
+    if (is_over_) return false;
+    rows_.emplace_back(row.begin(), row.end());
+    turned_.notify_all();
+    return true;
+  }
+  // Empty where none comes any more.
+  std::vector<float> take() {
+    std::unique_lock lock(mutex_);
+    turned_.wait(lock, [&] { return !rows_.empty() || is_over_; });
+    if (rows_.empty()) return {};
+    std::vector<float> row = std::move(rows_.front());
+    rows_.pop_front();
+    turned_.notify_all();
+    return row;
+  }
+  void end() {
+    const std::lock_guard lock(mutex_);
+    is_over_ = true;
+    turned_.notify_all();
+  }
+
+ private:
+  static constexpr size_t kMost = 32;
+  std::mutex mutex_;
+  std::condition_variable turned_;
+  std::deque<std::vector<float>> rows_;
+  bool is_over_ = false;
+};
+
+struct Scores {
+  Mean nll, base_nll, difference, divergence;
+  int64_t n_same_first = 0;  // tokens that both hold most likely
+  double largest = 0;        // divergence
+};
+
+size_t largest_of(std::span<const float> row) {
+  return static_cast<size_t>(std::ranges::max_element(row) - row.begin());
+}
+
+// Of what the base model says, seen from it: sum of p log(p / q).
+double divergence(std::span<const float> base, std::span<const float> own) {
+  double sum = 0;
+  for (size_t i = 0; i < base.size(); ++i) {
+    const double p = static_cast<double>(base[i]), q = static_cast<double>(own[i]);
+    if (std::isfinite(p)) sum += std::exp(p) * (p - q);
+  }
+  return std::fmax(sum, 0.0);
+}
+
+class Scorer {
+ public:
+  Scorer(const PerplexityOptions& options, Loaded& own, Loaded* base, std::vector<TokenId> tokens)
+      : options_(options), own_(own), base_(base), tokens_(std::move(tokens)) {
+    const std::vector<TokenId> empty = own.tokenizer->encode("", {.add_special = true});
+    if (!empty.empty() && !tokens_.empty() && empty.front() == tokens_.front()) begin_ = empty.front();
+  }
+
+  Result<Scores> run(const std::vector<TextWindow>& windows, std::ofstream& dump, Progress& progress) {
+    for (const TextWindow& w : windows) {
+      // A window begins as the text does, where the vocabulary wants a token for that.
+      std::vector<TokenId> tokens(tokens_.begin() + w.begin, tokens_.begin() + w.end);
+      if (begin_ && w.begin > 0) tokens.front() = *begin_;
+      TRY(score(w, tokens, dump));
+      progress.update(static_cast<uint64_t>(w.end), tokens_.size());
+    }
+    return scores_;
+  }
+
+ private:
+  Status score(const TextWindow& w, const std::vector<TokenId>& tokens, std::ofstream& dump) {
+    Rows rows;
+    Status of_base;
+    std::jthread other;
+    if (base_ != nullptr) {
+      other = std::jthread([&] {
+        const auto scored = score_text(*base_->model, *base_->stream, options_.model.kv_dtype, tokens,
+                                       [&](int64_t position, std::span<const float> row) {
+                                         if (w.begin + position + 1 >= w.first_scored) rows.put(row);
+                                       });
+        if (!scored) of_base = scored.error();
+        rows.end();
+      });
+    }
+    const auto done = score_text(
+        *own_.model, *own_.stream, options_.model.kv_dtype, tokens, [&](int64_t position, std::span<const float> row) {
+          if (dump.is_open())
+            dump.write(reinterpret_cast<const char*>(row.data()), static_cast<std::streamsize>(row.size_bytes()));
+          const int64_t next = w.begin + position + 1;
+          if (next >= w.first_scored) add(next, w.end, row, rows);
+        });
+    if (!done) rows.end();
+    if (other.joinable()) other.join();
+    TRY(of_base);
+    return done ? Status() : Status(done.error());
+  }
+
+  // `row` says what token `next` of the text may be.
+  void add(int64_t next, int64_t end, std::span<const float> row, Rows& rows) {
+    std::vector<float> of_base;
+    if (base_ != nullptr) of_base = rows.take();
+    if (next >= end) return;
+    const auto id = static_cast<size_t>(raw(tokens_[static_cast<size_t>(next)]));
+    const double nll = -static_cast<double>(row[id]);
+    scores_.nll.add(nll);
+    if (of_base.size() != row.size()) return;
+    const double base_nll = -static_cast<double>(of_base[id]);
+    scores_.base_nll.add(base_nll);
+    scores_.difference.add(nll - base_nll);
+    const double d = divergence(of_base, row);
+    scores_.divergence.add(d);
+    scores_.largest = std::max(scores_.largest, d);
+    scores_.n_same_first += largest_of(of_base) == largest_of(row) ? 1 : 0;
+  }
+
+  const PerplexityOptions& options_;
+  Loaded& own_;
+  Loaded* base_;
+  std::vector<TokenId> tokens_;
+  std::optional<TokenId> begin_;  // of every text
+  Scores scores_;
+};
+
+// Whether both read a text alike.
+Status check_base(const Loaded& own, const Loaded& base, const std::vector<TokenId>& tokens, const std::string& text) {
+  if (own.model->config().vocab_size == base.model->config().vocab_size &&
+      base.tokenizer->encode(text, {.add_special = true}) == tokens)
+    return {};
+  return invalid("The base " + in_quotes(base.path) + " has another vocabulary; what both predict cannot be compared.",
+                 "--base");
+}
+
+void print(const Scores& s, const Loaded* base, double tokens_per_second) {
+  std::printf("%s\n", fmt::format("tokens {}  perplexity {:.4f}  nll {:.6f} +- {:.6f}  {:.1f} tokens/s", s.nll.n,
+                                  std::exp(s.nll.mean()), s.nll.mean(), s.nll.error(), tokens_per_second)
+                          .c_str());
+  if (base == nullptr) return;
+  std::printf(
+      "%s\n",
+      fmt::format("base {}: perplexity {:.4f}  nll {:.6f} +- {:.6f}\nnll above it {:+.6f} +- {:.6f}  perplexity times "
+                  "{:.4f}  KL divergence {:.6f} +- {:.6f}, at most {:.4f}  same first choice {:.2f} %",
+                  base->description(), std::exp(s.base_nll.mean()), s.base_nll.mean(), s.base_nll.error(),
+                  s.difference.mean(), s.difference.error(), std::exp(s.difference.mean()), s.divergence.mean(),
+                  s.divergence.error(), s.largest,
+                  100.0 * static_cast<double>(s.n_same_first) / static_cast<double>(std::max<int64_t>(1, s.nll.n)))
+          .c_str());
+}
+
+}  // namespace
+
 int perplexity(const PerplexityOptions& options) {
   auto text = text_of_file(options.file);
   if (!text) return fail(text.error());
-  const ModelArgs& args = options.model;
-  auto loaded = load(args, {.step_tokens = 512, .max_sequences = 64});
+  const StepLimits limits = {.step_tokens = 512, .max_sequences = 64};
+  auto loaded = load(options.model, limits);
   if (!loaded) return fail(loaded.error());
   std::vector<TokenId> tokens = loaded->tokenizer->encode(*text, {.add_special = true});
-  size_t most = static_cast<size_t>(loaded->context_len);
-  if (options.n_tokens > 0) most = std::min(most, static_cast<size_t>(options.n_tokens));
-  if (tokens.size() > most) tokens.resize(most);
-
+  std::optional<Loaded> base;
+  if (!options.base.empty()) {
+    ModelArgs args = options.model;
+    args.model = options.base;
+    args.context_len = loaded->context_len;
+    auto other = load(args, limits);
+    if (!other) return fail(other.error());
+    base = *std::move(other);
+    if (const Status fine = check_base(*loaded, *base, tokens, *text); !fine) return fail(fine.error(), kUsage);
+  }
+  const size_t n_all = tokens.size();
+  if (options.n_tokens > 0) tokens.resize(std::min(n_all, static_cast<size_t>(options.n_tokens)));
+  const int64_t n = static_cast<int64_t>(tokens.size()), context_len = loaded->context_len;
+  if (n < 2) return fail(invalid(fmt::format("the text has {} tokens; two or more can be scored", n)));
+  const int64_t stride = options.stride > 0 ? options.stride : std::max<int64_t>(1, context_len / 2);
+  if (stride >= context_len && n > context_len)
+    return fail(
+        invalid(fmt::format("--stride {} leaves nothing of the {} tokens of a context to predict from; {} would "
+                            "do",
+                            stride, context_len, context_len / 2)),
+        kUsage);
+  const std::vector<TextWindow> windows = text_windows(n, context_len, stride);
   std::ofstream dump;
   if (!options.dump_file.empty()) {
+    if (windows.size() > 1)
+      return fail(invalid(fmt::format("--dump is of one context, and the text has {} tokens where {} fit; -n {} or a "
+                                      "larger --ctx would do",
+                                      n, context_len, context_len)),
+                  kUsage);
     dump.open(options.dump_file, std::ios::binary);
     if (!dump) return fail(unavailable("cannot write " + options.dump_file));
   }
-  Progress progress("scoring");
-  double started = steady_clock().now();
-  auto score = score_text(
-      *loaded->model, *loaded->stream, args.kv_dtype, tokens, [&](int64_t position, std::span<const float> row) {
-        if (dump.is_open())
-          dump.write(reinterpret_cast<const char*>(row.data()), static_cast<std::streamsize>(row.size_bytes()));
-        progress.update(static_cast<uint64_t>(position + 1), tokens.size());
-      });
-  if (!score) return fail(score.error());
+  const double started = steady_clock().now();
+  Scorer scorer(options, *loaded, base ? &*base : nullptr, std::move(tokens));
+  const auto scores = [&] {
+    Progress progress("scoring");
+    return scorer.run(windows, dump, progress);
+  }();
+  if (!scores) return fail(scores.error());
   if (dump.is_open() && !dump.flush())
     return fail(unavailable("writing " + options.dump_file + " failed; is the disk full?"));
-  double seconds = steady_clock().now() - started;
-  std::printf("%s\n", fmt::format("tokens {}  perplexity {:.4f}  nll {:.6f} +- {:.6f}  {:.1f} tokens/s",
-                                  score->n_scored, score->perplexity(), score->mean_nll, score->standard_error,
-                                  static_cast<double>(tokens.size()) / seconds)
-                          .c_str());
+  print(*scores, base ? &*base : nullptr, static_cast<double>(n) / (steady_clock().now() - started));
+  if (windows.size() > 1)
+    std::printf("%s\n", fmt::format("{} windows of {} tokens, {} scored in each behind those before them",
+                                    windows.size(), context_len, stride)
+                            .c_str());
+  if (static_cast<size_t>(n) < n_all)
+    std::printf("%s\n", fmt::format("{} of the text's {} tokens are left out, as -n says",
+                                    n_all - static_cast<size_t>(n), n_all)
+                            .c_str());
   return kOk;
 }
 

@@ -20,9 +20,25 @@ std::string bytes_text(uint64_t bytes) {
   return fmt::format("{:.2f} GB", b / 1e9);
 }
 
-Progress::Progress(std::string label, bool in_bytes)
+std::string transfer_text(uint64_t n_before, uint64_t done, uint64_t total, double seconds) {
+  std::string text = bytes_text(done);
+  if (total > 0) text += " of " + bytes_text(total);
+  constexpr double kLeast = 0.5;  // seconds: what came before says little
+  if (seconds < kLeast || done <= n_before) return text;
+  const double rate = static_cast<double>(done - n_before) / seconds;
+  text += fmt::format(", {}/s", bytes_text(static_cast<uint64_t>(rate)));
+  if (total <= done) return text;
+  const double left = static_cast<double>(total - done) / rate;
+  if (left >= 360'000) return text;
+  const auto s = static_cast<int64_t>(left + 0.5);
+  return text + (s < 3600 ? fmt::format(", {}:{:02} left", s / 60, s % 60)
+                          : fmt::format(", {}:{:02}:{:02} left", s / 3600, s / 60 % 60, s % 60));
+}
+
+Progress::Progress(std::string label, bool in_bytes, uint64_t n_before)
     : label_(std::move(label)),
       in_bytes_(in_bytes),
+      n_before_(n_before),
       terminal_(isatty(STDERR_FILENO) != 0),
       started_(steady_clock().now()),
       printed_(started_) {}
@@ -49,11 +65,9 @@ void Progress::update(uint64_t done, uint64_t total) {
 
 void Progress::print(uint64_t done, uint64_t total) {
   open_ = true;
-  double seconds = std::max(1e-3, steady_clock().now() - started_);
-  std::string amount = in_bytes_ ? bytes_text(done) : fmt::format("{}", done);
-  if (total > 0) amount += in_bytes_ ? " of " + bytes_text(total) : fmt::format(" of {}", total);
-  if (in_bytes_ && seconds > 0.5)
-    amount += fmt::format(", {}/s", bytes_text(static_cast<uint64_t>(static_cast<double>(done) / seconds)));
+  std::string amount = fmt::format("{}", done);
+  if (total > 0) amount += fmt::format(" of {}", total);
+  if (in_bytes_) amount = transfer_text(n_before_, done, total, steady_clock().now() - started_);
   if (!terminal_) {
     std::fprintf(stderr, "%s: %s\n", label_.c_str(), amount.c_str());
     return;

@@ -1,4 +1,4 @@
-// Fetching models, and listing those that have a name here.
+// Fetching models, removing them, and listing those that have a name here.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -32,6 +32,14 @@ int list_models() {
     std::printf("%-24s %10s  %-8s %s\n", m.name.c_str(), bytes_text(static_cast<uint64_t>(m.size_bytes)).c_str(),
                 m.present ? "here" : "to fetch", m.description.c_str());
   }
+  return kOk;
+}
+
+int remove_model(const PullOptions& options) {
+  const Result<int64_t> removed = ibid::remove_model(options.model);
+  if (!removed) return fail(removed.error());
+  std::printf("%s is removed; %s are free.\n", options.model.c_str(),
+              bytes_text(static_cast<uint64_t>(*removed)).c_str());
   return kOk;
 }
 

@@ -57,6 +57,20 @@ int quantize(const QuantizeOptions& options) {
   }
   fmt::print("{}: {}, {:.2f} bits a weight, matrices: {}\n", options.out, bytes_text(made->bytes),
              8.0 * static_cast<double>(made->bytes) / static_cast<double>(made->n_parameters), types);
+  int64_t n_matrices = 0;
+  for (const auto& [dtype, n] : made->matrices) n_matrices += n;
+  for (const auto& [instead, n] : made->instead) {
+    fmt::print(
+        "{} of {} matrices are {} where the mixture has {}: their rows of {} are no whole number of its blocks of "
+        "{}.\n",
+        n, n_matrices, traits(instead.got).name, traits(instead.wished).name, instead.row_len,
+        traits(instead.wished).block_len);
+  }
+  if (made->bytes > file->tensor_bytes()) {
+    fmt::print(stderr, "warning: {} is larger than what it was made of: {} of weights, and {} were read{}.\n",
+               options.out, bytes_text(made->bytes), bytes_text(file->tensor_bytes()),
+               made->instead.empty() ? "; a type of fewer bits makes it smaller" : ", for the reason above");
+  }
   if (made->was_quantised) fmt::print("It was made of quantised matrices; what these had lost stays lost.\n");
   return kOk;
 }

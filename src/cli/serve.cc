@@ -16,9 +16,10 @@
 #include "cli/drafters.h"
 #include "cli/loading.h"
 #include "cli/options.h"
+#include "cli/progress.h"
 #include "engine/record/record_file.h"
 #include "format/model_digest.h"
-#include "format/registry.h"
+#include "kernels/isa.h"
 #include "server/engine_backend.h"
 #include "server/server.h"
 #include "server/server_memory.h"
@@ -27,21 +28,7 @@
 namespace ibid::cli {
 namespace {
 
-// What people call the model: the alias or hub name, the file's name otherwise.
 constexpr size_t kMaxTemplate = 256 << 10;
-
-std::string served_name(const std::string& typed) {
-  if (typed == "default") return std::string(kDefaultModel);
-  std::error_code ignored;
-  if (!std::filesystem::exists(typed, ignored)) return typed;
-  const std::filesystem::path path(typed);
-  return (path.has_filename() ? path : path.parent_path()).stem().string();  // of a folder, maybe with a slash
-}
-
-struct NamedModel {
-  std::string name, typed;
-  bool is_found = false;  // in a folder: nobody named it
-};
 
 // What is no model by itself: what a model sees with, and a part of one in several files.
 bool is_companion(const std::string& stem) {
@@ -95,8 +82,7 @@ Result<std::vector<NamedModel>> models_of(const ServeOptions& options) {
       !options.more_models.empty() || !options.named_models.empty() || !options.models_folder.empty();
   if (options.names_model || !has_others) out.push_back({served_name(options.model.model), options.model.model});
   for (const std::string& typed : options.more_models) out.push_back({served_name(typed), typed});
-  for (const std::string& pair : options.named_models)
-    out.push_back({pair.substr(0, pair.find('=')), pair.substr(pair.find('=') + 1)});
+  for (const std::string& text : options.named_models) out.push_back(named_model(text));
   if (!options.models_folder.empty()) {
     const size_t n_before = out.size();
     std::error_code wrong;
@@ -139,6 +125,19 @@ MemoryPlan parts_beside(const ServeOptions& options) {
   add_tier_parts(beside, options.tiers);
   if (!options.record.empty()) beside.add("a record on its way to its file", record::FileWriter::kMaxBacklog);
   return beside;
+}
+
+// "file.gguf, llama 135M Q4_1, 8192 tokens of context, ...".
+std::string about(const Loaded& loaded, int64_t n_blocks, int32_t block_len) {
+  const int64_t of_block = kv_bytes_of_block(*loaded.model, loaded.kv_dtype, block_len);
+  std::string out = fmt::format("{}, {}, {} tokens of context, {} threads, {} kernels, {} of memory",
+                                shown(std::filesystem::path(loaded.path).filename().string()), loaded.description(),
+                                loaded.context_len, loaded.team->n_threads(), isa_name(selected_isa()),
+                                bytes_text(static_cast<uint64_t>(loaded.memory.total() + n_blocks * of_block)));
+  if (of_block > 0)
+    out += fmt::format(", of it {} for keys and values of {} tokens",
+                       bytes_text(static_cast<uint64_t>(n_blocks * of_block)), n_blocks * block_len);
+  return out + ".";
 }
 
 Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options, const std::string& name) {
@@ -190,6 +189,7 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options, const
       .is_encoder = config.is_encoder(),
       .n_labels = static_cast<int32_t>(config.n_labels),
       .file = std::filesystem::path(loaded.path).filename().string()};
+  log_info(name + ": " + about(loaded, engine->stats().blocks_total, engine_options.block_len));
   auto tokenizer = loaded.tokenizer;
   auto backend = make_engine_backend({.info = std::move(info),
                                       .tokenizer = std::move(tokenizer),

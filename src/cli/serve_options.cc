@@ -5,6 +5,7 @@
 #include "base/quoted.h"
 #include "base/utf8.h"
 #include "cli/command_line.h"
+#include "cli/loading.h"
 #include "cli/presets.h"
 #include "server/dialects.h"
 
@@ -67,14 +68,14 @@ void add_address(CLI::App* c, ServerOptions& o) {
 void add_models(CLI::App* c, ServeOptions& o) {
   c->get_option("MODEL")->each([&o](const std::string&) { o.names_model = true; });
   c->add_option("MORE", o.more_models, "further models, loaded when they are first asked for by name");
-  c->add_option("--model", o.named_models, "a model and the name that it is served by; may be repeated")
+  c->add_option("-m,--model", o.named_models, "a model, and the name that it is served by; may be repeated")
       ->allow_extra_args(false)
-      ->type_name("NAME=PATH")
+      ->type_name("[NAME=]MODEL")
       ->check(CLI::Validator(
           [](const std::string& text) {
-            const size_t at = text.find('=');
-            const bool is_whole = at != std::string::npos && at + 1 < text.size();
-            return is_whole ? check_alias(text.substr(0, at)) : std::string("a model is NAME=PATH");
+            const NamedModel model = named_model(text);
+            if (model.typed.empty()) return "'" + text + "' is no model: write MODEL, or NAME=MODEL";
+            return check_alias(model.name);
           },
           ""));
   c->add_option("--models-dir", o.models_folder, "folder of GGUF files and of models' folders, all of them served")
@@ -172,7 +173,7 @@ void add_connections(CLI::App* c, ServerOptions& o) {
   add_bytes(c, "--max-stream-backlog", o.max_stream_backlog, kKiB, kGiB,
             "text gathered for a client that does not read; more ends its stream");
   add_read(c, "--send-buffer", o.send_buffer_bytes, "BYTES",
-           o.send_buffer_bytes == 0 ? "the system's" : bytes_text(o.send_buffer_bytes),
+           o.send_buffer_bytes == 0 ? "the system's" : bytes_text(int64_t{o.send_buffer_bytes}),
            "what the kernel may hold for a connection, besides that backlog",
            [](std::string_view text) { return read_bytes(text, 0, kGiB); });
 }
@@ -222,8 +223,11 @@ void add_requests(CLI::App* c, ApiLimits& o) {
 
 void add_serve_options(CLI::App* c, ServeOptions& o) {
   add_preset(c, o);
-  add_model_options(c, o.model);
+  add_positional_model(c, o.model.model);
   add_models(c, o);
+  add_threads(c, o.model);
+  add_machine_options(c, o.model);
+  add_foreign_options(c, o.model);
   add_address(c, o.server);
   c->option_defaults()->group("How much runs at once");
   add_engine(c, o);

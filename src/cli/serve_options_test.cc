@@ -120,7 +120,8 @@ TEST(ServeOptions, SeveralModelsAreNamedOneByOneOrByAFolder) {
   EXPECT_EQ(few.options.max_models, 2);
   EXPECT_TRUE(p.options.server.autoload && !few.options.server.autoload);
   EXPECT_FALSE(parse("--model x=d.gguf").options.names_model);
-  for (const char* wrong : {"--model d.gguf", "--model =d.gguf", "--model x=", "--pooling max"})
+  EXPECT_EQ(parse("-m d.gguf").options.named_models, std::vector<std::string>{"d.gguf"});
+  for (const char* wrong : {"--model =d.gguf", "--model x=", "--pooling max"})
     EXPECT_NE(parse(wrong).error, "") << wrong;
 }
 

@@ -37,30 +37,44 @@ std::string harmless(std::string_view text) {
 }
 
 void TerminalMarkdown::push(std::string_view text, std::string& out) {
+  std::string styled;
   for (const char c : text) {
-    if (is_c2_) {
-      is_c2_ = false;
-      if (static_cast<unsigned char>(c) < 0xA0) {
-        for (const char bad : std::string_view(kBad)) step(bad, out);
-        continue;
-      }
-      step('\xC2', out);
-    }
-    if (c == '\xC2') {
-      is_c2_ = true;
-    } else if (is_control(c)) {
+    const bool was_code = !fence_.empty();
+    take(c, styled);
+    wrap_.push(styled, !was_code && fence_.empty(), out);
+    styled.clear();
+  }
+}
+
+void TerminalMarkdown::take(char c, std::string& out) {
+  if (is_c2_) {
+    is_c2_ = false;
+    if (static_cast<unsigned char>(c) < 0xA0) {
       for (const char bad : std::string_view(kBad)) step(bad, out);
-    } else {
-      step(c, out);
+      return;
     }
+    step('\xC2', out);
+  }
+  if (c == '\xC2') {
+    is_c2_ = true;
+  } else if (is_control(c)) {
+    for (const char bad : std::string_view(kBad)) step(bad, out);
+  } else {
+    step(c, out);
   }
 }
 
 void TerminalMarkdown::finish(std::string& out) {
-  if (is_c2_) step('\xC2', out);
+  std::string styled;
+  const bool was_code = !fence_.empty();
+  if (is_c2_) step('\xC2', styled);
   is_c2_ = false;
-  end_line(out);
+  end_line(styled);
+  wrap_.push(styled, !was_code && fence_.empty(), out);
+  wrap_.finish(out);
+  LineWrap wrap = std::move(wrap_);
   *this = TerminalMarkdown();
+  wrap_ = std::move(wrap);
 }
 
 void TerminalMarkdown::step(char c, std::string& out) {

@@ -1,11 +1,13 @@
 // TerminalMarkdown: a growing answer in Markdown to what a terminal shows: headings, bold, italic, code, lists, quotes,
-// rules. A machine over bytes: what it writes for a text does not depend on the pieces in which that comes, and it
-// holds back no more than a run of marks. What a model writes is no command to a terminal: control characters become
-// U+FFFD.
+// rules, broken at blanks by the window's width. A machine over bytes: what it writes for a text does not depend on the
+// pieces in which that comes, and it holds back no more than a run of marks. What a model writes is no command to a
+// terminal: control characters become U+FFFD.
 #pragma once
 
 #include <string>
 #include <string_view>
+
+#include "cli/line_wrap.h"
 
 namespace ibid::cli {
 
@@ -14,10 +16,12 @@ std::string harmless(std::string_view text);
 
 class TerminalMarkdown {
  public:
+  void set_width(int columns) { wrap_.set_width(columns); }  // of the window; 0: nothing is broken
   void push(std::string_view text, std::string& out);
   void finish(std::string& out);
 
  private:
+  void take(char c, std::string& out);
   void step(char c, std::string& out);
   void step_start(char c, std::string& out);
   bool begin_block(std::string& out);
@@ -37,6 +41,7 @@ class TerminalMarkdown {
   bool is_escaped_ = false;
   bool is_c2_ = false;  // the first byte of what may be a control character
   char last_ = '\n';
+  LineWrap wrap_;
 };
 
 }  // namespace ibid::cli

@@ -1,9 +1,8 @@
-// Text to ids and back, on standard input and output.
+// Text to ids and back.
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <iostream>
-#include <iterator>
+#include <sstream>
 
 #include "cli/loading.h"
 #include "cli/options.h"
@@ -11,8 +10,6 @@
 
 namespace ibid::cli {
 namespace {
-
-std::string all_of_stdin() { return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()}; }
 
 // Bytes that a terminal would act upon, made visible.
 std::string printable(std::string_view bytes) {
@@ -52,7 +49,9 @@ int tokenize(const TokenizeOptions& options) {
   auto text = load_text(options.model);
   if (!text) return fail(text.error());
   std::vector<TokenId> ids;
-  text->tokenizer->encode(all_of_stdin(), {.add_special = options.bos, .parse_special = options.special}, ids);
+  auto read = options.text ? Result<std::string>(*options.text) : text_of_file(options.file);
+  if (!read) return fail(read.error());
+  text->tokenizer->encode(*read, {.add_special = options.bos, .parse_special = options.special}, ids);
   std::string line;
   for (TokenId id : ids) line += fmt::format("{}{}", line.empty() ? "" : " ", raw(id));
   if (options.pieces)
@@ -66,8 +65,11 @@ int detokenize(const DetokenizeOptions& options) {
   auto text = load_text(options.model);
   if (!text) return fail(text.error());
   std::vector<TokenId> ids;
+  auto read = options.ids ? Result<std::string>(*options.ids) : text_of_file("-");
+  if (!read) return fail(read.error());
+  std::istringstream words(*read);
   std::string word;
-  while (std::cin >> word) {
+  while (words >> word) {
     char* end = nullptr;
     errno = 0;
     long id = std::strtol(word.c_str(), &end, 10);

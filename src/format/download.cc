@@ -120,6 +120,7 @@ class Attempt {
     if (::ftruncate(fd_, have_) != 0 && errno != EINVAL) return disk_error("cut");
     ::lseek(fd_, have_, SEEK_SET);
     std::ofstream(tag_path()) << tag << '\n';
+    began_at_ = have_;
     return check_space();
   }
 
@@ -187,7 +188,7 @@ class Attempt {
     auto now = std::chrono::steady_clock::now();
     if (options_.progress && (now - shown_ > std::chrono::milliseconds(100) || have_ == total_)) {
       shown_ = now;
-      options_.progress({std::filesystem::path(what_.path).filename(), have_, total_});
+      options_.progress({std::filesystem::path(what_.path).filename(), have_, total_, began_at_});
     }
     return {};
   }
@@ -213,8 +214,9 @@ class Attempt {
   const Download& what_;
   const FetchOptions& options_;
   int fd_ = -1;
-  int64_t have_ = 0;    // bytes of the file that are on disk
-  int64_t total_ = -1;  // of the whole file
+  int64_t have_ = 0;      // bytes of the file that are on disk
+  int64_t began_at_ = 0;  // what was there before
+  int64_t total_ = -1;    // of the whole file
   std::string sha256_;
   std::chrono::steady_clock::time_point shown_ = {};
 };

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <filesystem>
 #include <thread>
+#include <vector>
 
 #include "base/sha256.h"
 #include "format/test_fetching.h"
@@ -93,6 +94,20 @@ TEST_F(Fetching, ALaterCallGoesOnAndStartsAnewWhereTheFileChanged) {
   ASSERT_TRUE(get(server).ok());
   EXPECT_EQ(server.requests()[0].headers.at("if-range"), "\"v1\"");
   EXPECT_EQ(read(place()), new_content);
+}
+
+TEST_F(Fetching, ProgressTellsWhatWasThereBefore) {
+  const std::string content = body(100'000);
+  folder_.write("file.partial", content.substr(0, 40'000));
+  folder_.write("file.partial.etag", "v1\n");
+  Server server(breaking(content, "\"v1\"", 0));
+  FetchOptions o = options();
+  std::vector<FetchProgress> told;
+  o.progress = [&](const FetchProgress& p) { told.push_back(p); };
+  ASSERT_TRUE(download({.url = server.address() + "/file", .path = place(), .authorization = ""}, o).ok());
+  ASSERT_FALSE(told.empty());
+  for (const FetchProgress& p : told) EXPECT_EQ(p.n_before, 40'000);
+  EXPECT_EQ(told.back().n_done, 100'000);
 }
 
 TEST_F(Fetching, WithoutAStrongTagItIsFetchedFromTheBeginning) {

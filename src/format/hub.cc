@@ -12,6 +12,8 @@
 #include "format/download.h"
 #include "format/fetched_file.h"
 #include "format/file_lock.h"
+#include "format/http_client.h"
+#include "format/hub_files.h"
 #include "format/safetensors.h"
 
 namespace ibid {
@@ -20,6 +22,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kComplete = ".complete";  // in a folder of which everything came
+constexpr size_t kMostListed = 8 << 20;              // bytes of the hub's answer about a repository
+constexpr size_t kMostNamed = 20;                    // files in a sentence
 
 bool is_name(std::string_view text) {
   return !text.empty() && text.size() <= 128 && text[0] != '.' && text[0] != '-' &&
@@ -67,12 +71,31 @@ class Fetcher {
     fs::create_directories(fs::path(path).parent_path(), error);
     Download what{.url = endpoint_ + "/" + model_.repository + "/resolve/" + model_.revision + "/" + file,
                   .path = path,
-                  .authorization = token_.empty() ? "" : "Bearer " + token_};
+                  .authorization = authorization()};
     Status status = download(what, options_);
     if (status) return true;
     if (status.error().kind != ErrorKind::kNotFound) return status.error();
     fs::remove(path + ".partial", error);
     return false;
+  }
+
+  // The names of all its files.
+  Result<std::vector<std::string>> list() const {
+    const std::string url = endpoint_ + "/api/models/" + model_.repository + "/revision/" + model_.revision;
+    HttpRequest request{.url = url, .authorization = authorization(), .timeout_s = options_.timeout_s};
+    request.cancelled = options_.cancelled;
+    std::string answer;
+    TRY(http_get(request, {.on_head = [&](const std::vector<HttpHead>& heads) -> Status {
+                             const int status = heads.back().status;
+                             if (status == 200) return {};
+                             return unavailable(url + " answered " + std::to_string(status), url);
+                           },
+                           .on_body = [&](std::string_view bytes) -> Status {
+                             if (answer.size() + bytes.size() > kMostListed) return invalid(url + " is too long", url);
+                             answer += bytes;
+                             return {};
+                           }}));
+    return hub_file_names(answer, url);
   }
 
   Status fetch_needed(const std::string& file, const std::string& otherwise) const {
@@ -82,6 +105,7 @@ class Fetcher {
   }
 
  private:
+  std::string authorization() const { return token_.empty() ? "" : "Bearer " + token_; }
   bool is_sound(const std::string& path) const {
     int n_known = 0;
     return !options_.checks || check_sums(path, options_.cache, n_known).ok();
@@ -94,9 +118,38 @@ class Fetcher {
   std::string token_;
 };
 
-Status fetch_folder(const Fetcher& fetcher, const std::string& folder, const FetchOptions& options) {
-  TRY(fetcher.fetch_needed("config.json",
-                           "a repository of GGUF files needs the file's name: hf:user/repo:model-Q4_K_M.gguf"));
+// For a sentence: what GGUF files a repository has, as far as the hub tells.
+std::string gguf_choice(const Fetcher& fetcher, const HubModel& model) {
+  const auto names = fetcher.list();
+  const std::vector<std::string> files = names ? gguf_models(*names) : std::vector<std::string>();
+  if (files.empty())
+    return "a repository of GGUF files needs the file's name: hf:" + model.repository + ":model-Q4_K_M.gguf";
+  std::string out =
+      "name one of its GGUF files, or a tag as " + HubModel{model.repository, model.revision, "Q4_K_M"}.text() + ":";
+  for (size_t i = 0; i < std::min(files.size(), kMostNamed); ++i) out += (i > 0 ? ", " : " ") + shown(files[i], 128);
+  if (files.size() > kMostNamed) out += " and " + std::to_string(files.size() - kMostNamed) + " more";
+  return out;
+}
+
+// The model with the file that its tag means.
+Result<HubModel> with_file(const Fetcher& fetcher, const HubModel& model) {
+  HubModel out = model;
+  if (!is_tag(model.file)) return out;
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, fetcher.list());
+  if (std::ranges::find(names, model.file) != names.end()) return out;
+  out.file = file_of_tag(names, model.file);
+  if (out.file.empty())
+    return not_found(model.text() + ": no file of " + in_quotes(model.file) + "; " + gguf_choice(fetcher, model),
+                     model.text());
+  if (!is_path(out.file))
+    return invalid(model.text() + " means the file " + in_quotes(out.file) + ", which is no plain name", model.text());
+  return out;
+}
+
+Status fetch_folder(const Fetcher& fetcher, const HubModel& model, const std::string& folder,
+                    const FetchOptions& options) {
+  ASSIGN_OR_RETURN(const bool is_folder, fetcher.fetch("config.json"));
+  if (!is_folder) return not_found(model.text() + " has no config.json; " + gguf_choice(fetcher, model), model.text());
   for (const char* file :
        {"tokenizer.json", "tokenizer_config.json", "generation_config.json", "chat_template.jinja"}) {
     ASSIGN_OR_RETURN(bool there, fetcher.fetch(file));
@@ -125,6 +178,16 @@ std::string folder_of(const HubModel& model, const std::string& cache) {
   return cache + "/models/hub/" + model.repository + (model.revision == "main" ? "" : "@" + model.revision);
 }
 
+// A tag becomes the file that is there; empty where there is none.
+std::string file_there(const HubModel& model, const std::string& folder) {
+  std::error_code error;
+  if (!is_tag(model.file) || fs::exists(folder + "/" + model.file, error)) return model.file;
+  std::vector<std::string> names;
+  for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    names.push_back(fs::relative(it->path(), folder, error).generic_string());
+  return file_of_tag(names, model.file);
+}
+
 }  // namespace
 
 std::string HubModel::text() const {
@@ -146,19 +209,50 @@ Result<HubModel> parse_hub(std::string_view text) {
   }
   model.repository = rest;
   if (std::count(rest.begin(), rest.end(), '/') != 1 || !is_path(rest)) {
-    return invalid("hf:" + std::string(text) + " is no repository; write hf:user/repo or hf:user/repo:file");
+    return invalid("hf:" + std::string(text) +
+                   " is no repository; write hf:user/repo, hf:user/repo:FILE or hf:user/repo:Q4_K_M");
   }
   return model;
 }
 
 std::string hub_path(const HubModel& model, const std::string& cache) {
-  return folder_of(model, cache) + (model.file.empty() ? "" : "/" + model.file);
+  const std::string folder = folder_of(model, cache), file = file_there(model, folder);
+  return folder + (file.empty() ? "" : "/" + file);
 }
 
 bool hub_present(const HubModel& model, const std::string& cache) {
   std::error_code ignored;
-  std::string path = hub_path(model, cache);
-  return fs::exists(model.file.empty() ? path + "/" + std::string(kComplete) : path, ignored);
+  const std::string folder = folder_of(model, cache);
+  if (model.file.empty()) return fs::exists(folder + "/" + std::string(kComplete), ignored);
+  const std::string file = file_there(model, folder);
+  return !file.empty() && fs::exists(folder + "/" + file, ignored);
+}
+
+Result<int64_t> remove_hub(const HubModel& model, const std::string& cache) {
+  const std::string folder = folder_of(model, cache);
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) return not_found(model.text() + " is not on this machine", model.text());
+  ASSIGN_OR_RETURN(const FileLock lock, FileLock::acquire(folder + "/.lock", [] { return false; }));
+  const std::string file = file_there(model, folder);
+  std::vector<fs::path> files;
+  for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = fs::relative(it->path(), folder, error).generic_string();
+    if (!it->is_regular_file(error) || name == ".lock") continue;
+    // GGUF files of the repository are models of their own.
+    const bool is_gguf = name.find(".gguf") != std::string::npos;
+    if (model.file.empty() ? !is_gguf : name == file || name.starts_with(file + ".partial"))
+      files.push_back(it->path());
+  }
+  if (files.empty() || (!model.file.empty() && file.empty()))
+    return not_found(model.text() + " is not on this machine", model.text());
+  int64_t n_bytes = 0;
+  // What says that all is there goes first.
+  std::ranges::partition(files, [](const fs::path& path) { return path.filename() == kComplete; });
+  for (const fs::path& path : files) {
+    n_bytes += static_cast<int64_t>(fs::file_size(path, error));
+    if (!fs::remove(path, error)) return unavailable("cannot remove " + path.string() + ": " + error.message(), path);
+  }
+  return n_bytes;
 }
 
 Result<std::string> fetch_hub(const HubModel& model, const FetchOptions& options) {
@@ -178,11 +272,13 @@ Result<std::string> fetch_hub(const HubModel& model, const FetchOptions& options
   Fetcher fetcher(model, options, folder);
   TRY(fetcher.check());
   if (model.file.empty()) {
-    TRY(fetch_folder(fetcher, folder, options));
-  } else {
-    TRY(fetcher.fetch_needed(model.file, "look at the repository's list of files"));
+    TRY(fetch_folder(fetcher, model, folder, options));
+    return hub_path(model, options.cache);
   }
-  return path;
+  ASSIGN_OR_RETURN(const HubModel named, with_file(fetcher, model));
+  ASSIGN_OR_RETURN(const bool has_it, fetcher.fetch(named.file));
+  if (!has_it) return not_found(named.text() + " is not there; " + gguf_choice(fetcher, model), named.text());
+  return hub_path(named, options.cache);
 }
 
 }  // namespace ibid

@@ -2,6 +2,7 @@
 // ENDPOINT/user/repo/resolve/REVISION/FILE.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -13,16 +14,19 @@ namespace ibid {
 struct HubModel {
   std::string repository;         // "user/repo"
   std::string revision = "main";  // branch, tag or commit
-  std::string file;               // empty: the whole safetensors repository
+  std::string file;               // or a tag that means one; empty: the whole safetensors repository
   std::string text() const;       // hf:...
 };
 
 // What comes after "hf:". Names are checked so that they are safe as paths and in addresses.
 Result<HubModel> parse_hub(std::string_view text);
 
-// Where it lies: a file, or a folder; under cache/models/hub.
+// Where it lies: a file, or a folder; under cache/models/hub. A tag is of the files that are there.
 std::string hub_path(const HubModel& model, const std::string& cache);
 bool hub_present(const HubModel& model, const std::string& cache);
+
+// Removes it; returns the bytes. kNotFound where it is not there, kUnavailable while somebody fetches it.
+Result<int64_t> remove_hub(const HubModel& model, const std::string& cache);
 
 // Fetches it (a folder: config.json, the weights by their index, and what there is of tokenizer.json,
 // tokenizer_config.json, generation_config.json and chat_template.jinja) and returns hub_path.

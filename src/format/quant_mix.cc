@@ -158,6 +158,8 @@ std::string quant_mix_names() {
 
 int64_t quant_mix_file_type(QuantMix mix) { return row_of(mix).file_type; }
 
+DType wished_dtype(QuantMix mix, const MixedMatrix& matrix) { return wished(mix, matrix); }
+
 DType mixed_dtype(QuantMix mix, const MixedMatrix& matrix) { return fitting(wished(mix, matrix), matrix.row_len); }
 
 }  // namespace ibid

@@ -47,8 +47,11 @@ struct MixedMatrix {
   int64_t row_len = 0;          // inputs
   bool tied_embedding = false;  // there is no output.weight
 };
-// Where rows are no whole number of a type's blocks: the nearest type of blocks of 32 with as many bits or more (Q2_K,
-// Q3_K and IQ4_XS: IQ4_NL; Q4_K: Q5_0; Q5_K: Q5_1; Q6_K: Q8_0), and F16 where 32 do not divide them either.
+// What the mixture wants for it, whatever the length of its rows.
+DType wished_dtype(QuantMix mix, const MixedMatrix& matrix);
+// What it gets. Where rows are no whole number of a type's blocks: the nearest type of blocks of 32 with as many bits
+// or more (Q2_K, Q3_K and IQ4_XS: IQ4_NL; Q4_K: Q5_0; Q5_K: Q5_1; Q6_K: Q8_0), and F16 where 32 do not divide them
+// either.
 DType mixed_dtype(QuantMix mix, const MixedMatrix& matrix);
 
 }  // namespace ibid

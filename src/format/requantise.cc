@@ -26,6 +26,7 @@ struct Pool {
 struct Plan {
   const TensorInfo* from;
   DType dtype;
+  DType wished;
   std::vector<Pool> pools;          // ascending
   std::vector<int64_t> dims;        // of the result
   int64_t n_rows = 0, row_len = 0;  // of the result; a vector that is pooled has rows of one
@@ -65,12 +66,13 @@ std::vector<Pool> pools_of(std::string_view name, const RequantiseOptions& o) {
 
 Result<Plan> plan_of(const TensorInfo& t, const RequantiseOptions& o, bool tied) {
   const TensorView& v = t.view;
-  Plan plan{.from = &t, .dtype = v.dtype, .pools = pools_of(t.name, o), .dims = {}};
+  Plan plan{.from = &t, .dtype = v.dtype, .wished = v.dtype, .pools = pools_of(t.name, o), .dims = {}};
   plan.dims.assign(v.dim.begin(), v.dim.begin() + v.rank);
   if (v.rank == 2 && is_weight_type(v.dtype) && t.name.ends_with(".weight") &&
       t.name.find("norm") == std::string::npos) {
-    plan.dtype =
-        mixed_dtype(o.mix, {t.name, o.n_layers, std::max<int64_t>(1, o.n_heads / o.n_kv_heads), v.dim[1], tied});
+    const MixedMatrix matrix = {t.name, o.n_layers, std::max<int64_t>(1, o.n_heads / o.n_kv_heads), v.dim[1], tied};
+    plan.dtype = mixed_dtype(o.mix, matrix);
+    plan.wished = wished_dtype(o.mix, matrix);
   }
   if (!plan.pools.empty()) {
     if (v.rank > 2 || !is_weight_type(v.dtype) || v.dim[0] != plan.pools.back().end()) {
@@ -164,8 +166,8 @@ Result<Requantised> requantise(const ModelFile& from, const std::string& to, con
                                ThreadTeam& team, const std::function<void(uint64_t, uint64_t)>& progress) {
   if (from.container() != Container::kGguf) {
     return unsupported(from.path() +
-                       " is a folder of safetensors, which has another's names and metadata; a GGUF file "
-                       "of the model would do");
+                       " is a folder of safetensors, and only GGUF files are quantised here; a GGUF file of the model "
+                       "would do, from the hub (hf:user/repo:FILE) or made by llama.cpp's convert_hf_to_gguf.py");
   }
   const int64_t K = options.n_kv_heads, G = options.kv_groups;
   if (G < 0 || G > K || (G != 0 && K % G != 0)) {
@@ -202,6 +204,7 @@ Result<Requantised> requantise(const ModelFile& from, const std::string& to, con
     out.bytes += static_cast<uint64_t>(row_bytes(plan.dtype, plan.dims.back()) * (n / plan.dims.back()));
     out.was_quantised |= is_quantised(t.view.dtype) && !plan.is_copied;
     if (t.view.rank == 2) ++out.matrices[plan.dtype];
+    if (plan.dtype != plan.wished) ++out.instead[{plan.wished, plan.dtype, plan.row_len}];
     writer.add_tensor(t.name, plan.dtype, plan.dims,
                       [&plan, &team, &from, &read](const GgufWriter::Put& put) -> Status {
                         TRY(Rows(plan, team).write(put, read));

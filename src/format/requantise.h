@@ -1,6 +1,7 @@
 // A model file in other types: every matrix dequantised and quantised again, norms, biases and metadata as they are.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -29,6 +30,13 @@ struct Requantised {
   int64_t n_parameters = 0;
   bool was_quantised = false;  // some matrix that was made of fewer bits already
   std::map<DType, int64_t> matrices;
+  // Matrices whose rows are no whole number of the blocks of the type that the mixture wants for them.
+  struct Instead {
+    DType wished, got;
+    int64_t row_len;
+    auto operator<=>(const Instead&) const = default;
+  };
+  std::map<Instead, int64_t> instead;
 };
 
 // Writes `to`, a GGUF file that is not there before it is whole. A matrix that has the wanted type already keeps its

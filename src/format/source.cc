@@ -31,7 +31,7 @@ Result<Source> parse(std::string_view model) {
   std::string known;
   for (const PackagedModel& packaged : packaged_models()) known += std::string(packaged.alias) + ", ";
   return not_found("there is no model " + in_quotes(model) + "; name an alias (" + known +
-                       "default), a .gguf file, a folder with config.json, or hf:user/repo[:file]",
+                       "default), a .gguf file, a folder with config.json, or hf:user/repo[:FILE or tag]",
                    std::string(model));
 }
 
@@ -48,6 +48,25 @@ Result<std::string> locate_model(std::string_view model, const std::string& cach
         std::string(model));
   }
   return source.from_hub ? hub_path(source.hub, root) : packaged_path(*source.packaged, root);
+}
+
+Result<int64_t> remove_model(std::string_view model, const std::string& cache) {
+  ASSIGN_OR_RETURN(Source source, parse(model));
+  if (!source.path.empty())
+    return invalid(in_quotes(source.path) +
+                       " is a file of your own; what was fetched is removed by the name that ibid "
+                       "models has for it",
+                   source.path);
+  const std::string root = cache.empty() ? cache_folder() : cache;
+  if (source.from_hub) return remove_hub(source.hub, root);
+  if (!packaged_present(*source.packaged, root))
+    return not_found("the model " + std::string(model) + " is not on this machine", std::string(model));
+  const std::string path = packaged_path(*source.packaged, root);
+  std::error_code wrong;
+  const auto n_bytes = static_cast<int64_t>(std::filesystem::file_size(path, wrong));
+  if (wrong || !std::filesystem::remove(path, wrong))
+    return unavailable("cannot remove " + path + ": " + wrong.message(), path);
+  return n_bytes;
 }
 
 Result<std::string> fetch_model(std::string_view model, const FetchOptions& options) {

@@ -5,6 +5,7 @@
 //   path/to/folder        a folder with config.json and *.safetensors
 //   hf:user/repo          a safetensors repository of the Hugging Face hub (or of HF_ENDPOINT)
 //   hf:user/repo:file     one file of it, a GGUF; hf:user/repo@revision[:file] pins a branch, tag or commit
+//   hf:user/repo:Q4_K_M   the GGUF file of it that is so quantised, by the hub's list of its files
 //
 // Fetched files live in cache/models. They appear there complete or not at all: a download grows beside its place (and
 // is resumed there) and is renamed after its size and checksum were checked. Any number of processes may fetch the same
@@ -24,6 +25,7 @@ struct FetchProgress {
   std::string file;      // what is being fetched, for a person
   int64_t n_done = 0;    // bytes
   int64_t n_total = -1;  // -1 where unknown
+  int64_t n_before = 0;  // of n_done, what was there already
   bool waiting = false;  // for another process that fetches the same
 };
 
@@ -44,5 +46,9 @@ Result<std::string> fetch_model(std::string_view model, const FetchOptions& opti
 
 // The same without fetching: kNotFound, with the command that would fetch it, where it is not there.
 Result<std::string> locate_model(std::string_view model, const std::string& cache = {});
+
+// Removes what was fetched, and what is left of fetching it; returns the bytes. kNotFound where nothing is there. A
+// path of the user's own is refused.
+Result<int64_t> remove_model(std::string_view model, const std::string& cache = {});
 
 }  // namespace ibid

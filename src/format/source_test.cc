@@ -24,6 +24,11 @@ class Hub : public Fetching {
  protected:
   Hub() : server_([this](const TestRequest& request) { return serve(request); }) { endpoint_ = server_.address(); }
   std::string serve(const TestRequest& request) {
+    if (request.target == "/api/models/user/repo/revision/main" && tells_files_) {
+      std::string list;
+      for (const auto& [name, bytes] : files_) list += (list.empty() ? "" : ",") + ("{\"rfilename\":\"" + name + "\"}");
+      return Server::answer("200 OK", "", "{\"siblings\":[" + list + "]}");
+    }
     const std::string prefix = "/user/repo/resolve/main/";
     auto file = request.target.starts_with(prefix) ? files_.find(request.target.substr(prefix.size())) : files_.end();
     if (file == files_.end()) return Server::answer("404 Not Found", "", "Entry not found");
@@ -35,6 +40,7 @@ class Hub : public Fetching {
     return safetensors_bytes(tensors);
   }
   std::map<std::string, std::string> files_;
+  bool tells_files_ = true;
   Server server_;
 };
 
@@ -117,7 +123,63 @@ TEST_F(Hub, AMissingShardLeavesTheModelAbsent) {
   EXPECT_EQ(n_first_shard, 1) << "what came stays";
 }
 
+TEST_F(Hub, ATagMeansTheFileThatIsSoQuantised) {
+  files_ = {{"model-Q4_K_M.gguf", "GGUF m"},
+            {"model-UD-Q4_K_M.gguf", "GGUF ud"},
+            {"big/model-Q8_0-00001-of-00002.gguf", "GGUF part"},
+            {"mmproj-model-F16.gguf", "GGUF eyes"},
+            {"model.q5_k_m.gguf", "GGUF 5"},
+            {"README.md", "x"}};
+  Result<std::string> path = fetch_model("hf:user/repo:q4_k_m", options());
+  ASSERT_TRUE(path.ok()) << path.error().message;
+  EXPECT_EQ(read(*path), "GGUF m");
+  const size_t n = server_.requests().size();
+  EXPECT_EQ(fetch_model("hf:user/repo:Q4_K_M", options()).value(), *path);
+  EXPECT_EQ(locate_model("hf:user/repo:Q4_K_M", options().cache).value(), *path);
+  EXPECT_EQ(server_.requests().size(), n) << "what is there is not asked for";
+  EXPECT_EQ(read(fetch_model("hf:user/repo:Q5_K_M", options()).value()), "GGUF 5");
+  for (const char* none : {"Q4_K", "Q8_0", "F16", "Q4"}) {
+    path = fetch_model(std::string("hf:user/repo:") + none, options());
+    ASSERT_FALSE(path.ok()) << none;
+    EXPECT_NE(path.error().message.find(": model-Q4_K_M.gguf, model-UD-Q4_K_M.gguf, model.q5_k_m.gguf"),
+              std::string::npos)
+        << path.error().message;
+  }
+  path = fetch_model("hf:user/repo:other.gguf", options());
+  EXPECT_NE(path.error().message.find("model-Q4_K_M.gguf"), std::string::npos) << path.error().message;
+  path = fetch_model("hf:user/repo", options());
+  EXPECT_NE(path.error().message.find("model-Q4_K_M.gguf"), std::string::npos) << path.error().message;
+}
+
+TEST_F(Hub, AHubThatNamesOtherPlacesOrTooMuchIsRefused) {
+  files_ = {{"../../x-Q4_0.gguf", "GGUF"}};
+  EXPECT_EQ(fetch_model("hf:user/repo:Q4_0", options()).error().kind, ErrorKind::kInvalid);
+  files_ = {{std::string(9 << 20, 'x'), ""}};
+  EXPECT_FALSE(fetch_model("hf:user/repo:Q4_0", options()).ok());
+}
+
+TEST_F(Hub, WhatWasFetchedCanBeRemoved) {
+  files_ = {{"config.json", "{}"}, {"model.safetensors", weights("a")}, {"x-Q4_0.gguf", "GGUF"}};
+  const std::string cache = options().cache;
+  EXPECT_EQ(remove_model("hf:user/repo", cache).error().kind, ErrorKind::kNotFound);
+  ASSERT_TRUE(fetch_model("hf:user/repo", options()).ok());
+  ASSERT_TRUE(fetch_model("hf:user/repo:Q4_0", options()).ok());
+  EXPECT_GT(remove_model("hf:user/repo", cache).value(), 0);
+  EXPECT_FALSE(locate_model("hf:user/repo", cache).ok());
+  EXPECT_TRUE(locate_model("hf:user/repo:Q4_0", cache).ok()) << "a model of its own";
+  EXPECT_EQ(remove_model("hf:user/repo:x-Q4_0.gguf", cache).value(), 4);
+  EXPECT_EQ(remove_model("hf:user/repo:Q4_0", cache).error().kind, ErrorKind::kNotFound);
+  EXPECT_EQ(list_models(cache).size(), packaged_models().size());
+  ASSERT_TRUE(fetch_model("hf:user/repo:Q4_0", options()).ok()) << "and fetched again";
+
+  const std::string own = folder_.write("own.gguf", "x");
+  EXPECT_EQ(remove_model(own, cache).error().kind, ErrorKind::kInvalid);
+  EXPECT_TRUE(std::filesystem::exists(own));
+  EXPECT_EQ(remove_model("default", cache).error().kind, ErrorKind::kNotFound);
+}
+
 TEST_F(Hub, ARepositoryOfGgufFilesAsksForAName) {
+  tells_files_ = false;
   Result<std::string> path = fetch_model("hf:user/repo", options());
   ASSERT_FALSE(path.ok());
   EXPECT_NE(path.error().message.find("hf:user/repo:model-Q4_K_M.gguf"), std::string::npos) << path.error().message;

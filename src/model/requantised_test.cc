@@ -70,6 +70,15 @@ TEST_F(Requantise, EachMatrixIsWhatItsRowsQuantiseTo) {
       EXPECT_EQ(std::memcmp(want.data(), t.view.data, want.size()), 0) << t.name;
     }
     EXPECT_GE(n_changed, 10);
+    // What got another type than the mixture has for it is told, with the reason.
+    int64_t n_other = 0, n_told = 0;
+    for (const TensorInfo& t : file.tensors())
+      n_other += mix == QuantMix::kQ4_K_M && t.view.rank == 2 && traits(t.view.dtype).block_len != 256;
+    for (const auto& [instead, n] : made->instead) {
+      EXPECT_NE(instead.row_len % traits(instead.wished).block_len, 0);
+      n_told += n;
+    }
+    EXPECT_EQ(n_told, n_other);
   }
 }
 

@@ -1,0 +1,203 @@
+"""The command line as people type it: commands, flags and files that other programs have, and what is told where they are wrong.
+commands_test.py BUILD_DIR."""
+import csv
+import io
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import tempfile
+
+import tiny_model
+from harness import IBID, Server, eventually, main
+
+SOME = ("-n", 4, "--seed", 3, "--ignore-eos")
+
+
+def ibid(*arguments, code=0, **more):
+    more = more if "input" in more else {"stdin": subprocess.DEVNULL, **more}
+    done = subprocess.run([IBID, *(str(a) for a in arguments)], capture_output=True, timeout=120, text=True, **more)
+    assert done.returncode == code, (arguments, done)
+    return done.stdout if code == 0 else done.stderr
+
+
+def test_a_wrong_command_or_flag_says_what_may_have_been_meant():
+    for words, sentence in ((("serv",), 'There is no command "serv"; did you mean serve? \'ibid --help\''),
+                            (("--log-level", "info", "srve"), "did you mean serve?"),
+                            (("spec", "build-stor"), "did you mean build-store? 'ibid spec --help'"),
+                            (("zzzzzz",), 'There is no command "zzzzzz"; \'ibid --help\' lists them.'),
+                            (("run", "--promt", "x"), "There is no --promt here; did you mean --prompt? 'ibid run --help'"),
+                            (("run", "--max_tokens=5"), "did you mean --max-tokens?"),
+                            (("serve", "--port", "abc"), "'ibid serve --help' says what there is.")):
+        told = ibid(*words, code=2)
+        assert sentence in told and told.startswith("error: ") and told.count("\n") == 1, (words, told)
+        assert not re.search(r"[.;]; |\.\.|; ;", told), told  # one end
+
+
+def test_every_error_ends_with_one_full_stop():
+    with tempfile.TemporaryDirectory() as folder:
+        for words, code in ((("run", "none.gguf"), 1), (("inspect", folder), 1), (("run", "-c", "abc"), 2), (("pull", "hf:x"), 1),
+                            (("bench", "-p", "0", "-n", "0"), 2), (("rm", "default-of-nobody"), 1), (("serve", "--max-sequences", "9999999"), 2),
+                            (("tokenize", "-m", "none.gguf"), 1), (("quantize", folder, f"{folder}/x.gguf"), 1)):
+            told = ibid(*words, code=code)
+            assert re.search(r"[^.]\.\n$", told) and told.startswith("error: "), (words, told)
+
+
+def test_help_is_help():
+    plain = ibid("--help")
+    assert ibid("help") == plain and ibid("help", "serve") == ibid("serve", "--help") == ibid("serve", "help", "--help")
+    for words in ((), ("run",), ("serve",), ("bench",), ("models",), ("selftest",), ("quantize",), ("plan",), ("spec", "find-layers")):
+        text = ibid(*words, "--help")
+        assert max(len(line) for line in text.split("\n")) <= 80, words
+        assert text.count("Usage: ibid") == 1 and IBID not in text and "not supported" not in text, text
+    assert "MODEL is" not in ibid("models", "--help") + ibid("selftest", "--help")
+    assert ibid("list") == ibid("ls") == ibid("models")
+
+
+def test_models_and_prompts_are_taken_as_others_take_them():
+    with tempfile.TemporaryDirectory() as folder:
+        made = tiny_model.make(f"{folder}/tiny")
+        said = ibid("run", made, "-p", "Why is it so?", *SOME)
+        assert said == ibid("run", made, "Why is it so?", *SOME) == ibid("run", "-m", made, "Why is it so?", *SOME)
+        assert said == ibid("run", made, "Why", "is", "it", "so?", *SOME) == ibid("run", "--model", made, "-p", "Why is it so?", *SOME)
+        assert "two prompts" in ibid("run", made, "one", "-p", "two", code=2)
+        # What is piped in goes behind the prompt.
+        whole = ibid("run", made, "-p", "Sum up:\n\na text\nof lines", *SOME)
+        assert whole == ibid("run", made, "-p", "Sum up:", *SOME, input="a text\nof lines\n")
+        assert whole == ibid("run", made, "Sum up:", *SOME, input="a text\nof lines")
+        with open(f"{folder}/text", "w+") as file:
+            file.write("a text\nof lines\n")
+            file.seek(0)
+            assert whole == ibid("run", made, "Sum up:", *SOME, stdin=file)
+        assert said == ibid("run", made, "-p", "Why is it so?", *SOME, input="")
+        raw = ("--raw", "-n", 4, "--seed", 3, "--ignore-eos")
+        assert ibid("run", made, "-p", "ab", *raw) == ibid("run", made, "-p", "a", *raw, input="b")
+        for name, words in (("tiny", ("-m", made)), ("mine", ("--model", f"mine={made}")), ("tiny", (made,))):
+            with Server([IBID, "serve", *words, "--port", 0]) as server:
+                assert json.loads(server.get("/v1/models"))["data"][0]["id"] == name
+        odd = tiny_model.make(f"{folder}/a=b")
+        with Server([IBID, "serve", "-m", odd, "--port", 0]) as server:
+            assert json.loads(server.get("/v1/models"))["data"][0]["id"] == "a=b"
+        assert ibid("inspect", "-m", made) == ibid("inspect", made)
+        assert "excludes" in ibid("inspect", made, "-m", made, code=2)
+
+
+def test_texts_and_messages_come_as_arguments_files_or_input():
+    with tempfile.TemporaryDirectory() as folder:
+        made = tiny_model.make(f"{folder}/tiny")
+        text = pathlib.Path(folder, "text")
+        text.write_text("Hello world")
+        ids = ibid("tokenize", made, input="Hello world")
+        for words in ((made, "Hello world"), (made, "Hello", "world"), ("-m", made, "Hello world"), ("-m", made, "-f", text)):
+            assert ibid("tokenize", *words) == ids, words
+        assert ibid("detokenize", made, *ids.split()) == ibid("detokenize", made, input=ids) == "Hello world"
+        assert ibid("detokenize", "-m", made, *ids.split()) == "Hello world"
+        messages = pathlib.Path(folder, "messages.json")
+        messages.write_text('[{"role": "user", "content": "Hi"}]')
+        prompt = ibid("template", made, input=messages.read_text())
+        for words in ((made, messages), ("-m", made, messages), (made, "-f", messages), ("-m", made, "--file", messages)):
+            assert ibid("template", *words) == prompt and "Hi" in prompt, words
+        for command, words in (("tokenize", ("standard", "input")), ("detokenize", ("standard", "input")), ("template", ("standard", "input"))):
+            assert " ".join(words) in " ".join(ibid(command, "--help").split())
+
+
+def bench(made, *flags, code=0):
+    return ibid("bench", *flags, *(("-m", made) if made else ()), code=code)
+
+
+def test_bench_takes_llama_benchs_flags():
+    with tempfile.TemporaryDirectory() as folder:
+        made = tiny_model.make(f"{folder}/tiny")
+        few = ("-r", 1, "-p", 8, "-n", 4)
+        rows = json.loads(bench(made, *few, "-o", "json", "-ngl", 0, "-fa", 1, "-mmp", 1, "-ctk", "f16", "-ctv", "f16", "-b", 64, "-ub", 32))
+        assert [(r["n_prompt"], r["n_gen"], r["n_batch"], r["n_ubatch"]) for r in rows] == [(8, 0, 64, 32), (0, 4, 64, 32)], rows
+        keys = {"build_commit", "build_number", "cpu_info", "gpu_info", "backends", "model_filename", "model_type", "model_size",
+                "model_n_params", "n_batch", "n_ubatch", "n_threads", "type_k", "type_v", "n_gpu_layers", "flash_attn", "use_mmap",
+                "embeddings", "n_prompt", "n_gen", "n_depth", "test_time", "avg_ns", "stddev_ns", "avg_ts", "stddev_ts", "samples_ns",
+                "samples_ts"}
+        assert keys <= set(rows[0]), keys - set(rows[0])
+        lines = [json.loads(line) for line in bench(made, *few, "-o", "jsonl", "-t", "1,2", "-pg", "8,4", "--no-warmup").splitlines()]
+        tests = [(r["n_threads"], r["n_prompt"], r["n_gen"]) for r in lines]
+        assert tests == [(t, *test) for t in (1, 2) for test in ((8, 0), (8, 4), (0, 4))], tests
+        assert all(abs(r["avg_ts"] * r["avg_ns"] / 1e9 - (r["n_prompt"] + r["n_gen"])) < 0.01 for r in lines), lines
+        table = list(csv.DictReader(io.StringIO(bench(made, *few, "-o", "csv", "-ctk", "f16,bf16"))))
+        assert [r["type_k"] for r in table] == ["f16", "f16", "bf16", "bf16"] and keys - set(table[0]) == {"samples_ns", "samples_ts"}
+        shown = bench(made, "-r", 1, "-p", "4-8*2", "-n", 0, "-ub", "4,8", "-d", 4)
+        assert shown.count("| pp4 @ d4 |") == 2 and shown.count("| pp8 @ d4 |") == 2 and "n_ubatch" in shown, shown
+        assert bench(f"{made},{made}", "-r", 1, "-p", 4, "-n", 0).count("pp4") == 2
+        for flags, sentence in ((("-ngl", 99), '--n-gpu-layers: "99" is not taken: models run on the CPU here; 0 would do; '),
+                                (("-ctk", "q8_0"), '"q8_0" is no type of keys and values here'),
+                                (("-ctk", "f16", "-ctv", "bf16"), "keys and values have one type here"),
+                                (("-fa", 0), "--flash-attn: "), (("-mmp", 0), "--mmap: "),
+                                (("-sm", "layer"), "--split-mode"), (("-rpc", "host:1"), "--rpc"), (("-ot", "x=CPU"), "--override-tensor"),
+                                (("-o", "sql"), "sql"), (("-pg", 8), "is no prompt and answer"), (("-t", "1,x"), "whole number")):
+            told = bench(made, *flags, code=2)
+            assert sentence in told, (flags, told)
+        for command in ("run", "serve"):
+            assert "--n-gpu-layers: " in ibid(command, "-m", made, "-ngl", 99, code=2)
+            assert "keys and values have one type" in ibid(command, "-m", made, "-ctk", "f16", "-ctv", "f32", code=2)
+        said = ibid("run", "-m", made, "-p", "x", *SOME)
+        assert said == ibid("run", "-m", made, "-p", "x", *SOME, "-ngl", 0, "-fa", "on", "-ctk", "f16", "-ctv", "f16")
+
+
+def test_perplexity_scores_the_whole_text_and_compares():
+    with tempfile.TemporaryDirectory() as folder:
+        made, other = tiny_model.make(f"{folder}/tiny"), tiny_model.make(f"{folder}/other", 64)
+        text = pathlib.Path(folder, "text")
+        text.write_text("Some words that go on and on. " * 20)
+        n = len(ibid("tokenize", made, "-f", text).split())
+        whole = ibid("perplexity", made, "-f", text, "-c", 64)
+        assert f"tokens {n - 1}  perplexity " in whole and "windows of 64 tokens, 32 scored in each" in whole, (n, whole)
+        assert "windows of 64 tokens, 8 scored" in ibid("perplexity", made, "-f", text, "-c", 64, "--stride", 8)
+        part = ibid("perplexity", made, "-f", text, "-c", 64, "-n", 50)
+        assert "tokens 49 " in part and f"{n - 50} of the text's {n} tokens are left out" in part, part
+        assert "leaves nothing" in ibid("perplexity", made, "-f", text, "-c", 64, "--stride", 64, code=2)
+        same = ibid("perplexity", made, "-f", text, "-c", 64, "--base", made)
+        assert "nll above it +0.000000 +- 0.000000" in same and "KL divergence 0.000000 +- 0.000000, at most 0.0000" in same, same
+        assert "same first choice 100.00 %" in same
+        compared = ibid("perplexity", made, "-f", text, "-c", 64, "--base", other)
+        nll = [float(x) for x in re.findall(r"nll ([0-9.]+) ", compared)]
+        above = float(re.search(r"nll above it ([-+0-9.]+)", compared).group(1))
+        assert abs(nll[0] - nll[1] - above) < 1e-5 and float(re.search(r"KL divergence ([0-9.]+)", compared).group(1)) > 0, compared
+
+
+def lines_of(path):
+    return pathlib.Path(path).read_text().splitlines()
+
+
+def test_all_that_a_server_says_has_a_time_and_reaches_its_log():
+    stamp = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z "
+    with tempfile.TemporaryDirectory() as folder:
+        made = tiny_model.make(f"{folder}/tiny")
+        (made / "generation_config.json").write_text(json.dumps({"temperature": -3}))  # which is told and not used
+        for flags in ((), ("--log-json",)):
+            log = f"{folder}/log{len(flags)}"
+            server = subprocess.Popen([IBID, "serve", str(made), "--port", "0", "--log-file", log, *flags], stderr=subprocess.PIPE, text=True)
+            eventually(lambda: any("Serving tiny" in line for line in lines_of(log)) if os.path.exists(log) else False, 60)
+            server.send_signal(signal.SIGTERM)
+            _, told = server.communicate(timeout=60)
+            assert server.returncode == 0 and told == "", told
+            lines = lines_of(log)
+            if flags:
+                events = [json.loads(line) for line in lines]
+                warning = [e for e in events if e.get("level") == "warning"]
+                assert len(warning) == 1 and warning[0]["event"] == "server" and "generation_config.temperature" in warning[0]["message"], events
+                assert all(re.fullmatch(stamp.strip(), e["time"]) for e in events)
+            else:
+                assert all(re.match(stamp, line) for line in lines), lines
+                assert any(re.match(stamp + "warning The model's generation_config.temperature is not used", line) for line in lines), lines
+                about = [line for line in lines if " tiny: tiny, " in line]
+                assert len(about) == 1 and re.search(r"\d+ tokens of context, \d+ threads, \w+ kernels, .* of memory, of it .* for keys", about[0])
+                assert any(line.endswith("Ended.") for line in lines) and any(" Draining: " in line for line in lines)
+        (made / "model.safetensors").write_bytes(b"")
+        told = ibid("serve", made, "--port", 0, "--log-file", f"{folder}/broken", code=4)
+        assert " error " in lines_of(f"{folder}/broken")[-1] and lines_of(f"{folder}/broken")[-1].split(" error ")[1] in told
+
+
+if __name__ == "__main__":
+    main(test_a_wrong_command_or_flag_says_what_may_have_been_meant, test_every_error_ends_with_one_full_stop, test_help_is_help,
+         test_models_and_prompts_are_taken_as_others_take_them, test_texts_and_messages_come_as_arguments_files_or_input,
+         test_bench_takes_llama_benchs_flags, test_perplexity_scores_the_whole_text_and_compares,
+         test_all_that_a_server_says_has_a_time_and_reaches_its_log)
