@@ -339,7 +339,9 @@ TEST(AnswerParser, AMarkerThatIsMissingDoubledOrMisspelledChangesItsArgumentAlon
     const std::string own_line = t.close.ends_with('\n') ? "\n" : "";
     for (const std::string& close : {own_line, t.close + t.close, misspelled})
       EXPECT_EQ(arguments_of(t.source, text(close, t.end, t.behind)), right) << text(close, t.end, t.behind);
-    if (!t.behind.empty()) EXPECT_EQ(arguments_of(t.source, text(t.close, "", t.behind)), right);
+    if (!t.behind.empty()) {
+      EXPECT_EQ(arguments_of(t.source, text(t.close, "", t.behind)), right);
+    }
     EXPECT_EQ(arguments_of(t.source, text(t.close, t.end, "")), right);
     EXPECT_EQ(arguments_of(t.source, text(t.close, t.end + t.end, t.behind)), right);
     EXPECT_EQ(arguments_of(t.source, text(t.close, "", "")), right) << "the model ended";
