@@ -240,7 +240,7 @@ Result<int64_t> remove_hub(const HubModel& model, const std::string& cache) {
     if (!it->is_regular_file(error) || name == ".lock") continue;
     // GGUF files of the repository are models of their own.
     const bool is_gguf = name.find(".gguf") != std::string::npos;
-    if (model.file.empty() ? !is_gguf : name == file || name.starts_with(file + ".partial"))
+    if (model.file.empty() ? !is_gguf : name == file || name == file + ".sha256" || name.starts_with(file + ".partial"))
       files.push_back(it->path());
   }
   if (files.empty() || (!model.file.empty() && file.empty()))
