@@ -32,10 +32,13 @@ class Terminal:
     def __init__(self, *arguments, size=None, **environment):
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            if size:
-                fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
-            os.environ.update({"TERM": "xterm", "LC_ALL": "C.UTF-8", "IBID_HISTFILE": "", **environment})
-            os.execv(IBID, [IBID, "run", *(str(a) for a in arguments)])
+            try:
+                if size:
+                    fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
+                os.environ.update({"TERM": "xterm", "LC_ALL": "C.UTF-8", "IBID_HISTFILE": "", **environment})
+                os.execv(IBID, [IBID, "run", *(str(a) for a in arguments)])
+            finally:  # a child that starts nothing must not go on with the tests
+                os._exit(127)
         self.raw, self.seen = "", 0
         self.screen = Screen(*size) if size else None
         self.decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode  # a read may end within a character

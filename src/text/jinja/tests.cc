@@ -60,7 +60,7 @@ bool gt(Machine& m, const Value& a, const Value& b) { return m.less(b, a, ">"); 
 bool le(Machine& m, const Value& a, const Value& b) { return m.at_most(a, b, "<="); }
 bool ge(Machine& m, const Value& a, const Value& b) { return m.at_most(b, a, ">="); }
 bool in(Machine& m, const Value& a, const Value& b) { return m.contains(b, a); }
-bool same(Machine& m, const Value& a, const Value& b) {
+bool same_as(Machine& m, const Value& a, const Value& b) {
   if (a.kind() != b.kind() || !m.spend(a.is_string() ? std::min(weight_of(a), weight_of(b)) : 1)) return false;
   if (a.object() != nullptr || b.object() != nullptr)
     return a.object() == b.object() || (a.is_string() && a.str() == b.str());
@@ -117,7 +117,7 @@ const FilterEntry kTests[] = {
     {"odd", parity<1>},
     {"even", parity<0>},
     {"divisibleby", pair<divisible>},
-    {"sameas", pair<same>},
+    {"sameas", pair<same_as>},
     {"in", pair<in>},
     {"==", pair<eq>},
     {"eq", pair<eq>},
