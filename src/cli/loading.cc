@@ -81,6 +81,8 @@ std::string Loaded::description() const {
   return fmt::format("{} {} {}", model->config().architecture, size, main_dtype(*file));
 }
 
+std::string Loaded::main_type() const { return std::string(main_dtype(*file)); }
+
 std::string Loaded::kv_name() const {
   std::string name(traits(kv_dtype).name);
   std::transform(name.begin(), name.end(), name.begin(),
@@ -242,11 +244,9 @@ Status size_beside_model(const ModelArgs& args, const StepLimits& limits, Loaded
   return {};
 }
 
-Result<Loaded> size_whole(const ModelArgs& args, const StepLimits& limits, const MemoryPlan& beside) {
-  if (args.isa) TRY(select_isa(*args.isa));
-  TRY(place_memory(args.numa));
-  reference::select(args.reference_kernels);
-  ASSIGN_OR_RETURN(LoadedText text, load_text(args.model));
+// With a context of `context_len` tokens.
+Result<Loaded> size_with(const LoadedText& text, int32_t context_len, const ModelArgs& args, const StepLimits& limits,
+                         const MemoryPlan& beside) {
   Loaded out;
   out.path = text.path;
   out.file = text.file;
@@ -254,13 +254,7 @@ Result<Loaded> size_whole(const ModelArgs& args, const StepLimits& limits, const
   out.kv_dtype = args.kv_dtype;
   out.team = std::make_unique<ThreadTeam>(args.threads > 0 ? args.threads : usable_cores());
   out.stream = std::make_unique<Stream>(*out.team);
-  ASSIGN_OR_RETURN(ModelConfig config, read_config(*out.file));
-  if (limits.makes_text && config.is_encoder())
-    return unsupported("the model is an encoder (" + config.architecture +
-                       "): it makes vectors of texts, by ibid serve, and no text");
-  out.context_len = args.context_len > 0
-                        ? args.context_len
-                        : static_cast<int32_t>(std::min<int64_t>(config.trained_context_len, kDefaultContext));
+  out.context_len = context_len;
   ModelOptions options = model_options(out, limits);
   options.sized_only = true;
   ASSIGN_OR_RETURN(out.model, load_model(out.file, options, *out.stream));
@@ -279,6 +273,25 @@ Result<Loaded> size_whole(const ModelArgs& args, const StepLimits& limits, const
   }
   TRY(sized);
   return out;
+}
+
+Result<Loaded> size_whole(const ModelArgs& args, const StepLimits& limits, const MemoryPlan& beside) {
+  if (args.isa) TRY(select_isa(*args.isa));
+  TRY(place_memory(args.numa));
+  reference::select(args.reference_kernels);
+  ASSIGN_OR_RETURN(const LoadedText text, load_text(args.model));
+  ASSIGN_OR_RETURN(const ModelConfig config, read_config(*text.file));
+  if (limits.makes_text && config.is_encoder())
+    return unsupported("the model is an encoder (" + config.architecture +
+                       "): it makes vectors of texts, by ibid serve, and no text");
+  if (args.context_len > 0) return size_with(text, args.context_len, args, limits, beside);
+  const int64_t least = std::min<int64_t>(config.trained_context_len, kDefaultContext);
+  int64_t context_len = args.own_context && !config.is_encoder() ? config.trained_context_len : least;
+  while (true) {
+    Result<Loaded> sized = size_with(text, static_cast<int32_t>(context_len), args, limits, beside);
+    if (sized || sized.error().kind != ErrorKind::kExhausted || context_len <= least) return sized;
+    context_len = std::max(least, context_len / 2);
+  }
 }
 
 Result<Loaded> load_whole(const ModelArgs& args, const StepLimits& limits, const MemoryPlan& beside) {

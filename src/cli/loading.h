@@ -92,6 +92,7 @@ struct Loaded {
   int64_t kv_bytes = 0;  // 0: the engine's choice
 
   std::string description() const;  // "llama 135M Q4_1"
+  std::string main_type() const;    // "Q4_1"
   std::string kv_name() const;      // "f16"
   EngineOptions engine_options(const StepLimits& limits) const;
   // Bytes of KV that hold `n_sequences` of `n_tokens` each.

@@ -317,7 +317,8 @@ void add_model_options(CLI::App* command, ModelArgs& o) {
 
 void add_machine_options(CLI::App* command, ModelArgs& o) {
   add_whole(command, "-c,--ctx,--ctx-size", o.context_len, 0, 1 << 24,
-            "tokens that one sequence may hold (0: the model's own, at most 8192)");
+            "tokens that one sequence may hold (0: the model's own, at most 8192; "
+            "with --for agent as many as memory allows)");
   add_read(command, "--memory", o.memory_bytes, "BYTES", "the machine's",
            "what the process may hold, weights included, as 2G; what is left is for keys and values",
            [](std::string_view text) { return read_bytes(text, 1 << 20, int64_t{1} << 50); });

@@ -30,6 +30,7 @@ enum ExitCode : int {
 struct ModelArgs {
   std::string model = "default";
   int32_t context_len = 0;    // 0: what the model promises, at most 8192
+  bool own_context = false;   // 0 is all that the model promises, or half of it, and so on, until it fits into memory
   int threads = 0;            // 0: the cores that affinity and cgroup leave
   int64_t memory_bytes = 0;   // what the process may hold; 0: what the machine has
   int64_t process_bytes = 0;  // what it holds without any model; 0: what it holds now

@@ -12,15 +12,15 @@ constexpr int32_t kLongQueue = 4096;
 
 constexpr Preset kPresets[] = {
     {"chat", "people who read along: first tokens soon, no stalls; what ibid does by itself", 64, 512, 512, 0,
-     PolicyKind::kFair, false, false},
+     PolicyKind::kFair, false, false, false},
     {"offline", "a pile of requests whose answers are wanted together: most tokens a second", 128, 1024, kLongQueue,
-     kNoPace, PolicyKind::kFirstCome, false, false},
+     kNoPace, PolicyKind::kFirstCome, false, false, false},
     {"eval", "the same, and the same answers each time: temperature 0 where a request does not say", 64, 1024,
-     kLongQueue, kNoPace, PolicyKind::kFirstCome, true, false},
+     kLongQueue, kNoPace, PolicyKind::kFirstCome, true, false, false},
     {"agent", "programs that call again and again with what they had: few places, a short queue, priorities", 32, 512,
-     64, 0, PolicyKind::kPriority, false, true},
+     64, 0, PolicyKind::kPriority, false, true, true},
     {"batch", "labelling: short answers to very many prompts, in order, at temperature 0", 128, 2048, kLongQueue,
-     kNoPace, PolicyKind::kFirstCome, true, false},
+     kNoPace, PolicyKind::kFirstCome, true, false, false},
 };
 
 }  // namespace
@@ -41,6 +41,7 @@ void apply(const Preset& preset, ServeOptions& o) {
   o.max_itl = preset.max_itl;
   o.policy = preset.policy;
   o.server.api.allow_priority = preset.allow_priority;
+  o.model.own_context = preset.own_context;
   if (preset.greedy) static_cast<void>(set_sampling(o.sampling, *find_parameter("temperature"), "0"));
 }
 
@@ -54,7 +55,7 @@ std::string presets_markdown() {
                        p.max_tokens_per_step, p.max_waiting,
                        p.max_itl > 0 ? fmt::format("{} s", p.max_itl) : "by the model's speed", name_of(p.policy),
                        p.greedy           ? "`--temp 0`"
-                       : p.allow_priority ? "`--allow-priority`"
+                       : p.allow_priority ? "`--allow-priority`, the model's own context as far as memory goes"
                                           : "");
   }
   return out;

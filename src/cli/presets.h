@@ -19,6 +19,7 @@ struct Preset {
   PolicyKind policy;
   bool greedy;  // temperature 0 where a request does not say
   bool allow_priority;
+  bool own_context;  // the model's own, as far as memory goes
 };
 
 std::span<const Preset> presets();

@@ -140,6 +140,11 @@ std::string about(const Loaded& loaded, int64_t n_blocks, int32_t block_len) {
   return out + ".";
 }
 
+std::string license_of(const ModelFile& file) {
+  const Result<std::string> license = file.meta_string("general.license", "");
+  return license ? *license : "";
+}
+
 Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options, const std::string& name) {
   const StepLimits limits = step_limits(options);
   std::shared_ptr<Recorder> recorder;  // first: a file that is there is refused before anything is loaded
@@ -188,7 +193,12 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options, const
       .pooling = options.pooling.value_or(config.pooling.value_or(Pooling::kMean)),
       .is_encoder = config.is_encoder(),
       .n_labels = static_cast<int32_t>(config.n_labels),
-      .file = std::filesystem::path(loaded.path).filename().string()};
+      .file = std::filesystem::path(loaded.path).filename().string(),
+      .trained_context_len = config.trained_context_len,
+      .file_bytes = static_cast<int64_t>(loaded.file->file_bytes()),
+      .n_parameters = static_cast<int64_t>(config.n_parameters()),
+      .weights = loaded.main_type(),
+      .license = license_of(*loaded.file)};
   log_info(name + ": " + about(loaded, engine->stats().blocks_total, engine_options.block_len));
   auto tokenizer = loaded.tokenizer;
   auto backend = make_engine_backend({.info = std::move(info),

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/request.h"
+#include "server/line_rules.h"
 #include "server/logprobs_json.h"
 #include "text/output/answer_parser.h"
 #include "text/output/reasoning_budget.h"
@@ -18,6 +19,7 @@ using PartKind = AnswerPart::Kind;
 struct AnswerChoice {
   std::vector<AnswerPart> parts;  // not yet written
   std::optional<AnswerParser> parser;
+  std::optional<LineRules> lines;
   std::vector<TokenRecord> records;
   std::vector<float> embedding;
   bool started = false;  // an event went out

@@ -68,7 +68,11 @@ void restyle_error(WebResponse& response, ApiStyle style, std::string_view reque
     body += '}';
   } else if (style == ApiStyle::kOllamaChat || style == ApiStyle::kOllamaGenerate || style == ApiStyle::kOllamaEmbed ||
              style == ApiStyle::kOllamaEmbeddings) {
-    json.begin_object().field("error", response.error->message).end_object();
+    const ApiError& error = *response.error;
+    const std::string message =
+        error.n_ctx > 0 ? too_long_message(error, "the input length exceeds the context length: {N} tokens of {M}")
+                        : error.message;
+    json.begin_object().field("error", message).end_object();
   } else {
     return;
   }

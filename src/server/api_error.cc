@@ -62,6 +62,13 @@ std::string error_json(const ApiError& error) {
   return out;
 }
 
+std::string too_long_message(const ApiError& error, std::string_view says) {
+  std::string out(says);
+  for (const auto& [mark, n] : {std::pair{"{N}", error.n_prompt_tokens}, std::pair{"{M}", error.n_ctx}})
+    out.replace(out.find(mark), 3, std::to_string(n));
+  return error.hint.empty() ? out : out + ". " + error.hint;
+}
+
 std::string messages_error_members(const ApiError& error) {
   const char* type = error.status == 401   ? "authentication_error"
                      : error.status == 403 ? "permission_error"
@@ -72,7 +79,10 @@ std::string messages_error_members(const ApiError& error) {
                      : error.status >= 500 ? "api_error"
                                            : "invalid_request_error";
   std::string out = "\"error\":";
-  JsonWriter(out).begin_object().field("type", type).field("message", error.message).end_object();
+  const bool too_long = error.n_ctx > 0;
+  const std::string message =
+      too_long ? too_long_message(error, "prompt is too long: {N} tokens > {M} maximum") : error.message;
+  JsonWriter(out).begin_object().field("type", type).field("message", message).end_object();
   return out;
 }
 

@@ -18,6 +18,7 @@ struct ApiError {
   int retry_after_s = 0;  // > 0: a Retry-After header
   // context_length_exceeded: what there was, and what fits; 0: not said
   int64_t n_prompt_tokens = 0, n_ctx = 0;
+  std::string hint = {};  // behind the message in each API's words: what would help; empty: nothing would
 
   static ApiError of(const Error& error);  // the status follows from the kind
   // Of a request that failed after it was taken.
@@ -29,6 +30,9 @@ struct ApiError {
 std::string error_json(const ApiError& error);
 // The whole answer: status, body, and the headers that a client wants with it.
 WebResponse error_response(const ApiError& error);
+
+// context_length_exceeded, in the words by which clients of the API know it: they then compact the conversation.
+std::string too_long_message(const ApiError& error, std::string_view says);
 
 // {"error": {"type", "message"}}'s members, as Anthropic's API has them.
 std::string messages_error_members(const ApiError& error);

@@ -240,6 +240,8 @@ Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const 
   }
 
   const bool chat = endpoint == Endpoint::kChat;
+  if (const Json* samplers = body.find("samplers"); samplers != nullptr && !samplers->is_null())
+    TRY(keep_samplers(request, *samplers));
   take_defaults(limits.defaults, body, request);
   if (chat && request.chat.messages.is_null())
     return invalid("messages is missing; it must be an array of messages.", "messages");
@@ -260,7 +262,10 @@ Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const 
     return invalid("top_logprobs wants logprobs to be true.", "top_logprobs");
   if ((request.include_usage || request.continuous_usage) && !request.stream)
     return invalid("stream_options wants stream to be true.", "stream_options");
-  if (request.max_tokens == 0 && (chat || !request.echo))
+  // llama.cpp's n_predict of 0 computes the prompt for those who come after.
+  const Json* n_predict = body.find("n_predict");
+  const bool computes_only = n_predict != nullptr && n_predict->is_number() && n_predict->number() == 0;
+  if (request.max_tokens == 0 && !computes_only && (chat || !request.echo))
     return invalid("max_tokens must be at least 1 (0 is for completions with echo).", "max_tokens");
   const auto n_prompts = static_cast<int64_t>(chat ? 1 : request.prompts.size());
   const int32_t n = std::max({request.n, request.best_of, request.search.width});

@@ -43,6 +43,9 @@ enum class ApiStyle : uint8_t {
   kScore     // vLLM's
 };
 
+// Most bytes of a tool's name: Anthropic's bound, the largest; in Responses those of a namespace stand before it.
+constexpr size_t max_tool_name(ApiStyle style) { return style == ApiStyle::kResponses ? 257 : 128; }
+
 // What a request gets that does not say it itself.
 struct RequestDefaults {
   int32_t max_tokens = -1;       // of an answer; -1: up to the context
@@ -66,6 +69,7 @@ struct ApiLimits {
   int32_t max_stops = 64;         // stop strings, and stop ids
   int32_t max_stop_bytes = 4096;  // of all stop strings together
   int32_t max_messages = 4096;
+  size_t max_tool_name = ibid::max_tool_name(ApiStyle::kChat);
   bool allow_priority = false;
   int32_t max_drafts = 0;  // of a sequence in a step; 0: the server does not speculate
   std::string drafter;  // who guesses beside the look-up, as a mode of requests: "eagle", "draft+window"; empty: nobody
@@ -152,7 +156,9 @@ struct ApiRequest {
   AddSpecial add_special = AddSpecial::kMissingBos;
   int32_t truncate_prompt = 0;  // keep so many last tokens of each prompt; -1: as many as leave room; 0: all
 
-  bool keeps_first = false;  // of truncate_prompt: the first tokens instead
+  bool keeps_first = false;       // of truncate_prompt: the first tokens instead
+  int32_t n_indent = 0;           // blanks with which each further line must begin
+  int32_t t_max_predict_ms = -1;  // the answer ends at the first end of a line after so long; not above 0: never
 
   // Chat.
   ChatPrompt chat;
@@ -177,6 +183,7 @@ struct ApiRequest {
   std::vector<Prompt> prompts;
   bool echo = false;
   bool keeps_prompt = false;           // the answer repeats it
+  std::string suffix;                  // what stands behind the answer
   std::string prompt_name = "prompt";  // as the API that asked calls it
 };
 

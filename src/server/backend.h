@@ -34,6 +34,12 @@ struct ModelInfo {
   bool is_encoder = false;  // vectors are all that it makes, but for scores
   int32_t n_labels = 0;     // that its head scores; 0: it has none, and ranks nothing
   std::string file = {};    // its file's or folder's own name, without a path
+  // Of the file, as Ollama's clients print them; 0 or empty: not known.
+  int64_t trained_context_len = 0;  // tokens; the longest it promises
+  int64_t file_bytes = 0;
+  int64_t n_parameters = 0;
+  std::string weights = {};  // "Q4_1"
+  std::string license = {};
 };
 
 class Backend {

@@ -52,15 +52,25 @@ struct RankFields {
   int32_t max_pair = 0;            // of both texts together, with what stands around them; 0: all, -1: as many as fit
 };
 
+// How a call is told where the tool was not declared as a plain function of that name.
+struct CallForm {
+  std::string flat;         // the name that the model knows
+  std::string name, space;  // as they were declared; `space`: of a namespace, or empty
+  bool is_custom = false;   // its argument is a text, kCustomInput
+};
+inline constexpr const char* kCustomInput = "input";
+inline std::string in_namespace(const std::string& space, const std::string& name) { return space + "." + name; }
+
 struct DialectBody {
   Endpoint endpoint = Endpoint::kChat;
   Json body;
   std::optional<std::string> answer;  // of a request that needs no model, as JSON
   LlamaFields llama;
   EmbeddingFields embedding;
-  RankFields rank;                  // no pairs: no scores are asked for
-  std::vector<Json> conversations;  // of a batch of chats, behind the one in the body
-  std::string prompt_name;          // what that API calls its texts
+  RankFields rank;                   // no pairs: no scores are asked for
+  std::vector<Json> conversations;   // of a batch of chats, behind the one in the body
+  std::string prompt_name;           // what that API calls its texts
+  std::vector<CallForm> call_forms;  // of /v1/responses
   // Of /v1/responses: the fields that an answer repeats, and what is kept of it.
   std::shared_ptr<const Json> echo;
   std::shared_ptr<StoredResponse> stored;
@@ -93,6 +103,8 @@ Result<DialectBody> body_of_completion(const Json& body, const Tokenizer& tokeni
 enum class MixedPrompts : uint8_t { kOne, kList, kLlama };
 Status mend_prompts(const Tokenizer& tokenizer, MixedPrompts kind, Json& prompt);
 Result<DialectBody> body_of_infill(const Json& body, const Tokenizer& tokenizer, const FimTokens& fim);
+// The prompts of a request with a suffix, as the model fills in what stands between.
+Status fill_in(ApiRequest& api, const Tokenizer& tokenizer, const FimTokens& fim);
 
 // Any API's request for vectors of texts.
 Result<DialectBody> body_of_embeddings(const Json& body, ApiStyle style, const ModelInfo& model,

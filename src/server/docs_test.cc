@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "base/json.h"
+#include "server/dialect_table.h"
 #include "server/metric_table.h"
 #include "server/openapi.h"
 #include "server/parameters.h"
@@ -40,6 +41,10 @@ TEST(ApiDocs, TheTablesOfApiMdAreThoseOfTheParser) {
 
 TEST(ApiDocs, OthersNamesOfMetricsAreThoseOfTheTable) {
   expect_in_page("serving.md", "names: made from the table of metrics", metric_names_markdown());
+}
+
+TEST(ApiDocs, WhatOtherApisFieldsBecomeIsWhatTheirReadersAsk) {
+  expect_in_page("apis.md", "dialects: made from the readers' table", dialects_markdown());
 }
 
 TEST(OpenApi, HasEveryFieldOnceWithADefaultOfItsType) {

@@ -123,23 +123,51 @@ Result<DialectBody> body_of_completion(const Json& body, const Tokenizer& tokeni
   return out;
 }
 
-// The order in which models are trained: what stands before, what stands behind, and then the middle.
-Result<DialectBody> body_of_infill(const Json& body, const Tokenizer& tokenizer, const FimTokens& fim) {
-  if (!fim.is_there()) {
-    return unsupported("The model that is served has no tokens for filling in (prefix, suffix and middle).",
-                       "input_prefix");
+namespace {
+
+Error no_fim_tokens(const char* field) {
+  return unsupported("The model that is served has no tokens for filling in (prefix, suffix and middle).", field);
+}
+
+void add_fim(const Tokenizer& tokenizer, TokenId mark, std::string_view text, std::vector<TokenId>& ids) {
+  if (mark != TokenId::kNone) ids.push_back(mark);
+  tokenizer.encode(text, {}, ids);
+}
+
+// With `ids` before it. In the order in which models are trained: what stands before, what stands behind, and then the
+// middle.
+std::vector<TokenId> fim_prompt(const Tokenizer& tokenizer, const FimTokens& fim, std::vector<TokenId> ids,
+                                std::string_view prefix, std::string_view suffix) {
+  const Vocabulary& vocabulary = tokenizer.vocabulary();
+  if (vocabulary.add_bos && vocabulary.bos != TokenId::kNone) ids.insert(ids.begin(), vocabulary.bos);
+  add_fim(tokenizer, fim.prefix, prefix, ids);
+  add_fim(tokenizer, fim.suffix, suffix, ids);
+  add_fim(tokenizer, fim.middle, "", ids);
+  return ids;
+}
+
+}  // namespace
+
+Status fill_in(ApiRequest& api, const Tokenizer& tokenizer, const FimTokens& fim) {
+  if (api.suffix.empty()) return {};
+  if (!fim.is_there()) return no_fim_tokens("suffix");
+  if (api.echo) return invalid("echo repeats the prompt, and with a suffix the answer stands within it.", "echo");
+  for (Prompt& prompt : api.prompts) {
+    const std::string* text = std::get_if<std::string>(&prompt);
+    if (text == nullptr) return invalid("With a suffix, prompt must be a text or a list of texts.", api.prompt_name);
+    prompt = fim_prompt(tokenizer, fim, {}, *text, api.suffix);
   }
+  return {};
+}
+
+Result<DialectBody> body_of_infill(const Json& body, const Tokenizer& tokenizer, const FimTokens& fim) {
+  if (!fim.is_there()) return no_fim_tokens("input_prefix");
   ASSIGN_OR_RETURN(DialectBody out, body_of_completion(body, tokenizer));
   ASSIGN_OR_RETURN(const std::string prefix, read_optional_text(body, "input_prefix"));
   ASSIGN_OR_RETURN(const std::string suffix, read_optional_text(body, "input_suffix"));
   ASSIGN_OR_RETURN(const std::string prompt, read_optional_text(body, "prompt"));
-  std::vector<TokenId> ids;
-  const Vocabulary& vocabulary = tokenizer.vocabulary();
-  if (vocabulary.add_bos && vocabulary.bos != TokenId::kNone) ids.push_back(vocabulary.bos);
-  const auto add = [&](TokenId mark, std::string_view text) {
-    if (mark != TokenId::kNone) ids.push_back(mark);
-    tokenizer.encode(text, {}, ids);
-  };
+  std::vector<TokenId> before;
+  const auto add = [&](TokenId mark, std::string_view text) { add_fim(tokenizer, mark, text, before); };
   if (const Json* extra = given(body, "input_extra")) {
     if (extra->array() == nullptr) return wrong_value("input_extra", "an array of {\"filename\", \"text\"}", *extra);
     if (fim.repository != TokenId::kNone && !extra->array()->empty()) add(fim.repository, "project\n");
@@ -153,11 +181,9 @@ Result<DialectBody> body_of_infill(const Json& body, const Tokenizer& tokenizer,
     }
     if (fim.file != TokenId::kNone && !extra->array()->empty()) add(fim.file, "filename\n");
   }
-  add(fim.prefix, prefix + prompt);
-  add(fim.suffix, suffix);
-  add(fim.middle, "");
   Json::Array list;
-  for (const TokenId id : ids) list.emplace_back(int64_t{raw(id)});
+  for (const TokenId id : fim_prompt(tokenizer, fim, std::move(before), prefix + prompt, suffix))
+    list.emplace_back(int64_t{raw(id)});
   std::erase_if(*out.body.object(), [](const Json::Member& member) { return member.first == "prompt"; });
   set(out.body, "prompt", Json(std::move(list)));
   return out;

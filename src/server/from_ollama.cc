@@ -1,4 +1,5 @@
 // Ollama's chat and generate to ours. Its defaults of sampling are its own, and are said here.
+#include "server/dialect_table.h"
 #include "server/dialects.h"
 #include "server/read_fields.h"
 
@@ -122,13 +123,7 @@ Result<DialectBody> body_of_ollama(const Json& body, bool generate, const ModelI
     if (own.find(name) == nullptr) set(own, name, Json(value));
   if (const Json* format = given(body, "format")) TRY(read_ollama_format(*format, own));
   if (const Json* think = given(body, "think")) TRY(read_thinks(*think, own));
-  for (const char* name : {"images", "template", "context", "suffix", "logprobs"}) {
-    if (has_any(body, name)) {
-      return unsupported(std::string(name) + " is not served here; " +
-                             (std::string_view(name) == "suffix" ? "/infill is." : "leave it out."),
-                         name);
-    }
-  }
+  TRY(check_fields(Dialect::kOllama, body));
   if (!generate) {
     carry(body, own, {{"tools", "tools"}});
     const Json* messages = given(body, "messages");
@@ -152,9 +147,9 @@ Result<DialectBody> body_of_ollama(const Json& body, bool generate, const ModelI
     return out;
   }
   if (prompt->string() == nullptr) return wrong_value("prompt", "a text", *prompt);
-  if (has_any(body, "raw")) {
+  if (has_any(body, "raw") || has_any(body, "suffix")) {
     out.endpoint = Endpoint::kCompletions;
-    set(own, "prompt", *prompt);
+    carry(body, own, {{"prompt", "prompt"}, {"suffix", "suffix"}});
     return out;
   }
   Json::Array list;

@@ -1,13 +1,14 @@
 // OpenAI's Responses to a chat.
 #include "base/quoted.h"
+#include "server/dialect_table.h"
 #include "server/dialects.h"
 #include "server/read_fields.h"
 
 namespace ibid {
 namespace {
 
-// A text, or the texts of parts.
-Result<std::string> read_parts(const Json& content, const std::string& where) {
+// A text, or the texts of parts. `of_tool`: what a tool gave, of which a picture is left out and the model is told so.
+Result<std::string> read_parts(const Json& content, const std::string& where, bool of_tool = false) {
   if (content.string() != nullptr) return *content.string();
   if (content.array() == nullptr) return wrong_value(where, "a text or an array of parts", content);
   std::string text;
@@ -16,6 +17,11 @@ Result<std::string> read_parts(const Json& content, const std::string& where) {
     const std::string place = where + "[" + std::to_string(i) + "]";
     ASSIGN_OR_RETURN(const std::string type, type_of(part, place));
     const bool refusal = type == "refusal";
+    if (of_tool && (type == "input_image" || type == "input_file")) {
+      if (i > 0) text += '\n';
+      text += "[" + type.substr(std::string_view("input_").size()) + " left out: the model reads texts alone]";
+      continue;
+    }
     if (!refusal && type != "input_text" && type != "output_text" && type != "text" && type != "reasoning_text" &&
         type != "summary_text")
       return unserved_type(type, place);
@@ -37,11 +43,13 @@ class ItemReader {
     const std::string* type = text_at(item, "type");
     if (type == nullptr || *type == "message") return read_message(item, where);
     if (*type == "function_call") return read_call(item, where);
-    if (*type == "function_call_output") {
+    if (*type == "custom_tool_call") return read_custom_call(item, where);
+    if (*type == "local_shell_call") return read_shell_call(item, where);
+    if (*type == "function_call_output" || *type == "custom_tool_call_output" || *type == "local_shell_call_output") {
       const std::string* id = text_at(item, "call_id");
       const Json* output = given(item, "output");
       if (id == nullptr || output == nullptr) return invalid(where + " must have call_id and output.", where);
-      ASSIGN_OR_RETURN(std::string text, read_parts(*output, where + ".output"));
+      ASSIGN_OR_RETURN(std::string text, read_parts(*output, where + ".output", true));
       Json message = chat_message("tool", Json(std::move(text)));
       set(message, "tool_call_id", Json(*id));
       messages_.push_back(std::move(message));
@@ -54,6 +62,7 @@ class ItemReader {
       set(answer(true), "reasoning_content", Json(std::move(text)));
       return {};
     }
+    if (treatment_of(Dialect::kResponses, DialectPart::kItem, *type) == Treatment::kIgnored) return {};
     return unserved_type(*type, where);
   }
 
@@ -80,11 +89,37 @@ class ItemReader {
     const std::string* arguments = text_at(item, "arguments");
     if (id == nullptr || name == nullptr || arguments == nullptr)
       return invalid(where + " must have call_id, name and arguments.", where);
+    return add_call(function_call(*id, flat_name(item, *name), *arguments));
+  }
+
+  Status read_custom_call(const Json& item, const std::string& where) {
+    const std::string *id = text_at(item, "call_id"), *name = text_at(item, "name");
+    const std::string* input = text_at(item, "input");
+    if (id == nullptr || name == nullptr || input == nullptr)
+      return invalid(where + " must have call_id, name and input.", where);
+    return add_call(
+        function_call(*id, flat_name(item, *name), Json(Json::Object{{kCustomInput, Json(*input)}}).text()));
+  }
+
+  Status read_shell_call(const Json& item, const std::string& where) {
+    const std::string* id = text_at(item, "call_id");
+    const Json* action = given(item, "action");
+    if (id == nullptr || action == nullptr || action->object() == nullptr)
+      return invalid(where + " must have call_id and action.", where);
+    return add_call(function_call(*id, "local_shell", action->text()));
+  }
+
+  Status add_call(Json call) {
     Json& message = answer(false, true);
     if (message.find("tool_calls") == nullptr) set(message, "tool_calls", Json(Json::Array()));
     for (auto& [key, value] : *message.object())
-      if (key == "tool_calls") value.array()->push_back(function_call(*id, *name, *arguments));
+      if (key == "tool_calls") value.array()->push_back(std::move(call));
     return {};
+  }
+
+  static std::string flat_name(const Json& call, const std::string& name) {
+    const std::string* space = text_at(call, "namespace");
+    return space != nullptr && !space->empty() ? in_namespace(*space, name) : name;
   }
 
   // The assistant's message that the item belongs to.
@@ -99,32 +134,78 @@ class ItemReader {
   Json::Array& messages_;
 };
 
-Status read_response_tools(const Json& tools, Json& out) {
-  if (tools.array() == nullptr) return wrong_value("tools", "an array of tools", tools);
-  Json::Array list;
-  for (size_t i = 0; i < tools.array()->size(); ++i) {
-    const Json& tool = (*tools.array())[i];
-    const std::string place = "tools[" + std::to_string(i) + "]";
-    ASSIGN_OR_RETURN(const std::string type, type_of(tool, place));
-    if (type != "function") return unserved_type(type, place);
-    if (text_at(tool, "name") == nullptr) return invalid(place + ".name must be a text.", place + ".name");
-    list.push_back(function_tool(*tool.find("name"), given(tool, "description"), given(tool, "parameters"),
-                                 given(tool, "strict")));
+// Declarations of tools as functions, and the forms in which calls of them are told.
+class ToolReader {
+ public:
+  Status read(const Json& tools, const std::string& where, const std::string& space) {
+    if (tools.array() == nullptr) return wrong_value(where, "an array of tools", tools);
+    for (size_t i = 0; i < tools.array()->size(); ++i) {
+      const Json& tool = (*tools.array())[i];
+      const std::string place = where + "[" + std::to_string(i) + "]";
+      ASSIGN_OR_RETURN(const std::string type, type_of(tool, place));
+      const std::string* name = text_at(tool, "name");
+      const bool is_nested = type == "namespace" && !space.empty();
+      if (treatment_of(Dialect::kResponses, DialectPart::kTool, type) != Treatment::kUsed || is_nested) {
+        left_out.push_back({type, name != nullptr ? *name : "", place});
+        continue;
+      }
+      if (name == nullptr || name->empty()) return invalid(place + ".name must be a text.", place + ".name");
+      if (type == "namespace") {
+        const Json* within = given(tool, "tools");
+        if (within == nullptr) return invalid(place + ".tools must be an array of tools.", place + ".tools");
+        TRY(read(*within, place + ".tools", *name));
+        continue;
+      }
+      const std::string flat = space.empty() ? *name : in_namespace(space, *name);
+      const bool is_custom = type == "custom";
+      if (is_custom || !space.empty()) forms.push_back({flat, *name, space, is_custom});
+      if (!is_custom) {
+        list.push_back(
+            function_tool(Json(flat), given(tool, "description"), given(tool, "parameters"), given(tool, "strict")));
+        continue;
+      }
+      const Json description(custom_description(tool));
+      list.push_back(function_tool(Json(flat), &description, &custom_schema(), nullptr));
+    }
+    return {};
   }
-  set(out, "tools", Json(std::move(list)));
-  return {};
-}
+
+  Json::Array list;
+  std::vector<CallForm> forms;
+  std::vector<LeftOutTool> left_out;
+
+ private:
+  // The grammar of its text is for the model to keep to.
+  static std::string custom_description(const Json& tool) {
+    std::string out;
+    if (const std::string* description = text_at(tool, "description")) out = *description;
+    const Json* format = given(tool, "format");
+    const std::string* definition = format != nullptr ? text_at(*format, "definition") : nullptr;
+    if (definition == nullptr) return out;
+    const std::string* syntax = text_at(*format, "syntax");
+    if (!out.empty()) out += "\n\n";
+    out += "The text of `" + std::string(kCustomInput) + "` is of this grammar";
+    if (syntax != nullptr) out += " (" + *syntax + ")";
+    return out + ":\n" + *definition;
+  }
+  static const Json& custom_schema() {
+    static const Json schema = *parse_json(R"({"type":"object","properties":{")" + std::string(kCustomInput) +
+                                           R"(":{"type":"string"}},"required":[")" + kCustomInput + R"("]})");
+    return schema;
+  }
+};
 
 Result<Json> named_function(const Json& choice, const std::string& where) {
-  const Json* name = given(choice, "name");
-  if (name == nullptr || name->string() == nullptr) return invalid(where + ".name must be a text.", where + ".name");
-  return Json(Json::Object{{"type", Json(std::string("function"))}, {"function", Json(Json::Object{{"name", *name}})}});
+  const std::string *name = text_at(choice, "name"), *space = text_at(choice, "namespace");
+  if (name == nullptr) return invalid(where + ".name must be a text.", where + ".name");
+  const Json flat(space != nullptr && !space->empty() ? in_namespace(*space, *name) : *name);
+  return Json(Json::Object{{"type", Json(std::string("function"))}, {"function", Json(Json::Object{{"name", flat}})}});
 }
 
 Status read_response_choice(const Json& choice, Json& out) {
   const std::string* type = text_at(choice, "type");
   if (type == nullptr) return set(out, "tool_choice", choice), Status();  // a word
-  if (*type == "function") {
+  if (*type == "function" || *type == "custom") {
     ASSIGN_OR_RETURN(Json named, named_function(choice, "tool_choice"));
     return set(out, "tool_choice", std::move(named)), Status();
   }
@@ -132,6 +213,12 @@ Status read_response_choice(const Json& choice, Json& out) {
   const Json *mode = given(choice, "mode"), *tools = given(choice, "tools");
   Json::Array list;
   for (size_t i = 0; tools != nullptr && tools->array() != nullptr && i < tools->array()->size(); ++i) {
+    const std::string* kind = text_at((*tools->array())[i], "type");
+    const bool is_last = i + 1 == tools->array()->size();
+    if (kind != nullptr && treatment_of(Dialect::kResponses, DialectPart::kTool, *kind) == Treatment::kIgnored) {
+      if (is_last && list.empty()) return unserved_type(*kind, "tool_choice.tools[" + std::to_string(i) + "]");
+      continue;
+    }
     ASSIGN_OR_RETURN(Json named, named_function((*tools->array())[i], "tool_choice.tools"));
     list.push_back(std::move(named));
   }
@@ -227,16 +314,7 @@ Result<DialectBody> body_of_response(const Json& body, const FindResponse& find)
   DialectBody out;
   out.body = Json(Json::Object());
   Json& own = out.body;
-  const Json* background = given(body, "background");
-  if (background != nullptr && !(background->boolean() != nullptr && !*background->boolean()))
-    return unsupported("background is not served: an answer ends with its connection; leave it out.", "background");
-  for (const char* name : {"conversation", "prompt", "context_management"}) {
-    if (given(body, name) != nullptr)
-      return unsupported(std::string(name) + " is not served; give input, with previous_response_id.", name);
-  }
-  const std::string* truncation = text_at(body, "truncation");
-  if (truncation != nullptr && *truncation != "disabled")
-    return unsupported("truncation: nothing is cut off in silence here; leave it out.", "truncation");
+  TRY(check_fields(Dialect::kResponses, body));
   bool wants_logprobs = false;
   if (const Json* include = given(body, "include")) {
     for (size_t i = 0; include->array() != nullptr && i < include->array()->size(); ++i) {
@@ -320,7 +398,14 @@ Result<DialectBody> body_of_response(const Json& body, const FindResponse& find)
     messages.insert(messages.begin(), chat_message("system", *instructions));
   }
   set(own, "messages", Json(std::move(messages)));
-  if (const Json* tools = given(body, "tools")) TRY(read_response_tools(*tools, own));
+  if (const Json* tools = given(body, "tools")) {
+    ToolReader reader;
+    TRY(reader.read(*tools, "tools", ""));
+    const std::string* word = given(body, "tool_choice") != nullptr ? given(body, "tool_choice")->string() : nullptr;
+    TRY(check_left_out(reader.left_out, !reader.list.empty() || (word != nullptr && *word == "none"), ""));
+    set(own, "tools", Json(std::move(reader.list)));
+    out.call_forms = std::move(reader.forms);
+  }
   if (const Json* choice = given(body, "tool_choice")) TRY(read_response_choice(*choice, own));
   if (const Json* text = given(body, "text")) TRY(read_text_format(*text, own));
   if (const Json* reasoning = given(body, "reasoning")) {

@@ -27,6 +27,9 @@ Generation::Generation(GenerationInfo info, const Tokenizer& tokenizer, Metrics&
   if (info_.reasoning) {
     for (Choice& choice : choices_) choice.reasoning.emplace(*info_.reasoning);
   }
+  if (info_.n_indent > 0 || info_.t_max_predict_ms > 0) {
+    for (Choice& choice : choices_) choice.lines.emplace(info_.n_indent, info_.t_max_predict_ms / 1000.0);
+  }
   if (!info_.parser) return;
   for (Choice& choice : choices_) choice.parser.emplace(*info_.parser);
 }
@@ -79,6 +82,7 @@ void Generation::take(std::vector<Output> outputs) {
       choice.n_reasoning = choice.reasoning->is_none() ? 0 : choice.n_reasoning + 1;
       if (!choice.reasoning->may_go_on()) choice.reasoning.reset();
     }
+    if (choice.lines) keep_lines(choice, output);
     gathered_ += output.text.size();
     if (choice.parser) {
       choice.parser->push(output.text, choice.parts);
@@ -114,6 +118,19 @@ void Generation::take(std::vector<Output> outputs) {
     }
   }
   if (info_.n_told > 0 && info_.n_told < info_.n && finished() && !failure()) keep_likeliest();
+}
+
+// The time is that of the engine's clock, from the first token to the last one of the output.
+void Generation::keep_lines(Choice& choice, Output& output) {
+  std::string told;
+  const bool ends = choice.lines->push(output.text, output.timing.last_token - output.timing.first_token, told);
+  if (!ends && output.finished) choice.lines->finish(told);
+  output.text = std::move(told);
+  if (!ends) return;
+  output.finished = true;
+  output.reason = FinishReason::kLength;
+  output.ending = nullptr;
+  ends_early_ = true;
 }
 
 // best_of: of each prompt's choices those of the highest log-probability a token, best first.

@@ -54,12 +54,16 @@ struct GenerationInfo {
   Verifier verifier = Verifier::kCoupled;  // of drafts; of another one the answer says what is exact
   bool tells_reasoning = true;
   bool parallel_calls = true;  // false: the first call alone
+  int32_t n_indent = 0;        // as ApiRequest's
+  int32_t t_max_predict_ms = -1;
+  std::shared_ptr<const ApiError> refusal = nullptr;  // kResponses: why it fails, known before it began
   LlamaFields llama;
   EmbeddingFields embedding;
   RankFields rank;                               // without its pairs
   int32_t embedding_len = 0;                     // values of a vector
   std::vector<std::string> not_held;             // of what the answer must be
   std::string settings;                          // kLlama: what was asked, as JSON
+  std::vector<CallForm> call_forms;              // kResponses: of calls that are not told as plain functions
   std::shared_ptr<const Json> repeated;          // kResponses: the fields that the answer repeats
   std::shared_ptr<StoredResponse> stored;        // kResponses: to be filled with it
   StoredResponses* keeper = nullptr;             // where that is kept; null: nowhere
@@ -109,6 +113,7 @@ class Generation {
   bool finished() const { return n_finished_ == choices_.size(); }
   size_t n_finished() const { return n_finished_; }
   bool has_failed() const { return failure().has_value(); }
+  bool ends_early() const { return ends_early_; }      // a choice, which the engine goes on with
   bool done() const { return done_written_; }          // the last event is written
   size_t gathered_bytes() const { return gathered_; }  // not yet written
   const GenerationInfo& info() const { return info_; }
@@ -148,6 +153,7 @@ class Generation {
 
   std::optional<ApiError> failure() const;
   void leave_out(Choice& choice) const;
+  void keep_lines(Choice& choice, Output& output);
   void keep_likeliest();
   int32_t sum_of(int32_t Choice::*count) const;  // over all choices
 
@@ -159,6 +165,7 @@ class Generation {
   size_t n_finished_ = 0;
   int32_t n_dropped_tokens_ = 0;  // of choices that are not told
   size_t gathered_ = 0;
+  bool ends_early_ = false;
   bool done_written_ = false;
   size_t n_choices_written_ = 0;  // of an answer in parts
   std::unique_ptr<AnswerPrinter> printer_;

@@ -27,12 +27,18 @@ constexpr Parameter kParameters[] = {
     {"prompt", kCompletionsOnly, kOther, 0, 0, false, "required", "OpenAI", "",
      R"({"$ref":"#/components/schemas/Prompt"})", "A text, an array of token ids, or an array of either.",
      &read_prompt},
+    {"suffix", kCompletionsOnly, kString, 0, 67108864, false, "\"\"", "OpenAI", "", nullptr,
+     "What stands behind the answer, which fills in between it and the prompt: of models with tokens for it, as "
+     "/infill. The prompts are texts then.",
+     &R::suffix},
     {"max_tokens", kBoth, kInteger, -1, kMaxInt, false, "null", "OpenAI", "Request::max_tokens", nullptr,
      "Most tokens to generate for a choice; absent or -1 means up to the context.", &R::max_tokens},
     {"max_completion_tokens", kBoth, kInteger, -1, kMaxInt, false, "null", "OpenAI", "Request::max_tokens", nullptr,
      "The newer name of max_tokens.", &R::max_tokens, "max_tokens"},
     {"n_predict", kBoth, kInteger, -1, kMaxInt, false, "-1", "llama.cpp", "Request::max_tokens", nullptr,
-     "llama.cpp's name of max_tokens; -1 means up to the context.", &R::max_tokens, "max_tokens"},
+     "llama.cpp's name of max_tokens; -1 means up to the context, 0 computes the prompt, for requests that begin like "
+     "it, and answers nothing.",
+     &R::max_tokens, "max_tokens"},
     {"n", kBoth, kOther, 0, 0, false, "1", "OpenAI", "Request::n", R"({"type":"integer","minimum":1,"maximum":@max_n})",
      "Choices per prompt, bounded by the server; choice i draws with seed + i.", &read_n},
     {"n_cmpl", kBoth, kOther, 0, 0, false, "1", "llama.cpp", "Request::n",
@@ -63,6 +69,14 @@ constexpr Parameter kParameters[] = {
     // Where it ends.
     {"stop", kBoth, kStrings, 0, 0, false, "null", "OpenAI", "Request::stops", nullptr,
      "A text or several at which the answer ends; the text itself is left out.", &R::stop},
+    {"n_indent", kBoth, kInteger, 0, kMaxInt, false, "0", "llama.cpp", "", nullptr,
+     "The answer ends before a line, other than its first, that begins with fewer blanks than this; empty lines do not "
+     "count.",
+     &R::n_indent},
+    {"t_max_predict_ms", kBoth, kInteger, -1, kMaxInt, false, "-1", "llama.cpp", "", nullptr,
+     "The answer ends at the first end of a line after so many milliseconds from its first token: how long it is then "
+     "depends on the time, and what it says does not. 0 or -1: never.",
+     &R::t_max_predict_ms},
     // What it must be of.
     {"response_format", kBoth, kOther, 0, 0, false, "null", "OpenAI", "Request::grammar",
      R"({"type":"object","required":["type"],"properties":{"type":{"enum":["text","json_object","json_schema","structural_tag"]},"format":{},"structures":{},"triggers":{},"schema":{},"json_schema":{"type":"object","properties":{"name":{"type":"string"},"description":{"type":["string","null"]},"strict":{"type":["boolean","null"]},"schema":{}}}}})",
@@ -141,6 +155,13 @@ constexpr Parameter kParameters[] = {
      "Mirostat's target surprise.", &S::mirostat_tau},
     {"mirostat_eta", kBoth, kNumber, 0, 100, true, "0.1", "llama.cpp", "SamplingParams::mirostat_eta", nullptr,
      "Mirostat's learning rate.", &S::mirostat_eta},
+
+    {"samplers", kBoth, kOther, 0, 0, false, "null", "llama.cpp", "",
+     R"({"oneOf":[{"type":"array","items":{"type":"string"}},{"type":"string"}]})",
+     "llama.cpp's list of samplers, by their names or letters, as a set: what it leaves out is off, whatever its own "
+     "field says; the order of stages stays ibid's (docs/api.md, Sampling). Names that ibid does not know (`infill`) "
+     "change nothing.",
+     &read_samplers},
 
     // Penalties.
     {"repetition_penalty", kBoth, kNumber, 0.001, 100, false, "1", "vLLM", "SamplingParams::repetition_penalty",
@@ -352,6 +373,7 @@ constexpr IgnoredField kIgnored[] = {
     {"cache_prompt", kBoth,
      "an answer is the same with the prefix cache and without; cache_salt gives a cache of your own"},
     {"n_cache_reuse", kBoth, "the prefix cache finds a prompt by its tokens"},
+    {"response_fields", kBoth, "answers have OpenAI's form; /completion tells the fields alone that it names"},
     {"backend_sampling", kBoth, "where a token is drawn changes none"},
     {"speculative.n_min", kBoth, "drafts change no token"},
     {"speculative.p_min", kBoth, "drafts change no token"},
@@ -368,7 +390,6 @@ constexpr UnservedField kUnserved[] = {
     {"audio", kChatOnly, "[]", "leave it out"},
     {"moderation", kChatOnly, "[]", "leave it out"},
     {"web_search_options", kChatOnly, "[]", "leave it out"},
-    {"suffix", kCompletionsOnly, R"([""])", "leave it out"},
     // vLLM.
     {"chat_template", kChatOnly, "[]", "leave it out"},
     {"documents", kChatOnly, "[[]]", "leave it out"},
@@ -386,17 +407,13 @@ constexpr UnservedField kUnserved[] = {
     {"request_id", kBoth, "[]", "send it as the header X-Request-Id"},
     // llama.cpp.
     {"lora", kBoth, "[[]]", "leave it out"},
-    {"samplers", kBoth, "[]", "leave it out: the order of stages is fixed"},
     {"min_keep", kBoth, "[0,1]", "leave it out"},
     {"tfs_z", kBoth, "[1]", "leave it out"},
-    {"n_indent", kBoth, "[0]", "leave it out"},
-    {"t_max_predict_ms", kBoth, "[0,-1]", "use max_tokens"},
     {"post_sampling_probs", kBoth, "[false]", "use processed_logprobs"},
     {"return_tokens", kBoth, "[false]", "use return_token_ids"},
-    {"response_fields", kBoth, "[[]]", "leave it out"},
     {"reasoning_format", kCompletionsOnly, R"(["none","auto"])", "leave it out"},
     {"reasoning_budget_tokens", kCompletionsOnly, "[-1]", "leave it out"},
-    {"adaptive_target", kBoth, "[-1]", "leave it out"},
+    {"adaptive_target", kBoth, "[-1,-0.01]", "leave it out"},
 };
 
 // clang-format on

@@ -15,8 +15,17 @@ namespace {
 struct OutputItem {
   PartKind kind = PartKind::kText;
   std::string id, call_id, name, text;
-  std::string logprobs;  // of a text's tokens, where they are asked for: objects with commas between
+  const CallForm* form = nullptr;  // of a call; null: a plain function's
+  std::string logprobs;            // of a text's tokens, where they are asked for: objects with commas between
   bool is_whole = false;
+  bool is_custom() const { return form != nullptr && form->is_custom; }
+  // The text that a custom tool gets: what the model wrote into its one argument.
+  std::string custom_input() const {
+    if (!is_whole) return "";
+    const Result<Json> arguments = parse_json(text);
+    const std::string* input = arguments ? text_at(*arguments, kCustomInput) : nullptr;
+    return input != nullptr ? *input : text;
+  }
   void add_logprobs(const std::string& more) {
     if (!more.empty()) (logprobs += logprobs.empty() ? "" : ",") += more;
   }
@@ -79,10 +88,25 @@ void write_item(JsonWriter& json, const OutputItem& item, const char* status, bo
       json.end_array();
       break;
     case PartKind::kCall:
-      json.field("type", "function_call").field("status", status).field("call_id", item.call_id);
-      json.field("name", item.name).field("arguments", with_content ? item.text : "");
+      json.field("type", item.is_custom() ? "custom_tool_call" : "function_call").field("status", status);
+      json.field("call_id", item.call_id).field("name", item.form != nullptr ? item.form->name : item.name);
+      if (item.form != nullptr && !item.form->space.empty()) json.field("namespace", item.form->space);
+      if (item.is_custom()) {
+        json.field("input", with_content ? item.custom_input() : "");
+      } else {
+        json.field("arguments", with_content ? item.text : "");
+      }
   }
   json.end_object();
+}
+
+struct Failure {
+  std::string code, message;
+};
+
+Failure failure_of(const Generation& g, const AnswerChoice& choice) {
+  if (g.info().refusal != nullptr) return {g.info().refusal->code, g.info().refusal->message};
+  return {"server_error", ApiError::of_generation(choice.error).message};
 }
 
 // The whole object; `choice`: how it ended, or null.
@@ -99,8 +123,8 @@ void write_response(const Generation& g, const std::vector<OutputItem>& items, c
   cut ? json.begin_object().field("reason", "max_output_tokens").end_object() : json.null();
   json.key("error");
   if (failed) {
-    const ApiError error = ApiError::of_generation(choice->error);
-    json.begin_object().field("code", "server_error").field("message", error.message).end_object();
+    const Failure failure = failure_of(g, *choice);
+    json.begin_object().field("code", failure.code).field("message", failure.message).end_object();
   } else {
     json.null();
   }
@@ -143,13 +167,20 @@ std::string ResponsesPrinter::place(bool with_content) const {
 }
 
 void ResponsesPrinter::begin_item(const Generation& g, const AnswerPart& part, size_t index) {
-  const char* prefix = part.kind == PartKind::kText ? "msg_" : part.kind == PartKind::kCall ? "fc_" : "rs_";
-  OutputItem item{part.kind, prefix + g.info().id.substr(5) + "_" + std::to_string(items_.size()), "", "", "", "",
-                  false};
+  OutputItem item;
+  item.kind = part.kind;
   if (part.kind == PartKind::kCall) {
     item.call_id = g.call_id(index, part.call, part.id);
     item.name = part.name;
+    const std::vector<CallForm>& forms = g.info().call_forms;
+    const auto form = std::ranges::find(forms, part.name, &CallForm::flat);
+    if (form != forms.end()) item.form = &*form;
   }
+  const char* prefix = part.kind == PartKind::kText   ? "msg_"
+                       : part.kind != PartKind::kCall ? "rs_"
+                       : item.is_custom()             ? "ctc_"
+                                                      : "fc_";
+  item.id = prefix + g.info().id.substr(5) + "_" + std::to_string(items_.size());
   items_.push_back(std::move(item));
   is_open_ = true;
 }
@@ -168,6 +199,7 @@ void ResponsesPrinter::tell_begin(std::string& out) {
 }
 
 void ResponsesPrinter::tell_delta(std::string_view text, const std::string& logprobs, std::string& out) {
+  if (items_.back().is_custom()) return;  // its text is told when it is whole
   const PartKind kind = items_.back().kind;
   std::string members = place(kind != PartKind::kCall) + ",\"delta\":";
   JsonWriter(members).string(text);
@@ -192,6 +224,11 @@ void ResponsesPrinter::tell_end(std::string& out) {
   } else if (item.kind == PartKind::kReasoning) {
     event("response.reasoning_text.done", place(true) + ",\"text\":" + text, out);
     event("response.content_part.done", place(true) + R"(,"part":{"type":"reasoning_text","text":)" + text + "}", out);
+  } else if (item.is_custom()) {
+    std::string input;
+    JsonWriter(input).string(item.custom_input());
+    event("response.custom_tool_call_input.delta", place(false) + ",\"delta\":" + input, out);
+    if (item.is_whole) event("response.custom_tool_call_input.done", place(false) + ",\"input\":" + input, out);
   } else if (item.is_whole) {
     std::string members = place(false) + ",\"name\":";
     JsonWriter(members).string(item.name);
@@ -252,8 +289,9 @@ void ResponsesPrinter::end(const Generation& g, const AnswerChoice& choice, std:
   write_response(g, items_, &choice, json);
   if (out != nullptr) {
     if (choice.failed()) {
-      std::string members = ",\"code\":\"server_error\",\"param\":null,\"message\":";
-      JsonWriter(members).string(ApiError::of_generation(choice.error).message);
+      const Failure failure = failure_of(g, choice);
+      std::string members = ",\"code\":\"" + failure.code + "\",\"param\":null,\"message\":";
+      JsonWriter(members).string(failure.message);
       event("error", members, *out);
     }
     event(choice.failed() ? "response.failed"

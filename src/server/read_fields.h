@@ -49,7 +49,11 @@ Status read_tool_choice(ApiRequest& request, const Json& value, const ApiLimits&
 Status read_reasoning_effort(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_reasoning_format(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_continue_final(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_samplers(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_add_generation_prompt(ApiRequest& request, const Json& value, const ApiLimits& limits);
+
+// After all other fields: what llama.cpp's list of samplers leaves out is off.
+Status keep_samplers(ApiRequest& request, const Json& samplers);
 
 // "FIELD must be WANTED, not a string": the sentence of every wrong type.
 Error wrong_value(const std::string& where, const std::string& wanted, const Json& found);

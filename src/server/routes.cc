@@ -40,8 +40,11 @@ Result<const std::string*> read_text(const Json& body, const char* name) {
 }
 
 // As chat reads it, so that what is told of it is what chat would answer to, and what chat refuses is refused.
-Result<ApiRequest> read_conversation(const Json& body, const Backend& backend, const ServerOptions& options) {
-  ASSIGN_OR_RETURN(ApiRequest api, parse_api_request(Endpoint::kChat, body, options.api));
+Result<ApiRequest> read_conversation(const Json& body, const Backend& backend, const ServerOptions& options,
+                                     ApiStyle style = ApiStyle::kChat) {
+  ApiLimits limits = options.api;
+  limits.max_tool_name = max_tool_name(style);
+  ASSIGN_OR_RETURN(ApiRequest api, parse_api_request(Endpoint::kChat, body, limits));
   TRY(answering_name(api.model, backend.model(), options));
   TRY(build_common(api, backend.tokenizer()));
   return api;
@@ -150,7 +153,7 @@ WebResponse Service::count_tokens(const WebRequest& request, WebExchange& exchan
     ASSIGN_OR_RETURN(const Json body, parse_body(request.body, options_.api.json));
     ASSIGN_OR_RETURN(const DialectBody own, body_of_messages(body, true));
     exchange.is_ours = true;
-    ASSIGN_OR_RETURN(const ApiRequest api, read_conversation(own.body, backend, options_));
+    ASSIGN_OR_RETURN(const ApiRequest api, read_conversation(own.body, backend, options_, ApiStyle::kMessages));
     ASSIGN_OR_RETURN(const RenderedPrompt chat, backend.render_chat(api.chat));
     return encode_chat(chat, backend.tokenizer(), api.add_special).size();
   }();

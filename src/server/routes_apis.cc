@@ -1,5 +1,7 @@
 // Routes of other servers' APIs that answer at once.
 #include <algorithm>
+#include <array>
+#include <cstdio>
 
 #include "base/json_writer.h"
 #include "base/quoted.h"
@@ -33,10 +35,28 @@ std::string_view response_in(const WebRequest& request) {
   return rest.substr(0, rest.find('/'));
 }
 
+// The version of Ollama's API that is spoken; clients refuse to talk to an older one. ibid's own is in /version.
+constexpr std::string_view kOllamaVersion = "0.13.5";
+
+// As Ollama prints it: "134.52M"; empty where it is not known.
+std::string parameter_size(int64_t n) {
+  if (n <= 0) return "";
+  constexpr std::array<std::pair<double, char>, 4> kUnits = {{{1e12, 'T'}, {1e9, 'B'}, {1e6, 'M'}, {1e3, 'K'}}};
+  const auto value = static_cast<double>(n);
+  char text[32];
+  for (const auto& [unit, letter] : kUnits) {
+    if (value >= unit)
+      return {text, static_cast<size_t>(std::snprintf(text, sizeof text, "%.2f%c", value / unit, letter))};
+  }
+  return std::to_string(n);
+}
+
 void write_details(JsonWriter& json, const ModelInfo& model) {
-  json.key("details").begin_object().field("parent_model", "").field("format", "gguf");
+  const bool is_folder = !model.file.empty() && !model.file.ends_with(".gguf");
+  json.key("details").begin_object().field("parent_model", "").field("format", is_folder ? "safetensors" : "gguf");
   json.field("family", model.architecture).key("families").begin_array().string(model.architecture).end_array();
-  json.field("parameter_size", "").field("quantization_level", "").end_object();
+  json.field("parameter_size", parameter_size(model.n_parameters)).field("quantization_level", model.weights);
+  json.end_object();
 }
 
 }  // namespace
@@ -94,7 +114,9 @@ WebResponse Service::response_tokens(const WebRequest& request, WebExchange& exc
                      }));
     exchange.style = ApiStyle::kResponses;
     exchange.is_ours = true;
-    ASSIGN_OR_RETURN(const ApiRequest api, parse_api_request(Endpoint::kChat, own.body, options_.api));
+    ApiLimits limits = options_.api;
+    limits.max_tool_name = max_tool_name(ApiStyle::kResponses);
+    ASSIGN_OR_RETURN(const ApiRequest api, parse_api_request(Endpoint::kChat, own.body, limits));
     TRY(answering_name(api.model, backend.model(), options_));
     ASSIGN_OR_RETURN(const RenderedPrompt chat, backend.render_chat(api.chat));
     return encode_chat(chat, backend.tokenizer(), api.add_special).size();
@@ -115,7 +137,7 @@ WebResponse Service::ollama_tags(const WebRequest& request, WebExchange&) {
     if (is_ps && !model.is_loaded) continue;
     for (const std::string& name : model.names) {
       json.begin_object().field("name", name).field("model", name);
-      json.field("size", int64_t{0}).field("digest", model.info.digest);
+      json.field("size", model.info.file_bytes).field("digest", model.info.digest);
       if (is_ps) {
         json.field("expires_at", "9999-12-31T23:59:59Z").field("size_vram", int64_t{0});
         json.field("context_length", int64_t{model.info.context_len});
@@ -144,16 +166,36 @@ WebResponse Service::ollama_show(const WebRequest& request, WebExchange&) {
   if (!name) return error_response(ApiError::of(name.error()));
   WebResponse response;
   JsonWriter json(response.body);
-  json.begin_object().field("license", "").field("modelfile", "").field("parameters", "");
+  const std::string context = std::to_string(model.context_len);
+  json.begin_object().field("license", model.license);
+  json.field("modelfile", "FROM " + model.file + "\nPARAMETER num_ctx " + context + "\n");
+  json.field("parameters", "num_ctx                        " + context);
   json.field("template", backend.chat_template()).field("modified_at", rfc3339(model.created));
   write_details(json, model);
   json.key("model_info").begin_object().field("general.architecture", model.architecture);
+  if (model.n_parameters > 0) json.field("general.parameter_count", model.n_parameters);
+  if (!model.license.empty()) json.field("general.license", model.license);
   json.field(model.architecture + ".context_length", int64_t{model.context_len});
   json.field(model.architecture + ".embedding_length", int64_t{model.width}).end_object();
   json.key("capabilities").begin_array();
   for (const std::string& capability : capabilities()) json.string(capability);
   json.end_array().end_object();
   return response;
+}
+
+WebResponse Service::ollama_version(const WebRequest&, WebExchange&) {
+  WebResponse response;
+  JsonWriter(response.body).begin_object().field("version", kOllamaVersion).end_object();
+  return response;
+}
+
+// What changes the models of an Ollama.
+WebResponse Service::ollama_manage(const WebRequest& request, WebExchange&) {
+  return error_response(ApiError::of(
+      unsupported("Models are not changed over the network here, so " + std::string(request.path()) +
+                      " is not served: this server has the models that it was started with (/api/tags lists them); "
+                      "`ibid pull` fetches others.",
+                  "model")));
 }
 
 std::vector<std::string> Service::capabilities() const {

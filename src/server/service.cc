@@ -166,7 +166,13 @@ std::optional<WebResponse> Service::answer_at_door(const WebRequest& request, We
       {"GET", "/api/tags", "ollama", &Service::ollama_tags, ApiStyle::kOllamaChat, false},
       {"GET", "/api/ps", "ollama", &Service::ollama_tags, ApiStyle::kOllamaChat, false},
       {"POST", "/api/show", "ollama", &Service::ollama_show, ApiStyle::kOllamaChat},
-      {"GET", "/api/version", "other", &Service::version, ApiStyle::kOllamaChat, false},
+      {"GET", "/api/version", "other", &Service::ollama_version, ApiStyle::kOllamaChat, false},
+      {"POST", "/api/pull", "ollama", &Service::ollama_manage, ApiStyle::kOllamaChat, false},
+      {"POST", "/api/push", "ollama", &Service::ollama_manage, ApiStyle::kOllamaChat, false},
+      {"POST", "/api/create", "ollama", &Service::ollama_manage, ApiStyle::kOllamaChat, false},
+      {"POST", "/api/copy", "ollama", &Service::ollama_manage, ApiStyle::kOllamaChat, false},
+      {"DELETE", "/api/delete", "ollama", &Service::ollama_manage, ApiStyle::kOllamaChat, false},
+      {"POST", "/api/blobs", "ollama", &Service::ollama_manage, ApiStyle::kOllamaChat, false, true},
       {"POST", "/completion", "completion", nullptr, ApiStyle::kLlama},
       {"POST", "/infill", "infill", nullptr, ApiStyle::kInfill},
       {"GET", "/props", "other", &Service::props},
@@ -225,6 +231,7 @@ std::optional<WebResponse> Service::answer_at_door(const WebRequest& request, We
     allowed += (allowed.empty() ? "" : ", ") + std::string(candidate.method);
     if (route == nullptr || request.method == candidate.method) route = &candidate;
   }
+  if (path.starts_with("/api/")) exchange.style = ApiStyle::kOllamaChat;  // errors of unknown paths, too
   if (route != nullptr) exchange.route = route->name, exchange.style = route->style;
   const bool is_health = exchange.route == std::string_view("health");
 
@@ -267,7 +274,7 @@ std::optional<WebResponse> Service::answer_at_door(const WebRequest& request, We
     return response;
   }
   if (request.method == "POST") {
-    const bool is_upload = route->handler == &Service::create_file;
+    const bool is_upload = route->handler == &Service::create_file || route->handler == &Service::ollama_manage;
     const std::optional<ApiError> wrong = is_upload ? std::nullopt : check_content_type(request);
     if (wrong) return error_response(*wrong);
   }
@@ -327,7 +334,7 @@ void Service::collect(WebExchange& exchange) {
 void Service::abandon(const Generation& generation) {
   for (const RequestId id : generation.info().requests) {
     router_.remove(id);
-    if (!generation.finished()) cancel(id);
+    if (!generation.finished() || generation.ends_early()) cancel(id);
   }
 }
 

@@ -184,6 +184,8 @@ class Service {
   WebResponse delete_response(const WebRequest& request, WebExchange& exchange);
   WebResponse cancel_response(const WebRequest& request, WebExchange& exchange);
   WebResponse ollama_tags(const WebRequest& request, WebExchange& exchange);
+  WebResponse ollama_version(const WebRequest& request, WebExchange& exchange);
+  WebResponse ollama_manage(const WebRequest& request, WebExchange& exchange);
   WebResponse ollama_show(const WebRequest& request, WebExchange& exchange);
   WebResponse props(const WebRequest& request, WebExchange& exchange);
   WebResponse slots(const WebRequest& request, WebExchange& exchange);

@@ -20,7 +20,8 @@ namespace {
 std::string mebibytes(int64_t bytes) { return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB"; }
 
 // In the words by which clients know it, OpenAI's and llama.cpp's.
-ApiError too_long(int64_t n_tokens, int32_t context_len, std::string field, bool makes_vectors) {
+ApiError too_long(int64_t n_tokens, const ModelInfo& model, std::string field, bool makes_vectors) {
+  const int32_t context_len = model.context_len;
   const std::string most = "This model's maximum context length is " + std::to_string(context_len) + " tokens; ";
   ApiError error{400,
                  makes_vectors ? most + "this text has " + std::to_string(n_tokens) + " and is too large to be read."
@@ -28,7 +29,12 @@ ApiError too_long(int64_t n_tokens, int32_t context_len, std::string field, bool
                                      " and exceeds the available context size, of which the answer wants one at least.",
                  std::move(field), "context_length_exceeded"};
   error.n_prompt_tokens = n_tokens;
-  error.n_ctx = context_len;
+  error.n_ctx = n_tokens > context_len ? context_len : context_len - 1;  // the answer wants one at least
+  if (n_tokens < model.trained_context_len) {
+    error.hint = "The model itself reads up to " + std::to_string(model.trained_context_len) +
+                 " tokens: ibid serve --ctx N gives so many, where memory allows it.";
+    error.message += " " + error.hint;
+  }
   return error;
 }
 
@@ -55,6 +61,21 @@ std::pair<ApiStyle, const char*> invoked(const Json& body, const ModelInfo& mode
   if (has({"input"})) return {ApiStyle::kEmbeddings, "embeddings"};
   if (has({"prompt"})) return {ApiStyle::kCompletions, "completions"};
   return {ApiStyle::kChat, "chat"};
+}
+
+// The events of a response that fails before it has begun.
+WebResponse failed_stream(GenerationInfo info, const Tokenizer& tokenizer, Metrics& metrics) {
+  std::vector<Output> outputs(1);
+  outputs[0].request = info.requests[0];
+  outputs[0].usage.prompt_tokens = info.prompt_lens[0];
+  outputs[0].fail(invalid(info.refusal->message));
+  Generation generation(std::move(info), tokenizer, metrics);
+  generation.take(std::move(outputs));
+  WebResponse response;
+  response.content_type = generation.stream_type();
+  response.headers.emplace_back("Cache-Control", "no-cache");
+  generation.write_events(response.body);
+  return response;
 }
 
 // OpenAI's form has no vectors of tokens, and llama.cpp's path without the version has: it answers them there alone.
@@ -148,8 +169,11 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
         unsupported("This model is an encoder: it makes vectors of texts (/v1/embeddings) and no answers.", "model")));
   ApiLimits limits = options_.api;
   if (makes_vectors) limits.max_prompts = limits.max_choices = limits.max_inputs;
+  limits.max_tool_name = max_tool_name(exchange.style);
   Result<ApiRequest> api = parse_api_request(endpoint, own->body, limits, model.sampling);
   if (!api) return error_response(ApiError::of(api.error()));
+  if (Status filled = fill_in(*api, backend.tokenizer(), fim_); !filled)
+    return error_response(ApiError::of(filled.error()));
   if (Status more = add_conversations(*api, own->conversations, own->body, limits); !more)
     return error_response(ApiError::of(more.error()));
   own->conversations.clear();
@@ -177,6 +201,8 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   if (!built) return error_response(ApiError::of(built.error()));
 
   GenerationInfo info;
+  // Clients of Responses know a prompt that is too long by an event of the stream that they asked for.
+  const bool fails_in_stream = exchange.style == ApiStyle::kResponses && api->stream;
   const TenantTerms& terms = quotas_.terms_of(exchange.tenant);
   for (Request& r : built->requests) {
     r.weight = static_cast<float>(terms.weight);
@@ -185,8 +211,10 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
     if (!own->rank.second_text.empty()) r.second_text = own->rank.second_text[info.requests.size()];
     const auto len = static_cast<int64_t>(r.prompt.size());
     if (len >= model.context_len && !(len == model.context_len && r.max_tokens == 0)) {
-      return error_response(
-          too_long(len, model.context_len, endpoint == Endpoint::kChat ? "messages" : api->prompt_name, makes_vectors));
+      const ApiError refusal =
+          too_long(len, model, endpoint == Endpoint::kChat ? "messages" : api->prompt_name, makes_vectors);
+      if (!fails_in_stream) return error_response(refusal);
+      info.refusal = std::make_shared<const ApiError>(refusal);
     }
     r.id = backend.next_id();
     info.requests.push_back(r.id);
@@ -215,6 +243,8 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   info.prompt_logprobs = api->prompt_logprobs >= 0;
   info.tells_reasoning = api->tells_reasoning;
   info.parallel_calls = api->parallel_calls;
+  info.n_indent = api->n_indent;
+  info.t_max_predict_ms = api->t_max_predict_ms;
   if (const grammar::Matcher* matcher = built->requests[0].grammar.get()) info.not_held = matcher->notes();
   info.parser = std::move(built->parser);
   info.reasoning = std::move(built->reasoning);
@@ -223,6 +253,7 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   info.embedding_len = model.width;
   info.rank = std::move(own->rank);
   if (is_llama) info.settings = settings_json(*api, backend.tokenizer().vocabulary());
+  info.call_forms = std::move(own->call_forms);
   info.repeated = std::move(own->echo);
   info.stored = std::move(own->stored);
   if (info.stored) info.stored->id = info.id, info.stored->tenant = exchange.tenant;
@@ -241,6 +272,8 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   info.prompt_texts = std::move(built->prompt_texts);
   info.arrived = request.arrived;
   info.submitted = now();
+
+  if (info.refusal != nullptr) return failed_stream(std::move(info), backend.tokenizer(), metrics_);
 
   const int64_t most = Generation::most_bytes(info, built->requests, model.context_len, options_.max_stream_backlog);
   const std::string field = makes_vectors ? api->prompt_name : "max_tokens";

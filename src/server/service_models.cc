@@ -139,8 +139,10 @@ std::optional<ApiError> Service::fault_in_body(const WebRequest& request, const 
     }
     is_ours = true;
     if (own.answer) return {};
+    ApiLimits limits = options_.api;
+    limits.max_tool_name = max_tool_name(exchange.style);
     ASSIGN_OR_RETURN(ApiRequest api,
-                     parse_api_request(own.endpoint, is_dialect ? own.body : body, options_.api, model.sampling));
+                     parse_api_request(own.endpoint, is_dialect ? own.body : body, limits, model.sampling));
     TRY(add_conversations(api, own.conversations, own.body, options_.api));
     TRY(check_choices(exchange.style, api));
     n_sequences = sequences_of(api);

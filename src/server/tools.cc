@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "base/quoted.h"
+#include "server/dialect_table.h"
+#include "server/dialects.h"
 #include "server/read_fields.h"
 #include "text/output/schema_check.h"
 
@@ -12,16 +14,15 @@ namespace ibid {
 namespace {
 
 constexpr size_t kMaxTools = 512;
-constexpr size_t kMaxToolName = 128;
 
-bool is_tool_name(std::string_view name) {
-  return !name.empty() && name.size() <= kMaxToolName && std::ranges::all_of(name, [](char c) {
+bool is_tool_name(std::string_view name, size_t most) {
+  return !name.empty() && name.size() <= most && std::ranges::all_of(name, [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-' ||
            c == '.';
   });
 }
 
-Status check_tool(const Json& tool, const std::string& where, std::set<std::string>& names) {
+Status check_tool(const Json& tool, const std::string& where, size_t max_name, std::set<std::string>& names) {
   const Json* type = tool.find("type");
   if (tool.object() == nullptr || type == nullptr || type->string() == nullptr)
     return wrong_value(where, "an object such as {\"type\": \"function\", \"function\": {...}}", tool);
@@ -33,8 +34,9 @@ Status check_tool(const Json& tool, const std::string& where, std::set<std::stri
   if (function == nullptr || function->object() == nullptr)
     return invalid(where + ".function must be an object with a name.", where + ".function");
   const Json* name = function->find("name");
-  if (name == nullptr || name->string() == nullptr || !is_tool_name(*name->string())) {
-    return invalid(where + ".function.name must be a name of 1 to 128 letters, digits, '_', '-' or '.'.",
+  if (name == nullptr || name->string() == nullptr || !is_tool_name(*name->string(), max_name)) {
+    return invalid(where + ".function.name must be a name of 1 to " + std::to_string(max_name) +
+                       " letters, digits, '_', '-' or '.'.",
                    where + ".function.name");
   }
   if (!names.insert(*name->string()).second)
@@ -49,7 +51,7 @@ Status check_tool(const Json& tool, const std::string& where, std::set<std::stri
     return wrong_value(where + ".function.parameters", "a JSON Schema of an object", *parameters);
   const bool has_schema = parameters != nullptr && parameters->object() != nullptr;
   if (has_schema && !SchemaCheck(*parameters, SchemaCheck::How::kKind).accepts(*parameters, Json(Json::Object()))) {
-    return invalid(where + ".function.parameters of " + in_quotes(*name->string(), kMaxToolName) +
+    return invalid(where + ".function.parameters of " + in_quotes(*name->string(), max_name) +
                        " allow no object; the arguments of a call are one.",
                    where + ".function.parameters");
   }
@@ -92,7 +94,7 @@ std::string text_content(const Json& message) {
 
 }  // namespace
 
-Status read_tools(ApiRequest& request, const Json& value, const ApiLimits&) {
+Status read_tools(ApiRequest& request, const Json& value, const ApiLimits& limits) {
   if (value.array() == nullptr) return wrong_value("tools", "an array of tools", value);
   if (value.array()->empty()) return {};
   if (value.array()->size() > kMaxTools) {
@@ -101,9 +103,21 @@ Status read_tools(ApiRequest& request, const Json& value, const ApiLimits&) {
                    "tools");
   }
   std::set<std::string> names;
-  for (size_t i = 0; i < value.array()->size(); ++i)
-    TRY(check_tool((*value.array())[i], "tools[" + std::to_string(i) + "]", names));
-  request.chat.tools = value;
+  Json::Array list;
+  std::vector<LeftOutTool> left_out;
+  for (size_t i = 0; i < value.array()->size(); ++i) {
+    const Json& tool = (*value.array())[i];
+    const std::string where = "tools[" + std::to_string(i) + "]";
+    const std::string* type = tool.object() != nullptr ? text_at(tool, "type") : nullptr;
+    if (type != nullptr && treatment_of(Dialect::kChat, DialectPart::kTool, *type) == Treatment::kIgnored) {
+      left_out.push_back({*type, "", where});
+      continue;
+    }
+    TRY(check_tool(tool, where, limits.max_tool_name, names));
+    list.push_back(tool);
+  }
+  TRY(check_left_out(left_out, !list.empty(), ""));
+  request.chat.tools = Json(std::move(list));
   return {};
 }
 

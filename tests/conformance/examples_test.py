@@ -10,8 +10,9 @@ import re
 import shutil
 import subprocess
 import tempfile
+import tomllib
 
-from harness import HERE, IBID, ROOT, Server, Skip, default_model, main, venv
+from harness import HERE, IBID, ROOT, Server, Skip, default_model, fake, main, venv
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 ADDRESS = "http://127.0.0.1:8080"
@@ -151,6 +152,29 @@ def test_pages_on_structured_output_and_tools_show_what_they_name():
     return f"{n_fields} fields"
 
 
+def test_settings_of_programs_are_well_formed_and_lead_to_routes():
+    """docs/clients.md; the agents' own blocks are run by agents_test.py."""
+    n = 0
+    with fake() as server:
+        for page, language, text in blocks():
+            if page != "clients.md":
+                continue
+            if language == "json":
+                json.loads(text)
+            if language == "toml":
+                tomllib.loads(text)
+            assert ADDRESS in text, text
+            for path in re.findall(re.escape(ADDRESS) + r"([^\s\"']*)", text):
+                route = {"": "/api/version", "/v1": "/v1/models"}.get(path, path)
+                code = "%{http_code}"
+                done = subprocess.run(["curl", "-s", "-o", "/dev/null", "-w", code, server.url + route], capture_output=True, text=True)
+                assert done.stdout in ("200", "405"), (path, done.stdout)  # 405: a route that takes POST
+                n += 1
+    assert n >= 8
+    return f"{n} addresses"
+
+
 if __name__ == "__main__":
     main(test_curl_of_the_readme, test_console_examples_print_what_the_pages_say, test_python_of_the_pages,
-         test_pages_on_structured_output_and_tools_show_what_they_name)
+         test_pages_on_structured_output_and_tools_show_what_they_name,
+         test_settings_of_programs_are_well_formed_and_lead_to_routes)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -24,9 +25,10 @@ class ByteTokenizer final : public Tokenizer {
     vocabulary_.tokens = bytes_;
     vocabulary_.tokens.emplace_back("<|end|>");
   }
-  explicit ByteTokenizer(double long_text_seconds, bool wraps = false) : ByteTokenizer() {
+  explicit ByteTokenizer(double long_text_seconds, bool wraps = false, bool fills_in = false) : ByteTokenizer() {
     long_text_seconds_ = long_text_seconds;
     wraps_ = wraps;
+    if (fills_in) vocabulary_.tokens.insert(vocabulary_.tokens.end(), kFim.begin(), kFim.end());
   }
   void encode(std::string_view text, const EncodeOptions& options, std::vector<TokenId>& out) const override {
     if (text.size() > 100'000) std::this_thread::sleep_for(std::chrono::duration<double>(long_text_seconds_));
@@ -46,12 +48,15 @@ class ByteTokenizer final : public Tokenizer {
   }
   std::string_view token_bytes(TokenId id, bool special) const override {
     if (id == kEnd) return special ? "<|end|>" : "";
+    if (raw(id) > raw(kEnd) && raw(id) < vocab_size())
+      return special ? std::string_view(vocabulary_.tokens[static_cast<size_t>(raw(id))]) : "";
     return raw(id) >= 0 && raw(id) < 256 ? std::string_view(bytes_[static_cast<size_t>(raw(id))]) : "";
   }
   bool strips_leading_space() const override { return false; }
   const Vocabulary& vocabulary() const override { return vocabulary_; }
 
  private:
+  static constexpr std::array<const char*, 3> kFim = {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"};
   std::vector<std::string> bytes_;
   Vocabulary vocabulary_;
   double long_text_seconds_ = 0;
@@ -65,6 +70,9 @@ class FakeBackend final : public Backend {
     int max_running = 64;
     int max_waiting = 256;
     int context_len = 2048;
+    int trained_context_len = 0;   // the model's own
+    double token_seconds = 0;      // that a token takes, as outputs tell it; 0: by the clock
+    bool fills_in = false;         // its vocabulary has tokens for that
     double long_text_seconds = 0;  // what it takes to tokenise one
     int answer_len = 20;           // where max_tokens says nothing
     std::string name = "fake-1";
@@ -74,6 +82,7 @@ class FakeBackend final : public Backend {
   explicit FakeBackend(Options options) : options_(options) {
     info_ = {options.name, "fake", "0123456789abcdef0123", options.context_len, 1700000000};
     info_.width = 4;
+    info_.trained_context_len = options.trained_context_len;
     info_.is_encoder = options.is_encoder;
     info_.n_labels = options.n_labels;
     if (options.n_labels > 0) info_.pooling = Pooling::kRank;
@@ -174,6 +183,12 @@ class FakeBackend final : public Backend {
     const std::lock_guard lock(mutex_);
     script_[asked] = said;
   }
+  // A conversation in which these words stand is answered turn by turn: behind the last place of theirs, after k
+  // answers of the assistant's, by turn k.
+  void play(const std::string& words, std::vector<std::string> turns) {
+    const std::lock_guard lock(mutex_);
+    plays_.emplace_back(words, std::move(turns));
+  }
   // Faults and facts for tests.
   std::atomic<bool> frozen = false;                       // the engine's thread stands still
   mutable std::atomic<int64_t> n_held = 0, n_let_go = 0;  // conversations with "hold me" in them
@@ -212,6 +227,15 @@ class FakeBackend final : public Backend {
       sequence.answer = said.substr(0, static_cast<size_t>(request->max_tokens >= 0 ? request->max_tokens : room));
       sequence.ends_itself = sequence.answer.size() == said.size();
     }
+    for (const auto& [words, turns] : plays_) {
+      const size_t at = prompt.rfind(words);
+      if (at == std::string::npos) continue;
+      size_t n_answers = 0;
+      for (size_t i = at; (i = prompt.find("<assistant>", i)) != std::string::npos; ++i) ++n_answers;
+      if (n_answers == 0 || n_answers > turns.size()) continue;
+      sequence.answer = turns[n_answers - 1];
+      sequence.ends_itself = true;
+    }
     if (request->stops) sequence.matcher.emplace(request->stops, request->markup);
     sequence.timing.arrived = steady_clock().now();
     return sequence;
@@ -230,7 +254,8 @@ class FakeBackend final : public Backend {
 
   // One token; true when the sequence has ended.
   bool advance(Sequence& s, std::vector<Output>& out) {
-    const double now = steady_clock().now();
+    const double told = s.timing.arrived + options_.token_seconds * static_cast<double>(s.n_done + 1);
+    const double now = options_.token_seconds > 0 ? told : steady_clock().now();
     if (s.timing.admitted == 0) s.timing.admitted = now;
     Output o;
     o.request = s.request->id;
@@ -335,8 +360,9 @@ class FakeBackend final : public Backend {
   std::shared_ptr<const AnswerFormat> format_ =
       std::make_shared<AnswerFormat>(AnswerFormat::of_template("<tool_call> <think>"));
   std::map<std::string, std::string> script_;
+  std::vector<std::pair<std::string, std::vector<std::string>>> plays_;
   ModelInfo info_;
-  ByteTokenizer tokenizer_{options_.long_text_seconds, options_.n_labels > 0};
+  ByteTokenizer tokenizer_{options_.long_text_seconds, options_.n_labels > 0, options_.fills_in};
   OnOutput on_output_;
   std::thread thread_;
   std::atomic<bool> stopping_ = false;

@@ -1,7 +1,12 @@
 // A server whose engine is scripted (fake_backend.h), as a program: for the tests of signals and exit codes, for
-// clients in other languages, and for looking at the page. fake_server PORT [STEP_MS] [LOAD_MS] [KEY]
+// clients in other languages, and for looking at the page. fake_server PORT [STEP_MS] [LOAD_MS] [KEY] [PLAY]
+// PLAY: a file with {"context": TOKENS, "plays": [{"words": TEXT, "turns": [TEXT, ...]}]}, which FakeBackend::play()
+// takes.
 #include <cstdlib>
+#include <fstream>
+#include <sstream>
 
+#include "base/json.h"
 #include "conformance/fake_backend.h"
 #include "server/server.h"
 
@@ -9,16 +14,30 @@ int main(int argc, char** argv) {
   ibid::ServerOptions options;
   options.port = argc > 1 ? std::atoi(argv[1]) : 0;
   options.drain_timeout = 1.5;
-  if (argc > 4) options.api_keys = {argv[4]};
+  if (argc > 4 && *argv[4] != '\0') options.api_keys = {argv[4]};
+  ibid::Json plays;
+  if (argc > 5) {
+    std::stringstream text;
+    text << std::ifstream(argv[5]).rdbuf();
+    plays = ibid::parse_json(text.str()).value();
+  }
   ibid::FakeBackend::Options engine;
   engine.step_seconds = (argc > 2 ? std::atof(argv[2]) : 1.0) / 1000;
   engine.answer_len = 200;
   engine.max_running = 1024;
+  if (const ibid::Json* context = plays.find("context")) engine.context_len = static_cast<int>(*context->integer());
+  if (const ibid::Json* own = plays.find("own_context")) engine.trained_context_len = static_cast<int>(*own->integer());
   const int load_ms = argc > 3 ? std::atoi(argv[3]) : 0;
   return ibid::run_server(options, [&]() -> ibid::Result<std::unique_ptr<ibid::Backend>> {
     if (load_ms < 0) return ibid::invalid("The model is no model; give another.");
     std::this_thread::sleep_for(std::chrono::milliseconds(load_ms));
     auto backend = std::make_unique<ibid::FakeBackend>(engine);
+    for (const ibid::Json& play :
+         plays.find("plays") != nullptr ? *plays.find("plays")->array() : ibid::Json::Array()) {
+      std::vector<std::string> turns;
+      for (const ibid::Json& turn : *play.find("turns")->array()) turns.push_back(*turn.string());
+      backend->play(*play.find("words")->string(), std::move(turns));
+    }
     backend->say("plain", "The sea is wide.");
     backend->say(
         "tools",

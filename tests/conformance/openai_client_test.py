@@ -157,7 +157,7 @@ def test_fields_that_change_nothing_are_taken_and_those_that_would_are_named():
         refused(openai.BadRequestError, next(iter(more)), lambda: chat(**more))
     for more in ({"best_of": 3, "n": 4}, {"suffix": "x"}):
         refused(openai.BadRequestError, next(iter(more)), lambda: complete("x", **more))
-    for name, value in {"guided_json": {"type": "objekt"}, "samplers": ["top_k"], "grammar": "root ::= x", "detokenize": False}.items():
+    for name, value in {"guided_json": {"type": "objekt"}, "samplers": 7, "grammar": "root ::= x", "detokenize": False}.items():
         refused(openai.BadRequestError, name, lambda: chat(extra_body={name: value}))
 
 
@@ -174,7 +174,7 @@ def refused(error, param, call):
 def test_errors_are_those_of_the_client():
     for error, param, call in [
         (openai.BadRequestError, "temperature", lambda: chat(temperature=-1)),
-        (openai.BadRequestError, "tools[1].type", lambda: chat(tools=[{"type": "function", "function": {"name": "f"}}, {"type": "web_search"}])),
+        (openai.BadRequestError, "tools[1]", lambda: chat(tools=[{"type": "function", "function": {"name": "f"}}, {"function": {"name": "g"}}])),
         (openai.BadRequestError, "messages", lambda: chat(messages=[])),
         (openai.BadRequestError, "prompt", lambda: complete([10**9])),
         (openai.BadRequestError, "top_logprobs", lambda: chat(logprobs=True, top_logprobs=21)),

@@ -1,4 +1,4 @@
-ibid_apart(tests/conformance/server_host_test.cc tests/conformance/server_tools_test.cc
+ibid_apart(tests/conformance/server_agents_test.cc tests/conformance/server_host_test.cc tests/conformance/server_tools_test.cc
   tests/conformance/server_trace_test.cc)
 # The scripted server as a program, and the tests in Python that drive it and the real one. A script ends with 77 where a
 # tool that it needs cannot be had.
