@@ -332,7 +332,9 @@ TEST(ToolCalls, OfEveryFamilyAreReadBackAsTheyWerePrinted) {
       for (size_t i = 0; i < want.size(); ++i) {
         ASSERT_EQ(told.calls[i].name, want[i]) << where;
         ASSERT_TRUE(told.calls[i].is_whole) << where;
-        if (family.has_ids) ASSERT_EQ(told.calls[i].id, ids[i]) << where;
+        if (family.has_ids) {
+          ASSERT_EQ(told.calls[i].id, ids[i]) << where;
+        }
         const Result<Json> got = parse_json(told.calls[i].arguments);
         ASSERT_TRUE(got.ok()) << told.calls[i].arguments << " of " << where;
         ASSERT_EQ(got->object()->size(), wanted[i].size()) << where;
