@@ -108,7 +108,9 @@ TEST(DraftModelFlag, ADraftModelThatIsCutShortWhileItIsReadChangesNoAnswer) {
     for (const Output& o : out) {
       for (const TokenRecord& t : o.tokens) said.push_back(t.chosen.token);
     }
-    if (is_cut) EXPECT_GT(engine->stats().drafted_tokens, 0);
+    if (is_cut) {
+      EXPECT_GT(engine->stats().drafted_tokens, 0);
+    }
     return said;
   };
   const std::vector<TokenId> plain = answer("", false);
