@@ -272,8 +272,9 @@ class ChatTemplate::Rendering {
   }
 
   // Nothing where some of the repairs had nothing to mend.
-  Result<std::optional<RenderedPrompt>> once(std::vector<Value> messages, unsigned repairs) {
+  Result<std::optional<RenderedPrompt>> once(const std::vector<Value>& given, unsigned repairs) {
     jinja::Machine machine(*compiled_.program, limits_);
+    std::vector<Value> messages = given;  // what is fitted is on the machine's meter, and goes before it
     if (input_.now) machine.set_time(*input_.now);
     std::string misfit;
     if (compiled_.is_fitted) {
