@@ -252,6 +252,7 @@ TEST(ServeOptions, EveryFlagOfALimitStandsInThePageForOperators) {
   int n_limits = 0;
   for (const CLI::Option* option : app.get_options()) {
     if (option->get_group() == "Options" || option->get_group() == "OPTIONS") continue;
+    if (option->get_group().empty()) continue;  // refused by name, and in no help
     ++n_limits;
     EXPECT_NE(page.str().find("`--" + option->get_lnames().front() + "`"), std::string::npos)
         << "docs/serving.md does not speak of --" << option->get_lnames().front();

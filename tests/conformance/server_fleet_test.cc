@@ -684,6 +684,8 @@ TEST(Fleet, ATenantsOwnModelsMakeRoomForEachOther) {
   FleetServer server(20, "alice:key-of-alice\nbob:key-of-bob");
   const auto use = [&](const std::string& tenant, const std::string& model) {
     EXPECT_EQ(of_tenant(server, tenant, "/v1/completions", body_for(model)).status, 200);
+    const auto is_used = [](const FleetFacts& facts) { return facts.n_users > 0; };  // the answer comes a little before
+    EXPECT_TRUE(eventually([&] { return std::ranges::none_of(server.fleet->facts(), is_used); }));
   };
   use("alice", "a");
   for (int i = 0; i < 3; ++i) use("bob", "b"), use("bob", "c");

@@ -193,7 +193,10 @@ TEST(ServerTools, StopsThatOccurInReasoningAndCallsAloneChangeNothing) {
       out += key;
       for (size_t at = 0; (at = body.find(key, at)) != std::string::npos;) {
         at += std::string_view(key).size();
-        out += body.substr(at, body.find('"', at) - at);
+        for (; at < body.size() && body[at] != '"'; ++at) {
+          if (body[at] == '\\') ++at;  // a text is cut into events anywhere
+          out += body[at];
+        }
       }
     }
     return out;
