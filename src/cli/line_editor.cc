@@ -26,6 +26,7 @@ struct LineEditor::State {
   Candidates candidates = nullptr;
   const char* prompt = "";
   bool is_interrupted = false;
+  bool is_pasted = false;  // some of the line that is read
 };
 
 namespace {
@@ -150,7 +151,6 @@ void bind_clusters(EditLine* edit) {
        "a character on",
        [](EditLine* e, int) { return move_by(e, cluster_behind(e)); },
        {"^F", "\\e[C", "\\eOC"}},
-      {"ibid-paste", "what is pasted", [](EditLine* e, int) { return take_paste(e); }, {"\\e[200~"}},
   };
   for (const auto& k : keys) {
     el_set(edit, EL_ADDFN, k.name, k.help, k.key);
@@ -186,6 +186,12 @@ LineEditor::LineEditor(Candidates candidates, LineHistory lines) {
       edit, EL_PROMPT, +[](EditLine* e) { return const_cast<char*>(state_of<State>(e).prompt); });
   // While a line is typed, Ctrl-C and Ctrl-Z are keys: a signal would leave the terminal as it is.
   el_set(edit, EL_SETTY, "-d", "-isig", nullptr);
+  el_set(
+      edit, EL_ADDFN, "ibid-paste", "what is pasted", +[](EditLine* e, int) -> unsigned char {
+        state_of<State>(e).is_pasted = true;
+        return take_paste(e);
+      });
+  el_set(edit, EL_BIND, "\\e[200~", "ibid-paste", nullptr);
   el_set(
       edit, EL_ADDFN, "ibid-interrupt", "leave the line", +[](EditLine* e, int) -> unsigned char {
         state_of<State>(e).is_interrupted = true;
@@ -243,7 +249,7 @@ Typed LineEditor::read(const char* prompt, std::string& line, const std::string&
   if (!state_) return std::getline(std::cin, line) ? Typed::kLine : Typed::kEnd;
   State& s = *state_;
   s.prompt = prompt;
-  s.is_interrupted = false;
+  s.is_interrupted = s.is_pasted = false;
   el_resize(s.edit);
   if (!draft.empty()) el_push(s.edit, std::string(kPasteBegin).append(draft).append(kPasteEnd).c_str());
   int n = 0;
@@ -262,7 +268,7 @@ Typed LineEditor::read(const char* prompt, std::string& line, const std::string&
 Typed LineEditor::read_question(std::string& text, const std::string& draft) {
   std::string line;
   Typed typed = read("> ", text, draft);
-  if (typed != Typed::kLine || text.find('\n') != std::string::npos) return typed;  // a paste is what it is
+  if (typed != Typed::kLine || (state_ && state_->is_pasted)) return typed;  // a paste is what it is
   if (text.starts_with(kFence)) {
     text.erase(0, kFence.size());
     while (!text.ends_with(kFence)) {
