@@ -74,7 +74,6 @@ const std::vector<Dialect>& dialects() {
         R"("messages":[{"role":"user"}])",
         R"("messages":[{"role":"nobody","content":"x"}])",
         R"("messages":[{"role":"user","content":[{"type":"text"}]}])",
-        R"("messages":[{"role":"user","content":"x"},{"role":"assistant","content":[{"type":"thinking","thinking":"x","signature":""}]}])",
         R"("tools":7)",
         R"("tools":[{"name":"a b","input_schema":{}}])",
         R"("tools":[{"name":"","input_schema":{}}])",
