@@ -99,7 +99,7 @@ TEST(ServerTurns, OneTenantsLongRequestsHoldUpAnothersByOne) {
   ASSERT_TRUE(wait_for_bytes(server, n_bytes));
   server.backend.n_let_go = 1;
   EXPECT_EQ(bob.answer().status, 200);
-  EXPECT_EQ(server.backend.n_held, 2) << "alice's second is under way at most";
+  EXPECT_LE(server.backend.n_held, 2) << "alice's second is under way at most";
   server.backend.n_let_go = kAlice;
   for (const auto& client : alice) EXPECT_EQ(client->answer().status, 200);
 }
