@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "kernels/cpu/cpu_ops.h"
-#include "kernels/cuda/cuda_ops.h"
 #include "kernels/on_device.h"
 #include "kernels/ops.h"
 #include "kernels/reference/linear.h"
@@ -53,13 +52,7 @@ void linear(Stream& s, std::span<const TensorView> out, const TensorView& x, std
           });
         }
       },
-      [&] {
-        for (size_t j = 0; j < out.size(); ++j) {
-          CHECK(weight_supported(s, weights[j]->dtype, weights[j]->pieces).ok(), "a weight that loading refuses");
-          cuda::linear(s, out[j], x, weights[j]->raw);
-        }
-      },
-      [&] { return work_of(T.value, weights); });
+      kNoBody, [&] { return work_of(T.value, weights); });
 }
 
 }  // namespace ibid::ops

@@ -55,26 +55,3 @@ else()
   set(other_sources ${avx2_sources} ${avx512_sources} ${neon_sources})
 endif()
 set_source_files_properties(${other_sources} PROPERTIES HEADER_FILE_ONLY TRUE)
-
-# CUDA: one object where nvcc is, a stand-in where it is not. nvcc is called directly: enabling the language would cost
-# every configuration seconds. The object holds code for no chip but portable code for all from compute_80 on.
-set(cuda_dir ${CMAKE_SOURCE_DIR}/src/kernels/cuda)
-find_program(IBID_NVCC nvcc HINTS /usr/local/cuda/bin)
-find_library(IBID_CUDART cudart_static HINTS /usr/local/cuda/lib64)
-if(IBID_CUDA AND IBID_NVCC AND IBID_CUDART)
-  set(cuda_object ${CMAKE_BINARY_DIR}/cuda_ops.o)
-  # The library's major number is cuBLAS's own, which its header has.
-  get_filename_component(cuda_root ${IBID_NVCC}/../.. REALPATH)
-  file(STRINGS ${cuda_root}/include/cublas_api.h cublas_major REGEX "define CUBLAS_VER_MAJOR")
-  string(REGEX MATCH "[0-9]+" cublas_major "${cublas_major}")
-  add_custom_command(OUTPUT ${cuda_object}
-    COMMAND ${IBID_NVCC} -std=c++20 -O3 -gencode arch=compute_80,code=compute_80 -fmad=false
-      -DIBID_CUBLAS_MAJOR=\\"${cublas_major}\\" -I${CMAKE_SOURCE_DIR}/src -Xcompiler=-Wall -MD -MF ${cuda_object}.d
-      -c ${cuda_dir}/cuda_ops.cu -o ${cuda_object}
-    DEPENDS ${cuda_dir}/cuda_ops.cu DEPFILE ${cuda_object}.d VERBATIM)
-  target_sources(ibid_kernels PRIVATE ${cuda_object})
-  set_source_files_properties(${cuda_object} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
-  target_link_libraries(ibid_kernels PUBLIC ${IBID_CUDART} Threads::Threads dl rt)
-else()
-  target_sources(ibid_kernels PRIVATE ${cuda_dir}/cuda_absent.cc)
-endif()

@@ -59,28 +59,16 @@ Weight unpacked_weight(const Stream& s, const TensorView& raw, const KPieces& pi
     CHECK(edge % step == 0 && edge < pieces.edges[static_cast<size_t>(i) + 1], "pieces begin with a block, in order");
   }
   CHECK(pieces.edges[static_cast<size_t>(pieces.n)] == w.n_inputs, "pieces are of this weight's inputs");
-  CHECK(weight_supported(s, w.dtype, pieces).ok(), "a weight that the device cannot multiply is refused at load");
+  CHECK(weight_supported(s, w.dtype).ok(), "a weight that the device cannot multiply is refused at load");
   return w;
 }
 
 }  // namespace
 
-Status weight_supported(const Stream& s, DType dtype, const KPieces& pieces) {
-  switch (s.device()) {
-    case Device::kCpu:
-      return {};
-    case Device::kCuda:
-      if (dtype != DType::kF32 && dtype != DType::kF16 && dtype != DType::kBF16) {
-        return unsupported("CUDA has no product for weights of type " + std::string(traits(dtype).name) +
-                           "; F32, F16 or BF16 would do, and the CPU runs them all");
-      }
-      if (pieces.n != 1) {
-        return unsupported("CUDA has no product that sums its inputs in pieces, and answers would be others; " +
-                           std::string("the CPU has one"));
-      }
-      return {};
-  }
-  return {};
+Status weight_supported(const Stream& s, DType dtype) {
+  if (s.device() == Device::kCpu) return {};
+  return unsupported(std::string(device_name(s.device())) + " has no product for weights of type " +
+                     std::string(traits(dtype).name) + "; run the model on the CPU");
 }
 
 int64_t prepared_bytes(const Stream& s, const TensorView& raw) {

@@ -25,9 +25,9 @@ struct Weight {
   int64_t packed_bytes = 0;            // 0: raw is read as it lies
 };
 
-// Whether ops::linear has a product for such a weight on the stream's device; else a sentence that says what would do.
-// Whoever reads a file asks before prepare_weight, which CHECKs it.
-Status weight_supported(const Stream& s, DType dtype, const KPieces& pieces);
+// Whether ops::linear has a product for such a weight on the stream's device; else a sentence for the user. A loader
+// asks before prepare_weight, which CHECKs it.
+Status weight_supported(const Stream& s, DType dtype);
 
 // On the CPU: repacks in parallel on the stream's team. `raw` must outlive the weight. K must be a multiple of the
 // dtype's block, and so must the edges of pieces (of 32 where blocks are shorter). Without pieces: one. On another

@@ -131,7 +131,7 @@ void WeightLoader::count(const Weight& weight, bool reads_raw) {
 }
 
 Status WeightLoader::prepare(Weight& out, const TensorView& view, const KPieces& pieces, const std::string& in_file) {
-  const Status supported = weight_supported(stream_, view.dtype, pieces);
+  const Status supported = weight_supported(stream_, view.dtype);
   if (!supported.ok()) {
     return unsupported(file_.path() + ": tensor " + in_quotes(in_file) + ": " + supported.error().message, in_file);
   }

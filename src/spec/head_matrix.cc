@@ -27,7 +27,7 @@ Status HeadMatrix::check_shape(const Stream& stream, const std::string& where, i
                        weight->name);
   }
   if (n_inputs > kLongestSum) return unsupported(where + in_quotes(weight->name) + " is too wide", weight->name);
-  return weight_supported(stream, w.dtype, one_piece(n_inputs));
+  return weight_supported(stream, w.dtype);
 }
 
 Status HeadMatrix::check_bias(const std::string& where) const {

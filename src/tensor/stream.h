@@ -20,7 +20,7 @@ class Stream {
  public:
   // A CPU stream over `team` (not owned, outlives the stream).
   explicit Stream(ThreadTeam& team);
-  // A queue of another device; `native` is its handle (a cudaStream_t), not owned. kernels/cuda has CUDA's memory.
+  // A queue of another device; `native` is its handle (a cudaStream_t), not owned.
   Stream(Device device, void* native, DeviceMemory memory);
 
   Device device() const { return device_; }
