@@ -2,7 +2,7 @@
 """The machine's limits, ibid, and peers beside it, in one run: bench/compare.py [MODEL.gguf ...] [--peer NAME[=PATH] ...]
 
     ninja -C build ibid limits_bench serving_bench
-    bench/compare.py --peer llama-bench=PATH --peer llama-batched-bench=PATH --page docs/performance.md --json out.json
+    bench/compare.py --peer llama-bench=PATH --peer llama-batched-bench=PATH --page docs/measurements/performance.md --json out.json
 
 Without MODEL: the default model as it is and as --types says; `135m`, `1b` and `8b` are random weights of real shapes, made by
 tools/make_random_model.py; MODEL:TYPE is a model in another type, made by `ibid quantize`. All lie in the cache folder.

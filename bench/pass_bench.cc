@@ -3,7 +3,8 @@
 // Rows are tokens of one text behind `context` others, as drafts are; with --streams one of each of r texts of that
 // length, as decodes are. In each round every count of rows has its turn, so that v(r), the median of the rounds'
 // ratios to one row, stands on a busy machine too; cpu is the caller's thread alone. The parts are those between a
-// model's intermediates (docs/adding_a_model.md), each named by the one that ends it, medians of a pass's sum.
+// model's intermediates (docs/developers/adding_a_model.md), each named by the one that ends it, medians of a pass's
+// sum.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

@@ -7,7 +7,8 @@ Rows: docs/rows.md names each row once; a row that is done, wholly or in part, n
 Citations: each "docs/design.md section N, law M" and each "row X3" of sources and pages leads to a section, law or row.
 Floors: the tables of docs/design.md section 1 are those of tools/check_includes.py, its empty seats are empty, and the
 picture shows the same folders.
-Models: docs/models.md names each architecture and each weight type of the sources.
+Models: docs/users/models.md names each architecture and each weight type of the sources.
+Budgets: docs/README.md names every page but decisions, with the words that it may have.
 Modes: a script that says who runs it may be executed, as pages' commands do.
 """
 import pathlib
@@ -151,14 +152,30 @@ def wrong_floors():
 
 
 def wrong_models():
-    page = re.search(r"^## What runs\n(.*?)^## ", read("docs/models.md"), re.M | re.S)[1]
+    page = re.search(r"^## What runs\n(.*?)^## ", read("docs/users/models.md"), re.M | re.S)[1]
     rows = re.findall(r'^\s*\{"(\w*)", "(\w+)", \w+_from_gguf', read("src/model/arch/architecture.cc"), re.M)
     types = re.findall(r'\{"(\w*(?:F\d+|Q\d_\w+|IQ\d_\w+|FP4))", \d+, \d+\}', read("src/tensor/dtype.cc"))
     for name in sorted({f"`{name}`" for row in rows for name in row if name} | set(types) - {"F64"}):
         if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", page):
-            yield f"docs/models.md does not say that {name} runs"
+            yield f"docs/users/models.md does not say that {name} runs"
     if len(rows) < 8 or len(types) < 16:
-        yield "docs/models.md: tools/check_docs.py no longer finds the architectures or the weight types in the sources"
+        yield "docs/users/models.md: tools/check_docs.py no longer finds the architectures or the weight types in the sources"
+
+
+def wrong_budgets():
+    """Rows of docs/README.md: | [page](path) | words that it may have | what it is |"""
+    budgets = {}
+    for link, words in re.findall(r"^\| \[[^]]+\]\(([^)]+)\) \| ([\d,]+) \|", read("docs/README.md"), re.M):
+        budgets[str((ROOT / "docs" / link).resolve().relative_to(ROOT.resolve()))] = int(words.replace(",", ""))
+    for page in pages():
+        path = str(page.relative_to(ROOT))
+        if path.startswith("docs/decisions/") or path == "docs/README.md":
+            continue
+        words = len(page.read_text(encoding="utf-8").split())
+        if path not in budgets:
+            yield f"docs/README.md does not name {path}"
+        elif words > budgets[path]:
+            yield f"{path} has {words} words, docs/README.md allows {budgets[path]}"
 
 
 def wrong_modes():
@@ -167,6 +184,7 @@ def wrong_modes():
             yield f"{path.relative_to(ROOT)} begins with #! and may not be executed, so no page's command runs it"
 
 
-found = [*wrong_paths(), *wrong_rows(), *wrong_citations(), *wrong_floors(), *wrong_models(), *wrong_modes()]
+found = [*wrong_paths(), *wrong_rows(), *wrong_citations(), *wrong_floors(), *wrong_models(), *wrong_budgets(),
+         *wrong_modes()]
 print("\n".join(found) if found else "every path, test, row and section that is named exists")
 sys.exit(1 if found else 0)

@@ -6,7 +6,7 @@
 
 Each folder tests/golden/NAME is a model as transformers saves it (config.json, model.safetensors). Beside it, one or two
 files NAME*.safetensors hold the tokens and the intermediates of the original Python implementation in F32 on
-the CPU, under the names that src/model gives them (docs/adding_a_model.md lists them). The golden test runs both the
+the CPU, under the names that src/model gives them (docs/developers/adding_a_model.md lists them). The golden test runs both the
 folder and a GGUF of the same weights. Needs no network: the weights are random.
 """
 import sys

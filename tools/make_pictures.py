@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the README's pictures of the page anew, and those of docs/speculation.md: tools/make_pictures.py [BUILD_DIR]
+"""Makes the README's pictures of the page anew, and those of docs/users/speculation.md: tools/make_pictures.py [BUILD_DIR]
 
 Needs a built ibid, the default model (`build/ibid pull default`) and a headless Chromium. Asks a question and shows the
 answer in the light theme, then the second view in the dark one while answers grow and further prompts come in pieces.

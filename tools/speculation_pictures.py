@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Draws the pictures of docs/speculation.md: tools/speculation_pictures.py [FOLDER]
+"""Draws the pictures of docs/users/speculation.md: tools/speculation_pictures.py [FOLDER]
 
 A step that verifies a chain, a tree with its paths and slots, and who guesses, with what was measured of them (MEASURED
-below, from SlowSpeculationPrompts and docs/speculation.md). Plain SVG in both themes; the same bytes each time, which
+below, from SlowSpeculationPrompts and docs/users/speculation.md). Plain SVG in both themes; the same bytes each time, which
 tests/house/held_out_test.py holds the folder to.
 """
 import pathlib

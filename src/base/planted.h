@@ -1,5 +1,5 @@
 // PLANTED(name): a fault on purpose, for the test that shows that tests would find it (tests/planted/,
-// docs/planted_faults.md). False, and nothing, in every build but that test's.
+// docs/developers/planted_faults.md). False, and nothing, in every build but that test's.
 #pragma once
 
 #include <string_view>

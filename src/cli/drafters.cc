@@ -33,7 +33,7 @@ constexpr int32_t kEagleTexts = 16;
 // Of ibid's own head where nobody asked for it: its model is small, and its steps of more texts than these have no room
 // for guesses of a network (docs/decisions/0042-the-head-of-ours-by-default.md).
 constexpr int32_t kOwnEagleRunning = 4;
-// Layers that `ibid spec find-layers` found for the default model (docs/speculation.md), and that model's digest.
+// Layers that `ibid spec find-layers` found for the default model (docs/users/speculation.md), and that model's digest.
 constexpr std::string_view kOwnLayersTarget = "1dff70ef9e211d0ab8951aa641e75aa1", kOwnLayersFound = "7";
 
 // What proposes drafts only helps: where its file is cut short, it proposes from zeros, which verifying refuses.

@@ -1,5 +1,5 @@
-// Texts that guesses of tokens are measured over (docs/speculation.md): prompts of a file, those that ibid carries, and
-// pieces of any text, whose answers are the model's own.
+// Texts that guesses of tokens are measured over (docs/users/speculation.md): prompts of a file, those that ibid
+// carries, and pieces of any text, whose answers are the model's own.
 #pragma once
 
 #include <string>

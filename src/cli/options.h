@@ -41,14 +41,14 @@ struct ModelArgs {
   bool keep_packed = false;  // its weights as kernels read them, in a file of the cache folder
 };
 
-// Where blocks of the cache go that have left the memory for keys and values (docs/caching.md).
+// Where blocks of the cache go that have left the memory for keys and values (docs/users/caching.md).
 struct TierArgs {
   int64_t host_bytes = 0;   // 0: none
   std::string disk_folder;  // empty: none
   int64_t disk_bytes = int64_t{20} << 30;
 };
 
-// Who proposes drafts (docs/speculation.md).
+// Who proposes drafts (docs/users/speculation.md).
 inline constexpr std::string_view kOwnEagle = "own";   // the one that comes with ibid: of its default model alone
 inline constexpr std::string_view kOwnLayers = "own";  // likewise those that were found for it
 struct WindowArgs {  // tokens of a text that the model guesses over (spec/window_proposer.h)
@@ -109,7 +109,7 @@ struct ServeOptions {
   double max_itl = 0;              // seconds; 0: by the model's own speed
   int64_t kv_bytes = 0;            // 0: chosen
   SamplingFlags sampling;          // of requests that do not say
-  std::string record;              // a file to write all to that the engine does (docs/replay.md); empty: none
+  std::string record;              // a file to write all to that the engine does (docs/users/replay.md); empty: none
   bool redact = false;             // without what users wrote
   std::string chat_template;       // a file in the place of the model's own; empty: none
   std::optional<Pooling> pooling;  // of texts' vectors; none: as the model's file says, else the mean

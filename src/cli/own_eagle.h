@@ -1,5 +1,5 @@
 // The EAGLE head that comes with ibid, for its default model, as a part of the program. How it was made:
-// docs/speculation.md.
+// docs/users/speculation.md.
 #pragma once
 
 #include "format/model_file.h"

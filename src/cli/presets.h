@@ -25,7 +25,7 @@ struct Preset {
 std::span<const Preset> presets();
 Result<const Preset*> preset_by_name(std::string_view name);
 void apply(const Preset& preset, ServeOptions& options);
-// The table of docs/serving.md, as Markdown.
+// The table of docs/users/serving.md, as Markdown.
 std::string presets_markdown();
 
 }  // namespace ibid::cli

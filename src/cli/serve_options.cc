@@ -1,4 +1,4 @@
-// The flags of `ibid serve`. What each bound does when it is passed stands in docs/serving.md.
+// The flags of `ibid serve`. What each bound does when it is passed stands in docs/users/serving.md.
 #include <algorithm>
 
 #include "base/json.h"
@@ -91,7 +91,7 @@ void add_models(CLI::App* c, ServeOptions& o) {
 void add_preset(CLI::App* c, ServeOptions& o) {
   c->add_option_function<std::string>(
        "--for", [&o](const std::string& name) { apply(**preset_by_name(name), o); },
-       "defaults for who asks: chat, offline, eval, agent or batch (docs/serving.md)")
+       "defaults for who asks: chat, offline, eval, agent or batch (docs/users/serving.md)")
       ->check(CLI::Validator(
           [](const std::string& name) {
             const auto preset = preset_by_name(name);

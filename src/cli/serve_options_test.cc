@@ -180,7 +180,7 @@ TEST(ServeOptions, NoPresetsQueueTakesMoreThanASmallMachineHas) {
 
 TEST(ServeOptions, ThePageHasThePresets) {
   std::ostringstream page;
-  page << std::ifstream(source_dir() + "/docs/serving.md").rdbuf();
+  page << std::ifstream(source_dir() + "/docs/users/serving.md").rdbuf();
   EXPECT_NE(page.str().find(presets_markdown()), std::string::npos) << presets_markdown();
 }
 
@@ -243,7 +243,7 @@ TEST(ServeOptions, BytesAreReadAsTheyAreWritten) {
 
 // A bound that an operator meets is found in the page for operators, and with its default.
 TEST(ServeOptions, EveryFlagOfALimitStandsInThePageForOperators) {
-  std::ifstream file(source_dir() + "/docs/serving.md");
+  std::ifstream file(source_dir() + "/docs/users/serving.md");
   std::stringstream page;
   page << file.rdbuf();
   ServeOptions options;
@@ -255,7 +255,7 @@ TEST(ServeOptions, EveryFlagOfALimitStandsInThePageForOperators) {
     if (option->get_group().empty()) continue;  // refused by name, and in no help
     ++n_limits;
     EXPECT_NE(page.str().find("`--" + option->get_lnames().front() + "`"), std::string::npos)
-        << "docs/serving.md does not speak of --" << option->get_lnames().front();
+        << "docs/users/serving.md does not speak of --" << option->get_lnames().front();
   }
   EXPECT_GT(n_limits, 30);
 }

@@ -1,4 +1,4 @@
-// The flags and commands of guessing (docs/speculation.md).
+// The flags and commands of guessing (docs/users/speculation.md).
 #include <string>
 #include <utility>
 #include <vector>

@@ -129,7 +129,7 @@ TEST(Pace, AShortPromptDoesNotWaitForALongOne) {
   EXPECT_LE(t.seen[newcomer].ttft(), 0.5);
 }
 
-// docs/fairness.md: its first token comes within four times the time it would take alone, whatever comes later.
+// docs/users/fairness.md: its first token comes within four times the time it would take alone, whatever comes later.
 TEST(Pace, ALongPromptIsNotStarvedByShortOnes) {
   TimedEngine alone;
   const RequestId only = alone.submit(4096, 1);
@@ -164,7 +164,7 @@ TEST(Pace, AGivenBoundIsKept) {
   EXPECT_GE(TimedEngine::quantile(t.gaps(asked), 0.5), 0.030) << "what the bound allows is used";
 }
 
-// docs/fairness.md: a fifth of each step's time, whatever the bound is.
+// docs/users/fairness.md: a fifth of each step's time, whatever the bound is.
 TEST(Pace, PromptsAreNotStarvedWhereManyStreamsDecode) {
   TimedEngine t({.max_itl = 0.001});
   run_streams(t, 60, 400);

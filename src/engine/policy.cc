@@ -13,7 +13,7 @@ namespace {
 
 // Where no bound is given, prompts may make a gap between tokens twice as long, and no more than 40 ms longer. What
 // users see lies above what is predicted, so these are below the three times and 60 ms that are promised
-// (docs/fairness.md).
+// (docs/users/fairness.md).
 constexpr double kLongerBy = 1;
 constexpr double kLongerAtMost = 0.040;
 // Where nobody decodes, a step is as long as who comes meanwhile may wait for its end; but no less than so many times

@@ -1,7 +1,7 @@
 // The blocks that forward passes share: for each, its weights, how they are loaded, and a function over a Pass that
 // reads and writes intermediates of Scratch by name. A pass (model/llama.cc, model/gemma.cc) is these and the norms
 // between them, in a line; a block that only some models have (experts, latent attention) is a file of its own beside
-// this one (docs/adding_a_model.md). Nothing here allocates during a pass or branches on data.
+// this one (docs/developers/adding_a_model.md). Nothing here allocates during a pass or branches on data.
 #pragma once
 
 #include <vector>

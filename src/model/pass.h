@@ -35,8 +35,8 @@ struct HiddenStates {
   }
 };
 
-// Called after each intermediate: its name (docs/adding_a_model.md lists them), its layer (-1 outside layers), and the
-// rows of this step. The tensor may be read during the call only.
+// Called after each intermediate: its name (docs/developers/adding_a_model.md lists them), its layer (-1 outside
+// layers), and the rows of this step. The tensor may be read during the call only.
 using Tap = std::function<void(std::string_view name, int layer, const TensorView& x)>;
 
 struct Pass {

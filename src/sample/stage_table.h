@@ -1,6 +1,6 @@
 // The stages of a draw, one row each: what it is called, when a request asks for it, and what it does. The table's
 // order is the policy (stage_order.h); the sampler walks it, `ibid inspect --samplers` prints it, a trace tells it.
-// docs/adding_a_stage.md says what a new row needs.
+// docs/developers/adding_a_stage.md says what a new row needs.
 #pragma once
 
 #include <cstdint>

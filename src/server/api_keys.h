@@ -17,12 +17,12 @@ namespace ibid {
 
 // What a tenant has of the machine, and what it may not pass.
 struct TenantTerms {
-  double weight = 1;              // its part beside others' (docs/fairness.md)
+  double weight = 1;              // its part beside others' (docs/users/fairness.md)
   int64_t sequences = 0;          // at once, running or waiting; 0: as many as there is room for
   int64_t tokens_per_minute = 0;  // of prompts and answers; 0: any
   double queue_share = 1;         // of all that may run and wait, the most that it may have
   double max_wait = 0;            // seconds for its requests' first steps; 0: any
-  bool is_admin = false;          // may unload models that others use (docs/serving.md)
+  bool is_admin = false;          // may unload models that others use (docs/users/serving.md)
   bool operator==(const TenantTerms&) const = default;
 };
 

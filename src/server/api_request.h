@@ -1,6 +1,6 @@
 // ApiRequest: the body of /v1/chat/completions or /v1/completions, read and checked field by field, but not tokenised
 // yet. The fields and their ranges stand in one table (parameters.h); what is read here is what openapi.json and
-// docs/api.md say.
+// docs/users/api.md say.
 #pragma once
 
 #include <optional>

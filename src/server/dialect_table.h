@@ -1,6 +1,6 @@
 // The table of what clients of other APIs send: fields of bodies, kinds of tools, kinds of items and blocks, beta
-// headers. Each row says what becomes of one of them. The readers ask it, and docs/apis.md is made from it, so that
-// they cannot disagree. Fields of chats and completions have a table of their own (parameters.h).
+// headers. Each row says what becomes of one of them. The readers ask it, and docs/users/apis.md is made from it, so
+// that they cannot disagree. Fields of chats and completions have a table of their own (parameters.h).
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ struct LeftOutTool {
 // the function that tool_choice names; empty: none.
 Status check_left_out(std::span<const LeftOutTool> left_out, bool has_others, std::string_view choice);
 
-// The tables of docs/apis.md, as Markdown.
+// The tables of docs/users/apis.md, as Markdown.
 std::string dialects_markdown();
 
 }  // namespace ibid

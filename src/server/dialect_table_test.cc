@@ -1,4 +1,4 @@
-// What the table of dialects says is what the readers do, row by row, and what docs/apis.md says.
+// What the table of dialects says is what the readers do, row by row, and what docs/users/apis.md says.
 #include "server/dialect_table.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What docs/api.md and openapi.json say is what the table of fields says.
+// What docs/users/api.md and openapi.json say is what the table of fields says.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -19,7 +19,7 @@ namespace {
 void expect_in_page(const char* page, const std::string& name, const std::string& wanted) {
   const std::string begin_mark = "<!-- " + name + "; IBID_UPDATE_DOCS=1 build/server_test writes it -->\n",
                     end_mark = "<!-- end of " + name.substr(0, name.find(':')) + " -->\n";
-  const std::string path = source_dir() + "/docs/" + page;
+  const std::string path = source_dir() + "/docs/users/" + page;
   std::stringstream content;
   content << std::ifstream(path).rdbuf();
   std::string text = content.str();

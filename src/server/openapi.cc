@@ -204,7 +204,7 @@ void write_operation(JsonWriter& json, const Operation& op) {
   json.end_object().end_object();
 }
 
-// Other APIs' routes: their bodies are described by those who made them (docs/apis.md).
+// Other APIs' routes: their bodies are described by those who made them (docs/users/apis.md).
 struct OtherOperation {
   const char* path;
   const char* method;

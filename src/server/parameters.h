@@ -1,5 +1,5 @@
 // The table of request fields: name, type, range, default, meaning, and where the value goes. The parser, its error
-// texts, openapi.json and docs/api.md all come from it, so that they cannot disagree.
+// texts, openapi.json and docs/users/api.md all come from it, so that they cannot disagree.
 #pragma once
 
 #include <span>
@@ -71,7 +71,7 @@ std::string describe_type(const Parameter& parameter);
 // Reads one field into the request.
 Status read_parameter(const Parameter& parameter, const Json& value, const ApiLimits& limits, ApiRequest& request);
 
-// The tables of docs/api.md, as Markdown.
+// The tables of docs/users/api.md, as Markdown.
 std::string parameters_markdown();
 
 }  // namespace ibid

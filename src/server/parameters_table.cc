@@ -82,7 +82,8 @@ constexpr Parameter kParameters[] = {
      R"({"type":"object","required":["type"],"properties":{"type":{"enum":["text","json_object","json_schema","structural_tag"]},"format":{},"structures":{},"triggers":{},"schema":{},"json_schema":{"type":"object","properties":{"name":{"type":"string"},"description":{"type":["string","null"]},"strict":{"type":["boolean","null"]},"schema":{}}}}})",
      "`text`; `json_object`: any JSON object; `json_schema`: a value of the schema, at once or within `json_schema`. "
      "With "
-     "`strict`, a keyword that cannot be held is an error (docs/structured.md). `structural_tag`: free text with tags.",
+     "`strict`, a keyword that cannot be held is an error (docs/users/structured.md). `structural_tag`: free text with "
+     "tags.",
      &read_response_format},
     {"json_schema", kBoth, kOther, 0, 0, false, "{}", "llama.cpp", "Request::grammar", "{}",
      "The answer is a JSON value of this schema; `{}` asks for nothing.", &read_json_schema_field},
@@ -159,7 +160,8 @@ constexpr Parameter kParameters[] = {
     {"samplers", kBoth, kOther, 0, 0, false, "null", "llama.cpp", "",
      R"({"oneOf":[{"type":"array","items":{"type":"string"}},{"type":"string"}]})",
      "llama.cpp's list of samplers, by their names or letters, as a set: what it leaves out is off, whatever its own "
-     "field says; the order of stages stays ibid's (docs/api.md, Sampling). Names that ibid does not know (`infill`) "
+     "field says; the order of stages stays ibid's (docs/users/api.md, Sampling). Names that ibid does not know "
+     "(`infill`) "
      "change nothing.",
      &read_samplers},
 
@@ -203,7 +205,7 @@ constexpr Parameter kParameters[] = {
     {"allowed_token_ids", kBoth, kOther, 0, 0, false, "null", "vLLM", "SamplingParams::allowed",
      R"({"allOf":[{"$ref":"#/components/schemas/TokenIds"},{"minItems":1}]})", "Only these tokens.", &read_allowed},
 
-    // Searches: docs/search.md.
+    // Searches: docs/users/search.md.
     {"num_beams", kBoth, kInteger, 1, kMaxBeams, false, "1", "Hugging Face", "Request::search", nullptr,
      "Beam search with so many beams, of which the n best texts are told; not streamed.", &R::num_beams},
     {"use_beam_search", kBoth, kBoolean, 0, 0, false, "false", "vLLM", "Request::search", nullptr,
@@ -276,7 +278,7 @@ constexpr Parameter kParameters[] = {
     {"trace", kBoth, kBoolean, 0, 0, false, "false", "ibid", "", nullptr,
      "Tell how each token was drawn, so that the draw can be made again: see Traces.", &R::trace},
 
-    // Tools and reasoning: docs/tools.md.
+    // Tools and reasoning: docs/users/tools.md.
     {"tools", kChatOnly, kOther, 0, 0, false, "[]", "OpenAI", "",
      R"({"type":"array","items":{"$ref":"#/components/schemas/Tool"}})",
      "Functions that the model may call, each with a name and a JSON Schema of its arguments.", &read_tools},
@@ -336,7 +338,8 @@ constexpr Parameter kParameters[] = {
      "the "
      "server's; `verifier` coupled, or rejection, with which the law is exact and the "
      "bytes "
-     "depend on the drafts, or typical, with which neither is exact: the answer says `exact` (docs/speculation.md).",
+     "depend on the drafts, or typical, with which neither is exact: the answer says `exact` "
+     "(docs/users/speculation.md).",
      &read_speculation},
     {"speculative.n_max", kBoth, kInteger, 0, kMaxInt, false, "null", "llama.cpp", "Request::speculation", nullptr,
      "llama.cpp's name of speculation.k.", &R::max_drafts},

@@ -1,4 +1,4 @@
-// What a request says about drafts (docs/speculation.md).
+// What a request says about drafts (docs/users/speculation.md).
 #include "base/quoted.h"
 #include "server/read_fields.h"
 #include "spec/drafts.h"

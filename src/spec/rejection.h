@@ -2,7 +2,7 @@
 // "Fast Inference from Transformers via Speculative Decoding", 2023, algorithm 1; Chen et al., 2023). A draft x that
 // was drawn from q is taken over with min(1, p(x) / q(x)); else the token is drawn from (p - q)+, normalised; behind a
 // draft that was taken over, or without one, from p. It takes over 1 - TV(p, q) of the drafts, the most that any scheme
-// can, where coupled verification may take less (docs/speculation.md).
+// can, where coupled verification may take less (docs/users/speculation.md).
 //
 // Siblings, several drafts for one place, are tried one after the other; with each refusal p becomes its residual
 // (Miao et al., "SpecInfer", 2023, algorithm 2, "multi-step speculative sampling"). They were drawn from q

@@ -20,8 +20,8 @@ NO_OTHER_HOSTS = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTO
 
 
 def settings(program, n=0):
-    """The n-th block of docs/clients.md for a program."""
-    section = re.search(rf"^## {program}\n(.*?)(?=^## )", (ROOT / "docs/clients.md").read_text(), re.M | re.S)[1]
+    """The n-th block of docs/users/clients.md for a program."""
+    section = re.search(rf"^## {program}\n(.*?)(?=^## )", (ROOT / "docs/users/clients.md").read_text(), re.M | re.S)[1]
     return re.findall(r"^```\w+\n(.*?)^```$", section, re.M | re.S)[n]
 
 

@@ -14,7 +14,7 @@ import tomllib
 
 from harness import HERE, IBID, ROOT, Server, Skip, default_model, fake, main, venv
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs/users").glob("*.md"))]
 ADDRESS = "http://127.0.0.1:8080"
 THINKS = "http://127.0.0.1:8081"
 COMPLETE = ("structured.md", "tools.md", "search.md")  # each field of their first tables has an example that is run
@@ -132,7 +132,7 @@ def fields_of(body, before=""):
 def test_pages_on_structured_output_and_tools_show_what_they_name():
     n_fields = 0
     for name in COMPLETE:
-        page = (ROOT / "docs" / name).read_text()
+        page = (ROOT / "docs/users" / name).read_text()
         own = [(language, text) for of, language, text in blocks() if of == name]
         assert {language for language, _ in own} <= {"console", "python", "jinja"}, "a block of another kind is not run"
         run = [command for language, text in own if language == "console" for command, _ in commands(text)]
@@ -153,7 +153,7 @@ def test_pages_on_structured_output_and_tools_show_what_they_name():
 
 
 def test_settings_of_programs_are_well_formed_and_lead_to_routes():
-    """docs/clients.md; the agents' own blocks are run by agents_test.py."""
+    """docs/users/clients.md; the agents' own blocks are run by agents_test.py."""
     n = 0
     with fake() as server:
         for page, language, text in blocks():

@@ -24,7 +24,7 @@ FLAGS = ["--ctx", CONTEXT, "--max-tokens-per-step", STEP_TOKENS, "--kv-memory", 
          "--max-connections-per-address", MAX_CONNECTIONS, "--max-header-bytes", "4K", "--max-body-bytes", "64K",
          "--header-timeout", 1, "--body-timeout", 1, "--max-stream-backlog", "1K", "--send-buffer", "4K", "--log-json"]
 ABORTS = ("client_gone", "slow_reader", "shutdown", "no_memory")
-# What docs/api.md says of statuses, as kinds of errors.
+# What docs/users/api.md says of statuses, as kinds of errors.
 KINDS = {400: "bad_request", 401: "forbidden", 403: "forbidden", 404: "not_found", 405: "not_found", 408: "timeout",
          413: "too_large", 431: "too_large", 429: "too_many", 503: "unavailable", 500: "internal", 501: "bad_request",
          499: "client_gone", 415: "bad_request"}
@@ -440,7 +440,7 @@ def test_the_dashboard_asks_for_metrics_and_labels_that_exist():
 
 
 def test_the_page_for_operators_lists_every_metric():
-    page = (ROOT / "docs/serving.md").read_text()
+    page = (ROOT / "docs/users/serving.md").read_text()
     # Those by model are told where several are served (ServerFleet).
     listed = {name for name in re.findall(r"`(ibid_\w+)", page) if not name.startswith("ibid_model_")}
     kinds = dict(re.findall(r"^# TYPE (\w+) (\w+)$", facts()["text"], re.M))

@@ -242,7 +242,7 @@ Json call_json(const std::string& name, const std::string& id, const Json& argum
                    {"function", Json(Json::Object{{"name", word(name)}, {"arguments", word(arguments.text())}})}});
 }
 
-// What a value that is printed between tags is by the schema, as docs/tools.md has it.
+// What a value that is printed between tags is by the schema, as docs/users/tools.md has it.
 Json expected(const Json& value, const Json& schema, const Json& root, bool is_typed, bool spells_python) {
   const Valid valid{root};
   if (is_typed) return value;

@@ -496,7 +496,7 @@ std::vector<Bomb> bombs() {
 TEST(HostileGrammar, EachCompilesOrIsRefusedWithASentenceInTimeAndMemory) {
   const auto trie = testing::adversarial("{}\"a1").trie();
   const std::vector<Bomb> all = bombs();
-  EXPECT_EQ(all.size(), 438u) << "docs/structured.md says how many";
+  EXPECT_EQ(all.size(), 438u) << "docs/users/structured.md says how many";
   for (const Bomb& bomb : all) {
     const int64_t before = ibid::testing::live_bytes;
     ibid::testing::peak_bytes = before;

@@ -1,5 +1,5 @@
 // Faults on purpose (base/planted.h), one at a time, in the engine that the simulation runs: each must be found, and
-// without one nothing may be. docs/planted_faults.md is the table.
+// without one nothing may be. docs/developers/planted_faults.md is the table.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -249,7 +249,7 @@ TEST(PlantedFaults, AreThirtyAtLeastAndTheTableHasEachOnce) {
   const std::vector<std::string> faults = all_faults();
   EXPECT_GE(faults.size(), 30u);
   std::vector<std::string> rows;
-  const std::string page = read(source_dir() + "/docs/planted_faults.md");
+  const std::string page = read(source_dir() + "/docs/developers/planted_faults.md");
   const std::regex row("\n\\| `([a-z_]+)` \\|");
   for (std::sregex_iterator it(page.begin(), page.end(), row), end; it != end; ++it) rows.push_back((*it)[1]);
   std::ranges::sort(rows);

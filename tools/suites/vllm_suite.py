@@ -4,7 +4,7 @@
 
 It maps start-up flags and model files, no request and no answer. `tests.utils` is replaced by what starts the server; modules of vLLM
 that a test imports are read from its own sources as far as they can be without PyTorch, and else are empty: a test that looks into one
-of those fails. docs/suites.md says how it is used.
+of those fails. docs/developers/suites.md says how it is used.
 
 IBID                the program (ibid)
 IBID_SUITE_MODELS   JSON object: a pattern of shell wildcards for a model's name to its path; the first that fits

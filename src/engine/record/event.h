@@ -1,5 +1,5 @@
-// What a record is made of (docs/replay.md): a head, then all that entered the engine and all that its steps did, in
-// order. A record is the engine's whole input: with it, the engine runs again, step for step.
+// What a record is made of (docs/users/replay.md): a head, then all that entered the engine and all that its steps did,
+// in order. A record is the engine's whole input: with it, the engine runs again, step for step.
 //
 // In the file each is a frame: bytes of the body (u32), the body's checksum (u32, the low half of XXH3), the body; all
 // little-endian, behind eight bytes that say what the file is. The body is the kind, the clock's readings since the

@@ -4,7 +4,7 @@
 // the tokens, because the cache's ties do (PrefixTree::nearest); how often a token occurs cannot be seen. The key is
 // drawn at random and forgotten with the process. Tenants and salts become names that are equal where theirs were. What
 // else a request says about its text (stops, biases, masks, the sampler's settings and seed) is left out: a redacted
-// record replays scheduling alone. docs/replay.md says what can still be told from one.
+// record replays scheduling alone. docs/users/replay.md says what can still be told from one.
 //
 // The numbers are an order-preserving encryption: the range is cut in two again and again, where the tokens are, each
 // time at a place that the key draws (after Boldyreva, Chenette, Lee and O'Neill, "Order-Preserving Symmetric

@@ -1,6 +1,6 @@
 // Architecture: one brand of model that runs as one of our shapes: how its hyper-parameters and its weights are named.
 // A new model of known shape is one file here (a mapping for each container and a table of names) and a row in
-// architecture.cc; docs/adding_a_model.md walks through it.
+// architecture.cc; docs/developers/adding_a_model.md walks through it.
 #pragma once
 
 #include <span>

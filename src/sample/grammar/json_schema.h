@@ -2,7 +2,7 @@
 // JSON texts that are valid. Sound: every text of the grammar is valid. Complete by value: each valid value has a
 // spelling in it, members in the schema's order, unless `narrowed` or a limit of spelling (digits, depth) says
 // otherwise. A keyword that cannot be held is refused by its name and place where `is_strict`, else listed in
-// `ignored`, or where there is no report among the grammar's notes. docs/structured.md has the table of keywords.
+// `ignored`, or where there is no report among the grammar's notes. docs/users/structured.md has the table of keywords.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-# Those with planted faults (docs/planted_faults.md): planted_suite compiles them once more and takes all others from the
+# Those with planted faults (docs/developers/planted_faults.md): planted_suite compiles them once more and takes all others from the
 # library, of which a file that came together with one of these would bring it a second time.
 set(planted free_text grammars json_schema schema_lengths schema_value states token_masks)
 list(TRANSFORM planted PREPEND src/sample/grammar/)

@@ -1,8 +1,9 @@
 // ChatTemplate: a model's chat template (a Jinja subset of our own) compiled once, and messages to a prompt.
 //
 // Renders byte for byte what Python's jinja2 renders as transformers sets it up (ImmutableSandboxedEnvironment,
-// trim_blocks, lstrip_blocks, loopcontrols, generation blocks, its own tojson); docs/text.md says what is refused.
-// Templates and messages are bytes from outside: rendering runs under budgets and ends with an Error, never worse.
+// trim_blocks, lstrip_blocks, loopcontrols, generation blocks, its own tojson); docs/developers/text.md says what is
+// refused. Templates and messages are bytes from outside: rendering runs under budgets and ends with an Error, never
+// worse.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
 // AnswerFormat: how a family of models writes its reasoning and its calls of tools, read off the model's own chat
-// template. docs/tools.md has the table of families.
+// template. docs/users/tools.md has the table of families.
 #pragma once
 
 #include <string>

@@ -4,7 +4,7 @@
 // linear in the text. One per choice; not for two threads at once.
 //
 // Models leave markers out, double and misspell them: such a marker changes at most the argument at which it stands
-// (docs/tools.md has the rules). What a call's markup does not know comes out as text, never as nothing.
+// (docs/users/tools.md has the rules). What a call's markup does not know comes out as text, never as nothing.
 //
 // A machine over bytes rather than a parser of the whole that is run again for each token (llama.cpp): it cannot take
 // back what it has said, and costs the same for each byte.
