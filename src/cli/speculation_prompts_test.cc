@@ -1,4 +1,4 @@
-// What docs/users/speculation.md says of the 40 prompts of bench/prompts/speculation.txt, as counts: the default
+// What docs/measurements/speculation.md says of the 40 prompts of bench/prompts/speculation.txt, as counts: the default
 // model's answers are the same bytes everywhere, so what guesses bring of them is a number and no clock's.
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace ibid::cli {
 namespace {
 
 constexpr int32_t kTokens = 128, kMostDrafts = 8, kAtOnce = 20;
-// What steps of 1 to 9 rows take there, on two quiet threads (docs/users/speculation.md, "What it brings"): 2, 4 and 8
+// What steps of 1 to 9 rows take there, on two quiet threads (docs/measurements/speculation.md, "Lookup"): 2, 4 and 8
 // rows were measured at 1.12, 1.48 and 2.14, and between and beyond them lies a straight line.
 const std::vector<double> kRows = {1, 1.12, 1.30, 1.48, 1.645, 1.81, 1.975, 2.14, 2.305};
 

@@ -12,7 +12,7 @@ namespace ibid {
 namespace {
 
 // What other texts tell is worth less than what the text itself does, until it has shown otherwise. By the replays of
-// docs/users/speculation.md: from 0.45 to 0.65 a further draft is right about as often as it must be to pay.
+// docs/measurements/speculation.md: from 0.45 to 0.65 a further draft is right about as often as it must be to pay.
 constexpr float kTrust = 0.6F;
 
 // The text's last tokens.

@@ -1,4 +1,4 @@
-"""Draft heads are trained for the default model as docs/users/speculation.md has it, for 50 steps: from text that it writes itself to
+"""Draft heads are trained for the default model as docs/measurements/speculation.md has it, for 50 steps: from text that it writes itself to
 files that it drafts with. The same seed gives the same file, also where training was cut and went on. training_test.py
 BUILD_DIR."""
 import ast

@@ -1,4 +1,4 @@
-"""What numbers of docs/users/speculation.md were measured on is what lies here, and no head was trained on it; its pictures are
+"""What numbers of docs/measurements/speculation.md were measured on is what lies here, and no head was trained on it; its pictures are
 what their tool draws. held_out_test.py SOURCE_DIR."""
 import hashlib
 import pathlib
@@ -24,7 +24,7 @@ def digest_is_that_beside_it(file):
 
 def test_digests():
     for file in DIGESTS:
-        assert digest_is_that_beside_it(file), f"{file} is not what its digest says: numbers of docs/users/speculation.md are of another one"
+        assert digest_is_that_beside_it(file), f"{file} is not what its digest says: numbers of docs/measurements/speculation.md are of another one"
     with tempfile.TemporaryDirectory() as folder:  # a byte more shows
         copy = pathlib.Path(folder) / PROMPTS.name
         copy.write_bytes(PROMPTS.read_bytes() + b"\n")
