@@ -1,7 +1,6 @@
 // Random EAGLE heads for a tiny model, and a text's pairs gone over by a head in passes that a test cuts as it likes.
 #pragma once
 
-#include <array>
 #include <cstring>
 #include <memory>
 #include <numeric>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "format/model_file.h"
+#include "kernels/batch_arrays.h"
 #include "model/config.h"
 #include "spec/eagle_head.h"
 
@@ -128,34 +128,26 @@ inline std::shared_ptr<const ModelFile> tiny_mtp_file(const ModelConfig& c, bool
 // Of one text, whose pair i has slot i.
 class PairsOfOne {
  public:
-  explicit PairsOfOne(EagleHead& head) : head_(head), blocks_(static_cast<size_t>(head.sizes().n_blocks)) {
+  explicit PairsOfOne(EagleHead& head)
+      : head_(head), blocks_(static_cast<size_t>(head.sizes().n_blocks)), arrays_(head.sizes().block_len, {}) {
     for (size_t i = 0; i < blocks_.size(); ++i) blocks_[i] = BlockId{static_cast<int32_t>(i)};
   }
   // The pairs whose second tokens these are; features or states of as many lie in the head's first rows. The rows
   // count from these on.
   EagleHead::Said run(std::span<const TokenId> tokens, std::span<const int32_t> rows) {
-    const auto n = static_cast<int32_t>(tokens.size());
-    std::vector<int32_t> positions(tokens.size());
-    std::iota(positions.begin(), positions.end(), n_);
-    n_ += n;
-    const std::array<int32_t, 2> query_start = {0, n}, block_start = {0, static_cast<int32_t>(blocks_.size())};
-    return head_.run({.n_tokens = n,
-                      .n_sequences = 1,
-                      .n_rows = static_cast<int32_t>(rows.size()),
-                      .block_len = head_.sizes().block_len,
-                      .tokens = tokens.data(),
-                      .positions = positions.data(),
-                      .slots = positions.data(),
-                      .query_start = query_start.data(),
-                      .kv_len = &n_,
-                      .block_start = block_start.data(),
-                      .block_table = blocks_.data(),
-                      .logit_rows = rows.data()});
+    arrays_.clear();
+    arrays_.add_run(tokens, n_, blocks_);
+    n_ += arrays_.n_tokens();
+    for (const int32_t row : rows) arrays_.want(row);
+    arrays_.add_blocks(blocks_);
+    arrays_.end_sequence();
+    return head_.run(arrays_.batch());
   }
 
  private:
   EagleHead& head_;
   std::vector<BlockId> blocks_;
+  BatchArrays arrays_;
   int32_t n_ = 0;
 };
 

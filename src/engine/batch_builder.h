@@ -1,5 +1,5 @@
-// BatchBuilder: turns a plan into the flat arrays that a model reads. Arrays are sized once for the largest step; the
-// batch is a view into them, valid until the next build.
+// BatchBuilder: turns a plan into the flat arrays that a model reads (kernels/batch_arrays.h). Arrays are sized once
+// for the largest step; the batch is a view into them, valid until the next build.
 //
 // Position t of a sequence lies in slot blocks[t / B] * B + t % B, and its part of block_table has the blocks of those
 // slots that the step reads or writes and no more. Drafts take the slots behind the text in the order of their list.
@@ -7,11 +7,9 @@
 // takes over drafts moves their keys and values to their positions' slots.
 #pragma once
 
-#include <vector>
-
 #include "engine/sequence.h"
 #include "engine/step_plan.h"
-#include "kernels/forward_batch.h"
+#include "kernels/batch_arrays.h"
 
 namespace ibid {
 
@@ -37,11 +35,7 @@ class BatchBuilder {
   void add_path(const Sequence& sequence, int32_t draft);
 
   BatchLimits limits_;
-  ForwardBatch batch_;
-  std::vector<TokenId> tokens_;
-  std::vector<int32_t> positions_, slots_, query_start_, kv_len_, block_start_, logit_rows_, path_start_, path_slots_;
-  std::vector<uint8_t> types_;
-  std::vector<BlockId> block_table_;
+  BatchArrays arrays_;
 };
 
 }  // namespace ibid

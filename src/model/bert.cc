@@ -1,13 +1,12 @@
 #include "model/bert.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/ops.h"
 
 namespace ibid {
 namespace {
-
-constexpr int32_t kBlockLen = 16;
 
 KvGeometry geometry_of(const ModelConfig& c) {
   const auto n_heads = static_cast<int32_t>(c.n_heads), head_len = static_cast<int32_t>(c.head_len);
@@ -73,43 +72,35 @@ Status BertModel::make_room(const DeviceMemory& memory) {
   memory_.scratch_bytes += static_cast<int64_t>(room_.bytes());
   kv_ = kv_pool(layout, n_blocks, room_.data()).front();
   for (int32_t i = 0; i < n_blocks; ++i) blocks_.push_back(BlockId{i});
-  for (std::vector<int32_t>* each : {&slots_, &last_}) each->reserve(static_cast<size_t>(T));
+  arrays_ = BatchArrays(kBlockLen, {.n_tokens = static_cast<size_t>(T),
+                                    .n_sequences = static_cast<size_t>(S),
+                                    .n_blocks = static_cast<size_t>(n_blocks)});
   for (std::vector<TokenId>* each : {&position_rows_, &type_rows_}) each->reserve(static_cast<size_t>(T));
-  lens_.reserve(static_cast<size_t>(S));
-  block_start_.reserve(static_cast<size_t>(S) + 1);
   return {};
 }
 
 void BertModel::lay_out(const ForwardBatch& b) {
-  slots_.clear();
-  last_.clear();
-  lens_.clear();
+  arrays_.clear();
   position_rows_.clear();
   type_rows_.clear();
-  block_start_.assign(1, 0);
+  size_t first_block = 0;
   // A model may have one type for both texts of a pair, as XLM-R has.
   const auto last_type = static_cast<int32_t>(std::max<int64_t>(config_.n_token_types, 1) - 1);
   for (int32_t s = 0; s < b.n_sequences; ++s) {
     const int32_t begin = b.query_start[s], n = b.query_start[s + 1] - begin;
-    const int32_t first_slot = block_start_.back() * kBlockLen;
+    const auto n_blocks = static_cast<size_t>((n + kBlockLen - 1) / kBlockLen);
+    const auto blocks = std::span(blocks_).subspan(std::exchange(first_block, first_block + n_blocks), n_blocks);
     for (int32_t i = 0; i < n; ++i) {
       CHECK(b.positions[begin + i] == i, "an encoder reads a text from its begin to its end in one step");
-      slots_.push_back(first_slot + i);
-      last_.push_back(n - 1);
+      arrays_.add(b.tokens[begin + i], n - 1, slot_in(blocks, kBlockLen, i));
       position_rows_.push_back(TokenId{i});
       type_rows_.push_back(
           TokenId{b.token_types == nullptr ? 0 : std::min<int32_t>(b.token_types[begin + i], last_type)});
     }
-    lens_.push_back(n);
-    block_start_.push_back(block_start_.back() + (n + kBlockLen - 1) / kBlockLen);
+    arrays_.add_blocks(blocks);
+    arrays_.end_sequence();
   }
-  step_ = b;
-  step_.block_len = kBlockLen;
-  step_.positions = last_.data();
-  step_.slots = slots_.data();
-  step_.kv_len = lens_.data();
-  step_.block_start = block_start_.data();
-  step_.block_table = blocks_.data();
+  step_ = arrays_.batch();
 }
 
 void BertModel::embed(const Pass& p) {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "kernels/batch_arrays.h"
 #include "model/blocks.h"
 #include "model/model.h"
 
@@ -20,6 +21,8 @@ class BertModel final : public Model {
   static Result<std::unique_ptr<Model>> load(Parts parts, WeightLoader& loader);
 
  private:
+  static constexpr int32_t kBlockLen = 16;
+
   struct Norm {
     TensorView weight, bias;  // [C]
   };
@@ -51,9 +54,9 @@ class BertModel final : public Model {
   // queries stand at its last position, so that what is written for texts that grow lets each see the whole.
   Buffer room_;
   PagedKv kv_;
-  ForwardBatch step_;
-  std::vector<int32_t> slots_, last_, lens_, block_start_;
-  std::vector<BlockId> blocks_;
+  BatchArrays arrays_{kBlockLen, {}};
+  ForwardBatch step_;            // views into arrays_
+  std::vector<BlockId> blocks_;  // of the room, in their order
   std::vector<TokenId> position_rows_, type_rows_;
 };
 

@@ -1,12 +1,14 @@
 #include "model/one_sequence.h"
 
 #include <algorithm>
-#include <array>
 
 namespace ibid {
 
 OneSequence::OneSequence(Model& model, Stream& stream, const OneSequenceOptions& options)
-    : model_(model), stream_(stream), options_(options) {
+    : model_(model),
+      stream_(stream),
+      options_(options),
+      arrays_(options.block_len, {.n_tokens = static_cast<size_t>(model.options().step_tokens), .n_sequences = 1}) {
   if (options_.capacity == 0) options_.capacity = model.context_len();
   CHECK(options_.capacity >= 1 && options_.capacity <= model.context_len());
   const auto n_blocks = static_cast<int32_t>((options_.capacity + options_.block_len - 1) / options_.block_len);
@@ -26,32 +28,12 @@ void OneSequence::append(std::span<const TokenId> tokens, const OnRows& on_rows,
   const int64_t V = model_.config().vocab_size;
   while (!tokens.empty()) {
     const auto n = static_cast<int32_t>(std::min<int64_t>(step, static_cast<int64_t>(tokens.size())));
-    positions_.clear();
-    slots_.clear();
-    rows_.clear();
-    for (int32_t i = 0; i < n; ++i) {
-      const auto position = static_cast<int32_t>(n_tokens_) + i;
-      positions_.push_back(position);
-      slots_.push_back(raw(table_[static_cast<size_t>(position / options_.block_len)]) * options_.block_len +
-                       position % options_.block_len);
-      if (on_rows) rows_.push_back(i);
-    }
-    const std::array<int32_t, 2> query_start = {0, n};
-    const std::array<int32_t, 2> block_start = {0, static_cast<int32_t>(table_.size())};
-    const auto kv_len = static_cast<int32_t>(n_tokens_) + n;
-    ForwardBatch batch;
-    batch.n_tokens = n;
-    batch.n_sequences = 1;
-    batch.n_rows = static_cast<int32_t>(rows_.size());
-    batch.block_len = options_.block_len;
-    batch.tokens = tokens.data();
-    batch.positions = positions_.data();
-    batch.slots = slots_.data();
-    batch.query_start = query_start.data();
-    batch.kv_len = &kv_len;
-    batch.block_start = block_start.data();
-    batch.block_table = table_.data();
-    batch.logit_rows = rows_.data();
+    arrays_.clear();
+    arrays_.add_run(tokens.first(static_cast<size_t>(n)), static_cast<int32_t>(n_tokens_), table_);
+    for (int32_t i = 0; on_rows && i < n; ++i) arrays_.want(i);
+    arrays_.add_blocks(table_);
+    arrays_.end_sequence();
+    const ForwardBatch batch = arrays_.batch();
     logits_.resize(static_cast<size_t>(std::max<int64_t>(1, batch.n_rows) * V));
     const TensorView logits(logits_.data(), DType::kF32, {std::max<int64_t>(1, batch.n_rows), V});
     model_.forward(stream_, batch, kv_, logits.first_rows(batch.n_rows));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "kernels/batch_arrays.h"
 #include "model/model.h"
 #include "tensor/stream.h"
 
@@ -48,7 +49,7 @@ class OneSequence {
   std::vector<PagedKv> kv_;
   std::vector<BlockId> table_;
   std::vector<float> logits_;
-  std::vector<int32_t> positions_, slots_, rows_;
+  BatchArrays arrays_;
 };
 
 }  // namespace ibid

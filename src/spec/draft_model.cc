@@ -65,9 +65,11 @@ DraftModel::DraftModel(std::unique_ptr<Worker> worker, const DraftModelOptions& 
                  .context_len = options.n_window > 0 ? kNoEnd : worker_->facts().context_len,
                  .end_of_generation = options.end_of_generation,
                  .always = options.always}),
-      arrays_(options.block_len, texts_.size(), static_cast<size_t>(options.step_tokens),
-              texts_.size() *
-                  static_cast<size_t>(cache_.n_blocks_for(longest_read(options, worker_->facts().context_len)))) {
+      arrays_(options.block_len, {.n_tokens = static_cast<size_t>(options.step_tokens),
+                                  .n_sequences = texts_.size(),
+                                  .n_rows = texts_.size(),
+                                  .n_blocks = texts_.size() * static_cast<size_t>(cache_.n_blocks_for(longest_read(
+                                                                  options, worker_->facts().context_len)))}) {
   lanes_.reserve(texts_.size());
 }
 
@@ -297,11 +299,14 @@ void DraftModel::build() {
     const int32_t end = text.n_computed + lane.n_tokens;
     text.written.resize(static_cast<size_t>(end));
     for (int32_t i = text.n_computed; i < end; ++i) {
-      arrays_.tokens.push_back(token_at(text, i));
-      text.written[static_cast<size_t>(i)] = arrays_.tokens.back();
+      const TokenId token = token_at(text, i);
+      arrays_.add(token, i, slot_in(text.blocks, options_.block_len, i));
+      text.written[static_cast<size_t>(i)] = token;
     }
     const bool is_wanted = end + text.n_left_out >= static_cast<int32_t>(text.tokens.size());
-    lane.row = arrays_.add(text.blocks, text.n_computed, end, cache_.n_blocks_for(end), is_wanted);
+    lane.row = is_wanted ? arrays_.want_last() : -1;
+    arrays_.add_blocks(std::span(text.blocks).first(static_cast<size_t>(cache_.n_blocks_for(end))));
+    arrays_.end_sequence();
   }
 }
 

@@ -26,8 +26,8 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "cache/block_cache.h"
+#include "kernels/batch_arrays.h"
 #include "spec/drafting.h"
-#include "spec/pass_arrays.h"
 #include "worker/worker.h"
 
 namespace ibid {
@@ -113,7 +113,7 @@ class DraftModel final : public Proposer {
   Drafting drafting_;
   bool reads_pieces_ = false;  // in this step
   std::vector<BlockCopy> copies_;
-  PassArrays arrays_;
+  BatchArrays arrays_;
   int64_t n_computed_tokens_ = 0, n_passes_ = 0;
 };
 

@@ -39,10 +39,12 @@ EagleProposer::EagleProposer(std::unique_ptr<EagleHead> head, Stream& stream, co
                  .prior_rate = kEaglePriorRate}),
       trees_(drafting_, {.branches = options.branches, .width = options.branches > 1 ? kWidth : 1}),
       texts_(static_cast<size_t>(head_->sizes().n_texts)),
-      arrays_(head_->sizes().block_len, texts_.size(), static_cast<size_t>(head_->sizes().n_tokens),
-              texts_.size() * static_cast<size_t>(cache_.n_blocks_for(head_->sizes().context_len)),
-              static_cast<size_t>(head_->sizes().most_rows()),
-              static_cast<size_t>(head_->sizes().most_rows()) * kMaxDrafts) {
+      arrays_(head_->sizes().block_len,
+              {.n_tokens = static_cast<size_t>(head_->sizes().n_tokens),
+               .n_sequences = texts_.size(),
+               .n_rows = static_cast<size_t>(head_->sizes().most_rows()),
+               .n_blocks = texts_.size() * static_cast<size_t>(cache_.n_blocks_for(head_->sizes().context_len)),
+               .n_path_slots = static_cast<size_t>(head_->sizes().most_rows()) * kMaxDrafts}) {
   for (Text& text : texts_) {
     text.waiting.resize(kMostWaiting);
     text.written.reserve(static_cast<size_t>(head_->sizes().context_len));
@@ -50,7 +52,7 @@ EagleProposer::EagleProposer(std::unique_ptr<EagleHead> head, Stream& stream, co
   }
   CHECK(options.branches == 1 || head_->sizes().most_rows() >= head_->sizes().n_texts * kWidth,
         "an EAGLE head without the rows for trees");
-  lanes_.reserve(texts_.size()), pieces_.reserve(texts_.size());
+  lanes_.reserve(texts_.size());
   measure();
 }
 
@@ -58,16 +60,16 @@ EagleProposer::EagleProposer(std::unique_ptr<EagleHead> head, Stream& stream, co
 // everybody from the next.
 void EagleProposer::measure() {
   Text text;
+  text.waiting.resize(kMostWaiting);
+  text.features.resize(static_cast<size_t>(kMostWaiting * head_->feature_len()));
   for (int32_t i = -2; i < 4; ++i) {
-    const int32_t n = i % 2 == 0 ? 1 : std::min(kMostWaiting, head_->sizes().context_len);
-    if (!reserve(text, n)) break;
-    arrays_.clear();
-    arrays_.tokens.assign(static_cast<size_t>(n), TokenId{0});
-    pieces_.assign(1, {.text = &text, .n = n, .is_wanted = true});
+    text.n_waiting = i % 2 == 0 ? 1 : std::min(kMostWaiting, head_->sizes().context_len);
+    if (!reserve(text, text.n_waiting)) break;
     const double begin = clock_.now();
-    head_->fuse(n);
+    arrays_.clear();
+    add_pairs(text, true);
     compute();
-    if (i >= 0) drafting_.passed(n, clock_.now() - begin);
+    if (i >= 0) drafting_.passed(text.n_waiting, clock_.now() - begin);
     text.n_written = 0;
   }
   cache_.release(text.blocks);
@@ -131,9 +133,7 @@ bool EagleProposer::read_waiting(Text& text) {
   text.n_written = text.n_read;
   if (!reserve(text, text.n_waiting)) return false;
   arrays_.clear();
-  load_waiting(text);
-  pieces_.assign(1, {.text = &text, .n = text.n_waiting});
-  head_->fuse(text.n_waiting);
+  add_pairs(text, false);
   compute();
   n_read_ += text.n_waiting;
   text.n_read += text.n_waiting;
@@ -211,29 +211,33 @@ void EagleProposer::note_written(Text& text, int32_t slot, TokenId token) {
   text.written[static_cast<size_t>(slot)] = token;
 }
 
-// Features of the target, of all that wait; fuse() makes states of them.
-void EagleProposer::load_waiting(const Text& text) {
-  const auto n = static_cast<size_t>(head_->feature_len());
-  for (size_t i = 0; i < static_cast<size_t>(text.n_waiting); ++i) {
-    std::ranges::copy(std::span(text.features).subspan(i * n, n),
-                      head_->feature(static_cast<int32_t>(arrays_.tokens.size())).begin());
-    arrays_.tokens.push_back(text.waiting[i]);
+// All pairs of a text that wait, in its slots from n_written on: features of the target, of which fuse() makes states.
+// Its next row where that of the last one is wanted.
+void EagleProposer::add_pairs(Text& text, bool is_wanted) {
+  const auto n = static_cast<size_t>(text.n_waiting), len = static_cast<size_t>(head_->feature_len());
+  const auto first_row = static_cast<size_t>(arrays_.n_tokens());
+  for (size_t i = 0; i < n; ++i) {
+    std::ranges::copy(std::span(text.features).subspan(i * len, len),
+                      head_->feature(static_cast<int32_t>(first_row + i)).begin());
+    note_written(text, text.n_written + static_cast<int32_t>(i), text.waiting[i]);
   }
+  arrays_.add_run(std::span(text.waiting).first(n), text.n_written, text.blocks);
+  text.n_written += text.n_waiting;
+  if (is_wanted) arrays_.want_last();
+  end_sequence(text);
 }
 
 // A draft, with the head's own state behind the row that it was drawn from, which is one of the last pass.
 void EagleProposer::load_draft(const DraftNode& node) {
   const auto C = static_cast<size_t>(head_->width());
   const auto row = static_cast<size_t>(node.row - (PLANTED("an_eagle_reads_a_siblings_state") && node.row > 0));
-  std::ranges::copy(said_.states.subspan(row * C, C),
-                    head_->state(static_cast<int32_t>(arrays_.tokens.size())).begin());
-  arrays_.tokens.push_back(node.token);
+  std::ranges::copy(said_.states.subspan(row * C, C), head_->state(arrays_.n_tokens()).begin());
 }
 
 // What the target made of each text since it last drafted, and the first draft behind that.
 void EagleProposer::first_pass() {
   const double begin = clock_.now();
-  arrays_.clear(), pieces_.clear();
+  arrays_.clear();
   std::erase_if(lanes_, [this](const DraftLane& lane) {
     Text& text = text_of(lane);
     if (reserve(text, text.n_waiting)) return false;
@@ -241,11 +245,7 @@ void EagleProposer::first_pass() {
     return true;
   });
   if (lanes_.empty()) return;
-  for (const DraftLane& lane : lanes_) {
-    load_waiting(text_of(lane));
-    pieces_.push_back({.text = &text_of(lane), .n = text_of(lane).n_waiting, .is_wanted = true});
-  }
-  head_->fuse(static_cast<int32_t>(arrays_.tokens.size()));
+  for (const DraftLane& lane : lanes_) add_pairs(text_of(lane), true);
   compute();
   const auto n = head_->feature_len();
   for (const DraftLane& lane : lanes_) {
@@ -286,8 +286,10 @@ void EagleProposer::add_node(Text& text, DraftNode& node, bool is_alone) {
   const bool is_plain = is_alone && path_.back() - path_.front() + 1 == node.depth && path_.front() == text.n_read;
   const int32_t position =
       PLANTED("an_eagles_siblings_have_positions_of_their_own") ? node.slot : text.n_read + node.depth - 1;
-  if (!is_plain) return arrays_.add_draft(text.blocks, position, path_);
-  arrays_.add(text.blocks, position, position + 1, cache_.n_blocks_for(position + 1), true);
+  const auto slot_of = [&](int32_t i) { return slot_in(text.blocks, arrays_.block_len(), i); };
+  if (!is_plain) std::ranges::transform(path_, arrays_.add_path(static_cast<int32_t>(path_.size())).begin(), slot_of);
+  arrays_.add(node.token, position, slot_of(node.slot));
+  arrays_.want_last();
 }
 
 // The drafts that others are drawn behind.
@@ -301,7 +303,7 @@ void EagleProposer::next_pass() {
     const bool is_first = i == 0 || lanes_[i - 1].text != &text;
     const bool is_last = i + 1 == lanes_.size() || lanes_[i + 1].text != &text;
     add_node(text, text.tree.nodes[static_cast<size_t>(lanes_[i].node)], is_first && is_last);
-    if (is_last) arrays_.end_drafts(text.blocks, cache_.n_blocks_for(text.n_written));
+    if (is_last) end_sequence(text);
   }
   said_ = head_->run(arrays_.batch());
   draw(begin);
@@ -310,19 +312,19 @@ void EagleProposer::next_pass() {
 void EagleProposer::draw(double begin) {
   for (size_t i = 0; i < lanes_.size(); ++i) lanes_[i].row = static_cast<int32_t>(i);
   drafting_.draw(lanes_, said_.logits, said_.logits.size() / lanes_.size(), stream_.team());
-  drafting_.passed(static_cast<int32_t>(arrays_.tokens.size()), clock_.now() - begin);
+  drafting_.passed(arrays_.n_tokens(), clock_.now() - begin);
   ++n_passes_;
 }
 
-// The pieces, whose tokens and states are there.
+// Ends a text's part of the batch, over the blocks of what is written of it.
+void EagleProposer::end_sequence(const Text& text) {
+  arrays_.add_blocks(std::span(text.blocks).first(static_cast<size_t>(cache_.n_blocks_for(text.n_written))));
+  arrays_.end_sequence();
+}
+
+// The pairs that were added.
 void EagleProposer::compute() {
-  size_t at = 0;
-  for (const Piece& piece : pieces_) {
-    Text& text = *piece.text;
-    const int32_t begin = std::exchange(text.n_written, text.n_written + piece.n);
-    for (int32_t slot = begin; slot < text.n_written; ++slot) note_written(text, slot, arrays_.tokens[at++]);
-    arrays_.add(text.blocks, begin, text.n_written, cache_.n_blocks_for(text.n_written), piece.is_wanted);
-  }
+  head_->fuse(arrays_.n_tokens());
   said_ = head_->run(arrays_.batch());
 }
 

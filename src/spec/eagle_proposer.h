@@ -19,9 +19,9 @@
 
 #include "base/clock.h"
 #include "cache/block_cache.h"
+#include "kernels/batch_arrays.h"
 #include "spec/drafting.h"
 #include "spec/eagle_head.h"
-#include "spec/pass_arrays.h"
 #include "spec/tree_drafting.h"
 
 namespace ibid {
@@ -78,11 +78,6 @@ class EagleProposer final : public Proposer {
     std::vector<float> features;   // [kMostWaiting, feature_len]
     int32_t end() const { return first + n_read + n_waiting; }
   };
-  struct Piece {  // of a pass: pairs of a text, from its slot n_written on
-    Text* text = nullptr;
-    int32_t n = 0;
-    bool is_wanted = false;  // the last one's row
-  };
 
   void drop(Text& text);
   void forget_read(Text& text);
@@ -97,8 +92,9 @@ class EagleProposer final : public Proposer {
   void drop_without_room();
   void add_node(Text& text, DraftNode& node, bool is_alone);
   static void note_written(Text& text, int32_t slot, TokenId token);
-  void load_waiting(const Text& text);
+  void add_pairs(Text& text, bool is_wanted);
   void load_draft(const DraftNode& node);
+  void end_sequence(const Text& text);
   void compute();
   void measure();
   static Text& text_of(const DraftLane& lane) { return static_cast<Text&>(*lane.text); }
@@ -112,10 +108,9 @@ class EagleProposer final : public Proposer {
   TreeDrafting trees_;
   std::vector<Text> texts_;
   std::vector<DraftLane> lanes_;
-  std::vector<Piece> pieces_;      // of a pass, in the order of the lanes
   EagleHead::Said said_;           // of the last one
   std::vector<BlockCopy> copies_;  // always empty: nothing is shared
-  PassArrays arrays_;
+  BatchArrays arrays_;
   std::vector<int32_t> path_;  // of a draft
   int64_t n_passes_ = 0, n_read_ = 0;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
 
 #include "base/check.h"
 #include "base/planted.h"
@@ -50,8 +51,10 @@ WindowProposer::WindowProposer(const TargetSeat& seat, const WindowOptions& opti
                  .end_of_generation = options.end_of_generation,
                  .always = options.always}),
       texts_(static_cast<size_t>(std::min(options.max_texts, seat.max_texts()))),
-      arrays_(seat.block_len(), texts_.size(), static_cast<size_t>(seat.max_rows()),
-              texts_.size() * blocks_of_view(options, seat.block_len()), static_cast<size_t>(seat.max_rows())) {
+      arrays_(seat.block_len(), {.n_tokens = static_cast<size_t>(seat.max_rows()),
+                                 .n_sequences = texts_.size(),
+                                 .n_rows = std::max(texts_.size(), static_cast<size_t>(seat.max_rows())),
+                                 .n_blocks = texts_.size() * blocks_of_view(options, seat.block_len())}) {
   lanes_.reserve(texts_.size());
   loans_.reserve(texts_.size());
   read_.reserve(kMaxDrafts);
@@ -141,10 +144,23 @@ int32_t WindowProposer::add(const BlockTable& blocks, int32_t n_text, int32_t po
   std::array<BlockPart, 2> parts;
   const int32_t n_parts = view(n_text, parts);
   // It begins where the text's does, whatever was drafted, and ends with the token.
-  const int32_t end = position + static_cast<int32_t>(tokens.size());
-  parts[static_cast<size_t>(n_parts) - 1].end = (end - 1) / seat_.block_len() + 1;
-  arrays_.tokens.insert(arrays_.tokens.end(), tokens.begin(), tokens.end());
-  return arrays_.add_viewed(blocks, position, end, std::span(parts).first(static_cast<size_t>(n_parts)));
+  const int32_t len = seat_.block_len(), end = position + static_cast<int32_t>(tokens.size());
+  parts[static_cast<size_t>(n_parts) - 1].end = (end - 1) / len + 1;
+  int32_t n_left_out = 0, next = 0;
+  for (const BlockPart& part : std::span(parts).first(static_cast<size_t>(n_parts))) {
+    n_left_out += part.first - std::exchange(next, part.end);
+    arrays_.add_blocks(std::span(blocks.begin() + part.first, blocks.begin() + part.end));
+  }
+  const int32_t first_row = arrays_.n_rows();
+  for (const TokenId token : tokens) {
+    const int32_t place = position - n_left_out * len;
+    arrays_.add_viewed(token, PLANTED("a_view_counts_its_own_positions") ? place : position, place,
+                       slot_in(blocks, len, position));
+    arrays_.want_last();
+    ++position;
+  }
+  arrays_.end_sequence();
+  return first_row;
 }
 
 // The last token of each text with its drafts, and those that others say behind it. How many tokens it were.
@@ -163,7 +179,7 @@ int32_t WindowProposer::compute() {
   }
   logits_ = seat_.run(arrays_.batch());
   ++n_passes_;
-  return static_cast<int32_t>(arrays_.tokens.size());
+  return arrays_.n_tokens();
 }
 
 // What is drawn behind the last token of each text with its drafts. False where nobody has room.

@@ -21,15 +21,20 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "kernels/batch_arrays.h"
 #include "spec/drafting.h"
-#include "spec/pass_arrays.h"
 #include "spec/target_seat.h"
 
 namespace ibid {
+
+struct BlockPart {  // of a text's blocks, [first, end)
+  int32_t first = 0, end = 0;
+};
 
 struct WindowOptions {
   int32_t n_sink = 64;                     // tokens from a text's begin, in whole blocks
@@ -87,7 +92,7 @@ class WindowProposer final : public Proposer {
   std::vector<Text> texts_;
   std::vector<DraftLane> lanes_;
   std::vector<TargetSeat::Loan> loans_;  // of this step, in their order
-  PassArrays arrays_;
+  BatchArrays arrays_;
   std::span<const float> logits_;  // of the last pass
   std::vector<TokenId> read_;      // of a text in a pass
   int64_t n_passes_ = 0, n_spared_ = 0;

@@ -3,8 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <numeric>
 #include <span>
 #include <vector>
 
@@ -21,30 +19,23 @@ struct StepOutput {
 class BatchOfOne {
  public:
   BatchOfOne(Model& model, Stream& stream)
-      : model_(model), stream_(stream), memory_(model, stream, {.kv_dtype = DType::kF32}) {
+      : model_(model),
+        stream_(stream),
+        memory_(model, stream, {.kv_dtype = DType::kF32}),
+        arrays_(memory_.kv()[0].block_len, {}) {
     for (int32_t i = 0; i < memory_.kv()[0].n_blocks; ++i) table_.push_back(BlockId{i});
   }
 
   // The next tokens; `rows` are indices into them, ascending.
   StepOutput step(std::span<const TokenId> tokens, std::span<const int32_t> rows, std::span<const int32_t> layers) {
     const auto n = static_cast<int32_t>(tokens.size());
-    std::vector<int32_t> positions(tokens.size());
-    std::iota(positions.begin(), positions.end(), n_tokens_);
+    arrays_.clear();
+    arrays_.add_run(tokens, n_tokens_, table_);
+    for (const int32_t row : rows) arrays_.want(row);
+    arrays_.add_blocks(table_);
+    arrays_.end_sequence();
     n_tokens_ += n;
-    const std::array<int32_t, 2> query_start = {0, n}, block_start = {0, static_cast<int32_t>(table_.size())};
-    ForwardBatch batch;
-    batch.n_tokens = n;
-    batch.n_sequences = 1;
-    batch.n_rows = static_cast<int32_t>(rows.size());
-    batch.block_len = memory_.kv()[0].block_len;
-    batch.tokens = tokens.data();
-    batch.positions = positions.data();
-    batch.slots = positions.data();
-    batch.query_start = query_start.data();
-    batch.kv_len = &n_tokens_;
-    batch.block_start = block_start.data();
-    batch.block_table = table_.data();
-    batch.logit_rows = rows.data();
+    const ForwardBatch batch = arrays_.batch();
     const int64_t V = model_.config().vocab_size, C = model_.config().width;
     StepOutput out;
     out.logits.resize(static_cast<size_t>(std::max<int64_t>(1, batch.n_rows) * V));
@@ -65,6 +56,7 @@ class BatchOfOne {
   Stream& stream_;
   OneSequence memory_;  // whose blocks are used
   std::vector<BlockId> table_;
+  BatchArrays arrays_;
   int32_t n_tokens_ = 0;
 };
 

@@ -1,0 +1,69 @@
+#include "kernels/batch_arrays.h"
+
+#include "base/check.h"
+
+namespace ibid {
+
+BatchArrays::BatchArrays(int32_t block_len, const BatchSizes& sizes) : block_len_(block_len) {
+  for (std::vector<int32_t>* each : {&positions_, &places_, &slots_}) each->reserve(sizes.n_tokens);
+  for (std::vector<int32_t>* each : {&query_start_, &block_start_, &kv_len_}) each->reserve(sizes.n_sequences + 1);
+  tokens_.reserve(sizes.n_tokens);
+  types_.reserve(sizes.n_tokens);
+  path_start_.reserve(sizes.n_tokens + 1);
+  path_slots_.reserve(sizes.n_path_slots);
+  logit_rows_.reserve(sizes.n_rows);
+  block_table_.reserve(sizes.n_blocks);
+  clear();
+}
+
+void BatchArrays::clear() {
+  for (std::vector<int32_t>* each : {&positions_, &places_, &slots_, &logit_rows_, &path_slots_}) each->clear();
+  for (std::vector<int32_t>* each : {&query_start_, &block_start_, &path_start_, &kv_len_}) each->assign(1, 0);
+  tokens_.clear();
+  types_.clear();
+  block_table_.clear();
+}
+
+void BatchArrays::add_viewed(TokenId token, int32_t position, int32_t place, int32_t slot) {
+  const int32_t kv_len = std::max(kv_len_.back(), place + 1);
+  add(token, position, slot);
+  places_.push_back(place);
+  kv_len_.back() = kv_len;
+}
+
+void BatchArrays::add_run(std::span<const TokenId> tokens, int32_t position, std::span<const BlockId> blocks) {
+  for (const TokenId token : tokens) {
+    add(token, position, slot_in(blocks, block_len_, position));
+    ++position;
+  }
+}
+
+void BatchArrays::end_sequence() {
+  query_start_.push_back(n_tokens());
+  block_start_.push_back(static_cast<int32_t>(block_table_.size()));
+  kv_len_.push_back(0);
+}
+
+ForwardBatch BatchArrays::batch() const {
+  CHECK(query_start_.back() == n_tokens() && (places_.empty() || places_.size() == tokens_.size()) &&
+        (types_.empty() || types_.size() == tokens_.size()));
+  const bool has_paths = !path_slots_.empty();
+  return {.n_tokens = n_tokens(),
+          .n_sequences = n_sequences(),
+          .n_rows = n_rows(),
+          .block_len = block_len_,
+          .tokens = tokens_.data(),
+          .positions = positions_.data(),
+          .places = places_.empty() ? nullptr : places_.data(),
+          .slots = slots_.data(),
+          .query_start = query_start_.data(),
+          .kv_len = kv_len_.data(),
+          .block_start = block_start_.data(),
+          .block_table = block_table_.data(),
+          .token_types = types_.empty() ? nullptr : types_.data(),
+          .logit_rows = logit_rows_.data(),
+          .path_start = has_paths ? path_start_.data() : nullptr,
+          .path_slots = has_paths ? path_slots_.data() : nullptr};
+}
+
+}  // namespace ibid
