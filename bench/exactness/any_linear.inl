@@ -75,7 +75,7 @@ __attribute__((noinline)) void int8_tile(const F& f, const OffsetsOf<T>& at, con
   }
 }
 
-// Weights as they lie, unpacked once for each M rows.
+// Weights as stored, unpacked once for each M rows.
 template <DType kDType, int M, int T, Keep kKeep = Keep::kRegisters>
 void direct(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end, int64_t k,
             int64_t k_end) {
@@ -205,13 +205,13 @@ using bench::AnyLinear;
 #if defined(__AVX512F__)
 template <DType kDType>
 constexpr AnyLinear kInt8[] = {
-    {"as they lie, 1 x 16", 1, direct<kDType, 1, 1>},
-    {"as they lie, 1 x 32", 1, direct<kDType, 1, 2>},
-    {"as they lie, 1 x 48", 1, direct<kDType, 1, 3>},
-    {"as they lie, 4 x 32", 4, direct<kDType, 4, 2>},
-    {"as they lie, 4 x 48", 4, direct<kDType, 4, 3>},
-    {"as they lie, 8 x 16", 8, direct<kDType, 8, 1>},
-    {"as they lie, 8 x 48 in memory", 8, direct<kDType, 8, 3, Keep::kMemory>},
+    {"as stored, 1 x 16", 1, direct<kDType, 1, 1>},
+    {"as stored, 1 x 32", 1, direct<kDType, 1, 2>},
+    {"as stored, 1 x 48", 1, direct<kDType, 1, 3>},
+    {"as stored, 4 x 32", 4, direct<kDType, 4, 2>},
+    {"as stored, 4 x 48", 4, direct<kDType, 4, 3>},
+    {"as stored, 8 x 16", 8, direct<kDType, 8, 1>},
+    {"as stored, 8 x 48 in memory", 8, direct<kDType, 8, 3, Keep::kMemory>},
     {"panels, 4 x 48", 4, panels<kDType, 4, 3>},
     {"panels, 8 x 16", 8, panels<kDType, 8, 1>},
     {"panels, 8 x 48 in memory", 8, panels<kDType, 8, 3, Keep::kMemory>},
@@ -228,14 +228,14 @@ constexpr AnyLinear kFloats[] = {
 #else
 template <DType kDType>
 constexpr AnyLinear kInt8[] = {
-    {"as they lie, 1 x 16", 1, direct<kDType, 1, 1>},
-    {"as they lie, 1 x 32", 1, direct<kDType, 1, 2>},
-    {"as they lie, 1 x 48", 1, direct<kDType, 1, 3>},
-    {"as they lie, 2 x 16", 2, direct<kDType, 2, 1>},
-    {"as they lie, 2 x 32", 2, direct<kDType, 2, 2>},
-    {"as they lie, 4 x 16", 4, direct<kDType, 4, 1>},
-    {"as they lie, 4 x 16 in memory", 4, direct<kDType, 4, 1, Keep::kMemory>},
-    {"as they lie, 4 x 32 in memory", 4, direct<kDType, 4, 2, Keep::kMemory>},
+    {"as stored, 1 x 16", 1, direct<kDType, 1, 1>},
+    {"as stored, 1 x 32", 1, direct<kDType, 1, 2>},
+    {"as stored, 1 x 48", 1, direct<kDType, 1, 3>},
+    {"as stored, 2 x 16", 2, direct<kDType, 2, 1>},
+    {"as stored, 2 x 32", 2, direct<kDType, 2, 2>},
+    {"as stored, 4 x 16", 4, direct<kDType, 4, 1>},
+    {"as stored, 4 x 16 in memory", 4, direct<kDType, 4, 1, Keep::kMemory>},
+    {"as stored, 4 x 32 in memory", 4, direct<kDType, 4, 2, Keep::kMemory>},
     {"panels, 2 x 16", 2, panels<kDType, 2, 1>},
     {"panels, 2 x 32 in memory", 2, panels<kDType, 2, 2, Keep::kMemory>},
     {"panels, 4 x 16", 4, panels<kDType, 4, 1>},

@@ -11,16 +11,16 @@ constexpr double kNoPace = 60;
 constexpr int32_t kLongQueue = 4096;
 
 constexpr Preset kPresets[] = {
-    {"chat", "people who read along: first tokens soon, no stalls; what ibid does by itself", 64, 512, 512, 0,
+    {"chat", "interactive chat: low time to first token, steady inter-token latency; the default", 64, 512, 512, 0,
      PolicyKind::kFair, false, false, false},
-    {"offline", "a pile of requests whose answers are wanted together: most tokens a second", 128, 1024, kLongQueue,
-     kNoPace, PolicyKind::kFirstCome, false, false, false},
-    {"eval", "the same, and the same answers each time: temperature 0 where a request does not say", 64, 1024,
-     kLongQueue, kNoPace, PolicyKind::kFirstCome, true, false, false},
-    {"agent", "programs that call again and again with what they had: few places, a short queue, priorities", 32, 512,
-     64, 0, PolicyKind::kPriority, false, true, true},
-    {"batch", "labelling: short answers to very many prompts, in order, at temperature 0", 128, 2048, kLongQueue,
-     kNoPace, PolicyKind::kFirstCome, true, false, false},
+    {"offline", "offline jobs: highest throughput", 128, 1024, kLongQueue, kNoPace, PolicyKind::kFirstCome, false,
+     false, false},
+    {"eval", "evaluations: as offline, with temperature 0 unless a request sets it", 64, 1024, kLongQueue, kNoPace,
+     PolicyKind::kFirstCome, true, false, false},
+    {"agent", "agents with long shared prefixes: few sequences, a short queue, priorities", 32, 512, 64, 0,
+     PolicyKind::kPriority, false, true, true},
+    {"batch", "labelling: short answers to many prompts, in order, at temperature 0", 128, 2048, kLongQueue, kNoPace,
+     PolicyKind::kFirstCome, true, false, false},
 };
 
 }  // namespace
@@ -31,7 +31,8 @@ Result<const Preset*> preset_by_name(std::string_view name) {
   for (const Preset& preset : kPresets) {
     if (name == preset.name) return &preset;
   }
-  return invalid("'" + std::string(name) + "' is no preset; chat, offline, eval, agent or batch would do.", "for");
+  return invalid("unknown value '" + std::string(name) + "' for --for; expected chat, offline, eval, agent or batch",
+                 "for");
 }
 
 void apply(const Preset& preset, ServeOptions& o) {
@@ -47,15 +48,15 @@ void apply(const Preset& preset, ServeOptions& o) {
 
 std::string presets_markdown() {
   std::string out =
-      "| `--for` | who asks | `--max-sequences` | `--max-tokens-per-step` | `--max-waiting` | `--max-itl` | `--policy` "
+      "| `--for` | for | `--max-sequences` | `--max-tokens-per-step` | `--max-waiting` | `--max-itl` | `--policy` "
       "| "
-      "besides |\n|---|---|--:|--:|--:|---|---|---|\n";
+      "also |\n|---|---|--:|--:|--:|---|---|---|\n";
   for (const Preset& p : kPresets) {
     out += fmt::format("| `{}` | {} | {} | {} | {} | {} | `{}` | {} |\n", p.name, p.what, p.max_sequences,
                        p.max_tokens_per_step, p.max_waiting,
                        p.max_itl > 0 ? fmt::format("{} s", p.max_itl) : "by the model's speed", name_of(p.policy),
                        p.greedy           ? "`--temp 0`"
-                       : p.allow_priority ? "`--allow-priority`, the model's own context as far as memory goes"
+                       : p.allow_priority ? "`--allow-priority`, the model's own context as far as memory allows"
                                           : "");
   }
   return out;

@@ -160,7 +160,7 @@ TEST(ServeOptions, APresetIsADefaultOfOtherFlagsWhateverTheirOrder) {
   EXPECT_FALSE(parse("--for eval model.gguf").options.sampling.empty());
   EXPECT_TRUE(parse("--for agent model.gguf").options.server.api.allow_priority);
   EXPECT_EQ(parse("--for fun model.gguf").error,
-            "--for: 'fun' is no preset; chat, offline, eval, agent or batch would do.");
+            "unknown value 'fun' for --for; expected chat, offline, eval, agent or batch");
   // Chat is what there is without one.
   const ServeOptions chat = parse("--for chat model.gguf").options, none = parse("model.gguf").options;
   EXPECT_EQ(chat.max_sequences, none.max_sequences);

@@ -40,7 +40,7 @@ TEST(ApiDocs, TheTablesOfApiMdAreThoseOfTheParser) {
 }
 
 TEST(ApiDocs, OthersNamesOfMetricsAreThoseOfTheTable) {
-  expect_in_page("serving.md", "names: made from the table of metrics", metric_names_markdown());
+  expect_in_page("metrics.md", "names: made from the table of metrics", metric_names_markdown());
 }
 
 TEST(ApiDocs, WhatOtherApisFieldsBecomeIsWhatTheirReadersAsk) {

@@ -440,7 +440,7 @@ def test_the_dashboard_asks_for_metrics_and_labels_that_exist():
 
 
 def test_the_page_for_operators_lists_every_metric():
-    page = (ROOT / "docs/users/serving.md").read_text()
+    page = (ROOT / "docs/users/metrics.md").read_text()
     # Those by model are told where several are served (ServerFleet).
     listed = {name for name in re.findall(r"`(ibid_\w+)", page) if not name.startswith("ibid_model_")}
     kinds = dict(re.findall(r"^# TYPE (\w+) (\w+)$", facts()["text"], re.M))

@@ -51,9 +51,9 @@ def test_the_unit_knows_the_servers_flags_and_codes():
     codes = {int(code): meaning for code, meaning in re.findall(r"^\| (\d) \| (.*) \|$", page, re.M)}
     final = [int(code) for code in re.search(r"^RestartPreventExitStatus=(.*)$", unit(), re.M)[1].split()]
     assert [codes[code] for code in final] == ["wrong options, keys or addresses", "the port is in use",
-                                             "the model does not load, be it for want of memory: the last line says what would do"]
+                                             "the model cannot be loaded, or does not fit into memory: the last line names a remedy"]
     assert re.search(r"^ExecReload=/bin/kill -HUP \$MAINPID$", unit(), re.M) and "SIGHUP" in page
-    drain = float(re.search(r"what runs after SIGTERM \| (\d+) s", page)[1])
+    drain = float(re.search(r"running requests after SIGTERM \| (\d+) s", page)[1])
     assert int(re.search(r"^TimeoutStopSec=(\d+)$", unit(), re.M)[1]) > drain
     assert int(re.search(r"^LimitNOFILE=(\d+)$", unit(), re.M)[1]) > int(re.search(r"\| connections \| (\d+)", page)[1])
 
