@@ -8,7 +8,7 @@
 namespace ibid {
 
 struct CacheScope {
-  std::string arithmetic;  // its version
+  std::string arithmetic;  // its name and number
   std::string model;       // digest of the weights and the header
   std::string adapter;     // empty: none
   std::string kv_dtype;

@@ -358,7 +358,7 @@ Result<int> run_command(int argc, char** argv) {
       "ibid: an inference and serving engine for large language models.\n"
       "The same request gives the same bytes, whatever runs beside it.",
       "ibid"};
-  app.set_version_flag("--version", "ibid " IBID_VERSION " (arithmetic " + std::to_string(kArithmeticVersion) + ")");
+  app.set_version_flag("--version", "ibid " IBID_VERSION " (arithmetic " + arithmetic_id() + ")");
   app.require_subcommand(1);
   app.fallthrough();
   app.option_defaults()->always_capture_default(false);

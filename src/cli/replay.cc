@@ -36,11 +36,11 @@ Status make_with_model(const ReplayOptions& options, Replay& replay, Parts& part
         "The record is of an engine with a disk tier: it says which blocks came from there, and not their keys and "
         "values, which tokens would be computed from. Without --model its scheduling runs again.");
   }
-  if (head.arithmetic != std::to_string(kArithmeticVersion)) {
+  if (head.arithmetic != arithmetic_id()) {
     return unsupported(
         fmt::format("The record is of arithmetic {}, this ibid computes by {}; without --model its "
                     "scheduling runs again.",
-                    head.arithmetic, kArithmeticVersion));
+                    head.arithmetic, arithmetic_id()));
   }
   ModelArgs args = options.model;
   args.context_len = head.context_len;

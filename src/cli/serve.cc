@@ -19,6 +19,7 @@
 #include "cli/progress.h"
 #include "engine/record/record_file.h"
 #include "format/model_digest.h"
+#include "kernels/arithmetic_version.h"
 #include "kernels/isa.h"
 #include "server/engine_backend.h"
 #include "server/server.h"
@@ -130,9 +131,9 @@ MemoryPlan parts_beside(const ServeOptions& options) {
 // "file.gguf, llama 135M Q4_1, 8192 tokens of context, ...".
 std::string about(const Loaded& loaded, int64_t n_blocks, int32_t block_len) {
   const int64_t of_block = kv_bytes_of_block(*loaded.model, loaded.kv_dtype, block_len);
-  std::string out = fmt::format("{}, {}, {} tokens of context, {} threads, {} kernels, {} of memory",
+  std::string out = fmt::format("{}, {}, {} tokens of context, {} threads, {} kernels, arithmetic {}, {} of memory",
                                 shown(std::filesystem::path(loaded.path).filename().string()), loaded.description(),
-                                loaded.context_len, loaded.team->n_threads(), isa_name(selected_isa()),
+                                loaded.context_len, loaded.team->n_threads(), isa_name(selected_isa()), arithmetic_id(),
                                 bytes_text(static_cast<uint64_t>(loaded.memory.total() + n_blocks * of_block)));
   if (of_block > 0)
     out += fmt::format(", of it {} for keys and values of {} tokens",

@@ -108,7 +108,7 @@ void LiveRequests::make_group(Live& live) const {
 
 CacheScope LiveRequests::scope_of(const Request& request) const {
   const bool is_salted = !request.cache_salt.empty() && !PLANTED("salt_is_ignored");
-  return {.arithmetic = std::to_string(kArithmeticVersion),
+  return {.arithmetic = arithmetic_id(),
           .model = facts_.digest,
           .kv_dtype = std::string(traits(options_.kv_dtype).name),
           .rope = facts_.rope,

@@ -81,10 +81,12 @@ struct AttentionParams {
   float scale = 1.0f;     // of the scores
   float soft_cap = 0.0f;  // 0: none; else scores = cap * tanh(scores / cap)
   int32_t window = 0;     // 0: all; else a query at position p sees keys at positions > p - window
+  // null, or [H]: a logit of each query head that takes part in the sum of its softmax and has no value (gpt-oss)
+  const float* sinks = nullptr;
 };
 // out[T, H * D] = attention of q[T, H * D] over the cache. Tiles of 64 positions anchored at absolute position 0,
-// merged in ascending order with an online softmax; pieces of a fixed number of tiles (docs/design.md section 5, law
-// 1). A token with a path has the bits that it would have if the path were a plain sequence.
+// with an online softmax, in pieces of a fixed number of tiles that merge as an anchored binary tree (docs/design.md
+// section 5, law 1). A token with a path has the bits that it would have if the path were a plain sequence.
 void paged_attention(Stream& s, const TensorView& out, const TensorView& q, const PagedKv& kv,
                      const ForwardBatch& batch, const AttentionParams& params);
 size_t paged_attention_workspace_bytes(int32_t n_tokens, int32_t n_heads, int32_t head_len, int32_t max_positions);

@@ -19,9 +19,10 @@ using testing::TinyModelOptions;
 
 class Bits {
  public:
-  void add(const TinyModelOptions& options, DType kv) {
+  void add(const TinyModelOptions& options, DType kv, int32_t n_tokens = 33) {
     LoadedModel m(options);
-    const auto logits = m.logits(some_tokens(33, m.model->config().vocab_size), {.kv_dtype = kv, .capacity = 64});
+    const auto logits = m.logits(some_tokens(n_tokens, m.model->config().vocab_size),
+                                 {.kv_dtype = kv, .capacity = (n_tokens + 63) / 64 * 64});
     sha_.add(logits.data(), logits.size() * sizeof(float));
   }
   std::string digest() { return sha_.hex().substr(0, 16); }
@@ -35,15 +36,23 @@ TEST(ArithmeticVersion, IsRaisedWithEveryChangeOfABit) {
   for (std::string_view a : tiny_architectures()) bits.add({.architecture = a}, DType::kF16);
   for (DType dtype : tiny_dtypes()) bits.add({.dtype = dtype}, DType::kF16);
   for (DType kv : {DType::kF32, DType::kBF16}) bits.add({}, kv);
-  EXPECT_EQ(kArithmeticVersion, 2);
+  EXPECT_EQ(kArithmeticVersion, 3);
   EXPECT_EQ(bits.digest(), "c39a3cf88babf644");
 }
 
 TEST(ArithmeticVersion, IsRaisedWithEveryChangeOfASumInPieces) {
   Bits bits;
   for (DType dtype : tiny_dtypes()) bits.add({.dtype = dtype, .n_layers = 1, .long_sums = true}, DType::kF16);
-  EXPECT_EQ(kArithmeticVersion, 2);
+  EXPECT_EQ(kArithmeticVersion, 3);
   EXPECT_EQ(bits.digest(), "fea6057ace720637");
+}
+
+// Contexts of more than three of attention's pieces, whose merges are a tree.
+TEST(ArithmeticVersion, IsRaisedWithEveryChangeOfALongContext) {
+  Bits bits;
+  bits.add({.architecture = "llama", .n_layers = 1, .context_len = 2048}, DType::kF16, 1300);
+  EXPECT_EQ(kArithmeticVersion, 3);
+  EXPECT_EQ(bits.digest(), "31aa61c3def631a2");
 }
 
 }  // namespace

@@ -48,9 +48,7 @@ std::string spell_stages(std::span<const StageId> order) {
 }
 
 std::string spell_sampling(const SamplingParams& params, std::span<const StageId> order) {
-  std::string out = spell_stages(order) + "arithmetic_version=";
-  spell(out, kArithmeticVersion);
-  out += '\n';
+  std::string out = spell_stages(order) + "arithmetic=" + arithmetic_id() + '\n';
   for_each_parameter(params, [&](std::string_view name, const auto& value) {
     out.append(name) += '=';
     spell(out, value);

@@ -4,6 +4,7 @@
 
 #include "base/json_writer.h"
 #include "base/utf8.h"
+#include "kernels/arithmetic_version.h"
 #include "server/build_requests.h"
 #include "server/dialects.h"
 #include "server/logprobs_json.h"
@@ -65,6 +66,7 @@ void write_model(JsonWriter& json, const ModelInfo& model, const std::string& na
       .field("created", model.created)
       .field("owned_by", "ibid")
       .field("root", model.name)
+      .field("arithmetic", arithmetic_id())
       .key("loaded")
       .boolean(is_loaded)
       .key("status")

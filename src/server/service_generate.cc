@@ -228,7 +228,7 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   if (exchange.style == ApiStyle::kResponses) info.id = "resp_" + hex(random_bits()) + hex(random_bits());
   info.model = *std::move(name);
   const size_t n_prompts = info.requests.size();
-  info.fingerprint = "ibid-" IBID_VERSION "-a" + std::to_string(kArithmeticVersion) + "-" + model.digest.substr(0, 12);
+  info.fingerprint = "ibid-" IBID_VERSION "-" + arithmetic_id() + "-" + model.digest.substr(0, 12);
   info.created = unix_seconds();
   info.seed = api->sampling.seed;
   info.n = std::max(api->n, api->best_of);

@@ -98,7 +98,7 @@ std::shared_ptr<const TraceFacts> trace_facts(const SamplingParams& sampling, co
   facts->sampling_digest = sampling_digest(spell_sampling(sampling));
   JsonWriter json(facts->header);
   json.begin_object().field("engine", "ibid").field("version", IBID_VERSION);
-  json.field("arithmetic_version", int64_t{kArithmeticVersion});
+  json.field("arithmetic", kArithmeticName).field("arithmetic_version", int64_t{kArithmeticVersion});
   json.field("model", model.name).field("model_digest", model.digest).key("adapter").null();
   json.field("generator", "philox4x32-10").key("stages").begin_array();
   for (const StageId id : stage_order()) json.string(stage_name(id));

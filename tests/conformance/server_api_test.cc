@@ -175,9 +175,10 @@ TEST(ServerApi, ATraceTellsHowEachTokenWasDrawn) {
   ASSERT_EQ(stages.size(), stage_order().size());
   for (size_t i = 0; i < stages.size(); ++i) EXPECT_EQ(stages[i], stage_name(stage_order()[i]));
   EXPECT_EQ(*header.find("order_digest")->string(), sampling_digest(spell_stages()));
+  EXPECT_EQ(*header.find("arithmetic")->string(), kArithmeticName);
   EXPECT_EQ(*header.find("arithmetic_version")->integer(), kArithmeticVersion);
   const std::string& fingerprint = *json->find("system_fingerprint")->string();
-  EXPECT_NE(fingerprint.find("-a" + std::to_string(kArithmeticVersion) + "-0123456789ab"), std::string::npos)
+  EXPECT_NE(fingerprint.find("-" + arithmetic_id() + "-0123456789ab"), std::string::npos)
       << fingerprint;
 }
 

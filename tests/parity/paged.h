@@ -20,6 +20,7 @@ struct Shape {
   int32_t block_len = 16;
   float soft_cap = 0.0f;
   int32_t window = 0;
+  bool has_sinks = false;  // of each head one, drawn
 };
 
 // Query tokens [begin, end) of a sequence; the batch ends there.
@@ -129,8 +130,10 @@ class Paged {
               .ok());
     ops::store_kv(s, kv_, k.view(), v.view(), batch);
     if (!attend) return;
+    std::vector<float> sinks(static_cast<size_t>(shape_.heads));
+    draw(sinks.data(), shape_.heads, 77);
     const ops::AttentionParams params = {1.0f / std::sqrt(static_cast<float>(shape_.head_len)), shape_.soft_cap,
-                                         shape_.window};
+                                         shape_.window, shape_.has_sinks ? sinks.data() : nullptr};
     ops::paged_attention(s, out.view(), q.view(), kv_, batch, params);
     ASSERT_TRUE(q.untouched_around() && k.untouched_around() && v.untouched_around() && out.untouched_around());
     int64_t row = 0;

@@ -48,7 +48,7 @@ enum class EventKind : uint8_t {
 // Of the engine that was recorded.
 struct Head {
   std::string version;     // of ibid
-  std::string arithmetic;  // kArithmeticVersion
+  std::string arithmetic;  // its name and number: "portable-3"
   std::string model;       // as it was named
   std::string isa;         // the kernels' table; all tables give the same bits
   int32_t n_threads = 0;

@@ -47,7 +47,7 @@ void Recorder::begin(Engine& engine, const std::string& model, int32_t n_threads
   const ModelFacts& facts = engine.facts();
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   record::Head head = {.version = IBID_VERSION,
-                       .arithmetic = std::to_string(kArithmeticVersion),
+                       .arithmetic = arithmetic_id(),
                        .model = model,
                        .isa = std::string(isa_name(selected_isa())),
                        .n_threads = n_threads,

@@ -257,9 +257,9 @@ Result<std::unique_ptr<Replay>> Replay::open(const std::string& path) {
 Result<std::unique_ptr<Engine>> Replay::engine_without_model(Stream& stream) {
   const bool has_disk = head_.disk.image_bytes > 0 && head_.options.prefix_cache;
   // Names of blocks are computed from it.
-  if (has_disk && head_.arithmetic != std::to_string(kArithmeticVersion)) {
+  if (has_disk && head_.arithmetic != arithmetic_id()) {
     return unsupported("The record is of an engine with a disk tier and of arithmetic " + head_.arithmetic +
-                       "; this ibid, of " + std::to_string(kArithmeticVersion) + ", would look for other blocks.");
+                       "; this ibid, of " + arithmetic_id() + ", would look for other blocks.");
   }
   told_ = std::make_unique<Told>(true);
   return caught([&]() -> Result<std::unique_ptr<Engine>> {

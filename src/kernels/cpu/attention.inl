@@ -174,51 +174,102 @@ void begin_piece(const Rows& rows, int n_groups, State& state) {
   }
 }
 
-// What M, L, O of a row and a piece's m, l, o are scaled by; meaningless where one of them saw nothing.
+// What the earlier and the later of two states are scaled by when they merge; meaningless where one of them saw
+// nothing.
 struct Scales {
-  float highest, old_by, new_by;
+  float highest, left_by, right_by;
 };
 
-// M, L, O of a row, merged with a piece's m, l, o.
-IBID_INLINE void merge_state(float& total_m, float& total_l, float* total_o, float m, float l, const float* o,
-                             int row_len, Scales scales) {
+// The state m, l, o of a row (the left, of earlier positions) becomes that of itself and the right.
+IBID_INLINE void merge_state(float& left_m, float& left_l, float* left_o, float m, float l, const float* o, int row_len,
+                             Scales scales) {
   if (m == kMinusInfinity) return;
-  if (total_m == kMinusInfinity) {
-    total_m = m;
-    total_l = l;
-    for (int d = 0; d < row_len; d += 16) store(total_o + d, load(o + d));
+  if (left_m == kMinusInfinity) {
+    left_m = m;
+    left_l = l;
+    for (int d = 0; d < row_len; d += 16) store(left_o + d, load(o + d));
     return;
   }
-  const f32x16 old_by = broadcast(scales.old_by);
-  const f32x16 new_by = broadcast(scales.new_by);
-  total_m = scales.highest;
-  total_l = total_l * scales.old_by + l * scales.new_by;
+  const f32x16 left_by = broadcast(scales.left_by);
+  const f32x16 right_by = broadcast(scales.right_by);
+  left_m = scales.highest;
+  left_l = left_l * scales.left_by + l * scales.right_by;
   for (int d = 0; d < row_len; d += 16) {
-    store(total_o + d, fma(load(o + d), new_by, mul(load(total_o + d), old_by)));
+    store(left_o + d, fma(load(o + d), right_by, mul(load(left_o + d), left_by)));
   }
 }
 
 // Up to 16 rows' scales at once.
-IBID_INLINE void scales_of(const float* total_m, const float* m, int n, Scales* scales) {
-  alignas(64) float highest[16] = {}, old_by[16] = {}, new_by[16] = {};
+IBID_INLINE void scales_of(const float* left_m, const float* m, int n, Scales* scales) {
+  alignas(64) float highest[16] = {}, left_by[16] = {}, right_by[16] = {};
   for (int r = 0; r < n; ++r) {
-    highest[r] = total_m[r] > m[r] ? total_m[r] : m[r];
-    old_by[r] = total_m[r] - highest[r];
-    new_by[r] = m[r] - highest[r];
+    highest[r] = left_m[r] > m[r] ? left_m[r] : m[r];
+    left_by[r] = left_m[r] - highest[r];
+    right_by[r] = m[r] - highest[r];
   }
-  store(old_by, exp_below_one(load(old_by)));
-  store(new_by, exp_below_one(load(new_by)));
-  for (int r = 0; r < n; ++r) scales[r] = {highest[r], old_by[r], new_by[r]};
+  store(left_by, exp_below_one(load(left_by)));
+  store(right_by, exp_below_one(load(right_by)));
+  for (int r = 0; r < n; ++r) scales[r] = {highest[r], left_by[r], right_by[r]};
 }
 
-IBID_INLINE void finish(float* out, const float* o, float l, int head_len) {
-  const f32x16 sum = broadcast(l);
+// The output of a row's whole state. `sink`: null, or its head's.
+IBID_INLINE void finish(float* out, float m, float l, const float* o, const float* sink, int head_len) {
+  float o_by = 1.0f;
+  if (sink != nullptr) {
+    Scales scales;
+    scales_of(&m, sink, 1, &scales);
+    o_by = scales.left_by;
+    l = l * scales.left_by + scales.right_by;
+  }
+  const f32x16 by = broadcast(o_by), sum = broadcast(l);
   for (int d = 0; d < head_len; d += 16) {
-    const f32x16 x = div(load(o + d), sum);
+    const f32x16 x = div(mul(load(o + d), by), sum);
     if (d + 16 <= head_len) {
       store(out + d, x);
     } else {
       store_n(out + d, x, head_len - d);
+    }
+  }
+}
+
+// The pieces' anchored tree as a counter carries: a stack of nodes whose levels fall from the bottom to the top. A node
+// of level j stands for 2^j pieces from a multiple of 2^j on; a piece comes in at level 0, and while bit j of its
+// number is set its node is a right one: the left one, if any piece of it was seen, is the stack's top, of level j.
+class Carry {
+ public:
+  // The piece's node goes on top. How many nodes below it are merged with it, one after another.
+  int push(int64_t piece) {
+    int level = 0, n_merged = 0;
+    for (; (piece >> level & 1) != 0; ++level) {
+      if (n_ > n_merged && level_[n_ - 1 - n_merged] == level) ++n_merged;
+    }
+    n_ += 1 - n_merged;
+    level_[n_ - 1] = level;
+    return n_merged;
+  }
+  int n() const { return n_; }
+
+ private:
+  int level_[32];
+  int n_ = 0;
+};
+
+// The rows of a node of the tree, by row.
+struct Node {
+  float m[kMaxRows];
+  float l[kMaxRows];
+  alignas(64) float o[kAttentionRowFloats];
+};
+constexpr int kMaxNodes = 24;  // positions are below 2^31
+
+IBID_INLINE void merge_nodes(Node& left, const Node& right, int n_rows, int row_len) {
+  for (int first = 0; first < n_rows; first += 16) {
+    const int n = least(n_rows - first, 16);
+    Scales scales[16];
+    scales_of(left.m + first, right.m + first, n, scales);
+    for (int r = first; r < first + n; ++r) {
+      merge_state(left.m[r], left.l[r], left.o + r * row_len, right.m[r], right.l[r], right.o + r * row_len, row_len,
+                  scales[r - first]);
     }
   }
 }
@@ -306,39 +357,54 @@ void run_format(const AttentionTask& task) {
     }
     return;
   }
-  const auto out_row = [&](int r) __attribute__((always_inline)) {
-    const int group = r / rows.n, of_group = r % rows.n;
-    return task.out + (of_group / task.n_heads) * task.out_stride +
-           (group * task.n_heads + of_group % task.n_heads) * task.head_len;
+  const auto finish_row = [&](int r, float m, float l, const float* o) __attribute__((always_inline)) {
+    const int group = r / rows.n, of_group = r % rows.n, head = group * task.n_heads + of_group % task.n_heads;
+    float* out = task.out + (of_group / task.n_heads) * task.out_stride + head * task.head_len;
+    finish(out, m, l, o, task.sinks != nullptr ? task.sinks + head : nullptr, task.head_len);
   };
   if (rows.lowest / kPieceLen == (rows.highest - 1) / kPieceLen) {  // nothing to merge
     run_piece<Format>(task, rows, rows.lowest / kPieceLen, state);
     for (int r = 0; r < n_rows; ++r) {
       const int place = place_of_row(r);
-      finish(out_row(r), state.o + place * rows.row_len, hsum(load(state.l + 16 * place)), task.head_len);
+      finish_row(r, state.m[place], hsum(load(state.l + 16 * place)), state.o + place * rows.row_len);
     }
     return;
   }
-  float m[kMaxRows], total_m[kMaxRows], total_l[kMaxRows];  // by row
-  alignas(64) float total_o[kAttentionRowFloats];
-  for (int r = 0; r < n_rows; ++r) total_m[r] = kMinusInfinity;
+  Node nodes[kMaxNodes];
+  Carry carry;
   for (int piece = rows.lowest / kPieceLen; piece * kPieceLen < rows.highest; ++piece) {
     run_piece<Format>(task, rows, piece, state);
-    for (int r = 0; r < n_rows; ++r) m[r] = state.m[place_of_row(r)];
-    for (int r = 0; r < n_rows; r += 16) {
-      const int n = least(n_rows - r, 16);
+    int n_merged = carry.push(piece);
+    const int top = carry.n() - 1 + n_merged;  // of the stack before the merges
+    if (n_merged == 0) {
+      Node& node = nodes[top];
+      for (int r = 0; r < n_rows; ++r) {
+        const int place = place_of_row(r);
+        node.m[r] = state.m[place];
+        node.l[r] = hsum(load(state.l + 16 * place));
+        for (int d = 0; d < rows.row_len; d += 16)
+          store(node.o + r * rows.row_len + d, load(state.o + place * rows.row_len + d));
+      }
+      continue;
+    }
+    // The first merge reads the piece's state where it lies.
+    Node& left = nodes[top - 1];
+    for (int first = 0; first < n_rows; first += 16) {
+      const int n = least(n_rows - first, 16);
+      float m[16];
+      for (int i = 0; i < n; ++i) m[i] = state.m[place_of_row(first + i)];
       Scales scales[16];
-      scales_of(total_m + r, m + r, n, scales);
-      for (int i = r; i < r + n; ++i) {
-        const int place = place_of_row(i);
-        merge_state(total_m[i], total_l[i], total_o + i * rows.row_len, m[i], hsum(load(state.l + 16 * place)),
-                    state.o + place * rows.row_len, rows.row_len, scales[i - r]);
+      scales_of(left.m + first, m, n, scales);
+      for (int r = first; r < first + n; ++r) {
+        const int place = place_of_row(r);
+        merge_state(left.m[r], left.l[r], left.o + r * rows.row_len, m[r - first], hsum(load(state.l + 16 * place)),
+                    state.o + place * rows.row_len, rows.row_len, scales[r - first]);
       }
     }
+    for (int k = 1; k < n_merged; ++k) merge_nodes(nodes[top - k - 1], nodes[top - k], n_rows, rows.row_len);
   }
-  for (int r = 0; r < n_rows; ++r) {
-    finish(out_row(r), total_o + r * rows.row_len, total_l[r], task.head_len);
-  }
+  for (int k = carry.n() - 1; k > 0; --k) merge_nodes(nodes[k - 1], nodes[k], n_rows, rows.row_len);
+  for (int r = 0; r < n_rows; ++r) finish_row(r, nodes[0].m[r], nodes[0].l[r], nodes[0].o + r * rows.row_len);
 }
 
 void run(const AttentionTask& task) {
@@ -352,17 +418,25 @@ void run(const AttentionTask& task) {
   }
 }
 
-void merge(float* out, const float* partial, int64_t n, int64_t stride, int32_t head_len) {
+void merge(float* out, float* partial, int64_t first_piece, int64_t n, int64_t stride, const float* sink,
+           int32_t head_len) {
   const int row_len = attention_row_len(head_len);
-  float m = kMinusInfinity;
-  float l = 0.0f;
-  alignas(64) float o[kMaxLen];
-  for (int64_t i = 0; i < n; ++i, partial += stride) {
+  float* nodes[kMaxNodes];
+  const auto merge_top = [&](int top) __attribute__((always_inline)) {
+    float *left = nodes[top - 1], *right = nodes[top];
     Scales scales;
-    scales_of(&m, partial, 1, &scales);
-    merge_state(m, l, o, partial[0], partial[1], partial + 16, row_len, scales);
+    scales_of(left, right, 1, &scales);
+    merge_state(left[0], left[1], left + 16, right[0], right[1], right + 16, row_len, scales);
+  };
+  Carry carry;
+  for (int64_t i = 0; i < n; ++i) {
+    const int n_merged = carry.push(first_piece + i);
+    const int top = carry.n() - 1 + n_merged;
+    nodes[top] = partial + i * stride;
+    for (int k = 0; k < n_merged; ++k) merge_top(top - k);
   }
-  finish(out, o, l, head_len);
+  for (int k = carry.n() - 1; k > 0; --k) merge_top(k);
+  if (out != nullptr) finish(out, partial[0], partial[1], partial + 16, sink, head_len);
 }
 
 }  // namespace

@@ -6,8 +6,14 @@
 //     m' = max(m, scores), a = exp(m - m'), p = exp(score - m'),
 //     lane (position mod 16): l = l * a, then + p in ascending position; value: o = o * a, then fma(p, v, o) ascending.
 //   Pieces of 4 tiles start with m = -inf, l = 0, o = 0; at the end of one, l is summed over its lanes by the tree.
-//   Pieces merge ascending: m' = max, L = L * exp(M - m') + l * exp(m - m'), O = fma(o, exp(m - m'), O * exp(M - m')).
-//   out = O / L. (Online softmax: Milakov and Gimelshein, 2018; tiles: Dao et al., 2022; pieces: Dao et al., 2023.)
+//   Pieces merge as a binary tree anchored at position 0, as a counter carries: a node of level j is 2^j pieces from a
+//   multiple of 2^j on, and merges its left half with its right one; the last, incomplete nodes merge from the smallest
+//   up. A half that saw no position leaves the other as it is. A merge of the left m, l, o with the right M, L, O:
+//     m' = max, l' = l * exp(m - m') + L * exp(M - m'), o' = fma(O, exp(M - m'), o * exp(m - m')).
+//   So who has an aligned power of two of pieces (a thread, a block of a GPU, a rank) merges them alone.
+//   A sink is a logit that joins the sum at the root, after the tree, whatever window there is:
+//     m' = max(m, sink), l' = l * exp(m - m') + exp(sink - m'), o' = o * exp(m - m').
+//   out = o / l. (Online softmax: Milakov and Gimelshein, 2018; tiles: Dao et al., 2022; pieces: Dao et al., 2023.)
 // A key's place in all this is its position's, whatever slot it lies in: a path's keys are gathered into their tiles.
 // A tile or piece without a visible position is passed over. Keys and values are F32, F16 or BF16, widened exactly.
 #pragma once
@@ -51,6 +57,7 @@ struct AttentionTask {
   float scale;
   float soft_cap;            // 0: none
   int32_t window;            // 0: all
+  const float* sinks;        // null, or of each head, from the first one on
   bool fetches_into_second;  // the next tile: into the second-level cache, not the first
 
   // Null: all pieces, merged into out. Else pieces [first_piece, first_piece + n_pieces) alone, and the state of each
@@ -87,8 +94,11 @@ IBID_CONSTANT int attention_partial_len(int head_len) { return 16 + attention_ro
 
 struct AttentionTable {
   void (*run)(const AttentionTask& task);
-  // out[head_len] from n states, `stride` floats apart; a state whose m is -inf saw no position.
-  void (*merge)(float* out, const float* partial, int64_t n, int64_t stride, int32_t head_len);
+  // out[head_len] from the states of n pieces from `first_piece` on, `stride` floats apart; a state whose m is -inf saw
+  // no position. Merges in place: the first state becomes that of all, the others are undefined. `sink` may be null;
+  // without `out` the state is all that is wanted.
+  void (*merge)(float* out, float* partial, int64_t first_piece, int64_t n, int64_t stride, const float* sink,
+                int32_t head_len);
 };
 
 }  // namespace ibid::cpu

@@ -101,6 +101,7 @@ struct Call {
     t.scale = params.scale;
     t.soft_cap = params.soft_cap;
     t.window = params.window;
+    t.sinks = params.sinks == nullptr ? nullptr : params.sinks + kv_head * group + first_in_group;
     t.fetches_into_second = core().fetches_into_second;
     return t;
   }
@@ -136,14 +137,15 @@ void run_task(const Call& c, const Span& span, int32_t s, int64_t index, float* 
   table().attention->run(task);
 }
 
-void merge_split(const Call& c, const Span& span, int32_t s, const float* partials) {
+void merge_split(const Call& c, const Span& span, int32_t s, float* partials) {
   const int64_t state_len = attention_partial_len(c.kv.head_len), n_pieces = c.n_pieces(s);
   for (int64_t chunk = 0; chunk < int64_t{c.kv.n_kv_heads} * c.head_chunks; ++chunk) {
     const AttentionTask task = c.task(s, c.batch.query_start[s], c.n_queries(s), chunk, 1);
-    const float* states = partials + (span.first_partial + c.partial_row(s, chunk)) * state_len;
+    float* states = partials + (span.first_partial + c.partial_row(s, chunk)) * state_len;
     for (int64_t i = 0; i < int64_t{c.n_queries(s)} * task.n_heads; ++i) {
       table().attention->merge(task.out + i / task.n_heads * task.out_stride + i % task.n_heads * c.kv.head_len,
-                               states + i * state_len, n_pieces, c.partial_rows(s) * state_len, c.kv.head_len);
+                               states + i * state_len, c.first_piece(s), n_pieces, c.partial_rows(s) * state_len,
+                               task.sinks == nullptr ? nullptr : task.sinks + i % task.n_heads, c.kv.head_len);
     }
   }
 }

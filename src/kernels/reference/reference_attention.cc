@@ -56,7 +56,9 @@ void paged_attention(const TensorView& out, const TensorView& q, const PagedKv& 
           weight[i] = score;
           most = std::max(most, score);
         }
-        double sum = 0.0;
+        const double sink = params.sinks == nullptr ? -INFINITY : params.sinks[h];
+        most = std::max(most, sink);
+        double sum = std::exp(sink - most);
         for (double& w : weight) sum += w = std::exp(w - most);
         for (int32_t d = 0; d < kv.head_len; ++d) {
           double value = 0.0;
