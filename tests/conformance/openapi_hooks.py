@@ -43,6 +43,8 @@ def agree(body):
     body["stream"] = len(str(body)) % 2 == 0  # rarely drawn
     if not body["stream"]:
         body.pop("stream_options", None)
+    if body.get("tool_choice") not in ("auto", "none"):  # it names a tool, or wants one to choose from
+        body.pop("tool_choice", None)
     if body.get("continue_final_message"):
         body.pop("add_generation_prompt", None)
     if body.get("top_logprobs"):

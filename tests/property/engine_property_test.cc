@@ -13,6 +13,7 @@
 #include "engine/record/replay.h"
 #include "fake_disk.h"
 #include "fake_model.h"
+#include "property/budget.h"
 #include "random_sampling.h"
 #include "temp_folder.h"
 
@@ -403,7 +404,9 @@ void live_many(uint64_t first_seed, uint64_t n_seeds, int n_steps) {
 }
 
 TEST(EngineProperty, EveryAnswerIsTheRequestsOwnWhateverHappensAround) { live_many(1, 60, 300); }
-TEST(SlowEngineProperty, EveryAnswerIsTheRequestsOwnWhateverHappensAround) { live_many(1000, 1000, 2000); }
+TEST(SlowEngineProperty, EveryAnswerIsTheRequestsOwnWhateverHappensAround) {
+  live_many(1000, static_cast<uint64_t>(testing::n_cases(1000)), 2000);
+}
 
 }  // namespace
 }  // namespace ibid

@@ -2,6 +2,7 @@
 // schedule. Tiny random models of every architecture here; the default model in default_model_test.cc.
 #include <gtest/gtest.h>
 
+#include "property/budget.h"
 #include "property/tiny_models.h"
 
 namespace ibid {
@@ -235,7 +236,7 @@ TEST(SlowTinyModels, SayTheSameForEveryArchitectureWeightAndKvDtype) {
   for (const std::string_view architecture : testing::tiny_architectures()) {
     for (const DType dtype : testing::tiny_dtypes()) {
       for (const DType kv_dtype : kKvDtypes) {
-        hold_to_schedules(architecture, dtype, kv_dtype, seed, 8, 6, totals);
+        hold_to_schedules(architecture, dtype, kv_dtype, seed, testing::n_cases(8), 6, totals);
         seed += 8;
         if (HasFailure()) return;
       }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "fake_model.h"
+#include "property/budget.h"
 #include "random_sampling.h"
 #include "recorded_life.h"
 #include "sample/grammar/grammars.h"
@@ -165,7 +166,9 @@ void record_many(uint64_t first_seed, uint64_t n_seeds, int n_turns) {
 }
 
 TEST(RecordProperty, ALifeOfAnyRequestsRunsAgainWithTheModelAndWithout) { record_many(1, 12, 300); }
-TEST(SlowRecordProperty, ALifeOfAnyRequestsRunsAgainWithTheModelAndWithout) { record_many(1000, 200, 600); }
+TEST(SlowRecordProperty, ALifeOfAnyRequestsRunsAgainWithTheModelAndWithout) {
+  record_many(1000, static_cast<uint64_t>(testing::n_cases(200)), 600);
+}
 
 }  // namespace
 }  // namespace ibid
