@@ -178,8 +178,7 @@ TEST(ServerApi, ATraceTellsHowEachTokenWasDrawn) {
   EXPECT_EQ(*header.find("arithmetic")->string(), kArithmeticName);
   EXPECT_EQ(*header.find("arithmetic_version")->integer(), kArithmeticVersion);
   const std::string& fingerprint = *json->find("system_fingerprint")->string();
-  EXPECT_NE(fingerprint.find("-" + arithmetic_id() + "-0123456789ab"), std::string::npos)
-      << fingerprint;
+  EXPECT_NE(fingerprint.find("-" + arithmetic_id() + "-0123456789ab"), std::string::npos) << fingerprint;
 }
 
 TEST(ServerApi, AStreamTellsItsTraceHeaderOnceAndARecordForEachToken) {
