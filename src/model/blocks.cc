@@ -16,10 +16,26 @@ void norm_heads(const Pass& p, const TensorView& x, const TensorView& weight) {
   ops::rms_norm(p.s, heads, heads, weight, p.config.norm_eps);
 }
 
+// Whether anything of a layer is wanted besides its keys and values.
+bool goes_on(const Pass& p, int l) {
+  return p.batch.n_rows > 0 || !p.is_last(l) || p.hidden.has(l) || p.hidden.has(l + 1);
+}
+
 void rotate_heads(const Pass& p, const TensorView& x, int rope) {
   if (rope == kNoRope) return;
   const auto r = static_cast<size_t>(rope);
   ops::rope(p.s, x, static_cast<int>(p.config.head_len), p.ropes[r].op(), p.t.cos_sin[r]);
+}
+
+void project_each(const Pass& p, std::span<const Projections::Projection> all, const TensorView& x) {
+  std::array<TensorView, kMaxLinears> out;
+  std::array<const Linear*, kMaxLinears> linears;
+  CHECK(all.size() <= kMaxLinears);
+  for (size_t i = 0; i < all.size(); ++i) {
+    out[i] = p.t.*all[i].out;
+    linears[i] = &all[i].linear;
+  }
+  linear(p.s, p.rows, {out.data(), all.size()}, x, {linears.data(), all.size()});
 }
 
 }  // namespace
@@ -30,16 +46,7 @@ void give_hidden(const Pass& p, int layer, const TensorView& x) {
   }
 }
 
-void project(const Pass& p, const Projections& w, const TensorView& x) {
-  std::array<TensorView, kMaxLinears> out;
-  std::array<const Linear*, kMaxLinears> linears;
-  CHECK(w.all.size() <= kMaxLinears);
-  for (size_t i = 0; i < w.all.size(); ++i) {
-    out[i] = p.t.*w.all[i].out;
-    linears[i] = &w.all[i].linear;
-  }
-  linear(p.s, p.rows, {out.data(), w.all.size()}, x, {linears.data(), w.all.size()});
-}
+void project(const Pass& p, const Projections& w, const TensorView& x) { project_each(p, w.all, x); }
 
 void project(const Pass& p, const Linear& w, const TensorView& out, const TensorView& x) {
   const Linear* one = &w;
@@ -56,10 +63,10 @@ Status load_vocabulary(WeightLoader& w, const ModelConfig& c, VocabularyWeights&
   return w.vector(out.output_norm, "output_norm.weight", 0, c.width, c.norm_offset);
 }
 
-void embed_tokens(Pass& p, const VocabularyWeights& w) {
+void embed_tokens(Pass& p, const VocabularyWeights& w, const TensorView& out) {
   const auto n_tokens = static_cast<size_t>(p.batch.n_tokens);
-  ops::embed(p.s, p.t.x, w.embedding, {p.batch.tokens, n_tokens}, p.config.embedding_scale);
-  p.seen("embed", -1, p.t.x);
+  ops::embed(p.s, out, w.embedding, {p.batch.tokens, n_tokens}, p.config.embedding_scale);
+  p.seen("embed", -1, out);
   for (size_t i = 0; i < p.ropes.size(); ++i) {
     ops::rope_angles(p.s, p.t.cos_sin[i], p.ropes[i].op(), {p.batch.positions, n_tokens});
   }
@@ -116,19 +123,24 @@ Status load_attention(WeightLoader& w, const ModelConfig& c, int64_t l, Attentio
                   l);
 }
 
-void attention_block(Pass& p, const AttentionWeights& w, int l) {
+void attention_block(Pass& p, const AttentionWeights& w, const TensorView& x, int l) {
   const Scratch& t = p.t;
   const LayerConfig& layer = p.config.layers[static_cast<size_t>(l)];
   const PagedKv& kv = p.kv[static_cast<size_t>(l)];
-  project(p, w.qkv, t.h);
-  norm_heads(p, t.q, w.q_norm);
+  const bool has_queries = goes_on(p, l);
+  const std::span<const Projections::Projection> qkv = w.qkv.all;
+  project_each(p, has_queries || qkv.size() == 1 ? qkv : qkv.subspan(1), x);
+  if (has_queries) {
+    norm_heads(p, t.q, w.q_norm);
+    rotate_heads(p, t.q, layer.rope);
+    p.seen("q", l, t.q);
+  }
   norm_heads(p, t.k, w.k_norm);
-  rotate_heads(p, t.q, layer.rope);
   rotate_heads(p, t.k, layer.rope);
-  p.seen("q", l, t.q);
   p.seen("k", l, t.k);
   p.seen("v", l, t.v);
   ops::store_kv(p.s, kv, t.k, t.v, p.batch);
+  if (!has_queries) return;
   ops::paged_attention(
       p.s, t.attention, t.q, kv, p.batch,
       {.scale = p.config.attention_scale, .soft_cap = p.config.attention_soft_cap, .window = layer.window});
@@ -141,8 +153,8 @@ void attention_output(Pass& p, const AttentionWeights& w, int l) {
 }
 
 bool keep_wanted_rows(Pass& p, int l) {
+  if (!goes_on(p, l)) return false;
   if (!p.is_last(l) || p.hidden.has(l) || p.hidden.has(l + 1)) return true;
-  if (p.batch.n_rows == 0) return false;
   const std::span<const int32_t> rows = wanted_rows(p.batch);
   ops::gather_rows(p.s, p.t.x_rows, p.t.x, rows);
   ops::gather_rows(p.s, p.t.attention_rows, p.t.attention, rows);

@@ -30,20 +30,22 @@ struct VocabularyWeights {
   Linear output;           // [V, C]
 };
 Status load_vocabulary(WeightLoader& loader, const ModelConfig& config, VocabularyWeights& out);
-// tokens -> t.x; and the angles of all RoPEs, t.cos_sin, which attention blocks read.
-void embed_tokens(Pass& p, const VocabularyWeights& w);
+// tokens -> out[T, C]; and the angles of all RoPEs, t.cos_sin, which attention blocks read.
+void embed_tokens(Pass& p, const VocabularyWeights& w, const TensorView& out);
 // t.h, behind the final norm -> logits, of the rows that are wanted.
 void logits_head(Pass& p, const VocabularyWeights& w);
 
 // Rotary attention over grouped heads.
 struct AttentionWeights {
-  Projections qkv;            // [H D, C], [K D, C] twice; or one [(H + 2 K) D, C]. With biases where the model has them
+  Projections qkv;            // [H D, I], [K D, I] twice, in this order; or one [(H + 2 K) D, I]. I: the width of what
+                              // it reads. With biases where the model has them
   TensorView q_norm, k_norm;  // [D], of each head; rank 0: none
   Linear output;              // [C, H D]
 };
 Status load_attention(WeightLoader& loader, const ModelConfig& config, int64_t layer, AttentionWeights& out);
-// t.h -> t.attention; writes t.q, t.k, t.v and the layer's keys and values of this step.
-void attention_block(Pass& p, const AttentionWeights& w, int layer);
+// x[T, I] -> t.attention; writes t.q, t.k, t.v and the layer's keys and values of this step. Keys and values alone
+// where nothing else is wanted, as keep_wanted_rows() says of the layer.
+void attention_block(Pass& p, const AttentionWeights& w, const TensorView& x, int layer);
 // t.attention -> t.out.
 void attention_output(Pass& p, const AttentionWeights& w, int layer);
 

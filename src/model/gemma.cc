@@ -36,12 +36,12 @@ std::unique_ptr<Model> GemmaModel::part(Parts parts, std::span<const int32_t> ke
 void GemmaModel::run(Pass& p) {
   const Scratch& t = p.t;
   const float eps = p.config.norm_eps;
-  embed_tokens(p, vocabulary_);
+  embed_tokens(p, vocabulary_, t.x);
   for (int l = 0; l < p.n_layers(); ++l) {
     const Layer& w = layers_[static_cast<size_t>(l)];
     ops::rms_norm(p.s, t.h, t.x, w.attn_norm, eps);
     p.seen("attn_norm", l, t.h);
-    attention_block(p, w.attention, l);
+    attention_block(p, w.attention, t.h, l);
     if (!keep_wanted_rows(p, l)) return;
     attention_output(p, w.attention, l);
     ops::rms_norm(p.s, t.out, t.out, w.post_attn_norm, eps);

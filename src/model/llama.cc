@@ -41,12 +41,12 @@ std::unique_ptr<Model> LlamaModel::part(Parts parts, std::span<const int32_t> ke
 void LlamaModel::run(Pass& p) {
   const Scratch& t = p.t;
   const float eps = p.config.norm_eps;
-  embed_tokens(p, vocabulary_);
+  embed_tokens(p, vocabulary_, t.x);
   ops::rms_norm(p.s, t.h, t.x, layers_[0].attn_norm, eps);
   for (int l = 0; l < p.n_layers(); ++l) {
     const Layer& w = layers_[static_cast<size_t>(l)];
     p.seen("attn_norm", l, t.h);
-    attention_block(p, w.attention, l);
+    attention_block(p, w.attention, t.h, l);
     if (!keep_wanted_rows(p, l)) return;
     attention_output(p, w.attention, l);
     ops::add_rms_norm(p.s, t.h, t.x, t.out, w.ffn_norm, eps);

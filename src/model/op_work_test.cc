@@ -100,6 +100,16 @@ TEST(OpWork, WithoutACacheIsTheSumOverAllLengths) {
   EXPECT_EQ(2 * recomputed.macs("paged_attention"), kLayers * 2 * kC * (squares + sum));
 }
 
+// Of a step that wants no rows, the last layer's keys and values are all that anybody reads.
+TEST(OpWork, OfTheLastLayerIsKeysAndValuesWhereNoRowsAreWanted) {
+  LoadedModel m(notes_model());
+  OneSequence text(*m.model, *m.stream, {});
+  Counted counted;
+  text.append(testing::some_tokens(40, kV), {});
+  EXPECT_EQ(2 * counted.macs("linear"), products(40) / kLayers * (kLayers - 1) + 4 * 40 * kC * kC);
+  EXPECT_EQ(2 * counted.macs("paged_attention"), attention(40) / kLayers * (kLayers - 1));
+}
+
 // Products of quantised weights are int8's; a window bounds what attention reads.
 TEST(OpWork, NamesTheUnitAndKeepsToTheWindow) {
   LoadedModel quantised(testing::TinyModelOptions{.architecture = "llama", .dtype = DType::kQ8_0});

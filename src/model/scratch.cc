@@ -7,35 +7,6 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
-void place(Scratch& s, ScratchLayout& layout, const ModelConfig& c, int64_t T, int64_t R) {
-  s.x = layout.take(T, c.width);
-  s.h = layout.take(T, c.width);
-  if (c.fused_qkv) {
-    s.qkv = layout.take(T, c.q_len() + 2 * c.kv_len());
-    s.q = s.qkv.columns(0, c.q_len());
-    s.k = s.qkv.columns(c.q_len(), c.kv_len());
-    s.v = s.qkv.columns(c.q_len() + c.kv_len(), c.kv_len());
-  } else {
-    s.q = layout.take(T, c.q_len());
-    s.k = layout.take(T, c.kv_len());
-    s.v = layout.take(T, c.kv_len());
-  }
-  s.attention = layout.take(T, c.q_len());
-  s.out = layout.take(T, c.width);
-  if (c.fused_gate_up) {
-    s.gate_up = layout.take(T, 2 * c.ffn_len);
-    s.gate = s.gate_up.columns(0, c.ffn_len);
-    s.up = s.gate_up.columns(c.ffn_len, c.ffn_len);
-  } else {
-    if (!c.is_encoder()) s.gate = layout.take(T, c.ffn_len);
-    s.up = layout.take(T, c.ffn_len);
-  }
-  s.x_rows = layout.take(R, c.width);
-  s.attention_rows = layout.take(R, c.q_len());
-  s.cos_sin.clear();
-  for (const RopeConfig& rope : c.ropes) s.cos_sin.push_back(layout.take(T, 2 * rope.n_pairs));
-}
-
 }  // namespace
 
 TensorView ScratchLayout::take(int64_t rows, int64_t columns) {
@@ -44,23 +15,56 @@ TensorView ScratchLayout::take(int64_t rows, int64_t columns) {
   return view;
 }
 
-Result<Buffer> allocate_scratch(const DeviceMemory& memory, const std::function<void(ScratchLayout&)>& place,
-                                int64_t step_tokens) {
+size_t scratch_bytes(const std::function<void(ScratchLayout&)>& place) {
   ScratchLayout count(reinterpret_cast<std::byte*>(kAlignment));  // an address that is never read
   place(count);
-  ASSIGN_OR_RETURN(Buffer out,
-                   Buffer::allocate(memory, count.bytes(),
-                                    "the intermediates of a step of " + std::to_string(step_tokens) + " tokens"));
+  return count.bytes();
+}
+
+Result<Buffer> allocate_scratch(const DeviceMemory& memory, const std::function<void(ScratchLayout&)>& place,
+                                std::string_view what) {
+  ASSIGN_OR_RETURN(Buffer out, Buffer::allocate(memory, scratch_bytes(place), what));
   ScratchLayout layout(out.data());
   place(layout);
   return out;
 }
 
+void Scratch::lay_out(ScratchLayout& layout, const ModelConfig& c, int64_t T, int64_t R) {
+  x = layout.take(T, c.width);
+  h = layout.take(T, c.width);
+  if (c.fused_qkv) {
+    qkv = layout.take(T, c.q_len() + 2 * c.kv_len());
+    q = qkv.columns(0, c.q_len());
+    k = qkv.columns(c.q_len(), c.kv_len());
+    v = qkv.columns(c.q_len() + c.kv_len(), c.kv_len());
+  } else {
+    q = layout.take(T, c.q_len());
+    k = layout.take(T, c.kv_len());
+    v = layout.take(T, c.kv_len());
+  }
+  attention = layout.take(T, c.q_len());
+  out = layout.take(T, c.width);
+  if (c.fused_gate_up) {
+    gate_up = layout.take(T, 2 * c.ffn_len);
+    gate = gate_up.columns(0, c.ffn_len);
+    up = gate_up.columns(c.ffn_len, c.ffn_len);
+  } else {
+    if (!c.is_encoder()) gate = layout.take(T, c.ffn_len);
+    up = layout.take(T, c.ffn_len);
+  }
+  x_rows = layout.take(R, c.width);
+  attention_rows = layout.take(R, c.q_len());
+  cos_sin.clear();
+  for (const RopeConfig& rope : c.ropes) cos_sin.push_back(layout.take(T, 2 * rope.n_pairs));
+}
+
 Result<Scratch> Scratch::allocate(const ModelConfig& config, int64_t step_tokens, int64_t max_rows,
                                   const DeviceMemory& memory) {
   Scratch s;
-  const auto place_all = [&](ScratchLayout& layout) { place(s, layout, config, step_tokens, max_rows); };
-  ASSIGN_OR_RETURN(s.memory, allocate_scratch(memory, place_all, step_tokens));
+  const auto place_all = [&](ScratchLayout& layout) { s.lay_out(layout, config, step_tokens, max_rows); };
+  ASSIGN_OR_RETURN(
+      s.memory,
+      allocate_scratch(memory, place_all, "the intermediates of a step of " + std::to_string(step_tokens) + " tokens"));
   return s;
 }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -27,10 +28,12 @@ class ScratchLayout {
   size_t at_ = 0;
 };
 
-// Memory for all that `place` takes. It is called twice, first to count, and takes the same both times. `step_tokens`
-// is for the sentence where there is no room.
+// The bytes of all that `place` takes. What it was given is not to be read or written.
+size_t scratch_bytes(const std::function<void(ScratchLayout&)>& place);
+// Memory for all that `place` takes. It is called twice, first to count, and takes the same both times. `what` is for
+// the sentence where there is no room (tensor/buffer.h).
 Result<Buffer> allocate_scratch(const DeviceMemory& memory, const std::function<void(ScratchLayout&)>& place,
-                                int64_t step_tokens);
+                                std::string_view what);
 
 struct Scratch {
   TensorView x;                       // [T, C] the residual stream
@@ -46,6 +49,8 @@ struct Scratch {
 
   static Result<Scratch> allocate(const ModelConfig& config, int64_t step_tokens, int64_t max_rows,
                                   const DeviceMemory& memory = cpu_memory());
+  // Takes all of the above from a layout that others take from too.
+  void lay_out(ScratchLayout& layout, const ModelConfig& config, int64_t step_tokens, int64_t max_rows);
   // The same cut to a step of n_tokens and n_rows. Views only; for a step's own copy.
   void cut_to(const Scratch& whole, int64_t n_tokens, int64_t n_rows);
   // From here on x and attention are x_rows and attention_rows, and all else has n_rows rows.

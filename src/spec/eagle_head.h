@@ -33,10 +33,10 @@
 #include "base/result.h"
 #include "format/model_file.h"
 #include "kernels/forward_batch.h"
-#include "kernels/weight.h"
+#include "model/blocks.h"
 #include "model/model.h"
 #include "model/rope.h"
-#include "tensor/buffer.h"
+#include "model/scratch.h"
 #include "tensor/stream.h"
 #include "worker/kv_store.h"
 
@@ -54,6 +54,18 @@ struct EagleSizes {
   int32_t most_rows() const { return n_rows > 0 ? n_rows : n_texts; }
 };
 
+// What a head's file says of it, as the target completes it.
+struct EagleForm {
+  enum class Kind : uint8_t { kFirst, kThird, kMtp };  // EAGLE-1 and -2, EAGLE-3, an MTP layer
+  Kind kind = Kind::kFirst;
+  bool hidden_first = false;        // of an MTP layer: fc reads the state before the embedding
+  bool residual_is_normed = false;  // norm_before_residual
+  bool state_is_normed = false;     // norm_output
+  ModelConfig layer;                // the decoder layer; scale and soft cap are those of the vocabulary that it uses
+  std::vector<int32_t> tap_layers;  // what it reads of the target, as HiddenStates counts layers
+  std::vector<TokenId> ids;         // what the columns of logits stand for, ascending; empty: all ids of the target
+};
+
 class EagleHead {
  public:
   // Checks that the head is of the target's width, layers and vocabulary; a wrong target of the same shape shows in
@@ -67,18 +79,18 @@ class EagleHead {
   static Result<int64_t> block_bytes(const ModelFile& file, const Model& target, const Stream& stream,
                                      const EagleSizes& sizes);
 
-  bool is_third() const { return is_third_; }  // EAGLE-3
-  int32_t width() const { return width_; }     // C of a state
+  bool is_third() const { return form_.kind == EagleForm::Kind::kThird; }    // EAGLE-3
+  int32_t width() const { return static_cast<int32_t>(form_.layer.width); }  // C of a state
   // What the columns of logits stand for, ascending; empty: all ids of the target.
-  const std::vector<TokenId>& ids() const { return ids_; }
+  const std::vector<TokenId>& ids() const { return form_.ids; }
   const EagleSizes& sizes() const { return sizes_; }
 
   // A piece of the memory of its largest pass, in idle times. Whether there was one left.
-  bool take_next() { return memory_.take_next(); }
+  bool take_next() { return whole_.memory.take_next(); }
   // What it reads of the target: a step's hidden states are written to these, [step_tokens, the target's C] each.
   const HiddenStates& taps() const { return taps_; }
   // Of one token, what the taps have, side by side.
-  int32_t feature_len() const { return feature_len_; }
+  int32_t feature_len() const { return static_cast<int32_t>(rows_.features.row_len()); }
   void copy_feature(int32_t tap_row, std::span<float> to) const;
 
   // Row `row` of the next pass, to be written: what the target made of its token, [feature_len]; then fuse() makes
@@ -96,53 +108,41 @@ class EagleHead {
   Said run(const ForwardBatch& batch);
 
  private:
-  struct Product {
-    Weight weight;
-    TensorView bias;  // rank 0: none
+  // The blocks of its layer (model/blocks.h), and what stands before and after them. Rank 0: the kind has no such norm.
+  struct Weights {
+    std::vector<TensorView> feature_norms;  // of equal parts of the features, before fc; empty: none
+    Linear fc;
+    TensorView token_norm, state_norm;  // [C], of both halves of the inputs
+    TensorView attention_norm;          // [C], of an MTP layer
+    AttentionWeights attention;
+    TensorView ffn_norm;  // [C]
+    FfnWeights ffn;
+    VocabularyWeights vocabulary;  // the target's where it has none of its own
+    std::vector<std::unique_ptr<float[]>> copies;
   };
-  struct Rows {  // of a pass, the largest
-    TensorView features, states, inputs, x, h, q, k, v, attention, gate, up, out, wanted, normed, logits, cos_sin;
+  // Of its largest pass, in the scratch's memory.
+  struct Rows {
+    TensorView inputs;    // [T, 2 C] token and state, side by side
+    TensorView states;    // [T, C] where the layer begins: EAGLE-1's half of the inputs, else the scratch's x
+    TensorView features;  // [T, feature_len]; but for EAGLE-3 the states
+    TensorView logits;    // [R, ids or V]
     std::vector<TensorView> taps;
   };
   class Loader;
 
-  EagleHead(const Model& target, Stream& stream) : target_(target), stream_(stream) {}
-  void product(const TensorView& out, const Product& w, const TensorView& x);
-  void embed(const ForwardBatch& batch, const TensorView& out);
-  void norm_heads(const TensorView& x, const TensorView& weight);
-  struct Inputs {
-    TensorView read;  // what the attention reads, [T, C or 2 C]
-    TensorView x;     // [T, C] the layer's own
-  };
-  Inputs read(const ForwardBatch& batch);
-  void answer(const ForwardBatch& batch, const TensorView& read, const TensorView& x);
-  Said say(const ForwardBatch& batch, const TensorView& x);
+  explicit EagleHead(Stream& stream) : stream_(stream) {}
+  TensorView attention_input(Pass& p);
 
   std::shared_ptr<const ModelFile> file_;
-  const Model& target_;
   Stream& stream_;
   EagleSizes sizes_;
-  ModelConfig config_;  // of its layer
+  EagleForm form_;
+  Weights weights_;
   RopeTable rope_;
-  bool is_third_ = false;
-  bool is_mtp_ = false;
-  bool hidden_first_ = false;        // of an MTP layer: fc reads the state before the embedding
-  bool residual_is_normed_ = false;  // norm_before_residual
-  bool state_is_normed_ = false;     // norm_output
-  int32_t width_ = 0, feature_len_ = 0, n_outputs_ = 0;
-  Weight embedding_;  // n_outputs 0: the target's
-  Product fc_, q_, k_, v_, o_, gate_, up_, down_;
-  Product output_;              // n_outputs 0: the target's
-  TensorView embed_norm_;       // of an MTP layer
-  TensorView q_norm_, k_norm_;  // [D], of each head; rank 0: none
-  TensorView input_norm_, hidden_norm_, ffn_norm_, norm_;
-  std::vector<TensorView> feature_norms_;  // of equal parts of the features, before fc; empty: none
-  std::vector<TokenId> ids_;
-  std::vector<std::unique_ptr<float[]>> copies_;
-  std::vector<int32_t> tap_layers_;
-  HiddenStates taps_;
-  Buffer memory_;
+  Scratch whole_, step_;  // of the largest pass, and cut to one
   Rows rows_;
+  std::vector<int32_t> every_token_;  // [T] 0, 1, 2, ...
+  HiddenStates taps_;
   std::unique_ptr<KvStore> kv_;
 };
 

@@ -1,6 +1,7 @@
 // What EagleHead::load reads of a file: finds and checks all, by name and shape, before anything is prepared.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -20,54 +21,47 @@ class EagleHead::Loader {
   Status find();
   // Bytes of all weights, prepared.
   int64_t weight_bytes() const;
-  // Lays the rows of a pass and the taps out from `memory` on (null: none is there yet); how many bytes they take.
-  size_t lay(const EagleSizes& sizes, std::byte* memory, Rows& rows) const;
+  // Takes what a pass computes in, and the taps.
+  void lay_out(ScratchLayout& layout, const EagleSizes& sizes, Scratch& scratch, Rows& rows) const;
   size_t workspace_bytes(const EagleSizes& sizes) const;
-  KvGeometry geometry() const;
-  Status load(Stream& stream, EagleHead& out) const;
+  std::vector<KvLayout> kv_layouts(const EagleSizes& sizes) const;
+  const EagleForm& form() const { return form_; }
+  Weights load(Stream& stream) const;
 
  private:
-  struct Place;
-  static std::vector<Place> places();
-
   Status name_tensors();
   Status read_config();
   Status read_mtp_config();
   Status find_taps();
   Status find_feature_norms();
-  std::string folder_name(const TensorInfo& t) const;
+  std::string name_of(const TensorInfo& t) const;
   Status find_ids();
   Status check_members(const std::vector<int64_t>& ids) const;
   Status check_shapes();
-  Status check_matrix(const HeadMatrix& m, std::string_view name, int64_t n_outputs, int64_t n_inputs) const;
-  Status check_vector(const TensorInfo* v, std::string_view name, bool is_there, int64_t len) const;
+  void use_vocabulary();
+  // What the file has under this name; of a vector the weight.
+  const HeadMatrix& at(std::string_view name) const;
+  bool has(std::string_view name) const { return at(name).weight != nullptr; }
+  Status check_matrix(std::string_view name, int64_t n_outputs, int64_t n_inputs) const;
+  Status check_vector(std::string_view name, bool is_there, int64_t len) const;
   Status check_biases() const;
   Result<bool> flag(const std::string& key, bool otherwise) const;
+  KvGeometry geometry() const;
   std::string where() const { return file_.path() + ": "; }
+  bool is_third() const { return form_.kind == EagleForm::Kind::kThird; }
+  bool is_mtp() const { return form_.kind == EagleForm::Kind::kMtp; }
   int64_t target_width() const { return target_.config().width; }
-  int64_t n_outputs() const { return ids_.empty() ? target_.config().vocab_size : static_cast<int64_t>(ids_.size()); }
-  int64_t feature_len() const { return static_cast<int64_t>(tap_layers_.size()) * target_width(); }
+  int64_t n_outputs() const {
+    return form_.ids.empty() ? target_.config().vocab_size : static_cast<int64_t>(form_.ids.size());
+  }
+  int64_t feature_len() const { return static_cast<int64_t>(form_.tap_layers.size()) * target_width(); }
 
   const ModelFile& file_;
   const Model& target_;
   const Stream& stream_;
-  ModelConfig config_;
-  bool is_third_ = false, is_mtp_ = false, hidden_first_ = false, residual_is_normed_ = false, state_is_normed_ = false;
-  HeadMatrix fc_, q_, k_, v_, o_, gate_, up_, down_, output_, embedding_;
-  const TensorInfo* embed_norm_ = nullptr;
-  const TensorInfo* q_norm_ = nullptr;
-  const TensorInfo* k_norm_ = nullptr;
-  const TensorInfo* input_norm_ = nullptr;
-  const TensorInfo* all_features_norm_ = nullptr;               // norm_before_fc's
-  std::map<std::string, const TensorInfo*> each_feature_norm_;  // fc_norm's, by name
-  std::vector<const TensorInfo*> feature_norms_;                // those that are used
-  const TensorInfo* hidden_norm_ = nullptr;
-  const TensorInfo* ffn_norm_ = nullptr;
-  const TensorInfo* norm_ = nullptr;
-  const TensorInfo* d2t_ = nullptr;
-  const TensorInfo* t2d_ = nullptr;
-  std::vector<int32_t> tap_layers_;  // as HiddenStates counts them
-  std::vector<TokenId> ids_;
+  EagleForm form_;
+  std::map<std::string, HeadMatrix, std::less<>> tensors_;
+  std::vector<std::string> feature_norms_;  // the names of those that are used
 };
 
 }  // namespace ibid

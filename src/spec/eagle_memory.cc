@@ -1,17 +1,14 @@
 // What an EagleHead holds: its weights, the rows of a pass, keys and values.
 #include <algorithm>
-#include <array>
+#include <numeric>
 #include <utility>
 
 #include "kernels/ops.h"
-#include "model/rope.h"
 #include "spec/eagle_loader.h"
 #include "tensor/dequantise.h"
 
 namespace ibid {
 namespace {
-
-constexpr size_t kAligned = 64;
 
 TensorView as_floats(const TensorInfo& t, std::vector<std::unique_ptr<float[]>>& copies) {
   const int64_t n = t.view.row_len();
@@ -23,41 +20,29 @@ TensorView as_floats(const TensorInfo& t, std::vector<std::unique_ptr<float[]>>&
 }  // namespace
 
 int64_t EagleHead::Loader::weight_bytes() const {
-  int64_t bytes = embedding_.weight != nullptr ? static_cast<int64_t>(embedding_.weight->bytes()) : 0;
-  for (const HeadMatrix* m : {&fc_, &q_, &k_, &v_, &o_, &gate_, &up_, &down_, &output_}) {
-    if (m->weight != nullptr)
-      bytes += std::max(prepared_bytes(stream_, m->weight->view), static_cast<int64_t>(m->weight->bytes()));
+  int64_t bytes = 0;
+  for (const auto& [name, m] : tensors_) {
+    if (m.weight == nullptr || m.weight->view.rank != 2) continue;
+    const auto raw = static_cast<int64_t>(m.weight->bytes());
+    bytes += name == "embed_tokens" ? raw : std::max(prepared_bytes(stream_, m.weight->view), raw);
   }
   return bytes;
 }
 
-size_t EagleHead::Loader::lay(const EagleSizes& sizes, std::byte* memory, Rows& rows) const {
-  const ModelConfig& c = config_;
-  const int64_t C = c.width, T = sizes.n_tokens, R = sizes.most_rows();
-  size_t bytes = 0;
-  const auto lay_one = [&](TensorView& out, int64_t n_rows, int64_t n_columns) {
-    const auto n = static_cast<size_t>(n_rows * n_columns) * sizeof(float);
-    if (memory != nullptr) out = TensorView(memory + bytes, DType::kF32, {n_rows, n_columns});
-    bytes += (n + kAligned - 1) / kAligned * kAligned;
-  };
-  if (is_third_) lay_one(rows.features, T, feature_len());
-  lay_one(rows.states, T, C);
-  if (!is_third_) rows.features = rows.states;
-  lay_one(rows.inputs, T, 2 * C);
-  for (TensorView* x : {&rows.x, &rows.h, &rows.out}) lay_one(*x, T, C);
-  for (TensorView* x : {&rows.q, &rows.attention}) lay_one(*x, T, c.q_len());
-  for (TensorView* x : {&rows.k, &rows.v}) lay_one(*x, T, c.kv_len());
-  for (TensorView* x : {&rows.gate, &rows.up}) lay_one(*x, T, c.ffn_len);
-  for (TensorView* x : {&rows.wanted, &rows.normed}) lay_one(*x, R, C);
-  lay_one(rows.logits, R, n_outputs());
-  lay_one(rows.cos_sin, T, 2 * c.ropes.front().n_pairs);
-  rows.taps.resize(tap_layers_.size());
-  for (TensorView& tap : rows.taps) lay_one(tap, sizes.step_tokens, target_width());
-  return bytes;
+void EagleHead::Loader::lay_out(ScratchLayout& layout, const EagleSizes& sizes, Scratch& scratch, Rows& rows) const {
+  const int64_t C = form_.layer.width, T = sizes.n_tokens, R = sizes.most_rows();
+  scratch.lay_out(layout, form_.layer, T, R);
+  rows.inputs = layout.take(T, 2 * C);
+  rows.states = form_.kind == EagleForm::Kind::kFirst ? rows.inputs.columns(C, C) : scratch.x;
+  rows.features = is_third() ? layout.take(T, feature_len()) : rows.states;
+  rows.logits = layout.take(R, n_outputs());
+  rows.taps.clear();
+  for (size_t i = 0; i < form_.tap_layers.size(); ++i)
+    rows.taps.push_back(layout.take(sizes.step_tokens, target_width()));
 }
 
 size_t EagleHead::Loader::workspace_bytes(const EagleSizes& sizes) const {
-  const ModelConfig& c = config_;
+  const ModelConfig& c = form_.layer;
   size_t bytes = ops::paged_attention_workspace_bytes(sizes.n_tokens, static_cast<int32_t>(c.n_heads),
                                                       static_cast<int32_t>(c.head_len), sizes.context_len);
   for (const int64_t n_inputs : {2 * c.width, feature_len(), c.q_len(), c.ffn_len})
@@ -65,46 +50,48 @@ size_t EagleHead::Loader::workspace_bytes(const EagleSizes& sizes) const {
   return bytes;
 }
 
-Status EagleHead::Loader::load(Stream& stream, EagleHead& out) const {
-  out.config_ = config_;
-  out.is_third_ = is_third_;
-  out.is_mtp_ = is_mtp_;
-  out.hidden_first_ = hidden_first_;
-  out.residual_is_normed_ = residual_is_normed_;
-  out.state_is_normed_ = state_is_normed_;
-  out.width_ = static_cast<int32_t>(config_.width);
-  out.feature_len_ = static_cast<int32_t>(feature_len());
-  out.ids_ = ids_;
-  out.tap_layers_ = tap_layers_;
-  const std::array<std::pair<const HeadMatrix*, Product*>, 9> products = {{{&fc_, &out.fc_},
-                                                                           {&q_, &out.q_},
-                                                                           {&k_, &out.k_},
-                                                                           {&v_, &out.v_},
-                                                                           {&o_, &out.o_},
-                                                                           {&gate_, &out.gate_},
-                                                                           {&up_, &out.up_},
-                                                                           {&down_, &out.down_},
-                                                                           {&output_, &out.output_}}};
-  for (const auto& [from, to] : products) {
-    if (from->weight != nullptr) to->weight = prepare_weight(stream, from->weight->view);
-    if (from->bias != nullptr) to->bias = as_floats(*from->bias, out.copies_);
-  }
-  const std::array<std::pair<const TensorInfo*, TensorView*>, 7> norms = {{{embed_norm_, &out.embed_norm_},
-                                                                           {q_norm_, &out.q_norm_},
-                                                                           {k_norm_, &out.k_norm_},
-                                                                           {input_norm_, &out.input_norm_},
-                                                                           {hidden_norm_, &out.hidden_norm_},
-                                                                           {ffn_norm_, &out.ffn_norm_},
-                                                                           {norm_, &out.norm_}}};
-  for (const auto& [from, to] : norms) {
-    if (from != nullptr) *to = as_floats(*from, out.copies_);
-  }
-  for (const TensorInfo* norm : feature_norms_) out.feature_norms_.push_back(as_floats(*norm, out.copies_));
-  if (embedding_.weight == nullptr) return {};
+std::vector<KvLayout> EagleHead::Loader::kv_layouts(const EagleSizes& sizes) const {
+  const KvGeometry g = geometry();
+  return ibid::kv_layouts({&g, 1}, sizes.kv_dtype, sizes.block_len);
+}
+
+EagleHead::Weights EagleHead::Loader::load(Stream& stream) const {
+  Weights out;
+  const auto norm = [&](std::string_view name) {
+    return has(name) ? as_floats(*at(name).weight, out.copies) : TensorView();
+  };
+  const auto product = [&](std::string_view name) {
+    const HeadMatrix& m = at(name);
+    Linear linear;
+    linear.weight = prepare_weight(stream, m.weight->view);
+    if (m.bias != nullptr) linear.bias = as_floats(*m.bias, out.copies);
+    return linear;
+  };
+  for (const std::string& name : feature_norms_) out.feature_norms.push_back(norm(name));
+  out.fc = product("fc");
+  // An MTP layer's input_layernorm stands before its attention, EAGLE-3's is of the token's half of the inputs.
+  out.token_norm = norm(is_mtp() ? "embed_norm" : "layers.0.input_layernorm");
+  out.state_norm = norm("layers.0.hidden_norm");
+  if (is_mtp()) out.attention_norm = norm("layers.0.input_layernorm");
+  out.attention.qkv.all = {{&Scratch::q, product("layers.0.self_attn.q_proj")},
+                           {&Scratch::k, product("layers.0.self_attn.k_proj")},
+                           {&Scratch::v, product("layers.0.self_attn.v_proj")}};
+  out.attention.q_norm = norm("layers.0.self_attn.q_norm");
+  out.attention.k_norm = norm("layers.0.self_attn.k_norm");
+  out.attention.output = product("layers.0.self_attn.o_proj");
+  out.ffn_norm = norm("layers.0.post_attention_layernorm");
+  out.ffn.gate_up.all = {{&Scratch::gate, product("layers.0.mlp.gate_proj")},
+                         {&Scratch::up, product("layers.0.mlp.up_proj")}};
+  out.ffn.down = product("layers.0.mlp.down_proj");
+  VocabularyWeights& vocabulary = out.vocabulary;
+  vocabulary = *target_.vocabulary();
+  vocabulary.output_norm = norm("norm");
+  if (has("lm_head")) vocabulary.output = product("lm_head");
+  if (!has("embed_tokens")) return out;
   // Rows are read where they lie.
-  const TensorView& view = embedding_.weight->view;
-  out.embedding_ = {.dtype = view.dtype, .n_outputs = view.dim[0], .n_inputs = view.dim[1], .raw = view};
-  return {};
+  const TensorView& view = at("embed_tokens").weight->view;
+  vocabulary.embedding = {.dtype = view.dtype, .n_outputs = view.dim[0], .n_inputs = view.dim[1], .raw = view};
+  return out;
 }
 
 // ---- EagleHead -----------------------------------------------------------------------------------------------------
@@ -113,38 +100,37 @@ Result<int64_t> EagleHead::block_bytes(const ModelFile& file, const Model& targe
                                        const EagleSizes& sizes) {
   Loader loader(file, target, stream);
   TRY(loader.find());
-  const KvGeometry geometry = loader.geometry();
-  return kv_block_bytes(kv_layouts({&geometry, 1}, sizes.kv_dtype, sizes.block_len));
+  return kv_block_bytes(loader.kv_layouts(sizes));
 }
 
 Result<int64_t> EagleHead::sized_bytes(const ModelFile& file, const Model& target, const Stream& stream,
                                        const EagleSizes& sizes) {
   Loader loader(file, target, stream);
   TRY(loader.find());
-  const KvGeometry geometry = loader.geometry();
-  const auto layouts = kv_layouts({&geometry, 1}, sizes.kv_dtype, sizes.block_len);
-  Rows none;
-  return loader.weight_bytes() + static_cast<int64_t>(loader.lay(sizes, nullptr, none)) +
-         kv_pool_bytes(layouts, sizes.n_blocks);
+  Scratch scratch;
+  Rows rows;
+  const size_t bytes = scratch_bytes([&](ScratchLayout& layout) { loader.lay_out(layout, sizes, scratch, rows); });
+  return loader.weight_bytes() + static_cast<int64_t>(bytes) + kv_pool_bytes(loader.kv_layouts(sizes), sizes.n_blocks);
 }
 
 Result<std::unique_ptr<EagleHead>> EagleHead::load(std::shared_ptr<const ModelFile> file, const Model& target,
                                                    Stream& stream, const EagleSizes& sizes) {
-  std::unique_ptr<EagleHead> out(new EagleHead(target, stream));
+  std::unique_ptr<EagleHead> out(new EagleHead(stream));
   Loader loader(*file, target, stream);
   TRY(loader.find());
-  const KvGeometry geometry = loader.geometry();
-  const auto layouts = kv_layouts({&geometry, 1}, sizes.kv_dtype, sizes.block_len);
-  ASSIGN_OR_RETURN(KvStore kv, KvStore::create(layouts, sizes.n_blocks, stream.memory()));
+  ASSIGN_OR_RETURN(KvStore kv, KvStore::create(loader.kv_layouts(sizes), sizes.n_blocks, stream.memory()));
   out->kv_ = std::make_unique<KvStore>(std::move(kv));
-  const size_t bytes = loader.lay(sizes, nullptr, out->rows_);
-  ASSIGN_OR_RETURN(out->memory_, Buffer::allocate(stream.memory(), bytes, "the rows of an EAGLE head"));
-  loader.lay(sizes, out->memory_.data(), out->rows_);
-  TRY(loader.load(stream, *out));
+  const auto lay_out = [&](ScratchLayout& layout) { loader.lay_out(layout, sizes, out->whole_, out->rows_); };
+  ASSIGN_OR_RETURN(out->whole_.memory, allocate_scratch(stream.memory(), lay_out, "the rows of an EAGLE head"));
+  out->step_.cut_to(out->whole_, 1, 1);
+  out->every_token_.resize(static_cast<size_t>(sizes.n_tokens));
+  std::iota(out->every_token_.begin(), out->every_token_.end(), 0);
   out->file_ = std::move(file);
   out->sizes_ = sizes;
-  out->rope_ = make_rope_table(out->config_.ropes.front(), sizes.context_len);
-  out->taps_ = {.layers = out->tap_layers_, .out = out->rows_.taps};
+  out->form_ = loader.form();
+  out->weights_ = loader.load(stream);
+  out->rope_ = make_rope_table(out->form_.layer.ropes.front(), sizes.context_len);
+  out->taps_ = {.layers = out->form_.tap_layers, .out = out->rows_.taps};
   TRY(stream.reserve_workspace(std::max(stream.workspace_bytes(), loader.workspace_bytes(sizes))));
   return out;
 }
