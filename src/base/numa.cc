@@ -45,7 +45,8 @@ Result<NumaPolicy> numa_policy_from(std::string_view text) {
   int node = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), node);
   if (error != std::errc() || end != text.data() + text.size() || node < 0 || node >= kMaxNodes)
-    return invalid("system, spread or a node's number was expected, not " + std::string(text), "numa");
+    return invalid("unknown value '" + std::string(text) + "'; expected system, spread or the number of a node",
+                   "numa");
   return NumaPolicy{.kind = Kind::kNode, .node = node};
 }
 

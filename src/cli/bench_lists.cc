@@ -20,7 +20,9 @@ Status add_counts(std::string_view text, int64_t min, int64_t max, std::vector<i
     return {};
   }
   const size_t by = std::min(text.find_first_of("+*", dash), text.size());
-  const auto wrong = [&] { return invalid(in_quotes(text) + " is no range; 8-32, 8-32+8 or 8-32*2 would be one"); };
+  const auto wrong = [&] {
+    return invalid("invalid value " + in_quotes(text) + "; expected a range, as 8-32, 8-32+8 or 8-32*2");
+  };
   const auto first = read_whole(text.substr(0, dash), min, max);
   const auto last = read_whole(text.substr(dash + 1, by - dash - 1), min, max);
   const bool multiplies = by < text.size() && text[by] == '*';

@@ -66,28 +66,26 @@ Result<std::vector<DType>> read_kv_dtypes(std::string_view text) {
 constexpr int64_t kMostTokens = 1 << 24;
 
 void add_tests(CLI::App* c, BenchOptions& b) {
-  add_counts(c, "-p,--n-prompt", b.n_prompt, 0, kMostTokens, "512", "tokens of prefill (0: none)");
-  add_counts(c, "-n,--n-gen", b.n_gen, 0, kMostTokens, "128", "tokens of decode (0: none)");
-  add_list(c, "--prompt-gen", b.prompt_gen, "N,N", "none", "prefill and decode behind it, timed together; also as -pg",
+  add_counts(c, "-p,--n-prompt", b.n_prompt, 0, kMostTokens, "512", "tokens of prefill; 0: none");
+  add_counts(c, "-n,--n-gen", b.n_gen, 0, kMostTokens, "128", "tokens of decode; 0: none");
+  add_list(c, "--prompt-gen", b.prompt_gen, "N,N", "none", "prefill followed by decode, timed together; also -pg",
            [](std::string_view text) -> Result<std::vector<std::pair<int32_t, int32_t>>> {
              const auto pair = read_counts(text, 1, kMostTokens);
              if (!pair || pair->size() != 2)
-               return invalid("'" + std::string(text) + "' is no prompt and answer; 512,128 would be one");
+               return invalid("invalid value '" + std::string(text) + "'; expected PROMPT,ANSWER, as 512,128");
              return std::vector<std::pair<int32_t, int32_t>>{{(*pair)[0], (*pair)[1]}};
            });
   add_counts(c, "-d,--n-depth", b.depths, 0, kMostTokens, "0", "tokens in the cache before each test");
-  add_counts(c, "--streams", b.streams, 1, 4096, "1",
-             "batched decode with so many sequences; with -n 0 of 128 tokens each");
-  add_counts(c, "-t,--threads", b.threads, 0, 4096, "0", "threads (0: the cores that affinity and cgroup leave)");
-  add_counts(c, "-b,--batch-size", b.n_batch, 1, 65536, "2048",
-             "tokens of a prompt that are computed at once, as far as --ubatch-size goes");
-  add_counts(c, "--ubatch-size", b.n_ubatch, 1, 65536, "512", "the same; the smaller of both counts. Also as -ub");
+  add_counts(c, "--streams", b.streams, 1, 4096, "1", "batched decode of N sequences; of 128 tokens each with -n 0");
+  add_counts(c, "-t,--threads", b.threads, 0, 4096, "0", "threads; 0: the available cores (affinity, cgroup)");
+  add_counts(c, "-b,--batch-size", b.n_batch, 1, 65536, "2048", "prompt tokens per step, limited by --ubatch-size");
+  add_counts(c, "--ubatch-size", b.n_ubatch, 1, 65536, "512", "the same; the smaller one counts; also -ub");
   const auto types = [&](const char* name, const char* help) {
     return add_list(c, name, b.kv_dtypes, "TYPE,..", "f16", help, read_kv_dtypes);
   };
-  types("--cache-type-k", "type of keys and values in the cache: f32, f16, bf16. Also as -ctk");
+  types("--cache-type-k", "type of the KV cache: f32, f16, bf16; also -ctk");
   auto of_values = std::make_shared<std::vector<DType>>();
-  add_list(c, "--cache-type-v", *of_values, "TYPE,..", "as --cache-type-k", "must be the same. Also as -ctv",
+  add_list(c, "--cache-type-v", *of_values, "TYPE,..", "as --cache-type-k", "must equal --cache-type-k; also -ctv",
            read_kv_dtypes);
   // Read behind all flags, whatever their order.
   c->parse_complete_callback([&b, of_values] {
@@ -96,10 +94,9 @@ void add_tests(CLI::App* c, BenchOptions& b) {
     if (b.kv_dtypes != *of_values)
       throw CLI::ValidationError("--cache-type-k and --cache-type-v differ: keys and values have one type here");
   });
-  add_whole(c, "-r,--repetitions", b.repeats, 1, 1000, "measured runs of each test");
-  c->add_flag("!--no-warmup", b.warms_up, "no run before these");
-  c->add_option("-o,--output", b.output,
-                "md, json, jsonl or csv; keys and columns as llama-bench's, and ours behind them")
+  add_whole(c, "-r,--repetitions", b.repeats, 1, 1000, "measured runs per test");
+  c->add_flag("!--no-warmup", b.warms_up, "no warm-up run");
+  c->add_option("-o,--output", b.output, "md, json, jsonl or csv; llama-bench's keys and columns first")
       ->capture_default_str()
       ->check(CLI::IsMember({"md", "json", "jsonl", "csv"}));
 }
@@ -107,9 +104,9 @@ void add_tests(CLI::App* c, BenchOptions& b) {
 }  // namespace
 
 CLI::App* add_bench(CLI::App& app, BenchOptions& b, int& exit_code) {
-  CLI::App* c = app.add_subcommand("bench", "tokens per second of prefill and decode, with llama-bench's flags");
+  CLI::App* c = app.add_subcommand("bench", "measure prefill and decode, with llama-bench's flags");
   add_positional_model(c, b.model.model);
-  add_list(c, "-m,--model", b.models, "MODEL,..", b.model.model, "the same as MODEL; several are measured in turn",
+  add_list(c, "-m,--model", b.models, "MODEL,..", b.model.model, "the same as MODEL; several are measured in turns",
            read_models)
       ->excludes("MODEL");
   add_tests(c, b);
@@ -117,18 +114,16 @@ CLI::App* add_bench(CLI::App& app, BenchOptions& b, int& exit_code) {
   add_foreign_options(c, b.model);
   add_spec_options(c, b.spec);
   c->add_option("--prompts", b.prompts,
-                "with --spec: a file of prompts that are answered, of -n tokens each, a line each or as "
-                "bench/prompts/speculation.txt has them; else five of ibid's own")
+                "with --spec: file of prompts to answer with -n tokens each; default: five of ibid's")
       ->type_name("FILE");
   add_read(c, "--temp", b.temperature, "T", "0", "with --spec: temperature of the answers",
            [](std::string_view text) { return read_seconds(text, 0, 100); });
-  c->add_flag("--profile", b.profile, "the time of each op beside the machine's limits, of one more run of each test");
-  c->add_option("--trace", b.trace, "a file for that run's ops, which a browser's trace viewer opens")
-      ->type_name("FILE");
+  c->add_flag("--profile", b.profile, "one more run per test: time of each op beside the machine's limits");
+  c->add_option("--trace", b.trace, "write that run's ops for a trace viewer (Perfetto)")->type_name("FILE");
   c->footer(
-      "Lists are of numbers and ranges, comma-separated: 1,2,4-8, 8-32+8, 128-1024*2. Flags of llama-bench for GPUs "
-      "are\n"
-      "taken where they ask for what is so here (-ngl 0, -fa 1, -mmp 1), else refused with the reason.\n"
+      "Lists are comma-separated numbers and ranges: 1,2,4-8, 8-32+8, 128-1024*2. GPU flags of llama-bench are "
+      "accepted "
+      "with\nvalues that match a CPU (-ngl 0, -fa 1, -mmp 1), and refused otherwise.\n"
       "Examples:\n  ibid bench\n  ibid bench -m model.gguf -p 512 -n 128 -t 1,2 -r 5 -o json\n"
       "  ibid bench -m model.gguf -pg 512,128 -ctk bf16 -o jsonl\n  ibid bench --streams 1,8,32");
   c->callback([&exit_code, &b, c] {

@@ -11,7 +11,7 @@
 namespace ibid::cli {
 
 inline constexpr const char* kModelHelp =
-    "an alias (ibid models), a .gguf file, a folder with *.safetensors, or hf:user/repo[:FILE or tag]";
+    "alias (ibid models), .gguf file, folder with *.safetensors, or hf:user/repo[:FILE|TAG]";
 
 // Throws a CLI::ValidationError where a variable of the environment that a flag of `command` falls back on is empty.
 void check_variables(const CLI::App& command);

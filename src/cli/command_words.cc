@@ -1,19 +1,14 @@
 #include "cli/command_words.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cctype>
 #include <string_view>
 
 #include "base/quoted.h"
-#include "cli/line_wrap.h"
 #include "cli/suggestion.h"
 
 namespace ibid::cli {
 namespace {
-
-constexpr int kPageWidth = 80;
 
 // Flags of llama.cpp with several letters behind one dash, and how they are spelled in full.
 struct Spelling {
@@ -88,7 +83,7 @@ const CLI::App& said_command(const CLI::App& app) {
 Error no_command(const CLI::App& app, const std::string& word) {
   const std::vector<std::string> names = names_of(app);
   const std::string meant = nearest(word, names);
-  return invalid("There is no command " + in_quotes(word) + (meant.empty() ? "" : "; did you mean " + meant + "?") +
+  return invalid("unknown command " + in_quotes(word) + (meant.empty() ? "" : "; did you mean " + meant + "?") +
                  (meant.empty() ? "; '" : " '") + whole_name(app) + " --help' lists them.");
 }
 
@@ -129,7 +124,7 @@ Result<std::vector<std::string>> command_words(CLI::App& app, std::vector<std::s
 
 std::string refusal(const CLI::App& app, const CLI::Error& error) {
   const CLI::App& command = said_command(app);
-  const std::string help = "'" + whole_name(command) + " --help' says what there is.";
+  const std::string help = "'" + whole_name(command) + " --help' lists the flags.";
   std::string sentence = error.what();
   if (sentence.starts_with(": ")) sentence.erase(0, 2);  // of a flag that help does not show, which has no name then
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {
@@ -143,16 +138,11 @@ std::string refusal(const CLI::App& app, const CLI::Error& error) {
       if (!word.starts_with("--")) continue;
       const std::string flag = word.substr(0, word.find('='));
       if (const std::string meant = nearest(flag, known); !meant.empty())
-        return "There is no " + flag + " here; did you mean " + meant + "? " + help;
+        return "unknown flag " + flag + "; did you mean " + meant + "? " + help;
     }
   }
   while (sentence.ends_with('.') || sentence.ends_with('\n')) sentence.pop_back();
   return sentence + "; " + help;
-}
-
-std::string help_text(const CLI::App& app) {
-  const int width = columns_of(STDOUT_FILENO);
-  return wrapped(app.help(), width > 0 ? width : kPageWidth);
 }
 
 }  // namespace ibid::cli

@@ -19,7 +19,4 @@ Result<std::vector<std::string>> command_words(CLI::App& app, std::vector<std::s
 // meant, and whose --help says more.
 std::string refusal(const CLI::App& app, const CLI::Error& error);
 
-// Help by the width of the window; 80 columns where there is none.
-std::string help_text(const CLI::App& app);
-
 }  // namespace ibid::cli

@@ -29,7 +29,9 @@ bool read_number(std::string_view text, Number& value, std::string_view& rest) {
   return error == std::errc();
 }
 
-Error wrong(std::string_view text, std::string_view wanted) { return invalid(fmt::format("'{}' is {}", text, wanted)); }
+Error wrong(std::string_view text, std::string_view wanted) {
+  return invalid(fmt::format("invalid value '{}'; expected {}", text, wanted));
+}
 
 }  // namespace
 
@@ -37,7 +39,7 @@ Result<int64_t> read_whole(std::string_view text, int64_t min, int64_t max) {
   int64_t value = 0;
   std::string_view rest;
   if (!read_number(text, value, rest) || !rest.empty() || value < min || value > max)
-    return wrong(text, fmt::format("no whole number from {} to {}", min, max));
+    return wrong(text, fmt::format("a whole number from {} to {}", min, max));
   return value;
 }
 
@@ -48,8 +50,8 @@ Result<int64_t> read_bytes(std::string_view text, int64_t min, int64_t max) {
   const double bytes = value * static_cast<double>(factor_of(unit));
   const bool in_range = bytes >= static_cast<double>(min) && bytes <= static_cast<double>(max);
   if (!is_number || factor_of(unit) == 0 || !in_range || bytes != std::floor(bytes))
-    return wrong(text, fmt::format("no number of bytes from {} to {}, as 4096, 16K, 8M or 2G", bytes_text(min),
-                                   bytes_text(max)));
+    return wrong(
+        text, fmt::format("a number of bytes from {} to {}, as 4096, 16K, 8M or 2G", bytes_text(min), bytes_text(max)));
   return static_cast<int64_t>(bytes);
 }
 
@@ -58,7 +60,7 @@ Result<double> read_seconds(std::string_view text, double min, double max) {
   std::string_view rest;
   const bool is_number = read_number(text, value, rest) && rest.empty();
   if (!is_number || !(value >= min && value <= max))
-    return wrong(text, fmt::format("no number of seconds from {} to {}", seconds_text(min), seconds_text(max)));
+    return wrong(text, fmt::format("a number of seconds from {} to {}", seconds_text(min), seconds_text(max)));
   return value;
 }
 
@@ -68,7 +70,7 @@ Result<double> read_duration(std::string_view text, double min, double max) {
   const bool is_number = read_number(text, value, unit) && (unit.empty() || unit == "s" || unit == "ms");
   if (unit == "ms") value /= 1000;
   if (!is_number || !(value >= min && value <= max))
-    return wrong(text, fmt::format("no time from {} to {} seconds, as 50ms or 0.05", min, max));
+    return wrong(text, fmt::format("a time from {} to {} seconds, as 50ms or 0.05", min, max));
   return value;
 }
 
@@ -82,7 +84,7 @@ std::string seconds_text(double seconds) { return fmt::format("{}", seconds); }
 
 Result<std::vector<int32_t>> read_layers(std::string_view text) {
   constexpr int64_t kMost = 9999;
-  const Error error = wrong(text, "no list of layers that ascend, as 4-12,16-20");
+  const Error error = wrong(text, "a list of ascending layers, as 4-12,16-20");
   std::vector<int32_t> out;
   for (std::string_view rest = text;;) {
     const size_t comma = rest.find(',');

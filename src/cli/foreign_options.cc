@@ -18,33 +18,33 @@ struct Foreign {
 };
 
 constexpr Foreign kForeign[] = {
-    {"--n-gpu-layers,--gpu-layers", " 0 ", "models run on the CPU here; 0 would do"},
-    {"--flash-attn", " 1 on auto ", "attention keeps no matrix of scores here, ever; 1, on or auto would do"},
-    {"--no-kv-offload", " 0 1 ", "keys and values lie in main memory; 0 or 1 would do"},
-    {"--no-op-offload", " 0 1 ", "all ops run on the CPU; 0 or 1 would do"},
-    {"--split-mode", " none ", "there are no several GPUs to split a model over; none would do"},
-    {"--main-gpu", " 0 ", "models run on the CPU here; 0 would do"},
-    {"--tensor-split", " 0 ", "there are no several GPUs to split a model over; leave it out"},
-    {"--override-tensor", "", "all tensors lie in main memory; leave it out"},
-    {"--cpu-moe", "", "experts run on the CPU anyway; leave it out"},
-    {"--n-cpu-moe", " 0 ", "experts run on the CPU anyway; 0 would do"},
-    {"--device", " none ", "models run on the CPU here; none would do"},
-    {"--rpc", "", "a model runs on one machine here; leave it out"},
-    {"--mmap", " 1 ", "files are always mapped; 1 would do"},
-    {"--direct-io", " 0 ", "files are always mapped; 0 would do"},
-    {"--embeddings", " 0 ", "vectors of texts are made by 'ibid serve'; 0 would do"},
-    {"--poll", " 0 50 ", "threads wait as they do; 0 or 50, llama.cpp's own, would do"},
-    {"--cpu-mask", " 0x0 ", "taskset says on which cores a process runs"},
-    {"--cpu-strict", " 0 ", "threads have no cores of their own; 0 would do"},
-    {"--prio", " 0 ", "nice and chrt say how a process runs; 0 would do"},
-    {"--threads-batch", "", "-t is for prompts and answers alike"},
-    {"--parallel", "", "'ibid serve --max-sequences N' says how many run at once"},
-    {"--cont-batching", " 1 ", "sequences always run together as they come; 1 would do, or nothing"},
-    {"--batch-size", "", "'ibid serve --max-tokens-per-step N' bounds a step"},
-    {"--ubatch-size", "", "'ibid serve --max-tokens-per-step N' bounds a step"},
-    {"--hf-repo", "", "hf:user/repo:FILE as MODEL is fetched from the hub"},
-    {"--hf-file", "", "hf:user/repo:FILE as MODEL is fetched from the hub"},
-    {"--model-draft", "", "--spec draft:MODEL has a draft model"},
+    {"--n-gpu-layers,--gpu-layers", " 0 ", "models run on the CPU; expected 0"},
+    {"--flash-attn", " 1 on auto ", "attention never stores a matrix of scores; expected 1, on or auto"},
+    {"--no-kv-offload", " 0 1 ", "the KV cache is in main memory; expected 0 or 1"},
+    {"--no-op-offload", " 0 1 ", "all ops run on the CPU; expected 0 or 1"},
+    {"--split-mode", " none ", "there are no GPUs to split a model over; expected none"},
+    {"--main-gpu", " 0 ", "models run on the CPU; expected 0"},
+    {"--tensor-split", " 0 ", "there are no GPUs to split a model over; remove it"},
+    {"--override-tensor", "", "all tensors are in main memory; remove it"},
+    {"--cpu-moe", "", "experts run on the CPU anyway; remove it"},
+    {"--n-cpu-moe", " 0 ", "experts run on the CPU anyway; expected 0"},
+    {"--device", " none ", "models run on the CPU; expected none"},
+    {"--rpc", "", "a model runs on one machine; remove it"},
+    {"--mmap", " 1 ", "files are always mapped; expected 1"},
+    {"--direct-io", " 0 ", "files are always mapped; expected 0"},
+    {"--embeddings", " 0 ", "'ibid serve' computes embeddings; expected 0"},
+    {"--poll", " 0 50 ", "polling is fixed; expected 0 or 50 (llama.cpp's default)"},
+    {"--cpu-mask", " 0x0 ", "use taskset to choose cores"},
+    {"--cpu-strict", " 0 ", "threads are not pinned; expected 0"},
+    {"--prio", " 0 ", "use nice and chrt; expected 0"},
+    {"--threads-batch", "", "-t sets the threads of prefill and decode"},
+    {"--parallel", "", "use 'ibid serve --max-sequences N'"},
+    {"--cont-batching", " 1 ", "batching is always continuous; expected 1, or no value"},
+    {"--batch-size", "", "use 'ibid serve --max-tokens-per-step N'"},
+    {"--ubatch-size", "", "use 'ibid serve --max-tokens-per-step N'"},
+    {"--hf-repo", "", "use hf:user/repo:FILE as MODEL"},
+    {"--hf-file", "", "use hf:user/repo:FILE as MODEL"},
+    {"--model-draft", "", "use --spec draft:MODEL"},
 };
 
 // A flag of the command's own wins.
@@ -70,7 +70,7 @@ void add_foreign_options(CLI::App* command, ModelArgs& o) {
             [&f, name](std::string value) {
               if (value.empty() || value == "true") value = "1";  // it stands alone
               const bool is_taken = std::string(f.taken).find(" " + value + " ") != std::string::npos;
-              return is_taken ? std::string() : name + ": " + in_quotes(value) + " is not taken: " + f.reason;
+              return is_taken ? std::string() : name + ": " + in_quotes(value) + " is not supported: " + f.reason;
             },
             ""));
   }
@@ -85,7 +85,7 @@ void add_foreign_options(CLI::App* command, ModelArgs& o) {
               const std::string& other = (*types)[1 - i];
               if (!other.empty() && other != name)
                 throw CLI::ValidationError("--cache-type-k " + (*types)[0] + " and --cache-type-v " + (*types)[1] +
-                                           ": keys and values have one type here, as --kv-dtype says");
+                                           ": keys and values have one type, --kv-dtype");
               o.kv_dtype = *dtype_from_name(name);
             })
         ->group("")
@@ -96,7 +96,7 @@ void add_foreign_options(CLI::App* command, ModelArgs& o) {
 std::string kv_dtype_fault(const std::string& name) {
   const auto dtype = dtype_from_name(name);
   const bool is_known = dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
-  return is_known ? "" : in_quotes(name) + " is no type of keys and values here: f32, f16 or bf16 would do";
+  return is_known ? "" : "unknown value " + in_quotes(name) + "; expected f32, f16 or bf16";
 }
 
 }  // namespace ibid::cli

@@ -11,6 +11,7 @@
 #include "base/mapped_file.h"
 #include "cli/command_line.h"
 #include "cli/command_words.h"
+#include "cli/help.h"
 #include "cli/loading.h"
 #include "format/quant_mix.h"
 #include "kernels/arithmetic_version.h"
@@ -21,7 +22,7 @@ namespace {
 constexpr const char* kIsas =
     "baseline, avx2, avx2_vnni, avx512, avx512_vnni, avx512_bf16, neon, neon_dotprod or neon_i8mm";
 std::string check_isa(const std::string& name) {
-  return isa_from_name(name) ? "" : "'" + name + "' is no instruction set: use " + kIsas;
+  return isa_from_name(name) ? "" : "unknown value '" + name + "'; expected " + kIsas;
 }
 
 // The positional words of a command whose first is MODEL, unless -m has named that.
@@ -83,28 +84,27 @@ struct All {
 };
 
 void add_run(CLI::App& app, RunOptions& o, int& exit_code) {
-  CLI::App* c = app.add_subcommand("run", "chat with a model in the terminal, or answer once");
-  const auto words = add_words(c, o.model.model, "PROMPT", "answer this once and exit, as -p");
+  CLI::App* c = app.add_subcommand("run", "chat with a model in the terminal, or answer one prompt");
+  const auto words = add_words(c, o.model.model, "PROMPT", "answer this prompt and exit, as -p");
   add_threads(c, o.model);
   add_machine_options(c, o.model);
   add_foreign_options(c, o.model);
   add_tier_options(c, o.tiers);
   add_spec_options(c, o.spec);
-  c->add_option("-p,--prompt", o.prompt, "answer this once and exit; what is piped in goes behind it");
+  c->add_option("-p,--prompt", o.prompt, "answer this prompt and exit; standard input is appended to it");
   c->add_option("-s,--system", o.system, "system message");
-  c->add_option("-n,--max-tokens,--n-predict", o.max_tokens, "most tokens of an answer (-1: up to the context)");
-  c->add_option("--seed", o.seed, "the same seed gives the same answer (random, and told with --stats)");
-  c->add_option("--tools", o.tools, "functions that the model may call (JSON); calls are answered by hand")
+  c->add_option("-n,--max-tokens,--n-predict", o.max_tokens, "maximum tokens of an answer; -1: up to the context");
+  c->add_option("--seed", o.seed, "the same seed gives the same answer; default: random, shown by --stats");
+  c->add_option("--tools", o.tools, "functions that the model may call (JSON); you type their results")
       ->type_name("FILE");
-  c->add_option("--json-schema", o.json_schema, "the answer is a JSON value of this schema")->type_name("JSON|FILE");
-  c->add_option("--history", o.history, "read the conversation from this file, and keep it there")->type_name("FILE");
-  c->add_flag(
-      "!--no-history,!--nohistory", o.keeps_lines,
-      "do not keep the lines that are typed; IBID_HISTFILE says where they are kept, and nowhere where it is empty");
+  c->add_option("--json-schema", o.json_schema, "constrain the answer to this JSON Schema")->type_name("JSON|FILE");
+  c->add_option("--history", o.history, "load the conversation from this file, and save it there")->type_name("FILE");
+  c->add_flag("!--no-history,!--nohistory", o.keeps_lines,
+              "do not save typed lines; IBID_HISTFILE sets the file (empty: none)");
   c->add_option("--image", o.image)->group("");  // refused by name
   c->add_flag("--raw", o.raw, "continue the text of -p without a chat template");
-  c->add_flag("--stats", o.stats, "time to first token and tokens per second at the end");
-  c->option_defaults()->group("Sampling (else as the model's file says, else these defaults)");
+  c->add_flag("--stats", o.stats, "show time to first token and tokens per second");
+  c->option_defaults()->group("Sampling (default: the model file's value, else the one shown)");
   add_sampling_options(c, o.sampling, SamplingScope::kAll);
   c->footer(
       "Examples:\n  ibid run\n  ibid run default \"Why is the sky blue?\" --temp 0 -n 100\n"
@@ -119,14 +119,15 @@ void add_run(CLI::App& app, RunOptions& o, int& exit_code) {
 }
 
 void add_replay(CLI::App& app, ReplayOptions& o, int& exit_code) {
-  CLI::App* c = app.add_subcommand("replay", "run a record of ibid serve --record again, step for step");
-  c->add_option("FILE", o.file, "the record")->required();
-  c->add_option("-m,--model", o.model.model, "compute its tokens anew with this model, instead of taking the record's")
+  CLI::App* c = app.add_subcommand("replay", "run a recording of ibid serve --record again, step for step");
+  c->add_option("FILE", o.file, "the recording")->required();
+  c->add_option("-m,--model", o.model.model,
+                "compute tokens with this model instead of reading them from the recording")
       ->type_name("MODEL")
       ->each([&o](const std::string&) { o.with_model = true; });
-  add_whole(c, "-t,--threads", o.model.threads, 0, 4096, "threads (0: the cores that affinity and cgroup leave)");
-  add_whole(c, "--request", o.request, 0, INT64_MAX, "tell the life of the request with this number (0: nobody's)");
-  c->add_option("--svg", o.svg, "and draw it into this file")->type_name("FILE")->needs("--request");
+  add_whole(c, "-t,--threads", o.model.threads, 0, 4096, "threads; 0: the available cores (affinity, cgroup)");
+  add_whole(c, "--request", o.request, 0, INT64_MAX, "show the timeline of the request with this number; 0: of none");
+  c->add_option("--svg", o.svg, "write the timeline as SVG")->type_name("FILE")->needs("--request");
   c->footer(
       "Examples:\n  ibid replay server.rec\n  ibid replay server.rec --model default\n"
       "  ibid replay server.rec --request 17 --svg life.svg");
@@ -140,58 +141,55 @@ void add_serve(CLI::App& app, ServeOptions& o, int& exit_code) {
 }
 
 void add_files(CLI::App& app, All& all, int& exit_code) {
-  CLI::App* c = app.add_subcommand("inspect", "what a model file holds: architecture, tensors, vocabulary, template");
+  CLI::App* c = app.add_subcommand("inspect", "show a model file: architecture, tensors, vocabulary, template");
   add_model(c, all.inspect.model);
-  c->add_flag("--tensors", all.inspect.tensors, "every tensor with its type, shape and bytes");
-  c->add_flag("--samplers", all.inspect.samplers, "the sampling stages in the order in which they run");
+  c->add_flag("--tensors", all.inspect.tensors, "list all tensors with type, shape and bytes");
+  c->add_flag("--samplers", all.inspect.samplers, "list the sampling stages in order");
   on_parse(c, exit_code, all.inspect, inspect);
 
-  c = app.add_subcommand("pull", "fetch a model into the cache");
+  c = app.add_subcommand("pull", "download a model");
   add_model(c, all.pull.model);
   on_parse(c, exit_code, all.pull, pull);
 
-  c = app.add_subcommand("verify",
-                         "reads all of a model, and of what --keep-packed keeps of it, and says whether it is whole");
+  c = app.add_subcommand("verify", "check a model file and its packed copy for corruption");
   add_model(c, all.verify.model);
   on_parse(c, exit_code, all.verify, verify);
 
   QuantizeOptions& q = all.quantize;
-  c = app.add_subcommand("quantize", "write a GGUF model in other types");
-  c->add_option("IN", q.in,
-                "a .gguf file, an alias (ibid models), or hf:user/repo:FILE; folders of safetensors are not read")
-      ->required();
-  c->add_option("OUT", q.out, "the file to write")->required();
-  add_read(c, "--type", q.type, "TYPE", q.type, "what its matrices become; mixtures as llama.cpp names them",
+  c = app.add_subcommand("quantize", "quantize a GGUF model");
+  c->add_option("IN", q.in, ".gguf file, alias (ibid models), or hf:user/repo:FILE; not a folder")->required();
+  c->add_option("OUT", q.out, "file to write")->required();
+  add_read(c, "--type", q.type, "TYPE", q.type, "type of the matrices, as llama.cpp names mixtures",
            [](std::string_view name) -> Result<std::string> {
              if (quant_mix_from_name(name)) return std::string(name);
-             return invalid("'" + std::string(name) + "' is no type; these are: " + quant_mix_names() + ".");
+             return invalid("unknown value '" + std::string(name) + "'; expected " + quant_mix_names());
            });
-  add_whole(c, "--kv-heads", q.kv_heads, 0, 4096, "average keys' and values' heads into so many groups (0: keep them)");
-  add_whole(c, "-t,--threads", q.threads, 0, 4096, "threads (0: the cores that affinity and cgroup leave)");
-  c->add_flag("--force", q.force, "write over a file that is there");
+  add_whole(c, "--kv-heads", q.kv_heads, 0, 4096, "average key and value heads into N groups; 0: keep them");
+  add_whole(c, "-t,--threads", q.threads, 0, 4096, "threads; 0: the available cores (affinity, cgroup)");
+  c->add_flag("--force", q.force, "overwrite an existing file");
   c->add_option("--imatrix", q.imatrix)->group("");  // refused by name
   c->footer("Example:\n  ibid quantize model-f16.gguf model-q4_k_m.gguf --type q4_k_m");
   on_parse(c, exit_code, q, quantize);
 
   add_spec_commands(app, all.build_store, all.find_layers, exit_code);
 
-  c = app.add_subcommand("models", "the models that have a name here");
+  c = app.add_subcommand("models", "list local models");
   c->alias("list")->alias("ls");
   c->callback([&exit_code] { exit_code = list_models(); });
 
-  c = app.add_subcommand("rm", "remove a fetched model from this machine");
-  c->add_option("MODEL", all.remove.model, "as ibid models names it")->required();
+  c = app.add_subcommand("rm", "delete a downloaded model");
+  c->add_option("MODEL", all.remove.model, "name, as in ibid models")->required();
   on_parse(c, exit_code, all.remove, remove_model);
 }
 
 void add_text(CLI::App& app, All& all, int& exit_code) {
-  CLI::App* c = app.add_subcommand("tokenize", "token ids of a text, on one line");
+  CLI::App* c = app.add_subcommand("tokenize", "print the token ids of a text");
   TokenizeOptions& t = all.tokenize;
-  auto words = add_words(c, t.model, "TEXT", "the text; else that of -f, else standard input");
-  c->add_option("-f,--file", t.file, "the text's file ('-': standard input)")->type_name("FILE");
-  c->add_flag("--special", t.special, "read special tokens spelled in the text");
-  c->add_flag("--bos", t.bos, "add what the model wants around a text");
-  c->add_flag("--pieces", t.pieces, "show the pieces, in colour on a terminal");
+  auto words = add_words(c, t.model, "TEXT", "text; default: -f, else standard input");
+  c->add_option("-f,--file", t.file, "file of the text; -: standard input")->type_name("FILE");
+  c->add_flag("--special", t.special, "parse special tokens in the text");
+  c->add_flag("--bos", t.bos, "add the model's BOS and EOS");
+  c->add_flag("--pieces", t.pieces, "show the pieces, in color on a terminal");
   c->footer("Examples:\n  echo 'Hello world' | ibid tokenize\n  ibid tokenize default 'Hello world' --pieces");
   c->callback([&exit_code, &t, words] {
     const std::vector<std::string> text = words->settle(t.model, names_no_model);
@@ -199,9 +197,9 @@ void add_text(CLI::App& app, All& all, int& exit_code) {
     exit_code = tokenize(t);
   });
 
-  c = app.add_subcommand("detokenize", "the text of token ids");
+  c = app.add_subcommand("detokenize", "print the text of token ids");
   DetokenizeOptions& d = all.detokenize;
-  words = add_words(c, d.model, "IDS", "the token ids; else those on standard input");
+  words = add_words(c, d.model, "IDS", "token ids; default: standard input");
   c->add_flag("--special", d.special, "show control tokens");
   c->footer("Example:\n  ibid detokenize default 19556 905");
   c->callback([&exit_code, &d, words] {
@@ -217,12 +215,12 @@ void add_text(CLI::App& app, All& all, int& exit_code) {
     exit_code = detokenize(d);
   });
 
-  c = app.add_subcommand("template", "the prompt that the model's chat template makes of messages");
+  c = app.add_subcommand("template", "print the prompt that the chat template makes of messages");
   TemplateOptions& p = all.apply_template;
   words = add_words(c, p.model, "MESSAGES",
-                    "JSON file: a list of messages, or an object with messages and tools; else that of -f, else "
-                    "standard input. A *.json alone is MESSAGES");
-  c->add_option("-f,--file", p.messages_file, "the same")->type_name("FILE");
+                    "JSON file: a list of messages, or an object with messages and tools; default: -f, else "
+                    "standard input");
+  c->add_option("-f,--file", p.messages_file, "the same as MESSAGES")->type_name("FILE");
   c->add_flag("!--no-generation-prompt", p.generation_prompt, "do not open the assistant's turn");
   c->footer("Examples:\n  ibid template messages.json\n  ibid template model.gguf < messages.json");
   c->callback([&exit_code, &p, words] {
@@ -236,57 +234,53 @@ void add_text(CLI::App& app, All& all, int& exit_code) {
 
 void add_measures(CLI::App& app, All& all, int& exit_code) {
   PerplexityOptions& p = all.perplexity;
-  CLI::App* c = app.add_subcommand("perplexity", "how well a model predicts a text");
+  CLI::App* c = app.add_subcommand("perplexity", "measure how well a model predicts a text");
   add_model_options(c, p.model);
   c->add_option("-f,--file", p.file, "the text ('-': standard input)")->type_name("FILE")->required();
-  add_whole(c, "-n,--tokens", p.n_tokens, 0, 1 << 24, "only the first so many tokens (0: all)");
+  add_whole(c, "-n,--tokens", p.n_tokens, 0, 1 << 24, "use only the first N tokens; 0: all");
   add_whole(c, "--stride", p.stride, 0, 1 << 24,
-            "of a text longer than the context, so many tokens are scored in each window, behind those before "
-            "them (0: half the context)");
-  c->add_option("--base", p.base,
-                "another model of the same vocabulary, and how far this one's predictions are from its")
+            "tokens scored per window of a text longer than the context; 0: half the context");
+  c->add_option("--base", p.base, "compare the predictions with those of this model (same vocabulary)")
       ->type_name("MODEL");
-  c->add_option("--dump", p.dump_file, "write the log-probabilities, fp32 [positions, vocabulary], of one context")
+  c->add_option("--dump", p.dump_file, "write the log-probabilities of one context, fp32 [positions, vocabulary]")
       ->type_name("FILE");
   c->add_option_function<std::string>(
        "--kernels", [&p](const std::string& name) { p.model.reference_kernels = name == "reference"; },
-       "fast, or reference: every op in double precision, slowly")
+       "fast, or reference (each op in double precision, slow)")
       ->check(CLI::IsMember({"fast", "reference"}));
   c->footer("Example:\n  ibid perplexity model-q4_k_m.gguf -f text.txt --base model-f16.gguf");
   on_parse(c, exit_code, p, perplexity);
 
   c = add_bench(app, all.bench, exit_code);
   CacheBenchOptions& cache = all.bench_cache;
-  c = c->add_subcommand("cache", "blocks of 8 to 128 tokens: what they waste, share and cost, without a model");
-  c->add_option("--trace", cache.trace_file, "Azure's .csv or Mooncake's .jsonl (else a workload that is made up)")
+  c = c->add_subcommand("cache", "measure waste, sharing and cost of block lengths, without a model");
+  c->add_option("--trace", cache.trace_file, "Azure's .csv or Mooncake's .jsonl; default: a synthetic workload")
       ->check(CLI::ExistingFile);
-  add_whole(c, "--tokens", cache.n_tokens, 1 << 12, int64_t{1} << 30, "memory for so many tokens");
-  add_whole(c, "--streams", cache.n_streams, 1, 4096, "requests that hold their blocks at once");
-  add_whole(c, "-t,--threads", cache.n_threads, 0, 1024, "threads of attention (0: all cores)");
+  add_whole(c, "--tokens", cache.n_tokens, 1 << 12, int64_t{1} << 30, "memory, in tokens");
+  add_whole(c, "--streams", cache.n_streams, 1, 4096, "concurrent requests");
+  add_whole(c, "-t,--threads", cache.n_threads, 0, 1024, "threads of attention; 0: all cores");
   on_parse(c, exit_code, cache, bench_cache);
 
   PlanOptions& plan_options = all.plan;
-  c = app.add_subcommand("plan",
-                         "what serving a model will hold, what fits and how fast it will be, before it is loaded");
+  c = app.add_subcommand("plan", "predict memory and speed of serving a model, without loading it");
   add_model_options(c, plan_options.serve.model);
-  add_whole(c, "--max-sequences", plan_options.serve.max_sequences, 1, 4096, "sequences that run at once");
-  add_whole(c, "--streams", plan_options.n_streams, 0, 4096, "streams whose speed is wanted (0: as many as fit)");
+  add_whole(c, "--max-sequences", plan_options.serve.max_sequences, 1, 4096, "maximum running sequences");
+  add_whole(c, "--streams", plan_options.n_streams, 0, 4096, "streams to predict the speed of; 0: as many as fit");
   c->add_option("--devices", plan_options.devices,
-                "memory of devices to try it on, as 2x80G,4x80G: of their weights and the keys and values of --streams")
+                "memory of devices, as 2x80G,4x80G: whether weights and the KV cache of --streams fit")
       ->delimiter(',');
-  c->add_flag("!--no-speed", plan_options.speed, "do not measure");
+  c->add_flag("!--no-speed", plan_options.speed, "do not measure the speed");
   add_tier_options(c, plan_options.serve.tiers);
   add_spec_options(c, plan_options.serve.spec);
   c->add_option("--text", plan_options.text,
-                "a text as the model's users have them ('-': standard input): what --spec guesses is measured behind "
-                "pieces of it, else behind five prompts of ibid's own")
+                "typical text to measure --spec on (-: standard input); default: five prompts of ibid's")
       ->type_name("FILE");
-  add_read(c, "--temp", plan_options.temperature, "T", "0", "temperature of the answers that guesses are measured on",
+  add_read(c, "--temp", plan_options.temperature, "T", "0", "temperature for measuring --spec",
            [](std::string_view text) { return read_seconds(text, 0, 100); });
   c->footer("Example:\n  ibid plan model.gguf --memory 8G --streams 16 --ctx 4096");
   on_parse(c, exit_code, plan_options, plan);
 
-  c = app.add_subcommand("selftest", "checks the numbers that the field's texts state, each as pass or fail");
+  c = app.add_subcommand("selftest", "check ibid's arithmetic against published numbers");
   c->callback([&exit_code] { exit_code = selftest(); });
 }
 
@@ -306,7 +300,7 @@ void add_model(CLI::App* command, std::string& model) {
 }
 
 void add_threads(CLI::App* command, ModelArgs& o) {
-  add_whole(command, "-t,--threads", o.threads, 0, 4096, "threads (0: the cores that affinity and cgroup leave)");
+  add_whole(command, "-t,--threads", o.threads, 0, 4096, "threads; 0: the available cores (affinity, cgroup)");
 }
 
 void add_model_options(CLI::App* command, ModelArgs& o) {
@@ -317,38 +311,35 @@ void add_model_options(CLI::App* command, ModelArgs& o) {
 
 void add_machine_options(CLI::App* command, ModelArgs& o) {
   add_whole(command, "-c,--ctx,--ctx-size", o.context_len, 0, 1 << 24,
-            "tokens that one sequence may hold (0: the model's own, at most 8192; "
-            "with --for agent as many as memory allows)");
+            "context length of a sequence; 0: the model's, at most 8192");
   add_read(command, "--memory", o.memory_bytes, "BYTES", "the machine's",
-           "what the process may hold, weights included, as 2G; what is left is for keys and values",
+           "memory limit of the process, as 2G; the KV cache gets what is left",
            [](std::string_view text) { return read_bytes(text, 1 << 20, int64_t{1} << 50); });
   command
       ->add_option_function<std::string>(
           "--kv-dtype", [&o](const std::string& name) { o.kv_dtype = *dtype_from_name(name); },
-          "type of keys and values in the cache: f32, f16 or bf16 (f16)")
+          "type of the KV cache: f32, f16 or bf16")
       ->check(CLI::Validator(kv_dtype_fault, "DTYPE"));
   command
       ->add_option_function<std::string>(
           "--cpu-isa", [&o](const std::string& name) { o.isa = isa_from_name(name); },
-          std::string(kIsas) + " (the best of this CPU); the answer is the same")
+          "instruction set; default: the best of this CPU. Answers are the same")
       ->check(CLI::Validator(check_isa, "ISA"));
   add_read(command, "--numa", o.numa, "POLICY", "system",
-           "where a machine of several nodes takes memory: as the system does, spread over all of them, or the number "
-           "of one, "
-           "whose cores alone are used then",
+           "memory placement: system, spread (over all nodes), or the number of a node",
            [](std::string_view text) { return numa_policy_from(text); });
   command->add_flag("--keep-packed", o.keep_packed,
-                    "keep the weights as kernels read them in a file of the cache folder, as large as the model, which "
-                    "the next start maps instead of making them");
+                    "keep packed weights in the cache folder (as large as the model); the next start maps them");
 }
 
 void add_tier_options(CLI::App* command, TierArgs& o) {
   add_bytes(command, "--cache-host-bytes", o.host_bytes, 0, int64_t{1} << 50,
-            "memory for prefixes that the memory for keys and values has no room for");
-  command->add_option("--cache-disk", o.disk_folder, "folder where prefixes outlive the process; one process at a time")
+            "host memory for evicted KV blocks, as 4G");
+  command
+      ->add_option("--cache-disk", o.disk_folder, "folder for KV blocks that survive restarts; one process at a time")
       ->type_name("DIR");
   add_bytes(command, "--cache-disk-bytes", o.disk_bytes, 1 << 20, int64_t{1} << 50,
-            "most bytes of files there; the least recently used go first");
+            "maximum size of that folder; least recently used files are deleted");
 }
 
 namespace {
@@ -356,8 +347,9 @@ namespace {
 Result<int> run_command(int argc, char** argv) {
   CLI::App app{
       "ibid: an inference and serving engine for large language models.\n"
-      "The same request gives the same bytes, whatever runs beside it.",
+      "The same request gives the same bytes, whatever else runs.",
       "ibid"};
+  set_up_help(app);
   app.set_version_flag("--version", "ibid " IBID_VERSION " (arithmetic " + arithmetic_id() + ")");
   app.require_subcommand(1);
   app.fallthrough();
@@ -384,17 +376,17 @@ Result<int> run_command(int argc, char** argv) {
   }
   // Behind the commands, which would have it too.
   app.footer("MODEL is " + std::string(kModelHelp) +
-             ";\nwithout it the default model is meant. 'ibid COMMAND --help' says more.");
+             ".\nWithout MODEL, the default model is used. 'ibid COMMAND --help' shows the flags of a command.");
   Result<std::vector<std::string>> words = command_words(app, {argv + 1, argv + argc});
   if (!words) return fail(words.error(), kUsage);
   std::ranges::reverse(*words);  // as the parser takes them
   try {
     app.parse(*std::move(words));
   } catch (const CLI::CallForHelp&) {
-    std::fputs(help_text(app).c_str(), stdout);
+    std::fputs(help_text(app, false).c_str(), stdout);
     return int{kOk};
   } catch (const CLI::CallForAllHelp&) {
-    std::fputs(help_text(app).c_str(), stdout);
+    std::fputs(help_text(app, true).c_str(), stdout);
     return int{kOk};
   } catch (const CLI::Success& e) {
     return int{app.exit(e) == 0 ? kOk : kUsage};

@@ -48,7 +48,7 @@ Result<Devices> devices_from(const std::string& text) {
   }
   ASSIGN_OR_RETURN(const int64_t bytes,
                    read_bytes(x == std::string::npos ? text : text.substr(x + 1), 1 << 20, int64_t{1} << 50));
-  if (n == 0) return invalid(text + " are no devices; 2x80G would do.", "--devices");
+  if (n == 0) return invalid("invalid value '" + text + "'; expected devices, as 2x80G", "--devices");
   return Devices{n, bytes};
 }
 

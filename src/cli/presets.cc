@@ -31,8 +31,7 @@ Result<const Preset*> preset_by_name(std::string_view name) {
   for (const Preset& preset : kPresets) {
     if (name == preset.name) return &preset;
   }
-  return invalid("unknown value '" + std::string(name) + "' for --for; expected chat, offline, eval, agent or batch",
-                 "for");
+  return invalid("unknown value '" + std::string(name) + "'; expected chat, offline, eval, agent or batch", "for");
 }
 
 void apply(const Preset& preset, ServeOptions& o) {

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "cli/command_line.h"
+#include "cli/help.h"
 #include "cli/presets.h"
 #include "source_paths.h"
 
@@ -160,7 +161,7 @@ TEST(ServeOptions, APresetIsADefaultOfOtherFlagsWhateverTheirOrder) {
   EXPECT_FALSE(parse("--for eval model.gguf").options.sampling.empty());
   EXPECT_TRUE(parse("--for agent model.gguf").options.server.api.allow_priority);
   EXPECT_EQ(parse("--for fun model.gguf").error,
-            "unknown value 'fun' for --for; expected chat, offline, eval, agent or batch");
+            "--for: unknown value 'fun'; expected chat, offline, eval, agent or batch");
   // Chat is what there is without one.
   const ServeOptions chat = parse("--for chat model.gguf").options, none = parse("model.gguf").options;
   EXPECT_EQ(chat.max_sequences, none.max_sequences);
@@ -198,8 +199,10 @@ TEST(ServeOptions, WhatARequestDoesNotSay) {
   const RequestDefaults none = parse("model.gguf").options.server.api.defaults;
   EXPECT_FALSE(none.seed || none.template_dates || none.verbose || none.include_usage || none.tokens_as_ids);
   EXPECT_EQ(none.max_tokens, -1);
-  EXPECT_EQ(parse("--seed -1 model.gguf").error, "--seed: '-1' is no whole number from 0 to 9223372036854775807");
-  EXPECT_EQ(parse("--chat-template-kwargs [1] model.gguf").error, "--chat-template-kwargs: \"[1]\" is no JSON object");
+  EXPECT_EQ(parse("--seed -1 model.gguf").error,
+            "--seed: invalid value '-1'; expected a whole number from 0 to 9223372036854775807");
+  EXPECT_EQ(parse("--chat-template-kwargs [1] model.gguf").error,
+            "--chat-template-kwargs: invalid value \"[1]\"; expected a JSON object");
 }
 
 TEST(ServeOptions, NamesOfTheModelAreTexts) {
@@ -210,21 +213,22 @@ TEST(ServeOptions, NamesOfTheModelAreTexts) {
   EXPECT_EQ(p.options.server.aliases, (std::vector<std::string>{"gpt-4o", "team/best"}));
   EXPECT_TRUE(p.options.server.strict_model && p.options.server.list_once);
   EXPECT_EQ(p.options.server.tags, (std::vector<std::string>{"small", "chat"}));
-  const std::string sentence = "--alias: a name is a text of 1 to 512 bytes without control characters";
+  const std::string sentence = "--alias: expected a name of 1 to 512 bytes without control characters";
   for (const std::string& wrong : {std::string("a\x01"), std::string("\xff"), std::string(513, 'a')})
     EXPECT_EQ(parse("--alias " + wrong).error, sentence);
 }
 
 TEST(ServeOptions, AWrongValueIsToldWithWhatWouldBeRight) {
-  EXPECT_EQ(parse("--port 65536").error, "--port: '65536' is no whole number from 0 to 65535");
-  EXPECT_EQ(parse("--max-n 2x").error, "--max-n: '2x' is no whole number from 1 to 4096");
+  EXPECT_EQ(parse("--port 65536").error, "--port: invalid value '65536'; expected a whole number from 0 to 65535");
+  EXPECT_EQ(parse("--max-n 2x").error, "--max-n: invalid value '2x'; expected a whole number from 1 to 4096");
   EXPECT_EQ(parse("--max-body-bytes 12").error,
-            "--max-body-bytes: '12' is no number of bytes from 1K to 1G, as 4096, 16K, 8M or 2G");
+            "--max-body-bytes: invalid value '12'; expected a number of bytes from 1K to 1G, as 4096, 16K, 8M or 2G");
   EXPECT_EQ(parse("--max-itl 50min").error,
-            "--max-itl: '50min' is no time from 0.0001 to 86400 seconds, as 50ms or 0.05");
+            "--max-itl: invalid value '50min'; expected a time from 0.0001 to 86400 seconds, as 50ms or 0.05");
   for (const char* wrong : {"nan", "inf", "-1", "1e99", "5s", "0x5"}) {
-    EXPECT_EQ(parse(std::string("--idle-timeout ") + wrong).error,
-              std::string("--idle-timeout: '") + wrong + "' is no number of seconds from 0.01 to 86400");
+    EXPECT_EQ(
+        parse(std::string("--idle-timeout ") + wrong).error,
+        std::string("--idle-timeout: invalid value '") + wrong + "'; expected a number of seconds from 0.01 to 86400");
   }
   EXPECT_NE(parse("--max-tokns 5").error, "");
 }
@@ -258,6 +262,39 @@ TEST(ServeOptions, EveryFlagOfALimitStandsInThePageForOperators) {
         << "docs/users/serving.md does not speak of --" << option->get_lnames().front();
   }
   EXPECT_GT(n_limits, 30);
+}
+
+// Flags with an empty group are in no help.
+TEST(ServeOptions, HelpAllHasALineForEveryFlagAndHelpThoseThatPeopleNeed) {
+  ServeOptions options;
+  CLI::App app("", "ibid");
+  set_up_help(app);
+  CLI::App* serve = app.add_subcommand("serve", "");
+  add_serve_options(serve, options);
+  const auto flags_of = [](const std::string& text) {
+    std::multiset<std::string> out;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      EXPECT_LE(line.size(), kHelpWidth) << line;
+      if (!line.starts_with("  -")) continue;
+      std::string names = line.substr(2, line.find(' ', 2) - 2);
+      for (size_t at = 0; at < names.size(); at = names.find(',', at) == std::string::npos ? names.size() : at + 1) {
+        at = names.find("--", at);
+        if (at == std::string::npos) break;
+        out.insert(names.substr(at + 2, names.find(',', at) - at - 2));
+      }
+    }
+    return out;
+  };
+  const std::multiset<std::string> all = flags_of(serve->help("ibid", CLI::AppFormatMode::All));
+  for (const CLI::Option* option : serve->get_options()) {
+    if (option->get_group().empty()) continue;
+    for (const std::string& name : option->get_lnames()) EXPECT_EQ(all.count(name), 1u) << name;
+  }
+  const std::multiset<std::string> common = flags_of(serve->help("ibid", CLI::AppFormatMode::Normal));
+  for (const std::string_view name : common_flags("serve")) EXPECT_EQ(common.count(std::string(name)), 1u) << name;
+  EXPECT_LE(common_flags("serve").size(), 32u);
+  EXPECT_GT(all.size(), 90u);
 }
 
 }  // namespace

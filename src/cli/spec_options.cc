@@ -1,4 +1,6 @@
-// The flags and commands of guessing (docs/users/speculation.md).
+// The flags and commands of speculative decoding (docs/users/speculation.md).
+#include <fmt/format.h>
+
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,15 +13,49 @@
 namespace ibid::cli {
 namespace {
 
-// "64,512": tokens of a text's begin and of its end.
+struct SpecName {
+  std::string_view name, what;
+};
+constexpr SpecName kSpecNames[] = {
+    {"auto", "ngram, and ibid's own EAGLE head for the default model"},
+    {"off", "no speculative decoding"},
+    {"ngram", "lookup of the longest suffix that occurred earlier in the sequence; all below use it too"},
+    {"eagle", "ibid's own EAGLE head (default model only)"},
+    {"eagle:FILE", "an EAGLE-1, -2 or -3 head"},
+    {"heads:FILE", "Medusa or Hydra heads"},
+    {"mtp", "the multi-token prediction layer of the model's file"},
+    {"draft:MODEL", "a smaller model with the same vocabulary"},
+    {"window", "the model itself over the first 64 and last 512 tokens"},
+    {"window:SINK,WINDOW", "the same with other lengths"},
+    {"NAME+window", "the draft tokens of NAME, filtered by such a window; also NAME+window:SINK,WINDOW"},
+    {"store:FILE", "texts indexed by ibid spec build-store"},
+    {"skip", "the default model without some of its layers"},
+    {"skip:LAYERS", "the model without these layers, as 4-12,16 (ibid spec find-layers)"},
+    {"lookahead", "look-ahead decoding (Jacobi iteration)"},
+    {"lookahead:TOKENS", "the same with a window of so many tokens"},
+};
+
+// What `--spec help` prints: a name a line.
+std::string spec_table() {
+  std::string out = "--spec takes one of these names. No answer depends on it, only speed.\n\n";
+  for (const SpecName& s : kSpecNames) out += fmt::format("  {:20}{}\n", s.name, s.what);
+  return out + "\n'ibid plan MODEL --spec NAME' measures whether it pays on this machine.";
+}
+
+std::string spec_names() {
+  std::string out;
+  for (const SpecName& s : kSpecNames) out += (out.empty() ? "" : ", ") + std::string(s.name);
+  return out;
+}
+
+// "64,512": the first and the last tokens of a sequence.
 Result<WindowArgs> read_window(std::string_view text) {
   constexpr int64_t kMost = 1 << 24;
   const size_t comma = text.find(',');
   const auto sink = read_whole(text.substr(0, comma), 0, kMost);
   const auto window = comma == std::string_view::npos ? sink : read_whole(text.substr(comma + 1), 1, kMost);
   if (comma == std::string_view::npos || !sink || !window) {
-    return invalid("'" + std::string(text) +
-                   "' is no view of a text; 64,512 would be one, of its first 64 tokens and its last 512.");
+    return invalid("invalid value '" + std::string(text) + "'; expected SINK,WINDOW, as 64,512");
   }
   return WindowArgs{.n_sink = static_cast<int32_t>(*sink), .n_window = static_cast<int32_t>(*window)};
 }
@@ -39,17 +75,11 @@ std::string SpecArgs::drafter() const {
 void add_spec_options(CLI::App* command, SpecArgs& o) {
   add_read(
       command, "--spec", o, "NAME", o.by_lookup ? "auto" : "off",
-      "tokens that are guessed and verified together, which changes no token: off, ngram (by the text itself), auto "
-      "(that, and ibid's own head for the default model), and beside ngram heads:FILE, draft heads, eagle or "
-      "eagle:FILE, a head with attention, ibid's for the default "
-      "model or another, mtp, the layer for it that the model brings along, store:FILE, texts that `ibid spec "
-      "build-store` made a file of, lookahead or lookahead:TOKENS, what the model says behind wrong guesses, "
-      "draft:MODEL, a small model of the same vocabulary, skip or skip:LAYERS, the model "
-      "itself without these layers, or window or window:SINK,WINDOW, the model itself over so many tokens of a text's "
-      "begin and end; NAME+window and NAME+window:SINK,WINDOW have the latter look over what NAME guesses",
+      "proposer of draft tokens: auto, off, ngram, eagle, draft:MODEL, ...; --spec help lists all",
       [o](std::string_view name) -> Result<SpecArgs> {
         constexpr std::string_view kDraft = "draft:", kHeads = "heads:", kEagle = "eagle:", kStore = "store:",
                                    kSkip = "skip:", kWindow = "window:", kLookAhead = "lookahead:", kBeside = "+window";
+        if (name == "help") throw CLI::CallForVersion(spec_table(), 0);  // prints the text and exits
         SpecArgs read = o;
         read.name = name;
         // A file's name may hold the word too.
@@ -65,7 +95,7 @@ void add_spec_options(CLI::App* command, SpecArgs& o) {
         read.by_lookup = name != "off";
         read.finds_own = name == "auto";
         if (read.window && (!read.by_lookup || name.starts_with("window")))
-          return invalid("A view of a text looks over what others guess, and '" + std::string(name) + "' is none.");
+          return invalid("+window needs another proposer before it; '" + std::string(name) + "' is not one");
         if (name == "off" || name == "auto" || name == "ngram") return read;
         const auto takes = [name](std::string_view kind) {
           return name.starts_with(kind) && name.size() > kind.size();
@@ -81,9 +111,8 @@ void add_spec_options(CLI::App* command, SpecArgs& o) {
         } else if (takes(kLookAhead)) {
           const auto n = read_whole(name.substr(kLookAhead.size()), 1, LookAheadProposer::kMostWindow);
           if (!n) {
-            return invalid("'" + std::string(name) +
-                           "' is no window of look-ahead; lookahead:6 would be one, of 1 to " +
-                           std::to_string(LookAheadProposer::kMostWindow) + " tokens.");
+            return invalid("invalid value '" + std::string(name) + "'; expected lookahead:TOKENS with 1 to " +
+                           std::to_string(LookAheadProposer::kMostWindow) + " tokens");
           }
           read.look_ahead = static_cast<int32_t>(*n);
         } else if (name == "window") {
@@ -102,22 +131,15 @@ void add_spec_options(CLI::App* command, SpecArgs& o) {
         } else if (takes(kDraft)) {
           read.draft_model = name.substr(kDraft.size());
         } else {
-          return invalid("'" + std::string(name) +
-                         "' guesses nothing here; auto, off, ngram, heads:FILE, eagle, eagle:FILE, mtp, "
-                         "store:FILE, lookahead, lookahead:TOKENS, draft:MODEL, skip, skip:LAYERS, window or "
-                         "window:SINK,WINDOW would do.");
+          return invalid("unknown value '" + std::string(name) + "'; expected " + spec_names());
         }
         return read;
       });
-  add_whole(command, "--spec-k", o.k, 1, 16, "most guesses for a sequence and step; how many is chosen as they pay");
-  add_read(
-      command, "--spec-draft-window", o.draft_window, "SINK,WINDOW", "all",
-      "what a draft model reads of a longer text: so many tokens of its begin, and so many to twice as many of its "
-      "end, as 64,512",
-      read_window);
+  add_whole(command, "--spec-k", o.k, 1, 16, "maximum draft tokens per sequence and step");
+  add_read(command, "--spec-draft-window", o.draft_window, "SINK,WINDOW", "all",
+           "let a draft model read only the first and last tokens of a sequence, as 64,512", read_window);
   add_read(command, "--spec-own-answers", o.own_answers_bytes, "BYTES", "0",
-           "memory for what each tenant was answered, as 64M, which is guessed from for its own next answers alone (0: "
-           "nothing is kept)",
+           "memory for earlier answers of each tenant to propose from, as 64M; 0: none",
            [](std::string_view text) -> Result<int64_t> {
              if (text == "0") return 0;
              return read_bytes(text, OwnAnswers::kLeastBytes, int64_t{1} << 40);
@@ -125,31 +147,28 @@ void add_spec_options(CLI::App* command, SpecArgs& o) {
 }
 
 void add_spec_commands(CLI::App& app, BuildStoreOptions& s, FindLayersOptions& l, int& exit_code) {
-  CLI::App* spec = app.add_subcommand("spec", "what guesses of tokens are made from")->require_subcommand(1);
-  CLI::App* c = spec->add_subcommand("build-store", "make a file of texts that --spec store:FILE guesses from");
-  c->add_option("FILES", s.files, "texts, or objects in lines (.jsonl) with text, prompt and answer, or messages")
+  CLI::App* spec = app.add_subcommand("spec", "make the files of proposers")->require_subcommand(1);
+  CLI::App* c = spec->add_subcommand("build-store", "index texts for --spec store:FILE");
+  c->add_option("FILES", s.files, "texts, or .jsonl files of objects with text, prompt and answer, or messages")
       ->required();
-  c->add_option("-m,--model", s.model, "whose vocabulary it is for; the default model's unless said")
+  c->add_option("-m,--model", s.model, "model whose vocabulary is used; default: the default model")
       ->type_name("MODEL");
-  c->add_option("-o,--out", s.out, "the file to write")->type_name("STORE")->required();
-  add_whole(c, "--max-tokens", s.max_tokens, 1, TextStore::kMaxTokens,
-            "most tokens that it takes; eight bytes each, in the file and while it is made");
+  c->add_option("-o,--out", s.out, "file to write")->type_name("STORE")->required();
+  add_whole(c, "--max-tokens", s.max_tokens, 1, TextStore::kMaxTokens, "maximum tokens, of eight bytes each");
   c->footer("Example:\n  ibid spec build-store manual.txt answers.jsonl -o texts.store");
   on_parse(c, exit_code, s, build_store);
 
-  c = spec->add_subcommand("find-layers", "which layers a model can do without when it guesses for itself");
+  c = spec->add_subcommand("find-layers", "find the layers that --spec skip:LAYERS should skip");
   add_model_options(c, l.model);
-  c->add_option("--text", l.file, "a text as the model writes them ('-': standard input)")
-      ->type_name("FILE")
-      ->required();
-  add_whole(c, "-n,--tokens", l.n_tokens, 16, 1 << 20, "of its tokens the first so many");
-  add_whole(c, "--most", l.most, 0, 4096, "most layers that are left out (0: as many as may pay)");
-  add_whole(c, "--spec-k", l.max_drafts, 1, 16, "most guesses of a step");
-  add_read(c, "--temp", l.temperature, "T", "0", "temperature at which both draw, with the same noise",
+  c->add_option("--text", l.file, "text that the model wrote (-: standard input)")->type_name("FILE")->required();
+  add_whole(c, "-n,--tokens", l.n_tokens, 16, 1 << 20, "use only the first N tokens");
+  add_whole(c, "--most", l.most, 0, 4096, "maximum layers to skip; 0: as many as may pay");
+  add_whole(c, "--spec-k", l.max_drafts, 1, 16, "maximum draft tokens per step");
+  add_read(c, "--temp", l.temperature, "T", "0", "temperature of both, with the same noise",
            [](std::string_view text) { return read_seconds(text, 0, 100); });
-  add_read(c, "--layer-cost", l.layer_cost, "PART", "measured", "what a layer takes, as a part of a step of one row",
+  add_read(c, "--layer-cost", l.layer_cost, "PART", "measured", "cost of a layer, relative to a step of one row",
            [](std::string_view text) { return read_seconds(text, 0, 1); });
-  add_read(c, "--row-cost", l.row_cost, "PART", "measured", "what each further row takes, as a part of the same",
+  add_read(c, "--row-cost", l.row_cost, "PART", "measured", "cost of an extra row, relative to a step of one row",
            [](std::string_view text) { return read_seconds(text, 0, 1); });
   c->footer("Example:\n  ibid spec find-layers model.gguf --text answers.txt");
   on_parse(c, exit_code, l, find_layers);

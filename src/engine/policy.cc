@@ -87,7 +87,7 @@ Result<PolicyKind> policy_by_name(std::string_view name) {
   for (const auto& [kind, known] : kNames) {
     if (name == known) return kind;
   }
-  return invalid("The policy " + std::string(name) + " is not known; fair, priority or fcfs would do.", "policy");
+  return invalid("unknown value '" + std::string(name) + "'; expected fair, priority or fcfs", "policy");
 }
 
 std::unique_ptr<Policy> make_policy(PolicyKind kind, const PolicyOptions& options, const StepCost& cost) {

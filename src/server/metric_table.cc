@@ -295,7 +295,7 @@ Result<MetricNames> metric_names_by_name(std::string_view name) {
   if (name == "ibid") return MetricNames::kIbid;
   if (name == "vllm") return MetricNames::kVllm;
   if (name == "llama.cpp") return MetricNames::kLlamaCpp;
-  return invalid("There are no metric names \"" + std::string(name) + "\"; ibid, vllm or llama.cpp would do.");
+  return invalid("unknown value '" + std::string(name) + "'; expected ibid, vllm or llama.cpp");
 }
 
 std::string metric_name(const MetricRow& row, MetricNames names) {

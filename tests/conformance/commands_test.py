@@ -24,13 +24,13 @@ def ibid(*arguments, code=0, **more):
 
 
 def test_a_wrong_command_or_flag_says_what_may_have_been_meant():
-    for words, sentence in ((("serv",), 'There is no command "serv"; did you mean serve? \'ibid --help\''),
+    for words, sentence in ((("serv",), 'unknown command "serv"; did you mean serve? \'ibid --help\''),
                             (("--log-level", "info", "srve"), "did you mean serve?"),
                             (("spec", "build-stor"), "did you mean build-store? 'ibid spec --help'"),
-                            (("zzzzzz",), 'There is no command "zzzzzz"; \'ibid --help\' lists them.'),
-                            (("run", "--promt", "x"), "There is no --promt here; did you mean --prompt? 'ibid run --help'"),
+                            (("zzzzzz",), 'unknown command "zzzzzz"; \'ibid --help\' lists them.'),
+                            (("run", "--promt", "x"), "unknown flag --promt; did you mean --prompt? 'ibid run --help'"),
                             (("run", "--max_tokens=5"), "did you mean --max-tokens?"),
-                            (("serve", "--port", "abc"), "'ibid serve --help' says what there is.")):
+                            (("serve", "--port", "abc"), "'ibid serve --help' lists the flags.")):
         told = ibid(*words, code=2)
         assert sentence in told and told.startswith("error: ") and told.count("\n") == 1, (words, told)
         assert not re.search(r"[.;]; |\.\.|; ;", told), told  # one end
@@ -50,10 +50,24 @@ def test_help_is_help():
     assert ibid("help") == plain and ibid("help", "serve") == ibid("serve", "--help") == ibid("serve", "help", "--help")
     for words in ((), ("run",), ("serve",), ("bench",), ("models",), ("selftest",), ("quantize",), ("plan",), ("spec", "find-layers")):
         text = ibid(*words, "--help")
-        assert max(len(line) for line in text.split("\n")) <= 80, words
+        assert max(len(line) for line in text.split("\n")) <= 120, words
         assert text.count("Usage: ibid") == 1 and IBID not in text and "not supported" not in text, text
     assert "MODEL is" not in ibid("models", "--help") + ibid("selftest", "--help")
     assert ibid("list") == ibid("ls") == ibid("models")
+
+
+def test_help_has_two_levels_and_one_line_a_flag():
+    for command in ("serve", "run"):
+        plain, whole = ibid(command, "--help"), ibid(command, "--help-all")
+        lines = {flag: line for line in whole.split("\n") if line.startswith("  -") for flag in re.findall(r"(?<=[ ,])--?[a-z][\w-]*(?=[ ,]|$)", line.split("  ")[1])}
+        shown = [line for line in plain.split("\n") if line.startswith("  -")]
+        assert len(shown) <= 32 and set(shown) <= set(whole.split("\n")), (command, len(shown))
+        assert max(map(len, whole.split("\n"))) <= 120 and f"'ibid {command} --help-all' lists all flags." in plain
+        # Every flag that any page or preset names is there, and takes one line.
+        assert len(lines) > 50 and "--help-all" in lines, lines
+    table = ibid("serve", "--spec", "help")
+    assert all(re.search(rf"^  {name} +\S", table, re.M) for name in ("auto", "off", "ngram", "eagle:FILE", "draft:MODEL", "skip:LAYERS")), table
+    assert "unknown value 'guess'; expected auto, off, ngram, " in ibid("serve", "--spec", "guess", code=2)
 
 
 def test_models_and_prompts_are_taken_as_others_take_them():
@@ -127,12 +141,12 @@ def test_bench_takes_llama_benchs_flags():
         shown = bench(made, "-r", 1, "-p", "4-8*2", "-n", 0, "-ub", "4,8", "-d", 4)
         assert shown.count("| pp4 @ d4 |") == 2 and shown.count("| pp8 @ d4 |") == 2 and "n_ubatch" in shown, shown
         assert bench(f"{made},{made}", "-r", 1, "-p", 4, "-n", 0).count("pp4") == 2
-        for flags, sentence in ((("-ngl", 99), '--n-gpu-layers: "99" is not taken: models run on the CPU here; 0 would do; '),
-                                (("-ctk", "q8_0"), '"q8_0" is no type of keys and values here'),
+        for flags, sentence in ((("-ngl", 99), '--n-gpu-layers: "99" is not supported: models run on the CPU; expected 0; '),
+                                (("-ctk", "q8_0"), 'unknown value "q8_0"; expected f32, f16 or bf16'),
                                 (("-ctk", "f16", "-ctv", "bf16"), "keys and values have one type here"),
                                 (("-fa", 0), "--flash-attn: "), (("-mmp", 0), "--mmap: "),
                                 (("-sm", "layer"), "--split-mode"), (("-rpc", "host:1"), "--rpc"), (("-ot", "x=CPU"), "--override-tensor"),
-                                (("-o", "sql"), "sql"), (("-pg", 8), "is no prompt and answer"), (("-t", "1,x"), "whole number")):
+                                (("-o", "sql"), "sql"), (("-pg", 8), "expected PROMPT,ANSWER"), (("-t", "1,x"), "whole number")):
             told = bench(made, *flags, code=2)
             assert sentence in told, (flags, told)
         for command in ("run", "serve"):

@@ -19,7 +19,7 @@ def unit():
 
 def check_flags(arguments):
     """Flags that `ibid serve` has, each with its value."""
-    known = subprocess.run([IBID, "serve", "--help"], capture_output=True, text=True, check=True).stdout
+    known = subprocess.run([IBID, "serve", "--help-all"], capture_output=True, text=True, check=True).stdout
     assert arguments[0] == "serve", arguments
     for flag, value in zip(arguments[1::2], arguments[2::2], strict=True):
         assert re.search(rf"^  {flag} ", known, re.M) and not value.startswith("-"), (flag, value)

@@ -72,7 +72,7 @@ def test_it_refuses_by_name_and_writes_nothing():
                 ("there already; --force", 1, (model(), there)),
                 ("is a folder", 1, (model(), folder)),
                 ("--imatrix is not supported", 2, (model(), new, "--imatrix", "any")),
-                ("'q9' is no type", 2, (model(), new, "--type", "q9")),
+                ("unknown value 'q9'", 2, (model(), new, "--type", "q9")),
                 ("cannot be averaged into 2", 1, (model(), new, "--kv-heads", "2")),
                 ("cannot write", 1, (model(), pathlib.Path(folder, "not/here"))),
                 ("no GGUF file", 1, (there, new))):
