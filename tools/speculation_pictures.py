@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws the pictures of docs/users/speculation.md: tools/speculation_pictures.py [FOLDER]
 
-A step that verifies a chain, a tree with its paths and slots, and who guesses, with what was measured of them (MEASURED
+A step that verifies a chain, a tree with its paths and slots, and the proposers, with what was measured of them (MEASURED
 below, from SlowSpeculationPrompts and docs/users/speculation.md). Plain SVG in both themes; the same bytes each time, which
 tests/house/held_out_test.py holds the folder to.
 """
@@ -10,7 +10,7 @@ import sys
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent / "docs" / "pictures"
 
-# First guesses that were right, over the even ones of the 40 prompts: of the look-up where it had one, and of ibid's head.
+# Accepted first draft tokens, over the even ones of the 40 prompts: of the lookup where it had one, and of ibid's head.
 # build/cli_test --gtest_filter='SlowSpeculationPrompts.OwnHead*'
 MEASURED = {  # text: (look-up, head) at T = 0, the same at 0.8
     "code": (0.31, 0.51, 0.20, 0.46),
@@ -65,10 +65,10 @@ class Picture:
 
 
 def chain(path):
-    p = Picture("A step that verifies a chain of guesses by drawing", 1000, 400)
-    p.text(24, 34, "One step verifies three guesses: each row is drawn from as if there were none", "h", "start")
-    columns = [("mat", "text", "the text's end", "and", "and"), ("and", "right", "1st guess", "the", "the"),
-               ("the", "right", "2nd guess", "dog", "cat"), ("dog", "wrong", "3rd guess", "–", "–")]
+    p = Picture("A step that verifies a chain of draft tokens", 1000, 400)
+    p.text(24, 34, "One step verifies three draft tokens: each row is sampled as in plain decoding", "h", "start")
+    columns = [("mat", "text", "last token", "and", "and"), ("and", "right", "1st draft", "the", "the"),
+               ("the", "right", "2nd draft", "dog", "cat"), ("dog", "wrong", "3rd draft", "–", "–")]
     for i, (token, kind, name, guess, drawn) in enumerate(columns):
         x = 170 + 200 * i
         p.text(x + 65, 74, name, "s")
@@ -80,19 +80,19 @@ def chain(path):
             p.box(x, 242, 130, 46, "drawn", drawn, f"position {41 + i}")
             same = guess == drawn
             p.go((x + 130, 265), (x + 165, 265), (x + 165, 104), (x + 198, 104))
-            p.text(x + 165, 312, "is the guess:" if same else "is another:", "s")
-            p.text(x + 165, 330, "taken over" if same else "refused", "s")
+            p.text(x + 165, 312, "equals it:" if same else "differs:", "s")
+            p.text(x + 165, 330, "accepted" if same else "rejected", "s")
         else:
             p.box(x, 242, 130, 46, "wrong", "not drawn", "behind an error")
     for y, words in ((108, "one forward pass"), (186, "weights read once"), (270, "sampler, seed, state")):
         p.text(24, y, words, "s", "start")
-    p.text(24, 372, "Three tokens of one step, “and the cat”, with the bytes of three steps. The third guess's keys and values are written over by what follows.", "s", "start")
+    p.text(24, 372, "Three tokens of one step, “and the cat”, with the bytes of three steps. The third draft token's keys and values are overwritten.", "s", "start")
     p.write(path)
 
 
 def tree(path):
-    p = Picture("A tree of guesses: its paths, positions and slots", 1000, 430)
-    p.text(24, 34, "A tree in one step: siblings share a position, each sees its own path, and each has a slot of its own", "h", "start")
+    p = Picture("A tree of draft tokens: paths, positions and slots", 1000, 430)
+    p.text(24, 34, "A tree in one step: siblings share a position, each attends to its own path, and each has its own slot", "h", "start")
     nodes = [("mat", "text", 90, 150, -1), ("and", "right", 290, 100, 0), ("with", "wrong", 290, 200, 0), ("the", "right", 490, 60, 1),
              ("a", "wrong", 490, 130, 1), ("cat", "right", 690, 60, 3), ("its", "wrong", 490, 205, 2)]
     for x, words in ((135, "position 40"), (335, "41"), (535, "42"), (735, "43")):
@@ -112,25 +112,25 @@ def tree(path):
     for i, token in enumerate(("mat", "and", "the", "cat")):
         p.box(90 + 84 * i, 354, 80, 30, "right" if i else "text", token)
         p.text(130 + 84 * i, 402, f"slot {40 + i}", "s")
-    p.text(450, 366, "What was taken over lies in slots 41, 43 and 45; it moves to its places", "s", "start")
-    p.text(450, 386, "before a block is published. What was refused costs a truncation.", "s", "start")
+    p.text(450, 366, "Accepted tokens are in slots 41, 43 and 45; they move to their positions", "s", "start")
+    p.text(450, 386, "before a block is published. Rejected ones are truncated.", "s", "start")
     p.write(path)
 
 
 def proposers(path):
-    p = Picture("Who guesses, in which order, and how often the first guess was right", 1000, 470)
-    p.text(24, 34, "Who comes later takes a place only where it believes itself likelier than what stands there", "h", "start")
-    stages = [("grammar", "one token may follow"), ("the text itself", "and a client's prediction"), ("stores", "texts, own answers"),
+    p = Picture("The proposers, their order, and the acceptance of the first draft token", 1000, 470)
+    p.text(24, 34, "A later proposer replaces draft tokens only if its own are more likely", "h", "start")
+    stages = [("grammar", "one token may follow"), ("lookup", "and a client's prediction"), ("stores", "texts, own answers"),
               ("a network", "EAGLE, heads, a model"), ("a view", "the model, of a part")]
     for i, (name, what) in enumerate(stages):
         x = 24 + 192 * i
         p.box(x, 54, 176, 62, "text" if i < 2 else "box", name, what)
         if i:
             p.go((x - 16, 85), (x - 2, 85))
-    p.text(24, 140, "mode ngram asks the first two alone; they take next to no time", "s", "start")
-    p.text(24, 176, "First guesses right, default model", "h", "start")
+    p.text(24, 140, "mode ngram uses only the first two, which take almost no time", "s", "start")
+    p.text(24, 176, "First draft token accepted, default model", "h", "start")
     p.box(430, 162, 16, 16, "look")
-    p.text(452, 176, "the text itself, where it has a guess", "s", "start")
+    p.text(452, 176, "lookup, where it has a draft token", "s", "start")
     p.box(690, 162, 16, 16, "head")
     p.text(712, 176, "ibid's EAGLE head", "s", "start")
     for column, (name, at) in enumerate((("T = 0", 0), ("T = 0.8", 2))):

@@ -12,7 +12,7 @@
 namespace ibid::cli {
 namespace {
 
-constexpr size_t kColumn = 34;  // where descriptions start, unless a flag's name is longer
+constexpr size_t kColumn = 32;  // where descriptions start, unless a flag's name is longer
 
 constexpr std::string_view kServe[] = {
     "help",          "help-all",     "for",           "model",       "models-dir",    "threads",
@@ -40,20 +40,24 @@ std::string value_of(const CLI::Option& option) {
   return (out.empty() || out == " " ? "" : " " + out) + (repeats ? " ..." : "");
 }
 
-// "Sets x. More of it." of the API's own table becomes "Sets x".
-std::string first_sentence(std::string text) {
+// "Sets x; more. More of it." of the API's own table becomes "sets x; more", or "sets x" where that is too long.
+std::string first_sentence(std::string text, size_t room) {
   text.resize(std::min(text.size(), text.find(". ")));
   if (text.ends_with('.')) text.pop_back();
+  if (text.size() > room) text.resize(std::min(text.size(), text.find("; ")));
+  const auto is_capital = [&text](size_t at) { return at < text.size() && text[at] >= 'A' && text[at] <= 'Z'; };
+  if (is_capital(0) && !is_capital(1)) text[0] = static_cast<char>(text[0] - 'A' + 'a');
   return text;
 }
 
 std::string line_of(const CLI::Option& option, bool is_positional) {
   std::string out = "  " + (is_positional ? option.get_name(true, false) : names_of(option) + value_of(option));
   out.resize(std::max(out.size() + 2, kColumn), ' ');
-  out += first_sentence(option.get_description());
   const std::string& standard = option.get_default_str();
-  if (option.get_type_size() != 0 && !standard.empty()) out += " (default: " + standard + ")";
-  return out + "\n";
+  const bool has_default = !is_positional && option.get_type_size() != 0 && !standard.empty();
+  const std::string end = has_default ? " (default: " + standard + ")" : "";
+  const size_t taken = out.size() + end.size();
+  return out + first_sentence(option.get_description(), kHelpWidth - std::min(kHelpWidth, taken)) + end + "\n";
 }
 
 class HelpFormat final : public CLI::Formatter {

@@ -312,8 +312,7 @@ void add_model_options(CLI::App* command, ModelArgs& o) {
 void add_machine_options(CLI::App* command, ModelArgs& o) {
   add_whole(command, "-c,--ctx,--ctx-size", o.context_len, 0, 1 << 24,
             "context length of a sequence; 0: the model's, at most 8192");
-  add_read(command, "--memory", o.memory_bytes, "BYTES", "the machine's",
-           "memory limit of the process, as 2G; the KV cache gets what is left",
+  add_read(command, "--memory", o.memory_bytes, "BYTES", "the machine's", "memory limit of the process, as 2G",
            [](std::string_view text) { return read_bytes(text, 1 << 20, int64_t{1} << 50); });
   command
       ->add_option_function<std::string>(
@@ -326,10 +325,9 @@ void add_machine_options(CLI::App* command, ModelArgs& o) {
           "instruction set; default: the best of this CPU. Answers are the same")
       ->check(CLI::Validator(check_isa, "ISA"));
   add_read(command, "--numa", o.numa, "POLICY", "system",
-           "memory placement: system, spread (over all nodes), or the number of a node",
+           "memory placement: system, spread (all nodes), or a node's number",
            [](std::string_view text) { return numa_policy_from(text); });
-  command->add_flag("--keep-packed", o.keep_packed,
-                    "keep packed weights in the cache folder (as large as the model); the next start maps them");
+  command->add_flag("--keep-packed", o.keep_packed, "keep packed weights in the cache folder, for faster starts");
 }
 
 void add_tier_options(CLI::App* command, TierArgs& o) {
@@ -338,8 +336,7 @@ void add_tier_options(CLI::App* command, TierArgs& o) {
   command
       ->add_option("--cache-disk", o.disk_folder, "folder for KV blocks that survive restarts; one process at a time")
       ->type_name("DIR");
-  add_bytes(command, "--cache-disk-bytes", o.disk_bytes, 1 << 20, int64_t{1} << 50,
-            "maximum size of that folder; least recently used files are deleted");
+  add_bytes(command, "--cache-disk-bytes", o.disk_bytes, 1 << 20, int64_t{1} << 50, "maximum size of that folder");
 }
 
 namespace {

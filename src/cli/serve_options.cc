@@ -1,4 +1,4 @@
-// The flags of `ibid serve`. docs/users/serving.md says what happens beyond each limit.
+// The flags of `ibid serve`. docs/users/limits.md says what happens beyond each limit.
 #include <algorithm>
 
 #include "base/json.h"
@@ -102,22 +102,22 @@ void add_preset(CLI::App* c, ServeOptions& o) {
 }
 
 void add_engine(CLI::App* c, ServeOptions& o) {
-  add_whole(c, "--max-sequences", o.max_sequences, 1, 4096, "sequences that run at once");
+  add_whole(c, "--max-sequences", o.max_sequences, 1, 4096, "maximum running sequences");
   add_whole(c, "--max-tokens-per-step", o.max_tokens_per_step, 1, 65536,
             "maximum tokens per step, at least --max-sequences");
   add_whole(c, "--max-waiting", o.max_waiting, 0, 1'000'000, "maximum waiting sequences; more get 429");
   add_read(c, "--policy", o.policy, "NAME", "fair", "scheduling policy: fair (weighted by tenant), priority, or fcfs",
            policy_by_name);
   add_read(c, "--max-itl", o.max_itl, "TIME", "by the model's speed",
-           "maximum inter-token latency that prefill of other requests may cause, as 50ms",
+           "maximum inter-token latency caused by other prompts, as 50ms",
            [](std::string_view text) { return read_duration(text, 0.0001, kDay); });
   c->add_option("--chat-template", o.chat_template, "chat template to use instead of the model's")->type_name("FILE");
   c->add_option_function<std::string>(
        "--pooling", [&o](const std::string& name) { o.pooling = pooling_by_name(name); },
-       "pooling of embeddings: mean, last, cls, or none (per token); default: the model's, else mean")
+       "pooling of embeddings: mean, last, cls or none; default: the model's, else mean")
       ->check(CLI::IsMember({"mean", "last", "cls", "none"}))
       ->type_name("NAME");
-  add_read(c, "--kv-memory", o.kv_bytes, "BYTES", "chosen", "size of the KV cache, as 2G",
+  add_read(c, "--kv-memory", o.kv_bytes, "BYTES", "what --memory leaves", "size of the KV cache, as 2G",
            [](std::string_view text) { return read_bytes(text, 0, int64_t{1} << 50); });
   add_spec_options(c, o.spec);
   add_tier_options(c, o.tiers);
@@ -163,7 +163,7 @@ void add_connections(CLI::App* c, ServerOptions& o) {
   add_seconds(c, "--write-timeout", o.write_timeout, 0.01, kDay,
               "end the stream of a client that reads nothing for so long");
   add_bytes(c, "--max-stream-backlog", o.max_stream_backlog, kKiB, kGiB,
-            "maximum buffered text of a client that does not read; more ends its stream");
+            "maximum buffered text of a slow reader; more ends its stream");
   add_read(c, "--send-buffer", o.send_buffer_bytes, "BYTES",
            o.send_buffer_bytes == 0 ? "the system's" : bytes_text(int64_t{o.send_buffer_bytes}),
            "kernel send buffer per connection", [](std::string_view text) { return read_bytes(text, 0, kGiB); });
@@ -185,14 +185,13 @@ void add_defaults(CLI::App* c, RequestDefaults& o) {
   add_read(c, "--max-tokens,--n-predict", o.max_tokens, "N", "up to the context", "maximum tokens of an answer",
            [](std::string_view text) { return read_whole(text, -1, INT32_MAX); });
   add_read(c, "--seed", o.seed, "N", "random per request", "seed of requests without one", read_seed);
-  add_read(c, "--chat-template-kwargs,--default-chat-template-kwargs", o.template_kwargs, "JSON", "none",
+  add_read(c, "--chat-template-kwargs,--default-chat-template-kwargs", o.template_kwargs, "JSON", "",
            "template variables, as {\"enable_thinking\": false}", read_object);
   c->add_flag("--enable-force-include-usage", o.include_usage, "include usage at the end of every stream");
   c->add_flag("--return-tokens-as-token-ids", o.tokens_as_ids, "show tokens in log-probabilities as token_id:ID");
   c->add_flag("--verbose", o.verbose, "include each chat's prompt in its answer, as __verbose.prompt");
   c->add_flag("--prefill-assistant", o.prefill, "continue a chat's last message if it is the assistant's");
-  c->add_flag("--template-dates", o.template_dates,
-              "pass today's date_string and datetime to the template; answers then change daily");
+  c->add_flag("--template-dates", o.template_dates, "pass today's date to the template; answers then change daily");
 }
 
 void add_requests(CLI::App* c, ApiLimits& o) {

@@ -75,7 +75,7 @@ std::string SpecArgs::drafter() const {
 void add_spec_options(CLI::App* command, SpecArgs& o) {
   add_read(
       command, "--spec", o, "NAME", o.by_lookup ? "auto" : "off",
-      "proposer of draft tokens: auto, off, ngram, eagle, draft:MODEL, ...; --spec help lists all",
+      "proposer of draft tokens: auto, off, ngram, ...; --spec help lists all",
       [o](std::string_view name) -> Result<SpecArgs> {
         constexpr std::string_view kDraft = "draft:", kHeads = "heads:", kEagle = "eagle:", kStore = "store:",
                                    kSkip = "skip:", kWindow = "window:", kLookAhead = "lookahead:", kBeside = "+window";
@@ -137,10 +137,9 @@ void add_spec_options(CLI::App* command, SpecArgs& o) {
       });
   add_whole(command, "--spec-k", o.k, 1, 16, "maximum draft tokens per sequence and step");
   add_read(command, "--spec-draft-window", o.draft_window, "SINK,WINDOW", "all",
-           "let a draft model read only the first and last tokens of a sequence, as 64,512", read_window);
+           "first and last tokens that a draft model reads, as 64,512", read_window);
   add_read(command, "--spec-own-answers", o.own_answers_bytes, "BYTES", "0",
-           "memory for earlier answers of each tenant to propose from, as 64M; 0: none",
-           [](std::string_view text) -> Result<int64_t> {
+           "memory for earlier answers to propose from, as 64M; 0: none", [](std::string_view text) -> Result<int64_t> {
              if (text == "0") return 0;
              return read_bytes(text, OwnAnswers::kLeastBytes, int64_t{1} << 40);
            });

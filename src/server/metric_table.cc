@@ -45,7 +45,7 @@ constexpr MetricRow kTable[] = {
      }},
     {"step_seconds", nullptr, nullptr, "histogram", "Duration of a step.",
      [](From f, Samples& to) { to.add(f.counts.step); }},
-    {nullptr, "iteration_tokens_total", nullptr, "histogram", "Tokens that a step computed.",
+    {nullptr, "iteration_tokens_total", nullptr, "histogram", "Tokens computed by a step.",
      [](From f, Samples& to) { to.add(f.counts.step_tokens); }},
     {"step_part_seconds_total", nullptr, nullptr, "counter", "Time spent in the parts of steps.",
      [](From f, Samples& to) {
@@ -64,7 +64,7 @@ constexpr MetricRow kTable[] = {
      }},
     {"steps_total", nullptr, "n_decode_total", "counter", "Steps of the engine.",
      [](From f, Samples& to) { to.add(f.engine.n_steps); }},
-    {nullptr, nullptr, "n_busy_slots_per_decode", "gauge", "Sequences of a step, on average since the start.",
+    {nullptr, nullptr, "n_busy_slots_per_decode", "gauge", "Average sequences per step since the start.",
      [](From f, Samples& to) {
        to.add(ratio(static_cast<double>(f.counts.step_sequences), static_cast<double>(f.counts.step.count())));
      }},
@@ -85,47 +85,47 @@ constexpr MetricRow kTable[] = {
      "Requests that could not begin in the time they were given.",
      [](From f, Samples& to) { to.add(f.engine.n_overdue); }},
 
-    {"prompt_tokens_total", "prompt_tokens_total", nullptr, "counter", "Tokens of prompts taken into the queue.",
+    {"prompt_tokens_total", "prompt_tokens_total", nullptr, "counter", "Prompt tokens of queued requests.",
      [](From f, Samples& to) { to.add(f.counts.prompt_tokens); }},
-    {nullptr, "prefix_cache_queries_total", nullptr, "counter", "Tokens of prompts looked up in the prefix cache.",
+    {nullptr, "prefix_cache_queries_total", nullptr, "counter", "Prompt tokens looked up in the prefix cache.",
      [](From f, Samples& to) { to.add(f.counts.prompt_tokens); }},
     {"cached_tokens_total", "prefix_cache_hits_total", nullptr, "counter",
-     "Tokens of prompts found in the prefix cache.", [](From f, Samples& to) { to.add(f.counts.cached_tokens); }},
+     "Prompt tokens found in the prefix cache.", [](From f, Samples& to) { to.add(f.counts.cached_tokens); }},
     {"generated_tokens_total", "generation_tokens_total", "tokens_predicted_total", "counter",
-     "Tokens generated for requests whose client was there.",
+     "Tokens generated for connected clients.",
      [](From f, Samples& to) { to.add(f.counts.generated_tokens); }},
-    {nullptr, nullptr, "prompt_tokens_total", "counter", "Tokens of prompts that steps computed.",
+    {nullptr, nullptr, "prompt_tokens_total", "counter", "Prompt tokens computed by steps.",
      [](From f, Samples& to) { to.add(f.counts.prefill_tokens); }},
     {nullptr, nullptr, "prompt_seconds_total", "counter", "From requests' first steps to their first tokens.",
      [](From f, Samples& to) { to.add(f.counts.prefill.sum()); }},
     {nullptr, nullptr, "tokens_predicted_seconds_total", "counter", "From requests' first tokens to their last ones.",
      [](From f, Samples& to) { to.add(f.counts.decode.sum()); }},
-    {nullptr, nullptr, "prompt_tokens_seconds", "gauge", "Tokens of prompts a second of prefill, since the start.",
+    {nullptr, nullptr, "prompt_tokens_seconds", "gauge", "Prompt tokens per second of prefill, since the start.",
      [](From f, Samples& to) { to.add(ratio(static_cast<double>(f.counts.prefill_tokens), f.counts.prefill.sum())); }},
-    {nullptr, nullptr, "predicted_tokens_seconds", "gauge", "Tokens of answers a second of decode, since the start.",
+    {nullptr, nullptr, "predicted_tokens_seconds", "gauge", "Generated tokens per second of decode, since the start.",
      [](From f, Samples& to) { to.add(ratio(static_cast<double>(f.counts.generated_tokens), f.counts.decode.sum())); }},
-    {nullptr, nullptr, "n_tokens_max", "gauge", "Tokens of the longest request that has ended, its prompts included.",
+    {nullptr, nullptr, "n_tokens_max", "gauge", "Tokens of the longest finished request, with its prompts.",
      [](From f, Samples& to) { to.add(f.counts.longest); }},
     {"drafts_total", "spec_decode_num_drafts_total", nullptr, "counter",
-     "Times that a sequence had guessed tokens verified in a step.",
+     "Verifications of draft tokens, one per sequence and step.",
      [](From f, Samples& to) { to.add(f.engine.n_drafts); }},
-    {"draft_tokens_total", "spec_decode_num_draft_tokens_total", nullptr, "counter", "Guessed tokens that were verified.",
+    {"draft_tokens_total", "spec_decode_num_draft_tokens_total", nullptr, "counter", "Draft tokens that were verified.",
      [](From f, Samples& to) { to.add(f.engine.drafted_tokens); }},
     {"accepted_draft_tokens_total", "spec_decode_num_accepted_tokens_total", nullptr, "counter",
-     "Of these, tokens of answers.", [](From f, Samples& to) { to.add(f.engine.accepted_tokens); }},
+     "Draft tokens that were accepted.", [](From f, Samples& to) { to.add(f.engine.accepted_tokens); }},
     {"accepted_draft_tokens_at_total", "spec_decode_num_accepted_tokens_per_pos_total", nullptr, "counter",
-     "The same by their place in what was guessed, from 0; the last has all behind it.",
+     "Accepted draft tokens by position, from 0; the last label has all later ones.",
      [](From f, Samples& to) {
        for (size_t i = 0; i < f.engine.accepted_at.size(); ++i)
          to.add("position", std::to_string(i), static_cast<double>(f.engine.accepted_at[i]));
      }},
     {"preemptions_total", "num_preemptions_total", nullptr, "counter",
-     "Sequences that had to give up their blocks and start again.",
+     "Preemptions of sequences.",
      [](From f, Samples& to) { to.add(f.engine.n_preemptions); }},
 
-    {"sequences_running", "num_requests_running", "requests_processing", "gauge", "Sequences in the engine's steps.",
+    {"sequences_running", "num_requests_running", "requests_processing", "gauge", "Running sequences.",
      [](From f, Samples& to) { to.add(int64_t{f.engine.n_running}); }},
-    {"sequences_waiting", "num_requests_waiting", "requests_deferred", "gauge", "Sequences that wait for a place.",
+    {"sequences_waiting", "num_requests_waiting", "requests_deferred", "gauge", "Waiting sequences.",
      [](From f, Samples& to) { to.add(int64_t{f.engine.n_waiting}); }},
     {"cache_blocks", nullptr, nullptr, "gauge",
      "Blocks of the KV cache by state; shared ones are in use by more than one sequence.",
@@ -185,7 +185,7 @@ constexpr MetricRow kTable[] = {
      }},
     {"cache_use_ratio", "kv_cache_usage_perc", "kv_cache_usage_ratio", "gauge", "Blocks in use over all blocks.",
      [](From f, Samples& to) { to.add(ratio(f.engine.blocks_in_use, f.engine.blocks_total)); }},
-    {nullptr, "gpu_cache_usage_perc", nullptr, "gauge", "Blocks in use over all blocks; the older name.",
+    {nullptr, "gpu_cache_usage_perc", nullptr, "gauge", "Blocks in use over all blocks; older name.",
      [](From f, Samples& to) { to.add(ratio(f.engine.blocks_in_use, f.engine.blocks_total)); }},
 
     {"responses_total", nullptr, nullptr, "counter", "HTTP answers by route and class of status, as the log has it.",
@@ -208,7 +208,7 @@ constexpr MetricRow kTable[] = {
        for (size_t i = 0; i < kAbortNames.size(); ++i)
          to.add("cause", kAbortNames[i], static_cast<double>(f.counts.aborts[i]));
      }},
-    {"choices_finished_total", nullptr, nullptr, "counter", "Choices by the reason of their end.",
+    {"choices_finished_total", nullptr, nullptr, "counter", "Choices by finish reason.",
      [](From f, Samples& to) {
        for (size_t i = 0; i < finish_reasons().size(); ++i)
          to.add("reason", finish_reason_name(finish_reasons()[i]), static_cast<double>(f.counts.finishes[i]));

@@ -45,7 +45,7 @@ const std::string_view kFixedSchemas = R"(
 "Usage":{"type":"object","required":["prompt_tokens","completion_tokens","total_tokens","prompt_tokens_details"],"properties":{
   "prompt_tokens":{"type":"integer","minimum":0},"completion_tokens":{"type":"integer","minimum":0},"total_tokens":{"type":"integer","minimum":0},
   "prompt_tokens_details":{"type":"object","required":["cached_tokens"],"properties":{"cached_tokens":{"type":"integer","minimum":0}}},
-  "completion_tokens_details":{"type":"object","description":"Tokens of reasoning, markers included, where the model reasons; of requests with prediction or speculation, guessed tokens that were verified.","properties":{
+  "completion_tokens_details":{"type":"object","description":"Tokens of reasoning, markers included, where the model reasons; of requests with prediction or speculation, verified draft tokens.","properties":{
     "reasoning_tokens":{"type":"integer","minimum":0},
     "accepted_prediction_tokens":{"type":"integer","minimum":0},"rejected_prediction_tokens":{"type":"integer","minimum":0}}}}},
 "Ledger":{"type":"object","additionalProperties":false,"description":"Where the time of an answer went, in milliseconds; the phases add up to the total.",

@@ -47,7 +47,7 @@ def test_systemd_accepts_the_unit():
 def test_the_unit_knows_the_servers_flags_and_codes():
     start = shlex.split(re.search(r"^ExecStart=(.*)$", unit(), re.M)[1])
     check_flags(start[1:])
-    page = (ROOT / "docs/users/serving.md").read_text()
+    page = "".join((ROOT / "docs/users" / name).read_text() for name in ("serving.md", "limits.md"))
     codes = {int(code): meaning for code, meaning in re.findall(r"^\| (\d) \| (.*) \|$", page, re.M)}
     final = [int(code) for code in re.search(r"^RestartPreventExitStatus=(.*)$", unit(), re.M)[1].split()]
     assert [codes[code] for code in final] == ["wrong options, keys or addresses", "the port is in use",
