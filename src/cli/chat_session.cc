@@ -49,8 +49,7 @@ void print_stats(const Answer& a, uint64_t seed) {
   double decoding = a.timing.last_token - a.timing.first_token;
   std::fprintf(stderr, "%s\n",
                fmt::format("first token after {:.0f} ms ({} prompt tokens, {} of them cached); {} tokens, {:.1f} "
-                           "tokens/s, {} of {} guesses "
-                           "right; seed {}",
+                           "tokens/s, {} of {} draft tokens accepted; seed {}",
                            to_first * 1e3, a.usage.prompt_tokens, a.usage.cached_tokens, a.usage.completion_tokens,
                            decoding > 0 ? (a.usage.completion_tokens - 1) / decoding : 0.0, a.usage.accepted_tokens,
                            a.usage.drafted_tokens, seed)

@@ -213,7 +213,7 @@ constexpr MetricRow kTable[] = {
        for (size_t i = 0; i < finish_reasons().size(); ++i)
          to.add("reason", finish_reason_name(finish_reasons()[i]), static_cast<double>(f.counts.finishes[i]));
      }},
-    {nullptr, "request_success_total", nullptr, "counter", "Choices by the reason of their end.",
+    {nullptr, "request_success_total", nullptr, "counter", "Choices by finish reason.",
      [](From f, Samples& to) {
        using enum FinishReason;
        to.add("finished_reason", "stop",
