@@ -109,7 +109,7 @@ void add_engine(CLI::App* c, ServeOptions& o) {
   add_read(c, "--policy", o.policy, "NAME", "fair", "scheduling policy: fair (weighted by tenant), priority, or fcfs",
            policy_by_name);
   add_read(c, "--max-itl", o.max_itl, "TIME", "by the model's speed",
-           "maximum inter-token latency caused by other prompts, as 50ms",
+           "limit on inter-token latency during prefill, as 50ms",
            [](std::string_view text) { return read_duration(text, 0.0001, kDay); });
   c->add_option("--chat-template", o.chat_template, "chat template to use instead of the model's")->type_name("FILE");
   c->add_option_function<std::string>(
