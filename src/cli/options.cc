@@ -218,8 +218,7 @@ void add_text(CLI::App& app, All& all, int& exit_code) {
   c = app.add_subcommand("template", "print the prompt that the chat template makes of messages");
   TemplateOptions& p = all.apply_template;
   words = add_words(c, p.model, "MESSAGES",
-                    "JSON file: a list of messages, or an object with messages and tools; default: -f, else "
-                    "standard input");
+                    "JSON file of messages, or of messages and tools; default: -f, else standard input");
   c->add_option("-f,--file", p.messages_file, "the same as MESSAGES")->type_name("FILE");
   c->add_flag("!--no-generation-prompt", p.generation_prompt, "do not open the assistant's turn");
   c->footer("Examples:\n  ibid template messages.json\n  ibid template model.gguf < messages.json");
