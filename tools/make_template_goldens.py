@@ -6,7 +6,7 @@
 
 The first form renders the templates written below, one for each construct. The second renders the *.jinja files of a
 folder over conversations of every kind, and keeps the SHA-256 of each prompt instead of the template and the prompt
-(the folder: ../shared/data/templates and, as SmolLM2-135M-Instruct.jinja, the default model's own).
+(the folder: a folder of published templates and, as SmolLM2-135M-Instruct.jinja, the default model's own).
 Needs transformers (5.23 wrote the committed files) and jinja2 (3.1.6).
 """
 import datetime

@@ -183,7 +183,7 @@ def test_stop_frees_the_engine(w):
         begin_long(page)
         assert w.server.engine()["running"] == 1, w.server.engine()
         stop()
-        w.server.until(lambda: w.server.engine()["running"] == 0, "the engine stops", 2)
+        w.server.until(lambda: w.server.engine()["running"] == 0, "the engine stops")
         assert w.server.engine()["blocks"]["in_use"] == 0
         line = w.server.until(lambda: w.server.lines("chat")[n_lines:], "the request is logged")[0]
         assert line["finish"] == "client_gone" and 0 < line["completion_tokens"] < 1990, line
@@ -238,7 +238,7 @@ def test_a_screen_reader_hears_sentences(w):
 def test_long_chats_follow_only_who_is_at_the_end(w):
     page = w.page(height=500)
     begin_long(page)
-    page.until(f"{HIGH} > 900", 30)
+    page.until(f"{HIGH} > 900")
     assert page.js(AWAY) < 60 and page.js("document.getElementById('latest').hidden")
     page.send("Input.dispatchMouseEvent", type="mouseWheel", x=700, y=200, deltaX=0, deltaY=-400)
     page.until("!document.getElementById('latest').hidden")

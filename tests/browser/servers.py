@@ -28,7 +28,7 @@ class Server(harness.Server):
         lines = [json.loads(line) for line in self.log_text().splitlines() if line.endswith("}")]
         return [line for line in lines if line.get("route") == route]
 
-    def until(self, holds, what, seconds=20):
+    def until(self, holds, what, seconds=60):
         if value := harness.eventually(holds, seconds):
             return value
         raise AssertionError(f"{what}: not within {seconds} s")

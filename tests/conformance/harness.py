@@ -72,7 +72,7 @@ class Server:
     def log_text(self):
         return self.log_path.read_text() if self.log_path.exists() else ""
 
-    def wait_for_log(self, pattern, seconds=20):
+    def wait_for_log(self, pattern, seconds=60):
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if found := re.search(pattern, self.log_text()):
@@ -101,14 +101,14 @@ class Server:
         s.sendall(request)
         return s
 
-    def end(self, *signals, seconds=20):
+    def end(self, *signals, seconds=60):
         """Sends the signals (SIGTERM where none is given); the exit code and the log."""
         for s in signals or (signal.SIGTERM,):
             self.process.send_signal(s)
             time.sleep(0.2 if len(signals) > 1 else 0)
         return self.wait(seconds)
 
-    def wait(self, seconds=20):
+    def wait(self, seconds=60):
         code = self.process.wait(timeout=seconds)
         return code, self.log_text()
 
@@ -137,7 +137,7 @@ def begin_stream(server, max_tokens):
     return s
 
 
-def read_all(s, seconds=10):
+def read_all(s, seconds=60):
     """What comes until the other side closes."""
     s.settimeout(seconds)
     text = b""
@@ -147,7 +147,7 @@ def read_all(s, seconds=10):
     return text
 
 
-def eventually(holds, seconds=10):
+def eventually(holds, seconds=60):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if value := holds():

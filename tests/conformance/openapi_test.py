@@ -3,6 +3,7 @@ and what it forbids. openapi_test.py BUILD_DIR."""
 import collections
 import json
 import os
+import random
 import re
 import subprocess
 import tempfile
@@ -25,10 +26,19 @@ def serve():
     return server
 
 
+def cases():
+    seed = os.environ.get("IBID_SEED")
+    if seed == "random":
+        seed = str(random.SystemRandom().randrange(1 << 32))
+        print(f"IBID_SEED={seed} repeats this", flush=True)
+    return ["--seed", seed] if seed else ["--seed", 1, "--generation-deterministic"]
+
+
 def explore(server, *flags, all_served=False):
-    """A run of schemathesis, the same each time but for what answers make of it; its last words, and what was answered."""
+    """A run of schemathesis with the same cases each time, or with those of the seed that IBID_SEED names (by hand); how many
+    cases it made, and what was answered."""
     # One worker: hypothesis shares caches between threads that it does not guard.
-    command = [tools() / "schemathesis", "run", server.url + "/openapi.json", "--workers", 1, "--seed", 1,
+    command = [tools() / "schemathesis", "run", server.url + "/openapi.json", "--workers", 1, *cases(),
                "--generation-database", "none", "--continue-on-failure", "--no-color", *flags]
     environment = {**os.environ, "SCHEMATHESIS_HOOKS": "openapi_hooks", "PYTHONPATH": str(HERE),
                    **({"IBID_ALL_SERVED": "1"} if all_served else {})}

@@ -55,7 +55,7 @@ class Terminal:
                 self.screen.feed(more)
         return True
 
-    def until_screen(self, pattern, seconds=20):
+    def until_screen(self, pattern, seconds=60):
         """What is to be seen now, once it has the pattern."""
         end = time.monotonic() + seconds
         while not re.search(pattern, self.screen.text(), re.S):
@@ -66,7 +66,7 @@ class Terminal:
     def text(self):
         return COLORS.sub("", self.raw)
 
-    def until(self, pattern, seconds=20):
+    def until(self, pattern, seconds=60):
         """What was shown since the last of these, up to the pattern."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -86,7 +86,7 @@ class Terminal:
         return self.until(pattern)
 
     def end(self):
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while time.monotonic() < end:
             self.look(0.02)
             pid, status = os.waitpid(self.pid, os.WNOHANG)
