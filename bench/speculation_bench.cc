@@ -26,8 +26,8 @@
 #include "bench/speculation_prompts.h"
 #include "cli/drafters.h"
 #include "cli/loading.h"
+#include "spec/experimental/store_proposer.h"
 #include "spec/free_proposers.h"
-#include "spec/store_proposer.h"
 #include "spec/suffix_automaton.h"
 #include "spec/window_proposer.h"
 

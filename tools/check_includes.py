@@ -26,6 +26,7 @@ ROOMS = {
     "engine": ["record"],
     "text": ["tokenizer", "output", "jinja"],
     "sample": ["grammar"],
+    "spec": ["experimental"],
 }
 # Rooms of which all others include one header.
 DOORS = {

@@ -1,6 +1,7 @@
-// ibid spec find-layers: which layers a model can do without when it guesses for itself (spec/layer_search.h), by how
-// often it then says what it says with them: over a text, each token behind the text's own ones, drawn with the same
-// noise. The same text, costs and temperature find the same layers; costs that nobody gives are measured.
+// ibid spec find-layers: which layers a model can do without when it guesses for itself
+// (spec/experimental/layer_search.h), by how often it then says what it says with them: over a text, each token behind
+// the text's own ones, drawn with the same noise. The same text, costs and temperature find the same layers; costs that
+// nobody gives are measured.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +20,7 @@
 #include "cli/progress.h"
 #include "model/one_sequence.h"
 #include "sample/sampler.h"
-#include "spec/layer_search.h"
+#include "spec/experimental/layer_search.h"
 
 namespace ibid::cli {
 namespace {

@@ -14,7 +14,7 @@
 #include "model/model.h"
 #include "spec/draft_tree.h"
 #include "spec/eagle_head.h"
-#include "spec/text_store.h"
+#include "spec/experimental/text_store.h"
 #include "tensor/stream.h"
 #include "text/jinja/chat_template.h"
 #include "text/tokenizer/tokenizer.h"

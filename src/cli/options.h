@@ -63,12 +63,12 @@ struct SpecArgs {
   std::string heads;                       // beside it: a file or folder; empty: none
   std::string eagle;  // beside it: a file or folder of a head with attention, or kOwnEagle; empty: none
   bool mtp = false;   // beside it: the layer that the model brings along (spec/mtp_layer.h)
-  std::string store;  // beside it: a file of texts (spec/text_store.h); empty: none
+  std::string store;  // beside it: a file of texts (spec/experimental/text_store.h); empty: none
   std::string skip;   // beside it: the model without these layers (read_layers), or kOwnLayers; empty: none
   std::optional<WindowArgs> window;  // beside all of these: the model itself over a part of the text
-  int32_t look_ahead = 0;            // beside it: so many tokens of a window (spec/lookahead_proposer.h); 0: none
-  int64_t own_answers_bytes = 0;     // what tenants were answered, for their own next answers; 0: it is not kept
-  int32_t k = 8;                     // most of a sequence in a step
+  int32_t look_ahead = 0;  // beside it: so many tokens of a window (spec/experimental/lookahead_proposer.h); 0: none
+  int64_t own_answers_bytes = 0;  // what tenants were answered, for their own next answers; 0: it is not kept
+  int32_t k = 8;                  // most of a sequence in a step
   int32_t max_drafts() const { return by_lookup ? k : 0; }
   // Who guesses beside the look-up, without its file: "eagle", "draft+window"; empty: nobody.
   std::string drafter() const;
@@ -156,7 +156,7 @@ struct FindLayersOptions {
   int32_t most = 0;  // 0: as many as may pay
   int32_t max_drafts = 8;
   float temperature = 0;
-  double layer_cost = -1, row_cost = -1;  // as spec/layer_search.h has them; negative: measured
+  double layer_cost = -1, row_cost = -1;  // as spec/experimental/layer_search.h has them; negative: measured
 };
 
 struct PerplexityOptions {

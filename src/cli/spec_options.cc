@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "cli/command_line.h"
-#include "spec/lookahead_proposer.h"
-#include "spec/own_answers.h"
-#include "spec/text_store.h"
+#include "spec/experimental/lookahead_proposer.h"
+#include "spec/experimental/own_answers.h"
+#include "spec/experimental/text_store.h"
 
 namespace ibid::cli {
 namespace {

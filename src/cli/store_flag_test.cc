@@ -8,7 +8,7 @@
 #include "cli/drafters.h"
 #include "cli/loading.h"
 #include "model/testing/tiny_model.h"
-#include "spec/own_answers.h"
+#include "spec/experimental/own_answers.h"
 #include "spec_flags.h"
 #include "temp_folder.h"
 

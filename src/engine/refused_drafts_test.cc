@@ -6,7 +6,7 @@
 
 #include "engine/engine.h"
 #include "model/testing/loaded_model.h"
-#include "spec/lookahead_proposer.h"
+#include "spec/experimental/lookahead_proposer.h"
 
 namespace ibid {
 namespace {

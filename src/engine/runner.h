@@ -16,8 +16,8 @@
 #include "engine/search_group.h"
 #include "engine/step_plan.h"
 #include "sample/sampler.h"
+#include "spec/experimental/typical.h"
 #include "spec/proposer.h"
-#include "spec/typical.h"
 #include "text/output/finish_reason.h"
 #include "worker/worker.h"
 

@@ -5,8 +5,8 @@
 #include <tuple>
 
 #include "fake_model.h"
+#include "spec/experimental/store_proposer.h"
 #include "spec/free_proposers.h"
-#include "spec/store_proposer.h"
 #include "spelled_tokens.h"
 #include "text/output/stop_matcher.h"
 #include "timed_model.h"

@@ -12,7 +12,6 @@
 #include "sample/philox.h"
 #include "sample/sampler.h"
 #include "spec/gain.h"
-#include "spec/typical.h"
 #include "spec_counting.h"
 #include "spec_laws.h"
 #include "spec_mistakes.h"
@@ -252,9 +251,8 @@ TEST(Rejection, GivesATokenOfASupportThatWeighsNothing) {
   const Sibling offered{TokenId{5}, {}};
   std::vector<double> law;
   VerifyRule verify({&offered, 1}, law);
-  TypicalRule typical({&offered, 1});
-  for (DrawRule* rule : {static_cast<DrawRule*>(&propose), static_cast<DrawRule*>(&first),
-                         static_cast<DrawRule*>(&verify), static_cast<DrawRule*>(&typical)})
+  for (DrawRule* rule :
+       {static_cast<DrawRule*>(&propose), static_cast<DrawRule*>(&first), static_cast<DrawRule*>(&verify)})
     EXPECT_EQ(rule->draw(support, 0, 1, 7), TokenId{2});
   EXPECT_EQ(propose.drawn().size(), 1u);
   EXPECT_EQ(first.drawn().size(), 1u);

@@ -1,7 +1,7 @@
 # One program over an engine with faults: only what has PLANTED() in it is compiled once more. What the libraries below
 # bring of the same modules is never taken, for the objects come first and leave nothing undefined.
 file(GLOB planted_sources CONFIGURE_DEPENDS src/engine/*.cc src/engine/record/*.cc src/cache/*.cc
-  src/spec/*.cc src/worker/*.cc)
+  src/spec/*.cc src/spec/experimental/*.cc src/worker/*.cc)
 list(FILTER planted_sources EXCLUDE REGEX "_test\\.cc$")
 add_library(planted_engine OBJECT ${planted_sources})
 target_compile_definitions(planted_engine PRIVATE IBID_PLANTED)
@@ -20,7 +20,7 @@ file(GLOB unit_tests CONFIGURE_DEPENDS src/cache/*_test.cc src/engine/scheduler_
   src/engine/reasoning_test.cc src/engine/speculation_test.cc src/engine/verification_test.cc src/engine/draft_model_test.cc src/engine/speculative_speed_test.cc
   src/engine/window_proposer_test.cc
   src/engine/rejection_test.cc src/engine/encoder_test.cc src/engine/hidden_of_drawn_rows_test.cc src/engine/taps_test.cc src/engine/refused_drafts_test.cc
-  src/engine/record/*_test.cc src/spec/*_test.cc)
+  src/engine/record/*_test.cc src/spec/*_test.cc src/spec/experimental/*_test.cc)
 # The tests of grammars do not know of faults, and are not compiled again.
 set(grammar_tests "$<FILTER:$<TARGET_OBJECTS:sample_test>,INCLUDE,sample/grammar/(grammars|languages|lazy|masks|schema|states)_test>")
 add_executable(planted_suite ${CMAKE_CURRENT_LIST_DIR}/planted_faults.cc ${unit_tests} "${grammar_tests}")

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <memory>
 
-#include "spec/text_store.h"
-#include "spec/text_store_format.h"
+#include "spec/experimental/text_store.h"
+#include "spec/experimental/text_store_format.h"
 
 namespace ibid {
 

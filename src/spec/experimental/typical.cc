@@ -1,4 +1,4 @@
-#include "spec/typical.h"
+#include "spec/experimental/typical.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "spec/text_store.h"
+#include "spec/experimental/text_store.h"
 
 #include <algorithm>
 #include <bit>
@@ -7,7 +7,7 @@
 
 #include "base/planted.h"
 #include "base/quoted.h"
-#include "spec/text_store_format.h"
+#include "spec/experimental/text_store_format.h"
 
 namespace ibid {
 namespace {

@@ -1,4 +1,4 @@
-#include "spec/store_proposer.h"
+#include "spec/experimental/store_proposer.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // Typical acceptance: what is taken over is what the paper's formula says, and nothing else changes a draw.
-#include "spec/typical.h"
+#include "spec/experimental/typical.h"
 
 #include <gtest/gtest.h>
 
@@ -64,6 +64,13 @@ TEST(TypicalAcceptance, TakesTheFirstSiblingThatIsTypical) {
   EXPECT_EQ(drawn({1, 6, 2}), 6);
   EXPECT_EQ(drawn({5, 6}), 5);
   EXPECT_EQ(drawn({0, 1, 3, 4}), drawn({}));
+}
+
+// As Rejection.GivesATokenOfASupportThatWeighsNothing.
+TEST(TypicalAcceptance, GivesATokenOfASupportThatWeighsNothing) {
+  const std::vector<Candidate> support = {{.weight = 0, .id = 5}, {.weight = 0, .id = 2}};
+  const Sibling offered{TokenId{5}, {}};
+  EXPECT_EQ(TypicalRule({&offered, 1}).draw(support, 0, 1, 7), TokenId{2});
 }
 
 }  // namespace

@@ -22,8 +22,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "spec/experimental/text_store.h"
 #include "spec/suffix_automaton.h"
-#include "spec/text_store.h"
 
 namespace ibid {
 

@@ -1,5 +1,5 @@
 // The search for layers that a model can do without, over agreements that are made up.
-#include "spec/layer_search.h"
+#include "spec/experimental/layer_search.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "spec/layer_search.h"
+#include "spec/experimental/layer_search.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,7 +1,8 @@
-// StoreProposer: proposes what followed the longest end of a text elsewhere: in a store of texts (spec/text_store.h),
-// or in what the same tenant was answered before (spec/own_answers.h). How likely a guess is depends on how long the
-// match is, how much of the places that match agree, and how often such guesses were right in this very text
-// (spec/acceptance.h). It leaves what was proposed before it, unless it expects more tokens of its own.
+// StoreProposer: proposes what followed the longest end of a text elsewhere: in a store of texts
+// (spec/experimental/text_store.h), or in what the same tenant was answered before (spec/experimental/own_answers.h).
+// How likely a guess is depends on how long the match is, how much of the places that match agree, and how often such
+// guesses were right in this very text (spec/acceptance.h). It leaves what was proposed before it, unless it expects
+// more tokens of its own.
 //
 // One thread, the engine's. A text and step costs it one look-up in the store (TextStore::find) and one step of each of
 // a few automata, whatever the store's size; a text that it has not seen yet kMaxMatch of those.
@@ -11,9 +12,9 @@
 #include <vector>
 
 #include "spec/acceptance.h"
-#include "spec/own_answers.h"
+#include "spec/experimental/own_answers.h"
+#include "spec/experimental/text_store.h"
 #include "spec/proposer.h"
-#include "spec/text_store.h"
 
 namespace ibid {
 

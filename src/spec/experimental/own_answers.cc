@@ -1,4 +1,4 @@
-#include "spec/own_answers.h"
+#include "spec/experimental/own_answers.h"
 
 #include <algorithm>
 #include <utility>

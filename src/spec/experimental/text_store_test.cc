@@ -1,4 +1,4 @@
-#include "spec/text_store.h"
+#include "spec/experimental/text_store.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <fstream>
 #include <random>
 
-#include "spec/text_store_format.h"
+#include "spec/experimental/text_store_format.h"
 #include "temp_folder.h"
 
 namespace ibid {

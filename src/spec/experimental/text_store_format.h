@@ -1,4 +1,5 @@
-// What reading and writing of a text store (spec/text_store.h) share: the file's head, and the order of its places.
+// What reading and writing of a text store (spec/experimental/text_store.h) share: the file's head, and the order of
+// its places.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-#include "spec/lookahead_proposer.h"
+#include "spec/experimental/lookahead_proposer.h"
 
 #include <gtest/gtest.h>
 
