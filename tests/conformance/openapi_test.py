@@ -31,7 +31,7 @@ def cases():
     if seed == "random":
         seed = str(random.SystemRandom().randrange(1 << 32))
         print(f"IBID_SEED={seed} repeats this", flush=True)
-    return ["--seed", seed] if seed else ["--seed", 1, "--generation-deterministic"]
+    return ["--seed", seed, "--generation-database", "none"] if seed else ["--seed", 1, "--generation-deterministic"]
 
 
 def explore(server, *flags, all_served=False):
@@ -39,7 +39,7 @@ def explore(server, *flags, all_served=False):
     cases it made, and what was answered."""
     # One worker: hypothesis shares caches between threads that it does not guard.
     command = [tools() / "schemathesis", "run", server.url + "/openapi.json", "--workers", 1, *cases(),
-               "--generation-database", "none", "--continue-on-failure", "--no-color", *flags]
+               "--continue-on-failure", "--no-color", *flags]
     environment = {**os.environ, "SCHEMATHESIS_HOOKS": "openapi_hooks", "PYTHONPATH": str(HERE),
                    **({"IBID_ALL_SERVED": "1"} if all_served else {})}
     with tempfile.TemporaryDirectory() as empty:
