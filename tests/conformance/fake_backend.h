@@ -25,13 +25,14 @@ class ByteTokenizer final : public Tokenizer {
     vocabulary_.tokens = bytes_;
     vocabulary_.tokens.emplace_back("<|end|>");
   }
-  explicit ByteTokenizer(double long_text_seconds, bool wraps = false, bool fills_in = false) : ByteTokenizer() {
-    long_text_seconds_ = long_text_seconds;
+  // Texts above 100,000 bytes are encoded only once `gate` is true; none: at once.
+  explicit ByteTokenizer(const std::atomic<bool>* gate, bool wraps = false, bool fills_in = false) : ByteTokenizer() {
+    gate_ = gate;
     wraps_ = wraps;
     if (fills_in) vocabulary_.tokens.insert(vocabulary_.tokens.end(), kFim.begin(), kFim.end());
   }
   void encode(std::string_view text, const EncodeOptions& options, std::vector<TokenId>& out) const override {
-    if (text.size() > 100'000) std::this_thread::sleep_for(std::chrono::duration<double>(long_text_seconds_));
+    if (gate_ != nullptr && text.size() > 100'000) ++n_long_, gate_->wait(false);
     const bool wraps = wraps_ && options.add_special;
     if (wraps) out.push_back(kEnd);
     for (size_t i = 0; i < text.size(); ++i) {
@@ -52,6 +53,7 @@ class ByteTokenizer final : public Tokenizer {
       return special ? std::string_view(vocabulary_.tokens[static_cast<size_t>(raw(id))]) : "";
     return raw(id) >= 0 && raw(id) < 256 ? std::string_view(bytes_[static_cast<size_t>(raw(id))]) : "";
   }
+  int n_long() const { return n_long_; }  // encodings of long texts that have begun
   bool strips_leading_space() const override { return false; }
   const Vocabulary& vocabulary() const override { return vocabulary_; }
 
@@ -59,7 +61,8 @@ class ByteTokenizer final : public Tokenizer {
   static constexpr std::array<const char*, 3> kFim = {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"};
   std::vector<std::string> bytes_;
   Vocabulary vocabulary_;
-  double long_text_seconds_ = 0;
+  const std::atomic<bool>* gate_ = nullptr;
+  mutable std::atomic<int> n_long_ = 0;
   bool wraps_ = false;  // with <|end|> at both ends, where special tokens are asked for
 };
 
@@ -70,11 +73,11 @@ class FakeBackend final : public Backend {
     int max_running = 64;
     int max_waiting = 256;
     int context_len = 2048;
-    int trained_context_len = 0;   // the model's own
-    double token_seconds = 0;      // that a token takes, as outputs tell it; 0: by the clock
-    bool fills_in = false;         // its vocabulary has tokens for that
-    double long_text_seconds = 0;  // what it takes to tokenise one
-    int answer_len = 20;           // where max_tokens says nothing
+    int trained_context_len = 0;                        // the model's own
+    double token_seconds = 0;                           // that a token takes, as outputs tell it; 0: by the clock
+    bool fills_in = false;                              // its vocabulary has tokens for that
+    const std::atomic<bool>* long_text_gate = nullptr;  // see ByteTokenizer
+    int answer_len = 20;                                // where max_tokens says nothing
     std::string name = "fake-1";
     bool is_encoder = false;
     int n_labels = 0;
@@ -194,6 +197,7 @@ class FakeBackend final : public Backend {
   mutable std::atomic<int64_t> n_held = 0, n_let_go = 0;  // conversations with "hold me" in them
   std::atomic<int> n_submitted = 0, n_cancelled = 0, n_finished = 0;
   std::string error_for = "\x01";  // prompts that have this end with an error
+  int n_long_texts() const { return tokenizer_.n_long(); }
   int n_live() const {
     const std::lock_guard lock(mutex_);
     return static_cast<int>(running_.size() + waiting_.size());
@@ -362,7 +366,7 @@ class FakeBackend final : public Backend {
   std::map<std::string, std::string> script_;
   std::vector<std::pair<std::string, std::vector<std::string>>> plays_;
   ModelInfo info_;
-  ByteTokenizer tokenizer_{options_.long_text_seconds, options_.n_labels > 0, options_.fills_in};
+  ByteTokenizer tokenizer_{options_.long_text_gate, options_.n_labels > 0, options_.fills_in};
   OnOutput on_output_;
   std::thread thread_;
   std::atomic<bool> stopping_ = false;

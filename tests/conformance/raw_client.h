@@ -81,7 +81,7 @@ class RawClient {
     buffer.append(bytes, static_cast<size_t>(n));
     return true;
   }
-  bool receive_until(std::string_view text, double seconds = 5) {
+  bool receive_until(std::string_view text, double seconds = 60) {
     while (buffer.find(text) == std::string::npos) {
       if (!receive(seconds)) return false;
     }
@@ -96,7 +96,7 @@ class RawClient {
     }
     return false;
   }
-  HttpAnswer answer(double seconds = 5) {
+  HttpAnswer answer(double seconds = 60) {
     HttpAnswer a;
     if (!receive_until("\r\n\r\n", seconds)) return a;
     const size_t end = buffer.find("\r\n\r\n") + 4;

@@ -2,39 +2,12 @@
 // texts of our own) are answered, and what is theirs alone comes back in their form.
 #include <map>
 
+#include "conformance/json_events.h"
 #include "conformance/server_fixture.h"
 #include "source_paths.h"
 
 namespace ibid {
 namespace {
-
-const Json& at(const Json& json, std::string_view key) {
-  static const Json kNone;
-  const Json* found = json.find(key);
-  return found != nullptr ? *found : kNone;
-}
-std::string text_of(const Json& json, std::string_view key) {
-  return at(json, key).string() != nullptr ? *at(json, key).string() : "";
-}
-const Json::Array& list_of(const Json& json, std::string_view key) {
-  static const Json::Array kNone;
-  return at(json, key).array() != nullptr ? *at(json, key).array() : kNone;
-}
-
-// The events of a stream, by their type.
-std::vector<std::pair<std::string, Json>> events_of(const std::string& body) {
-  std::vector<std::pair<std::string, Json>> out;
-  size_t begin = 0;
-  for (size_t end; (end = body.find("\n\n", begin)) != std::string::npos; begin = end + 2) {
-    const std::string event = body.substr(begin, end - begin);
-    const size_t data = event.find("data: ");
-    if (data == std::string::npos || event.substr(data) == "data: [DONE]") continue;
-    Result<Json> json = parse_json(event.substr(data + 6));
-    EXPECT_TRUE(json.ok()) << event;
-    if (json) out.emplace_back(text_of(*json, "type"), *std::move(json));
-  }
-  return out;
-}
 
 std::string json_text(std::string_view text) {
   std::string out;

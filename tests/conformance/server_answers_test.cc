@@ -355,7 +355,7 @@ TEST(ServerAnswers, AResponsesStreamTellsProgressAndTimesWhereTheyAreAskedFor) {
   EXPECT_EQ(plain.find("prompt_progress"), std::string::npos);
 }
 
-TEST(SlowServerReaders, OneWhoTakesALittleAtATimeIsLetGo) {
+TEST(ByHandServerReaders, OneWhoTakesALittleAtATimeIsLetGo) {
   ServerOptions options;
   options.write_timeout = 8;
   options.send_buffer_bytes = 16 << 10;

@@ -303,7 +303,7 @@ TEST(ServerFleet, WhoWaitsForAModelIsToldThatTheServerEnds) {
   EXPECT_TRUE(eventually([&] { return server.loaded() == "a" && server.fleet->facts()[0].stats.n_running == 1; }));
   HttpAnswer waited;
   std::thread waiting([&] { waited = ask(server, "b"); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_TRUE(eventually([&] { return server.http->n_connections() == 2; }));
   EXPECT_EQ(server.loaded(), "a") << "it is in use";
   server.stop();
   waiting.join();
@@ -397,7 +397,7 @@ TEST(Fleet, ABatchOfTwoModelsThatDoNotFitTogetherEnds) {
   batch.endpoint = "/v1/completions";
   batch.input_file = batches->files().create("", "in.jsonl", "batch", lines)->id;
   const std::string id = batches->create(batch)->id;
-  EXPECT_TRUE(eventually([&] { return batches->find(id, "")->is_over(); }, 30));
+  EXPECT_TRUE(eventually([&] { return batches->find(id, "")->is_over(); }));
   EXPECT_EQ(batches->find(id, "")->n_completed, 12);
   server.service->set_draining();
   batches->stop();

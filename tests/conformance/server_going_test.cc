@@ -31,7 +31,7 @@ TEST(ServerGoing, WhoClosesOnTheLastByteHasHadAWholeAnswer) {
   }
   ASSERT_TRUE(eventually([&] { return log.requests().size() == size_t{2 * kTries}; }));
   // None of them is kept until some deadline: its place and its descriptor are free.
-  EXPECT_TRUE(eventually([&] { return server.http->n_connections() == 0; }, 2)) << server.http->n_connections();
+  EXPECT_TRUE(eventually([&] { return server.http->n_connections() == 0; })) << server.http->n_connections();
   std::map<std::string, int> finishes;
   for (const Json& line : log.requests()) ++finishes[text_of(line, "finish")];
   EXPECT_EQ(finishes, (std::map<std::string, int>{{"length", 2 * kTries}}));
@@ -141,7 +141,7 @@ TEST(ServerPipelining, WhoGoesWithMuchBehindIsNoticed) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));  // until the server has read what it keeps
     if (reset) client.reset_on_close();
     client.close();
-    EXPECT_TRUE(eventually([&] { return server.backend.n_live() == 0; }, 0.5)) << reset;
+    EXPECT_TRUE(eventually([&] { return server.backend.n_live() == 0; })) << reset;
   }
   EXPECT_TRUE(eventually([&] { return server.http->n_connections() == 0; }));
 }

@@ -59,7 +59,7 @@ TEST(ServerSlow, AReaderThatStopsIsEndedAndSlowsNobody) {
   RawClient honest(server.port());
   const HttpAnswer a = honest.post("/v1/completions", R"({"prompt":"y","max_tokens":300,"seed":1,"stream":true})");
   EXPECT_EQ(read_events(a.body).text, FakeBackend::answer("y", 1, 300));
-  EXPECT_TRUE(eventually([&] { return server.backend.n_live() == 0; }, 10));
+  EXPECT_TRUE(eventually([&] { return server.backend.n_live() == 0; }));
   EXPECT_TRUE(eventually([&] {
     return honest.get("/metrics").body.find("ibid_aborts_total{cause=\"slow_reader\"} 1\n") != std::string::npos;
   }));
@@ -69,21 +69,26 @@ TEST(ServerSlow, WhoSendsMegabytesHoldsUpNobodyElse) {
   ServerOptions options;
   options.io_threads = 1;
   FakeBackend::Options engine;
-  engine.long_text_seconds = 0.6;
+  std::atomic<bool> gate = false;
+  engine.long_text_gate = &gate;
   engine.context_len = 1 << 20;
   TestServer server(options, engine);
   RawClient large(server.port()), gone(server.port()), other(server.port());
   const std::string text(200'000, 'x'), body = "{\"prompt\":\"" + text + "\",\"seed\":1,\"max_tokens\":5}";
   large.send(RawClient::post_text("/v1/completions", body));
   gone.send(RawClient::post_text("/v1/completions", body));
-  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_TRUE(eventually([&] { return server.backend.n_long_texts() > 0; }));
   for (int i = 0; i < 20; ++i) EXPECT_EQ(other.get("/health").status, 200);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(400));
+  EXPECT_FALSE(large.receive(0)) << "none of them waited for the texts";
+  large.timed_out = false;
   gone.close();
+  gate = true;
+  gate.notify_all();
   EXPECT_EQ(content_of(large.answer()), FakeBackend::answer(text, 1, 5));
   EXPECT_TRUE(eventually([&] { return server.backend.n_live() == 0 && server.http->n_connections() == 2; }));
+  const int n_before = server.backend.n_long_texts();
   large.send(RawClient::post_text("/v1/completions", body));  // the server ends while it is handled
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_TRUE(eventually([&] { return server.backend.n_long_texts() > n_before; }));
 }
 
 TEST(ServerSlow, HeadersBodiesAndIdleConnectionsHaveDeadlines) {
@@ -96,10 +101,10 @@ TEST(ServerSlow, HeadersBodiesAndIdleConnectionsHaveDeadlines) {
   header.send("GET /health HTTP/1.1\r\nHo");
   body.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{");
   EXPECT_EQ(after.get("/health").status, 200);
-  EXPECT_TRUE(header.closed_within(1));
-  EXPECT_TRUE(body.closed_within(1));
-  EXPECT_TRUE(idle.closed_within(1));
-  EXPECT_TRUE(after.closed_within(1));
+  EXPECT_TRUE(header.closed_within(60));
+  EXPECT_TRUE(body.closed_within(60));
+  EXPECT_TRUE(idle.closed_within(60));
+  EXPECT_TRUE(after.closed_within(60));
   EXPECT_TRUE(eventually([&] { return server.http->n_connections() == 0; }));
 }
 
@@ -109,7 +114,7 @@ TEST(ServerSlow, AnIdleDeadlineHoldsAfterAStreamToo) {
   TestServer server(options);
   RawClient client(server.port());
   EXPECT_EQ(client.post("/v1/completions", R"({"prompt":"x","max_tokens":3,"stream":true})").status, 200);
-  EXPECT_TRUE(client.closed_within(1));
+  EXPECT_TRUE(client.closed_within(60));
 }
 
 TEST(ServerLimits, BytesAndConnectionsAreBounded) {
@@ -222,7 +227,7 @@ TEST(ServerLimits, NoLargeBodyIsReadWithoutAKey) {
   const HttpAnswer told = stranger.answer();
   EXPECT_EQ(told.status, 401);
   EXPECT_NE(told.body.find("invalid_api_key"), std::string::npos);
-  EXPECT_TRUE(stranger.closed_within(5));
+  EXPECT_TRUE(stranger.closed_within(60));
   EXPECT_EQ(small.post("/v1/completions", R"({"prompt":"a"})").status, 401);
   EXPECT_EQ(small.get("/health").status, 200) << "the connection of a small one stays";
   known.send(head + "Authorization: Bearer secret-key\r\n\r\n");
@@ -275,7 +280,7 @@ TEST(ServerLife, DrainingEndsIdleConnectionsAndLetsStreamsEnd) {
   ASSERT_TRUE(stream.receive_until("data: "));
   server.service->set_draining();
   server.http->drain();
-  EXPECT_TRUE(idle.closed_within(1));
+  EXPECT_TRUE(idle.closed_within(60));
   EXPECT_EQ(read_events(stream.answer().body).text, FakeBackend::answer("x", 1, 50));
   EXPECT_TRUE(eventually([&] { return server.http->n_connections() == 0; }));
   EXPECT_FALSE(RawClient(server.port()).connected());

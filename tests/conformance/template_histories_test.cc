@@ -1,6 +1,6 @@
 // Histories as clients send them, over templates of many shapes: what says the same gives one prompt, and what a
-// template refuses in one form it takes in another. The templates of ../shared/data/templates are tried where that
-// folder is beside the project.
+// template refuses in one form it takes in another. Where IBID_DATA names a folder, its
+// templates/ are tried too.
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
@@ -12,6 +12,7 @@
 
 #include "base/json.h"
 #include "base/utf8.h"
+#include "outside_data.h"
 #include "source_paths.h"
 #include "text/jinja/chat_template.h"
 
@@ -96,9 +97,8 @@ Templates all_templates() {
     if (const auto* source = row.as_object().if_contains("template"))
       all.emplace_back(row.at("family").as_string().c_str(), source->as_string().c_str());
   }
-  const std::filesystem::path shared = source_dir() + "/../shared/data/templates";
-  if (std::filesystem::is_directory(shared)) {
-    for (const auto& entry : std::filesystem::directory_iterator(shared)) {
+  if (const std::filesystem::path folder = outside_data("templates"); !folder.empty()) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
       std::ifstream file(entry.path());
       std::stringstream text;
       text << file.rdbuf();

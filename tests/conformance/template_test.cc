@@ -1,6 +1,5 @@
 // Chat templates against what Python's jinja2 rendered, set up as transformers sets it up
-// (tools/make_template_goldens.py). The templates of ../shared/data/templates are compared by SHA-256 where that
-// folder is beside the project.
+// (tools/make_template_goldens.py); by hand, published templates by SHA-256.
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
@@ -14,6 +13,7 @@
 #include "base/sha256.h"
 #include "format/gguf.h"
 #include "format/gguf_vocabulary.h"
+#include "outside_data.h"
 #include "source_paths.h"
 #include "text/jinja/chat_template.h"
 
@@ -175,9 +175,11 @@ void compare_by_digest(const std::string& goldens, const std::map<std::string, s
   EXPECT_GE(n_compared, static_cast<int>(90 * sources.size()));
 }
 
-TEST_F(TemplateGoldens, TemplatesOfTheFieldRenderAsInPython) {
-  std::filesystem::path folder = std::filesystem::path(source_dir()) / "../shared/data/templates";
-  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no ../shared/data/templates beside the project";
+class ByHandTemplateGoldens : public TemplateGoldens {};
+
+TEST_F(ByHandTemplateGoldens, TemplatesOfTheFieldRenderAsInPython) {
+  const std::filesystem::path folder = outside_data("templates");
+  if (folder.empty()) GTEST_SKIP() << "IBID_DATA names no folder with templates/";
   std::map<std::string, std::string> sources;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".jinja") continue;

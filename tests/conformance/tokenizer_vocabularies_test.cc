@@ -1,5 +1,5 @@
-// The five vocabularies of ../shared/data/tokenizers, each with 46 texts and their ids; skipped where that folder is
-// not beside the project. What encodes also decodes: to the text where bytes are tokens, to the text with spaces for
+// By hand: five published vocabularies (tokenizers/ in the folder that IBID_DATA names), each with 46 texts and their
+// ids. What encodes also decodes: to the text where bytes are tokens, to the text with spaces for
 // its U+2581 where that is the mark of a space.
 #include <gtest/gtest.h>
 
@@ -10,6 +10,7 @@
 #include "conformance/tokenizer_corpus.h"
 #include "format/gguf.h"
 #include "format/gguf_vocabulary.h"
+#include "outside_data.h"
 #include "source_paths.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -50,8 +51,8 @@ void expect_there_and_back(const Tokenizer& tokenizer, const std::string& text) 
 }
 
 void check(const std::string& name) {
-  std::filesystem::path folder = std::filesystem::path(source_dir()) / "../shared/data/tokenizers";
-  if (!std::filesystem::exists(folder / name)) GTEST_SKIP() << "no ../shared/data/tokenizers beside the project";
+  const std::filesystem::path folder = outside_data("tokenizers");
+  if (folder.empty()) GTEST_SKIP() << "IBID_DATA names no folder with tokenizers/";
   auto file = open_gguf((folder / name).string());
   ASSERT_TRUE(file.ok()) << file.error().message;
   auto vocabulary = vocabulary_from_gguf(*file);
@@ -76,11 +77,11 @@ void check(const std::string& name) {
   for (size_t i = 0; i < 500; ++i) expect_there_and_back(tokenizer, corpus::string(5, i));
 }
 
-TEST(RealVocabularies, Gpt2) { check("gpt-2.gguf"); }
-TEST(RealVocabularies, LlamaSentencePiece) { check("llama-spm.gguf"); }
-TEST(RealVocabularies, DeepseekCoder) { check("deepseek-coder.gguf"); }
-TEST(RealVocabularies, Bert) { check("bert-bge.gguf"); }
-TEST(RealVocabularies, Phi3) { check("phi-3.gguf"); }
+TEST(ByHandVocabularies, Gpt2) { check("gpt-2.gguf"); }
+TEST(ByHandVocabularies, LlamaSentencePiece) { check("llama-spm.gguf"); }
+TEST(ByHandVocabularies, DeepseekCoder) { check("deepseek-coder.gguf"); }
+TEST(ByHandVocabularies, Bert) { check("bert-bge.gguf"); }
+TEST(ByHandVocabularies, Phi3) { check("phi-3.gguf"); }
 
 }  // namespace
 }  // namespace ibid

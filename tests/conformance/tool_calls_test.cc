@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "conformance/tool_families.h"
+#include "outside_data.h"
 #include "source_paths.h"
 #include "text/jinja/chat_template.h"
 #include "text/output/answer_parser.h"
@@ -398,13 +399,9 @@ TEST(ToolCalls, AreReadAsTheyWereAskedFor) {
   }
 }
 
-// The published templates, where they lie beside the project.
-TEST(ToolCalls, OfPublishedTemplatesAreReadBack) {
-  const char* other = std::getenv("IBID_TEMPLATES");
-  const std::filesystem::path folder = other != nullptr
-                                           ? std::filesystem::path(other)
-                                           : std::filesystem::path(source_dir()) / "../shared/data/templates";
-  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no ../shared/data/templates beside the project";
+TEST(ByHandToolCalls, OfPublishedTemplatesAreReadBack) {
+  const std::filesystem::path folder = outside_data("templates");
+  if (folder.empty()) GTEST_SKIP() << "IBID_DATA names no folder with templates/";
   const auto object = [](const char* json) { return *parse_json(json); };
   const auto root = std::make_shared<const Json>(object(
       R"({"type":"object","properties":{"place":{"type":"string"},"n":{"type":"integer"},"o":{"type":"object"},)"
@@ -454,7 +451,7 @@ TEST(ToolCalls, OfPublishedTemplatesAreReadBack) {
     const bool is_right = !told.calls.empty() && canonical(told.calls[0].arguments) == canonical(arguments) &&
                           told.calls[0].name == "get_weather";
     n_read += is_right ? 1 : 0;
-    if (other != nullptr && !is_right)
+    if (!is_right)
       std::printf("%s: %zu calls, %s\n%s\n", entry.path().filename().c_str(), told.calls.size(),
                   told.calls.empty() ? "" : told.calls[0].arguments.c_str(), text.substr(0, 700).c_str());
   }

@@ -593,7 +593,6 @@ TEST(HostileGrammar, LazyOnesAreJudgedInTheMemoryThatTheirFuelKnowsOf) {
                                       repeated("(a|b)", 50), repeated("[ab]", 64)}) {
         const int64_t before = ibid::testing::live_bytes;
         ibid::testing::peak_bytes = before;
-        const double begin = processor_seconds();
         Fuel fuel;
         {
           Grammar grammar(fuel);
@@ -605,8 +604,6 @@ TEST(HostileGrammar, LazyOnesAreJudgedInTheMemoryThatTheirFuelKnowsOf) {
         }
         const int64_t peak = ibid::testing::peak_bytes - before;
         if (kMeasured) {
-          const double seconds = processor_seconds() - begin;
-          EXPECT_LT(seconds, on_this_machine(0.5, seconds)) << text.substr(0, 30) << " behind " << word.substr(0, 30);
           EXPECT_LT(peak, fuel.most_held() + kBytesBeside) << text.substr(0, 30) << " behind " << word.substr(0, 30);
         }
       }

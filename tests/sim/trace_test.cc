@@ -1,26 +1,22 @@
-// Workloads through the engine: the traces in the folder that IBID_TRACES names, or beside the project in
-// ../shared/data/traces, their lengths untouched; and one of our own, which every clone has.
+// Workloads through the engine: generated ones, and by hand public traces in the folder `traces` of the one that
+// IBID_DATA names, their lengths untouched.
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 
+#include "outside_data.h"
 #include "sim/cache_oracle.h"
 #include "sim/replay.h"
-#include "source_paths.h"
 
 namespace ibid::sim {
 namespace {
 
-// The first n requests of a trace; nothing where it is not there.
-Workload trace(const char* file, size_t n = 1 << 30) {
-  const char* given = std::getenv("IBID_TRACES");
-  const std::filesystem::path folder = given != nullptr ? given : source_dir() + "/../shared/data/traces";
+// A trace; nothing where it is not there.
+Workload trace(const char* file) {
+  const std::filesystem::path folder = outside_data("traces");
   if (!std::filesystem::exists(folder / file)) return {};
-  Workload out = read_workload((folder / file).string()).value();
-  out.arrivals.resize(std::min(n, out.arrivals.size()));
-  return out;
+  return read_workload((folder / file).string()).value();
 }
 
 void expect_little_waste(const Workload& workload) {
@@ -54,13 +50,10 @@ void expect_little_waste(const Workload& workload) {
   EXPECT_LT(unfilled / slots, 0.04);
 }
 
-TEST(Traces, BlocksOfSixteenWasteLittleBesideContiguousRuns) {
-  expect_little_waste(make_workload(1, 1500));
-  if (const Workload azure = trace("azure_2023_code.csv", 1000); !azure.arrivals.empty()) expect_little_waste(azure);
-}
-TEST(SlowTraces, BlocksOfSixteenWasteLittleBesideContiguousRuns) {
+TEST(Traces, BlocksOfSixteenWasteLittleBesideContiguousRuns) { expect_little_waste(make_workload(1, 1500)); }
+TEST(ByHandTraces, BlocksOfSixteenWasteLittleBesideContiguousRuns) {
   const Workload azure = trace("azure_2023_code.csv");
-  if (azure.arrivals.empty()) GTEST_SKIP() << "no ../shared/data/traces beside the project";
+  if (azure.arrivals.empty()) GTEST_SKIP() << "IBID_DATA names no folder with this trace";
   expect_little_waste(azure);
 }
 
@@ -96,12 +89,10 @@ void expect_the_oracles_hits(const Workload& workload, const std::vector<int32_t
 
 TEST(Traces, TheEngineFindsWhatABruteForceOracleFinds) {
   expect_the_oracles_hits(make_workload(2, 800), {0, 400, 1000, 3000, 20000});
-  const Workload mooncake = trace("mooncake_synthetic.jsonl", 300);
-  if (!mooncake.arrivals.empty()) expect_the_oracles_hits(mooncake, {0, 1000});
 }
-TEST(SlowTraces, TheEngineFindsWhatABruteForceOracleFinds) {
+TEST(ByHandTraces, TheEngineFindsWhatABruteForceOracleFinds) {
   const Workload mooncake = trace("mooncake_synthetic.jsonl");
-  if (mooncake.arrivals.empty()) GTEST_SKIP() << "no ../shared/data/traces beside the project";
+  if (mooncake.arrivals.empty()) GTEST_SKIP() << "IBID_DATA names no folder with this trace";
   expect_the_oracles_hits(mooncake, {0, 1000, 2000, 4000, 8000, 16000, 50000});
 }
 
