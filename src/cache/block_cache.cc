@@ -7,7 +7,6 @@
 
 #include "base/check.h"
 #include "base/grow.h"
-#include "base/planted.h"
 
 namespace ibid {
 namespace {
@@ -33,7 +32,7 @@ BlockCache::BlockCache(const BlockCacheOptions& options)
 BlockId BlockCache::take(Tier tier, std::vector<BlockCopy>& copies) {
   BlockPool& pool = pool_of(tier);
   const NodeId node = pool.node_of(pool.front());
-  if (node != NodeId::kNone && !PLANTED("evicted_but_known")) evict(node, tier, copies);
+  if (node != NodeId::kNone) evict(node, tier, copies);
   const BlockId taken = pool.take();
   tree_.prefetch(pool, pool.front());
   return taken;
@@ -81,7 +80,7 @@ void BlockCache::transferred(std::span<const BlockCopy> copies) {
 // Appends the node's block to the table, from a lower tier if need be. False: there is no room for it on the device.
 bool BlockCache::append(NodeId node, BlockTable& table, std::vector<BlockCopy>& copies) {
   if (const BlockId block = tree_.block_of(node, Tier::kDevice); block != BlockId::kNone) {
-    if (!PLANTED("match_without_reference")) device().add_reference(block);
+    device().add_reference(block);
     table.push_back(block);
     return true;
   }
@@ -121,10 +120,9 @@ int32_t BlockCache::match(ScopeId scope, std::span<const TokenId> tokens, BlockT
   const auto pin = [&](NodeId node) {
     pool_of(tree_.tier_of(node)).begin_transfer(tree_.block_of(node, tree_.tier_of(node)));
   };
-  if (!PLANTED("pinned_after_look_up")) std::ranges::for_each(path_, pin);
+  std::ranges::for_each(path_, pin);
   bool fits = true;
   for (const NodeId node : path_) {
-    if (PLANTED("pinned_after_look_up")) pin(node);
     const Tier tier = tree_.tier_of(node);
     fits = fits && append(node, table, copies);
     pool_of(tier).end_transfer(tree_.block_of(node, tier));
@@ -142,7 +140,7 @@ void BlockCache::fork(const BlockTable& from, int32_t n_tokens, BlockTable& tabl
   CHECK(table.empty() && n_blocks_for(n_tokens) <= static_cast<int32_t>(from.size()));
   table.assign(from.begin(), from.begin() + n_blocks_for(n_tokens));
   for (const BlockId block : table) {
-    if (block != BlockId::kNone && !PLANTED("fork_without_reference")) device().add_reference(block);
+    if (block != BlockId::kNone) device().add_reference(block);
   }
 }
 
@@ -150,10 +148,9 @@ bool BlockCache::must_copy(const BlockTable& table, int32_t n_written, int32_t n
   const size_t first = static_cast<size_t>(n_written / options_.block_len);
   if (n_wanted <= n_written || first >= table.size()) return false;
   const BlockId block = table[first];
-  if (pool().n_references(block) > 1) return !PLANTED("shared_block_written");
+  if (pool().n_references(block) > 1) return true;
   const NodeId node = pool().node_of(block);
-  return node != NodeId::kNone && !PLANTED("published_slot_written") &&
-         n_written % options_.block_len < static_cast<int32_t>(tree_.tokens_of(node).size());
+  return node != NodeId::kNone && n_written % options_.block_len < static_cast<int32_t>(tree_.tokens_of(node).size());
 }
 
 int32_t BlockCache::n_blocks_missing(const BlockTable& table, int32_t n_written, int32_t n_wanted) const {
@@ -171,10 +168,10 @@ bool BlockCache::reserve(BlockTable& table, int32_t n_written, int32_t n_wanted,
     BlockId& block = table[static_cast<size_t>(n_written / options_.block_len)];
     grow(copies, copies.size() + 1 + kTiers);
     const BlockId target = take(Tier::kDevice, copies);
-    copies.push_back({PLANTED("copy_of_the_wrong_block") ? table.front() : block, target});
+    copies.push_back({block, target});
     // Released only now, so that it cannot be the block that was taken. Whoever takes it later in this step writes
     // after this copy.
-    if (!PLANTED("copied_block_kept")) device().drop_reference(block);
+    device().drop_reference(block);
     block = target;
   }
   while (table.size() < n_blocks) table.push_back(take(Tier::kDevice, copies));
@@ -185,8 +182,6 @@ int32_t BlockCache::publish(ScopeId scope, std::span<const TokenId> tokens, int3
                             BlockTable& table) {
   if (!options_.prefix_cache) return n_published;
   const auto len = static_cast<size_t>(options_.block_len);
-  if (PLANTED("published_before_it_is_written"))
-    n_written = static_cast<int32_t>(std::min(tokens.size(), table.size() * len));
   for (; n_published < n_written / options_.block_len; ++n_published) {
     const auto i = static_cast<size_t>(n_published);
     const std::optional<NodeId> parent = parent_at(i, table);
@@ -194,7 +189,7 @@ int32_t BlockCache::publish(ScopeId scope, std::span<const TokenId> tokens, int3
     const NodeId node = tree_.publish(scope, *parent, tokens.subspan(i * len, len), table[i]);
     const BlockId known = node == NodeId::kNone ? table[i] : tree_.block_of(node, Tier::kDevice);
     if (known == table[i]) continue;
-    if (!PLANTED("known_block_without_reference")) device().add_reference(known);
+    device().add_reference(known);
     device().drop_reference(table[i]);
     table[i] = known;
   }
@@ -208,10 +203,8 @@ void BlockCache::publish_tail(ScopeId scope, std::span<const TokenId> tokens, in
   if (!options_.prefix_cache || options_.partial_step <= 0 || n_tail == 0 ||
       n_published < n_written / options_.block_len)
     return;
-  const bool is_too_long = PLANTED("tail_published_too_long") && tokens.size() > static_cast<size_t>(n_written);
   if (const std::optional<NodeId> parent = parent_at(i, table)) {
-    tree_.publish(scope, *parent,
-                  tokens.subspan(static_cast<size_t>(n_written - n_tail), static_cast<size_t>(n_tail) + is_too_long),
+    tree_.publish(scope, *parent, tokens.subspan(static_cast<size_t>(n_written - n_tail), static_cast<size_t>(n_tail)),
                   table[i]);
   }
 }
@@ -220,20 +213,20 @@ void BlockCache::publish_tail(ScopeId scope, std::span<const TokenId> tokens, in
 std::optional<NodeId> BlockCache::parent_at(size_t i, const BlockTable& table) const {
   if (i == 0) return NodeId::kNone;
   if (table[i - 1] == BlockId::kNone) return std::nullopt;
-  const NodeId node = pool().node_of(table[PLANTED("parent_is_the_first_block") ? 0 : i - 1]);
+  const NodeId node = pool().node_of(table[i - 1]);
   return node == NodeId::kNone ? std::nullopt : std::optional(node);
 }
 
 void BlockCache::truncate(BlockTable& table, int32_t n_tokens) {
   const size_t n_kept = std::min(table.size(), static_cast<size_t>(n_blocks_for(n_tokens)));
   while (table.size() > n_kept) {
-    if (table.back() != BlockId::kNone && !PLANTED("truncated_block_kept")) device().drop_reference(table.back());
+    if (table.back() != BlockId::kNone) device().drop_reference(table.back());
     table.pop_back();
   }
 }
 
 void BlockCache::release_before(int32_t n_tokens, int32_t n_published, BlockTable& table) {
-  int32_t n_blocks = n_tokens / options_.block_len - (PLANTED("window_released_early") ? -1 : 1);
+  int32_t n_blocks = n_tokens / options_.block_len - 1;
   if (options_.prefix_cache) n_blocks = std::min(n_blocks, n_published - 1);
   // From the back, so that a tree's children are released before their parents, up to what is gone already.
   for (int32_t i = n_blocks - 1; i >= 0 && table[static_cast<size_t>(i)] != BlockId::kNone; --i) {

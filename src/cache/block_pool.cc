@@ -1,7 +1,6 @@
 #include "cache/block_pool.h"
 
 #include "base/check.h"
-#include "base/planted.h"
 
 namespace ibid {
 
@@ -39,7 +38,7 @@ void BlockPool::leave_list(BlockId block) {
 }
 void BlockPool::join_list(BlockId block) {
   n_cached_ += entry(block).holds_node();
-  entry(block).holds_node() != PLANTED("cached_before_free") ? link_back(raw(block)) : link_front(raw(block));
+  entry(block).holds_node() ? link_back(raw(block)) : link_front(raw(block));
 }
 
 BlockId BlockPool::take() {

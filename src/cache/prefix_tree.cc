@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/planted.h"
 
 namespace ibid {
 namespace {
@@ -86,10 +85,7 @@ const PrefixHash::Value& PrefixTree::hash_of(int32_t parent) const {
 int32_t PrefixTree::find(int32_t parent, const PrefixHash::Value& hash, std::span<const TokenId> tokens) {
   for (int32_t i = bucket(hash); i >= 0; i = at(i).next) {
     if (!(at(i).hash == hash)) continue;
-    if (PLANTED("hash_is_believed")) return i;
-    if ((at(i).parent == parent || PLANTED("parent_is_not_compared")) &&
-        std::ranges::equal(tokens_of(NodeId{i}), tokens))
-      return i;
+    if (at(i).parent == parent && std::ranges::equal(tokens_of(NodeId{i}), tokens)) return i;
     ++n_collisions_;
   }
   return -1;
@@ -129,7 +125,7 @@ int32_t PrefixTree::match(ScopeId scope, std::span<const TokenId> tokens, int32_
   const int32_t n_usable = n_agree / partial_step * partial_step;
   if (n_usable == 0) return n_matched;
   path.push_back(NodeId{child});
-  return n_matched + n_usable + PLANTED("partial_match_too_long");
+  return n_matched + n_usable;
 }
 
 NodeId PrefixTree::publish(ScopeId scope, NodeId parent_node, std::span<const TokenId> tokens, BlockId block) {
@@ -141,9 +137,7 @@ NodeId PrefixTree::publish(ScopeId scope, NodeId parent_node, std::span<const To
   int32_t node = known(parent, hash, tokens);
   // A tail may be the beginning of a whole block that lies further down: its block is no residence of that.
   const bool is_tail = tokens.size() < static_cast<size_t>(block_len_);
-  if (node >= 0 && (block_of(NodeId{node}, Tier::kDevice) != BlockId::kNone ||
-                    (is_tail && !PLANTED("tail_stands_for_a_whole_block"))))
-    return NodeId{node};
+  if (node >= 0 && (block_of(NodeId{node}, Tier::kDevice) != BlockId::kNone || is_tail)) return NodeId{node};
   // What this block was known to hold until now is the beginning of what it holds now.
   const NodeId shorter = (*pools_)[raw_tier(Tier::kDevice)].node_of(block);
   if (shorter != NodeId::kNone) forget(shorter);
@@ -252,7 +246,7 @@ void PrefixTree::forget(NodeId given) {
   CHECK(is_node(given), "forget() of what is no node");
   int32_t node = raw(given);
   for (;;) {
-    while (at(node).n_children > 0 && !PLANTED("children_are_orphaned")) node = first_child(node);
+    while (at(node).n_children > 0) node = first_child(node);
     const int32_t parent = at(node).parent;
     remove(node);
     if (node == raw(given)) return;

@@ -5,7 +5,6 @@
 #include <new>
 #include <string>
 
-#include "base/planted.h"
 #include "sample/grammar/matcher.h"
 #include "text/output/stop_matcher.h"
 
@@ -113,9 +112,9 @@ Status validate(const Request& request, const ModelFacts& model, bool has_text) 
 
 Result<AdmittedRequest> admit(Request request, const ModelFacts& model, bool has_text) try {
   TRY(validate(request, model, has_text));
-  ASSIGN_OR_RETURN(std::shared_ptr<const Sampler> sampler,
-                   Sampler::compile(request.sampling, model.vocab_size, model.end_of_generation,
-                                    PLANTED("noise_shared_by_requests") ? 0 : request.sampling.seed));
+  ASSIGN_OR_RETURN(
+      std::shared_ptr<const Sampler> sampler,
+      Sampler::compile(request.sampling, model.vocab_size, model.end_of_generation, request.sampling.seed));
   if (request.searches() && !sampler->only_ranks()) {
     return unsupported("A search takes the likeliest: temperature, top_k, top_p and the like cannot stand beside it.",
                        "temperature");

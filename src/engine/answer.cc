@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/planted.h"
-
 namespace ibid {
 
 Answer::Answer(std::shared_ptr<const Request> request, int32_t choice, std::shared_ptr<const Tokenizer> tokenizer,
@@ -77,7 +75,7 @@ void Answer::end(FinishReason reason) {
     add_text(piece_);
   }
   if (pending_.finished) return;  // those last bytes completed a stop string
-  if (matcher_ && !PLANTED("held_text_is_lost")) {
+  if (matcher_) {
     if (const auto stop = matcher_->finish(pending_.text)) return stop_at(*stop);
   }
   finish_as(reason);

@@ -3,7 +3,6 @@
 #include <span>
 
 #include "base/check.h"
-#include "base/planted.h"
 #include "base/prefetch.h"
 
 namespace ibid {
@@ -56,8 +55,7 @@ void BatchBuilder::add(const Share& share) {
     const bool is_path = draft >= 0 && is_tree;
     if (is_path) add_path(s, draft);
     arrays_.add(draft < 0 ? s.tokens[static_cast<size_t>(i)] : s.drafts.tokens[static_cast<size_t>(draft)],
-                is_path && !PLANTED("draft_at_its_slots_position") ? s.n_tokens() - 1 + s.drafts.depth(draft) : i,
-                slot_of(s, i));
+                is_path ? s.n_tokens() - 1 + s.drafts.depth(draft) : i, slot_of(s, i));
   }
   arrays_.add_blocks(std::span(s.blocks).first(static_cast<size_t>((end + limits_.block_len - 1) / limits_.block_len)));
   arrays_.end_sequence();
@@ -70,7 +68,7 @@ void BatchBuilder::add_text(const Share& share) {
   const int32_t second = s.request->second_text > 0 ? s.request->second_text : share.n_tokens;
   for (int32_t i = 0; i < share.n_tokens; ++i) {
     arrays_.add(s.tokens[static_cast<size_t>(i)], i, arrays_.n_tokens());
-    arrays_.add_type(i >= second && !PLANTED("pair_of_one_text"));
+    arrays_.add_type(i >= second);
   }
   arrays_.end_sequence();
 }
@@ -79,11 +77,8 @@ void BatchBuilder::add_text(const Share& share) {
 void BatchBuilder::add_path(const Sequence& s, int32_t draft) {
   const std::span<int32_t> path = arrays_.add_path(s.drafts.depth(draft));
   size_t at = path.size();
-  for (int32_t i = draft; i >= 0; i = s.drafts.parents[static_cast<size_t>(i)]) {
-    const bool has_sibling =
-        i > 0 && i != draft && s.drafts.parents[static_cast<size_t>(i) - 1] == s.drafts.parents[static_cast<size_t>(i)];
-    path[--at] = slot_of(s, s.n_tokens() + i - (has_sibling && PLANTED("a_path_goes_through_a_sibling") ? 1 : 0));
-  }
+  for (int32_t i = draft; i >= 0; i = s.drafts.parents[static_cast<size_t>(i)])
+    path[--at] = slot_of(s, s.n_tokens() + i);
 }
 
 }  // namespace ibid

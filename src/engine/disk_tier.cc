@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/planted.h"
 
 namespace ibid {
 namespace {
@@ -49,9 +48,7 @@ DiskTier::DiskTier(BlockCache& cache, Worker& worker, const StepCost& computing,
 
 // ---- keys ----------------------------------------------------------------------------------------------------------
 
-DurableKey DiskTier::key_of(ScopeId scope) const {
-  return durable_key_of_scope(layout_, PLANTED("disk_key_without_scope") ? "" : cache_.tree().spelled(scope));
-}
+DurableKey DiskTier::key_of(ScopeId scope) const { return durable_key_of_scope(layout_, cache_.tree().spelled(scope)); }
 
 std::span<const TokenId> DiskTier::tokens_of(const Sequence& s, int32_t i_block) const {
   const auto len = static_cast<size_t>(cache_.block_len());
@@ -215,12 +212,11 @@ bool DiskTier::import(Sequence& s, std::span<std::byte> payload) {
   } catch (const std::bad_alloc&) {
   }
   if (!copies_.empty()) {  // what had to go for it goes down a tier first
-    if (!PLANTED("arrival_forgets_what_had_to_go")) worker_.wait(worker_.launch({.copies = copies_}));
+    worker_.wait(worker_.launch({.copies = copies_}));
     cache_.transferred(copies_);
   }
   if (!has_block) return false;
-  if (!PLANTED("arrived_block_not_filled"))
-    worker_.kv().import_block(s.blocks[static_cast<size_t>(s.n_published)], payload);
+  worker_.kv().import_block(s.blocks[static_cast<size_t>(s.n_published)], payload);
   s.n_computed += cache_.block_len();
   s.n_published = cache_.publish(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
   return true;
@@ -262,7 +258,6 @@ void DiskTier::end_fetches() {
 }
 
 void DiskTier::forget(const Sequence& s) {
-  if (PLANTED("cancelled_fetch_goes_on")) return;
   std::erase_if(fetches_, [&s](const Fetch& f) { return f.sequence == &s; });
 }
 
@@ -299,8 +294,7 @@ void DiskTier::save(Sequence& s) {
 // False: there is no room for it now.
 bool DiskTier::write(const Sequence& s, int32_t i, const DurableKey& key, const DurableKey& parent) {
   bool fits = false;
-  const int64_t bytes = PLANTED("disk_beyond_its_bytes") ? 0 : image_bytes_;
-  while (const std::optional<DurableKey> oldest = index_.evict_for(bytes, fits)) {
+  while (const std::optional<DurableKey> oldest = index_.evict_for(image_bytes_, fits)) {
     store_->remove(*oldest);
     ++stats_.n_evicted;
   }

@@ -4,7 +4,6 @@
 #include <new>
 #include <utility>
 
-#include "base/planted.h"
 #include "engine/engine_size.h"
 #include "engine/measure_steps.h"
 #include "engine/memory_plan.h"
@@ -39,10 +38,7 @@ constexpr int32_t kBroughtPositions = 8192;
 void cut_by_grammar(Sequence& s) {
   grammar::Matcher* matcher = s.request->grammar.get();
   const bool is_drawn = std::ranges::any_of(s.drafts.q, [](const auto& q) { return !q.empty(); });
-  const bool must_run = s.drafts.must_run && !PLANTED("a_replays_drafts_are_cut_by_grammars");
-  if (matcher == nullptr || is_drawn || must_run || !s.drafts.is_chain(s.drafts.size()) ||
-      PLANTED("drafts_that_no_grammar_allows"))
-    return;
+  if (matcher == nullptr || is_drawn || s.drafts.must_run || !s.drafts.is_chain(s.drafts.size())) return;
   grammar::StateId state = s.sampler_state.grammar;
   for (int32_t i = 0; i < s.drafts.size(); ++i) {
     state = matcher->after(s.choice, state, s.drafts.tokens[static_cast<size_t>(i)]);
@@ -270,7 +266,7 @@ void Engine::weigh_host_tier() {
   one.add_prompt(0, options_.block_len, 0);
   two.add_prompt(0, 2 * options_.block_len, 0);
   const bool is_worth = 2 * options_.host_copy_seconds < cost.seconds(two) - cost.seconds(one);
-  cache_.use_lower_tiers(is_worth || PLANTED("blocks_are_copied_at_any_price"));
+  cache_.use_lower_tiers(is_worth);
 }
 
 void Engine::speculate(std::unique_ptr<Proposer> proposer, int32_t max_drafts) {
@@ -291,12 +287,11 @@ void Engine::propose() {
     s->drafts.clear();
     if (s->group != nullptr) continue;
     const Request& r = *s->request;
-    const int32_t context_len = worker_->facts().context_len + 2 * PLANTED("drafts_behind_the_context");
+    const int32_t context_len = worker_->facts().context_len;
     int32_t n_left = context_len - s->n_tokens();
     if (r.max_tokens >= 0) n_left = std::min(n_left, r.max_tokens - s->n_answered());
     int32_t n = std::min(max_drafts_, n_left - 1);
-    if (r.speculation.max_drafts >= 0 && !PLANTED("a_requests_own_bound_is_ignored"))
-      n = std::min(n, r.speculation.max_drafts);
+    if (r.speculation.max_drafts >= 0) n = std::min(n, r.speculation.max_drafts);
     if (n <= 0 || s->n_tokens() - s->n_computed != 1 || s->sits_out) continue;
     const auto tokens = std::span<const TokenId>(s->tokens);
     const auto n_prompt = static_cast<size_t>(s->prompt_len);

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "base/planted.h"
 #include "engine/sequence.h"
 #include "engine/waiting_queue.h"
 
@@ -40,8 +39,8 @@ void FairPolicy::queued(Sequence& s) {
   const auto it = flows_.find(s.request->tenant);
   CHECK(it != flows_.end(), "a sequence of a tenant that nobody has met");
   Flow& flow = it->second;
-  if (!PLANTED("weight_is_ignored")) flow.weight = static_cast<double>(s.request->weight);
-  if (flow.n_sequences++ == 0 && !PLANTED("service_is_saved_up")) flow.tag = std::max(flow.tag, now_);
+  flow.weight = static_cast<double>(s.request->weight);
+  if (flow.n_sequences++ == 0) flow.tag = std::max(flow.tag, now_);
   s.flow = &flow;
 }
 
@@ -53,7 +52,7 @@ void FairPolicy::gone(Sequence& s) {
 
 double FairPolicy::choose_decodes(std::span<Sequence* const> running) {
   for (auto& [tenant, flow] : flows_) flow.sits_out = false;
-  if (flows_.size() < 2 || !cost().is_known() || PLANTED("a_tenants_choices_slow_the_others")) return kNoLimit;
+  if (flows_.size() < 2 || !cost().is_known()) return kNoLimit;
   double limit = kNoLimit;
   const Flow* first = most_pressed(running, limit);
   if (first == nullptr) return kNoLimit;
@@ -156,7 +155,7 @@ void FairPolicy::fill(const Flow& first, StepLoad load, double limit) {
 }
 
 void FairPolicy::granted(const Sequence& s, int32_t n_tokens) {
-  const double each = n_tokens > 1 && !PLANTED("prompts_count_as_answers") ? cost().prompt_token() : 1;
+  const double each = n_tokens > 1 ? cost().prompt_token() : 1;
   s.flow->tag += n_tokens * each / s.flow->weight;
 }
 
@@ -191,7 +190,7 @@ void FairPolicy::advance() {
       it = flows_.erase(it);  // as if it came anew
       continue;
     }
-    if (!is_idle && !PLANTED("service_is_saved_up")) flow.tag = std::max(flow.tag, now_);
+    if (!is_idle) flow.tag = std::max(flow.tag, now_);
     ++it;
   }
 }

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/grow.h"
-#include "base/planted.h"
 #include "kernels/arithmetic_version.h"
 #include "text/output/stop_matcher.h"
 
@@ -55,8 +54,7 @@ LiveRequests::Live LiveRequests::make(const AdmittedRequest& given) {
     std::unique_ptr<Sequence, Return> s(std::pmr::polymorphic_allocator<>(&memory_).new_object<Sequence>(), {&memory_});
     s->id = SeqId{next_sequence_++};
     s->sampler = given.sampler();
-    s->sampler_state =
-        s->sampler->initial_state(PLANTED("noise_shared_by_choices") ? 0 : static_cast<uint64_t>(choice));
+    s->sampler_state = s->sampler->initial_state(static_cast<uint64_t>(choice));
     s->request = request;
     s->choice = choice;
     s->state = SequenceState::kHeld;
@@ -77,8 +75,7 @@ LiveRequests::Live LiveRequests::make(const AdmittedRequest& given) {
     }
     out.sequences.push_back(std::move(s));
   }
-  if (request->speculation.reads_prompt && !PLANTED("rejection_with_what_the_cache_knows"))
-    out.sequences.front()->n_without_hidden = 0;
+  if (request->speculation.reads_prompt) out.sequences.front()->n_without_hidden = 0;
   if (request->searches()) make_group(out);
   return out;
 }
@@ -107,7 +104,7 @@ void LiveRequests::make_group(Live& live) const {
 }
 
 CacheScope LiveRequests::scope_of(const Request& request) const {
-  const bool is_salted = !request.cache_salt.empty() && !PLANTED("salt_is_ignored");
+  const bool is_salted = !request.cache_salt.empty();
   return {.arithmetic = arithmetic_id(),
           .model = facts_.digest,
           .kv_dtype = std::string(traits(options_.kv_dtype).name),
@@ -190,7 +187,7 @@ void LiveRequests::end_cancelled(std::vector<Output>& out) {
 }
 
 void LiveRequests::end_overdue(double now, std::vector<Output>& out) {
-  if (now < next_due_ || PLANTED("overdue_are_served")) return;
+  if (now < next_due_) return;
   next_due_ = std::numeric_limits<double>::infinity();
   overdue_.clear();
   for (const auto& [id, live] : requests_) {
@@ -217,7 +214,7 @@ void LiveRequests::forget_finished(RequestId id) {
   const auto finished = [](const auto& s) { return s->state == SequenceState::kFinished; };
   const bool is_over = std::ranges::all_of(it->second.sequences, finished);
   for (const auto& s : it->second.sequences) {
-    const bool is_to_go = PLANTED("ended_choices_keep_their_places") ? is_over : finished(s);
+    const bool is_to_go = finished(s);
     if (proposer_ == nullptr || !is_to_go || std::exchange(s->was_forgotten, true)) continue;
     if (proposer_->keeps_answers()) show_ended(*s);
     proposer_->forget(raw(s->id));
@@ -228,7 +225,7 @@ void LiveRequests::forget_finished(RequestId id) {
 // To who keeps answers for texts to come. Not one that a search thought of, and not one of who wants no drafts.
 void LiveRequests::show_ended(const Sequence& s) const {
   const bool has_failed = s.answer->reason() == FinishReason::kError || s.answer->reason() == FinishReason::kCancelled;
-  if (has_failed && !PLANTED("what_was_cut_short_is_kept")) return;
+  if (has_failed) return;
   if (s.group != nullptr || s.request->speculation.max_drafts == 0 || s.n_answered() == 0) return;
   try {
     const std::string scope = scope_of(*s.request).spelled();  // the sequence has let go of its own

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string>
 
-#include "base/planted.h"
 #include "engine/fair_policy.h"
 #include "engine/sequence.h"
 #include "engine/waiting_queue.h"
@@ -47,7 +46,7 @@ bool Policy::may_decode(const StepLoad& decodes, double tpot) const {
 
 StepBudget Policy::budget(const StepLoad& decodes, double tpot) const {
   StepBudget budget = options_.most;
-  if (!cost_.is_known() || PLANTED("gaps_are_not_bounded")) return budget;
+  if (!cost_.is_known()) return budget;
   if (decodes.empty()) {
     StepLoad shortest;
     shortest.add_decode(0);
@@ -58,8 +57,7 @@ StepBudget Policy::budget(const StepLoad& decodes, double tpot) const {
   const double wanted = options_.max_itl > 0 ? options_.max_itl : alone + std::min(kLongerBy * alone, kLongerAtMost);
   budget.seconds = std::min(wanted, tpot);
   budget.seconds_with_drafts = std::min(options_.max_itl > 0 ? options_.max_itl : budget.seconds_with_drafts, tpot);
-  if (!PLANTED("prompts_starve_beside_decodes"))
-    budget.seconds = std::max(budget.seconds, alone / (1 - kLeastPromptShare));
+  budget.seconds = std::max(budget.seconds, alone / (1 - kLeastPromptShare));
   return budget;
 }
 

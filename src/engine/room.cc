@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "base/planted.h"
 #include "engine/disk_tier.h"
 
 namespace ibid {
@@ -42,7 +41,7 @@ bool Room::reclaim_for(const Sequence& s, StepPlan& plan) {
 }
 
 bool Room::strip(Sequence* holder) {
-  if (holder == nullptr || PLANTED("waiting_keep_their_blocks")) return false;
+  if (holder == nullptr) return false;
   drop_blocks(*holder);
   return true;
 }
@@ -50,8 +49,8 @@ bool Room::strip(Sequence* holder) {
 void Room::preempt(Sequence& s, StepPlan& plan) {
   CHECK(s.state == SequenceState::kRunning);
   std::erase(running_, &s);
-  if (!PLANTED("share_of_a_victim_stays")) plan.withdraw(s);
-  if (!PLANTED("drafts_outlive_a_preemption")) s.drafts.clear();
+  plan.withdraw(s);
+  s.drafts.clear();
   s.n_computed_when_preempted = std::max(s.n_computed_when_preempted, s.n_computed);
   // Whatever nobody needs until it runs again, it finds again: to its last token.
   cache_.publish_tail(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
@@ -60,7 +59,6 @@ void Room::preempt(Sequence& s, StepPlan& plan) {
   ++s.n_preemptions;
   ++n_preemptions_;
   s.n_tokens_when_preempted = s.n_tokens();
-  if (PLANTED("tag_not_frozen")) s.key.rank += 1;
   queue_.push(s);
 }
 
@@ -69,7 +67,6 @@ bool Room::admit(Sequence& s, StepPlan& plan) {
   if (!held) {
     const auto known = std::span(s.tokens).first(static_cast<size_t>(s.n_reusable()));
     s.n_computed = cache_.match(s.scope, known, s.blocks, plan.copies);
-    if (PLANTED("position_off_by_one_after_resume") && s.n_computed > 0 && s.n_preemptions > 0) ++s.n_computed;
     s.n_published = s.n_computed / cache_.block_len();
   }
   // Where nothing runs, it takes from those before it too: a policy may have chosen it although they hold blocks, which
@@ -77,8 +74,7 @@ bool Room::admit(Sequence& s, StepPlan& plan) {
   do {
     if (admit_blocks(s, plan)) return true;
   } while (strip(parked_holder(s, true)) ||
-           strip(running_.empty() && !PLANTED("forks_ahead_keep_their_blocks") ? queue_.last_other_holder(s)
-                                                                               : queue_.last_holder(&s)));
+           strip(running_.empty() ? queue_.last_other_holder(s) : queue_.last_holder(&s)));
   // A block to copy needs room besides its copy: alone, a sequence of full length fits only without it.
   s.n_computed = s.n_computed / cache_.block_len() * cache_.block_len();
   cache_.truncate(s.blocks, s.n_computed);
@@ -109,7 +105,7 @@ Sequence* Room::parked_holder(const Sequence& asker, bool is_admitted) const {
   Sequence* last = nullptr;
   for (Sequence* s : parked_) {
     const bool gives_way = !is_admitted || running_.empty() || s->group == asker.group || asker.key < s->key;
-    if (s->blocks.empty() || !gives_way || PLANTED("parked_beams_keep_their_blocks")) continue;
+    if (s->blocks.empty() || !gives_way) continue;
     if (last == nullptr || last->key < s->key) last = s;
   }
   return last;

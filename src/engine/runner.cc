@@ -5,7 +5,6 @@
 #include <new>
 
 #include "base/grow.h"
-#include "base/planted.h"
 #include "engine/search_group.h"
 #include "sample/grammar/matcher.h"
 #include "text/output/reasoning_budget.h"
@@ -158,7 +157,7 @@ void Runner::move_accepted(const StepPlan& plan) {
       to_.push_back(builder_.slot_of(s, s.n_tokens() + static_cast<int32_t>(depth)));
     }
   }
-  if (!from_.empty() && !PLANTED("accepted_drafts_not_moved")) worker_.copy_slots(from_, to_);
+  if (!from_.empty()) worker_.copy_slots(from_, to_);
 }
 
 std::span<const float> Runner::logits(size_t row) const {
@@ -172,7 +171,7 @@ void Runner::score(const StepPlan& plan, Task& task, Scratch& scratch) {
   const Sequence& s = *plan.shares[share].sequence;
   if (is_told(s)) return;  // that there is a record of the token is enough
   // Of the token that the row speaks about.
-  const int32_t position = s.n_computed + row.token + !PLANTED("score_of_the_token_before");
+  const int32_t position = s.n_computed + row.token + 1;
   Result<TokenRecord> scored =
       score_row(logits(task.row), s.tokens[static_cast<size_t>(position)], s.request->prompt_logprobs, scratch.sampler);
   task.is_unsound = !scored;
@@ -194,7 +193,7 @@ void Runner::fill_mask(const Sequence& s, std::span<const TokenId> answer, uint3
   }
   if (!s.request->reasoning) return;
   const std::optional<TokenId> forced = s.request->reasoning->forced_behind(answer);
-  if (!forced || PLANTED("reasoning_goes_on")) return;
+  if (!forced) return;
   const auto word = static_cast<size_t>(raw(*forced)) / 32;
   const uint32_t bit = 1u << (raw(*forced) % 32);
   // A grammar that has no reasoning has nothing to be closed.
@@ -244,7 +243,7 @@ void Runner::draw(const StepPlan& plan, const Task& task, Scratch& scratch) {
   grammar::Matcher* matcher = s.request->grammar.get();
   for (int32_t draft = -1;;) {
     fill_mask(s, history.answer, result.state.grammar, scratch.mask);
-    const size_t at = task.row + static_cast<size_t>(draft + !(PLANTED("row_of_the_draft_before") && draft >= 0));
+    const size_t at = task.row + static_cast<size_t>(draft + 1);
     // Other verifiers than the coupled one look at the drafts behind this one; the rest is the same.
     const Verifier verifier = s.request->speculation.verifier;
     scratch.siblings.clear();
@@ -252,8 +251,7 @@ void Runner::draw(const StepPlan& plan, const Task& task, Scratch& scratch) {
     VerifyRule verify(scratch.siblings, scratch.law);
     TypicalRule typical(scratch.siblings);
     DrawRule* rule = nullptr;
-    if (!scratch.siblings.empty() && !PLANTED("rejection_is_never_asked"))
-      rule = verifier == Verifier::kTypical ? static_cast<DrawRule*>(&typical) : &verify;
+    if (!scratch.siblings.empty()) rule = verifier == Verifier::kTypical ? static_cast<DrawRule*>(&typical) : &verify;
     Result<TokenRecord> drawn =
         result.is_told ? told_->next(plan, i)
                        : s.sampler->sample(logits(at), history, result.state, scratch.sampler, scratch.mask, rule);
@@ -263,11 +261,10 @@ void Runner::draw(const StepPlan& plan, const Task& task, Scratch& scratch) {
     }
     const TokenId token = drawn->chosen.token;
     result.drawn.push_back(*std::move(drawn));
-    if (rows_hidden_.rank > 0)
-      result.drawn_behind = row_of(rows_hidden_, PLANTED("hidden_of_the_shares_first_row") ? task.row : at);
+    if (rows_hidden_.rank > 0) result.drawn_behind = row_of(rows_hidden_, at);
     if (matcher != nullptr) {
       const uint32_t next = matcher->after(s.choice, result.state.grammar, token);
-      if (!PLANTED("grammar_of_the_parents_parent") || draft < 0) result.state.grammar = next;
+      result.state.grammar = next;
       if (matcher->is_closed(next)) return;
     }
     const bool is_first = draft < 0;
@@ -276,9 +273,8 @@ void Runner::draw(const StepPlan& plan, const Task& task, Scratch& scratch) {
     draft = next;
     result.accepted.push_back(draft);
     if (is_first) scratch.answer.assign(history.answer.begin(), history.answer.end());
-    if (PLANTED("state_of_the_texts_end")) result.state = s.sampler_state;
     scratch.answer.push_back(token);
-    if (!PLANTED("history_without_drafts")) history.answer = scratch.answer;
+    history.answer = scratch.answer;
   }
 }
 
@@ -295,7 +291,7 @@ void Runner::read_refused(const Share& share, size_t first_row, int32_t parent, 
     if (s.drafts.parents[static_cast<size_t>(draft)] != parent) continue;
     const TokenId token = s.drafts.tokens[static_cast<size_t>(draft)];
     scratch.answer.push_back(token);
-    const size_t row = first_row + static_cast<size_t>(draft) + !PLANTED("row_of_the_refused_draft_before");
+    const size_t row = first_row + static_cast<size_t>(draft) + 1;
     const Result<TokenRecord> drawn =
         s.sampler->sample(logits(row), {tokens.first(n_prompt), scratch.answer}, state, scratch.sampler);
     if (!drawn) return;

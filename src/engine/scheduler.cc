@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/planted.h"
 #include "engine/disk_tier.h"
 #include "engine/measure_steps.h"
 #include "spec/draft_choice.h"
@@ -73,7 +72,7 @@ double Scheduler::tpot_of(const Sequence& s) const {
   if (tpot <= 0) return kNoLimit;
   StepLoad alone;
   alone.add_decode(s.n_tokens());
-  return policy_->may_decode(alone, tpot) || PLANTED("targets_that_cannot_be_kept_bind") ? tpot : kNoLimit;
+  return policy_->may_decode(alone, tpot) ? tpot : kNoLimit;
 }
 
 void Scheduler::choose_decodes() {
@@ -257,7 +256,7 @@ void Scheduler::grant_prompts() {
   const Sequence* oldest = first(in_order)->sequence;
   sort_candidates();
   drop_behind_the_owed();
-  const bool parts = shares_ && candidates_.size() > 1 && !PLANTED("oldest_has_no_part");
+  const bool parts = shares_ && candidates_.size() > 1;
   StepBudget limit = parts ? without_part_of(oldest) : budget_;
   const int32_t n_before = plan_.n_tokens;
   bool has_looked_through = false;
@@ -275,7 +274,7 @@ void Scheduler::grant_prompts() {
     }
   }
   // What was kept for the oldest, where that is all and it has no place or no blocks: nobody would ever get on.
-  for (size_t i = 0; i < turn_.size() && plan_.n_tokens == n_before && !PLANTED("kept_for_one_without_place"); ++i) {
+  for (size_t i = 0; i < turn_.size() && plan_.n_tokens == n_before; ++i) {
     if (turn_[i]->state == SequenceState::kRunning && n_missing(*turn_[i]) > 1)
       grant_prompt({.sequence = turn_[i]}, budget_);
   }
@@ -304,7 +303,7 @@ void Scheduler::grant_prompt(const Candidate& candidate, const StepBudget& limit
 // How many of the tokens behind n_computed fit. A step with decodes has some of prompts, however dear.
 int32_t Scheduler::n_within(const StepBudget& limit, const Sequence& s, int32_t n_computed) const {
   const int32_t n = std::min(s.n_tokens() - n_computed, limit.n_tokens - plan_.n_tokens);
-  if (reads_whole_ && !PLANTED("encoder_reads_in_pieces")) return n < s.n_tokens() - n_computed ? 0 : n;
+  if (reads_whole_) return n < s.n_tokens() - n_computed ? 0 : n;
   if (n <= 1 || limit.seconds == kNoLimit) return n;
   return std::max(
       cost_.n_within(limit.seconds, plan_.load, n_computed, n, s.first_row() - n_computed, comes_to_new_memory(s)),
@@ -360,13 +359,12 @@ void Scheduler::start(Sequence& s) {
 // asks for keeps no other one out.
 bool Scheduler::keeps_targets_with(const Sequence& s) const {
   double tpot = tpot_of(s);
-  if (running_.empty() || std::min(tpot, running_tpot_) == kNoLimit || PLANTED("targets_are_ignored")) return true;
+  if (running_.empty() || std::min(tpot, running_tpot_) == kNoLimit) return true;
   StepLoad decodes;
   decodes.add_decode(s.n_tokens());
   for (const Sequence* r : running_) {
     decodes.add_decode(r->n_tokens());
-    if (r->request->tenant == s.request->tenant || PLANTED("targets_bind_other_tenants"))
-      tpot = std::min(tpot, tpot_of(*r));
+    if (r->request->tenant == s.request->tenant) tpot = std::min(tpot, tpot_of(*r));
   }
   return policy_->may_decode(decodes, tpot);
 }
@@ -378,11 +376,10 @@ void Scheduler::grant(Sequence& s, int32_t n_tokens) {
   // Every token from first_row() on has a row, so as many tokens go from the end as rows are too many.
   const auto rows_of = [&s](int32_t n_of) { return std::max(0, s.n_computed + n_of - s.first_row()); };
   const int32_t n_beyond = rows_of(n) - (budget_.n_rows - plan_.n_rows);
-  if (!PLANTED("budget_of_rows_ignored")) n -= std::max(0, std::min(n, n_beyond));
+  n -= std::max(0, std::min(n, n_beyond));
   if (n <= 0) return;
   try {
-    const int32_t n_more = PLANTED("drafts_preempt_others") ? s.drafts.size() : 0;
-    if (!room_.reserve(s, s.n_computed + n + n_more, plan_)) return;
+    if (!room_.reserve(s, s.n_computed + n, plan_)) return;
   } catch (const std::bad_alloc&) {
     return plan_.starved.push_back(s.request->id);
   }
@@ -413,10 +410,9 @@ void Scheduler::grant_drafts(double spent) {
     const double likely = s.drafts.likely[static_cast<size_t>(share->n_drafts)];
     const double more = cost_.is_known() ? cost_.of_drafts(load, with) : seconds(with) - seconds(load);
     // What another verifier than the coupled one takes over may not depend on the clock.
-    const bool is_pinned =
-        pins_drafts(s.request->speculation.verifier) && !PLANTED("what_rejection_verifies_depends_on_time");
-    if (!choice.is_worth(likely, more) && !PLANTED("drafts_whatever_they_cost")) break;
-    if (seconds(with) > limit && !is_pinned && !s.drafts.must_run && !PLANTED("drafts_make_gaps")) break;
+    const bool is_pinned = pins_drafts(s.request->speculation.verifier);
+    if (!choice.is_worth(likely, more)) break;
+    if (seconds(with) > limit && !is_pinned && !s.drafts.must_run) break;
     choice.take(likely, more);
     load = with;
     ++share->n_drafts;
@@ -499,8 +495,7 @@ void Scheduler::remove(Sequence& s) {
   if (s.state == SequenceState::kRunning) std::erase(running_, &s);
   if (s.state == SequenceState::kFetching) disk_->forget(s);
   if (s.state == SequenceState::kParked) room_.unpark(s);
-  if (PLANTED("aborted_fork_freed_twice") && s.choice > 0) cache_.release(*std::make_unique<BlockTable>(s.blocks));
-  PLANTED("abort_keeps_blocks") ? s.blocks.clear() : room_.drop_blocks(s);
+  room_.drop_blocks(s);
   policy_->gone(s);
   s.state = SequenceState::kFinished;
 }

@@ -4,7 +4,6 @@
 #include <new>
 #include <utility>
 
-#include "base/planted.h"
 #include "base/prefetch.h"
 #include "engine/disk_tier.h"
 #include "sample/grammar/matcher.h"
@@ -66,11 +65,9 @@ void Settler::settle(const StepPlan& plan, double begun_at, StepResult& result, 
 void Settler::account(const Share& share, const StepTimes& times) {
   Sequence& s = *share.sequence;
   s.ledger().pass(times.begun_at, s.waits_as());
-  if (!s.was_admitted || PLANTED("admitted_at_each_resume")) admit(s, times.begun_at);
+  if (!s.was_admitted) admit(s, times.begun_at);
   s.n_preemptions_passed = s.answer->timing().n_preemptions = s.n_preemptions;  // told also if its client goes
-  const int32_t n_again = PLANTED("recompute_is_booked_as_prefill")
-                              ? 0
-                              : std::clamp(s.n_computed_when_preempted - s.n_computed, 0, share.n_certain());
+  const int32_t n_again = std::clamp(s.n_computed_when_preempted - s.n_computed, 0, share.n_certain());
   const Phase own = s.n_computed + n_again < s.prompt_len ? Phase::kPrefill : Phase::kDecode;
   s.ledger().pass_step(times.now, own, times.a_token * (share.n_tokens - n_again), times.a_token * n_again,
                        times.a_row * share.n_rows);
@@ -141,7 +138,7 @@ void Settler::let_followers_go(Sequence& s) {
   for (Sequence* follower : std::exchange(s.followers, {})) {
     // Each computes the prompt's last token itself: it needs that row of logits anyway.
     cache_.fork(s.blocks, s.prompt_len - 1, follower->blocks);
-    follower->n_computed = s.prompt_len - !PLANTED("fork_skips_its_own_token");
+    follower->n_computed = s.prompt_len - 1;
     follower->n_published = std::min(s.n_published, follower->n_computed / cache_.block_len());
     follower->answer->usage().cached_tokens = s.answer->usage().cached_tokens;
     scheduler_.enqueue(*follower);
@@ -150,7 +147,7 @@ void Settler::let_followers_go(Sequence& s) {
 
 void Settler::append(const Share& share, ShareResult& result, double now) {
   Sequence& s = *share.sequence;
-  if (!PLANTED("sampler_state_lost")) s.sampler_state = result.state;
+  s.sampler_state = result.state;
   s.drafts.clear();
   s.draft_account.settle(share.n_drafts, static_cast<int32_t>(result.accepted.size()));
   grammar::Matcher* matcher = s.request->grammar.get();
@@ -161,18 +158,14 @@ void Settler::append(const Share& share, ShareResult& result, double now) {
     const bool is_last = i + 1 == result.drawn.size();
     // A draft behind an answer's end is none of it.
     if (i == 0) count_drafts(s, share.n_drafts);
-    if (i < (PLANTED("refused_drafts_count") ? static_cast<size_t>(share.n_drafts) : result.accepted.size()))
-      count_accepted(s, i);
+    if (i < result.accepted.size()) count_accepted(s, i);
     append(s, std::move(result.drawn[i]), now, is_last ? behind_all : FinishReason::kNone);
-    if (s.state == SequenceState::kFinished && !PLANTED("answers_go_on_behind_an_end")) return;
+    if (s.state == SequenceState::kFinished) return;
   }
   if (result.failure) return fail(s, *result.failure);
-  if (PLANTED("an_accepted_drafts_keys_are_forgotten") && !result.accepted.empty()) --s.n_computed;
   publish(s);
   // What was reserved for drafts that were wrong.
-  if (share.n_drafts > 0 && !PLANTED("blocks_of_refused_drafts_stay")) cache_.truncate(s.blocks, s.n_tokens());
-  if (PLANTED("a_refused_drafts_keys_stay") && share.n_drafts > static_cast<int32_t>(result.accepted.size()))
-    s.n_computed = s.n_tokens();
+  if (share.n_drafts > 0) cache_.truncate(s.blocks, s.n_tokens());
 }
 
 void Settler::count_drafts(Sequence& s, int32_t n) {
@@ -180,7 +173,7 @@ void Settler::count_drafts(Sequence& s, int32_t n) {
   ++counts_.n_drafts;
   counts_.drafted_tokens += n;
   counts_.step_drafted += n;
-  if (!PLANTED("usage_without_drafts")) s.answer->usage().drafted_tokens += n;
+  s.answer->usage().drafted_tokens += n;
 }
 
 void Settler::count_accepted(Sequence& s, size_t place) {
@@ -202,7 +195,7 @@ void Settler::append(Sequence& s, TokenRecord&& drawn, double now, FinishReason 
     close(s, reason);
   } else if (behind != FinishReason::kNone) {
     end(s, behind);
-  } else if (!s.may_answer() || s.n_tokens() >= context_len_ + PLANTED("context_exceeded")) {
+  } else if (!s.may_answer() || s.n_tokens() >= context_len_) {
     end(s, FinishReason::kLength);
   }
 }
@@ -226,7 +219,7 @@ void Settler::close(Sequence& s, FinishReason reason) {
   cache_.publish_tail(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
   if (disk_ != nullptr) disk_->leave(s);
   scheduler_.remove(s);
-  if (!PLANTED("scope_never_let_go")) cache_.tree().let_go(std::exchange(s.scope, ScopeId::kNone));
+  cache_.tree().let_go(std::exchange(s.scope, ScopeId::kNone));
   ++counts_.n_finished, ++counts_.step_finished;
   counts_.n_cancelled += reason == FinishReason::kCancelled;
   counts_.n_failed += reason == FinishReason::kError;

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/planted.h"
 #include "engine/search_group.h"
 #include "engine/settle.h"
 #include "sample/grammar/matcher.h"
@@ -39,7 +38,7 @@ void Settler::take_row(const Share& share, ShareResult& result, double now) {
   if (result.failure) return fail_search(s, *result.failure);
   const size_t i = group.index_of(s);
   std::swap(group.rows[i], result.row);
-  if (!PLANTED("beams_go_on_without_the_others") && --group.n_missing > 0) return scheduler_.park(s);
+  if (--group.n_missing > 0) return scheduler_.park(s);
   scheduler_.park(s);
   ++group.n_turns;
   if (result.is_told) {
@@ -77,7 +76,7 @@ void Settler::seat_children(SearchGroup& group) {
   for (size_t i = 0; i < children.size(); ++i) {
     Sequence& s = *group.next[i];
     if (matcher != nullptr) matcher->hold(s.choice, children[i].grammar);
-    if (!PLANTED("beam_keeps_its_seats_grammar")) s.sampler_state.grammar = children[i].grammar;
+    s.sampler_state.grammar = children[i].grammar;
     s.tokens.push_back(children[i].token);
     s.n_without_hidden = Sequence::kAll;
     scheduler_.resume(s);

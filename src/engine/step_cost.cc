@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/planted.h"
-
 namespace ibid {
 namespace {
 
@@ -28,10 +26,10 @@ StepCost::Parts StepCost::parts_of(const StepLoad& w) {
                       static_cast<double>(w.n_prompt_tokens),
                       static_cast<double>(w.n_decode_tokens),
                       static_cast<double>(w.prompt_reads),
-                      static_cast<double>(w.decode_reads + (PLANTED("drafts_read_alone") ? w.draft_reads : 0)),
-                      static_cast<double>(PLANTED("drafts_read_alone") ? 0 : w.draft_reads),
+                      static_cast<double>(w.decode_reads),
+                      static_cast<double>(w.draft_reads),
                       static_cast<double>(w.n_rows),
-                      static_cast<double>(PLANTED("new_memory_is_free") ? 0 : w.n_new_positions)};
+                      static_cast<double>(w.n_new_positions)};
   Parts parts;
   for (size_t i = 0; i < kParts; ++i) parts[i] = n[i] * kGuess[i];
   return parts;
@@ -49,7 +47,7 @@ double StepCost::seconds(const StepLoad& load) const { return factor_ * without_
 
 double StepCost::of_drafts(const StepLoad& without, const StepLoad& with) const {
   const double more = seconds(with) - seconds(without);
-  if (knows_draft_reads_ || PLANTED("drafts_behind_long_texts_are_never_tried")) return more;
+  if (knows_draft_reads_) return more;
   const double each = kGuess[kDraftReads] * costs_[kDraftReads];
   const double shared = kSharedRead * kGuess[kDecodeReads] * costs_[kDecodeReads];
   return more - factor_ * std::max(0.0, each - shared) * static_cast<double>(with.draft_reads - without.draft_reads);
@@ -90,8 +88,8 @@ void StepCost::observe(const StepLoad& load, double taken) {
   }
   // Long steps count by their own length, so that one that stalled pulls at nothing.
   const double scale = std::max(taken, expected);
-  const double weight = PLANTED("stalls_are_believed") ? 1 / (expected * expected + 1e-9) : 1 / (scale * scale);
-  Seen& seen = seen_[PLANTED("decodes_make_prompts_forgotten") ? 0 : kind_of(load)];
+  const double weight = 1 / (scale * scale);
+  Seen& seen = seen_[kind_of(load)];
   for (size_t i = 0; i < kParts; ++i) {
     for (size_t j = 0; j < kParts; ++j)
       seen.products[i][j] = kKept * seen.products[i][j] + weight * parts[i] * parts[j];
@@ -122,7 +120,7 @@ void StepCost::fit() {
       double rest = all.values[i];
       for (size_t j = 0; j < kParts; ++j) rest -= all.products[i][j] * costs_[j];
       costs_[i] += rest / all.products[i][i];
-      if (!PLANTED("a_cost_below_nothing")) costs_[i] = std::max(0.0, costs_[i]);
+      costs_[i] = std::max(0.0, costs_[i]);
     }
   }
 }

@@ -1,6 +1,5 @@
 // What an engine tells its proposer of a step: hidden states that the step had or wrote anyway, and what rows say that
 // were computed in vain.
-#include "base/planted.h"
 #include "engine/engine.h"
 
 namespace ibid {
@@ -16,7 +15,7 @@ void Engine::show_taps(const StepPlan& plan, const StepResult& result) {
     const int32_t n_certain = plan.shares[i].n_certain();
     for (int32_t t = 0; t < n_certain; ++t) tap_rows_.push_back(share.first_row + t);
     for (size_t t = 0; t < share.accepted.size(); ++t) {
-      const int32_t draft = PLANTED("taps_of_refused_siblings") ? static_cast<int32_t>(t) : share.accepted[t];
+      const int32_t draft = share.accepted[t];
       tap_rows_.push_back(share.first_row + n_certain + draft);
     }
     proposer_->read({.sequence = raw(s.id),

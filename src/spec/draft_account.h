@@ -7,14 +7,13 @@
 #include <cmath>
 #include <cstdint>
 
-#include "base/planted.h"
 #include "spec/proposer.h"
 
 namespace ibid {
 
 class DraftAccount {
  public:
-  bool has_credit() const { return credit() > 0 || PLANTED("a_text_drafts_without_credit"); }
+  bool has_credit() const { return credit() > 0; }
   // At these prices; where none is known, nothing counts.
   void begin_step(const StepPrices& prices) {
     token_ = prices.step / prices.n_decodes;
@@ -22,7 +21,7 @@ class DraftAccount {
   }
   // How many of n drafts the step may verify.
   int32_t affordable(int32_t n) const {
-    if (row_ <= 0 || PLANTED("a_text_drafts_without_credit")) return n;
+    if (row_ <= 0) return n;
     return std::min(n, static_cast<int32_t>(std::ceil(std::clamp(credit() / row_, 0.0, static_cast<double>(n)))));
   }
   // What guessing for the step took.
@@ -37,7 +36,7 @@ class DraftAccount {
   // Lent at once, and for each token that is there: 2.5 % of an answer of 128. What goes beyond is a part of a row, and
   // one pass of whoever guesses.
   static constexpr double kLoan = 1.25, kOfTokens = 0.015;
-  double credit() const { return balance_ + kLoan + (PLANTED("debts_last") ? 0 : kOfTokens * n_tokens_); }
+  double credit() const { return balance_ + kLoan + kOfTokens * n_tokens_; }
   double balance_ = 0, n_tokens_ = 0;
   double token_ = 0, row_ = 0;  // of the step that is under way: a token's seconds without drafts; what a draft takes
 };

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "base/planted.h"
-
 namespace ibid {
 namespace {
 
@@ -34,7 +32,6 @@ float DraftConfidence::of(float probability) const {
 }
 
 void DraftConfidence::observe(float probability, bool was_right) {
-  if (PLANTED("nothing_is_learned_of_a_draft_model")) return;
   for (Seen* seen : {&all_, &seen_[part_of(probability)]}) {
     seen->n = kKeptOfText * seen->n + 1;
     seen->n_right = kKeptOfText * seen->n_right + (was_right ? 1.0F : 0.0F);

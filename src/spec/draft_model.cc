@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/planted.h"
 #include "spec/text_places.h"
 
 namespace ibid {
@@ -102,7 +101,6 @@ DraftModel::Text* DraftModel::text_of(const ProposalInput& input) {
   Text* unused = place_of(texts_, input.sequence);
   if (unused == nullptr || unused->sequence == input.sequence) return unused;
   std::string salt = input.scope.empty() ? std::to_string(input.sequence) : std::string(input.scope);
-  if (PLANTED("a_draft_model_shares_across_tenants")) salt = "all";
   unused->scope = cache_.tree().hold({.salt = std::move(salt)});
   drafting_.begin_text(*unused, input);
   cut(*unused);
@@ -139,12 +137,11 @@ void DraftModel::forget(int64_t sequence) {
 void DraftModel::follow(Text& text, const ProposalInput& input) {
   const auto n = static_cast<int32_t>(input.prompt.size() + input.answer.size());
   const int32_t n_agreed = drafting_.follow(text, input);
-  const int32_t n_kept = PLANTED("a_draft_model_keeps_what_was_refused") ? n : std::min(n_agreed, n - 1);
+  const int32_t n_kept = std::min(n_agreed, n - 1);
   text.n_computed = std::min(text.n_computed, n_kept - text.n_left_out);
   cache_.truncate(text.blocks, text.n_computed);
   if (text.n_left_out == 0)
     text.n_published = cache_.publish(text.scope, text.tokens, text.n_computed, text.n_published, text.blocks);
-  if (PLANTED("the_last_draft_is_never_read") && n_agreed == n - 1 && text.n_computed == n - 2) ++text.n_computed;
   cut(text);
 }
 
@@ -153,8 +150,7 @@ void DraftModel::cut(Text& text) {
   const bool is_full = text.n_text - text.n_left_out > int64_t{options_.n_sink} + 2 * int64_t{options_.n_window};
   if (options_.n_window == 0 || !is_full) return;
   text.n_left_out = text.n_text - options_.n_sink - options_.n_window;
-  const int32_t n_kept = options_.n_sink + PLANTED("a_moved_window_keeps_its_keys") * options_.n_window / 2;
-  text.n_computed = std::min(text.n_computed, n_kept);
+  text.n_computed = std::min(text.n_computed, options_.n_sink);
   cache_.truncate(text.blocks, text.n_computed);
 }
 
@@ -210,7 +206,7 @@ bool DraftModel::is_worth_reading(const Lane& lane) const {
   double n_left = std::min(lane.proposal->input.n_left, kAnswerLen);
   if (options_.n_window > 0) n_left = std::min(n_left, static_cast<double>(options_.n_window));  // then it begins anew
   const double to_read = cost.seconds(n) - cost.seconds(0);
-  return to_read <= saved * n_left / (1 + n_more) || PLANTED("prompts_are_read_whatever_they_cost");
+  return to_read <= saved * n_left / (1 + n_more);
 }
 
 // What each lane computes with its first draft; who is far behind gets a piece of what is left.
@@ -224,12 +220,10 @@ void DraftModel::share_first_pass() {
   for (Lane& lane : lanes_) {
     if (is_near(lane)) give(lane, most);
   }
-  if (!PLANTED("a_draft_model_reads_prompts_at_once")) {
-    const StepPrices& prices = drafting_.prices();
-    const double seconds = std::min(kPiecePart * prices.step, prices.limit - prices.step - drafting_.spent());
-    const double n_within = drafting_.is_priced() ? std::min(1e6, drafting_.cost().tokens_within(seconds)) : 0;
-    most = std::min(most, n + std::max(kNearly, static_cast<int32_t>(n_within)));
-  }
+  const StepPrices& prices = drafting_.prices();
+  const double seconds = std::min(kPiecePart * prices.step, prices.limit - prices.step - drafting_.spent());
+  const double n_within = drafting_.is_priced() ? std::min(1e6, drafting_.cost().tokens_within(seconds)) : 0;
+  most = std::min(most, n + std::max(kNearly, static_cast<int32_t>(n_within)));
   reads_pieces_ = !std::ranges::all_of(lanes_, is_near);
   for (Lane& lane : lanes_) {
     if (!is_near(lane)) give(lane, lane.is_pinned ? options_.step_tokens : most);

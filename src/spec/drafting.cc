@@ -6,7 +6,6 @@
 #include <new>
 #include <utility>
 
-#include "base/planted.h"
 #include "sample/grammar/matcher.h"
 #include "spec/rejection.h"
 
@@ -14,13 +13,6 @@ namespace ibid {
 namespace {
 
 constexpr int32_t kUnpriced = 2;  // drafts as long as nothing is known of what they cost
-
-// The law at twice the temperature: a fault on purpose.
-void heat(std::span<float> law) {
-  float sum = 0;
-  for (float& x : law) sum += x = std::sqrt(x);
-  for (float& x : law) x /= sum;
-}
 
 }  // namespace
 
@@ -62,7 +54,6 @@ int32_t Drafting::follow(DraftText& text, const ProposalInput& input) {
   for (int32_t i = n_agreed; i < n; ++i) text.tokens.push_back(at(i));
   text.n_text = n;
   text.state = input.state;
-  text.state.choice += PLANTED("a_draft_model_draws_with_other_noise");
   return n_agreed;
 }
 
@@ -84,8 +75,7 @@ void Drafting::observe(DraftText& text, const ProposalInput& input, int32_t n_ag
 
 bool Drafting::may_draft(const DraftText& text, const Proposal& p) const {
   const bool others_know_better = !p.drafts->empty() && p.drafts->likely.front() >= text.confidence.of_next();
-  return (!others_know_better && p.input.has_credit) || is_pinned(p.input) ||
-         PLANTED("likelier_drafts_of_others_are_replaced");
+  return (!others_know_better && p.input.has_credit) || is_pinned(p.input);
 }
 
 void Drafting::choose(std::vector<DraftLane>& lanes, DraftChoice& choice) const {
@@ -94,18 +84,17 @@ void Drafting::choose(std::vector<DraftLane>& lanes, DraftChoice& choice) const 
     std::erase_if(lanes, [](const DraftLane& lane) { return !lane.is_pinned && lane.n_drafts >= kUnpriced; });
     return;
   }
-  const bool is_free = PLANTED("time_of_a_draft_model_is_not_priced");
   const auto expected = [](const DraftLane& lane) { return lane.likely * lane.text->confidence.of_next(); };
-  const double each = is_free ? 0 : cost_.seconds(1) - cost_.seconds(0);
+  const double each = cost_.seconds(1) - cost_.seconds(0);
   std::erase_if(lanes, [&](const DraftLane& lane) {
     return !lane.is_pinned && !choice.raises(expected(lane), prices_.row + (lane.is_ready ? 0 : each));
   });
   double sum = 0;
   for (const DraftLane& lane : lanes) sum += expected(lane);
   const auto n = static_cast<double>(lanes.size());
-  const bool has_pass = !is_free && !std::ranges::all_of(lanes, &DraftLane::is_ready);
+  const bool has_pass = !std::ranges::all_of(lanes, &DraftLane::is_ready);
   const double more = n * prices_.row + (has_pass ? cost_.seconds(n) : 0);
-  const bool is_late = prices_.step + spent_ + more > prices_.limit && !PLANTED("a_draft_model_makes_gaps");
+  const bool is_late = prices_.step + spent_ + more > prices_.limit;
   if (is_late || !choice.raises(sum, more)) std::erase_if(lanes, [](const DraftLane& lane) { return !lane.is_pinned; });
   choice.take(sum, more);
 }
@@ -147,7 +136,7 @@ SampleHistory Drafting::history_of(const DraftLane& lane, Scratch& scratch) cons
   const auto tokens = std::span<const TokenId>(text.tokens);
   const size_t n_prompt = lane.proposal->input.prompt.size();
   if (lane.node < 0) {
-    const size_t n = PLANTED("a_draft_model_forgets_its_drafts") ? static_cast<size_t>(text.n_text) : tokens.size();
+    const size_t n = tokens.size();
     return {tokens.first(n_prompt), tokens.subspan(n_prompt, n - n_prompt)};
   }
   scratch.answer.assign(tokens.begin() + static_cast<std::ptrdiff_t>(n_prompt), tokens.end());
@@ -166,7 +155,7 @@ void Drafting::draw(DraftLane& lane, std::span<const float> drafters, Scratch& s
   SamplerState state = lane.node < 0 ? text.state : text.tree.nodes[static_cast<size_t>(lane.node)].state;
   const SampleHistory history = history_of(lane, scratch);
   scratch.mask.clear();
-  if (input.grammar != nullptr && !PLANTED("a_draft_model_ignores_grammars")) {
+  if (input.grammar != nullptr) {
     scratch.mask.assign(std::max((n + 31) / 32, input.grammar->mask_words()), 0);
     input.grammar->fill(state.grammar, input.n_left - lane.n_drafts, scratch.mask);
   }
@@ -178,11 +167,10 @@ void Drafting::draw(DraftLane& lane, std::span<const float> drafters, Scratch& s
   ProposeRule propose(q, lane.n_wanted);
   FirstOfRace race(lane.n_wanted);
   DrawRule* rule = lane.n_wanted > 1 ? &race : nullptr;
-  if (is_drawn && !PLANTED("a_drafts_noise_is_the_targets")) rule = &propose;
+  if (is_drawn) rule = &propose;
   const SamplerState before = state;
   const Result<TokenRecord> drawn = input.sampler->sample(row, history, state, scratch.sampler, scratch.mask, rule);
   if (!drawn) return;
-  if (is_drawn && PLANTED("q_of_another_sampler")) heat(q);
   std::vector<TokenId> tokens = {drawn->chosen.token};
   if (input.temperature > 0 && rule != nullptr) {
     const std::span<const TokenId> all = rule == &propose ? propose.drawn() : race.drawn();
@@ -208,7 +196,7 @@ void Drafting::add_drawn(DraftLane& lane, std::span<const TokenId> tokens, const
   };
   const bool is_scored = score_row(row, column(tokens.front()), 0, scratch).ok();
   // Behind an end nothing follows, so that its row is not worth a draft; but what is drawn for rejection is offered.
-  const bool may_withhold = lane.q.empty() || PLANTED("drawn_ends_are_withheld");
+  const bool may_withhold = lane.q.empty();
   float left = 1;
   for (const TokenId token : tokens) {
     const float of_token = is_scored ? std::exp(scratch.log_probs[static_cast<size_t>(raw(column(token)))]) : 0;

@@ -1,7 +1,6 @@
 #include "spec/drafts.h"
 
 #include "base/grow.h"
-#include "base/planted.h"
 
 namespace ibid {
 
@@ -14,7 +13,7 @@ int32_t Drafts::depth(int32_t i) const {
 int32_t Drafts::child(int32_t parent, TokenId token, int32_t n) const {
   for (int32_t i = parent + 1; i < n; ++i) {
     if (parents[static_cast<size_t>(i)] != parent) continue;
-    if (tokens[static_cast<size_t>(i)] == token || PLANTED("wrong_draft_taken")) return i;
+    if (tokens[static_cast<size_t>(i)] == token) return i;
   }
   return -1;
 }

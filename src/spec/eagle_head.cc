@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/planted.h"
 #include "kernels/ops.h"
 
 namespace ibid {
@@ -70,8 +69,7 @@ EagleHead::Said EagleHead::run(const ForwardBatch& batch) {
     step_.h = t.x;
   }
   logits_head(p, weights_.vocabulary);
-  const bool goes_on_normed = form_.state_is_normed && !PLANTED("an_mtp_layer_goes_on_without_its_norm");
-  return {all_of(p.logits), all_of(goes_on_normed ? t.h : t.x)};
+  return {all_of(p.logits), all_of(form_.state_is_normed ? t.h : t.x)};
 }
 
 // Embeds the tokens beside the states and makes t.x of them. What the attention reads, [T, C or 2 C].
@@ -79,7 +77,7 @@ TensorView EagleHead::attention_input(Pass& p) {
   const Scratch& t = p.t;
   const int64_t C = p.config.width;
   const float eps = p.config.norm_eps;
-  const bool hidden_first = form_.hidden_first && !PLANTED("an_mtp_layers_halves_are_swapped");
+  const bool hidden_first = form_.hidden_first;
   const TensorView inputs = rows_.inputs.first_rows(p.batch.n_tokens);
   const TensorView token = inputs.columns(hidden_first ? C : 0, C), state = inputs.columns(hidden_first ? 0 : C, C);
   embed_tokens(p, weights_.vocabulary, token);

@@ -4,7 +4,6 @@
 #include <array>
 #include <utility>
 
-#include "base/planted.h"
 #include "base/quoted.h"
 #include "model/draft_layer.h"
 #include "spec/mtp_layer.h"
@@ -152,8 +151,7 @@ Status EagleHead::Loader::find_taps() {
                        std::to_string(n_layers),
                    key);
   }
-  for (const int64_t layer : layers)
-    form_.tap_layers.push_back(static_cast<int32_t>(layer) - !PLANTED("an_eagle_taps_the_layer_behind"));
+  for (const int64_t layer : layers) form_.tap_layers.push_back(static_cast<int32_t>(layer) - 1);
   return {};
 }
 
@@ -196,7 +194,7 @@ Status EagleHead::Loader::find_ids() {
     const int64_t distance = said[static_cast<size_t>(i)];
     if (distance < -n_vocabulary || distance > n_vocabulary)
       return invalid(where() + "d2t leads out of the model's vocabulary", "d2t");
-    ids[static_cast<size_t>(i)] = i + distance * (1 + PLANTED("an_eagle_adds_d_to_t_twice"));
+    ids[static_cast<size_t>(i)] = i + distance;
   }
   const bool are_ids = is_eagle3_gguf(file_) && ascend(said, n_vocabulary);
   const bool fits = !are_ids && ascend(ids, n_vocabulary) && check_members(ids).ok();

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/planted.h"
 #include "spec/text_places.h"
 
 namespace ibid {
@@ -99,7 +98,7 @@ void EagleProposer::forget(int64_t sequence) {
 
 // Rows that were told before, of a text that was preempted, are the same once more.
 void EagleProposer::read(const ReadTokens& told) {
-  if (told.n_running > most_running_ && (!told.is_pinned || PLANTED("an_eagle_leaves_pinned_texts_in_a_crowd"))) {
+  if (told.n_running > most_running_ && !told.is_pinned) {
     forget(told.sequence);
     return;
   }
@@ -113,7 +112,7 @@ void EagleProposer::read(const ReadTokens& told) {
       if (position < text->end()) continue;
       if (position > text->end() || (text->n_waiting == kMostWaiting && !read_waiting(*text))) forget_read(*text);
       if (text->n_read + text->n_waiting == 0) text->first = position;
-      const size_t second = static_cast<size_t>(position) + !PLANTED("an_eagle_pairs_a_token_with_itself");
+      const size_t second = static_cast<size_t>(position) + 1;
       add_waiting(*text, told.text[second], told.rows[i]);
     }
   } catch (const std::bad_alloc&) {
@@ -190,7 +189,7 @@ void EagleProposer::list_lanes(std::span<const Proposal> proposals) {
     const auto n = static_cast<int32_t>(p.input.prompt.size() + p.input.answer.size());
     if (p.input.sampler == nullptr || text == nullptr || text->sequence != p.input.sequence) continue;
     if (!has_end(*text, n)) continue;
-    if (!PLANTED("keys_of_refused_eagle_drafts_stay")) text->n_written = text->n_read;
+    text->n_written = text->n_read;
     cache_.truncate(text->blocks, text->n_written);
     if (text->n_text == 0) drafting_.begin_text(*text, p.input), trees_.begin_text(*text);
     trees_.observe(*text, p.input);
@@ -230,7 +229,7 @@ void EagleProposer::add_pairs(Text& text, bool is_wanted) {
 // A draft, with the head's own state behind the row that it was drawn from, which is one of the last pass.
 void EagleProposer::load_draft(const DraftNode& node) {
   const auto C = static_cast<size_t>(head_->width());
-  const auto row = static_cast<size_t>(node.row - (PLANTED("an_eagle_reads_a_siblings_state") && node.row > 0));
+  const auto row = static_cast<size_t>(node.row);
   std::ranges::copy(said_.states.subspan(row * C, C), head_->state(arrays_.n_tokens()).begin());
 }
 
@@ -278,14 +277,11 @@ void EagleProposer::add_node(Text& text, DraftNode& node, bool is_alone) {
   node.slot = text.n_written++;
   note_written(text, node.slot, node.token);
   path_.assign(1, node.slot);
-  for (int32_t i = node.parent; i >= 0; i = text.tree.nodes[static_cast<size_t>(i)].parent) {
-    const int32_t slot = text.tree.nodes[static_cast<size_t>(i)].slot;
-    path_.push_back(PLANTED("an_eagles_draft_sees_its_parents_sibling") && slot > text.n_read ? slot - 1 : slot);
-  }
+  for (int32_t i = node.parent; i >= 0; i = text.tree.nodes[static_cast<size_t>(i)].parent)
+    path_.push_back(text.tree.nodes[static_cast<size_t>(i)].slot);
   std::ranges::reverse(path_);
   const bool is_plain = is_alone && path_.back() - path_.front() + 1 == node.depth && path_.front() == text.n_read;
-  const int32_t position =
-      PLANTED("an_eagles_siblings_have_positions_of_their_own") ? node.slot : text.n_read + node.depth - 1;
+  const int32_t position = text.n_read + node.depth - 1;
   const auto slot_of = [&](int32_t i) { return slot_in(text.blocks, arrays_.block_len(), i); };
   if (!is_plain) std::ranges::transform(path_, arrays_.add_path(static_cast<int32_t>(path_.size())).begin(), slot_of);
   arrays_.add(node.token, position, slot_of(node.slot));

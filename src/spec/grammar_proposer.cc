@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "base/planted.h"
 #include "sample/grammar/matcher.h"
 
 namespace ibid {
@@ -15,7 +14,7 @@ TokenId only_token(std::span<const uint32_t> mask) {
   for (size_t i = 0; i < mask.size(); ++i) {
     if (mask[i] == 0) continue;
     const bool is_several = only != TokenId::kNone || std::popcount(mask[i]) > 1;
-    if (is_several && !PLANTED("two_that_may_follow_are_one")) return TokenId::kNone;
+    if (is_several) return TokenId::kNone;
     only = TokenId{static_cast<int32_t>(i) * 32 + std::countr_zero(mask[i])};
   }
   return only;
@@ -34,7 +33,7 @@ void GrammarProposer::propose(const ProposalInput& input, Drafts& drafts) {
     const grammar::StateId next = input.grammar->after(input.choice, state, only);
     if (input.grammar->is_closed(next)) return;  // its row would say nothing
     drafts.add(only, i - 1);
-    if (!PLANTED("what_is_forced_is_forced_again")) state = next;
+    state = next;
   }
 }
 

@@ -4,7 +4,6 @@
 #include <numeric>
 #include <utility>
 
-#include "base/planted.h"
 #include "spec/text_places.h"
 
 namespace ibid {
@@ -91,7 +90,7 @@ void HeadsProposer::list_lanes(std::span<const Proposal> proposals) {
     Text* text = text_of(p.input.sequence);
     const auto n = static_cast<int32_t>(p.input.prompt.size() + p.input.answer.size());
     const bool is_known = text != nullptr && text->sequence == p.input.sequence && text->n_seen == n;
-    if (p.input.sampler == nullptr || !(is_known || (text != nullptr && PLANTED("heads_read_stale_states")))) continue;
+    if (p.input.sampler == nullptr || !is_known) continue;
     if (text->n_text == 0) drafting_.begin_text(*text, p.input), trees_.begin_text(*text);
     trees_.observe(*text, p.input);
     drafting_.follow(*text, p.input);
@@ -101,17 +100,14 @@ void HeadsProposer::list_lanes(std::span<const Proposal> proposals) {
   }
 }
 
-TokenId HeadsProposer::last_of(const Text& text) const {
-  const bool is_late = PLANTED("heads_read_the_token_before") && text.n_text > 1;
-  return text.tokens[static_cast<size_t>(text.n_text - 1 - is_late)];
-}
+TokenId HeadsProposer::last_of(const Text& text) const { return text.tokens[static_cast<size_t>(text.n_text - 1)]; }
 
 // The text's state and its last token, then the drafts on the way to the lane's place.
 void HeadsProposer::load_way(const DraftLane& lane, int32_t row) {
   const Text& text = *static_cast<const Text*>(lane.text);
   way_.clear();
   for (int32_t i = lane.node; i >= 0; i = text.tree.nodes[static_cast<size_t>(i)].parent)
-    way_.push_back(text.tree.nodes[static_cast<size_t>(i - (PLANTED("heads_read_the_sibling_before") && i > 0))].token);
+    way_.push_back(text.tree.nodes[static_cast<size_t>(i)].token);
   way_.push_back(last_of(text));
   std::ranges::reverse(way_);
   heads_->copy_hidden(row_of(lane), row);

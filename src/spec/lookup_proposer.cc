@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "base/planted.h"
-
 namespace ibid {
 namespace {
 
@@ -30,7 +28,7 @@ int64_t LookupProposer::bytes_of(int32_t context_len, int32_t max_texts) {
 LookupProposer::Text* LookupProposer::text_of(int64_t sequence) {
   std::unique_ptr<Text>* unused = nullptr;
   for (auto& text : texts_) {
-    if (text && (text->sequence == sequence || PLANTED("texts_of_others_are_looked_at"))) return text.get();
+    if (text && text->sequence == sequence) return text.get();
     if (unused == nullptr && (!text || text->sequence < 0)) unused = &text;
   }
   if (unused == nullptr) return nullptr;
@@ -84,7 +82,7 @@ bool LookupProposer::read(const ProposalInput& input, Text& text) {
 void LookupProposer::propose(const ProposalInput& input, Drafts& drafts) {
   Text* text = text_of(input.sequence);
   if (text == nullptr) return;
-  if (text->sequence != input.sequence && !(PLANTED("texts_of_others_are_looked_at") && text->sequence >= 0)) {
+  if (text->sequence != input.sequence) {
     text->automaton.clear();
     text->acceptance = Acceptance(input.temperature);
     const size_t n = input.prompt.size() + input.answer.size(), n_kept = kept();
@@ -110,7 +108,7 @@ void LookupProposer::propose(const ProposalInput& input, Drafts& drafts) {
     const TokenId token = at < end ? all[at] : drafts.tokens[at - end];
     drafts.add(token, i - 1, likely);
     const bool is_end = std::ranges::find(end_of_generation_, token) != end_of_generation_.end();
-    if (is_end && !PLANTED("drafts_go_on_behind_an_end")) return;
+    if (is_end) return;
   }
 }
 

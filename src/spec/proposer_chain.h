@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/planted.h"
 #include "spec/proposer.h"
 
 namespace ibid {
@@ -60,7 +59,7 @@ class ProposerChain final : public Proposer {
     const bool all_want_all = std::ranges::none_of(proposals, [](const Proposal& p) { return p.input.free_alone; });
     rest_.clear();
     for (size_t i = 0; i < proposers_.size(); ++i) {
-      if (i == n_free_ && !all_want_all && !PLANTED("a_requests_mode_is_ignored")) {
+      if (i == n_free_ && !all_want_all) {
         for (const Proposal& p : proposals) {
           if (!p.input.free_alone) rest_.push_back(p);
         }

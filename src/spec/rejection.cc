@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "base/check.h"
-#include "base/planted.h"
 #include "kernels/math.h"
 #include "sample/philox.h"
 
@@ -37,7 +36,7 @@ class WeightedRace {
   template <typename WeightOf>
   void enter_all(std::span<const Candidate> support, const WeightOf& weight_of) {
     for (size_t i = 0; i < support.size(); ++i) enter(support[i].id, weight_of(i));
-    if (n_in_ > 0 || PLANTED("a_race_without_weight_has_no_winner")) return;
+    if (n_in_ > 0) return;
     first_[n_in_++].id = std::ranges::min(support, {}, &Candidate::id).id;
   }
   int32_t n_in() const { return static_cast<int32_t>(n_in_); }
@@ -62,13 +61,7 @@ auto weight_of(std::span<const Candidate> support) {
   return [support](size_t i) { return static_cast<double>(support[i].weight); };
 }
 
-struct Formulas : Rejection<double> {
-  static double residual(double p, double q) {
-    if (PLANTED("the_residual_forgets_q")) return p;
-    if (PLANTED("the_residual_is_not_clamped")) return p > q ? p - q : q - p;
-    return Rejection<double>::residual(p, q);
-  }
-};
+using Formulas = Rejection<double>;
 
 }  // namespace
 
@@ -83,9 +76,8 @@ TokenId ProposeRule::draw(std::span<const Candidate> support, double total_weigh
   n_drawn_ = 0;
   const int32_t n_races = is_distinct_ ? 1 : n_wanted_;
   for (int32_t turn = 0; turn < n_races; ++turn) {
-    const int32_t of_noise = PLANTED("siblings_share_the_proposals_noise") ? 0 : turn;
     WeightedRace race(seed, position, NoisePurpose::kPropose, is_distinct_ ? n_wanted_ : 1,
-                      static_cast<uint32_t>(of_noise));
+                      static_cast<uint32_t>(turn));
     race.enter_all(support, weight_of(support));
     for (int32_t i = 0; i < race.n_in(); ++i) drawn_[static_cast<size_t>(n_drawn_++)] = race.winner(i);
   }
@@ -117,7 +109,6 @@ double VerifyRule::rest(int32_t sibling) const {
   const auto at = static_cast<size_t>(sibling);
   const Sibling& s = siblings_[at];
   if (s.q.empty() || !s.is_distinct || at == 0) return 1;
-  if (PLANTED("what_is_left_of_q_is_not_normalised")) return 1;
   // Not all less those before it: of a q that is nearly one token's, that would be rounding alone.
   std::vector<size_t> apart = {s.q.size()};
   for (const Sibling& before : siblings_.first(at)) apart.push_back(static_cast<size_t>(raw(before.token)));
@@ -134,7 +125,6 @@ double VerifyRule::proposed(int32_t sibling, TokenId token, double rest) const {
   const auto at = static_cast<size_t>(sibling);
   const Sibling& s = siblings_[at];
   if (s.q.empty()) return token == s.token ? 1 : 0;
-  if (PLANTED("only_the_drafts_own_q_is_known") && token != s.token) return 0;
   const auto q = static_cast<double>(s.q[static_cast<size_t>(raw(token))]);
   // Of those before it p gives none any more: what it has of them is never asked.
   return rest > 0 ? Formulas::without(q, rest) : q;
@@ -154,24 +144,14 @@ TokenId VerifyRule::draw(std::span<const Candidate> support, double total_weight
     return proposed(c, TokenId{support[static_cast<size_t>(i)].id}, left);
   };
   const auto takes = [&](int32_t c, double p, double q) {
-    const auto turn = static_cast<uint32_t>(PLANTED("siblings_share_the_acceptance_noise") ? 0 : c);
-    const double u = open_unit(noise_words(seed, position, NoisePurpose::kAccept, 0, turn)[0]);
-    if (PLANTED("siblings_are_tried_against_the_first_p")) {
-      const auto it = std::ranges::find(support, raw(siblings_[static_cast<size_t>(c)].token), &Candidate::id);
-      p = static_cast<double>(it->weight) / total_weight;
-    }
-    if (PLANTED("the_ratio_is_inverted")) return u * p < q;
-    if (PLANTED("every_draft_is_accepted")) return p > 0;
-    if (PLANTED("q_counts_as_one")) return u < p;
+    const double u = open_unit(noise_words(seed, position, NoisePurpose::kAccept, 0, static_cast<uint32_t>(c))[0]);
     return u * q < p;
   };
   const int32_t taken =
       try_siblings<Formulas>(std::span(p_), static_cast<int32_t>(siblings_.size()), place, q_of, takes);
   if (taken >= 0) return siblings_[static_cast<size_t>(taken)].token;
   // Noise that the proposal has used tells where q is large.
-  const NoisePurpose purpose =
-      PLANTED("the_residual_shares_the_proposals_noise") ? NoisePurpose::kPropose : NoisePurpose::kResidual;
-  WeightedRace race(seed, position, purpose);
+  WeightedRace race(seed, position, NoisePurpose::kResidual);
   race.enter_all(support, [&](size_t i) { return p_[i]; });
   return race.winner();
 }

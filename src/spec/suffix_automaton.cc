@@ -5,7 +5,6 @@
 #include <random>
 
 #include "base/check.h"
-#include "base/planted.h"
 
 namespace ibid {
 namespace {
@@ -77,7 +76,7 @@ int32_t SuffixAutomaton::clone(int32_t state, int32_t len) {
   State copy = states_[static_cast<size_t>(state)];
   const int32_t first = copy.first_edge;
   copy.first_edge = -1;
-  copy.len = PLANTED("a_clone_is_too_long") ? copy.len : len;
+  copy.len = len;
   const int32_t made = add_state(copy);
   for (int32_t e = first; e >= 0; e = edges_[static_cast<size_t>(e)].next) {
     const Edge edge = edges_[static_cast<size_t>(e)];
@@ -118,7 +117,7 @@ void SuffixAutomaton::follow(TokenId token, Cursor& cursor) const {
     cursor.len = states_[static_cast<size_t>(cursor.state)].len;
   }
   cursor.state = edge == nullptr ? 0 : edge->to;
-  cursor.len = edge == nullptr || PLANTED("a_cursor_forgets_its_length") ? 0 : cursor.len + 1;
+  cursor.len = edge == nullptr ? 0 : cursor.len + 1;
 }
 
 }  // namespace ibid

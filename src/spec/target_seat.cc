@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "base/planted.h"
 
 namespace ibid {
 
@@ -14,17 +13,16 @@ TargetSeat::Loan TargetSeat::lend(BlockTable& blocks, int32_t n_written, int32_t
   const bool begins_block = n_written >= n_own * len;
   if (!cache_.keeps_blocks() || (!begins_block && cache_.n_blocks_missing(blocks, n_written, n_written + 1) > 0))
     return loan;
-  const int64_t n_free = PLANTED("a_loan_evicts") ? cache_.pool().n_available() : cache_.pool().n_free();
+  const int64_t n_free = cache_.pool().n_free();
   const int64_t end = std::min(int64_t{n_written} + n_wanted, (n_own + n_free) * len);
   if (end <= n_written || !cache_.reserve(blocks, n_written, static_cast<int32_t>(end), copies_)) return loan;
-  CHECK(copies_.empty() || PLANTED("a_loan_evicts"), "a loan of free blocks moves nothing");
+  CHECK(copies_.empty(), "a loan of free blocks moves nothing");
   copies_.clear();
   loan.end = static_cast<int32_t>(end);
   return loan;
 }
 
 void TargetSeat::take_back(const Loan& loan) {
-  if (PLANTED("a_loan_is_kept")) return;
   cache_.truncate(*loan.blocks, static_cast<int32_t>(loan.n_own) * cache_.block_len());
 }
 

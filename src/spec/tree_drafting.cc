@@ -4,8 +4,6 @@
 #include <functional>
 #include <utility>
 
-#include "base/planted.h"
-
 namespace ibid {
 namespace {
 
@@ -61,7 +59,7 @@ void TreeDrafting::observe(DraftText& text, const ProposalInput& input) {
     for (size_t i = static_cast<size_t>(parent + 1); i < nodes.size() && right < 0; ++i) {
       if (nodes[i].parent != parent) continue;
       const bool was_right = nodes[i].token == is;
-      const bool counts_as_first = std::exchange(is_first, false) || PLANTED("runners_up_count_as_first_drafts");
+      const bool counts_as_first = std::exchange(is_first, false);
       (counts_as_first ? text.confidence : text.tree.runners_up).observe(nodes[i].sureness, was_right);
       (counts_as_first ? drafting_.pair() : runner_up_).observe(was_right);
       if (was_right) right = static_cast<int32_t>(i);
@@ -174,8 +172,7 @@ void TreeDrafting::offer(const Root& root) {
   const std::vector<DraftNode>& nodes = root.text->tree.nodes;
   std::vector<int32_t> order;
   for (size_t i = 0; i < nodes.size(); ++i) {
-    const bool is_dropped = root.is_pinned && (nodes[i].place < 0 || (PLANTED("unlikely_drawn_drafts_are_dropped") &&
-                                                                      nodes[i].depth == 1 && nodes[i].sureness < 0.1F));
+    const bool is_dropped = root.is_pinned && nodes[i].place < 0;
     if (nodes[i].is_offered && !is_dropped) order.push_back(static_cast<int32_t>(i));
   }
   if (order.empty()) return;  // those of others stay

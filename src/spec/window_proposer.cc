@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/planted.h"
 #include "spec/text_places.h"
 
 namespace ibid {
@@ -100,7 +99,6 @@ int32_t WindowProposer::view(int32_t n_tokens, std::span<BlockPart, 2> parts) co
   const int32_t len = seat_.block_len();
   const int32_t n_blocks = (n_tokens + len - 1) / len, n_sink = (options_.n_sink + len - 1) / len;
   int32_t first = std::max(0, n_tokens - options_.n_window) / len;
-  if (PLANTED("a_view_begins_a_block_late")) first = std::min(first + 1, n_blocks - 1);
   if (first <= n_sink) {
     parts[0] = {0, n_blocks};
     return 1;
@@ -154,8 +152,7 @@ int32_t WindowProposer::add(const BlockTable& blocks, int32_t n_text, int32_t po
   const int32_t first_row = arrays_.n_rows();
   for (const TokenId token : tokens) {
     const int32_t place = position - n_left_out * len;
-    arrays_.add_viewed(token, PLANTED("a_view_counts_its_own_positions") ? place : position, place,
-                       slot_in(blocks, len, position));
+    arrays_.add_viewed(token, position, place, slot_in(blocks, len, position));
     arrays_.want_last();
     ++position;
   }
@@ -173,7 +170,7 @@ int32_t WindowProposer::compute() {
     for (size_t i = static_cast<size_t>(lane.n_drafts); i < text.ahead.size() && n_more > 0; ++i, --n_more)
       read_.push_back(text.ahead[i]);
     const auto n = static_cast<int32_t>(text.tokens.size());
-    const int32_t position = std::max(0, n - 1 - PLANTED("a_guess_is_written_a_slot_early"));
+    const int32_t position = std::max(0, n - 1);
     lane.row = add(*lane.proposal->input.blocks, text.n_text, position, read_);
     text.end_row = lane.row + static_cast<int32_t>(read_.size());
   }
@@ -200,7 +197,7 @@ bool WindowProposer::pass() {
     std::vector<TokenId>& ahead = text_of(lane).ahead;
     const auto i = static_cast<size_t>(lane.n_drafts);
     const bool is_said = !lane.drawn.empty() && i < ahead.size() && lane.drawn.front().token == ahead[i];
-    if (!is_said && !PLANTED("a_row_behind_another_guess_is_believed")) ahead.clear();
+    if (!is_said) ahead.clear();
     lane.is_ready = !ahead.empty() && lane.row + 1 < text_of(lane).end_row;
   }
   drafting_.passed(n_computed, clock_.now() - begin);

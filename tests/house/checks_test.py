@@ -51,6 +51,28 @@ FAULTS = (
 )
 
 
+def plant_refuses_lines_that_changed():
+    """tests/planted/plant.py: lines that a fault replaces stand in their file once, or the build fails and names the fault."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        source, table = root / "src/a.cc", root / "faults.txt"
+        source.parent.mkdir()
+        table.write_text('file src/a.cc\n-  b = a;\n+  b = PLANTED("wrong") ? 0 : a;\n')
+
+        def plant(text):
+            source.write_text(text)
+            done = subprocess.run([sys.executable, SOURCE / "tests/planted/plant.py", root, table, root / "out"],
+                                  capture_output=True, text=True)
+            return done.returncode, done.stderr
+
+        assert plant("a = 1;\n    b = a;\nc = b;\n") == (0, "")
+        assert (root / "out/src/a.cc").read_text().endswith(
+            '#line 1 "src/a.cc"\na = 1;\n  b = PLANTED("wrong") ? 0 : a;\n#line 3 "src/a.cc"\nc = b;\n')
+        for text, times in (("b = c;\n", 0), ("b = a;\nb = a;\n", 2)):
+            code, said = plant(text)
+            assert code != 0 and f"faults.txt:2: these lines stand {times} times in src/a.cc" in said, said
+
+
 def check(name, root):
     done = subprocess.run([sys.executable, SOURCE / "tools" / f"check_{name}.py", root], capture_output=True, text=True)
     return done.returncode, done.stdout + done.stderr
@@ -81,7 +103,8 @@ def main():
             code, text = said[name]
             assert code == 1 and told in text, f"{there!r} became {instead!r} in {page}; check_{name}.py said:\n{text}"
         assert "tools/pack_eagle.py begins with #!" in said["docs"][1], said["docs"][1]
-    print(f"{len(FAULTS) + 1} planted faults were seen")
+    plant_refuses_lines_that_changed()
+    print(f"{len(FAULTS) + 2} planted faults were seen")
 
 
 main()

@@ -1,19 +1,41 @@
-# One program over an engine with faults: only what has PLANTED() in it is compiled once more. What the libraries below
-# bring of the same modules is never taken, for the objects come first and leave nothing undefined.
-file(GLOB planted_sources CONFIGURE_DEPENDS src/engine/*.cc src/engine/record/*.cc src/cache/*.cc
-  src/spec/*.cc src/spec/experimental/*.cc src/worker/*.cc)
-list(FILTER planted_sources EXCLUDE REGEX "_test\\.cc$")
-add_library(planted_engine OBJECT ${planted_sources})
-target_compile_definitions(planted_engine PRIVATE IBID_PLANTED)
-target_link_libraries(planted_engine PUBLIC ibid_flags)
-if(IBID_UNITY)
-  set_target_properties(planted_engine PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
-endif()
+# One program over an engine with faults (docs/developers/planted_faults.md): the modules that have one are compiled once
+# more, from copies of the files that faults.txt names and from all others as they are. What the libraries below bring of the
+# same modules is never taken, for the objects come first and leave nothing undefined.
+set(planted_table ${CMAKE_CURRENT_LIST_DIR}/faults.txt)
+set(planted_dir ${CMAKE_BINARY_DIR}/planted)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${planted_table})
+file(STRINGS ${planted_table} planted_files REGEX "^file ")
+list(TRANSFORM planted_files REPLACE "^file " "")
+list(TRANSFORM planted_files PREPEND ${CMAKE_SOURCE_DIR}/ OUTPUT_VARIABLE planted_originals)
+list(TRANSFORM planted_files PREPEND ${planted_dir}/ OUTPUT_VARIABLE planted_copies)
+add_custom_command(OUTPUT ${planted_copies}
+  COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/plant.py ${CMAKE_SOURCE_DIR} ${planted_table} ${planted_dir}
+  DEPENDS ${planted_table} ${CMAKE_CURRENT_LIST_DIR}/plant.py ${planted_originals} VERBATIM)
+add_custom_target(planted_copies DEPENDS ${planted_copies})
+
+file(GLOB_RECURSE planted_engine_sources RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS src/engine/*.cc src/cache/*.cc src/spec/*.cc
+  src/worker/*.cc)
+list(FILTER planted_engine_sources EXCLUDE REGEX "_(test|fuzz)\\.cc$")
 # Of the grammars only the files that have a fault: the rest of their library fits beside these.
-get_property(planted_grammar_sources GLOBAL PROPERTY ibid_planted_grammar)
-add_library(planted_grammar OBJECT ${planted_grammar_sources})
-target_compile_definitions(planted_grammar PRIVATE IBID_PLANTED)
-target_link_libraries(planted_grammar PUBLIC ibid_flags)
+set(planted_grammar_sources ${planted_files})
+list(FILTER planted_grammar_sources INCLUDE REGEX "^src/sample/grammar/.*\\.cc$")
+foreach(part engine grammar)
+  set(sources)
+  foreach(source ${planted_${part}_sources})
+    if(source IN_LIST planted_files)
+      list(APPEND sources ${planted_dir}/${source})
+    else()
+      list(APPEND sources ${CMAKE_SOURCE_DIR}/${source})
+    endif()
+  endforeach()
+  add_library(planted_${part} OBJECT ${sources})
+  add_dependencies(planted_${part} planted_copies)
+  target_include_directories(planted_${part} BEFORE PRIVATE ${planted_dir}/src ${CMAKE_SOURCE_DIR}/tests)
+  target_link_libraries(planted_${part} PUBLIC ibid_flags)
+  if(IBID_UNITY AND part STREQUAL engine)
+    set_target_properties(planted_engine PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
+  endif()
+endforeach()
 file(GLOB unit_tests CONFIGURE_DEPENDS src/cache/*_test.cc src/engine/scheduler_test.cc
   src/engine/pace_test.cc src/engine/fairness_test.cc src/engine/step_cost_test.cc
   src/engine/disk_tier_test.cc src/engine/ledger_test.cc src/engine/grammar_test.cc src/engine/search_test.cc

@@ -3,8 +3,6 @@
 #include <new>
 #include <utility>
 
-#include "base/planted.h"
-
 namespace ibid::record {
 
 std::vector<DurableEntry> RecordingStore::take_found() {
@@ -84,7 +82,6 @@ bool ReplayStore::read(const DurableKey&, int64_t, int64_t) { return answer(Disk
 void ReplayStore::collect(std::vector<Done>& done) {
   for (; next_ < inputs_.size() && inputs_[next_].kind == DiskInput::Kind::kDone; ++next_) {
     const DiskInput& d = inputs_[next_];
-    if (d.is_read && PLANTED("replay_loses_what_was_read")) continue;
     Done& out = done.emplace_back(
         Done{.is_read = d.is_read, .outcome = d.outcome, .key = d.key, .ticket = d.ticket, .seconds = d.seconds});
     if (!d.is_read || d.outcome != BlockIo::kDone) continue;

@@ -4,7 +4,6 @@
 #include <atomic>
 
 #include "base/caught.h"
-#include "base/planted.h"
 #include "engine/record/step_digest.h"
 #include "engine/sequence.h"
 #include "kernels/arithmetic_version.h"
@@ -24,9 +23,7 @@ class NoModel final : public ForwardPass {
   explicit NoModel(const record::Head& head)
       : facts_{.layers = {{.n_kv_heads = 1, .key_len = 8, .value_len = 8, .window = head.window}},
                .vocab_size = head.vocab_size,
-               .width = PLANTED("a_record_has_no_hidden_states")
-                            ? 0
-                            : 1,  // what is made of hidden states is made of something, in as many pieces
+               .width = 1,  // what is made of hidden states is made of something, in as many pieces
                .window = head.window,
                .context_len = head.context_len,
                .digest = head.options.model_digest,
@@ -183,7 +180,7 @@ class Replay::Told final : public ToldDraws {
     result.out_of_memory |= was->is_starved;
     result.is_unsound |= was->is_unsound;
     if (was->reason != FinishReason::kError) result.told_end = was->reason;
-    if (was->turn && !PLANTED("a_search_is_not_told")) result.told_turn = &*was->turn;
+    if (was->turn) result.told_turn = &*was->turn;
     const bool is_failed_row = was->has_failed && plan.shares[share].sequence->group != nullptr;
     if (is_failed_row) result.failure = invalid("It failed when it was recorded.");
   }
@@ -226,8 +223,7 @@ class Replay::ToldDrafts final : public Proposer {
  private:
   void add(const ShareOutcome& s, const TokenId* drawn, Drafts& drafts) const {
     // All but the last drawn token are drafts; where the draw after them failed, all are.
-    const bool all_right = s.has_failed && !PLANTED("an_error_after_drafts_replays_without_them");
-    const int32_t n_right = all_right ? s.n_drawn : s.n_drawn - 1;
+    const int32_t n_right = s.has_failed ? s.n_drawn : s.n_drawn - 1;
     for (int32_t i = 0; i < s.n_drafts; ++i) {
       const TokenId was = i < s.n_drawn ? drawn[i] : TokenId{0};
       drafts.add(i < n_right ? was : TokenId{(raw(was) + 1) % engine_.facts().vocab_size}, i - 1);

@@ -2,8 +2,6 @@
 
 #include <array>
 
-#include "base/planted.h"
-
 namespace ibid::grammar {
 namespace {
 
@@ -19,7 +17,7 @@ struct Node {
 }  // namespace
 
 ExprId free_text(const FreeText& text, Grammar& grammar) {
-  Held held = PLANTED("what_waits_for_a_word_takes_no_memory") ? Held() : Held(grammar.fuel());
+  Held held(grammar.fuel());
   std::vector<Node> nodes(1);
   nodes[0].next.fill(kNone);
   auto add = [&](const std::string& word) -> Node* {
@@ -64,7 +62,7 @@ ExprId free_text(const FreeText& text, Grammar& grammar) {
         continue;
       }
       Node& node = nodes[next];
-      node.fails_to = PLANTED("a_trigger_within_a_triggers_begin_is_missed") ? 0 : other;
+      node.fails_to = other;
       if (!held.add(8 * static_cast<int64_t>(nodes[other].words.size()))) return grammar.nothing();
       node.words.insert(node.words.end(), nodes[other].words.begin(), nodes[other].words.end());
       node.is_excluded |= nodes[other].is_excluded;

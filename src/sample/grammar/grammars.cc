@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 
-#include "base/planted.h"
 #include "sample/grammar/rules_bytes.h"
 
 namespace ibid::grammar {
@@ -28,8 +27,6 @@ std::shared_ptr<const TokenTrie> Grammars::trie() const {
 
 // A record's rules, which are kMade too, have no choices.
 Source Grammars::made_source(std::string parts) {
-  if (PLANTED("a_made_grammar_is_known_without_its_last_part"))
-    parts.resize(parts.size() - std::min<size_t>(2, parts.size()));
   return {.language = Language::kMade, .text = std::move(parts), .choices = {"of parts"}};
 }
 

@@ -4,7 +4,6 @@
 #include <map>
 #include <tuple>
 
-#include "base/planted.h"
 #include "sample/grammar/json_parts.h"
 #include "sample/grammar/schema_guidance.h"
 #include "sample/grammar/schema_names.h"
@@ -234,8 +233,7 @@ class SchemaWriter {
       if (!held.add(kMemberBytes + block_of(name))) return out_of_fuel();
       names.push_back(name);
       const size_t at = static_cast<size_t>(std::ranges::find(shape.required, name) - shape.required.begin());
-      const bool is_required =
-          at < shape.required.size() && (!PLANTED("required_holds_in_its_own_order_alone") || at + 1 == names.size());
+      const bool is_required = at < shape.required.size();
       ASSIGN_OR_RETURN(const std::optional<Conjunction> value, logic_.member(shape, name));
       if (!value) return !is_required;
       const bool may_be_some = !shape.some.empty() && shape.some[0].names->accepts(name);

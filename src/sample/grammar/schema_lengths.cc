@@ -1,8 +1,6 @@
 // What minLength and maxLength leave of a pattern: texts of a CodeDfa that have so many code points.
 #include "sample/grammar/code_dfa.h"
 
-#include "base/planted.h"
-
 namespace ibid::grammar {
 
 CodeDfa::Lengths CodeDfa::lengths(Fuel& fuel) const {
@@ -73,7 +71,7 @@ Result<CodeDfa::Bounded> CodeDfa::bounded(uint32_t min, uint32_t max, Fuel& fuel
     if (read != kFree && is_loop && !out.empty()) {
       if (!grammar::make_room(made.tails, 1, held)) return out_of_fuel();
       made.texts.begin_state(false);
-      const uint32_t least = read < min ? min - read - (PLANTED("a_loop_may_be_one_shorter") ? 1 : 0) : 0;
+      const uint32_t least = read < min ? min - read : 0;
       made.tails.push_back({static_cast<uint32_t>(from), state, least, max == kUnbounded ? kUnbounded : max - read});
       continue;
     }

@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "base/json_events.h"
-#include "base/planted.h"
 #include "sample/grammar/text_reader.h"
 
 namespace ibid::grammar {
@@ -221,8 +220,7 @@ class ValueBuilder : public JsonEvents {
     for (size_t i = 0, end = 0; i < n; i = end) {
       for (end = i + 1; end < n && members[by_name[end]].first == members[by_name[i]].first; ++end)
         is_gone[by_name[end]] = has_equals = true;
-      if (end > i + 1 && !PLANTED("of_equal_keys_the_first_counts"))
-        members[by_name[i]].second = std::move(members[by_name[end - 1]].second);
+      if (end > i + 1) members[by_name[i]].second = std::move(members[by_name[end - 1]].second);
     }
     if (!has_equals) return true;
     size_t n_kept = 0;

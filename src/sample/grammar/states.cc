@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/planted.h"
 
 namespace ibid::grammar {
 namespace {
@@ -14,7 +13,7 @@ namespace {
 uint64_t hash_of(std::span<const Item> items) {
   uint64_t h = items.size();
   for (const Item& i : items) {
-    const uint32_t origin = PLANTED("a_state_is_known_without_its_origins") ? 0 : i.origin;
+    const uint32_t origin = i.origin;
     h = (h ^ (static_cast<uint64_t>(i.node) << 32 | origin)) * 0x9E3779B97F4A7C15u;
     h = (h ^ (h >> 29) ^ i.as) * 0xD6E8FEB86659FD93u;
     h ^= h >> 32;
@@ -169,7 +168,6 @@ void States::complete() {
                                          [](const Waiting& w, uint32_t rule) { return w.rule < rule; });
     for (; at != end && at->rule == done.as; ++at) {
       kernel_.add(at->item);
-      if (PLANTED("a_rule_returns_to_one_caller")) break;
     }
   }
   std::erase_if(kernel, [&](const Item& item) {
@@ -202,7 +200,7 @@ void States::predict(StateId id, std::span<const Item> kernel) {
     if (automaton_->is_counter(item.node)) {
       const Counter& c = automaton_->counter(item.node);
       const uint32_t done = item.node - c.base;
-      if (done + (PLANTED("a_counter_stops_one_short") ? 1 : 0) < c.last) {
+      if (done < c.last) {
         call(item, c.body, item.node + 1);
       } else if (c.is_unbounded) {
         call(item, c.body, item.node);
@@ -222,8 +220,7 @@ StateId States::known_with(std::span<const Item> kernel, uint64_t hash) const {
   for (size_t i = hash & (table_.size() - 1); table_[i] != kDead; i = (i + 1) & (table_.size() - 1)) {
     const Info& known = infos_[table_[i]];
     if (known.hash != hash) continue;
-    if (PLANTED("a_state_is_known_without_its_origins") || std::ranges::equal(kernel, stepped(table_[i])))
-      return table_[i];
+    if (std::ranges::equal(kernel, stepped(table_[i]))) return table_[i];
   }
   return kDead;
 }

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/planted.h"
 
 namespace ibid::grammar {
 namespace {
@@ -44,7 +43,7 @@ TokenMasks::TokenMasks(std::shared_ptr<const Automaton> automaton, std::shared_p
 }
 
 StateId TokenMasks::after(StateId state, TokenId token) {
-  if (!states_.automaton().token_classes().empty() && !PLANTED("a_named_token_is_taken_by_its_bytes")) {
+  if (!states_.automaton().token_classes().empty()) {
     const int32_t c = states_.automaton().token_class(token);
     const StateId named = c < 0 ? kDead : states_.next(state, 256 + static_cast<uint32_t>(c));
     if (named != kDead) return named;
@@ -58,7 +57,7 @@ void TokenMasks::fill(StateId state, std::span<uint32_t> mask, uint32_t left) {
   CHECK(state != kDead && mask.size() >= n);
   const Recipe* plain = &recipe(state, left != kNoLimit);
   Recipe tight;
-  const uint32_t worst = plain->worst - (PLANTED("an_end_one_token_too_far_is_in_time") && plain->worst > 0 ? 1 : 0);
+  const uint32_t worst = plain->worst;
   if (left != kNoLimit && worst >= left && states_.shortest(state) <= left) {
     measures_ = true;
     tight = make(state, left);
@@ -309,9 +308,7 @@ void TokenMasks::walk_tails(size_t kind, Found&& found) {
       look_ahead(trie, child, begin);
       walk(trie, [&](uint32_t e, uint32_t end, StateId next) {
         for (; e < end; ++e)
-          if (least <= trie.lengths[e] &&
-              trie.lengths[e] + (PLANTED("the_longest_begin_of_a_token_is_dropped") ? 1 : 0) <= most)
-            found(e, next);
+          if (least <= trie.lengths[e] && trie.lengths[e] <= most) found(e, next);
       });
     }
   }
@@ -446,8 +443,7 @@ void TokenMasks::make_by_walk(StateId state, uint32_t left, Recipe& made) {
         const Reach r = reach_.reach(item.node, kind);
         // A counter speaks for the begin of its body, not for what this calls in turn in its own name.
         const bool is_spoken_for =
-            is_called_here && automaton.is_counted_body(item.as) &&
-            (item.node == automaton.start(item.as) || PLANTED("a_counter_speaks_for_all_that_its_body_calls"));
+            is_called_here && automaton.is_counted_body(item.as) && item.node == automaton.start(item.as);
         if (!is_spoken_for) whole.none = std::max(whole.none, r.none);
         if (r.all <= whole.all) return;
         whole.all = r.all;

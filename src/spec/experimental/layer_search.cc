@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/planted.h"
 #include "spec/gain.h"
 
 namespace ibid {
@@ -13,7 +12,7 @@ LayerChoice layer_choice(std::vector<int32_t> skipped, double agreement, const L
   const double cost = std::max(0.0, 1 - costs.layer * static_cast<double>(skipped.size()));
   LayerChoice out{.skipped = std::move(skipped), .agreement = agreement, .cost = cost};
   for (int32_t k = 1; k <= max_drafts; ++k) {
-    const double rows = PLANTED("rows_cost_a_search_nothing") ? 0 : k * costs.row;
+    const double rows = k * costs.row;
     const double gain = speedup(agreement, k, cost, 1 + rows);
     if (gain > out.gain) out.n_drafts = k, out.gain = gain;
   }
@@ -43,7 +42,6 @@ Result<std::vector<LayerChoice>> search_layers(int32_t n_layers, int32_t most, c
       best = agrees;
       with_best = std::move(more);
     }
-    if (PLANTED("the_last_layer_is_left_out_instead")) with_best.back() = n_layers - 1;
     skipped = with_best;
     out.push_back(layer_choice(std::move(with_best), best, costs, max_drafts));
     const LayerCosts at_best{.layer = 1 - fewest, .row = costs.row};  // one layer left out costs as all but one would

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/planted.h"
 
 namespace ibid {
 namespace {
@@ -102,7 +101,7 @@ int32_t OwnAnswers::segment_for(const std::string& scope, size_t n_tokens) {
 
 // Makes a segment, or takes one from the tenant that asked for nothing the longest, `scope` last of all.
 void OwnAnswers::free_one(const std::string& scope) {
-  if (segments_.size() >= max_segments_ && !PLANTED("own_answers_outgrow_their_bytes")) {
+  if (segments_.size() >= max_segments_) {
     return drop_oldest(std::ranges::min_element(
         tenants_, {}, [&](const auto& tenant) { return tenant.first == scope ? use_ + 1 : tenant.second.last_use; }));
   }
@@ -125,8 +124,7 @@ void OwnAnswers::guess(std::string_view scope, std::span<const TokenId> end, int
                        Reader& reader, StoreGuess& out) {
   out.clear();
   if (tenants_.empty()) return;
-  const bool is_anybodys = PLANTED("own_answers_are_everybodys");
-  const auto it = is_anybodys ? tenants_.begin() : tenants_.find(std::string(scope));
+  const auto it = tenants_.find(std::string(scope));
   if (it == tenants_.end()) return;
   it->second.last_use = ++use_;
   const auto& own = it->second.segments;

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <utility>
 
-#include "base/planted.h"
 #include "spec/text_places.h"
 
 namespace ibid {
@@ -93,7 +92,7 @@ void StoreProposer::take_better(const Source& source, const ProposalInput& input
     if (std::ranges::find(options_.end_of_generation, guess.tokens[i]) != options_.end_of_generation.end()) break;
   }
   const auto tokens_of = [](const std::vector<float>& all) { return std::accumulate(all.begin(), all.end(), 0.0F); };
-  if (tokens_of(likely_) <= tokens_of(drafts.likely) && !PLANTED("better_guesses_of_the_text_are_replaced")) return;
+  if (tokens_of(likely_) <= tokens_of(drafts.likely)) return;
   drafts.clear();
   for (size_t i = 0; i < likely_.size(); ++i) drafts.add(guess.tokens[i], static_cast<int32_t>(i) - 1, likely_[i]);
 }

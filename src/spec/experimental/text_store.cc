@@ -5,7 +5,6 @@
 #include <cstring>
 #include <utility>
 
-#include "base/planted.h"
 #include "base/quoted.h"
 #include "spec/experimental/text_store_format.h"
 
@@ -144,7 +143,7 @@ void TextStore::guess(std::span<const TokenId> text, int32_t max_tokens, StoreGu
   auto n = static_cast<size_t>(std::min<int64_t>(match.n, kMaxSamples));
   for (size_t i = 0; i < n; ++i) {
     const int64_t at = place(match.first + static_cast<int64_t>(i) * match.n / static_cast<int64_t>(n));
-    samples[i] = {at + PLANTED("a_store_guesses_one_further"), static_cast<int32_t>(i), kTextEnd};
+    samples[i] = {at, static_cast<int32_t>(i), kTextEnd};
   }
   for (int32_t depth = 0; depth < max_tokens && n > 0; ++depth) {
     const std::span<Sample> live(samples.data(), n);
@@ -155,7 +154,7 @@ void TextStore::guess(std::span<const TokenId> text, int32_t max_tokens, StoreGu
     for (size_t begin = 0, end; begin < n; begin = end) {
       for (end = begin + 1; end < n && live[end].next == live[begin].next;) ++end;
       const std::span<Sample> same = live.subspan(begin, end - begin);
-      if (same.front().next == kTextEnd && !PLANTED("a_store_goes_on_behind_a_texts_end")) continue;
+      if (same.front().next == kTextEnd) continue;
       const bool is_earlier = !most.empty() && same.front().rank < most.front().rank;
       if (same.size() > most.size() || (same.size() == most.size() && is_earlier)) most = same;
     }

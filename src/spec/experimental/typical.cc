@@ -2,15 +2,11 @@
 
 #include <algorithm>
 
-#include "base/planted.h"
 #include "kernels/math.h"
 
 namespace ibid {
 
-double TypicalAcceptance::threshold(double entropy) {
-  if (PLANTED("typical_acceptance_forgets_the_entropy")) return kEpsilon;
-  return std::min(kEpsilon, kDelta * math::exp(-entropy));
-}
+double TypicalAcceptance::threshold(double entropy) { return std::min(kEpsilon, kDelta * math::exp(-entropy)); }
 
 TokenId TypicalRule::draw(std::span<const Candidate> support, double total_weight, uint64_t seed, int32_t position) {
   double entropy = 0;
