@@ -13,7 +13,7 @@
 // guess over a part of the text, without the look-up, or --beside it; --fixed: --k guesses in every step, whatever they
 // cost. --context puts each prompt behind as much of a text as makes the longest of them and its answer so many tokens.
 // --every takes each N-th prompt alone. --by-cpu reads all times from what the process has computed, for machines that
-// others use too (one thread). c: what guessing took of a step of one row, for each pass of the model over its view.
+// others use too (one thread). c: what proposing took of a step of one row, for each pass of the model over its view.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -62,7 +62,7 @@ struct Answer {
   std::vector<Step> steps;  // of those behind the first token
   int32_t n_drafted = 0, n_accepted = 0;
   double seconds = 0;    // of these
-  double guessing = 0;   // of these, before their forward passes
+  double proposing = 0;  // of these, before their forward passes
   int64_t n_passes = 0;  // of the model over a view
 };
 
@@ -170,7 +170,7 @@ Answer answer(Engine& engine, std::vector<TokenId> prompt, const Settings& setti
       const EngineStats stats = engine.stats();
       out.steps.push_back({1 + stats.step_drafted, took, stats.step_forward, stats.step_sample});
       out.seconds += took;
-      out.guessing += stats.step_plan;  // it has a step of the scheduler too, some microseconds
+      out.proposing += stats.step_plan;  // it has a step of the scheduler too, some microseconds
       if (window != nullptr) out.n_passes += window->n_passes() - n_passes;
     }
     for (const Output& o : outputs) {
@@ -258,7 +258,7 @@ int run(const Settings& settings) {
   }
 
   std::vector<Row> all;
-  double guessing = 0;
+  double proposing = 0;
   int64_t n_passes = 0, n_read = 0, n_prompts = 0;
   std::map<int32_t, std::vector<double>> seconds_of, forward_of, draw_of;
   std::vector<double> plain_steps;
@@ -314,7 +314,7 @@ int run(const Settings& settings) {
         forward_of[step.rows].push_back(step.forward), draw_of[step.rows].push_back(step.draw);
       }
       plain_seconds.push_back(a.seconds), seconds.push_back(b.seconds);
-      guessing += b.guessing, n_passes += b.n_passes;
+      proposing += b.proposing, n_passes += b.n_passes;
       if (turn > 0) continue;
       row.n_plain_steps = static_cast<int64_t>(a.steps.size()), row.n_steps = static_cast<int64_t>(b.steps.size());
       row.n_drafted = b.n_drafted, row.n_accepted = b.n_accepted;
@@ -359,7 +359,7 @@ int run(const Settings& settings) {
   std::printf("\n%.0f tokens read before an answer, in the mean",
               static_cast<double>(n_read) / static_cast<double>(prompts.size()));
   if (n_passes > 0) {
-    const double pass = guessing / static_cast<double>(n_passes);
+    const double pass = proposing / static_cast<double>(n_passes);
     std::printf("; %ld passes over a view of %.2f ms: c %.2f", static_cast<long>(n_passes), 1e3 * pass, pass / one);
   }
   std::printf("\nforward pass, drawing, ms:");

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cli/loading.h"
-#include "spec/pass_arrays.h"
+#include "kernels/batch_arrays.h"
 #include "worker/model_pass.h"
 #include "worker/worker.h"
 
@@ -33,19 +33,26 @@ struct Case {
 
 double cpu_now() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
-double run(Worker& worker, PassArrays& arrays, const BlockTable& blocks, const Case& c) {
+double run(Worker& worker, BatchArrays& arrays, const BlockTable& blocks, const Case& c) {
   arrays.clear();
+  constexpr TokenId kToken{5};
   const int32_t end = c.n_text + c.n_rows, n_blocks = (end + kLen - 1) / kLen;
-  arrays.tokens.assign(static_cast<size_t>(c.n_rows), TokenId{5});
   if (c.n_view > 0) {
-    const BlockPart part = {n_blocks - (c.n_view + kLen - 1) / kLen, n_blocks};
-    arrays.add_viewed(blocks, c.n_text, c.n_text + 1, {&part, 1});
+    const int32_t first = n_blocks - (c.n_view + kLen - 1) / kLen;
+    arrays.add_viewed(kToken, c.n_text, c.n_text - first * kLen, slot_in(blocks, kLen, c.n_text));
+    arrays.want_last();
+    arrays.add_blocks(std::span(blocks).subspan(static_cast<size_t>(first), static_cast<size_t>(n_blocks - first)));
   } else {
     // Each with its row, as verification has them.
-    std::vector<int32_t> path;
-    for (int32_t p = c.n_text; p < end; ++p) path.push_back(p), arrays.add_draft(blocks, p, path);
-    arrays.end_drafts(blocks, n_blocks);
+    for (int32_t p = c.n_text; p < end; ++p) {
+      const std::span<int32_t> path = arrays.add_path(p - c.n_text + 1);
+      for (int32_t at = c.n_text; at <= p; ++at) path[static_cast<size_t>(at - c.n_text)] = slot_in(blocks, kLen, at);
+      arrays.add(kToken, p, slot_in(blocks, kLen, p));
+      arrays.want_last();
+    }
+    arrays.add_blocks(std::span(blocks).first(static_cast<size_t>(n_blocks)));
   }
+  arrays.end_sequence();
   const ForwardBatch batch = arrays.batch();
   const double begin = cpu_now();
   worker.wait(worker.launch({.batch = &batch}));
@@ -72,7 +79,11 @@ int main_of(const cli::ModelArgs& args, int rounds) {
       std::memcpy(kv.blocks + i / kv.layer_bytes * kv.block_bytes + i % kv.layer_bytes, &half, sizeof half);
     }
   }
-  PassArrays arrays(kLen, 1, 64, static_cast<size_t>(n_blocks), kMostRows, 64);
+  BatchArrays arrays(kLen, {.n_tokens = 64,
+                            .n_sequences = 1,
+                            .n_rows = kMostRows,
+                            .n_blocks = static_cast<size_t>(n_blocks),
+                            .n_path_slots = 64});
   std::vector<Case> cases;
   for (int32_t n = context_len - 192; n >= 480; n /= 2) {
     for (const int32_t n_rows : {1, 2, 3, 4, 5, 8}) cases.push_back({n, n_rows, 0, {}});
